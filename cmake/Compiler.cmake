@@ -1,0 +1,28 @@
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  message(FATAL_ERROR "corbd: g++ ${CMAKE_CXX_COMPILER_VERSION} miscompiles coroutines (lost and doubled destructors around co_await); "
+                      "use clang-19: cmake --preset release")
+endif()
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+# Compile options of our own code; generated code does without the warnings.
+add_library(corbd_flags INTERFACE)
+target_compile_options(corbd_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Werror)
+target_compile_definitions(corbd_flags INTERFACE
+  BOOST_ASIO_NO_DEPRECATED BOOST_ASIO_SEPARATE_COMPILATION BOOST_ALLOW_DEPRECATED_HEADERS _GNU_SOURCE)
+target_include_directories(corbd_flags INTERFACE ${CMAKE_SOURCE_DIR}/include)
+
+set(CORBD_SANITIZE "" CACHE STRING "Sanitizers, as for -fsanitize=")
+if(CORBD_SANITIZE)
+  add_compile_options(-fsanitize=${CORBD_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${CORBD_SANITIZE})
+  # Asio's recycling of frames would hide a use after free.
+  target_compile_definitions(corbd_flags INTERFACE
+    BOOST_ASIO_DISABLE_AWAITABLE_FRAME_RECYCLING BOOST_ASIO_DISABLE_SMALL_BLOCK_RECYCLING)
+endif()
+
+add_link_options(-fuse-ld=lld-19 LINKER:--version-script=${CMAKE_SOURCE_DIR}/cmake/hide-boost.map LINKER:--undefined-version)

@@ -1,0 +1,17 @@
+# Which room may use which: the table of docs/architecture.md.
+include(cmake/Proto.cmake)
+
+function(corbd_house)
+  corbd_room(core LIBS Boost::headers Threads::Threads spdlog::spdlog dl)
+  corbd_room(rpc LIBS corbd_proto PkgConfig::grpc)
+  corbd_room(image)
+  corbd_room(device)
+  corbd_room(rbd USES image LIBS ceph)
+  corbd_room(nbd USES image device LIBS PkgConfig::nl)
+  corbd_room(host LIBS PkgConfig::mount PkgConfig::blkid)
+  corbd_room(volume USES image device host)
+  corbd_room(heal USES volume)
+  corbd_room(csi USES rpc volume heal LIBS corbd_proto)
+  corbd_room(cli USES rpc LIBS CLI11::CLI11)
+  corbd_fence_rooms()
+endfunction()

@@ -1,0 +1,54 @@
+// Time as a port: nothing else in the agent asks the system for it, so that tests run hours of backoff in microseconds.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "corbd/core/task.hpp"
+
+namespace corbd {
+
+using time_point = std::chrono::steady_clock::time_point;
+using duration = std::chrono::steady_clock::duration;
+
+/// Used on the control thread only.
+class Clock {
+ public:
+  using TimerId = std::uint64_t;
+
+  virtual ~Clock() = default;
+  /// Monotonic; all timers and deadlines.
+  virtual time_point now() const = 0;
+  /// For people only: logs and records.
+  virtual std::chrono::system_clock::time_point wall() const = 0;
+  /// Runs `action` on the control thread at `at` or soon after; never from inside this call.
+  virtual TimerId schedule(time_point at, std::function<void()> action) = 0;
+  /// No effect on a timer that has run.
+  virtual void cancel(TimerId timer) = 0;
+};
+
+std::unique_ptr<Clock> make_real_clock(executor control);
+
+/// Moves only when told. `wall()` starts at 2026-01-01 and moves along.
+class VirtualClock final : public Clock {
+ public:
+  explicit VirtualClock(executor control);
+  ~VirtualClock() override;
+  time_point now() const override;
+  std::chrono::system_clock::time_point wall() const override;
+  TimerId schedule(time_point at, std::function<void()> action) override;
+  void cancel(TimerId timer) override;
+
+  /// Posts every timer that is due by then, in order of time.
+  void advance(duration by);
+  /// The next timer's time; time_point::max() without one.
+  time_point next() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace corbd

@@ -1,0 +1,35 @@
+// Counts the operations that are under way, so that whatever they use is destroyed after the last of them. Every coroutine that nobody
+// awaits is spawned through a gate.
+#pragma once
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+
+#include "corbd/core/wait.hpp"
+
+namespace corbd {
+
+/// Control thread only. Must be closed and empty before it is destroyed.
+class Gate {
+ public:
+  Gate(executor control, Clock& clock) : control_(control), empty_(control, clock) {}
+  ~Gate();
+
+  /// Runs the task to its end on the control thread. False, and nothing runs, once the gate is closed.
+  /// An exception that leaves the task is a defect and ends the process.
+  bool spawn(task<void> work);
+  /// Refuses new work; ready when all has ended.
+  task<Waited> close(Until until);
+  bool closed() const { return closed_; }
+  std::size_t count() const { return count_; }
+
+ private:
+  static task<void> run(Gate& gate, task<void> work);
+  void leave();
+  executor control_;
+  Event empty_;
+  bool closed_ = false;
+  std::size_t count_ = 0;
+};
+
+}  // namespace corbd

@@ -1,0 +1,55 @@
+// Helper processes: every syscall that may wait for a device of ours runs in a child of our own binary (`corbd helper`), one request at a
+// time. A thread of the agent stuck in D state would survive SIGKILL and keep its sockets and locks; a stuck helper holds nothing of ours,
+// is reported by name, left behind and replaced.
+#pragma once
+
+#include <boost/json/object.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "corbd/core/wait.hpp"
+
+namespace corbd {
+
+/// A request of a helper. Both directions are one JSON object of at most 256 KiB per message.
+struct HelperRequest {
+  std::string what;            ///< for people: "mount /dev/nbd0 on /x"
+  boost::json::object body;    ///< {"op": ..., arguments}
+  std::string busy_file;       ///< if not empty: the helper holds flock(LOCK_EX) on it from before the work until after it, so that the
+                               ///< next incarnation sees work that outlived us
+  std::chrono::seconds report_after{30};  ///< after this the request is reported stuck and its helper replaced; the caller gets unavailable
+};
+
+class HelperPool {
+ public:
+  struct Config {
+    std::string program = "/proc/self/exe";
+    std::vector<std::string> arguments = {"helper"};
+    std::size_t max_helpers = 4;  ///< at work at once; more requests wait in order. Stuck ones do not count
+  };
+  HelperPool(executor control, Clock& clock, Config config);
+  /// Idle helpers end with their socket; busy ones are left to finish.
+  ~HelperPool();
+
+  /// The reply body, or the error the helper reported ({"errc": name, "text": ...}).
+  task<result<boost::json::object>> call(HelperRequest request, Until until);
+
+  /// Requests reported stuck and still not done, for status and doctor: what and since when.
+  struct Stuck {
+    std::string what;
+    int pid;
+    time_point since;
+  };
+  std::vector<Stuck> stuck() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The helper's own side: serves requests on `fd` until it closes; `work` turns a request body into a reply. Returns the exit code.
+using HelperWork = std::function<result<boost::json::object>(const boost::json::object&)>;
+int serve_helper(int fd, const HelperWork& work);
+
+}  // namespace corbd

@@ -1,0 +1,78 @@
+// Port to a block device of this node: what the kernel shows, and the server side that answers for it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "corbd/core/result.hpp"
+#include "corbd/core/task.hpp"
+#include "corbd/core/wait.hpp"
+#include "corbd/image/image.hpp"
+
+namespace corbd::device {
+
+/// A configured device as sysfs shows it.
+struct Seen {
+  std::uint32_t index = 0;      ///< /dev/nbd<index>
+  std::string backend;          ///< the identifier given at connect: the volume id. Empty: somebody's without one
+  std::uint64_t size = 0;       ///< bytes
+  std::uint32_t dev_major = 0, dev_minor = 0;
+  std::uint32_t io_timeout_ms = 0;
+  std::vector<std::string> holders;  ///< device-mapper devices above
+};
+
+/// The serving side of one device. Control thread, except that `on_stopped` given to serve() is posted there.
+class Link {
+ public:
+  enum class State {
+    serving,  ///< answers the kernel
+    held,     ///< the image's connection failed: socket shut, requests in flight unanswered, for the kernel to repeat (rule 9)
+    closed    ///< the kernel's end is gone, or the link was shut
+  };
+  virtual ~Link() = default;  ///< shut() and idle() first: operations of the image must have ended
+  virtual State state() const = 0;
+  virtual int error() const = 0;  ///< errno that made it held, 0 otherwise
+  /// Shuts the socket down: the kernel sees a dead link. Idempotent.
+  virtual void shut() = 0;
+  /// Ready when no operation of the image is under way any more (after shut()).
+  virtual task<Waited> idle(Until until) = 0;
+  /// Stops reading at a message boundary, answers everything read, and leaves the socket open. For leaving well.
+  virtual task<Waited> drain(Until until) = 0;
+  virtual std::uint64_t in_flight() const = 0;
+};
+
+struct ConnectArgs {
+  std::string backend;
+  std::uint64_t size = 0;           ///< bytes
+  std::uint32_t block_size = 512;   ///< bytes
+  bool read_only = false;
+  std::uint64_t dead_conn_timeout_s = 86400;
+};
+
+class Devices {
+ public:
+  virtual ~Devices() = default;
+
+  /// Whether the driver is there; failed_precondition "modprobe nbd" otherwise.
+  virtual result<> ready() const = 0;
+  /// Every configured device, from sysfs; cannot hang.
+  virtual result<std::vector<Seen>> inventory() const = 0;
+  /// Starts answering on one end of a new socket pair; the kernel gets the other with connect() or reconnect().
+  /// The image outlives the link. on_stopped: the state left `serving`.
+  virtual result<std::unique_ptr<Link>> serve(image::Image& image, bool read_only, std::function<void()> on_stopped) = 0;
+  /// A new device; its index.
+  virtual task<result<std::uint32_t>> connect(Link& link, ConnectArgs args, Until until) = 0;
+  /// Gives an existing device whose link is dead a new one. Never carries a size. unavailable when the kernel dropped our socket because
+  /// the old link still lives.
+  virtual task<result<>> reconnect(Link& link, std::uint32_t index, std::string backend, std::uint64_t dead_conn_timeout_s, Until until) = 0;
+  /// The caller made sure that nobody uses the device. Done too when it is not connected.
+  virtual task<result<>> disconnect(std::uint32_t index, Until until) = 0;
+};
+
+std::string path(std::uint32_t index);  ///< "/dev/nbd0"
+
+}  // namespace corbd::device

@@ -1,0 +1,18 @@
+// The real side of the host ports, on helper processes; and the helper's own work.
+#pragma once
+
+#include <boost/json/object.hpp>
+#include <memory>
+
+#include "corbd/core/helper_pool.hpp"
+#include "corbd/host/host.hpp"
+
+namespace corbd::host {
+
+std::unique_ptr<Mounts> make_mounts(HelperPool& helpers);
+std::unique_ptr<Filesystems> make_filesystems(HelperPool& helpers);
+
+/// In the helper process: one request of the ports above.
+result<boost::json::object> work(const boost::json::object& request);
+
+}  // namespace corbd::host

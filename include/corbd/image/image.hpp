@@ -1,0 +1,120 @@
+// Ports to a storage cluster: one block image, and the cluster that knows images, owners and dead clients. Nothing here names Ceph's
+// libraries; rooms above see only this.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "corbd/core/result.hpp"
+#include "corbd/core/secret.hpp"
+#include "corbd/core/task.hpp"
+#include "corbd/core/wait.hpp"
+
+namespace corbd::image {
+
+/// Which image, by identity: it survives a rename, and tells an image from one made again under the same name.
+struct Key {
+  std::string fsid;        ///< the cluster's
+  std::int64_t pool_id = -1;
+  std::string ns;          ///< RADOS namespace, "" is the default one
+  std::string image_id;    ///< librbd's internal id
+  std::uint64_t snap_id = 0;  ///< 0: the head
+
+  auto operator<=>(const Key&) const = default;
+  /// "fsid/pool/ns/id@snap", for logs.
+  std::string text() const;
+};
+
+/// Where to find a cluster, and as whom. The key is in memory only (and in the runtime directory's 0600 files).
+struct Access {
+  std::string cluster_id;             ///< name in config.json; for people and for sharing connections
+  std::vector<std::string> monitors;  ///< as in config.json, joined by ',' for librados
+  std::string user;                   ///< without "client."
+  Secret key;
+};
+
+/// What a request names.
+struct Name {
+  std::string pool, ns, image;
+  std::string text() const { return pool + "/" + (ns.empty() ? "" : ns + "/") + image; }
+};
+
+struct Resolved {
+  Key key;
+  std::uint64_t size = 0;  ///< bytes
+  bool exclusive_lock = false;
+};
+
+/// Who holds what of an image. Addresses as Ceph prints them: "10.0.0.1:0/123456789".
+struct Ownership {
+  enum class Lock { none, mine, our_dead, other } lock = Lock::none;  ///< our_dead: an address of a dead incarnation of this agent
+  std::string owner;                    ///< the lock owner's address, if any
+  std::vector<std::string> foreign_watchers;  ///< not this client and not a dead incarnation of ours
+};
+
+/// One request's place in the image port; owned by whoever submits, alive until `done` ran. `done` runs once, on any thread, perhaps
+/// inside the submitting call. result: 0, or -errno.
+struct Op {
+  void (*done)(Op* op, int result) noexcept = nullptr;
+};
+
+/// An open image. The I/O calls may come from any one thread at a time, never block and complete in any order. Buffers live until done.
+/// An acknowledged write is stored: no write-back cache is ever in between.
+class Image {
+ public:
+  virtual ~Image() = default;
+
+  virtual const Key& key() const = 0;
+  virtual std::uint64_t size() const = 0;      ///< bytes, as of the last refresh
+  virtual bool read_only() const = 0;
+  virtual bool exclusive_lock() const = 0;     ///< has the feature
+
+  virtual void read(Op& op, std::uint64_t offset, std::span<std::byte> into) = 0;
+  virtual void write(Op& op, std::uint64_t offset, std::span<const std::byte> from) = 0;
+  virtual void flush(Op& op) = 0;
+  virtual void discard(Op& op, std::uint64_t offset, std::uint64_t length) = 0;
+  virtual void write_zeroes(Op& op, std::uint64_t offset, std::uint64_t length) = 0;
+
+  // Control thread.
+  virtual task<result<Ownership>> ownership(Until until) = 0;
+  /// Breaks the lock of a dead incarnation of this agent, which must have been fenced. `owner`: as ownership() gave it.
+  virtual task<result<>> break_dead_lock(std::string owner, Until until) = 0;
+  /// Takes the exclusive lock and keeps it: no peer gets it by asking.
+  virtual task<result<>> acquire_lock(Until until) = 0;
+  virtual task<result<>> release_lock(Until until) = 0;
+  /// Whether any extent of the head is allocated; stops at the first. An error is never "no".
+  virtual task<result<bool>> has_data(Until until) = 0;
+  virtual task<result<std::optional<std::string>>> metadata(std::string name, Until until) = 0;
+  virtual task<result<>> set_metadata(std::string name, std::string value, Until until) = 0;
+  virtual task<result<>> remove_metadata(std::string name, Until until) = 0;
+  /// Closes; the object is to be destroyed afterwards and used by nobody. Waits for operations under way.
+  virtual task<result<>> close(Until until) = 0;
+};
+
+struct OpenOptions {
+  bool read_only = false;
+};
+
+/// All clusters of this node. One connection serves up to 32 images of the same cluster and user.
+class Clusters {
+ public:
+  virtual ~Clusters() = default;
+
+  virtual task<result<Resolved>> resolve(Access access, Name name, Until until) = 0;
+  /// Blocklists every dead incarnation of this agent on that cluster, and waits until the connections have the map that says so.
+  /// Done at once when there is none. Until it succeeded, open() refuses images of that cluster with unavailable.
+  virtual task<result<>> fence_dead(Access access, Until until) = 0;
+  /// Opens by identity. `pool`-id, namespace and image id come from the key. not_found when that very image is gone.
+  /// unsafe_config when the effective configuration would acknowledge writes before they are stored.
+  virtual task<result<std::unique_ptr<Image>>> open(Access access, Key key, OpenOptions options, Until until) = 0;
+  /// Closes idle connections and marks their incarnations clean. After all images are closed.
+  virtual task<result<>> shutdown(Until until) = 0;
+};
+
+}  // namespace corbd::image

@@ -1,0 +1,19 @@
+// The nbd room's real side of the device port.
+#pragma once
+
+#include <memory>
+
+#include "corbd/device/device.hpp"
+
+namespace corbd::nbd {
+
+struct Config {
+  std::string sysfs = "/sys";                    ///< root of sysfs
+  std::uint64_t bytes_in_flight = 512ull << 20;  ///< budget of all sessions; one largest request is reserved per device above it
+  std::uint32_t max_request_bytes = 32u << 20;   ///< a longer read or write is refused with EINVAL
+};
+
+/// Starts the io thread and the netlink thread; the destructor ends both, after all links are destroyed.
+std::unique_ptr<device::Devices> make_devices(executor control, Clock& clock, Config config);
+
+}  // namespace corbd::nbd

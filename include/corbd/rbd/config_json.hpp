@@ -1,0 +1,24 @@
+// ceph-csi's config.json: which cluster id has which monitors and RADOS namespace. Keys match in any case, as Go's JSON does
+// (facts: ceph-csi 2.2). Read anew for every request: it is a ConfigMap that changes under us.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "corbd/core/result.hpp"
+
+namespace corbd::rbd {
+
+struct ClusterEntry {
+  std::string cluster_id;
+  std::vector<std::string> monitors;
+  std::string rados_namespace;
+};
+
+/// The entry of `cluster_id`. not_found names the ids that are there; failed_precondition: empty, or no monitors; invalid_argument: not JSON.
+result<ClusterEntry> parse_config_json(std::string_view text, std::string_view cluster_id);
+/// The same from `<dir>/config.json`.
+result<ClusterEntry> find_cluster(const std::string& config_dir, std::string_view cluster_id);
+
+}  // namespace corbd::rbd

@@ -1,0 +1,66 @@
+// What callers may want of a volume, and the one way to ask for it.
+#pragma once
+
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "corbd/core/result.hpp"
+#include "corbd/core/secret.hpp"
+#include "corbd/core/task.hpp"
+#include "corbd/core/wait.hpp"
+
+namespace corbd::volume {
+
+/// How a volume is used at one staging path; two that differ are incompatible (ALREADY_EXISTS).
+struct Capability {
+  bool block = false;      ///< raw block; otherwise a filesystem
+  std::string fstype;      ///< "ext4"; empty for block
+  std::string mount_flags; ///< comma separated, in the caller's order
+  bool read_only = false;  ///< the access mode forbids writing
+  bool operator==(const Capability&) const = default;
+};
+
+/// Where the image is, as the request says it.
+struct Source {
+  std::string cluster_id, pool, ns, image;
+  std::string mkfs_options;  ///< "" = ceph-csi's defaults
+  bool operator==(const Source&) const = default;
+};
+
+struct Staged {
+  std::string path;  ///< the staging path of the request; the mount is <path>/<volume id>
+  Capability capability;
+  Source source;
+  std::string user;
+  Secret key;
+};
+struct Unstaged {
+  std::string path;
+};
+struct Published {
+  std::string path;    ///< staging path
+  std::string target;
+  bool read_only = false;
+  Capability capability;
+};
+struct Unpublished {
+  std::string target;
+};
+/// A staged volume that nobody serves is served again.
+struct Healed {};
+
+using Wish = std::variant<Staged, Unstaged, Published, Unpublished, Healed>;
+
+std::string_view name(const Wish& wish);
+
+/// Asks for a wish and waits for its end. The operation goes on when the wait ends first; the same wish asked again joins it. A
+/// different one waits for the volume's lock.
+class Volumes {
+ public:
+  virtual ~Volumes() = default;
+  virtual task<result<>> want(std::string volume_id, Wish wish, Until until) = 0;
+};
+
+}  // namespace corbd::volume

@@ -1,0 +1,85 @@
+#include "corbd/core/result.hpp"
+
+#include <array>
+#include <stdexcept>
+
+namespace corbd {
+namespace {
+
+struct Row {
+  errc code;
+  std::string_view name;
+  int grpc;
+  Retry retry;
+};
+
+// grpc::StatusCode by number.
+constexpr int kOk = 0, kCancelled = 1, kInvalid = 3, kDeadline = 4, kNotFound = 5, kExists = 6, kDenied = 7, kExhausted = 8,
+              kPrecondition = 9, kAborted = 10, kRange = 11, kUnimplemented = 12, kInternal = 13, kUnavailable = 14,
+              kUnauthenticated = 16;
+
+constexpr std::array kRows{
+    Row{errc::ok, "ok", kOk, Retry::now},
+    Row{errc::invalid_argument, "invalid_argument", kInvalid, Retry::give_up},
+    Row{errc::not_found, "not_found", kNotFound, Retry::give_up},
+    Row{errc::already_exists, "already_exists", kExists, Retry::give_up},
+    Row{errc::failed_precondition, "failed_precondition", kPrecondition, Retry::give_up},
+    Row{errc::permission_denied, "permission_denied", kDenied, Retry::give_up},
+    Row{errc::unauthenticated, "unauthenticated", kUnauthenticated, Retry::give_up},
+    Row{errc::unimplemented, "unimplemented", kUnimplemented, Retry::give_up},
+    Row{errc::out_of_range, "out_of_range", kRange, Retry::give_up},
+    Row{errc::busy, "busy", kAborted, Retry::now},
+    Row{errc::exhausted, "exhausted", kExhausted, Retry::now},
+    Row{errc::timed_out, "timed_out", kDeadline, Retry::now},
+    Row{errc::cancelled, "cancelled", kCancelled, Retry::give_up},
+    Row{errc::unavailable, "unavailable", kUnavailable, Retry::now},
+    Row{errc::in_use, "in_use", kUnavailable, Retry::look},
+    Row{errc::unproven, "unproven", kUnavailable, Retry::look},
+    Row{errc::lost, "lost", kUnavailable, Retry::operator_},
+    Row{errc::fenced, "fenced", kUnavailable, Retry::look},
+    Row{errc::state_write, "state_write", kUnavailable, Retry::now},
+    Row{errc::state_corrupt, "state_corrupt", kUnavailable, Retry::operator_},
+    Row{errc::state_newer, "state_newer", kUnavailable, Retry::operator_},
+    Row{errc::unsafe_config, "unsafe_config", kPrecondition, Retry::give_up},
+    Row{errc::not_empty, "not_empty", kPrecondition, Retry::give_up},
+    Row{errc::io, "io", kUnavailable, Retry::look},
+    Row{errc::internal, "internal", kInternal, Retry::give_up},
+};
+static_assert(kRows.size() == static_cast<std::size_t>(errc_last) + 1);
+
+constexpr bool in_order() {
+  for (std::size_t i = 0; i < kRows.size(); ++i)
+    if (static_cast<std::size_t>(kRows[i].code) != i) return false;
+  return true;
+}
+static_assert(in_order());
+
+const Row& row(errc code) { return kRows.at(static_cast<std::size_t>(code)); }
+
+}  // namespace
+
+std::string_view name(errc code) { return row(code).name; }
+int grpc_code(errc code) { return row(code).grpc; }
+Retry retry_class(errc code) { return row(code).retry; }
+
+bool final_for_caller(errc code) {
+  switch (grpc_code(code)) {
+    case kAborted:
+    case kUnavailable:
+    case kExhausted:
+    case kDeadline:
+    case kCancelled: return false;
+    default: return true;
+  }
+}
+
+Error with_context(std::string_view doing, Error error) {
+  error.text = std::string(doing) + ": " + error.text;
+  return error;
+}
+
+void throw_exception_from_error(const Error& error, const boost::source_location&) {
+  throw std::runtime_error(std::string(name(error.code)) + ": " + error.text);
+}
+
+}  // namespace corbd
