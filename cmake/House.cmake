@@ -2,7 +2,7 @@
 include(cmake/Proto.cmake)
 
 function(corbd_house)
-  corbd_room(core LIBS Boost::headers Threads::Threads spdlog::spdlog dl)
+  corbd_room(core LIBS Boost::headers Threads::Threads spdlog::spdlog crypto dl)
   corbd_room(rpc LIBS corbd_proto PkgConfig::grpc)
   corbd_room(image)
   corbd_room(device)

@@ -4,13 +4,28 @@
 #include <boost/json/value.hpp>
 #include <initializer_list>
 #include <string_view>
-#include <utility>
+#include <type_traits>
 
 namespace corbd::log {
 
 enum class Level { debug, info, warning, error };
 
-using Field = std::pair<std::string_view, boost::json::value>;
+/// A name and whatever JSON can hold of a value: text, number, bool.
+struct Field {
+  template <class Value>
+  Field(std::string_view field_name, const Value& field_value) : name(field_name), value(to_json(field_value)) {}
+  std::string_view name;
+  boost::json::value value;
+
+ private:
+  template <class Value>
+  static boost::json::value to_json(const Value& from) {
+    if constexpr (std::is_convertible_v<const Value&, std::string_view>)
+      return boost::json::string(std::string_view(from));
+    else
+      return boost::json::value(from);
+  }
+};
 
 void set_level(Level level);
 void write(Level level, std::string_view message, std::initializer_list<Field> fields = {});

@@ -44,7 +44,6 @@ class Event {
   std::size_t waiters() const { return waiters_.size(); }
 
  private:
-  friend class CancelScope;
   struct Waiter;
   void finish(Waiter& waiter, Waited how);
   bool set_ = false;
@@ -73,6 +72,7 @@ class CancelScope {
   CancelScope* parent_;
   Hook in_parent_;
   std::list<std::function<void()>> hooks_;
+  std::list<std::function<void()>> called_;  ///< run already, not yet forgotten
 };
 
 /// Sleeps; Waited::deadline when the time is up as asked for.

@@ -35,21 +35,27 @@ struct Staged {
   Source source;
   std::string user;
   Secret key;
+  bool operator==(const Staged&) const = default;
 };
 struct Unstaged {
   std::string path;
+  bool operator==(const Unstaged&) const = default;
 };
 struct Published {
   std::string path;    ///< staging path
   std::string target;
   bool read_only = false;
   Capability capability;
+  bool operator==(const Published&) const = default;
 };
 struct Unpublished {
   std::string target;
+  bool operator==(const Unpublished&) const = default;
 };
 /// A staged volume that nobody serves is served again.
-struct Healed {};
+struct Healed {
+  bool operator==(const Healed&) const = default;
+};
 
 using Wish = std::variant<Staged, Unstaged, Published, Unpublished, Healed>;
 

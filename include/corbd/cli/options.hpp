@@ -1,0 +1,42 @@
+// The command line: what `corbd run` and the other subcommands take.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace corbd::cli {
+
+/// `corbd run`; names as ceph-csi's where it has one.
+struct Run {
+  std::string nodeid, endpoint = "unix:///tmp/csi.sock", drivername = "rbd.csi.ceph.com";
+  std::string pluginpath = "/var/lib/kubelet/plugins", kubelet_dir = "/var/lib/kubelet";
+  std::string state_dir;  ///< default <pluginpath>/<drivername>/corbd
+  std::string runtime_dir = "/run/corbd", config_dir = "/etc/ceph-csi-config";
+  std::vector<std::string> failpoints;
+  bool heal_without_proof = false;
+  bool verbose = false;
+};
+/// `corbd helper`: the agent's own child, on file descriptor 3.
+struct Helper {};
+/// Everything is said and done already.
+struct Exit {
+  int code = 0;
+};
+/// `corbd csi METHOD`: one CSI call, for scripts and for looking at an agent by hand.
+struct CsiCall {
+  std::string method, endpoint, volume_id, staging_path, target, cluster_id, pool, user, key_file, fstype, mkfs_options;
+  std::vector<std::string> mount_flags;
+  bool block = false, readonly = false;
+  int timeout_s = 120;
+};
+
+using Command = std::variant<Run, Helper, CsiCall, Exit>;
+
+/// Prints help, version, failpoints and errors itself. `version`: what --version says.
+Command parse(int argc, char** argv, const std::string& version);
+
+/// Makes the call; prints {"code","message"} as one JSON line. Exit code: 0 for OK.
+int call_csi(const CsiCall& call);
+
+}  // namespace corbd::cli

@@ -1,0 +1,23 @@
+// What the process as a whole does once, before anything else.
+#pragma once
+
+#include <string>
+
+#include "corbd/core/fd.hpp"
+#include "corbd/core/result.hpp"
+
+namespace corbd {
+
+/// PR_SET_IO_FLUSHER: our allocations must not wait for writeback that waits for us. Per thread and inherited: before any thread exists.
+/// Without CAP_SYS_RESOURCE it fails; the agent then runs with a warning.
+result<> become_io_flusher();
+/// SIGPIPE ignored; a crash prints a backtrace on stderr.
+void install_signal_handlers();
+/// Holds the folder for this process until the fd closes. in_use names the holder's pid. The kernel frees it at any death.
+result<Fd> lock_folder(const std::string& folder);
+/// The running boot's id.
+result<std::string> read_boot_id();
+/// failed_precondition unless the folder is on tmpfs: what is in it must be gone with a reboot and never on a disk.
+result<> check_tmpfs(const std::string& folder);
+
+}  // namespace corbd

@@ -1,0 +1,47 @@
+// What is true of one volume now. The kernel is believed over memory and over the record.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "corbd/device/device.hpp"
+#include "corbd/host/host.hpp"
+#include "corbd/image/image.hpp"
+
+namespace corbd::volume {
+
+/// Facts that cost a call; absent means unknown, never false. They live for one operation.
+struct Facts {
+  std::optional<image::Resolved> resolved;
+  std::optional<bool> fenced;                         ///< our dead incarnations of this cluster cannot write any more
+  std::optional<image::Ownership> ownership;
+  std::optional<host::Probe> probe;
+  std::optional<bool> has_data;
+  std::optional<bool> format_marker;                  ///< image metadata corbd/format is there
+  std::optional<bool> checked;                        ///< fsck ran, or the filesystem is new
+  std::optional<bool> unused;                         ///< a helper could open the device O_EXCL
+};
+
+struct Observation {
+  // Cheap, and cannot hang.
+  std::string boot_id;
+  std::vector<device::Seen> devices;                  ///< those that carry this volume's identifier
+  bool busy = false;                                  ///< a helper of an earlier incarnation still works on it
+  std::vector<host::Mount> mounts;                    ///< of our device, and whatever is mounted on the wish's own paths
+  enum class Link { none, serving, held, closed } link = Link::none;
+  bool attached = false;                              ///< our link is the one the kernel device uses
+  bool image_open = false;
+  bool lock_held = false;
+  bool key_known = false;                             ///< a Ceph key is at hand
+  bool other_volume_has_image = false;                ///< another record names the same image
+
+  Facts facts;
+
+  const device::Seen* device() const { return devices.size() == 1 ? &devices.front() : nullptr; }
+};
+
+/// Whether the mount shows this device: its filesystem, or a bind of its node.
+bool shows(const host::Mount& mount, const device::Seen& device);
+
+}  // namespace corbd::volume

@@ -1,0 +1,53 @@
+// The one function that decides. Staging, unstaging, healing and recovery after a crash in the middle of any of them are the same plan
+// with another wish. Every step is idempotent and ends in an observable fact.
+//
+// I1 a step that uses a device needs a live link, otherwise Wait. I2 an absent fact is unknown: Look first. I4 KernelConnect only while no
+// device carries our identifier; two that do are a conflict. I7 total: Done is a fixed point, and from any reachable state without faults
+// Done or Fail comes within 30 steps (property test).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "corbd/volume/observation.hpp"
+#include "corbd/volume/record.hpp"
+#include "corbd/volume/wish.hpp"
+
+namespace corbd::volume {
+
+enum class Fact { resolved, ownership, probe, has_data, format_marker, unused };
+
+struct Step {
+  enum class Kind {
+    look, write_record, fence, open_image, lock, start_session, kernel_connect, kernel_reconfigure, tune, mark, mkfs, fsck, mount,
+    unmark, bind, unbind, umount, disconnect, stop_session, close_image, drop_record
+  } kind;
+  Fact fact = Fact::resolved;       ///< look
+  std::optional<Record> record = std::nullopt;  ///< write_record
+  std::string path = {};            ///< bind, unbind, umount, mount: where
+};
+std::string_view name(Step::Kind kind);
+
+struct Done {};
+struct Wait { std::string why; };
+struct Fail { Error error; };
+using Decision = std::variant<Step, Done, Wait, Fail>;
+
+/// What the operator decided for the whole agent.
+struct Policy {
+  bool heal_without_proof = false;
+  std::string driver;
+};
+
+Decision plan(const std::string& volume_id, const std::optional<Record>& record, const Wish& wish, const Observation& seen,
+              const Policy& policy);
+
+/// Health in one word, everywhere the same.
+enum class Health { absent, staging, staged, reconnecting, unproven, lost, failed, unstaging };
+std::string_view name(Health health);
+
+/// The mount of a staging path: <path>/<volume id>.
+std::string staging_target(const std::string& volume_id, const std::string& staging_path);
+
+}  // namespace corbd::volume

@@ -1,0 +1,84 @@
+// What must be true of a volume: one file per volume, written before acting, and the port that keeps it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "corbd/core/blocking_pool.hpp"
+#include "corbd/image/image.hpp"
+#include "corbd/volume/wish.hpp"
+
+namespace corbd::volume {
+
+inline constexpr int record_version = 1;
+
+struct Staging {
+  std::string path;
+  Capability capability;
+  bool operator==(const Staging&) const = default;
+};
+
+struct Publish {
+  std::string target, staging;
+  bool read_only = false;
+  bool operator==(const Publish&) const = default;
+};
+
+struct Record {
+  enum class Phase {
+    staging,   ///< intent: a stage is under way; what exists of it was made by that stage
+    staged,    ///< the stage was completed
+    unstaging  ///< on its way out; also while publishes keep the device
+  };
+  std::string volume_id;
+  std::string driver;
+  Phase phase = Phase::staging;
+  Source source;
+  std::string user;
+  image::Key key;
+  std::uint64_t size = 0;         ///< bytes of the device at connect
+  std::uint32_t block_size = 512; ///< bytes
+  bool exclusive_lock = false;    ///< the image had the feature at stage
+  std::string boot_id;            ///< the boot whose kernel has the device
+  std::string attachment_uid;     ///< VolumeAttachment at stage; empty where there is none
+  std::optional<std::uint32_t> device;  ///< /dev/nbd<n>
+  std::vector<Staging> stagings;
+  std::vector<Publish> publishes;
+
+  bool operator==(const Record&) const = default;
+};
+
+/// The file's bytes: {"version","crc32c","record"}; the sum is over the serialized record. Never a secret.
+std::string encode(const Record& record);
+/// state_corrupt for what is not ours or has the wrong sum, state_newer for a later version.
+result<Record> decode(std::string_view bytes);
+
+struct Loaded {
+  std::vector<Record> records;
+  std::vector<std::string> set_aside;  ///< corrupt files, renamed to <name>.corrupt-<time>
+  std::vector<std::string> newer;      ///< written by a newer version: left as they are
+};
+
+/// Where records and keys are kept. Calls for one volume come one after another.
+class RecordStore {
+ public:
+  virtual ~RecordStore() = default;
+  virtual task<result<Loaded>> load() = 0;
+  /// Durable when it returns: tmp, fsync, rename, fsync of the folder.
+  virtual task<result<>> save(Record record) = 0;
+  virtual task<result<>> drop(std::string volume_id) = 0;
+  /// The Ceph key of a staged volume: memory-backed, gone with a reboot.
+  virtual task<result<>> save_key(std::string volume_id, Secret key) = 0;
+  virtual task<result<Secret>> load_key(std::string volume_id) = 0;
+  virtual task<result<>> drop_key(std::string volume_id) = 0;
+  /// The file whose lock a helper holds while it works on the volume.
+  virtual std::string busy_file(const std::string& volume_id) const = 0;
+};
+
+/// Files below state_dir/volumes and runtime_dir/keys, named by the sha256 of the volume id.
+std::unique_ptr<RecordStore> make_record_store(BlockingPool& pool, std::string state_dir, std::string runtime_dir);
+
+}  // namespace corbd::volume

@@ -1,0 +1,75 @@
+// The thin shell around the planner: takes the volume's lock, asks the planner, carries the step out through a port, and repeats.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "corbd/core/blocking_pool.hpp"
+#include "corbd/device/device.hpp"
+#include "corbd/host/host.hpp"
+#include "corbd/image/image.hpp"
+#include "corbd/volume/planner.hpp"
+#include "corbd/volume/record.hpp"
+
+namespace corbd::volume {
+
+struct Cluster {
+  std::vector<std::string> monitors;
+  std::string rados_namespace;
+};
+
+/// Everything the shell acts through. All outlive it.
+struct Ports {
+  image::Clusters& clusters;
+  device::Devices& devices;
+  host::Mounts& mounts;
+  host::Filesystems& filesystems;
+  RecordStore& records;
+  /// config.json by cluster id; read anew each time.
+  std::function<result<Cluster>(const std::string& cluster_id)> find_cluster;
+  /// Below the kubelet's folder and free of links (host::check_path); must_exist for staging paths.
+  std::function<task<result<>>(std::string path, bool must_exist)> check_path;
+  /// Whether a helper of an earlier start holds the file.
+  std::function<bool(const std::string& busy_file)> busy;
+};
+
+struct Config {
+  Policy policy;
+  std::string boot_id;
+  std::uint64_t dead_conn_timeout_s = 86400;
+  std::chrono::seconds step_limit{60};         ///< one step against the cluster or the kernel
+  std::chrono::seconds long_step_limit{1800};  ///< mkfs, fsck, the proof of emptiness
+};
+
+struct Status {
+  std::string volume_id;
+  Health health = Health::absent;
+  std::string image;
+  std::optional<std::uint32_t> device;
+  std::string last_error;
+};
+
+/// Control thread only.
+class Shell final : public Volumes {
+ public:
+  Shell(executor control, Clock& clock, Ports ports, Config config);
+  ~Shell() override;
+
+  /// Reads the records. Once, before anything else.
+  task<result<>> start();
+  task<result<>> want(std::string volume_id, Wish wish, Until until) override;
+  std::vector<Status> status() const;
+  /// Called with a volume's id when its device lost its service. Set before start().
+  void on_trouble(std::function<void(std::string volume_id)> trouble);
+  /// Leaving: refuses new wishes, waits for those under way, answers what every session has read. Locks stay held: they are the next
+  /// start's proof of ownership.
+  task<> stop(Until until);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace corbd::volume

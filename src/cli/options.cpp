@@ -1,0 +1,91 @@
+#include "corbd/cli/options.hpp"
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "corbd/core/failpoint.hpp"
+
+namespace corbd::cli {
+namespace {
+
+/// Flags of ceph-csi's manifests that have no meaning here (yet): taken and ignored, so that its DaemonSet starts us unchanged.
+constexpr const char* kIgnored[] = {"--stagingpath", "--csi-addons-endpoint", "--metricsport", "--metricspath", "--instanceid", "--type",
+                                    "--nodeserver", "--controllerserver", "--pidlimit", "--v", "--drivernamespace", "--polltime",
+                                    "--timeout", "--logslowopinterval", "--enable-read-affinity", "--crush-location-labels",
+                                    "--domainlabels", "--clustername", "--setmetadata", "--enableprofiling", "--skipforceflatten"};
+
+CLI::App* add_run(CLI::App& app, Run& run, std::vector<std::string>& ignored, bool& list) {
+  auto* command = app.add_subcommand("run", "Serve the CSI socket and every device of this node");
+  command->add_option("--nodeid", run.nodeid, "Name of this node, as the orchestrator knows it")->envname("NODE_ID");
+  command->add_option("--endpoint", run.endpoint, "CSI socket, unix:///path")->envname("CSI_ENDPOINT")->capture_default_str();
+  command->add_option("--drivername", run.drivername, "CSI driver name")->envname("DRIVER_NAME")->capture_default_str();
+  command->add_option("--pluginpath", run.pluginpath, "Folder of the plugins")->capture_default_str();
+  command->add_option("--kubelet-dir", run.kubelet_dir, "Every staging and target path must lie below it")->capture_default_str();
+  command->add_option("--state-dir", run.state_dir, "Records; on a disk [<pluginpath>/<drivername>/corbd]");
+  command->add_option("--runtime-dir", run.runtime_dir, "Ceph keys of staged volumes; must be tmpfs")->capture_default_str();
+  command->add_option("--config-dir", run.config_dir, "Folder of ceph-csi's config.json")->capture_default_str();
+  command->add_option("--failpoint", run.failpoints, "NAME=kill|error|hang[@N], for tests");
+  command->add_flag("--list-failpoints", list, "Print their names and exit");
+  command->add_flag("--heal-without-proof", run.heal_without_proof,
+                    "Serve again also what is not proven ours. Only when no other node can have used the images");
+  command->add_flag("--verbose", run.verbose, "Log every step");
+  for (const char* flag : kIgnored)
+    command->add_option(flag, ignored, "Of ceph-csi; no meaning here")->expected(0, 1)->group("");
+  return command;
+}
+
+CLI::App* add_csi(CLI::App& app, CsiCall& call) {
+  auto* command = app.add_subcommand("csi", "Make one CSI call to an agent");
+  command->add_option("method", call.method, "stage, unstage, publish, unpublish, probe, info")
+      ->required()
+      ->check(CLI::IsMember({"stage", "unstage", "publish", "unpublish", "probe", "info"}));
+  command->add_option("--endpoint", call.endpoint, "CSI socket, unix:///path")->required();
+  command->add_option("--volume-id", call.volume_id, "Volume id; of a static volume: the image's name");
+  command->add_option("--staging-path", call.staging_path, "Staging folder");
+  command->add_option("--target", call.target, "Target path");
+  command->add_option("--cluster-id", call.cluster_id, "clusterID of config.json");
+  command->add_option("--pool", call.pool, "Pool");
+  command->add_option("--user", call.user, "Ceph user without client.");
+  command->add_option("--key-file", call.key_file, "File with the user's key");
+  command->add_option("--fstype", call.fstype, "Filesystem [ext4]");
+  command->add_option("--mkfs-options", call.mkfs_options, "Instead of the default ones");
+  command->add_option("--mount-flag", call.mount_flags, "Mount option; may be repeated");
+  command->add_flag("--block", call.block, "Raw block instead of a filesystem");
+  command->add_flag("--readonly", call.readonly, "Publish read-only");
+  command->add_option("--timeout", call.timeout_s, "Seconds")->capture_default_str();
+  return command;
+}
+
+}  // namespace
+
+Command parse(int argc, char** argv, const std::string& version) {
+  CLI::App app{"corbd: Ceph RBD volumes over the kernel's NBD driver, for Kubernetes and Nomad nodes"};
+  app.set_version_flag("--version", version);
+  app.require_subcommand(1);
+  Run run;
+  CsiCall call;
+  std::vector<std::string> ignored;
+  bool list = false;
+  const auto* run_command = add_run(app, run, ignored, list);
+  const auto* csi_command = add_csi(app, call);
+  const auto* helper_command = app.add_subcommand("helper", "The agent's own child process")->group("");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& stopped) {
+    return Exit{app.exit(stopped)};
+  }
+  if (*helper_command) return Helper{};
+  if (*csi_command) return call;
+  if (*run_command && list) {
+    for (const auto point : failpoint::names()) std::cout << point << "\n";
+    return Exit{0};
+  }
+  if (run.nodeid.empty()) {
+    std::cerr << "corbd run: --nodeid is missing (or the variable NODE_ID)\n";
+    return Exit{2};
+  }
+  if (run.state_dir.empty()) run.state_dir = run.pluginpath + "/" + run.drivername + "/corbd";
+  return run;
+}
+
+}  // namespace corbd::cli

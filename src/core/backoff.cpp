@@ -1,0 +1,14 @@
+#include "corbd/core/backoff.hpp"
+
+#include <algorithm>
+
+namespace corbd {
+
+std::chrono::milliseconds Backoff::after(std::uint32_t attempt, double random) const {
+  const auto shift = std::min<std::uint32_t>(attempt, 30);
+  const auto whole = std::min<std::int64_t>(cap.count(), first.count() << shift);
+  const auto jittered = static_cast<std::int64_t>(static_cast<double>(whole) * std::max(0.1, random));
+  return std::chrono::milliseconds(std::max<std::int64_t>(1, jittered));
+}
+
+}  // namespace corbd

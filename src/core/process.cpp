@@ -1,0 +1,75 @@
+#include "corbd/core/process.hpp"
+
+#include <execinfo.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <array>
+
+#include "corbd/core/file.hpp"
+
+namespace corbd {
+namespace {
+
+extern "C" void print_backtrace(int signal_number) {
+  std::array<void*, 64> frames;
+  const int depth = ::backtrace(frames.data(), static_cast<int>(frames.size()));
+  ::backtrace_symbols_fd(frames.data(), depth, STDERR_FILENO);
+  ::signal(signal_number, SIG_DFL);
+  ::raise(signal_number);
+}
+
+}  // namespace
+
+result<> become_io_flusher() {
+  if (::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) != 0)
+    return Error{errc::permission_denied, std::string("PR_SET_IO_FLUSHER: ") + ::strerror(errno) +
+                                              ": give the process CAP_SYS_RESOURCE, or memory pressure can block it on its own devices"};
+  return {};
+}
+
+void install_signal_handlers() {
+  ::signal(SIGPIPE, SIG_IGN);
+  std::array<void*, 1> warm_up;  // the first backtrace() loads libgcc: not inside a signal handler
+  ::backtrace(warm_up.data(), 1);
+  for (const int number : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) ::signal(number, print_backtrace);
+}
+
+result<Fd> lock_folder(const std::string& folder) {
+  const std::string path = folder + "/lock";
+  Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!fd) return Error{errc::state_write, "opening " + path + ": " + ::strerror(errno)};
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    auto holder = read_file(path, 64);
+    std::string pid = holder ? *holder : "unknown";
+    while (!pid.empty() && pid.back() == '\n') pid.pop_back();
+    return Error{errc::in_use, folder + " is held by the agent with pid " + pid + ": end that one first, or give this one its own --state-dir"};
+  }
+  const std::string pid = std::to_string(::getpid()) + "\n";
+  if (::ftruncate(fd.get(), 0) != 0 || ::pwrite(fd.get(), pid.data(), pid.size(), 0) < 0)
+    return Error{errc::state_write, "writing " + path + ": " + ::strerror(errno)};
+  return fd;
+}
+
+result<std::string> read_boot_id() {
+  auto id = read_file("/proc/sys/kernel/random/boot_id", 64);
+  if (id)
+    while (!id->empty() && id->back() == '\n') id->pop_back();
+  return id;
+}
+
+result<> check_tmpfs(const std::string& folder) {
+  struct statfs found {};
+  if (::statfs(folder.c_str(), &found) != 0) return Error{errc::failed_precondition, folder + ": " + ::strerror(errno)};
+  if (found.f_type != TMPFS_MAGIC && found.f_type != RAMFS_MAGIC)
+    return Error{errc::failed_precondition, folder + " is not on tmpfs: Ceph keys would reach a disk. Give --runtime-dir a memory-backed folder"};
+  return {};
+}
+
+}  // namespace corbd

@@ -1,0 +1,105 @@
+#include "corbd/core/wait.hpp"
+
+#include <algorithm>
+#include <boost/asio/async_result.hpp>
+#include <boost/asio/bind_executor.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+namespace corbd {
+
+Error wait_error(Waited how, std::string_view what) {
+  if (how == Waited::cancelled) return {errc::cancelled, "gave up waiting for " + std::string(what)};
+  return {errc::timed_out, "the deadline passed while waiting for " + std::string(what)};
+}
+
+Until Until::at_most(time_point limit) const { return {std::min(deadline, limit), scope}; }
+
+struct Event::Waiter {
+  asio::any_completion_handler<void(Waited)> handler;
+  Clock::TimerId timer = 0;
+  CancelScope* scope = nullptr;
+  CancelScope::Hook hook;
+};
+
+Event::Event(executor control, Clock& clock) : control_(std::move(control)), clock_(clock) {}
+
+Event::~Event() {
+  while (!waiters_.empty()) finish(*waiters_.front(), Waited::cancelled);
+}
+
+void Event::set() {
+  set_ = true;
+  while (!waiters_.empty()) finish(*waiters_.front(), Waited::ready);
+}
+
+void Event::finish(Waiter& waiter, Waited how) {
+  const auto place = std::find_if(waiters_.begin(), waiters_.end(), [&](const auto& entry) { return entry.get() == &waiter; });
+  if (place == waiters_.end()) return;
+  const auto keep = *place;
+  waiters_.erase(place);
+  if (keep->timer != 0) clock_.cancel(keep->timer);
+  if (keep->scope != nullptr) keep->scope->forget(keep->hook);
+  asio::post(control_, [handler = std::move(keep->handler), how]() mutable { std::move(handler)(how); });
+}
+
+task<Waited> Event::wait(Until until) {
+  if (set_) co_return Waited::ready;
+  if (until.scope != nullptr && until.scope->cancelled()) co_return Waited::cancelled;
+  if (until.deadline <= clock_.now()) co_return Waited::deadline;
+  auto start = [this, until](auto handler) {
+    auto waiter = std::make_shared<Waiter>();
+    waiter->handler = std::move(handler);
+    Waiter* raw = waiter.get();
+    if (until.deadline != time_point::max())
+      waiter->timer = clock_.schedule(until.deadline, [this, raw, weak = std::weak_ptr(waiter)] {
+        if (weak.lock()) finish(*raw, Waited::deadline);
+      });
+    if (until.scope != nullptr) {
+      waiter->scope = until.scope;
+      waiter->hook = until.scope->on_cancel([this, raw] { finish(*raw, Waited::cancelled); });
+    }
+    waiters_.push_back(std::move(waiter));
+  };
+  co_return co_await asio::async_initiate<const asio::use_awaitable_t<>&, void(Waited)>(start, asio::use_awaitable);
+}
+
+CancelScope::CancelScope(CancelScope* parent) : parent_(parent) {
+  if (parent_ == nullptr) return;
+  cancelled_ = parent_->cancelled();
+  in_parent_ = parent_->on_cancel([this] { cancel(); });
+}
+
+CancelScope::~CancelScope() {
+  if (parent_ != nullptr) parent_->forget(in_parent_);
+}
+
+void CancelScope::cancel() {
+  cancelled_ = true;
+  // Moved out first: a hook may forget itself or others, and those must not run any more.
+  while (!hooks_.empty()) {
+    called_.splice(called_.begin(), hooks_, hooks_.begin());
+    const auto hook = called_.front();
+    hook();
+  }
+}
+
+CancelScope::Hook CancelScope::on_cancel(std::function<void()> hook) { return hooks_.insert(hooks_.end(), std::move(hook)); }
+
+void CancelScope::forget(Hook hook) {
+  for (auto* list : {&hooks_, &called_})
+    for (auto place = list->begin(); place != list->end(); ++place)
+      if (place == hook) {
+        list->erase(place);
+        return;
+      }
+}
+
+task<Waited> sleep_until(executor control, Clock& clock, time_point at, CancelScope* scope) {
+  Event never(control, clock);
+  Until until;
+  until.deadline = at;
+  until.scope = scope;
+  co_return co_await never.wait(until);
+}
+
+}  // namespace corbd

@@ -1,0 +1,87 @@
+#include "plan_device.hpp"
+
+namespace corbd::volume {
+namespace {
+
+constexpr std::uint32_t kIoTimeoutMs = 1000;
+
+Decision fail(errc code, std::string text) { return Fail{{code, std::move(text)}}; }
+
+/// Rule 2a. A device that exists may have unwritten pages above it: serving it again needs proof that nobody else wrote meanwhile.
+/// A new device has no past; it only must not take the image from someone.
+std::optional<Decision> prove(const View& view) {
+  const auto& who = *view.seen.facts.ownership;
+  using Lock = image::Ownership::Lock;
+  const std::string image = view.record->key.text();
+  if (view.seen.devices.empty()) {
+    if (who.lock == Lock::other)
+      return fail(errc::in_use, "image " + image + " of volume " + view.id + " is locked by the client at " + who.owner +
+                                    ": wait until it is released there");
+    if (!who.foreign_watchers.empty())
+      return fail(errc::in_use, "image " + image + " of volume " + view.id + " is open at " + who.foreign_watchers.front() +
+                                    ": wait until it is closed there");
+    return std::nullopt;
+  }
+  if (who.lock == Lock::other)
+    return fail(errc::lost, "image " + image + " of volume " + view.id + " is locked by the client at " + who.owner +
+                                ": it is not ours any more; its device stays without service");
+  if (!who.foreign_watchers.empty())
+    return fail(errc::unproven, "image " + image + " of volume " + view.id + " is open at " + who.foreign_watchers.front() +
+                                    ": not served until that client is gone");
+  if (who.lock == Lock::mine || who.lock == Lock::our_dead || view.policy.heal_without_proof) return std::nullopt;
+  const std::string why = view.record->exclusive_lock ? "its lock is free, so another node may have written"
+                                                      : "it has no exclusive-lock feature, so nothing shows who wrote last";
+  return fail(errc::unproven, "image " + image + " of volume " + view.id + " is not proven ours: " + why +
+                                  ". If no other node used it, start the agent with --heal-without-proof");
+}
+
+std::optional<Decision> bring_up_image(const View& view) {
+  if (!view.seen.key_known)
+    return fail(errc::unavailable, "no Ceph key of user " + view.record->user + " for volume " + view.id +
+                                       " is at hand (the runtime directory was emptied): stage the volume again");
+  if (view.seen.facts.fenced != true) return Step{Step::Kind::fence};
+  if (!view.seen.image_open) return Step{Step::Kind::open_image};
+  if (view.seen.lock_held) return std::nullopt;
+  if (!view.seen.facts.ownership) return look(Fact::ownership);
+  if (auto refused = prove(view)) return refused;
+  if (view.record->exclusive_lock) return Step{Step::Kind::lock};
+  return std::nullopt;
+}
+
+}  // namespace
+
+Step look(Fact fact) {
+  Step step{Step::Kind::look};
+  step.fact = fact;
+  return step;
+}
+
+std::optional<Decision> bring_up(const View& view) {
+  using Link = Observation::Link;
+  const auto* device = view.seen.device();
+  if (device != nullptr && view.record->boot_id != view.seen.boot_id)
+    return fail(errc::failed_precondition, device::path(device->index) + " carries the id of volume " + view.id +
+                                               " but the record is of an earlier boot: disconnect it by the tool that made it");
+  if (device != nullptr && view.record->device && *view.record->device != device->index)
+    return fail(errc::failed_precondition, device::path(device->index) + " carries the id of volume " + view.id + " but its record names " +
+                                               device::path(*view.record->device) + ": disconnect it by the tool that made it");
+  // The process's own side of a dead link goes first; what the image's connection broke, with its image.
+  if (view.seen.link == Link::held || view.seen.link == Link::closed) return Step{Step::Kind::stop_session};
+  if (view.seen.link == Link::serving && device != nullptr && view.seen.attached) {
+    if (view.record->device != device->index) {
+      Step step{Step::Kind::write_record};
+      step.record = view.record;
+      step.record->device = device->index;
+      return step;
+    }
+    if (device->io_timeout_ms != kIoTimeoutMs) return Step{Step::Kind::tune};
+    return std::nullopt;
+  }
+  if (view.seen.link == Link::none) {
+    if (auto step = bring_up_image(view)) return step;
+    return Step{Step::Kind::start_session};
+  }
+  return Step{device != nullptr ? Step::Kind::kernel_reconfigure : Step::Kind::kernel_connect};
+}
+
+}  // namespace corbd::volume

@@ -1,0 +1,45 @@
+#include "plan_filesystem.hpp"
+
+namespace corbd::volume {
+namespace {
+
+Decision fail(errc code, std::string text) { return Fail{{code, std::move(text)}}; }
+
+Decision format(const View& view) {
+  const auto& facts = view.seen.facts;
+  if (!facts.format_marker) return look(Fact::format_marker);
+  if (*facts.format_marker) return Step{Step::Kind::mkfs};  // our own unfinished format: it was proven empty before the marker was set
+  if (!facts.has_data) return look(Fact::has_data);
+  if (*facts.has_data)
+    return fail(errc::not_empty, "image " + view.record->key.text() + " of volume " + view.id +
+                                     " shows no filesystem but holds data: it is not formatted. Look at it, and make the filesystem by "
+                                     "hand if the data is worth nothing");
+  return Step{Step::Kind::mark};
+}
+
+}  // namespace
+
+Decision make_filesystem(const View& view, const std::string& target, const Capability& capability) {
+  const auto& facts = view.seen.facts;
+  if (!facts.probe) return look(Fact::probe);
+  const std::string image = "image " + view.record->key.text() + " of volume " + view.id;
+  switch (facts.probe->kind) {
+    case host::Probe::Kind::nothing: return format(view);
+    case host::Probe::Kind::filesystem: break;
+    case host::Probe::Kind::partitions:
+      return fail(errc::failed_precondition, image + " has a partition table, not a filesystem: it is neither mounted nor formatted");
+    case host::Probe::Kind::ambivalent:
+      return fail(errc::failed_precondition, image + " shows two signatures at once: it is neither mounted nor formatted; see wipefs(8)");
+    case host::Probe::Kind::other:
+      return fail(errc::failed_precondition, image + " holds " + facts.probe->type + ", not a filesystem: it is neither mounted nor formatted");
+  }
+  if (facts.probe->type != capability.fstype)
+    return fail(errc::failed_precondition, image + " holds " + facts.probe->type + ", the request wants " + capability.fstype +
+                                               ": ask for the filesystem that is there");
+  if (facts.checked != true) return Step{Step::Kind::fsck};
+  Step step{Step::Kind::mount};
+  step.path = target;
+  return step;
+}
+
+}  // namespace corbd::volume

@@ -1,0 +1,203 @@
+#include "corbd/volume/planner.hpp"
+
+#include <algorithm>
+
+#include "plan_device.hpp"
+#include "plan_filesystem.hpp"
+
+namespace corbd::volume {
+namespace {
+
+bool mounted_at(const View& view, const std::string& path) {
+  return std::any_of(view.seen.mounts.begin(), view.seen.mounts.end(), [&](const auto& mount) { return mount.target == path; });
+}
+
+bool ours_at(const View& view, const std::string& path) {
+  const auto* device = view.seen.device();
+  return device != nullptr && std::any_of(view.seen.mounts.begin(), view.seen.mounts.end(),
+                                          [&](const auto& mount) { return mount.target == path && shows(mount, *device); });
+}
+
+Decision fail(errc code, std::string text) { return Fail{{code, std::move(text)}}; }
+
+Step write(Record record) {
+  Step step{Step::Kind::write_record};
+  step.record = std::move(record);
+  return step;
+}
+
+Step at(Step::Kind kind, std::string path) {
+  Step step{kind};
+  step.path = std::move(path);
+  return step;
+}
+
+// --- Staged ---------------------------------------------------------------------------------------------------------------------------
+
+Decision stage_new(const View& view, const Staged& wish) {
+  if (!view.seen.devices.empty())
+    return fail(errc::failed_precondition, device::path(view.seen.devices.front().index) + " carries the id of volume " + view.id +
+                                               " but no record of driver " + view.policy.driver +
+                                               " names it: disconnect it by the tool that made it");
+  if (mounted_at(view, staging_target(view.id, wish.path)))
+    return fail(errc::failed_precondition, "something else is mounted at " + staging_target(view.id, wish.path) +
+                                               " and volume " + view.id + " has no record: unmount it");
+  if (!view.seen.facts.resolved) return look(Fact::resolved);
+  if (view.seen.other_volume_has_image)
+    return fail(errc::in_use, "another volume of this node has the image " + view.seen.facts.resolved->key.text() + " of volume " +
+                                  view.id + ": unstage that one first");
+  Record record;
+  record.volume_id = view.id;
+  record.driver = view.policy.driver;
+  record.source = wish.source;
+  record.user = wish.user;
+  record.key = view.seen.facts.resolved->key;
+  record.size = view.seen.facts.resolved->size;
+  record.exclusive_lock = view.seen.facts.resolved->exclusive_lock;
+  record.boot_id = view.seen.boot_id;
+  record.stagings.push_back({wish.path, wish.capability});
+  return write(std::move(record));
+}
+
+Decision stage(const View& view, const Staged& wish) {
+  if (!view.record) return stage_new(view, wish);
+  const Record& record = *view.record;
+  const auto same_path = [&](const Staging& staging) { return staging.path == wish.path; };
+  const auto staging = std::find_if(record.stagings.begin(), record.stagings.end(), same_path);
+  if (staging == record.stagings.end())
+    return fail(errc::failed_precondition, "volume " + view.id + " is staged at " +
+                                               (record.stagings.empty() ? "no path, and its last publishes are not gone"
+                                                                        : record.stagings.front().path) +
+                                               ": unstage it there first");
+  if (staging->capability != wish.capability)
+    return fail(errc::already_exists, "volume " + view.id + " is staged at " + wish.path + " with another capability: unstage it first");
+  if (record.phase == Record::Phase::unstaging)
+    return fail(errc::busy, "volume " + view.id + " is being unstaged: repeat when that has ended");
+  if (auto step = bring_up(view)) return *step;
+  const std::string target = staging_target(view.id, wish.path);
+  if (mounted_at(view, target) && !ours_at(view, target))
+    return fail(errc::failed_precondition, "something else is mounted at " + target + ": unmount it");
+  if (!mounted_at(view, target)) {
+    if (wish.capability.block) return at(Step::Kind::bind, target);
+    return make_filesystem(view, target, wish.capability);
+  }
+  if (record.phase == Record::Phase::staged) return Done{};
+  if (!wish.capability.block) {
+    if (!view.seen.facts.format_marker) return look(Fact::format_marker);
+    if (*view.seen.facts.format_marker) return Step{Step::Kind::unmark};
+  }
+  Record staged = record;
+  staged.phase = Record::Phase::staged;
+  return write(std::move(staged));
+}
+
+// --- Published, Unpublished -----------------------------------------------------------------------------------------------------------
+
+Decision publish(const View& view, const Published& wish) {
+  const std::string source = staging_target(view.id, wish.path);
+  if (!view.record || view.record->phase != Record::Phase::staged || !ours_at(view, source))
+    return fail(errc::failed_precondition, "volume " + view.id + " is not staged at " + wish.path + ": stage it first");
+  if (auto step = bring_up(view)) return *step;
+  const Publish wanted{wish.target, wish.path, wish.read_only};
+  const auto& publishes = view.record->publishes;
+  const auto known = std::find_if(publishes.begin(), publishes.end(), [&](const auto& entry) { return entry.target == wish.target; });
+  if (known != publishes.end() && *known != wanted)
+    return fail(errc::already_exists, "volume " + view.id + " is published at " + wish.target + " with other arguments");
+  if (known == publishes.end()) {
+    if (mounted_at(view, wish.target))
+      return fail(errc::failed_precondition, "something else is mounted at " + wish.target + ": unmount it");
+    Record record = *view.record;
+    record.publishes.push_back(wanted);
+    return write(std::move(record));
+  }
+  if (ours_at(view, wish.target)) return Done{};
+  if (mounted_at(view, wish.target)) return fail(errc::failed_precondition, "something else is mounted at " + wish.target + ": unmount it");
+  return at(Step::Kind::bind, wish.target);
+}
+
+/// Everything down once nothing uses the device: no staging, no publish, no mount, no holder.
+Decision take_down(const View& view) {
+  const auto* device = view.seen.device();
+  if (device != nullptr) {
+    for (const auto& mount : view.seen.mounts)
+      if (shows(mount, *device)) return Done{};  // the last unpublish comes here again
+    if (!device->holders.empty())
+      return fail(errc::in_use, device::path(device->index) + " of volume " + view.id + " is used by " + device->holders.front());
+    if (view.seen.facts.unused != true) {
+      if (auto step = bring_up(view)) return *step;
+      return look(Fact::unused);
+    }
+    return Step{Step::Kind::disconnect};
+  }
+  if (view.seen.link != Observation::Link::none) return Step{Step::Kind::stop_session};
+  if (view.seen.image_open) return Step{Step::Kind::close_image};
+  return Step{Step::Kind::drop_record};
+}
+
+Decision unpublish(const View& view, const Unpublished& wish) {
+  if (mounted_at(view, wish.target)) return at(Step::Kind::unbind, wish.target);
+  if (!view.record) return Done{};
+  const auto& publishes = view.record->publishes;
+  if (std::any_of(publishes.begin(), publishes.end(), [&](const auto& entry) { return entry.target == wish.target; })) {
+    Record record = *view.record;
+    std::erase_if(record.publishes, [&](const auto& entry) { return entry.target == wish.target; });
+    return write(std::move(record));
+  }
+  if (view.record->stagings.empty()) return take_down(view);
+  return Done{};
+}
+
+// --- Unstaged, Healed -----------------------------------------------------------------------------------------------------------------
+
+Decision unstage(const View& view, const Unstaged& wish) {
+  const std::string target = staging_target(view.id, wish.path);
+  if (mounted_at(view, target)) {
+    // syncfs and the last umount need a live link: a dead one would hold the helper.
+    if (view.record && ours_at(view, target))
+      if (auto step = bring_up(view)) return *step;
+    return at(Step::Kind::umount, target);
+  }
+  if (!view.record) return Done{};
+  const auto here = [&](const Staging& staging) { return staging.path == wish.path; };
+  Record record = *view.record;
+  std::erase_if(record.stagings, here);
+  if (record.stagings.empty()) record.phase = Record::Phase::unstaging;
+  if (record != *view.record) return write(std::move(record));
+  if (record.stagings.empty()) return take_down(view);
+  return Done{};
+}
+
+Decision heal(const View& view) {
+  if (!view.record) return Done{};
+  if (view.seen.devices.empty()) {
+    if (view.record->boot_id != view.seen.boot_id) return Step{Step::Kind::drop_record};
+    return Done{};  // nothing to serve; the next stage or unstage goes on from here
+  }
+  if (auto step = bring_up(view)) return *step;
+  return Done{};
+}
+
+}  // namespace
+
+Decision plan(const std::string& volume_id, const std::optional<Record>& record, const Wish& wish, const Observation& seen,
+              const Policy& policy) {
+  const View view{volume_id, record, seen, policy};
+  if (seen.devices.size() > 1)
+    return fail(errc::failed_precondition, std::to_string(seen.devices.size()) + " devices carry the id of volume " + volume_id +
+                                               ": disconnect the one that is not in use");
+  const bool heals = std::holds_alternative<Healed>(wish);
+  // Healing never waits for a helper: the helper may be waiting for the healing.
+  if (seen.busy && !heals && seen.attached && seen.link == Observation::Link::serving)
+    return Wait{"a helper of an earlier start still works on volume " + volume_id};
+  struct Visit {
+    const View& view;
+    Decision operator()(const Staged& wanted) const { return stage(view, wanted); }
+    Decision operator()(const Unstaged& wanted) const { return unstage(view, wanted); }
+    Decision operator()(const Published& wanted) const { return publish(view, wanted); }
+    Decision operator()(const Unpublished& wanted) const { return unpublish(view, wanted); }
+    Decision operator()(const Healed&) const { return heal(view); }
+  };
+  return std::visit(Visit{view}, wish);
+}
+
+}  // namespace corbd::volume

@@ -1,0 +1,135 @@
+#include <boost/crc.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
+#include <boost/json/value_to.hpp>
+
+#include "corbd/volume/record.hpp"
+
+namespace corbd::volume {
+namespace {
+
+namespace json = boost::json;
+
+std::uint32_t crc32c(std::string_view bytes) {
+  boost::crc_optimal<32, 0x1EDC6F41, 0xFFFFFFFF, 0xFFFFFFFF, true, true> sum;
+  sum.process_bytes(bytes.data(), bytes.size());
+  return sum.checksum();
+}
+
+std::string_view text(Record::Phase phase) {
+  switch (phase) {
+    case Record::Phase::staging: return "staging";
+    case Record::Phase::staged: return "staged";
+    case Record::Phase::unstaging: return "unstaging";
+  }
+  return "staging";
+}
+
+Record::Phase phase_of(std::string_view name) {
+  if (name == "staging") return Record::Phase::staging;
+  if (name == "staged") return Record::Phase::staged;
+  if (name == "unstaging") return Record::Phase::unstaging;
+  throw std::invalid_argument("phase");
+}
+
+json::object to_json(const Capability& capability) {
+  return {{"block", capability.block}, {"fstype", capability.fstype}, {"mount_flags", capability.mount_flags},
+          {"read_only", capability.read_only}};
+}
+
+json::object to_json(const Record& record) {
+  json::array stagings, publishes;
+  for (const auto& staging : record.stagings)
+    stagings.push_back(json::object{{"path", staging.path}, {"capability", to_json(staging.capability)}});
+  for (const auto& publish : record.publishes)
+    publishes.push_back(json::object{{"target", publish.target}, {"staging", publish.staging}, {"read_only", publish.read_only}});
+  json::object out{
+      {"volume_id", record.volume_id},
+      {"driver", record.driver},
+      {"phase", text(record.phase)},
+      {"source", json::object{{"cluster_id", record.source.cluster_id}, {"pool", record.source.pool}, {"ns", record.source.ns},
+                              {"image", record.source.image}, {"mkfs_options", record.source.mkfs_options}}},
+      {"user", record.user},
+      {"key", json::object{{"fsid", record.key.fsid}, {"pool_id", record.key.pool_id}, {"ns", record.key.ns},
+                           {"image_id", record.key.image_id}, {"snap_id", record.key.snap_id}}},
+      {"size", record.size},
+      {"block_size", record.block_size},
+      {"exclusive_lock", record.exclusive_lock},
+      {"boot_id", record.boot_id},
+      {"attachment_uid", record.attachment_uid},
+      {"stagings", std::move(stagings)},
+      {"publishes", std::move(publishes)}};
+  if (record.device) out["device"] = *record.device;
+  return out;
+}
+
+std::string string_at(const json::object& from, const char* key) { return std::string(from.at(key).as_string()); }
+
+template <class Number>
+Number number_at(const json::object& from, const char* key) {
+  return from.at(key).to_number<Number>();
+}
+
+Capability capability_of(const json::object& from) {
+  Capability capability;
+  capability.block = from.at("block").as_bool();
+  capability.fstype = string_at(from, "fstype");
+  capability.mount_flags = string_at(from, "mount_flags");
+  capability.read_only = from.at("read_only").as_bool();
+  return capability;
+}
+
+Record record_of(const json::object& from) {
+  Record record;
+  record.volume_id = string_at(from, "volume_id");
+  record.driver = string_at(from, "driver");
+  record.phase = phase_of(string_at(from, "phase"));
+  const auto& source = from.at("source").as_object();
+  record.source = {string_at(source, "cluster_id"), string_at(source, "pool"), string_at(source, "ns"), string_at(source, "image"),
+                   string_at(source, "mkfs_options")};
+  record.user = string_at(from, "user");
+  const auto& key = from.at("key").as_object();
+  record.key.fsid = string_at(key, "fsid");
+  record.key.pool_id = number_at<std::int64_t>(key, "pool_id");
+  record.key.ns = string_at(key, "ns");
+  record.key.image_id = string_at(key, "image_id");
+  record.key.snap_id = number_at<std::uint64_t>(key, "snap_id");
+  record.size = number_at<std::uint64_t>(from, "size");
+  record.block_size = number_at<std::uint32_t>(from, "block_size");
+  record.exclusive_lock = from.at("exclusive_lock").as_bool();
+  record.boot_id = string_at(from, "boot_id");
+  record.attachment_uid = string_at(from, "attachment_uid");
+  if (from.contains("device")) record.device = number_at<std::uint32_t>(from, "device");
+  for (const auto& entry : from.at("stagings").as_array())
+    record.stagings.push_back({string_at(entry.as_object(), "path"), capability_of(entry.at("capability").as_object())});
+  for (const auto& entry : from.at("publishes").as_array())
+    record.publishes.push_back({string_at(entry.as_object(), "target"), string_at(entry.as_object(), "staging"),
+                                entry.at("read_only").as_bool()});
+  return record;
+}
+
+}  // namespace
+
+std::string encode(const Record& record) {
+  const std::string body = json::serialize(to_json(record));
+  // By hand, so that the sum is over the very bytes that stand in the file.
+  return "{\"version\":" + std::to_string(record_version) + ",\"crc32c\":" + std::to_string(crc32c(body)) + ",\"record\":" + body + "}\n";
+}
+
+result<Record> decode(std::string_view bytes) {
+  try {
+    const auto file = json::parse(json::string_view(bytes.data(), bytes.size())).as_object();
+    const auto version = file.at("version").to_number<int>();
+    if (version > record_version)
+      return Error{errc::state_newer, "record version " + std::to_string(version) + ", this agent reads " + std::to_string(record_version)};
+    const auto& body = file.at("record").as_object();
+    if (file.at("crc32c").to_number<std::uint32_t>() != crc32c(json::serialize(body)))
+      return Error{errc::state_corrupt, "the record's sum is wrong"};
+    return record_of(body);
+  } catch (const std::exception& failed) {
+    return Error{errc::state_corrupt, std::string("not a record: ") + failed.what()};
+  }
+}
+
+}  // namespace corbd::volume

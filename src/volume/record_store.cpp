@@ -1,0 +1,90 @@
+#include <filesystem>
+
+#include "corbd/core/file.hpp"
+#include "corbd/volume/record.hpp"
+
+namespace corbd::volume {
+namespace {
+
+constexpr std::size_t kMaxRecordBytes = 1 << 20;
+
+class Files final : public RecordStore {
+ public:
+  Files(BlockingPool& pool, std::string state_dir, std::string runtime_dir)
+      : pool_(pool), records_(std::move(state_dir) + "/volumes"), keys_(std::move(runtime_dir) + "/keys") {}
+
+  task<result<Loaded>> load() override {
+    auto job = [records = records_, keys = keys_] { return load_all(records, keys); };
+    co_return co_await pool_.run(job, {}, "reading the records");
+  }
+  task<result<>> save(Record record) override {
+    auto job = [path = record_path(record.volume_id), bytes = encode(record)] { return write_durably(path, bytes, 0600); };
+    co_return co_await pool_.run(job, {}, "writing a record");
+  }
+  task<result<>> drop(std::string volume_id) override { co_return co_await remove(record_path(volume_id)); }
+  task<result<>> save_key(std::string volume_id, Secret key) override {
+    auto job = [path = key_path(volume_id), key = std::move(key)] { return write_durably(path, key.reveal(), 0600); };
+    co_return co_await pool_.run(job, {}, "writing a key file");
+  }
+  task<result<Secret>> load_key(std::string volume_id) override {
+    auto job = [path = key_path(volume_id)]() -> result<Secret> {
+      auto content = read_file(path, 4096);
+      if (!content) return content.error();
+      return Secret(std::move(*content));
+    };
+    co_return co_await pool_.run(job, {}, "reading a key file");
+  }
+  task<result<>> drop_key(std::string volume_id) override { co_return co_await remove(key_path(volume_id)); }
+  std::string busy_file(const std::string& volume_id) const override { return records_ + "/" + sha256_hex(volume_id) + ".busy"; }
+
+ private:
+  std::string record_path(const std::string& volume_id) const { return records_ + "/" + sha256_hex(volume_id) + ".json"; }
+  std::string key_path(const std::string& volume_id) const { return keys_ + "/" + sha256_hex(volume_id); }
+
+  task<result<>> remove(std::string path) {
+    auto job = [path = std::move(path)] { return remove_durably(path); };
+    co_return co_await pool_.run(job, {}, "removing a file of ours");
+  }
+
+  static result<Loaded> load_all(const std::string& records, const std::string& keys) {
+    if (auto made = make_folder(records, 0700); !made) return made.error();
+    if (auto made = make_folder(keys, 0700); !made) return made.error();
+    Loaded loaded;
+    std::error_code failed;
+    for (const auto& entry : std::filesystem::directory_iterator(records, failed)) {
+      if (entry.path().extension() == ".tmp") std::filesystem::remove(entry.path(), failed);
+      if (entry.path().extension() == ".json") load_one(entry.path(), loaded);
+    }
+    if (failed) return Error{errc::unavailable, "listing " + records + ": " + failed.message()};
+    return loaded;
+  }
+
+  static void load_one(const std::string& path, Loaded& loaded) {
+    auto bytes = read_file(path, kMaxRecordBytes);
+    result<Record> record = bytes ? decode(*bytes) : result<Record>(bytes.error());
+    if (record) {
+      loaded.records.push_back(std::move(*record));
+      return;
+    }
+    if (record.error().code == errc::state_newer) {
+      loaded.newer.push_back(path);
+      return;
+    }
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    const std::string aside = path + ".corrupt-" + std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now).count());
+    std::error_code ignored;
+    std::filesystem::rename(path, aside, ignored);
+    loaded.set_aside.push_back(aside + " (" + record.error().text + ")");
+  }
+
+  BlockingPool& pool_;
+  std::string records_, keys_;
+};
+
+}  // namespace
+
+std::unique_ptr<RecordStore> make_record_store(BlockingPool& pool, std::string state_dir, std::string runtime_dir) {
+  return std::make_unique<Files>(pool, std::move(state_dir), std::move(runtime_dir));
+}
+
+}  // namespace corbd::volume

@@ -1,0 +1,263 @@
+#include "corbd/volume/shell.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "corbd/core/gate.hpp"
+#include "corbd/core/log.hpp"
+#include "steps.hpp"
+
+namespace corbd::volume {
+namespace {
+
+constexpr int kMaxSteps = 60;  // twice what I7 allows; more is a defect of the planner
+constexpr std::chrono::milliseconds kWaitPause{300};
+// A conflicting call is told while it can still hear it.
+constexpr std::chrono::seconds kAnswerBefore{5};
+
+std::vector<std::string> paths_of(const Wish& wish, const std::string& id) {
+  if (const auto* staged = std::get_if<Staged>(&wish)) return {staging_target(id, staged->path)};
+  if (const auto* unstaged = std::get_if<Unstaged>(&wish)) return {staging_target(id, unstaged->path)};
+  if (const auto* published = std::get_if<Published>(&wish)) return {staging_target(id, published->path), published->target};
+  if (const auto* unpublished = std::get_if<Unpublished>(&wish)) return {unpublished->target};
+  return {};
+}
+
+}  // namespace
+
+class Shell::Impl {
+ public:
+  Impl(executor control, Clock& clock, Ports ports, Config config)
+      : control_(control), clock_(clock), ports_(std::move(ports)), config_(std::move(config)), gate_(control, clock),
+        steps_(clock_, ports_, config_, trouble_) {}
+
+  task<result<>> start();
+  task<result<>> want(std::string id, Wish wish, Until until);
+  std::vector<Status> status() const;
+  task<> stop(Until until);
+  std::function<void(std::string)> trouble_;
+
+ private:
+  Live& live(const std::string& id);
+  task<> run(Live& volume, std::shared_ptr<Operation> operation, Until lock_until);
+  task<result<>> fulfil(Live& volume, Wish wish);
+  task<result<>> pursue(Live& volume, Wish wish);
+  task<result<>> prepare(Live& volume, const Wish& wish);
+  result<Observation> observe(const Live& volume, const Wish& wish) const;
+  result<> observe_kernel(Observation& seen, const Live& volume, const Wish& wish) const;
+  Health health(const Live& volume) const;
+
+  executor control_;
+  Clock& clock_;
+  Ports ports_;
+  Config config_;
+  Gate gate_;
+  Steps steps_;
+  std::map<std::string, std::unique_ptr<Live>> volumes_;
+};
+
+Live& Shell::Impl::live(const std::string& id) {
+  auto& place = volumes_[id];
+  if (!place) place = std::make_unique<Live>(id, control_, clock_);
+  return *place;
+}
+
+task<result<>> Shell::Impl::start() {
+  auto loaded = co_await ports_.records.load();
+  if (!loaded) co_return loaded.error();
+  for (const auto& file : loaded->set_aside)
+    log::error("record.corrupt", {{"set_aside_as", file}, {"hint", "the kernel's devices tell what it was; the file is kept"}});
+  for (const auto& file : loaded->newer)
+    log::warning("record.newer", {{"file", file}, {"hint", "written by a newer version: left alone"}});
+  for (auto& record : loaded->records) {
+    Live& volume = live(record.volume_id);
+    auto key = co_await ports_.records.load_key(record.volume_id);
+    if (key) {
+      volume.key = std::move(*key);
+      volume.key_saved = true;
+    }
+    volume.record = std::move(record);
+  }
+  co_return result<>();
+}
+
+task<result<>> Shell::Impl::want(std::string id, Wish wish, Until until) {
+  Live& volume = live(id);
+  const auto same = [&](const auto& operation) { return operation->wish == wish; };
+  auto place = std::find_if(volume.operations.begin(), volume.operations.end(), same);
+  std::shared_ptr<Operation> operation;
+  if (place != volume.operations.end()) {
+    operation = *place;
+  } else {
+    operation = std::make_shared<Operation>(wish, control_, clock_);
+    volume.operations.push_back(operation);
+    Until lock_until;
+    if (until.deadline != time_point::max()) lock_until.deadline = until.deadline - kAnswerBefore;
+    if (!gate_.spawn(run(volume, operation, lock_until))) {
+      volume.operations.remove(operation);
+      co_return Error{errc::unavailable, "the agent is stopping: repeat when it is back"};
+    }
+  }
+  const Waited how = co_await operation->done.wait(until);
+  if (how != Waited::ready) co_return wait_error(how, std::string(name(wish)) + " of volume " + id + ", which goes on");
+  co_return operation->outcome;
+}
+
+task<> Shell::Impl::run(Live& volume, std::shared_ptr<Operation> operation, Until lock_until) {
+  auto guard = co_await volume.lock.lock(lock_until);
+  if (guard) {
+    operation->outcome = co_await fulfil(volume, operation->wish);
+    volume.last_error.reset();
+    if (!operation->outcome) volume.last_error = operation->outcome.error();
+    guard->release();
+  } else {
+    operation->outcome = Error{errc::busy, "another operation on volume " + volume.id + " is under way: repeat later"};
+  }
+  volume.operations.remove(operation);
+  operation->done.set();
+}
+
+/// The wish, and when it fails for good the undo of what it added: the caller forgets the volume at a final code (I3, I6).
+task<result<>> Shell::Impl::fulfil(Live& volume, Wish wish) {
+  auto ready = co_await prepare(volume, wish);
+  if (!ready) co_return ready;
+  auto outcome = co_await pursue(volume, wish);
+  const auto* staged = std::get_if<Staged>(&wish);
+  if (outcome || staged == nullptr || !final_for_caller(outcome.error().code)) co_return outcome;
+  if (!volume.record || volume.record->phase != Record::Phase::staging) co_return outcome;
+  log::info("stage.undo", {{"volume", volume.id}, {"because", outcome.error().text}});
+  auto undone = co_await pursue(volume, Wish(Unstaged{staged->path}));
+  if (undone) co_return outcome;
+  co_return Error{errc::unavailable, outcome.error().text + "; undoing it: " + undone.error().text};
+}
+
+task<result<>> Shell::Impl::prepare(Live& volume, const Wish& wish) {
+  volume.facts = Facts();
+  if (const auto* staged = std::get_if<Staged>(&wish)) {
+    const bool rotated = volume.key != staged->key;
+    if (rotated) {
+      volume.key = staged->key;
+      volume.key_saved = false;
+    }
+    co_return co_await ports_.check_path(staged->path, true);
+  }
+  if (const auto* published = std::get_if<Published>(&wish)) co_return co_await ports_.check_path(published->target, false);
+  if (const auto* unpublished = std::get_if<Unpublished>(&wish)) {
+    auto checked = co_await ports_.check_path(unpublished->target, false);
+    if (!checked && checked.error().code != errc::not_found) co_return checked;
+  }
+  if (const auto* unstaged = std::get_if<Unstaged>(&wish)) {
+    auto checked = co_await ports_.check_path(unstaged->path, true);
+    if (!checked && checked.error().code != errc::not_found) co_return checked;
+  }
+  co_return result<>();
+}
+
+task<result<>> Shell::Impl::pursue(Live& volume, Wish wish) {
+  for (int steps = 0; steps < kMaxSteps; ++steps) {
+    auto seen = observe(volume, wish);
+    if (!seen) co_return seen.error();
+    const Decision decision = plan(volume.id, volume.record, wish, *seen, config_.policy);
+    if (std::holds_alternative<Done>(decision)) co_return result<>();
+    if (const auto* failed = std::get_if<Fail>(&decision)) co_return failed->error;
+    if (const auto* wait = std::get_if<Wait>(&decision)) {
+      if (steps == 0) log::info("volume.waits", {{"volume", volume.id}, {"wish", name(wish)}, {"why", wait->why}});
+      co_await sleep_until(control_, clock_, clock_.now() + kWaitPause);
+      continue;
+    }
+    auto done = co_await steps_.run(volume, std::get<Step>(decision), wish);
+    if (!done) co_return with_context(std::string(name(std::get<Step>(decision).kind)) + " of volume " + volume.id, done.error());
+  }
+  co_return Error{errc::unavailable, std::string(name(wish)) + " of volume " + volume.id + " still waits: repeat it"};
+}
+
+result<> Shell::Impl::observe_kernel(Observation& seen, const Live& volume, const Wish& wish) const {
+  auto devices = ports_.devices.inventory();
+  if (!devices) return devices.error();
+  for (auto& device : *devices)
+    if (device.backend == volume.id) seen.devices.push_back(std::move(device));
+  auto mounts = ports_.mounts.table();
+  if (!mounts) return mounts.error();
+  const auto paths = paths_of(wish, volume.id);
+  for (auto& mount : *mounts) {
+    const bool of_device = std::any_of(seen.devices.begin(), seen.devices.end(), [&](const auto& device) { return shows(mount, device); });
+    if (of_device || std::find(paths.begin(), paths.end(), mount.target) != paths.end()) seen.mounts.push_back(std::move(mount));
+  }
+  return {};
+}
+
+result<Observation> Shell::Impl::observe(const Live& volume, const Wish& wish) const {
+  Observation seen;
+  seen.boot_id = config_.boot_id;
+  if (auto kernel = observe_kernel(seen, volume, wish); !kernel) return kernel.error();
+  seen.busy = ports_.busy(ports_.records.busy_file(volume.id));
+  if (volume.link) {
+    switch (volume.link->state()) {
+      case device::Link::State::serving: seen.link = Observation::Link::serving; break;
+      case device::Link::State::held: seen.link = Observation::Link::held; break;
+      case device::Link::State::closed: seen.link = Observation::Link::closed; break;
+    }
+  }
+  seen.attached = volume.attached;
+  seen.image_open = volume.image != nullptr;
+  seen.lock_held = volume.lock_held;
+  seen.key_known = !volume.key.empty();
+  seen.facts = volume.facts;
+  if (seen.facts.resolved)
+    seen.other_volume_has_image = std::any_of(volumes_.begin(), volumes_.end(), [&](const auto& entry) {
+      return entry.second->record && entry.first != volume.id && entry.second->record->key == seen.facts.resolved->key;
+    });
+  return seen;
+}
+
+Health Shell::Impl::health(const Live& volume) const {
+  if (!volume.record) return Health::absent;
+  const bool serving = volume.link && volume.link->state() == device::Link::State::serving && volume.attached;
+  if (!serving && volume.record->device) {
+    const errc code = volume.last_error ? volume.last_error->code : errc::ok;
+    if (code == errc::unproven) return Health::unproven;
+    if (code == errc::lost) return Health::lost;
+    return Health::reconnecting;
+  }
+  switch (volume.record->phase) {
+    case Record::Phase::staging: return Health::staging;
+    case Record::Phase::staged: return Health::staged;
+    case Record::Phase::unstaging: return Health::unstaging;
+  }
+  return Health::failed;
+}
+
+std::vector<Status> Shell::Impl::status() const {
+  std::vector<Status> all;
+  for (const auto& [id, volume] : volumes_) {
+    if (!volume->record) continue;
+    Status status;
+    status.volume_id = id;
+    status.health = health(*volume);
+    status.image = volume->record->key.text();
+    status.device = volume->record->device;
+    if (volume->last_error) status.last_error = volume->last_error->text;
+    all.push_back(std::move(status));
+  }
+  return all;
+}
+
+task<> Shell::Impl::stop(Until until) {
+  co_await gate_.close(until);
+  for (auto& [id, volume] : volumes_) {
+    if (!volume->link) continue;
+    const Waited drained = co_await volume->link->drain(until);
+    if (drained != Waited::ready) log::warning("volume.undrained", {{"volume", id}, {"in_flight", volume->link->in_flight()}});
+  }
+}
+
+Shell::Shell(executor control, Clock& clock, Ports ports, Config config)
+    : impl_(std::make_unique<Impl>(std::move(control), clock, std::move(ports), std::move(config))) {}
+Shell::~Shell() = default;
+task<result<>> Shell::start() { return impl_->start(); }
+task<result<>> Shell::want(std::string volume_id, Wish wish, Until until) { return impl_->want(std::move(volume_id), std::move(wish), until); }
+std::vector<Status> Shell::status() const { return impl_->status(); }
+void Shell::on_trouble(std::function<void(std::string)> trouble) { impl_->trouble_ = std::move(trouble); }
+task<> Shell::stop(Until until) { return impl_->stop(until); }
+
+}  // namespace corbd::volume

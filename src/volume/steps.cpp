@@ -1,0 +1,320 @@
+#include "steps.hpp"
+
+#include <algorithm>
+
+#include "corbd/core/failpoint.hpp"
+#include "corbd/core/log.hpp"
+
+namespace corbd::volume {
+namespace {
+
+constexpr const char* kFormatMarker = "corbd/format";
+
+}  // namespace
+
+Until Steps::soon() const { return {clock_.now() + config_.step_limit}; }
+Until Steps::later() const { return {clock_.now() + config_.long_step_limit}; }
+
+task<result<>> Steps::run(Live& live, const Step& step, const Wish& wish) {
+  const std::string point = "step." + std::string(name(step.kind));
+  if (auto stopped = failpoint::hit(point + ".before"); !stopped) co_return stopped;
+  auto outcome = co_await dispatch(live, step, wish);
+  if (!outcome) co_return outcome;
+  log::debug("step.done", {{"volume", live.id}, {"step", name(step.kind)}});
+  co_return failpoint::hit(point + ".after");
+}
+
+task<result<>> Steps::dispatch(Live& live, const Step& step, const Wish& wish) {
+  switch (step.kind) {
+    case Step::Kind::look: co_return co_await look(live, step.fact, wish);
+    case Step::Kind::write_record: co_return co_await write_record(live, *step.record);
+    case Step::Kind::fence: co_return co_await fence(live);
+    case Step::Kind::open_image: co_return co_await open_image(live);
+    case Step::Kind::lock: co_return co_await take_lock(live);
+    case Step::Kind::start_session: co_return co_await start_session(live);
+    case Step::Kind::kernel_connect: co_return co_await kernel_connect(live);
+    case Step::Kind::kernel_reconfigure: co_return co_await kernel_reconfigure(live);
+    case Step::Kind::mark: co_return co_await mark(live);
+    case Step::Kind::unmark: co_return co_await unmark(live);
+    case Step::Kind::mkfs: co_return co_await make_filesystem(live);
+    case Step::Kind::fsck: co_return co_await check_filesystem(live);
+    case Step::Kind::bind: co_return co_await bind(live, step.path, wish);
+    case Step::Kind::disconnect: co_return co_await disconnect(live);
+    case Step::Kind::stop_session: co_return co_await stop_session(live);
+    case Step::Kind::close_image: co_return co_await close_image(live);
+    case Step::Kind::drop_record: co_return co_await drop_record(live);
+    case Step::Kind::umount:
+    case Step::Kind::unbind: {
+      live.facts.unused.reset();
+      co_return co_await ports_.mounts.unmount(step.path, ports_.records.busy_file(live.id), later());
+    }
+    case Step::Kind::tune: {
+      const auto index = device_index(live);
+      if (!index) co_return index.error();
+      // Without the busy file: healing tunes while a helper of an earlier start may wait for the healing.
+      co_return co_await ports_.filesystems.tune("nbd" + std::to_string(*index), "", soon());
+    }
+    case Step::Kind::mount: {
+      const auto device = device_path(live);
+      if (!device) co_return device.error();
+      const Capability& capability = live.record->stagings.front().capability;
+      co_return co_await ports_.mounts.mount(*device, capability.fstype, step.path, capability.mount_flags,
+                                             ports_.records.busy_file(live.id), later());
+    }
+  }
+  co_return Error{errc::internal, "a step without hands: " + std::string(name(step.kind))};
+}
+
+result<image::Access> Steps::access(const Source& source, const std::string& user, const Secret& key, std::string* ns) const {
+  auto cluster = ports_.find_cluster(source.cluster_id);
+  if (!cluster) return cluster.error();
+  if (ns != nullptr) *ns = source.ns.empty() ? cluster->rados_namespace : source.ns;
+  return image::Access{source.cluster_id, cluster->monitors, user, key};
+}
+
+result<std::uint32_t> Steps::device_index(const Live& live) const {
+  auto all = ports_.devices.inventory();
+  if (!all) return all.error();
+  for (const auto& seen : *all)
+    if (seen.backend == live.id) return seen.index;
+  return Error{errc::unavailable, "the device of volume " + live.id + " is gone"};
+}
+
+result<std::string> Steps::device_path(const Live& live) const {
+  auto index = device_index(live);
+  if (!index) return index.error();
+  return device::path(*index);
+}
+
+task<result<>> Steps::look(Live& live, Fact fact, const Wish& wish) {
+  Facts& facts = live.facts;
+  switch (fact) {
+    case Fact::resolved: {
+      if (const auto* staged = std::get_if<Staged>(&wish)) co_return co_await resolve(live, *staged);
+      co_return Error{errc::internal, "only a stage resolves an image"};
+    }
+    case Fact::ownership: {
+      auto found = co_await live.image->ownership(soon());
+      if (!found) co_return found.error();
+      facts.ownership = std::move(*found);
+      co_return result<>();
+    }
+    case Fact::has_data: {
+      auto found = co_await live.image->has_data(later());
+      if (!found) co_return found.error();
+      facts.has_data = *found;
+      co_return result<>();
+    }
+    case Fact::format_marker: {
+      auto found = co_await live.image->metadata(kFormatMarker, soon());
+      if (!found) co_return found.error();
+      facts.format_marker = found->has_value();
+      co_return result<>();
+    }
+    case Fact::probe:
+    case Fact::unused: break;
+  }
+  const auto device = device_path(live);
+  if (!device) co_return device.error();
+  if (fact == Fact::probe) {
+    auto found = co_await ports_.filesystems.probe(*device, ports_.records.busy_file(live.id), soon());
+    if (!found) co_return found.error();
+    facts.probe = std::move(*found);
+    co_return result<>();
+  }
+  auto unused = co_await ports_.filesystems.check_unused(*device, ports_.records.busy_file(live.id), soon());
+  if (!unused) co_return unused.error();
+  facts.unused = true;
+  co_return result<>();
+}
+
+task<result<>> Steps::resolve(Live& live, const Staged& wish) {
+  std::string ns;
+  auto to = access(wish.source, wish.user, wish.key, &ns);
+  if (!to) co_return to.error();
+  image::Name image_name{wish.source.pool, ns, wish.source.image};
+  auto found = co_await ports_.clusters.resolve(*to, image_name, soon());
+  if (!found) co_return found.error();
+  live.facts.resolved = std::move(*found);
+  co_return result<>();
+}
+
+task<result<>> Steps::write_record(Live& live, Record record) {
+  if (!live.key_saved && !live.key.empty()) {
+    auto saved = co_await ports_.records.save_key(live.id, live.key);
+    if (!saved) co_return saved;
+    live.key_saved = true;
+  }
+  auto saved = co_await ports_.records.save(record);
+  if (!saved) co_return saved;
+  live.record = std::move(record);
+  co_return result<>();
+}
+
+task<result<>> Steps::fence(Live& live) {
+  auto to = access(live.record->source, live.record->user, live.key, nullptr);
+  if (!to) co_return to.error();
+  auto fenced = co_await ports_.clusters.fence_dead(*to, soon());
+  if (!fenced) co_return fenced;
+  live.facts.fenced = true;
+  log::info("cluster.fenced", {{"volume", live.id}, {"cluster", live.record->source.cluster_id}});
+  co_return result<>();
+}
+
+task<result<>> Steps::open_image(Live& live) {
+  auto to = access(live.record->source, live.record->user, live.key, nullptr);
+  if (!to) co_return to.error();
+  image::OpenOptions options;
+  auto opened = co_await ports_.clusters.open(*to, live.record->key, options, soon());
+  if (!opened) {
+    // The very image is gone: whatever has its name now is another one.
+    const bool heals = live.record->device.has_value() && opened.error().code == errc::not_found;
+    if (heals) co_return Error{errc::lost, opened.error().text};
+    co_return opened.error();
+  }
+  live.image = std::move(*opened);
+  live.lock_held = false;
+  live.facts.ownership.reset();
+  log::info("image.opened", {{"volume", live.id}, {"image", live.record->key.text()}});
+  co_return result<>();
+}
+
+task<result<>> Steps::take_lock(Live& live) {
+  const auto ownership = live.facts.ownership;
+  live.facts.ownership.reset();
+  if (ownership && ownership->lock == image::Ownership::Lock::our_dead) {
+    auto broken = co_await live.image->break_dead_lock(ownership->owner, soon());
+    if (!broken) co_return broken;
+  }
+  auto locked = co_await live.image->acquire_lock(soon());
+  if (!locked) co_return locked;
+  live.lock_held = true;
+  log::info("image.locked", {{"volume", live.id}, {"was", ownership ? ownership->owner : ""}});
+  co_return result<>();
+}
+
+task<result<>> Steps::start_session(Live& live) {
+  auto report = [this, id = live.id] {
+    if (trouble_) trouble_(id);
+  };
+  auto link = ports_.devices.serve(*live.image, false, report);
+  if (!link) co_return link.error();
+  live.link = std::move(*link);
+  live.attached = false;
+  co_return result<>();
+}
+
+task<result<>> Steps::kernel_connect(Live& live) {
+  device::ConnectArgs args;
+  args.backend = live.id;
+  args.size = live.image->size() / live.record->block_size * live.record->block_size;
+  args.block_size = live.record->block_size;
+  args.dead_conn_timeout_s = config_.dead_conn_timeout_s;
+  auto index = co_await ports_.devices.connect(*live.link, args, soon());
+  if (!index) co_return index.error();
+  live.attached = true;
+  log::info("device.connected", {{"volume", live.id}, {"device", device::path(*index)}});
+  co_return result<>();
+}
+
+task<result<>> Steps::kernel_reconfigure(Live& live) {
+  const auto index = device_index(live);
+  if (!index) co_return index.error();
+  auto done = co_await ports_.devices.reconnect(*live.link, *index, live.id, config_.dead_conn_timeout_s, soon());
+  if (!done) co_return done;
+  live.attached = true;
+  log::info("device.reconnected", {{"volume", live.id}, {"device", device::path(*index)}});
+  co_return result<>();
+}
+
+task<result<>> Steps::mark(Live& live) {
+  auto marked = co_await live.image->set_metadata(kFormatMarker, "mkfs", soon());
+  if (marked) live.facts.format_marker = true;
+  co_return marked;
+}
+
+task<result<>> Steps::unmark(Live& live) {
+  auto removed = co_await live.image->remove_metadata(kFormatMarker, soon());
+  if (removed) live.facts.format_marker = false;
+  co_return removed;
+}
+
+task<result<>> Steps::make_filesystem(Live& live) {
+  const auto device = device_path(live);
+  if (!device) co_return device.error();
+  const Capability& capability = live.record->stagings.front().capability;
+  auto made = co_await ports_.filesystems.mkfs(*device, capability.fstype, live.record->source.mkfs_options,
+                                               ports_.records.busy_file(live.id), later());
+  if (!made) co_return made;
+  log::info("filesystem.made", {{"volume", live.id}, {"fstype", capability.fstype}});
+  live.facts.probe.reset();
+  live.facts.checked = true;
+  co_return result<>();
+}
+
+task<result<>> Steps::check_filesystem(Live& live) {
+  const auto device = device_path(live);
+  if (!device) co_return device.error();
+  auto checked = co_await ports_.filesystems.fsck(*device, ports_.records.busy_file(live.id), later());
+  if (checked) live.facts.checked = true;
+  co_return checked;
+}
+
+task<result<>> Steps::bind(Live& live, std::string target, const Wish& wish) {
+  const std::string busy_file = ports_.records.busy_file(live.id);
+  if (const auto* published = std::get_if<Published>(&wish)) {
+    const auto device = device_path(live);
+    if (!device) co_return device.error();
+    const bool block = live.record->stagings.front().capability.block;
+    std::string flags = published->capability.mount_flags;
+    if (published->read_only) flags += flags.empty() ? "ro" : ",ro";
+    co_return co_await ports_.mounts.bind(staging_target(live.id, published->path), target, block, flags, busy_file, soon());
+  }
+  const auto device = device_path(live);
+  if (!device) co_return device.error();
+  co_return co_await ports_.mounts.bind(*device, target, true, "", busy_file, soon());
+}
+
+task<result<>> Steps::disconnect(Live& live) {
+  const auto index = device_index(live);
+  if (!index) co_return index.error();
+  auto gone = co_await ports_.devices.disconnect(*index, soon());
+  if (!gone) co_return gone;
+  live.attached = false;
+  log::info("device.disconnected", {{"volume", live.id}, {"device", device::path(*index)}});
+  co_return result<>();
+}
+
+task<result<>> Steps::stop_session(Live& live) {
+  const bool broken = live.link->state() == device::Link::State::held;
+  live.link->shut();
+  live.attached = false;
+  const Waited idle = co_await live.link->idle(soon());
+  if (idle != Waited::ready) co_return wait_error(idle, "the operations under way on the image of volume " + live.id);
+  live.link.reset();
+  // What made it hold was the image's connection: open the image anew, on another one.
+  if (broken) co_return co_await close_image(live);
+  co_return result<>();
+}
+
+task<result<>> Steps::close_image(Live& live) {
+  auto closed = co_await live.image->close(soon());
+  if (!closed) co_return closed;
+  live.image.reset();
+  live.lock_held = false;
+  live.facts = Facts();
+  co_return result<>();
+}
+
+task<result<>> Steps::drop_record(Live& live) {
+  auto key = co_await ports_.records.drop_key(live.id);
+  if (!key) co_return key;
+  auto dropped = co_await ports_.records.drop(live.id);
+  if (!dropped) co_return dropped;
+  live.record.reset();
+  live.key = Secret();
+  live.key_saved = false;
+  co_return result<>();
+}
+
+}  // namespace corbd::volume

@@ -1,0 +1,49 @@
+// Carries out one step of the plan through the ports.
+#pragma once
+
+#include "live.hpp"
+
+namespace corbd::volume {
+
+class Steps {
+ public:
+  Steps(Clock& clock, const Ports& ports, const Config& config, std::function<void(std::string)>& trouble)
+      : clock_(clock), ports_(ports), config_(config), trouble_(trouble) {}
+
+  /// The step, between its two failpoints. What it learned goes into live.facts.
+  task<result<>> run(Live& live, const Step& step, const Wish& wish);
+
+ private:
+  task<result<>> dispatch(Live& live, const Step& step, const Wish& wish);
+  task<result<>> look(Live& live, Fact fact, const Wish& wish);
+  task<result<>> resolve(Live& live, const Staged& wish);
+  task<result<>> write_record(Live& live, Record record);
+  task<result<>> fence(Live& live);
+  task<result<>> open_image(Live& live);
+  task<result<>> take_lock(Live& live);
+  task<result<>> start_session(Live& live);
+  task<result<>> kernel_connect(Live& live);
+  task<result<>> kernel_reconfigure(Live& live);
+  task<result<>> mark(Live& live);
+  task<result<>> unmark(Live& live);
+  task<result<>> make_filesystem(Live& live);
+  task<result<>> check_filesystem(Live& live);
+  task<result<>> bind(Live& live, std::string target, const Wish& wish);
+  task<result<>> disconnect(Live& live);
+  task<result<>> stop_session(Live& live);
+  task<result<>> close_image(Live& live);
+  task<result<>> drop_record(Live& live);
+
+  result<image::Access> access(const Source& source, const std::string& user, const Secret& key, std::string* ns) const;
+  result<std::uint32_t> device_index(const Live& live) const;
+  result<std::string> device_path(const Live& live) const;
+  Until soon() const;
+  Until later() const;
+
+  Clock& clock_;
+  const Ports& ports_;
+  const Config& config_;
+  std::function<void(std::string)>& trouble_;
+};
+
+}  // namespace corbd::volume
