@@ -1,8 +1,8 @@
 #include "corbd/core/wait.hpp"
 
 #include <algorithm>
-#include <boost/asio/async_result.hpp>
-#include <boost/asio/bind_executor.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
 namespace corbd {
@@ -15,7 +15,9 @@ Error wait_error(Waited how, std::string_view what) {
 Until Until::at_most(time_point limit) const { return {std::min(deadline, limit), scope}; }
 
 struct Event::Waiter {
-  asio::any_completion_handler<void(Waited)> handler;
+  explicit Waiter(const executor& control) : signal(control, asio::steady_timer::time_point::max()) {}
+  asio::steady_timer signal;  ///< never expires: cancelling it resumes the waiter
+  Waited how = Waited::cancelled;
   Clock::TimerId timer = 0;
   CancelScope* scope = nullptr;
   CancelScope::Hook hook;
@@ -39,28 +41,28 @@ void Event::finish(Waiter& waiter, Waited how) {
   waiters_.erase(place);
   if (keep->timer != 0) clock_.cancel(keep->timer);
   if (keep->scope != nullptr) keep->scope->forget(keep->hook);
-  asio::post(control_, [handler = std::move(keep->handler), how]() mutable { std::move(handler)(how); });
+  keep->how = how;
+  keep->signal.cancel();
 }
 
 task<Waited> Event::wait(Until until) {
   if (set_) co_return Waited::ready;
   if (until.scope != nullptr && until.scope->cancelled()) co_return Waited::cancelled;
   if (until.deadline <= clock_.now()) co_return Waited::deadline;
-  auto start = [this, until](auto handler) {
-    auto waiter = std::make_shared<Waiter>();
-    waiter->handler = std::move(handler);
-    Waiter* raw = waiter.get();
-    if (until.deadline != time_point::max())
-      waiter->timer = clock_.schedule(until.deadline, [this, raw, weak = std::weak_ptr(waiter)] {
-        if (weak.lock()) finish(*raw, Waited::deadline);
-      });
-    if (until.scope != nullptr) {
-      waiter->scope = until.scope;
-      waiter->hook = until.scope->on_cancel([this, raw] { finish(*raw, Waited::cancelled); });
-    }
-    waiters_.push_back(std::move(waiter));
-  };
-  co_return co_await asio::async_initiate<const asio::use_awaitable_t<>&, void(Waited)>(start, asio::use_awaitable);
+  const auto waiter = std::make_shared<Waiter>(control_);
+  Waiter* raw = waiter.get();
+  if (until.deadline != time_point::max())
+    waiter->timer = clock_.schedule(until.deadline, [this, weak = std::weak_ptr(waiter)] {
+      if (const auto alive = weak.lock()) finish(*alive, Waited::deadline);
+    });
+  if (until.scope != nullptr) {
+    waiter->scope = until.scope;
+    waiter->hook = until.scope->on_cancel([this, raw] { finish(*raw, Waited::cancelled); });
+  }
+  waiters_.push_back(waiter);
+  boost::system::error_code cancelled_as_meant;
+  co_await waiter->signal.async_wait(asio::redirect_error(asio::use_awaitable, cancelled_as_meant));
+  co_return waiter->how;
 }
 
 CancelScope::CancelScope(CancelScope* parent) : parent_(parent) {

@@ -10,3 +10,15 @@ inline auto ContainsSubstring(const std::string& text) { return Catch::Contains(
 }  // namespace Catch::Matchers
 using Catch::Matchers::ContainsSubstring;
 #endif
+
+#include "corbd/core/result.hpp"
+
+namespace Catch {
+/// A failed check shows the error's sentence; the value need not be printable.
+template <class T>
+struct StringMaker<corbd::result<T>> {
+  static std::string convert(const corbd::result<T>& from) {
+    return from ? "a value" : std::string(corbd::name(from.error().code)) + ": " + from.error().text;
+  }
+};
+}  // namespace Catch

@@ -1,7 +1,6 @@
 // What one waits with: a limit in time and a scope that can be cancelled. Waiting never throws; it says how it ended.
 #pragma once
 
-#include <boost/asio/any_completion_handler.hpp>
 #include <functional>
 #include <list>
 #include <memory>

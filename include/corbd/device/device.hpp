@@ -73,6 +73,7 @@ class Devices {
   virtual task<result<>> disconnect(std::uint32_t index, Until until) = 0;
 };
 
-std::string path(std::uint32_t index);  ///< "/dev/nbd0"
+/// "/dev/nbd0"
+inline std::string path(std::uint32_t index) { return "/dev/nbd" + std::to_string(index); }
 
 }  // namespace corbd::device

@@ -28,7 +28,9 @@ struct Key {
 
   auto operator<=>(const Key&) const = default;
   /// "fsid/pool/ns/id@snap", for logs.
-  std::string text() const;
+  std::string text() const {
+    return fsid + "/" + std::to_string(pool_id) + "/" + ns + "/" + image_id + (snap_id == 0 ? "" : "@" + std::to_string(snap_id));
+  }
 };
 
 /// Where to find a cluster, and as whom. The key is in memory only (and in the runtime directory's 0600 files).

@@ -1,0 +1,72 @@
+// The helper's own side.
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <exception>
+#include <thread>
+
+#include "helper_wire.hpp"
+
+namespace corbd {
+namespace {
+
+namespace json = boost::json;
+
+constexpr auto kBusyRetryEvery = std::chrono::milliseconds(20);
+constexpr int kBusyTries = 100;
+
+// Without CLOEXEC, alone of all our descriptors: a mkfs that outlives its helper keeps the lock. That is also why it is given back by
+// closing and never by LOCK_UN, which would take it from that mkfs as well.
+result<Fd> take_busy_file(const std::string& path) {
+  Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
+  if (!fd) return Error{errc::state_write, "opening the busy file " + path + ": " + std::strerror(errno)};
+  for (int attempt = 0; attempt < kBusyTries; ++attempt) {
+    if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
+    if (errno != EWOULDBLOCK && errno != EINTR)
+      return Error{errc::state_write, "locking the busy file " + path + ": " + std::strerror(errno)};
+    std::this_thread::sleep_for(kBusyRetryEvery);
+  }
+  return Error{errc::busy, "an earlier operation on the same volume still runs: its helper holds " + path};
+}
+
+result<json::object> answer(const std::string& message, const HelperWork& work) {
+  auto request = helper_wire::unpack_request(message);
+  if (!request) return request.error();
+  Fd busy;
+  if (!request->busy_file.empty()) {
+    auto taken = take_busy_file(request->busy_file);
+    if (!taken) return taken.error();
+    busy = std::move(*taken);
+  }
+  try {
+    return work(request->body);
+  } catch (const std::exception& failed) {
+    return Error{errc::internal, "the helper's work threw: " + std::string(failed.what())};
+  }
+}
+
+}  // namespace
+
+int serve_helper(int fd, const HelperWork& work) {
+  // What the helper starts must not keep its socket open, or the agent would not see it die.
+  ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  // Whoever stops a whole control group stops the agent; a helper ends with its socket, when its work is done.
+  for (const int ignored : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) std::signal(ignored, SIG_IGN);
+  std::string message;
+  for (;;) {
+    const auto got = helper_wire::receive(fd, 0, message);
+    if (got == helper_wire::Got::closed) return 0;
+    if (got == helper_wire::Got::nothing) continue;
+    // The busy file is free again before the reply goes out: the caller's next request may go to another helper.
+    const std::string reply = helper_wire::pack_reply(answer(message, work));
+    const int refused = helper_wire::send(fd, reply);
+    if (refused != 0) return refused == EPIPE || refused == ECONNRESET ? 0 : 1;
+  }
+}
+
+}  // namespace corbd

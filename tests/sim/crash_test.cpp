@@ -1,0 +1,149 @@
+// The agent dies before every single port call of every operation, starts again, heals and repeats: the world must converge and no rule of
+// the world may be broken on the way.
+#include "support/catch.hpp"
+#include "support/world.hpp"
+
+using namespace corbd;
+using test::World;
+using volume::Wish;
+
+namespace {
+
+const std::string kId = "image-1";
+
+struct Scene {
+  test::Loop loop;
+  World world{loop};
+
+  explicit Scene(bool exclusive = true) {
+    world.images[kId].id = "id-1";
+    world.images[kId].exclusive = exclusive;
+    world.start_agent();
+  }
+  volume::Staged staged(bool block) const {
+    auto wish = test::staged_wish(kId);
+    if (block) {
+      wish.capability.block = true;
+      wish.capability.fstype.clear();
+    }
+    return wish;
+  }
+  volume::Published published(bool block) const {
+    volume::Published wish;
+    wish.path = staged(block).path;
+    wish.target = "/kubelet/pods/p/volume";
+    wish.capability = staged(block).capability;
+    return wish;
+  }
+  bool mounted(const std::string& target) const {
+    for (const auto& mount : world.mounts)
+      if (mount.target == target) return true;
+    return false;
+  }
+  /// The wish; if the agent dies in it: the next agent heals and the caller repeats.
+  result<> insist(const Wish& wish) {
+    for (int tries = 0; tries < 5; ++tries) {
+      try {
+        return world.want(kId, wish);
+      } catch (const test::Crash&) {
+        world.kill_agent();
+        world.start_agent();
+        const auto healed = world.want(kId, Wish(volume::Healed{}));
+        INFO((healed ? "" : healed.error().text));
+        CHECK(healed);
+      }
+    }
+    return Error{errc::internal, "it did not converge"};
+  }
+  void check_rules() const {
+    for (const auto& rule : world.broken_rules) FAIL_CHECK(rule);
+  }
+};
+
+/// Runs `story` with a crash before its 1st, 2nd, ... port call until it gets through without one.
+template <class Story>
+int sweep(bool exclusive, Story story) {
+  int at = 0;
+  for (bool crashed = true; crashed;) {
+    Scene scene(exclusive);
+    crashed = story(scene, ++at);
+    INFO("the agent died before call " << at);
+    scene.check_rules();
+    REQUIRE(at < 200);
+  }
+  return at;
+}
+
+}  // namespace
+
+TEST_CASE("a stage survives the agent's death before every step, for a filesystem and for a block volume") {
+  const bool block = GENERATE(false, true);
+  const int steps = sweep(true, [&](Scene& scene, int at) {
+    scene.world.crash_at = at;
+    const auto staged = scene.insist(Wish(scene.staged(block)));
+    INFO((staged ? "" : staged.error().text));
+    CHECK(staged);
+    CHECK(scene.mounted(volume::staging_target(kId, scene.staged(block).path)));
+    CHECK(scene.world.devices.size() == 1);
+    CHECK(scene.world.devices.front().alive);
+    CHECK(scene.world.images[kId].generation == (block ? 0u : 1u));
+    CHECK_FALSE(scene.world.images[kId].metadata.contains("corbd/format"));
+    return scene.world.crash_at == 0;
+  });
+  CHECK(steps > 8);
+}
+
+TEST_CASE("publish, unpublish and unstage survive the agent's death before every step") {
+  const bool block = GENERATE(false, true);
+  sweep(true, [&](Scene& scene, int at) {
+    REQUIRE(scene.world.want(kId, Wish(scene.staged(block))));
+    scene.world.crash_at = at;
+    const auto wish = scene.published(block);
+    CHECK(scene.insist(Wish(wish)));
+    CHECK(scene.mounted(wish.target));
+    const auto unpublished = scene.insist(Wish(volume::Unpublished{wish.target}));
+    INFO((unpublished ? "" : unpublished.error().text));
+    CHECK(unpublished);
+    CHECK_FALSE(scene.mounted(wish.target));
+    const auto unstaged = scene.insist(Wish(volume::Unstaged{wish.path}));
+    INFO((unstaged ? "" : unstaged.error().text));
+    CHECK(unstaged);
+    CHECK(scene.world.devices.empty());
+    CHECK(scene.world.mounts.empty());
+    CHECK(scene.world.records.empty());
+    CHECK(scene.world.keys.empty());
+    return scene.world.crash_at == 0;
+  });
+}
+
+TEST_CASE("a heal survives the agent's death before every step of it") {
+  sweep(true, [&](Scene& scene, int at) {
+    REQUIRE(scene.world.want(kId, Wish(scene.staged(false))));
+    scene.world.kill_agent();
+    scene.world.start_agent();
+    scene.world.crash_at = at;
+    CHECK(scene.insist(Wish(volume::Healed{})));
+    CHECK(scene.world.devices.front().alive);
+    CHECK(scene.world.images[kId].lock_owner == scene.world.client());
+    return scene.world.crash_at == 0;
+  });
+}
+
+TEST_CASE("a stage whose every call may fail undoes itself before a final code, and a repeat succeeds") {
+  const errc code = GENERATE(errc::unavailable, errc::failed_precondition);
+  sweep(true, [&](Scene& scene, int at) {
+    scene.world.fail_at = at;
+    scene.world.error = {code, "made to fail"};
+    const auto staged = scene.world.want(kId, Wish(scene.staged(false)));
+    const bool failed = scene.world.fail_at == 0;
+    if (failed && !staged && final_for_caller(staged.error().code)) {
+      CHECK(scene.world.devices.empty());
+      CHECK(scene.world.mounts.empty());
+      CHECK(scene.world.records.empty());
+    }
+    const auto again = scene.world.want(kId, Wish(scene.staged(false)));
+    INFO((again ? "" : again.error().text));
+    CHECK(again);
+    return failed;
+  });
+}

@@ -1,0 +1,172 @@
+// What callers get for what they want.
+#include "corbd/core/gate.hpp"
+#include "support/catch.hpp"
+#include "support/world.hpp"
+
+using namespace corbd;
+using test::World;
+using volume::Wish;
+
+namespace {
+
+const std::string kId = "image-1";
+
+struct Scene {
+  test::Loop loop;
+  World world{loop};
+  Scene() {
+    world.images[kId].id = "id-1";
+    world.start_agent();
+  }
+  errc want(Wish wish) {
+    const auto done = world.want(kId, std::move(wish));
+    for (const auto& rule : world.broken_rules) FAIL_CHECK(rule);
+    return done ? errc::ok : done.error().code;
+  }
+  volume::Published published(const std::string& target) {
+    volume::Published wish;
+    wish.path = test::staged_wish(kId).path;
+    wish.target = target;
+    wish.capability.fstype = "ext4";
+    return wish;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a stage with another capability is refused and the volume stays as it is") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  auto other = test::staged_wish(kId);
+  other.capability.mount_flags = "noatime";
+  CHECK(scene.want(other) == errc::already_exists);
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+}
+
+TEST_CASE("what is not staged cannot be published") {
+  Scene scene;
+  CHECK(scene.want(scene.published("/t")) == errc::failed_precondition);
+}
+
+TEST_CASE("a volume may be published at several targets, each with its own arguments") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  CHECK(scene.want(scene.published("/t1")) == errc::ok);
+  CHECK(scene.want(scene.published("/t2")) == errc::ok);
+  CHECK(scene.want(scene.published("/t1")) == errc::ok);
+  auto other = scene.published("/t1");
+  other.read_only = true;
+  CHECK(scene.want(other) == errc::already_exists);
+}
+
+TEST_CASE("an unstage with publishes left keeps the device until the last of them is gone") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  REQUIRE(scene.want(scene.published("/t1")) == errc::ok);
+  CHECK(scene.want(volume::Unstaged{test::staged_wish(kId).path}) == errc::ok);
+  CHECK(scene.world.devices.size() == 1);
+  CHECK(scene.want(volume::Unpublished{"/t1"}) == errc::ok);
+  CHECK(scene.world.devices.empty());
+  CHECK(scene.world.records.empty());
+}
+
+TEST_CASE("unstage and unpublish of what was never there succeed") {
+  Scene scene;
+  CHECK(scene.want(volume::Unstaged{"/nowhere"}) == errc::ok);
+  CHECK(scene.want(volume::Unpublished{"/nowhere"}) == errc::ok);
+}
+
+TEST_CASE("an image with data and no filesystem is never formatted") {
+  Scene scene;
+  scene.world.images[kId].data = true;
+  CHECK(scene.want(test::staged_wish(kId)) == errc::not_empty);
+  CHECK(scene.world.images[kId].generation == 0);
+  CHECK(scene.world.devices.empty());
+}
+
+TEST_CASE("a partition table or an ambivalent device is neither mounted nor formatted") {
+  Scene scene;
+  scene.world.images[kId].content = GENERATE(host::Probe::Kind::partitions, host::Probe::Kind::ambivalent, host::Probe::Kind::other);
+  CHECK(scene.want(test::staged_wish(kId)) == errc::failed_precondition);
+  CHECK(scene.world.images[kId].generation == 0);
+}
+
+TEST_CASE("a filesystem that is there is mounted, not made again") {
+  Scene scene;
+  scene.world.images[kId].data = true;
+  scene.world.images[kId].content = host::Probe::Kind::filesystem;
+  scene.world.images[kId].fstype = "ext4";
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+  CHECK(scene.world.images[kId].generation == 0);
+}
+
+TEST_CASE("an image that another client has locked or open is not taken from it") {
+  Scene scene;
+  if (GENERATE(true, false))
+    scene.world.images[kId].lock_owner = "10.0.0.2:0/5";
+  else
+    scene.world.images[kId].watchers.insert("10.0.0.2:0/5");
+  CHECK(scene.want(test::staged_wish(kId)) == errc::in_use);
+}
+
+TEST_CASE("a device with the volume's id that no record names is left alone") {
+  Scene scene;
+  test::KernelDevice foreign;
+  foreign.backend = kId;
+  scene.world.devices.push_back(foreign);
+  CHECK(scene.want(test::staged_wish(kId)) == errc::failed_precondition);
+  CHECK(scene.world.devices.size() == 1);
+}
+
+TEST_CASE("two devices with one volume's id are a conflict that nobody resolves by guessing") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  test::KernelDevice second;
+  second.index = 7;
+  second.backend = kId;
+  scene.world.devices.push_back(second);
+  CHECK(scene.want(volume::Unstaged{test::staged_wish(kId).path}) == errc::failed_precondition);
+  CHECK(scene.world.devices.size() == 2);
+}
+
+TEST_CASE("two volumes cannot have one image") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  auto second = test::staged_wish(kId);
+  second.path = "/kubelet/staging/other";
+  const auto done = scene.world.want("another-id", Wish(second));
+  REQUIRE_FALSE(done);
+  CHECK(done.error().code == errc::in_use);
+}
+
+TEST_CASE("the same wish asked again joins the operation, and a waiter that leaves does not end it") {
+  Scene scene;
+  Gate gate(scene.loop.control(), scene.loop.clock);
+  std::vector<errc> ends;
+  const auto ask = [](Scene& in, std::vector<errc>& into, Until until) -> task<> {
+    const auto done = co_await in.world.shell().want(kId, Wish(test::staged_wish(kId)), until);
+    into.push_back(done ? errc::ok : done.error().code);
+  };
+  const auto soon = scene.loop.clock.now() + std::chrono::milliseconds(5);
+  gate.spawn(ask(scene, ends, {soon}));
+  gate.spawn(ask(scene, ends, {}));
+  scene.loop.advance(std::chrono::seconds(10));
+  CHECK(ends == std::vector{errc::timed_out, errc::ok});
+  CHECK(scene.world.images[kId].generation == 1);
+}
+
+TEST_CASE("a conflicting call is told busy before its deadline") {
+  Scene scene;
+  Gate gate(scene.loop.control(), scene.loop.clock);
+  std::vector<errc> ends;
+  const auto ask = [](Scene& in, std::vector<errc>& into, Wish wish, Until until) -> task<> {
+    const auto done = co_await in.world.shell().want(kId, wish, until);
+    into.push_back(done ? errc::ok : done.error().code);
+  };
+  gate.spawn(ask(scene, ends, Wish(test::staged_wish(kId)), {}));
+  scene.loop.poll();
+  const auto deadline = scene.loop.clock.now() + std::chrono::milliseconds(5003);
+  gate.spawn(ask(scene, ends, Wish(volume::Unstaged{test::staged_wish(kId).path}), {deadline}));
+  scene.loop.advance(std::chrono::seconds(10));
+  CHECK(ends == std::vector{errc::busy, errc::ok});
+}

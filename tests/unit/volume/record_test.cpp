@@ -1,0 +1,108 @@
+#include "corbd/volume/record.hpp"
+
+#include <fcntl.h>
+
+#include <filesystem>
+
+#include "corbd/core/file.hpp"
+#include "support/catch.hpp"
+#include "support/folder.hpp"
+#include "support/loop.hpp"
+
+using namespace corbd;
+using volume::Record;
+
+namespace {
+
+Record sample() {
+  Record record;
+  record.volume_id = "image-1";
+  record.driver = "rbd.csi.ceph.com";
+  record.phase = Record::Phase::staged;
+  record.source = {"cluster", "pool", "", "image-1", ""};
+  record.user = "node";
+  record.key = {"5d8c1c34-0000-4000-8000-000000000000", 2, "", "10a6b8f0e1d2", 0};
+  record.size = 18446744073709551104ull;
+  record.exclusive_lock = true;
+  record.boot_id = "b0071d00-0000-4000-8000-000000000000";
+  record.device = 3;
+  record.stagings.push_back({"/var/lib/kubelet/x/globalmount", {false, "ext4", "noatime", false}});
+  record.publishes.push_back({"/var/lib/kubelet/pods/p/mount", "/var/lib/kubelet/x/globalmount", true});
+  return record;
+}
+
+}  // namespace
+
+TEST_CASE("a record read back is the one that was written") {
+  const auto back = volume::decode(volume::encode(sample()));
+  REQUIRE(back);
+  CHECK(*back == sample());
+}
+
+TEST_CASE("any truncation of a record is seen as corrupt") {
+  const std::string bytes = volume::encode(sample());
+  for (std::size_t length = 0; length + 2 < bytes.size(); ++length) {
+    const auto back = volume::decode(std::string_view(bytes).substr(0, length));
+    REQUIRE_FALSE(back);
+    CHECK(back.error().code == errc::state_corrupt);
+  }
+}
+
+TEST_CASE("any flipped bit of a record is seen, or changes nothing") {
+  const std::string bytes = volume::encode(sample());
+  for (std::size_t at = 0; at < bytes.size(); ++at)
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string flipped = bytes;
+      flipped[at] = static_cast<char>(flipped[at] ^ (1 << bit));
+      const auto back = volume::decode(flipped);
+      if (back) CHECK(*back == sample());
+    }
+}
+
+TEST_CASE("a record of a newer version is told apart from a corrupt one") {
+  const auto back = volume::decode(R"({"version":99,"crc32c":0,"record":{}})");
+  REQUIRE_FALSE(back);
+  CHECK(back.error().code == errc::state_newer);
+}
+
+TEST_CASE("the first version's golden file reads for ever") {
+  const auto bytes = read_file(std::string(CORBD_TESTS) + "/unit/volume/golden/record-v1.json", 1 << 20);
+  REQUIRE(bytes);
+  const auto back = volume::decode(*bytes);
+  REQUIRE(back);
+  CHECK(*back == sample());
+}
+
+TEST_CASE("a corrupt record is set aside, a newer one left, the others load") {
+  const test::Folder folder;
+  test::Loop loop;
+  BlockingPool pool(loop.control(), loop.clock, 1);
+  const auto run = [&](auto work) {
+    std::optional<typename decltype(work)::value_type> out;
+    asio::co_spawn(loop.io, std::move(work), [&](std::exception_ptr, auto value) { out.emplace(std::move(value)); });
+    while (!out) {
+      loop.io.restart();
+      loop.io.run_one();
+    }
+    return std::move(*out);
+  };
+  auto store = volume::make_record_store(pool, folder.path(), folder.path());
+  REQUIRE(run(store->load()));
+  REQUIRE(run(store->save(sample())));
+  REQUIRE(write_durably(folder.path() + "/volumes/bad.json", "{}", 0600));
+  REQUIRE(write_durably(folder.path() + "/volumes/new.json", R"({"version":2})", 0600));
+  const auto loaded = run(store->load());
+  REQUIRE(loaded);
+  REQUIRE(loaded->records.size() == 1);
+  CHECK(loaded->records.front() == sample());
+  CHECK(loaded->set_aside.size() == 1);
+  CHECK(loaded->newer.size() == 1);
+  CHECK_FALSE(std::filesystem::exists(folder.path() + "/volumes/bad.json"));
+  CHECK(std::filesystem::exists(folder.path() + "/volumes/new.json"));
+}
+
+TEST_CASE("a record holds no key") {
+  const std::string bytes = volume::encode(sample());
+  CHECK_THAT(bytes, !ContainsSubstring("secret"));
+  CHECK_THAT(bytes, !ContainsSubstring("userKey"));
+}
