@@ -1,1 +1,170 @@
-int main() { return 0; }
+// Wires the rooms together: nothing is decided here.
+#include <unistd.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <chrono>
+#include <iostream>
+
+#include "corbd/cli/options.hpp"
+#include "corbd/core/failpoint.hpp"
+#include "corbd/core/file.hpp"
+#include "corbd/core/gate.hpp"
+#include "corbd/core/log.hpp"
+#include "corbd/core/process.hpp"
+#include "corbd/csi/server.hpp"
+#include "corbd/heal/healer.hpp"
+#include "corbd/host/helpers.hpp"
+#include "corbd/nbd/devices.hpp"
+#include "corbd/rbd/clusters.hpp"
+#include "corbd/rbd/config_json.hpp"
+#include "corbd/volume/shell.hpp"
+#include "version.hpp"
+
+namespace corbd {
+namespace {
+
+constexpr std::chrono::seconds kLeaveWithin{2};
+constexpr std::size_t kBlockingThreads = 8;
+
+int fail(const Error& error) {
+  log::error("agent.refuses", {{"code", name(error.code)}, {"error", error.text}});
+  return 1;
+}
+
+/// One agent process: members in the order in which they may be destroyed from the last to the first.
+class Agent {
+ public:
+  Agent(const cli::Run& options, std::string boot_id)
+      : options_(options), control_(io_.get_executor()), clock_(make_real_clock(control_)), pool_(control_, *clock_, kBlockingThreads),
+        gate_(control_, *clock_), helpers_(control_, *clock_, {}), mounts_(host::make_mounts(helpers_)),
+        filesystems_(host::make_filesystems(helpers_)),
+        records_(volume::make_record_store(pool_, options.state_dir, options.runtime_dir)),
+        clusters_(rbd::make_clusters(control_, *clock_, pool_, cluster_config())), devices_(nbd::make_devices(control_, *clock_, {})),
+        shell_(control_, *clock_, ports(), shell_config(boot_id)), healer_(control_, *clock_, shell_, {}),
+        csi_(control_, *clock_, shell_, csi_config()), signals_(io_, SIGTERM, SIGINT) {}
+
+  int run() {
+    gate_.spawn(main());
+    io_.run();
+    return exit_code_;
+  }
+
+ private:
+  rbd::Config cluster_config() const {
+    rbd::Config config;
+    config.incarnations_dir = options_.state_dir + "/incarnations";
+    return config;
+  }
+
+  volume::Config shell_config(const std::string& boot_id) const {
+    volume::Config config;
+    config.boot_id = boot_id;
+    config.policy.driver = options_.drivername;
+    config.policy.heal_without_proof = options_.heal_without_proof;
+    return config;
+  }
+
+  csi::Config csi_config() const {
+    csi::Config config;
+    config.endpoint = options_.endpoint;
+    config.drivername = options_.drivername;
+    config.nodeid = options_.nodeid;
+    config.version = CORBD_VERSION;
+    return config;
+  }
+
+  volume::Ports ports() {
+    auto find_cluster = [dir = options_.config_dir](const std::string& id) -> result<volume::Cluster> {
+      auto entry = rbd::find_cluster(dir, id);
+      if (!entry) return entry.error();
+      return volume::Cluster{entry->monitors, entry->rados_namespace};
+    };
+    auto check_path = [this](std::string path, bool must_exist) { return check(std::move(path), must_exist); };
+    return {*clusters_, *devices_, *mounts_, *filesystems_, *records_, find_cluster, check_path, host::busy};
+  }
+
+  task<result<>> check(std::string path, bool must_exist) {
+    auto job = [root = options_.kubelet_dir, path = std::move(path), must_exist] { return host::check_path(root, path, must_exist); };
+    co_return co_await pool_.run(job, {}, "looking at a path");
+  }
+
+  task<> main() {
+    shell_.on_trouble([this](const std::string& volume_id) { healer_.heal(volume_id); });
+    const auto started = co_await shell_.start();
+    const auto serving = started ? csi_.start() : started;
+    if (!serving) {
+      exit_code_ = fail(serving.error());
+      io_.stop();
+      co_return;
+    }
+    log::info("agent.started", {{"endpoint", options_.endpoint}, {"pid", ::getpid()}, {"version", CORBD_VERSION}});
+    for (const auto& volume : shell_.status()) healer_.heal(volume.volume_id);
+    co_await signals_.async_wait(asio::use_awaitable);
+    co_await leave();
+  }
+
+  /// Sessions are drained and the locks kept: they are the next start's proof of ownership (DESIGN 5). So the images stay open, and the
+  /// process ends without the destructors that would close them.
+  task<> leave() {
+    log::info("agent.leaving");
+    const Until until{clock_->now() + kLeaveWithin};
+    co_await csi_.stop(until);
+    co_await healer_.stop();
+    co_await shell_.stop(until);
+    log::info("agent.left");
+    ::_exit(0);
+  }
+
+  const cli::Run& options_;
+  asio::io_context io_{1};
+  executor control_;
+  std::unique_ptr<Clock> clock_;
+  BlockingPool pool_;
+  Gate gate_;
+  HelperPool helpers_;
+  std::unique_ptr<host::Mounts> mounts_;
+  std::unique_ptr<host::Filesystems> filesystems_;
+  std::unique_ptr<volume::RecordStore> records_;
+  std::unique_ptr<image::Clusters> clusters_;
+  std::unique_ptr<device::Devices> devices_;
+  volume::Shell shell_;
+  heal::Healer healer_;
+  csi::Server csi_;
+  asio::signal_set signals_;
+  int exit_code_ = 0;
+};
+
+int run(const cli::Run& options) {
+  if (options.verbose) log::set_level(log::Level::debug);
+  // Before any thread: the flag is per thread and inherited.
+  if (auto flusher = become_io_flusher(); !flusher) log::warning("agent.io_flusher", {{"error", flusher.error().text}});
+  for (const auto& spec : options.failpoints)
+    if (auto armed = failpoint::arm(spec); !armed) return fail(armed.error());
+  if (auto made = make_folder(options.state_dir, 0700); !made) return fail(made.error());
+  if (auto made = make_folder(options.runtime_dir, 0700); !made) return fail(made.error());
+  if (auto memory = check_tmpfs(options.runtime_dir); !memory) return fail(memory.error());
+  const auto lock = lock_folder(options.state_dir);
+  if (!lock) return fail(lock.error());
+  const auto boot_id = read_boot_id();
+  if (!boot_id) return fail(boot_id.error());
+  Agent agent(options, *boot_id);
+  const int code = agent.run();
+  std::cerr.flush();
+  // Destroying connections of a cluster that does not answer could wait without end.
+  ::_exit(code);
+}
+
+}  // namespace
+}  // namespace corbd
+
+int main(int argc, char** argv) {
+  using namespace corbd;
+  install_signal_handlers();
+  const auto command = cli::parse(argc, argv, std::string("corbd ") + CORBD_VERSION + " (" + CORBD_GIT_HASH + ")");
+  if (const auto* stopped = std::get_if<cli::Exit>(&command)) return stopped->code;
+  if (const auto* call = std::get_if<cli::CsiCall>(&command)) return cli::call_csi(*call);
+  if (std::holds_alternative<cli::Helper>(command)) return serve_helper(3, host::work);
+  return run(std::get<cli::Run>(command));
+}

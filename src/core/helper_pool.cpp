@@ -78,7 +78,8 @@ class HelperPool::Impl {
   std::deque<std::shared_ptr<Job>> queue_;
   std::map<Id, Helper> helpers_;
   Id last_id_ = 0;
-  std::shared_ptr<void> alive_ = std::make_shared<char>();  ///< handlers that were already queued when we went look at it first
+  /// Handlers that were already queued when the pool went look at it first.
+  std::shared_ptr<void> alive_ = std::make_shared<char>();
 };
 
 HelperPool::Impl::~Impl() {
@@ -99,7 +100,8 @@ std::shared_ptr<Job> HelperPool::Impl::submit(HelperRequest request) {
 
 void HelperPool::Impl::dispatch() {
   const auto working = [](const auto& entry) { return entry.second.state == Helper::State::working; };
-  while (!queue_.empty() && std::cmp_less(std::count_if(helpers_.begin(), helpers_.end(), working), config_.max_helpers)) {
+  while (!queue_.empty() &&
+         std::cmp_less(std::count_if(helpers_.begin(), helpers_.end(), working), config_.max_helpers)) {
     const auto job = queue_.front();
     queue_.pop_front();
     if (!job->abandoned) start(job);
@@ -109,7 +111,8 @@ void HelperPool::Impl::dispatch() {
 void HelperPool::Impl::start(const std::shared_ptr<Job>& job) {
   const std::string message = helper_wire::pack_request(job->request);
   if (message.size() > helper_wire::kMaxMessage)
-    return job->promise.set(Error{errc::invalid_argument, job->request.what + ": the request is longer than a message may be"});
+    return job->promise.set(
+        Error{errc::invalid_argument, job->request.what + ": the request is longer than a message may be"});
   for (auto& [id, helper] : helpers_)
     if (helper.state == Helper::State::idle && give(helper, id, job, message)) return;
   const auto added = add();
@@ -132,10 +135,10 @@ bool HelperPool::Impl::give(Helper& helper, Id id, const std::shared_ptr<Job>& j
   helper.state = Helper::State::working;
   helper.job = job;
   helper.since = clock_.now();
-  helper.timer = clock_.schedule(helper.since + job->request.report_after,
-                                 [this, id, job, alive = std::weak_ptr<void>(alive_)] {
-                                   if (!alive.expired()) on_time(id, job);
-                                 });
+  helper.timer =
+      clock_.schedule(helper.since + job->request.report_after, [this, id, job, alive = std::weak_ptr<void>(alive_)] {
+        if (!alive.expired()) on_time(id, job);
+      });
   return true;
 }
 
@@ -216,8 +219,8 @@ void HelperPool::Impl::on_time(Id id, const std::shared_ptr<Job>& job) {
                               {"pid", helper->pid},
                               {"after_s", static_cast<std::int64_t>(job->request.report_after.count())}});
   job->promise.set(Error{errc::unavailable, job->request.what + ": still not done after " +
-                                                std::to_string(job->request.report_after.count()) + " s, stuck in process " +
-                                                std::to_string(helper->pid)});
+                                                std::to_string(job->request.report_after.count()) +
+                                                " s, stuck in process " + std::to_string(helper->pid)});
   dispatch();
 }
 

@@ -20,8 +20,8 @@ namespace json = boost::json;
 constexpr auto kBusyRetryEvery = std::chrono::milliseconds(20);
 constexpr int kBusyTries = 100;
 
-// Without CLOEXEC, alone of all our descriptors: a mkfs that outlives its helper keeps the lock. That is also why it is given back by
-// closing and never by LOCK_UN, which would take it from that mkfs as well.
+// Without CLOEXEC, alone of all our descriptors: a mkfs that outlives its helper keeps the lock. That is also why it is
+// given back by closing and never by LOCK_UN, which would take it from that mkfs as well.
 result<Fd> take_busy_file(const std::string& path) {
   Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
   if (!fd) return Error{errc::state_write, "opening the busy file " + path + ": " + std::strerror(errno)};

@@ -39,7 +39,8 @@ void plan_files(SpawnPlan& plan, int socket) {
   posix_spawn_file_actions_addclosefrom_np(&plan.files, kHelperSocket + 1);
 }
 
-// A session of its own: neither Ctrl-C on our terminal nor a kill of our group may end a helper in the middle of a mkfs.
+// A session of its own: neither Ctrl-C on our terminal nor a kill of our group may end a helper in the middle of a
+// mkfs.
 void plan_signals(SpawnPlan& plan) {
   sigset_t all;
   sigset_t none;
@@ -74,7 +75,8 @@ result<Child> spawn(const std::string& program, const std::vector<std::string>& 
   const int refused = ::posix_spawn(&child.pid, program.c_str(), &plan.files, &plan.attributes, argv.data(), environ);
   if (refused != 0) return failed(program, refused);
 
-  // By number: sys/pidfd.h of Debian 12 lacks extern "C". CLOEXEC is implied. It ends by itself should this fail: its socket closes.
+  // By number: sys/pidfd.h of Debian 12 lacks extern "C". CLOEXEC is implied. It ends by itself should this fail: its
+  // socket closes.
   child.pidfd = Fd(static_cast<int>(::syscall(SYS_pidfd_open, child.pid, 0)));
   if (!child.pidfd) return failed("pidfd_open", errno);
   return child;

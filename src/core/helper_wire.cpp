@@ -55,7 +55,8 @@ result<json::object> unpack_reply(std::string_view message) {
   json::value parsed = json::parse(message, failed);
   json::object* object = failed ? nullptr : parsed.if_object();
   if (object == nullptr) return Error{errc::internal, "the helper's reply is not a JSON object"};
-  if (object->contains("errc")) return Error{errc_named(text_of(*object, "errc")), std::string(text_of(*object, "text"))};
+  if (object->contains("errc"))
+    return Error{errc_named(text_of(*object, "errc")), std::string(text_of(*object, "text"))};
   const json::object* reply = object_of(*object, "reply");
   if (reply == nullptr) return Error{errc::internal, "the helper's reply has neither a reply nor an error"};
   return *reply;

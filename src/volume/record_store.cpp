@@ -21,7 +21,7 @@ class Files final : public RecordStore {
     auto job = [path = record_path(record.volume_id), bytes = encode(record)] { return write_durably(path, bytes, 0600); };
     co_return co_await pool_.run(job, {}, "writing a record");
   }
-  task<result<>> drop(std::string volume_id) override { co_return co_await remove(record_path(volume_id)); }
+  task<result<>> drop(std::string volume_id) override { return remove(record_path(volume_id)); }
   task<result<>> save_key(std::string volume_id, Secret key) override {
     auto job = [path = key_path(volume_id), key = std::move(key)] { return write_durably(path, key.reveal(), 0600); };
     co_return co_await pool_.run(job, {}, "writing a key file");
@@ -34,7 +34,7 @@ class Files final : public RecordStore {
     };
     co_return co_await pool_.run(job, {}, "reading a key file");
   }
-  task<result<>> drop_key(std::string volume_id) override { co_return co_await remove(key_path(volume_id)); }
+  task<result<>> drop_key(std::string volume_id) override { return remove(key_path(volume_id)); }
   std::string busy_file(const std::string& volume_id) const override { return records_ + "/" + sha256_hex(volume_id) + ".busy"; }
 
  private:

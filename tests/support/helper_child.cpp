@@ -1,5 +1,5 @@
-// The helper process of the tests: the host room's work, and operations that misbehave on request. With `agent BUSY_FILE GATE` it plays an
-// agent instead, whose one helper holds BUSY_FILE until GATE exists.
+// The helper process of the tests: the host room's work, and operations that misbehave on request. With `agent
+// BUSY_FILE GATE` it plays an agent instead, whose one helper holds BUSY_FILE until GATE exists.
 #include <unistd.h>
 
 #include <boost/asio/co_spawn.hpp>
@@ -27,9 +27,13 @@ void say(const std::string& path, const std::string& line) {
   std::rename((path + ".tmp").c_str(), path.c_str());
 }
 
-// Bounded, so that a failed test leaves nothing behind for long.
+// Bounded, and over when the test's folder is gone: a failed test leaves nothing behind for long.
 void wait_for(const std::string& gate) {
-  for (int i = 0; i < 6000 && ::access(gate.c_str(), F_OK) != 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  const std::string folder = gate.substr(0, gate.rfind('/'));
+  for (int i = 0; i < 6000; ++i) {
+    if (::access(gate.c_str(), F_OK) == 0 || ::access(folder.c_str(), F_OK) != 0) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
 }
 
 result<json::object> hold(const json::object& request) {
@@ -41,7 +45,8 @@ result<json::object> hold(const json::object& request) {
 // Starts a program as mkfs is started, and waits for it.
 result<json::object> hold_with_tool(const json::object& request) {
   const std::string gate = text(request, "gate");
-  const std::string wait = "echo $$ > " + gate + ".tool; n=0; while [ ! -e " + gate + " ] && [ $n -lt 600 ]; do sleep 0.1; n=$((n+1)); done";
+  const std::string wait =
+      "echo $$ > " + gate + ".tool; n=0; while [ ! -e " + gate + " ] && [ $n -lt 600 ]; do sleep 0.1; n=$((n+1)); done";
   say(text(request, "started"), std::to_string(::getpid()));
   return json::object{{"code", std::system(wait.c_str())}};
 }

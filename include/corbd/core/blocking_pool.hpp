@@ -23,6 +23,12 @@ class BlockingPool {
     co_return co_await future.get(until, std::move(what));
   }
 
+  /// Runs `job` on a pool thread; whoever waits for it brought a promise along.
+  template <class Job>
+  void post(Job job) {
+    asio::post(threads_, std::move(job));
+  }
+
  private:
   executor control_;
   Clock& clock_;

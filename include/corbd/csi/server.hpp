@@ -1,0 +1,32 @@
+// The CSI socket: Identity and Node services.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "corbd/core/wait.hpp"
+#include "corbd/volume/wish.hpp"
+
+namespace corbd::csi {
+
+struct Config {
+  std::string endpoint;    ///< unix:///path/to.sock
+  std::string drivername;
+  std::string nodeid;
+  std::string version;
+  std::size_t max_calls = 512;
+};
+
+class Server {
+ public:
+  Server(executor control, Clock& clock, volume::Volumes& volumes, Config config);
+  ~Server();
+  result<> start();
+  task<> stop(Until until);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace corbd::csi

@@ -1,0 +1,54 @@
+// A gRPC server on a unix socket, and the bridge from gRPC's callbacks to tasks on the control thread. Service methods only build a call and
+// return; a caller that cancels or runs out of time ends its own waiting, nothing else.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "corbd/core/gate.hpp"
+#include "corbd/core/wait.hpp"
+
+namespace corbd::rpc {
+
+struct Config {
+  std::string endpoint;            ///< unix:///path/to.sock
+  std::size_t max_calls = 512;     ///< in flight; more are refused with RESOURCE_EXHAUSTED
+  int max_message_bytes = 1 << 20;
+};
+
+class Server {
+ public:
+  Server(executor control, Clock& clock, Config config);
+  ~Server();
+
+  /// Listens: the folder 0750, the socket 0600. A socket nobody answers on is replaced; one that answers is in_use.
+  result<> start(const std::vector<grpc::Service*>& services);
+  /// Takes no new calls, waits for those in flight, ends what is left at the deadline.
+  task<> stop(Until until);
+
+  /// What a service method returns. `work` runs as a task on the control thread; its Until ends with the caller's deadline or
+  /// cancellation. `subject` names the object in the log (a volume id).
+  grpc::ServerUnaryReactor* unary(grpc::CallbackServerContext* context, std::string method, std::string subject,
+                                  std::function<task<result<>>(Until)> work);
+  /// A method that answers at once, on gRPC's own thread.
+  static grpc::ServerUnaryReactor* answer(grpc::CallbackServerContext* context, const grpc::Status& status);
+
+ private:
+  class Call;
+  executor control_;
+  Clock& clock_;
+  Config config_;
+  Gate gate_;
+  std::atomic<std::size_t> in_flight_{0};
+  std::unique_ptr<grpc::Server> server_;
+};
+
+/// The status a caller sees; the text is made valid UTF-8.
+grpc::Status to_status(const Error& error);
+
+}  // namespace corbd::rpc

@@ -1,0 +1,93 @@
+# For scripts/demo, scripts/test and scripts/lab/stories: one at a time, a cluster, the guest, and nothing left behind.
+# Sourced with the repository as the working directory.
+
+lab_dir=$PWD/build/lab
+lab_pids=()
+lab_ceph=
+
+lab_fail() { echo "${0##*/}: $*" >&2; exit 1; }
+
+# One lab at a time on a machine: it has one set of nbd devices and few cores. Closed in children, so that a leftover cannot hold it.
+lab_lock() {
+  mkdir -p "$lab_dir"
+  exec 8>"$lab_dir/lock"
+  if ! flock -n 8; then
+    echo "${0##*/}: waiting for another run (process $(cat "$lab_dir/lock.pid" 2>/dev/null || echo unknown)) to end" >&2
+    flock -w 3600 8 || lab_fail "the other run did not end within an hour"
+  fi
+  echo $$ >"$lab_dir/lock.pid"
+  trap lab_down EXIT
+  trap 'exit 130' INT
+  trap 'exit 143' TERM
+}
+
+lab_down() {
+  local rc=$? pid
+  trap - EXIT
+  trap '' INT TERM
+  for pid in ${lab_pids[@]+"${lab_pids[@]}"}; do kill -TERM -- "-$pid" 2>/dev/null || kill "$pid" 2>/dev/null || true; done
+  wait 2>/dev/null || true
+  [ -z "$lab_ceph" ] || scripts/lab/ceph stop "$lab_ceph" 8>&- || true
+  rm -f "$lab_dir/lock.pid"
+  exit "$rc"
+}
+
+# Runs a program as a child and waits for it. A session of its own: the end of this script ends it with all its children.
+lab_run() {
+  local rc=0
+  setpriv --pdeathsig TERM setsid "$@" </dev/null 8>&- &
+  lab_pids+=($!)
+  wait $! || rc=$?
+  unset 'lab_pids[-1]'
+  return $rc
+}
+
+# A fresh cluster and the server of control.py; exports CORBD_LAB_*. CORBD_OUT becomes build/lab/NAME/out, emptied.
+lab_up() {  # NAME
+  lab_ceph=$lab_dir/$1/ceph
+  export CORBD_OUT=$lab_dir/$1/out
+  local left
+  # A run that was killed could not stop its cluster.
+  for left in "$lab_dir"/*/ceph; do [ ! -e "$left/ceph.conf" ] || scripts/lab/ceph stop "$left" 8>&-; done
+  rm -rf "$CORBD_OUT"
+  mkdir -p "$CORBD_OUT"
+  lab_run scripts/lab/ceph start "$lab_ceph" || lab_fail "no test cluster"
+  # shellcheck disable=SC1090
+  eval "$(scripts/lab/ceph env "$lab_ceph" 8>&- | sed 's/^/export /')"
+  setpriv --pdeathsig KILL python3 tests/lab/control.py "$CORBD_OUT" "$lab_ceph" 8>&- &
+  lab_pids+=($!)
+}
+
+# All stories (or those named), over as many boots as it takes: a story may leave a kernel behind that the next cannot use.
+# Prints their lines; 1 if one failed. Results: $CORBD_OUT/results.jsonl.
+lab_stories() {
+  local boot rc=0
+  for boot in 1 2 3 4 5 6; do
+    rc=0
+    lab_run scripts/lab/guest --timeout "${CORBD_LAB_TIMEOUT:-1800}" -- python3 -u tests/lab/run_in_guest.py "$@" || rc=$?
+    case $rc in 75 | 124 | 125) echo "# boot $boot ended with $rc, going on in a new one" ;; *) break ;; esac
+  done
+  [ "$rc" = 0 ] && ! grep -q '"status": "not ok"' "$CORBD_OUT/results.jsonl"
+}
+
+lab_summary() {  # FILE: "passed failed skipped" of results.jsonl
+  python3 - "$1" <<'PY'
+import json, os, sys
+status = {}
+for line in open(sys.argv[1]) if os.path.exists(sys.argv[1]) else ():
+    entry = json.loads(line)
+    status[entry["story"]] = entry["status"]
+count = list(status.values()).count
+print(count("ok"), count("not ok") + count("begun"), count("skip"))
+PY
+}
+
+# Configures and builds the preset; silent unless it fails.
+lab_build() {  # PRESET [TARGET...]
+  local preset=$1 log=$lab_dir/build-$1.log begin=$SECONDS
+  shift
+  echo "${0##*/}: building $preset (log: ${log#"$PWD/"})"
+  { lab_run cmake --preset "$preset" && lab_run cmake --build --preset "$preset" -j "$(nproc)" ${1:+--target "$@"}; } >"$log" 2>&1 ||
+    { tail -n 60 "$log" >&2; echo "${0##*/}: the $preset build failed" >&2; return 1; }
+  echo "${0##*/}: built $preset in $((SECONDS - begin)) s"
+}

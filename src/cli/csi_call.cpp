@@ -1,0 +1,114 @@
+#include <grpcpp/grpcpp.h>
+
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
+#include <chrono>
+#include <iostream>
+
+#include "corbd/cli/options.hpp"
+#include "corbd/core/file.hpp"
+#include "csi/v1/csi.grpc.pb.h"
+
+namespace corbd::cli {
+namespace {
+
+namespace v1 = ::csi::v1;
+
+v1::VolumeCapability capability_of(const CsiCall& call) {
+  v1::VolumeCapability capability;
+  capability.mutable_access_mode()->set_mode(v1::VolumeCapability::AccessMode::SINGLE_NODE_MULTI_WRITER);
+  if (call.block) {
+    capability.mutable_block();
+    return capability;
+  }
+  capability.mutable_mount()->set_fs_type(call.fstype);
+  for (const auto& flag : call.mount_flags) capability.mutable_mount()->add_mount_flags(flag);
+  return capability;
+}
+
+grpc::Status stage(v1::Node::Stub& node, grpc::ClientContext& context, const CsiCall& call) {
+  v1::NodeStageVolumeRequest request;
+  request.set_volume_id(call.volume_id);
+  request.set_staging_target_path(call.staging_path);
+  *request.mutable_volume_capability() = capability_of(call);
+  auto& attributes = *request.mutable_volume_context();
+  attributes["staticVolume"] = "true";
+  attributes["clusterID"] = call.cluster_id;
+  attributes["pool"] = call.pool;
+  attributes["mounter"] = "rbd-nbd";
+  if (!call.mkfs_options.empty()) attributes["mkfsOptions"] = call.mkfs_options;
+  auto key = read_file(call.key_file, 4096);
+  if (!key) return {grpc::StatusCode::INVALID_ARGUMENT, key.error().text};
+  while (!key->empty() && (key->back() == '\n' || key->back() == ' ')) key->pop_back();
+  (*request.mutable_secrets())["userID"] = call.user;
+  (*request.mutable_secrets())["userKey"] = *key;
+  v1::NodeStageVolumeResponse response;
+  return node.NodeStageVolume(&context, request, &response);
+}
+
+grpc::Status unstage(v1::Node::Stub& node, grpc::ClientContext& context, const CsiCall& call) {
+  v1::NodeUnstageVolumeRequest request;
+  request.set_volume_id(call.volume_id);
+  request.set_staging_target_path(call.staging_path);
+  v1::NodeUnstageVolumeResponse response;
+  return node.NodeUnstageVolume(&context, request, &response);
+}
+
+grpc::Status publish(v1::Node::Stub& node, grpc::ClientContext& context, const CsiCall& call) {
+  v1::NodePublishVolumeRequest request;
+  request.set_volume_id(call.volume_id);
+  request.set_staging_target_path(call.staging_path);
+  request.set_target_path(call.target);
+  request.set_readonly(call.readonly);
+  *request.mutable_volume_capability() = capability_of(call);
+  v1::NodePublishVolumeResponse response;
+  return node.NodePublishVolume(&context, request, &response);
+}
+
+grpc::Status unpublish(v1::Node::Stub& node, grpc::ClientContext& context, const CsiCall& call) {
+  v1::NodeUnpublishVolumeRequest request;
+  request.set_volume_id(call.volume_id);
+  request.set_target_path(call.target);
+  v1::NodeUnpublishVolumeResponse response;
+  return node.NodeUnpublishVolume(&context, request, &response);
+}
+
+grpc::Status identity(v1::Identity::Stub& stub, grpc::ClientContext& context, const CsiCall& call, std::string& said) {
+  if (call.method == "probe") {
+    v1::ProbeResponse response;
+    return stub.Probe(&context, v1::ProbeRequest(), &response);
+  }
+  v1::GetPluginInfoResponse response;
+  const auto status = stub.GetPluginInfo(&context, v1::GetPluginInfoRequest(), &response);
+  said = response.name() + " " + response.vendor_version();
+  return status;
+}
+
+std::string code_name(grpc::StatusCode code) {
+  constexpr const char* names[] = {"OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
+                                   "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE",
+                                   "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED"};
+  return code >= 0 && code <= 16 ? names[code] : "UNKNOWN";
+}
+
+}  // namespace
+
+int call_csi(const CsiCall& call) {
+  auto channel = grpc::CreateChannel(call.endpoint, grpc::InsecureChannelCredentials());
+  v1::Node::Stub node(channel);
+  v1::Identity::Stub plugin(channel);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(call.timeout_s));
+  grpc::Status status;
+  std::string said;
+  if (call.method == "stage") status = stage(node, context, call);
+  else if (call.method == "unstage") status = unstage(node, context, call);
+  else if (call.method == "publish") status = publish(node, context, call);
+  else if (call.method == "unpublish") status = unpublish(node, context, call);
+  else status = identity(plugin, context, call, said);
+  const boost::json::object line{{"code", code_name(status.error_code())}, {"message", status.ok() ? said : status.error_message()}};
+  std::cout << boost::json::serialize(line) << std::endl;
+  return status.ok() ? 0 : 1;
+}
+
+}  // namespace corbd::cli

@@ -1,0 +1,156 @@
+#include "requests.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace corbd::csi {
+namespace {
+
+using ::csi::v1::VolumeCapability;
+using Map = google::protobuf::Map<std::string, std::string>;
+
+constexpr std::size_t kMaxId = 128;     // CSI: strings without a limit of their own
+constexpr std::size_t kMaxPath = 4095;  // PATH_MAX without its end
+constexpr std::size_t kMaxFlags = 4096; // CSI: all mount flags together
+
+Error invalid(std::string text) { return {errc::invalid_argument, std::move(text)}; }
+Error not_yet(std::string text) { return {errc::unimplemented, std::move(text)}; }
+
+bool has_control(std::string_view text) {
+  return std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+}
+
+result<> check_id(const std::string& id) {
+  if (id.empty()) return invalid("volume ID missing in request");
+  if (id.size() > kMaxId) return invalid("the volume ID has " + std::to_string(id.size()) + " bytes, more than " + std::to_string(kMaxId));
+  if (id.find("..") != id.npos) return invalid("the volume ID contains path traversal sequences");
+  if (id.find_first_of("/\\") != id.npos) return invalid("the volume ID contains path separators");
+  if (has_control(id)) return invalid("the volume ID contains control characters");
+  return {};
+}
+
+result<> check_path(const std::string& path, const std::string& what) {
+  if (path.empty()) return invalid(what + " missing in request");
+  if (path.size() > kMaxPath) return invalid(what + " is longer than " + std::to_string(kMaxPath) + " bytes");
+  if (!path.starts_with('/')) return invalid(what + " '" + path + "' is not absolute");
+  if (has_control(path)) return invalid(what + " contains control characters");
+  if ((path + "/").find("/../") != std::string::npos) return invalid(what + " '" + path + "' contains '..'");
+  return {};
+}
+
+std::string value(const Map& map, const char* key) {
+  const auto place = map.find(key);
+  return place == map.end() ? std::string() : place->second;
+}
+
+/// As Go's strconv.ParseBool; anything else is false, as ceph-csi has it.
+bool go_true(const std::string& text) {
+  constexpr std::array<std::string_view, 6> yes{"1", "t", "T", "true", "TRUE", "True"};
+  return std::find(yes.begin(), yes.end(), text) != yes.end();
+}
+
+result<volume::Capability> capability_of(const VolumeCapability& from) {
+  using Mode = VolumeCapability::AccessMode;
+  if (from.access_type_case() == VolumeCapability::ACCESS_TYPE_NOT_SET) return invalid("volume capability has no access type");
+  volume::Capability capability;
+  capability.block = from.has_block();
+  switch (from.access_mode().mode()) {
+    case Mode::SINGLE_NODE_WRITER:
+    case Mode::SINGLE_NODE_SINGLE_WRITER:
+    case Mode::SINGLE_NODE_MULTI_WRITER: break;
+    case Mode::MULTI_NODE_MULTI_WRITER:
+      if (!capability.block) return invalid("rbd: RWX access mode request is only valid for volumes with access type `block`");
+      return not_yet("access mode MULTI_NODE_MULTI_WRITER is not served yet: use ReadWriteOnce");
+    case Mode::SINGLE_NODE_READER_ONLY:
+    case Mode::MULTI_NODE_READER_ONLY:
+    case Mode::MULTI_NODE_SINGLE_WRITER: return not_yet("access mode " + Mode::Mode_Name(from.access_mode().mode()) + " is not served yet: use ReadWriteOnce");
+    default: return invalid("volume capability has no known access mode");
+  }
+  if (capability.block) return capability;
+  capability.fstype = from.mount().fs_type().empty() ? "ext4" : from.mount().fs_type();
+  if (capability.fstype != "ext4") return not_yet("filesystem type '" + capability.fstype + "' is not served yet: use ext4");
+  for (const auto& flag : from.mount().mount_flags()) {
+    if (flag.empty() || has_control(flag) || flag.find(',') != flag.npos) return invalid("a mount flag is empty or contains a comma or a control character");
+    capability.mount_flags += (capability.mount_flags.empty() ? "" : ",") + flag;
+  }
+  if (capability.mount_flags.size() > kMaxFlags) return invalid("the mount flags have more than 4096 bytes together");
+  return capability;
+}
+
+result<std::string> secret(const Map& secrets, const char* key) {
+  const auto place = secrets.find(key);
+  if (place == secrets.end() || place->second.empty()) return invalid("missing field '" + std::string(key) + "' in secrets");
+  const bool printable = std::all_of(place->second.begin(), place->second.end(), [](unsigned char c) { return c > 0x20 && c < 0x7f; });
+  if (!printable) return invalid("field '" + std::string(key) + "' in secrets has bytes that no user or key has");
+  return place->second;
+}
+
+result<volume::Source> source_of(const ::csi::v1::NodeStageVolumeRequest& request) {
+  const Map& context = request.volume_context();
+  if (!go_true(value(context, "staticVolume")))
+    return not_yet("volume " + request.volume_id() + " is not a static one (staticVolume: \"true\"): dynamic volumes are not served yet");
+  if (go_true(value(context, "encrypted"))) return not_yet("volume " + request.volume_id() + " is encrypted: encryption is not served yet");
+  const std::string mounter = value(context, "mounter");
+  if (!mounter.empty() && mounter != "rbd-nbd") return not_yet("mounter '" + mounter + "' is not served yet: use rbd-nbd");
+  volume::Source source;
+  source.cluster_id = value(context, "clusterID");
+  source.pool = value(context, "pool");
+  source.image = request.volume_id();
+  source.mkfs_options = value(context, "mkfsOptions");
+  if (source.cluster_id.empty()) return invalid("clusterID must be set in the volume's attributes");
+  if (source.pool.empty()) return invalid("pool must be set in the volume's attributes");
+  return source;
+}
+
+}  // namespace
+
+result<volume::Wish> wish_of(const ::csi::v1::NodeStageVolumeRequest& request) {
+  if (!request.has_volume_capability()) return invalid("volume capability missing in request");
+  if (auto id = check_id(request.volume_id()); !id) return id.error();
+  if (auto path = check_path(request.staging_target_path(), "staging target path"); !path) return path.error();
+  if (request.secrets().empty()) return invalid("stage secrets cannot be nil or empty");
+  auto capability = capability_of(request.volume_capability());
+  if (!capability) return capability.error();
+  auto source = source_of(request);
+  if (!source) return source.error();
+  auto user = secret(request.secrets(), "userID");
+  if (!user) return user.error();
+  auto key = secret(request.secrets(), "userKey");
+  if (!key) return key.error();
+  volume::Staged wish;
+  wish.path = request.staging_target_path();
+  wish.capability = std::move(*capability);
+  wish.source = std::move(*source);
+  wish.user = std::move(*user);
+  wish.key = Secret(std::move(*key));
+  return volume::Wish(std::move(wish));
+}
+
+result<volume::Wish> wish_of(const ::csi::v1::NodeUnstageVolumeRequest& request) {
+  if (auto id = check_id(request.volume_id()); !id) return id.error();
+  if (auto path = check_path(request.staging_target_path(), "staging target path"); !path) return path.error();
+  return volume::Wish(volume::Unstaged{request.staging_target_path()});
+}
+
+result<volume::Wish> wish_of(const ::csi::v1::NodePublishVolumeRequest& request) {
+  if (!request.has_volume_capability()) return invalid("volume capability missing in request");
+  if (auto id = check_id(request.volume_id()); !id) return id.error();
+  if (auto path = check_path(request.target_path(), "target path"); !path) return path.error();
+  if (auto path = check_path(request.staging_target_path(), "staging target path"); !path) return path.error();
+  auto capability = capability_of(request.volume_capability());
+  if (!capability) return capability.error();
+  volume::Published wish;
+  wish.path = request.staging_target_path();
+  wish.target = request.target_path();
+  wish.read_only = request.readonly();
+  wish.capability = std::move(*capability);
+  return volume::Wish(std::move(wish));
+}
+
+result<volume::Wish> wish_of(const ::csi::v1::NodeUnpublishVolumeRequest& request) {
+  if (auto id = check_id(request.volume_id()); !id) return id.error();
+  if (auto path = check_path(request.target_path(), "target path"); !path) return path.error();
+  return volume::Wish(volume::Unpublished{request.target_path()});
+}
+
+}  // namespace corbd::csi

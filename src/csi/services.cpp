@@ -1,0 +1,117 @@
+#include "corbd/csi/server.hpp"
+#include "corbd/rpc/server.hpp"
+#include "csi/v1/csi.grpc.pb.h"
+#include "requests.hpp"
+
+namespace corbd::csi {
+namespace {
+
+namespace v1 = ::csi::v1;
+using Context = grpc::CallbackServerContext;
+using Reactor = grpc::ServerUnaryReactor;
+
+class Identity final : public v1::Identity::CallbackService {
+ public:
+  explicit Identity(const Config& config) : config_(config) {}
+
+  Reactor* GetPluginInfo(Context* context, const v1::GetPluginInfoRequest*, v1::GetPluginInfoResponse* response) override {
+    response->set_name(config_.drivername);
+    response->set_vendor_version(config_.version);
+    return rpc::Server::answer(context, grpc::Status::OK);
+  }
+  /// The sum over all instances of the plugin as deployed: the controller and its topology belong to ceph-csi's provisioner.
+  Reactor* GetPluginCapabilities(Context* context, const v1::GetPluginCapabilitiesRequest*,
+                                 v1::GetPluginCapabilitiesResponse* response) override {
+    using Service = v1::PluginCapability::Service;
+    response->add_capabilities()->mutable_service()->set_type(Service::CONTROLLER_SERVICE);
+    response->add_capabilities()->mutable_volume_expansion()->set_type(v1::PluginCapability::VolumeExpansion::ONLINE);
+    response->add_capabilities()->mutable_service()->set_type(Service::VOLUME_ACCESSIBILITY_CONSTRAINTS);
+    return rpc::Server::answer(context, grpc::Status::OK);
+  }
+  /// Ready as soon as the socket serves: healing has its own signs.
+  Reactor* Probe(Context* context, const v1::ProbeRequest*, v1::ProbeResponse* response) override {
+    response->mutable_ready()->set_value(true);
+    return rpc::Server::answer(context, grpc::Status::OK);
+  }
+
+ private:
+  const Config& config_;
+};
+
+class Node final : public v1::Node::CallbackService {
+ public:
+  Node(rpc::Server& server, volume::Volumes& volumes, const Config& config) : server_(server), volumes_(volumes), config_(config) {}
+
+  Reactor* NodeStageVolume(Context* context, const v1::NodeStageVolumeRequest* request, v1::NodeStageVolumeResponse*) override {
+    return want(context, "NodeStageVolume", *request);
+  }
+  Reactor* NodeUnstageVolume(Context* context, const v1::NodeUnstageVolumeRequest* request, v1::NodeUnstageVolumeResponse*) override {
+    return want(context, "NodeUnstageVolume", *request);
+  }
+  Reactor* NodePublishVolume(Context* context, const v1::NodePublishVolumeRequest* request, v1::NodePublishVolumeResponse*) override {
+    return want(context, "NodePublishVolume", *request);
+  }
+  Reactor* NodeUnpublishVolume(Context* context, const v1::NodeUnpublishVolumeRequest* request,
+                               v1::NodeUnpublishVolumeResponse*) override {
+    return want(context, "NodeUnpublishVolume", *request);
+  }
+  Reactor* NodeGetCapabilities(Context* context, const v1::NodeGetCapabilitiesRequest*,
+                               v1::NodeGetCapabilitiesResponse* response) override {
+    using Rpc = v1::NodeServiceCapability::RPC;
+    for (const auto type : {Rpc::STAGE_UNSTAGE_VOLUME, Rpc::SINGLE_NODE_MULTI_WRITER})
+      response->add_capabilities()->mutable_rpc()->set_type(type);
+    return rpc::Server::answer(context, grpc::Status::OK);
+  }
+  Reactor* NodeGetInfo(Context* context, const v1::NodeGetInfoRequest*, v1::NodeGetInfoResponse* response) override {
+    response->set_node_id(config_.nodeid);
+    response->mutable_accessible_topology();
+    return rpc::Server::answer(context, grpc::Status::OK);
+  }
+
+ private:
+  template <class Request>
+  Reactor* want(Context* context, const char* method, const Request& request) {
+    auto work = [this, &request](Until until) { return carry_out(volumes_, request.volume_id(), wish_of(request), until); };
+    return server_.unary(context, method, request.volume_id(), work);
+  }
+
+  static task<result<>> carry_out(volume::Volumes& volumes, std::string id, result<volume::Wish> wish, Until until) {
+    if (!wish) co_return wish.error();
+    co_return co_await volumes.want(std::move(id), std::move(*wish), until);
+  }
+
+  rpc::Server& server_;
+  volume::Volumes& volumes_;
+  const Config& config_;
+};
+
+rpc::Config rpc_config(const Config& config) {
+  rpc::Config out;
+  out.endpoint = config.endpoint;
+  out.max_calls = config.max_calls;
+  return out;
+}
+
+}  // namespace
+
+class Server::Impl {
+ public:
+  Impl(executor control, Clock& clock, volume::Volumes& volumes, Config config)
+      : config_(std::move(config)), server_(control, clock, rpc_config(config_)), identity_(config_), node_(server_, volumes, config_) {}
+  result<> start() { return server_.start({&identity_, &node_}); }
+  task<> stop(Until until) { return server_.stop(until); }
+
+ private:
+  const Config config_;
+  rpc::Server server_;
+  Identity identity_;
+  Node node_;
+};
+
+Server::Server(executor control, Clock& clock, volume::Volumes& volumes, Config config)
+    : impl_(std::make_unique<Impl>(std::move(control), clock, volumes, std::move(config))) {}
+Server::~Server() = default;
+result<> Server::start() { return impl_->start(); }
+task<> Server::stop(Until until) { return impl_->stop(until); }
+
+}  // namespace corbd::csi

@@ -1,0 +1,38 @@
+#include "failure.hpp"
+
+#include <cerrno>
+#include <cstring>
+
+namespace corbd::host {
+namespace {
+
+// unavailable where a repeat can help: a device that is gone or not yet there is the planner's to look at again.
+errc meaning(int error) {
+  switch (error) {
+    case EBUSY:
+      return errc::in_use;
+    case EIO:
+    case EUCLEAN:  // the filesystems' "structure needs cleaning"
+    case EBADMSG:
+      return errc::io;
+    case EINVAL:
+    case ENODEV:  // of fsopen: a filesystem the kernel does not have
+    case EROFS:
+    case EACCES:  // of a mount: the device is read-only and the mount is not
+    case ENOTDIR:
+    case ELOOP:
+    case ENOTEMPTY:
+    case ENOTBLK:
+    case ENOSYS:
+    case EPERM:
+      return errc::failed_precondition;
+    default:
+      return errc::unavailable;
+  }
+}
+
+}  // namespace
+
+Error failure(std::string doing, int error) { return {meaning(error), std::move(doing) + ": " + std::strerror(error)}; }
+
+}  // namespace corbd::host

@@ -1,0 +1,77 @@
+#include "mountinfo.hpp"
+
+#include <fcntl.h>
+#include <libmount/libmount.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "failure.hpp"
+
+namespace corbd::host {
+namespace {
+
+struct Unref {
+  void operator()(libmnt_table* table) const { mnt_unref_table(table); }
+  void operator()(libmnt_iter* iterator) const { mnt_free_iter(iterator); }
+};
+
+std::string text(const char* from) { return from == nullptr ? std::string() : std::string(from); }
+
+// A field that holds it between commas.
+bool has_option(const std::string& options, const std::string& wanted) {
+  return ("," + options + ",").find("," + wanted + ",") != std::string::npos;
+}
+
+Mount convert(libmnt_fs* line) {
+  Mount mount;
+  mount.id = static_cast<std::uint64_t>(mnt_fs_get_id(line));
+  const dev_t device = mnt_fs_get_devno(line);
+  mount.dev_major = major(device);
+  mount.dev_minor = minor(device);
+  mount.root = text(mnt_fs_get_root(line));
+  mount.target = text(mnt_fs_get_target(line));
+  mount.fstype = text(mnt_fs_get_fstype(line));
+  mount.source = text(mnt_fs_get_source(line));
+  mount.options = text(mnt_fs_get_vfs_options(line));
+  mount.read_only = has_option(mount.options, "ro");
+  return mount;
+}
+
+}  // namespace
+
+result<std::vector<Mount>> read_mountinfo(const std::string& file) {
+  const std::unique_ptr<libmnt_table, Unref> table(mnt_new_table());
+  const std::unique_ptr<libmnt_iter, Unref> iterator(mnt_new_iter(MNT_ITER_FORWARD));
+  if (!table || !iterator) return Error{errc::exhausted, "no memory to read " + file};
+  // Without a cache libmount resolves no path.
+  const int failed = mnt_table_parse_file(table.get(), file.c_str());
+  if (failed != 0) return Error{errc::unavailable, "reading " + file + ": " + std::strerror(std::abs(failed))};
+  std::vector<Mount> mounts;
+  libmnt_fs* line = nullptr;
+  while (mnt_table_next_fs(table.get(), iterator.get(), &line) == 0) mounts.push_back(convert(line));
+  return mounts;
+}
+
+result<std::optional<Mount>> mount_at(int fd, const std::string& path) {
+  struct statx found{};
+  if (::statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_MNT_ID, &found) != 0)
+    return failure("looking at " + path, errno);
+  if ((found.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) == 0 || (found.stx_mask & STATX_MNT_ID) == 0)
+    return Error{errc::failed_precondition,
+                 "the kernel does not say which mount " + path + " is: 5.12 or later is needed"};
+  if ((found.stx_attributes & STATX_ATTR_MOUNT_ROOT) == 0) return std::optional<Mount>();
+  auto mounts = read_mountinfo("/proc/self/mountinfo");
+  if (!mounts) return mounts.error();
+  const auto place =
+      std::find_if(mounts->begin(), mounts->end(), [&](const Mount& mount) { return mount.id == found.stx_mnt_id; });
+  if (place == mounts->end())
+    return Error{errc::unavailable, path + " was mounted or unmounted by someone else just now"};
+  return std::optional(std::move(*place));
+}
+
+}  // namespace corbd::host

@@ -1,0 +1,28 @@
+// The helper's operations, one function each: they may hang, so nothing of this runs in the agent. A step that is done
+// already is success.
+#pragma once
+
+#include <string>
+
+#include "corbd/core/result.hpp"
+#include "corbd/host/host.hpp"
+
+namespace corbd::host::ops {
+
+/// Low-level probe: superblocks and partition tables. An error is an error, never "nothing".
+result<Probe> probe(const std::string& device);
+
+/// `options` empty: the defaults of the type.
+result<> mkfs(const std::string& device, const std::string& fstype, const std::string& options);
+result<> fsck(const std::string& device);
+
+result<> mount(const std::string& device, const std::string& fstype, const std::string& target,
+               const std::string& flags);
+result<> bind(const std::string& source, const std::string& target, bool device_node, const std::string& flags);
+result<> unmount(const std::string& target);
+
+result<> check_unused(const std::string& device);
+/// `queue`: the folder, /sys/block/nbd0/queue.
+result<> tune(const std::string& queue);
+
+}  // namespace corbd::host::ops

@@ -1,0 +1,109 @@
+// The agent's side: each port call becomes one request of a helper.
+#include <boost/json/value.hpp>
+
+#include "corbd/host/helpers.hpp"
+#include "mountinfo.hpp"
+#include "requests.hpp"
+
+namespace corbd::host {
+namespace {
+
+namespace json = boost::json;
+using std::chrono::seconds;
+
+// How long until a request is reported stuck. A mkfs or fsck of a large image over a slow cluster is work, not a hang.
+constexpr seconds kMountPatience{60}, kToolPatience{600}, kPatience{30};
+
+HelperRequest request(std::string what, json::object body, std::string busy_file, seconds patience) {
+  HelperRequest made;
+  made.what = std::move(what);
+  made.body = std::move(body);
+  made.busy_file = std::move(busy_file);
+  made.report_after = patience;
+  return made;
+}
+
+task<result<>> perform(HelperPool& helpers, HelperRequest wanted, Until until) {
+  const auto reply = co_await helpers.call(std::move(wanted), until);
+  if (!reply) co_return reply.error();
+  co_return result<>();
+}
+
+task<result<Probe>> perform_probe(HelperPool& helpers, HelperRequest wanted, Until until) {
+  const auto reply = co_await helpers.call(std::move(wanted), until);
+  if (!reply) co_return reply.error();
+  co_return probe_from_json(*reply);
+}
+
+class HelperMounts final : public Mounts {
+ public:
+  explicit HelperMounts(HelperPool& helpers) : helpers_(helpers) {}
+
+  result<std::vector<Mount>> table() const override { return read_mountinfo("/proc/self/mountinfo"); }
+
+  task<result<>> mount(std::string device, std::string fstype, std::string target, std::string flags,
+                       std::string busy_file, Until until) override {
+    json::object body{{"op", "mount"}, {"device", device}, {"fstype", fstype}, {"target", target}, {"flags", flags}};
+    return perform(helpers_,
+                   request("mount " + device + " on " + target, std::move(body), std::move(busy_file), kMountPatience),
+                   until);
+  }
+  task<result<>> bind(std::string source, std::string target, bool device_node, std::string flags,
+                      std::string busy_file, Until until) override {
+    json::object body{
+        {"op", "bind"}, {"source", source}, {"target", target}, {"device_node", device_node}, {"flags", flags}};
+    return perform(
+        helpers_, request("bind " + source + " on " + target, std::move(body), std::move(busy_file), kPatience), until);
+  }
+  task<result<>> unmount(std::string target, std::string busy_file, Until until) override {
+    json::object body{{"op", "unmount"}, {"target", target}};
+    return perform(helpers_, request("unmount " + target, std::move(body), std::move(busy_file), kMountPatience),
+                   until);
+  }
+
+ private:
+  HelperPool& helpers_;
+};
+
+class HelperFilesystems final : public Filesystems {
+ public:
+  explicit HelperFilesystems(HelperPool& helpers) : helpers_(helpers) {}
+
+  task<result<Probe>> probe(std::string device, std::string busy_file, Until until) override {
+    json::object body{{"op", "probe"}, {"device", device}};
+    return perform_probe(helpers_, request("probe " + device, std::move(body), std::move(busy_file), kPatience), until);
+  }
+  task<result<>> mkfs(std::string device, std::string fstype, std::string options, std::string busy_file,
+                      Until until) override {
+    json::object body{{"op", "mkfs"}, {"device", device}, {"fstype", fstype}, {"options", options}};
+    return perform(helpers_,
+                   request("mkfs." + fstype + " " + device, std::move(body), std::move(busy_file), kToolPatience),
+                   until);
+  }
+  task<result<>> fsck(std::string device, std::string busy_file, Until until) override {
+    json::object body{{"op", "fsck"}, {"device", device}};
+    return perform(helpers_, request("fsck " + device, std::move(body), std::move(busy_file), kToolPatience), until);
+  }
+  task<result<>> check_unused(std::string device, std::string busy_file, Until until) override {
+    json::object body{{"op", "check_unused"}, {"device", device}};
+    return perform(
+        helpers_, request("check that nobody uses " + device, std::move(body), std::move(busy_file), kPatience), until);
+  }
+  task<result<>> tune(std::string kernel_name, std::string busy_file, Until until) override {
+    json::object body{{"op", "tune"}, {"name", kernel_name}};
+    return perform(
+        helpers_, request("tune the queue of " + kernel_name, std::move(body), std::move(busy_file), kPatience), until);
+  }
+
+ private:
+  HelperPool& helpers_;
+};
+
+}  // namespace
+
+std::unique_ptr<Mounts> make_mounts(HelperPool& helpers) { return std::make_unique<HelperMounts>(helpers); }
+std::unique_ptr<Filesystems> make_filesystems(HelperPool& helpers) {
+  return std::make_unique<HelperFilesystems>(helpers);
+}
+
+}  // namespace corbd::host

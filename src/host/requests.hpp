@@ -1,0 +1,15 @@
+// The words of a request and reply between the ports and the helper.
+#pragma once
+
+#include <boost/json/object.hpp>
+#include <string_view>
+
+#include "corbd/core/result.hpp"
+#include "corbd/host/host.hpp"
+
+namespace corbd::host {
+
+boost::json::object probe_to_json(const Probe& probe);
+result<Probe> probe_from_json(const boost::json::object& reply);
+
+}  // namespace corbd::host

@@ -1,0 +1,69 @@
+#include "target.hpp"
+
+#include <fcntl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+
+#include "failure.hpp"
+
+namespace corbd::host {
+namespace {
+
+constexpr mode_t kFolderMode = 0750;  // as ceph-csi makes them
+constexpr mode_t kFileMode = 0600;
+
+result<> make(const std::string& path, bool file) {
+  if (!file) {
+    if (::mkdir(path.c_str(), kFolderMode) != 0 && errno != EEXIST) return failure("making " + path, errno);
+    return {};
+  }
+  const Fd made(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode));
+  if (!made && errno != EEXIST) return failure("making " + path, errno);
+  return {};
+}
+
+}  // namespace
+
+result<Fd> make_target(const std::string& path, bool file) {
+  if (auto made = make(path, file); !made) return made.error();
+  auto opened = open_target(path);
+  if (!opened) return opened.error();
+  if (!*opened) return Error{errc::unavailable, path + " was removed by someone else just now"};
+  return std::move(**opened);
+}
+
+result<std::optional<Fd>> open_target(const std::string& path) {
+  Fd fd(::open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  if (!fd && errno == ENOENT) return std::optional<Fd>();
+  if (!fd) return failure("opening " + path, errno);
+  struct statx found{};
+  if (::statx(fd.get(), "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &found) != 0)
+    return failure("looking at " + path, errno);
+  if (S_ISLNK(found.stx_mode)) return Error{errc::invalid_argument, path + " is a symbolic link"};
+  return std::optional(std::move(fd));
+}
+
+result<> attach(int mount, int target, const std::string& path) {
+  if (::move_mount(mount, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) != 0)
+    return failure("mounting on " + path, errno);
+  return {};
+}
+
+result<> remove_target(const std::string& path) {
+  struct stat found{};
+  if (::lstat(path.c_str(), &found) != 0) {
+    if (errno == ENOENT) return {};
+    return failure("looking at " + path, errno);
+  }
+  const bool folder = S_ISDIR(found.st_mode);
+  if (!folder && !(S_ISREG(found.st_mode) && found.st_size == 0))
+    return Error{errc::failed_precondition, path + " is not mounted and holds something; it stays"};
+  if ((folder ? ::rmdir(path.c_str()) : ::unlink(path.c_str())) == 0 || errno == ENOENT) return {};
+  if (errno == ENOTEMPTY || errno == EEXIST)
+    return Error{errc::failed_precondition, path + " is not mounted and not empty; it stays"};
+  return failure("removing " + path, errno);
+}
+
+}  // namespace corbd::host

@@ -1,0 +1,24 @@
+// The place of a mount: made, opened without following a link, removed when empty.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "corbd/core/fd.hpp"
+#include "corbd/core/result.hpp"
+
+namespace corbd::host {
+
+/// Makes the folder (0750) or file (0600) if nothing is there and opens what is there with O_PATH|O_NOFOLLOW.
+result<Fd> make_target(const std::string& path, bool file);
+
+/// O_PATH|O_NOFOLLOW; nothing when it does not exist. A symbolic link is an error.
+result<std::optional<Fd>> open_target(const std::string& path);
+
+/// Moves the detached mount there.
+result<> attach(int mount, int target, const std::string& path);
+
+/// An empty folder, or a file of no bytes: nothing else is ever removed.
+result<> remove_target(const std::string& path);
+
+}  // namespace corbd::host

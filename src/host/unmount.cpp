@@ -1,0 +1,50 @@
+#include <fcntl.h>
+#include <sys/mount.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "corbd/core/log.hpp"
+#include "failure.hpp"
+#include "mountinfo.hpp"
+#include "ops.hpp"
+#include "target.hpp"
+
+namespace corbd::host::ops {
+namespace {
+
+// What cannot be stored any more must not keep the mount for ever; the error has reached whoever called fsync.
+void sync_filesystem(const std::string& target) {
+  const Fd folder(::open(target.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!folder && errno == ENOTDIR) return;  // a device node: its last close writes everything back
+  if (!folder || ::syncfs(folder.get()) != 0)
+    log::warning("unmount.sync_failed", {{"target", target}, {"error", std::strerror(errno)}});
+}
+
+result<bool> is_mounted(const std::string& target) {
+  const auto opened = open_target(target);
+  if (!opened) return opened.error();
+  if (!*opened) return false;
+  const auto there = mount_at((*opened)->get(), target);
+  if (!there) return there.error();
+  return there->has_value();
+}
+
+}  // namespace
+
+result<> unmount(const std::string& target) {
+  // A target can carry several mounts, one over the other, after an orchestrator's repeats.
+  constexpr int most_layers = 16;
+  for (int layer = 0; layer < most_layers; ++layer) {
+    const auto mounted = is_mounted(target);
+    if (!mounted) return mounted.error();
+    if (!*mounted) return remove_target(target);
+    sync_filesystem(target);
+    if (::umount2(target.c_str(), UMOUNT_NOFOLLOW) != 0 && errno != EINVAL)
+      return failure("unmounting " + target, errno);
+  }
+  return Error{errc::failed_precondition,
+               target + " still has a mount after " + std::to_string(most_layers) + " were removed"};
+}
+
+}  // namespace corbd::host::ops

@@ -1,0 +1,79 @@
+// The helper's side: a request's name and arguments become one call of ops.
+#include <algorithm>
+#include <array>
+#include <boost/json/value.hpp>
+#include <string>
+
+#include "corbd/host/helpers.hpp"
+#include "ops.hpp"
+#include "requests.hpp"
+
+namespace corbd::host {
+namespace {
+
+namespace json = boost::json;
+
+std::string text(const json::object& request, std::string_view key) { return std::string(request.at(key).as_string()); }
+
+result<json::object> done(const result<>& outcome) {
+  if (!outcome) return outcome.error();
+  return json::object();
+}
+
+result<json::object> do_probe(const json::object& request) {
+  const auto found = ops::probe(text(request, "device"));
+  if (!found) return found.error();
+  return probe_to_json(*found);
+}
+
+result<json::object> do_mkfs(const json::object& request) {
+  return done(ops::mkfs(text(request, "device"), text(request, "fstype"), text(request, "options")));
+}
+
+result<json::object> do_fsck(const json::object& request) { return done(ops::fsck(text(request, "device"))); }
+
+result<json::object> do_mount(const json::object& request) {
+  return done(
+      ops::mount(text(request, "device"), text(request, "fstype"), text(request, "target"), text(request, "flags")));
+}
+
+result<json::object> do_bind(const json::object& request) {
+  return done(ops::bind(text(request, "source"), text(request, "target"), request.at("device_node").as_bool(),
+                        text(request, "flags")));
+}
+
+result<json::object> do_unmount(const json::object& request) { return done(ops::unmount(text(request, "target"))); }
+
+result<json::object> do_check_unused(const json::object& request) {
+  return done(ops::check_unused(text(request, "device")));
+}
+
+result<json::object> do_tune(const json::object& request) {
+  const std::string name = text(request, "name");
+  if (name.empty() || name.find('/') != std::string::npos || name.front() == '.')
+    return Error{errc::invalid_argument, "\"" + name + "\" is not the name of a device"};
+  return done(ops::tune("/sys/block/" + name + "/queue"));
+}
+
+struct Operation {
+  std::string_view name;
+  result<json::object> (*perform)(const json::object&);
+};
+constexpr std::array kOperations{
+    Operation{"probe", do_probe}, Operation{"mkfs", do_mkfs},
+    Operation{"fsck", do_fsck},   Operation{"mount", do_mount},
+    Operation{"bind", do_bind},   Operation{"unmount", do_unmount},
+    Operation{"tune", do_tune},   Operation{"check_unused", do_check_unused},
+};
+
+}  // namespace
+
+result<json::object> work(const json::object& request) {
+  const std::string wanted = text(request, "op");
+  const auto* operation =
+      std::find_if(kOperations.begin(), kOperations.end(), [&](const Operation& o) { return o.name == wanted; });
+  if (operation == kOperations.end()) return Error{errc::unimplemented, "the helper knows no operation " + wanted};
+  return operation->perform(request);
+}
+
+}  // namespace corbd::host

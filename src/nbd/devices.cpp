@@ -1,0 +1,104 @@
+#include "corbd/nbd/devices.hpp"
+
+#include "corbd/core/log.hpp"
+#include "link.hpp"
+#include "netlink_thread.hpp"
+#include "sysfs.hpp"
+
+namespace corbd::nbd {
+namespace {
+
+result<std::uint32_t> give_to_kernel(KernelEnd& end, Netlink& netlink, const device::ConnectArgs& args) {
+  if (end.index) return *end.index;  // by an earlier command, whose caller did not wait for its end
+  auto index = netlink.connect(args, end.socket.get());
+  if (!index) return index;
+  end.index = *index;
+  end.socket.reset();
+  return index;
+}
+
+result<> give_back_to_kernel(KernelEnd& end, Netlink& netlink, std::uint32_t index, const std::string& backend, std::uint64_t timeout_s) {
+  if (end.index == index) return {};
+  if (end.index)
+    return Error{errc::internal, "the link for " + device::path(index) + " was given to " + device::path(*end.index) + " already"};
+  auto done = netlink.reconfigure(index, backend, timeout_s, end.socket.get());
+  if (!done) return done;
+  end.index = index;
+  end.socket.reset();
+  return {};
+}
+
+class Devices final : public device::Devices {
+ public:
+  Devices(executor control, Clock& clock, Config config)
+      : control_(control), clock_(clock), sysfs_(std::move(config.sysfs)), loop_(config.bytes_in_flight, config.max_request_bytes),
+        netlink_(probe_) {}
+
+  result<> ready() const override {
+    if (driver_present(sysfs_)) return {};
+    return Error{errc::failed_precondition, "the kernel's nbd driver is not there: run `modprobe nbd nbds_max=0` on the node"};
+  }
+  result<std::vector<device::Seen>> inventory() const override { return read_inventory(sysfs_); }
+
+  result<std::unique_ptr<device::Link>> serve(image::Image& image, bool read_only, std::function<void()> on_stopped) override {
+    auto pair = make_socket_pair();
+    if (!pair) return pair.error();
+    std::unique_ptr<device::Link> link = std::make_unique<Link>(control_, clock_, loop_, image, read_only, std::move(pair->first),
+                                                                std::move(pair->second), std::move(on_stopped), probe_);
+    return link;
+  }
+
+  task<result<std::uint32_t>> connect(device::Link& link, device::ConnectArgs args, Until until) override {
+    std::string what = "connecting an nbd device for " + args.backend;
+    auto command = [end = static_cast<Link&>(link).kernel_end(), args = std::move(args)](Netlink& netlink) {
+      return give_to_kernel(*end, netlink, args);
+    };
+    co_return co_await on_netlink<std::uint32_t>(std::move(command), until, std::move(what));
+  }
+
+  task<result<>> reconnect(device::Link& link, std::uint32_t index, std::string backend, std::uint64_t dead_conn_timeout_s,
+                           Until until) override {
+    const Link& ours = static_cast<Link&>(link);
+    auto command = [end = ours.kernel_end(), index, backend = std::move(backend), dead_conn_timeout_s](Netlink& netlink) {
+      return give_back_to_kernel(*end, netlink, index, backend, dead_conn_timeout_s);
+    };
+    auto done = co_await on_netlink<void>(std::move(command), until, "reconnecting " + device::path(index));
+    // The kernel says yes and drops the socket when no link of the device is dead.
+    if (done && !ours.connected())
+      done = Error{errc::unavailable, device::path(index) + " did not take the new link: its old one still lives"};
+    co_return done;
+  }
+
+  task<result<>> disconnect(std::uint32_t index, Until until) override {
+    auto command = [index](Netlink& netlink) { return netlink.disconnect(index); };
+    co_return co_await on_netlink<void>(command, until, "disconnecting " + device::path(index));
+  }
+
+ private:
+  /// A wait that ends early leaves the command running.
+  template <class T, class Command>
+  task<result<T>> on_netlink(Command command, Until until, std::string what) {
+    Promise<T> promise(control_, clock_);
+    auto future = promise.future();
+    netlink_.post([promise, command = std::move(command)] {
+      auto netlink = Netlink::open();
+      promise.set(netlink ? command(*netlink) : result<T>(netlink.error()));
+    });
+    co_return co_await future.get(until, std::move(what));
+  }
+
+  executor control_;
+  Clock& clock_;
+  std::string sysfs_;
+  Probe probe_;
+  IoLoop loop_;
+  NetlinkThread netlink_;
+};
+
+}  // namespace
+
+std::unique_ptr<device::Devices> make_devices(executor control, Clock& clock, Config config) {
+  return std::make_unique<Devices>(std::move(control), clock, std::move(config));
+}
+
+}  // namespace corbd::nbd

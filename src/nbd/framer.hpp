@@ -1,0 +1,50 @@
+// Cuts the byte stream of a client into requests. Knows neither sockets nor images: bytes in, events out.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <memory>
+
+#include "codec.hpp"
+
+namespace corbd::nbd {
+
+class Framer {
+ public:
+  enum class Kind : std::uint8_t {
+    starved,     ///< nothing whole is left: get more bytes
+    request,     ///< for the image. A write's payload comes next: say where with payload_into()
+    filled,      ///< the payload of the last write is in its place
+    refused,     ///< to be answered with `error`; a payload is skipped, the stream stays in step
+    disconnect,  ///< the client leaves
+    broken       ///< not the protocol; the stream is lost
+  };
+  struct Event {
+    Kind kind = Kind::starved;
+    Request request;
+    std::uint32_t error = 0;
+  };
+
+  Framer();
+
+  Event next(const Limits& limits);
+  /// Room for the payload of the write that next() gave; before the next call of next().
+  void payload_into(std::byte* buffer) { payload_ = buffer; }
+
+  /// Where the coming bytes belong: the rest of a payload straight into its buffer, what follows into the input. Only when starved.
+  /// this_message_only: not a byte beyond the message that has begun.
+  std::size_t room(std::span<iovec, 2> into, bool this_message_only);
+  void arrived(std::size_t bytes);
+  /// Not a byte of an unfinished message is here.
+  bool at_boundary() const { return begin_ == end_ && payload_ == nullptr && payload_left_ == 0 && skip_left_ == 0; }
+
+ private:
+  Event head(const Limits& limits);
+  std::unique_ptr<std::byte[]> input_;  ///< not touched before it is used: an idle device costs nothing
+  std::size_t begin_ = 0, end_ = 0;
+  std::byte* payload_ = nullptr;
+  std::uint32_t payload_left_ = 0, skip_left_ = 0;
+  bool large_ = false;  ///< the last request was a large write
+};
+
+}  // namespace corbd::nbd

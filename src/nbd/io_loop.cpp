@@ -1,0 +1,83 @@
+#include "io_loop.hpp"
+
+#include <pthread.h>
+
+#include <boost/asio/post.hpp>
+#include <utility>
+
+namespace corbd::nbd {
+namespace {
+constexpr std::size_t kKeptBuffers = 32u << 20;
+}
+
+/// Asio's memory for the posted wake-up: a thread of librbd has none to recycle and would call malloc for each.
+template <class T>
+struct IoLoop::WakeMemory {
+  using value_type = T;
+  explicit WakeMemory(IoLoop& owner) : loop(&owner) {}
+  template <class Other>
+  explicit WakeMemory(const WakeMemory<Other>& other) : loop(other.loop) {}
+  T* allocate(std::size_t count) {
+    static_assert(sizeof(T) <= sizeof(IoLoop::wake_memory_) && alignof(T) <= alignof(std::max_align_t));
+    if (count != 1) throw std::bad_alloc();
+    return reinterpret_cast<T*>(loop->wake_memory_);
+  }
+  void deallocate(T*, std::size_t) {}
+  friend bool operator==(const WakeMemory&, const WakeMemory&) = default;
+  IoLoop* loop;
+};
+
+struct IoLoop::Wake {
+  using allocator_type = WakeMemory<std::byte>;
+  allocator_type get_allocator() const { return allocator_type(*loop); }
+  void operator()() const { loop->drain(); }
+  IoLoop* loop;
+};
+
+IoLoop::IoLoop(std::uint64_t bytes_in_flight, std::uint32_t max_request_bytes)
+    : buffers(kKeptBuffers), budget(bytes_in_flight, Buffers::rounded(max_request_bytes)), max_request_(max_request_bytes),
+      work_(io_.get_executor()), thread_([this] { io_.run(); }) {
+  pthread_setname_np(thread_.native_handle(), "corbd-io");
+}
+
+IoLoop::~IoLoop() {
+  work_.reset();
+  thread_.join();
+}
+
+void IoLoop::complete(Completion& completion) {
+  Completion* newest = completions_.load(std::memory_order_relaxed);
+  do {
+    completion.next_completion = newest;
+  } while (!completions_.compare_exchange_weak(newest, &completion, std::memory_order_acq_rel, std::memory_order_relaxed));
+  // Whoever finds the list empty wakes the loop; the memory of the last wake-up is free by then, for it emptied the list.
+  if (newest == nullptr) asio::post(io_.get_executor(), Wake{this});
+}
+
+void IoLoop::at_batch_end(Batched& what) {
+  if (what.asked_) return;
+  what.asked_ = true;
+  what.next_batched_ = std::exchange(batched_, &what);
+}
+
+void IoLoop::drain() {
+  Completion* newest = completions_.exchange(nullptr, std::memory_order_acq_rel);
+  Completion* oldest = nullptr;
+  while (newest != nullptr) {
+    Completion* const next = std::exchange(newest->next_completion, oldest);
+    oldest = std::exchange(newest, next);
+  }
+  while (oldest != nullptr) {
+    Completion& one = *oldest;
+    oldest = one.next_completion;
+    one.completed(one);
+  }
+  while (batched_ != nullptr) {
+    Batched& one = *batched_;
+    batched_ = one.next_batched_;
+    one.asked_ = false;
+    one.batch_ended();
+  }
+}
+
+}  // namespace corbd::nbd

@@ -1,0 +1,70 @@
+// The thread that runs the sessions, and the way back to it for operations that end on librbd's threads.
+#pragma once
+
+#include <atomic>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <thread>
+
+#include "buffers.hpp"
+#include "corbd/core/task.hpp"
+
+namespace corbd::nbd {
+
+/// Something that ended on any thread and goes on here.
+struct Completion {
+  Completion* next_completion = nullptr;
+  void (*completed)(Completion& self) noexcept = nullptr;  ///< io thread
+};
+
+/// Called once after the batch of completions that asked for it.
+class Batched {
+ public:
+  virtual void batch_ended() = 0;
+
+ protected:
+  ~Batched() = default;
+
+ private:
+  friend class IoLoop;
+  Batched* next_batched_ = nullptr;
+  bool asked_ = false;
+};
+
+class IoLoop {
+ public:
+  IoLoop(std::uint64_t bytes_in_flight, std::uint32_t max_request_bytes);
+  /// All sessions are gone.
+  ~IoLoop();
+  IoLoop(const IoLoop&) = delete;
+  IoLoop& operator=(const IoLoop&) = delete;
+
+  asio::io_context& io() { return io_; }
+  std::uint32_t max_request() const { return max_request_; }
+
+  /// From any thread. Wakes the loop once per batch, allocates nothing.
+  void complete(Completion& completion);
+  /// Io thread, from `completed`: batch_ended() is to be called before the loop goes on.
+  void at_batch_end(Batched& what);
+
+  Buffers buffers;  ///< io thread
+  Budget budget;    ///< io thread
+
+ private:
+  struct Wake;
+  template <class T>
+  struct WakeMemory;
+  void drain();
+
+  const std::uint32_t max_request_;
+  asio::io_context io_{1};
+  asio::executor_work_guard<asio::io_context::executor_type> work_;
+  std::atomic<Completion*> completions_{nullptr};  ///< newest first
+  Batched* batched_ = nullptr;
+  alignas(std::max_align_t) std::byte wake_memory_[256];  ///< one wake-up is under way at most
+  std::thread thread_;
+};
+
+}  // namespace corbd::nbd

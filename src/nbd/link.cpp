@@ -1,0 +1,55 @@
+#include "link.hpp"
+
+#include <sys/socket.h>
+
+#include <boost/asio/post.hpp>
+
+namespace corbd::nbd {
+
+struct Link::Events {
+  Events(executor control, Clock& clock) : idle(control, clock), drained(control, clock) {}
+  static task<Waited> wait(std::shared_ptr<Events> events, Event Events::*which, Until until) {
+    co_return co_await ((*events).*which).wait(until);
+  }
+  Event idle, drained;
+};
+
+Link::Link(executor control, Clock& clock, IoLoop& loop, image::Image& image, bool read_only, Fd socket, Fd kernel_end,
+           std::function<void()> on_stopped, Probe& probe)
+    : loop_(loop), kernel_end_(std::make_shared<KernelEnd>()), events_(std::make_shared<Events>(control, clock)) {
+  kernel_end_->socket = std::move(kernel_end);
+  Session::Notices notices;
+  notices.stopped = [control, on_stopped = std::move(on_stopped)] {
+    if (on_stopped) asio::post(control, on_stopped);
+  };
+  notices.idle = [control, events = events_] { asio::post(control, [events] { events->idle.set(); }); };
+  notices.drained = [control, events = events_] { asio::post(control, [events] { events->drained.set(); }); };
+  session_ = std::make_unique<Session>(loop, image, read_only, std::move(socket), std::move(notices), probe);
+  asio::post(loop_.io(), [session = session_.get()] { session->start(); });
+}
+
+Link::~Link() {
+  asio::post(loop_.io(), [session = std::move(session_)]() mutable {
+    Session& leaving = *session;
+    leaving.detach(std::move(session));
+  });
+}
+
+void Link::shut() {
+  asio::post(loop_.io(), [session = session_.get()] { session->shut(); });
+}
+
+task<Waited> Link::idle(Until until) { return Events::wait(events_, &Events::idle, until); }
+
+task<Waited> Link::drain(Until until) {
+  asio::post(loop_.io(), [session = session_.get()] { session->drain(); });
+  return Events::wait(events_, &Events::drained, until);
+}
+
+bool Link::connected() const {
+  char byte;
+  const bool at_end = ::recv(session_->socket(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+  return !at_end && state() == State::serving;
+}
+
+}  // namespace corbd::nbd

@@ -1,0 +1,51 @@
+// The control thread's side of a session.
+#pragma once
+
+#include <memory>
+
+#include "session.hpp"
+
+namespace corbd::nbd {
+
+/// The end of the pair that the kernel is to get. Shared with the netlink thread, which alone looks inside: a command outlives the wait
+/// for it, and must neither name a descriptor that is somebody else's by then nor forget that the kernel took it.
+struct KernelEnd {
+  Fd socket;
+  std::optional<std::uint32_t> index;  ///< of the device that has it
+};
+
+class Link final : public device::Link {
+ public:
+  Link(executor control, Clock& clock, IoLoop& loop, image::Image& image, bool read_only, Fd socket, Fd kernel_end,
+       std::function<void()> on_stopped, Probe& probe);
+  ~Link() override;
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+
+  State state() const override { return session_->state(); }
+  int error() const override { return session_->error(); }
+  std::uint64_t in_flight() const override { return session_->in_flight(); }
+  void shut() override;
+  task<Waited> idle(Until until) override;
+  task<Waited> drain(Until until) override;
+
+  const std::shared_ptr<KernelEnd>& kernel_end() const { return kernel_end_; }
+  int socket() const { return session_->socket(); }
+  /// Whether the peer is there still.
+  bool connected() const;
+
+ private:
+  struct Events;
+  IoLoop& loop_;
+  std::shared_ptr<KernelEnd> kernel_end_;
+  std::shared_ptr<Events> events_;
+  std::unique_ptr<Session> session_;
+};
+
+/// Serves whoever is at the other end of a connected stream socket.
+inline std::unique_ptr<Link> serve_socket(executor control, Clock& clock, IoLoop& loop, image::Image& image, Fd socket, Probe& probe,
+                                          bool read_only = false, std::function<void()> on_stopped = {}) {
+  return std::make_unique<Link>(std::move(control), clock, loop, image, read_only, std::move(socket), Fd(), std::move(on_stopped), probe);
+}
+
+}  // namespace corbd::nbd

@@ -1,0 +1,178 @@
+#include "netlink.hpp"
+
+#include <linux/nbd-netlink.h>
+#include <linux/nbd.h>
+#include <netlink/genl/ctrl.h>
+#include <netlink/genl/genl.h>
+#include <netlink/netlink.h>
+
+#include <cerrno>
+#include <cstring>
+#include <optional>
+
+#include "netlink_message.hpp"
+
+namespace corbd::nbd {
+namespace {
+
+// Not in linux/nbd.h of every supported system; kernels before 6.12 ignore it.
+constexpr std::uint64_t kSendWriteZeroes = 1 << 6;
+
+constexpr const char* kNoDriver =
+    "the kernel's nbd driver is not there: run `modprobe nbd nbds_max=0` on the node (before Linux 6.4 it is seen from the host's network "
+    "namespace only)";
+
+Error kernel_error(int number, const std::string& what) {
+  const std::string text = what + ": " + std::strerror(number);
+  switch (number) {
+    case EPERM:
+    case EACCES: return {errc::permission_denied, text + ": the agent needs CAP_SYS_ADMIN in the initial user namespace"};
+    case ENOENT: return {errc::failed_precondition, text + ": " + kNoDriver};
+    case EBUSY: return {errc::in_use, text + ": the kernel is setting the device up or taking it down, or someone has it open"};
+    case ENOMEM:
+    case ENOSPC: return {errc::exhausted, text};
+    default: return {errc::unavailable, text};
+  }
+}
+
+using Callbacks = std::unique_ptr<nl_cb, decltype(&::nl_cb_put)>;
+
+/// No handler but those that are set; sequences are compared by us.
+Callbacks make_callbacks() {
+  Callbacks callbacks(::nl_cb_alloc(NL_CB_CUSTOM), &::nl_cb_put);
+  if (callbacks)
+    ::nl_cb_set(callbacks.get(), NL_CB_SEQ_CHECK, NL_CB_CUSTOM, [](nl_msg*, void*) -> int { return NL_OK; }, nullptr);
+  return callbacks;
+}
+
+}  // namespace
+
+/// What came back for one sequence number.
+struct Netlink::Answer {
+  std::uint32_t sequence = 0;
+  std::optional<int> error;  ///< errno of the acknowledgement; 0 is success
+  std::optional<std::uint32_t> index;
+
+  static int on_message(nl_msg* message, void* into) {
+    auto& answer = *static_cast<Answer*>(into);
+    if (::nlmsg_hdr(message)->nlmsg_seq != answer.sequence) return NL_SKIP;
+    if (const auto index = index_of(message)) answer.index = index;
+    return NL_OK;
+  }
+  static int on_ack(nl_msg* message, void* into) {
+    auto& answer = *static_cast<Answer*>(into);
+    if (::nlmsg_hdr(message)->nlmsg_seq == answer.sequence) answer.error = 0;
+    return NL_OK;
+  }
+  static int on_error(sockaddr_nl*, nlmsgerr* error, void* into) {
+    auto& answer = *static_cast<Answer*>(into);
+    if (error->msg.nlmsg_seq == answer.sequence) answer.error = -error->error;
+    return NL_SKIP;
+  }
+};
+
+void Netlink::Free::operator()(nl_sock* socket) const { ::nl_socket_free(socket); }
+
+result<Netlink> Netlink::open() {
+  std::unique_ptr<nl_sock, Free> socket(::nl_socket_alloc());
+  if (!socket) return Error{errc::exhausted, "no memory for a netlink socket"};
+  // Otherwise libnl waits for the acknowledgement of whatever was sent last and takes another command's for it.
+  ::nl_socket_disable_auto_ack(socket.get());
+  if (const int failed = ::genl_connect(socket.get()); failed != 0)
+    return Error{errc::unavailable, std::string("opening a netlink socket: ") + ::nl_geterror(failed)};
+  const int family = ::genl_ctrl_resolve(socket.get(), NBD_GENL_FAMILY_NAME);
+  if (family < 0) return Error{errc::failed_precondition, std::string(kNoDriver) + ": " + ::nl_geterror(family)};
+  return Netlink(std::move(socket), family);
+}
+
+result<Netlink::Answer> Netlink::transact(Message& message, const std::string& what) {
+  const auto callbacks = make_callbacks();
+  if (!message.good() || !callbacks) return Error{errc::exhausted, what + ": no memory for the netlink message"};
+  if (const int failed = ::nl_send_auto(socket_.get(), message.raw()); failed < 0)
+    return Error{errc::unavailable, what + ": " + ::nl_geterror(failed)};
+  Answer answer;
+  answer.sequence = ::nlmsg_hdr(message.raw())->nlmsg_seq;
+  ::nl_cb_set(callbacks.get(), NL_CB_VALID, NL_CB_CUSTOM, Answer::on_message, &answer);
+  ::nl_cb_set(callbacks.get(), NL_CB_ACK, NL_CB_CUSTOM, Answer::on_ack, &answer);
+  ::nl_cb_err(callbacks.get(), NL_CB_CUSTOM, Answer::on_error, &answer);
+  int received = 0;
+  while (!answer.error && received >= 0) received = ::nl_recvmsgs(socket_.get(), callbacks.get());
+  if (!answer.error) return Error{errc::unavailable, what + ": " + ::nl_geterror(received)};
+  return answer;
+}
+
+result<std::uint32_t> Netlink::connect(const device::ConnectArgs& args, int socket) {
+  const std::string what = "connecting an nbd device for " + args.backend;
+  Message message(family_, NBD_CMD_CONNECT);
+  std::uint64_t flags = NBD_FLAG_HAS_FLAGS | NBD_FLAG_SEND_FLUSH | NBD_FLAG_SEND_FUA | NBD_FLAG_SEND_TRIM | kSendWriteZeroes;
+  if (args.read_only) flags |= NBD_FLAG_READ_ONLY;
+  // No NBD_ATTR_TIMEOUT: with it slow I/O would be killed.
+  message.u64(NBD_ATTR_SIZE_BYTES, args.size)
+      .u64(NBD_ATTR_BLOCK_SIZE_BYTES, args.block_size)
+      .u64(NBD_ATTR_SERVER_FLAGS, flags)
+      .u64(NBD_ATTR_CLIENT_FLAGS, NBD_CFLAG_DESTROY_ON_DISCONNECT)
+      .u64(NBD_ATTR_DEAD_CONN_TIMEOUT, args.dead_conn_timeout_s)
+      .text(NBD_ATTR_BACKEND_IDENTIFIER, args.backend)
+      .socket(socket);
+  const auto answer = transact(message, what);
+  if (!answer) return answer.error();
+  if (*answer->error == EINVAL)
+    return Error{errc::failed_precondition, what + ": the kernel refuses a size of " + std::to_string(args.size) + " bytes with blocks of " +
+                                                std::to_string(args.block_size)};
+  if (*answer->error != 0) return kernel_error(*answer->error, what);
+  if (!answer->index) return Error{errc::internal, what + ": the kernel did not say which device it is"};
+  return *answer->index;
+}
+
+result<> Netlink::reconfigure(std::uint32_t index, const std::string& backend, std::uint64_t dead_conn_timeout_s, int socket) {
+  const std::string what = "reconnecting " + device::path(index) + " of " + backend;
+  Message message(family_, NBD_CMD_RECONFIGURE);
+  // Never a size: a changed one on a dead link hangs nbd for ever on kernels from 6.9.
+  message.u32(NBD_ATTR_INDEX, index)
+      .u64(NBD_ATTR_DEAD_CONN_TIMEOUT, dead_conn_timeout_s)
+      .text(NBD_ATTR_BACKEND_IDENTIFIER, backend)
+      .socket(socket);
+  const auto answer = transact(message, what);
+  if (!answer) return answer.error();
+  if (*answer->error == EINVAL) return Error{errc::unavailable, what + ": it is not configured any more, or for another volume"};
+  if (*answer->error != 0) return kernel_error(*answer->error, what);
+  return {};
+}
+
+result<> Netlink::disconnect(std::uint32_t index) {
+  const std::string what = "disconnecting " + device::path(index);
+  Message message(family_, NBD_CMD_DISCONNECT);
+  message.u32(NBD_ATTR_INDEX, index);
+  const auto answer = transact(message, what);
+  if (!answer) return answer.error();
+  // EINVAL: no such device, or it is going already.
+  if (*answer->error != 0 && *answer->error != EINVAL) return kernel_error(*answer->error, what);
+  return {};
+}
+
+result<> Netlink::hear_dead_links() {
+  const int group = ::genl_ctrl_resolve_grp(socket_.get(), NBD_GENL_FAMILY_NAME, NBD_GENL_MCAST_GROUP_NAME);
+  const int failed = group < 0 ? group : ::nl_socket_add_membership(socket_.get(), group);
+  if (failed != 0) return Error{errc::unavailable, std::string("joining nbd's netlink group: ") + ::nl_geterror(failed)};
+  ::nl_socket_set_nonblocking(socket_.get());
+  return {};
+}
+
+int Netlink::fd() const { return ::nl_socket_get_fd(socket_.get()); }
+
+std::vector<std::uint32_t> Netlink::read_dead_links() {
+  std::vector<std::uint32_t> dead;
+  const auto heard = [](nl_msg* message, void* into) -> int {
+    const auto index = ::genlmsg_hdr(::nlmsg_hdr(message))->cmd == NBD_CMD_LINK_DEAD ? index_of(message) : std::nullopt;
+    if (index) static_cast<std::vector<std::uint32_t>*>(into)->push_back(*index);
+    return NL_OK;
+  };
+  const auto callbacks = make_callbacks();
+  if (!callbacks) return dead;
+  ::nl_cb_set(callbacks.get(), NL_CB_VALID, NL_CB_CUSTOM, heard, &dead);
+  while (::nl_recvmsgs(socket_.get(), callbacks.get()) >= 0) {
+  }
+  return dead;
+}
+
+}  // namespace corbd::nbd

@@ -1,0 +1,49 @@
+// The kernel's nbd generic netlink family (linux/nbd-netlink.h). A command runs inside sendmsg under a mutex of the whole machine: one
+// thread makes them, one after another.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "corbd/core/result.hpp"
+#include "corbd/device/device.hpp"
+
+struct nl_sock;
+
+namespace corbd::nbd {
+
+/// One netlink socket. Not thread safe; every call may block.
+class Netlink {
+ public:
+  /// failed_precondition when the kernel has no nbd family.
+  static result<Netlink> open();
+
+  /// A new device; the kernel picks its index. `socket` stays the caller's to close, and should be closed at once.
+  result<std::uint32_t> connect(const device::ConnectArgs& args, int socket);
+  /// Gives a device with a dead link a new one. Succeeds, and the kernel drops the socket, when the old link still lives.
+  result<> reconfigure(std::uint32_t index, const std::string& backend, std::uint64_t dead_conn_timeout_s, int socket);
+  /// Fine when it is not connected.
+  result<> disconnect(std::uint32_t index);
+
+  /// Turns the socket into one that only hears of dead links, and never blocks.
+  result<> hear_dead_links();
+  int fd() const;
+  /// Indexes of the devices whose link died since the last call.
+  std::vector<std::uint32_t> read_dead_links();
+
+ private:
+  struct Free {
+    void operator()(nl_sock* socket) const;
+  };
+  class Message;
+  struct Answer;
+  Netlink(std::unique_ptr<nl_sock, Free> socket, int family) : socket_(std::move(socket)), family_(family) {}
+  result<Answer> transact(Message& message, const std::string& what);
+
+  std::unique_ptr<nl_sock, Free> socket_;
+  int family_;
+};
+
+}  // namespace corbd::nbd

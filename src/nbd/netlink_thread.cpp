@@ -1,0 +1,45 @@
+#include "netlink_thread.hpp"
+
+#include <pthread.h>
+
+#include "corbd/core/log.hpp"
+
+namespace corbd::nbd {
+
+NetlinkThread::NetlinkThread(Probe& probe) : probe_(probe), work_(io_.get_executor()), thread_([this] { io_.run(); }) {
+  pthread_setname_np(thread_.native_handle(), "corbd-netlink");
+  asio::post(io_, [this] { hear(); });
+}
+
+NetlinkThread::~NetlinkThread() {
+  io_.stop();
+  thread_.join();
+  news_.release();  // the descriptor is libnl's
+}
+
+/// Again before every command: the driver may have been loaded since.
+void NetlinkThread::hear() {
+  if (dead_links_) return;
+  auto netlink = Netlink::open();
+  if (!netlink) return;
+  if (auto hears = netlink->hear_dead_links(); !hears) {
+    log::warning("nbd.no_news_of_dead_links", {{"error", hears.error().text}});
+    return;
+  }
+  dead_links_.emplace(std::move(*netlink));
+  news_.assign(dead_links_->fd());
+  wait();
+}
+
+void NetlinkThread::wait() {
+  news_.async_wait(asio::posix::descriptor_base::wait_read, [this](boost::system::error_code failed) {
+    if (failed) return;
+    for (const std::uint32_t index : dead_links_->read_dead_links()) {
+      Probe::add(probe_.links_dead);
+      log::info("nbd.link_dead", {{"device", device::path(index)}});
+    }
+    wait();
+  });
+}
+
+}  // namespace corbd::nbd

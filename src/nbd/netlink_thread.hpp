@@ -1,0 +1,45 @@
+// The thread that speaks netlink: commands one after another, and between them the news of dead links.
+#pragma once
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/post.hpp>
+#include <optional>
+#include <thread>
+
+#include "netlink.hpp"
+#include "probe.hpp"
+
+namespace corbd::nbd {
+
+class NetlinkThread {
+ public:
+  explicit NetlinkThread(Probe& probe);
+  /// Waits for the command under way; those behind it are dropped.
+  ~NetlinkThread();
+  NetlinkThread(const NetlinkThread&) = delete;
+  NetlinkThread& operator=(const NetlinkThread&) = delete;
+
+  /// From any thread.
+  template <class Command>
+  void post(Command command) {
+    asio::post(io_, [this, command = std::move(command)] {
+      hear();
+      command();
+    });
+  }
+
+ private:
+  void hear();
+  void wait();
+
+  Probe& probe_;
+  asio::io_context io_{1};
+  asio::executor_work_guard<asio::io_context::executor_type> work_;
+  std::optional<Netlink> dead_links_;
+  asio::posix::stream_descriptor news_{io_};
+  std::thread thread_;
+};
+
+}  // namespace corbd::nbd

@@ -1,0 +1,43 @@
+#include "outbox.hpp"
+
+#include <utility>
+
+namespace corbd::nbd {
+
+void Outbox::push(Reply& reply) {
+  reply.next_reply = nullptr;
+  (empty() ? first_ : last_->next_reply) = &reply;
+  last_ = &reply;
+}
+
+std::size_t Outbox::parts(std::span<iovec> into) const {
+  std::size_t count = 0, skip = first_sent_;
+  for (Reply* reply = first_; reply != nullptr && count + 2 <= into.size(); reply = reply->next_reply) {
+    if (skip < reply_bytes) into[count++] = {reply->head.data() + skip, reply_bytes - skip};
+    const std::size_t data_skip = skip > reply_bytes ? skip - reply_bytes : 0;
+    if (reply->data_bytes > data_skip) into[count++] = {reply->data + data_skip, reply->data_bytes - data_skip};
+    skip = 0;
+  }
+  return count;
+}
+
+Reply* Outbox::sent(std::size_t bytes) {
+  Reply* const out = first_;
+  Reply* last_out = nullptr;
+  first_sent_ += bytes;
+  while (first_ != nullptr && first_sent_ >= first_->bytes()) {
+    first_sent_ -= first_->bytes();
+    last_out = std::exchange(first_, first_->next_reply);
+  }
+  if (last_out == nullptr) return nullptr;
+  last_out->next_reply = nullptr;
+  return out;
+}
+
+Reply* Outbox::clear() {
+  first_sent_ = 0;
+  last_ = nullptr;
+  return std::exchange(first_, nullptr);
+}
+
+}  // namespace corbd::nbd

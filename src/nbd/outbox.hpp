@@ -1,0 +1,42 @@
+// Replies on their way out, in order: several leave with one sendmsg, and one may leave in parts.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "codec.hpp"
+
+namespace corbd::nbd {
+
+/// Owned by whoever pushes it, until sent() or clear() gives it back.
+struct Reply {
+  Reply* next_reply = nullptr;
+  std::array<std::byte, reply_bytes> head{};
+  std::byte* data = nullptr;
+  std::uint32_t data_bytes = 0;
+
+  std::size_t bytes() const { return reply_bytes + data_bytes; }
+};
+
+class Outbox {
+ public:
+  bool empty() const { return first_ == nullptr; }
+  void push(Reply& reply);
+  /// What to send next; the number of parts used.
+  std::size_t parts(std::span<iovec> into) const;
+  /// That many bytes went out. The replies that are out whole now, as a list.
+  Reply* sent(std::size_t bytes);
+  /// All that is left, as a list.
+  Reply* clear();
+
+ private:
+  Reply* first_ = nullptr;
+  Reply* last_ = nullptr;
+  std::size_t first_sent_ = 0;  ///< bytes of the first that are out
+};
+
+}  // namespace corbd::nbd

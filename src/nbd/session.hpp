@@ -1,0 +1,120 @@
+// Serves one device: requests from a socket to an image, replies back. It lives on the io thread; the control thread reads its state and
+// posts to it.
+#pragma once
+
+#include <atomic>
+#include <boost/asio/posix/basic_stream_descriptor.hpp>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "corbd/core/fd.hpp"
+#include "corbd/device/device.hpp"
+#include "framer.hpp"
+#include "io_loop.hpp"
+#include "outbox.hpp"
+#include "probe.hpp"
+
+namespace corbd::nbd {
+
+class Session final : Budget::Waiter, Batched {
+ public:
+  /// Each at most once, on the io thread.
+  struct Notices {
+    std::function<void()> stopped;  ///< the state left `serving`
+    std::function<void()> idle;     ///< and no operation of the image is under way any more
+    std::function<void()> drained;  ///< after drain(): all that was read is answered
+  };
+  using State = device::Link::State;
+
+  /// The socket is a connected stream. Probe and image outlive the session.
+  Session(IoLoop& loop, image::Image& image, bool read_only, Fd socket, Notices notices, Probe& probe);
+  ~Session();
+
+  // Any thread.
+  State state() const { return state_.load(std::memory_order_acquire); }
+  int error() const { return error_.load(std::memory_order_acquire); }
+  std::uint64_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
+  /// For looking only. Valid as long as the session is.
+  int socket() const { return fd_; }
+
+  // Io thread.
+  void start();
+  void shut();
+  void drain();
+  /// The owner leaves: shuts, and destroys the session as soon as nothing refers to it any more.
+  void detach(std::unique_ptr<Session> self);
+
+ private:
+  struct Slot;
+  /// A request that the image or the reply needs room for.
+  struct Pending {
+    Request request;
+    std::uint32_t error = 0;
+  };
+  enum class Read { more, blocked, ended };
+
+  // Reading.
+  void wait_readable();
+  void turn();
+  Read read_on();
+  Read feed();
+  Read take(const Framer::Event& event);
+  bool begin(const Pending& pending);
+  ssize_t receive(std::size_t& asked);
+  void after_disconnect();
+  void budget_freed() override;
+
+  // Operations of the image.
+  Slot& take_slot(const Request& request);
+  void submit(Slot& slot);
+  void submit_piece(Slot& slot);
+  void finish(Slot& slot);
+  void release(Slot& slot);
+
+  // Replies, and the end: session_end.cpp
+  void answer(Slot& slot, std::uint32_t error);
+  void flush();
+  void wait_writable();
+  void batch_ended() override;
+  void release_all(Reply* replies);
+  void stop(State state, int error);
+  bool quiet() const;
+  /// The last call of every way in: it may destroy the session.
+  void settle();
+  bool serving() const { return state_.load(std::memory_order_relaxed) == State::serving; }
+
+  IoLoop& loop_;
+  image::Image& image_;
+  const bool read_only_;
+  Notices notices_;
+  Probe& probe_;
+  asio::posix::basic_stream_descriptor<asio::io_context::executor_type> stream_;
+  const int fd_;
+  std::unique_ptr<Session> self_;  ///< once detached
+
+  std::atomic<State> state_{State::serving};
+  std::atomic<int> error_{0};
+  std::atomic<std::uint64_t> in_flight_{0};  ///< operations of the image under way
+
+  bool draining_ = false, leaving_ = false;  ///< told to drain; the client sent NBD_CMD_DISC
+  bool told_drained_ = false, told_idle_ = false;
+  bool waits_readable_ = false, waits_writable_ = false, waits_turn_ = false;
+  bool blocked_ = false;  ///< the reader waits for room
+  bool freed_ = false;    ///< some of our own became free since it last looked
+
+  Framer framer_;
+  Outbox outbox_;
+  std::optional<Pending> pending_;
+  Slot* filling_ = nullptr;  ///< a write whose payload is coming
+  std::uint64_t budget_used_ = 0;
+  std::vector<std::unique_ptr<Slot>> slots_;
+  Slot* free_slots_ = nullptr;
+  std::size_t slots_used_ = 0;
+};
+
+/// A connected pair of stream sockets whose buffers hold a large batch, so that the kernel hardly ever blocks in a send.
+result<std::pair<Fd, Fd>> make_socket_pair();
+
+}  // namespace corbd::nbd

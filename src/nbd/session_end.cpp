@@ -1,0 +1,125 @@
+// The way out of a session: replies, and its end.
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "slot.hpp"
+
+namespace corbd::nbd {
+namespace {
+
+constexpr std::size_t kPartsPerSend = 128;
+// Of AF_UNIX the sender's buffer counts; this much is the whole of a large request and several small ones.
+constexpr int kSendBuffer = 4 << 20;
+
+}  // namespace
+
+void Session::answer(Slot& slot, std::uint32_t error) {
+  slot.head = make_reply(slot.request.cookie, error);
+  slot.data = slot.buffer;
+  slot.data_bytes = slot.request.command == Command::read && error == 0 ? slot.request.length : 0;
+  outbox_.push(slot);
+}
+
+void Session::flush() {
+  while (serving() && !waits_writable_ && !outbox_.empty()) {
+    iovec parts[kPartsPerSend];
+    msghdr message{};
+    message.msg_iov = parts;
+    message.msg_iovlen = outbox_.parts(parts);
+    const ssize_t sent = ::sendmsg(fd_, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent >= 0) {
+      release_all(outbox_.sent(static_cast<std::size_t>(sent)));
+    } else if (errno == EAGAIN) {
+      wait_writable();
+    } else if (errno != EINTR) {
+      stop(State::closed, 0);
+    }
+  }
+}
+
+void Session::wait_writable() {
+  waits_writable_ = true;
+  stream_.async_wait(asio::posix::descriptor_base::wait_write, [this](boost::system::error_code) {
+    waits_writable_ = false;
+    batch_ended();
+  });
+}
+
+void Session::batch_ended() {
+  flush();
+  if (blocked_ && freed_ && serving()) turn();
+  settle();
+}
+
+void Session::release_all(Reply* replies) {
+  while (replies != nullptr) {
+    Reply& reply = *replies;
+    replies = reply.next_reply;
+    release(static_cast<Slot&>(reply));
+  }
+}
+
+/// The state leaves `serving` once. Nothing is sent from then on: what is under way ends without a reply, and the kernel repeats it.
+void Session::stop(State state, int error) {
+  if (!serving()) return;
+  error_.store(error, std::memory_order_release);
+  state_.store(state, std::memory_order_release);
+  ::shutdown(fd_, SHUT_RDWR);
+  boost::system::error_code ignored;
+  stream_.cancel(ignored);
+  loop_.budget.forget(*this);
+  pending_.reset();
+  if (filling_ != nullptr) release(*std::exchange(filling_, nullptr));
+  release_all(outbox_.clear());
+  if (notices_.stopped) notices_.stopped();
+}
+
+void Session::shut() {
+  stop(State::closed, 0);
+  settle();
+}
+
+void Session::drain() {
+  draining_ = true;
+  if (serving() && !blocked_) turn();
+  settle();
+}
+
+void Session::detach(std::unique_ptr<Session> self) {
+  self_ = std::move(self);
+  notices_ = {};
+  stop(State::closed, 0);
+  settle();
+}
+
+bool Session::quiet() const { return in_flight() == 0 && outbox_.empty() && !pending_ && framer_.at_boundary(); }
+
+void Session::settle() {
+  if (leaving_ && serving() && quiet()) stop(State::closed, 0);
+  if (draining_ && !told_drained_ && (serving() ? quiet() : in_flight() == 0)) {
+    told_drained_ = true;
+    if (notices_.drained) notices_.drained();
+  }
+  if (serving() || in_flight() > 0) return;
+  if (!told_idle_) {
+    told_idle_ = true;
+    if (notices_.idle) notices_.idle();
+  }
+  if (self_ && !waits_readable_ && !waits_writable_ && !waits_turn_) {
+    const auto gone = std::move(self_);
+  }
+}
+
+result<std::pair<Fd, Fd>> make_socket_pair() {
+  int fds[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)
+    return Error{errc::exhausted, std::string("making a socket pair: ") + std::strerror(errno)};
+  for (const int fd : fds)
+    if (::setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &kSendBuffer, sizeof kSendBuffer) != 0)
+      ::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &kSendBuffer, sizeof kSendBuffer);
+  return std::pair{Fd(fds[0]), Fd(fds[1])};
+}
+
+}  // namespace corbd::nbd

@@ -1,0 +1,33 @@
+// One request of a session, from its header to the last byte of its reply. Reused: a busy session allocates none.
+#pragma once
+
+#include "session.hpp"
+
+namespace corbd::nbd {
+
+struct Session::Slot final : image::Op, Completion, Reply {
+  explicit Slot(Session& session) : of(session) {
+    done = &Slot::image_done;
+    completed = &Slot::on_io_thread;
+  }
+  /// Any thread, perhaps inside the submitting call.
+  static void image_done(image::Op* op, int with) noexcept {
+    auto& slot = *static_cast<Slot*>(op);
+    slot.result = with;
+    slot.of.loop_.complete(slot);
+  }
+  static void on_io_thread(Completion& completion) noexcept {
+    auto& slot = static_cast<Slot&>(completion);
+    slot.of.finish(slot);
+  }
+
+  Session& of;
+  Slot* next_free = nullptr;
+  Request request;
+  std::byte* buffer = nullptr;
+  int result = 0;
+  std::uint64_t piece_offset = 0;  ///< of a long TRIM or WRITE_ZEROES: what comes next,
+  std::uint32_t piece_left = 0;    ///< and how much is left from there
+};
+
+}  // namespace corbd::nbd

@@ -1,0 +1,88 @@
+#include "sysfs.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <iterator>
+#include <optional>
+
+#include "corbd/core/file.hpp"
+
+namespace corbd::nbd {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The first line; nothing when the attribute is not there, or went while it was read.
+std::optional<std::string> attribute(const fs::path& path) {
+  auto text = read_file(path.string(), 4096);  // a page: sysfs has no longer ones
+  if (!text) return std::nullopt;
+  return text->substr(0, text->find('\n'));
+}
+
+template <class Number>
+std::optional<Number> number(std::string_view text) {
+  Number value{};
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+template <class Number>
+Number number_of(const fs::path& path) {
+  const auto text = attribute(path);
+  return text ? number<Number>(*text).value_or(0) : 0;
+}
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code failed;
+  for (fs::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed))
+    names.push_back(at->path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::optional<device::Seen> read_device(const fs::path& folder, std::uint32_t index) {
+  const auto backend = attribute(folder / "backend");
+  // Both files are there only while the device is configured; `backend` only if it was given one.
+  if (!backend && !attribute(folder / "pid")) return std::nullopt;
+  const auto dev = attribute(folder / "dev");
+  if (!dev) return std::nullopt;
+  device::Seen seen;
+  seen.index = index;
+  seen.backend = backend.value_or("");
+  seen.size = number_of<std::uint64_t>(folder / "size") * 512;  // the unit of that file, whatever the block size
+  const std::size_t colon = std::min(dev->find(':'), dev->size() - 1);
+  seen.dev_major = number<std::uint32_t>(dev->substr(0, colon)).value_or(0);
+  seen.dev_minor = number<std::uint32_t>(dev->substr(colon + 1)).value_or(0);
+  seen.io_timeout_ms = number_of<std::uint32_t>(folder / "queue/io_timeout");
+  seen.holders = names_in(folder / "holders");
+  for (const auto& part : names_in(folder))
+    if (part.starts_with(folder.filename().string() + "p")) std::ranges::copy(names_in(folder / part / "holders"), std::back_inserter(seen.holders));
+  return seen;
+}
+
+}  // namespace
+
+result<std::vector<device::Seen>> read_inventory(const std::string& sysfs) {
+  std::vector<device::Seen> all;
+  std::error_code failed;
+  fs::directory_iterator at(sysfs + "/block", failed);
+  for (const fs::directory_iterator end; !failed && at != end; at.increment(failed)) {
+    const std::string name = at->path().filename().string();
+    const auto index = name.starts_with("nbd") ? number<std::uint32_t>(name.substr(3)) : std::nullopt;
+    if (!index) continue;
+    if (auto seen = read_device(at->path(), *index)) all.push_back(std::move(*seen));
+  }
+  if (failed) return Error{errc::unavailable, "listing " + sysfs + "/block: " + failed.message()};
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.index < b.index; });
+  return all;
+}
+
+bool driver_present(const std::string& sysfs) {
+  std::error_code ignored;
+  return fs::exists(sysfs + "/module/nbd", ignored);
+}
+
+}  // namespace corbd::nbd

@@ -1,0 +1,17 @@
+// Client addresses as text. Ceph prints one client in several ways: "10.0.0.1:0/123" (any protocol, what 16 and later print for clients),
+// "v1:10.0.0.1:0/123", and lists of them in brackets. `osd blocklist add` without a protocol covers them all
+// (OSDMap::is_blocklisted compares with the type "any").
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace corbd::rbd {
+
+/// The bare addresses in `text`, without repetitions; empty when any part of it is no client address.
+std::vector<std::string> parse_addresses(std::string_view text);
+/// The same for one address; what cannot be parsed comes back as it is.
+std::string bare_address(std::string_view text);
+
+}  // namespace corbd::rbd

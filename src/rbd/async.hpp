@@ -1,0 +1,36 @@
+// librbd's completions, awaited.
+#pragma once
+
+#include <rbd/librbd.h>
+
+#include <memory>
+
+#include "corbd/core/wait.hpp"
+
+namespace corbd::rbd {
+
+/// Runs on a librbd thread, which must not be kept: only posts.
+inline void deliver(rbd_completion_t completion, void* argument) {
+  const std::unique_ptr<Promise<int>> promise(static_cast<Promise<int>*>(argument));
+  promise->set(static_cast<int>(rbd_aio_get_return_value(completion)));
+  rbd_aio_release(completion);
+}
+
+/// `submit(completion)` starts the call and returns what it answers. The result is that or the completion's; waits to the end.
+template <class Submit>
+task<int> completed(executor control, Clock& clock, Submit submit) {
+  auto promise = std::make_unique<Promise<int>>(control, clock);
+  const auto future = promise->future();
+  rbd_completion_t completion = nullptr;
+  if (const int r = rbd_aio_create_completion(promise.get(), &deliver, &completion); r < 0) co_return r;
+  Promise<int>* given = promise.release();
+  if (const int r = submit(completion); r < 0) {
+    rbd_aio_release(completion);
+    delete given;
+    co_return r;
+  }
+  const auto answer = co_await future.get({}, "librbd");
+  co_return answer ? *answer : -ECANCELED;
+}
+
+}  // namespace corbd::rbd

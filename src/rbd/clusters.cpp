@@ -1,0 +1,154 @@
+#include "corbd/rbd/clusters.hpp"
+
+#include <array>
+
+#include "async.hpp"
+#include "connections.hpp"
+#include "corbd/core/log.hpp"
+#include "failure.hpp"
+#include "image.hpp"
+
+namespace corbd::rbd {
+namespace {
+
+Error cannot_resolve(const std::string& which, int r) {
+  if (r == -ENOENT) return {errc::not_found, "image " + which + " does not exist: it was deleted, or the name, pool or namespace is wrong"};
+  if (r == -EPERM || r == -EACCES)
+    return failure("opening image " + which, r, "the user needs the OSD caps 'profile rbd' for this pool and namespace");
+  return failure("opening image " + which, r);
+}
+
+/// Pool thread: an image opened for reading sets no watch, so nobody is disturbed.
+result<image::Resolved> read_identity(Connection& connection, rbd_image_t image, std::int64_t pool, const image::Name& name) {
+  image::Resolved found;
+  std::array<char, 256> id{};
+  if (const int r = rbd_get_id(image, id.data(), id.size()); r < 0)
+    return failure("image " + name.text() + " has no id", r, "images of format 1 are not served; migrate it: rbd migration prepare");
+  std::uint64_t features = 0;
+  int r = rbd_get_features(image, &features);
+  if (r >= 0) r = rbd_get_size(image, &found.size);
+  if (connection.note(r) < 0) return failure("reading image " + name.text(), r);
+  found.exclusive_lock = (features & RBD_FEATURE_EXCLUSIVE_LOCK) != 0;
+  found.key.fsid = connection.fsid;
+  found.key.pool_id = pool;
+  found.key.ns = name.ns;
+  found.key.image_id = id.data();
+  return found;
+}
+
+struct NamedPool {
+  std::int64_t id;
+  OpenPool pool;
+};
+
+result<NamedPool> open_named_pool(rados_t cluster, const image::Name& name) {
+  auto id = pool_id(cluster, name.pool);
+  if (!id) return id.error();
+  auto pool = open_pool(cluster, *id, name.ns);
+  if (!pool) return pool.error();
+  return NamedPool{*id, std::move(*pool)};
+}
+
+task<int> open_read_only(Connections& connections, rados_ioctx_t io, const std::string& name, rbd_image_t& image) {
+  auto submit = [io, &name, &image](rbd_completion_t completion) {
+    return rbd_aio_open_read_only(io, name.c_str(), &image, nullptr, completion);
+  };
+  return completed(connections.control(), connections.clock(), submit);
+}
+
+task<int> close_raw(Connections& connections, rbd_image_t image) {
+  auto submit = [image](rbd_completion_t completion) { return rbd_aio_close(image, completion); };
+  return completed(connections.control(), connections.clock(), submit);
+}
+
+task<result<image::Resolved>> resolve_to_end(Connections& connections, const Lease& lease, const image::Name& name) {
+  Connection& connection = *lease.connection();
+  Lanes& lanes = *connection.group->lanes;
+  auto find = [cluster = connection.cluster, name] { return open_named_pool(cluster, name); };
+  auto pool = co_await lanes.cluster.call(connections.gate(), std::move(find), {}, "looking up pool " + name.pool);
+  if (!pool) co_return pool.error();
+  rbd_image_t image = nullptr;
+  const int r = connection.note(co_await open_read_only(connections, pool->pool.io.get(), name.image, image));
+  if (r < 0) co_return cannot_resolve(name.text(), r);
+  auto read = [held = lease.connection(), image, id = pool->id, name] { return read_identity(*held, image, id, name); };
+  auto found = co_await lanes.images.call(connections.gate(), std::move(read), {}, "reading image " + name.text());
+  if (const int closed = co_await close_raw(connections, image); closed < 0) connection.clean = false;
+  co_return found;
+}
+
+task<> resolve_and_tell(Connections& connections, Lease lease, image::Name name, Promise<image::Resolved> promise) {
+  promise.set(co_await resolve_to_end(connections, lease, name));
+}
+
+/// A waiter that has left drops the image, which closes it.
+task<> open_and_tell(Connections& connections, Lease lease, image::Key key, bool read_only,
+                     Promise<std::unique_ptr<image::Image>> promise) {
+  auto opened = co_await open_image(connections, std::move(lease), std::move(key), read_only);
+  if (!opened)
+    promise.set(opened.error());
+  else
+    promise.set(std::unique_ptr<image::Image>(std::make_unique<Image>(std::move(*opened))));
+}
+
+class Clusters final : public image::Clusters {
+ public:
+  Clusters(executor control, Clock& clock, BlockingPool& pool, Config config)
+      : connections_(std::make_unique<Connections>(control, clock, pool, std::move(config))) {}
+
+  ~Clusters() override {
+    if (connections_->gate().count() == 0) return;
+    // A call that a dead cluster still holds uses it: better kept than freed under it.
+    log::warning("clusters.left_busy", {{"calls", connections_->gate().count()}});
+    static_cast<void>(connections_.release());
+  }
+
+  task<result<image::Resolved>> resolve(image::Access access, image::Name name, Until until) override;
+  task<result<>> fence_dead(image::Access access, Until until) override;
+  task<result<std::unique_ptr<image::Image>>> open(image::Access access, image::Key key, image::OpenOptions options,
+                                                   Until until) override;
+  task<result<>> shutdown(Until until) override { return connections_->shutdown(until); }
+
+ private:
+  std::unique_ptr<Connections> connections_;
+};
+
+task<result<image::Resolved>> Clusters::resolve(image::Access access, image::Name name, Until until) {
+  auto lease = co_await connections_->lease(access, Connections::Need::any, until);
+  if (!lease) co_return lease.error();
+  Promise<image::Resolved> promise(connections_->control(), connections_->clock());
+  const auto future = promise.future();
+  if (!connections_->gate().spawn(resolve_and_tell(*connections_, std::move(*lease), name, promise)))
+    co_return Error{errc::cancelled, "resolving " + name.text() + ": the agent is leaving"};
+  co_return co_await future.get(until, "image " + name.text() + " in " + cluster_text(access) + " to be found");
+}
+
+task<result<>> Clusters::fence_dead(image::Access access, Until until) {
+  auto lease = co_await connections_->lease(std::move(access), Connections::Need::any, until);
+  if (!lease) co_return lease.error();
+  co_return co_await connections_->fence(std::move(*lease), until);
+}
+
+task<result<std::unique_ptr<image::Image>>> Clusters::open(image::Access access, image::Key key, image::OpenOptions options,
+                                                           Until until) {
+  auto lease = co_await connections_->lease(access, Connections::Need::room_for_image, until);
+  if (!lease) co_return lease.error();
+  if ((*lease)->fsid != key.fsid)
+    co_return Error{errc::failed_precondition, cluster_text(access) + " has the fsid " + (*lease)->fsid + ", the volume is in cluster " +
+                                                   key.fsid + ": check config.json"};
+  if (auto fenced = connections_->all_fenced(key.fsid); !fenced) co_return fenced.error();
+  if (auto awaited = co_await connections_->await_map(*lease, until); !awaited) co_return awaited.error();
+  Promise<std::unique_ptr<image::Image>> promise(connections_->control(), connections_->clock());
+  const auto future = promise.future();
+  const std::string what = "image " + key.text() + " to open";
+  if (!connections_->gate().spawn(open_and_tell(*connections_, std::move(*lease), std::move(key), options.read_only, promise)))
+    co_return Error{errc::cancelled, what + ": the agent is leaving"};
+  co_return co_await future.get(until, what);
+}
+
+}  // namespace
+
+std::unique_ptr<image::Clusters> make_clusters(executor control, Clock& clock, BlockingPool& pool, Config config) {
+  return std::make_unique<Clusters>(control, clock, pool, std::move(config));
+}
+
+}  // namespace corbd::rbd

@@ -1,0 +1,58 @@
+// Making one rados_t, and what is asked of the cluster through it. Everything here blocks: pool threads only.
+#pragma once
+
+#include <rados/librados.h>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "corbd/image/image.hpp"
+
+namespace corbd::rbd {
+
+/// "cluster lab (monitors a:6789,b:6789)", for texts.
+std::string cluster_text(const image::Access& access);
+
+struct Connected {
+  rados_t cluster = nullptr;
+  std::string fsid;
+  std::vector<std::string> addresses;  ///< bare
+};
+
+/// Has the latest OSD map when it returns. unavailable: no monitor answers; unauthenticated: the key or the user is wrong.
+result<Connected> connect(const image::Access& access, std::chrono::seconds mon_timeout);
+
+/// One client address, for kBlocklistTime; has the OSD map that says so when it returns.
+result<> blocklist(rados_t cluster, const std::string& address);
+
+/// A pool of a cluster, and a namespace in it. Never blocks once made.
+class IoCtx {
+ public:
+  IoCtx() = default;
+  explicit IoCtx(rados_ioctx_t io) : io_(io) {}
+  IoCtx(IoCtx&& other) noexcept : io_(std::exchange(other.io_, nullptr)) {}
+  IoCtx& operator=(IoCtx&& other) noexcept {
+    std::swap(io_, other.io_);
+    return *this;
+  }
+  ~IoCtx() {
+    if (io_ != nullptr) rados_ioctx_destroy(io_);
+  }
+  rados_ioctx_t get() const { return io_; }
+
+ private:
+  rados_ioctx_t io_ = nullptr;
+};
+
+struct OpenPool {
+  IoCtx io;
+  std::string text;  ///< "pool" or "pool/namespace", as in commands
+};
+
+result<std::int64_t> pool_id(rados_t cluster, const std::string& name);
+/// not_found when there is no such pool.
+result<OpenPool> open_pool(rados_t cluster, std::int64_t id, const std::string& ns);
+
+}  // namespace corbd::rbd

@@ -1,0 +1,195 @@
+#include "connections.hpp"
+
+#include <algorithm>
+
+#include "corbd/core/log.hpp"
+
+namespace corbd::rbd {
+namespace {
+
+bool same_access(const image::Access& left, const image::Access& right) {
+  return left.cluster_id == right.cluster_id && left.user == right.user && left.monitors == right.monitors && left.key == right.key;
+}
+
+}  // namespace
+
+Lease::Lease(Connections& owner, std::shared_ptr<Connection> connection) : owner_(&owner), connection_(std::move(connection)) {
+  ++connection_->users;
+}
+
+Lease::~Lease() {
+  if (connection_) owner_->leave(connection_);
+}
+
+Connections::Connections(executor control, Clock& clock, BlockingPool& pool, Config config)
+    : control_(control), clock_(clock), pool_(pool), config_(std::move(config)), gate_(control, clock) {
+  auto loaded = load_incarnations(config_.incarnations_dir, wall_seconds());
+  if (!loaded) {
+    unreadable_ = with_context("the agent's earlier Ceph clients are not known, so none of their images can be served", loaded.error());
+    log::error("incarnations.unreadable", {{"error", unreadable_->text}});
+    return;
+  }
+  for (const auto& file : loaded->set_aside)
+    log::error("incarnation.corrupt", {{"set_aside_as", file},
+                                       {"hint", "that client stays unfenced: a lock it left counts as another's; "
+                                                "blocklist the client's address by hand if it is known"}});
+  for (auto& one : loaded->all) incarnations_.add(std::move(one));
+}
+
+std::int64_t Connections::wall_seconds() const {
+  return std::chrono::duration_cast<std::chrono::seconds>(clock_.wall().time_since_epoch()).count();
+}
+
+Group& Connections::group_for(const image::Access& access) {
+  for (auto& group : groups_)
+    if (same_access(group->access, access)) return *group;
+  // Idle ones of a replaced key go now, the others when their last image is closed.
+  for (auto& group : groups_)
+    if (group->access.cluster_id == access.cluster_id && group->access.user == access.user) {
+      group->outdated = true;
+      for (const auto& connection : std::vector(group->serving)) retire_if_idle(connection);
+    }
+  auto& lanes = lanes_[access.cluster_id];
+  if (!lanes) lanes = std::make_unique<Lanes>(control_, clock_, pool_, access.cluster_id);
+  auto made = std::make_unique<Group>();
+  made->access = access;
+  made->lanes = lanes.get();
+  return *groups_.emplace_back(std::move(made));
+}
+
+// The fullest that has room, so that the others can become empty and be closed.
+std::shared_ptr<Connection> Connections::choose(Group& group, Need need) {
+  std::shared_ptr<Connection> best;
+  for (const auto& connection : group.serving) {
+    if (need == Need::room_for_image && connection->users >= config_.images_per_connection) continue;
+    if (!best || connection->users > best->users) best = connection;
+  }
+  return best;
+}
+
+task<result<Lease>> Connections::lease(image::Access access, Need need, Until until) {
+  if (leaving_) co_return Error{errc::cancelled, "the agent is leaving: no new use of " + cluster_text(access)};
+  Group& group = group_for(access);
+  group.outdated = false;
+  for (;;) {
+    drop_blocklisted();
+    if (auto found = choose(group, need)) co_return Lease(*this, std::move(found));
+    start_connecting(group);
+    const auto attempt = group.connecting;
+    const Waited how = co_await attempt->done.wait(until);
+    if (how == Waited::deadline)
+      co_return Error{errc::unavailable, cluster_text(access) + " has not answered in time: check the monitors' addresses and the network"};
+    if (how == Waited::cancelled) co_return wait_error(how, "the connection to " + cluster_text(access));
+    if (attempt->failed) co_return *attempt->failed;
+  }
+}
+
+void Connections::start_connecting(Group& group) {
+  if (group.connecting) return;
+  group.connecting = std::make_shared<Attempt>(control_, clock_);
+  if (!gate_.spawn(connect_one(group, group.connecting))) {
+    group.connecting->failed = Error{errc::cancelled, "the agent is leaving"};
+    group.connecting->done.set();
+  }
+}
+
+task<> Connections::connect_one(Group& group, std::shared_ptr<Attempt> attempt) {
+  auto made = co_await connect_and_record(group);
+  if (!made) attempt->failed = made.error();
+  group.connecting.reset();
+  attempt->done.set();
+}
+
+// I5: the addresses are durable before anybody can open an image through the connection.
+task<result<>> Connections::connect_and_record(Group& group) {
+  const auto began = fencings_;
+  auto dial = [access = group.access, timeout = config_.mon_timeout] { return connect(access, timeout); };
+  auto made = co_await group.lanes->cluster.call(gate_, std::move(dial), {}, "connecting to " + cluster_text(group.access));
+  if (!made) co_return made.error();
+  const auto connection = std::make_shared<Connection>();
+  connection->cluster = made->cluster;
+  connection->fsid = made->fsid;
+  connection->uuid = make_uuid();
+  connection->addresses = made->addresses;
+  connection->group = &group;
+  connection->map_after = began;
+  Incarnation incarnation{Incarnation::State::live, connection->uuid, made->fsid, group.access.cluster_id, made->addresses, 0};
+  incarnations_.add(incarnation);
+  auto save = [dir = config_.incarnations_dir, incarnation] { return save_incarnation(dir, incarnation); };
+  auto saved = co_await pool_.run(std::move(save), {}, "writing the incarnation");
+  if (!saved) {
+    co_await shut(connection);
+    co_return saved.error();
+  }
+  group.serving.push_back(connection);
+  log::info("cluster.connected", {{"cluster", group.access.cluster_id},
+                                  {"fsid", connection->fsid},
+                                  {"user", group.access.user},
+                                  {"address", connection->addresses.front()},
+                                  {"connections", group.serving.size()}});
+  co_return result<>();
+}
+
+void Connections::leave(const std::shared_ptr<Connection>& connection) {
+  --connection->users;
+  drop_blocklisted();
+  retire_if_idle(connection);
+}
+
+void Connections::drop_blocklisted() {
+  for (auto& group : groups_)
+    for (const auto& connection : std::vector(group->serving)) {
+      if (!connection->blocklisted.load(std::memory_order_relaxed)) continue;
+      std::erase(group->serving, connection);
+      connection->dropped = true;
+      // Someone's blocklisting may be short: it is fenced anew, for as long as ours last.
+      incarnations_.set_state(connection->uuid, Incarnation::State::dead);
+      log::warning("cluster.blocklisted", {{"cluster", group->access.cluster_id},
+                                           {"address", connection->addresses.front()},
+                                           {"images", connection->users}});
+      retire_if_idle(connection);
+    }
+}
+
+// One idle connection stays for the next image; when leaving, or with a replaced key, none does.
+void Connections::retire_if_idle(std::shared_ptr<Connection> connection) {
+  if (connection->users > 0 || connection->cluster == nullptr) return;
+  auto& serving = connection->group->serving;
+  const bool spare = !connection->dropped && !leaving_ && !connection->group->outdated && serving.size() <= 1;
+  if (spare) return;
+  std::erase(serving, connection);
+  gate_.spawn(shut(std::move(connection)));
+}
+
+// After this its operations are over: with all images closed well the incarnation needs no fencing.
+task<> Connections::shut(std::shared_ptr<Connection> connection) {
+  rados_t cluster = std::exchange(connection->cluster, nullptr);
+  auto end = [cluster, dir = config_.incarnations_dir, uuid = connection->uuid, forget = connection->clean && !connection->dropped] {
+    rados_shutdown(cluster);
+    return forget ? forget_incarnation(dir, uuid) : result<>();
+  };
+  const auto ended = co_await connection->group->lanes->cluster.call(gate_, std::move(end), {}, "closing a connection");
+  if (!ended) log::warning("incarnation.not_forgotten", {{"error", ended.error().text}});
+  if (connection->dropped) co_return;
+  if (connection->clean)
+    incarnations_.remove(connection->uuid);
+  else
+    incarnations_.set_state(connection->uuid, Incarnation::State::dead);
+}
+
+task<result<>> Connections::shutdown(Until until) {
+  leaving_ = true;
+  std::size_t in_use = 0;
+  for (auto& group : groups_)
+    for (const auto& connection : std::vector(group->serving)) {
+      in_use += connection->users;
+      retire_if_idle(connection);
+    }
+  if (in_use > 0)
+    co_return Error{errc::busy, std::to_string(in_use) + " images are still open: their connections stay, and are fenced by the next start"};
+  const Waited how = co_await gate_.close(until);
+  if (how != Waited::ready) co_return wait_error(how, "the connections to close");
+  co_return result<>();
+}
+
+}  // namespace corbd::rbd

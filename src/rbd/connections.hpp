@@ -1,0 +1,127 @@
+// The connections of this agent: shared by all images of one cluster and key, at most so many images each, one more when they are full.
+// One connection is one fencing domain: once the cluster has blocklisted it, all its images are dead and it serves no new ones.
+#pragma once
+
+#include <atomic>
+#include <cerrno>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "connect.hpp"
+#include "corbd/core/gate.hpp"
+#include "corbd/rbd/clusters.hpp"
+#include "incarnation.hpp"
+#include "lane.hpp"
+
+namespace corbd::rbd {
+
+struct Group;
+
+struct Connection {
+  rados_t cluster = nullptr;
+  std::string fsid, uuid;
+  std::vector<std::string> addresses;
+  Group* group = nullptr;
+  std::size_t users = 0;        ///< open images and calls
+  std::uint64_t map_after = 0;  ///< has the OSD map of the fencing of that number
+  bool dropped = false;         ///< serves nobody new
+  bool clean = true;            ///< every image was closed well
+  std::atomic<bool> blocklisted{false};
+
+  /// Passes a library's answer on, and takes note of -108. Any thread.
+  int note(int r) {
+    if (r == -ESHUTDOWN) blocklisted.store(true, std::memory_order_relaxed);
+    return r;
+  }
+};
+
+class Connections;
+
+/// Somebody uses a connection. Control thread.
+class Lease {
+ public:
+  Lease() = default;
+  Lease(Connections& owner, std::shared_ptr<Connection> connection);
+  Lease(Lease&& other) noexcept : owner_(other.owner_), connection_(std::move(other.connection_)) {}
+  Lease& operator=(Lease&& other) noexcept {
+    std::swap(owner_, other.owner_);
+    std::swap(connection_, other.connection_);
+    return *this;
+  }
+  ~Lease();
+  Connection* operator->() const { return connection_.get(); }
+  const std::shared_ptr<Connection>& connection() const { return connection_; }
+
+ private:
+  Connections* owner_ = nullptr;
+  std::shared_ptr<Connection> connection_;
+};
+
+/// One attempt that several wait for.
+struct Attempt {
+  Attempt(executor control, Clock& clock) : done(control, clock) {}
+  Event done;
+  std::optional<Error> failed;
+};
+
+/// The connections of one cluster and user.
+struct Group {
+  image::Access access;
+  Lanes* lanes = nullptr;
+  std::vector<std::shared_ptr<Connection>> serving;
+  std::shared_ptr<Attempt> connecting, fencing;
+  bool outdated = false;  ///< the same user has a newer key or other monitors
+};
+
+/// Control thread only.
+class Connections {
+ public:
+  Connections(executor control, Clock& clock, BlockingPool& pool, Config config);
+
+  /// For an image: a connection that has room. Otherwise any that lives.
+  enum class Need { any, room_for_image };
+  task<result<Lease>> lease(image::Access access, Need need, Until until);
+  /// Blocklists the dead incarnations of the leased connection's cluster; joins a fencing under way.
+  task<result<>> fence(Lease lease, Until until);
+  /// The connection has the OSD map of the last fencing.
+  task<result<>> await_map(const Lease& lease, Until until);
+  /// unavailable while a dead incarnation of that cluster is not fenced.
+  result<> all_fenced(const std::string& fsid);
+  task<result<>> shutdown(Until until);
+
+  const Incarnations& incarnations() const { return incarnations_; }
+  Gate& gate() { return gate_; }
+  executor control() const { return control_; }
+  Clock& clock() { return clock_; }
+
+ private:
+  friend class Lease;
+  Group& group_for(const image::Access& access);
+  std::shared_ptr<Connection> choose(Group& group, Need need);
+  void start_connecting(Group& group);
+  task<> connect_one(Group& group, std::shared_ptr<Attempt> attempt);
+  task<result<>> connect_and_record(Group& group);
+  task<> fence_all(Lease lease, std::shared_ptr<Attempt> attempt);
+  task<result<>> fence_dead_of(const Connection& through);
+  task<> record_fenced(Incarnation incarnation);
+  void drop_blocklisted();
+  void leave(const std::shared_ptr<Connection>& connection);
+  void retire_if_idle(std::shared_ptr<Connection> connection);
+  task<> shut(std::shared_ptr<Connection> connection);
+  std::int64_t wall_seconds() const;
+
+  executor control_;
+  Clock& clock_;
+  BlockingPool& pool_;
+  Config config_;
+  Gate gate_;
+  Incarnations incarnations_;
+  std::optional<Error> unreadable_;  ///< the incarnation files: whom to fence is not known
+  std::map<std::string, std::unique_ptr<Lanes>> lanes_;
+  std::vector<std::unique_ptr<Group>> groups_;
+  std::uint64_t fencings_ = 0;
+  bool leaving_ = false;
+};
+
+}  // namespace corbd::rbd

@@ -1,0 +1,49 @@
+#include "emptiness.hpp"
+
+#include <algorithm>
+
+#include "failure.hpp"
+
+namespace corbd::rbd {
+namespace {
+
+// So much between two looks at `stop`: 256 objects of 4 MiB are asked one by one; a map of 16,384 is one look.
+constexpr std::uint64_t kSlowStep = 1ULL << 30;
+constexpr std::uint64_t kFastStep = 64ULL << 30;
+constexpr int kFound = -ECANCELED;  // any negative ends the walk and is what it returns
+
+struct Walk {
+  const std::atomic<bool>& stop;
+  bool found = false;
+};
+
+int on_extent(std::uint64_t, std::size_t, int exists, void* argument) {
+  auto& walk = *static_cast<Walk*>(argument);
+  if (exists != 0) walk.found = true;
+  return walk.found || walk.stop ? kFound : 0;
+}
+
+bool fast_diff_is_valid(Opened& opened) {
+  std::uint64_t flags = 0;
+  return (opened.features & RBD_FEATURE_FAST_DIFF) != 0 && rbd_get_flags(opened.image, &flags) == 0 &&
+         (flags & (RBD_FLAG_FAST_DIFF_INVALID | RBD_FLAG_OBJECT_MAP_INVALID)) == 0;
+}
+
+}  // namespace
+
+result<bool> has_data(Opened& opened, const std::atomic<bool>& stop) {
+  const std::uint64_t size = opened.size;
+  const bool fast = fast_diff_is_valid(opened);
+  const std::uint64_t step = fast ? kFastStep : kSlowStep;
+  for (std::uint64_t at = 0; at < size; at += step) {
+    if (stop) return Error{errc::unavailable, "looking for data in image " + opened.text() + " was not done in time"};
+    Walk walk{stop};
+    const int r = rbd_diff_iterate2(opened.image, nullptr, at, std::min(step, size - at), 1, fast ? 1 : 0, &on_extent, &walk);
+    if (walk.found) return true;
+    if (r < 0 && !stop) return failure("looking for data in image " + opened.text(), opened.connection.note(r));
+    if (r < 0) return Error{errc::unavailable, "looking for data in image " + opened.text() + " was not done in time"};
+  }
+  return false;
+}
+
+}  // namespace corbd::rbd

@@ -1,0 +1,13 @@
+// Whether an image has any data: the proof that mkfs and luksFormat need. Pool thread.
+#pragma once
+
+#include <atomic>
+
+#include "opened.hpp"
+
+namespace corbd::rbd {
+
+/// Parents of a clone count. With a valid fast-diff map one look at the map; otherwise one operation per object. unavailable once `stop` is set.
+result<bool> has_data(Opened& opened, const std::atomic<bool>& stop);
+
+}  // namespace corbd::rbd

@@ -1,0 +1,129 @@
+// Rule 2: fence before you write.
+#include <algorithm>
+#include <thread>
+
+#include "connections.hpp"
+#include "corbd/core/log.hpp"
+
+namespace corbd::rbd {
+namespace {
+
+constexpr std::size_t kAtOnce = 16;
+
+struct Fenced {
+  std::vector<Incarnation> done;
+  std::optional<Error> failed;  ///< the first failure
+};
+
+/// One monitor command per address: each is a commit of the monitors, and those under way at once share one.
+std::vector<result<>> blocklist_all(rados_t cluster, const std::vector<std::string>& addresses) {
+  std::vector<result<>> results(addresses.size(), result<>());
+  for (std::size_t from = 0; from < addresses.size(); from += kAtOnce) {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = from; i < std::min(from + kAtOnce, addresses.size()); ++i)
+      threads.emplace_back([&results, &addresses, cluster, i] { results[i] = blocklist(cluster, addresses[i]); });
+  }
+  return results;
+}
+
+result<Fenced> fence_on_pool_thread(rados_t cluster, const std::vector<Incarnation>& dead) {
+  std::vector<std::string> addresses;
+  for (const auto& one : dead) addresses.insert(addresses.end(), one.addresses.begin(), one.addresses.end());
+  const auto results = blocklist_all(cluster, addresses);
+  Fenced fenced;
+  auto next = results.begin();
+  for (const auto& one : dead) {
+    bool all = true;
+    for (std::size_t i = 0; i < one.addresses.size(); ++i, ++next) {
+      if (*next) continue;
+      all = false;
+      if (!fenced.failed) fenced.failed = next->error();
+    }
+    if (all) fenced.done.push_back(one);
+  }
+  return fenced;
+}
+
+}  // namespace
+
+result<> Connections::all_fenced(const std::string& fsid) {
+  drop_blocklisted();
+  if (unreadable_) return *unreadable_;
+  const auto dead = incarnations_.unfenced(fsid).size();
+  if (dead == 0) return {};
+  return Error{errc::unavailable, std::to_string(dead) + " dead Ceph clients of this agent are not fenced yet in cluster " + fsid +
+                                      ": no image of it is opened before"};
+}
+
+task<result<>> Connections::fence(Lease lease, Until until) {
+  if (unreadable_) co_return *unreadable_;
+  drop_blocklisted();
+  Group& group = *lease->group;
+  if (!group.fencing) {
+    if (incarnations_.unfenced(lease->fsid).empty()) co_return result<>();
+    group.fencing = std::make_shared<Attempt>(control_, clock_);
+    if (!gate_.spawn(fence_all(std::move(lease), group.fencing))) {
+      group.fencing.reset();
+      co_return Error{errc::cancelled, "the agent is leaving"};
+    }
+  }
+  const auto attempt = group.fencing;
+  const Waited how = co_await attempt->done.wait(until);
+  if (how != Waited::ready) co_return wait_error(how, "the dead clients of " + cluster_text(group.access) + " to be blocklisted");
+  if (attempt->failed) co_return *attempt->failed;
+  co_return result<>();
+}
+
+task<> Connections::fence_all(Lease lease, std::shared_ptr<Attempt> attempt) {
+  Group& group = *lease->group;
+  auto fenced = co_await fence_dead_of(*lease.connection());
+  if (!fenced) attempt->failed = with_context("fencing in " + cluster_text(group.access), fenced.error());
+  group.fencing.reset();
+  attempt->done.set();
+}
+
+task<result<>> Connections::fence_dead_of(const Connection& through) {
+  Lane& lane = through.group->lanes->cluster;
+  auto job = [cluster = through.cluster, dead = incarnations_.unfenced(through.fsid)] { return fence_on_pool_thread(cluster, dead); };
+  auto fenced = co_await lane.call(gate_, std::move(job), {}, "blocklisting");
+  if (!fenced) co_return fenced.error();
+  // A connection that is made from here on has the map; the others wait for it.
+  if (!fenced->done.empty()) ++fencings_;
+  for (auto& one : fenced->done) co_await record_fenced(std::move(one));
+  std::vector<Lease> leases;
+  for (auto& group : groups_)
+    for (const auto& connection : group->serving)
+      if (connection->fsid == through.fsid) leases.emplace_back(*this, connection);
+  for (const auto& lease : leases)
+    if (auto awaited = co_await await_map(lease, {}); !awaited && !fenced->failed) fenced->failed = awaited.error();
+  if (fenced->failed) co_return *fenced->failed;
+  co_return result<>();
+}
+
+// Its file stays until the blocklisting ends: a lock that names it must still be known as ours after another crash.
+task<> Connections::record_fenced(Incarnation incarnation) {
+  incarnation.state = Incarnation::State::fenced;
+  incarnation.fenced_at = wall_seconds();
+  log::info("incarnation.fenced", {{"cluster", incarnation.cluster_id}, {"address", incarnation.addresses.front()}});
+  incarnations_.set_state(incarnation.uuid, incarnation.state, incarnation.fenced_at);
+  auto save = [dir = config_.incarnations_dir, incarnation] { return save_incarnation(dir, incarnation); };
+  // Not written means fenced once more by the next start.
+  if (auto saved = co_await pool_.run(std::move(save), {}, "writing the incarnation"); !saved)
+    log::warning("incarnation.not_written", {{"error", saved.error().text}});
+}
+
+task<result<>> Connections::await_map(const Lease& lease, Until until) {
+  const auto wanted = fencings_;
+  if (lease->map_after >= wanted) co_return result<>();
+  auto job = [connection = lease.connection()]() -> result<> {
+    if (const int r = connection->note(rados_wait_for_latest_osdmap(connection->cluster)); r < 0)
+      return Error{errc::unavailable, "waiting for the OSD map: error " + std::to_string(-r)};
+    return {};
+  };
+  auto awaited = co_await lease->group->lanes->cluster.call(gate_, std::move(job), until, "the latest OSD map");
+  if (!awaited) co_return awaited;
+  lease->map_after = std::max(lease->map_after, wanted);
+  co_return result<>();
+}
+
+}  // namespace corbd::rbd

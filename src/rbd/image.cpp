@@ -1,0 +1,139 @@
+#include "image.hpp"
+
+#include "address.hpp"
+#include "emptiness.hpp"
+#include "failure.hpp"
+#include "locks.hpp"
+
+namespace corbd::rbd {
+namespace {
+
+/// A blocking call on the image; `calls` keeps the handle open for it.
+template <class Job, class R = std::invoke_result_t<Job>>
+task<R> call(std::shared_ptr<Opened> opened, Job job, Until until, std::string doing) {
+  co_return co_await opened->lane().call(opened->calls, std::move(job), until, std::move(doing));
+}
+
+result<> take_lock(Opened& opened) {
+  const std::string doing = "taking the lock of image " + opened.text();
+  const int r = opened.connection.note(rbd_lock_acquire(opened.image, RBD_LOCK_MODE_EXCLUSIVE));
+  if (r == -EROFS || r == -EBUSY || r == -EAGAIN)
+    return Error{errc::in_use, doing + ": another client holds it and does not give it up"};
+  if (r < 0) return failure(doing, r);
+  return {};
+}
+
+result<> give_lock(Opened& opened) {
+  const int r = opened.connection.note(rbd_lock_release(opened.image));
+  if (r < 0) return failure("releasing the lock of image " + opened.text(), r);
+  return {};
+}
+
+result<std::optional<std::string>> get_metadata(Opened& opened, const std::string& name) {
+  std::string value(4096, '\0');
+  int r = -ERANGE;
+  for (int attempt = 0; attempt < 4 && r == -ERANGE; ++attempt) {
+    std::size_t length = value.size();
+    r = opened.connection.note(rbd_metadata_get(opened.image, name.c_str(), value.data(), &length));
+    if (r == -ERANGE) value.assign(length + 1, '\0');
+  }
+  if (r == -ENOENT) return std::optional<std::string>();
+  if (r < 0) return failure("reading metadata " + name + " of image " + opened.text(), r);
+  return std::optional<std::string>(value.c_str());
+}
+
+result<> write_metadata(Opened& opened, const std::string& name, const std::optional<std::string>& value) {
+  const int r = opened.connection.note(value ? rbd_metadata_set(opened.image, name.c_str(), value->c_str())
+                                             : rbd_metadata_remove(opened.image, name.c_str()));
+  if (r == -ENOENT && !value) return {};
+  if (r < 0) return failure("writing metadata " + name + " of image " + opened.text(), r);
+  return {};
+}
+
+struct Seen {
+  std::vector<Locker> lockers;
+  std::vector<std::string> watchers;
+};
+
+result<Seen> see(Opened& opened) {
+  auto lockers = list_lockers(opened);
+  if (!lockers) return lockers.error();
+  auto watchers = list_watchers(opened);
+  if (!watchers) return watchers.error();
+  return Seen{std::move(*lockers), std::move(*watchers)};
+}
+
+}  // namespace
+
+Image::~Image() {
+  // Refused while leaving: its connection then stays as it is, and is fenced by the next start.
+  if (!opened_->closing) opened_->connections.gate().spawn(close_image(opened_));
+}
+
+task<result<image::Ownership>> Image::ownership(Until until) {
+  const auto opened = opened_;
+  auto seen = co_await call(opened, [&image = *opened] { return see(image); }, until, "asking who uses image " + opened->text());
+  if (!seen) co_return seen.error();
+  co_return classify(seen->lockers, seen->watchers, opened->key.fsid, opened->connection.uuid, opened->connections.incarnations());
+}
+
+task<result<>> Image::break_dead_lock(std::string owner, Until until) {
+  const auto opened = opened_;
+  const std::string doing = "breaking the lock of " + owner + " on image " + opened->text();
+  const auto* known = opened->connections.incarnations().find(opened->key.fsid, owner);
+  if (known == nullptr || known->state != Incarnation::State::fenced)
+    co_return Error{errc::failed_precondition, doing + ": that client is not a fenced one of this agent"};
+  auto job = [&image = *opened, address = bare_address(owner)] { return break_lock_of(image, address); };
+  co_return co_await call(opened, std::move(job), until, doing);
+}
+
+task<result<>> Image::acquire_lock(Until until) {
+  const auto opened = opened_;
+  if (!exclusive_lock())
+    co_return Error{errc::failed_precondition, "image " + opened->text() + " has no exclusive-lock feature, so there is no lock to take"};
+  co_return co_await call(opened, [&image = *opened] { return take_lock(image); }, until, "taking the lock of image " + opened->text());
+}
+
+task<result<>> Image::release_lock(Until until) {
+  const auto opened = opened_;
+  if (!exclusive_lock()) co_return result<>();
+  co_return co_await call(opened, [&image = *opened] { return give_lock(image); }, until, "releasing the lock of image " + opened->text());
+}
+
+task<result<bool>> Image::has_data(Until until) {
+  const auto opened = opened_;
+  const auto stop = std::make_shared<std::atomic<bool>>(false);
+  auto job = [&image = *opened, stop] { return rbd::has_data(image, *stop); };
+  auto found = co_await call(opened, std::move(job), until, "looking for data in image " + opened->text());
+  stop->store(true);
+  co_return found;
+}
+
+task<result<std::optional<std::string>>> Image::metadata(std::string name, Until until) {
+  const auto opened = opened_;
+  auto job = [&image = *opened, name] { return get_metadata(image, name); };
+  co_return co_await call(opened, std::move(job), until, "reading metadata of image " + opened->text());
+}
+
+task<result<>> Image::set_metadata(std::string name, std::string value, Until until) {
+  const auto opened = opened_;
+  auto job = [&image = *opened, name, value] { return write_metadata(image, name, value); };
+  co_return co_await call(opened, std::move(job), until, "writing metadata of image " + opened->text());
+}
+
+task<result<>> Image::remove_metadata(std::string name, Until until) {
+  const auto opened = opened_;
+  auto job = [&image = *opened, name] { return write_metadata(image, name, std::nullopt); };
+  co_return co_await call(opened, std::move(job), until, "removing metadata of image " + opened->text());
+}
+
+task<result<>> Image::close(Until until) {
+  const auto opened = opened_;
+  if (!opened->closing && !opened->connections.gate().spawn(close_image(opened)))
+    co_return Error{errc::cancelled, "closing image " + opened->text() + ": the agent is leaving"};
+  const Waited how = co_await opened->closed.wait(until);
+  if (how != Waited::ready) co_return wait_error(how, "image " + opened->text() + " to close");
+  co_return result<>();
+}
+
+}  // namespace corbd::rbd

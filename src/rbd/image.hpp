@@ -1,0 +1,39 @@
+// The image port over one open librbd image.
+#pragma once
+
+#include "opened.hpp"
+
+namespace corbd::rbd {
+
+/// Destroying it closes it in the background.
+class Image final : public image::Image {
+ public:
+  explicit Image(std::shared_ptr<Opened> opened) : opened_(std::move(opened)) {}
+  ~Image() override;
+
+  const image::Key& key() const override { return opened_->key; }
+  std::uint64_t size() const override { return opened_->size.load(std::memory_order_relaxed); }
+  bool read_only() const override { return opened_->read_only; }
+  bool exclusive_lock() const override { return (opened_->features & RBD_FEATURE_EXCLUSIVE_LOCK) != 0; }
+
+  void read(image::Op& op, std::uint64_t offset, std::span<std::byte> into) override;
+  void write(image::Op& op, std::uint64_t offset, std::span<const std::byte> from) override;
+  void flush(image::Op& op) override;
+  void discard(image::Op& op, std::uint64_t offset, std::uint64_t length) override;
+  void write_zeroes(image::Op& op, std::uint64_t offset, std::uint64_t length) override;
+
+  task<result<image::Ownership>> ownership(Until until) override;
+  task<result<>> break_dead_lock(std::string owner, Until until) override;
+  task<result<>> acquire_lock(Until until) override;
+  task<result<>> release_lock(Until until) override;
+  task<result<bool>> has_data(Until until) override;
+  task<result<std::optional<std::string>>> metadata(std::string name, Until until) override;
+  task<result<>> set_metadata(std::string name, std::string value, Until until) override;
+  task<result<>> remove_metadata(std::string name, Until until) override;
+  task<result<>> close(Until until) override;
+
+ private:
+  std::shared_ptr<Opened> opened_;
+};
+
+}  // namespace corbd::rbd

@@ -1,0 +1,163 @@
+#include "incarnation.hpp"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
+#include <cstdio>
+#include <filesystem>
+
+#include "address.hpp"
+#include "corbd/core/file.hpp"
+
+namespace corbd::rbd {
+namespace {
+
+namespace fs = std::filesystem;
+namespace json = boost::json;
+
+constexpr std::size_t kMaxFile = 65536;
+constexpr std::string_view kSuffix = ".json";
+
+Error corrupt(std::string why) { return {errc::state_corrupt, std::move(why)}; }
+
+result<std::string> text_at(const json::object& object, std::string_view key) {
+  const auto* value = object.if_contains(key);
+  if (value == nullptr || !value->is_string() || value->get_string().empty()) return corrupt("no text at \"" + std::string(key) + "\"");
+  return std::string(value->get_string());
+}
+
+result<std::vector<std::string>> addresses_at(const json::object& object) {
+  const auto* value = object.if_contains("addresses");
+  if (value == nullptr || !value->is_array() || value->get_array().empty()) return corrupt("no addresses");
+  std::vector<std::string> addresses;
+  for (const auto& one : value->get_array()) {
+    if (!one.is_string()) return corrupt("an address is not text");
+    const auto parsed = parse_addresses(one.get_string());
+    if (parsed.size() != 1) return corrupt("not a client address: " + std::string(one.get_string()));
+    addresses.push_back(parsed.front());
+  }
+  return addresses;
+}
+
+// A file that cannot be read now (not: that is wrong) must stop the start: its incarnation would go unfenced.
+result<> load_one(LoadedIncarnations& into, const std::string& dir, const std::string& name, std::int64_t now) {
+  const std::string path = dir + "/" + name;
+  auto text = read_file(path, kMaxFile);
+  if (!text && text.error().code != errc::state_corrupt) return text.error();
+  auto parsed = text ? parse_incarnation(*text) : result<Incarnation>(text.error());
+  if (parsed && parsed->uuid + std::string(kSuffix) != name) parsed = corrupt("the name does not match the content");
+  if (!parsed) {
+    const std::string aside = path + ".corrupt-" + std::to_string(now);
+    std::error_code failed;
+    fs::rename(path, aside, failed);
+    if (failed) return Error{errc::state_write, "renaming " + path + ": " + failed.message()};
+    into.set_aside.push_back(aside);
+    return {};
+  }
+  if (parsed->state == Incarnation::State::fenced && parsed->fenced_at + kBlocklistTime.count() < now)
+    return forget_incarnation(dir, parsed->uuid);
+  into.all.push_back(std::move(*parsed));
+  return {};
+}
+
+}  // namespace
+
+std::string make_uuid() {
+  std::array<unsigned char, 16> bytes{};
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) throw std::runtime_error("getrandom failed");
+  std::string hex;
+  constexpr std::string_view digits = "0123456789abcdef";
+  for (const auto byte : bytes) {
+    hex += digits[byte >> 4];
+    hex += digits[byte & 15];
+  }
+  return hex;
+}
+
+std::string to_json(const Incarnation& incarnation) {
+  json::array addresses(incarnation.addresses.begin(), incarnation.addresses.end());
+  json::object object{{"version", 1},
+                      {"uuid", incarnation.uuid},
+                      {"fsid", incarnation.fsid},
+                      {"cluster_id", incarnation.cluster_id},
+                      {"addresses", std::move(addresses)},
+                      {"fenced", incarnation.state == Incarnation::State::fenced},
+                      {"fenced_at", incarnation.fenced_at}};
+  return json::serialize(object) + "\n";
+}
+
+result<Incarnation> parse_incarnation(std::string_view text) {
+  json::error_code failed;
+  const auto value = json::parse(text, failed);
+  if (failed || !value.is_object()) return corrupt("not a JSON object");
+  const auto& object = value.get_object();
+  auto uuid = text_at(object, "uuid");
+  if (!uuid) return uuid.error();
+  auto fsid = text_at(object, "fsid");
+  if (!fsid) return fsid.error();
+  auto cluster_id = text_at(object, "cluster_id");
+  if (!cluster_id) return cluster_id.error();
+  auto addresses = addresses_at(object);
+  if (!addresses) return addresses.error();
+  Incarnation read{Incarnation::State::dead, std::move(*uuid), std::move(*fsid), std::move(*cluster_id), std::move(*addresses), 0};
+  const auto* fenced = object.if_contains("fenced");
+  const auto* at = object.if_contains("fenced_at");
+  if (fenced != nullptr && fenced->is_bool() && fenced->get_bool() && at != nullptr && at->is_int64()) {
+    read.state = Incarnation::State::fenced;
+    read.fenced_at = at->get_int64();
+  }
+  return read;
+}
+
+std::string incarnation_file(const std::string& dir, const std::string& uuid) { return dir + "/" + uuid + std::string(kSuffix); }
+
+result<> save_incarnation(const std::string& dir, const Incarnation& incarnation) {
+  return write_durably(incarnation_file(dir, incarnation.uuid), to_json(incarnation), 0600);
+}
+
+result<> forget_incarnation(const std::string& dir, const std::string& uuid) { return remove_durably(incarnation_file(dir, uuid)); }
+
+result<LoadedIncarnations> load_incarnations(const std::string& dir, std::int64_t now) {
+  if (auto made = make_folder(dir, 0700); !made) return made.error();
+  std::vector<std::string> names;
+  std::error_code failed;
+  for (fs::directory_iterator entry(dir, failed), end; !failed && entry != end; entry.increment(failed))
+    if (std::string name = entry->path().filename(); name.ends_with(kSuffix)) names.push_back(std::move(name));
+  if (failed) return Error{errc::unavailable, "reading the folder " + dir + ": " + failed.message()};
+  std::sort(names.begin(), names.end());
+  LoadedIncarnations loaded;
+  for (const auto& name : names)
+    if (auto done = load_one(loaded, dir, name, now); !done) return done.error();
+  return loaded;
+}
+
+void Incarnations::remove(const std::string& uuid) {
+  std::erase_if(all_, [&](const Incarnation& one) { return one.uuid == uuid; });
+}
+
+void Incarnations::set_state(const std::string& uuid, Incarnation::State state, std::int64_t fenced_at) {
+  for (auto& one : all_)
+    if (one.uuid == uuid) {
+      one.state = state;
+      one.fenced_at = fenced_at;
+    }
+}
+
+std::vector<Incarnation> Incarnations::unfenced(const std::string& fsid) const {
+  std::vector<Incarnation> found;
+  std::copy_if(all_.begin(), all_.end(), std::back_inserter(found),
+               [&](const Incarnation& one) { return one.fsid == fsid && one.state == Incarnation::State::dead; });
+  return found;
+}
+
+const Incarnation* Incarnations::find(const std::string& fsid, const std::string& address) const {
+  const std::string bare = bare_address(address);
+  for (const auto& one : all_)
+    if (one.fsid == fsid && std::find(one.addresses.begin(), one.addresses.end(), bare) != one.addresses.end()) return &one;
+  return nullptr;
+}
+
+}  // namespace corbd::rbd

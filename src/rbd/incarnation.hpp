@@ -1,0 +1,58 @@
+// Incarnations: one per rados_t, by its client addresses. A file tells the next start whom to blocklist; a fenced one's file stays, so that
+// a lock which names it is still known as ours after another crash.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "corbd/core/result.hpp"
+
+namespace corbd::rbd {
+
+/// How long a blocklisting lasts, and with it the memory of a fenced incarnation.
+inline constexpr std::chrono::seconds kBlocklistTime = std::chrono::hours(7 * 24);
+
+struct Incarnation {
+  enum class State { live, dead, fenced } state = State::dead;
+  std::string uuid;                    ///< the file's name
+  std::string fsid, cluster_id;
+  std::vector<std::string> addresses;  ///< bare
+  std::int64_t fenced_at = 0;          ///< seconds since 1970
+};
+
+std::string make_uuid();
+std::string to_json(const Incarnation& incarnation);
+/// live never comes from a file: whoever reads it is another process. state_corrupt with the reason.
+result<Incarnation> parse_incarnation(std::string_view json);
+
+std::string incarnation_file(const std::string& dir, const std::string& uuid);
+/// Durable before it returns.
+result<> save_incarnation(const std::string& dir, const Incarnation& incarnation);
+result<> forget_incarnation(const std::string& dir, const std::string& uuid);
+
+struct LoadedIncarnations {
+  std::vector<Incarnation> all;
+  std::vector<std::string> set_aside;  ///< new names of files that could not be understood
+};
+/// Makes the folder if need be. `now`: seconds since 1970; fenced ones whose blocklisting has ended go.
+result<LoadedIncarnations> load_incarnations(const std::string& dir, std::int64_t now);
+
+/// All incarnations this process knows of. Control thread; touches no file.
+class Incarnations {
+ public:
+  void add(Incarnation incarnation) { all_.push_back(std::move(incarnation)); }
+  void remove(const std::string& uuid);
+  void set_state(const std::string& uuid, Incarnation::State state, std::int64_t fenced_at = 0);
+  /// Those of the cluster that are dead and not fenced.
+  std::vector<Incarnation> unfenced(const std::string& fsid) const;
+  /// Null when the address is of nobody known.
+  const Incarnation* find(const std::string& fsid, const std::string& address) const;
+
+ private:
+  std::vector<Incarnation> all_;
+};
+
+}  // namespace corbd::rbd

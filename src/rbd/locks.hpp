@@ -1,0 +1,31 @@
+// Who holds an image's exclusive lock and who watches its header, read and broken with plain RADOS calls: the lock of a dead incarnation
+// can be broken on the serving connection, and nobody is blocklisted by it. Pool threads.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "opened.hpp"
+
+namespace corbd::rbd {
+
+/// The exclusive lock on the header object, as librbd and krbd take it (cls_lock "rbd_lock").
+struct Locker {
+  std::string client;   ///< "client.4119"
+  std::string cookie;   ///< "auto 140653669402400"
+  std::string address;  ///< bare
+};
+
+/// A shared or foreign-made lock (`rbd lock add`) may have several.
+result<std::vector<Locker>> list_lockers(Opened& opened);
+/// Bare addresses, without repetitions.
+result<std::vector<std::string>> list_watchers(Opened& opened);
+/// Fine when it is not held by `address` any more.
+result<> break_lock_of(Opened& opened, const std::string& address);
+
+/// What list_lockers and list_watchers found, in the port's words. `mine`: the serving connection's incarnation.
+result<image::Ownership> classify(const std::vector<Locker>& lockers, const std::vector<std::string>& watchers, const std::string& fsid,
+                                  const std::string& mine, const Incarnations& known);
+
+}  // namespace corbd::rbd

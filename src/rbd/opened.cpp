@@ -1,0 +1,173 @@
+#include "opened.hpp"
+
+#include <array>
+#include <boost/asio/post.hpp>
+#include <vector>
+
+#include "async.hpp"
+#include "corbd/core/log.hpp"
+#include "failure.hpp"
+
+namespace corbd::rbd {
+
+struct UpdateSignal {
+  executor control;
+  std::weak_ptr<Opened> opened;
+
+  static void raise(void* argument) {
+    const auto* signal = static_cast<UpdateSignal*>(argument);
+    asio::post(signal->control, [weak = signal->opened] {
+      if (const auto alive = weak.lock()) want_refresh(alive);
+    });
+  }
+};
+
+Opened::Opened(Connections& all, Lease from, image::Key which, bool only_reads)
+    : connections(all), lease(std::move(from)), connection(*lease.connection()), key(std::move(which)), read_only(only_reads),
+      calls(all.control(), all.clock()), idle(all.control(), all.clock()), closed(all.control(), all.clock()) {}
+
+Opened::~Opened() = default;
+
+namespace {
+
+std::string read_name(rbd_image_t image) {
+  std::string name(256, '\0');
+  std::size_t length = name.size();
+  int r = rbd_get_name(image, name.data(), &length);
+  if (r == -ERANGE) {
+    name.resize(length);
+    r = rbd_get_name(image, name.data(), &length);
+  }
+  return r < 0 ? std::string("?") : std::string(name.c_str());
+}
+
+result<std::vector<Option>> read_options(rbd_image_t image) {
+  std::vector<rbd_config_option_t> raw(256);
+  int count = static_cast<int>(raw.size());
+  int r = rbd_config_image_list(image, raw.data(), &count);
+  if (r == -ERANGE) {
+    raw.resize(static_cast<std::size_t>(count));
+    r = rbd_config_image_list(image, raw.data(), &count);
+  }
+  if (r < 0) return failure("reading the effective configuration", r);
+  std::vector<Option> options;
+  for (int i = 0; i < count; ++i) {
+    const auto& one = raw[static_cast<std::size_t>(i)];
+    const auto source = one.source == RBD_CONFIG_SOURCE_IMAGE  ? Option::Source::image
+                        : one.source == RBD_CONFIG_SOURCE_POOL ? Option::Source::pool
+                                                               : Option::Source::client;
+    options.push_back({source, one.name, one.value});
+  }
+  rbd_config_image_list_cleanup(raw.data(), count);
+  return options;
+}
+
+Error cannot_open(const image::Key& key, const std::string& pool, int r) {
+  const std::string which = "image with id " + key.image_id + " in " + pool;
+  if (r == -ENOENT) return {errc::not_found, which + " does not exist any more"};
+  if (r == -EPERM || r == -EACCES) return failure("opening the " + which, r, "the user needs the OSD caps 'profile rbd' for this pool");
+  return failure("opening the " + which, r);
+}
+
+/// What is left to do after librbd has opened it; pool thread.
+result<> settle(Opened& opened) {
+  if (opened.key.snap_id != 0)
+    if (const int r = opened.connection.note(rbd_snap_set_by_id(opened.image, opened.key.snap_id)); r < 0) {
+      const std::string which = "snapshot " + std::to_string(opened.key.snap_id) + " of image " + opened.key.image_id;
+      if (r == -ENOENT) return Error{errc::not_found, which + " does not exist any more"};
+      return failure("going to " + which, r);
+    }
+  auto details = read_details(opened);
+  if (!details) return details.error();
+  opened.name = details->name;
+  opened.features = details->features;
+  opened.size = details->size;
+  if (details->unsafe && !opened.read_only) return *details->unsafe;
+  std::uint64_t handle = 0;  // closing the image ends the watch
+  if (const int r = rbd_update_watch(opened.image, &handle, &UpdateSignal::raise, opened.signal.get()); r < 0)
+    return failure("watching image " + opened.text(), r);
+  return {};
+}
+
+task<int> submit_open(Opened& opened, bool read_only) {
+  auto submit = [&opened, read_only](rbd_completion_t completion) {
+    const auto open = read_only ? &rbd_aio_open_by_id_read_only : &rbd_aio_open_by_id;
+    return open(opened.pool.io.get(), opened.key.image_id.c_str(), &opened.image, nullptr, completion);
+  };
+  return completed(opened.connections.control(), opened.connections.clock(), submit);
+}
+
+task<> refresh(std::shared_ptr<Opened> opened) {
+  do {
+    opened->refresh_again = false;
+    auto job = [&image = *opened] { return read_details(image); };
+    auto details = co_await opened->lane().call(opened->calls, std::move(job), {}, "reading image " + opened->text());
+    if (!details) {
+      if (!opened->closing) log::warning("image.not_refreshed", {{"image", opened->text()}, {"error", details.error().text}});
+    } else {
+      if (opened->size.exchange(details->size) != details->size)
+        log::info("image.resized", {{"image", opened->text()}, {"bytes", details->size}});
+      // librbd makes its caches when it opens an image: this one has none, the next open is refused.
+      if (details->unsafe) log::error("image.unsafe_config", {{"image", opened->text()}, {"error", details->unsafe->text}});
+    }
+  } while (opened->refresh_again && !opened->closing);
+  opened->refreshing = false;
+}
+
+}  // namespace
+
+result<Details> read_details(Opened& opened) {
+  Details details;
+  if (const int r = opened.connection.note(rbd_get_size(opened.image, &details.size)); r < 0) return failure("reading the image's size", r);
+  if (const int r = opened.connection.note(rbd_get_features(opened.image, &details.features)); r < 0)
+    return failure("reading the image's features", r);
+  details.name = read_name(opened.image);
+  auto options = read_options(opened.image);
+  if (!options) return options.error();
+  details.unsafe = unsafe(*options, opened.pool.text, details.name);
+  return details;
+}
+
+task<result<std::shared_ptr<Opened>>> open_image(Connections& connections, Lease lease, image::Key key, bool read_only) {
+  read_only = read_only || key.snap_id != 0;
+  const auto opened = std::make_shared<Opened>(connections, std::move(lease), std::move(key), read_only);
+  auto find = [&image = *opened] { return open_pool(image.connection.cluster, image.key.pool_id, image.key.ns); };
+  Lane& short_calls = opened->lease->group->lanes->cluster;
+  auto pool = co_await short_calls.call(opened->calls, std::move(find), {}, "opening pool " + std::to_string(opened->key.pool_id));
+  if (!pool) co_return pool.error();
+  opened->pool = std::move(*pool);
+  if (const int r = opened->connection.note(co_await submit_open(*opened, read_only)); r < 0)
+    co_return cannot_open(opened->key, opened->pool.text, r);
+  opened->signal = std::make_unique<UpdateSignal>(UpdateSignal{connections.control(), opened});
+  auto rest = [&image = *opened] { return settle(image); };
+  auto settled = co_await opened->lane().call(opened->calls, std::move(rest), {}, "reading image " + opened->key.text());
+  if (settled) co_return opened;
+  co_await close_image(opened);
+  co_return settled.error();
+}
+
+task<> close_image(std::shared_ptr<Opened> opened) {
+  if (opened->closing) co_return;
+  opened->closing = true;
+  co_await opened->calls.close({});
+  opened->leave();
+  co_await opened->idle.future().get({}, "the last operation");
+  auto submit = [raw = opened->image](rbd_completion_t completion) { return rbd_aio_close(raw, completion); };
+  const int r = opened->connection.note(co_await completed(opened->connections.control(), opened->connections.clock(), submit));
+  // The handle is gone all the same.
+  if (r < 0) {
+    opened->connection.clean = false;
+    log::warning("image.closed_badly", {{"image", opened->text()}, {"error", reason(r)}});
+  }
+  opened->pool.io = IoCtx();
+  opened->lease = Lease();
+  opened->closed.set();
+}
+
+void want_refresh(const std::shared_ptr<Opened>& opened) {
+  opened->refresh_again = true;
+  if (opened->refreshing || opened->closing) return;
+  opened->refreshing = opened->calls.spawn(refresh(opened));
+}
+
+}  // namespace corbd::rbd

@@ -1,0 +1,67 @@
+// One open image: the librbd handle, what keeps it alive, and the ways in and out of it.
+#pragma once
+
+#include <rbd/librbd.h>
+
+#include <atomic>
+
+#include "config_guard.hpp"
+#include "connections.hpp"
+
+namespace corbd::rbd {
+
+/// Passed to librbd's update watch; it must only signal (reading the size inside its callback deadlocks, ceph tracker 50593).
+struct UpdateSignal;
+
+struct Opened {
+  Opened(Connections& all, Lease from, image::Key which, bool only_reads);
+  ~Opened();
+  std::string text() const { return pool.text + "/" + name; }
+  std::string header() const { return "rbd_header." + key.image_id; }
+  Lane& lane() const { return lease->group->lanes->images; }
+
+  /// One operation on the data begins or ends; the last one's end lets a close go on. Any thread.
+  void enter() { in_use.fetch_add(1, std::memory_order_relaxed); }
+  void leave() {
+    if (in_use.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    const auto last = idle;  // setting it may end this object
+    last.set(true);
+  }
+
+  Connections& connections;
+  Lease lease;
+  Connection& connection;
+  const image::Key key;
+  const bool read_only;
+  OpenPool pool;
+  rbd_image_t image = nullptr;
+  std::string name;  ///< at the time of opening
+  std::uint64_t features = 0;
+  std::atomic<std::uint64_t> size{0};
+  std::unique_ptr<UpdateSignal> signal;
+  bool refreshing = false, refresh_again = false;
+
+  /// Blocking calls under way. They use this object by reference, never by a share of it: the last share must go on the control thread.
+  Gate calls;
+  std::atomic<std::int64_t> in_use{1};  ///< operations under way, and one for being open
+  Promise<bool> idle;
+  Event closed;
+  bool closing = false;
+};
+
+/// Opens by id and checks the configuration. To the end: whoever waits may leave, the image is closed then.
+task<result<std::shared_ptr<Opened>>> open_image(Connections& connections, Lease lease, image::Key key, bool read_only);
+/// Waits for everything under way, closes, sets `closed`.
+task<> close_image(std::shared_ptr<Opened> opened);
+/// Reads the size and checks the configuration again, after the cluster said that something changed.
+void want_refresh(const std::shared_ptr<Opened>& opened);
+
+/// What a look at an open image tells; pool thread.
+struct Details {
+  std::uint64_t size = 0, features = 0;
+  std::string name;
+  std::optional<Error> unsafe;
+};
+result<Details> read_details(Opened& opened);
+
+}  // namespace corbd::rbd

@@ -1,0 +1,136 @@
+#include "corbd/rpc/server.hpp"
+
+#include <sys/stat.h>
+
+#include <thread>
+
+#include "corbd/core/log.hpp"
+#include "socket.hpp"
+
+namespace corbd::rpc {
+namespace {
+
+std::string valid_utf8(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size();) {
+    const auto first = static_cast<unsigned char>(text[i]);
+    const std::size_t length = first < 0x80 ? 1 : first >= 0xC2 && first < 0xE0 ? 2 : first >= 0xE0 && first < 0xF0 ? 3 : first >= 0xF0 && first < 0xF5 ? 4 : 0;
+    bool good = length > 0 && i + length <= text.size();
+    for (std::size_t k = 1; good && k < length; ++k) good = (static_cast<unsigned char>(text[i + k]) & 0xC0) == 0x80;
+    out.append(good ? text.substr(i, length) : "?");
+    i += good ? length : 1;
+  }
+  return out;
+}
+
+}  // namespace
+
+grpc::Status to_status(const Error& error) { return {static_cast<grpc::StatusCode>(grpc_code(error.code)), valid_utf8(error.text)}; }
+
+/// One call from its method to OnDone. Everything but the callbacks' posts is on the control thread, its end too.
+class Server::Call final : public grpc::ServerUnaryReactor {
+ public:
+  Call(Server& server, grpc::CallbackServerContext* context, std::string method, std::string subject,
+       std::function<task<result<>>(Until)> work)
+      : server_(server), deadline_(context->deadline()), method_(std::move(method)), subject_(std::move(subject)), work_(std::move(work)) {}
+
+  void begin() {
+    asio::post(server_.control_, [this] {
+      if (!server_.gate_.spawn(run(*this))) finish(Error{errc::unavailable, "the agent is stopping: repeat when it is back"});
+    });
+  }
+  void OnCancel() override {
+    asio::post(server_.control_, [this] { scope_.cancel(); });
+  }
+  void OnDone() override {
+    server_.in_flight_.fetch_sub(1);
+    asio::post(server_.control_, [this] { delete this; });
+  }
+
+ private:
+  static task<> run(Call& call) {
+    call.started_ = call.server_.clock_.now();
+    const auto outcome = co_await call.work_(call.until());
+    call.finish(outcome);
+  }
+
+  Until until() {
+    Until until;
+    until.scope = &scope_;
+    using namespace std::chrono;
+    const auto left = deadline_ - system_clock::now();
+    if (left < hours(24 * 365)) until.deadline = server_.clock_.now() + duration_cast<corbd::duration>(left);
+    return until;
+  }
+
+  /// The last touch of this object: gRPC may call OnDone before Finish returns.
+  void finish(const result<>& outcome) {
+    const auto code = outcome ? errc::ok : outcome.error().code;
+    const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(server_.clock_.now() - started_).count();
+    const auto level = outcome ? log::Level::info : log::Level::warning;
+    log::write(level, "csi.call", {{"method", method_}, {"volume", valid_utf8(subject_)}, {"code", name(code)}, {"ms", took},
+                                   {"error", outcome ? std::string() : valid_utf8(outcome.error().text)}});
+    Finish(outcome ? grpc::Status::OK : to_status(outcome.error()));
+  }
+
+  Server& server_;
+  const std::chrono::system_clock::time_point deadline_;
+  const std::string method_, subject_;
+  const std::function<task<result<>>(Until)> work_;
+  CancelScope scope_;
+  time_point started_{};
+};
+
+Server::Server(executor control, Clock& clock, Config config)
+    : control_(control), clock_(clock), config_(std::move(config)), gate_(control, clock) {}
+
+Server::~Server() = default;
+
+result<> Server::start(const std::vector<grpc::Service*>& services) {
+  auto path = socket_path(config_.endpoint);
+  if (!path) return path.error();
+  if (auto ready = prepare_socket(*path); !ready) return ready;
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("unix://" + *path, grpc::InsecureServerCredentials());
+  builder.SetMaxReceiveMessageSize(config_.max_message_bytes);
+  for (auto* service : services) builder.RegisterService(service);
+  server_ = builder.BuildAndStart();
+  if (server_ == nullptr) return Error{errc::unavailable, "listening on " + *path + " failed: see whether the folder can be written"};
+  if (::chmod(path->c_str(), 0600) != 0) return Error{errc::state_write, "changing the mode of " + *path};
+  return {};
+}
+
+task<> Server::stop(Until until) {
+  if (server_ == nullptr) co_return;
+  using namespace std::chrono;
+  const auto left = until.deadline == time_point::max() ? seconds(5) : duration_cast<seconds>(until.deadline - clock_.now());
+  Promise<bool> ended(control_, clock_);
+  // Shutdown blocks until every call has ended; what still waits at the deadline is cancelled, which ends its waiting.
+  std::thread shutdown([server = server_.get(), ended, by = system_clock::now() + left] {
+    server->Shutdown(by);
+    ended.set(true);
+  });
+  shutdown.detach();
+  co_await gate_.close(until);
+  co_await ended.future().get(until, "the gRPC server's end");
+}
+
+grpc::ServerUnaryReactor* Server::unary(grpc::CallbackServerContext* context, std::string method, std::string subject,
+                                        std::function<task<result<>>(Until)> work) {
+  if (in_flight_.fetch_add(1) >= config_.max_calls) {
+    in_flight_.fetch_sub(1);
+    const Error full{errc::exhausted, std::to_string(config_.max_calls) + " calls are in flight already: repeat later"};
+    return answer(context, to_status(full));
+  }
+  auto* call = new Call(*this, context, std::move(method), std::move(subject), std::move(work));  // deletes itself after OnDone
+  call->begin();
+  return call;
+}
+
+grpc::ServerUnaryReactor* Server::answer(grpc::CallbackServerContext* context, const grpc::Status& status) {
+  auto* reactor = context->DefaultReactor();
+  reactor->Finish(status);
+  return reactor;
+}
+
+}  // namespace corbd::rpc

@@ -1,0 +1,42 @@
+#include "socket.hpp"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "corbd/core/fd.hpp"
+#include "corbd/core/file.hpp"
+
+namespace corbd::rpc {
+
+result<std::string> socket_path(const std::string& endpoint) {
+  constexpr std::string_view scheme = "unix://";
+  std::string path = endpoint.starts_with(scheme) ? endpoint.substr(scheme.size()) : std::string();
+  if (!path.starts_with('/'))
+    return Error{errc::invalid_argument, "endpoint '" + endpoint + "' is not a unix socket: give it as unix:///path/to.sock"};
+  if (path.size() >= sizeof(sockaddr_un::sun_path))
+    return Error{errc::invalid_argument, "endpoint '" + endpoint + "' is longer than the kernel takes: choose a shorter path"};
+  return path;
+}
+
+result<> prepare_socket(const std::string& path) {
+  if (auto made = make_folder(std::filesystem::path(path).parent_path(), 0750); !made) return made;
+  struct stat found {};
+  if (::lstat(path.c_str(), &found) != 0) return {};
+  if (!S_ISSOCK(found.st_mode)) return Error{errc::already_exists, path + " is there and is no socket: remove it"};
+  const Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 || errno == EAGAIN)
+    return Error{errc::in_use, "another process answers on " + path + ": end it first, or give another --endpoint"};
+  if (::unlink(path.c_str()) != 0) return Error{errc::state_write, "removing the old socket " + path + ": " + std::strerror(errno)};
+  return {};
+}
+
+}  // namespace corbd::rpc

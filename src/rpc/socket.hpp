@@ -1,0 +1,15 @@
+// The unix socket of a server.
+#pragma once
+
+#include <string>
+
+#include "corbd/core/result.hpp"
+
+namespace corbd::rpc {
+
+/// "unix:///a/b.sock" to "/a/b.sock"; invalid_argument for any other kind.
+result<std::string> socket_path(const std::string& endpoint);
+/// Makes the folder and removes a socket that nobody answers on; in_use when someone does.
+result<> prepare_socket(const std::string& path);
+
+}  // namespace corbd::rpc

@@ -1,0 +1,240 @@
+// Death of a client, and the way back from it, on a real cluster.
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "rbd_lab.hpp"
+
+using namespace corbd;
+using namespace corbd::lab;
+using Lock = image::Ownership::Lock;
+
+namespace {
+
+std::vector<std::string> names_from(const std::string& list) {
+  std::vector<std::string> names;
+  for (std::size_t at = 0; at < list.size();) {
+    const auto comma = std::min(list.find(',', at), list.size());
+    names.push_back(list.substr(at, comma - at));
+    at = comma + 1;
+  }
+  return names;
+}
+
+/// Opens the images all at once and in parallel takes locks, as healing does. Returns when all are ready to serve.
+task<result<std::unique_ptr<image::Image>>> bring_up(Agent& agent, image::Key key) {
+  auto image = co_await agent.clusters->open(access(), key, {}, agent.in(30s));
+  if (!image) co_return image;
+  auto seen = co_await (*image)->ownership(agent.in(30s));
+  if (!seen) co_return seen.error();
+  if (seen->lock == Lock::our_dead)
+    if (auto broken = co_await (*image)->break_dead_lock(seen->owner, agent.in(30s)); !broken) co_return broken.error();
+  if (auto locked = co_await (*image)->acquire_lock(agent.in(30s)); !locked) co_return locked.error();
+  co_return image;
+}
+
+std::vector<std::unique_ptr<image::Image>> bring_up_all(Agent& agent, const std::vector<image::Key>& keys) {
+  std::vector<std::unique_ptr<image::Image>> images(keys.size());
+  std::size_t left = keys.size();
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    asio::co_spawn(agent.io(), bring_up(agent, keys[i]),
+                   [&images, &left, i](std::exception_ptr, result<std::unique_ptr<image::Image>> image) {
+                     if (!image) throw std::runtime_error(image.error().text);
+                     images[i] = std::move(*image);
+                     --left;
+                   });
+  while (left > 0) agent.io().run_one();
+  return images;
+}
+
+std::vector<image::Key> resolve_all(Agent& agent, const std::vector<std::string>& names) {
+  std::vector<image::Key> keys;
+  for (const auto& name : names) {
+    auto found = agent.run(agent.clusters->resolve(access(), {pool_name(), "", name}, agent.in(20s)));
+    if (!found) throw std::runtime_error(found.error().text);
+    keys.push_back(found->key);
+  }
+  return keys;
+}
+
+/// A child agent that holds the images and writes, until it is killed; it says "ready" through a file.
+class Child {
+ public:
+  Child(const std::string& dir, const std::string& images) : ready_(dir + "/ready") {
+    ::setenv("CORBD_LAB_CHILD_DIR", dir.c_str(), 1);
+    ::setenv("CORBD_LAB_CHILD_IMAGES", images.c_str(), 1);
+    std::filesystem::remove(ready_);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      ::execl("/proc/self/exe", "lab_rbd", "[child]", nullptr);
+      ::_exit(127);
+    }
+    for (int i = 0; i < 600 && !std::filesystem::exists(ready_); ++i) ::usleep(100000);
+    if (!std::filesystem::exists(ready_)) throw std::runtime_error("the child did not become ready");
+  }
+  ~Child() { kill(); }
+  void kill() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+
+ private:
+  std::string ready_;
+  pid_t pid_ = -1;
+};
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+TEST_CASE("a child agent that writes until it is killed", "[.][child]") {
+  const std::string dir = env("CORBD_LAB_CHILD_DIR");
+  Agent agent(dir + "/incarnations");
+  REQUIRE(agent.run(agent.clusters->fence_dead(access(), agent.in(20s))));
+  auto images = bring_up_all(agent, resolve_all(agent, names_from(env("CORBD_LAB_CHILD_IMAGES"))));
+  for (auto& image : images) REQUIRE(write(*image, 0, pattern(65536, 7)) == 0);
+  std::ofstream(dir + "/ready") << "ready";
+  for (unsigned seed = 0;; ++seed) REQUIRE(write(*images.front(), 1 << 20, pattern(65536, seed)) == 0);
+}
+
+TEST_CASE("after kill -9 the next agent fences, breaks its lock and writes, at once") {
+  Admin admin;
+  admin.create("crash");
+  const test::Folder folder;
+  Child child(folder.path(), "crash");
+  child.kill();
+  const auto start = std::chrono::steady_clock::now();
+  Agent agent(folder.path() + "/incarnations");
+  const auto key = resolve_all(agent, {"crash"}).front();
+  const auto early = agent.run(agent.clusters->open(access(), key, {}, agent.in(20s)));
+  REQUIRE_FALSE(early);
+  CHECK(early.error().code == errc::unavailable);
+  REQUIRE(agent.run(agent.clusters->fence_dead(access(), agent.in(20s))));
+  auto image = agent.run(agent.clusters->open(access(), key, {}, agent.in(20s)));
+  REQUIRE(image);
+  auto seen = agent.run((*image)->ownership(agent.in(20s)));
+  REQUIRE(seen);
+  CHECK(seen->lock == Lock::our_dead);
+  CHECK(seen->foreign_watchers.empty());
+  REQUIRE(agent.run((*image)->break_dead_lock(seen->owner, agent.in(20s))));
+  REQUIRE(agent.run((*image)->acquire_lock(agent.in(20s))));
+  CHECK(write(**image, 4096, pattern(4096, 9)) == 0);
+  const double took = seconds_since(start);
+  std::printf("kill to the first write: %.2f s\n", took);
+  CHECK(took < 5);
+  auto expected = pattern(65536, 7);
+  const auto later = pattern(4096, 9);
+  std::copy(later.begin(), later.end(), expected.begin() + 4096);
+  CHECK(read(**image, 0, 65536) == expected);
+  CHECK(agent.run((*image)->close(agent.in(20s))));
+}
+
+TEST_CASE("a second crash, between fencing and breaking, changes nothing") {
+  Admin admin;
+  admin.create("crash2");
+  const test::Folder folder;
+  Child child(folder.path(), "crash2");
+  child.kill();
+  {
+    Agent agent(folder.path() + "/incarnations");
+    REQUIRE(agent.run(agent.clusters->fence_dead(access(), agent.in(20s))));
+    REQUIRE(agent.run(agent.clusters->shutdown(agent.in(20s))));
+  }
+  Agent agent(folder.path() + "/incarnations");
+  auto image = agent.open("crash2");
+  REQUIRE(image);
+  const auto seen = agent.run((*image)->ownership(agent.in(20s)));
+  REQUIRE(seen);
+  CHECK(seen->lock == Lock::our_dead);
+  REQUIRE(agent.run((*image)->break_dead_lock(seen->owner, agent.in(20s))));
+  CHECK(agent.run((*image)->acquire_lock(agent.in(20s))));
+  CHECK(agent.run((*image)->close(agent.in(20s))));
+}
+
+TEST_CASE("a lock of a client whose incarnation file is lost counts as another's") {
+  Admin admin;
+  admin.create("crash3");
+  const test::Folder folder;
+  Child child(folder.path(), "crash3");
+  child.kill();
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path() + "/incarnations")) std::ofstream(entry.path()) << "{";
+  Agent agent(folder.path() + "/incarnations");
+  auto image = agent.open("crash3");
+  REQUIRE(image);
+  CHECK(agent.run((*image)->ownership(agent.in(20s)))->lock == Lock::other);
+  CHECK(agent.run((*image)->close(agent.in(20s))));
+}
+
+TEST_CASE("a connection that the cluster blocklisted is replaced, and its lock is still known as ours") {
+  Admin admin;
+  admin.create("evicted");
+  admin.create("evicted-too");
+  const test::Folder folder;
+  Agent agent(folder.path());
+  auto image = agent.open("evicted");
+  auto second = agent.open("evicted-too");
+  REQUIRE(image);
+  REQUIRE(second);
+  REQUIRE(agent.run((*image)->acquire_lock(agent.in(20s))));
+  auto address = agent.run((*image)->ownership(agent.in(20s)))->owner;
+  Admin::check(rados_blocklist_add(admin.cluster, address.data(), 3600));
+  CHECK(write(**image, 0, pattern(4096, 1)) == -ESHUTDOWN);
+  const auto key = (*image)->key();
+  const auto early = agent.run(agent.clusters->open(access(), key, {}, agent.in(20s)));
+  REQUIRE_FALSE(early);
+  CHECK(early.error().code == errc::unavailable);
+  REQUIRE(agent.run(agent.clusters->fence_dead(access(), agent.in(20s))));
+  CHECK(agent.run((*image)->close(agent.in(20s))));
+  auto again = agent.run(agent.clusters->open(access(), key, {}, agent.in(20s)));
+  REQUIRE(again);
+  const auto seen = agent.run((*again)->ownership(agent.in(20s)));
+  REQUIRE(seen);
+  CHECK(seen->lock == Lock::our_dead);
+  CHECK(seen->owner == address);
+  CHECK(seen->foreign_watchers.empty());
+  REQUIRE(agent.run((*again)->break_dead_lock(seen->owner, agent.in(20s))));
+  REQUIRE(agent.run((*again)->acquire_lock(agent.in(20s))));
+  CHECK(write(**again, 0, pattern(4096, 1)) == 0);
+  CHECK(agent.run((*second)->close(agent.in(20s))));
+  CHECK(agent.run((*again)->close(agent.in(20s))));
+  CHECK(agent.run(agent.clusters->shutdown(agent.in(20s))));
+  // The evicted one stays known, as fenced.
+  CHECK(incarnation_files(folder.path()) == 1);
+}
+
+TEST_CASE("100 images come back after kill -9", "[.][many]") {
+  Admin admin;
+  std::string list;
+  for (int i = 0; i < 100; ++i) {
+    const std::string name = "many-" + std::to_string(i);
+    admin.create(name);
+    list += (list.empty() ? "" : ",") + name;
+  }
+  const test::Folder folder;
+  Child child(folder.path(), list);
+  std::vector<image::Key> keys;
+  {
+    const test::Folder elsewhere;
+    Agent agent(elsewhere.path());
+    keys = resolve_all(agent, names_from(list));
+    REQUIRE(agent.run(agent.clusters->shutdown(agent.in(20s))));
+  }
+  child.kill();
+  const auto start = std::chrono::steady_clock::now();
+  Agent agent(folder.path() + "/incarnations");
+  REQUIRE(agent.run(agent.clusters->fence_dead(access(), agent.in(20s))));
+  const double fenced = seconds_since(start);
+  auto images = bring_up_all(agent, keys);
+  const double ready = seconds_since(start);
+  for (auto& image : images) REQUIRE(write(*image, 4096, pattern(4096, 9)) == 0);
+  std::printf("100 images: fenced %.2f s, locked %.2f s, written %.2f s\n", fenced, ready, seconds_since(start));
+  for (auto& image : images) CHECK(agent.run(image->close(agent.in(60s))));
+  CHECK(agent.run(agent.clusters->shutdown(agent.in(20s))));
+}

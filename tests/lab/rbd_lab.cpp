@@ -1,0 +1,297 @@
+// The rbd room against a real cluster: CORBD_LAB_MON, _USER, _KEY and _POOL say where (scripts/lab/ceph env DIR). Not one of ctest's tests.
+#define CATCH_CONFIG_RUNNER
+#include "rbd_lab.hpp"
+
+using namespace corbd;
+using namespace corbd::lab;
+using Lock = image::Ownership::Lock;
+
+namespace {
+
+void close(Agent& agent, std::unique_ptr<image::Image> image) { CHECK(agent.run(image->close(agent.in(20s)))); }
+
+}  // namespace
+
+TEST_CASE("what is written is read back, by this client and by another") {
+  Admin admin;
+  admin.create("roundtrip");
+  const test::Folder folder;
+  Agent agent(folder.path());
+  auto image = agent.open("roundtrip");
+  REQUIRE(image);
+  CHECK((*image)->size() == 64 << 20);
+  CHECK((*image)->exclusive_lock());
+  for (unsigned seed = 0; seed < 8; ++seed) {
+    const auto bytes = pattern(1 << 20, seed);
+    REQUIRE(write(**image, seed * (3 << 20) + 512, bytes) == 0);
+    CHECK(read(**image, seed * (3 << 20) + 512, bytes.size()) == bytes);
+    CHECK(admin.read("roundtrip", seed * (3 << 20) + 512, bytes.size()) == bytes);
+  }
+  Wait flush, discard, zeroes;
+  (*image)->flush(flush);
+  CHECK(flush.get() == 0);
+  (*image)->discard(discard, 0, 4 << 20);
+  CHECK(discard.get() == 0);
+  (*image)->write_zeroes(zeroes, (6 << 20) + 4096, 8192);
+  CHECK(zeroes.get() == 0);
+  CHECK(read(**image, 1024, 4096) == std::vector<std::byte>(4096));
+  CHECK(read(**image, (6 << 20) + 4096, 8192) == std::vector<std::byte>(8192));
+  close(agent, std::move(*image));
+  CHECK(agent.run(agent.clusters->shutdown(agent.in(20s))));
+  CHECK(incarnation_files(folder.path()) == 0);
+}
+
+TEST_CASE("a read beyond the end and other errors come back as they are") {
+  Admin admin;
+  admin.create("edges");
+  const test::Folder folder;
+  Agent agent(folder.path());
+  auto image = agent.open("edges");
+  REQUIRE(image);
+  CHECK(write(**image, 1ULL << 40, pattern(4096, 1)) < 0);
+  const auto tail = read(**image, (64 << 20) - 4096, 8192);
+  CHECK(tail == std::vector<std::byte>(8192));
+  close(agent, std::move(*image));
+}
+
+TEST_CASE("what is missing or refused is told apart") {
+  const test::Folder folder;
+  Agent agent(folder.path());
+  const auto no_image = agent.run(agent.clusters->resolve(access(), {pool_name(), "", "nowhere"}, agent.in(20s)));
+  REQUIRE_FALSE(no_image);
+  CHECK(no_image.error().code == errc::not_found);
+  CHECK_THAT(no_image.error().text, ContainsSubstring(pool_name() + "/nowhere"));
+  const auto no_pool = agent.run(agent.clusters->resolve(access(), {"nopool", "", "nowhere"}, agent.in(20s)));
+  REQUIRE_FALSE(no_pool);
+  CHECK(no_pool.error().code == errc::not_found);
+  CHECK_THAT(no_pool.error().text, ContainsSubstring("pool nopool"));
+  auto wrong = access();
+  wrong.key = Secret("AQBxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxQ==");
+  const auto refused = agent.run(agent.clusters->resolve(wrong, {pool_name(), "", "nowhere"}, agent.in(20s)));
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == errc::unauthenticated);
+  CHECK_THAT(refused.error().text, !ContainsSubstring("AQBxxx"));
+  wrong.key = Secret("no key at all");
+  const auto garbage = agent.run(agent.clusters->resolve(wrong, {pool_name(), "", "nowhere"}, agent.in(20s)));
+  REQUIRE_FALSE(garbage);
+  UNSCOPED_INFO(garbage.error().text);
+  CHECK(garbage.error().code == errc::unauthenticated);
+  wrong = access();
+  wrong.user = "nobody";
+  const auto nobody = agent.run(agent.clusters->resolve(wrong, {pool_name(), "", "nowhere"}, agent.in(20s)));
+  REQUIRE_FALSE(nobody);
+  UNSCOPED_INFO(nobody.error().text);
+  CHECK(nobody.error().code == errc::unauthenticated);
+}
+
+TEST_CASE("monitors that do not answer are unavailable within the caller's time, and take no other cluster's threads") {
+  Admin admin;
+  admin.create("other");
+  const test::Folder folder;
+  Agent agent(folder.path());
+  auto dead = access();
+  dead.cluster_id = "dead";
+  dead.monitors = {"127.0.0.1:1"};
+  const auto start = std::chrono::steady_clock::now();
+  const auto answer = agent.run(agent.clusters->resolve(dead, {pool_name(), "", "x"}, agent.in(1s)));
+  CHECK(std::chrono::steady_clock::now() - start < 2s);
+  REQUIRE_FALSE(answer);
+  CHECK(answer.error().code == errc::unavailable);
+  CHECK_THAT(answer.error().text, ContainsSubstring("dead") && ContainsSubstring("127.0.0.1:1"));
+  auto image = agent.open("other");
+  REQUIRE(image);
+  CHECK(std::chrono::steady_clock::now() - start < 4s);
+  close(agent, std::move(*image));
+  // The attempt ends by itself, and shutdown waits for it.
+  CHECK(agent.run(agent.clusters->shutdown(agent.in(20s))));
+  CHECK(incarnation_files(folder.path()) == 0);
+}
+
+TEST_CASE("an image that would acknowledge before storing is refused") {
+  Admin admin;
+  admin.create("cached");
+  const test::Folder folder;
+  Agent agent(folder.path());
+  admin.set_metadata("cached", "conf_rbd_cache", "true");
+  const auto refused = agent.open("cached");
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == errc::unsafe_config);
+  CHECK_THAT(refused.error().text, ContainsSubstring("rbd image-meta remove " + pool_name() + "/cached conf_rbd_cache"));
+
+  admin.create("cached");
+  Admin::check(rbd_pool_metadata_set(admin.io, "conf_rbd_persistent_cache_mode", "ssd"));
+  const auto pool_wide = agent.open("cached");
+  Admin::check(rbd_pool_metadata_remove(admin.io, "conf_rbd_persistent_cache_mode"));
+  REQUIRE_FALSE(pool_wide);
+  CHECK(pool_wide.error().code == errc::unsafe_config);
+  CHECK_THAT(pool_wide.error().text, ContainsSubstring("rbd config pool remove " + pool_name()));
+  auto image = agent.open("cached");
+  REQUIRE(image);
+  close(agent, std::move(*image));
+}
+
+TEST_CASE("an image made again under the same name is another image") {
+  Admin admin;
+  admin.create("again");
+  const test::Folder folder;
+  Agent agent(folder.path());
+  const auto before = agent.run(agent.clusters->resolve(access(), {pool_name(), "", "again"}, agent.in(20s)));
+  REQUIRE(before);
+  admin.create("again");
+  const auto opened = agent.run(agent.clusters->open(access(), before->key, {}, agent.in(20s)));
+  REQUIRE_FALSE(opened);
+  CHECK(opened.error().code == errc::not_found);
+}
+
+TEST_CASE("emptiness is told, with and without fast-diff") {
+  const std::uint64_t features = GENERATE(61, 5, 1);
+  Admin admin;
+  admin.create("empty", 6ULL << 30, features);
+  const test::Folder folder;
+  Agent agent(folder.path());
+  auto image = agent.open("empty");
+  REQUIRE(image);
+  auto data = agent.run((*image)->has_data(agent.in(60s)));
+  REQUIRE(data);
+  CHECK_FALSE(*data);
+  REQUIRE(write(**image, 5ULL << 30, pattern(4096, 1)) == 0);
+  data = agent.run((*image)->has_data(agent.in(60s)));
+  REQUIRE(data);
+  CHECK(*data);
+  close(agent, std::move(*image));
+}
+
+TEST_CASE("emptiness that is not proven in time is an error") {
+  Admin admin;
+  admin.create("large", 4ULL << 40, 5);
+  const test::Folder folder;
+  Agent agent(folder.path());
+  auto image = agent.open("large");
+  REQUIRE(image);
+  const auto data = agent.run((*image)->has_data(agent.in(300ms)));
+  CHECK_FALSE(data);
+  close(agent, std::move(*image));
+}
+
+TEST_CASE("metadata is written, read and removed") {
+  Admin admin;
+  admin.create("meta");
+  const test::Folder folder;
+  Agent agent(folder.path());
+  auto image = agent.open("meta");
+  REQUIRE(image);
+  REQUIRE(agent.run((*image)->acquire_lock(agent.in(20s))));
+  CHECK_FALSE(agent.run((*image)->metadata("corbd/format", agent.in(20s)))->has_value());
+  const std::string value(6000, 'x');
+  REQUIRE(agent.run((*image)->set_metadata("corbd/format", value, agent.in(20s))));
+  CHECK(agent.run((*image)->metadata("corbd/format", agent.in(20s))).value() == value);
+  CHECK(agent.run((*image)->remove_metadata("corbd/format", agent.in(20s))));
+  CHECK(agent.run((*image)->remove_metadata("corbd/format", agent.in(20s))));
+  CHECK_FALSE(agent.run((*image)->metadata("corbd/format", agent.in(20s)))->has_value());
+  close(agent, std::move(*image));
+}
+
+TEST_CASE("a full connection is followed by another, which goes when it is empty") {
+  Admin admin;
+  const test::Folder folder;
+  Agent agent(folder.path(), 2);
+  std::vector<std::unique_ptr<image::Image>> images;
+  for (const std::string name : {"a", "b", "c"}) {
+    admin.create("shard-" + name);
+    auto image = agent.open("shard-" + name);
+    REQUIRE(image);
+    images.push_back(std::move(*image));
+  }
+  CHECK(incarnation_files(folder.path()) == 2);
+  CHECK(agent.run(agent.clusters->shutdown(agent.in(1s))).error().code == errc::busy);
+  for (auto& image : images) close(agent, std::move(image));
+  CHECK(agent.run(agent.clusters->shutdown(agent.in(20s))));
+  CHECK(incarnation_files(folder.path()) == 0);
+}
+
+TEST_CASE("the size follows a resize by another client") {
+  Admin admin;
+  admin.create("grows");
+  const test::Folder folder;
+  Agent agent(folder.path());
+  auto image = agent.open("grows");
+  REQUIRE(image);
+  rbd_image_t other = admin.open("grows");
+  Admin::check(rbd_resize(other, 128 << 20));
+  Admin::check(rbd_close(other));
+  for (int i = 0; i < 50 && (*image)->size() != 128 << 20; ++i) agent.run_for(100ms);
+  CHECK((*image)->size() == 128 << 20);
+  close(agent, std::move(*image));
+}
+
+TEST_CASE("a foreign watcher and a foreign lock owner are seen, and the lock is not taken from it") {
+  Admin admin;
+  admin.create("shared");
+  const test::Folder folder;
+  Agent agent(folder.path());
+  auto image = agent.open("shared");
+  REQUIRE(image);
+  CHECK(agent.run((*image)->ownership(agent.in(20s)))->lock == Lock::none);
+  rbd_image_t other = admin.open("shared");
+  auto seen = agent.run((*image)->ownership(agent.in(20s)));
+  REQUIRE(seen);
+  CHECK(seen->foreign_watchers.size() == 1);
+  Admin::check(rbd_lock_acquire(other, RBD_LOCK_MODE_EXCLUSIVE));
+  seen = agent.run((*image)->ownership(agent.in(20s)));
+  REQUIRE(seen);
+  CHECK(seen->lock == Lock::other);
+  const auto taken = agent.run((*image)->acquire_lock(agent.in(60s)));
+  REQUIRE_FALSE(taken);
+  CHECK(taken.error().code == errc::in_use);
+  CHECK_FALSE(agent.run((*image)->break_dead_lock(seen->owner, agent.in(20s))));
+  Admin::check(rbd_close(other));
+  REQUIRE(agent.run((*image)->acquire_lock(agent.in(20s))));
+  seen = agent.run((*image)->ownership(agent.in(20s)));
+  REQUIRE(seen);
+  CHECK(seen->lock == Lock::mine);
+  CHECK(seen->foreign_watchers.empty());
+  CHECK(agent.run((*image)->release_lock(agent.in(20s))));
+  CHECK(agent.run((*image)->ownership(agent.in(20s)))->lock == Lock::none);
+  close(agent, std::move(*image));
+}
+
+TEST_CASE("a snapshot is served as it was") {
+  Admin admin;
+  // Snapshots of an earlier run keep the image from being removed.
+  const std::string name = "snapped-" + std::to_string(::getpid());
+  admin.create(name);
+  const test::Folder folder;
+  Agent agent(folder.path());
+  rbd_image_t other = admin.open(name);
+  const auto before = pattern(4096, 1), after = pattern(4096, 2);
+  Admin::check(static_cast<int>(rbd_write(other, 0, before.size(), reinterpret_cast<const char*>(before.data()))));
+  Admin::check(rbd_snap_create(other, "s"));
+  std::uint64_t snap = 0;
+  Admin::check(rbd_snap_get_id(other, "s", &snap));
+  Admin::check(static_cast<int>(rbd_write(other, 0, after.size(), reinterpret_cast<const char*>(after.data()))));
+  auto found = agent.run(agent.clusters->resolve(access(), {pool_name(), "", name}, agent.in(20s)));
+  REQUIRE(found);
+  found->key.snap_id = snap;
+  auto image = agent.run(agent.clusters->open(access(), found->key, {}, agent.in(20s)));
+  REQUIRE(image);
+  CHECK((*image)->read_only());
+  CHECK(read(**image, 0, 4096) == before);
+  CHECK(write(**image, 0, after) == -EROFS);
+  close(agent, std::move(*image));
+  found->key.snap_id = 9999;
+  const auto gone = agent.run(agent.clusters->open(access(), found->key, {}, agent.in(20s)));
+  REQUIRE_FALSE(gone);
+  CHECK(gone.error().code == errc::not_found);
+  Admin::check(rbd_snap_remove(other, "s"));
+  Admin::check(rbd_close(other));
+  admin.remove(name);
+}
+
+int main(int argc, char** argv) {
+  for (const char* name : {"CORBD_LAB_MON", "CORBD_LAB_USER", "CORBD_LAB_KEY", "CORBD_LAB_POOL"})
+    if (env(name).empty()) {
+      std::printf("skipped: %s is not set\n", name);
+      return 0;
+    }
+  return Catch::Session().run(argc, argv);
+}

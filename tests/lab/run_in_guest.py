@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""Runs the stories: every function story_* of the files stories_*.py, each in a process of its own with a time limit.
+
+Usage: run_in_guest.py [--results FILE] [--list] [NAME...]
+A story's first docstring line is the sentence that is printed: `ok N - sentence`, `not ok N - sentence`, `ok N - sentence # SKIP why`.
+FILE keeps what is done; a second run with it goes on behind it. Exit code 75: the kernel is not usable for the stories that are left
+(a new boot is needed); 1: a story failed; 0: all is done and nothing failed.
+"""
+import argparse
+import glob
+import importlib
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import kit  # noqa: E402
+
+LIMIT = 240
+
+
+def stories():
+    found = []
+    for path in sorted(glob.glob(os.path.join(os.path.dirname(os.path.abspath(__file__)), "stories_*.py"))):
+        module = importlib.import_module(os.path.basename(path)[:-3])
+        found += [value for name, value in vars(module).items() if name.startswith("story_")]
+    return found
+
+
+def sentence(story):
+    return story.__doc__.strip().splitlines()[0].rstrip(".")
+
+
+def work(story, name):
+    """In the child: exit code 0 done, 77 skipped, 1 failed; the reason of a skip goes to a file."""
+    lab = kit.Lab(name)
+    try:
+        story(lab)
+        code = 0
+    except kit.Skip as skip:
+        with open(os.path.join(lab.out, "skip"), "w") as file:
+            file.write(str(skip))
+        code = 77
+    except BaseException as error:
+        if isinstance(error, kit.Failed):
+            kit.say("failed: %s" % error)
+        else:
+            kit.say("failed: " + traceback.format_exc().replace("\n", "\n# "))
+        lab.diagnose()
+        code = 1
+    clean = lab.clean()
+    sys.stdout.flush()
+    # A story that passed but left something behind did not pass.
+    os._exit(code if clean else 76 if code == 1 else 78)
+
+
+def attempt(story, name, limit):
+    """(status, clean)."""
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        work(story, name)
+    deadline = time.monotonic() + limit
+    while time.monotonic() < deadline:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            code = os.waitstatus_to_exitcode(status)
+            return {0: ("ok", True), 77: ("skip", True), 76: ("not ok", False), 78: ("not ok", False)}.get(code, ("not ok", code == 1))
+        time.sleep(0.05)
+    kit.say("failed: not done after %d s" % limit)
+    lab = kit.Lab(name)
+    lab.agents = [kit.Agent(lab)]
+    lab.diagnose()
+    os.kill(child, signal.SIGKILL)
+    return "not ok", lab.clean()
+
+
+def main():
+    options = argparse.ArgumentParser()
+    options.add_argument("--results")
+    options.add_argument("--list", action="store_true")
+    options.add_argument("names", nargs="*")
+    options = options.parse_args()
+    chosen = [story for story in stories() if not options.names or story.__name__[6:] in options.names]
+    if options.list:
+        for story in chosen:
+            print("%-36s %s" % (story.__name__[6:], sentence(story)))
+        return 0
+    results = options.results or os.path.join(os.environ["CORBD_OUT"], "results.jsonl")
+    done = {}
+    if os.path.exists(results):
+        for line in open(results):
+            entry = json.loads(line)
+            done[entry["story"]] = entry["status"]
+
+    def keep(name, status, **more):
+        with open(results, "a") as file:
+            file.write(json.dumps(dict(story=name, status=status, **more)) + "\n")
+
+    failed = False
+    for number, story in enumerate(chosen, 1):
+        name = story.__name__[6:]
+        if done.get(name) == "begun":
+            # The kernel went away in the middle of it.
+            print("not ok %d - %s # the guest ended in it" % (number, sentence(story)), flush=True)
+            keep(name, "not ok", sentence=sentence(story))
+            failed = True
+        if name in done:
+            continue
+        keep(name, "begun")
+        begin = time.monotonic()
+        status, clean = attempt(story, name, getattr(story, "limit", LIMIT))
+        took = time.monotonic() - begin
+        why = kit.read(os.path.join(os.environ["CORBD_OUT"], "stories", name, "skip")) if status == "skip" else ""
+        print("%s %d - %s%s (%.0f s)" % ("ok" if status != "not ok" else status, number, sentence(story),
+                                         " # SKIP " + why if status == "skip" else "", took), flush=True)
+        keep(name, status, sentence=sentence(story), seconds=round(took, 1), why=why)
+        failed = failed or status == "not ok"
+        if not clean:
+            kit.say("this kernel is not clean any more: the rest needs a new boot")
+            return 75
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

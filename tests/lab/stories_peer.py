@@ -1,0 +1,55 @@
+"""The lab itself, with rbd-nbd in the agent's place: shows that the tools measure what they claim."""
+import os
+
+from kit import Writer, check, devices, now_us, say, wait_for
+
+
+class RbdNbd:
+    """rbd-nbd as ceph-csi starts it."""
+
+    def __init__(self, lab, image):
+        self.lab, self.image, self.cookie = lab, image, image.name
+        self.process = None
+
+    def argv(self, action, *more):
+        return ["rbd-nbd", action, self.image.spec, "-c", self.lab.conf, "--try-netlink", "--cookie", self.cookie,
+                "--reattach-timeout", "300", "--io-timeout", "0", "--foreground", *more]
+
+    def index(self):
+        for index, device in devices().items():
+            if device["backend"] == self.cookie:
+                return index
+        return None
+
+    def start(self, action, *more):
+        self.process = self.lab.start(self.argv(action, *more), log=os.path.join(self.lab.out, "rbd-nbd.log"))
+
+    def map(self):
+        self.start("map")
+        index = wait_for("rbd-nbd's device", lambda: self.index() is not None and (self.index(),), 60)[0]
+        self.device = "/dev/nbd%d" % index
+        wait_for("the device's size", lambda: devices()[index]["size"] > 0, 30)
+
+    def attach(self):
+        self.start("attach", "--device", self.device)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait(20)
+
+
+def story_peer_writer(lab):
+    """the verifying writer and a killed and re-attached rbd-nbd: no I/O error, and a stall that the writer measures"""
+    peer = RbdNbd(lab, lab.image("a"))
+    peer.map()
+    writer = Writer(lab, peer.device).start()
+    writer.wait_more(50)
+    kill = now_us()
+    peer.kill()
+    peer.attach()
+    wait_for("a write after the kill", lambda: writer.wait_more(50) or True, 120)
+    writer.stop()
+    found = writer.verify([kill])
+    say("rbd-nbd: %s" % found)
+    check(found["errors"] == 0, "%d I/O errors" % found["errors"])
+    check(found["longest_stall_us"] > 500_000, "a killed server without a stall: the writer does not measure")

@@ -1,0 +1,324 @@
+// A verifying writer: writes numbered, checksummed blocks at pseudo-random places and records every write the kernel acknowledged,
+// so that afterwards each of them can be looked for. Needs nothing of corbd.
+//
+//   corbd-writer run    --path FILE|DEV --size BYTES --mode direct|fsync|mmap --journal J [--seconds N] [--threads T]
+//                       [--paced N --pace-ms M]
+//   corbd-writer verify --path FILE|DEV --journal J [--kill MICROSECONDS ...]
+//
+// T threads write as fast as they are answered. N more write once every M ms: at any moment most of those are idle, so that after a
+// fault some write is new to the kernel, not one that was in flight. Each thread owns the blocks of its own residue class: the last
+// acknowledged write of a block is well defined, and a block may only hold that one or a later one that was in flight.
+// Acknowledged is: direct, pwrite returned; fsync, fdatasync returned; mmap, msync returned.
+// The journal (keep it off the volume) is an array of Entry; a second run with the same journal goes on numbering.
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+constexpr std::size_t block_size = 4096;
+constexpr std::uint64_t magic = 0x636f726264777274;  // "corbdwrt"
+
+struct Entry {
+  std::uint64_t block;
+  std::uint64_t seq;
+  std::uint64_t ts_us;  // when it was acknowledged, or failed
+  std::uint32_t latency_us;
+  std::uint32_t error;  // an errno, 0 for an acknowledged write
+};
+static_assert(sizeof(Entry) == 32);
+
+struct alignas(block_size) Block {
+  std::uint64_t magic, block, seq, sum;
+  std::uint64_t body[(block_size - 32) / 8];
+};
+static_assert(sizeof(Block) == block_size);
+
+std::uint64_t mix(std::uint64_t& state) {
+  std::uint64_t z = (state += 0x9e3779b97f4a7c15);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+  return z ^ (z >> 31);
+}
+
+std::uint64_t checksum(const Block& b) {
+  std::uint64_t sum = b.magic ^ (b.block * 31) ^ (b.seq * 131);
+  for (std::uint64_t word : b.body) sum = (sum ^ word) * 0x100000001b3;
+  return sum;
+}
+
+void fill(Block& b, std::uint64_t block, std::uint64_t seq) {
+  b.magic = magic, b.block = block, b.seq = seq;
+  std::uint64_t state = block * 0x2545f4914f6cdd1d + seq;
+  for (std::uint64_t& word : b.body) word = mix(state);
+  b.sum = checksum(b);
+}
+
+std::uint64_t now_us() {
+  using namespace std::chrono;
+  return static_cast<std::uint64_t>(duration_cast<microseconds>(system_clock::now().time_since_epoch()).count());
+}
+
+[[noreturn]] void die(const std::string& what) {
+  std::fprintf(stderr, "corbd-writer: %s: %s\n", what.c_str(), std::strerror(errno));
+  std::exit(2);
+}
+
+struct Options {
+  std::string command, path, mode = "direct", journal;
+  std::uint64_t size = 0;
+  unsigned seconds = 0, threads = 4, paced = 0, pace_ms = 100;
+  std::vector<std::uint64_t> kills;
+};
+
+std::vector<Entry> read_journal(const std::string& path) {
+  std::vector<Entry> all;
+  std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "rb"), [](FILE* f) { return f ? std::fclose(f) : 0; });
+  if (!file) return all;
+  Entry one;
+  while (std::fread(&one, sizeof one, 1, file.get()) == 1) all.push_back(one);
+  return all;
+}
+
+// --- run
+
+std::atomic<bool> stopping{false};
+std::atomic<std::uint64_t> next_seq{1}, acked{0}, failed{0};
+thread_local sigjmp_buf bus_jump;
+thread_local volatile sig_atomic_t bus_armed = 0;
+
+void on_stop(int) { stopping = true; }
+
+void on_bus(int) {
+  if (bus_armed) siglongjmp(bus_jump, 1);
+  _exit(3);
+}
+
+class Target {
+ public:
+  explicit Target(const Options& o) : mode_(o.mode) {
+    const int extra = mode_ == "direct" ? O_DIRECT : 0;
+    fd_ = ::open(o.path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | extra, 0644);
+    if (fd_ < 0) die("open " + o.path);
+    struct stat st {};
+    if (::fstat(fd_, &st) != 0) die("stat " + o.path);
+    if (S_ISREG(st.st_mode) && static_cast<std::uint64_t>(st.st_size) < o.size && ::ftruncate(fd_, static_cast<off_t>(o.size)) != 0)
+      die("ftruncate " + o.path);
+    if (mode_ == "mmap") {
+      map_ = static_cast<char*>(::mmap(nullptr, o.size, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0));
+      if (map_ == MAP_FAILED) die("mmap " + o.path);
+    }
+  }
+
+  int write(const Block& b) const {  // 0 or an errno
+    const auto offset = static_cast<off_t>(b.block * block_size);
+    if (mode_ == "mmap") return write_mapped(b);
+    const ssize_t n = ::pwrite(fd_, &b, block_size, offset);
+    if (n != static_cast<ssize_t>(block_size)) return n < 0 ? errno : EIO;
+    return mode_ == "fsync" && ::fdatasync(fd_) != 0 ? errno : 0;
+  }
+
+ private:
+  int write_mapped(const Block& b) const {
+    char* place = map_ + b.block * block_size;
+    if (sigsetjmp(bus_jump, 1) != 0) {
+      bus_armed = 0;
+      return EFAULT;
+    }
+    bus_armed = 1;
+    std::memcpy(place, &b, block_size);
+    bus_armed = 0;
+    return ::msync(place, block_size, MS_SYNC) != 0 ? errno : 0;
+  }
+
+  std::string mode_;
+  int fd_ = -1;
+  char* map_ = nullptr;
+};
+
+void record(int journal, const Entry& entry) {
+  if (::write(journal, &entry, sizeof entry) != static_cast<ssize_t>(sizeof entry)) die("write to the journal");
+}
+
+void work(const Target& target, int journal, unsigned index, unsigned classes, std::uint64_t blocks, unsigned pace_ms) {
+  std::uint64_t state = index * 7919 + next_seq;
+  auto buffer = std::make_unique<Block>();
+  const std::uint64_t mine = (blocks - index + classes - 1) / classes;
+  while (!stopping) {
+    const std::uint64_t block = index + (mix(state) % mine) * classes;
+    const std::uint64_t seq = next_seq++;
+    fill(*buffer, block, seq);
+    const std::uint64_t begin = now_us();
+    const int error = target.write(*buffer);
+    const std::uint64_t end = now_us();
+    const auto latency = static_cast<std::uint32_t>(std::min<std::uint64_t>(end - begin, UINT32_MAX));
+    record(journal, {block, seq, end, latency, static_cast<std::uint32_t>(error)});
+    ++(error ? failed : acked);
+    const unsigned pause = error ? std::max(pace_ms, 20u) : pace_ms;
+    if (pause) std::this_thread::sleep_for(std::chrono::milliseconds(pause));
+  }
+}
+
+int run(const Options& o) {
+  const unsigned classes = o.threads + o.paced;
+  const std::uint64_t blocks = o.size / block_size;
+  if (classes == 0 || blocks < classes) {
+    std::fprintf(stderr, "corbd-writer: --size must be at least one block of %zu bytes for each of the %u threads\n", block_size, classes);
+    return 2;
+  }
+  for (const Entry& e : read_journal(o.journal)) next_seq = std::max<std::uint64_t>(next_seq, e.seq + 1);
+  const int journal = ::open(o.journal.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (journal < 0) die("open " + o.journal);
+  const Target target(o);
+  struct sigaction action {};
+  action.sa_handler = on_stop;
+  ::sigaction(SIGTERM, &action, nullptr);
+  ::sigaction(SIGINT, &action, nullptr);
+  action.sa_handler = on_bus;
+  ::sigaction(SIGBUS, &action, nullptr);
+
+  std::atomic<unsigned> running{classes};
+  for (unsigned i = 0; i < classes; ++i) {
+    std::thread([&, i] {
+      if (i >= o.threads) std::this_thread::sleep_for(std::chrono::milliseconds(o.pace_ms * (i - o.threads) / o.paced));
+      work(target, journal, i, classes, blocks, i < o.threads ? 0 : o.pace_ms);
+      --running;
+    }).detach();
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  const auto pause = std::chrono::milliseconds(20);
+  while (!stopping && (o.seconds == 0 || std::chrono::steady_clock::now() - begin < std::chrono::seconds(o.seconds)))
+    std::this_thread::sleep_for(pause);
+  stopping = true;
+  // A write that never returns must not hang the test; its thread is left behind.
+  for (int i = 0; running != 0 && i < 60 * 50; ++i) std::this_thread::sleep_for(pause);
+  const unsigned hung = running;
+  std::printf("{\"acked\":%lu,\"errors\":%lu,\"hung\":%u}\n", acked.load(), failed.load(), hung);
+  std::fflush(stdout);
+  _exit(hung ? 4 : failed ? 1 : 0);
+}
+
+// --- verify
+
+std::string stalls(const std::vector<Entry>& sorted, const std::vector<std::uint64_t>& kills) {
+  std::string out;
+  for (std::size_t k = 0; k < kills.size(); ++k) {
+    const std::uint64_t end = k + 1 < kills.size() ? kills[k + 1] : UINT64_MAX;
+    // The signal takes a moment: the fault shows as the longest gap that ends after it and before the next.
+    std::uint64_t last_before = 0, first = 0, first_new = 0, longest_write = 0, previous = 0;
+    for (const Entry& e : sorted) {
+      if (e.error) continue;
+      if (e.ts_us > kills[k] && e.ts_us < end) {
+        if (previous && e.ts_us - previous > first - last_before) last_before = previous, first = e.ts_us;
+        longest_write = std::max<std::uint64_t>(longest_write, e.latency_us);
+      }
+      previous = e.ts_us;
+    }
+    for (const Entry& e : sorted)
+      if (!e.error && first && e.ts_us >= first && e.ts_us - e.latency_us > kills[k]) {
+        first_new = e.ts_us;
+        break;
+      }
+    char line[256];
+    std::snprintf(line, sizeof line,
+                  "%s{\"kill_us\":%lu,\"last_before_us\":%lu,\"first_us\":%lu,\"first_new_us\":%lu,\"longest_write_us\":%lu}",
+                  k ? "," : "", kills[k], last_before, first, first_new, longest_write);
+    out += line;
+  }
+  return out;
+}
+
+int verify(const Options& o) {
+  std::vector<Entry> entries = read_journal(o.journal);
+  std::map<std::uint64_t, std::uint64_t> last;
+  std::uint64_t good = 0, errors = 0, longest_stall = 0, longest_write = 0, lost = 0, shown = 0;
+  for (const Entry& e : entries) {
+    if (e.error) {
+      ++errors;
+      continue;
+    }
+    ++good;
+    std::uint64_t& seq = last[e.block];
+    seq = std::max(seq, e.seq);
+  }
+  const int fd = ::open(o.path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT);
+  if (fd < 0) die("open " + o.path);
+  auto buffer = std::make_unique<Block>();
+  for (const auto& [block, seq] : last) {
+    const ssize_t n = ::pread(fd, buffer.get(), block_size, static_cast<off_t>(block * block_size));
+    const bool whole = n == static_cast<ssize_t>(block_size) && buffer->magic == magic && buffer->block == block &&
+                       buffer->sum == checksum(*buffer);
+    if (whole && buffer->seq >= seq) continue;
+    ++lost;
+    if (shown++ < 10)
+      std::fprintf(stderr, "corbd-writer: block %lu: acknowledged write %lu, found %s %lu\n", block, seq,
+                   n < 0 ? std::strerror(errno) : whole ? "older" : "damaged", whole ? buffer->seq : 0);
+  }
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.ts_us < b.ts_us; });
+  std::uint64_t previous = 0;
+  for (const Entry& e : entries) {
+    if (e.error) continue;
+    if (previous) longest_stall = std::max(longest_stall, e.ts_us - previous);
+    previous = e.ts_us;
+    longest_write = std::max<std::uint64_t>(longest_write, e.latency_us);
+  }
+  std::printf("{\"acked\":%lu,\"blocks\":%zu,\"lost\":%lu,\"errors\":%lu,\"longest_stall_us\":%lu,\"longest_write_us\":%lu,"
+              "\"kills\":[%s]}\n",
+              good, last.size(), lost, errors, longest_stall, longest_write, stalls(entries, o.kills).c_str());
+  return lost || errors ? 1 : 0;
+}
+
+Options parse(int argc, char** argv) {
+  Options o;
+  if (argc > 1) o.command = argv[1];
+  std::map<std::string, std::string> values;
+  for (int i = 2; i + 1 < argc; i += 2) {
+    if (std::string(argv[i]) == "--kill")
+      o.kills.push_back(std::strtoull(argv[i + 1], nullptr, 10));
+    else
+      values[argv[i]] = argv[i + 1];
+  }
+  const auto number = [&](const char* name, std::uint64_t preset) {
+    return values.count(name) ? std::strtoull(values[name].c_str(), nullptr, 10) : preset;
+  };
+  o.path = values["--path"], o.journal = values["--journal"];
+  if (values.count("--mode")) o.mode = values["--mode"];
+  o.size = number("--size", 0);
+  o.seconds = static_cast<unsigned>(number("--seconds", 0));
+  o.threads = static_cast<unsigned>(number("--threads", 4));
+  o.paced = static_cast<unsigned>(number("--paced", 0));
+  o.pace_ms = static_cast<unsigned>(number("--pace-ms", 100));
+  return o;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Options o = parse(argc, argv);
+  const bool known = o.mode == "direct" || o.mode == "fsync" || o.mode == "mmap";
+  if (known && !o.path.empty() && !o.journal.empty()) {
+    if (o.command == "run") return run(o);
+    if (o.command == "verify") return verify(o);
+  }
+  std::fprintf(stderr,
+               "usage: corbd-writer run --path P --size BYTES --mode direct|fsync|mmap --journal J [--seconds N] [--threads T]"
+               " [--paced N] [--pace-ms M]\n       corbd-writer verify --path P --journal J [--kill MICROSECONDS ...]\n");
+  return 2;
+}

@@ -1,0 +1,94 @@
+// An image in memory, whose operations end when and how a test says.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "corbd/image/image.hpp"
+
+namespace corbd::test {
+
+/// Any thread may steer it. Data moves when an operation is submitted; only its end comes later.
+class MemoryImage final : public image::Image {
+ public:
+  enum class Io { read, write, flush, discard, write_zeroes };
+  enum class Ends {
+    at_once,    ///< inside the submitting call
+    elsewhere,  ///< on a thread of the image
+    when_told   ///< by release()
+  };
+  struct Call {
+    Io io;
+    std::uint64_t offset, length;
+    bool operator==(const Call&) const = default;
+  };
+
+  explicit MemoryImage(std::uint64_t bytes, Ends ends = Ends::at_once, bool read_only = false);
+  ~MemoryImage() override;
+
+  void set_ends(Ends ends);
+  /// The next `times` operations of that kind end with -error, and do nothing.
+  void fail(Io io, int error, std::size_t times = 1);
+  /// Ends the first `count` of the operations that wait, on this thread. How many there were.
+  std::size_t release(std::size_t count = SIZE_MAX);
+  std::size_t waiting() const;
+  void resize(std::uint64_t bytes);
+  /// Remembering the calls allocates; a test that counts allocations switches it off.
+  void remember_calls(bool on);
+  std::vector<Call> calls() const;
+  std::vector<std::byte> content() const;
+
+  const image::Key& key() const override { return key_; }
+  std::uint64_t size() const override;
+  bool read_only() const override { return read_only_; }
+  bool exclusive_lock() const override { return true; }
+  void read(image::Op& op, std::uint64_t offset, std::span<std::byte> into) override;
+  void write(image::Op& op, std::uint64_t offset, std::span<const std::byte> from) override;
+  void flush(image::Op& op) override;
+  void discard(image::Op& op, std::uint64_t offset, std::uint64_t length) override;
+  void write_zeroes(image::Op& op, std::uint64_t offset, std::uint64_t length) override;
+
+  task<result<image::Ownership>> ownership(Until until) override;
+  task<result<>> break_dead_lock(std::string owner, Until until) override;
+  task<result<>> acquire_lock(Until until) override;
+  task<result<>> release_lock(Until until) override;
+  task<result<bool>> has_data(Until until) override;
+  task<result<std::optional<std::string>>> metadata(std::string name, Until until) override;
+  task<result<>> set_metadata(std::string name, std::string value, Until until) override;
+  task<result<>> remove_metadata(std::string name, Until until) override;
+  task<result<>> close(Until until) override;
+
+ private:
+  struct End {
+    image::Op* op;
+    int result;
+  };
+  template <class Work>
+  void run(image::Op& op, Call call, Work work);
+  void zero(image::Op& op, Call call);
+  int outcome(const Call& call);
+  void work_elsewhere();
+
+  const image::Key key_{"fsid", 1, "", "memory", 0};
+  const bool read_only_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::byte> bytes_;
+  Ends ends_;
+  bool remember_ = true, stopping_ = false;
+  std::vector<Call> calls_;
+  struct Failure {
+    int error;
+    std::size_t times;
+  };
+  std::map<Io, Failure> failures_;
+  std::vector<End> told_, elsewhere_;
+  std::map<std::string, std::string> metadata_;
+  std::thread thread_;
+};
+
+}  // namespace corbd::test

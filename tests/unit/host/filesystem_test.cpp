@@ -1,0 +1,194 @@
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "ground.hpp"
+#include "ops.hpp"
+#include "run.hpp"
+
+using namespace corbd;
+using corbd::host::Probe;
+using corbd::test::Folder;
+using corbd::test::make_image;
+using corbd::test::overwrite;
+namespace ops = corbd::host::ops;
+
+namespace {
+
+struct Image {
+  Folder folder;
+  std::string path = make_image(folder.path() + "/image");
+  Probe probe() { return ops::probe(path).value(); }
+};
+
+// Puts a script of that name in front of the real tool while it lives.
+class FakeTool {
+ public:
+  FakeTool(const std::string& name, const std::string& script) {
+    const std::string path = folder_.path() + "/" + name;
+    std::ofstream(path) << "#!/bin/sh\n" << script << "\n";
+    ::chmod(path.c_str(), 0755);
+    ::setenv("PATH", (folder_.path() + ":" + before_).c_str(), 1);
+  }
+  ~FakeTool() { ::setenv("PATH", before_.c_str(), 1); }
+
+ private:
+  Folder folder_;
+  std::string before_ = std::getenv("PATH");
+};
+
+}  // namespace
+
+TEST_CASE("a probe of zeros finds nothing") {
+  Image image;
+  CHECK(image.probe().kind == Probe::Kind::nothing);
+}
+
+TEST_CASE("a probe finds an ext4 filesystem") {
+  Image image;
+  REQUIRE(ops::mkfs(image.path, "ext4", ""));
+  CHECK(image.probe().kind == Probe::Kind::filesystem);
+  CHECK(image.probe().type == "ext4");
+}
+
+TEST_CASE("a probe finds a partition table") {
+  Image image;
+  // One Linux partition from sector 2048 on; the table's signature.
+  overwrite(image.path, 446, std::string("\x00\x00\x00\x00\x83\x00\x00\x00\x00\x08\x00\x00\x00\x40\x00\x00", 16));
+  overwrite(image.path, 510, "\x55\xaa");
+  CHECK(image.probe().kind == Probe::Kind::partitions);
+}
+
+TEST_CASE("a probe reports something that is no filesystem as other") {
+  Image image;
+  REQUIRE(host::run({"mkswap", image.path}, host::Capture::everything)->code == 0);
+  CHECK(image.probe().kind == Probe::Kind::other);
+  CHECK(image.probe().type == "swap");
+}
+
+TEST_CASE("two filesystems at once are ambivalent") {
+  Image image;
+  REQUIRE(ops::mkfs(image.path, "ext4", ""));
+  // squashfs 4.0 in ext4's boot block.
+  overwrite(image.path, 0, "hsqs");
+  overwrite(image.path, 28, std::string("\x04\x00", 2));
+  CHECK(image.probe().kind == Probe::Kind::ambivalent);
+}
+
+TEST_CASE("a superblock with a wrong checksum is not nothing") {
+  // Which checksums blkid looks at differs between its versions.
+  struct Damage {
+    const char* fstype;
+    off_t volume_name;
+  };
+  for (const auto& [fstype, volume_name] : {Damage{"ext4", 1024 + 0x78}, Damage{"xfs", 108}}) {
+    Folder folder;
+    const std::string path = make_image(folder.path() + "/image", 400L * 1024 * 1024);
+    REQUIRE(ops::mkfs(path, fstype, ""));
+    overwrite(path, volume_name, "x");
+    CHECK(ops::probe(path)->kind != Probe::Kind::nothing);
+    CHECK(ops::mkfs(path, fstype, "").error().code == errc::not_empty);
+  }
+}
+
+TEST_CASE("a device without a size is an error and not empty") {
+  Folder folder;
+  CHECK(!ops::probe(make_image(folder.path() + "/image", 0)));
+}
+
+TEST_CASE("a device that does not exist is an error and not empty") {
+  CHECK(ops::probe("/nonexistent/device").error().code == errc::unavailable);
+}
+
+TEST_CASE("mkfs refuses what holds something, and leaves it as it is") {
+  Image image;
+  REQUIRE(ops::mkfs(image.path, "ext4", ""));
+  const auto again = ops::mkfs(image.path, "xfs", "");
+  REQUIRE(!again);
+  CHECK(again.error().code == errc::not_empty);
+  CHECK_THAT(again.error().text, ContainsSubstring("ext4"));
+  CHECK(image.probe().type == "ext4");
+}
+
+TEST_CASE("mkfs makes an xfs filesystem") {
+  Folder folder;
+  const std::string path = make_image(folder.path() + "/image", 400L * 1024 * 1024);
+  const auto made = ops::mkfs(path, "xfs", "");
+  REQUIRE(made);
+  CHECK(ops::probe(path)->type == "xfs");
+}
+
+TEST_CASE("without options mkfs.ext4 gets ceph-csi's") {
+  Image image;
+  const std::string seen = image.folder.path() + "/seen";
+  FakeTool tool("mkfs.ext4", "[ \"$1\" = -n ] || echo \"$@\" > " + seen);
+  REQUIRE(ops::mkfs(image.path, "ext4", ""));
+  std::string arguments;
+  std::getline(std::ifstream(seen), arguments);
+  CHECK_THAT(arguments, ContainsSubstring("-m0 -Enodiscard,"));
+  CHECK(arguments.ends_with(image.path));
+}
+
+TEST_CASE("a user's mkfs options replace the defaults and are split at single spaces") {
+  Image image;
+  const std::string seen = image.folder.path() + "/seen";
+  FakeTool tool("mkfs.ext4", "for a in \"$@\"; do printf '[%s]' \"$a\"; done > " + seen);
+  REQUIRE(ops::mkfs(image.path, "ext4", "-b 1024  -Lx"));
+  std::string arguments;
+  std::getline(std::ifstream(seen), arguments);
+  CHECK(arguments == "[-b][1024][][-Lx][" + image.path + "]");
+}
+
+TEST_CASE("a failing mkfs tells what the tool said, and not at any length") {
+  Image image;
+  FakeTool tool("mkfs.ext4", "head -c 100000 /dev/zero | tr '\\0' x >&2; echo ' no such option' >&2; exit 1");
+  const auto made = ops::mkfs(image.path, "ext4", "-Z");
+  REQUIRE(!made);
+  CHECK(made.error().code == errc::failed_precondition);
+  CHECK_THAT(made.error().text, ContainsSubstring("no such option"));
+  CHECK(made.error().text.size() < 4096);
+}
+
+TEST_CASE("a filesystem without a tool is named") {
+  Image image;
+  const auto made = ops::mkfs(image.path, "nosuchfs", "");
+  REQUIRE(!made);
+  CHECK(made.error().code == errc::failed_precondition);
+  CHECK_THAT(made.error().text, ContainsSubstring("mkfs.nosuchfs"));
+}
+
+TEST_CASE("a filesystem type that is no word is refused") {
+  Image image;
+  for (const auto* type : {"", "../ext4", "ext4 -F", "ext4;x"})
+    CHECK(ops::mkfs(image.path, type, "").error().code == errc::invalid_argument);
+}
+
+TEST_CASE("fsck of a good filesystem succeeds") {
+  Image image;
+  REQUIRE(ops::mkfs(image.path, "ext4", ""));
+  CHECK(ops::fsck(image.path));
+}
+
+TEST_CASE("fsck succeeds when it corrected everything, and when it could not work at all") {
+  for (const auto* code : {"1", "8", "16"}) {
+    FakeTool tool("fsck", "exit " + std::string(code));
+    CHECK(ops::fsck("/dev/x"));
+  }
+}
+
+TEST_CASE("fsck fails with the tool's words when errors are left") {
+  for (const auto* code : {"4", "12"}) {
+    FakeTool tool("fsck", "echo UNEXPECTED INCONSISTENCY; exit " + std::string(code));
+    const auto checked = ops::fsck("/dev/x");
+    REQUIRE(!checked);
+    CHECK(checked.error().code == errc::failed_precondition);
+    CHECK_THAT(checked.error().text, ContainsSubstring("UNEXPECTED INCONSISTENCY"));
+  }
+}
+
+TEST_CASE("a killed fsck can be tried again") {
+  FakeTool tool("fsck", "kill -9 $$");
+  CHECK(ops::fsck("/dev/x").error().code == errc::unavailable);
+}

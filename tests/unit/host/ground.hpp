@@ -1,0 +1,68 @@
+// Ground for tests that mount: a mount namespace of the test's own, which goes with its process, and loop devices that
+// detach themselves.
+#pragma once
+
+#include <fcntl.h>
+#include <linux/loop.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <optional>
+#include <string>
+
+#include "corbd/core/fd.hpp"
+#include "support/catch.hpp"
+#include "support/folder.hpp"
+
+namespace corbd::test {
+
+/// False, with a message, where the test may not mount.
+inline bool may_mount() {
+  static const bool allowed =
+      ::unshare(CLONE_NEWNS) == 0 && ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
+  if (!allowed) WARN("skipped: no permission to mount");
+  return allowed;
+}
+
+inline std::string make_image(const std::string& path, off_t size = 64 * 1024 * 1024) {
+  const Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (!fd || ::ftruncate(fd.get(), size) != 0) throw std::runtime_error("no image at " + path);
+  return path;
+}
+
+inline void overwrite(const std::string& path, off_t at, const std::string& bytes) {
+  const Fd fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (!fd || ::pwrite(fd.get(), bytes.data(), bytes.size(), at) != static_cast<ssize_t>(bytes.size()))
+    throw std::runtime_error("writing to " + path);
+}
+
+class LoopDevice {
+ public:
+  static std::optional<LoopDevice> attach(const std::string& image) {
+    const Fd control(::open("/dev/loop-control", O_RDWR | O_CLOEXEC));
+    const Fd file(::open(image.c_str(), O_RDWR | O_CLOEXEC));
+    for (int attempt = 0; control && attempt < 20; ++attempt) {
+      const int index = ::ioctl(control.get(), LOOP_CTL_GET_FREE);
+      if (index < 0) break;
+      LoopDevice device;
+      device.path_ = "/dev/loop" + std::to_string(index);
+      device.fd_ = Fd(::open(device.path_.c_str(), O_RDWR | O_CLOEXEC));
+      loop_config config{};
+      config.fd = static_cast<unsigned>(file.get());
+      config.info.lo_flags = LO_FLAGS_AUTOCLEAR;
+      if (device.fd_ && ::ioctl(device.fd_.get(), LOOP_CONFIGURE, &config) == 0) return device;
+    }
+    WARN("skipped: no loop device");
+    return std::nullopt;
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  Fd fd_;
+};
+
+}  // namespace corbd::test

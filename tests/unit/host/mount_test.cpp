@@ -1,0 +1,258 @@
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "ground.hpp"
+#include "mountinfo.hpp"
+#include "ops.hpp"
+
+using namespace corbd;
+using corbd::host::Mount;
+using corbd::test::Folder;
+using corbd::test::may_mount;
+namespace fs = std::filesystem;
+namespace ops = corbd::host::ops;
+
+namespace {
+
+// Unmounts at its end whatever a failed test left, so that the folder can go.
+struct Place {
+  ~Place() {
+    for (const auto& path : {other, target})
+      while (::umount2(path.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0) {
+      }
+  }
+  result<> mount_tmpfs(const std::string& flags = "", const std::string& source = "source") {
+    return ops::mount(source, "tmpfs", target, flags);
+  }
+  Folder folder;
+  std::string target = folder.path() + "/target";
+  std::string other = folder.path() + "/other";
+};
+
+std::vector<Mount> mounts_at(const std::string& target) {
+  auto all = host::read_mountinfo("/proc/self/mountinfo").value();
+  std::erase_if(all, [&](const Mount& mount) { return mount.target != target; });
+  return all;
+}
+
+bool has(const std::string& options, const std::string& option) {
+  return ("," + options + ",").find("," + option + ",") != std::string::npos;
+}
+
+void write_file(const std::string& path) { std::ofstream(path) << "content"; }
+
+}  // namespace
+
+TEST_CASE("a mount makes its target and has the flags asked for") {
+  if (!may_mount()) return;
+  Place place;
+  REQUIRE(place.mount_tmpfs("nodev,noexec,noatime,_netdev,size=1m"));
+  const auto mounts = mounts_at(place.target);
+  REQUIRE(mounts.size() == 1);
+  CHECK(mounts[0].source == "source");
+  for (const auto* flag : {"nodev", "noexec", "noatime", "rw"}) CHECK(has(mounts[0].options, flag));
+  CHECK(!has(mounts[0].options, "nosuid"));
+}
+
+TEST_CASE("a target made for a mount is 0750") {
+  if (!may_mount()) return;
+  Place place;
+  REQUIRE(place.mount_tmpfs());
+  REQUIRE(::umount2(place.target.c_str(), 0) == 0);
+  CHECK(fs::status(place.target).permissions() == fs::perms(0750));
+}
+
+TEST_CASE("mounting the same again changes nothing") {
+  if (!may_mount()) return;
+  Place place;
+  REQUIRE(place.mount_tmpfs());
+  CHECK(place.mount_tmpfs());
+  CHECK(mounts_at(place.target).size() == 1);
+}
+
+TEST_CASE("mounting over something else is refused") {
+  if (!may_mount()) return;
+  Place place;
+  REQUIRE(place.mount_tmpfs());
+  CHECK(place.mount_tmpfs("", "another").error().code == errc::failed_precondition);
+  CHECK(mounts_at(place.target).size() == 1);
+}
+
+TEST_CASE("a mount option that the filesystem does not know is named") {
+  if (!may_mount()) return;
+  Place place;
+  const auto mounted = place.mount_tmpfs("nosuchoption=1");
+  REQUIRE(!mounted);
+  CHECK(mounted.error().code == errc::failed_precondition);
+  CHECK_THAT(mounted.error().text, ContainsSubstring("nosuchoption"));
+  CHECK(mounts_at(place.target).empty());
+}
+
+TEST_CASE("a filesystem that the kernel does not know is named") {
+  if (!may_mount()) return;
+  Place place;
+  const auto mounted = ops::mount("source", "nosuchfs", place.target, "");
+  REQUIRE(!mounted);
+  CHECK(mounted.error().code == errc::failed_precondition);
+  CHECK_THAT(mounted.error().text, ContainsSubstring("nosuchfs"));
+}
+
+TEST_CASE("a target that is a link is refused") {
+  if (!may_mount()) return;
+  Place place;
+  fs::create_directory(place.other);
+  fs::create_symlink(place.other, place.target);
+  CHECK(place.mount_tmpfs().error().code == errc::invalid_argument);
+  CHECK(ops::bind(place.folder.path(), place.target, false, "").error().code == errc::invalid_argument);
+  CHECK(ops::unmount(place.target).error().code == errc::invalid_argument);
+  CHECK(mounts_at(place.other).empty());
+}
+
+TEST_CASE("a block device is mounted, found again by its number, and unmounted") {
+  if (!may_mount()) return;
+  Place place;
+  const auto device = test::LoopDevice::attach(test::make_image(place.folder.path() + "/image"));
+  if (!device) return;
+  REQUIRE(ops::mkfs(device->path(), "ext4", ""));
+  REQUIRE(ops::mount(device->path(), "ext4", place.target, "discard,noatime"));
+  write_file(place.target + "/file");
+  CHECK(ops::mount(device->path(), "ext4", place.target, "discard,noatime"));
+  REQUIRE(ops::unmount(place.target));
+  CHECK(!fs::exists(place.target));
+  REQUIRE(ops::mount(device->path(), "ext4", place.target, "ro"));
+  CHECK(mounts_at(place.target).at(0).read_only);
+  CHECK(fs::exists(place.target + "/file"));
+  CHECK(ops::unmount(place.target));
+}
+
+TEST_CASE("two xfs filesystems with one UUID are mounted side by side") {
+  if (!may_mount()) return;
+  Place place;
+  const std::string image = test::make_image(place.folder.path() + "/image", 400L * 1024 * 1024),
+                    copy = place.folder.path() + "/copy";
+  REQUIRE(ops::mkfs(image, "xfs", ""));
+  fs::copy_file(image, copy);
+  const auto first = test::LoopDevice::attach(image);
+  const auto second = test::LoopDevice::attach(copy);
+  if (!first || !second) return;
+  REQUIRE(ops::mount(first->path(), "xfs", place.target, ""));
+  CHECK(ops::mount(second->path(), "xfs", place.other, ""));
+  CHECK(ops::unmount(place.other));
+  CHECK(ops::unmount(place.target));
+}
+
+TEST_CASE("a device without a filesystem fails to mount with the kernel's words") {
+  if (!may_mount()) return;
+  Place place;
+  const auto device = test::LoopDevice::attach(test::make_image(place.folder.path() + "/image"));
+  if (!device) return;
+  const auto mounted = ops::mount(device->path(), "ext4", place.target, "");
+  REQUIRE(!mounted);
+  CHECK(mounted.error().code == errc::failed_precondition);
+  CHECK_THAT(mounted.error().text, ContainsSubstring(device->path()));
+}
+
+TEST_CASE("a bind of a folder is of the same filesystem, read-only when asked for, and its source stays writable") {
+  if (!may_mount()) return;
+  Place place;
+  REQUIRE(place.mount_tmpfs());
+  REQUIRE(ops::bind(place.target, place.other, false, "ro,noexec,_netdev,discard"));
+  const auto source = mounts_at(place.target).at(0), bound = mounts_at(place.other).at(0);
+  CHECK(bound.dev_minor == source.dev_minor);
+  CHECK(bound.read_only);
+  CHECK(has(bound.options, "noexec"));
+  CHECK(!source.read_only);
+  CHECK(!has(source.options, "noexec"));
+}
+
+TEST_CASE("binding the same again changes nothing") {
+  if (!may_mount()) return;
+  Place place;
+  REQUIRE(place.mount_tmpfs());
+  REQUIRE(ops::bind(place.target, place.other, false, ""));
+  CHECK(ops::bind(place.target, place.other, false, ""));
+  CHECK(mounts_at(place.other).size() == 1);
+}
+
+TEST_CASE("binding over something else is refused") {
+  if (!may_mount()) return;
+  Place place;
+  REQUIRE(place.mount_tmpfs());
+  REQUIRE(ops::mount("third", "tmpfs", place.other, ""));
+  CHECK(ops::bind(place.target, place.other, false, "").error().code == errc::failed_precondition);
+}
+
+TEST_CASE("a device node is bound on a file of mode 0600 and shows itself as the root") {
+  if (!may_mount()) return;
+  Place place;
+  REQUIRE(ops::bind("/dev/zero", place.target, true, ""));
+  CHECK(ops::bind("/dev/zero", place.target, true, ""));
+  const auto mounts = mounts_at(place.target);
+  REQUIRE(mounts.size() == 1);
+  CHECK(mounts[0].root.ends_with("/zero"));
+  REQUIRE(::umount2(place.target.c_str(), 0) == 0);
+  CHECK(fs::status(place.target).permissions() == fs::perms(0600));
+  CHECK(ops::unmount(place.target));
+  CHECK(!fs::exists(place.target));
+}
+
+TEST_CASE("unmounting removes the mount and its empty folder") {
+  if (!may_mount()) return;
+  Place place;
+  REQUIRE(place.mount_tmpfs());
+  write_file(place.target + "/file");
+  REQUIRE(ops::unmount(place.target));
+  CHECK(mounts_at(place.target).empty());
+  CHECK(!fs::exists(place.target));
+}
+
+TEST_CASE("unmounting what is stacked removes every layer") {
+  if (!may_mount()) return;
+  Place place;
+  REQUIRE(place.mount_tmpfs());
+  REQUIRE(::mount("upper", place.target.c_str(), "tmpfs", 0, nullptr) == 0);
+  REQUIRE(ops::unmount(place.target));
+  CHECK(!fs::exists(place.target));
+}
+
+TEST_CASE("a mount in use is not unmounted and says so") {
+  if (!may_mount()) return;
+  Place place;
+  REQUIRE(place.mount_tmpfs());
+  write_file(place.target + "/file");
+  Fd user(::open((place.target + "/file").c_str(), O_RDONLY | O_CLOEXEC));
+  const auto refused = ops::unmount(place.target);
+  REQUIRE(!refused);
+  CHECK(refused.error().code == errc::in_use);
+  CHECK(mounts_at(place.target).size() == 1);
+  user.reset();
+  CHECK(ops::unmount(place.target));
+}
+
+TEST_CASE("unmounting what does not exist is done already") {
+  Place place;
+  CHECK(ops::unmount(place.target));
+}
+
+TEST_CASE("unmounting an empty folder that is no mount removes it") {
+  Place place;
+  fs::create_directory(place.target);
+  REQUIRE(ops::unmount(place.target));
+  CHECK(!fs::exists(place.target));
+}
+
+TEST_CASE("a folder with content that is no mount stays") {
+  Place place;
+  fs::create_directory(place.target);
+  write_file(place.target + "/file");
+  CHECK(ops::unmount(place.target).error().code == errc::failed_precondition);
+  CHECK(fs::exists(place.target + "/file"));
+}
+
+TEST_CASE("a file with content that is no mount stays") {
+  Place place;
+  write_file(place.target);
+  CHECK(ops::unmount(place.target).error().code == errc::failed_precondition);
+  CHECK(fs::exists(place.target));
+}

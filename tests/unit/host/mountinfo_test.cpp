@@ -1,0 +1,75 @@
+#include "mountinfo.hpp"
+
+#include <fstream>
+
+#include "support/catch.hpp"
+#include "support/folder.hpp"
+
+using namespace corbd;
+using corbd::host::Mount;
+
+namespace {
+
+result<std::vector<Mount>> parse(const std::string& lines) {
+  const test::Folder folder;
+  const std::string path = folder.path() + "/mountinfo";
+  std::ofstream(path) << lines;
+  return host::read_mountinfo(path);
+}
+
+}  // namespace
+
+TEST_CASE("a filesystem's mount is read with its device and flags") {
+  const auto mounts =
+      parse("36 35 43:0 / /staging/v rw,nodev,noatime shared:1 master:2 - ext4 /dev/nbd0 rw,errors=continue\n");
+  REQUIRE(mounts);
+  REQUIRE(mounts->size() == 1);
+  const Mount& mount = mounts->front();
+  CHECK(mount.id == 36);
+  CHECK(mount.dev_major == 43);
+  CHECK(mount.dev_minor == 0);
+  CHECK(mount.root == "/");
+  CHECK(mount.target == "/staging/v");
+  CHECK(mount.fstype == "ext4");
+  CHECK(mount.source == "/dev/nbd0");
+  CHECK(mount.options == "rw,nodev,noatime");
+  CHECK(!mount.read_only);
+}
+
+TEST_CASE("a bind of a device node shows the node as its root") {
+  const auto mounts = parse("40 35 0:5 /nbd3 /publish/v rw - devtmpfs udev rw,size=1k\n");
+  REQUIRE(mounts);
+  REQUIRE(mounts->size() == 1);
+  CHECK(mounts->front().root == "/nbd3");
+  CHECK(mounts->front().dev_major == 0);
+}
+
+TEST_CASE("only the mount's own flag makes it read-only") {
+  const auto mounts = parse(
+      "40 35 43:0 / /a ro,relatime - ext4 /dev/nbd0 rw\n"
+      "41 35 43:0 / /b rw,relatime - ext4 /dev/nbd0 ro\n");
+  REQUIRE(mounts);
+  REQUIRE(mounts->size() == 2);
+  CHECK(mounts->at(0).read_only);
+  CHECK(!mounts->at(1).read_only);
+}
+
+TEST_CASE("escaped characters of a path are decoded") {
+  const auto mounts = parse("40 35 43:0 / /a\\040b\\134c rw - ext4 /dev/nbd0 rw\n");
+  REQUIRE(mounts);
+  REQUIRE(mounts->size() == 1);
+  CHECK(mounts->front().target == "/a b\\c");
+}
+
+TEST_CASE("the mount that came last at a target comes last in the table") {
+  const auto mounts = parse(
+      "40 35 43:0 / /a rw - ext4 /dev/nbd0 rw\n"
+      "41 40 43:1 / /a rw - ext4 /dev/nbd1 rw\n");
+  REQUIRE(mounts);
+  REQUIRE(mounts->size() == 2);
+  CHECK(mounts->back().source == "/dev/nbd1");
+}
+
+TEST_CASE("a mountinfo that cannot be read is an error and not an empty table") {
+  CHECK(!host::read_mountinfo("/nonexistent/mountinfo"));
+}

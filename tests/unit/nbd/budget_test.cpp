@@ -1,0 +1,137 @@
+#include "buffers.hpp"
+
+#include "ground.hpp"
+
+namespace corbd::test {
+namespace {
+
+using Ends = MemoryImage::Ends;
+constexpr std::uint32_t kRequest = 64 << 10;
+
+struct Waiter final : nbd::Budget::Waiter {
+  void budget_freed() override { ++woken; }
+  int woken = 0;
+};
+
+}  // namespace
+
+TEST_CASE("a buffer that was given back is used again") {
+  nbd::Buffers buffers(1 << 20);
+  std::byte* first = buffers.take(5000);
+  buffers.give(first, 5000);
+  CHECK(buffers.take(8192) == first);
+  CHECK(buffers.made() == 1);
+  buffers.give(first, 8192);
+}
+
+TEST_CASE("when nothing is in use, no more than the agreed memory is kept") {
+  nbd::Buffers buffers(8192);
+  std::byte* small = buffers.take(8192);
+  std::byte* large = buffers.take(1 << 20);
+  buffers.give(large, 1 << 20);
+  CHECK(buffers.take(1 << 20) == large);
+  buffers.give(large, 1 << 20);
+  buffers.give(small, 8192);
+  CHECK(buffers.take(8192) == small);
+  buffers.give(small, 8192);
+  CHECK(buffers.made() == 2);
+}
+
+TEST_CASE("a spent budget still has one largest request for each device") {
+  nbd::Budget budget(100, 50);
+  CHECK(budget.take(100, 0));
+  CHECK(budget.take(50, 0));
+  CHECK_FALSE(budget.take(1, 50));
+  CHECK(budget.take(10, 40));
+}
+
+TEST_CASE("who waits for the budget is told in order, as far as it reaches") {
+  nbd::Budget budget(100, 10);
+  Waiter first, second, third;
+  REQUIRE(budget.take(100, 0));
+  budget.wait(first, 30);
+  budget.wait(second, 30);
+  budget.wait(third, 30);
+  budget.forget(second);
+  budget.give(20);
+  CHECK(first.woken == 0);
+  budget.give(20);
+  CHECK(first.woken == 1);
+  CHECK(third.woken == 0);
+  budget.give(60);
+  CHECK(second.woken == 0);
+  CHECK(third.woken == 1);
+}
+
+TEST_CASE("a device that spent the budget is not read from until it answers") {
+  Ground ground(Ends::when_told, 2 * kRequest, kRequest);
+  Bytes batch;
+  for (unsigned i = 0; i < 6; ++i) batch = batch + request(Command::write, i, 0, kRequest) + pattern(kRequest, i);
+  ground.send(batch);
+  REQUIRE(ground.eventually([&] { return ground.probe.budget_waits == 1; }));
+  ground.settle();
+  CHECK(ground.image.waiting() == 2);
+  for (unsigned i = 0; i < 6; ++i) {
+    REQUIRE(ground.eventually([&] { return ground.image.waiting() > 0; }));
+    CHECK(ground.image.waiting() <= 2);
+    ground.image.release(1);
+    CHECK(ground.reply().cookie == i);
+  }
+}
+
+TEST_CASE("a device goes on when another one gives its share back") {
+  Ground ground(Ends::when_told, 4 * kRequest, kRequest);
+  auto pair = nbd::make_socket_pair();
+  REQUIRE(pair);
+  MemoryImage other_image(1u << 20, Ends::when_told);
+  auto other =
+      nbd::serve_socket(ground.control.get_executor(), *ground.clock, ground.loop, other_image, std::move(pair->first), ground.probe);
+  const auto read = [](unsigned cookie) { return request(Command::read, cookie, 0, kRequest); };
+  ground.send(read(1) + read(2) + read(3) + read(4));
+  REQUIRE(ground.eventually([&] { return ground.image.waiting() == 4; }));
+  const Bytes two = read(5) + read(6);
+  REQUIRE(::send(pair->second.get(), two.data(), two.size(), 0) == static_cast<ssize_t>(two.size()));
+  // One by its own reservation.
+  REQUIRE(ground.eventually([&] { return other_image.waiting() == 1 && ground.probe.budget_waits == 1; }));
+  ground.image.release();
+  CHECK(ground.eventually([&] { return other_image.waiting() == 2; }));
+  other->shut();
+  other_image.release();
+  CHECK(ground.run(other->idle({ground.clock->now() + kPatience, nullptr})) == Waited::ready);
+}
+
+TEST_CASE("a link shut while it waits for the budget leaves nothing behind") {
+  Ground ground(Ends::when_told, kRequest, kRequest);
+  ground.send(request(Command::read, 1, 0, kRequest) + request(Command::read, 2, 0, kRequest));
+  REQUIRE(ground.eventually([&] { return ground.probe.budget_waits == 1; }));
+  ground.link->shut();
+  ground.image.release();
+  CHECK(ground.idle() == Waited::ready);
+}
+
+TEST_CASE("a drain while the reader waits for the budget answers what was read") {
+  Ground ground(Ends::when_told, kRequest, kRequest);
+  ground.send(request(Command::read, 1, 0, kRequest) + request(Command::read, 2, 0, kRequest));
+  REQUIRE(ground.eventually([&] { return ground.probe.budget_waits == 1; }));
+  const auto soon = ground.clock->now() + std::chrono::milliseconds(5);
+  CHECK(ground.run(ground.link->drain({soon, nullptr})) == Waited::deadline);
+  ground.image.set_ends(Ends::at_once);
+  ground.image.release();
+  CHECK(ground.drain() == Waited::ready);
+  CHECK(ground.receive(2 * (kRequest + nbd::reply_bytes)).size() == 2 * (kRequest + nbd::reply_bytes));
+}
+
+TEST_CASE("a peer with too many unanswered requests is not read from until some are answered") {
+  Ground ground(Ends::when_told);
+  Bytes batch;
+  for (unsigned i = 0; i < 300; ++i) batch = batch + request(Command::flush, i);
+  ground.send(batch);
+  REQUIRE(ground.eventually([&] { return ground.image.waiting() == 256; }));
+  ground.settle();
+  CHECK(ground.image.waiting() == 256);
+  ground.image.set_ends(Ends::at_once);
+  ground.image.release();
+  for (unsigned i = 0; i < 300; ++i) CHECK(ground.reply().error == 0);
+}
+
+}  // namespace corbd::test

@@ -1,0 +1,103 @@
+#include "sysfs.hpp"
+
+#include <fstream>
+
+#include "corbd/nbd/devices.hpp"
+#include "ground.hpp"
+#include "support/folder.hpp"
+
+namespace corbd::test {
+namespace {
+
+/// A tree as sysfs has it.
+class Tree {
+ public:
+  Tree& file(const std::string& path, const std::string& text) {
+    const auto full = std::filesystem::path(folder_.path()) / path;
+    std::filesystem::create_directories(full.parent_path());
+    std::ofstream(full) << text << "\n";
+    return *this;
+  }
+  Tree& folder(const std::string& path) {
+    std::filesystem::create_directories(std::filesystem::path(folder_.path()) / path);
+    return *this;
+  }
+  Tree& device(unsigned index) {
+    const std::string at = "block/nbd" + std::to_string(index) + "/";
+    return file(at + "dev", "43:" + std::to_string(32 * index)).file(at + "size", "2048").file(at + "queue/io_timeout", "30000").folder(at + "holders");
+  }
+  const std::string& root() const { return folder_.path(); }
+
+ private:
+  Folder folder_;
+};
+
+}  // namespace
+
+TEST_CASE("a configured device is seen with everything the planner asks for") {
+  Tree tree;
+  tree.device(3).file("block/nbd3/backend", "volume-3").file("block/nbd3/pid", "42").file("block/nbd3/queue/io_timeout", "1000");
+  tree.folder("block/nbd3/holders/dm-1").folder("block/nbd3/nbd3p1/holders/dm-0");
+  const auto all = nbd::read_inventory(tree.root());
+  REQUIRE(all);
+  REQUIRE(all->size() == 1);
+  const auto& seen = all->front();
+  CHECK(seen.index == 3);
+  CHECK(seen.backend == "volume-3");
+  CHECK(seen.size == 1u << 20);
+  CHECK(seen.dev_major == 43);
+  CHECK(seen.dev_minor == 96);
+  CHECK(seen.io_timeout_ms == 1000);
+  CHECK(seen.holders == std::vector<std::string>{"dm-1", "dm-0"});
+}
+
+TEST_CASE("a device that is not configured is not seen, nor is anything that is no nbd") {
+  Tree tree;
+  tree.device(0).folder("block/sda").folder("block/nbdx").file("block/nbd7p1/backend", "x");
+  const auto all = nbd::read_inventory(tree.root());
+  REQUIRE(all);
+  CHECK(all->empty());
+}
+
+TEST_CASE("a device without an identifier is seen as somebody else's") {
+  Tree tree;
+  tree.device(1).file("block/nbd1/pid", "42");
+  const auto all = nbd::read_inventory(tree.root());
+  REQUIRE(all);
+  REQUIRE(all->size() == 1);
+  CHECK(all->front().backend.empty());
+}
+
+TEST_CASE("devices are listed by index") {
+  Tree tree;
+  for (const unsigned index : {10u, 2u, 1u}) tree.device(index).file("block/nbd" + std::to_string(index) + "/backend", "v");
+  const auto all = nbd::read_inventory(tree.root());
+  REQUIRE(all);
+  REQUIRE(all->size() == 3);
+  CHECK(all->at(0).index == 1);
+  CHECK(all->at(1).index == 2);
+  CHECK(all->at(2).index == 10);
+}
+
+TEST_CASE("an unreadable sysfs is an error, not an empty node") {
+  const auto all = nbd::read_inventory("/nonexistent");
+  REQUIRE_FALSE(all);
+  CHECK(all.error().code == errc::unavailable);
+}
+
+TEST_CASE("without the driver the devices are not ready, and say what to do") {
+  asio::io_context control;
+  const auto clock = make_real_clock(control.get_executor());
+  Tree tree;
+  nbd::Config config;
+  config.sysfs = tree.root();
+  const auto devices = nbd::make_devices(control.get_executor(), *clock, config);
+  const auto ready = devices->ready();
+  REQUIRE_FALSE(ready);
+  CHECK(ready.error().code == errc::failed_precondition);
+  CHECK_THAT(ready.error().text, ContainsSubstring("modprobe nbd"));
+  tree.folder("module/nbd");
+  CHECK(devices->ready());
+}
+
+}  // namespace corbd::test

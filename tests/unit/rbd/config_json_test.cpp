@@ -1,0 +1,78 @@
+#include "corbd/rbd/config_json.hpp"
+
+#include <fstream>
+
+#include "support/catch.hpp"
+#include "support/folder.hpp"
+
+using namespace corbd;
+using rbd::parse_config_json;
+
+namespace {
+constexpr std::string_view kTwo = R"([
+  {"clusterID": "one", "monitors": ["10.0.0.1:6789", "[v2:10.0.0.2:3300,v1:10.0.0.2:6789]"], "rbd": {"radosNamespace": "tenant"}},
+  {"clusterID": "two", "monitors": ["mon.example"], "cephFS": {"subvolumeGroup": "csi"}}
+])";
+}
+
+TEST_CASE("a cluster is found by its id, with monitors and namespace as written") {
+  const auto entry = parse_config_json(kTwo, "one");
+  REQUIRE(entry);
+  CHECK(entry->monitors == std::vector<std::string>{"10.0.0.1:6789", "[v2:10.0.0.2:3300,v1:10.0.0.2:6789]"});
+  CHECK(entry->rados_namespace == "tenant");
+}
+
+TEST_CASE("a cluster without a namespace uses the default one") {
+  const auto entry = parse_config_json(kTwo, "two");
+  REQUIRE(entry);
+  CHECK(entry->rados_namespace.empty());
+}
+
+TEST_CASE("keys of config.json match in any case") {
+  const auto entry = parse_config_json(R"([{"CLUSTERID":"x","Monitors":["a"],"RBD":{"radosnamespace":"n"}}])", "x");
+  REQUIRE(entry);
+  CHECK(entry->monitors == std::vector<std::string>{"a"});
+  CHECK(entry->rados_namespace == "n");
+}
+
+TEST_CASE("null in config.json counts as absent") {
+  const auto entry = parse_config_json(R"([{"clusterID":"x","monitors":["a"],"rbd":null,"readAffinity":null}])", "x");
+  REQUIRE(entry);
+  CHECK(entry->rados_namespace.empty());
+}
+
+TEST_CASE("an unknown cluster is not_found and the known ids are named") {
+  const auto entry = parse_config_json(kTwo, "three");
+  REQUIRE_FALSE(entry);
+  CHECK(entry.error().code == errc::not_found);
+  CHECK_THAT(entry.error().text, ContainsSubstring("three"));
+  CHECK_THAT(entry.error().text, ContainsSubstring("one, two"));
+}
+
+TEST_CASE("config.json without clusters or monitors is failed_precondition") {
+  const std::string text = GENERATE("", " \n", "[]", R"([{"clusterID":"x"}])", R"([{"clusterID":"x","monitors":[]}])",
+                                    R"([{"clusterID":"x","monitors":[""]}])", R"([{"clusterID":"x","monitors":null}])");
+  const auto entry = parse_config_json(text, "x");
+  REQUIRE_FALSE(entry);
+  CHECK(entry.error().code == errc::failed_precondition);
+}
+
+TEST_CASE("what is not config.json is invalid_argument") {
+  const std::string text = GENERATE("{", "{}", "[1]", R"([{"clusterID":1}])", R"([{"clusterID":"x","monitors":"a"}])",
+                                    R"([{"clusterID":"x","monitors":[1]}])", R"([{"clusterID":"x","monitors":["a"],"rbd":[]}])", "\xff");
+  const auto entry = parse_config_json(text, "x");
+  REQUIRE_FALSE(entry);
+  CHECK(entry.error().code == errc::invalid_argument);
+}
+
+TEST_CASE("find_cluster reads the file anew and says which one is missing") {
+  const test::Folder folder;
+  const auto missing = rbd::find_cluster(folder.path(), "one");
+  REQUIRE_FALSE(missing);
+  CHECK(missing.error().code == errc::failed_precondition);
+  CHECK_THAT(missing.error().text, ContainsSubstring(folder.path() + "/config.json"));
+  std::ofstream(folder.path() + "/config.json") << kTwo;
+  CHECK(rbd::find_cluster(folder.path(), "one"));
+  std::ofstream(folder.path() + "/config.json") << "[]";
+  CHECK_FALSE(rbd::find_cluster(folder.path(), "one"));
+}

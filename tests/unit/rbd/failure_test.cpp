@@ -1,0 +1,32 @@
+#include "failure.hpp"
+
+#include <cerrno>
+
+#include "support/catch.hpp"
+
+using namespace corbd;
+
+TEST_CASE("errno of the Ceph libraries have codes of ours") {
+  const auto [error, code] = GENERATE(table<int, errc>({{ENOENT, errc::not_found},
+                                                        {EPERM, errc::permission_denied},
+                                                        {EACCES, errc::permission_denied},
+                                                        {ESHUTDOWN, errc::fenced},
+                                                        {EBUSY, errc::in_use},
+                                                        {EROFS, errc::in_use},
+                                                        {ETIMEDOUT, errc::unavailable},
+                                                        {ENOTCONN, errc::unavailable},
+                                                        {EOPNOTSUPP, errc::unimplemented},
+                                                        {ENOMEM, errc::exhausted},
+                                                        {EIO, errc::io},
+                                                        {ENOSPC, errc::io},
+                                                        {EUCLEAN, errc::io}}));
+  CHECK(rbd::code_of(-error) == code);
+}
+
+TEST_CASE("a failure says what was done, why it failed and the way out") {
+  const auto error = rbd::failure("opening image a/b", -EACCES, "give the user caps");
+  CHECK(error.text == "opening image a/b: Permission denied: give the user caps");
+  CHECK(rbd::failure("x", -EIO).text == "x: Input/output error");
+}
+
+TEST_CASE("being blocklisted is said in Ceph's word") { CHECK_THAT(rbd::reason(-ESHUTDOWN), ContainsSubstring("blocklisted")); }

@@ -1,0 +1,108 @@
+#include "incarnation.hpp"
+
+#include <filesystem>
+#include <fstream>
+
+#include "support/catch.hpp"
+#include "support/folder.hpp"
+
+using namespace corbd;
+using rbd::Incarnation;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::int64_t kNow = 1800000000;
+
+Incarnation sample(const std::string& uuid) {
+  return {Incarnation::State::live, uuid, "fsid-1", "lab", {"10.0.0.1:0/77"}, 0};
+}
+
+void write(const std::string& path, std::string_view text) { std::ofstream(path) << text; }
+
+}  // namespace
+
+TEST_CASE("a saved incarnation is dead for the next start") {
+  const test::Folder folder;
+  const std::string dir = folder.path() + "/incarnations";
+  REQUIRE(rbd::load_incarnations(dir, kNow));
+  REQUIRE(rbd::save_incarnation(dir, sample("a")));
+  const auto loaded = rbd::load_incarnations(dir, kNow);
+  REQUIRE(loaded);
+  REQUIRE(loaded->all.size() == 1);
+  CHECK(loaded->all[0].state == Incarnation::State::dead);
+  CHECK(loaded->all[0].fsid == "fsid-1");
+  CHECK(loaded->all[0].cluster_id == "lab");
+  CHECK(loaded->all[0].addresses == std::vector<std::string>{"10.0.0.1:0/77"});
+}
+
+TEST_CASE("a fenced incarnation is remembered until its blocklisting ends") {
+  const test::Folder folder;
+  auto fenced = sample("a");
+  fenced.state = Incarnation::State::fenced;
+  fenced.fenced_at = kNow;
+  REQUIRE(rbd::save_incarnation(folder.path(), fenced));
+  const auto day7 = rbd::load_incarnations(folder.path(), kNow + 7 * 86400);
+  REQUIRE(day7);
+  REQUIRE(day7->all.size() == 1);
+  CHECK(day7->all[0].state == Incarnation::State::fenced);
+  const auto later = rbd::load_incarnations(folder.path(), kNow + 7 * 86400 + 1);
+  REQUIRE(later);
+  CHECK(later->all.empty());
+  CHECK(fs::is_empty(folder.path()));
+}
+
+TEST_CASE("a file that is no incarnation is set aside and kept") {
+  const test::Folder folder;
+  const std::string bad = GENERATE("", "{}", "[]", R"({"uuid":"bad","fsid":"f","cluster_id":"c","addresses":[]})",
+                                   R"({"uuid":"bad","fsid":"f","cluster_id":"c","addresses":["nonsense"]})",
+                                   R"({"uuid":"other","fsid":"f","cluster_id":"c","addresses":["10.0.0.1:0/1"]})");
+  write(folder.path() + "/bad.json", bad);
+  REQUIRE(rbd::save_incarnation(folder.path(), sample("good")));
+  const auto loaded = rbd::load_incarnations(folder.path(), kNow);
+  REQUIRE(loaded);
+  CHECK(loaded->all.size() == 1);
+  REQUIRE(loaded->set_aside == std::vector<std::string>{folder.path() + "/bad.json.corrupt-" + std::to_string(kNow)});
+  CHECK(fs::exists(loaded->set_aside[0]));
+  CHECK_FALSE(fs::exists(folder.path() + "/bad.json"));
+}
+
+TEST_CASE("a half-written file beside the real ones is no incarnation") {
+  const test::Folder folder;
+  write(folder.path() + "/x.json.tmp", "{");
+  const auto loaded = rbd::load_incarnations(folder.path(), kNow);
+  REQUIRE(loaded);
+  CHECK(loaded->all.empty());
+  CHECK(loaded->set_aside.empty());
+}
+
+TEST_CASE("a folder that cannot be read is an error: whom to fence is not known") {
+  const test::Folder folder;
+  write(folder.path() + "/file", "");
+  CHECK_FALSE(rbd::load_incarnations(folder.path() + "/file/sub", kNow));
+}
+
+TEST_CASE("only dead incarnations of the same cluster are to be fenced") {
+  rbd::Incarnations all;
+  auto one = sample("a");
+  all.add(one);
+  CHECK(all.unfenced("fsid-1").empty());
+  all.set_state("a", Incarnation::State::dead);
+  CHECK(all.unfenced("fsid-1").size() == 1);
+  CHECK(all.unfenced("fsid-2").empty());
+  all.set_state("a", Incarnation::State::fenced, kNow);
+  CHECK(all.unfenced("fsid-1").empty());
+}
+
+TEST_CASE("an address is recognised in every form, and only in its own cluster") {
+  rbd::Incarnations all;
+  all.add(sample("a"));
+  CHECK(all.find("fsid-1", "10.0.0.1:0/77") != nullptr);
+  CHECK(all.find("fsid-1", "v1:10.0.0.1:0/77") != nullptr);
+  CHECK(all.find("fsid-2", "10.0.0.1:0/77") == nullptr);
+  CHECK(all.find("fsid-1", "10.0.0.1:0/78") == nullptr);
+  all.remove("a");
+  CHECK(all.find("fsid-1", "10.0.0.1:0/77") == nullptr);
+}
+
+TEST_CASE("file names of incarnations differ") { CHECK(rbd::make_uuid() != rbd::make_uuid()); }

@@ -1,0 +1,54 @@
+#include "locks.hpp"
+
+#include "support/catch.hpp"
+
+using namespace corbd;
+using rbd::Incarnation;
+using rbd::Locker;
+using Lock = image::Ownership::Lock;
+
+namespace {
+
+// This agent: one serving incarnation, another live one, one dead and one fenced.
+rbd::Incarnations agent() {
+  rbd::Incarnations all;
+  all.add({Incarnation::State::live, "serving", "f", "lab", {"10.0.0.1:0/1"}, 0});
+  all.add({Incarnation::State::live, "second", "f", "lab", {"10.0.0.1:0/2"}, 0});
+  all.add({Incarnation::State::dead, "dead", "f", "lab", {"10.0.0.1:0/3"}, 0});
+  all.add({Incarnation::State::fenced, "fenced", "f", "lab", {"10.0.0.1:0/4"}, 1});
+  return all;
+}
+
+result<image::Ownership> seen(std::vector<Locker> lockers, std::vector<std::string> watchers = {}) {
+  return rbd::classify(lockers, watchers, "f", "serving", agent());
+}
+
+Locker at(std::string address) { return {"client.1", "auto 1", std::move(address)}; }
+
+}  // namespace
+
+TEST_CASE("a lock is told by its owner's address") {
+  CHECK(seen({})->lock == Lock::none);
+  CHECK(seen({at("10.0.0.1:0/1")})->lock == Lock::mine);
+  CHECK(seen({at("10.0.0.1:0/3")})->lock == Lock::our_dead);
+  CHECK(seen({at("10.0.0.1:0/4")})->lock == Lock::our_dead);
+  CHECK(seen({at("10.0.0.2:0/1")})->lock == Lock::other);
+}
+
+TEST_CASE("the owner's address is told as Ceph prints it") { CHECK(seen({at("10.0.0.1:0/4")})->owner == "10.0.0.1:0/4"); }
+
+TEST_CASE("of several owners a foreign one counts, in any order") {
+  CHECK(seen({at("10.0.0.1:0/4"), at("10.0.0.2:0/1")})->owner == "10.0.0.2:0/1");
+  CHECK(seen({at("10.0.0.2:0/1"), at("10.0.0.1:0/4")})->lock == Lock::other);
+}
+
+TEST_CASE("a lock of another live connection of this agent is neither ours nor another's: wait") {
+  const auto found = seen({at("10.0.0.1:0/2")});
+  REQUIRE_FALSE(found);
+  CHECK(found.error().code == errc::unavailable);
+}
+
+TEST_CASE("watchers of this agent, dead or alive, are not foreign") {
+  const auto found = seen({}, {"10.0.0.1:0/1", "10.0.0.1:0/2", "10.0.0.1:0/3", "10.0.0.1:0/4", "10.0.0.9:0/1"});
+  CHECK(found->foreign_watchers == std::vector<std::string>{"10.0.0.9:0/1"});
+}
