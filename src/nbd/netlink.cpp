@@ -117,7 +117,7 @@ result<std::uint32_t> Netlink::connect(const device::ConnectArgs& args, int sock
   const auto answer = transact(message, what);
   if (!answer) return answer.error();
   if (*answer->error == EINVAL)
-    return Error{errc::failed_precondition, what + ": the kernel refuses a size of " + std::to_string(args.size) + " bytes with blocks of " +
+    return Error{errc::failed_precondition, what + ": the kernel refuses " + std::to_string(args.size) + " bytes in blocks of " +
                                                 std::to_string(args.block_size)};
   if (*answer->error != 0) return kernel_error(*answer->error, what);
   if (!answer->index) return Error{errc::internal, what + ": the kernel did not say which device it is"};

@@ -58,8 +58,9 @@ std::optional<device::Seen> read_device(const fs::path& folder, std::uint32_t in
   seen.dev_minor = number<std::uint32_t>(dev->substr(colon + 1)).value_or(0);
   seen.io_timeout_ms = number_of<std::uint32_t>(folder / "queue/io_timeout");
   seen.holders = names_in(folder / "holders");
-  for (const auto& part : names_in(folder))
-    if (part.starts_with(folder.filename().string() + "p")) std::ranges::copy(names_in(folder / part / "holders"), std::back_inserter(seen.holders));
+  const std::string partition = folder.filename().string() + "p";
+  for (const auto& name : names_in(folder))
+    if (name.starts_with(partition)) std::ranges::copy(names_in(folder / name / "holders"), std::back_inserter(seen.holders));
   return seen;
 }
 

@@ -1,10 +1,13 @@
 #include "connect.hpp"
 
+#include <openssl/evp.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 
 #include "address.hpp"
@@ -65,8 +68,8 @@ result<> configure(rados_t cluster, const image::Access& access, std::chrono::se
       return failure(std::string("setting ") + name + " for " + cluster_text(access), r);
   for (const auto& [name, value] : kQuiet) rados_conf_set(cluster, name, value.c_str());
   const Secret key = access.key;
-  if (rados_conf_set(cluster, "key", key.reveal().data()) < 0)
-    return Error{errc::unauthenticated, "the key of user " + access.user + " cannot be used"};
+  if (!is_key(key.reveal()) || rados_conf_set(cluster, "key", key.reveal().data()) < 0)
+    return Error{errc::unauthenticated, "the key of user " + access.user + " is not a Ceph key: check userKey in the secret"};
   return {};
 }
 
@@ -79,8 +82,7 @@ Error refused(const image::Access& access, int r) {
       return {errc::unauthenticated, where + " refuses user " + access.user + ": check userID and userKey in the secret"};
     case ENOENT:
     case EINVAL:
-      return {errc::unavailable, "connecting to " + where + " as " + access.user + ": " + reason(r) +
-                                     ": check that the monitors' names resolve and that userKey is a Ceph key"};
+      return {errc::unavailable, "connecting to " + where + " as " + access.user + ": " + reason(r) + ": check that the monitors' names resolve"};
     default: return {code_of(r) == errc::io ? errc::unavailable : code_of(r), "connecting to " + where + ": " + reason(r)};
   }
 }
@@ -99,6 +101,18 @@ result<> ask_identity(Connected& into) {
 }
 
 }  // namespace
+
+bool is_key(std::string_view text) {
+  constexpr std::size_t header = 12;
+  std::array<unsigned char, 768> bytes;
+  if (text.size() < 16 || text.size() > bytes.size() || text.size() % 4 != 0) return false;
+  const int decoded =
+      EVP_DecodeBlock(bytes.data(), reinterpret_cast<const unsigned char*>(text.data()), static_cast<int>(text.size()));
+  const auto stated = static_cast<std::size_t>(bytes[10] | bytes[11] << 8);
+  explicit_bzero(bytes.data(), bytes.size());
+  const auto padding = static_cast<std::size_t>(text.end() - std::find(text.end() - 2, text.end(), '='));
+  return decoded > 0 && stated > 0 && header + stated == static_cast<std::size_t>(decoded) - padding;
+}
 
 std::string cluster_text(const image::Access& access) {
   return "cluster " + access.cluster_id + " (monitors " + joined(access.monitors) + ")";

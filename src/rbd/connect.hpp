@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "corbd/image/image.hpp"
@@ -14,6 +15,10 @@ namespace corbd::rbd {
 
 /// "cluster lab (monitors a:6789,b:6789)", for texts.
 std::string cluster_text(const image::Access& access);
+
+/// Whether the text can be a Ceph key at all (base64 of: type u16, time u64, length u16, that many bytes). librados answers a malformed one
+/// like a monitor whose name does not resolve.
+bool is_key(std::string_view text);
 
 struct Connected {
   rados_t cluster = nullptr;

@@ -15,6 +15,7 @@ bool same_access(const image::Access& left, const image::Access& right) {
 
 Lease::Lease(Connections& owner, std::shared_ptr<Connection> connection) : owner_(&owner), connection_(std::move(connection)) {
   ++connection_->users;
+  ++owner_->leases_;
 }
 
 Lease::~Lease() {
@@ -132,6 +133,7 @@ task<result<>> Connections::connect_and_record(Group& group) {
 
 void Connections::leave(const std::shared_ptr<Connection>& connection) {
   --connection->users;
+  --leases_;
   drop_blocklisted();
   retire_if_idle(connection);
 }
@@ -179,14 +181,10 @@ task<> Connections::shut(std::shared_ptr<Connection> connection) {
 
 task<result<>> Connections::shutdown(Until until) {
   leaving_ = true;
-  std::size_t in_use = 0;
   for (auto& group : groups_)
-    for (const auto& connection : std::vector(group->serving)) {
-      in_use += connection->users;
-      retire_if_idle(connection);
-    }
-  if (in_use > 0)
-    co_return Error{errc::busy, std::to_string(in_use) + " images are still open: their connections stay, and are fenced by the next start"};
+    for (const auto& connection : std::vector(group->serving)) retire_if_idle(connection);
+  if (leases_ > 0)
+    co_return Error{errc::busy, std::to_string(leases_) + " images are still open: their connections stay, and are fenced by the next start"};
   const Waited how = co_await gate_.close(until);
   if (how != Waited::ready) co_return wait_error(how, "the connections to close");
   co_return result<>();

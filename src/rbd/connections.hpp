@@ -121,6 +121,7 @@ class Connections {
   std::map<std::string, std::unique_ptr<Lanes>> lanes_;
   std::vector<std::unique_ptr<Group>> groups_;
   std::uint64_t fencings_ = 0;
+  std::size_t leases_ = 0;
   bool leaving_ = false;
 };
 

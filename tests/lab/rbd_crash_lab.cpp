@@ -209,6 +209,53 @@ TEST_CASE("a connection that the cluster blocklisted is replaced, and its lock i
   CHECK(incarnation_files(folder.path()) == 1);
 }
 
+TEST_CASE("a cluster that hangs holds a call, a close and a write, but no caller beyond its time") {
+  const std::string osd = env("CORBD_LAB_OSD_PID");
+  if (osd.empty()) return;
+  Admin admin;
+  admin.create("hung");
+  const test::Folder folder;
+  Agent agent(folder.path());
+  auto image = agent.open("hung");
+  REQUIRE(image);
+  REQUIRE(agent.run((*image)->acquire_lock(agent.in(20s))));
+  const auto bytes = pattern(4096, 3);
+  Wait wait;
+  ::kill(std::stoi(osd), SIGSTOP);
+  const auto start = std::chrono::steady_clock::now();
+  (*image)->write(wait, 0, bytes);
+  const auto seen = agent.run((*image)->ownership(agent.in(300ms)));
+  const auto closed = agent.run((*image)->close(agent.in(300ms)));
+  const auto missing = agent.run(agent.clusters->resolve(access(), {pool_name(), "", "hung"}, agent.in(300ms)));
+  const double took = seconds_since(start);
+  agent.run_for(2s);
+  ::kill(std::stoi(osd), SIGCONT);
+  CHECK(took < 2);
+  for (const auto code : {seen ? errc::ok : seen.error().code, closed ? errc::ok : closed.error().code,
+                          missing ? errc::ok : missing.error().code})
+    CHECK(code == errc::timed_out);
+  CHECK(wait.get() == 0);
+  CHECK(agent.run((*image)->close(agent.in(60s))));
+  CHECK(admin.read("hung", 0, 4096) == bytes);
+  CHECK(agent.run(agent.clusters->shutdown(agent.in(20s))));
+  CHECK(incarnation_files(folder.path()) == 0);
+}
+
+TEST_CASE("an open whose caller has left closes what it opened") {
+  Admin admin;
+  admin.create("left");
+  const test::Folder folder;
+  Agent agent(folder.path());
+  const auto key = resolve_all(agent, {"left"}).front();
+  const auto opened = agent.run(agent.clusters->open(access(), key, {}, agent.in(1ms)));
+  CHECK_FALSE(opened);
+  for (int i = 0; i < 50; ++i) {
+    agent.run_for(100ms);
+    if (agent.run(agent.clusters->shutdown(agent.in(5s)))) break;
+  }
+  CHECK(incarnation_files(folder.path()) == 0);
+}
+
 TEST_CASE("100 images come back after kill -9", "[.][many]") {
   Admin admin;
   std::string list;

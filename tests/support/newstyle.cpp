@@ -17,13 +17,18 @@ constexpr std::uint16_t kHasFlags = 1, kReadOnly = 2, kFlush = 4, kFua = 8, kTri
 enum Option : std::uint32_t { export_name = 1, abort_it = 2, list = 3, info = 6, go = 7 };
 constexpr std::uint32_t kAck = 1, kServer = 2, kInfo = 3, kUnsupported = (1u << 31) + 1;
 
+std::string big_endian(std::uint64_t value, int bytes) {
+  std::string out;
+  for (int shift = 8 * (bytes - 1); shift >= 0; shift -= 8) out.push_back(static_cast<char>(value >> shift & 0xff));
+  return out;
+}
+
 class Talk {
  public:
   explicit Talk(int socket) : socket_(socket) {}
   template <class Number>
   Talk& put(Number value) {
-    for (int shift = 8 * (static_cast<int>(sizeof value) - 1); shift >= 0; shift -= 8) out_.push_back(static_cast<char>(value >> shift & 0xff));
-    return *this;
+    return text(big_endian(value, static_cast<int>(sizeof value)));
   }
   Talk& text(std::string_view value) {
     out_.append(value);
@@ -53,19 +58,14 @@ class Talk {
   std::string out_;
 };
 
-std::string big_endian(std::uint64_t value, int bytes) {
-  std::string out;
-  for (int shift = 8 * (bytes - 1); shift >= 0; shift -= 8) out.push_back(static_cast<char>(value >> shift & 0xff));
-  return out;
-}
-
 }  // namespace
 
 bool newstyle_handshake(int socket, std::uint64_t size, bool read_only) {
   const auto flags = static_cast<std::uint16_t>(kHasFlags | kFlush | kFua | kTrim | kWriteZeroes | (read_only ? kReadOnly : 0));
   Talk talk(socket);
   std::uint32_t client_flags = 0;
-  if (!talk.put(kInit).put(kOption).put(static_cast<std::uint16_t>(kFixedNewstyle | kNoZeroes)).send() || !talk.get(client_flags)) return false;
+  talk.put(kInit).put(kOption).put(static_cast<std::uint16_t>(kFixedNewstyle | kNoZeroes));
+  if (!talk.send() || !talk.get(client_flags)) return false;
   for (;;) {
     std::uint64_t magic = 0;
     std::uint32_t option = 0, length = 0;

@@ -24,7 +24,8 @@ struct Client {
     INFO((connected == 0 ? "" : ::nbd_get_error()));
     REQUIRE(connected == 0);
     REQUIRE(agreed);
-    link = nbd::serve_socket(ground.control.get_executor(), *ground.clock, ground.loop, ground.image, std::move(server), ground.probe, read_only);
+    link = nbd::serve_socket(ground.control.get_executor(), *ground.clock, ground.loop, ground.image, std::move(server), ground.probe,
+                             read_only);
   }
   nbd_handle* nbd() const { return handle.get(); }
 
@@ -98,7 +99,8 @@ TEST_CASE("libnbd with many requests under way gets every one of them right") {
       REQUIRE(std::chrono::steady_clock::now() < end);
     }
     std::int64_t done;
-    while ((done = ::nbd_aio_peek_command_completed(client.nbd())) > 0) REQUIRE(::nbd_aio_command_completed(client.nbd(), static_cast<std::uint64_t>(done)) == 1);
+    while ((done = ::nbd_aio_peek_command_completed(client.nbd())) > 0)
+      REQUIRE(::nbd_aio_command_completed(client.nbd(), static_cast<std::uint64_t>(done)) == 1);
   }
   CHECK(back == data);
 }

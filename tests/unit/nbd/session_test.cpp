@@ -34,7 +34,8 @@ TEST_CASE("a batch of requests is answered whole, whichever thread ends them") {
     }
     CHECK(std::count(answered.begin(), answered.end(), true) == 100);
     const Bytes content = ground.image.content();
-    for (unsigned i = 0; i < 100; ++i) CHECK(std::equal(content.begin() + 4096 * i, content.begin() + 4096 * (i + 1), pattern(4096, i).begin()));
+    for (unsigned i = 0; i < 100; ++i)
+      CHECK(std::equal(content.begin() + 4096 * i, content.begin() + 4096 * (i + 1), pattern(4096, i).begin()));
   }
 }
 
@@ -126,8 +127,9 @@ TEST_CASE("a discard of gigabytes goes to the image piece after piece and is ans
     ground.image.release();
   }
   CHECK(ground.reply().error == 0);
-  CHECK(ground.image.calls() == std::vector<MemoryImage::Call>{
-                                    {Io::discard, 512, kPiece}, {Io::discard, 512 + kPiece, kPiece}, {Io::discard, 512 + 2 * kPiece, 4096}});
+  const std::vector<MemoryImage::Call> pieces{
+      {Io::discard, 512, kPiece}, {Io::discard, 512 + kPiece, kPiece}, {Io::discard, 512 + 2 * kPiece, 4096}};
+  CHECK(ground.image.calls() == pieces);
 }
 
 TEST_CASE("an error of the image is replied, and the link lives on") {
@@ -272,7 +274,8 @@ TEST_CASE("the next server answers on the socket of a drained link") {
   ground.settle();
   CHECK(ground.silent());
   Fd taken(::dup(ground.link->socket()));
-  const auto next = nbd::serve_socket(ground.control.get_executor(), *ground.clock, ground.loop, ground.image, std::move(taken), ground.probe);
+  const auto next =
+      nbd::serve_socket(ground.control.get_executor(), *ground.clock, ground.loop, ground.image, std::move(taken), ground.probe);
   CHECK(ground.reply().cookie == 1);
 }
 

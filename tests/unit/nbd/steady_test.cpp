@@ -41,7 +41,8 @@ std::uint64_t allocated_when_warm(Ground& ground) {
   ground.image.remember_calls(false);
   Bytes batch;
   for (unsigned i = 0; i < kDepth; ++i)
-    batch = batch + request(Command::write, i, kLength * i, kLength) + pattern(kLength, i) + request(Command::read, i, kLength * i, kLength);
+    batch = batch + request(Command::write, i, kLength * i, kLength) + pattern(kLength, i) +
+            request(Command::read, i, kLength * i, kLength);
   Bytes replies(kDepth * (2 * nbd::reply_bytes + kLength));
   for (unsigned i = 0; i < kRounds; ++i) round(ground, batch, replies);
   ground.settle();

@@ -24,7 +24,8 @@ class Tree {
   }
   Tree& device(unsigned index) {
     const std::string at = "block/nbd" + std::to_string(index) + "/";
-    return file(at + "dev", "43:" + std::to_string(32 * index)).file(at + "size", "2048").file(at + "queue/io_timeout", "30000").folder(at + "holders");
+    file(at + "dev", "43:" + std::to_string(32 * index)).file(at + "size", "2048").file(at + "queue/io_timeout", "30000");
+    return folder(at + "holders");
   }
   const std::string& root() const { return folder_.path(); }
 

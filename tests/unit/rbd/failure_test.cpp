@@ -2,6 +2,7 @@
 
 #include <cerrno>
 
+#include "connect.hpp"
 #include "support/catch.hpp"
 
 using namespace corbd;
@@ -30,3 +31,10 @@ TEST_CASE("a failure says what was done, why it failed and the way out") {
 }
 
 TEST_CASE("being blocklisted is said in Ceph's word") { CHECK_THAT(rbd::reason(-ESHUTDOWN), ContainsSubstring("blocklisted")); }
+
+TEST_CASE("a key is told from what is none without asking a cluster") {
+  CHECK(rbd::is_key("AQBSdFhcGdbYORAAK2SAoYGZ2fmEnxPTPuGmKA=="));
+  const std::string text = GENERATE("", "no key at all", "AQBSdFhcGdbYORAAK2SAoYGZ2fmEnxPTPuGmKA", "AQBSdFhcGdbYOQAAK2SAoYGZ2fmEnxPTPuGmKA==",
+                                    "AQBSdFhcGdbYORAAK2SAoYGZ2fmEnxPTPuGm\n===", "QUFBQUFBQUFBQUFB");
+  CHECK_FALSE(rbd::is_key(text));
+}

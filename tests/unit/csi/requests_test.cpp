@@ -1,0 +1,160 @@
+#include "requests.hpp"
+
+#include "support/catch.hpp"
+
+using namespace corbd;
+namespace v1 = ::csi::v1;
+using Mode = v1::VolumeCapability::AccessMode;
+
+namespace {
+
+v1::NodeStageVolumeRequest stage_request() {
+  v1::NodeStageVolumeRequest request;
+  request.set_volume_id("image-1");
+  request.set_staging_target_path("/var/lib/kubelet/plugins/x/globalmount");
+  request.mutable_volume_capability()->mutable_mount()->set_fs_type("ext4");
+  request.mutable_volume_capability()->mutable_access_mode()->set_mode(Mode::SINGLE_NODE_MULTI_WRITER);
+  auto& attributes = *request.mutable_volume_context();
+  attributes["staticVolume"] = "true";
+  attributes["clusterID"] = "lab";
+  attributes["pool"] = "pool";
+  (*request.mutable_secrets())["userID"] = "node";
+  (*request.mutable_secrets())["userKey"] = "AQCanary==";
+  return request;
+}
+
+errc code_of(const v1::NodeStageVolumeRequest& request) {
+  const auto wish = corbd::csi::wish_of(request);
+  return wish ? errc::ok : wish.error().code;
+}
+
+}  // namespace
+
+TEST_CASE("a stage request of a static volume names the image by the volume id") {
+  const auto wish = corbd::csi::wish_of(stage_request());
+  REQUIRE(wish);
+  const auto& staged = std::get<volume::Staged>(*wish);
+  CHECK(staged.source.image == "image-1");
+  CHECK(staged.source.pool == "pool");
+  CHECK(staged.capability.fstype == "ext4");
+  CHECK(staged.user == "node");
+  CHECK(staged.key.reveal() == "AQCanary==");
+}
+
+TEST_CASE("staticVolume is true for what Go's ParseBool takes as true, and for nothing else") {
+  for (const char* yes : {"1", "t", "T", "true", "TRUE", "True"}) {
+    auto request = stage_request();
+    (*request.mutable_volume_context())["staticVolume"] = yes;
+    CHECK(code_of(request) == errc::ok);
+  }
+  for (const char* no : {"yes", "0", "", "tRUE"}) {
+    auto request = stage_request();
+    (*request.mutable_volume_context())["staticVolume"] = no;
+    CHECK(code_of(request) == errc::unimplemented);
+  }
+}
+
+TEST_CASE("a volume id that could leave its place in a path is refused") {
+  for (const std::string id : {"", "a/b", "a\\b", "..", "a..b", "a\nb"}) {
+    auto request = stage_request();
+    request.set_volume_id(id);
+    CHECK(code_of(request) == errc::invalid_argument);
+  }
+  auto request = stage_request();
+  request.set_volume_id(std::string(129, 'a'));
+  CHECK(code_of(request) == errc::invalid_argument);
+}
+
+TEST_CASE("a path that is relative, climbs or is too long is refused") {
+  for (const std::string& path : {std::string(), std::string("a/b"), std::string("/a/../b"), std::string("/a/.."), "/" + std::string(4095, 'a')}) {
+    auto request = stage_request();
+    request.set_staging_target_path(path);
+    CHECK(code_of(request) == errc::invalid_argument);
+  }
+}
+
+TEST_CASE("every missing part of a stage request is named") {
+  auto request = stage_request();
+  request.clear_volume_capability();
+  CHECK_THAT(corbd::csi::wish_of(request).error().text, ContainsSubstring("volume capability missing"));
+  request = stage_request();
+  request.clear_secrets();
+  CHECK_THAT(corbd::csi::wish_of(request).error().text, ContainsSubstring("stage secrets"));
+  for (const char* field : {"userID", "userKey"}) {
+    request = stage_request();
+    request.mutable_secrets()->erase(field);
+    CHECK_THAT(corbd::csi::wish_of(request).error().text, ContainsSubstring(field));
+  }
+  for (const char* field : {"clusterID", "pool"}) {
+    request = stage_request();
+    request.mutable_volume_context()->erase(field);
+    CHECK_THAT(corbd::csi::wish_of(request).error().text, ContainsSubstring(field));
+  }
+}
+
+TEST_CASE("a key with bytes that no key has is refused without showing it") {
+  auto request = stage_request();
+  (*request.mutable_secrets())["userKey"] = "AQ\xff" "canary";
+  const auto wish = corbd::csi::wish_of(request);
+  REQUIRE_FALSE(wish);
+  CHECK(wish.error().code == errc::invalid_argument);
+  CHECK_THAT(wish.error().text, !ContainsSubstring("canary"));
+}
+
+TEST_CASE("an access mode is needed, and the writers of one node are served") {
+  for (const auto mode : {Mode::SINGLE_NODE_WRITER, Mode::SINGLE_NODE_SINGLE_WRITER, Mode::SINGLE_NODE_MULTI_WRITER}) {
+    auto request = stage_request();
+    request.mutable_volume_capability()->mutable_access_mode()->set_mode(mode);
+    CHECK(code_of(request) == errc::ok);
+  }
+  auto request = stage_request();
+  request.mutable_volume_capability()->mutable_access_mode()->set_mode(Mode::UNKNOWN);
+  CHECK(code_of(request) == errc::invalid_argument);
+}
+
+TEST_CASE("a filesystem that many nodes write is refused") {
+  auto request = stage_request();
+  request.mutable_volume_capability()->mutable_access_mode()->set_mode(Mode::MULTI_NODE_MULTI_WRITER);
+  CHECK(code_of(request) == errc::invalid_argument);
+}
+
+TEST_CASE("what is not served yet says so by name") {
+  auto request = stage_request();
+  request.mutable_volume_capability()->mutable_mount()->set_fs_type("xfs");
+  CHECK(code_of(request) == errc::unimplemented);
+  CHECK_THAT(corbd::csi::wish_of(request).error().text, ContainsSubstring("xfs"));
+  request = stage_request();
+  (*request.mutable_volume_context())["mounter"] = "rbd";
+  CHECK(code_of(request) == errc::unimplemented);
+  request = stage_request();
+  (*request.mutable_volume_context())["encrypted"] = "true";
+  CHECK(code_of(request) == errc::unimplemented);
+}
+
+TEST_CASE("an empty filesystem type means ext4, and a block volume has none") {
+  auto request = stage_request();
+  request.mutable_volume_capability()->mutable_mount()->clear_fs_type();
+  CHECK(std::get<volume::Staged>(*corbd::csi::wish_of(request)).capability.fstype == "ext4");
+  request.mutable_volume_capability()->mutable_block();
+  CHECK(std::get<volume::Staged>(*corbd::csi::wish_of(request)).capability.block);
+  CHECK(std::get<volume::Staged>(*corbd::csi::wish_of(request)).capability.fstype.empty());
+}
+
+TEST_CASE("a mount flag cannot smuggle in another") {
+  auto request = stage_request();
+  request.mutable_volume_capability()->mutable_mount()->add_mount_flags("noatime,suid");
+  CHECK(code_of(request) == errc::invalid_argument);
+}
+
+TEST_CASE("unstage and unpublish need an id and a path, no secret") {
+  v1::NodeUnstageVolumeRequest unstage;
+  unstage.set_volume_id("image-1");
+  CHECK_FALSE(corbd::csi::wish_of(unstage));
+  unstage.set_staging_target_path("/a");
+  CHECK(corbd::csi::wish_of(unstage));
+  v1::NodeUnpublishVolumeRequest unpublish;
+  unpublish.set_target_path("/a");
+  CHECK_FALSE(corbd::csi::wish_of(unpublish));
+  unpublish.set_volume_id("image-1");
+  CHECK(corbd::csi::wish_of(unpublish));
+}

@@ -1,0 +1,225 @@
+// The CSI socket with a scripted volume side: what callers see of waiting, cancelling, crowding and stopping.
+#include <grpcpp/grpcpp.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <atomic>
+#include <boost/asio/executor_work_guard.hpp>
+#include <fstream>
+#include <future>
+#include <thread>
+
+#include "corbd/core/gate.hpp"
+#include "corbd/csi/server.hpp"
+#include "csi/v1/csi.grpc.pb.h"
+#include "support/catch.hpp"
+#include "support/folder.hpp"
+#include "support/loop.hpp"
+
+using namespace corbd;
+namespace v1 = ::csi::v1;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// Every wish waits until `open` is set from the control thread.
+class Scripted final : public volume::Volumes {
+ public:
+  Scripted(executor control, Clock& clock) : open(control, clock) {}
+  task<result<>> want(std::string, volume::Wish, Until until) override {
+    ++asked;
+    const Waited how = co_await open.wait(until);
+    if (how != Waited::ready) co_return wait_error(how, "the scripted volume");
+    co_return result<>();
+  }
+  Event open;
+  std::atomic<int> asked{0};
+};
+
+class Scene {
+ public:
+  explicit Scene(std::size_t max_calls = 512)
+      : work_(io_.get_executor()), clock_(make_real_clock(io_.get_executor())), volumes(io_.get_executor(), *clock_) {
+    corbd::csi::Config config;
+    config.endpoint = "unix://" + socket();
+    config.drivername = "rbd.csi.ceph.com";
+    config.nodeid = "node-1";
+    config.version = "1";
+    config.max_calls = max_calls;
+    server = std::make_unique<corbd::csi::Server>(io_.get_executor(), *clock_, volumes, config);
+    thread_ = std::thread([this] { io_.run(); });
+  }
+  ~Scene() {
+    stop();
+    on_control([this] { server.reset(); });
+    work_.reset();
+    thread_.join();
+  }
+  void stop() {
+    std::promise<void> ended;
+    asio::co_spawn(io_, server->stop({clock_->now() + 1s}), [&](std::exception_ptr) { ended.set_value(); });
+    REQUIRE(ended.get_future().wait_for(20s) == std::future_status::ready);
+  }
+  template <class Action>
+  void on_control(Action action) {
+    std::promise<void> done;
+    asio::post(io_, [&] {
+      action();
+      done.set_value();
+    });
+    done.get_future().wait();
+  }
+  std::string socket() const { return folder_.path() + "/csi/csi.sock"; }
+  std::shared_ptr<grpc::Channel> channel() const { return grpc::CreateChannel("unix://" + socket(), grpc::InsecureChannelCredentials()); }
+  grpc::StatusCode unstage(std::chrono::milliseconds deadline, std::size_t padding = 0) const {
+    auto stub = v1::Node::NewStub(channel());
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + deadline);
+    v1::NodeUnstageVolumeRequest request;
+    request.set_volume_id("image-1" + std::string(padding, 'x'));
+    request.set_staging_target_path("/staging");
+    v1::NodeUnstageVolumeResponse response;
+    return stub->NodeUnstageVolume(&context, request, &response).error_code();
+  }
+
+ private:
+  test::Folder folder_;
+  asio::io_context io_;
+  asio::executor_work_guard<asio::io_context::executor_type> work_;
+  std::unique_ptr<Clock> clock_;
+
+ public:
+  Scripted volumes;
+  std::unique_ptr<corbd::csi::Server> server;
+
+ private:
+  std::thread thread_;
+};
+
+}  // namespace
+
+TEST_CASE("a caller that runs out of time hears so, and a repeat gets the answer") {
+  Scene scene;
+  REQUIRE(scene.server->start());
+  CHECK(scene.unstage(200ms) == grpc::StatusCode::DEADLINE_EXCEEDED);
+  scene.on_control([&] { scene.volumes.open.set(); });
+  CHECK(scene.unstage(20s) == grpc::StatusCode::OK);
+}
+
+TEST_CASE("the socket is 0600 in a folder of 0750") {
+  Scene scene;
+  REQUIRE(scene.server->start());
+  struct stat found {};
+  REQUIRE(::stat(scene.socket().c_str(), &found) == 0);
+  CHECK((found.st_mode & 0777) == 0600);
+  REQUIRE(::stat(scene.socket().substr(0, scene.socket().rfind('/')).c_str(), &found) == 0);
+  CHECK((found.st_mode & 0777) == 0750);
+}
+
+TEST_CASE("a socket that a dead agent left is replaced, one that answers is not") {
+  Scene scene;
+  std::filesystem::create_directories(scene.socket().substr(0, scene.socket().rfind('/')));
+  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  scene.socket().copy(address.sun_path, sizeof address.sun_path - 1);
+  REQUIRE(::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+  SECTION("dead") {
+    ::close(fd);
+    CHECK(scene.server->start());
+  }
+  SECTION("alive") {
+    REQUIRE(::listen(fd, 1) == 0);
+    const auto started = scene.server->start();
+    REQUIRE_FALSE(started);
+    CHECK(started.error().code == errc::in_use);
+    ::close(fd);
+  }
+}
+
+TEST_CASE("more calls than the bound are refused at once, every other one is answered") {
+  Scene scene(4);
+  REQUIRE(scene.server->start());
+  std::atomic<int> fine{0}, refused{0}, other{0};
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 50; ++i)
+    callers.emplace_back([&] {
+      const auto code = scene.unstage(20s);
+      (code == grpc::OK ? fine : code == grpc::RESOURCE_EXHAUSTED ? refused : other)++;
+    });
+  while (refused < 46) std::this_thread::sleep_for(1ms);
+  scene.on_control([&] { scene.volumes.open.set(); });
+  for (auto& caller : callers) caller.join();
+  CHECK(fine == 4);
+  CHECK(refused == 46);
+  CHECK(other == 0);
+}
+
+TEST_CASE("the answers that kubelet asks for all the time come while the control thread is busy") {
+  Scene scene;
+  REQUIRE(scene.server->start());
+  std::promise<void> release;
+  std::thread blocker([&] { scene.on_control([&] { release.get_future().wait(); }); });
+  grpc::ClientContext node_context, probe_context, info_context;
+  v1::NodeGetCapabilitiesResponse capabilities;
+  CHECK(v1::Node::NewStub(scene.channel())->NodeGetCapabilities(&node_context, v1::NodeGetCapabilitiesRequest(), &capabilities).ok());
+  CHECK(capabilities.capabilities_size() == 2);
+  v1::ProbeResponse probe;
+  CHECK(v1::Identity::NewStub(scene.channel())->Probe(&probe_context, v1::ProbeRequest(), &probe).ok());
+  CHECK(probe.ready().value());
+  v1::GetPluginInfoResponse info;
+  CHECK(v1::Identity::NewStub(scene.channel())->GetPluginInfo(&info_context, v1::GetPluginInfoRequest(), &info).ok());
+  CHECK(info.name() == "rbd.csi.ceph.com");
+  release.set_value();
+  blocker.join();
+}
+
+TEST_CASE("a message of more than 1 MiB is refused") {
+  Scene scene;
+  REQUIRE(scene.server->start());
+  CHECK(scene.unstage(20s, 2 << 20) == grpc::StatusCode::RESOURCE_EXHAUSTED);
+  CHECK(scene.volumes.asked == 0);
+}
+
+TEST_CASE("a call that waits does not keep the server from stopping, and hears of it") {
+  Scene scene;
+  REQUIRE(scene.server->start());
+  grpc::StatusCode code = grpc::OK;
+  std::thread caller([&] { code = scene.unstage(60s); });
+  while (scene.volumes.asked == 0) std::this_thread::sleep_for(1ms);
+  scene.stop();
+  caller.join();
+  CHECK(code != grpc::OK);
+}
+
+TEST_CASE("a stage request's secrets are not in the log") {
+  Scene scene;
+  REQUIRE(scene.server->start());
+  scene.on_control([&] { scene.volumes.open.set(); });
+  test::Folder folder;
+  const int old = ::dup(STDERR_FILENO);
+  std::FILE* log = std::fopen((folder.path() + "/log").c_str(), "w+");
+  ::dup2(::fileno(log), STDERR_FILENO);
+  v1::NodeStageVolumeRequest request;
+  request.set_volume_id("image-1");
+  request.set_staging_target_path("/staging");
+  request.mutable_volume_capability()->mutable_mount();
+  request.mutable_volume_capability()->mutable_access_mode()->set_mode(v1::VolumeCapability::AccessMode::SINGLE_NODE_WRITER);
+  (*request.mutable_volume_context())["staticVolume"] = "true";
+  (*request.mutable_volume_context())["clusterID"] = "c";
+  (*request.mutable_volume_context())["pool"] = "p";
+  (*request.mutable_secrets())["userID"] = "node";
+  (*request.mutable_secrets())["userKey"] = "AQCanary==";
+  grpc::ClientContext context;
+  v1::NodeStageVolumeResponse response;
+  const bool ok = v1::Node::NewStub(scene.channel())->NodeStageVolume(&context, request, &response).ok();
+  ::dup2(old, STDERR_FILENO);
+  ::close(old);
+  CHECK(ok);
+  std::ifstream written(folder.path() + "/log");
+  const std::string text((std::istreambuf_iterator<char>(written)), std::istreambuf_iterator<char>());
+  std::fclose(log);
+  CHECK_THAT(text, ContainsSubstring("NodeStageVolume"));
+  CHECK_THAT(text, !ContainsSubstring("Canary"));
+}

@@ -1,0 +1,161 @@
+// The kernel's own nbd driver against make_devices(). Needs root and a kernel to play with: only where scripts/lab/guest says so.
+#include <cstdlib>
+
+#include "corbd/nbd/devices.hpp"
+#include "ground.hpp"
+
+namespace corbd::test {
+namespace {
+
+bool in_lab() { return std::getenv("CORBD_LAB_WHERE") != nullptr; }
+
+struct Node {
+  Node() : clock(make_real_clock(control.get_executor())), devices(nbd::make_devices(control.get_executor(), *clock, {})) {}
+  ~Node() {
+    if (index) {
+      if (link) link->shut();
+      run(devices->disconnect(*index, soon()));
+    }
+    link.reset();
+  }
+  Until soon() { return {clock->now() + kPatience, nullptr}; }
+  template <class T>
+  T run(task<T> work) {
+    std::optional<T> out;
+    asio::co_spawn(control, std::move(work), [&](std::exception_ptr, T value) { out.emplace(std::move(value)); });
+    const auto end = std::chrono::steady_clock::now() + 2 * kPatience;
+    while (!out && std::chrono::steady_clock::now() < end) {
+      control.restart();
+      control.run_for(std::chrono::milliseconds(1));
+    }
+    REQUIRE(out);
+    return std::move(*out);
+  }
+  void serve() {
+    auto made = devices->serve(image, false, {});
+    REQUIRE(made);
+    link = std::move(*made);
+  }
+  void connect(std::uint32_t block_size = 512) {
+    serve();
+    device::ConnectArgs args;
+    args.backend = "kernel-test";
+    args.size = image.size();
+    args.block_size = block_size;
+    const auto got = run(devices->connect(*link, args, soon()));
+    REQUIRE(got);
+    index = *got;
+  }
+  result<> reconnect(std::string backend = "kernel-test") {
+    return run(devices->reconnect(*link, *index, std::move(backend), 86400, soon()));
+  }
+  std::optional<device::Seen> seen() {
+    const auto all = devices->inventory();
+    REQUIRE(all);
+    for (const auto& one : *all)
+      if (one.backend == "kernel-test") return one;
+    return std::nullopt;
+  }
+  /// The exit code of a shell command in which $D is the device.
+  int shell(const std::string& command) {
+    const int status = std::system(("D=" + device::path(*index) + "; { " + command + "; } 2>/dev/null").c_str());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+  MemoryImage image{1u << 20, MemoryImage::Ends::elsewhere};
+  asio::io_context control;
+  std::unique_ptr<Clock> clock;
+  std::unique_ptr<device::Devices> devices;
+  std::unique_ptr<device::Link> link;
+  std::optional<std::uint32_t> index;
+};
+
+}  // namespace
+
+TEST_CASE("the kernel takes a device, uses it and lets it go", "[.kernel]") {
+  if (!in_lab()) return;
+  Node node;
+  REQUIRE(node.devices->ready());
+  node.connect();
+  const auto seen = node.seen();
+  REQUIRE(seen);
+  CHECK(seen->index == node.index);
+  CHECK(seen->size == node.image.size());
+  CHECK(seen->dev_major == 43);
+  CHECK(node.shell("head -c 1048576 /dev/urandom >/tmp/data && dd if=/tmp/data of=$D bs=64k oflag=direct && "
+                   "dd if=$D bs=32k iflag=direct | cmp - /tmp/data && blkdiscard -o 4096 -l 4096 $D && sync $D") == 0);
+  const Bytes content = node.image.content();
+  CHECK(std::all_of(content.begin() + 4096, content.begin() + 8192, [](std::byte one) { return one == std::byte{0}; }));
+  // The caller that left early asks again and learns the same.
+  device::ConnectArgs args;
+  args.backend = "kernel-test";
+  args.size = node.image.size();
+  CHECK(node.run(node.devices->connect(*node.link, args, node.soon())).value() == node.index);
+  CHECK(node.run(node.devices->disconnect(*node.index, node.soon())));
+  CHECK_FALSE(node.seen());
+  CHECK(node.run(node.devices->disconnect(*node.index, node.soon())));
+}
+
+TEST_CASE("a dead link is replaced, and I/O that waited for it goes on", "[.kernel]") {
+  if (!in_lab()) return;
+  Node node;
+  node.connect(4096);
+  REQUIRE(node.shell("echo 1000 >/sys/block/$(basename $D)/queue/io_timeout") == 0);
+  CHECK(node.seen()->io_timeout_ms == 1000);
+  node.image.set_ends(MemoryImage::Ends::when_told);
+  int written = -1;
+  std::thread writer([&] { written = node.shell("head -c 65536 /dev/zero | tr '\\0' x | dd of=$D bs=64k iflag=fullblock oflag=direct"); });
+  for (int i = 0; node.image.waiting() == 0 && i < 20000; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  REQUIRE(node.image.waiting() > 0);
+  node.link->shut();
+  node.image.release();
+  REQUIRE(node.run(node.link->idle(node.soon())) == Waited::ready);
+  node.image.set_ends(MemoryImage::Ends::elsewhere);
+  node.serve();
+  auto again = node.reconnect("another volume");
+  REQUIRE_FALSE(again);
+  CHECK(again.error().code == errc::unavailable);
+  CHECK(node.reconnect());
+  writer.join();
+  CHECK(written == 0);
+  CHECK(node.image.content()[65535] == std::byte{'x'});
+}
+
+TEST_CASE("a new link is not taken while the old one lives, and we notice", "[.kernel]") {
+  if (!in_lab()) return;
+  Node node;
+  node.connect();
+  const auto old = std::move(node.link);
+  node.serve();
+  const auto taken = node.reconnect();
+  REQUIRE_FALSE(taken);
+  CHECK(taken.error().code == errc::unavailable);
+  CHECK_THAT(taken.error().text, ContainsSubstring("still lives"));
+  CHECK(node.shell("dd if=$D of=/dev/null bs=4k count=1 iflag=direct") == 0);
+  old->shut();
+}
+
+TEST_CASE("the kernel's refusal of a block size is told", "[.kernel]") {
+  if (!in_lab()) return;
+  Node node;
+  node.serve();
+  device::ConnectArgs args;
+  args.backend = "kernel-test";
+  args.size = node.image.size();
+  args.block_size = 513;
+  const auto got = node.run(node.devices->connect(*node.link, args, node.soon()));
+  REQUIRE_FALSE(got);
+  CHECK(got.error().code == errc::failed_precondition);
+}
+
+TEST_CASE("a disconnect ends the session by the kernel's goodbye", "[.kernel]") {
+  if (!in_lab()) return;
+  Node node;
+  node.connect();
+  CHECK(node.run(node.devices->disconnect(*node.index, node.soon())));
+  const auto serving = [&] { return node.link->state() == device::Link::State::serving; };
+  for (int i = 0; serving() && i < 20000; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  CHECK(node.link->state() == device::Link::State::closed);
+}
+
+}  // namespace corbd::test
