@@ -13,6 +13,38 @@ struct Waiter final : nbd::Budget::Waiter {
   int woken = 0;
 };
 
+Bytes reads(unsigned count) {
+  Bytes out;
+  for (unsigned i = 0; i < count; ++i) out = out + request(Command::read, i, 0, kRequest);
+  return out;
+}
+
+/// A second device on the same loop.
+struct Other {
+  explicit Other(Ground& at, Ends ends = Ends::when_told) : ground(at), image(1u << 20, ends) {
+    auto pair = nbd::make_socket_pair();
+    REQUIRE(pair);
+    peer = std::move(pair->second);
+    link = nbd::serve_socket(ground.control.get_executor(), *ground.clock, ground.loop, image, std::move(pair->first), ground.probe);
+  }
+  ~Other() {
+    link->shut();
+    ground.eventually([&] {
+      image.release();
+      return link->in_flight() == 0 && link->state() == device::Link::State::closed;
+    });
+    link.reset();
+    ground.settle();
+  }
+  void send(const Bytes& bytes) const {
+    REQUIRE(::send(peer.get(), bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
+  }
+  Ground& ground;
+  MemoryImage image;
+  Fd peer;
+  std::unique_ptr<nbd::Link> link;
+};
+
 }  // namespace
 
 TEST_CASE("a buffer that was given back is used again") {
@@ -81,23 +113,48 @@ TEST_CASE("a device that spent the budget is not read from until it answers") {
 
 TEST_CASE("a device goes on when another one gives its share back") {
   Ground ground(Ends::when_told, 4 * kRequest, kRequest);
-  auto pair = nbd::make_socket_pair();
-  REQUIRE(pair);
-  MemoryImage other_image(1u << 20, Ends::when_told);
-  auto other =
-      nbd::serve_socket(ground.control.get_executor(), *ground.clock, ground.loop, other_image, std::move(pair->first), ground.probe);
-  const auto read = [](unsigned cookie) { return request(Command::read, cookie, 0, kRequest); };
-  ground.send(read(1) + read(2) + read(3) + read(4));
+  Other other(ground);
+  ground.send(reads(4));
   REQUIRE(ground.eventually([&] { return ground.image.waiting() == 4; }));
-  const Bytes two = read(5) + read(6);
-  REQUIRE(::send(pair->second.get(), two.data(), two.size(), 0) == static_cast<ssize_t>(two.size()));
+  other.send(reads(2));
   // One by its own reservation.
-  REQUIRE(ground.eventually([&] { return other_image.waiting() == 1 && ground.probe.budget_waits == 1; }));
+  REQUIRE(ground.eventually([&] { return other.image.waiting() == 1 && ground.probe.budget_waits == 1; }));
   ground.image.release();
-  CHECK(ground.eventually([&] { return other_image.waiting() == 2; }));
-  other->shut();
-  other_image.release();
-  CHECK(ground.run(other->idle({ground.clock->now() + kPatience, nullptr})) == Waited::ready);
+  CHECK(ground.eventually([&] { return other.image.waiting() == 2; }));
+}
+
+TEST_CASE("what a shut link had under way, half read or unsent comes back to the budget") {
+  Ground ground(Ends::when_told, 4 * kRequest, kRequest);
+  const auto under_way = reads(1);
+  const auto half_read = request(Command::write, 9, 0, kRequest);
+  ground.send(under_way + half_read);
+  REQUIRE(ground.eventually([&] { return ground.image.waiting() == 1; }));
+  ground.link->shut();
+  ground.image.release();
+  REQUIRE(ground.idle() == Waited::ready);
+  {
+    Other unsent(ground, Ends::at_once);
+    // Far more than the socket holds, and nobody reads it.
+    unsent.send(reads(250));
+    REQUIRE(ground.eventually([&] { return ground.probe.budget_waits > 0; }));
+  }
+  ground.settle();
+  Other other(ground);
+  other.send(reads(5));
+  CHECK(ground.eventually([&] { return other.image.waiting() == 4; }));
+}
+
+TEST_CASE("a link that is destroyed while it waits for the budget is not told any more") {
+  Ground ground(Ends::when_told, 4 * kRequest, kRequest);
+  ground.send(reads(4));
+  REQUIRE(ground.eventually([&] { return ground.image.waiting() == 4; }));
+  {
+    Other other(ground);
+    other.send(reads(2));
+    REQUIRE(ground.eventually([&] { return other.image.waiting() == 1 && ground.probe.budget_waits == 1; }));
+  }
+  ground.image.release();
+  CHECK(ground.receive(4 * (kRequest + nbd::reply_bytes)).size() == 4 * (kRequest + nbd::reply_bytes));
 }
 
 TEST_CASE("a link shut while it waits for the budget leaves nothing behind") {

@@ -83,6 +83,14 @@ TEST_CASE("an unknown command is refused, and the request after it answered") {
   CHECK(ground.probe.refused == 1);
 }
 
+TEST_CASE("more refusals than there is room for are all sent") {
+  Ground ground;
+  Bytes batch;
+  for (unsigned i = 0; i < 1000; ++i) batch = batch + request(static_cast<Command>(9), i);
+  ground.send(batch);
+  for (unsigned i = 0; i < 1000; ++i) REQUIRE(ground.reply().cookie == i);
+}
+
 TEST_CASE("a grown image is served to its new end") {
   Ground ground;
   ground.image.resize(2u << 20);
@@ -197,6 +205,15 @@ TEST_CASE("a goodbye closes the link once everything is answered") {
   CHECK(ground.reply().cookie == 1);
   CHECK(ground.ends());
   CHECK(ground.link->state() == State::closed);
+}
+
+TEST_CASE("a request long after the goodbye closes the link too, and is not served") {
+  Ground ground(Ends::when_told);
+  ground.send(request(Command::flush, 1) + request(Command::disconnect, 2));
+  REQUIRE(ground.eventually([&] { return ground.image.waiting() == 1; }));
+  ground.send(request(Command::flush, 3));
+  CHECK(ground.ends());
+  CHECK(ground.image.waiting() == 1);
 }
 
 TEST_CASE("a request after the goodbye closes the link at once") {

@@ -1,0 +1,297 @@
+// The planner as a table, and as a property over random states (I7).
+#include "corbd/volume/planner.hpp"
+
+#include <random>
+
+#include "support/catch.hpp"
+
+using namespace corbd;
+using namespace corbd::volume;
+
+namespace {
+
+const std::string kId = "image-1";
+const std::string kPath = "/staging";
+const Policy kPolicy{false, "rbd.csi.ceph.com"};
+using Kind = Step::Kind;
+using Lock = image::Ownership::Lock;
+
+/// A node with one volume, on which steps have the effect that the ports promise.
+struct Model {
+  std::optional<Record> record;
+  Observation seen;
+  bool image_has_filesystem = false;
+  bool image_has_data = false;
+  bool marker = false;
+  image::Ownership ownership;
+
+  Decision decide(const Wish& wish) const { return plan(kId, record, wish, seen, kPolicy); }
+  void apply(const Step& step, const Wish& wish);
+  void look(Fact fact);
+};
+
+device::Seen device_seen(std::uint32_t index) {
+  device::Seen seen;
+  seen.index = index;
+  seen.backend = kId;
+  seen.dev_major = 43;
+  seen.dev_minor = index * 32;
+  seen.io_timeout_ms = 30000;
+  return seen;
+}
+
+host::Mount mount_of(const device::Seen& device, const std::string& target) {
+  host::Mount mount;
+  mount.dev_major = device.dev_major;
+  mount.dev_minor = device.dev_minor;
+  mount.target = target;
+  mount.fstype = "ext4";
+  return mount;
+}
+
+void Model::look(Fact fact) {
+  Facts& facts = seen.facts;
+  switch (fact) {
+    case Fact::resolved: facts.resolved = image::Resolved{{"fsid", 1, "", "id-1", 0}, 1 << 30, true}; break;
+    case Fact::ownership: facts.ownership = ownership; break;
+    case Fact::probe:
+      facts.probe = host::Probe{image_has_filesystem ? host::Probe::Kind::filesystem : host::Probe::Kind::nothing, "ext4"};
+      break;
+    case Fact::has_data: facts.has_data = image_has_data; break;
+    case Fact::format_marker: facts.format_marker = marker; break;
+    case Fact::unused: facts.unused = true; break;
+  }
+}
+
+void Model::apply(const Step& step, const Wish& wish) {
+  switch (step.kind) {
+    case Kind::look: return look(step.fact);
+    case Kind::write_record: record = step.record; return;
+    case Kind::fence: seen.facts.fenced = true; return;
+    case Kind::open_image: seen.image_open = true; return;
+    case Kind::lock:
+      seen.lock_held = true;
+      ownership.lock = Lock::mine;
+      return;
+    case Kind::start_session:
+      seen.link = Observation::Link::serving;
+      seen.attached = false;
+      return;
+    case Kind::kernel_connect:
+      REQUIRE(seen.devices.empty());
+      seen.devices.push_back(device_seen(3));
+      seen.attached = true;
+      return;
+    case Kind::kernel_reconfigure: seen.attached = true; return;
+    case Kind::tune: seen.devices.front().io_timeout_ms = 1000; return;
+    case Kind::mark: marker = true; seen.facts.format_marker = true; return;
+    case Kind::unmark: marker = false; seen.facts.format_marker = false; return;
+    case Kind::mkfs:
+      REQUIRE_FALSE(image_has_filesystem);
+      REQUIRE(marker);
+      image_has_filesystem = image_has_data = true;
+      seen.facts.probe.reset();
+      seen.facts.checked = true;
+      return;
+    case Kind::fsck: seen.facts.checked = true; return;
+    case Kind::mount:
+    case Kind::bind:
+      // I1: a step that uses a device needs a live link.
+      REQUIRE(seen.link == Observation::Link::serving);
+      REQUIRE(seen.attached);
+      seen.mounts.push_back(mount_of(seen.devices.front(), step.path));
+      return;
+    case Kind::unbind:
+    case Kind::umount: std::erase_if(seen.mounts, [&](const auto& mount) { return mount.target == step.path; }); return;
+    case Kind::disconnect:
+      for (const auto& mount : seen.mounts) REQUIRE_FALSE(shows(mount, seen.devices.front()));
+      seen.devices.clear();
+      seen.attached = false;
+      return;
+    case Kind::stop_session:
+      seen.link = Observation::Link::none;
+      seen.attached = false;
+      return;
+    case Kind::close_image:
+      seen.image_open = seen.lock_held = false;
+      seen.facts = Facts();
+      return;
+    case Kind::drop_record: record.reset(); return;
+  }
+  static_cast<void>(wish);
+}
+
+Staged staged_wish() {
+  Staged wish;
+  wish.path = kPath;
+  wish.capability.fstype = "ext4";
+  return wish;
+}
+
+Record some_record(Record::Phase phase) {
+  Record record;
+  record.volume_id = kId;
+  record.phase = phase;
+  record.boot_id = "boot";
+  record.exclusive_lock = true;
+  if (phase != Record::Phase::unstaging) record.stagings.push_back({kPath, staged_wish().capability});
+  return record;
+}
+
+Model fresh() {
+  Model model;
+  model.seen.boot_id = "boot";
+  model.seen.key_known = true;
+  return model;
+}
+
+Model staged_model() {
+  Model model = fresh();
+  model.record = some_record(Record::Phase::staged);
+  model.record->device = 3;
+  model.seen.devices.push_back(device_seen(3));
+  model.seen.devices.front().io_timeout_ms = 1000;
+  model.seen.link = Observation::Link::serving;
+  model.seen.attached = model.seen.image_open = model.seen.lock_held = true;
+  model.seen.mounts.push_back(mount_of(model.seen.devices.front(), kPath + "/" + kId));
+  model.image_has_filesystem = model.image_has_data = true;
+  return model;
+}
+
+/// The kinds of the steps until Done or Fail; an empty optional when 30 do not get there.
+std::optional<std::vector<Kind>> run(Model& model, const Wish& wish, Decision* last = nullptr) {
+  std::vector<Kind> kinds;
+  for (int i = 0; i <= 30; ++i) {
+    const Decision decision = model.decide(wish);
+    if (last != nullptr) *last = decision;
+    const auto* step = std::get_if<Step>(&decision);
+    if (step == nullptr) return kinds;
+    kinds.push_back(step->kind);
+    model.apply(*step, wish);
+  }
+  return std::nullopt;
+}
+
+errc failure(const Decision& decision) {
+  const auto* failed = std::get_if<Fail>(&decision);
+  return failed == nullptr ? errc::ok : failed->error.code;
+}
+
+}  // namespace
+
+TEST_CASE("a fresh stage goes from the name to a mounted filesystem in this order") {
+  Model model = fresh();
+  const auto kinds = run(model, Wish(staged_wish()));
+  REQUIRE(kinds);
+  CHECK(*kinds == std::vector{Kind::look, Kind::write_record, Kind::fence, Kind::open_image, Kind::look, Kind::lock, Kind::start_session,
+                              Kind::kernel_connect, Kind::write_record, Kind::tune, Kind::look, Kind::look, Kind::look, Kind::mark,
+                              Kind::mkfs, Kind::look, Kind::mount, Kind::unmark, Kind::write_record});
+  CHECK(model.record->phase == Record::Phase::staged);
+}
+
+TEST_CASE("a heal fences, opens, proves, locks and reconnects, and touches nothing else") {
+  Model model = staged_model();
+  model.seen.link = Observation::Link::none;
+  model.seen.attached = model.seen.image_open = model.seen.lock_held = false;
+  model.ownership.lock = Lock::our_dead;
+  const auto kinds = run(model, Wish(Healed{}));
+  REQUIRE(kinds);
+  CHECK(*kinds == std::vector{Kind::fence, Kind::open_image, Kind::look, Kind::lock, Kind::start_session, Kind::kernel_reconfigure});
+}
+
+TEST_CASE("what is staged and answers is Done at the first look") {
+  for (const Wish& wish : {Wish(staged_wish()), Wish(Healed{})}) CHECK(std::holds_alternative<Done>(staged_model().decide(wish)));
+}
+
+TEST_CASE("a session whose image lost its connection is stopped before anything else") {
+  Model model = staged_model();
+  model.seen.link = Observation::Link::held;
+  const auto decision = model.decide(Wish(Healed{}));
+  REQUIRE(std::holds_alternative<Step>(decision));
+  CHECK(std::get<Step>(decision).kind == Kind::stop_session);
+}
+
+TEST_CASE("without a key nothing is opened") {
+  Model model = staged_model();
+  model.seen.link = Observation::Link::none;
+  model.seen.key_known = false;
+  CHECK(failure(model.decide(Wish(Healed{}))) == errc::unavailable);
+}
+
+TEST_CASE("a device of another boot or another index than the record's is nobody's to touch") {
+  Model other_boot = staged_model();
+  other_boot.seen.boot_id = "next";
+  CHECK(failure(other_boot.decide(Wish(Healed{}))) == errc::failed_precondition);
+  Model other_index = staged_model();
+  other_index.record->device = 5;
+  CHECK(failure(other_index.decide(Wish(Healed{}))) == errc::failed_precondition);
+}
+
+TEST_CASE("while a helper of an earlier start works on a live device, everything but healing waits") {
+  Model model = staged_model();
+  model.seen.busy = true;
+  CHECK(std::holds_alternative<Wait>(model.decide(Wish(Unstaged{kPath}))));
+  CHECK(std::holds_alternative<Done>(model.decide(Wish(Healed{}))));
+}
+
+TEST_CASE("an unstage takes everything down in this order") {
+  Model model = staged_model();
+  const auto kinds = run(model, Wish(Unstaged{kPath}));
+  REQUIRE(kinds);
+  CHECK(*kinds == std::vector{Kind::umount, Kind::write_record, Kind::look, Kind::disconnect, Kind::stop_session, Kind::close_image,
+                              Kind::drop_record});
+}
+
+TEST_CASE("a device that device-mapper holds is not disconnected") {
+  Model model = staged_model();
+  model.seen.devices.front().holders.push_back("dm-0");
+  Decision last;
+  REQUIRE(run(model, Wish(Unstaged{kPath}), &last));
+  CHECK(failure(last) == errc::in_use);
+}
+
+TEST_CASE("from any state every wish ends within 30 steps, at a fixed point, and no rule is broken on the way") {
+  const auto seed = static_cast<std::uint32_t>(GENERATE(range(0, 4000)));
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  const auto flip = [&] { return random() % 2 == 0; };
+  Model model = fresh();
+  if (random() % 4 != 0) {
+    model.record = some_record(static_cast<Record::Phase>(random() % 3));
+    model.record->exclusive_lock = flip();
+    if (flip()) model.record->boot_id = "earlier";
+    if (flip()) model.record->publishes.push_back({"/target", kPath, flip()});
+  }
+  if (flip()) {
+    model.seen.devices.push_back(device_seen(3));
+    if (model.record && flip()) model.record->device = 3;
+    if (flip()) model.seen.mounts.push_back(mount_of(model.seen.devices.front(), kPath + "/" + kId));
+    if (flip()) model.seen.mounts.push_back(mount_of(model.seen.devices.front(), "/target"));
+  }
+  if (flip()) {
+    host::Mount foreign;
+    foreign.target = flip() ? "/target" : kPath + "/" + kId;
+    foreign.dev_major = 8;
+    if (model.seen.mounts.empty()) model.seen.mounts.push_back(foreign);
+  }
+  model.seen.image_open = flip();
+  model.seen.lock_held = model.seen.image_open && flip();
+  if (model.seen.image_open) model.seen.link = static_cast<Observation::Link>(random() % 4);
+  model.seen.attached = !model.seen.devices.empty() && model.seen.link == Observation::Link::serving && flip();
+  if (!model.seen.devices.empty() && !model.seen.attached && model.seen.link == Observation::Link::serving && !model.record)
+    model.seen.link = Observation::Link::none;
+  model.seen.key_known = random() % 4 != 0;
+  model.image_has_data = flip();
+  model.image_has_filesystem = model.image_has_data && flip();
+  model.marker = flip();
+  model.ownership.lock = static_cast<Lock>(random() % 4);
+  if (random() % 4 == 0) model.ownership.foreign_watchers.push_back("10.0.0.2:0/5");
+  Published published;
+  published.path = kPath;
+  published.target = "/target";
+  const std::array wishes{Wish(staged_wish()), Wish(Unstaged{kPath}), Wish(published), Wish(Unpublished{"/target"}), Wish(Healed{})};
+  const Wish& wish = wishes.at(random() % wishes.size());
+  Decision last;
+  REQUIRE(run(model, wish, &last));
+  if (std::holds_alternative<Done>(last)) CHECK(std::holds_alternative<Done>(model.decide(wish)));
+}
