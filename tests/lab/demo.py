@@ -46,7 +46,7 @@ def demo(lab):
         agent.spawn()
         agent.wait_event("device.reconnected", 60, volume=volume.id)
         writer.wait_more(100)
-        show(number, timeline(agent, volume, kills[-1], writer.verify(kills)["kills"][-1]))
+        show(number, timeline(agent, volume, kills[-1], writer.stalls(kills)["kills"][-1]))
     step("stopping the writer, reading everything back")
     writer.stop()
     first = writer.verify(kills)

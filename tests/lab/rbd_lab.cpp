@@ -165,12 +165,12 @@ TEST_CASE("emptiness is told, with and without fast-diff") {
 
 TEST_CASE("emptiness that is not proven in time is an error") {
   Admin admin;
-  admin.create("large", 4ULL << 40, 5);
+  admin.create("sparse", 32ULL << 30, 5);
   const test::Folder folder;
   Agent agent(folder.path());
-  auto image = agent.open("large");
+  auto image = agent.open("sparse");
   REQUIRE(image);
-  const auto data = agent.run((*image)->has_data(agent.in(300ms)));
+  const auto data = agent.run((*image)->has_data(agent.in(50ms)));
   CHECK_FALSE(data);
   close(agent, std::move(*image));
 }

@@ -32,7 +32,7 @@ def killed_thrice(lab, block, mode):
     kills = []
     for number in range(3):
         kills.append(restart_under(writer, agent, volume))
-        found = writer.verify(kills)["kills"][-1]
+        found = writer.stalls(kills)["kills"][-1]
         show_timeline(number + 1, timeline(agent, volume, kills[-1], found))
         check(volume.device is not None, "the device is gone")
     writer.stop()
@@ -104,7 +104,7 @@ def story_term(lab):
         agent.spawn()
         agent.wait_event("device.reconnected", 60, volume=volume.id)
         writer.wait_more(40)
-        show_timeline(number + 1, timeline(agent, volume, terms[-1], writer.verify(terms)["kills"][-1]))
+        show_timeline(number + 1, timeline(agent, volume, terms[-1], writer.stalls(terms)["kills"][-1]))
     writer.stop()
     writer.expect_nothing_lost(terms)
     volume.unstage(patience=30)
@@ -335,7 +335,7 @@ def story_image_recreated(lab):
     time.sleep(3)
     check(not agent.events("device.reconnected", volume=volume.id), "the new image is served under the old device")
     check(lab.admin("rbd", "diff", image.spec).strip() == "", "the new image was written")
-    good = writer.verify()
+    good = writer.stalls()
     check(good["acked"] <= before, "%d writes were acknowledged with the image gone" % (good["acked"] - before))
 
 

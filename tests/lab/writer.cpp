@@ -4,6 +4,7 @@
 //   corbd-writer run    --path FILE|DEV --size BYTES --mode direct|fsync|mmap --journal J [--seconds N] [--threads T]
 //                       [--paced N --pace-ms M]
 //   corbd-writer verify --path FILE|DEV --journal J [--kill MICROSECONDS ...]
+//   corbd-writer stalls --journal J [--kill MICROSECONDS ...]      the same figures without reading the volume
 //
 // T threads write as fast as they are answered. N more write once every M ms: at any moment most of those are idle, so that after a
 // fault some write is new to the kernel, not one that was in flight. Each thread owns the blocks of its own residue class: the last
@@ -245,43 +246,58 @@ std::string stalls(const std::vector<Entry>& sorted, const std::vector<std::uint
   return out;
 }
 
+using Last = std::vector<std::pair<std::uint64_t, std::uint64_t>>;  // block, its last acknowledged write
+
+/// Reads every share-th block from `first` on; how many do not hold what they must.
+std::uint64_t missing(const std::string& path, const Last& last, std::size_t first, std::size_t share) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT);
+  if (fd < 0) die("open " + path);
+  auto buffer = std::make_unique<Block>();
+  std::uint64_t lost = 0;
+  for (std::size_t i = first; i < last.size(); i += share) {
+    const auto [block, seq] = last[i];
+    const ssize_t n = ::pread(fd, buffer.get(), block_size, static_cast<off_t>(block * block_size));
+    const bool whole = n == static_cast<ssize_t>(block_size) && buffer->magic == magic && buffer->block == block &&
+                       buffer->sum == checksum(*buffer);
+    if (whole && buffer->seq >= seq) continue;
+    if (lost++ < 3)
+      std::fprintf(stderr, "corbd-writer: block %lu: acknowledged write %lu, found %s %lu\n", block, seq,
+                   n < 0 ? std::strerror(errno) : whole ? "older" : "damaged", whole ? buffer->seq : 0);
+  }
+  ::close(fd);
+  return lost;
+}
+
+std::uint64_t missing(const std::string& path, const Last& last) {
+  constexpr std::size_t readers = 16;
+  std::atomic<std::uint64_t> lost{0};
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < readers; ++i) threads.emplace_back([&, i] { lost += missing(path, last, i, readers); });
+  for (std::thread& thread : threads) thread.join();
+  return lost;
+}
+
 int verify(const Options& o) {
   std::vector<Entry> entries = read_journal(o.journal);
-  std::map<std::uint64_t, std::uint64_t> last;
-  std::uint64_t good = 0, errors = 0, longest_stall = 0, longest_write = 0, lost = 0, shown = 0;
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.ts_us < b.ts_us; });
+  std::map<std::uint64_t, std::uint64_t> seqs;
+  std::uint64_t good = 0, errors = 0, longest_stall = 0, longest_write = 0, previous = 0;
   for (const Entry& e : entries) {
     if (e.error) {
       ++errors;
       continue;
     }
     ++good;
-    std::uint64_t& seq = last[e.block];
+    std::uint64_t& seq = seqs[e.block];
     seq = std::max(seq, e.seq);
-  }
-  const int fd = ::open(o.path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT);
-  if (fd < 0) die("open " + o.path);
-  auto buffer = std::make_unique<Block>();
-  for (const auto& [block, seq] : last) {
-    const ssize_t n = ::pread(fd, buffer.get(), block_size, static_cast<off_t>(block * block_size));
-    const bool whole = n == static_cast<ssize_t>(block_size) && buffer->magic == magic && buffer->block == block &&
-                       buffer->sum == checksum(*buffer);
-    if (whole && buffer->seq >= seq) continue;
-    ++lost;
-    if (shown++ < 10)
-      std::fprintf(stderr, "corbd-writer: block %lu: acknowledged write %lu, found %s %lu\n", block, seq,
-                   n < 0 ? std::strerror(errno) : whole ? "older" : "damaged", whole ? buffer->seq : 0);
-  }
-  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.ts_us < b.ts_us; });
-  std::uint64_t previous = 0;
-  for (const Entry& e : entries) {
-    if (e.error) continue;
     if (previous) longest_stall = std::max(longest_stall, e.ts_us - previous);
     previous = e.ts_us;
     longest_write = std::max<std::uint64_t>(longest_write, e.latency_us);
   }
+  const std::uint64_t lost = o.command == "stalls" ? 0 : missing(o.path, Last(seqs.begin(), seqs.end()));
   std::printf("{\"acked\":%lu,\"blocks\":%zu,\"lost\":%lu,\"errors\":%lu,\"longest_stall_us\":%lu,\"longest_write_us\":%lu,"
               "\"kills\":[%s]}\n",
-              good, last.size(), lost, errors, longest_stall, longest_write, stalls(entries, o.kills).c_str());
+              good, seqs.size(), lost, errors, longest_stall, longest_write, stalls(entries, o.kills).c_str());
   return lost || errors ? 1 : 0;
 }
 
@@ -313,12 +329,13 @@ Options parse(int argc, char** argv) {
 int main(int argc, char** argv) {
   const Options o = parse(argc, argv);
   const bool known = o.mode == "direct" || o.mode == "fsync" || o.mode == "mmap";
-  if (known && !o.path.empty() && !o.journal.empty()) {
+  if (known && !o.journal.empty() && (!o.path.empty() || o.command == "stalls")) {
     if (o.command == "run") return run(o);
-    if (o.command == "verify") return verify(o);
+    if (o.command == "verify" || o.command == "stalls") return verify(o);
   }
   std::fprintf(stderr,
                "usage: corbd-writer run --path P --size BYTES --mode direct|fsync|mmap --journal J [--seconds N] [--threads T]"
-               " [--paced N] [--pace-ms M]\n       corbd-writer verify --path P --journal J [--kill MICROSECONDS ...]\n");
+               " [--paced N] [--pace-ms M]\n       corbd-writer verify --path P --journal J [--kill MICROSECONDS ...]\n"
+               "       corbd-writer stalls --journal J [--kill MICROSECONDS ...]\n");
   return 2;
 }
