@@ -194,8 +194,10 @@ task<result<>> Steps::take_lock(Live& live) {
 }
 
 task<result<>> Steps::start_session(Live& live) {
-  auto report = [this, id = live.id] {
-    if (trouble_) trouble_(id);
+  // A link that ends while its volume is taken down ends as meant.
+  auto report = [this, &live] {
+    const bool used = live.record && !(live.record->stagings.empty() && live.record->publishes.empty());
+    if (used && live.attached && trouble_) trouble_(live.id);
   };
   auto link = ports_.devices.serve(*live.image, false, report);
   if (!link) co_return link.error();
