@@ -136,6 +136,7 @@ void Connections::leave(const std::shared_ptr<Connection>& connection) {
   --leases_;
   drop_blocklisted();
   retire_if_idle(connection);
+  if (leases_ == 0 && no_lease_) no_lease_->set();
 }
 
 void Connections::drop_blocklisted() {
@@ -183,8 +184,14 @@ task<result<>> Connections::shutdown(Until until) {
   leaving_ = true;
   for (auto& group : groups_)
     for (const auto& connection : std::vector(group->serving)) retire_if_idle(connection);
-  if (leases_ > 0)
-    co_return Error{errc::busy, std::to_string(leases_) + " images are still open: their connections stay, and are fenced by the next start"};
+  // Calls whose callers have left end by themselves; images are closed by their owners.
+  if (leases_ > 0) {
+    no_lease_ = std::make_shared<Event>(control_, clock_);
+    const auto waits_for = no_lease_;
+    if (co_await waits_for->wait(until) != Waited::ready)
+      co_return Error{errc::busy, std::to_string(leases_) +
+                                      " images or calls still use connections: these stay, and are fenced by the next start"};
+  }
   const Waited how = co_await gate_.close(until);
   if (how != Waited::ready) co_return wait_error(how, "the connections to close");
   co_return result<>();

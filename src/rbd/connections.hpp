@@ -122,6 +122,7 @@ class Connections {
   std::vector<std::unique_ptr<Group>> groups_;
   std::uint64_t fencings_ = 0;
   std::size_t leases_ = 0;
+  std::shared_ptr<Event> no_lease_;  ///< a shutdown waits for it
   bool leaving_ = false;
 };
 

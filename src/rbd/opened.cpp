@@ -83,9 +83,10 @@ result<> settle(Opened& opened) {
   opened.features = details->features;
   opened.size = details->size;
   if (details->unsafe && !opened.read_only) return *details->unsafe;
-  std::uint64_t handle = 0;  // closing the image ends the watch
+  std::uint64_t handle = 0;
   if (const int r = rbd_update_watch(opened.image, &handle, &UpdateSignal::raise, opened.signal.get()); r < 0)
     return failure("watching image " + opened.text(), r);
+  opened.watch = handle;
   return {};
 }
 
@@ -95,6 +96,17 @@ task<int> submit_open(Opened& opened, bool read_only) {
     return open(opened.pool.io.get(), opened.key.image_id.c_str(), &opened.image, nullptr, completion);
   };
   return completed(opened.connections.control(), opened.connections.clock(), submit);
+}
+
+// Waits for a callback under way, so not on the control thread. Without it librbd keeps the callback for ever.
+task<> unwatch(Opened& opened) {
+  auto job = [image = opened.image, watch = *opened.watch]() -> result<> {
+    if (const int r = rbd_update_unwatch(image, watch); r < 0) return failure("ending the watch", r);
+    return {};
+  };
+  Lane& lane = opened.lease->group->lanes->cluster;
+  const auto ended = co_await lane.call(opened.connections.gate(), std::move(job), {}, "closing image " + opened.text());
+  if (!ended) log::warning("image.watch_not_ended", {{"image", opened.text()}, {"error", ended.error().text}});
 }
 
 task<> refresh(std::shared_ptr<Opened> opened) {
@@ -152,6 +164,7 @@ task<> close_image(std::shared_ptr<Opened> opened) {
   co_await opened->calls.close({});
   opened->leave();
   co_await opened->idle.future().get({}, "the last operation");
+  if (opened->watch) co_await unwatch(*opened);
   auto submit = [raw = opened->image](rbd_completion_t completion) { return rbd_aio_close(raw, completion); };
   const int r = opened->connection.note(co_await completed(opened->connections.control(), opened->connections.clock(), submit));
   // The handle is gone all the same.

@@ -39,6 +39,7 @@ struct Opened {
   std::uint64_t features = 0;
   std::atomic<std::uint64_t> size{0};
   std::unique_ptr<UpdateSignal> signal;
+  std::optional<std::uint64_t> watch;
   bool refreshing = false, refresh_again = false;
 
   /// Blocking calls under way. They use this object by reference, never by a share of it: the last share must go on the control thread.
