@@ -24,7 +24,7 @@ CLI::App* add_run(CLI::App& app, Run& run, std::vector<std::string>& ignored, bo
   command->add_option("--state-dir", run.state_dir, "Records; on a disk [<pluginpath>/<drivername>/corbd]");
   command->add_option("--runtime-dir", run.runtime_dir, "Ceph keys of staged volumes; must be tmpfs")->capture_default_str();
   command->add_option("--config-dir", run.config_dir, "Folder of ceph-csi's config.json")->capture_default_str();
-  command->add_option("--failpoint", run.failpoints, "NAME=kill|error|hang[@N], for tests");
+  command->add_option("--failpoint", run.failpoints, "NAME=kill|stop|error|hang[@N], for tests");
   command->add_flag("--list-failpoints", list, "Print their names and exit");
   command->add_flag("--heal-without-proof", run.heal_without_proof,
                     "Serve again also what is not proven ours. Only when no other node can have used the images");

@@ -12,23 +12,32 @@
 namespace corbd::failpoint {
 namespace {
 
-// One before and one after each step of the planner (volume/planner.hpp), and the two ends of a record's life.
+// One before and one after each step of the planner (volume/planner.hpp).
 constexpr std::string_view kNames[] = {
-    "step.write_record.before", "step.write_record.after", "step.connect.before", "step.connect.after",
-    "step.fence.before", "step.fence.after", "step.open_image.before", "step.open_image.after",
-    "step.look.before", "step.look.after", "step.break_lock.before", "step.break_lock.after",
-    "step.lock.before", "step.lock.after", "step.start_session.before", "step.start_session.after",
-    "step.kernel_connect.before", "step.kernel_connect.after", "step.kernel_reconfigure.before",
-    "step.kernel_reconfigure.after", "step.tune.before", "step.tune.after", "step.mark.before", "step.mark.after",
-    "step.mkfs.before", "step.mkfs.after", "step.fsck.before", "step.fsck.after", "step.mount.before",
-    "step.mount.after", "step.unmark.before", "step.unmark.after", "step.bind.before", "step.bind.after",
-    "step.unbind.before", "step.unbind.after", "step.umount.before", "step.umount.after",
-    "step.check_unused.before", "step.check_unused.after", "step.disconnect.before", "step.disconnect.after",
-    "step.stop_session.before", "step.stop_session.after", "step.close_image.before", "step.close_image.after",
+    "step.look.before", "step.look.after",
+    "step.write_record.before", "step.write_record.after",
+    "step.fence.before", "step.fence.after",
+    "step.open_image.before", "step.open_image.after",
+    "step.lock.before", "step.lock.after",
+    "step.start_session.before", "step.start_session.after",
+    "step.kernel_connect.before", "step.kernel_connect.after",
+    "step.kernel_reconfigure.before", "step.kernel_reconfigure.after",
+    "step.tune.before", "step.tune.after",
+    "step.mark.before", "step.mark.after",
+    "step.mkfs.before", "step.mkfs.after",
+    "step.fsck.before", "step.fsck.after",
+    "step.mount.before", "step.mount.after",
+    "step.unmark.before", "step.unmark.after",
+    "step.bind.before", "step.bind.after",
+    "step.unbind.before", "step.unbind.after",
+    "step.umount.before", "step.umount.after",
+    "step.disconnect.before", "step.disconnect.after",
+    "step.stop_session.before", "step.stop_session.after",
+    "step.close_image.before", "step.close_image.after",
     "step.drop_record.before", "step.drop_record.after",
 };
 
-enum class Action { off, kill, error, hang };
+enum class Action { off, kill, stop, error, hang };
 struct Point {
   std::atomic<Action> action{Action::off};
   std::atomic<long> hits_left{0};
@@ -58,10 +67,11 @@ result<> arm(std::string_view spec) {
   }
   Action action;
   if (action_text == "kill") action = Action::kill;
+  else if (action_text == "stop") action = Action::stop;
   else if (action_text == "error") action = Action::error;
   else if (action_text == "hang") action = Action::hang;
   else if (action_text == "off") action = Action::off;
-  else return bad("the action must be off, kill, error or hang");
+  else return bad("the action must be off, kill, stop, error or hang");
   auto& point = points[static_cast<std::size_t>(place - std::begin(kNames))];
   point.hits_left = nth;
   point.action = action;
@@ -80,6 +90,7 @@ result<> hit(std::string_view name) {
     case Action::kill: ::kill(::getpid(), SIGKILL); [[fallthrough]];
     case Action::hang:
       for (;;) ::pause();
+    case Action::stop: ::kill(::getpid(), SIGSTOP); break;
     case Action::error: return Error{errc::unavailable, "failpoint " + std::string(name)};
     case Action::off: break;
   }

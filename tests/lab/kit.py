@@ -185,7 +185,8 @@ class Lab:
     def start(self, argv, log=None, **more):
         """A process of this story; ended with it."""
         target = open(log, "ab") if log else subprocess.DEVNULL
-        made = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=target, stderr=target, start_new_session=True, **more)
+        environment = {name: value for name, value in os.environ.items() if name != "CORBD_LAB_KEY"}
+        made = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=target, stderr=target, start_new_session=True, env=environment, **more)
         self.started.append(made)
         return made
 
@@ -200,15 +201,20 @@ class Lab:
                 process.kill()
         for agent in self.agents:
             agent.keep_logs()
-        # Deepest first; lazily, because a filesystem may wait for a device that nobody serves any more.
-        for target, *_ in sorted(mounts(), reverse=True):
-            if target.startswith(self.dir + "/"):
-                subprocess.run(["umount", "-l", target], capture_output=True, timeout=30)
+        # The devices first: without them a filesystem of an agent that was killed ends with I/O errors, with them its unmount would wait.
         for index in netlink.lab_devices():
             try:
                 netlink.disconnect(index)
             except OSError as error:
                 say("clean: nbd%d: %s" % (index, error))
+        for target, *_ in sorted(mounts(), reverse=True):
+            if target.startswith(self.dir + "/"):
+                # Without waiting for ever: a process in the kernel cannot be ended.
+                unmount = subprocess.Popen(["umount", "-l", target], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                try:
+                    unmount.wait(20)
+                except subprocess.TimeoutExpired:
+                    say("clean: unmounting %s hangs" % target)
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
             left = {pid: line for pid, line in processes(CORBD).items() if pid != os.getpid()}

@@ -240,14 +240,17 @@ def killed_while_helper_hangs(lab, what, looking_for):
     if what == "mount":
         volume.stage()
         volume.unstage()
+    agent.stop()
+    agent.start(failpoints=["step.%s.before=stop" % what])
     call = lab.start([CORBD, "csi", "stage", "--endpoint", agent.endpoint, "--volume-id", volume.id, "--staging-path", volume.staging,
                       "--cluster-id", "lab", "--pool", volume.pool, "--user", lab.user, "--key-file", lab.key_file])
-    wait_for("a helper in " + what, looking_for, 60, 0)
+    wait_for("the agent to stop before " + what, lambda: read("/proc/%d/stat" % agent.process.pid).split(") ")[1][0] == "T", 60)
     network(lab, "down")
     try:
+        agent.process.send_signal(signal.SIGCONT)
+        stuck = wait_for("a helper in " + what, looking_for, 60)
         time.sleep(1)
-        stuck = looking_for()
-        check(stuck, "the helper was through %s before the network was cut" % what)
+        check(looking_for() == stuck, "the helper went through %s without the network" % what)
         begin = time.monotonic()
         agent.kill()
         took = time.monotonic() - begin

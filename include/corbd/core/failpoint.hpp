@@ -13,8 +13,8 @@ namespace corbd::failpoint {
 /// All names, in order.
 std::span<const std::string_view> names();
 
-/// ACTION: `off`, `kill` (SIGKILL to ourselves), `error` (hit() returns unavailable), `hang` (stop this thread for ever). Optional `@N`: at
-/// the Nth hit. An unknown name or action is invalid_argument.
+/// ACTION: `off`, `kill` (SIGKILL to ourselves), `stop` (SIGSTOP to ourselves, until a SIGCONT), `error` (hit() returns unavailable), `hang`
+/// (stop this thread for ever). Optional `@N`: at the Nth hit. An unknown name or action is invalid_argument.
 result<> arm(std::string_view spec);
 
 /// Called at the place. Costs one relaxed load when nothing is armed. Any thread.

@@ -1,8 +1,10 @@
 // The planner as a table, and as a property over random states (I7).
 #include "corbd/volume/planner.hpp"
 
+#include <algorithm>
 #include <random>
 
+#include "corbd/core/failpoint.hpp"
 #include "support/catch.hpp"
 
 using namespace corbd;
@@ -294,4 +296,15 @@ TEST_CASE("from any state every wish ends within 30 steps, at a fixed point, and
   Decision last;
   REQUIRE(run(model, wish, &last));
   if (std::holds_alternative<Done>(last)) CHECK(std::holds_alternative<Done>(model.decide(wish)));
+}
+
+TEST_CASE("there is a failpoint before and after every step, and no other") {
+  const auto points = failpoint::names();
+  constexpr auto last = static_cast<std::size_t>(Kind::drop_record);
+  CHECK(points.size() == 2 * (last + 1));
+  for (std::size_t kind = 0; kind <= last; ++kind) {
+    const std::string step = "step." + std::string(name(static_cast<Kind>(kind)));
+    CHECK(std::ranges::count(points, step + ".before") == 1);
+    CHECK(std::ranges::count(points, step + ".after") == 1);
+  }
 }
