@@ -69,7 +69,8 @@ result<Child> spawn(const std::string& program, const std::vector<std::string>& 
   SpawnPlan plan;
   plan_files(plan, theirs.get());
   plan_signals(plan);
-  std::vector<char*> argv{const_cast<char*>(program.c_str())};
+  // A helper is listed under the name its agent was started by.
+  std::vector<char*> argv{program_invocation_name};
   for (const auto& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   const int refused = ::posix_spawn(&child.pid, program.c_str(), &plan.files, &plan.attributes, argv.data(), environ);

@@ -217,14 +217,14 @@ story_kill_while_healing.limit = 600
 
 # --- while a helper waits for our own device
 
-SYS_MOUNT = 165
+SYS_FSCONFIG = 431  # FSCONFIG_CMD_CREATE reads the superblock
 
 
 def in_mount():
-    """pid of a helper inside mount(2)."""
+    """pid of a helper inside the call that mounts."""
     for pid in processes(CORBD):
         for task in os.listdir("/proc/%d/task" % pid) if os.path.isdir("/proc/%d/task" % pid) else ():
-            if read("/proc/%d/task/%s/syscall" % (pid, task)).split(" ")[0] == str(SYS_MOUNT):
+            if read("/proc/%d/task/%s/syscall" % (pid, task)).split(" ")[0] == str(SYS_FSCONFIG):
                 return pid
     return None
 
@@ -240,17 +240,20 @@ def killed_while_helper_hangs(lab, what, looking_for):
     if what == "mount":
         volume.stage()
         volume.unstage()
-    agent.stop()
-    agent.start(failpoints=["step.%s.before=stop" % what])
+        agent.stop()
+        agent.start(failpoints=["step.mount.before=stop"])
     call = lab.start([CORBD, "csi", "stage", "--endpoint", agent.endpoint, "--volume-id", volume.id, "--staging-path", volume.staging,
                       "--cluster-id", "lab", "--pool", volume.pool, "--user", lab.user, "--key-file", lab.key_file])
-    wait_for("the agent to stop before " + what, lambda: read("/proc/%d/stat" % agent.process.pid).split(") ")[1][0] == "T", 60)
+    if what == "mount":
+        wait_for("the agent to stop before it mounts", lambda: read("/proc/%d/stat" % agent.process.pid).split(") ")[1][0] == "T", 60)
+    else:
+        wait_for("a helper in " + what, looking_for, 60, 0)
     network(lab, "down")
     try:
         agent.process.send_signal(signal.SIGCONT)
         stuck = wait_for("a helper in " + what, looking_for, 60)
         time.sleep(1)
-        check(looking_for() == stuck, "the helper went through %s without the network" % what)
+        check(looking_for() == stuck, "the helper was through %s before the network was cut" % what)
         begin = time.monotonic()
         agent.kill()
         took = time.monotonic() - begin
