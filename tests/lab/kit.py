@@ -163,6 +163,11 @@ class Lab:
         os.chmod(path, 0o600)
         return path
 
+    def program(self, name, script):
+        """A shell script that the story's processes find before the machine's program of that name."""
+        os.makedirs(os.path.join(self.dir, "bin"), exist_ok=True)
+        os.chmod(self.write("bin/" + name, "#!/bin/sh\n" + script), 0o755)
+
     def admin(self, *argv, ok=True, timeout=60):
         """rbd, ceph, rados, osd and link, on the machine with the cluster; its stdout."""
         code, out, err = control.call(list(argv), timeout=timeout)
@@ -186,6 +191,7 @@ class Lab:
         """A process of this story; ended with it."""
         target = open(log, "ab") if log else subprocess.DEVNULL
         environment = {name: value for name, value in os.environ.items() if name != "CORBD_LAB_KEY"}
+        environment["PATH"] = os.path.join(self.dir, "bin") + ":" + environment["PATH"]
         made = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=target, stderr=target, start_new_session=True, env=environment, **more)
         self.started.append(made)
         return made

@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -230,8 +231,8 @@ def in_mount():
 
 
 def in_mkfs():
-    found = processes("mkfs.ext4") or processes("mke2fs")
-    return next(iter(found), None)
+    """pid of the formatting program, once it has begun with the device."""
+    return next((pid for pid, line in processes("mkfs.ext4").items() if "/dev/nbd" in line and not line.startswith("/bin/sh")), None)
 
 
 def killed_while_helper_hangs(lab, what, looking_for):
@@ -242,15 +243,19 @@ def killed_while_helper_hangs(lab, what, looking_for):
         volume.unstage()
         agent.stop()
         agent.start(failpoints=["step.mount.before=stop"])
+    else:
+        lab.program("mkfs.ext4", 'case "$*" in */dev/nbd*) touch %s/begun; while [ ! -e %s/go ]; do sleep 0.05; done ;; esac\n'
+                    'exec %s "$@"\n' % (lab.dir, lab.dir, shutil.which("mkfs.ext4")))
     call = lab.start([CORBD, "csi", "stage", "--endpoint", agent.endpoint, "--volume-id", volume.id, "--staging-path", volume.staging,
                       "--cluster-id", "lab", "--pool", volume.pool, "--user", lab.user, "--key-file", lab.key_file])
     if what == "mount":
         wait_for("the agent to stop before it mounts", lambda: read("/proc/%d/stat" % agent.process.pid).split(") ")[1][0] == "T", 60)
     else:
-        wait_for("a helper in " + what, looking_for, 60, 0)
+        wait_for("the helper to begin with mkfs", lambda: os.path.exists(lab.dir + "/begun"), 60)
     network(lab, "down")
     try:
         agent.process.send_signal(signal.SIGCONT)
+        lab.write("go", "")
         stuck = wait_for("a helper in " + what, looking_for, 60)
         time.sleep(1)
         check(looking_for() == stuck, "the helper was through %s before the network was cut" % what)
