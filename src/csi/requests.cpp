@@ -56,19 +56,20 @@ result<volume::Capability> capability_of(const VolumeCapability& from) {
   capability.block = from.has_block();
   switch (from.access_mode().mode()) {
     case Mode::SINGLE_NODE_WRITER:
-    case Mode::SINGLE_NODE_SINGLE_WRITER:
     case Mode::SINGLE_NODE_MULTI_WRITER: break;
+    case Mode::SINGLE_NODE_SINGLE_WRITER: capability.single_writer = true; break;
+    case Mode::SINGLE_NODE_READER_ONLY:
+    case Mode::MULTI_NODE_READER_ONLY: capability.read_only = true; break;
     case Mode::MULTI_NODE_MULTI_WRITER:
       if (!capability.block) return invalid("rbd: RWX access mode request is only valid for volumes with access type `block`");
       return not_yet("access mode MULTI_NODE_MULTI_WRITER is not served yet: use ReadWriteOnce");
-    case Mode::SINGLE_NODE_READER_ONLY:
-    case Mode::MULTI_NODE_READER_ONLY:
-    case Mode::MULTI_NODE_SINGLE_WRITER: return not_yet("access mode " + Mode::Mode_Name(from.access_mode().mode()) + " is not served yet: use ReadWriteOnce");
+    case Mode::MULTI_NODE_SINGLE_WRITER: return not_yet("access mode MULTI_NODE_SINGLE_WRITER is not served yet: use ReadWriteOnce");
     default: return invalid("volume capability has no known access mode");
   }
   if (capability.block) return capability;
   capability.fstype = from.mount().fs_type().empty() ? "ext4" : from.mount().fs_type();
-  if (capability.fstype != "ext4") return not_yet("filesystem type '" + capability.fstype + "' is not served yet: use ext4");
+  if (capability.fstype != "ext4" && capability.fstype != "xfs")
+    return invalid("filesystem type '" + capability.fstype + "' is not known here: use ext4 or xfs");
   for (const auto& flag : from.mount().mount_flags()) {
     if (flag.empty() || has_control(flag) || flag.find(',') != flag.npos) return invalid("a mount flag is empty or contains a comma or a control character");
     capability.mount_flags += (capability.mount_flags.empty() ? "" : ",") + flag;

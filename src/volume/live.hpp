@@ -25,6 +25,7 @@ struct Live {
   std::list<std::shared_ptr<Operation>> operations;
 
   std::optional<Record> record;
+  std::optional<Record> saving;  ///< on its way to the disk; it counts already for other volumes
   Secret key;
   bool key_saved = false;
   std::unique_ptr<image::Image> image;

@@ -41,11 +41,18 @@ std::optional<Decision> bring_up_image(const View& view) {
                                        " is at hand (the runtime directory was emptied): stage the volume again");
   if (view.seen.facts.fenced != true) return Step{Step::Kind::fence};
   if (!view.seen.image_open) return Step{Step::Kind::open_image};
-  if (view.seen.lock_held) return std::nullopt;
+  if (view.seen.lock_held || view.record->read_only) return std::nullopt;
   if (!view.seen.facts.ownership) return look(Fact::ownership);
   if (auto refused = prove(view)) return refused;
   if (view.record->exclusive_lock) return Step{Step::Kind::lock};
   return std::nullopt;
+}
+
+Step name_device(const View& view, std::optional<std::uint32_t> index) {
+  Step step{Step::Kind::write_record};
+  step.record = view.record;
+  step.record->device = index;
+  return step;
 }
 
 }  // namespace
@@ -68,12 +75,7 @@ std::optional<Decision> bring_up(const View& view) {
   // The process's own side of a dead link goes first; what the image's connection broke, with its image.
   if (view.seen.link == Link::held || view.seen.link == Link::closed) return Step{Step::Kind::stop_session};
   if (view.seen.link == Link::serving && device != nullptr && view.seen.attached) {
-    if (view.record->device != device->index) {
-      Step step{Step::Kind::write_record};
-      step.record = view.record;
-      step.record->device = device->index;
-      return step;
-    }
+    if (view.record->device != device->index) return name_device(view, device->index);
     if (device->io_timeout_ms != kIoTimeoutMs) return Step{Step::Kind::tune};
     return std::nullopt;
   }
@@ -81,7 +83,10 @@ std::optional<Decision> bring_up(const View& view) {
     if (auto step = bring_up_image(view)) return step;
     return Step{Step::Kind::start_session};
   }
-  return Step{device != nullptr ? Step::Kind::kernel_reconfigure : Step::Kind::kernel_connect};
+  if (device != nullptr) return Step{Step::Kind::kernel_reconfigure};
+  // The device that the record names is gone; the next may be another.
+  if (view.record->device) return name_device(view, std::nullopt);
+  return Step{Step::Kind::kernel_connect};
 }
 
 }  // namespace corbd::volume

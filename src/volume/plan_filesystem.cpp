@@ -1,5 +1,7 @@
 #include "plan_filesystem.hpp"
 
+#include <algorithm>
+
 namespace corbd::volume {
 namespace {
 
@@ -21,10 +23,19 @@ Decision format(const View& view) {
 
 Decision make_filesystem(const View& view, const std::string& target, const Capability& capability) {
   const auto& facts = view.seen.facts;
+  Step mount{Step::Kind::mount};
+  mount.path = target;
+  const auto* device = view.seen.device();
+  const auto& mounts = view.seen.mounts;
+  // At another staging path already: in use, so neither probed nor checked.
+  if (std::any_of(mounts.begin(), mounts.end(), [&](const auto& entry) { return shows(entry, *device); })) return mount;
   if (!facts.probe) return look(Fact::probe);
   const std::string image = "image " + view.record->key.text() + " of volume " + view.id;
   switch (facts.probe->kind) {
-    case host::Probe::Kind::nothing: return format(view);
+    case host::Probe::Kind::nothing:
+      if (capability.read_only)
+        return fail(errc::failed_precondition, image + " holds no filesystem and is wanted read-only: stage it once writable, which makes one");
+      return format(view);
     case host::Probe::Kind::filesystem: break;
     case host::Probe::Kind::partitions:
       return fail(errc::failed_precondition, image + " has a partition table, not a filesystem: it is neither mounted nor formatted");
@@ -36,10 +47,8 @@ Decision make_filesystem(const View& view, const std::string& target, const Capa
   if (facts.probe->type != capability.fstype)
     return fail(errc::failed_precondition, image + " holds " + facts.probe->type + ", the request wants " + capability.fstype +
                                                ": ask for the filesystem that is there");
-  if (facts.checked != true) return Step{Step::Kind::fsck};
-  Step step{Step::Kind::mount};
-  step.path = target;
-  return step;
+  if (!capability.read_only && facts.checked != true) return Step{Step::Kind::fsck};
+  return mount;
 }
 
 }  // namespace corbd::volume

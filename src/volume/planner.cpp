@@ -18,6 +18,11 @@ bool ours_at(const View& view, const std::string& path) {
                                           [&](const auto& mount) { return mount.target == path && shows(mount, *device); });
 }
 
+const Staging* staging_at(const Record& record, const std::string& path) {
+  const auto place = std::find_if(record.stagings.begin(), record.stagings.end(), [&](const auto& staging) { return staging.path == path; });
+  return place == record.stagings.end() ? nullptr : &*place;
+}
+
 Decision fail(errc code, std::string text) { return Fail{{code, std::move(text)}}; }
 
 Step write(Record record) {
@@ -43,8 +48,9 @@ Decision stage_new(const View& view, const Staged& wish) {
     return fail(errc::failed_precondition, "something else is mounted at " + staging_target(view.id, wish.path) +
                                                " and volume " + view.id + " has no record: unmount it");
   if (!view.seen.facts.resolved) return look(Fact::resolved);
-  if (view.seen.other_volume_has_image)
-    return fail(errc::in_use, "another volume of this node has the image " + view.seen.facts.resolved->key.text() + " of volume " +
+  const std::string& other = wish.capability.read_only || !view.seen.image_writer.empty() ? view.seen.image_writer : view.seen.image_reader;
+  if (!other.empty())
+    return fail(errc::in_use, "volume " + other + " of this node has the image " + view.seen.facts.resolved->key.text() + " of volume " +
                                   view.id + ": unstage that one first");
   Record record;
   record.volume_id = view.id;
@@ -54,25 +60,38 @@ Decision stage_new(const View& view, const Staged& wish) {
   record.key = view.seen.facts.resolved->key;
   record.size = view.seen.facts.resolved->size;
   record.exclusive_lock = view.seen.facts.resolved->exclusive_lock;
+  record.block = wish.capability.block;
+  record.read_only = wish.capability.read_only;
   record.boot_id = view.seen.boot_id;
   record.stagings.push_back({wish.path, wish.capability});
   return write(std::move(record));
 }
 
+/// One device serves all staging paths of its volume, so they must use it alike.
+Decision stage_another(const View& view, const Staged& wish) {
+  const Record& record = *view.record;
+  const auto& wanted = wish.capability;
+  const std::string fstype = record.stagings.empty() ? wanted.fstype : record.stagings.front().capability.fstype;
+  if (record.block != wanted.block || record.read_only != wanted.read_only || fstype != wanted.fstype)
+    return fail(errc::failed_precondition, "volume " + view.id + " is in use as a " + (record.read_only ? "read-only " : "") +
+                                               (record.block ? "block device" : "filesystem " + fstype) + " at " +
+                                               (record.stagings.empty() ? record.publishes.empty() ? "no path any more" : record.publishes.front().target
+                                                                        : record.stagings.front().path) +
+                                               ": unstage and unpublish it there first");
+  if (mounted_at(view, staging_target(view.id, wish.path)))
+    return fail(errc::failed_precondition, "something else is mounted at " + staging_target(view.id, wish.path) + ": unmount it");
+  Record more = record;
+  more.stagings.push_back({wish.path, wish.capability});
+  return write(std::move(more));
+}
+
 Decision stage(const View& view, const Staged& wish) {
   if (!view.record) return stage_new(view, wish);
   const Record& record = *view.record;
-  const auto same_path = [&](const Staging& staging) { return staging.path == wish.path; };
-  const auto staging = std::find_if(record.stagings.begin(), record.stagings.end(), same_path);
-  if (staging == record.stagings.end())
-    return fail(errc::failed_precondition, "volume " + view.id + " is staged at " +
-                                               (record.stagings.empty() ? "no path, and its last publishes are not gone"
-                                                                        : record.stagings.front().path) +
-                                               ": unstage it there first");
+  const Staging* staging = staging_at(record, wish.path);
+  if (staging == nullptr) return stage_another(view, wish);
   if (staging->capability != wish.capability)
     return fail(errc::already_exists, "volume " + view.id + " is staged at " + wish.path + " with another capability: unstage it first");
-  if (record.phase == Record::Phase::unstaging)
-    return fail(errc::busy, "volume " + view.id + " is being unstaged: repeat when that has ended");
   if (auto step = bring_up(view)) return *step;
   const std::string target = staging_target(view.id, wish.path);
   if (mounted_at(view, target) && !ours_at(view, target))
@@ -81,29 +100,41 @@ Decision stage(const View& view, const Staged& wish) {
     if (wish.capability.block) return at(Step::Kind::bind, target);
     return make_filesystem(view, target, wish.capability);
   }
-  if (record.phase == Record::Phase::staged) return Done{};
-  if (!wish.capability.block) {
+  if (staging->complete) return Done{};
+  if (!wish.capability.block && !wish.capability.read_only) {
     if (!view.seen.facts.format_marker) return look(Fact::format_marker);
     if (*view.seen.facts.format_marker) return Step{Step::Kind::unmark};
   }
   Record staged = record;
-  staged.phase = Record::Phase::staged;
+  staged.stagings[static_cast<std::size_t>(staging - record.stagings.data())].complete = true;
   return write(std::move(staged));
 }
 
 // --- Published, Unpublished -----------------------------------------------------------------------------------------------------------
 
+/// Mount flags may differ: a bind has its own.
+bool same_use(const Capability& one, const Capability& other) {
+  return one.block == other.block && one.fstype == other.fstype && one.read_only == other.read_only && one.single_writer == other.single_writer;
+}
+
 Decision publish(const View& view, const Published& wish) {
   const std::string source = staging_target(view.id, wish.path);
-  if (!view.record || view.record->phase != Record::Phase::staged || !ours_at(view, source))
+  const Staging* staging = view.record ? staging_at(*view.record, wish.path) : nullptr;
+  if (staging == nullptr || !staging->complete || !ours_at(view, source))
     return fail(errc::failed_precondition, "volume " + view.id + " is not staged at " + wish.path + ": stage it first");
   if (auto step = bring_up(view)) return *step;
   const Publish wanted{wish.target, wish.path, wish.read_only};
   const auto& publishes = view.record->publishes;
   const auto known = std::find_if(publishes.begin(), publishes.end(), [&](const auto& entry) { return entry.target == wish.target; });
-  if (known != publishes.end() && *known != wanted)
-    return fail(errc::already_exists, "volume " + view.id + " is published at " + wish.target + " with other arguments");
+  const bool other_use = !same_use(staging->capability, wish.capability);
+  if (known != publishes.end() && (*known != wanted || other_use))
+    return fail(errc::already_exists, "volume " + view.id + " is published at " + wish.target + " with other arguments: unpublish it first");
+  if (other_use)
+    return fail(errc::failed_precondition, "volume " + view.id + " is staged at " + wish.path + " with another capability: publish it with that one");
   if (known == publishes.end()) {
+    if (wish.capability.single_writer && !publishes.empty())
+      return fail(errc::failed_precondition, "volume " + view.id + " is for one pod only and published at " + publishes.front().target +
+                                                 ": unpublish it there first");
     if (mounted_at(view, wish.target))
       return fail(errc::failed_precondition, "something else is mounted at " + wish.target + ": unmount it");
     Record record = *view.record;
@@ -161,7 +192,6 @@ Decision unstage(const View& view, const Unstaged& wish) {
   const auto here = [&](const Staging& staging) { return staging.path == wish.path; };
   Record record = *view.record;
   std::erase_if(record.stagings, here);
-  if (record.stagings.empty()) record.phase = Record::Phase::unstaging;
   if (record != *view.record) return write(std::move(record));
   if (record.stagings.empty()) return take_down(view);
   return Done{};
@@ -169,10 +199,7 @@ Decision unstage(const View& view, const Unstaged& wish) {
 
 Decision heal(const View& view) {
   if (!view.record) return Done{};
-  if (view.seen.devices.empty()) {
-    if (view.record->boot_id != view.seen.boot_id) return Step{Step::Kind::drop_record};
-    return Done{};  // nothing to serve; the next stage or unstage goes on from here
-  }
+  if (view.seen.devices.empty()) return Done{};  // nothing to serve; the next stage or unstage goes on from here
   if (auto step = bring_up(view)) return *step;
   return Done{};
 }
@@ -189,6 +216,9 @@ Decision plan(const std::string& volume_id, const std::optional<Record>& record,
   // Healing never waits for a helper: the helper may be waiting for the healing.
   if (seen.busy && !heals && seen.attached && seen.link == Observation::Link::serving)
     return Wait{"a helper of an earlier start still works on volume " + volume_id};
+  const bool of_earlier_boot = record && record->boot_id != seen.boot_id;
+  if (of_earlier_boot && seen.devices.empty() && seen.link == Observation::Link::none && !seen.image_open)
+    return Step{Step::Kind::drop_record};  // what it tells of is gone
   struct Visit {
     const View& view;
     Decision operator()(const Staged& wanted) const { return stage(view, wanted); }

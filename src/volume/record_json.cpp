@@ -17,37 +17,20 @@ std::uint32_t crc32c(std::string_view bytes) {
   return sum.checksum();
 }
 
-std::string_view text(Record::Phase phase) {
-  switch (phase) {
-    case Record::Phase::staging: return "staging";
-    case Record::Phase::staged: return "staged";
-    case Record::Phase::unstaging: return "unstaging";
-  }
-  return "staging";
-}
-
-Record::Phase phase_of(std::string_view name) {
-  if (name == "staging") return Record::Phase::staging;
-  if (name == "staged") return Record::Phase::staged;
-  if (name == "unstaging") return Record::Phase::unstaging;
-  throw std::invalid_argument("phase");
-}
-
 json::object to_json(const Capability& capability) {
   return {{"block", capability.block}, {"fstype", capability.fstype}, {"mount_flags", capability.mount_flags},
-          {"read_only", capability.read_only}};
+          {"read_only", capability.read_only}, {"single_writer", capability.single_writer}};
 }
 
 json::object to_json(const Record& record) {
   json::array stagings, publishes;
   for (const auto& staging : record.stagings)
-    stagings.push_back(json::object{{"path", staging.path}, {"capability", to_json(staging.capability)}});
+    stagings.push_back(json::object{{"path", staging.path}, {"capability", to_json(staging.capability)}, {"complete", staging.complete}});
   for (const auto& publish : record.publishes)
     publishes.push_back(json::object{{"target", publish.target}, {"staging", publish.staging}, {"read_only", publish.read_only}});
   json::object out{
       {"volume_id", record.volume_id},
       {"driver", record.driver},
-      {"phase", text(record.phase)},
       {"source", json::object{{"cluster_id", record.source.cluster_id}, {"pool", record.source.pool}, {"ns", record.source.ns},
                               {"image", record.source.image}, {"mkfs_options", record.source.mkfs_options}}},
       {"user", record.user},
@@ -56,6 +39,8 @@ json::object to_json(const Record& record) {
       {"size", record.size},
       {"block_size", record.block_size},
       {"exclusive_lock", record.exclusive_lock},
+      {"block", record.block},
+      {"read_only", record.read_only},
       {"boot_id", record.boot_id},
       {"attachment_uid", record.attachment_uid},
       {"stagings", std::move(stagings)},
@@ -77,6 +62,7 @@ Capability capability_of(const json::object& from) {
   capability.fstype = string_at(from, "fstype");
   capability.mount_flags = string_at(from, "mount_flags");
   capability.read_only = from.at("read_only").as_bool();
+  capability.single_writer = from.at("single_writer").as_bool();
   return capability;
 }
 
@@ -84,7 +70,6 @@ Record record_of(const json::object& from) {
   Record record;
   record.volume_id = string_at(from, "volume_id");
   record.driver = string_at(from, "driver");
-  record.phase = phase_of(string_at(from, "phase"));
   const auto& source = from.at("source").as_object();
   record.source = {string_at(source, "cluster_id"), string_at(source, "pool"), string_at(source, "ns"), string_at(source, "image"),
                    string_at(source, "mkfs_options")};
@@ -98,11 +83,14 @@ Record record_of(const json::object& from) {
   record.size = number_at<std::uint64_t>(from, "size");
   record.block_size = number_at<std::uint32_t>(from, "block_size");
   record.exclusive_lock = from.at("exclusive_lock").as_bool();
+  record.block = from.at("block").as_bool();
+  record.read_only = from.at("read_only").as_bool();
   record.boot_id = string_at(from, "boot_id");
   record.attachment_uid = string_at(from, "attachment_uid");
   if (from.contains("device")) record.device = number_at<std::uint32_t>(from, "device");
   for (const auto& entry : from.at("stagings").as_array())
-    record.stagings.push_back({string_at(entry.as_object(), "path"), capability_of(entry.at("capability").as_object())});
+    record.stagings.push_back({string_at(entry.as_object(), "path"), capability_of(entry.at("capability").as_object()),
+                               entry.at("complete").as_bool()});
   for (const auto& entry : from.at("publishes").as_array())
     record.publishes.push_back({string_at(entry.as_object(), "target"), string_at(entry.as_object(), "staging"),
                                 entry.at("read_only").as_bool()});

@@ -23,6 +23,12 @@ std::vector<std::string> paths_of(const Wish& wish, const std::string& id) {
   return {};
 }
 
+/// A staging that was begun and did not end well.
+bool begun_at(const Record& record, const std::string& path) {
+  return std::any_of(record.stagings.begin(), record.stagings.end(),
+                     [&](const auto& staging) { return staging.path == path && !staging.complete; });
+}
+
 }  // namespace
 
 class Shell::Impl {
@@ -124,7 +130,7 @@ task<result<>> Shell::Impl::fulfil(Live& volume, Wish wish) {
   auto outcome = co_await pursue(volume, wish);
   const auto* staged = std::get_if<Staged>(&wish);
   if (outcome || staged == nullptr || !final_for_caller(outcome.error().code)) co_return outcome;
-  if (!volume.record || volume.record->phase != Record::Phase::staging) co_return outcome;
+  if (!volume.record || !begun_at(*volume.record, staged->path)) co_return outcome;
   log::info("stage.undo", {{"volume", volume.id}, {"because", outcome.error().text}});
   auto undone = co_await pursue(volume, Wish(Unstaged{staged->path}));
   if (undone) co_return outcome;
@@ -204,9 +210,10 @@ result<Observation> Shell::Impl::observe(const Live& volume, const Wish& wish) c
   seen.key_known = !volume.key.empty();
   seen.facts = volume.facts;
   if (seen.facts.resolved)
-    seen.other_volume_has_image = std::any_of(volumes_.begin(), volumes_.end(), [&](const auto& entry) {
-      return entry.second->record && entry.first != volume.id && entry.second->record->key == seen.facts.resolved->key;
-    });
+    for (const auto& [id, other] : volumes_) {
+      const auto& record = other->saving ? other->saving : other->record;
+      if (id != volume.id && record && record->key == seen.facts.resolved->key) (record->read_only ? seen.image_reader : seen.image_writer) = id;
+    }
   return seen;
 }
 
@@ -219,12 +226,9 @@ Health Shell::Impl::health(const Live& volume) const {
     if (code == errc::lost) return Health::lost;
     return Health::reconnecting;
   }
-  switch (volume.record->phase) {
-    case Record::Phase::staging: return Health::staging;
-    case Record::Phase::staged: return Health::staged;
-    case Record::Phase::unstaging: return Health::unstaging;
-  }
-  return Health::failed;
+  const auto& stagings = volume.record->stagings;
+  if (stagings.empty()) return Health::unstaging;
+  return std::any_of(stagings.begin(), stagings.end(), [](const auto& staging) { return staging.complete; }) ? Health::staged : Health::staging;
 }
 
 std::vector<Status> Shell::Impl::status() const {

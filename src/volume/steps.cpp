@@ -10,6 +10,8 @@ namespace {
 
 constexpr const char* kFormatMarker = "corbd/format";
 
+std::string with_ro(std::string flags) { return flags.empty() ? "ro" : std::move(flags) + ",ro"; }
+
 }  // namespace
 
 Until Steps::soon() const { return {clock_.now() + config_.step_limit}; }
@@ -36,13 +38,13 @@ task<result<>> Steps::dispatch(Live& live, const Step& step, const Wish& wish) {
     case Step::Kind::kernel_reconfigure: co_return co_await kernel_reconfigure(live);
     case Step::Kind::mark: co_return co_await mark(live);
     case Step::Kind::unmark: co_return co_await unmark(live);
-    case Step::Kind::mkfs: co_return co_await make_filesystem(live);
+    case Step::Kind::mkfs: co_return co_await make_filesystem(live, wish);
     case Step::Kind::fsck: co_return co_await check_filesystem(live);
     case Step::Kind::bind: co_return co_await bind(live, step.path, wish);
     case Step::Kind::disconnect: co_return co_await disconnect(live);
     case Step::Kind::stop_session: co_return co_await stop_session(live);
     case Step::Kind::close_image: co_return co_await close_image(live);
-    case Step::Kind::drop_record: co_return co_await drop_record(live);
+    case Step::Kind::drop_record: co_return co_await drop_record(live, wish);
     case Step::Kind::umount:
     case Step::Kind::unbind: {
       live.facts.unused.reset();
@@ -54,13 +56,7 @@ task<result<>> Steps::dispatch(Live& live, const Step& step, const Wish& wish) {
       // Without the busy file: healing tunes while a helper of an earlier start may wait for the healing.
       co_return co_await ports_.filesystems.tune("nbd" + std::to_string(*index), "", soon());
     }
-    case Step::Kind::mount: {
-      const auto device = device_path(live);
-      if (!device) co_return device.error();
-      const Capability& capability = live.record->stagings.front().capability;
-      co_return co_await ports_.mounts.mount(*device, capability.fstype, step.path, capability.mount_flags,
-                                             ports_.records.busy_file(live.id), later());
-    }
+    case Step::Kind::mount: co_return co_await mount(live, step.path, wish);
   }
   co_return Error{errc::internal, "a step without hands: " + std::string(name(step.kind))};
 }
@@ -140,15 +136,20 @@ task<result<>> Steps::resolve(Live& live, const Staged& wish) {
 }
 
 task<result<>> Steps::write_record(Live& live, Record record) {
+  live.saving = record;
+  auto saved = co_await save(live, record);
+  live.saving.reset();
+  if (saved) live.record = std::move(record);
+  co_return saved;
+}
+
+task<result<>> Steps::save(Live& live, Record record) {
   if (!live.key_saved && !live.key.empty()) {
     auto saved = co_await ports_.records.save_key(live.id, live.key);
     if (!saved) co_return saved;
     live.key_saved = true;
   }
-  auto saved = co_await ports_.records.save(record);
-  if (!saved) co_return saved;
-  live.record = std::move(record);
-  co_return result<>();
+  co_return co_await ports_.records.save(std::move(record));
 }
 
 task<result<>> Steps::fence(Live& live) {
@@ -165,6 +166,7 @@ task<result<>> Steps::open_image(Live& live) {
   auto to = access(live.record->source, live.record->user, live.key, nullptr);
   if (!to) co_return to.error();
   image::OpenOptions options;
+  options.read_only = live.record->read_only;
   auto opened = co_await ports_.clusters.open(*to, live.record->key, options, soon());
   if (!opened) {
     // The very image is gone: whatever has its name now is another one.
@@ -199,7 +201,7 @@ task<result<>> Steps::start_session(Live& live) {
     const bool used = live.record && !(live.record->stagings.empty() && live.record->publishes.empty());
     if (used && live.attached && trouble_) trouble_(live.id);
   };
-  auto link = ports_.devices.serve(*live.image, false, report);
+  auto link = ports_.devices.serve(*live.image, live.record->read_only, report);
   if (!link) co_return link.error();
   live.link = std::move(*link);
   live.attached = false;
@@ -211,6 +213,7 @@ task<result<>> Steps::kernel_connect(Live& live) {
   args.backend = live.id;
   args.size = live.image->size() / live.record->block_size * live.record->block_size;
   args.block_size = live.record->block_size;
+  args.read_only = live.record->read_only;
   args.dead_conn_timeout_s = config_.dead_conn_timeout_s;
   auto index = co_await ports_.devices.connect(*live.link, args, soon());
   if (!index) co_return index.error();
@@ -241,10 +244,10 @@ task<result<>> Steps::unmark(Live& live) {
   co_return removed;
 }
 
-task<result<>> Steps::make_filesystem(Live& live) {
+task<result<>> Steps::make_filesystem(Live& live, const Wish& wish) {
   const auto device = device_path(live);
   if (!device) co_return device.error();
-  const Capability& capability = live.record->stagings.front().capability;
+  const Capability& capability = std::get<Staged>(wish).capability;
   auto made = co_await ports_.filesystems.mkfs(*device, capability.fstype, live.record->source.mkfs_options,
                                                ports_.records.busy_file(live.id), later());
   if (!made) co_return made;
@@ -262,15 +265,22 @@ task<result<>> Steps::check_filesystem(Live& live) {
   co_return checked;
 }
 
+task<result<>> Steps::mount(Live& live, std::string target, const Wish& wish) {
+  const auto device = device_path(live);
+  if (!device) co_return device.error();
+  const Capability& capability = std::get<Staged>(wish).capability;
+  const std::string flags = capability.read_only ? with_ro(capability.mount_flags) : capability.mount_flags;
+  co_return co_await ports_.mounts.mount(*device, capability.fstype, std::move(target), flags, ports_.records.busy_file(live.id), later());
+}
+
 task<result<>> Steps::bind(Live& live, std::string target, const Wish& wish) {
   const std::string busy_file = ports_.records.busy_file(live.id);
   if (const auto* published = std::get_if<Published>(&wish)) {
     const auto device = device_path(live);
     if (!device) co_return device.error();
-    const bool block = live.record->stagings.front().capability.block;
     std::string flags = published->capability.mount_flags;
-    if (published->read_only) flags += flags.empty() ? "ro" : ",ro";
-    co_return co_await ports_.mounts.bind(staging_target(live.id, published->path), target, block, flags, busy_file, soon());
+    if (published->read_only) flags = with_ro(std::move(flags));
+    co_return co_await ports_.mounts.bind(staging_target(live.id, published->path), target, live.record->block, flags, busy_file, soon());
   }
   const auto device = device_path(live);
   if (!device) co_return device.error();
@@ -308,13 +318,15 @@ task<result<>> Steps::close_image(Live& live) {
   co_return result<>();
 }
 
-task<result<>> Steps::drop_record(Live& live) {
+task<result<>> Steps::drop_record(Live& live, const Wish& wish) {
   auto key = co_await ports_.records.drop_key(live.id);
   if (!key) co_return key;
   auto dropped = co_await ports_.records.drop(live.id);
   if (!dropped) co_return dropped;
   live.record.reset();
-  live.key = Secret();
+  // A stage that begins anew goes on with its own key.
+  const auto* staged = std::get_if<Staged>(&wish);
+  live.key = staged != nullptr ? staged->key : Secret();
   live.key_saved = false;
   co_return result<>();
 }

@@ -18,6 +18,7 @@ class Steps {
   task<result<>> look(Live& live, Fact fact, const Wish& wish);
   task<result<>> resolve(Live& live, const Staged& wish);
   task<result<>> write_record(Live& live, Record record);
+  task<result<>> save(Live& live, Record record);
   task<result<>> fence(Live& live);
   task<result<>> open_image(Live& live);
   task<result<>> take_lock(Live& live);
@@ -26,13 +27,14 @@ class Steps {
   task<result<>> kernel_reconfigure(Live& live);
   task<result<>> mark(Live& live);
   task<result<>> unmark(Live& live);
-  task<result<>> make_filesystem(Live& live);
+  task<result<>> make_filesystem(Live& live, const Wish& wish);
   task<result<>> check_filesystem(Live& live);
+  task<result<>> mount(Live& live, std::string target, const Wish& wish);
   task<result<>> bind(Live& live, std::string target, const Wish& wish);
   task<result<>> disconnect(Live& live);
   task<result<>> stop_session(Live& live);
   task<result<>> close_image(Live& live);
-  task<result<>> drop_record(Live& live);
+  task<result<>> drop_record(Live& live, const Wish& wish);
 
   result<image::Access> access(const Source& source, const std::string& user, const Secret& key, std::string* ns) const;
   result<std::uint32_t> device_index(const Live& live) const;

@@ -170,9 +170,10 @@ class Devices final : public device::Devices {
     }
     return all;
   }
-  result<std::unique_ptr<device::Link>> serve(image::Image& image, bool, std::function<void()>) override {
+  result<std::unique_ptr<device::Link>> serve(image::Image& image, bool read_only, std::function<void()>) override {
     const FakeImage* of = world_.by_id(image.key().image_id);
-    if (of != nullptr && of->exclusive && of->lock_owner != world_.client()) world_.broke("a session was started without the lock");
+    if (read_only != image.read_only()) world_.broke("a session and its image differ in what may be written");
+    if (of != nullptr && of->exclusive && !read_only && of->lock_owner != world_.client()) world_.broke("a session was started without the lock");
     std::unique_ptr<device::Link> link = std::make_unique<Link>(image);
     return link;
   }
@@ -185,6 +186,7 @@ class Devices final : public device::Devices {
     while (world_.by_index(made.index) != nullptr) ++made.index;
     made.backend = args.backend;
     made.size = args.size;
+    made.read_only = args.read_only;
     made.image_id = static_cast<Link&>(link).image_id;
     made.alive = true;
     world_.devices.push_back(made);
@@ -219,10 +221,11 @@ class Mounts final : public host::Mounts {
  public:
   explicit Mounts(World& world) : world_(world) {}
   result<std::vector<host::Mount>> table() const override { return world_.mounts; }
-  task<result<>> mount(std::string device, std::string fstype, std::string target, std::string, std::string, Until) override {
+  task<result<>> mount(std::string device, std::string fstype, std::string target, std::string flags, std::string, Until) override {
     auto up = co_await world_.tick("mount");
     if (!up) co_return up;
     KernelDevice* on = world_.by_index(index_of(device));
+    if (on != nullptr && on->read_only && ("," + flags + ",").find(",ro,") == std::string::npos) co_return Error{errc::failed_precondition, "read-only device"};
     if (on == nullptr || !on->alive) world_.broke("a device without a live link was used");
     const FakeImage* image = on == nullptr ? nullptr : world_.by_id(on->image_id);
     if (image == nullptr || image->fstype != fstype) co_return Error{errc::failed_precondition, "wrong fs type"};
@@ -282,6 +285,7 @@ class Filesystems final : public host::Filesystems {
   }
   task<result<>> mkfs(std::string device, std::string fstype, std::string, std::string, Until) override {
     FakeImage& on = image(device);
+    if (world_.by_index(index_of(device))->read_only) world_.broke("a read-only device was formatted");
     if (on.content != host::Probe::Kind::nothing) world_.broke("a device with a signature was formatted");
     if (on.data && !on.metadata.contains("corbd/format")) world_.broke("an image with data was formatted");
     on.data = true;  // a crash in the middle leaves extents and no signature
@@ -292,7 +296,16 @@ class Filesystems final : public host::Filesystems {
     ++on.generation;
     co_return result<>();
   }
-  task<result<>> fsck(std::string, std::string, Until) override { co_return co_await world_.tick("fsck"); }
+  task<result<>> fsck(std::string device, std::string, Until) override {
+    auto up = co_await world_.tick("fsck");
+    if (!up) co_return up;
+    const auto index = index_of(device);
+    if (world_.by_index(index)->read_only) world_.broke("a read-only device was repaired");
+    for (const auto& mount : world_.mounts)
+      if (mount.dev_major == 43 && mount.dev_minor == index * 32) world_.broke("a mounted filesystem was repaired");
+    ++image(device).checks;
+    co_return result<>();
+  }
   task<result<>> check_unused(std::string device, std::string, Until) override {
     auto up = co_await world_.tick("check unused");
     if (!up) co_return up;

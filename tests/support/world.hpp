@@ -29,6 +29,7 @@ struct FakeImage {
   host::Probe::Kind content = host::Probe::Kind::nothing;
   std::string fstype;
   std::uint64_t generation = 0;       ///< counts formats: a second one destroyed data
+  int checks = 0;                     ///< fsck runs
 };
 
 struct KernelDevice {
@@ -37,6 +38,7 @@ struct KernelDevice {
   std::string image_id;               ///< of what serves it
   std::uint64_t size = 0;
   bool alive = false;
+  bool read_only = false;
   std::uint32_t io_timeout_ms = 30000;
 };
 

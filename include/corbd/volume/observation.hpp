@@ -34,7 +34,7 @@ struct Observation {
   bool image_open = false;
   bool lock_held = false;
   bool key_known = false;                             ///< a Ceph key is at hand
-  bool other_volume_has_image = false;                ///< another record names the same image
+  std::string image_writer, image_reader;             ///< other volumes of this node on the same image; empty: none
 
   Facts facts;
 

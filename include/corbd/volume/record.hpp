@@ -18,6 +18,7 @@ inline constexpr int record_version = 1;
 struct Staging {
   std::string path;
   Capability capability;
+  bool complete = false;  ///< the stage ended well; before that an intent, whose stage may be undone
   bool operator==(const Staging&) const = default;
 };
 
@@ -28,20 +29,16 @@ struct Publish {
 };
 
 struct Record {
-  enum class Phase {
-    staging,   ///< intent: a stage is under way; what exists of it was made by that stage
-    staged,    ///< the stage was completed
-    unstaging  ///< on its way out; also while publishes keep the device
-  };
   std::string volume_id;
   std::string driver;
-  Phase phase = Phase::staging;
   Source source;
   std::string user;
   image::Key key;
   std::uint64_t size = 0;         ///< bytes of the device at connect
   std::uint32_t block_size = 512; ///< bytes
   bool exclusive_lock = false;    ///< the image had the feature at stage
+  bool block = false;             ///< how the device is used, at all its staging paths alike
+  bool read_only = false;
   std::string boot_id;            ///< the boot whose kernel has the device
   std::string attachment_uid;     ///< VolumeAttachment at stage; empty where there is none
   std::optional<std::uint32_t> device;  ///< /dev/nbd<n>

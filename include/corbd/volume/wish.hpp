@@ -19,6 +19,7 @@ struct Capability {
   std::string fstype;      ///< "ext4"; empty for block
   std::string mount_flags; ///< comma separated, in the caller's order
   bool read_only = false;  ///< the access mode forbids writing
+  bool single_writer = false;  ///< ReadWriteOncePod: one target at a time
   bool operator==(const Capability&) const = default;
 };
 

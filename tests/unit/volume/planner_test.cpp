@@ -130,13 +130,14 @@ Staged staged_wish() {
   return wish;
 }
 
-Record some_record(Record::Phase phase) {
+enum class Phase { staging, staged, unstaging };
+
+Record some_record(Phase phase) {
   Record record;
   record.volume_id = kId;
-  record.phase = phase;
   record.boot_id = "boot";
   record.exclusive_lock = true;
-  if (phase != Record::Phase::unstaging) record.stagings.push_back({kPath, staged_wish().capability});
+  if (phase != Phase::unstaging) record.stagings.push_back({kPath, staged_wish().capability, phase == Phase::staged});
   return record;
 }
 
@@ -149,7 +150,7 @@ Model fresh() {
 
 Model staged_model() {
   Model model = fresh();
-  model.record = some_record(Record::Phase::staged);
+  model.record = some_record(Phase::staged);
   model.record->device = 3;
   model.seen.devices.push_back(device_seen(3));
   model.seen.devices.front().io_timeout_ms = 1000;
@@ -188,7 +189,7 @@ TEST_CASE("a fresh stage goes from the name to a mounted filesystem in this orde
   CHECK(*kinds == std::vector{Kind::look, Kind::write_record, Kind::fence, Kind::open_image, Kind::look, Kind::lock, Kind::start_session,
                               Kind::kernel_connect, Kind::write_record, Kind::tune, Kind::look, Kind::look, Kind::look, Kind::mark,
                               Kind::mkfs, Kind::look, Kind::mount, Kind::unmark, Kind::write_record});
-  CHECK(model.record->phase == Record::Phase::staged);
+  CHECK(model.record->stagings.front().complete);
 }
 
 TEST_CASE("a heal fences, opens, proves, locks and reconnects, and touches nothing else") {
@@ -259,7 +260,7 @@ TEST_CASE("from any state every wish ends within 30 steps, at a fixed point, and
   const auto flip = [&] { return random() % 2 == 0; };
   Model model = fresh();
   if (random() % 4 != 0) {
-    model.record = some_record(static_cast<Record::Phase>(random() % 3));
+    model.record = some_record(static_cast<Phase>(random() % 3));
     model.record->exclusive_lock = flip();
     if (flip()) model.record->boot_id = "earlier";
     if (flip()) model.record->publishes.push_back({"/target", kPath, flip()});
