@@ -120,15 +120,33 @@ TEST_CASE("a filesystem that many nodes write is refused") {
 
 TEST_CASE("what is not served yet says so by name") {
   auto request = stage_request();
-  request.mutable_volume_capability()->mutable_mount()->set_fs_type("xfs");
-  CHECK(code_of(request) == errc::unimplemented);
-  CHECK_THAT(corbd::csi::wish_of(request).error().text, ContainsSubstring("xfs"));
-  request = stage_request();
   (*request.mutable_volume_context())["mounter"] = "rbd";
   CHECK(code_of(request) == errc::unimplemented);
   request = stage_request();
   (*request.mutable_volume_context())["encrypted"] = "true";
   CHECK(code_of(request) == errc::unimplemented);
+}
+
+TEST_CASE("an unknown filesystem is refused by name, and the known ones are named") {
+  auto request = stage_request();
+  request.mutable_volume_capability()->mutable_mount()->set_fs_type("zfs");
+  CHECK(code_of(request) == errc::invalid_argument);
+  CHECK_THAT(corbd::csi::wish_of(request).error().text, ContainsSubstring("zfs") && ContainsSubstring("ext4") && ContainsSubstring("xfs"));
+  request.mutable_volume_capability()->mutable_mount()->set_fs_type("xfs");
+  CHECK(std::get<volume::Staged>(*corbd::csi::wish_of(request)).capability.fstype == "xfs");
+}
+
+TEST_CASE("the modes that only read make a read-only volume, and the mode of one pod a volume for one pod") {
+  for (const auto mode : {Mode::SINGLE_NODE_READER_ONLY, Mode::MULTI_NODE_READER_ONLY}) {
+    auto request = stage_request();
+    request.mutable_volume_capability()->mutable_access_mode()->set_mode(mode);
+    const auto wish = corbd::csi::wish_of(request);
+    REQUIRE(wish);
+    CHECK(std::get<volume::Staged>(*wish).capability.read_only);
+  }
+  auto request = stage_request();
+  request.mutable_volume_capability()->mutable_access_mode()->set_mode(Mode::SINGLE_NODE_SINGLE_WRITER);
+  CHECK(std::get<volume::Staged>(*corbd::csi::wish_of(request)).capability.single_writer);
 }
 
 TEST_CASE("an empty filesystem type means ext4, and a block volume has none") {

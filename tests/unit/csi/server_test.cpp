@@ -1,4 +1,5 @@
 // The CSI socket with a scripted volume side: what callers see of waiting, cancelling, crowding and stopping.
+#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -173,6 +174,64 @@ TEST_CASE("the answers that kubelet asks for all the time come while the control
   CHECK(info.name() == "rbd.csi.ceph.com");
   release.set_value();
   blocker.join();
+}
+
+TEST_CASE("of a thousand calls at once each is answered, or told to come later") {
+  constexpr int many = 1000;
+  struct Call {
+    grpc::ClientContext context;
+    v1::NodeUnstageVolumeRequest request;
+    v1::NodeUnstageVolumeResponse response;
+    v1::ProbeRequest probe_request;
+    v1::ProbeResponse probe_response;
+  };
+  Scene scene;
+  REQUIRE(scene.server->start());
+  scene.on_control([&] { scene.volumes.open.set(); });
+  const auto channel = scene.channel();
+  const auto node = v1::Node::NewStub(channel);
+  const auto identity = v1::Identity::NewStub(channel);
+  std::vector<Call> calls(many);
+  std::atomic<int> fine{0}, later{0}, other{0};
+  for (int i = 0; i < many; ++i) {
+    Call& call = calls[static_cast<std::size_t>(i)];
+    call.context.set_deadline(std::chrono::system_clock::now() + 60s);
+    auto ended = [&](const grpc::Status& status) {
+      const auto code = status.error_code();
+      (code == grpc::OK ? fine : code == grpc::RESOURCE_EXHAUSTED ? later : other)++;
+    };
+    if (i % 2 == 0) {
+      identity->async()->Probe(&call.context, &call.probe_request, &call.probe_response, ended);
+      continue;
+    }
+    call.request.set_volume_id("image-" + std::to_string(i));
+    call.request.set_staging_target_path("/staging");
+    node->async()->NodeUnstageVolume(&call.context, &call.request, &call.response, ended);
+  }
+  while (fine + later + other < many) std::this_thread::sleep_for(1ms);
+  CHECK(other == 0);
+  CHECK(fine >= many / 2);
+  CHECK(scene.unstage(20s) == grpc::OK);
+}
+
+TEST_CASE("bytes that are no request, or text that is no UTF-8, reach nobody") {
+  Scene scene;
+  REQUIRE(scene.server->start());
+  // Field 1, the volume id: cut off, and not UTF-8; field 5, the secrets, with a value that is not UTF-8.
+  const std::string bytes = GENERATE(std::string("\x0a\x20short"), std::string("\x0a\x02\xff\xfe"),
+                                     std::string("\x0a\x01" "a\x2a\x0d\x0a\x07" "userKey\x12\x02\xff\xfe"));
+  const grpc::Slice slice(bytes);
+  const grpc::ByteBuffer request(&slice, 1);
+  grpc::ByteBuffer response;
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + 20s);
+  grpc::GenericStub stub(scene.channel());
+  std::promise<grpc::Status> ended;
+  stub.UnaryCall(&context, "/csi.v1.Node/NodeStageVolume", {}, &request, &response, [&](grpc::Status status) { ended.set_value(status); });
+  const auto status = ended.get_future().get();
+  CHECK_FALSE(status.ok());
+  CHECK_THAT(status.error_message(), !ContainsSubstring("\xff"));
+  CHECK(scene.volumes.asked == 0);
 }
 
 TEST_CASE("a message of more than 1 MiB is refused") {

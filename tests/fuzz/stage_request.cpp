@@ -1,0 +1,26 @@
+// Whatever kubelet's socket brings: an accepted volume id and path cannot leave their places, and an error never shows a secret.
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+
+#include "requests.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
+  csi::v1::NodeStageVolumeRequest request;
+  if (!request.ParseFromArray(data, static_cast<int>(size))) return 0;
+  constexpr std::string_view canary = "AQCanaryCanaryCanary==";
+  for (auto& [name, value] : *request.mutable_secrets())
+    if (name == "userKey" && !value.empty() && value.front() == 'A') value = canary;
+  const auto wish = corbd::csi::wish_of(request);
+  if (!wish) {
+    if (wish.error().text.find(canary) != std::string::npos) std::abort();
+    return 0;
+  }
+  const std::string& id = request.volume_id();
+  const auto control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
+  if (id.empty() || id.size() > 128 || id.find('/') != id.npos || id.find("..") != id.npos || std::any_of(id.begin(), id.end(), control)) std::abort();
+  const auto& staged = std::get<corbd::volume::Staged>(*wish);
+  if (staged.path.front() != '/' || (staged.path + "/").find("/../") != std::string::npos) std::abort();
+  if (staged.user.empty() || staged.key.empty()) std::abort();
+  return 0;
+}
