@@ -16,7 +16,9 @@ namespace v1 = ::csi::v1;
 
 v1::VolumeCapability capability_of(const CsiCall& call) {
   v1::VolumeCapability capability;
-  capability.mutable_access_mode()->set_mode(v1::VolumeCapability::AccessMode::SINGLE_NODE_MULTI_WRITER);
+  auto mode = v1::VolumeCapability::AccessMode::UNKNOWN;
+  v1::VolumeCapability::AccessMode::Mode_Parse(call.mode, &mode);
+  capability.mutable_access_mode()->set_mode(mode);
   if (call.block) {
     capability.mutable_block();
     return capability;

@@ -9,6 +9,8 @@
 #include <charconv>
 #include <string>
 
+#include "corbd/core/log.hpp"
+
 namespace corbd::failpoint {
 namespace {
 
@@ -86,6 +88,7 @@ result<> hit(std::string_view name) {
   auto& point = points[static_cast<std::size_t>(place - std::begin(kNames))];
   const Action action = point.action;
   if (action == Action::off || point.hits_left.fetch_sub(1) != 1) return {};
+  log::warning("failpoint.hit", {{"name", name}});
   switch (action) {
     case Action::kill: ::kill(::getpid(), SIGKILL); [[fallthrough]];
     case Action::hang:

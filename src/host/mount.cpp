@@ -101,6 +101,7 @@ result<> mount(const std::string& device, const std::string& fstype, const std::
   const auto there = mount_at(place->get(), target);
   if (!there) return there.error();
   if (*there) return is_of(**there, device) ? result<>() : other_mount(target, **there);
+  if (auto empty = check_empty(place->get(), target); !empty) return empty;
 
   const Fd context(::fsopen(fstype.c_str(), FSOPEN_CLOEXEC));
   if (!context) return mount_failure("filesystem " + fstype, -1);
@@ -122,6 +123,7 @@ result<> bind(const std::string& source, const std::string& target, bool device_
     if (!same) return same.error();
     return *same ? result<>() : other_mount(target, **there);
   }
+  if (auto empty = check_empty(place->get(), target); !empty) return empty;
   const Fd tree(::open_tree(AT_FDCWD, source.c_str(), OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW));
   if (!tree) return failure("binding " + source, errno);
   // Options of the filesystem belong to its mount, not to a bind of it: mount(8) drops them as well.

@@ -1,10 +1,12 @@
 #include "target.hpp"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <memory>
 
 #include "failure.hpp"
 
@@ -43,6 +45,21 @@ result<std::optional<Fd>> open_target(const std::string& path) {
     return failure("looking at " + path, errno);
   if (S_ISLNK(found.stx_mode)) return Error{errc::invalid_argument, path + " is a symbolic link"};
   return std::optional(std::move(fd));
+}
+
+result<> check_empty(int target, const std::string& path) {
+  struct stat found{};
+  if (::fstat(target, &found) != 0) return failure("looking at " + path, errno);
+  if (!S_ISDIR(found.st_mode)) return {};
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(("/proc/self/fd/" + std::to_string(target)).c_str()), &::closedir);
+  if (!folder) return failure("reading " + path, errno);
+  while (const dirent* entry = ::readdir(folder.get())) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..")
+      return Error{errc::failed_precondition, path + " is not mounted and holds " + std::string(name) +
+                                                  ", which a mount would hide: look at it, and empty the folder"};
+  }
+  return {};
 }
 
 result<> attach(int mount, int target, const std::string& path) {

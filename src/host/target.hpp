@@ -15,6 +15,9 @@ result<Fd> make_target(const std::string& path, bool file);
 /// O_PATH|O_NOFOLLOW; nothing when it does not exist. A symbolic link is an error.
 result<std::optional<Fd>> open_target(const std::string& path);
 
+/// failed_precondition when a folder that is to be mounted over holds anything.
+result<> check_empty(int target, const std::string& path);
+
 /// Moves the detached mount there.
 result<> attach(int mount, int target, const std::string& path);
 

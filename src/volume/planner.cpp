@@ -8,6 +8,8 @@
 namespace corbd::volume {
 namespace {
 
+constexpr std::uint64_t kMinBytes = 1 << 20;
+
 bool mounted_at(const View& view, const std::string& path) {
   return std::any_of(view.seen.mounts.begin(), view.seen.mounts.end(), [&](const auto& mount) { return mount.target == path; });
 }
@@ -52,6 +54,9 @@ Decision stage_new(const View& view, const Staged& wish) {
   if (!other.empty())
     return fail(errc::in_use, "volume " + other + " of this node has the image " + view.seen.facts.resolved->key.text() + " of volume " +
                                   view.id + ": unstage that one first");
+  if (view.seen.facts.resolved->size < kMinBytes)
+    return fail(errc::failed_precondition, "image " + view.seen.facts.resolved->key.text() + " of volume " + view.id + " has " +
+                                               std::to_string(view.seen.facts.resolved->size) + " bytes, less than 1 MiB: grow it");
   Record record;
   record.volume_id = view.id;
   record.driver = view.policy.driver;
@@ -166,7 +171,11 @@ Decision take_down(const View& view) {
 }
 
 Decision unpublish(const View& view, const Unpublished& wish) {
-  if (mounted_at(view, wish.target)) return at(Step::Kind::unbind, wish.target);
+  if (mounted_at(view, wish.target)) {
+    if (view.record && view.seen.device() != nullptr && !ours_at(view, wish.target))
+      return fail(errc::failed_precondition, "something else is mounted at " + wish.target + ", not volume " + view.id + ": unmount it");
+    return at(Step::Kind::unbind, wish.target);
+  }
   if (!view.record) return Done{};
   const auto& publishes = view.record->publishes;
   if (std::any_of(publishes.begin(), publishes.end(), [&](const auto& entry) { return entry.target == wish.target; })) {

@@ -23,10 +23,19 @@ std::vector<std::string> paths_of(const Wish& wish, const std::string& id) {
   return {};
 }
 
-/// A staging that was begun and did not end well.
-bool begun_at(const Record& record, const std::string& path) {
-  return std::any_of(record.stagings.begin(), record.stagings.end(),
-                     [&](const auto& staging) { return staging.path == path && !staging.complete; });
+bool published_at(const std::optional<Record>& record, const std::string& target) {
+  return record && std::any_of(record->publishes.begin(), record->publishes.end(), [&](const auto& publish) { return publish.target == target; });
+}
+
+/// What takes back that which a failed wish added to the record, if anything (I6).
+std::optional<Wish> undo_of(const Wish& wish, const std::optional<Record>& before, const std::optional<Record>& record) {
+  if (!record) return std::nullopt;
+  if (const auto* staged = std::get_if<Staged>(&wish))
+    for (const auto& staging : record->stagings)
+      if (staging.path == staged->path && !staging.complete) return Wish(Unstaged{staged->path});
+  if (const auto* published = std::get_if<Published>(&wish))
+    if (!published_at(before, published->target) && published_at(record, published->target)) return Wish(Unpublished{published->target});
+  return std::nullopt;
 }
 
 }  // namespace
@@ -127,12 +136,13 @@ task<> Shell::Impl::run(Live& volume, std::shared_ptr<Operation> operation, Unti
 task<result<>> Shell::Impl::fulfil(Live& volume, Wish wish) {
   auto ready = co_await prepare(volume, wish);
   if (!ready) co_return ready;
+  const auto before = volume.record;
   auto outcome = co_await pursue(volume, wish);
-  const auto* staged = std::get_if<Staged>(&wish);
-  if (outcome || staged == nullptr || !final_for_caller(outcome.error().code)) co_return outcome;
-  if (!volume.record || !begun_at(*volume.record, staged->path)) co_return outcome;
-  log::info("stage.undo", {{"volume", volume.id}, {"because", outcome.error().text}});
-  auto undone = co_await pursue(volume, Wish(Unstaged{staged->path}));
+  if (outcome || !final_for_caller(outcome.error().code)) co_return outcome;
+  const auto undo = undo_of(wish, before, volume.record);
+  if (!undo) co_return outcome;
+  log::info("volume.undo", {{"volume", volume.id}, {"wish", name(wish)}, {"because", outcome.error().text}});
+  auto undone = co_await pursue(volume, *undo);
   if (undone) co_return outcome;
   co_return Error{errc::unavailable, outcome.error().text + "; undoing it: " + undone.error().text};
 }

@@ -7,6 +7,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import picture  # noqa: E402
 from kit import Failed, Lab, Writer, timeline  # noqa: E402
 
 KILLS = 3
@@ -59,6 +60,9 @@ def demo(lab):
     volume.unstage(patience=30)
     volume.expect_gone()
     agent.stop()
+    drawn = os.path.join(os.environ["CORBD_OUT"], "latency.svg")
+    picture.draw(writer.journal, kills, drawn)
+    step("the latency of every write around each kill is drawn in " + os.path.relpath(drawn))
     lost, errors = max(first["lost"], second["lost"]), second["errors"]
     print("\n  longest stall              %8.2f s" % (second["longest_stall_us"] / 1e6))
     print("  writes acknowledged        %8d" % second["acked"])

@@ -68,6 +68,13 @@ def read(path, default=""):
         return default
 
 
+def put(path, text):
+    with open(path, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def mounts():
     """(target, filesystem type, source, root) of every mount, as the kernel says."""
     found = []
@@ -297,9 +304,7 @@ class Agent:
         self.wait_ready(timeout)
         return self
 
-    def ready(self):
-        if self.process.poll() is not None:
-            raise Failed("the agent ended with %s: %s" % (self.process.returncode, self.tail()))
+    def listens(self):
         with socket.socket(socket.AF_UNIX) as client:
             try:
                 client.connect(self.socket)
@@ -308,7 +313,11 @@ class Agent:
                 return False
 
     def wait_ready(self, timeout=60):
-        wait_for("the agent's socket", self.ready, timeout, 0.02)
+        def look():
+            if self.process.poll() is not None:
+                raise Failed("the agent ended with %s: %s" % (self.process.returncode, self.tail()))
+            return self.listens()
+        wait_for("the agent's socket", look, timeout, 0.02)
 
     @property
     def running(self):
@@ -403,8 +412,8 @@ class Agent:
 class Volume:
     """One volume of an agent as kubelet sees it; kubelet makes the folders above the paths."""
 
-    def __init__(self, agent, image, block=False, cluster_id="lab", user=None, key_file=None, pool=None, name=None):
-        self.agent, self.block = agent, block
+    def __init__(self, agent, image, block=False, fstype=None, mode=None, cluster_id="lab", user=None, key_file=None, pool=None, name=None):
+        self.agent, self.block, self.fstype, self.mode = agent, block, fstype, mode
         self.id = name or image.name
         self.pool = pool or image.pool
         self.cluster_id, self.user, self.key_file = cluster_id, user or agent.lab.user, key_file or agent.lab.key_file
@@ -412,6 +421,10 @@ class Volume:
         self.staging = os.path.join(csi, "volumeDevices", "staging", "pv-" + self.id) if block else os.path.join(
             csi, DRIVER, "pv-" + self.id, "globalmount")
         os.makedirs(self.staging, exist_ok=True)
+
+    @property
+    def capability(self):
+        return dict(block=self.block, fstype=self.fstype, mode=self.mode)
 
     @property
     def staged_path(self):
@@ -434,11 +447,11 @@ class Volume:
 
     def try_stage(self, timeout=120, **more):
         return self.agent.csi("stage", timeout, volume_id=self.id, staging_path=self.staging, cluster_id=self.cluster_id, pool=self.pool,
-                              user=self.user, key_file=self.key_file, block=self.block, **more)
+                              user=self.user, key_file=self.key_file, **self.capability, **more)
 
     def try_publish(self, pod="pod-1", **more):
         return self.agent.csi("publish", volume_id=self.id, staging_path=self.staging, target=self.target(pod), cluster_id=self.cluster_id,
-                              pool=self.pool, block=self.block, **more)
+                              pool=self.pool, **self.capability, **more)
 
     def try_unpublish(self, pod="pod-1", **more):
         return self.agent.csi("unpublish", volume_id=self.id, target=self.target(pod), **more)

@@ -4,19 +4,12 @@ import stat
 import threading
 import time
 
-from kit import FEATURES, MIB, Failed, Writer, check, mounted, now_us, read, say, wait_for
+from kit import FEATURES, Failed, MIB, Writer, check, mounted, now_us, put, read, say, wait_for
 from stories_peer import RbdNbd
 
 
 def file_of(volume, pod="pod-1"):
     return os.path.join(volume.target(pod), "hello")
-
-
-def put(path, text):
-    with open(path, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def story_ext4_life(lab):

@@ -3,14 +3,12 @@ import fcntl
 import json
 import os
 import random
-import re
 import shutil
 import signal
-import socket
 import subprocess
 import time
 
-from kit import CORBD, MIB, Failed, Writer, check, now_us, processes, read, run, say, show_timeline, timeline, wait_for
+from kit import CORBD, MIB, TRANSIENT, Failed, Writer, check, now_us, processes, read, run, say, show_timeline, timeline, wait_for
 from stories_peer import RbdNbd
 
 
@@ -23,12 +21,12 @@ def restart_under(writer, agent, volume):
     return kill
 
 
-def killed_thrice(lab, block, mode):
+def story_kill_block(lab):
+    """kill -9 three times under O_DIRECT writes to a raw block volume: no I/O error, no lost write"""
     agent = lab.agent().start()
-    volume = agent.volume(lab.image("a"), block=block)
+    volume = agent.volume(lab.image("a"), block=True)
     volume.stage()
-    path = volume.staged_path if block else os.path.join(volume.staged_path, "data")
-    writer = Writer(lab, path, mode=mode).start()
+    writer = Writer(lab, volume.staged_path).start()
     writer.wait_more(40)
     kills = []
     for number in range(3):
@@ -39,56 +37,45 @@ def killed_thrice(lab, block, mode):
     writer.stop()
     found = writer.expect_nothing_lost(kills)
     say("acknowledged %d, longest stall %.2f s" % (found["acked"], found["longest_stall_us"] / 1e6))
-    # What the kernel may have cached is out of the way after a full unmount and a new mount.
     volume.unstage(patience=30)
     volume.expect_gone()
-    volume.stage()
-    writer.expect_nothing_lost(kills)
-    volume.unstage()
-    volume.expect_gone()
 
 
-def story_kill_direct(lab):
-    """kill -9 three times under O_DIRECT writes to a raw block volume: no I/O error, no lost write"""
-    killed_thrice(lab, True, "direct")
-
-
-def story_kill_fsync(lab):
-    """kill -9 three times under write and fdatasync on ext4: no I/O error, no lost write"""
-    killed_thrice(lab, False, "fsync")
-
-
-def story_kill_mmap(lab):
-    """kill -9 three times under mmap and msync on ext4: no I/O error, no lost write"""
-    killed_thrice(lab, False, "mmap")
-
-
-def story_kill_20(lab):
-    """20 rounds of kill -9, every second one in the middle of the healing: no I/O error, no lost write"""
+def story_kill_50(lab):
+    """50 rounds of kill -9 under O_DIRECT, buffered and mmap writers on ext4, half of them in the middle of the healing: no I/O error, no lost write"""
     agent = lab.agent().start()
-    volume = agent.volume(lab.image("a"), block=True)
+    volume = agent.volume(lab.image("a"))
     volume.stage()
-    writer = Writer(lab, volume.staged_path, threads=8).start()
-    writer.wait_more(40)
-    dice = random.Random(20)
+    writers = [Writer(lab, os.path.join(volume.staged_path, mode), size=16 * MIB, mode=mode, threads=2, paced=1).start()
+               for mode in ("direct", "fsync", "mmap")]
+    dice = random.Random(50)
     kills = []
-    for number in range(20):
+    for number in range(50):
         if number % 2:
-            time.sleep(dice.uniform(0.05, 4))
+            time.sleep(dice.uniform(0.05, 3))
         else:
-            writer.wait_more(40)
+            for writer in writers:
+                writer.wait_more(10)
         kills.append(agent.kill())
         agent.spawn()
     agent.wait_event("device.reconnected", 60, volume=volume.id)
-    writer.wait_more(100)
-    writer.stop()
-    found = writer.expect_nothing_lost(kills)
-    say("acknowledged %d over 20 kills, longest stall %.2f s" % (found["acked"], found["longest_stall_us"] / 1e6))
-    volume.unstage(patience=30)
-    volume.expect_gone()
+    for writer in writers:
+        writer.wait_more(30)
+        writer.stop()
+    # What the kernel may have cached is out of the way after a full unmount and a new mount.
+    for again in (False, True):
+        for writer in writers:
+            found = writer.expect_nothing_lost(kills)
+            if not again:
+                say("%s: acknowledged %d over 50 kills, longest stall %.2f s" % (
+                    os.path.basename(writer.path), found["acked"], found["longest_stall_us"] / 1e6))
+        volume.unstage(patience=30)
+        volume.expect_gone()
+        if not again:
+            volume.stage()
 
 
-story_kill_20.limit = 420
+story_kill_50.limit = 480
 
 
 def story_term(lab):
@@ -138,82 +125,119 @@ def story_three_volumes_heal(lab):
 # --- at every step
 
 def failpoints():
-    return [name for name in run([CORBD, "run", "--list-failpoints"]).split() if re.match(r"(step|stage|heal)\.", name)]
+    return run([CORBD, "run", "--list-failpoints"]).split()
 
 
-def died(agent, timeout=5):
-    """Whether a failpoint ended it."""
-    try:
-        agent.process.wait(timeout)
-    except subprocess.TimeoutExpired:
-        return False
-    check(agent.process.returncode == -signal.SIGKILL, "the agent ended with %s: %s" % (agent.process.returncode, agent.tail()))
-    return True
+class Sweep:
+    """Starts the agent with every failpoint armed that was not hit yet, until a call gets through or all is quiet."""
+
+    def __init__(self, agent):
+        self.agent, self.hit = agent, []
+
+    def spawn(self):
+        if self.agent.running:
+            self.agent.kill()
+        self.agent.spawn(failpoints=[name + "=kill" for name in failpoints() if name not in self.hit])
+
+    def died(self, patience=0.3):
+        """Whether a failpoint ended it; which one is then known."""
+        try:
+            self.agent.process.wait(patience)
+        except subprocess.TimeoutExpired:
+            return False
+        check(self.agent.process.returncode == -signal.SIGKILL, "the agent ended with %s: %s" % (self.agent.process.returncode, self.agent.tail()))
+        name = self.agent.events("failpoint.hit")[-1]["name"]
+        check(name not in self.hit, "%s was not armed" % name)
+        self.hit.append(name)
+        return True
+
+    def call(self, method):
+        """The same call until it is answered, however often the agent dies in it or before it; at how many points it did."""
+        self.hit = []
+        while True:
+            self.spawn()
+            while not self.died(0.02):
+                if self.agent.listens():
+                    break
+            else:
+                continue
+            answer = method()
+            if not self.died():
+                check(answer["code"] in TRANSIENT + ("OK",), "after %s: %s" % (", ".join(self.hit), answer))
+                if answer["code"] == "OK":
+                    return len(self.hit)
 
 
-def story_kill_at_every_step(lab):
-    """kill -9 before and after every step of stage and unstage, then a restart and the same call again: it converges, nothing is left"""
-    hit, missed = [], []
-    for number, point in enumerate(failpoints()):
-        agent = lab.agent("agent-%d" % number).start(failpoints=[point + "=kill"])
-        volume = agent.volume(lab.image("a%d" % number, size=64 * MIB))
-        for attempt, again in ((volume.try_stage, volume.stage), (volume.try_unstage, volume.unstage)):
-            answer = attempt()
-            if died(agent, 5 if answer["code"] != "OK" else 0.2):
-                hit.append(point)
-                agent.start()
-            elif answer["code"] != "OK":
-                raise Failed("%s: %s" % (point, answer))
-            try:
-                if answer["code"] != "OK":
-                    again(patience=60)
-                if attempt == volume.try_stage:
-                    volume.expect_staged()
-                else:
-                    volume.expect_gone()
-            except Failed as failure:
-                raise Failed("kill at %s: %s" % (point, failure))
-        if point not in hit:
-            missed.append(point)
-        if agent.running:
-            agent.kill()
-        check(volume.device is None, "kill at %s: the device is left" % point)
-    say("killed at %d points; not on the way: %s" % (len(hit), ", ".join(missed)))
-    check(len(hit) > 20, "only %d points were reached" % len(hit))
+def killed_everywhere(lab, **options):
+    agent = lab.agent()
+    sweep = Sweep(agent)
+    volume = agent.volume(lab.image("a", size=512 * MIB), **options)
+    points = [sweep.call(volume.try_stage)]
+    volume.expect_staged()
+    for method in (volume.try_publish, volume.try_unpublish, volume.try_unstage):
+        points.append(sweep.call(method))
+    volume.expect_gone()
+    say("killed at %d points of stage, %d of publish, %d of unpublish, %d of unstage" % tuple(points))
+    check(points[0] >= 24 and points[1] >= 4 and points[2] >= 4 and points[3] >= 12, "too few points were reached: %s" % points)
 
 
-story_kill_at_every_step.limit = 1200
+def story_kill_everywhere_ext4(lab):
+    """kill -9 before and after every step of stage, publish, unpublish and unstage of an ext4 volume: the same call again converges, nothing is left"""
+    killed_everywhere(lab)
 
 
-def story_kill_while_healing(lab):
-    """kill -9 before and after every step of the healing, under one writer: the next start heals, no I/O error, no lost write"""
+def story_kill_everywhere_xfs(lab):
+    """kill -9 before and after every step of stage, publish, unpublish and unstage of an xfs volume: the same call again converges, nothing is left"""
+    killed_everywhere(lab, fstype="xfs")
+
+
+def story_kill_everywhere_block(lab):
+    """kill -9 before and after every step of stage, publish, unpublish and unstage of a block volume: the same call again converges, nothing is left"""
+    killed_everywhere(lab, block=True)
+
+
+def killed_while_healing(lab, **options):
     agent = lab.agent().start()
-    volume = agent.volume(lab.image("a"), block=True)
+    sweep = Sweep(agent)
+    volume = agent.volume(lab.image("a", size=512 * MIB), **options)
     volume.stage()
-    writer = Writer(lab, volume.staged_path).start()
-    hit = []
-    for point in failpoints():
-        agent.kill()
-        agent.spawn(failpoints=[point + "=kill"])
-        wait_for("%s, or the end of the healing" % point,
+    writer = Writer(lab, volume.staged_path if volume.block else os.path.join(volume.staged_path, "data")).start()
+    while True:
+        sweep.spawn()
+        wait_for("a failpoint, or the end of the healing",
                  lambda: agent.process.poll() is not None or agent.events("volume.healed", volume=volume.id), 60)
         # The point may be in the last step, after which "healed" is said.
-        if died(agent, 0.3):
-            hit.append(point)
-    if agent.running:
-        agent.kill()
+        if not sweep.died():
+            break
+    agent.kill()
     agent.spawn()
     agent.wait_event("device.reconnected", 60, volume=volume.id)
     writer.wait_more(40)
     writer.stop()
     writer.expect_nothing_lost()
-    say("killed at %d points of the healing: %s" % (len(hit), ", ".join(hit)))
-    check(len(hit) >= 6, "too few points were reached")
+    say("killed at %d points of the healing: %s" % (len(sweep.hit), ", ".join(sweep.hit)))
+    check(len(sweep.hit) >= 10, "too few points were reached")
     volume.unstage(patience=30)
     volume.expect_gone()
 
 
-story_kill_while_healing.limit = 600
+def story_kill_while_healing_ext4(lab):
+    """kill -9 before and after every step of the healing of an ext4 volume, under one writer: the next start heals, no I/O error, no lost write"""
+    killed_while_healing(lab)
+
+
+def story_kill_while_healing_xfs(lab):
+    """kill -9 before and after every step of the healing of an xfs volume, under one writer: the next start heals, no I/O error, no lost write"""
+    killed_while_healing(lab, fstype="xfs")
+
+
+def story_kill_while_healing_block(lab):
+    """kill -9 before and after every step of the healing of a block volume, under one writer: the next start heals, no I/O error, no lost write"""
+    killed_while_healing(lab, block=True)
+
+
+for sweep in (story_kill_everywhere_ext4, story_kill_everywhere_xfs, story_kill_everywhere_block):
+    sweep.limit = 480
 
 
 # --- while a helper waits for our own device
@@ -264,7 +288,7 @@ def killed_while_helper_hangs(lab, what, looking_for):
         took = time.monotonic() - begin
         say("killed while process %d hangs in %s: the agent was gone after %.2f s" % (stuck, what, took))
         check(took < 5, "the killed agent took %.1f s to be gone" % took)
-        check(not agent_alive(agent), "the agent's socket still answers")
+        check(not agent.listens(), "the agent's socket still answers")
         lock_is_free(agent)
     finally:
         network(lab, "up")
@@ -274,15 +298,6 @@ def killed_while_helper_hangs(lab, what, looking_for):
     call.kill()
     volume.unstage(patience=60)
     volume.expect_gone()
-
-
-def agent_alive(agent):
-    with socket.socket(socket.AF_UNIX) as client:
-        try:
-            client.connect(agent.socket)
-            return True
-        except OSError:
-            return False
 
 
 def lock_is_free(agent):

@@ -1,8 +1,9 @@
 """Figures next to rbd-nbd's, in the same guest and the same run. Emulation makes every absolute figure worthless: read the ratios."""
 import json
+import os
 import subprocess
 
-from kit import MIB, Writer, check, now_us, say, show_timeline, timeline
+from kit import GIB, MIB, Writer, check, now_us, read, run, say, show_timeline, timeline
 from stories_peer import RbdNbd
 
 
@@ -39,29 +40,74 @@ def story_recovery_compared(lab):
     volume.unstage(patience=30)
 
 
-def fio(device, kind):
-    done = subprocess.run(["fio", "--name=x", "--filename=" + device, "--rw=" + kind, "--bs=4k", "--iodepth=16", "--ioengine=libaio",
-                           "--direct=1", "--time_based", "--runtime=8", "--ramp_time=2", "--size=256M", "--output-format=json"],
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
-    check(done.returncode == 0, "fio: %s" % done.stderr[-300:])
-    job = json.loads(done.stdout[done.stdout.index("{"):])["jobs"][0]
-    return job["read" if "read" in kind else "write"]["iops"]
+# --- speed
+
+class Krbd:
+    """The kernel's own client."""
+
+    def __init__(self, lab, image):
+        self.lab, self.image = lab, image
+
+    def map(self):
+        run(["modprobe", "rbd"])
+        self.device = run(["rbd", "device", "map", self.image.spec, "-c", self.lab.conf, "--options", "noudev"]).strip().splitlines()[-1]
+
+    def unmap(self):
+        run(["rbd", "device", "unmap", self.device, "-c", self.lab.conf, "--options", "noudev"])
+
+
+def busy_seconds():
+    """CPU time of the whole machine but idling and waiting."""
+    fields = [int(field) for field in read("/proc/stat").splitlines()[0].split()[1:9]]
+    return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
+
+
+def fio(kind, *target, seconds=6):
+    """IOPS, and CPU seconds of the whole machine for a GiB."""
+    before = busy_seconds()
+    done = subprocess.run(["fio", "--name=x", "--rw=" + kind, "--bs=4k", "--iodepth=16", "--time_based", "--runtime=%d" % seconds, "--ramp_time=2",
+                           "--size=256M", "--output-format=json", *target], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+    busy = (busy_seconds() - before) * seconds / (seconds + 2)
+    check(done.returncode == 0, "fio %s: %s" % (" ".join(target), (done.stderr + done.stdout)[-300:]))
+    job = json.loads(done.stdout[done.stdout.index("{"):])["jobs"][0]["read" if "read" in kind else "write"]
+    return {"iops": job["iops"], "cpu_s_per_gib": busy / max(job["io_bytes"] / GIB, 1e-9)}
+
+
+def on_device(device):
+    return lambda kind: fio(kind, "--filename=" + device, "--ioengine=libaio", "--direct=1")
 
 
 def story_speed_compared(lab):
-    """4 KiB random reads and writes at queue depth 16, beside rbd-nbd"""
-    peer = RbdNbd(lab, lab.image("peer"))
+    """4 KiB random reads and writes at queue depth 16 on one image: corbd, rbd-nbd, the kernel's client, and librbd without a device"""
+    image = lab.image("a")
+    lab.admin("rbd", "bench", "--io-type", "write", "--io-size", "1M", "--io-total", "256M", image.spec)
+    found = {}
+
+    def measure(name, subject):
+        found[name] = {kind: subject(kind) for kind in ("randwrite", "randread")}
+    peer = RbdNbd(lab, image)
     peer.map()
-    theirs = {kind: fio(peer.device, kind) for kind in ("randwrite", "randread")}
-    peer.kill()
+    measure("rbd-nbd", on_device(peer.device))
+    peer.unmap()
     agent = lab.agent().start()
-    volume = agent.volume(lab.image("ours"), block=True)
-    volume.stage()
-    ours = {kind: fio("/dev/nbd%d" % volume.device, kind) for kind in ("randwrite", "randread")}
-    for kind in ours:
-        say("%s 4 KiB QD16: corbd %.0f IOPS, rbd-nbd %.0f IOPS, ratio %.2f" % (kind, ours[kind], theirs[kind], ours[kind] / theirs[kind]))
+    volume = agent.volume(image, block=True)
+    volume.stage(patience=60)
+    measure("corbd", on_device("/dev/nbd%d" % volume.device))
     volume.unstage(patience=30)
     volume.expect_gone()
+    kernel = Krbd(lab, image)
+    kernel.map()
+    measure("krbd", on_device(kernel.device))
+    kernel.unmap()
+    measure("librbd (fio)", lambda kind: fio(kind, "--ioengine=rbd", "--clientname=" + lab.user, "--pool=" + image.pool, "--rbdname=" + image.name))
+    rows = []
+    for name, kinds in found.items():
+        for kind, figures in kinds.items():
+            rows.append(dict(bench="device", subject=name, kind=kind, bytes=4096, depth=16, **figures))
+            say("%-12s %-9s 4 KiB QD16: %6.0f IOPS, %5.2f of rbd-nbd; CPU of the machine %6.1f s/GiB" % (
+                name, kind, figures["iops"], figures["iops"] / found["rbd-nbd"][kind]["iops"], figures["cpu_s_per_gib"]))
+    with open(os.path.join(os.environ["CORBD_OUT"], "device.json"), "w") as file:
+        json.dump(rows, file)
 
 
 def story_idle_cost(lab):

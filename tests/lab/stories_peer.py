@@ -1,7 +1,7 @@
 """The lab itself, with rbd-nbd in the agent's place: shows that the tools measure what they claim."""
 import os
 
-from kit import Writer, check, devices, now_us, say, wait_for
+from kit import Writer, check, devices, now_us, run, say, wait_for
 
 
 class RbdNbd:
@@ -32,6 +32,11 @@ class RbdNbd:
 
     def attach(self):
         self.start("attach", "--device", self.device)
+
+    def unmap(self):
+        """As a user ends it: everything is written and the lock released."""
+        run(["rbd-nbd", "unmap", self.device])
+        wait_for("the end of rbd-nbd", lambda: self.process.poll() is not None, 30)
 
     def kill(self):
         self.process.kill()

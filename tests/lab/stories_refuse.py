@@ -1,8 +1,9 @@
 """What must not work, and what is left after it: nothing."""
 import os
+import subprocess
 import time
 
-from kit import CORBD, MIB, Skip, check, mounted, processes, run, say
+from kit import CORBD, MIB, Skip, check, mounted, processes, put, read, run, say
 
 
 def refused(volume, codes, words=()):
@@ -43,6 +44,89 @@ def story_path_outside(lab):
     os.symlink(volume.staging, link)
     volume.staging = link
     refused(volume, ("INVALID_ARGUMENT",))
+
+
+def story_bad_input(lab):
+    """a broken config.json, a missing staging folder, a tiny image, an unknown filesystem, RWX on a filesystem: a sentence each, nothing left"""
+    agent = lab.agent().start()
+    image = lab.image("a", size=256 * MIB)
+    config = os.path.join(lab.dir, "config", "config.json")
+    good = read(config)
+    for bad in (None, "", "{", '{"clusterID":"lab"}', '[{"clusterID":"lab","monitors":[]}]'):
+        os.unlink(config) if bad is None else lab.write("config/config.json", bad)
+        answer = agent.volume(image).try_stage()
+        say("config.json %r: %s: %s" % (bad, answer["code"], answer["message"]))
+        check(answer["code"] != "OK" and "config.json" in answer["message"], "config.json %r: %s" % (bad, answer))
+        agent.volume(image).expect_gone()
+        lab.write("config/config.json", good)
+    volume = agent.volume(image)
+    volume.staging = os.path.join(lab.kubelet, "nowhere")
+    refused(volume, ("NOT_FOUND", "INVALID_ARGUMENT", "FAILED_PRECONDITION"), ["nowhere"])
+    refused(agent.volume(lab.image("tiny", size=512 * 1024)), ("FAILED_PRECONDITION",), ["524288"])
+    refused(agent.volume(image, fstype="zfs"), ("INVALID_ARGUMENT",), ["zfs", "ext4", "xfs"])
+    refused(agent.volume(image, mode="MULTI_NODE_MULTI_WRITER"), ("INVALID_ARGUMENT",), ["RWX"])
+    refused(agent.volume(image, mode="UNKNOWN"), ("INVALID_ARGUMENT",), ["access mode"])
+
+
+def story_target_in_the_way(lab):
+    """a target that is a link, or a folder with something in it, is refused and nothing in it is deleted"""
+    agent = lab.agent().start()
+    volume = agent.volume(lab.image("a", size=256 * MIB))
+    volume.stage()
+    target = volume.target()
+    elsewhere = os.path.join(lab.kubelet, "elsewhere")
+    os.makedirs(elsewhere)
+    put(os.path.join(elsewhere, "precious"), "precious")
+    os.symlink(elsewhere, target)
+    answer = volume.try_publish()
+    say("a link: %s: %s" % (answer["code"], answer["message"]))
+    check(answer["code"] == "INVALID_ARGUMENT", "a link: %s" % answer)
+    os.unlink(target)
+    os.makedirs(target)
+    put(os.path.join(target, "precious"), "precious")
+    answer = volume.try_publish()
+    say("a folder with something in it: %s: %s" % (answer["code"], answer["message"]))
+    check(answer["code"] != "OK", "a folder with something in it: %s" % answer)
+    check(volume.try_unpublish()["code"] in ("OK", "FAILED_PRECONDITION", "INTERNAL", "ABORTED", "UNAVAILABLE"), "unpublish of it")
+    for place in (elsewhere, target):
+        check(read(os.path.join(place, "precious")) == "precious", "%s/precious was deleted" % place)
+    os.unlink(os.path.join(target, "precious"))
+    volume.publish(patience=20)
+    volume.unpublish()
+    volume.unstage()
+    volume.expect_gone()
+
+
+def story_state_folder_full(lab):
+    """with a full or read-only state folder a stage fails before it acts, and what is staged keeps running"""
+    agent = lab.agent()
+    os.makedirs(agent.state_dir)
+    run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", agent.state_dir])
+    agent.start()
+    staged = agent.volume(lab.image("a", size=256 * MIB))
+    staged.stage()
+    other = agent.volume(lab.image("b", size=256 * MIB))
+
+    def fails():
+        answer = other.try_stage()
+        say("%s: %s" % (answer["code"], answer["message"]))
+        check(answer["code"] != "OK", "stage is OK")
+        check(agent.state_dir in answer["message"], "the message does not name the folder")
+        check(other.device is None and not mounted(other.staged_path), "it acted before it wrote")
+        put(os.path.join(staged.staged_path, "still"), "here")
+    subprocess.run(["dd", "if=/dev/zero", "of=" + agent.state_dir + "/full", "bs=4k"], capture_output=True)
+    fails()
+    os.unlink(agent.state_dir + "/full")
+    records = os.path.join(agent.state_dir, "volumes")
+    run(["mount", "--bind", records, records])
+    run(["mount", "-o", "remount,bind,ro", records])
+    fails()
+    run(["umount", records])
+    other.stage(patience=20)
+    for volume in (staged, other):
+        volume.unstage(patience=20)
+    staged.expect_gone()
+    agent.stop()
 
 
 def story_cache_refused(lab):

@@ -219,3 +219,34 @@ TEST_CASE("after a reboot a stage begins anew, also before healing closed the ol
   CHECK(scene.want(staged()) == errc::ok);
   CHECK(scene.world.records.front().boot_id == "boot-2");
 }
+
+TEST_CASE("an image below 1 MiB is refused before anything is done with it") {
+  Scene scene;
+  scene.image().size = (1 << 20) - 1;
+  CHECK(scene.want(staged()) == errc::failed_precondition);
+  CHECK(scene.world.records.empty());
+}
+
+TEST_CASE("a publish that fails for good leaves nothing that stands in another pod's way") {
+  Scene scene;
+  auto stage = staged();
+  stage.capability.single_writer = true;
+  REQUIRE(scene.want(stage) == errc::ok);
+  scene.world.error = {errc::failed_precondition, "made to fail"};
+  scene.world.fail_at = 2;  // the bind, after the record
+  REQUIRE(scene.want(published(stage, "/t1")) == errc::failed_precondition);
+  CHECK(scene.world.records.front().publishes.empty());
+  CHECK(scene.want(published(stage, "/t2")) == errc::ok);
+}
+
+TEST_CASE("what somebody else mounted at a target is not unmounted") {
+  Scene scene;
+  REQUIRE(scene.want(staged()) == errc::ok);
+  host::Mount foreign;
+  foreign.target = "/t";
+  foreign.dev_major = 8;
+  scene.world.mounts.push_back(foreign);
+  CHECK(scene.want(volume::Unpublished{"/t"}) == errc::failed_precondition);
+  CHECK(scene.want(published(staged(), "/t")) == errc::failed_precondition);
+  CHECK(scene.world.mounts.size() == 2);
+}

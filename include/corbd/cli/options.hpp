@@ -26,6 +26,7 @@ struct Exit {
 /// `corbd csi METHOD`: one CSI call, for scripts and for looking at an agent by hand.
 struct CsiCall {
   std::string method, endpoint, volume_id, staging_path, target, cluster_id, pool, user, key_file, fstype, mkfs_options;
+  std::string mode = "SINGLE_NODE_MULTI_WRITER";
   std::vector<std::string> mount_flags;
   bool block = false, readonly = false;
   int timeout_s = 120;

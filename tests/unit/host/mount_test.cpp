@@ -183,6 +183,20 @@ TEST_CASE("binding over something else is refused") {
   CHECK(ops::bind(place.target, place.other, false, "").error().code == errc::failed_precondition);
 }
 
+TEST_CASE("a folder with something in it is not mounted over, and keeps it") {
+  if (!may_mount()) return;
+  Place place;
+  REQUIRE(place.mount_tmpfs());
+  fs::create_directory(place.other);
+  write_file(place.other + "/precious");
+  for (const auto& refused : {ops::bind(place.target, place.other, false, ""), ops::mount("third", "tmpfs", place.other, "")}) {
+    REQUIRE(!refused);
+    CHECK(refused.error().code == errc::failed_precondition);
+    CHECK_THAT(refused.error().text, ContainsSubstring("precious"));
+  }
+  CHECK(fs::exists(place.other + "/precious"));
+}
+
 TEST_CASE("a device node is bound on a file of mode 0600 and shows itself as the root") {
   if (!may_mount()) return;
   Place place;

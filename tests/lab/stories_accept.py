@@ -1,0 +1,225 @@
+"""What rbd-nbd's own acceptance test asks of it (qa/workunits/rbd/rbd-nbd.sh of Ceph), wherever a node agent can have it."""
+import glob
+import hashlib
+import json
+import os
+import subprocess
+
+from kit import MIB, Image, check, put, read, run, say, wait_for
+from stories_peer import RbdNbd
+
+
+def md5_of(path, size):
+    digest = hashlib.md5()
+    with open(path, "rb") as file:
+        while size > 0:
+            block = file.read(min(size, MIB))
+            check(block, "%s ends early" % path)
+            digest.update(block)
+            size -= len(block)
+    return digest.hexdigest()
+
+
+def used(lab, image):
+    """Bytes of the image that are allocated."""
+    return json.loads(lab.admin("rbd", "du", "--format", "json", image.spec))["images"][0]["used_size"]
+
+
+def staged_block(lab, image, **options):
+    volume = lab.agents[0].volume(image, block=True, **options) if lab.agents else lab.agent().start().volume(image, block=True, **options)
+    volume.stage()
+    return volume
+
+
+def story_data_both_ways(lab):
+    """what is written through the device is read from the cluster by another client, and the other way round"""
+    image = lab.image("a", size=64 * MIB)
+    volume = staged_block(lab, image)
+    source = os.path.join(lab.dir, "random")
+    run(["dd", "if=/dev/urandom", "of=" + source, "bs=1M", "count=16"])
+    run(["dd", "if=" + source, "of=" + volume.staged_path, "bs=1M", "oflag=direct"])
+    mine = md5_of(volume.staged_path, 64 * MIB)
+    check(md5_of(source, 16 * MIB) == md5_of(volume.staged_path, 16 * MIB), "the device does not read what was written")
+    volume.unstage()
+    volume.expect_gone()
+    peer = RbdNbd(lab, image)
+    peer.map()
+    check(md5_of(peer.device, 64 * MIB) == mine, "another client reads something else")
+    run(["dd", "if=" + source, "of=" + peer.device, "bs=1M", "seek=32", "oflag=direct"])
+    theirs = md5_of(peer.device, 64 * MIB)
+    peer.unmap()
+    volume.stage(patience=40)
+    check(md5_of(volume.staged_path, 64 * MIB) == theirs, "we read something else than the other client wrote")
+    volume.unstage()
+    volume.expect_gone()
+
+
+def story_trim(lab):
+    """a discard gives the space back to the cluster, and what is discarded reads as zeroes"""
+    image = lab.image("a", size=64 * MIB)
+    volume = staged_block(lab, image)
+    run(["dd", "if=/dev/urandom", "of=" + volume.staged_path, "bs=4M", "count=8", "oflag=direct"])
+    before = used(lab, image)
+    check(before >= 32 * MIB, "only %d bytes are allocated" % before)
+    run(["blkdiscard", "--offset", str(8 * MIB), "--length", str(16 * MIB), volume.staged_path])
+    after = used(lab, image)
+    say("allocated: %d MiB, after the discard of 16 MiB: %d MiB" % (before // MIB, after // MIB))
+    check(after <= before - 16 * MIB, "nothing was given back")
+    with open(volume.staged_path, "rb") as file:
+        file.seek(8 * MIB)
+        check(file.read(16 * MIB).count(0) == 16 * MIB, "discarded data is still there")
+    volume.unstage()
+    volume.expect_gone()
+
+
+def story_unaligned_discard(lab):
+    """a discard and a zeroing whose ends lie inside objects and blocks touch nothing outside"""
+    image = lab.image("a", size=64 * MIB)
+    volume = staged_block(lab, image)
+    source = os.path.join(lab.dir, "random")
+    run(["dd", "if=/dev/urandom", "of=" + source, "bs=1M", "count=12"])
+    run(["dd", "if=" + source, "of=" + volume.staged_path, "bs=1M", "oflag=direct"])
+    with open(source, "rb") as file:
+        old = file.read()
+    content = bytearray(old)
+    for how, begin, end in (("--verbose", 512 * 7, 512 * 9001), ("--zeroout", 5 * MIB + 512, 9 * MIB + 512 * 3)):
+        run(["blkdiscard", how, "--offset", str(begin), "--length", str(end - begin), volume.staged_path])
+        content[begin:end] = bytes(end - begin)
+    with open(volume.staged_path, "rb") as file:
+        found = file.read(12 * MIB)
+    # A discard may leave what it does not cover whole.
+    wrong = [place for place in range(0, len(content), 512) if found[place : place + 512] != content[place : place + 512]
+             and not (512 * 7 <= place < 512 * 9001 and found[place : place + 512] == old[place : place + 512])]
+    check(not wrong, "%d sectors differ, the first at %d" % (len(wrong), wrong[0] if wrong else 0))
+    volume.unstage()
+    volume.expect_gone()
+
+
+def story_read_only(lab):
+    """a read-only volume, of a filesystem and of a device, can be read and not written, and takes no lock from a writer"""
+    agent = lab.agent().start()
+    image = lab.image("a", size=256 * MIB)
+    refused = agent.volume(image, mode="SINGLE_NODE_READER_ONLY").try_stage()
+    say("an unformatted image, read-only: %s: %s" % (refused["code"], refused["message"]))
+    check(refused["code"] == "FAILED_PRECONDITION", "an unformatted image is served read-only: %s" % refused)
+    check(used(lab, image) == 0, "an image that is wanted read-only was written")
+    writable = agent.volume(image)
+    writable.stage()
+    put(os.path.join(writable.staged_path, "hello"), "hello")
+    writable.unstage()
+    for options in (dict(mode="MULTI_NODE_READER_ONLY"), dict(mode="MULTI_NODE_READER_ONLY", block=True)):
+        volume = agent.volume(image, **options)
+        volume.stage()
+        volume.publish()
+        check(read("/sys/block/nbd%d/ro" % volume.device) == "1", "the device is not read-only")
+        check(json.loads(lab.admin("rbd", "lock", "ls", "--format", "json", image.spec)) == [], "a reader took the lock")
+        if volume.block:
+            done = subprocess.run(["dd", "if=/dev/zero", "of=" + volume.target(), "bs=4096", "count=1", "oflag=direct"], capture_output=True)
+            check(done.returncode != 0, "a read-only device can be written")
+        else:
+            check(read(os.path.join(volume.target(), "hello")) == "hello", "the file is not there")
+            try:
+                put(os.path.join(volume.target(), "hello"), "x")
+                check(False, "a read-only filesystem can be written")
+            except OSError:
+                pass
+        agent.kill()
+        agent.start()
+        agent.wait_event("device.reconnected", 60, volume=volume.id)
+        check(len(md5_of("/dev/nbd%d" % volume.device, MIB)) == 32, "the healed reader does not read")
+        volume.unpublish()
+        volume.unstage(patience=20)
+        volume.expect_gone()
+
+
+def story_exclusive(lab):
+    """an image that another client writes is not taken from it, and is ours once it is released"""
+    image = lab.image("a", size=64 * MIB)
+    peer = RbdNbd(lab, image)
+    peer.cookie = "lab-another-node"
+    peer.map()
+    run(["dd", "if=/dev/urandom", "of=" + peer.device, "bs=4096", "count=1", "oflag=direct"])
+    volume = lab.agent().start().volume(image, block=True)
+    answer = volume.try_stage()
+    say("while another client has it: %s: %s" % (answer["code"], answer["message"]))
+    check(answer["code"] in ("ABORTED", "UNAVAILABLE", "FAILED_PRECONDITION", "INTERNAL"), "stage: %s" % answer)
+    check(volume.device is None, "it is served all the same")
+    run(["dd", "if=/dev/urandom", "of=" + peer.device, "bs=4096", "count=1", "oflag=direct"])
+    peer.unmap()
+    volume.stage(patience=60)
+    volume.unstage()
+    volume.expect_gone()
+
+
+def story_names_and_namespaces(lab):
+    """an image with a space in its name, and two of one name in two namespaces, are each served as themselves"""
+    agent = lab.agent().start()
+    spaced = lab.image("with a space", size=64 * MIB)
+    volume = staged_block(lab, spaced)
+    run(["dd", "if=/dev/urandom", "of=" + volume.staged_path, "bs=1M", "count=4", "oflag=direct"])
+    volume.unstage()
+    volume.expect_gone()
+    check(used(lab, spaced) > 0, "the image with a space was not written")
+
+    name = lab.image("same", size=64 * MIB).name
+    space = lab.pool + "/lab-names"
+    for argv in (("rbd", "rm", "--no-progress", space + "/" + name), ("rbd", "namespace", "rm", space)):
+        lab.admin(*argv, ok=False)
+    lab.admin("rbd", "namespace", "create", space)
+    lab.admin("rbd", "create", "-s", "32M", "--image-feature", "layering,exclusive-lock,object-map,fast-diff", space + "/" + name)
+    lab.write("config/config.json", json.dumps([{"clusterID": "lab", "monitors": [lab.mon]},
+                                                {"clusterID": "inside", "monitors": [lab.mon], "rbd": {"radosNamespace": "lab-names"}}]))
+    sizes = {}
+    for cluster in ("lab", "inside"):
+        volume = staged_block(lab, Image(lab, name, lab.pool), cluster_id=cluster)
+        sizes[cluster] = int(read("/sys/block/nbd%d/size" % volume.device)) * 512
+        volume.unstage()
+        volume.expect_gone()
+    say("the images of one name have %s bytes" % sizes)
+    check(sizes == {"lab": 64 * MIB, "inside": 32 * MIB}, "not the images that were asked for")
+    lab.admin("rbd", "rm", "--no-progress", space + "/" + name)
+    lab.admin("rbd", "namespace", "rm", space)
+
+
+def story_two_paths(lab):
+    """a volume staged at two paths is one filesystem on one device; each path is unstaged by itself"""
+    agent = lab.agent().start()
+    volume = agent.volume(lab.image("a", size=256 * MIB))
+    first = volume.staging
+    volume.stage()
+    put(os.path.join(volume.staged_path, "hello"), "hello")
+    device = volume.device
+    volume.staging = os.path.join(os.path.dirname(first), "another")
+    os.makedirs(volume.staging)
+    volume.stage()
+    check(volume.device == device, "a second device was made")
+    check(read(os.path.join(volume.staged_path, "hello")) == "hello", "the second path shows something else")
+    volume.unstage()
+    check(volume.device == device, "the device went with the second path")
+    volume.staging = first
+    check(read(os.path.join(volume.staged_path, "hello")) == "hello", "the first path is gone")
+    volume.unstage()
+    volume.expect_gone()
+
+
+def story_xfs_life(lab):
+    """an xfs volume is made, written, healed after a kill -9, and there again at the next stage"""
+    agent = lab.agent().start()
+    volume = agent.volume(lab.image("a", size=512 * MIB), fstype="xfs")
+    volume.stage()
+    volume.publish()
+    kinds = [line.split()[2] for line in read("/proc/mounts").splitlines() if volume.target() in line]
+    check(kinds == ["xfs"], "not xfs: %s" % kinds)
+    put(os.path.join(volume.target(), "hello"), "hello")
+    agent.kill()
+    agent.start()
+    agent.wait_event("device.reconnected", 60, volume=volume.id)
+    put(os.path.join(volume.target(), "again"), "again")
+    volume.unpublish()
+    volume.unstage()
+    volume.expect_gone()
+    volume.stage()
+    check(read(os.path.join(volume.staged_path, "again")) == "again", "what was written after the kill is not there")
+    volume.unstage()
+    volume.expect_gone()
+    check(not glob.glob(os.path.join(volume.staging, "*")), "something is left in the staging folder")
