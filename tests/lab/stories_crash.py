@@ -128,6 +128,9 @@ def failpoints():
     return run([CORBD, "run", "--list-failpoints"]).split()
 
 
+RECOVERY = ("fence", "open_image", "lock", "start_session", "kernel_reconfigure")
+
+
 class Sweep:
     """Starts the agent with every failpoint armed that was not hit yet, until a call gets through or all is quiet."""
 
@@ -152,8 +155,10 @@ class Sweep:
         return True
 
     def call(self, method):
-        """The same call until it is answered, however often the agent dies in it or before it; at how many points it did."""
-        self.hit = []
+        """The same call until it is answered, however often the agent dies in it or before it; at how many points it did. The steps by
+        which the next start serves the device again are killed in once for all calls."""
+        self.hit = [name for name in self.hit if name.split(".")[1] in RECOVERY]
+        before = len(self.hit)
         while True:
             self.spawn()
             while not self.died(0.02):
@@ -165,7 +170,7 @@ class Sweep:
             if not self.died():
                 check(answer["code"] in TRANSIENT + ("OK",), "after %s: %s" % (", ".join(self.hit), answer))
                 if answer["code"] == "OK":
-                    return len(self.hit)
+                    return len(self.hit) - before
 
 
 def killed_everywhere(lab, **options):
@@ -178,7 +183,7 @@ def killed_everywhere(lab, **options):
         points.append(sweep.call(method))
     volume.expect_gone()
     say("killed at %d points of stage, %d of publish, %d of unpublish, %d of unstage" % tuple(points))
-    check(points[0] >= 24 and points[1] >= 4 and points[2] >= 4 and points[3] >= 12, "too few points were reached: %s" % points)
+    check(points[0] >= 24 and points[1] >= 4 and points[2] >= 4 and points[3] >= 10, "too few points were reached: %s" % points)
 
 
 def story_kill_everywhere_ext4(lab):

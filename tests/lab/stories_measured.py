@@ -2,8 +2,9 @@
 import json
 import os
 import subprocess
+import time
 
-from kit import GIB, MIB, Writer, check, now_us, read, run, say, show_timeline, timeline
+from kit import GIB, MIB, Writer, check, devices, now_us, processes, read, run, say, show_timeline, timeline, wait_for
 from stories_peer import RbdNbd
 
 
@@ -108,6 +109,44 @@ def story_speed_compared(lab):
                 name, kind, figures["iops"], figures["iops"] / found["rbd-nbd"][kind]["iops"], figures["cpu_s_per_gib"]))
     with open(os.path.join(os.environ["CORBD_OUT"], "device.json"), "w") as file:
         json.dump(rows, file)
+
+
+SCRIPT = """set -e
+device=$(rbd-nbd map {spec} -c {conf} --try-netlink --cookie {name} --reattach-timeout 300 --io-timeout 0)
+blkid -p $device || [ $? = 2 ]
+mkfs.ext4 -q -m0 -Enodiscard,lazy_itable_init=1,lazy_journal_init=1 $device
+mkdir -p {dir}/staged {dir}/target
+mount -t ext4 $device {dir}/staged
+mount --bind {dir}/staged {dir}/target
+"""
+
+
+def story_stage_compared(lab):
+    """stage and publish of a fresh 1 GiB ext4 volume, beside a script of rbd-nbd map, blkid, mkfs and mount"""
+    agent = lab.agent().start()
+    ours, theirs = [], []
+    for number in range(3):
+        volume = agent.volume(lab.image("ours%d" % number))
+        begin = time.monotonic()
+        volume.stage()
+        volume.publish()
+        ours.append(time.monotonic() - begin)
+        volume.unpublish()
+        volume.unstage()
+        image = lab.image("peer%d" % number)
+        folder = os.path.join(lab.dir, "peer%d" % number)
+        script = SCRIPT.format(spec=image.spec, conf=lab.conf, name=image.name, dir=folder)
+        begin = time.monotonic()
+        run(["sh", "-c", script])
+        theirs.append(time.monotonic() - begin)
+        run(["umount", folder + "/target"])
+        run(["umount", folder + "/staged"])
+        index = next(index for index, device in devices().items() if device["backend"] == image.name)
+        run(["rbd-nbd", "unmap", "/dev/nbd%d" % index])
+        wait_for("the end of rbd-nbd", lambda: not processes("rbd-nbd map " + image.spec), 30)
+    our, their = sorted(ours)[1], sorted(theirs)[1]
+    say("stage and publish: corbd %.2f s, the script %.2f s, ratio %.2f (medians of 3; corbd's includes two starts of `corbd csi`)" % (
+        our, their, their / our))
 
 
 def story_idle_cost(lab):
