@@ -24,6 +24,7 @@ constexpr std::string_view kNames[] = {
     "step.start_session.before", "step.start_session.after",
     "step.kernel_connect.before", "step.kernel_connect.after",
     "step.kernel_reconfigure.before", "step.kernel_reconfigure.after",
+    "step.kernel_resize.before", "step.kernel_resize.after",
     "step.tune.before", "step.tune.after",
     "step.mark.before", "step.mark.after",
     "step.mkfs.before", "step.mkfs.after",

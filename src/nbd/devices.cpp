@@ -8,6 +8,8 @@
 namespace corbd::nbd {
 namespace {
 
+constexpr std::chrono::seconds kStuck{1};
+
 result<std::uint32_t> give_to_kernel(KernelEnd& end, Netlink& netlink, const device::ConnectArgs& args) {
   if (end.index) return *end.index;  // by an earlier command, whose caller did not wait for its end
   auto index = netlink.connect(args, end.socket.get());
@@ -67,6 +69,14 @@ class Devices final : public device::Devices {
     if (done && !ours.connected())
       done = Error{errc::unavailable, device::path(index) + " did not take the new link: its old one still lives"};
     co_return done;
+  }
+
+  task<result<>> resize(device::Link& link, std::uint32_t index, std::string backend, std::uint64_t bytes, Until until) override {
+    const Link& ours = static_cast<Link&>(link);
+    if (!ours.connected() || ours.oldest() > kStuck)
+      co_return Error{errc::unavailable, device::path(index) + " is not resized while its link is down or a request waits for the cluster"};
+    auto command = [index, backend = std::move(backend), bytes](Netlink& netlink) { return netlink.resize(index, backend, bytes); };
+    co_return co_await on_netlink<void>(std::move(command), until, "resizing " + device::path(index));
   }
 
   task<result<>> disconnect(std::uint32_t index, Until until) override {

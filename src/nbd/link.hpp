@@ -25,6 +25,7 @@ class Link final : public device::Link {
   State state() const override { return session_->state(); }
   int error() const override { return session_->error(); }
   std::uint64_t in_flight() const override { return session_->in_flight(); }
+  duration oldest() const override { return session_->oldest(); }
   void shut() override;
   task<Waited> idle(Until until) override;
   task<Waited> drain(Until until) override;

@@ -139,6 +139,16 @@ result<> Netlink::reconfigure(std::uint32_t index, const std::string& backend, s
   return {};
 }
 
+result<> Netlink::resize(std::uint32_t index, const std::string& backend, std::uint64_t bytes) {
+  const std::string what = "resizing " + device::path(index) + " of " + backend + " to " + std::to_string(bytes) + " bytes";
+  Message message(family_, NBD_CMD_RECONFIGURE);
+  message.u32(NBD_ATTR_INDEX, index).u64(NBD_ATTR_SIZE_BYTES, bytes).text(NBD_ATTR_BACKEND_IDENTIFIER, backend);
+  const auto answer = transact(message, what);
+  if (!answer) return answer.error();
+  if (*answer->error != 0) return kernel_error(*answer->error, what);
+  return {};
+}
+
 result<> Netlink::disconnect(std::uint32_t index) {
   const std::string what = "disconnecting " + device::path(index);
   Message message(family_, NBD_CMD_DISCONNECT);

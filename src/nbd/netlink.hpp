@@ -24,6 +24,8 @@ class Netlink {
   result<std::uint32_t> connect(const device::ConnectArgs& args, int socket);
   /// Gives a device with a dead link a new one. Succeeds, and the kernel drops the socket, when the old link still lives.
   result<> reconfigure(std::uint32_t index, const std::string& backend, std::uint64_t dead_conn_timeout_s, int socket);
+  /// Only with a live link and nothing stuck: see device::Devices::resize.
+  result<> resize(std::uint32_t index, const std::string& backend, std::uint64_t bytes);
   /// Fine when it is not connected.
   result<> disconnect(std::uint32_t index);
 

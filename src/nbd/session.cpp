@@ -1,6 +1,7 @@
 #include "session.hpp"
 
 #include <sys/socket.h>
+#include <time.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -19,6 +20,13 @@ constexpr std::size_t kMaxRequests = 256;
 // The kernel sends discards of 4 GiB: 1,024 objects of 4 MiB, as many as librados lets be under way in all (objecter_inflight_ops), and
 // beyond that it blocks. Piece after piece, a discard is 64 of them.
 constexpr std::uint32_t kPiece = 256u << 20;
+
+/// Cheap, and good to a tick of the kernel.
+std::int64_t coarse_ms() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+}
 
 }  // namespace
 
@@ -181,7 +189,7 @@ Session::Slot& Session::take_slot(const Request& request) {
 
 void Session::submit(Slot& slot) {
   Probe::add(probe_.requests.at(static_cast<std::size_t>(slot.request.command)));
-  in_flight_.fetch_add(1, std::memory_order_relaxed);
+  note_begin(slot);
   slot.piece_left = slot.request.length;
   slot.piece_offset = slot.request.offset;
   const Request& request = slot.request;
@@ -196,6 +204,27 @@ void Session::submit(Slot& slot) {
   }
 }
 
+void Session::note_begin(Slot& slot) {
+  in_flight_.fetch_add(1, std::memory_order_relaxed);
+  slot.began_ms = coarse_ms();
+  slot.older = std::exchange(newest_, &slot);
+  (slot.older != nullptr ? slot.older->newer : oldest_) = &slot;
+  if (slot.older == nullptr) oldest_ms_.store(slot.began_ms, std::memory_order_relaxed);
+}
+
+void Session::note_end(Slot& slot) {
+  in_flight_.fetch_sub(1, std::memory_order_relaxed);
+  (slot.older != nullptr ? slot.older->newer : oldest_) = slot.newer;
+  (slot.newer != nullptr ? slot.newer->older : newest_) = slot.older;
+  if (slot.older == nullptr) oldest_ms_.store(oldest_ != nullptr ? oldest_->began_ms : 0, std::memory_order_relaxed);
+  slot.older = slot.newer = nullptr;
+}
+
+duration Session::oldest() const {
+  const std::int64_t began = oldest_ms_.load(std::memory_order_relaxed);
+  return began == 0 ? duration::zero() : std::chrono::milliseconds(coarse_ms() - began);
+}
+
 void Session::submit_piece(Slot& slot) {
   const std::uint32_t piece = std::min(slot.piece_left, kPiece);
   const std::uint64_t offset = slot.piece_offset;
@@ -208,7 +237,7 @@ void Session::submit_piece(Slot& slot) {
 void Session::finish(Slot& slot) {
   const bool in_pieces = slot.request.command == Command::trim || slot.request.command == Command::write_zeroes;
   if (in_pieces && slot.piece_left > 0 && slot.result >= 0 && serving()) return submit_piece(slot);
-  in_flight_.fetch_sub(1, std::memory_order_relaxed);
+  note_end(slot);
   loop_.at_batch_end(*this);
   const Verdict verdict = judge(slot.result);
   if (verdict.hold && serving()) {

@@ -36,6 +36,8 @@ class Session final : Budget::Waiter, Batched {
   State state() const { return state_.load(std::memory_order_acquire); }
   int error() const { return error_.load(std::memory_order_acquire); }
   std::uint64_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
+  /// Age of the oldest operation of the image under way, to a few milliseconds; zero when there is none.
+  duration oldest() const;
   /// For looking only. Valid as long as the session is.
   int socket() const { return fd_; }
 
@@ -69,6 +71,8 @@ class Session final : Budget::Waiter, Batched {
   // Operations of the image.
   Slot& take_slot(const Request& request);
   void submit(Slot& slot);
+  void note_begin(Slot& slot);
+  void note_end(Slot& slot);
   void submit_piece(Slot& slot);
   void finish(Slot& slot);
   void release(Slot& slot);
@@ -97,6 +101,9 @@ class Session final : Budget::Waiter, Batched {
   std::atomic<State> state_{State::serving};
   std::atomic<int> error_{0};
   std::atomic<std::uint64_t> in_flight_{0};  ///< operations of the image under way
+  std::atomic<std::int64_t> oldest_ms_{0};   ///< when the oldest of them began; 0: none
+  Slot* oldest_ = nullptr;                   ///< they in the order in which they began
+  Slot* newest_ = nullptr;
 
   bool draining_ = false, leaving_ = false;  ///< told to drain; the client sent NBD_CMD_DISC
   bool told_drained_ = false, told_idle_ = false;

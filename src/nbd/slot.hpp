@@ -23,6 +23,8 @@ struct Session::Slot final : image::Op, Completion, Reply {
 
   Session& of;
   Slot* next_free = nullptr;
+  Slot *older = nullptr, *newer = nullptr;  ///< while the image has it
+  std::int64_t began_ms = 0;
   Request request;
   std::byte* buffer = nullptr;
   int result = 0;

@@ -81,9 +81,9 @@ task<> resolve_and_tell(Connections& connections, Lease lease, image::Name name,
 }
 
 /// A waiter that has left drops the image, which closes it.
-task<> open_and_tell(Connections& connections, Lease lease, image::Key key, bool read_only,
+task<> open_and_tell(Connections& connections, Lease lease, image::Key key, image::OpenOptions options,
                      Promise<std::unique_ptr<image::Image>> promise) {
-  auto opened = co_await open_image(connections, std::move(lease), std::move(key), read_only);
+  auto opened = co_await open_image(connections, std::move(lease), std::move(key), std::move(options));
   if (!opened)
     promise.set(opened.error());
   else
@@ -140,7 +140,7 @@ task<result<std::unique_ptr<image::Image>>> Clusters::open(image::Access access,
   Promise<std::unique_ptr<image::Image>> promise(connections_->control(), connections_->clock());
   const auto future = promise.future();
   const std::string what = "image " + key.text() + " to open";
-  if (!connections_->gate().spawn(open_and_tell(*connections_, std::move(*lease), std::move(key), options.read_only, promise)))
+  if (!connections_->gate().spawn(open_and_tell(*connections_, std::move(*lease), std::move(key), std::move(options), promise)))
     co_return Error{errc::cancelled, what + ": the agent is leaving"};
   co_return co_await future.get(until, what);
 }

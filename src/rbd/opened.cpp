@@ -117,8 +117,10 @@ task<> refresh(std::shared_ptr<Opened> opened) {
     if (!details) {
       if (!opened->closing) log::warning("image.not_refreshed", {{"image", opened->text()}, {"error", details.error().text}});
     } else {
-      if (opened->size.exchange(details->size) != details->size)
+      if (opened->size.exchange(details->size) != details->size) {
         log::info("image.resized", {{"image", opened->text()}, {"bytes", details->size}});
+        if (opened->on_resized && !opened->closing) opened->on_resized();
+      }
       // librbd makes its caches when it opens an image: this one has none, the next open is refused.
       if (details->unsafe) log::error("image.unsafe_config", {{"image", opened->text()}, {"error", details->unsafe->text}});
     }
@@ -140,9 +142,10 @@ result<Details> read_details(Opened& opened) {
   return details;
 }
 
-task<result<std::shared_ptr<Opened>>> open_image(Connections& connections, Lease lease, image::Key key, bool read_only) {
-  read_only = read_only || key.snap_id != 0;
+task<result<std::shared_ptr<Opened>>> open_image(Connections& connections, Lease lease, image::Key key, image::OpenOptions options) {
+  const bool read_only = options.read_only || key.snap_id != 0;
   const auto opened = std::make_shared<Opened>(connections, std::move(lease), std::move(key), read_only);
+  opened->on_resized = std::move(options.on_resized);
   auto find = [&image = *opened] { return open_pool(image.connection.cluster, image.key.pool_id, image.key.ns); };
   Lane& short_calls = opened->lease->group->lanes->cluster;
   auto pool = co_await short_calls.call(opened->calls, std::move(find), {}, "opening pool " + std::to_string(opened->key.pool_id));

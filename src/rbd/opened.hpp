@@ -40,6 +40,7 @@ struct Opened {
   std::atomic<std::uint64_t> size{0};
   std::unique_ptr<UpdateSignal> signal;
   std::optional<std::uint64_t> watch;
+  std::function<void()> on_resized;
   bool refreshing = false, refresh_again = false;
 
   /// Blocking calls under way. They use this object by reference, never by a share of it: the last share must go on the control thread.
@@ -51,7 +52,8 @@ struct Opened {
 };
 
 /// Opens by id and checks the configuration. To the end: whoever waits may leave, the image is closed then.
-task<result<std::shared_ptr<Opened>>> open_image(Connections& connections, Lease lease, image::Key key, bool read_only);
+task<result<std::shared_ptr<Opened>>> open_image(Connections& connections, Lease lease, image::Key key,
+                                                   image::OpenOptions options);
 /// Waits for everything under way, closes, sets `closed`.
 task<> close_image(std::shared_ptr<Opened> opened);
 /// Reads the size and checks the configuration again, after the cluster said that something changed.

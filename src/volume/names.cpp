@@ -5,8 +5,8 @@
 namespace corbd::volume {
 
 std::string_view name(Step::Kind kind) {
-  constexpr std::array<std::string_view, 21> names{
-      "look", "write_record", "fence", "open_image", "lock", "start_session", "kernel_connect", "kernel_reconfigure", "tune", "mark",
+  constexpr std::array<std::string_view, 22> names{
+      "look", "write_record", "fence", "open_image", "lock", "start_session", "kernel_connect", "kernel_reconfigure", "kernel_resize", "tune", "mark",
       "mkfs", "fsck", "mount", "unmark", "bind", "unbind", "umount", "disconnect", "stop_session", "close_image", "drop_record"};
   return names.at(static_cast<std::size_t>(kind));
 }

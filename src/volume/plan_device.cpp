@@ -77,6 +77,8 @@ std::optional<Decision> bring_up(const View& view) {
   if (view.seen.link == Link::serving && device != nullptr && view.seen.attached) {
     if (view.record->device != device->index) return name_device(view, device->index);
     if (device->io_timeout_ms != kIoTimeoutMs) return Step{Step::Kind::tune};
+    // It only grows: below a smaller one the filesystem would lose its end.
+    if (device_bytes(view.seen.image_size, view.record->block_size) > device->size) return Step{Step::Kind::kernel_resize};
     return std::nullopt;
   }
   if (view.seen.link == Link::none) {

@@ -216,6 +216,7 @@ result<Observation> Shell::Impl::observe(const Live& volume, const Wish& wish) c
   }
   seen.attached = volume.attached;
   seen.image_open = volume.image != nullptr;
+  if (volume.image) seen.image_size = volume.image->size();
   seen.lock_held = volume.lock_held;
   seen.key_known = !volume.key.empty();
   seen.facts = volume.facts;

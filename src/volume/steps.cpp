@@ -36,6 +36,7 @@ task<result<>> Steps::dispatch(Live& live, const Step& step, const Wish& wish) {
     case Step::Kind::start_session: co_return co_await start_session(live);
     case Step::Kind::kernel_connect: co_return co_await kernel_connect(live);
     case Step::Kind::kernel_reconfigure: co_return co_await kernel_reconfigure(live);
+    case Step::Kind::kernel_resize: co_return co_await kernel_resize(live);
     case Step::Kind::mark: co_return co_await mark(live);
     case Step::Kind::unmark: co_return co_await unmark(live);
     case Step::Kind::mkfs: co_return co_await make_filesystem(live, wish);
@@ -167,6 +168,9 @@ task<result<>> Steps::open_image(Live& live) {
   if (!to) co_return to.error();
   image::OpenOptions options;
   options.read_only = live.record->read_only;
+  options.on_resized = [this, &live] {
+    if (live.attached && trouble_) trouble_(live.id);
+  };
   auto opened = co_await ports_.clusters.open(*to, live.record->key, options, soon());
   if (!opened) {
     // The very image is gone: whatever has its name now is another one.
@@ -211,7 +215,7 @@ task<result<>> Steps::start_session(Live& live) {
 task<result<>> Steps::kernel_connect(Live& live) {
   device::ConnectArgs args;
   args.backend = live.id;
-  args.size = live.image->size() / live.record->block_size * live.record->block_size;
+  args.size = device_bytes(live.image->size(), live.record->block_size);
   args.block_size = live.record->block_size;
   args.read_only = live.record->read_only;
   args.dead_conn_timeout_s = config_.dead_conn_timeout_s;
@@ -229,6 +233,16 @@ task<result<>> Steps::kernel_reconfigure(Live& live) {
   if (!done) co_return done;
   live.attached = true;
   log::info("device.reconnected", {{"volume", live.id}, {"device", device::path(*index)}});
+  co_return result<>();
+}
+
+task<result<>> Steps::kernel_resize(Live& live) {
+  const auto index = device_index(live);
+  if (!index) co_return index.error();
+  const std::uint64_t bytes = device_bytes(live.image->size(), live.record->block_size);
+  auto done = co_await ports_.devices.resize(*live.link, *index, live.id, bytes, soon());
+  if (!done) co_return done;
+  log::info("device.resized", {{"volume", live.id}, {"device", device::path(*index)}, {"bytes", bytes}});
   co_return result<>();
 }
 

@@ -25,6 +25,7 @@ class Steps {
   task<result<>> start_session(Live& live);
   task<result<>> kernel_connect(Live& live);
   task<result<>> kernel_reconfigure(Live& live);
+  task<result<>> kernel_resize(Live& live);
   task<result<>> mark(Live& live);
   task<result<>> unmark(Live& live);
   task<result<>> make_filesystem(Live& live, const Wish& wish);

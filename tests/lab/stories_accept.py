@@ -4,8 +4,9 @@ import hashlib
 import json
 import os
 import subprocess
+import time
 
-from kit import MIB, Image, check, put, read, run, say, wait_for
+from kit import MIB, Image, Writer, check, put, read, run, say, wait_for
 from stories_peer import RbdNbd
 
 
@@ -179,6 +180,35 @@ def story_names_and_namespaces(lab):
     check(sizes == {"lab": 64 * MIB, "inside": 32 * MIB}, "not the images that were asked for")
     lab.admin("rbd", "rm", "--no-progress", space + "/" + name)
     lab.admin("rbd", "namespace", "rm", space)
+
+
+def story_resize(lab):
+    """an image that grows makes its device grow under load, also while the agent is dead; one that shrinks does not"""
+    agent = lab.agent().start()
+    image = lab.image("a", size=64 * MIB)
+    volume = agent.volume(image, block=True)
+    volume.stage()
+
+    def size():
+        return int(read("/sys/block/nbd%d/size" % volume.device)) * 512
+    writer = Writer(lab, volume.staged_path, size=32 * MIB).start()
+    writer.wait_more(20)
+    lab.admin("rbd", "resize", "--no-progress", "-s", "96M", image.spec)
+    wait_for("the device to grow", lambda: size() == 96 * MIB, 30)
+    agent.kill()
+    lab.admin("rbd", "resize", "--no-progress", "-s", "128M", image.spec)
+    agent.spawn()
+    wait_for("the device to grow after the healing", lambda: size() == 128 * MIB, 60)
+    writer.wait_more(20)
+    writer.stop()
+    writer.expect_nothing_lost()
+    run(["dd", "if=/dev/urandom", "of=" + volume.staged_path, "bs=1M", "seek=127", "count=1", "oflag=direct"])
+    lab.admin("rbd", "resize", "--no-progress", "--allow-shrink", "-s", "96M", image.spec)
+    agent.wait_event("image.resized", 30, bytes=96 * MIB)
+    time.sleep(1)
+    check(size() == 128 * MIB, "the device shrank to %d" % size())
+    volume.unstage()
+    volume.expect_gone()
 
 
 def story_two_paths(lab):

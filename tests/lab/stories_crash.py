@@ -183,7 +183,7 @@ def killed_everywhere(lab, **options):
         points.append(sweep.call(method))
     volume.expect_gone()
     say("killed at %d points of stage, %d of publish, %d of unpublish, %d of unstage" % tuple(points))
-    check(points[0] >= 24 and points[1] >= 4 and points[2] >= 4 and points[3] >= 10, "too few points were reached: %s" % points)
+    check(points[0] >= (18 if volume.block else 26) and points[1] >= 4 and points[2] >= 4 and points[3] >= 10, "too few points were reached: %s" % points)
 
 
 def story_kill_everywhere_ext4(lab):

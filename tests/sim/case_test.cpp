@@ -250,3 +250,19 @@ TEST_CASE("what somebody else mounted at a target is not unmounted") {
   CHECK(scene.want(published(staged(), "/t")) == errc::failed_precondition);
   CHECK(scene.world.mounts.size() == 2);
 }
+
+TEST_CASE("a device grows with its image on a live link, also when the image grew while nobody served it, and never shrinks") {
+  Scene scene;
+  REQUIRE(scene.want(staged()) == errc::ok);
+  scene.image().size = 2u << 30;
+  CHECK(scene.want(volume::Healed{}) == errc::ok);
+  CHECK(scene.world.devices.front().size == 2u << 30);
+  scene.world.kill_agent();
+  scene.image().size = 3u << 30;
+  scene.world.start_agent();
+  CHECK(scene.want(volume::Healed{}) == errc::ok);
+  CHECK(scene.world.devices.front().size == 3u << 30);
+  scene.image().size = 1u << 30;
+  CHECK(scene.want(volume::Healed{}) == errc::ok);
+  CHECK(scene.world.devices.front().size == 3u << 30);
+}

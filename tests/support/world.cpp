@@ -146,6 +146,7 @@ class Link final : public device::Link {
   task<Waited> idle(Until) override { co_return Waited::ready; }
   task<Waited> drain(Until) override { co_return Waited::ready; }
   std::uint64_t in_flight() const override { return 0; }
+  duration oldest() const override { return {}; }
   const std::string image_id;
 
  private:
@@ -200,6 +201,16 @@ class Devices final : public device::Devices {
     if (known->alive) co_return Error{errc::unavailable, "the old link lives"};
     if (known->image_id != static_cast<Link&>(link).image_id) world_.broke("a device got another image behind it");
     known->alive = true;
+    co_return result<>();
+  }
+  task<result<>> resize(device::Link& link, std::uint32_t index, std::string backend, std::uint64_t bytes, Until) override {
+    auto up = co_await world_.tick("kernel resize");
+    if (!up) co_return up;
+    KernelDevice* known = world_.by_index(index);
+    if (known == nullptr || known->backend != backend) co_return Error{errc::not_found, "no such device"};
+    if (!known->alive || link.state() != Link::State::serving) world_.broke("a device was resized on a dead link");
+    if (bytes < known->size) world_.broke("a device was made smaller");
+    known->size = bytes;
     co_return result<>();
   }
   task<result<>> disconnect(std::uint32_t index, Until) override {

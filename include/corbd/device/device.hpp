@@ -43,6 +43,8 @@ class Link {
   /// Stops reading at a message boundary, answers everything read, and leaves the socket open. For leaving well.
   virtual task<Waited> drain(Until until) = 0;
   virtual std::uint64_t in_flight() const = 0;
+  /// Age of the oldest operation of the image under way; zero when there is none.
+  virtual duration oldest() const = 0;
 };
 
 struct ConnectArgs {
@@ -69,6 +71,9 @@ class Devices {
   /// Gives an existing device whose link is dead a new one. Never carries a size. unavailable when the kernel dropped our socket because
   /// the old link still lives.
   virtual task<result<>> reconnect(Link& link, std::uint32_t index, std::string backend, std::uint64_t dead_conn_timeout_s, Until until) = 0;
+  /// Makes a device larger. On a live link only, and only while nothing is stuck: kernels from 6.9 hold nbd's mutex of the whole machine
+  /// until every request in flight has ended. unavailable when the link is not alive or something is older than a second.
+  virtual task<result<>> resize(Link& link, std::uint32_t index, std::string backend, std::uint64_t bytes, Until until) = 0;
   /// The caller made sure that nobody uses the device. Done too when it is not connected.
   virtual task<result<>> disconnect(std::uint32_t index, Until until) = 0;
 };

@@ -4,6 +4,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -101,6 +102,7 @@ class Image {
 
 struct OpenOptions {
   bool read_only = false;
+  std::function<void()> on_resized;  ///< control thread: size() is another one now
 };
 
 /// All clusters of this node. One connection serves up to 32 images of the same cluster and user.

@@ -32,6 +32,7 @@ struct Observation {
   enum class Link { none, serving, held, closed } link = Link::none;
   bool attached = false;                              ///< our link is the one the kernel device uses
   bool image_open = false;
+  std::uint64_t image_size = 0;                       ///< bytes; 0 while it is not open
   bool lock_held = false;
   bool key_known = false;                             ///< a Ceph key is at hand
   std::string image_writer, image_reader;             ///< other volumes of this node on the same image; empty: none
@@ -40,6 +41,9 @@ struct Observation {
 
   const device::Seen* device() const { return devices.size() == 1 ? &devices.front() : nullptr; }
 };
+
+/// Bytes of the device of an image: whole blocks.
+constexpr std::uint64_t device_bytes(std::uint64_t image_bytes, std::uint32_t block_bytes) { return image_bytes / block_bytes * block_bytes; }
 
 /// Whether the mount shows this device: its filesystem, or a bind of its node.
 bool shows(const host::Mount& mount, const device::Seen& device);

@@ -20,7 +20,7 @@ enum class Fact { resolved, ownership, probe, has_data, format_marker, unused };
 
 struct Step {
   enum class Kind {
-    look, write_record, fence, open_image, lock, start_session, kernel_connect, kernel_reconfigure, tune, mark, mkfs, fsck, mount,
+    look, write_record, fence, open_image, lock, start_session, kernel_connect, kernel_reconfigure, kernel_resize, tune, mark, mkfs, fsck, mount,
     unmark, bind, unbind, umount, disconnect, stop_session, close_image, drop_record
   } kind;
   Fact fact = Fact::resolved;       ///< look

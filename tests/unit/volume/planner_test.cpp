@@ -85,6 +85,11 @@ void Model::apply(const Step& step, const Wish& wish) {
       seen.attached = true;
       return;
     case Kind::kernel_reconfigure: seen.attached = true; return;
+    case Kind::kernel_resize:
+      REQUIRE(seen.link == Observation::Link::serving);
+      REQUIRE(seen.attached);
+      seen.devices.front().size = seen.image_size;
+      return;
     case Kind::tune: seen.devices.front().io_timeout_ms = 1000; return;
     case Kind::mark: marker = true; seen.facts.format_marker = true; return;
     case Kind::unmark: marker = false; seen.facts.format_marker = false; return;
@@ -284,6 +289,7 @@ TEST_CASE("from any state every wish ends within 30 steps, at a fixed point, and
   if (!model.seen.devices.empty() && !model.seen.attached && model.seen.link == Observation::Link::serving && !model.record)
     model.seen.link = Observation::Link::none;
   model.seen.key_known = random() % 4 != 0;
+  if (model.seen.image_open && flip()) model.seen.image_size = 1 << 30;
   model.image_has_data = flip();
   model.image_has_filesystem = model.image_has_data && flip();
   model.marker = flip();
