@@ -37,6 +37,7 @@ int serve() {
   test::MemoryImage image(kImageBytes);
   image.remember_calls(false);
   if (!test::newstyle_handshake(STDIN_FILENO, kImageBytes)) return 1;
+  nbd::enlarge_send_buffer(STDIN_FILENO);  // as the agent's own sockets have it
   asio::io_context control;
   const auto work = asio::make_work_guard(control);
   const auto clock = make_real_clock(control.get_executor());
@@ -64,6 +65,9 @@ class Client {
       slot.client = this;
       slot.buffer.assign(bytes_, 'x');
     }
+    // Both have all their memory: what was never written nbdkit does not read, it answers with zeroes.
+    const std::vector<char> block(1 << 20, 'x');
+    for (std::uint64_t at = 0; at < kImageBytes; at += block.size()) check(::nbd_pwrite(handle_, block.data(), block.size(), at, 0));
   }
   ~Client() { ::nbd_close(handle_); }
   Client(const Client&) = delete;

@@ -121,7 +121,9 @@ class Session final : Budget::Waiter, Batched {
   std::size_t slots_used_ = 0;
 };
 
-/// A connected pair of stream sockets whose buffers hold a large batch, so that the kernel hardly ever blocks in a send.
+/// So that it holds a large batch, and neither side hardly ever waits in a send.
+void enlarge_send_buffer(int socket);
+/// A connected pair of stream sockets with enlarged buffers.
 result<std::pair<Fd, Fd>> make_socket_pair();
 
 }  // namespace corbd::nbd

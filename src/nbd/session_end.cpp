@@ -112,13 +112,16 @@ void Session::settle() {
   }
 }
 
+void enlarge_send_buffer(int socket) {
+  if (::setsockopt(socket, SOL_SOCKET, SO_SNDBUFFORCE, &kSendBuffer, sizeof kSendBuffer) != 0)
+    ::setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &kSendBuffer, sizeof kSendBuffer);
+}
+
 result<std::pair<Fd, Fd>> make_socket_pair() {
   int fds[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)
     return Error{errc::exhausted, std::string("making a socket pair: ") + std::strerror(errno)};
-  for (const int fd : fds)
-    if (::setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &kSendBuffer, sizeof kSendBuffer) != 0)
-      ::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &kSendBuffer, sizeof kSendBuffer);
+  for (const int fd : fds) enlarge_send_buffer(fd);
   return std::pair{Fd(fds[0]), Fd(fds[1])};
 }
 
