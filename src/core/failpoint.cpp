@@ -14,13 +14,13 @@
 namespace corbd::failpoint {
 namespace {
 
-// One before and one after each step of the planner (volume/planner.hpp).
+// One before and one after each step of the planner (volume/planner.hpp), and where a step has two effects on the cluster.
 constexpr std::string_view kNames[] = {
     "step.look.before", "step.look.after",
     "step.write_record.before", "step.write_record.after",
     "step.fence.before", "step.fence.after",
     "step.open_image.before", "step.open_image.after",
-    "step.lock.before", "step.lock.after",
+    "step.lock.before", "step.lock.broken", "step.lock.after",
     "step.start_session.before", "step.start_session.after",
     "step.kernel_connect.before", "step.kernel_connect.after",
     "step.kernel_reconfigure.before", "step.kernel_reconfigure.after",

@@ -51,7 +51,7 @@ result<> write_metadata(Opened& opened, const std::string& name, const std::opti
 }
 
 struct Seen {
-  std::vector<Locker> lockers;
+  Lockers lockers;
   std::vector<std::string> watchers;
 };
 
@@ -74,7 +74,9 @@ task<result<image::Ownership>> Image::ownership(Until until) {
   const auto opened = opened_;
   auto seen = co_await call(opened, [&image = *opened] { return see(image); }, until, "asking who uses image " + opened->text());
   if (!seen) co_return seen.error();
-  co_return classify(seen->lockers, seen->watchers, opened->key.fsid, opened->connection.uuid, opened->connections.incarnations());
+  auto found = classify(seen->lockers.all, seen->watchers, opened->key.fsid, opened->connection.uuid, opened->connections.incarnations());
+  if (found) found->version = seen->lockers.version;
+  co_return found;
 }
 
 task<result<>> Image::break_dead_lock(std::string owner, Until until) {

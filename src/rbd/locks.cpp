@@ -35,14 +35,17 @@ struct Packed {
 
 }  // namespace
 
-result<std::vector<Locker>> list_lockers(Opened& opened) {
+result<Lockers> list_lockers(Opened& opened) {
+  // An I/O context of its own: it remembers the version of its last operation.
+  const auto pool = open_pool(opened.connection.cluster, opened.key.pool_id, opened.key.ns);
+  if (!pool) return pool.error();
   Packed tag(256), clients(1024), cookies(1024), addresses(2048);
   ssize_t count = -ERANGE;
   for (int attempt = 0; attempt < 8 && count == -ERANGE; ++attempt) {
     int exclusive = 0;
     tag.length = tag.text.size(), clients.length = clients.text.size();
     cookies.length = cookies.text.size(), addresses.length = addresses.text.size();
-    count = rados_list_lockers(opened.pool.io.get(), opened.header().c_str(), kLock, &exclusive, tag.text.data(), &tag.length,
+    count = rados_list_lockers(pool->io.get(), opened.header().c_str(), kLock, &exclusive, tag.text.data(), &tag.length,
                                clients.text.data(), &clients.length, cookies.text.data(), &cookies.length, addresses.text.data(),
                                &addresses.length);
     if (count == -ERANGE) tag.grow(), clients.grow(), cookies.grow(), addresses.grow();
@@ -52,8 +55,9 @@ result<std::vector<Locker>> list_lockers(Opened& opened) {
     return failure("asking who locks image " + opened.text(), static_cast<int>(count));
   const auto n = static_cast<std::size_t>(count);
   const auto client = unpack(clients.text, n), cookie = unpack(cookies.text, n), address = unpack(addresses.text, n);
-  std::vector<Locker> lockers;
-  for (std::size_t i = 0; i < n; ++i) lockers.push_back({client[i], cookie[i], bare_address(address[i])});
+  Lockers lockers;
+  lockers.version = rados_get_last_version(pool->io.get());
+  for (std::size_t i = 0; i < n; ++i) lockers.all.push_back({client[i], cookie[i], bare_address(address[i])});
   return lockers;
 }
 
@@ -78,7 +82,7 @@ result<std::vector<std::string>> list_watchers(Opened& opened) {
 result<> break_lock_of(Opened& opened, const std::string& address) {
   const auto lockers = list_lockers(opened);
   if (!lockers) return lockers.error();
-  for (const auto& locker : *lockers) {
+  for (const auto& locker : lockers->all) {
     if (locker.address != address) continue;
     const int r = opened.connection.note(rados_break_lock(opened.pool.io.get(), opened.header().c_str(), kLock, locker.client.c_str(),
                                                           locker.cookie.c_str()));

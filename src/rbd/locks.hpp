@@ -17,8 +17,12 @@ struct Locker {
   std::string address;  ///< bare
 };
 
-/// A shared or foreign-made lock (`rbd lock add`) may have several.
-result<std::vector<Locker>> list_lockers(Opened& opened);
+struct Lockers {
+  std::vector<Locker> all;    ///< a shared or foreign-made lock (`rbd lock add`) may have several
+  std::uint64_t version = 0;  ///< of the header object when they were read; a watch does not change it, a lock does
+};
+
+result<Lockers> list_lockers(Opened& opened);
 /// Bare addresses, without repetitions.
 result<std::vector<std::string>> list_watchers(Opened& opened);
 /// Fine when it is not held by `address` any more.

@@ -28,7 +28,9 @@ std::optional<Decision> prove(const View& view) {
   if (!who.foreign_watchers.empty())
     return fail(errc::unproven, "image " + image + " of volume " + view.id + " is open at " + who.foreign_watchers.front() +
                                     ": not served until that client is gone");
-  if (who.lock == Lock::mine || who.lock == Lock::our_dead || view.policy.heal_without_proof) return std::nullopt;
+  // An earlier start broke our own dead lock and died before it took it: nothing changed the header since.
+  const bool broken_by_us = who.lock == Lock::none && view.record->breaking && who.version == *view.record->breaking + 1;
+  if (who.lock == Lock::mine || who.lock == Lock::our_dead || broken_by_us || view.policy.heal_without_proof) return std::nullopt;
   const std::string why = view.record->exclusive_lock ? "its lock is free, so another node may have written"
                                                       : "it has no exclusive-lock feature, so nothing shows who wrote last";
   return fail(errc::unproven, "image " + image + " of volume " + view.id + " is not proven ours: " + why +
@@ -44,8 +46,13 @@ std::optional<Decision> bring_up_image(const View& view) {
   if (view.seen.lock_held || view.record->read_only) return std::nullopt;
   if (!view.seen.facts.ownership) return look(Fact::ownership);
   if (auto refused = prove(view)) return refused;
-  if (view.record->exclusive_lock) return Step{Step::Kind::lock};
-  return std::nullopt;
+  if (!view.record->exclusive_lock) return std::nullopt;
+  const auto& who = *view.seen.facts.ownership;
+  if (who.lock != image::Ownership::Lock::our_dead || view.record->breaking == who.version) return Step{Step::Kind::lock};
+  Step step{Step::Kind::write_record};
+  step.record = view.record;
+  step.record->breaking = who.version;
+  return step;
 }
 
 Step name_device(const View& view, std::optional<std::uint32_t> index) {

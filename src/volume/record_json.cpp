@@ -46,6 +46,7 @@ json::object to_json(const Record& record) {
       {"stagings", std::move(stagings)},
       {"publishes", std::move(publishes)}};
   if (record.device) out["device"] = *record.device;
+  if (record.breaking) out["breaking"] = *record.breaking;
   return out;
 }
 
@@ -88,6 +89,7 @@ Record record_of(const json::object& from) {
   record.boot_id = string_at(from, "boot_id");
   record.attachment_uid = string_at(from, "attachment_uid");
   if (from.contains("device")) record.device = number_at<std::uint32_t>(from, "device");
+  if (from.contains("breaking")) record.breaking = number_at<std::uint64_t>(from, "breaking");
   for (const auto& entry : from.at("stagings").as_array())
     record.stagings.push_back({string_at(entry.as_object(), "path"), capability_of(entry.at("capability").as_object()),
                                entry.at("complete").as_bool()});

@@ -191,6 +191,7 @@ task<result<>> Steps::take_lock(Live& live) {
   if (ownership && ownership->lock == image::Ownership::Lock::our_dead) {
     auto broken = co_await live.image->break_dead_lock(ownership->owner, soon());
     if (!broken) co_return broken;
+    if (auto stopped = failpoint::hit("step.lock.broken"); !stopped) co_return stopped;
   }
   auto locked = co_await live.image->acquire_lock(soon());
   if (!locked) co_return locked;

@@ -183,7 +183,7 @@ def story_names_and_namespaces(lab):
 
 
 def story_resize(lab):
-    """an image that grows makes its device grow under load, also while the agent is dead; one that shrinks does not"""
+    """an image that grows makes its device grow under load; one that shrinks does not"""
     agent = lab.agent().start()
     image = lab.image("a", size=64 * MIB)
     volume = agent.volume(image, block=True)
@@ -195,18 +195,14 @@ def story_resize(lab):
     writer.wait_more(20)
     lab.admin("rbd", "resize", "--no-progress", "-s", "96M", image.spec)
     wait_for("the device to grow", lambda: size() == 96 * MIB, 30)
-    agent.kill()
-    lab.admin("rbd", "resize", "--no-progress", "-s", "128M", image.spec)
-    agent.spawn()
-    wait_for("the device to grow after the healing", lambda: size() == 128 * MIB, 60)
     writer.wait_more(20)
     writer.stop()
     writer.expect_nothing_lost()
-    run(["dd", "if=/dev/urandom", "of=" + volume.staged_path, "bs=1M", "seek=127", "count=1", "oflag=direct"])
-    lab.admin("rbd", "resize", "--no-progress", "--allow-shrink", "-s", "96M", image.spec)
-    agent.wait_event("image.resized", 30, bytes=96 * MIB)
+    run(["dd", "if=/dev/urandom", "of=" + volume.staged_path, "bs=1M", "seek=95", "count=1", "oflag=direct"])
+    lab.admin("rbd", "resize", "--no-progress", "--allow-shrink", "-s", "80M", image.spec)
+    agent.wait_event("image.resized", 30, bytes=80 * MIB)
     time.sleep(1)
-    check(size() == 128 * MIB, "the device shrank to %d" % size())
+    check(size() == 96 * MIB, "the device shrank to %d" % size())
     volume.unstage()
     volume.expect_gone()
 

@@ -44,6 +44,22 @@ TEST_CASE("a free lock proves nothing: the device waits") {
   CHECK_FALSE(world.devices.front().alive);
 }
 
+TEST_CASE("a start that died between breaking our dead lock and taking it is no loss, unless somebody changed the image since") {
+  test::Loop loop;
+  World world(loop);
+  stage_and_kill(world, true);
+  auto& image = world.images[kId];
+  world.start_agent();
+  world.crash_in = "acquire lock";
+  CHECK_THROWS_AS(world.want(kId, Wish(volume::Healed{})), test::Crash);
+  world.kill_agent();
+  REQUIRE(image.lock_owner.empty());
+  const bool another_came = GENERATE(false, true);
+  if (another_came) image.version += 2;  // took the lock, and gave it back
+  CHECK(heal(world) == (another_came ? errc::unproven : errc::ok));
+  CHECK(world.devices.front().alive != another_came);
+}
+
 TEST_CASE("an image without exclusive-lock waits unproven until the operator gives his word") {
   test::Loop loop;
   World world(loop);

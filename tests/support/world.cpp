@@ -29,6 +29,7 @@ class Image final : public image::Image {
     image::Ownership found;
     using Lock = image::Ownership::Lock;
     found.owner = of_.lock_owner;
+    found.version = of_.version;
     if (of_.lock_owner == client_) found.lock = Lock::mine;
     else if (world_.dead_incarnations.contains(of_.lock_owner)) found.lock = Lock::our_dead;
     else if (!of_.lock_owner.empty()) found.lock = Lock::other;
@@ -40,7 +41,10 @@ class Image final : public image::Image {
     auto up = co_await world_.tick("break lock");
     if (!up) co_return up;
     if (!world_.blocklisted.contains(owner)) world_.broke("a lock was broken whose owner is not fenced");
-    if (of_.lock_owner == owner) of_.lock_owner = client_;  // broken and taken in one step: the shell gives no point in between
+    if (of_.lock_owner == owner) {
+      of_.lock_owner.clear();
+      ++of_.version;
+    }
     co_return result<>();
   }
   task<result<>> acquire_lock(Until) override {
@@ -49,10 +53,12 @@ class Image final : public image::Image {
     if (!up) co_return up;
     if (!of_.lock_owner.empty()) co_return Error{errc::in_use, "locked"};
     of_.lock_owner = client_;
+    ++of_.version;
     co_return result<>();
   }
   task<result<>> release_lock(Until) override {
     of_.lock_owner.clear();
+    ++of_.version;
     co_return result<>();
   }
   task<result<bool>> has_data(Until) override {
@@ -72,19 +78,24 @@ class Image final : public image::Image {
     auto up = co_await world_.tick("set metadata");
     if (!up) co_return up;
     of_.metadata[name] = value;
+    ++of_.version;
     co_return result<>();
   }
   task<result<>> remove_metadata(std::string name, Until) override {
     auto up = co_await world_.tick("remove metadata");
     if (!up) co_return up;
     of_.metadata.erase(name);
+    ++of_.version;
     co_return result<>();
   }
   task<result<>> close(Until) override {
     auto up = co_await world_.tick("close image");
     if (!up) co_return up;
     of_.watchers.erase(client_);
-    if (of_.lock_owner == client_) of_.lock_owner.clear();
+    if (of_.lock_owner == client_) {
+      of_.lock_owner.clear();
+      ++of_.version;
+    }
     co_return result<>();
   }
 
@@ -405,6 +416,10 @@ struct World::Ports {
 task<result<>> World::tick(std::string what) {
   ++calls;
   if (crash_at > 0 && --crash_at == 0) throw Crash();
+  if (what == crash_in) {
+    crash_in.clear();
+    throw Crash();
+  }
   if (fail_at > 0 && --fail_at == 0) co_return with_context(what, error);
   co_await sleep_until(loop_.control(), loop_.clock, loop_.clock.now() + std::chrono::milliseconds(1));
   co_return result<>();

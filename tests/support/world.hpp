@@ -24,6 +24,7 @@ struct FakeImage {
   bool exclusive = true;
   std::string lock_owner;             ///< client address; "" = free
   std::set<std::string> watchers;
+  std::uint64_t version = 1;          ///< of the header
   std::map<std::string, std::string> metadata;
   bool data = false;                  ///< any extent allocated
   host::Probe::Kind content = host::Probe::Kind::nothing;
@@ -55,6 +56,8 @@ class World {
 
   /// Before the Nth port call from now the agent dies (0: never).
   int crash_at = 0;
+  /// Before the next port call of that name ("acquire lock") the agent dies.
+  std::string crash_in;
   /// The Nth port call from now fails with `error` (0: never).
   int fail_at = 0;
   Error error{errc::unavailable, "made to fail"};

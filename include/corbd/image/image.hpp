@@ -59,6 +59,7 @@ struct Ownership {
   enum class Lock { none, mine, our_dead, other } lock = Lock::none;  ///< our_dead: an address of a dead incarnation of this agent
   std::string owner;                    ///< the lock owner's address, if any
   std::vector<std::string> foreign_watchers;  ///< not this client and not a dead incarnation of ours
+  std::uint64_t version = 0;            ///< counts every change of the image's header; taking, breaking and giving back its lock are one each
 };
 
 /// One request's place in the image port; owned by whoever submits, alive until `done` ran. `done` runs once, on any thread, perhaps

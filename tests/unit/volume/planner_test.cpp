@@ -204,7 +204,7 @@ TEST_CASE("a heal fences, opens, proves, locks and reconnects, and touches nothi
   model.ownership.lock = Lock::our_dead;
   const auto kinds = run(model, Wish(Healed{}));
   REQUIRE(kinds);
-  CHECK(*kinds == std::vector{Kind::fence, Kind::open_image, Kind::look, Kind::lock, Kind::start_session, Kind::kernel_reconfigure});
+  CHECK(*kinds == std::vector{Kind::fence, Kind::open_image, Kind::look, Kind::write_record, Kind::lock, Kind::start_session, Kind::kernel_reconfigure});
 }
 
 TEST_CASE("what is staged and answers is Done at the first look") {
@@ -305,10 +305,11 @@ TEST_CASE("from any state every wish ends within 30 steps, at a fixed point, and
   if (std::holds_alternative<Done>(last)) CHECK(std::holds_alternative<Done>(model.decide(wish)));
 }
 
-TEST_CASE("there is a failpoint before and after every step, and no other") {
+TEST_CASE("there is a failpoint before and after every step, one inside the taking of a lock, and no other") {
   const auto points = failpoint::names();
   constexpr auto last = static_cast<std::size_t>(Kind::drop_record);
-  CHECK(points.size() == 2 * (last + 1));
+  CHECK(points.size() == 2 * (last + 1) + 1);
+  CHECK(std::ranges::count(points, "step.lock.broken") == 1);
   for (std::size_t kind = 0; kind <= last; ++kind) {
     const std::string step = "step." + std::string(name(static_cast<Kind>(kind)));
     CHECK(std::ranges::count(points, step + ".before") == 1);
