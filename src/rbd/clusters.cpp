@@ -7,6 +7,7 @@
 #include "corbd/core/log.hpp"
 #include "failure.hpp"
 #include "image.hpp"
+#include "locks.hpp"
 
 namespace corbd::rbd {
 namespace {
@@ -104,6 +105,7 @@ class Clusters final : public image::Clusters {
 
   task<result<image::Resolved>> resolve(image::Access access, image::Name name, Until until) override;
   task<result<>> fence_dead(image::Access access, Until until) override;
+  task<result<image::Header>> header(image::Access access, image::Key key, Until until) override;
   task<result<std::unique_ptr<image::Image>>> open(image::Access access, image::Key key, image::OpenOptions options,
                                                    Until until) override;
   task<result<>> shutdown(Until until) override { return connections_->shutdown(until); }
@@ -126,6 +128,14 @@ task<result<>> Clusters::fence_dead(image::Access access, Until until) {
   auto lease = co_await connections_->lease(std::move(access), Connections::Need::any, until);
   if (!lease) co_return lease.error();
   co_return co_await connections_->fence(std::move(*lease), until);
+}
+
+task<result<image::Header>> Clusters::header(image::Access access, image::Key key, Until until) {
+  auto lease = co_await connections_->lease(access, Connections::Need::any, until);
+  if (!lease) co_return lease.error();
+  const std::string doing = "looking at the header of image " + key.text();
+  auto job = [held = lease->connection(), key] { return look_at_header(*held, key); };
+  co_return co_await (*lease)->group->lanes->cluster.call(connections_->gate(), std::move(job), until, doing);
 }
 
 task<result<std::unique_ptr<image::Image>>> Clusters::open(image::Access access, image::Key key, image::OpenOptions options,

@@ -1,6 +1,8 @@
 #include "locks.hpp"
 
 #include <algorithm>
+#include <charconv>
+#include <memory>
 
 #include "address.hpp"
 #include "failure.hpp"
@@ -79,16 +81,61 @@ result<std::vector<std::string>> list_watchers(Opened& opened) {
   return watchers;
 }
 
-result<> break_lock_of(Opened& opened, const std::string& address) {
+// ENCODE_START(1, 1) of cls_lock_break_op (src/cls/lock/cls_lock_ops.h of Ceph): name, locker as entity_name_t, cookie.
+result<std::string> encode_break(const Locker& locker) {
+  constexpr std::string_view prefix = "client.";
+  constexpr unsigned char client_type = 8;  // CEPH_ENTITY_TYPE_CLIENT
+  std::int64_t number = 0;
+  const char* end = locker.client.data() + locker.client.size();
+  const bool known = locker.client.starts_with(prefix);
+  if (!known || std::from_chars(locker.client.data() + prefix.size(), end, number).ptr != end)
+    return Error{errc::internal, "the lock's owner is " + locker.client + ", no client"};
+  std::string body;
+  const auto put = [](std::string& to, auto value) {
+    for (std::size_t i = 0; i < sizeof value; ++i) to += static_cast<char>(static_cast<std::uint64_t>(value) >> (8 * i));
+  };
+  const auto put_text = [&](std::string_view text) {
+    put(body, static_cast<std::uint32_t>(text.size()));
+    body += text;
+  };
+  put_text(kLock);
+  put(body, client_type);
+  put(body, number);
+  put_text(locker.cookie);
+  std::string whole{1, 1};  // version, and the oldest that can read it
+  put(whole, static_cast<std::uint32_t>(body.size()));
+  return whole + body;
+}
+
+result<> break_lock_of(Opened& opened, const std::string& address, std::int64_t mark) {
   const auto lockers = list_lockers(opened);
   if (!lockers) return lockers.error();
   for (const auto& locker : lockers->all) {
     if (locker.address != address) continue;
-    const int r = opened.connection.note(rados_break_lock(opened.pool.io.get(), opened.header().c_str(), kLock, locker.client.c_str(),
-                                                          locker.cookie.c_str()));
+    const auto request = encode_break(locker);
+    if (!request) return request.error();
+    const std::unique_ptr<void, void (*)(rados_write_op_t)> operation(rados_create_write_op(), &rados_release_write_op);
+    rados_write_op_exec(operation.get(), "lock", "break_lock", request->data(), request->size(), nullptr);
+    timespec time{mark, 0};
+    const int r = opened.connection.note(
+        rados_write_op_operate2(operation.get(), opened.pool.io.get(), opened.header().c_str(), &time, LIBRADOS_OPERATION_NOFLAG));
     if (r < 0 && r != -ENOENT) return failure("breaking the lock of " + address + " on image " + opened.text(), r);
   }
   return {};
+}
+
+result<image::Header> look_at_header(Connection& connection, const image::Key& key) {
+  const auto pool = open_pool(connection.cluster, key.pool_id, key.ns);
+  if (!pool) return pool.error();
+  image::Header found;
+  std::uint64_t bytes = 0;
+  time_t changed = 0;
+  const int r = connection.note(rados_stat(pool->io.get(), header_of(key).c_str(), &bytes, &changed));
+  if (r == -ENOENT) return Error{errc::not_found, "image with id " + key.image_id + " in " + pool->text + " does not exist any more"};
+  if (r < 0) return failure("looking at the header of image " + key.text(), r);
+  found.version = rados_get_last_version(pool->io.get());
+  found.mark = changed;
+  return found;
 }
 
 result<image::Ownership> classify(const std::vector<Locker>& lockers, const std::vector<std::string>& watchers, const std::string& fsid,

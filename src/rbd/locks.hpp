@@ -25,8 +25,10 @@ struct Lockers {
 result<Lockers> list_lockers(Opened& opened);
 /// Bare addresses, without repetitions.
 result<std::vector<std::string>> list_watchers(Opened& opened);
-/// Fine when it is not held by `address` any more.
-result<> break_lock_of(Opened& opened, const std::string& address);
+/// Breaks it, and sets the header's time of change to `mark` in the same operation: any later change of the header sets another.
+result<> break_lock_of(Opened& opened, const std::string& address, std::int64_t mark);
+
+result<image::Header> look_at_header(Connection& connection, const image::Key& key);
 
 /// What list_lockers and list_watchers found, in the port's words. `mine`: the serving connection's incarnation.
 result<image::Ownership> classify(const std::vector<Locker>& lockers, const std::vector<std::string>& watchers, const std::string& fsid,

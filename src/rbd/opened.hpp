@@ -13,11 +13,14 @@ namespace corbd::rbd {
 /// Passed to librbd's update watch; it must only signal (reading the size inside its callback deadlocks, ceph tracker 50593).
 struct UpdateSignal;
 
+/// The RADOS object that tells what the image is, and that its lock and watches are on.
+inline std::string header_of(const image::Key& key) { return "rbd_header." + key.image_id; }
+
 struct Opened {
   Opened(Connections& all, Lease from, image::Key which, bool only_reads);
   ~Opened();
   std::string text() const { return pool.text + "/" + name; }
-  std::string header() const { return "rbd_header." + key.image_id; }
+  std::string header() const { return header_of(key); }
   Lane& lane() const { return lease->group->lanes->images; }
 
   /// One operation on the data begins or ends; the last one's end lets a close go on. Any thread.

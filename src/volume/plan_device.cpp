@@ -29,7 +29,7 @@ std::optional<Decision> prove(const View& view) {
     return fail(errc::unproven, "image " + image + " of volume " + view.id + " is open at " + who.foreign_watchers.front() +
                                     ": not served until that client is gone");
   // An earlier start broke our own dead lock and died before it took it: nothing changed the header since.
-  const bool broken_by_us = who.lock == Lock::none && view.record->breaking && who.version == *view.record->breaking + 1;
+  const bool broken_by_us = who.lock == Lock::none && view.record->freed == who.version;
   if (who.lock == Lock::mine || who.lock == Lock::our_dead || broken_by_us || view.policy.heal_without_proof) return std::nullopt;
   const std::string why = view.record->exclusive_lock ? "its lock is free, so another node may have written"
                                                       : "it has no exclusive-lock feature, so nothing shows who wrote last";
@@ -37,22 +37,42 @@ std::optional<Decision> prove(const View& view) {
                                   ". If no other node used it, start the agent with --heal-without-proof");
 }
 
+Step note_break(const View& view, std::optional<std::uint64_t> breaking, std::optional<std::uint64_t> freed) {
+  Step step{Step::Kind::write_record};
+  step.record = view.record;
+  step.record->breaking = breaking;
+  step.record->freed = freed;
+  return step;
+}
+
+/// Whether our own break is the last that happened to the header. To be seen before the image is opened.
+std::optional<Step> read_mark(const View& view) {
+  const auto& breaking = view.record->breaking;
+  if (!breaking || view.record->freed) return std::nullopt;
+  const auto& header = view.seen.facts.header;
+  if (!header) return look(Fact::header);
+  if (header->mark != break_mark(*breaking)) return std::nullopt;
+  return note_break(view, breaking, header->version);
+}
+
 std::optional<Decision> bring_up_image(const View& view) {
   if (!view.seen.key_known)
     return fail(errc::unavailable, "no Ceph key of user " + view.record->user + " for volume " + view.id +
                                        " is at hand (the runtime directory was emptied): stage the volume again");
   if (view.seen.facts.fenced != true) return Step{Step::Kind::fence};
-  if (!view.seen.image_open) return Step{Step::Kind::open_image};
+  if (!view.seen.image_open) {
+    if (auto step = read_mark(view)) return step;
+    return Step{Step::Kind::open_image};
+  }
   if (view.seen.lock_held || view.record->read_only) return std::nullopt;
   if (!view.seen.facts.ownership) return look(Fact::ownership);
+  if (view.seen.facts.ownership->lock == image::Ownership::Lock::none)
+    if (auto step = read_mark(view)) return step;
   if (auto refused = prove(view)) return refused;
   if (!view.record->exclusive_lock) return std::nullopt;
   const auto& who = *view.seen.facts.ownership;
   if (who.lock != image::Ownership::Lock::our_dead || view.record->breaking == who.version) return Step{Step::Kind::lock};
-  Step step{Step::Kind::write_record};
-  step.record = view.record;
-  step.record->breaking = who.version;
-  return step;
+  return note_break(view, who.version, std::nullopt);
 }
 
 Step name_device(const View& view, std::optional<std::uint32_t> index) {

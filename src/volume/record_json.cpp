@@ -47,6 +47,7 @@ json::object to_json(const Record& record) {
       {"publishes", std::move(publishes)}};
   if (record.device) out["device"] = *record.device;
   if (record.breaking) out["breaking"] = *record.breaking;
+  if (record.freed) out["freed"] = *record.freed;
   return out;
 }
 
@@ -90,6 +91,7 @@ Record record_of(const json::object& from) {
   record.attachment_uid = string_at(from, "attachment_uid");
   if (from.contains("device")) record.device = number_at<std::uint32_t>(from, "device");
   if (from.contains("breaking")) record.breaking = number_at<std::uint64_t>(from, "breaking");
+  if (from.contains("freed")) record.freed = number_at<std::uint64_t>(from, "freed");
   for (const auto& entry : from.at("stagings").as_array())
     record.stagings.push_back({string_at(entry.as_object(), "path"), capability_of(entry.at("capability").as_object()),
                                entry.at("complete").as_bool()});

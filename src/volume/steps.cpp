@@ -12,6 +12,12 @@ constexpr const char* kFormatMarker = "corbd/format";
 
 std::string with_ro(std::string flags) { return flags.empty() ? "ro" : std::move(flags) + ",ro"; }
 
+/// The very image is gone: whatever has its name now is another one.
+Error gone_is_lost(const Live& live, Error error) {
+  if (live.record->device.has_value() && error.code == errc::not_found) error.code = errc::lost;
+  return error;
+}
+
 }  // namespace
 
 Until Steps::soon() const { return {clock_.now() + config_.step_limit}; }
@@ -89,6 +95,14 @@ task<result<>> Steps::look(Live& live, Fact fact, const Wish& wish) {
     case Fact::resolved: {
       if (const auto* staged = std::get_if<Staged>(&wish)) co_return co_await resolve(live, *staged);
       co_return Error{errc::internal, "only a stage resolves an image"};
+    }
+    case Fact::header: {
+      auto to = access(live.record->source, live.record->user, live.key, nullptr);
+      if (!to) co_return to.error();
+      auto found = co_await ports_.clusters.header(*to, live.record->key, soon());
+      if (!found) co_return gone_is_lost(live, found.error());
+      facts.header = *found;
+      co_return result<>();
     }
     case Fact::ownership: {
       auto found = co_await live.image->ownership(soon());
@@ -172,12 +186,7 @@ task<result<>> Steps::open_image(Live& live) {
     if (live.attached && trouble_) trouble_(live.id);
   };
   auto opened = co_await ports_.clusters.open(*to, live.record->key, options, soon());
-  if (!opened) {
-    // The very image is gone: whatever has its name now is another one.
-    const bool heals = live.record->device.has_value() && opened.error().code == errc::not_found;
-    if (heals) co_return Error{errc::lost, opened.error().text};
-    co_return opened.error();
-  }
+  if (!opened) co_return gone_is_lost(live, opened.error());
   live.image = std::move(*opened);
   live.lock_held = false;
   live.facts.ownership.reset();
@@ -189,7 +198,7 @@ task<result<>> Steps::take_lock(Live& live) {
   const auto ownership = live.facts.ownership;
   live.facts.ownership.reset();
   if (ownership && ownership->lock == image::Ownership::Lock::our_dead) {
-    auto broken = co_await live.image->break_dead_lock(ownership->owner, soon());
+    auto broken = co_await live.image->break_dead_lock(ownership->owner, break_mark(ownership->version), soon());
     if (!broken) co_return broken;
     if (auto stopped = failpoint::hit("step.lock.broken"); !stopped) co_return stopped;
   }

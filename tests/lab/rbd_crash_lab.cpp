@@ -30,7 +30,7 @@ task<result<std::unique_ptr<image::Image>>> bring_up(Agent& agent, image::Key ke
   auto seen = co_await (*image)->ownership(agent.in(30s));
   if (!seen) co_return seen.error();
   if (seen->lock == Lock::our_dead)
-    if (auto broken = co_await (*image)->break_dead_lock(seen->owner, agent.in(30s)); !broken) co_return broken.error();
+    if (auto broken = co_await (*image)->break_dead_lock(seen->owner, kMark, agent.in(30s)); !broken) co_return broken.error();
   if (auto locked = co_await (*image)->acquire_lock(agent.in(30s)); !locked) co_return locked.error();
   co_return image;
 }
@@ -123,7 +123,7 @@ TEST_CASE("after kill -9 the next agent fences, breaks its lock and writes, at o
   REQUIRE(seen);
   CHECK(seen->lock == Lock::our_dead);
   CHECK(seen->foreign_watchers.empty());
-  REQUIRE(agent.run((*image)->break_dead_lock(seen->owner, agent.in(20s))));
+  REQUIRE(agent.run((*image)->break_dead_lock(seen->owner, kMark, agent.in(20s))));
   REQUIRE(agent.run((*image)->acquire_lock(agent.in(20s))));
   CHECK(write(**image, 4096, pattern(4096, 9)) == 0);
   const double took = seconds_since(start);
@@ -153,8 +153,45 @@ TEST_CASE("a second crash, between fencing and breaking, changes nothing") {
   const auto seen = agent.run((*image)->ownership(agent.in(20s)));
   REQUIRE(seen);
   CHECK(seen->lock == Lock::our_dead);
-  REQUIRE(agent.run((*image)->break_dead_lock(seen->owner, agent.in(20s))));
+  REQUIRE(agent.run((*image)->break_dead_lock(seen->owner, kMark, agent.in(20s))));
   CHECK(agent.run((*image)->acquire_lock(agent.in(20s))));
+  CHECK(agent.run((*image)->close(agent.in(20s))));
+}
+
+TEST_CASE("a broken lock leaves its mark until the image is opened again, and a version until the lock is taken") {
+  Admin admin;
+  admin.create("crash4");
+  const test::Folder folder;
+  Child child(folder.path(), "crash4");
+  child.kill();
+  Agent agent(folder.path() + "/incarnations");
+  auto image = agent.open("crash4");
+  REQUIRE(image);
+  const auto seen = agent.run((*image)->ownership(agent.in(20s)));
+  REQUIRE(seen);
+  REQUIRE(agent.run((*image)->break_dead_lock(seen->owner, kMark, agent.in(20s))));
+  const image::Key key = (*image)->key();
+  const auto broken = agent.run(agent.clusters->header(access(), key, agent.in(20s)));
+  REQUIRE(broken);
+  CHECK(broken->mark == kMark);
+  CHECK(broken->version > seen->version);
+  const test::Folder elsewhere;
+  Agent other(elsewhere.path() + "/incarnations");
+  auto again = other.open("crash4");
+  REQUIRE(again);
+  const auto opened = agent.run(agent.clusters->header(access(), key, agent.in(20s)));
+  REQUIRE(opened);
+  CHECK(opened->version == broken->version);
+  const auto free = agent.run((*image)->ownership(agent.in(20s)));
+  REQUIRE(free);
+  CHECK(free->lock == Lock::none);
+  CHECK(free->version == broken->version);
+  REQUIRE(other.run((*again)->acquire_lock(other.in(20s))));
+  const auto taken = agent.run(agent.clusters->header(access(), key, agent.in(20s)));
+  REQUIRE(taken);
+  CHECK(taken->version > broken->version);
+  CHECK(taken->mark != kMark);
+  CHECK(other.run((*again)->close(other.in(20s))));
   CHECK(agent.run((*image)->close(agent.in(20s))));
 }
 
@@ -199,7 +236,7 @@ TEST_CASE("a connection that the cluster blocklisted is replaced, and its lock i
   CHECK(seen->lock == Lock::our_dead);
   CHECK(seen->owner == address);
   CHECK(seen->foreign_watchers.empty());
-  REQUIRE(agent.run((*again)->break_dead_lock(seen->owner, agent.in(20s))));
+  REQUIRE(agent.run((*again)->break_dead_lock(seen->owner, kMark, agent.in(20s))));
   REQUIRE(agent.run((*again)->acquire_lock(agent.in(20s))));
   CHECK(write(**again, 0, pattern(4096, 1)) == 0);
   CHECK(agent.run((*second)->close(agent.in(20s))));

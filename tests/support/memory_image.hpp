@@ -53,7 +53,7 @@ class MemoryImage final : public image::Image {
   void write_zeroes(image::Op& op, std::uint64_t offset, std::uint64_t length) override;
 
   task<result<image::Ownership>> ownership(Until until) override;
-  task<result<>> break_dead_lock(std::string owner, Until until) override;
+  task<result<>> break_dead_lock(std::string owner, std::int64_t mark, Until until) override;
   task<result<>> acquire_lock(Until until) override;
   task<result<>> release_lock(Until until) override;
   task<result<bool>> has_data(Until until) override;

@@ -12,6 +12,7 @@ class Image final : public image::Image {
     key_.pool_id = 1;
     key_.image_id = of.id;
     if (!read_only) of_.watchers.insert(client_);
+    of_.mark = 0;
   }
   const image::Key& key() const override { return key_; }
   std::uint64_t size() const override { return of_.size; }
@@ -37,13 +38,13 @@ class Image final : public image::Image {
       if (watcher != client_ && !world_.dead_incarnations.contains(watcher)) found.foreign_watchers.push_back(watcher);
     co_return found;
   }
-  task<result<>> break_dead_lock(std::string owner, Until) override {
+  task<result<>> break_dead_lock(std::string owner, std::int64_t mark, Until) override {
     auto up = co_await world_.tick("break lock");
     if (!up) co_return up;
     if (!world_.blocklisted.contains(owner)) world_.broke("a lock was broken whose owner is not fenced");
     if (of_.lock_owner == owner) {
       of_.lock_owner.clear();
-      ++of_.version;
+      of_.changed(mark);
     }
     co_return result<>();
   }
@@ -53,12 +54,12 @@ class Image final : public image::Image {
     if (!up) co_return up;
     if (!of_.lock_owner.empty()) co_return Error{errc::in_use, "locked"};
     of_.lock_owner = client_;
-    ++of_.version;
+    of_.changed();
     co_return result<>();
   }
   task<result<>> release_lock(Until) override {
     of_.lock_owner.clear();
-    ++of_.version;
+    of_.changed();
     co_return result<>();
   }
   task<result<bool>> has_data(Until) override {
@@ -78,14 +79,14 @@ class Image final : public image::Image {
     auto up = co_await world_.tick("set metadata");
     if (!up) co_return up;
     of_.metadata[name] = value;
-    ++of_.version;
+    of_.changed();
     co_return result<>();
   }
   task<result<>> remove_metadata(std::string name, Until) override {
     auto up = co_await world_.tick("remove metadata");
     if (!up) co_return up;
     of_.metadata.erase(name);
-    ++of_.version;
+    of_.changed();
     co_return result<>();
   }
   task<result<>> close(Until) override {
@@ -94,7 +95,7 @@ class Image final : public image::Image {
     of_.watchers.erase(client_);
     if (of_.lock_owner == client_) {
       of_.lock_owner.clear();
-      ++of_.version;
+      of_.changed();
     }
     co_return result<>();
   }
@@ -131,6 +132,13 @@ class Clusters final : public image::Clusters {
       std::erase_if(image.watchers, [&](const auto& watcher) { return world_.blocklisted.contains(watcher); });
     fenced_ = true;
     co_return result<>();
+  }
+  task<result<image::Header>> header(image::Access, image::Key key, Until) override {
+    auto up = co_await world_.tick("header");
+    if (!up) co_return up.error();
+    const FakeImage* found = world_.by_id(key.image_id);
+    if (found == nullptr) co_return Error{errc::not_found, "image " + key.text() + " does not exist any more"};
+    co_return image::Header{found->version, found->mark};
   }
   task<result<std::unique_ptr<image::Image>>> open(image::Access, image::Key key, image::OpenOptions options, Until) override {
     auto up = co_await world_.tick("open");

@@ -25,6 +25,11 @@ struct FakeImage {
   std::string lock_owner;             ///< client address; "" = free
   std::set<std::string> watchers;
   std::uint64_t version = 1;          ///< of the header
+  std::int64_t mark = 0;              ///< of the header: its time of change
+  void changed(std::int64_t left = 0) {
+    ++version;
+    mark = left;
+  }
   std::map<std::string, std::string> metadata;
   bool data = false;                  ///< any extent allocated
   host::Probe::Kind content = host::Probe::Kind::nothing;

@@ -59,7 +59,13 @@ struct Ownership {
   enum class Lock { none, mine, our_dead, other } lock = Lock::none;  ///< our_dead: an address of a dead incarnation of this agent
   std::string owner;                    ///< the lock owner's address, if any
   std::vector<std::string> foreign_watchers;  ///< not this client and not a dead incarnation of ours
-  std::uint64_t version = 0;            ///< counts every change of the image's header; taking, breaking and giving back its lock are one each
+  std::uint64_t version = 0;            ///< of the image's header: grows with every change of it, also of its lock, not with a watch
+};
+
+/// What a look at an image's header tells without opening the image: opening sets a watch, which changes the mark.
+struct Header {
+  std::uint64_t version = 0;  ///< as Ownership::version
+  std::int64_t mark = 0;      ///< what break_dead_lock() left, if nothing was done to the header since
 };
 
 /// One request's place in the image port; owned by whoever submits, alive until `done` ran. `done` runs once, on any thread, perhaps
@@ -87,8 +93,9 @@ class Image {
 
   // Control thread.
   virtual task<result<Ownership>> ownership(Until until) = 0;
-  /// Breaks the lock of a dead incarnation of this agent, which must have been fenced. `owner`: as ownership() gave it.
-  virtual task<result<>> break_dead_lock(std::string owner, Until until) = 0;
+  /// Breaks the lock of a dead incarnation of this agent, which must have been fenced, and leaves the mark in the same operation.
+  /// `owner`: as ownership() gave it. `mark`: from 2^31 to 2^32 - 1.
+  virtual task<result<>> break_dead_lock(std::string owner, std::int64_t mark, Until until) = 0;
   /// Takes the exclusive lock and keeps it: no peer gets it by asking.
   virtual task<result<>> acquire_lock(Until until) = 0;
   virtual task<result<>> release_lock(Until until) = 0;
@@ -115,6 +122,8 @@ class Clusters {
   /// Blocklists every dead incarnation of this agent on that cluster, and waits until the connections have the map that says so.
   /// Done at once when there is none. Until it succeeded, open() refuses images of that cluster with unavailable.
   virtual task<result<>> fence_dead(Access access, Until until) = 0;
+  /// not_found when that very image is gone.
+  virtual task<result<Header>> header(Access access, Key key, Until until) = 0;
   /// Opens by identity. `pool`-id, namespace and image id come from the key. not_found when that very image is gone.
   /// unsafe_config when the effective configuration would acknowledge writes before they are stored.
   virtual task<result<std::unique_ptr<Image>>> open(Access access, Key key, OpenOptions options, Until until) = 0;

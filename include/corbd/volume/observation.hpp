@@ -15,6 +15,7 @@ namespace corbd::volume {
 struct Facts {
   std::optional<image::Resolved> resolved;
   std::optional<bool> fenced;                         ///< our dead incarnations of this cluster cannot write any more
+  std::optional<image::Header> header;                ///< before the image was opened
   std::optional<image::Ownership> ownership;
   std::optional<host::Probe> probe;
   std::optional<bool> has_data;
@@ -44,6 +45,12 @@ struct Observation {
 
 /// Bytes of the device of an image: whole blocks.
 constexpr std::uint64_t device_bytes(std::uint64_t image_bytes, std::uint32_t block_bytes) { return image_bytes / block_bytes * block_bytes; }
+
+/// What breaking our own dead lock leaves on the header: never the same twice, and a time far from now.
+constexpr std::int64_t break_mark(std::uint64_t header_version) {
+  constexpr std::int64_t half = std::int64_t{1} << 31;
+  return half + static_cast<std::int64_t>(header_version % static_cast<std::uint64_t>(half));
+}
 
 /// Whether the mount shows this device: its filesystem, or a bind of its node.
 bool shows(const host::Mount& mount, const device::Seen& device);

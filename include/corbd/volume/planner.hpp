@@ -16,7 +16,7 @@
 
 namespace corbd::volume {
 
-enum class Fact { resolved, ownership, probe, has_data, format_marker, unused };
+enum class Fact { resolved, header, ownership, probe, has_data, format_marker, unused };
 
 struct Step {
   enum class Kind {

@@ -42,7 +42,8 @@ struct Record {
   std::string boot_id;            ///< the boot whose kernel has the device
   std::string attachment_uid;     ///< VolumeAttachment at stage; empty where there is none
   std::optional<std::uint32_t> device;  ///< /dev/nbd<n>
-  std::optional<std::uint64_t> breaking; ///< header's version (image::Ownership) when our own dead lock was about to be broken
+  std::optional<std::uint64_t> breaking; ///< header's version (image::Ownership) when our own dead lock was about to be broken,
+  std::optional<std::uint64_t> freed;    ///< and that after it, when a later start found the mark of that break untouched
   std::vector<Staging> stagings;
   std::vector<Publish> publishes;
 

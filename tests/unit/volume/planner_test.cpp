@@ -55,6 +55,7 @@ void Model::look(Fact fact) {
   Facts& facts = seen.facts;
   switch (fact) {
     case Fact::resolved: facts.resolved = image::Resolved{{"fsid", 1, "", "id-1", 0}, 1 << 30, true}; break;
+    case Fact::header: facts.header = image::Header{}; break;
     case Fact::ownership: facts.ownership = ownership; break;
     case Fact::probe:
       facts.probe = host::Probe{image_has_filesystem ? host::Probe::Kind::filesystem : host::Probe::Kind::nothing, "ext4"};
