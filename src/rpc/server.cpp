@@ -1,5 +1,6 @@
 #include "corbd/rpc/server.hpp"
 
+#include <grpc/support/log.h>
 #include <sys/stat.h>
 
 #include <thread>
@@ -21,6 +22,12 @@ std::string valid_utf8(std::string_view text) {
     i += good ? length : 1;
   }
   return out;
+}
+
+/// gRPC's own words as lines of our log.
+void log_grpc(gpr_log_func_args* said) {
+  const auto level = said->severity == GPR_LOG_SEVERITY_ERROR ? log::Level::error : log::Level::debug;
+  log::write(level, "grpc", {{"text", said->message}});
 }
 
 }  // namespace
@@ -90,6 +97,7 @@ result<> Server::start(const std::vector<grpc::Service*>& services) {
   auto path = socket_path(config_.endpoint);
   if (!path) return path.error();
   if (auto ready = prepare_socket(*path); !ready) return ready;
+  ::gpr_set_log_function(&log_grpc);
   grpc::ServerBuilder builder;
   builder.AddListeningPort("unix://" + *path, grpc::InsecureServerCredentials());
   builder.SetMaxReceiveMessageSize(config_.max_message_bytes);

@@ -5,6 +5,9 @@
 
 namespace corbd::volume {
 
+/// Image metadata that stands from before mkfs until after the first mount: only with it may a format be repeated.
+inline constexpr const char* kFormatMarker = "corbd/format";
+
 class Steps {
  public:
   Steps(Clock& clock, const Ports& ports, const Config& config, std::function<void(std::string)>& trouble)
@@ -15,6 +18,7 @@ class Steps {
 
  private:
   task<result<>> dispatch(Live& live, const Step& step, const Wish& wish);
+  // Record, cluster and image: steps.cpp
   task<result<>> look(Live& live, Fact fact, const Wish& wish);
   task<result<>> resolve(Live& live, const Staged& wish);
   task<result<>> write_record(Live& live, Record record);
@@ -22,20 +26,22 @@ class Steps {
   task<result<>> fence(Live& live);
   task<result<>> open_image(Live& live);
   task<result<>> take_lock(Live& live);
+  task<result<>> close_image(Live& live);
+  task<result<>> drop_record(Live& live, const Wish& wish);
+  // steps_device.cpp
   task<result<>> start_session(Live& live);
   task<result<>> kernel_connect(Live& live);
   task<result<>> kernel_reconfigure(Live& live);
   task<result<>> kernel_resize(Live& live);
+  task<result<>> disconnect(Live& live);
+  task<result<>> stop_session(Live& live);
+  // steps_filesystem.cpp
   task<result<>> mark(Live& live);
   task<result<>> unmark(Live& live);
   task<result<>> make_filesystem(Live& live, const Wish& wish);
   task<result<>> check_filesystem(Live& live);
   task<result<>> mount(Live& live, std::string target, const Wish& wish);
   task<result<>> bind(Live& live, std::string target, const Wish& wish);
-  task<result<>> disconnect(Live& live);
-  task<result<>> stop_session(Live& live);
-  task<result<>> close_image(Live& live);
-  task<result<>> drop_record(Live& live, const Wish& wish);
 
   result<image::Access> access(const Source& source, const std::string& user, const Secret& key, std::string* ns) const;
   result<std::uint32_t> device_index(const Live& live) const;

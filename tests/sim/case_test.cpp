@@ -1,35 +1,14 @@
 // The cases beside the straight line: read-only, several staging paths, pods of their own, several ids on one image, a reboot in between.
 #include "corbd/core/gate.hpp"
-#include "support/catch.hpp"
-#include "support/world.hpp"
+#include "scene.hpp"
 
 using namespace corbd;
+using test::kId;
+using test::Scene;
 using test::World;
 using volume::Wish;
 
 namespace {
-
-const std::string kId = "image-1";
-
-struct Scene {
-  test::Loop loop;
-  World world{loop};
-  Scene() {
-    world.images[kId].id = "id-1";
-    world.start_agent();
-  }
-  errc want(Wish wish, const std::string& id = kId) {
-    const auto done = world.want(id, std::move(wish));
-    for (const auto& rule : world.broken_rules) FAIL_CHECK(rule);
-    return done ? errc::ok : done.error().code;
-  }
-  test::FakeImage& image() { return world.images[kId]; }
-  void filled() {
-    image().data = true;
-    image().content = host::Probe::Kind::filesystem;
-    image().fstype = "ext4";
-  }
-};
 
 volume::Staged staged(const std::string& path = "/kubelet/staging/image-1") {
   auto wish = test::staged_wish(kId);

@@ -1,36 +1,21 @@
 // What callers get for what they want.
 #include "corbd/core/gate.hpp"
-#include "support/catch.hpp"
-#include "support/world.hpp"
+#include "scene.hpp"
 
 using namespace corbd;
-using test::World;
+using test::kId;
+using test::Scene;
 using volume::Wish;
 
 namespace {
 
-const std::string kId = "image-1";
-
-struct Scene {
-  test::Loop loop;
-  World world{loop};
-  Scene() {
-    world.images[kId].id = "id-1";
-    world.start_agent();
-  }
-  errc want(Wish wish) {
-    const auto done = world.want(kId, std::move(wish));
-    for (const auto& rule : world.broken_rules) FAIL_CHECK(rule);
-    return done ? errc::ok : done.error().code;
-  }
-  volume::Published published(const std::string& target) {
-    volume::Published wish;
-    wish.path = test::staged_wish(kId).path;
-    wish.target = target;
-    wish.capability.fstype = "ext4";
-    return wish;
-  }
-};
+volume::Published published(const std::string& target) {
+  volume::Published wish;
+  wish.path = test::staged_wish(kId).path;
+  wish.target = target;
+  wish.capability.fstype = "ext4";
+  return wish;
+}
 
 }  // namespace
 
@@ -45,16 +30,16 @@ TEST_CASE("a stage with another capability is refused and the volume stays as it
 
 TEST_CASE("what is not staged cannot be published") {
   Scene scene;
-  CHECK(scene.want(scene.published("/t")) == errc::failed_precondition);
+  CHECK(scene.want(published("/t")) == errc::failed_precondition);
 }
 
 TEST_CASE("a volume may be published at several targets, each with its own arguments") {
   Scene scene;
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
-  CHECK(scene.want(scene.published("/t1")) == errc::ok);
-  CHECK(scene.want(scene.published("/t2")) == errc::ok);
-  CHECK(scene.want(scene.published("/t1")) == errc::ok);
-  auto other = scene.published("/t1");
+  CHECK(scene.want(published("/t1")) == errc::ok);
+  CHECK(scene.want(published("/t2")) == errc::ok);
+  CHECK(scene.want(published("/t1")) == errc::ok);
+  auto other = published("/t1");
   other.read_only = true;
   CHECK(scene.want(other) == errc::already_exists);
 }
@@ -62,7 +47,7 @@ TEST_CASE("a volume may be published at several targets, each with its own argum
 TEST_CASE("an unstage with publishes left keeps the device until the last of them is gone") {
   Scene scene;
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
-  REQUIRE(scene.want(scene.published("/t1")) == errc::ok);
+  REQUIRE(scene.want(published("/t1")) == errc::ok);
   CHECK(scene.want(volume::Unstaged{test::staged_wish(kId).path}) == errc::ok);
   CHECK(scene.world.devices.size() == 1);
   CHECK(scene.want(volume::Unpublished{"/t1"}) == errc::ok);
@@ -93,9 +78,7 @@ TEST_CASE("a partition table or an ambivalent device is neither mounted nor form
 
 TEST_CASE("a filesystem that is there is mounted, not made again") {
   Scene scene;
-  scene.world.images[kId].data = true;
-  scene.world.images[kId].content = host::Probe::Kind::filesystem;
-  scene.world.images[kId].fstype = "ext4";
+  scene.filled();
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
   CHECK(scene.world.images[kId].generation == 0);
 }

@@ -58,6 +58,12 @@ TEST_CASE("any flipped bit of a record is seen, or changes nothing") {
     }
 }
 
+TEST_CASE("a record of nothing but zeroes, as a power cut may leave it, is corrupt") {
+  const auto back = volume::decode(std::string(512, '\0'));
+  REQUIRE_FALSE(back);
+  CHECK(back.error().code == errc::state_corrupt);
+}
+
 TEST_CASE("a record of a newer version is told apart from a corrupt one") {
   const auto back = volume::decode(R"({"version":99,"crc32c":0,"record":{}})");
   REQUIRE_FALSE(back);

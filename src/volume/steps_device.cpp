@@ -1,0 +1,76 @@
+// The steps of the device: the session that serves it, and the kernel's side.
+#include "corbd/core/log.hpp"
+#include "steps.hpp"
+
+namespace corbd::volume {
+
+task<result<>> Steps::start_session(Live& live) {
+  // A link that ends while its volume is taken down ends as meant.
+  auto report = [this, &live] {
+    const bool used = live.record && !(live.record->stagings.empty() && live.record->publishes.empty());
+    if (used && live.attached && trouble_) trouble_(live.id);
+  };
+  auto link = ports_.devices.serve(*live.image, live.record->read_only, report);
+  if (!link) co_return link.error();
+  live.link = std::move(*link);
+  live.attached = false;
+  co_return result<>();
+}
+
+task<result<>> Steps::kernel_connect(Live& live) {
+  device::ConnectArgs args;
+  args.backend = live.id;
+  args.size = device_bytes(live.image->size(), live.record->block_size);
+  args.block_size = live.record->block_size;
+  args.read_only = live.record->read_only;
+  args.dead_conn_timeout_s = config_.dead_conn_timeout_s;
+  auto index = co_await ports_.devices.connect(*live.link, args, soon());
+  if (!index) co_return index.error();
+  live.attached = true;
+  log::info("device.connected", {{"volume", live.id}, {"device", device::path(*index)}});
+  co_return result<>();
+}
+
+task<result<>> Steps::kernel_reconfigure(Live& live) {
+  const auto index = device_index(live);
+  if (!index) co_return index.error();
+  auto done = co_await ports_.devices.reconnect(*live.link, *index, live.id, config_.dead_conn_timeout_s, soon());
+  if (!done) co_return done;
+  live.attached = true;
+  log::info("device.reconnected", {{"volume", live.id}, {"device", device::path(*index)}});
+  co_return result<>();
+}
+
+task<result<>> Steps::kernel_resize(Live& live) {
+  const auto index = device_index(live);
+  if (!index) co_return index.error();
+  const std::uint64_t bytes = device_bytes(live.image->size(), live.record->block_size);
+  auto done = co_await ports_.devices.resize(*live.link, *index, live.id, bytes, soon());
+  if (!done) co_return done;
+  log::info("device.resized", {{"volume", live.id}, {"device", device::path(*index)}, {"bytes", bytes}});
+  co_return result<>();
+}
+
+task<result<>> Steps::disconnect(Live& live) {
+  const auto index = device_index(live);
+  if (!index) co_return index.error();
+  auto gone = co_await ports_.devices.disconnect(*index, soon());
+  if (!gone) co_return gone;
+  live.attached = false;
+  log::info("device.disconnected", {{"volume", live.id}, {"device", device::path(*index)}});
+  co_return result<>();
+}
+
+task<result<>> Steps::stop_session(Live& live) {
+  const bool broken = live.link->state() == device::Link::State::held;
+  live.link->shut();
+  live.attached = false;
+  const Waited idle = co_await live.link->idle(soon());
+  if (idle != Waited::ready) co_return wait_error(idle, "the operations under way on the image of volume " + live.id);
+  live.link.reset();
+  // What made it hold was the image's connection: open the image anew, on another one.
+  if (broken) co_return co_await close_image(live);
+  co_return result<>();
+}
+
+}  // namespace corbd::volume

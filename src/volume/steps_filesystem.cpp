@@ -1,0 +1,67 @@
+// The steps of the filesystem: what is on the device, and where it is mounted.
+#include "corbd/core/log.hpp"
+#include "steps.hpp"
+
+namespace corbd::volume {
+namespace {
+
+std::string with_ro(std::string flags) { return flags.empty() ? "ro" : std::move(flags) + ",ro"; }
+
+}  // namespace
+
+task<result<>> Steps::mark(Live& live) {
+  auto marked = co_await live.image->set_metadata(kFormatMarker, "mkfs", soon());
+  if (marked) live.facts.format_marker = true;
+  co_return marked;
+}
+
+task<result<>> Steps::unmark(Live& live) {
+  auto removed = co_await live.image->remove_metadata(kFormatMarker, soon());
+  if (removed) live.facts.format_marker = false;
+  co_return removed;
+}
+
+task<result<>> Steps::make_filesystem(Live& live, const Wish& wish) {
+  const auto device = device_path(live);
+  if (!device) co_return device.error();
+  const Capability& capability = std::get<Staged>(wish).capability;
+  auto made = co_await ports_.filesystems.mkfs(*device, capability.fstype, live.record->source.mkfs_options,
+                                               ports_.records.busy_file(live.id), later());
+  if (!made) co_return made;
+  log::info("filesystem.made", {{"volume", live.id}, {"fstype", capability.fstype}});
+  live.facts.probe.reset();
+  live.facts.checked = true;
+  co_return result<>();
+}
+
+task<result<>> Steps::check_filesystem(Live& live) {
+  const auto device = device_path(live);
+  if (!device) co_return device.error();
+  auto checked = co_await ports_.filesystems.fsck(*device, ports_.records.busy_file(live.id), later());
+  if (checked) live.facts.checked = true;
+  co_return checked;
+}
+
+task<result<>> Steps::mount(Live& live, std::string target, const Wish& wish) {
+  const auto device = device_path(live);
+  if (!device) co_return device.error();
+  const Capability& capability = std::get<Staged>(wish).capability;
+  const std::string flags = capability.read_only ? with_ro(capability.mount_flags) : capability.mount_flags;
+  co_return co_await ports_.mounts.mount(*device, capability.fstype, std::move(target), flags, ports_.records.busy_file(live.id), later());
+}
+
+task<result<>> Steps::bind(Live& live, std::string target, const Wish& wish) {
+  const std::string busy_file = ports_.records.busy_file(live.id);
+  if (const auto* published = std::get_if<Published>(&wish)) {
+    const auto device = device_path(live);
+    if (!device) co_return device.error();
+    std::string flags = published->capability.mount_flags;
+    if (published->read_only) flags = with_ro(std::move(flags));
+    co_return co_await ports_.mounts.bind(staging_target(live.id, published->path), target, live.record->block, flags, busy_file, soon());
+  }
+  const auto device = device_path(live);
+  if (!device) co_return device.error();
+  co_return co_await ports_.mounts.bind(*device, target, true, "", busy_file, soon());
+}
+
+}  // namespace corbd::volume
