@@ -105,8 +105,8 @@ class Agent {
     co_await leave();
   }
 
-  /// Sessions are drained and the locks kept: they are the next start's proof of ownership (DESIGN 5). So the images stay open, and the
-  /// process ends without the destructors that would close them.
+  /// Sessions are drained and the locks kept: they are the next start's proof of ownership (docs/architecture.md). So the images stay
+  /// open, and the process ends without the destructors that would close them.
   task<> leave() {
     log::info("agent.leaving");
     const Until until{clock_->now() + kLeaveWithin};
