@@ -91,7 +91,7 @@ class Agent {
   }
 
   task<> main() {
-    shell_.on_trouble([this](const std::string& volume_id) { healer_.heal(volume_id); });
+    shell_.on_trouble([this](const std::string& volume_id, std::string why) { healer_.heal(volume_id, std::move(why)); });
     const auto started = co_await shell_.start();
     const auto serving = started ? csi_.start() : started;
     if (!serving) {
@@ -100,7 +100,7 @@ class Agent {
       co_return;
     }
     log::info("agent.started", {{"endpoint", options_.endpoint}, {"pid", ::getpid()}, {"version", CORBD_VERSION}});
-    for (const auto& volume : shell_.status()) healer_.heal(volume.volume_id);
+    healer_.start();
     co_await signals_.async_wait(asio::use_awaitable);
     co_await leave();
   }

@@ -38,6 +38,7 @@ constexpr std::string_view kNames[] = {
     "step.stop_session.before", "step.stop_session.after",
     "step.close_image.before", "step.close_image.after",
     "step.drop_record.before", "step.drop_record.after",
+    "step.open_tombstone.before", "step.open_tombstone.after",
 };
 
 enum class Action { off, kill, stop, error, hang };

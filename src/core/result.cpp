@@ -33,6 +33,7 @@ constexpr std::array kRows{
     Row{errc::timed_out, "timed_out", kDeadline, Retry::now},
     Row{errc::cancelled, "cancelled", kCancelled, Retry::give_up},
     Row{errc::unavailable, "unavailable", kUnavailable, Retry::now},
+    Row{errc::unreachable, "unreachable", kUnavailable, Retry::now},
     Row{errc::in_use, "in_use", kUnavailable, Retry::look},
     Row{errc::unproven, "unproven", kUnavailable, Retry::look},
     Row{errc::lost, "lost", kUnavailable, Retry::operator_},

@@ -1,24 +1,37 @@
 #include "corbd/heal/healer.hpp"
 
+#include <algorithm>
+
 #include "corbd/core/log.hpp"
 
 namespace corbd::heal {
 namespace {
 
-constexpr std::chrono::minutes kTryLimit{2};
+std::int64_t ms(duration of) { return std::chrono::duration_cast<std::chrono::milliseconds>(of).count(); }
+
+Outcome outcome_of(const result<>& healed, bool was_unserved) {
+  if (healed) return was_unserved ? Outcome::healed : Outcome::well;
+  switch (healed.error().code) {
+    case errc::unreachable:
+    case errc::timed_out: return Outcome::unreachable;
+    case errc::unavailable:
+    case errc::busy:
+    case errc::exhausted:
+    case errc::failed_precondition:
+    case errc::state_write: return Outcome::not_asked;
+    default: return Outcome::failed;
+  }
+}
 
 }  // namespace
 
 Healer::Healer(executor control, Clock& clock, volume::Volumes& volumes, Config config)
-    : control_(control), clock_(clock), volumes_(volumes), config_(config),
-      slots_(control, clock, "a place to heal", config.at_once), gate_(control, clock), random_state_(config.random_seed) {}
+    : control_(control), clock_(clock), volumes_(volumes), config_(config), ward_(config.ward), gate_(control, clock),
+      random_state_(config.random_seed) {}
 
-Healer::~Healer() = default;
-
-std::size_t Healer::pending() const { return pending_.size(); }
-
-void Healer::heal(const std::string& volume_id) {
-  if (pending_.insert(volume_id).second && !gate_.spawn(run(volume_id))) pending_.erase(volume_id);
+Healer::~Healer() {
+  clock_.cancel(look_timer_);
+  clock_.cancel(next_timer_);
 }
 
 double Healer::random() {
@@ -27,34 +40,112 @@ double Healer::random() {
   return static_cast<double>(random_state_ >> 11) / static_cast<double>(1ULL << 53);
 }
 
-task<> Healer::run(std::string volume_id) {
-  for (std::uint32_t attempt = 0; !stopping_.cancelled(); ++attempt) {
-    Until until;
-    until.scope = &stopping_;
-    auto slot = co_await slots_.take(until);
-    if (!slot) break;
-    const auto healed = co_await volumes_.want(volume_id, volume::Wish(volume::Healed{}), until.at_most(clock_.now() + kTryLimit));
-    *slot = Slots::Guard();
-    if (healed) {
-      log::info("volume.healed", {{"volume", volume_id}, {"attempt", attempt + 1}});
-      break;
-    }
-    const auto& error = healed.error();
-    // Everything else may pass: a missing config.json comes back, a key is repaired.
-    if (retry_class(error.code) == Retry::operator_) {
-      log::error("volume.not_healed", {{"volume", volume_id}, {"code", name(error.code)}, {"error", error.text}});
-      break;
-    }
-    const auto pause = config_.backoff.after(attempt, random());
-    log::warning("volume.heal_failed", {{"volume", volume_id}, {"code", name(error.code)}, {"error", error.text},
-                                        {"attempt", attempt + 1}, {"next_in_ms", pause.count()}});
-    co_await sleep_until(control_, clock_, clock_.now() + pause, &stopping_);
+void Healer::start() {
+  // Once each, whatever the kernel shows: a record of an earlier boot is closed by its wish.
+  for (const auto& status : volumes_.status()) admit(status, "the agent started");
+  look();
+}
+
+void Healer::admit(const volume::Status& status, std::string why) {
+  Patient patient;
+  patient.volume_id = status.volume_id;
+  patient.cluster_id = status.cluster_id;
+  patient.why = std::move(why);
+  patient.blocked = status.waiting > 0;
+  patient.since = status.unserved_since.value_or(clock_.now());
+  ward_.admit(std::move(patient), clock_.now());
+}
+
+void Healer::heal(const std::string& volume_id, std::string why) {
+  if (stopping_.cancelled()) return;
+  if (const auto status = volumes_.status(volume_id)) admit(*status, std::move(why));
+  go_on();
+}
+
+void Healer::hurry(const std::string& volume_id) {
+  for (const auto& status : volumes_.status()) {
+    if (!volume_id.empty() && status.volume_id != volume_id) continue;
+    if (volume_id.empty() && !status.unserved) continue;
+    admit(status, "asked for");
+    ward_.hurry(status.volume_id, clock_.now());
   }
-  pending_.erase(volume_id);
+  go_on();
+}
+
+void Healer::look() {
+  const auto all = volumes_.status();
+  for (const auto& status : all)
+    if (status.unserved) admit(status, "its device has no server");
+  report_stuck(all);
+  go_on();
+  arm(clock_.now() + config_.look_every, look_timer_, &Healer::look);
+}
+
+/// librados sends again by itself, and cutting the connection would not be safer: this one is said, not acted on.
+void Healer::report_stuck(const std::vector<volume::Status>& all) {
+  for (const auto& one : all) {
+    const bool old = one.oldest >= config_.stuck_after;
+    bool& reported = stuck_[one.volume_id];
+    if (!old) {
+      reported = false;
+      continue;
+    }
+    bool others_answer = false;
+    for (const auto& other : all)
+      others_answer |= other.cluster_id == one.cluster_id && other.volume_id != one.volume_id && !other.unserved && other.oldest < config_.stuck_after;
+    if (!std::exchange(reported, true))
+      log::warning("volume.stuck", {{"volume", one.volume_id}, {"oldest_ms", ms(one.oldest)}, {"cluster_answers_others", others_answer},
+                                    {"hint", "see `ceph health detail`: placement groups that are not active hold requests"}});
+  }
+  std::erase_if(stuck_, [&](const auto& entry) {
+    return std::none_of(all.begin(), all.end(), [&](const auto& one) { return one.volume_id == entry.first; });
+  });
+}
+
+void Healer::arm(time_point at, Clock::TimerId& timer, void (Healer::*then)()) {
+  clock_.cancel(timer);
+  timer = 0;
+  if (at == time_point::max() || stopping_.cancelled()) return;
+  timer = clock_.schedule(at, [this, then] {
+    if (!stopping_.cancelled()) (this->*then)();
+  });
+}
+
+void Healer::go_on() {
+  for (auto& volume_id : ward_.start(clock_.now())) gate_.spawn(attempt(std::move(volume_id)));
+  arm(ward_.next(clock_.now()), next_timer_, &Healer::go_on);
+}
+
+task<> Healer::attempt(std::string volume_id) {
+  Until until{clock_.now() + config_.try_limit, &stopping_};
+  const auto before = volumes_.status(volume_id);
+  const auto healed = co_await volumes_.want(volume_id, volume::Wish(volume::Healed{}), until);
+  if (stopping_.cancelled()) co_return;
+  if (!healed) {
+    tell(volume_id, healed.error());
+  } else if (told_.erase(volume_id) > 0) {
+    log::info("volume.healed", {{"volume", volume_id}, {"attempts", ward_.patients().at(volume_id).attempts + 1}});
+  }
+  ward_.ended(volume_id, outcome_of(healed, before && before->unserved), clock_.now(), random());
+  go_on();
+}
+
+/// Each new reason once, then the attempts that double: 2, 4, 8 ...
+void Healer::tell(const std::string& volume_id, const Error& error) {
+  const Patient& patient = ward_.patients().at(volume_id);
+  const std::uint32_t attempt = patient.attempts + 1;
+  auto& told = told_[volume_id];
+  const bool again = told == error.text;
+  told = error.text;
+  if (again && (attempt & (attempt - 1)) != 0) return;
+  log::warning("volume.heal_failed", {{"volume", volume_id}, {"code", name(error.code)}, {"error", error.text}, {"attempt", attempt},
+                                      {"why", patient.why}, {"unserved_ms", ms(clock_.now() - patient.since)}});
 }
 
 task<> Healer::stop() {
   stopping_.cancel();
+  clock_.cancel(look_timer_);
+  clock_.cancel(next_timer_);
   co_await gate_.close({});
 }
 

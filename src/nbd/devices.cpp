@@ -34,7 +34,11 @@ class Devices final : public device::Devices {
  public:
   Devices(executor control, Clock& clock, Config config)
       : control_(control), clock_(clock), sysfs_(std::move(config.sysfs)), loop_(config.bytes_in_flight, config.max_request_bytes),
-        netlink_(probe_) {}
+        dead_(std::make_shared<std::function<void(std::uint32_t)>>()), netlink_(probe_, [control, dead = dead_](std::uint32_t index) {
+          asio::post(control, [dead, index] {
+            if (*dead) (*dead)(index);
+          });
+        }) {}
 
   result<> ready() const override {
     if (driver_present(sysfs_)) return {};
@@ -84,6 +88,8 @@ class Devices final : public device::Devices {
     co_return co_await on_netlink<void>(command, until, "disconnecting " + device::path(index));
   }
 
+  void on_link_dead(std::function<void(std::uint32_t)> dead) override { *dead_ = std::move(dead); }
+
  private:
   /// A wait that ends early leaves the command running.
   template <class T, class Command>
@@ -102,6 +108,7 @@ class Devices final : public device::Devices {
   std::string sysfs_;
   Probe probe_;
   IoLoop loop_;
+  std::shared_ptr<std::function<void(std::uint32_t)>> dead_;  ///< control thread
   NetlinkThread netlink_;
 };
 

@@ -39,6 +39,10 @@ void Link::shut() {
   asio::post(loop_.io(), [session = session_.get()] { session->shut(); });
 }
 
+void Link::hold() {
+  asio::post(loop_.io(), [session = session_.get()] { session->hold(); });
+}
+
 task<Waited> Link::idle(Until until) { return Events::wait(events_, &Events::idle, until); }
 
 task<Waited> Link::drain(Until until) {

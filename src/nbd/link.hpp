@@ -27,6 +27,7 @@ class Link final : public device::Link {
   std::uint64_t in_flight() const override { return session_->in_flight(); }
   duration oldest() const override { return session_->oldest(); }
   void shut() override;
+  void hold() override;
   task<Waited> idle(Until until) override;
   task<Waited> drain(Until until) override;
 

@@ -6,7 +6,8 @@
 
 namespace corbd::nbd {
 
-NetlinkThread::NetlinkThread(Probe& probe) : probe_(probe), work_(io_.get_executor()), thread_([this] { io_.run(); }) {
+NetlinkThread::NetlinkThread(Probe& probe, std::function<void(std::uint32_t)> dead)
+    : probe_(probe), dead_(std::move(dead)), work_(io_.get_executor()), thread_([this] { io_.run(); }) {
   pthread_setname_np(thread_.native_handle(), "corbd-netlink");
   asio::post(io_, [this] { hear(); });
 }
@@ -37,6 +38,7 @@ void NetlinkThread::wait() {
     for (const std::uint32_t index : dead_links_->read_dead_links()) {
       Probe::add(probe_.links_dead);
       log::info("nbd.link_dead", {{"device", device::path(index)}});
+      dead_(index);
     }
     wait();
   });

@@ -5,6 +5,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
+#include <functional>
 #include <optional>
 #include <thread>
 
@@ -15,7 +16,8 @@ namespace corbd::nbd {
 
 class NetlinkThread {
  public:
-  explicit NetlinkThread(Probe& probe);
+  /// `dead`: called on the netlink thread with the index of every device whose link the kernel reports dead.
+  NetlinkThread(Probe& probe, std::function<void(std::uint32_t)> dead);
   /// Waits for the command under way; those behind it are dropped.
   ~NetlinkThread();
   NetlinkThread(const NetlinkThread&) = delete;
@@ -35,6 +37,7 @@ class NetlinkThread {
   void wait();
 
   Probe& probe_;
+  const std::function<void(std::uint32_t)> dead_;
   asio::io_context io_{1};
   asio::executor_work_guard<asio::io_context::executor_type> work_;
   std::optional<Netlink> dead_links_;

@@ -44,6 +44,8 @@ class Session final : Budget::Waiter, Batched {
   // Io thread.
   void start();
   void shut();
+  /// The image is cut off from its cluster: as an answer that means so.
+  void hold();
   void drain();
   /// The owner leaves: shuts, and destroys the session as soon as nothing refers to it any more.
   void detach(std::unique_ptr<Session> self);

@@ -81,6 +81,11 @@ void Session::shut() {
   settle();
 }
 
+void Session::hold() {
+  stop(State::held, ESHUTDOWN);
+  settle();
+}
+
 void Session::drain() {
   draining_ = true;
   if (serving() && !blocked_) turn();

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <iterator>
 #include <optional>
+#include <sstream>
 
 #include "corbd/core/file.hpp"
 
@@ -57,6 +58,11 @@ std::optional<device::Seen> read_device(const fs::path& folder, std::uint32_t in
   seen.dev_major = number<std::uint32_t>(dev->substr(0, colon)).value_or(0);
   seen.dev_minor = number<std::uint32_t>(dev->substr(colon + 1)).value_or(0);
   seen.io_timeout_ms = number_of<std::uint32_t>(folder / "queue/io_timeout");
+  // "reads writes", both counts
+  if (const auto inflight = attribute(folder / "inflight")) {
+    std::istringstream counts(*inflight);
+    for (std::uint32_t count; counts >> count;) seen.waiting += count;
+  }
   seen.holders = names_in(folder / "holders");
   const std::string partition = folder.filename().string() + "p";
   for (const auto& name : names_in(folder))

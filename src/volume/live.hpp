@@ -1,6 +1,7 @@
 // What this process holds for one volume, and the operations under way on it.
 #pragma once
 
+#include <deque>
 #include <list>
 #include <memory>
 
@@ -31,9 +32,33 @@ struct Live {
   std::unique_ptr<image::Image> image;
   std::unique_ptr<device::Link> link;
   bool attached = false;
+  bool tombstone = false;  ///< `image` is none: it answers EIO to everything
   bool lock_held = false;
   Facts facts;
   std::optional<Error> last_error;
+  /// The last one is cancelled with the link: who waits for the device then lets the healing have the volume. The others may be waited on
+  /// still.
+  std::list<CancelScope> link_scopes = std::list<CancelScope>(1);
+
+  Health health = Health::absent;
+  std::chrono::system_clock::time_point since;
+  std::deque<Change> timeline;
+  std::optional<time_point> unserved_since, lost_since;
+  std::uint32_t links_lost = 0;
+  duration longest_stall{};
+
+  void link_ended() {
+    link_scopes.back().cancel();
+    link_scopes.emplace_back();
+  }
+  bool served() const { return link && link->state() == device::Link::State::serving && attached; }
 };
+
+/// Answers EIO to everything. `size`: bytes.
+std::unique_ptr<image::Image> make_tombstone(image::Key key, std::uint64_t size, bool read_only);
+
+/// From the record and what is at hand.
+Health health_of(const Live& live);
+Status status_of(const Live& live, const device::Seen* seen);
 
 }  // namespace corbd::volume

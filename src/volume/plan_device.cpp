@@ -7,6 +7,19 @@ constexpr std::uint32_t kIoTimeoutMs = 1000;
 
 Decision fail(errc code, std::string text) { return Fail{{code, std::move(text)}}; }
 
+/// Rule 2b. Proven another's: the requests that wait get their EIO after a while, so that pods can end and unmounts return.
+Decision lost(const View& view, const std::string& why) {
+  if (view.seen.lost_for >= view.policy.tombstone_after) {
+    Step step{Step::Kind::write_record};
+    step.record = view.record;
+    step.record->failed = true;
+    return step;
+  }
+  return fail(errc::lost, "image " + view.record->key.text() + " of volume " + view.id + " " + why +
+                              ": it is not ours any more and not served; after " + std::to_string(view.policy.tombstone_after.count()) +
+                              " s its device answers with I/O errors");
+}
+
 /// Rule 2a. A device that exists may have unwritten pages above it: serving it again needs proof that nobody else wrote meanwhile.
 /// A new device has no past; it only must not take the image from someone.
 std::optional<Decision> prove(const View& view) {
@@ -22,9 +35,7 @@ std::optional<Decision> prove(const View& view) {
                                     ": wait until it is closed there");
     return std::nullopt;
   }
-  if (who.lock == Lock::other)
-    return fail(errc::lost, "image " + image + " of volume " + view.id + " is locked by the client at " + who.owner +
-                                ": it is not ours any more; its device stays without service");
+  if (who.lock == Lock::other) return lost(view, "is locked by the client at " + who.owner);
   if (!who.foreign_watchers.empty())
     return fail(errc::unproven, "image " + image + " of volume " + view.id + " is open at " + who.foreign_watchers.front() +
                                     ": not served until that client is gone");
@@ -56,6 +67,12 @@ std::optional<Step> read_mark(const View& view) {
 }
 
 std::optional<Decision> bring_up_image(const View& view) {
+  if (view.record->failed) {
+    if (!view.seen.image_open) return Step{Step::Kind::open_tombstone};
+    if (!view.seen.tombstone) return Step{Step::Kind::close_image};
+    return std::nullopt;
+  }
+  if (view.seen.facts.gone) return lost(view, "does not exist any more");
   if (!view.seen.key_known)
     return fail(errc::unavailable, "no Ceph key of user " + view.record->user + " for volume " + view.id +
                                        " is at hand (the runtime directory was emptied): stage the volume again");
@@ -101,6 +118,7 @@ std::optional<Decision> bring_up(const View& view) {
                                                device::path(*view.record->device) + ": disconnect it by the tool that made it");
   // The process's own side of a dead link goes first; what the image's connection broke, with its image.
   if (view.seen.link == Link::held || view.seen.link == Link::closed) return Step{Step::Kind::stop_session};
+  if (view.record->failed && !view.seen.tombstone && view.seen.link != Link::none) return Step{Step::Kind::stop_session};
   if (view.seen.link == Link::serving && device != nullptr && view.seen.attached) {
     if (view.record->device != device->index) return name_device(view, device->index);
     if (device->io_timeout_ms != kIoTimeoutMs) return Step{Step::Kind::tune};

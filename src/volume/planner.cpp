@@ -39,6 +39,11 @@ Step at(Step::Kind kind, std::string path) {
   return step;
 }
 
+/// A mount of it would be a stale one.
+Decision given_up(const View& view) {
+  return fail(errc::lost, "volume " + view.id + " was given up and answers with I/O errors: end its pods and unstage it, then stage it anew");
+}
+
 // --- Staged ---------------------------------------------------------------------------------------------------------------------------
 
 Decision stage_new(const View& view, const Staged& wish) {
@@ -97,6 +102,7 @@ Decision stage(const View& view, const Staged& wish) {
   if (staging == nullptr) return stage_another(view, wish);
   if (staging->capability != wish.capability)
     return fail(errc::already_exists, "volume " + view.id + " is staged at " + wish.path + " with another capability: unstage it first");
+  if (record.failed) return given_up(view);
   if (auto step = bring_up(view)) return *step;
   const std::string target = staging_target(view.id, wish.path);
   if (mounted_at(view, target) && !ours_at(view, target))
@@ -127,6 +133,7 @@ Decision publish(const View& view, const Published& wish) {
   const Staging* staging = view.record ? staging_at(*view.record, wish.path) : nullptr;
   if (staging == nullptr || !staging->complete || !ours_at(view, source))
     return fail(errc::failed_precondition, "volume " + view.id + " is not staged at " + wish.path + ": stage it first");
+  if (view.record->failed) return given_up(view);
   if (auto step = bring_up(view)) return *step;
   const Publish wanted{wish.target, wish.path, wish.read_only};
   const auto& publishes = view.record->publishes;
@@ -213,6 +220,15 @@ Decision heal(const View& view) {
   return Done{};
 }
 
+Decision give_up(const View& view) {
+  if (!view.record || view.seen.devices.empty())
+    return fail(errc::failed_precondition, "volume " + view.id + " has no device here: there is nothing to give up");
+  if (view.record->failed) return heal(view);
+  Record record = *view.record;
+  record.failed = true;
+  return write(std::move(record));
+}
+
 }  // namespace
 
 Decision plan(const std::string& volume_id, const std::optional<Record>& record, const Wish& wish, const Observation& seen,
@@ -221,7 +237,7 @@ Decision plan(const std::string& volume_id, const std::optional<Record>& record,
   if (seen.devices.size() > 1)
     return fail(errc::failed_precondition, std::to_string(seen.devices.size()) + " devices carry the id of volume " + volume_id +
                                                ": disconnect the one that is not in use");
-  const bool heals = std::holds_alternative<Healed>(wish);
+  const bool heals = std::holds_alternative<Healed>(wish) || std::holds_alternative<Failed>(wish);
   // Healing never waits for a helper: the helper may be waiting for the healing.
   if (seen.busy && !heals && seen.attached && seen.link == Observation::Link::serving)
     return Wait{"a helper of an earlier start still works on volume " + volume_id};
@@ -235,6 +251,7 @@ Decision plan(const std::string& volume_id, const std::optional<Record>& record,
     Decision operator()(const Published& wanted) const { return publish(view, wanted); }
     Decision operator()(const Unpublished& wanted) const { return unpublish(view, wanted); }
     Decision operator()(const Healed&) const { return heal(view); }
+    Decision operator()(const Failed&) const { return give_up(view); }
   };
   return std::visit(Visit{view}, wish);
 }

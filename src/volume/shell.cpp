@@ -12,6 +12,7 @@ namespace {
 
 constexpr int kMaxSteps = 60;  // twice what I7 allows; more is a defect of the planner
 constexpr std::chrono::milliseconds kWaitPause{300};
+constexpr std::size_t kTimeline = 64;
 // A conflicting call is told while it can still hear it.
 constexpr std::chrono::seconds kAnswerBefore{5};
 
@@ -44,13 +45,16 @@ class Shell::Impl {
  public:
   Impl(executor control, Clock& clock, Ports ports, Config config)
       : control_(control), clock_(clock), ports_(std::move(ports)), config_(std::move(config)), gate_(control, clock),
-        steps_(clock_, ports_, config_, trouble_) {}
+        steps_(clock_, ports_, config_, [this](Live& volume, std::string why) { trouble(volume, std::move(why)); }) {}
 
   task<result<>> start();
   task<result<>> want(std::string id, Wish wish, Until until);
   std::vector<Status> status() const;
+  std::optional<Status> status(const std::string& id) const;
+  std::vector<Change> timeline(const std::string& id) const;
   task<> stop(Until until);
-  std::function<void(std::string)> trouble_;
+  std::function<void(std::string, std::string)> trouble_;
+  std::function<void(const Change&)> change_;
 
  private:
   Live& live(const std::string& id);
@@ -60,7 +64,9 @@ class Shell::Impl {
   task<result<>> prepare(Live& volume, const Wish& wish);
   result<Observation> observe(const Live& volume, const Wish& wish) const;
   result<> observe_kernel(Observation& seen, const Live& volume, const Wish& wish) const;
-  Health health(const Live& volume) const;
+  void trouble(Live& volume, std::string why);
+  void link_dead(std::uint32_t index);
+  void note_health(Live& volume, const std::string& why);
 
   executor control_;
   Clock& clock_;
@@ -92,7 +98,11 @@ task<result<>> Shell::Impl::start() {
       volume.key_saved = true;
     }
     volume.record = std::move(record);
+    // The agent before us was gone for longer than that; nobody knows how long.
+    if (volume.record->device) volume.unserved_since = clock_.now();
+    note_health(volume, "the agent started");
   }
+  ports_.devices.on_link_dead([this](std::uint32_t index) { link_dead(index); });
   co_return result<>();
 }
 
@@ -121,9 +131,14 @@ task<result<>> Shell::Impl::want(std::string id, Wish wish, Until until) {
 task<> Shell::Impl::run(Live& volume, std::shared_ptr<Operation> operation, Until lock_until) {
   auto guard = co_await volume.lock.lock(lock_until);
   if (guard) {
+    while (volume.link_scopes.size() > 1) volume.link_scopes.pop_front();
     operation->outcome = co_await fulfil(volume, operation->wish);
     volume.last_error.reset();
     if (!operation->outcome) volume.last_error = operation->outcome.error();
+    const bool lost = volume.last_error && volume.last_error->code == errc::lost;
+    if (volume.served() || (volume.last_error && volume.last_error->code == errc::unproven)) volume.lost_since.reset();
+    if (lost && !volume.lost_since) volume.lost_since = clock_.now();
+    note_health(volume, volume.last_error ? volume.last_error->text : std::string(name(operation->wish)) + " done");
     guard->release();
   } else {
     operation->outcome = Error{errc::busy, "another operation on volume " + volume.id + " is under way: repeat later"};
@@ -182,6 +197,7 @@ task<result<>> Shell::Impl::pursue(Live& volume, Wish wish) {
       continue;
     }
     auto done = co_await steps_.run(volume, std::get<Step>(decision), wish);
+    note_health(volume, name(wish).data());
     if (!done) co_return with_context(std::string(name(std::get<Step>(decision).kind)) + " of volume " + volume.id, done.error());
   }
   co_return Error{errc::unavailable, std::string(name(wish)) + " of volume " + volume.id + " still waits: repeat it"};
@@ -218,6 +234,8 @@ result<Observation> Shell::Impl::observe(const Live& volume, const Wish& wish) c
   seen.image_open = volume.image != nullptr;
   if (volume.image) seen.image_size = volume.image->size();
   seen.lock_held = volume.lock_held;
+  seen.tombstone = volume.tombstone;
+  if (volume.lost_since) seen.lost_for = clock_.now() - *volume.lost_since;
   seen.key_known = !volume.key.empty();
   seen.facts = volume.facts;
   if (seen.facts.resolved)
@@ -228,33 +246,57 @@ result<Observation> Shell::Impl::observe(const Live& volume, const Wish& wish) c
   return seen;
 }
 
-Health Shell::Impl::health(const Live& volume) const {
-  if (!volume.record) return Health::absent;
-  const bool serving = volume.link && volume.link->state() == device::Link::State::serving && volume.attached;
-  if (!serving && volume.record->device) {
-    const errc code = volume.last_error ? volume.last_error->code : errc::ok;
-    if (code == errc::unproven) return Health::unproven;
-    if (code == errc::lost) return Health::lost;
-    return Health::reconnecting;
-  }
-  const auto& stagings = volume.record->stagings;
-  if (stagings.empty()) return Health::unstaging;
-  return std::any_of(stagings.begin(), stagings.end(), [](const auto& staging) { return staging.complete; }) ? Health::staged : Health::staging;
-}
-
 std::vector<Status> Shell::Impl::status() const {
   std::vector<Status> all;
+  const auto devices = ports_.devices.inventory();
   for (const auto& [id, volume] : volumes_) {
     if (!volume->record) continue;
-    Status status;
-    status.volume_id = id;
-    status.health = health(*volume);
-    status.image = volume->record->key.text();
-    status.device = volume->record->device;
-    if (volume->last_error) status.last_error = volume->last_error->text;
-    all.push_back(std::move(status));
+    const device::Seen* found = nullptr;
+    if (devices)
+      for (const auto& device : *devices)
+        if (device.backend == id) found = &device;
+    all.push_back(status_of(*volume, found));
   }
   return all;
+}
+
+std::optional<Status> Shell::Impl::status(const std::string& id) const {
+  for (auto& one : status())
+    if (one.volume_id == id) return one;
+  return std::nullopt;
+}
+
+std::vector<Change> Shell::Impl::timeline(const std::string& id) const {
+  const auto place = volumes_.find(id);
+  if (place == volumes_.end()) return {};
+  return {place->second->timeline.begin(), place->second->timeline.end()};
+}
+
+void Shell::Impl::note_health(Live& volume, const std::string& why) {
+  const Health now = health_of(volume);
+  if (now == volume.health) return;
+  const Change change{clock_.wall(), volume.id, volume.health, now, why};
+  volume.health = now;
+  volume.since = change.at;
+  volume.timeline.push_back(change);
+  if (volume.timeline.size() > kTimeline) volume.timeline.pop_front();
+  log::info("volume.state", {{"volume", volume.id}, {"from", name(change.from)}, {"to", name(now)}, {"why", why}});
+  if (change_) change_(change);
+}
+
+void Shell::Impl::trouble(Live& volume, std::string why) {
+  if (!volume.served()) volume.link_ended();
+  note_health(volume, why);
+  if (trouble_) trouble_(volume.id, std::move(why));
+}
+
+void Shell::Impl::link_dead(std::uint32_t index) {
+  const auto devices = ports_.devices.inventory();
+  if (!devices) return;
+  for (const auto& device : *devices) {
+    const auto place = device.index == index ? volumes_.find(device.backend) : volumes_.end();
+    if (place != volumes_.end() && place->second->record && !place->second->served()) trouble(*place->second, "the kernel reports a dead link");
+  }
 }
 
 task<> Shell::Impl::stop(Until until) {
@@ -272,7 +314,10 @@ Shell::~Shell() = default;
 task<result<>> Shell::start() { return impl_->start(); }
 task<result<>> Shell::want(std::string volume_id, Wish wish, Until until) { return impl_->want(std::move(volume_id), std::move(wish), until); }
 std::vector<Status> Shell::status() const { return impl_->status(); }
-void Shell::on_trouble(std::function<void(std::string)> trouble) { impl_->trouble_ = std::move(trouble); }
+std::optional<Status> Shell::status(const std::string& volume_id) const { return impl_->status(volume_id); }
+std::vector<Change> Shell::timeline(const std::string& volume_id) const { return impl_->timeline(volume_id); }
+void Shell::on_trouble(std::function<void(std::string, std::string)> trouble) { impl_->trouble_ = std::move(trouble); }
+void Shell::on_change(std::function<void(const Change&)> change) { impl_->change_ = std::move(change); }
 task<> Shell::stop(Until until) { return impl_->stop(until); }
 
 }  // namespace corbd::volume

@@ -8,22 +8,44 @@
 namespace corbd::volume {
 namespace {
 
-/// The very image is gone: whatever has its name now is another one.
-Error gone_is_lost(const Live& live, Error error) {
-  if (live.record->device.has_value() && error.code == errc::not_found) error.code = errc::lost;
-  return error;
+/// Whether the step speaks to the cluster: what it did not get in time, the cluster did not answer.
+bool asks_cluster(const Step& step) {
+  switch (step.kind) {
+    case Step::Kind::look: return step.fact != Fact::probe && step.fact != Fact::unused;
+    case Step::Kind::fence:
+    case Step::Kind::stop_session:
+    case Step::Kind::close_image:
+    case Step::Kind::open_image:
+    case Step::Kind::lock:
+    case Step::Kind::mark:
+    case Step::Kind::unmark: return true;
+    default: return false;
+  }
 }
+
+/// The very image of a device is gone, whatever has its name now: a fact to decide on, no failure.
+bool is_gone(const Live& live, const Error& error) { return live.record->device.has_value() && error.code == errc::not_found; }
 
 }  // namespace
 
 Until Steps::soon() const { return {clock_.now() + config_.step_limit}; }
 Until Steps::later() const { return {clock_.now() + config_.long_step_limit}; }
+Until Steps::while_served(Live& live, Until until) const {
+  until.scope = &live.link_scopes.back();
+  return until;
+}
 
 task<result<>> Steps::run(Live& live, const Step& step, const Wish& wish) {
   const std::string point = "step." + std::string(name(step.kind));
   if (auto stopped = failpoint::hit(point + ".before"); !stopped) co_return stopped;
   auto outcome = co_await dispatch(live, step, wish);
-  if (!outcome) co_return outcome;
+  if (!outcome) {
+    Error error = outcome.error();
+    // Whoever wanted it is still there: it was the link that ended.
+    if (error.code == errc::cancelled && live.link_scopes.size() > 1) error.code = errc::unavailable;
+    if (asks_cluster(step) && (error.code == errc::unavailable || error.code == errc::timed_out)) error.code = errc::unreachable;
+    co_return error;
+  }
   log::debug("step.done", {{"volume", live.id}, {"step", name(step.kind)}});
   co_return failpoint::hit(point + ".after");
 }
@@ -34,6 +56,7 @@ task<result<>> Steps::dispatch(Live& live, const Step& step, const Wish& wish) {
     case Step::Kind::write_record: co_return co_await write_record(live, *step.record);
     case Step::Kind::fence: co_return co_await fence(live);
     case Step::Kind::open_image: co_return co_await open_image(live);
+    case Step::Kind::open_tombstone: co_return co_await open_tombstone(live);
     case Step::Kind::lock: co_return co_await take_lock(live);
     case Step::Kind::start_session: co_return co_await start_session(live);
     case Step::Kind::kernel_connect: co_return co_await kernel_connect(live);
@@ -51,13 +74,13 @@ task<result<>> Steps::dispatch(Live& live, const Step& step, const Wish& wish) {
     case Step::Kind::umount:
     case Step::Kind::unbind: {
       live.facts.unused.reset();
-      co_return co_await ports_.mounts.unmount(step.path, ports_.records.busy_file(live.id), later());
+      co_return co_await ports_.mounts.unmount(step.path, ports_.records.busy_file(live.id), while_served(live, later()));
     }
     case Step::Kind::tune: {
       const auto index = device_index(live);
       if (!index) co_return index.error();
       // Without the busy file: healing tunes while a helper of an earlier start may wait for the healing.
-      co_return co_await ports_.filesystems.tune("nbd" + std::to_string(*index), "", soon());
+      co_return co_await ports_.filesystems.tune("nbd" + std::to_string(*index), "", while_served(live, soon()));
     }
     case Step::Kind::mount: co_return co_await mount(live, step.path, wish);
   }
@@ -96,7 +119,11 @@ task<result<>> Steps::look(Live& live, Fact fact, const Wish& wish) {
       auto to = access(live.record->source, live.record->user, live.key, nullptr);
       if (!to) co_return to.error();
       auto found = co_await ports_.clusters.header(*to, live.record->key, soon());
-      if (!found) co_return gone_is_lost(live, found.error());
+      if (!found && is_gone(live, found.error())) {
+        facts.gone = true;
+        co_return result<>();
+      }
+      if (!found) co_return found.error();
       facts.header = *found;
       co_return result<>();
     }
@@ -124,12 +151,12 @@ task<result<>> Steps::look(Live& live, Fact fact, const Wish& wish) {
   const auto device = device_path(live);
   if (!device) co_return device.error();
   if (fact == Fact::probe) {
-    auto found = co_await ports_.filesystems.probe(*device, ports_.records.busy_file(live.id), soon());
+    auto found = co_await ports_.filesystems.probe(*device, ports_.records.busy_file(live.id), while_served(live, soon()));
     if (!found) co_return found.error();
     facts.probe = std::move(*found);
     co_return result<>();
   }
-  auto unused = co_await ports_.filesystems.check_unused(*device, ports_.records.busy_file(live.id), soon());
+  auto unused = co_await ports_.filesystems.check_unused(*device, ports_.records.busy_file(live.id), while_served(live, soon()));
   if (!unused) co_return unused.error();
   facts.unused = true;
   co_return result<>();
@@ -179,14 +206,35 @@ task<result<>> Steps::open_image(Live& live) {
   image::OpenOptions options;
   options.read_only = live.record->read_only;
   options.on_resized = [this, &live] {
-    if (live.attached && trouble_) trouble_(live.id);
+    if (live.attached) trouble_(live, "its image has another size");
+  };
+  options.on_lost = [this, &live](const std::string& why) {
+    live.lock_held = false;
+    if (live.link)
+      live.link->hold();
+    else
+      trouble_(live, why);
   };
   auto opened = co_await ports_.clusters.open(*to, live.record->key, options, soon());
-  if (!opened) co_return gone_is_lost(live, opened.error());
+  if (!opened && is_gone(live, opened.error())) {
+    live.facts.gone = true;
+    co_return result<>();
+  }
+  if (!opened) co_return opened.error();
   live.image = std::move(*opened);
   live.lock_held = false;
   live.facts.ownership.reset();
   log::info("image.opened", {{"volume", live.id}, {"image", live.record->key.text()}});
+  co_return result<>();
+}
+
+task<result<>> Steps::open_tombstone(Live& live) {
+  const auto index = device_index(live);
+  if (!index) co_return index.error();
+  live.image = make_tombstone(live.record->key, live.record->size, live.record->read_only);
+  live.tombstone = true;
+  log::error("volume.failed", {{"volume", live.id}, {"device", device::path(*index)},
+                               {"hint", "every request gets an I/O error from now on: end its pods, unstage it, and stage it anew"}});
   co_return result<>();
 }
 
@@ -209,6 +257,7 @@ task<result<>> Steps::close_image(Live& live) {
   auto closed = co_await live.image->close(soon());
   if (!closed) co_return closed;
   live.image.reset();
+  live.tombstone = false;
   live.lock_held = false;
   live.facts = Facts();
   co_return result<>();

@@ -10,8 +10,9 @@ inline constexpr const char* kFormatMarker = "corbd/format";
 
 class Steps {
  public:
-  Steps(Clock& clock, const Ports& ports, const Config& config, std::function<void(std::string)>& trouble)
-      : clock_(clock), ports_(ports), config_(config), trouble_(trouble) {}
+  using Trouble = std::function<void(Live& live, std::string why)>;
+  Steps(Clock& clock, const Ports& ports, const Config& config, Trouble trouble)
+      : clock_(clock), ports_(ports), config_(config), trouble_(std::move(trouble)) {}
 
   /// The step, between its two failpoints. What it learned goes into live.facts.
   task<result<>> run(Live& live, const Step& step, const Wish& wish);
@@ -25,6 +26,7 @@ class Steps {
   task<result<>> save(Live& live, Record record);
   task<result<>> fence(Live& live);
   task<result<>> open_image(Live& live);
+  task<result<>> open_tombstone(Live& live);
   task<result<>> take_lock(Live& live);
   task<result<>> close_image(Live& live);
   task<result<>> drop_record(Live& live, const Wish& wish);
@@ -48,11 +50,13 @@ class Steps {
   result<std::string> device_path(const Live& live) const;
   Until soon() const;
   Until later() const;
+  /// For calls that use the device: they also end with its link.
+  Until while_served(Live& live, Until until) const;
 
   Clock& clock_;
   const Ports& ports_;
   const Config& config_;
-  std::function<void(std::string)>& trouble_;
+  Trouble trouble_;
 };
 
 }  // namespace corbd::volume

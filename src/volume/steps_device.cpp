@@ -8,7 +8,10 @@ task<result<>> Steps::start_session(Live& live) {
   // A link that ends while its volume is taken down ends as meant.
   auto report = [this, &live] {
     const bool used = live.record && !(live.record->stagings.empty() && live.record->publishes.empty());
-    if (used && live.attached && trouble_) trouble_(live.id);
+    if (!used || !live.attached) return;
+    ++live.links_lost;
+    if (!live.unserved_since) live.unserved_since = clock_.now();
+    trouble_(live, live.link && live.link->error() != 0 ? "its client was cut off from the cluster" : "its link ended");
   };
   auto link = ports_.devices.serve(*live.image, live.record->read_only, report);
   if (!link) co_return link.error();
@@ -37,7 +40,11 @@ task<result<>> Steps::kernel_reconfigure(Live& live) {
   auto done = co_await ports_.devices.reconnect(*live.link, *index, live.id, config_.dead_conn_timeout_s, soon());
   if (!done) co_return done;
   live.attached = true;
-  log::info("device.reconnected", {{"volume", live.id}, {"device", device::path(*index)}});
+  const auto stall = clock_.now() - live.unserved_since.value_or(clock_.now());
+  live.longest_stall = std::max(live.longest_stall, stall);
+  live.unserved_since.reset();
+  log::info("device.reconnected", {{"volume", live.id}, {"device", device::path(*index)},
+                                   {"unserved_ms", std::chrono::duration_cast<std::chrono::milliseconds>(stall).count()}});
   co_return result<>();
 }
 

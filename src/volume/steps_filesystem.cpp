@@ -26,7 +26,7 @@ task<result<>> Steps::make_filesystem(Live& live, const Wish& wish) {
   if (!device) co_return device.error();
   const Capability& capability = std::get<Staged>(wish).capability;
   auto made = co_await ports_.filesystems.mkfs(*device, capability.fstype, live.record->source.mkfs_options,
-                                               ports_.records.busy_file(live.id), later());
+                                               ports_.records.busy_file(live.id), while_served(live, later()));
   if (!made) co_return made;
   log::info("filesystem.made", {{"volume", live.id}, {"fstype", capability.fstype}});
   live.facts.probe.reset();
@@ -37,7 +37,7 @@ task<result<>> Steps::make_filesystem(Live& live, const Wish& wish) {
 task<result<>> Steps::check_filesystem(Live& live) {
   const auto device = device_path(live);
   if (!device) co_return device.error();
-  auto checked = co_await ports_.filesystems.fsck(*device, ports_.records.busy_file(live.id), later());
+  auto checked = co_await ports_.filesystems.fsck(*device, ports_.records.busy_file(live.id), while_served(live, later()));
   if (checked) live.facts.checked = true;
   co_return checked;
 }
@@ -47,7 +47,8 @@ task<result<>> Steps::mount(Live& live, std::string target, const Wish& wish) {
   if (!device) co_return device.error();
   const Capability& capability = std::get<Staged>(wish).capability;
   const std::string flags = capability.read_only ? with_ro(capability.mount_flags) : capability.mount_flags;
-  co_return co_await ports_.mounts.mount(*device, capability.fstype, std::move(target), flags, ports_.records.busy_file(live.id), later());
+  co_return co_await ports_.mounts.mount(*device, capability.fstype, std::move(target), flags, ports_.records.busy_file(live.id),
+                                         while_served(live, later()));
 }
 
 task<result<>> Steps::bind(Live& live, std::string target, const Wish& wish) {
@@ -57,11 +58,12 @@ task<result<>> Steps::bind(Live& live, std::string target, const Wish& wish) {
     if (!device) co_return device.error();
     std::string flags = published->capability.mount_flags;
     if (published->read_only) flags = with_ro(std::move(flags));
-    co_return co_await ports_.mounts.bind(staging_target(live.id, published->path), target, live.record->block, flags, busy_file, soon());
+    co_return co_await ports_.mounts.bind(staging_target(live.id, published->path), target, live.record->block, flags, busy_file,
+                                          while_served(live, soon()));
   }
   const auto device = device_path(live);
   if (!device) co_return device.error();
-  co_return co_await ports_.mounts.bind(*device, target, true, "", busy_file, soon());
+  co_return co_await ports_.mounts.bind(*device, target, true, "", busy_file, while_served(live, soon()));
 }
 
 }  // namespace corbd::volume

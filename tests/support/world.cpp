@@ -162,6 +162,7 @@ class Link final : public device::Link {
   State state() const override { return state_; }
   int error() const override { return 0; }
   void shut() override { state_ = State::closed; }
+  void hold() override { state_ = State::held; }
   task<Waited> idle(Until) override { co_return Waited::ready; }
   task<Waited> drain(Until) override { co_return Waited::ready; }
   std::uint64_t in_flight() const override { return 0; }
@@ -191,7 +192,7 @@ class Devices final : public device::Devices {
     return all;
   }
   result<std::unique_ptr<device::Link>> serve(image::Image& image, bool read_only, std::function<void()>) override {
-    const FakeImage* of = world_.by_id(image.key().image_id);
+    const FakeImage* of = dynamic_cast<Image*>(&image) == nullptr ? nullptr : world_.by_id(image.key().image_id);
     if (read_only != image.read_only()) world_.broke("a session and its image differ in what may be written");
     if (of != nullptr && of->exclusive && !read_only && of->lock_owner != world_.client()) world_.broke("a session was started without the lock");
     std::unique_ptr<device::Link> link = std::make_unique<Link>(image);
@@ -240,6 +241,7 @@ class Devices final : public device::Devices {
     std::erase_if(world_.devices, [&](const auto& known) { return known.index == index; });
     co_return result<>();
   }
+  void on_link_dead(std::function<void(std::uint32_t)>) override {}
 
  private:
   World& world_;

@@ -22,7 +22,8 @@ enum class errc {
   exhausted,            ///< A bound of ours (calls, waiters, memory, devices) is reached.
   timed_out,            ///< The deadline passed; the operation may still be going on.
   cancelled,            ///< The waiter left; the operation may still be going on.
-  unavailable,          ///< Something outside (cluster, helper, kernel) does not answer now.
+  unavailable,          ///< Something outside (helper, kernel) does not answer now.
+  unreachable,          ///< The cluster does not answer now.
   in_use,               ///< Someone else uses the image or the device.
   unproven,             ///< It is not proven that the image is still ours.
   lost,                 ///< It is proven that the image is not ours any more, or not the same image.

@@ -22,6 +22,7 @@ struct Seen {
   std::uint64_t size = 0;       ///< bytes
   std::uint32_t dev_major = 0, dev_minor = 0;
   std::uint32_t io_timeout_ms = 0;
+  std::uint32_t waiting = 0;    ///< requests given to the driver and not answered yet
   std::vector<std::string> holders;  ///< device-mapper devices above
 };
 
@@ -38,6 +39,8 @@ class Link {
   virtual int error() const = 0;  ///< errno that made it held, 0 otherwise
   /// Shuts the socket down: the kernel sees a dead link. Idempotent.
   virtual void shut() = 0;
+  /// The same, because the image's client is cut off: the state becomes held.
+  virtual void hold() = 0;
   /// Ready when no operation of the image is under way any more (after shut()).
   virtual task<Waited> idle(Until until) = 0;
   /// Stops reading at a message boundary, answers everything read, and leaves the socket open. For leaving well.
@@ -76,6 +79,8 @@ class Devices {
   virtual task<result<>> resize(Link& link, std::uint32_t index, std::string backend, std::uint64_t bytes, Until until) = 0;
   /// The caller made sure that nobody uses the device. Done too when it is not connected.
   virtual task<result<>> disconnect(std::uint32_t index, Until until) = 0;
+  /// Called on the control thread with the index of a device whose link the kernel reports dead, also of a device that we do not serve.
+  virtual void on_link_dead(std::function<void(std::uint32_t index)> dead) = 0;
 };
 
 /// "/dev/nbd0"

@@ -1,22 +1,22 @@
-// Who needs healing, how many at once, and when again. Every volume with a record is tried until it answers or is proven not ours.
+// Watches all the time which volumes need help, and tries until each answers or is given up. Whom and when is Ward's to say; this is the
+// thin shell that waits and asks.
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <set>
 #include <string>
 
-#include "corbd/core/async_lock.hpp"
-#include "corbd/core/backoff.hpp"
 #include "corbd/core/gate.hpp"
+#include "corbd/heal/ward.hpp"
 #include "corbd/volume/wish.hpp"
 
 namespace corbd::heal {
 
 struct Config {
-  std::size_t at_once = 16;
-  Backoff backoff{};                       ///< between two tries of one volume
-  std::uint32_t random_seed = 1;           ///< of the jitter
+  Ward::Config ward{};
+  std::chrono::seconds look_every{30};   ///< a full look at the kernel's truth
+  std::chrono::seconds try_limit{120};   ///< one try of one volume
+  std::chrono::seconds stuck_after{60};  ///< a request older than that, while the cluster answers others, is reported
+  std::uint32_t random_seed = 1;         ///< of the jitter
 };
 
 /// Control thread only; stop() before it is destroyed.
@@ -25,24 +25,35 @@ class Healer {
   Healer(executor control, Clock& clock, volume::Volumes& volumes, Config config);
   ~Healer();
 
-  /// Tries the volume until the planner says Done or that it is lost. No effect while it is being tried.
-  void heal(const std::string& volume_id);
-  /// Volumes that are still being tried.
-  std::size_t pending() const;
+  /// Looks at every volume, now and from then on.
+  void start();
+  /// Something happened to the volume: it is looked at, and tried until it answers. Cheap when nothing is wrong.
+  void heal(const std::string& volume_id, std::string why);
+  /// By hand: now, whatever failed before. Empty: all that wait.
+  void hurry(const std::string& volume_id);
+  const Ward& ward() const { return ward_; }
   task<> stop();
 
  private:
-  task<> run(std::string volume_id);
+  void admit(const volume::Status& status, std::string why);
+  void look();
+  void report_stuck(const std::vector<volume::Status>& all);
+  void go_on();
+  void arm(time_point at, Clock::TimerId& timer, void (Healer::*then)());
+  task<> attempt(std::string volume_id);
+  void tell(const std::string& volume_id, const Error& error);
   double random();
 
   executor control_;
   Clock& clock_;
   volume::Volumes& volumes_;
   Config config_;
-  Slots slots_;
+  Ward ward_;
   Gate gate_;
   CancelScope stopping_;
-  std::set<std::string> pending_;
+  Clock::TimerId look_timer_ = 0, next_timer_ = 0;
+  std::map<std::string, std::string> told_;   ///< the last error said of a volume
+  std::map<std::string, bool> stuck_;         ///< volumes that were reported stuck
   std::uint64_t random_state_;
 };
 

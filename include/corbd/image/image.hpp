@@ -111,6 +111,8 @@ class Image {
 struct OpenOptions {
   bool read_only = false;
   std::function<void()> on_resized;  ///< control thread: size() is another one now
+  /// Control thread, once: its client was cut off by the cluster, or its lock was lost. What was proven of it is worth nothing from now on.
+  std::function<void(std::string why)> on_lost;
 };
 
 /// All clusters of this node. One connection serves up to 32 images of the same cluster and user.

@@ -22,6 +22,7 @@ struct Facts {
   std::optional<bool> format_marker;                  ///< image metadata corbd/format is there
   std::optional<bool> checked;                        ///< fsck ran, or the filesystem is new
   std::optional<bool> unused;                         ///< a helper could open the device O_EXCL
+  bool gone = false;                                  ///< the very image does not exist any more
 };
 
 struct Observation {
@@ -34,7 +35,9 @@ struct Observation {
   bool attached = false;                              ///< our link is the one the kernel device uses
   bool image_open = false;
   std::uint64_t image_size = 0;                       ///< bytes; 0 while it is not open
+  bool tombstone = false;                             ///< what is open is no image: it answers EIO to everything
   bool lock_held = false;
+  std::optional<duration> lost_for;                   ///< since it was first proven lost, without a break
   bool key_known = false;                             ///< a Ceph key is at hand
   std::string image_writer, image_reader;             ///< other volumes of this node on the same image; empty: none
 

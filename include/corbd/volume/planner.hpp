@@ -21,7 +21,7 @@ enum class Fact { resolved, header, ownership, probe, has_data, format_marker, u
 struct Step {
   enum class Kind {
     look, write_record, fence, open_image, lock, start_session, kernel_connect, kernel_reconfigure, kernel_resize, tune, mark, mkfs, fsck, mount,
-    unmark, bind, unbind, umount, disconnect, stop_session, close_image, drop_record
+    unmark, bind, unbind, umount, disconnect, stop_session, close_image, drop_record, open_tombstone
   } kind;
   Fact fact = Fact::resolved;       ///< look
   std::optional<Record> record = std::nullopt;  ///< write_record
@@ -37,15 +37,12 @@ using Decision = std::variant<Step, Done, Wait, Fail>;
 /// What the operator decided for the whole agent.
 struct Policy {
   bool heal_without_proof = false;
+  std::chrono::seconds tombstone_after{60};  ///< how long a lost volume waits before its device answers EIO
   std::string driver;
 };
 
 Decision plan(const std::string& volume_id, const std::optional<Record>& record, const Wish& wish, const Observation& seen,
               const Policy& policy);
-
-/// Health in one word, everywhere the same.
-enum class Health { absent, staging, staged, reconnecting, unproven, lost, failed, unstaging };
-std::string_view name(Health health);
 
 /// The mount of a staging path: <path>/<volume id>.
 std::string staging_target(const std::string& volume_id, const std::string& staging_path);

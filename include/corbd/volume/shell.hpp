@@ -43,14 +43,6 @@ struct Config {
   std::chrono::seconds long_step_limit{1800};  ///< mkfs, fsck, the proof of emptiness
 };
 
-struct Status {
-  std::string volume_id;
-  Health health = Health::absent;
-  std::string image;
-  std::optional<std::uint32_t> device;
-  std::string last_error;
-};
-
 /// Control thread only.
 class Shell final : public Volumes {
  public:
@@ -60,9 +52,14 @@ class Shell final : public Volumes {
   /// Reads the records. Once, before anything else.
   task<result<>> start();
   task<result<>> want(std::string volume_id, Wish wish, Until until) override;
-  std::vector<Status> status() const;
-  /// Called with a volume's id when its device lost its service. Set before start().
-  void on_trouble(std::function<void(std::string volume_id)> trouble);
+  std::vector<Status> status() const override;
+  std::optional<Status> status(const std::string& volume_id) const override;
+  /// The last changes of its health, oldest first.
+  std::vector<Change> timeline(const std::string& volume_id) const;
+  /// Called when a volume may need healing: its device lost its service, its client was cut off, its image grew. Set before start().
+  void on_trouble(std::function<void(std::string volume_id, std::string why)> trouble);
+  /// Called at every change of a volume's health. Set before start().
+  void on_change(std::function<void(const Change&)> change);
   /// Leaving: refuses new wishes, waits for those under way, answers what every session has read. Locks stay held: they are the next
   /// start's proof of ownership.
   task<> stop(Until until);

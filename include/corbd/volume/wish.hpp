@@ -10,6 +10,7 @@
 #include "corbd/core/secret.hpp"
 #include "corbd/core/task.hpp"
 #include "corbd/core/wait.hpp"
+#include "corbd/volume/status.hpp"
 
 namespace corbd::volume {
 
@@ -57,8 +58,12 @@ struct Unpublished {
 struct Healed {
   bool operator==(const Healed&) const = default;
 };
+/// A volume is given up by hand: its device answers EIO to everything until it is unstaged.
+struct Failed {
+  bool operator==(const Failed&) const = default;
+};
 
-using Wish = std::variant<Staged, Unstaged, Published, Unpublished, Healed>;
+using Wish = std::variant<Staged, Unstaged, Published, Unpublished, Healed, Failed>;
 
 std::string_view name(const Wish& wish);
 
@@ -68,6 +73,9 @@ class Volumes {
  public:
   virtual ~Volumes() = default;
   virtual task<result<>> want(std::string volume_id, Wish wish, Until until) = 0;
+  /// Every volume that has a record.
+  virtual std::vector<Status> status() const = 0;
+  virtual std::optional<Status> status(const std::string& volume_id) const = 0;
 };
 
 }  // namespace corbd::volume

@@ -34,6 +34,8 @@ class Scripted final : public volume::Volumes {
     if (how != Waited::ready) co_return wait_error(how, "the scripted volume");
     co_return result<>();
   }
+  std::vector<volume::Status> status() const override { return {}; }
+  std::optional<volume::Status> status(const std::string&) const override { return std::nullopt; }
   Event open;
   std::atomic<int> asked{0};
 };

@@ -14,7 +14,7 @@ namespace {
 
 const std::string kId = "image-1";
 const std::string kPath = "/staging";
-const Policy kPolicy{false, "rbd.csi.ceph.com"};
+const Policy kPolicy{.driver = "rbd.csi.ceph.com"};
 using Kind = Step::Kind;
 using Lock = image::Ownership::Lock;
 
@@ -76,6 +76,7 @@ void Model::apply(const Step& step, const Wish& wish) {
       seen.lock_held = true;
       ownership.lock = Lock::mine;
       return;
+    case Kind::open_tombstone: seen.image_open = seen.tombstone = true; return;
     case Kind::start_session:
       seen.link = Observation::Link::serving;
       seen.attached = false;
@@ -121,7 +122,7 @@ void Model::apply(const Step& step, const Wish& wish) {
       seen.attached = false;
       return;
     case Kind::close_image:
-      seen.image_open = seen.lock_held = false;
+      seen.image_open = seen.lock_held = seen.tombstone = false;
       seen.facts = Facts();
       return;
     case Kind::drop_record: record.reset(); return;
@@ -308,7 +309,7 @@ TEST_CASE("from any state every wish ends within 30 steps, at a fixed point, and
 
 TEST_CASE("there is a failpoint before and after every step, one inside the taking of a lock, and no other") {
   const auto points = failpoint::names();
-  constexpr auto last = static_cast<std::size_t>(Kind::drop_record);
+  constexpr auto last = static_cast<std::size_t>(Kind::open_tombstone);
   CHECK(points.size() == 2 * (last + 1) + 1);
   CHECK(std::ranges::count(points, "step.lock.broken") == 1);
   for (std::size_t kind = 0; kind <= last; ++kind) {

@@ -1,0 +1,57 @@
+// What people, metrics and the healer see of a volume. All of it is at hand or comes from sysfs: asking costs the cluster nothing.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "corbd/core/clock.hpp"
+#include "corbd/core/result.hpp"
+
+namespace corbd::volume {
+
+/// Health in one word, everywhere the same.
+enum class Health {
+  absent,
+  staging,
+  staged,
+  reconnecting,  ///< its device has no server; healing is under way
+  unproven,      ///< the same, and it is not proven that the image is still ours: not served
+  lost,          ///< the image is proven another's, or gone: not served
+  failed,        ///< given up: every request gets EIO, so that pods end and unmounts return
+  unstaging
+};
+std::string_view name(Health health);
+
+struct Status {
+  std::string volume_id;
+  Health health = Health::absent;
+  std::chrono::system_clock::time_point since;  ///< of the health
+  std::string cluster_id;                       ///< in config.json
+  std::string image;                            ///< "pool/namespace/image" as the stage named it
+  std::string image_key;                        ///< image::Key::text()
+  std::optional<std::uint32_t> device;          ///< /dev/nbd<n>
+  std::uint64_t size = 0;                       ///< bytes of the device
+  bool block = false, read_only = false;
+  std::vector<std::string> staged_at, published_at;
+
+  bool unserved = false;                        ///< the kernel has its device and nobody answers for it
+  std::optional<time_point> unserved_since;     ///< since the agent's start at the earliest
+  std::uint32_t waiting = 0;                    ///< requests that the kernel waits for
+  duration oldest{};                            ///< age of the oldest request that the cluster has not answered
+  std::uint32_t links_lost = 0;                 ///< since the agent's start
+  duration longest_stall{};                     ///< longest time without a server, since the agent's start
+  std::optional<Error> last_error;
+};
+
+/// A volume's health changed.
+struct Change {
+  std::chrono::system_clock::time_point at;
+  std::string volume_id;
+  Health from = Health::absent, to = Health::absent;
+  std::string why;
+};
+
+}  // namespace corbd::volume

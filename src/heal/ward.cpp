@@ -1,0 +1,105 @@
+#include "corbd/heal/ward.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+namespace corbd::heal {
+namespace {
+
+bool before(const Patient* one, const Patient* other) {
+  return std::tuple(!one->blocked, one->since, one->volume_id) < std::tuple(!other->blocked, other->since, other->volume_id);
+}
+
+}  // namespace
+
+void Ward::admit(Patient found, time_point now) {
+  const auto known = patients_.find(found.volume_id);
+  if (known != patients_.end()) {
+    known->second.blocked = found.blocked;
+    known->second.since = found.since;
+    return;
+  }
+  std::erase_if(healed_, [&](const auto& entry) { return now - entry.second.healed_at >= config_.reset_after; });
+  found.due = now;
+  found.under_way = false;
+  found.attempts = 0;
+  // Down again soon after it was healed: the backoff goes on where it was.
+  if (const auto past = healed_.find(found.volume_id); past != healed_.end()) {
+    found.attempts = past->second.attempts;
+    if (found.attempts > 0) found.due = past->second.healed_at + config_.backoff.after(found.attempts, 0.5);
+    healed_.erase(past);
+  }
+  patients_.emplace(found.volume_id, std::move(found));
+}
+
+void Ward::hurry(const std::string& volume_id, time_point now) {
+  if (const auto place = patients_.find(volume_id); place != patients_.end()) place->second.due = now;
+}
+
+void Ward::discharge(const std::string& volume_id, time_point now) {
+  const auto place = patients_.find(volume_id);
+  if (place == patients_.end() || place->second.under_way) return;
+  healed_[volume_id] = {place->second.attempts, now};
+  patients_.erase(place);
+}
+
+std::vector<std::string> Ward::start(time_point now) {
+  std::vector<Patient*> waiting;
+  for (auto& [id, patient] : patients_)
+    if (!patient.under_way && patient.due <= now) waiting.push_back(&patient);
+  std::sort(waiting.begin(), waiting.end(), before);
+  std::vector<std::string> chosen;
+  for (Patient* patient : waiting) {
+    if (under_way_ == config_.at_once) break;
+    Breaker& of = breaker(patient->cluster_id);
+    if (!of.allows(now)) continue;
+    of.began();
+    patient->under_way = true;
+    ++under_way_;
+    chosen.push_back(patient->volume_id);
+  }
+  return chosen;
+}
+
+void Ward::ended(const std::string& volume_id, Outcome outcome, time_point now, double random) {
+  const auto place = patients_.find(volume_id);
+  if (place == patients_.end() || !place->second.under_way) return;
+  Patient& patient = place->second;
+  --under_way_;
+  patient.under_way = false;
+  Breaker& of = breaker(patient.cluster_id);
+  if (outcome == Outcome::unreachable) {
+    // Its own backoff stays as it is: the cluster's breaker says when.
+    of.unanswered(now, random);
+    patient.due = now;
+    return;
+  }
+  if (outcome == Outcome::well || outcome == Outcome::not_asked)
+    of.unasked();
+  else
+    of.answered();
+  if (outcome == Outcome::healed || outcome == Outcome::well) return discharge(volume_id, now);
+  patient.due = now + config_.backoff.after(patient.attempts++, random);
+}
+
+time_point Ward::next(time_point now) const {
+  time_point soonest = time_point::max();
+  for (const auto& [id, patient] : patients_) {
+    if (patient.under_way) continue;
+    const auto place = breakers_.find(patient.cluster_id);
+    const bool shut = place != breakers_.end() && !place->second.allows(now);
+    const time_point at = shut ? place->second.next(now) : patient.due;
+    // One that is due already waits for the end of another's try.
+    if (at > now) soonest = std::min(soonest, std::max(at, shut ? patient.due : at));
+  }
+  return soonest;
+}
+
+bool Ward::waits_for_cluster(const std::string& cluster_id) const {
+  const auto place = breakers_.find(cluster_id);
+  return place != breakers_.end() && place->second.open();
+}
+
+Breaker& Ward::breaker(const std::string& cluster_id) { return breakers_.try_emplace(cluster_id, config_.backoff).first->second; }
+
+}  // namespace corbd::heal

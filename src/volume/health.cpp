@@ -1,0 +1,48 @@
+// What is shown of a volume.
+#include <algorithm>
+
+#include "live.hpp"
+
+namespace corbd::volume {
+
+Health health_of(const Live& live) {
+  if (!live.record) return Health::absent;
+  const Record& record = *live.record;
+  if (record.failed) return Health::failed;
+  if (!live.served() && record.device) {
+    const errc code = live.last_error ? live.last_error->code : errc::ok;
+    if (code == errc::unproven) return Health::unproven;
+    if (code == errc::lost) return Health::lost;
+    return Health::reconnecting;
+  }
+  const auto& stagings = record.stagings;
+  if (stagings.empty()) return Health::unstaging;
+  return std::any_of(stagings.begin(), stagings.end(), [](const auto& staging) { return staging.complete; }) ? Health::staged : Health::staging;
+}
+
+Status status_of(const Live& live, const device::Seen* seen) {
+  const Record& record = *live.record;
+  Status status;
+  status.volume_id = live.id;
+  status.health = live.health;
+  status.since = live.since;
+  status.cluster_id = record.source.cluster_id;
+  status.image = image::Name{record.source.pool, record.source.ns, record.source.image}.text();
+  status.image_key = record.key.text();
+  status.device = record.device;
+  status.size = seen != nullptr ? seen->size : record.size;
+  status.block = record.block;
+  status.read_only = record.read_only;
+  for (const auto& staging : record.stagings) status.staged_at.push_back(staging.path);
+  for (const auto& publish : record.publishes) status.published_at.push_back(publish.target);
+  status.unserved = seen != nullptr && !live.served();
+  status.unserved_since = live.unserved_since;
+  status.waiting = seen != nullptr ? seen->waiting : 0;
+  status.oldest = live.link ? live.link->oldest() : duration::zero();
+  status.links_lost = live.links_lost;
+  status.longest_stall = live.longest_stall;
+  status.last_error = live.last_error;
+  return status;
+}
+
+}  // namespace corbd::volume
