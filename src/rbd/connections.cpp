@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include <boost/asio/post.hpp>
+
 #include "corbd/core/log.hpp"
+#include "opened.hpp"
 
 namespace corbd::rbd {
 namespace {
@@ -114,6 +117,11 @@ task<result<>> Connections::connect_and_record(Group& group) {
   connection->addresses = made->addresses;
   connection->group = &group;
   connection->map_after = began;
+  connection->on_blocklisted = [this, control = control_, alive = std::weak_ptr<char>(alive_)] {
+    asio::post(control, [this, alive] {
+      if (!alive.expired()) drop_blocklisted();
+    });
+  };
   Incarnation incarnation{Incarnation::State::live, connection->uuid, made->fsid, group.access.cluster_id, made->addresses, 0};
   incarnations_.add(incarnation);
   auto save = [dir = config_.incarnations_dir, incarnation] { return save_incarnation(dir, incarnation); };
@@ -150,6 +158,7 @@ void Connections::drop_blocklisted() {
       log::warning("cluster.blocklisted", {{"cluster", group->access.cluster_id},
                                            {"address", connection->addresses.front()},
                                            {"images", connection->users}});
+      for (Opened* image : std::set(connection->images)) lose(*image, "the cluster has blocklisted its client");
       retire_if_idle(connection);
     }
 }

@@ -4,9 +4,11 @@
 
 #include <atomic>
 #include <cerrno>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "connect.hpp"
 #include "corbd/core/gate.hpp"
@@ -17,6 +19,7 @@
 namespace corbd::rbd {
 
 struct Group;
+struct Opened;
 
 struct Connection {
   rados_t cluster = nullptr;
@@ -28,10 +31,12 @@ struct Connection {
   bool dropped = false;         ///< serves nobody new
   bool clean = true;            ///< every image was closed well
   std::atomic<bool> blocklisted{false};
+  std::set<Opened*> images;     ///< open ones; they are told when it is blocklisted
+  std::function<void()> on_blocklisted;  ///< any thread, once
 
   /// Passes a library's answer on, and takes note of -108. Any thread.
   int note(int r) {
-    if (r == -ESHUTDOWN) blocklisted.store(true, std::memory_order_relaxed);
+    if (r == -ESHUTDOWN && !blocklisted.exchange(true, std::memory_order_relaxed) && on_blocklisted) on_blocklisted();
     return r;
   }
 };
@@ -124,6 +129,7 @@ class Connections {
   std::size_t leases_ = 0;
   std::shared_ptr<Event> no_lease_;  ///< a shutdown waits for it
   bool leaving_ = false;
+  const std::shared_ptr<char> alive_ = std::make_shared<char>();  ///< for what other threads post
 };
 
 }  // namespace corbd::rbd

@@ -14,13 +14,16 @@ task<R> call(std::shared_ptr<Opened> opened, Job job, Until until, std::string d
   co_return co_await opened->lane().call(opened->calls, std::move(job), until, std::move(doing));
 }
 
-result<> take_lock(Opened& opened) {
+result<HeldLock> take_lock(Opened& opened) {
   const std::string doing = "taking the lock of image " + opened.text();
   const int r = opened.connection.note(rbd_lock_acquire(opened.image, RBD_LOCK_MODE_EXCLUSIVE));
   if (r == -EROFS || r == -EBUSY || r == -EAGAIN)
     return Error{errc::in_use, doing + ": another client holds it and does not give it up"};
   if (r < 0) return failure(doing, r);
-  return {};
+  const auto lockers = list_lockers(opened);
+  if (!lockers) return lockers.error();
+  if (lockers->all.size() != 1) return Error{errc::in_use, doing + ": it is locked by " + std::to_string(lockers->all.size()) + " clients"};
+  return HeldLock{lockers->all.front().cookie, lockers->version};
 }
 
 result<> give_lock(Opened& opened) {
@@ -93,12 +96,16 @@ task<result<>> Image::acquire_lock(Until until) {
   const auto opened = opened_;
   if (!exclusive_lock())
     co_return Error{errc::failed_precondition, "image " + opened->text() + " has no exclusive-lock feature, so there is no lock to take"};
-  co_return co_await call(opened, [&image = *opened] { return take_lock(image); }, until, "taking the lock of image " + opened->text());
+  auto taken = co_await call(opened, [&image = *opened] { return take_lock(image); }, until, "taking the lock of image " + opened->text());
+  if (!taken) co_return taken.error();
+  opened->held = *taken;
+  co_return result<>();
 }
 
 task<result<>> Image::release_lock(Until until) {
   const auto opened = opened_;
   if (!exclusive_lock()) co_return result<>();
+  opened->held.reset();
   co_return co_await call(opened, [&image = *opened] { return give_lock(image); }, until, "releasing the lock of image " + opened->text());
 }
 

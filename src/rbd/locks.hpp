@@ -10,18 +10,6 @@
 
 namespace corbd::rbd {
 
-/// The exclusive lock on the header object, as librbd and krbd take it (cls_lock "rbd_lock").
-struct Locker {
-  std::string client;   ///< "client.4119"
-  std::string cookie;   ///< "auto 140653669402400"
-  std::string address;  ///< bare
-};
-
-struct Lockers {
-  std::vector<Locker> all;    ///< a shared or foreign-made lock (`rbd lock add`) may have several
-  std::uint64_t version = 0;  ///< of the header object when they were read; a watch does not change it, a lock does
-};
-
 result<Lockers> list_lockers(Opened& opened);
 /// Bare addresses, without repetitions.
 result<std::vector<std::string>> list_watchers(Opened& opened);

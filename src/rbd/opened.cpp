@@ -7,8 +7,11 @@
 #include "async.hpp"
 #include "corbd/core/log.hpp"
 #include "failure.hpp"
+#include "locks.hpp"
 
 namespace corbd::rbd {
+
+constexpr std::chrono::seconds kSettled{5};
 
 struct UpdateSignal {
   executor control;
@@ -17,7 +20,14 @@ struct UpdateSignal {
   static void raise(void* argument) {
     const auto* signal = static_cast<UpdateSignal*>(argument);
     asio::post(signal->control, [weak = signal->opened] {
-      if (const auto alive = weak.lock()) want_refresh(alive);
+      const auto alive = weak.lock();
+      if (!alive) return;
+      want_refresh(alive);
+      // A watch that was set again signals before the lock has its new cookie.
+      if (alive->held)
+        alive->connections.clock().schedule(alive->connections.clock().now() + kSettled, [weak] {
+          if (const auto still = weak.lock()) want_refresh(still);
+        });
     });
   }
 };
@@ -109,10 +119,15 @@ task<> unwatch(Opened& opened) {
   if (!ended) log::warning("image.watch_not_ended", {{"image", opened.text()}, {"error", ended.error().text}});
 }
 
+void check_lock(Opened& opened, const Lockers& now) {
+  opened.held = still_held(*opened.held, now, opened.connection.addresses);
+  if (!opened.held) lose(opened, "its lock was lost, or taken anew after it was lost");
+}
+
 task<> refresh(std::shared_ptr<Opened> opened) {
   do {
     opened->refresh_again = false;
-    auto job = [&image = *opened] { return read_details(image); };
+    auto job = [&image = *opened, locked = opened->held.has_value()] { return read_details(image, locked); };
     auto details = co_await opened->lane().call(opened->calls, std::move(job), {}, "reading image " + opened->text());
     if (!details) {
       if (!opened->closing) log::warning("image.not_refreshed", {{"image", opened->text()}, {"error", details.error().text}});
@@ -122,6 +137,7 @@ task<> refresh(std::shared_ptr<Opened> opened) {
         if (opened->on_resized && !opened->closing) opened->on_resized();
       }
       // librbd makes its caches when it opens an image: this one has none, the next open is refused.
+      if (details->lockers && opened->held && !opened->closing) check_lock(*opened, *details->lockers);
       if (details->unsafe) log::error("image.unsafe_config", {{"image", opened->text()}, {"error", details->unsafe->text}});
     }
   } while (opened->refresh_again && !opened->closing);
@@ -130,7 +146,7 @@ task<> refresh(std::shared_ptr<Opened> opened) {
 
 }  // namespace
 
-result<Details> read_details(Opened& opened) {
+result<Details> read_details(Opened& opened, bool with_lockers) {
   Details details;
   if (const int r = opened.connection.note(rbd_get_size(opened.image, &details.size)); r < 0) return failure("reading the image's size", r);
   if (const int r = opened.connection.note(rbd_get_features(opened.image, &details.features)); r < 0)
@@ -139,6 +155,10 @@ result<Details> read_details(Opened& opened) {
   auto options = read_options(opened.image);
   if (!options) return options.error();
   details.unsafe = unsafe(*options, opened.pool.text, details.name);
+  if (!with_lockers) return details;
+  auto lockers = list_lockers(opened);
+  if (!lockers) return lockers.error();
+  details.lockers = std::move(*lockers);
   return details;
 }
 
@@ -146,6 +166,7 @@ task<result<std::shared_ptr<Opened>>> open_image(Connections& connections, Lease
   const bool read_only = options.read_only || key.snap_id != 0;
   const auto opened = std::make_shared<Opened>(connections, std::move(lease), std::move(key), read_only);
   opened->on_resized = std::move(options.on_resized);
+  opened->on_lost = std::move(options.on_lost);
   auto find = [&image = *opened] { return open_pool(image.connection.cluster, image.key.pool_id, image.key.ns); };
   Lane& short_calls = opened->lease->group->lanes->cluster;
   auto pool = co_await short_calls.call(opened->calls, std::move(find), {}, "opening pool " + std::to_string(opened->key.pool_id));
@@ -153,6 +174,7 @@ task<result<std::shared_ptr<Opened>>> open_image(Connections& connections, Lease
   opened->pool = std::move(*pool);
   if (const int r = opened->connection.note(co_await submit_open(*opened, read_only)); r < 0)
     co_return cannot_open(opened->key, opened->pool.text, r);
+  opened->connection.images.insert(opened.get());
   opened->signal = std::make_unique<UpdateSignal>(UpdateSignal{connections.control(), opened});
   auto rest = [&image = *opened] { return settle(image); };
   auto settled = co_await opened->lane().call(opened->calls, std::move(rest), {}, "reading image " + opened->key.text());
@@ -164,6 +186,7 @@ task<result<std::shared_ptr<Opened>>> open_image(Connections& connections, Lease
 task<> close_image(std::shared_ptr<Opened> opened) {
   if (opened->closing) co_return;
   opened->closing = true;
+  opened->connection.images.erase(opened.get());
   co_await opened->calls.close({});
   opened->leave();
   co_await opened->idle.future().get({}, "the last operation");
@@ -178,6 +201,14 @@ task<> close_image(std::shared_ptr<Opened> opened) {
   opened->pool.io = IoCtx();
   opened->lease = Lease();
   opened->closed.set();
+}
+
+void lose(Opened& opened, const std::string& why) {
+  opened.held.reset();
+  const auto told = std::exchange(opened.on_lost, nullptr);
+  if (!told || opened.closing) return;
+  log::warning("image.cut_off", {{"image", opened.text()}, {"why", why}});
+  told(why);
 }
 
 void want_refresh(const std::shared_ptr<Opened>& opened) {

@@ -7,6 +7,7 @@
 
 #include "config_guard.hpp"
 #include "connections.hpp"
+#include "lockers.hpp"
 
 namespace corbd::rbd {
 
@@ -44,6 +45,8 @@ struct Opened {
   std::unique_ptr<UpdateSignal> signal;
   std::optional<std::uint64_t> watch;
   std::function<void()> on_resized;
+  std::function<void(std::string)> on_lost;
+  std::optional<HeldLock> held;  ///< as it was when last looked at; control thread
   bool refreshing = false, refresh_again = false;
 
   /// Blocking calls under way. They use this object by reference, never by a share of it: the last share must go on the control thread.
@@ -59,15 +62,18 @@ task<result<std::shared_ptr<Opened>>> open_image(Connections& connections, Lease
                                                    image::OpenOptions options);
 /// Waits for everything under way, closes, sets `closed`.
 task<> close_image(std::shared_ptr<Opened> opened);
-/// Reads the size and checks the configuration again, after the cluster said that something changed.
+/// Reads the size, checks the configuration and the lock again, after the cluster said that something changed.
 void want_refresh(const std::shared_ptr<Opened>& opened);
+/// What was proven of the image is worth nothing any more: its owner is told, once. Control thread.
+void lose(Opened& opened, const std::string& why);
 
 /// What a look at an open image tells; pool thread.
 struct Details {
   std::uint64_t size = 0, features = 0;
   std::string name;
   std::optional<Error> unsafe;
+  std::optional<Lockers> lockers;  ///< if asked for
 };
-result<Details> read_details(Opened& opened);
+result<Details> read_details(Opened& opened, bool with_lockers = false);
 
 }  // namespace corbd::rbd
