@@ -121,12 +121,12 @@ task<> Healer::attempt(std::string volume_id) {
   const auto before = volumes_.status(volume_id);
   const auto healed = co_await volumes_.want(volume_id, volume::Wish(volume::Healed{}), until);
   if (stopping_.cancelled()) co_return;
-  if (!healed) {
-    tell(volume_id, healed.error());
-  } else if (told_.erase(volume_id) > 0) {
+  const Outcome outcome = outcome_of(healed, before && before->unserved);
+  if (!healed) tell(volume_id, healed.error());
+  if (healed) told_.erase(volume_id);
+  if (outcome == Outcome::healed)
     log::info("volume.healed", {{"volume", volume_id}, {"attempts", ward_.patients().at(volume_id).attempts + 1}});
-  }
-  ward_.ended(volume_id, outcome_of(healed, before && before->unserved), clock_.now(), random());
+  ward_.ended(volume_id, outcome, clock_.now(), random());
   go_on();
 }
 

@@ -292,33 +292,3 @@ TEST_CASE("an open whose caller has left closes what it opened") {
   }
   CHECK(incarnation_files(folder.path()) == 0);
 }
-
-TEST_CASE("100 images come back after kill -9", "[.][many]") {
-  Admin admin;
-  std::string list;
-  for (int i = 0; i < 100; ++i) {
-    const std::string name = "many-" + std::to_string(i);
-    admin.create(name);
-    list += (list.empty() ? "" : ",") + name;
-  }
-  const test::Folder folder;
-  Child child(folder.path(), list);
-  std::vector<image::Key> keys;
-  {
-    const test::Folder elsewhere;
-    Agent agent(elsewhere.path());
-    keys = resolve_all(agent, names_from(list));
-    REQUIRE(agent.run(agent.clusters->shutdown(agent.in(20s))));
-  }
-  child.kill();
-  const auto start = std::chrono::steady_clock::now();
-  Agent agent(folder.path() + "/incarnations");
-  REQUIRE(agent.run(agent.clusters->fence_dead(access(), agent.in(20s))));
-  const double fenced = seconds_since(start);
-  auto images = bring_up_all(agent, keys);
-  const double ready = seconds_since(start);
-  for (auto& image : images) REQUIRE(write(*image, 4096, pattern(4096, 9)) == 0);
-  std::printf("100 images: fenced %.2f s, locked %.2f s, written %.2f s\n", fenced, ready, seconds_since(start));
-  for (auto& image : images) CHECK(agent.run(image->close(agent.in(60s))));
-  CHECK(agent.run(agent.clusters->shutdown(agent.in(20s))));
-}

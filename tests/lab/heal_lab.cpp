@@ -1,0 +1,224 @@
+// The whole way from a dead agent to served volumes on a real cluster, without a kernel: librbd, records, planner and healer are the real
+// ones; devices and mounts are told.
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <set>
+
+#include "corbd/heal/healer.hpp"
+#include "corbd/volume/shell.hpp"
+#include "rbd_lab.hpp"
+
+using namespace corbd;
+using namespace corbd::lab;
+
+namespace {
+
+constexpr int kVolumes = 100;
+std::string id_of(int number) { return "many-" + std::to_string(number); }
+
+class Link final : public device::Link {
+ public:
+  State state() const override { return state_; }
+  int error() const override { return 0; }
+  void shut() override { state_ = State::closed; }
+  void hold() override { state_ = State::held; }
+  task<Waited> idle(Until) override { co_return Waited::ready; }
+  task<Waited> drain(Until) override { co_return Waited::ready; }
+  std::uint64_t in_flight() const override { return 0; }
+  duration oldest() const override { return {}; }
+
+ private:
+  State state_ = State::serving;
+};
+
+class Devices final : public device::Devices {
+ public:
+  result<> ready() const override { return {}; }
+  result<std::vector<device::Seen>> inventory() const override { return seen; }
+  result<std::unique_ptr<device::Link>> serve(image::Image&, bool, std::function<void()>) override {
+    std::unique_ptr<device::Link> link = std::make_unique<Link>();
+    return link;
+  }
+  task<result<std::uint32_t>> connect(device::Link&, device::ConnectArgs args, Until) override {
+    add(args.backend, args.size);
+    co_return seen.back().index;
+  }
+  task<result<>> reconnect(device::Link&, std::uint32_t, std::string, std::uint64_t, Until) override { co_return result<>(); }
+  task<result<>> resize(device::Link&, std::uint32_t, std::string, std::uint64_t, Until) override { co_return result<>(); }
+  task<result<>> disconnect(std::uint32_t, Until) override { co_return result<>(); }
+  void on_link_dead(std::function<void(std::uint32_t)>) override {}
+
+  void add(std::string backend, std::uint64_t size) {
+    device::Seen made;
+    made.index = static_cast<std::uint32_t>(seen.size());
+    made.backend = std::move(backend);
+    made.size = size;
+    made.dev_major = 43;
+    made.dev_minor = made.index * 32;
+    made.io_timeout_ms = 1000;
+    seen.push_back(std::move(made));
+  }
+  std::vector<device::Seen> seen;
+};
+
+class Mounts final : public host::Mounts {
+ public:
+  result<std::vector<host::Mount>> table() const override { return all; }
+  task<result<>> mount(std::string, std::string, std::string, std::string, std::string, Until) override { co_return result<>(); }
+  task<result<>> bind(std::string source, std::string target, bool, std::string, std::string, Until) override {
+    host::Mount made;
+    made.fstype = "devtmpfs";
+    made.root = "/" + source.substr(5);
+    made.target = std::move(target);
+    all.push_back(std::move(made));
+    co_return result<>();
+  }
+  task<result<>> unmount(std::string, std::string, Until) override { co_return result<>(); }
+  std::vector<host::Mount> all;
+};
+
+class Filesystems final : public host::Filesystems {
+ public:
+  task<result<host::Probe>> probe(std::string, std::string, Until) override { co_return host::Probe{}; }
+  task<result<>> mkfs(std::string, std::string, std::string, std::string, Until) override { co_return result<>(); }
+  task<result<>> fsck(std::string, std::string, Until) override { co_return result<>(); }
+  task<result<>> check_unused(std::string, std::string, Until) override { co_return result<>(); }
+  task<result<>> tune(std::string, std::string, Until) override { co_return result<>(); }
+};
+
+task<result<>> any_path(std::string, bool) { co_return result<>(); }
+
+/// An agent's control plane with its files in `dir`.
+struct Node {
+  explicit Node(const std::string& dir)
+      : clock(make_real_clock(io.get_executor())), pool(io.get_executor(), *clock, 8),
+        records(volume::make_record_store(pool, dir + "/state", dir + "/runtime")),
+        clusters(rbd::make_clusters(io.get_executor(), *clock, pool, config(dir))), shell(io.get_executor(), *clock, ports(), volume_config()),
+        healer(io.get_executor(), *clock, shell, {}) {}
+
+  static rbd::Config config(const std::string& dir) {
+    for (const char* folder : {"/state", "/runtime", "/incarnations"}) std::filesystem::create_directories(dir + folder);
+    rbd::Config made;
+    made.incarnations_dir = dir + "/incarnations";
+    return made;
+  }
+  static volume::Config volume_config() {
+    volume::Config made;
+    made.boot_id = "boot";
+    made.policy.driver = "lab";
+    return made;
+  }
+  volume::Ports ports() {
+    const auto find = [](const std::string&) -> result<volume::Cluster> { return volume::Cluster{{env("CORBD_LAB_MON")}, ""}; };
+    return {*clusters, devices, mounts, filesystems, *records, find, any_path, [](const std::string&) { return false; }};
+  }
+  template <class Ready>
+  void run_until(Ready ready) {
+    while (!ready()) io.run_one_for(1s);
+  }
+
+  asio::io_context io;
+  asio::executor_work_guard<asio::io_context::executor_type> alive{io.get_executor()};
+  std::unique_ptr<Clock> clock;
+  BlockingPool pool;
+  Devices devices;
+  Mounts mounts;
+  Filesystems filesystems;
+  std::unique_ptr<volume::RecordStore> records;
+  std::unique_ptr<image::Clusters> clusters;
+  volume::Shell shell;
+  heal::Healer healer;
+};
+
+volume::Staged staged(int number) {
+  volume::Staged wish;
+  wish.path = "/staging/" + id_of(number);
+  wish.capability.block = true;
+  wish.source = {"lab", pool_name(), "", id_of(number), ""};
+  wish.user = access().user;
+  wish.key = access().key;
+  return wish;
+}
+
+/// A line of /proc/self/status: KiB, or a count.
+long status_of(const std::string& name) {
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with(name + ":")) return std::stol(line.substr(name.size() + 1));
+  return 0;
+}
+
+void stage(Node& node, int from, int to) {
+  int left = to - from;
+  for (int number = from; number < to; ++number)
+    asio::co_spawn(node.io, node.shell.want(id_of(number), volume::Wish(staged(number)), {}), [&left](std::exception_ptr, result<> done) {
+      if (!done) throw std::runtime_error(done.error().text);
+      --left;
+    });
+  node.run_until([&] { return left == 0; });
+}
+
+}  // namespace
+
+TEST_CASE("a child agent that stages many volumes and waits for its end", "[.][many-child]") {
+  const std::string dir = env("CORBD_LAB_CHILD_DIR");
+  Node node(dir);
+  asio::co_spawn(node.io, node.shell.start(), [](std::exception_ptr, result<>) {});
+  node.io.poll();
+  stage(node, 0, 1);
+  const long rss = status_of("VmRSS"), threads = status_of("Threads");
+  stage(node, 1, 32);
+  const long full_threads = status_of("Threads");
+  stage(node, 32, kVolumes);
+  std::ofstream(dir + "/ready.tmp") << rss << ' ' << threads << ' ' << full_threads << ' ' << status_of("VmRSS") << ' ' << status_of("Threads");
+  std::filesystem::rename(dir + "/ready.tmp", dir + "/ready");
+  for (;;) node.io.run_one_for(1s);
+}
+
+TEST_CASE("100 volumes of a killed agent are proven, locked and served by the next start", "[.][many]") {
+  Admin admin;
+  for (int number = 0; number < kVolumes; ++number) admin.create(id_of(number), 16 << 20);
+  const test::Folder folder;
+  ::setenv("CORBD_LAB_CHILD_DIR", folder.path().c_str(), 1);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::execl("/proc/self/exe", "lab_rbd", "[many-child]", nullptr);
+    ::_exit(127);
+  }
+  for (int i = 0; i < 1200 && !std::filesystem::exists(folder.path() + "/ready"); ++i) ::usleep(100000);
+  long rss = 0, threads = 0, full_threads = 0, rss_all = 0, threads_all = 0;
+  std::ifstream(folder.path() + "/ready") >> rss >> threads >> full_threads >> rss_all >> threads_all;
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  REQUIRE(threads_all > 0);
+
+  const auto begun = std::chrono::steady_clock::now();
+  Node node(folder.path());
+  for (int number = 0; number < kVolumes; ++number) node.devices.add(id_of(number), 16 << 20);
+  // The records name devices in the order of the stages; the kernel has them all the same.
+  bool started = false;
+  asio::co_spawn(node.io, node.records->load(), [&](std::exception_ptr, result<volume::Loaded> loaded) {
+    REQUIRE(loaded);
+    for (const auto& record : loaded->records)
+      for (auto& seen : node.devices.seen)
+        if (seen.backend == record.volume_id) seen.index = *record.device;
+    started = true;
+  });
+  node.run_until([&] { return started; });
+  started = false;
+  asio::co_spawn(node.io, node.shell.start(), [&](std::exception_ptr, result<>) { started = true; });
+  node.run_until([&] { return started; });
+  node.healer.start();
+  node.run_until([&] { return node.healer.ward().patients().empty(); });
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
+  for (const auto& status : node.shell.status()) {
+    INFO(status.volume_id << (status.last_error ? ": " + status.last_error->text : ""));
+    CHECK_FALSE(status.unserved);
+  }
+  std::printf("start to %d volumes proven, locked and served: %.2f s; one more volume: %.0f KiB; threads %ld with 1, %ld with 32, %ld with %d\n", kVolumes,
+              took.count(), static_cast<double>(rss_all - rss) / (kVolumes - 1), threads, full_threads, threads_all, kVolumes);
+}

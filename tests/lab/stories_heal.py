@@ -1,0 +1,255 @@
+"""Healing: what cuts a volume off, who comes next, and when it is given up."""
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import time
+
+from kit import GIB, KIB, MIB, Writer, check, now_us, processes, read, run, say, wait_for
+from stories_crash import watchers
+from stories_peer import RbdNbd
+
+
+def blocklist(lab, address, seconds=600):
+    lab.admin("ceph", "osd", "blocklist", "add", address, str(seconds))
+
+
+def under_load(lab, image, **options):
+    agent = lab.agent().start()
+    volume = agent.volume(image, block=True)
+    volume.stage()
+    return agent, volume, Writer(lab, volume.staged_path, **options).start()
+
+
+def story_fenced_by_hand(lab):
+    """a client that the cluster fences while it writes: every volume of it comes back on another connection, no I/O error, no lost write"""
+    agent = lab.agent().start()
+    images = [lab.image(name, size=256 * MIB) for name in "ab"]
+    volumes = [agent.volume(image, block=True) for image in images]
+    for volume in volumes:
+        volume.stage()
+    writer = Writer(lab, volumes[0].staged_path).start()
+    writer.wait_more(40)
+    fenced = []
+    for _ in range(2):
+        fenced.append(now_us())
+        for address in watchers(lab, images[0]):
+            blocklist(lab, address)
+        before = len(agent.events("device.reconnected"))
+        # Also the one that nobody writes to: it has the same client.
+        wait_for("both volumes on another connection", lambda: len(agent.events("device.reconnected")) >= before + 2, 60)
+        writer.wait_more(40)
+    check(agent.running, "the agent ended")
+    writer.stop()
+    found = writer.expect_nothing_lost(fenced)
+    say("longest stall %.2f s" % (found["longest_stall_us"] / 1e6))
+    for volume in volumes:
+        volume.unstage(patience=30)
+    volume.expect_gone()
+
+
+def story_stopped(lab, seconds=45):
+    """an agent that is stopped for 45 s, longer than its watches live, goes on where it was: no I/O error, no lost write, its lock still proven"""
+    agent, volume, writer = under_load(lab, lab.image("a", size=256 * MIB))
+    writer.wait_more(40)
+    stopped = now_us()
+    agent.process.send_signal(signal.SIGSTOP)
+    time.sleep(seconds)
+    agent.process.send_signal(signal.SIGCONT)
+    writer.wait_more(40, timeout=60)
+    time.sleep(10)
+    check(not agent.events("image.cut_off"), "its own lock is taken for a lost one: %s" % agent.events("image.cut_off"))
+    writer.wait_more(40)
+    writer.stop()
+    found = writer.expect_nothing_lost([stopped])
+    say("longest stall %.1f s" % (found["longest_stall_us"] / 1e6))
+    volume.unstage(patience=30)
+    volume.expect_gone()
+
+
+def story_stopped_10_min(lab):
+    """an agent that is stopped for 10 min goes on where it was"""
+    story_stopped(lab, 600)
+
+
+story_stopped_10_min.limit = 800
+story_stopped_10_min.by_hand = True
+
+
+# --- another client had the image
+
+def md5_of_image(lab, image):
+    """As another client reads it, which sets no lock."""
+    path = os.path.join(lab.dir, "export")
+    run(["rbd", "-c", lab.conf, "export", "--no-progress", image.spec, path])
+    with open(path, "rb") as file:
+        digest = hashlib.md5(file.read()).hexdigest()
+    os.unlink(path)
+    return digest
+
+
+def taken_meanwhile(lab, features, keep):
+    """Our agent dies under load; another client fences it, writes, and stays or leaves. What the image holds then."""
+    image = lab.image("a", size=64 * MIB, features=features)
+    agent, volume, writer = under_load(lab, image, size=32 * MIB, threads=2, paced=0)
+    writer.wait_more(20)
+    agent.kill()
+    for address in watchers(lab, image):
+        blocklist(lab, address)
+    wait_for("the dead watcher to go", lambda: not watchers(lab, image), 60, 0.5)
+    peer = RbdNbd(lab, image)
+    peer.cookie = "lab-another-node"
+    peer.map()
+    run(["dd", "if=/dev/urandom", "of=" + peer.device, "bs=64K", "count=256", "oflag=direct"])
+    if not keep:
+        peer.unmap()
+    return agent, volume, image, peer
+
+
+def never_served(lab, features):
+    agent, volume, image, _ = taken_meanwhile(lab, features, keep=False)
+    before = md5_of_image(lab, image)
+    agent.spawn()
+    wait_for("the word unproven", lambda: agent.events("volume.state", volume=volume.id, to="unproven"), 60)
+    time.sleep(15)
+    check(not agent.events("device.reconnected"), "it is served, though another client wrote meanwhile")
+    check(md5_of_image(lab, image) == before, "what the other client wrote was overwritten")
+    answer = volume.try_stage(timeout=20)
+    say("stage meanwhile: %s: %s" % (answer["code"], answer["message"]))
+    check(answer["code"] == "UNAVAILABLE", "stage blesses a volume that is not served")
+
+
+def story_taken_and_released(lab):
+    """an image that another client took, wrote and released while the agent was down is never served again by itself"""
+    never_served(lab, "layering,exclusive-lock,object-map,fast-diff")
+
+
+def story_taken_and_released_layering(lab):
+    """the same of an image without exclusive-lock, where nothing shows that anybody was there"""
+    never_served(lab, "layering")
+
+
+def story_lost(lab):
+    """a volume whose image another client has for good: after a minute its pods get I/O errors, its unmounts end, and the other's data stays"""
+    image = lab.image("a", size=64 * MIB)
+    agent = lab.agent().start()
+    volume = agent.volume(image)
+    volume.stage()
+    volume.publish()
+    agent.kill()
+    for address in watchers(lab, image):
+        blocklist(lab, address)
+    wait_for("the dead watcher to go", lambda: not watchers(lab, image), 60, 0.5)
+    peer = RbdNbd(lab, image)
+    peer.cookie = "lab-another-node"
+    peer.map()
+    run(["dd", "if=/dev/zero", "of=" + peer.device, "bs=4096", "count=1", "seek=15000", "oflag=direct"])
+    pod = lab.start(["dd", "if=/dev/zero", "of=" + os.path.join(volume.target(), "file"), "bs=4096", "count=1", "oflag=direct"])
+    agent.spawn()
+    lost = agent.wait_event("volume.state", 60, volume=volume.id, to="lost")
+    failed = agent.wait_event("volume.failed", 150, volume=volume.id)
+    waited = (failed["ts_us"] - lost["ts_us"]) / 1e6
+    say("given up %.0f s after it was lost" % waited)
+    check(waited >= 60, "given up too early")
+    code = pod.wait(30)
+    check(code != 0, "a write to the lost volume succeeded")
+    before = md5_of_image(lab, image)
+    answer = volume.try_stage(timeout=20)
+    check(answer["code"] == "UNAVAILABLE", "stage blesses a volume that was given up")
+    volume.unpublish(patience=60)
+    volume.unstage(patience=60)
+    volume.expect_gone()
+    check(md5_of_image(lab, image) == before, "the other client's data was written")
+    peer.kill()
+
+
+story_lost.limit = 360
+
+
+# --- many
+
+def story_kill_32(lab):
+    """32 volumes with a writer each: SIGKILL until the last one writes again, beside `rbd-nbd attach` for each of 32 in parallel"""
+    count = 32
+    images = [lab.image("%02d" % number, size=64 * MIB) for number in range(count)]
+    agent = lab.agent().start()
+    volumes = [agent.volume(image, block=True) for image in images]
+    for volume in volumes:
+        volume.stage(patience=60)
+    writers = [Writer(lab, volume.staged_path, size=MIB, threads=1, paced=1, pace_ms=250).start() for volume in volumes]
+
+    def last_write(writers, killed):
+        begun = [writer.acked() for writer in writers]
+        wait_for("a write to every volume", lambda: all(writer.acked() > was + 1 for writer, was in zip(writers, begun)), 200)
+        kills = [killed]
+        return max(writer.stalls(kills)["kills"][-1]["first_us"] - killed for writer in writers) / 1e6
+    ours, all_kills = [], []
+    for _ in range(3):
+        kill = agent.kill()
+        all_kills.append(kill)
+        agent.spawn()
+        ours.append(last_write(writers, kill))
+    for volume, writer in zip(volumes, writers):
+        writer.stop()
+        writer.expect_nothing_lost(all_kills)
+    for volume in volumes:
+        volume.unstage(patience=60)
+    volume.expect_gone()
+    agent.stop()
+    say("corbd: SIGKILL to the last of %d volumes writing again: %s s" % (count, ", ".join("%.2f" % one for one in ours)))
+
+    peers = [RbdNbd(lab, image) for image in images]
+    for peer in peers:
+        peer.map()
+    writers = [Writer(lab, peer.device, size=MIB, threads=1, paced=1, pace_ms=250).start() for peer in peers]
+    kill = now_us()
+    for peer in peers:
+        peer.process.kill()
+    for peer in peers:
+        peer.process.wait(20)
+    for peer in peers:
+        peer.attach()
+    theirs = last_write(writers, kill)
+    for writer in writers:
+        writer.stop()
+    for peer in peers:
+        peer.kill()
+    say("rbd-nbd: SIGKILL to the last of %d volumes writing again: %.2f s, %.1f times as long" % (count, theirs, theirs / sorted(ours)[1]))
+
+
+story_kill_32.limit = 600
+
+
+def story_soak(lab, seconds=600):
+    """10 min with a kill every 20 s and stage and unstage all the time: no more descriptors, memory or devices at its end than at its begin"""
+    agent = lab.agent().start()
+    volumes = [agent.volume(lab.image(name, size=64 * MIB), block=True) for name in "abcd"]
+    for volume in volumes[:2]:
+        volume.stage()
+    writers = [Writer(lab, volume.staged_path, size=16 * MIB, threads=2, paced=1).start() for volume in volumes[:2]]
+    end = time.monotonic() + seconds
+    kills, cost = [], []
+    while time.monotonic() < end:
+        next_kill = time.monotonic() + 20
+        while time.monotonic() < next_kill:
+            for volume in volumes[2:]:
+                volume.stage(patience=30)
+                volume.unstage(patience=30)
+        status = dict(line.split(":", 1) for line in read("/proc/%d/status" % agent.process.pid).splitlines())
+        cost.append((len(os.listdir("/proc/%d/fd" % agent.process.pid)), int(status["VmRSS"].split()[0]), int(status["Threads"])))
+        kills.append(agent.kill())
+        agent.start()
+    for writer in writers:
+        writer.wait_more(20)
+        writer.stop()
+        writer.expect_nothing_lost(kills)
+    for volume in volumes[:2]:
+        volume.unstage(patience=30)
+    volume.expect_gone()
+    say("descriptors, KiB and threads before each kill: %s" % cost)
+    check(cost[-1][0] <= cost[1][0] + 2 and cost[-1][2] <= cost[1][2] + 1, "it grows")
+
+
+story_soak.limit = 900
+story_soak.by_hand = True
