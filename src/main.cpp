@@ -14,8 +14,10 @@
 #include "corbd/core/log.hpp"
 #include "corbd/core/process.hpp"
 #include "corbd/csi/server.hpp"
+#include "corbd/heal/farewell.hpp"
 #include "corbd/heal/healer.hpp"
 #include "corbd/host/helpers.hpp"
+#include "corbd/host/system.hpp"
 #include "corbd/nbd/devices.hpp"
 #include "corbd/rbd/clusters.hpp"
 #include "corbd/rbd/config_json.hpp"
@@ -26,6 +28,7 @@ namespace corbd {
 namespace {
 
 constexpr std::chrono::seconds kLeaveWithin{2};
+constexpr std::chrono::milliseconds kAskSystem{500};
 constexpr std::size_t kBlockingThreads = 8;
 
 int fail(const Error& error) {
@@ -42,7 +45,7 @@ class Agent {
         filesystems_(host::make_filesystems(helpers_)),
         records_(volume::make_record_store(pool_, options.state_dir, options.runtime_dir)),
         clusters_(rbd::make_clusters(control_, *clock_, pool_, cluster_config())), devices_(nbd::make_devices(control_, *clock_, {})),
-        shell_(control_, *clock_, ports(), shell_config(boot_id)), healer_(control_, *clock_, shell_, {}),
+        shell_(control_, *clock_, ports(), shell_config(boot_id)), healer_(control_, *clock_, shell_, heal_config()),
         csi_(control_, *clock_, shell_, csi_config()), signals_(io_, SIGTERM, SIGINT) {}
 
   int run() {
@@ -63,6 +66,12 @@ class Agent {
     config.boot_id = boot_id;
     config.policy.driver = options_.drivername;
     config.policy.heal_without_proof = options_.heal_without_proof;
+    return config;
+  }
+
+  heal::Config heal_config() const {
+    heal::Config config;
+    config.ward.at_once = static_cast<std::size_t>(options_.heal_at_once);
     return config;
   }
 
@@ -102,7 +111,21 @@ class Agent {
     log::info("agent.started", {{"endpoint", options_.endpoint}, {"pid", ::getpid()}, {"version", CORBD_VERSION}});
     healer_.start();
     co_await signals_.async_wait(asio::use_awaitable);
+    co_await outlast_shutdown();
     co_await leave();
+  }
+
+  /// While the node goes down with our devices in use, they are served; a second signal ends that.
+  task<> outlast_shutdown() {
+    const auto stopping = co_await pool_.run([] { return host::system_stopping(kAskSystem); }, {}, "asking whether the node shuts down");
+    if (!stopping) log::debug("system.unknown", {{"error", stopping.error().text}});
+    if (!stopping || !*stopping) co_return;
+    CancelScope hurry;
+    signals_.async_wait([&hurry](boost::system::error_code failed, int) {
+      if (!failed) hurry.cancel();
+    });
+    co_await heal::outlast_users(control_, *clock_, shell_, std::chrono::seconds(options_.shutdown_grace_s), hurry);
+    signals_.cancel();
   }
 
   /// Sessions are drained and the locks kept: they are the next start's proof of ownership (docs/architecture.md). So the images stay

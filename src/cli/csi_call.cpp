@@ -96,10 +96,14 @@ std::string code_name(grpc::StatusCode code) {
 }  // namespace
 
 int call_csi(const CsiCall& call) {
-  auto channel = grpc::CreateChannel(call.endpoint, grpc::InsecureChannelCredentials());
+  grpc::ChannelArguments arguments;
+  for (const char* pause : {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, GRPC_ARG_MAX_RECONNECT_BACKOFF_MS})
+    arguments.SetInt(pause, 100);
+  auto channel = grpc::CreateCustomChannel(call.endpoint, grpc::InsecureChannelCredentials(), arguments);
   v1::Node::Stub node(channel);
   v1::Identity::Stub plugin(channel);
   grpc::ClientContext context;
+  context.set_wait_for_ready(call.wait);
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(call.timeout_s));
   grpc::Status status;
   std::string said;

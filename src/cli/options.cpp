@@ -28,6 +28,11 @@ CLI::App* add_run(CLI::App& app, Run& run, std::vector<std::string>& ignored, bo
   command->add_flag("--list-failpoints", list, "Print their names and exit");
   command->add_flag("--heal-without-proof", run.heal_without_proof,
                     "Serve again also what is not proven ours. Only when no other node can have used the images");
+  command->add_option("--heal-at-once", run.heal_at_once, "Volumes that are healed at the same time")->check(CLI::Range(1, 1024))->capture_default_str();
+  command->add_option("--shutdown-grace", run.shutdown_grace_s,
+                      "Seconds that used devices are still served while the node shuts down; then they answer with I/O errors")
+      ->check(CLI::Range(0, 86400))
+      ->capture_default_str();
   command->add_flag("--verbose", run.verbose, "Log every step");
   for (const char* flag : kIgnored)
     command->add_option(flag, ignored, "Of ceph-csi; no meaning here")->expected(0, 1)->group("");
@@ -53,6 +58,7 @@ CLI::App* add_csi(CLI::App& app, CsiCall& call) {
   command->add_option("--mode", call.mode, "Access mode, as CSI names it")->capture_default_str();
   command->add_flag("--block", call.block, "Raw block instead of a filesystem");
   command->add_flag("--readonly", call.readonly, "Publish read-only");
+  command->add_flag("--wait", call.wait, "Wait for an agent that does not answer yet");
   command->add_option("--timeout", call.timeout_s, "Seconds")->capture_default_str();
   return command;
 }

@@ -9,6 +9,7 @@ Health health_of(const Live& live) {
   if (!live.record) return Health::absent;
   const Record& record = *live.record;
   if (record.failed) return Health::failed;
+  if (record.stagings.empty() && record.publishes.empty()) return Health::unstaging;
   if (!live.served() && record.device) {
     const errc code = live.last_error ? live.last_error->code : errc::ok;
     if (code == errc::unproven) return Health::unproven;
@@ -20,7 +21,7 @@ Health health_of(const Live& live) {
   return std::any_of(stagings.begin(), stagings.end(), [](const auto& staging) { return staging.complete; }) ? Health::staged : Health::staging;
 }
 
-Status status_of(const Live& live, const device::Seen* seen) {
+Status status_of(const Live& live, const device::Seen* seen, const std::vector<host::Mount>& mounts) {
   const Record& record = *live.record;
   Status status;
   status.volume_id = live.id;
@@ -35,6 +36,9 @@ Status status_of(const Live& live, const device::Seen* seen) {
   status.read_only = record.read_only;
   for (const auto& staging : record.stagings) status.staged_at.push_back(staging.path);
   for (const auto& publish : record.publishes) status.published_at.push_back(publish.target);
+  status.in_use = seen != nullptr && (!seen->holders.empty() || std::any_of(mounts.begin(), mounts.end(), [&](const auto& mount) {
+                                        return shows(mount, *seen);
+                                      }));
   status.unserved = seen != nullptr && !live.served();
   status.unserved_since = live.unserved_since;
   status.waiting = seen != nullptr ? seen->waiting : 0;

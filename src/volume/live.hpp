@@ -59,6 +59,6 @@ std::unique_ptr<image::Image> make_tombstone(image::Key key, std::uint64_t size,
 
 /// From the record and what is at hand.
 Health health_of(const Live& live);
-Status status_of(const Live& live, const device::Seen* seen);
+Status status_of(const Live& live, const device::Seen* seen, const std::vector<host::Mount>& mounts);
 
 }  // namespace corbd::volume

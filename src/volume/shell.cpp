@@ -249,13 +249,14 @@ result<Observation> Shell::Impl::observe(const Live& volume, const Wish& wish) c
 std::vector<Status> Shell::Impl::status() const {
   std::vector<Status> all;
   const auto devices = ports_.devices.inventory();
+  const auto mounts = ports_.mounts.table();
   for (const auto& [id, volume] : volumes_) {
     if (!volume->record) continue;
     const device::Seen* found = nullptr;
     if (devices)
       for (const auto& device : *devices)
         if (device.backend == id) found = &device;
-    all.push_back(status_of(*volume, found));
+    all.push_back(status_of(*volume, found, mounts ? *mounts : std::vector<host::Mount>()));
   }
   return all;
 }

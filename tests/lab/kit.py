@@ -390,6 +390,10 @@ class Agent:
 
     def csi(self, method, timeout=120, **options):
         """One CSI call: {"code": ..., "message": ...}."""
+        return self.begin_csi(method, timeout, **options).end()
+
+    def begin_csi(self, method, timeout=120, **options):
+        """The same, without waiting for its end."""
         argv = [CORBD, "csi", method, "--endpoint", self.endpoint, "--timeout", str(timeout)]
         for name, value in options.items():
             flag = "--" + name.replace("_", "-")
@@ -397,16 +401,30 @@ class Agent:
                 argv.append(flag)
             elif value not in (None, False):
                 argv += [flag, str(value)]
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout + 60)
-        for line in done.stdout.splitlines():
+        return Call(method, argv, timeout)
+
+    def volume(self, image, block=False, **options):
+        return Volume(self, image, block, **options)
+
+
+class Call:
+    """A CSI call under way."""
+
+    def __init__(self, method, argv, timeout):
+        self.method, self.timeout = method, timeout
+        self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def ended(self):
+        return self.process.poll() is not None
+
+    def end(self):
+        out, err = self.process.communicate(timeout=self.timeout + 60)
+        for line in out.splitlines():
             try:
                 return json.loads(line)
             except ValueError:
                 continue
-        raise Failed("corbd csi %s said nothing: exit code %d: %s" % (method, done.returncode, done.stderr[-300:]))
-
-    def volume(self, image, block=False, **options):
-        return Volume(self, image, block, **options)
+        raise Failed("corbd csi %s said nothing: exit code %d: %s" % (self.method, self.process.returncode, err[-300:]))
 
 
 class Volume:
@@ -445,19 +463,28 @@ class Volume:
         check(len(found) < 2, "two devices carry the identifier %s: %s" % (self.id, found))
         return found[0] if found else None
 
+    def begin(self, method, timeout=120, pod="pod-1", **more):
+        """One call for this volume, under way."""
+        arguments = {
+            "stage": lambda: dict(staging_path=self.staging, cluster_id=self.cluster_id, pool=self.pool, user=self.user, key_file=self.key_file,
+                                  **self.capability),
+            "publish": lambda: dict(staging_path=self.staging, target=self.target(pod), cluster_id=self.cluster_id, pool=self.pool, **self.capability),
+            "unpublish": lambda: dict(target=self.target(pod)),
+            "unstage": lambda: dict(staging_path=self.staging),
+        }[method]()
+        return self.agent.begin_csi(method, timeout, volume_id=self.id, **arguments, **more)
+
     def try_stage(self, timeout=120, **more):
-        return self.agent.csi("stage", timeout, volume_id=self.id, staging_path=self.staging, cluster_id=self.cluster_id, pool=self.pool,
-                              user=self.user, key_file=self.key_file, **self.capability, **more)
+        return self.begin("stage", timeout, **more).end()
 
     def try_publish(self, pod="pod-1", **more):
-        return self.agent.csi("publish", volume_id=self.id, staging_path=self.staging, target=self.target(pod), cluster_id=self.cluster_id,
-                              pool=self.pool, **self.capability, **more)
+        return self.begin("publish", pod=pod, **more).end()
 
     def try_unpublish(self, pod="pod-1", **more):
-        return self.agent.csi("unpublish", volume_id=self.id, target=self.target(pod), **more)
+        return self.begin("unpublish", pod=pod, **more).end()
 
     def try_unstage(self, timeout=120):
-        return self.agent.csi("unstage", timeout, volume_id=self.id, staging_path=self.staging)
+        return self.begin("unstage", timeout).end()
 
     def _must(self, what, call, patience=0):
         deadline = time.monotonic() + patience

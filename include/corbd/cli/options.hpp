@@ -15,6 +15,8 @@ struct Run {
   std::string runtime_dir = "/run/corbd", config_dir = "/etc/ceph-csi-config";
   std::vector<std::string> failpoints;
   bool heal_without_proof = false;
+  int heal_at_once = 16;
+  int shutdown_grace_s = 90;
   bool verbose = false;
 };
 /// `corbd helper`: the agent's own child, on file descriptor 3.
@@ -29,6 +31,7 @@ struct CsiCall {
   std::string mode = "SINGLE_NODE_MULTI_WRITER";
   std::vector<std::string> mount_flags;
   bool block = false, readonly = false;
+  bool wait = false;  ///< for an agent that does not answer yet
   int timeout_s = 120;
 };
 

@@ -1,0 +1,41 @@
+#include "corbd/heal/farewell.hpp"
+
+#include "corbd/core/log.hpp"
+
+namespace corbd::heal {
+namespace {
+
+constexpr std::chrono::milliseconds kPause{500};
+constexpr std::chrono::seconds kSayEvery{10}, kAfterwards{10};
+
+std::vector<std::string> in_use(const volume::Volumes& volumes) {
+  std::vector<std::string> ids;
+  for (const auto& status : volumes.status())
+    if (status.in_use) ids.push_back(status.volume_id);
+  return ids;
+}
+
+}  // namespace
+
+task<> outlast_users(executor control, Clock& clock, volume::Volumes& volumes, std::chrono::seconds grace, CancelScope& hurry) {
+  const auto end = clock.now() + grace;
+  auto say_at = clock.now();
+  bool given_up = false;
+  while (!hurry.cancelled()) {
+    const auto used = in_use(volumes);
+    const auto now = clock.now();
+    if (used.empty() || now >= end + kAfterwards) co_return;
+    if (now >= end && !std::exchange(given_up, true)) {
+      log::error("shutdown.gives_up", {{"volumes", used.size()}, {"first", used.front()}});
+      for (const auto& id : used) co_await volumes.want(id, volume::Wish(volume::Failed{}), Until{clock.now() + kAfterwards, &hurry});
+    }
+    if (now >= say_at) {
+      say_at = now + kSayEvery;
+      log::info("shutdown.waits", {{"volumes", used.size()}, {"first", used.front()},
+                                   {"grace_left_s", std::chrono::duration_cast<std::chrono::seconds>(end - now).count()}});
+    }
+    co_await sleep_until(control, clock, now + kPause, &hurry);
+  }
+}
+
+}  // namespace corbd::heal

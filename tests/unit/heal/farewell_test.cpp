@@ -1,0 +1,69 @@
+#include "corbd/heal/farewell.hpp"
+
+#include "support/catch.hpp"
+#include "support/loop.hpp"
+
+using namespace corbd;
+using std::chrono::seconds;
+
+namespace {
+
+class Scripted final : public volume::Volumes {
+ public:
+  task<result<>> want(std::string id, volume::Wish wish, Until) override {
+    if (std::holds_alternative<volume::Failed>(wish)) given_up.push_back(id);
+    co_return result<>();
+  }
+  std::vector<volume::Status> status() const override {
+    volume::Status one;
+    one.volume_id = "used";
+    one.in_use = clock.now() < unused_at;
+    return {one};
+  }
+  std::optional<volume::Status> status(const std::string&) const override { return std::nullopt; }
+  explicit Scripted(Clock& of, duration used_for) : clock(of), unused_at(of.now() + used_for) {}
+  Clock& clock;
+  time_point unused_at;
+  std::vector<std::string> given_up;
+};
+
+}  // namespace
+
+TEST_CASE("a node that shuts down is served until nobody uses a device, and nothing is given up") {
+  test::Loop loop;
+  Scripted volumes(loop.clock, seconds(30));
+  CancelScope hurry;
+  const auto begin = loop.clock.now();
+  loop.run(heal::outlast_users(loop.control(), loop.clock, volumes, seconds(90), hurry));
+  CHECK(loop.clock.now() >= begin + seconds(30));
+  CHECK(loop.clock.now() < begin + seconds(32));
+  CHECK(volumes.given_up.empty());
+}
+
+TEST_CASE("what is still used after the grace is given up, so that unmounts end") {
+  test::Loop loop;
+  Scripted volumes(loop.clock, seconds(95));
+  CancelScope hurry;
+  loop.run(heal::outlast_users(loop.control(), loop.clock, volumes, seconds(90), hurry));
+  CHECK(volumes.given_up == std::vector<std::string>{"used"});
+}
+
+TEST_CASE("a device that is used for ever does not keep the agent from leaving") {
+  test::Loop loop;
+  Scripted volumes(loop.clock, std::chrono::hours(1));
+  CancelScope hurry;
+  const auto begin = loop.clock.now();
+  loop.run(heal::outlast_users(loop.control(), loop.clock, volumes, seconds(90), hurry));
+  CHECK(loop.clock.now() < begin + seconds(120));
+}
+
+TEST_CASE("a second signal ends the waiting at once") {
+  test::Loop loop;
+  Scripted volumes(loop.clock, std::chrono::hours(1));
+  CancelScope hurry;
+  const auto begin = loop.clock.now();
+  loop.clock.schedule(begin + seconds(5), [&] { hurry.cancel(); });
+  loop.run(heal::outlast_users(loop.control(), loop.clock, volumes, seconds(90), hurry));
+  CHECK(loop.clock.now() == begin + seconds(5));
+  CHECK(volumes.given_up.empty());
+}
