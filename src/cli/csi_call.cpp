@@ -97,7 +97,7 @@ std::string code_name(grpc::StatusCode code) {
 
 int call_csi(const CsiCall& call) {
   grpc::ChannelArguments arguments;
-  for (const char* pause : {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, GRPC_ARG_MAX_RECONNECT_BACKOFF_MS})
+  for (const char* pause : {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, GRPC_ARG_MAX_RECONNECT_BACKOFF_MS})
     arguments.SetInt(pause, 100);
   auto channel = grpc::CreateCustomChannel(call.endpoint, grpc::InsecureChannelCredentials(), arguments);
   v1::Node::Stub node(channel);

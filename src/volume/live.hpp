@@ -57,6 +57,9 @@ struct Live {
 /// Answers EIO to everything. `size`: bytes.
 std::unique_ptr<image::Image> make_tombstone(image::Key key, std::uint64_t size, bool read_only);
 
+/// Without the volumes beside it, and with the facts that this operation has learned.
+result<Observation> observe(const Live& volume, const Wish& wish, const Ports& ports, const std::string& boot_id, time_point now);
+
 /// From the record and what is at hand.
 Health health_of(const Live& live);
 Status status_of(const Live& live, const device::Seen* seen, const std::vector<host::Mount>& mounts);

@@ -16,14 +16,6 @@ constexpr std::size_t kTimeline = 64;
 // A conflicting call is told while it can still hear it.
 constexpr std::chrono::seconds kAnswerBefore{5};
 
-std::vector<std::string> paths_of(const Wish& wish, const std::string& id) {
-  if (const auto* staged = std::get_if<Staged>(&wish)) return {staging_target(id, staged->path)};
-  if (const auto* unstaged = std::get_if<Unstaged>(&wish)) return {staging_target(id, unstaged->path)};
-  if (const auto* published = std::get_if<Published>(&wish)) return {staging_target(id, published->path), published->target};
-  if (const auto* unpublished = std::get_if<Unpublished>(&wish)) return {unpublished->target};
-  return {};
-}
-
 bool published_at(const std::optional<Record>& record, const std::string& target) {
   return record && std::any_of(record->publishes.begin(), record->publishes.end(), [&](const auto& publish) { return publish.target == target; });
 }
@@ -62,8 +54,7 @@ class Shell::Impl {
   task<result<>> fulfil(Live& volume, Wish wish);
   task<result<>> pursue(Live& volume, Wish wish);
   task<result<>> prepare(Live& volume, const Wish& wish);
-  result<Observation> observe(const Live& volume, const Wish& wish) const;
-  result<> observe_kernel(Observation& seen, const Live& volume, const Wish& wish) const;
+  void observe_neighbours(Observation& seen, const Live& volume) const;
   void trouble(Live& volume, std::string why);
   void link_dead(std::uint32_t index);
   void note_health(Live& volume, const std::string& why);
@@ -186,8 +177,9 @@ task<result<>> Shell::Impl::prepare(Live& volume, const Wish& wish) {
 
 task<result<>> Shell::Impl::pursue(Live& volume, Wish wish) {
   for (int steps = 0; steps < kMaxSteps; ++steps) {
-    auto seen = observe(volume, wish);
+    auto seen = observe(volume, wish, ports_, config_.boot_id, clock_.now());
     if (!seen) co_return seen.error();
+    if (seen->facts.resolved) observe_neighbours(*seen, volume);
     const Decision decision = plan(volume.id, volume.record, wish, *seen, config_.policy);
     if (std::holds_alternative<Done>(decision)) co_return result<>();
     if (const auto* failed = std::get_if<Fail>(&decision)) co_return failed->error;
@@ -203,47 +195,12 @@ task<result<>> Shell::Impl::pursue(Live& volume, Wish wish) {
   co_return Error{errc::unavailable, std::string(name(wish)) + " of volume " + volume.id + " still waits: repeat it"};
 }
 
-result<> Shell::Impl::observe_kernel(Observation& seen, const Live& volume, const Wish& wish) const {
-  auto devices = ports_.devices.inventory();
-  if (!devices) return devices.error();
-  for (auto& device : *devices)
-    if (device.backend == volume.id) seen.devices.push_back(std::move(device));
-  auto mounts = ports_.mounts.table();
-  if (!mounts) return mounts.error();
-  const auto paths = paths_of(wish, volume.id);
-  for (auto& mount : *mounts) {
-    const bool of_device = std::any_of(seen.devices.begin(), seen.devices.end(), [&](const auto& device) { return shows(mount, device); });
-    if (of_device || std::find(paths.begin(), paths.end(), mount.target) != paths.end()) seen.mounts.push_back(std::move(mount));
+/// Other volumes of this node on the same image.
+void Shell::Impl::observe_neighbours(Observation& seen, const Live& volume) const {
+  for (const auto& [id, other] : volumes_) {
+    const auto& record = other->saving ? other->saving : other->record;
+    if (id != volume.id && record && record->key == seen.facts.resolved->key) (record->read_only ? seen.image_reader : seen.image_writer) = id;
   }
-  return {};
-}
-
-result<Observation> Shell::Impl::observe(const Live& volume, const Wish& wish) const {
-  Observation seen;
-  seen.boot_id = config_.boot_id;
-  if (auto kernel = observe_kernel(seen, volume, wish); !kernel) return kernel.error();
-  seen.busy = ports_.busy(ports_.records.busy_file(volume.id));
-  if (volume.link) {
-    switch (volume.link->state()) {
-      case device::Link::State::serving: seen.link = Observation::Link::serving; break;
-      case device::Link::State::held: seen.link = Observation::Link::held; break;
-      case device::Link::State::closed: seen.link = Observation::Link::closed; break;
-    }
-  }
-  seen.attached = volume.attached;
-  seen.image_open = volume.image != nullptr;
-  if (volume.image) seen.image_size = volume.image->size();
-  seen.lock_held = volume.lock_held;
-  seen.tombstone = volume.tombstone;
-  if (volume.lost_since) seen.lost_for = clock_.now() - *volume.lost_since;
-  seen.key_known = !volume.key.empty();
-  seen.facts = volume.facts;
-  if (seen.facts.resolved)
-    for (const auto& [id, other] : volumes_) {
-      const auto& record = other->saving ? other->saving : other->record;
-      if (id != volume.id && record && record->key == seen.facts.resolved->key) (record->read_only ? seen.image_reader : seen.image_writer) = id;
-    }
-  return seen;
 }
 
 std::vector<Status> Shell::Impl::status() const {
