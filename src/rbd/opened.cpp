@@ -120,8 +120,12 @@ task<> unwatch(Opened& opened) {
 }
 
 void check_lock(Opened& opened, const Lockers& now) {
-  opened.held = still_held(*opened.held, now, opened.connection.addresses);
-  if (!opened.held) lose(opened, "its lock was lost, or taken anew after it was lost");
+  const HeldLock was = *opened.held;
+  opened.held = still_held(was, now, opened.connection.addresses);
+  if (opened.held) return;
+  const Locker locker = now.all.empty() ? Locker{"", "", "nobody"} : now.all.front();
+  lose(opened, "its lock was lost, or taken anew after it was lost: '" + was.cookie + "' at version " + std::to_string(was.version) + ", now '" +
+                   locker.cookie + "' of " + locker.address + " at version " + std::to_string(now.version));
 }
 
 task<> refresh(std::shared_ptr<Opened> opened) {

@@ -292,3 +292,24 @@ TEST_CASE("an open whose caller has left closes what it opened") {
   }
   CHECK(incarnation_files(folder.path()) == 0);
 }
+
+TEST_CASE("a client that is stopped for longer than its watches live still has its lock, and knows it", "[.][slow]") {
+  Admin admin;
+  admin.create("stopped");
+  const test::Folder folder;
+  Agent agent(folder.path());
+  std::string lost;
+  image::OpenOptions options;
+  options.on_lost = [&](const std::string& why) { lost = why; };
+  auto image = agent.open("stopped", options);
+  REQUIRE(image);
+  REQUIRE(agent.run((*image)->acquire_lock(agent.in(20s))));
+  REQUIRE(write(**image, 0, pattern(4096, 1)) == 0);
+  const std::string self = std::to_string(::getpid());
+  REQUIRE(std::system(("(sleep 45; kill -CONT " + self + ") & kill -STOP " + self).c_str()) == 0);
+  agent.run_for(12s);
+  INFO(lost);
+  CHECK(lost.empty());
+  CHECK(write(**image, 0, pattern(4096, 2)) == 0);
+  CHECK(agent.run((*image)->close(agent.in(20s))));
+}
