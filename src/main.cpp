@@ -17,6 +17,7 @@
 #include "corbd/heal/healer.hpp"
 #include "corbd/host/helpers.hpp"
 #include "corbd/nbd/devices.hpp"
+#include "corbd/ops/admin.hpp"
 #include "corbd/rbd/clusters.hpp"
 #include "corbd/rbd/config_json.hpp"
 #include "corbd/volume/shell.hpp"
@@ -26,6 +27,8 @@ namespace corbd {
 namespace {
 
 constexpr std::chrono::seconds kLeaveWithin{2};
+// Who only looks must not take the time in which sessions are drained.
+constexpr std::chrono::milliseconds kAdminLeavesWithin{100};
 constexpr std::size_t kBlockingThreads = 8;
 
 int fail(const Error& error) {
@@ -43,7 +46,7 @@ class Agent {
         records_(volume::make_record_store(pool_, options.state_dir, options.runtime_dir)),
         clusters_(rbd::make_clusters(control_, *clock_, pool_, cluster_config())), devices_(nbd::make_devices(control_, *clock_, {})),
         shell_(control_, *clock_, ports(), shell_config(boot_id)), healer_(control_, *clock_, shell_, {}),
-        csi_(control_, *clock_, shell_, csi_config()), signals_(io_, SIGTERM, SIGINT) {}
+        csi_(control_, *clock_, shell_, csi_config()), admin_(control_, *clock_, admin_sources(), admin_config()), signals_(io_, SIGTERM, SIGINT) {}
 
   int run() {
     gate_.spawn(main());
@@ -75,6 +78,18 @@ class Agent {
     return config;
   }
 
+  ops::Config admin_config() const {
+    ops::Config config;
+    config.runtime_dir = options_.runtime_dir;
+    config.version = CORBD_VERSION;
+    config.nodeid = options_.nodeid;
+    return config;
+  }
+
+  ops::Sources admin_sources() {
+    return {shell_, healer_, [this](const std::string& id) { return shell_.timeline(id); }, [this] { return helpers_.stuck(); }};
+  }
+
   volume::Ports ports() {
     auto find_cluster = [dir = options_.config_dir](const std::string& id) -> result<volume::Cluster> {
       auto entry = rbd::find_cluster(dir, id);
@@ -92,8 +107,10 @@ class Agent {
 
   task<> main() {
     shell_.on_trouble([this](const std::string& volume_id, std::string why) { healer_.heal(volume_id, std::move(why)); });
-    const auto started = co_await shell_.start();
-    const auto serving = started ? csi_.start() : started;
+    shell_.on_change([this](const volume::Change& change) { admin_.note(change); });
+    auto serving = co_await shell_.start();
+    if (serving) serving = csi_.start();
+    if (serving) serving = admin_.start();
     if (!serving) {
       exit_code_ = fail(serving.error());
       io_.stop();
@@ -111,6 +128,7 @@ class Agent {
     log::info("agent.leaving");
     const Until until{clock_->now() + kLeaveWithin};
     co_await csi_.stop(until);
+    co_await admin_.stop(until.at_most(clock_->now() + kAdminLeavesWithin));
     co_await healer_.stop();
     co_await shell_.stop(until);
     log::info("agent.left");
@@ -132,6 +150,7 @@ class Agent {
   volume::Shell shell_;
   heal::Healer healer_;
   csi::Server csi_;
+  ops::Admin admin_;
   asio::signal_set signals_;
   int exit_code_ = 0;
 };
