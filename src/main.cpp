@@ -19,6 +19,7 @@
 #include "corbd/host/helpers.hpp"
 #include "corbd/host/system.hpp"
 #include "corbd/nbd/devices.hpp"
+#include "corbd/ops/admin.hpp"
 #include "corbd/rbd/clusters.hpp"
 #include "corbd/rbd/config_json.hpp"
 #include "corbd/volume/shell.hpp"
@@ -29,6 +30,8 @@ namespace {
 
 constexpr std::chrono::seconds kLeaveWithin{2};
 constexpr std::chrono::milliseconds kAskSystem{500};
+// Who only looks must not take the time in which sessions are drained.
+constexpr std::chrono::milliseconds kAdminLeavesWithin{100};
 constexpr std::size_t kBlockingThreads = 8;
 
 int fail(const Error& error) {
@@ -46,7 +49,7 @@ class Agent {
         records_(volume::make_record_store(pool_, options.state_dir, options.runtime_dir)),
         clusters_(rbd::make_clusters(control_, *clock_, pool_, cluster_config())), devices_(nbd::make_devices(control_, *clock_, {})),
         shell_(control_, *clock_, ports(), shell_config(boot_id)), healer_(control_, *clock_, shell_, heal_config()),
-        csi_(control_, *clock_, shell_, csi_config()), signals_(io_, SIGTERM, SIGINT) {}
+        csi_(control_, *clock_, shell_, csi_config()), admin_(control_, *clock_, admin_sources(), admin_config()), signals_(io_, SIGTERM, SIGINT) {}
 
   int run() {
     gate_.spawn(main());
@@ -84,6 +87,18 @@ class Agent {
     return config;
   }
 
+  ops::Config admin_config() const {
+    ops::Config config;
+    config.runtime_dir = options_.runtime_dir;
+    config.version = CORBD_VERSION;
+    config.nodeid = options_.nodeid;
+    return config;
+  }
+
+  ops::Sources admin_sources() {
+    return {shell_, healer_, [this](const std::string& id) { return shell_.timeline(id); }, [this] { return helpers_.stuck(); }};
+  }
+
   volume::Ports ports() {
     auto find_cluster = [dir = options_.config_dir](const std::string& id) -> result<volume::Cluster> {
       auto entry = rbd::find_cluster(dir, id);
@@ -101,8 +116,10 @@ class Agent {
 
   task<> main() {
     shell_.on_trouble([this](const std::string& volume_id, std::string why) { healer_.heal(volume_id, std::move(why)); });
-    const auto started = co_await shell_.start();
-    const auto serving = started ? csi_.start() : started;
+    shell_.on_change([this](const volume::Change& change) { admin_.note(change); });
+    auto serving = co_await shell_.start();
+    if (serving) serving = csi_.start();
+    if (serving) serving = admin_.start();
     if (!serving) {
       exit_code_ = fail(serving.error());
       io_.stop();
@@ -134,6 +151,7 @@ class Agent {
     log::info("agent.leaving");
     const Until until{clock_->now() + kLeaveWithin};
     co_await csi_.stop(until);
+    co_await admin_.stop(until.at_most(clock_->now() + kAdminLeavesWithin));
     co_await healer_.stop();
     co_await shell_.stop(until);
     log::info("agent.left");
@@ -155,6 +173,7 @@ class Agent {
   volume::Shell shell_;
   heal::Healer healer_;
   csi::Server csi_;
+  ops::Admin admin_;
   asio::signal_set signals_;
   int exit_code_ = 0;
 };
@@ -188,6 +207,7 @@ int main(int argc, char** argv) {
   const auto command = cli::parse(argc, argv, std::string("corbd ") + CORBD_VERSION + " (" + CORBD_GIT_HASH + ")");
   if (const auto* stopped = std::get_if<cli::Exit>(&command)) return stopped->code;
   if (const auto* call = std::get_if<cli::CsiCall>(&command)) return cli::call_csi(*call);
+  if (const auto* ask = std::get_if<cli::Admin>(&command)) return cli::call_admin(*ask);
   if (std::holds_alternative<cli::Helper>(command)) return serve_helper(3, host::work);
   return run(std::get<cli::Run>(command));
 }

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
+#include "admin_options.hpp"
 #include "corbd/core/failpoint.hpp"
 
 namespace corbd::cli {
@@ -22,7 +23,7 @@ CLI::App* add_run(CLI::App& app, Run& run, std::vector<std::string>& ignored, bo
   command->add_option("--pluginpath", run.pluginpath, "Folder of the plugins")->capture_default_str();
   command->add_option("--kubelet-dir", run.kubelet_dir, "Every staging and target path must lie below it")->capture_default_str();
   command->add_option("--state-dir", run.state_dir, "Records; on a disk [<pluginpath>/<drivername>/corbd]");
-  command->add_option("--runtime-dir", run.runtime_dir, "Ceph keys of staged volumes; must be tmpfs")->capture_default_str();
+  command->add_option("--runtime-dir", run.runtime_dir, "Ceph keys of staged volumes, and the admin socket; must be tmpfs")->capture_default_str();
   command->add_option("--config-dir", run.config_dir, "Folder of ceph-csi's config.json")->capture_default_str();
   command->add_option("--failpoint", run.failpoints, "NAME=kill|stop|error|hang[@N], for tests");
   command->add_flag("--list-failpoints", list, "Print their names and exit");
@@ -71,9 +72,11 @@ Command parse(int argc, char** argv, const std::string& version) {
   app.require_subcommand(1);
   Run run;
   CsiCall call;
+  Admin ask;
   std::vector<std::string> ignored;
   bool list = false;
   const auto* run_command = add_run(app, run, ignored, list);
+  add_admin(app, ask);
   const auto* csi_command = add_csi(app, call);
   const auto* helper_command = app.add_subcommand("helper", "The agent's own child process")->group("");
   try {
@@ -83,6 +86,7 @@ Command parse(int argc, char** argv, const std::string& version) {
   }
   if (*helper_command) return Helper{};
   if (*csi_command) return call;
+  if (ask.what != Admin::What::none) return ask;
   if (*run_command && list) {
     for (const auto point : failpoint::names()) std::cout << point << "\n";
     return Exit{0};

@@ -6,23 +6,11 @@
 #include <thread>
 
 #include "corbd/core/log.hpp"
+#include "corbd/rpc/utf8.hpp"
 #include "socket.hpp"
 
 namespace corbd::rpc {
 namespace {
-
-std::string valid_utf8(std::string_view text) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size();) {
-    const auto first = static_cast<unsigned char>(text[i]);
-    const std::size_t length = first < 0x80 ? 1 : first >= 0xC2 && first < 0xE0 ? 2 : first >= 0xE0 && first < 0xF0 ? 3 : first >= 0xF0 && first < 0xF5 ? 4 : 0;
-    bool good = length > 0 && i + length <= text.size();
-    for (std::size_t k = 1; good && k < length; ++k) good = (static_cast<unsigned char>(text[i + k]) & 0xC0) == 0x80;
-    out.append(good ? text.substr(i, length) : "?");
-    i += good ? length : 1;
-  }
-  return out;
-}
 
 /// gRPC's own words as lines of our log.
 void log_grpc(gpr_log_func_args* said) {
@@ -43,6 +31,7 @@ class Server::Call final : public grpc::ServerUnaryReactor {
 
   void begin() {
     asio::post(server_.control_, [this] {
+      started_ = server_.clock_.now();
       if (!server_.gate_.spawn(run(*this))) finish(Error{errc::unavailable, "the agent is stopping: repeat when it is back"});
     });
   }
@@ -56,7 +45,6 @@ class Server::Call final : public grpc::ServerUnaryReactor {
 
  private:
   static task<> run(Call& call) {
-    call.started_ = call.server_.clock_.now();
     const auto outcome = co_await call.work_(call.until());
     call.finish(outcome);
   }
@@ -74,9 +62,9 @@ class Server::Call final : public grpc::ServerUnaryReactor {
   void finish(const result<>& outcome) {
     const auto code = outcome ? errc::ok : outcome.error().code;
     const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(server_.clock_.now() - started_).count();
-    const auto level = outcome ? log::Level::info : log::Level::warning;
-    log::write(level, "csi.call", {{"method", method_}, {"volume", valid_utf8(subject_)}, {"code", name(code)}, {"ms", took},
-                                   {"error", outcome ? std::string() : valid_utf8(outcome.error().text)}});
+    const auto level = outcome ? server_.config_.log_good : log::Level::warning;
+    log::write(level, server_.config_.log_as, {{"method", method_}, {"volume", valid_utf8(subject_)}, {"code", name(code)}, {"ms", took},
+                                              {"error", outcome ? std::string() : valid_utf8(outcome.error().text)}});
     Finish(outcome ? grpc::Status::OK : to_status(outcome.error()));
   }
 
@@ -111,10 +99,10 @@ result<> Server::start(const std::vector<grpc::Service*>& services) {
 task<> Server::stop(Until until) {
   if (server_ == nullptr) co_return;
   using namespace std::chrono;
-  const auto left = until.deadline == time_point::max() ? seconds(5) : duration_cast<seconds>(until.deadline - clock_.now());
+  const auto left = until.deadline == time_point::max() ? seconds(10) : duration_cast<milliseconds>(until.deadline - clock_.now());
   Promise<bool> ended(control_, clock_);
-  // Shutdown blocks until every call has ended; what still waits at the deadline is cancelled, which ends its waiting.
-  std::thread shutdown([server = server_.get(), ended, by = system_clock::now() + left] {
+  // Shutdown blocks until every call has ended. What still waits at half the time is cancelled, so that its end fits into the other half.
+  std::thread shutdown([server = server_.get(), ended, by = system_clock::now() + left / 2] {
     server->Shutdown(by);
     ended.set(true);
   });

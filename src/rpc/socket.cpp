@@ -34,7 +34,7 @@ result<> prepare_socket(const std::string& path) {
   address.sun_family = AF_UNIX;
   path.copy(address.sun_path, sizeof address.sun_path - 1);
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 || errno == EAGAIN)
-    return Error{errc::in_use, "another process answers on " + path + ": end it first, or give another --endpoint"};
+    return Error{errc::in_use, "another process answers on " + path + ": end it first, or give this one another path"};
   if (::unlink(path.c_str()) != 0) return Error{errc::state_write, "removing the old socket " + path + ": " + std::strerror(errno)};
   return {};
 }

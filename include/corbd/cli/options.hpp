@@ -35,12 +35,27 @@ struct CsiCall {
   int timeout_s = 120;
 };
 
-using Command = std::variant<Run, Helper, CsiCall, Exit>;
+/// The subcommands that ask a running agent on its admin socket: `corbd status`, `volumes`, `volume`, `heal`, `fail`, `events`.
+struct Admin {
+  enum class What { none, status, volumes, volume, heal, fail, events };
+  What what = What::none;
+  std::string runtime_dir = "/run/corbd";
+  std::string volume_id;
+  std::string output;       ///< table, wide, text or json; empty: the first that the subcommand has
+  bool follow = false, yes_really = false;
+  int timeout_s = 0;        ///< 0: 120 for heal and fail, 10 for the others
+};
+
+using Command = std::variant<Run, Helper, CsiCall, Admin, Exit>;
 
 /// Prints help, version, failpoints and errors itself. `version`: what --version says.
 Command parse(int argc, char** argv, const std::string& version);
 
 /// Makes the call; prints {"code","message"} as one JSON line. Exit code: 0 for OK.
 int call_csi(const CsiCall& call);
+
+/// Asks the agent. Answers go to stdout, problems to stderr. Exit code: 0; 1 when the agent refused or could not; 3 when no agent answers on
+/// the socket. `corbd status` says 0 OK, 1 warning, 2 critical.
+int call_admin(const Admin& ask);
 
 }  // namespace corbd::cli

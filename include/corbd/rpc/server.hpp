@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "corbd/core/gate.hpp"
+#include "corbd/core/log.hpp"
 #include "corbd/core/wait.hpp"
 
 namespace corbd::rpc {
@@ -19,6 +20,8 @@ struct Config {
   std::string endpoint;            ///< unix:///path/to.sock
   std::size_t max_calls = 512;     ///< in flight; more are refused with RESOURCE_EXHAUSTED
   int max_message_bytes = 1 << 20;
+  std::string log_as = "csi.call";         ///< the log line of a call's end
+  log::Level log_good = log::Level::info;  ///< of a call that ended well; of others it is warning
 };
 
 class Server {
@@ -28,7 +31,7 @@ class Server {
 
   /// Listens: the folder 0750, the socket 0600. A socket nobody answers on is replaced; one that answers is in_use.
   result<> start(const std::vector<grpc::Service*>& services);
-  /// Takes no new calls, waits for those in flight, ends what is left at the deadline.
+  /// Takes no new calls, waits for those in flight, cancels what is left at half the time.
   task<> stop(Until until);
 
   /// What a service method returns. `work` runs as a task on the control thread; its Until ends with the caller's deadline or

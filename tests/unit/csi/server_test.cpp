@@ -61,7 +61,7 @@ class Scene {
   }
   void stop() {
     std::promise<void> ended;
-    asio::co_spawn(io_, server->stop({clock_->now() + 1s}), [&](std::exception_ptr) { ended.set_value(); });
+    asio::co_spawn(io_, server->stop({clock_->now() + 2s}), [&](std::exception_ptr) { ended.set_value(); });
     REQUIRE(ended.get_future().wait_for(20s) == std::future_status::ready);
   }
   template <class Action>

@@ -1,0 +1,45 @@
+// The admin socket: people see the agent's volumes there, follow their changes, and ask for healing or giving up (proto/corbd/v1/admin.proto).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "corbd/core/helper_pool.hpp"
+#include "corbd/heal/healer.hpp"
+
+namespace corbd::ops {
+
+struct Config {
+  std::string runtime_dir;  ///< the socket is <runtime_dir>/admin.sock, 0600
+  std::string version, nodeid;
+  std::size_t max_calls = 64;  ///< in flight, those that wait for events included
+};
+
+/// What is shown and asked. All outlive the server; used on the control thread only.
+struct Sources {
+  volume::Volumes& volumes;
+  heal::Healer& healer;
+  std::function<std::vector<volume::Change>(const std::string& volume_id)> timeline;
+  std::function<std::vector<HelperPool::Stuck>()> stuck_helpers;
+};
+
+class Admin {
+ public:
+  Admin(executor control, Clock& clock, Sources sources, Config config);
+  ~Admin();
+
+  /// in_use when another agent answers on the socket.
+  result<> start();
+  /// A change of a volume's health, for those who follow. Control thread; before start() too.
+  void note(const volume::Change& change);
+  /// Ends every wait of a caller at once, then the server.
+  task<> stop(Until until);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace corbd::ops

@@ -1,0 +1,12 @@
+// Text for the wire: a proto3 string that is not valid UTF-8 is refused by whoever receives it.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace corbd::rpc {
+
+/// The text with a question mark for each byte that is not part of a valid sequence (RFC 3629: no overlong forms, no surrogates).
+std::string valid_utf8(std::string_view text);
+
+}  // namespace corbd::rpc

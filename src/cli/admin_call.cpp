@@ -1,0 +1,210 @@
+#include <grpcpp/grpcpp.h>
+
+#include <boost/json/serialize.hpp>
+#include <chrono>
+#include <iostream>
+#include <thread>
+
+#include "admin_socket.hpp"
+#include "corbd/cli/options.hpp"
+#include "corbd/v1/admin.grpc.pb.h"
+#include "json.hpp"
+#include "text.hpp"
+#include "view.hpp"
+
+namespace corbd::cli {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr int kRefused = 1, kNoAgent = 3;
+constexpr int kManyVolumesBytes = 64 << 20;
+constexpr seconds kFollowWait{30};
+constexpr std::chrono::milliseconds kAskAgain{300};  ///< whether an agent that went is back
+constexpr seconds kGrace{10};  ///< for the answer, after the wait that was asked for
+
+std::int64_t now_ms() {
+  using namespace std::chrono;
+  return duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
+}
+
+std::unique_ptr<v1::Admin::Stub> connect(const std::string& socket) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kManyVolumesBytes);
+  // Otherwise a new channel would wait with the old one's backoff.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return v1::Admin::NewStub(grpc::CreateCustomChannel("unix://" + socket, grpc::InsecureChannelCredentials(), arguments));
+}
+
+std::string said_of(const grpc::Status& status, seconds limit) {
+  if (status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED) return printable(status.error_message());
+  return "no answer within " + std::to_string(limit.count()) + " s: the agent's log says what it waits for; --timeout waits longer";
+}
+
+/// What is the same of every question: it is asked, and an error is said.
+class Asking {
+ public:
+  Asking(const Admin& ask, const std::string& socket, const char* name)
+      : socket_(socket), stub_(connect(socket)), name_(name), limit_(limit_of(ask)) {}
+
+  template <class Request, class Response>
+  grpc::Status call(grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*, const Request&, Response*), const Request& request,
+                    Response& response, seconds limit) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + limit);
+    return (stub_.get()->*method)(&context, request, &response);
+  }
+  template <class Request, class Response>
+  bool answered(grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*, const Request&, Response*), const Request& request,
+                Response& response) {
+    const auto status = call(method, request, response, limit_);
+    if (!status.ok()) tell(said_of(status, limit_));
+    return status.ok();
+  }
+  /// Without end; a pause at least.
+  void wait_for_agent() {
+    do {
+      std::this_thread::sleep_for(kAskAgain);
+    } while (!look_for_agent(socket_));
+    stub_ = connect(socket_);
+  }
+  void tell(const std::string& problem) const { std::cerr << "corbd " << name_ << ": " << problem << std::endl; }
+
+ private:
+  static seconds limit_of(const Admin& ask) {
+    const bool acts = ask.what == Admin::What::heal || ask.what == Admin::What::fail;
+    return ask.timeout_s > 0 ? seconds(ask.timeout_s) : acts ? seconds(120) : seconds(10);
+  }
+  const std::string socket_;
+  std::unique_ptr<v1::Admin::Stub> stub_;
+  const char* name_;
+  seconds limit_;
+};
+
+/// False when nobody reads any more.
+bool print(const std::string& text) { return static_cast<bool>(std::cout << text << std::flush); }
+bool print(const boost::json::object& line) { return print(boost::json::serialize(line) + "\n"); }
+
+int status(Asking& asking, const Admin& ask) {
+  v1::GetStatusResponse response;
+  if (!asking.answered(&v1::Admin::Stub::GetStatus, v1::GetStatusRequest(), response)) return static_cast<int>(Verdict::critical);
+  if (ask.output == "json") {
+    auto object = json_of(response);
+    object["verdict"] = name(verdict(response));
+    print(object);
+  } else {
+    print(status_screen(response));
+  }
+  return static_cast<int>(verdict(response));
+}
+
+int volumes(Asking& asking, const Admin& ask) {
+  v1::ListVolumesResponse response;
+  if (!asking.answered(&v1::Admin::Stub::ListVolumes, v1::ListVolumesRequest(), response)) return kRefused;
+  ask.output == "json" ? print(json_of(response)) : print(volumes_table(response, ask.output == "wide", now_ms()));
+  return 0;
+}
+
+int volume(Asking& asking, const Admin& ask) {
+  v1::GetVolumeRequest request;
+  request.set_id(ask.volume_id);
+  v1::GetVolumeResponse response;
+  if (!asking.answered(&v1::Admin::Stub::GetVolume, request, response)) return kRefused;
+  ask.output == "json" ? print(json_of(response)) : print(volume_page(response, now_ms()));
+  return 0;
+}
+
+/// The try ended well; what has no device, or was given up, is not served for all that.
+int say_state(Asking& asking, const Admin& ask) {
+  v1::GetVolumeRequest request;
+  request.set_id(ask.volume_id);
+  v1::GetVolumeResponse response;
+  if (!asking.answered(&v1::Admin::Stub::GetVolume, request, response)) return kRefused;
+  return print("volume " + printable(ask.volume_id) + " was tried and is " + word(response.volume().health()) + "\n") ? 0 : kRefused;
+}
+
+int heal(Asking& asking, const Admin& ask) {
+  v1::HealRequest request;
+  request.set_id(ask.volume_id);
+  v1::HealResponse response;
+  if (!asking.answered(&v1::Admin::Stub::Heal, request, response)) return kRefused;
+  if (!ask.volume_id.empty()) return say_state(asking, ask);
+  if (response.volume_ids().empty()) return print("no volume needs it\n") ? 0 : kRefused;
+  std::string text = "tried now (corbd events -f shows how they end):\n";
+  for (const auto& id : response.volume_ids()) text += printable(id) + "\n";
+  return print(text) ? 0 : kRefused;
+}
+
+int fail(Asking& asking, const Admin& ask) {
+  if (!ask.yes_really) {
+    asking.tell("volume " + printable(ask.volume_id) +
+                " would be given up: every request of its device, those that wait and those to come, gets EIO, so that its pods end and its "
+                "mounts can be taken away. What was written and not yet acknowledged is lost, and only unstage and stage bring it back. Nothing "
+                "was done. If it is meant, say so with --yes-really");
+    return kRefused;
+  }
+  v1::FailRequest request;
+  request.set_id(ask.volume_id);
+  v1::FailResponse response;
+  if (!asking.answered(&v1::Admin::Stub::Fail, request, response)) return kRefused;
+  return print("volume " + printable(ask.volume_id) + " is given up: every request gets EIO until it is unstaged\n") ? 0 : kRefused;
+}
+
+bool show(const Asking& asking, const v1::NextEventsResponse& page, bool json) {
+  if (page.missed() > 0) asking.tell(std::to_string(page.missed()) + " events came too fast to be shown here; the agent's log has them");
+  for (const auto& change : page.events())
+    if (!(json ? print(json_of(change)) : print(event_line(change) + "\n"))) return false;
+  return true;
+}
+
+/// The agent went away, before or during the call.
+bool left(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::UNAVAILABLE || status.error_code() == grpc::StatusCode::CANCELLED;
+}
+
+/// Every page that is there already; with --follow also those to come, until nobody reads any more.
+int events(Asking& asking, const Admin& ask) {
+  v1::NextEventsRequest request;
+  bool gone = false;
+  for (;;) {
+    v1::NextEventsResponse page;
+    const auto status = asking.call(&v1::Admin::Stub::NextEvents, request, page, seconds(request.wait_ms() / 1000) + kGrace);
+    if (!status.ok()) {
+      if (!ask.follow || request.run() == 0 || !left(status)) {
+        asking.tell(said_of(status, kGrace));
+        return kRefused;
+      }
+      if (!std::exchange(gone, true)) asking.tell("the agent is gone; waiting for the next one");
+      request.set_wait_ms(0);
+      asking.wait_for_agent();
+      continue;
+    }
+    if (std::exchange(gone, false)) asking.tell("an agent is back");
+    if (!show(asking, page, ask.output == "json")) return kRefused;
+    if (!ask.follow && page.events().empty()) return 0;
+    request.set_run(page.run());
+    request.set_after(page.last());
+    if (ask.follow) request.set_wait_ms(static_cast<std::uint32_t>(std::chrono::milliseconds(kFollowWait).count()));
+  }
+}
+
+}  // namespace
+
+int call_admin(const Admin& ask) {
+  struct Row {
+    const char* name;
+    int (*run)(Asking&, const Admin&);
+  };
+  // In the order of Admin::What, after none.
+  constexpr Row rows[] = {{"status", status}, {"volumes", volumes}, {"volume", volume}, {"heal", heal}, {"fail", fail}, {"events", events}};
+  const Row& row = rows[static_cast<int>(ask.what) - 1];
+  const auto socket = admin_socket(ask.runtime_dir);
+  if (const auto there = look_for_agent(socket); !there) {
+    std::cerr << "corbd " << row.name << ": " << there.error().text << std::endl;
+    return kNoAgent;
+  }
+  Asking asking(ask, socket, row.name);
+  return row.run(asking, ask);
+}
+
+}  // namespace corbd::cli

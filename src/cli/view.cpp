@@ -1,0 +1,170 @@
+#include "view.hpp"
+
+#include <algorithm>
+
+#include "json.hpp"
+#include "text.hpp"
+
+namespace corbd::cli {
+namespace {
+
+using std::chrono::milliseconds;
+using Rows = std::vector<std::vector<std::string>>;
+
+/// Longer is worth a look even while everything is served.
+constexpr milliseconds kStalled{10000};
+
+std::string age(std::int64_t ms) { return duration_text(milliseconds(ms)); }
+
+std::string many(std::uint64_t count, const std::string& what) { return std::to_string(count) + " " + what + (count == 1 ? "" : "s"); }
+
+std::string joined(const google::protobuf::RepeatedPtrField<std::string>& texts, const char* between) {
+  std::string out;
+  for (const auto& text : texts) out += (out.empty() ? "" : between) + printable(text);
+  return out;
+}
+
+std::string device_of(const v1::Volume& volume) { return volume.has_device() ? "/dev/nbd" + std::to_string(volume.device()) : ""; }
+
+std::string error_of(const v1::Volume& volume) {
+  return volume.has_last_error() ? volume.last_error().code() + ": " + volume.last_error().text() : "";
+}
+
+Verdict volumes_verdict(const v1::GetStatusResponse& status) {
+  Verdict worst = Verdict::ok;
+  for (const auto& entry : status.volumes()) worst = std::max(worst, verdict(entry.health()));
+  return worst;
+}
+
+std::string volumes_line(const v1::GetStatusResponse& status) {
+  std::string line;
+  for (const auto& entry : status.volumes())
+    line += (line.empty() ? "" : ", ") + std::to_string(entry.volumes()) + " " + word(entry.health());
+  if (line.empty()) return "none";
+  return volumes_verdict(status) == Verdict::ok ? line : line + " (see: corbd volumes -o wide)";
+}
+
+std::string cluster_line(const v1::Cluster& cluster) {
+  std::string line = many(cluster.volumes(), "volume");
+  if (cluster.unserved() > 0) line += ", " + std::to_string(cluster.unserved()) + " without a server";
+  if (cluster.does_not_answer()) line += ", does not answer";
+  if (milliseconds(cluster.oldest_request_ms()) >= kStalled) line += ", a request waits for " + age(cluster.oldest_request_ms());
+  return line;
+}
+
+std::string service_of(const v1::Volume& volume) {
+  std::string line = "serving";
+  if (volume.unserved())
+    line = "none for " + age(volume.unserved_ms());
+  else if (!volume.has_device())
+    line = "none needed: it has no device";
+  else if (volume.has_unserved_ms())
+    line = "none: the kernel has no device for it";
+  line += ", " + std::to_string(volume.waiting()) + " in the kernel's queue";
+  if (volume.oldest_request_ms() > 0) line += ", the oldest unanswered request is " + age(volume.oldest_request_ms()) + " old";
+  return line;
+}
+
+std::string healing_of(const v1::Volume& volume) {
+  if (!volume.has_healing()) return "";
+  const auto& healing = volume.healing();
+  std::string line = many(healing.attempts(), "failed attempt");
+  if (healing.under_way())
+    line += ", one under way";
+  else if (healing.waits_for_cluster())
+    line += ", waits for its cluster, which does not answer";
+  else
+    line += healing.next_try_ms() > 0 ? ", the next in " + age(healing.next_try_ms()) : ", the next is due";
+  return line + "; because: " + healing.why();
+}
+
+}  // namespace
+
+std::string name(Verdict verdict) {
+  return verdict == Verdict::ok ? "OK" : verdict == Verdict::warning ? "Warning" : "Critical";
+}
+
+std::string word(v1::Health health) { return word(*v1::Health_descriptor(), health); }
+
+Verdict verdict(v1::Health health) {
+  switch (health) {
+    case v1::HEALTH_ABSENT:
+    case v1::HEALTH_STAGING:
+    case v1::HEALTH_STAGED:
+    case v1::HEALTH_UNSTAGING: return Verdict::ok;
+    case v1::HEALTH_UNPROVEN:
+    case v1::HEALTH_LOST:
+    case v1::HEALTH_FAILED: return Verdict::critical;
+    default: return Verdict::warning;
+  }
+}
+
+Verdict verdict(const v1::Cluster& cluster) {
+  if (cluster.does_not_answer()) return Verdict::critical;
+  return milliseconds(cluster.oldest_request_ms()) >= kStalled ? Verdict::warning : Verdict::ok;
+}
+
+Verdict verdict(const v1::GetStatusResponse& status) {
+  Verdict worst = volumes_verdict(status);
+  for (const auto& cluster : status.clusters()) worst = std::max(worst, verdict(cluster));
+  return status.stuck_helpers().empty() ? worst : std::max(worst, Verdict::warning);
+}
+
+std::string status_screen(const v1::GetStatusResponse& status) {
+  Rows rows{{"COMPONENT", "VERDICT", "DETAILS"}};
+  rows.push_back({"agent", name(Verdict::ok),
+                  "corbd " + printable(status.version()) + " on node " + cell(status.node_id()) + ", pid " + std::to_string(status.pid()) +
+                      ", up " + age(status.uptime_ms())});
+  rows.push_back({"volumes", name(volumes_verdict(status)), volumes_line(status)});
+  for (const auto& cluster : status.clusters())
+    rows.push_back({"cluster " + cell(cluster.id()), name(verdict(cluster)), cluster_line(cluster)});
+  if (status.stuck_helpers().empty()) rows.push_back({"helpers", name(Verdict::ok), "none hangs"});
+  for (const auto& stuck : status.stuck_helpers())
+    rows.push_back({"helper " + std::to_string(stuck.pid()), name(Verdict::warning),
+                    "hangs for " + age(stuck.since_ms()) + ": " + printable(stuck.what())});
+  return table(rows) + "\nOverall: " + name(verdict(status)) + "\n";
+}
+
+std::string volumes_table(const v1::ListVolumesResponse& volumes, bool wide, std::int64_t now_ms) {
+  Rows rows{{"ID", "POOL", "NAMESPACE", "IMAGE", "DEVICE", "STATE", "SINCE", "LINKS-LOST", "LONGEST-STALL"}};
+  if (wide) rows.front().insert(rows.front().end(), {"SIZE", "STAGED-AT", "PUBLISHED-AT", "ATTEMPTS", "LAST-ERROR"});
+  for (const auto& volume : volumes.volumes()) {
+    auto& row = rows.emplace_back(std::vector<std::string>{
+        cell(volume.id()), cell(volume.pool()), cell(volume.namespace_()), cell(volume.image()), cell(device_of(volume)), word(volume.health()),
+        age(now_ms - volume.since_at_ms()), std::to_string(volume.links_lost()), age(volume.longest_stall_ms())});
+    if (wide)
+      row.insert(row.end(), {size_text(volume.size_bytes()), cell(joined(volume.staged_at(), ",")), cell(joined(volume.published_at(), ",")),
+                             std::to_string(volume.healing().attempts()), cell(error_of(volume))});
+  }
+  return table(rows);
+}
+
+std::string volume_page(const v1::GetVolumeResponse& response, std::int64_t now_ms) {
+  const v1::Volume& volume = response.volume();
+  const std::string name_space = volume.namespace_().empty() ? "" : volume.namespace_() + "/";
+  const Rows facts{
+      {"id:", cell(volume.id())},
+      {"state:", word(volume.health()) + " since " + time_text(volume.since_at_ms()) + " (" + age(now_ms - volume.since_at_ms()) + ")"},
+      {"image:", cell(volume.pool() + "/" + name_space + volume.image())},
+      {"image key:", cell(volume.image_key())},
+      {"cluster:", cell(volume.cluster_id())},
+      {"device:", volume.has_device() ? device_of(volume) + ", " + size_text(volume.size_bytes()) : "<none>"},
+      {"use:", std::string(volume.block() ? "block" : "filesystem") + (volume.read_only() ? ", read-only" : ", read-write")},
+      {"staged at:", cell(joined(volume.staged_at(), ", "))},
+      {"published at:", cell(joined(volume.published_at(), ", "))},
+      {"service:", service_of(volume)},
+      {"since start:", many(volume.links_lost(), "link") + " lost, longest stall " + age(volume.longest_stall_ms())},
+      {"healing:", cell(healing_of(volume))},
+      {"last error:", cell(error_of(volume))}};
+  Rows changes{{"TIME", "FROM", "TO", "WHY"}};
+  for (const auto& change : response.timeline())
+    changes.push_back({time_text(change.at_ms()), word(change.from()), word(change.to()), cell(change.why())});
+  return table(facts) + "\n" + table(changes);
+}
+
+std::string event_line(const v1::Change& change) {
+  return time_text(change.at_ms()) + "   " + cell(change.volume_id()) + "   " + word(change.from()) + " -> " + word(change.to()) + "   " +
+         cell(change.why());
+}
+
+}  // namespace corbd::cli

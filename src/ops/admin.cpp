@@ -1,0 +1,211 @@
+#include "corbd/ops/admin.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "corbd/core/log.hpp"
+#include "corbd/rpc/server.hpp"
+#include "corbd/rpc/utf8.hpp"
+#include "corbd/v1/admin.grpc.pb.h"
+#include "events.hpp"
+#include "messages.hpp"
+
+namespace corbd::ops {
+namespace {
+
+using Context = grpc::CallbackServerContext;
+using Reactor = grpc::ServerUnaryReactor;
+
+constexpr std::size_t kKeptEvents = 1024;
+constexpr std::size_t kPage = 256;
+constexpr std::chrono::milliseconds kLongestWait{60000};
+
+rpc::Config rpc_config(const Config& config) {
+  rpc::Config out;
+  out.endpoint = "unix://" + std::filesystem::absolute(config.runtime_dir).string() + "/admin.sock";
+  out.max_calls = config.max_calls;
+  out.log_as = "admin.call";
+  out.log_good = log::Level::debug;
+  return out;
+}
+
+/// A scope that ends with the caller's or with the agent's stay.
+class Either {
+ public:
+  Either(CancelScope& leaving, CancelScope& call) : both_(&leaving), call_(call) {
+    if (call_.cancelled()) both_.cancel();
+    hook_ = call_.on_cancel([this] { both_.cancel(); });
+  }
+  ~Either() { call_.forget(hook_); }
+  Either(const Either&) = delete;
+  Either& operator=(const Either&) = delete;
+  CancelScope* scope() { return &both_; }
+
+ private:
+  CancelScope both_;
+  CancelScope& call_;
+  CancelScope::Hook hook_;
+};
+
+/// The service's methods, on the control thread. Requests and responses live until the call's end.
+class Desk {
+ public:
+  Desk(executor control, Clock& clock, Sources sources, const Config& config)
+      : clock_(clock), sources_(std::move(sources)), config_(config), started_(clock.now()), events_(std::move(control), clock, kKeptEvents),
+        run_(static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(clock.wall().time_since_epoch()).count())) {}
+
+  void note(const volume::Change& change) { events_.push(change); }
+  void leave() { leaving_.cancel(); }
+
+  task<result<>> answer(const v1::GetStatusRequest&, v1::GetStatusResponse& response, Until) {
+    using namespace std::chrono;
+    response.set_version(config_.version);
+    response.set_pid(::getpid());
+    response.set_node_id(rpc::valid_utf8(config_.nodeid));
+    response.set_uptime_ms(duration_cast<milliseconds>(clock_.now() - started_).count());
+    count(response, sources_.volumes.status(), sources_.healer.ward());
+    add_stuck(response, sources_.stuck_helpers(), clock_.now());
+    co_return result<>();
+  }
+
+  task<result<>> answer(const v1::ListVolumesRequest&, v1::ListVolumesResponse& response, Until) {
+    auto all = sources_.volumes.status();
+    std::sort(all.begin(), all.end(), [](const auto& one, const auto& other) { return one.volume_id < other.volume_id; });
+    for (const auto& status : all) *response.add_volumes() = to_message(status, sources_.healer.ward(), clock_.now());
+    co_return result<>();
+  }
+
+  task<result<>> answer(const v1::GetVolumeRequest& request, v1::GetVolumeResponse& response, Until) {
+    const auto status = sources_.volumes.status(request.id());
+    if (!status) co_return unknown(request.id());
+    *response.mutable_volume() = to_message(*status, sources_.healer.ward(), clock_.now());
+    for (const auto& change : sources_.timeline(request.id())) *response.add_timeline() = to_message(change);
+    co_return result<>();
+  }
+
+  /// The one volume's wish joins the healer's own try of it.
+  task<result<>> answer(const v1::HealRequest& request, v1::HealResponse& response, Until until) {
+    const std::string& id = request.id();
+    if (!id.empty() && !sources_.volumes.status(id)) co_return unknown(id);
+    log::info("admin.heal", {{"volume", id.empty() ? "all that have no server" : id}});
+    sources_.healer.hurry(id);
+    if (!id.empty()) {
+      response.add_volume_ids(id);
+      co_return co_await want(id, volume::Wish(volume::Healed{}), until);
+    }
+    for (const auto& status : sources_.volumes.status())
+      if (status.unserved) response.add_volume_ids(rpc::valid_utf8(status.volume_id));
+    co_return result<>();
+  }
+
+  task<result<>> answer(const v1::FailRequest& request, v1::FailResponse&, Until until) {
+    const std::string& id = request.id();
+    if (!sources_.volumes.status(id)) co_return unknown(id);
+    log::warning("admin.fail", {{"volume", id}, {"effect", "its device answers EIO to everything until it is unstaged"}});
+    co_return co_await want(id, volume::Wish(volume::Failed{}), until);
+  }
+
+  /// A caller that leaves, and an agent that does, end the wait as its time does.
+  task<result<>> answer(const v1::NextEventsRequest& request, v1::NextEventsResponse& response, Until until) {
+    const bool follows = request.run() == run_;
+    const std::uint64_t after = follows ? request.after() : 0;
+    Either either(leaving_, *until.scope);
+    const std::chrono::milliseconds wait{request.wait_ms()};
+    until.scope = either.scope();
+    co_await events_.beyond(after, until.at_most(clock_.now() + std::min(wait, kLongestWait)));
+    const auto page = events_.read(after, kPage);
+    response.set_run(run_);
+    response.set_last(page.last);
+    response.set_missed(follows ? page.missed : 0);
+    response.set_leaving(leaving_.cancelled());
+    for (const auto& change : page.changes) *response.add_events() = to_message(change);
+    co_return result<>();
+  }
+
+ private:
+  static Error unknown(const std::string& id) {
+    return {errc::not_found, "volume " + id + " has no record on this node: `corbd volumes` lists those that have"};
+  }
+
+  task<result<>> want(std::string id, volume::Wish wish, Until until) {
+    Either either(leaving_, *until.scope);
+    until.scope = either.scope();
+    auto done = co_await sources_.volumes.want(std::move(id), std::move(wish), until);
+    if (!done && leaving_.cancelled()) co_return Error{errc::unavailable, "the agent is stopping: ask again when it is back"};
+    co_return done;
+  }
+
+  Clock& clock_;
+  const Sources sources_;
+  const Config& config_;
+  const time_point started_;
+  CancelScope leaving_;
+  Events events_;
+  const std::uint64_t run_;
+};
+
+class Service final : public v1::Admin::CallbackService {
+ public:
+  Service(rpc::Server& server, Desk& desk) : server_(server), desk_(desk) {}
+
+  Reactor* GetStatus(Context* context, const v1::GetStatusRequest* request, v1::GetStatusResponse* response) override {
+    return serve(context, "GetStatus", {}, *request, *response);
+  }
+  Reactor* ListVolumes(Context* context, const v1::ListVolumesRequest* request, v1::ListVolumesResponse* response) override {
+    return serve(context, "ListVolumes", {}, *request, *response);
+  }
+  Reactor* GetVolume(Context* context, const v1::GetVolumeRequest* request, v1::GetVolumeResponse* response) override {
+    return serve(context, "GetVolume", request->id(), *request, *response);
+  }
+  Reactor* Heal(Context* context, const v1::HealRequest* request, v1::HealResponse* response) override {
+    return serve(context, "Heal", request->id(), *request, *response);
+  }
+  Reactor* Fail(Context* context, const v1::FailRequest* request, v1::FailResponse* response) override {
+    return serve(context, "Fail", request->id(), *request, *response);
+  }
+  Reactor* NextEvents(Context* context, const v1::NextEventsRequest* request, v1::NextEventsResponse* response) override {
+    return serve(context, "NextEvents", {}, *request, *response);
+  }
+
+ private:
+  template <class Request, class Response>
+  Reactor* serve(Context* context, const char* method, const std::string& subject, const Request& request, Response& response) {
+    auto work = [this, &request, &response](Until until) { return desk_.answer(request, response, until); };
+    return server_.unary(context, method, subject, work);
+  }
+
+  rpc::Server& server_;
+  Desk& desk_;
+};
+
+}  // namespace
+
+class Admin::Impl {
+ public:
+  Impl(executor control, Clock& clock, Sources sources, Config config)
+      : config_(std::move(config)), desk_(control, clock, std::move(sources), config_), server_(control, clock, rpc_config(config_)),
+        service_(server_, desk_) {}
+  result<> start() { return server_.start({&service_}); }
+  void note(const volume::Change& change) { desk_.note(change); }
+  task<> stop(Until until) {
+    desk_.leave();
+    co_await server_.stop(until);
+  }
+
+ private:
+  const Config config_;
+  Desk desk_;
+  rpc::Server server_;
+  Service service_;
+};
+
+Admin::Admin(executor control, Clock& clock, Sources sources, Config config)
+    : impl_(std::make_unique<Impl>(std::move(control), clock, std::move(sources), std::move(config))) {}
+Admin::~Admin() = default;
+result<> Admin::start() { return impl_->start(); }
+void Admin::note(const volume::Change& change) { impl_->note(change); }
+task<> Admin::stop(Until until) { return impl_->stop(until); }
+
+}  // namespace corbd::ops

@@ -1,0 +1,121 @@
+#include "messages.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "corbd/rpc/utf8.hpp"
+
+namespace corbd::ops {
+namespace {
+
+using rpc::valid_utf8;
+
+template <class Duration>
+std::int64_t ms(Duration of) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(of).count();
+}
+
+v1::Health to_message(volume::Health health) {
+  switch (health) {
+    case volume::Health::absent: return v1::HEALTH_ABSENT;
+    case volume::Health::staging: return v1::HEALTH_STAGING;
+    case volume::Health::staged: return v1::HEALTH_STAGED;
+    case volume::Health::reconnecting: return v1::HEALTH_RECONNECTING;
+    case volume::Health::unproven: return v1::HEALTH_UNPROVEN;
+    case volume::Health::lost: return v1::HEALTH_LOST;
+    case volume::Health::failed: return v1::HEALTH_FAILED;
+    case volume::Health::unstaging: return v1::HEALTH_UNSTAGING;
+  }
+  return v1::HEALTH_UNSPECIFIED;
+}
+
+/// "pool/namespace/image" or "pool/image": a name of RBD has no slash.
+void name_image(v1::Volume& into, const std::string& text) {
+  const auto first = text.find('/'), last = text.rfind('/');
+  into.set_pool(valid_utf8(text.substr(0, first)));
+  if (first == std::string::npos) return;
+  if (last > first) into.set_namespace_(valid_utf8(text.substr(first + 1, last - first - 1)));
+  into.set_image(valid_utf8(text.substr(last + 1)));
+}
+
+void fill(v1::Healing& into, const heal::Patient& patient, const heal::Ward& ward, time_point now) {
+  into.set_attempts(patient.attempts);
+  into.set_under_way(patient.under_way);
+  into.set_next_try_ms(patient.under_way ? 0 : std::max<std::int64_t>(0, ms(patient.due - now)));
+  into.set_why(valid_utf8(patient.why));
+  into.set_waits_for_cluster(ward.waits_for_cluster(patient.cluster_id));
+}
+
+}  // namespace
+
+v1::Volume to_message(const volume::Status& status, const heal::Ward& ward, time_point now) {
+  v1::Volume out;
+  out.set_id(valid_utf8(status.volume_id));
+  out.set_health(to_message(status.health));
+  out.set_since_at_ms(ms(status.since.time_since_epoch()));
+  out.set_cluster_id(valid_utf8(status.cluster_id));
+  name_image(out, status.image);
+  out.set_image_key(valid_utf8(status.image_key));
+  if (status.device) out.set_device(*status.device);
+  out.set_size_bytes(status.size);
+  out.set_block(status.block);
+  out.set_read_only(status.read_only);
+  for (const auto& path : status.staged_at) out.add_staged_at(valid_utf8(path));
+  for (const auto& path : status.published_at) out.add_published_at(valid_utf8(path));
+  out.set_unserved(status.unserved);
+  if (status.unserved_since) out.set_unserved_ms(ms(now - *status.unserved_since));
+  out.set_waiting(status.waiting);
+  out.set_oldest_request_ms(ms(status.oldest));
+  out.set_links_lost(status.links_lost);
+  out.set_longest_stall_ms(ms(status.longest_stall));
+  if (status.last_error) {
+    out.mutable_last_error()->set_code(std::string(name(status.last_error->code)));
+    out.mutable_last_error()->set_text(valid_utf8(status.last_error->text));
+  }
+  const auto patient = ward.patients().find(status.volume_id);
+  if (patient != ward.patients().end()) fill(*out.mutable_healing(), patient->second, ward, now);
+  return out;
+}
+
+v1::Change to_message(const volume::Change& change) {
+  v1::Change out;
+  out.set_at_ms(ms(change.at.time_since_epoch()));
+  out.set_volume_id(valid_utf8(change.volume_id));
+  out.set_from(to_message(change.from));
+  out.set_to(to_message(change.to));
+  out.set_why(valid_utf8(change.why));
+  return out;
+}
+
+void count(v1::GetStatusResponse& into, const std::vector<volume::Status>& all, const heal::Ward& ward) {
+  std::map<v1::Health, std::uint32_t> by_health;
+  std::map<std::string, v1::Cluster> clusters;
+  for (const auto& status : all) {
+    ++by_health[to_message(status.health)];
+    v1::Cluster& cluster = clusters[status.cluster_id];
+    cluster.set_volumes(cluster.volumes() + 1);
+    if (status.unserved) cluster.set_unserved(cluster.unserved() + 1);
+    cluster.set_oldest_request_ms(std::max(cluster.oldest_request_ms(), ms(status.oldest)));
+  }
+  for (const auto& [health, volumes] : by_health) {
+    auto* entry = into.add_volumes();
+    entry->set_health(health);
+    entry->set_volumes(volumes);
+  }
+  for (auto& [id, cluster] : clusters) {
+    cluster.set_id(valid_utf8(id));
+    cluster.set_does_not_answer(ward.waits_for_cluster(id));
+    *into.add_clusters() = std::move(cluster);
+  }
+}
+
+void add_stuck(v1::GetStatusResponse& into, const std::vector<HelperPool::Stuck>& stuck, time_point now) {
+  for (const auto& one : stuck) {
+    auto* entry = into.add_stuck_helpers();
+    entry->set_what(valid_utf8(one.what));
+    entry->set_pid(one.pid);
+    entry->set_since_ms(ms(now - one.since));
+  }
+}
+
+}  // namespace corbd::ops

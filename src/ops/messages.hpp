@@ -1,0 +1,20 @@
+// What the agent knows, as messages of the admin service. Pure.
+#pragma once
+
+#include <vector>
+
+#include "corbd/core/helper_pool.hpp"
+#include "corbd/heal/ward.hpp"
+#include "corbd/v1/admin.pb.h"
+#include "corbd/volume/status.hpp"
+
+namespace corbd::ops {
+
+v1::Volume to_message(const volume::Status& status, const heal::Ward& ward, time_point now);
+v1::Change to_message(const volume::Change& change);
+
+/// Volumes by health, and clusters, in the order of their names.
+void count(v1::GetStatusResponse& into, const std::vector<volume::Status>& all, const heal::Ward& ward);
+void add_stuck(v1::GetStatusResponse& into, const std::vector<HelperPool::Stuck>& stuck, time_point now);
+
+}  // namespace corbd::ops

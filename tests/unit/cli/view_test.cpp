@@ -1,0 +1,174 @@
+#include "view.hpp"
+
+#include <boost/json/serialize.hpp>
+
+#include "json.hpp"
+#include "support/catch.hpp"
+
+using namespace corbd;
+using namespace corbd::cli;
+
+namespace {
+
+constexpr std::int64_t kNow = 1769860800000;  // 2026-01-31T12:00:00Z
+
+v1::Volume staged(const std::string& id) {
+  v1::Volume volume;
+  volume.set_id(id);
+  volume.set_health(v1::HEALTH_STAGED);
+  volume.set_since_at_ms(kNow - 200000);
+  volume.set_pool("pool");
+  volume.set_image("image");
+  volume.set_device(3);
+  return volume;
+}
+
+v1::GetStatusResponse status_with(v1::Health health) {
+  v1::GetStatusResponse status;
+  auto* count = status.add_volumes();
+  count->set_health(health);
+  count->set_volumes(2);
+  auto* cluster = status.add_clusters();
+  cluster->set_id("a");
+  cluster->set_volumes(2);
+  return status;
+}
+
+}  // namespace
+
+TEST_CASE("a health has the word that the log has") {
+  CHECK(word(v1::HEALTH_RECONNECTING) == "reconnecting");
+  CHECK(word(static_cast<v1::Health>(99)) == "99");
+}
+
+TEST_CASE("what waits until somebody acts is critical, what may pass by itself a warning") {
+  for (const auto health : {v1::HEALTH_UNPROVEN, v1::HEALTH_LOST, v1::HEALTH_FAILED}) CHECK(verdict(health) == Verdict::critical);
+  for (const auto health : {v1::HEALTH_RECONNECTING, static_cast<v1::Health>(99)}) CHECK(verdict(health) == Verdict::warning);
+  for (const auto health : {v1::HEALTH_STAGED, v1::HEALTH_STAGING, v1::HEALTH_UNSTAGING}) CHECK(verdict(health) == Verdict::ok);
+}
+
+TEST_CASE("a cluster that does not answer is critical, one with an old request a warning") {
+  v1::Cluster cluster;
+  cluster.set_oldest_request_ms(9999);
+  CHECK(verdict(cluster) == Verdict::ok);
+  cluster.set_oldest_request_ms(10000);
+  CHECK(verdict(cluster) == Verdict::warning);
+  cluster.set_does_not_answer(true);
+  CHECK(verdict(cluster) == Verdict::critical);
+}
+
+TEST_CASE("the overall verdict is the worst one") {
+  CHECK(verdict(v1::GetStatusResponse()) == Verdict::ok);
+  CHECK(verdict(status_with(v1::HEALTH_STAGED)) == Verdict::ok);
+  CHECK(verdict(status_with(v1::HEALTH_RECONNECTING)) == Verdict::warning);
+  CHECK(verdict(status_with(v1::HEALTH_LOST)) == Verdict::critical);
+  auto status = status_with(v1::HEALTH_STAGED);
+  status.add_stuck_helpers();
+  CHECK(verdict(status) == Verdict::warning);
+  status.mutable_clusters(0)->set_does_not_answer(true);
+  CHECK(verdict(status) == Verdict::critical);
+}
+
+TEST_CASE("the status is one screen with a verdict for each component") {
+  auto status = status_with(v1::HEALTH_RECONNECTING);
+  status.set_version("1.2");
+  status.set_node_id("node-1");
+  status.set_pid(12);
+  status.set_uptime_ms(200000);
+  status.mutable_clusters(0)->set_unserved(1);
+  status.mutable_clusters(0)->set_does_not_answer(true);
+  auto* stuck = status.add_stuck_helpers();
+  stuck->set_pid(77);
+  stuck->set_what("mount /dev/nbd0");
+  stuck->set_since_ms(60000);
+  CHECK(status_screen(status) ==
+        "COMPONENT   VERDICT    DETAILS\n"
+        "agent       OK         corbd 1.2 on node node-1, pid 12, up 3m20s\n"
+        "volumes     Warning    2 reconnecting (see: corbd volumes -o wide)\n"
+        "cluster a   Critical   2 volumes, 1 without a server, does not answer\n"
+        "helper 77   Warning    hangs for 1m: mount /dev/nbd0\n"
+        "\n"
+        "Overall: Critical\n");
+}
+
+TEST_CASE("the table of volumes has the columns of rbd device list, then the state") {
+  v1::ListVolumesResponse volumes;
+  *volumes.add_volumes() = staged("v1");
+  CHECK(volumes_table(volumes, false, kNow) ==
+        "ID   POOL   NAMESPACE   IMAGE   DEVICE      STATE    SINCE   LINKS-LOST   LONGEST-STALL\n"
+        "v1   pool   <none>      image   /dev/nbd3   staged   3m20s   0            0s\n");
+}
+
+TEST_CASE("the wide table adds size, paths, attempts and the last error") {
+  v1::ListVolumesResponse volumes;
+  auto* volume = volumes.add_volumes();
+  *volume = staged("v1");
+  volume->clear_device();
+  volume->set_size_bytes(1 << 30);
+  volume->add_staged_at("/s");
+  volume->add_published_at("/p");
+  volume->add_published_at("/q");
+  volume->mutable_healing()->set_attempts(4);
+  volume->mutable_last_error()->set_code("lost");
+  volume->mutable_last_error()->set_text("gone");
+  const auto text = volumes_table(volumes, true, kNow);
+  CHECK_THAT(text, ContainsSubstring("SIZE    STAGED-AT   PUBLISHED-AT   ATTEMPTS   LAST-ERROR\n"));
+  CHECK_THAT(text, ContainsSubstring("1 GiB   /s          /p,/q          4          lost: gone\n"));
+  CHECK_THAT(text, ContainsSubstring("image   <none>   staged"));
+}
+
+TEST_CASE("a volume's page says what is wrong, what is tried, and how it came to it") {
+  v1::GetVolumeResponse response;
+  auto* volume = response.mutable_volume();
+  *volume = staged("v1");
+  volume->set_namespace_("space");
+  volume->set_health(v1::HEALTH_RECONNECTING);
+  volume->set_unserved(true);
+  volume->set_unserved_ms(200000);
+  volume->set_waiting(3);
+  volume->mutable_healing()->set_attempts(1);
+  volume->mutable_healing()->set_next_try_ms(5000);
+  volume->mutable_healing()->set_why("its link died");
+  auto* change = response.add_timeline();
+  change->set_at_ms(kNow);
+  change->set_from(v1::HEALTH_STAGED);
+  change->set_to(v1::HEALTH_RECONNECTING);
+  change->set_why("its link died");
+  const auto text = volume_page(response, kNow);
+  CHECK_THAT(text, ContainsSubstring("reconnecting since 2026-01-31T11:56:40Z (3m20s)\n"));
+  CHECK_THAT(text, ContainsSubstring("pool/space/image\n"));
+  CHECK_THAT(text, ContainsSubstring("none for 3m20s, 3 in the kernel's queue\n"));
+  CHECK_THAT(text, ContainsSubstring("1 failed attempt, the next in 5s; because: its link died\n"));
+  CHECK_THAT(text, ContainsSubstring("2026-01-31T12:00:00Z   staged   reconnecting   its link died\n"));
+}
+
+TEST_CASE("who waits for a cluster is not promised a time") {
+  v1::GetVolumeResponse response;
+  response.mutable_volume()->mutable_healing()->set_waits_for_cluster(true);
+  CHECK_THAT(volume_page(response, kNow), ContainsSubstring("waits for its cluster, which does not answer"));
+}
+
+TEST_CASE("an event is one line, whatever its reason holds") {
+  v1::Change change;
+  change.set_at_ms(kNow);
+  change.set_volume_id("v1");
+  change.set_from(v1::HEALTH_STAGED);
+  change.set_to(v1::HEALTH_LOST);
+  change.set_why("a\nb");
+  CHECK(event_line(change) == "2026-01-31T12:00:00Z   v1   staged -> lost   a?b");
+}
+
+TEST_CASE("JSON has every field by its name, numbers as numbers, null for what is absent") {
+  auto volume = staged("v1");
+  volume.set_size_bytes(1ULL << 40);
+  volume.add_staged_at("/s");
+  const auto json = json_of(volume);
+  CHECK(json.at("id").as_string() == "v1");
+  CHECK(json.at("health").as_string() == "staged");
+  CHECK(json.at("size_bytes").as_uint64() == 1ULL << 40);
+  CHECK(json.at("device").as_uint64() == 3);
+  CHECK(json.at("last_error").is_null());
+  CHECK(json.at("healing").is_null());
+  CHECK(boost::json::serialize(json.at("staged_at")) == "[\"/s\"]");
+  CHECK(json.size() == static_cast<std::size_t>(v1::Volume::descriptor()->field_count()));
+}

@@ -1,0 +1,126 @@
+// The subcommands against an agent: what goes to stdout, what to stderr, and the exit code.
+#include <algorithm>
+#include <boost/json/parse.hpp>
+#include <iostream>
+#include <sstream>
+
+#include "corbd/cli/options.hpp"
+#include "scene.hpp"
+
+using namespace corbd;
+using test::Scene;
+using volume::Health;
+using What = cli::Admin::What;
+
+namespace {
+
+struct Answer {
+  int code;
+  std::string out, problems;
+};
+
+Answer ask(const Scene& scene, What what, const std::string& id = {}, const std::string& output = {}, bool yes_really = false) {
+  cli::Admin question;
+  question.what = what;
+  question.runtime_dir = scene.socket().substr(0, scene.socket().rfind('/'));
+  question.volume_id = id;
+  question.output = output;
+  question.yes_really = yes_really;
+  question.timeout_s = 20;
+  std::ostringstream out, problems;
+  auto* old_out = std::cout.rdbuf(out.rdbuf());
+  auto* old_problems = std::cerr.rdbuf(problems.rdbuf());
+  const int code = cli::call_admin(question);
+  std::cout.rdbuf(old_out);
+  std::cerr.rdbuf(old_problems);
+  return {code, out.str(), problems.str()};
+}
+
+}  // namespace
+
+TEST_CASE("corbd status ends with the verdict as its exit code") {
+  const auto [health, code, word] =
+      GENERATE(table<Health, int, std::string>({{Health::staged, 0, "OK"}, {Health::reconnecting, 1, "Warning"}, {Health::lost, 2, "Critical"}}));
+  Scene scene;
+  scene.volumes.add("1", health);
+  scene.start();
+  const auto answer = ask(scene, What::status);
+  CHECK(answer.code == code);
+  CHECK(answer.out.ends_with("Overall: " + word + "\n"));
+  CHECK(answer.problems.empty());
+}
+
+TEST_CASE("JSON on stdout is one document of what was asked") {
+  Scene scene;
+  scene.volumes.add("1", Health::unproven);
+  scene.start();
+  const auto status = boost::json::parse(ask(scene, What::status, "", "json").out);
+  CHECK(status.at("verdict").as_string() == "Critical");
+  const auto volumes = boost::json::parse(ask(scene, What::volumes, "", "json").out);
+  CHECK(volumes.at("volumes").at(0).at("health").as_string() == "unproven");
+  const auto volume = boost::json::parse(ask(scene, What::volume, "1", "json").out);
+  CHECK(volume.at("volume").at("id").as_string() == "1");
+}
+
+TEST_CASE("corbd volumes shows a row for each volume") {
+  Scene scene;
+  scene.volumes.add("v1");
+  scene.volumes.add("v2");
+  scene.start();
+  const auto answer = ask(scene, What::volumes);
+  CHECK(answer.code == 0);
+  CHECK_THAT(answer.out, ContainsSubstring("\nv1   pool   <none>      v1      <none>   staged"));
+  CHECK_THAT(answer.out, ContainsSubstring("\nv2   "));
+}
+
+TEST_CASE("a refusal goes to stderr and ends with 1") {
+  Scene scene;
+  scene.start();
+  for (const auto what : {What::volume, What::heal}) {
+    const auto answer = ask(scene, what, "nobody");
+    CHECK(answer.code == 1);
+    CHECK(answer.out.empty());
+    CHECK_THAT(answer.problems, ContainsSubstring("volume nobody has no record"));
+  }
+}
+
+TEST_CASE("corbd heal of one volume says how it is afterwards") {
+  Scene scene;
+  scene.volumes.add("1");
+  scene.start();
+  const auto answer = ask(scene, What::heal, "1");
+  CHECK(answer.code == 0);
+  CHECK(answer.out == "volume 1 was tried and is staged\n");
+}
+
+TEST_CASE("corbd heal names those that it tries") {
+  Scene scene;
+  scene.volumes.add("1", Health::reconnecting);
+  scene.start();
+  CHECK_THAT(ask(scene, What::heal).out, ContainsSubstring("\n1\n"));
+}
+
+TEST_CASE("corbd fail gives up what it is told is meant") {
+  Scene scene;
+  scene.volumes.add("1");
+  scene.start();
+  CHECK(ask(scene, What::fail, "1").code == 1);
+  scene.on_control([&] { CHECK(scene.volumes.wishes.empty()); });
+  CHECK(ask(scene, What::fail, "1", "", true).code == 0);
+  scene.on_control([&] { CHECK(scene.volumes.wishes == std::vector<std::string>{"fail 1"}); });
+}
+
+TEST_CASE("corbd events shows all that is kept, page by page, and ends") {
+  Scene scene;
+  scene.start();
+  scene.on_control([&] {
+    for (int i = 0; i < 600; ++i) scene.server->note({{}, std::to_string(i), Health::staged, Health::lost, "because"});
+  });
+  const auto text = ask(scene, What::events);
+  CHECK(text.code == 0);
+  CHECK(std::count(text.out.begin(), text.out.end(), '\n') == 600);
+  CHECK(text.out.starts_with("1970-01-01T00:00:00Z   0   staged -> lost   because\n"));
+  const auto json = ask(scene, What::events, "", "json");
+  const auto first = boost::json::parse(json.out.substr(0, json.out.find('\n')));
+  CHECK(first.at("to").as_string() == "lost");
+}
