@@ -17,8 +17,10 @@
 #include "corbd/heal/healer.hpp"
 #include "corbd/host/helpers.hpp"
 #include "corbd/nbd/devices.hpp"
+#include "corbd/ops/web.hpp"
 #include "corbd/rbd/clusters.hpp"
 #include "corbd/rbd/config_json.hpp"
+#include "corbd/rpc/calls.hpp"
 #include "corbd/volume/shell.hpp"
 #include "version.hpp"
 
@@ -43,7 +45,8 @@ class Agent {
         records_(volume::make_record_store(pool_, options.state_dir, options.runtime_dir)),
         clusters_(rbd::make_clusters(control_, *clock_, pool_, cluster_config())), devices_(nbd::make_devices(control_, *clock_, {})),
         shell_(control_, *clock_, ports(), shell_config(boot_id)), healer_(control_, *clock_, shell_, {}),
-        csi_(control_, *clock_, shell_, csi_config()), signals_(io_, SIGTERM, SIGINT) {}
+        csi_(control_, *clock_, shell_, csi_config()),
+        web_(control_, *clock_, pool_, web_config(), web_sources()), signals_(io_, SIGTERM, SIGINT) {}
 
   int run() {
     gate_.spawn(main());
@@ -66,13 +69,42 @@ class Agent {
     return config;
   }
 
-  csi::Config csi_config() const {
+  csi::Config csi_config() {
     csi::Config config;
     config.endpoint = options_.endpoint;
     config.drivername = options_.drivername;
     config.nodeid = options_.nodeid;
     config.version = CORBD_VERSION;
+    config.on_ended = [this](const rpc::Ended& call) { web_.ended(call); };
     return config;
+  }
+
+  ops::WebConfig web_config() const {
+    ops::WebConfig config;
+    config.address = options_.metricsip;
+    config.port = options_.metricsport;
+    config.metrics_path = options_.metricspath;
+    config.state_dir = options_.state_dir;
+    return config;
+  }
+
+  ops::Sources web_sources() {
+    auto snapshot = [this] {
+      ops::Snapshot now;
+      now.version = CORBD_VERSION;
+      now.volumes = shell_.status();
+      now.ward = &healer_.ward();
+      now.devices = devices_->counters();
+      now.calls_in_flight = csi_.in_flight();
+      return now;
+    };
+    auto not_ready = [this] {
+      std::vector<Error> reasons;
+      for (const auto& need : {rpc::answers(options_.endpoint), devices_->ready()})
+        if (!need) reasons.push_back(need.error());
+      return reasons;
+    };
+    return {snapshot, not_ready};
   }
 
   volume::Ports ports() {
@@ -92,6 +124,7 @@ class Agent {
 
   task<> main() {
     shell_.on_trouble([this](const std::string& volume_id, std::string why) { healer_.heal(volume_id, std::move(why)); });
+    web_.start();
     const auto started = co_await shell_.start();
     const auto serving = started ? csi_.start() : started;
     if (!serving) {
@@ -110,6 +143,7 @@ class Agent {
   task<> leave() {
     log::info("agent.leaving");
     const Until until{clock_->now() + kLeaveWithin};
+    co_await web_.stop({clock_->now()});
     co_await csi_.stop(until);
     co_await healer_.stop();
     co_await shell_.stop(until);
@@ -132,6 +166,7 @@ class Agent {
   volume::Shell shell_;
   heal::Healer healer_;
   csi::Server csi_;
+  ops::Web web_;
   asio::signal_set signals_;
   int exit_code_ = 0;
 };

@@ -9,10 +9,12 @@ namespace corbd::cli {
 namespace {
 
 /// Flags of ceph-csi's manifests that have no meaning here (yet): taken and ignored, so that its DaemonSet starts us unchanged.
-constexpr const char* kIgnored[] = {"--stagingpath", "--csi-addons-endpoint", "--metricsport", "--metricspath", "--instanceid", "--type",
+constexpr const char* kIgnored[] = {"--stagingpath", "--csi-addons-endpoint", "--instanceid", "--type",
                                     "--nodeserver", "--controllerserver", "--pidlimit", "--v", "--drivernamespace", "--polltime",
                                     "--timeout", "--logslowopinterval", "--enable-read-affinity", "--crush-location-labels",
                                     "--domainlabels", "--clustername", "--setmetadata", "--enableprofiling", "--skipforceflatten"};
+
+std::string begins_with_slash(const std::string& path) { return path.starts_with('/') ? std::string() : path + " does not begin with /"; }
 
 CLI::App* add_run(CLI::App& app, Run& run, std::vector<std::string>& ignored, bool& list) {
   auto* command = app.add_subcommand("run", "Serve the CSI socket and every device of this node");
@@ -24,6 +26,9 @@ CLI::App* add_run(CLI::App& app, Run& run, std::vector<std::string>& ignored, bo
   command->add_option("--state-dir", run.state_dir, "Records; on a disk [<pluginpath>/<drivername>/corbd]");
   command->add_option("--runtime-dir", run.runtime_dir, "Ceph keys of staged volumes; must be tmpfs")->capture_default_str();
   command->add_option("--config-dir", run.config_dir, "Folder of ceph-csi's config.json")->capture_default_str();
+  command->add_option("--metricsport", run.metricsport, "HTTP port of metrics, /healthz and /readyz; 0: none")->capture_default_str();
+  command->add_option("--metricspath", run.metricspath, "Path of the metrics")->check(begins_with_slash)->capture_default_str();
+  command->add_option("--metricsip", run.metricsip, "Address of that port")->envname("POD_IP")->capture_default_str();
   command->add_option("--failpoint", run.failpoints, "NAME=kill|stop|error|hang[@N], for tests");
   command->add_flag("--list-failpoints", list, "Print their names and exit");
   command->add_flag("--heal-without-proof", run.heal_without_proof,
@@ -81,11 +86,11 @@ Command parse(int argc, char** argv, const std::string& version) {
     for (const auto point : failpoint::names()) std::cout << point << "\n";
     return Exit{0};
   }
+  if (run.state_dir.empty()) run.state_dir = run.pluginpath + "/" + run.drivername + "/corbd";
   if (run.nodeid.empty()) {
     std::cerr << "corbd run: --nodeid is missing (or the variable NODE_ID)\n";
     return Exit{2};
   }
-  if (run.state_dir.empty()) run.state_dir = run.pluginpath + "/" + run.drivername + "/corbd";
   return run;
 }
 

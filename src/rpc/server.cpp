@@ -43,6 +43,7 @@ class Server::Call final : public grpc::ServerUnaryReactor {
 
   void begin() {
     asio::post(server_.control_, [this] {
+      started_ = server_.clock_.now();
       if (!server_.gate_.spawn(run(*this))) finish(Error{errc::unavailable, "the agent is stopping: repeat when it is back"});
     });
   }
@@ -56,7 +57,6 @@ class Server::Call final : public grpc::ServerUnaryReactor {
 
  private:
   static task<> run(Call& call) {
-    call.started_ = call.server_.clock_.now();
     const auto outcome = co_await call.work_(call.until());
     call.finish(outcome);
   }
@@ -77,6 +77,7 @@ class Server::Call final : public grpc::ServerUnaryReactor {
     const auto level = outcome ? log::Level::info : log::Level::warning;
     log::write(level, "csi.call", {{"method", method_}, {"volume", valid_utf8(subject_)}, {"code", name(code)}, {"ms", took},
                                    {"error", outcome ? std::string() : valid_utf8(outcome.error().text)}});
+    if (server_.config_.on_ended) server_.config_.on_ended({method_, grpc_code(code), server_.clock_.now() - started_});
     Finish(outcome ? grpc::Status::OK : to_status(outcome.error()));
   }
 
@@ -128,6 +129,8 @@ grpc::ServerUnaryReactor* Server::unary(grpc::CallbackServerContext* context, st
   if (in_flight_.fetch_add(1) >= config_.max_calls) {
     in_flight_.fetch_sub(1);
     const Error full{errc::exhausted, std::to_string(config_.max_calls) + " calls are in flight already: repeat later"};
+    if (config_.on_ended)
+      asio::post(control_, [tell = config_.on_ended, method] { tell({method, grpc_code(errc::exhausted), duration::zero()}); });
     return answer(context, to_status(full));
   }
   auto* call = new Call(*this, context, std::move(method), std::move(subject), std::move(work));  // deletes itself after OnDone

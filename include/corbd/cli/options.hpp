@@ -1,6 +1,7 @@
 // The command line: what `corbd run` and the other subcommands take.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <variant>
 #include <vector>
@@ -13,6 +14,8 @@ struct Run {
   std::string pluginpath = "/var/lib/kubelet/plugins", kubelet_dir = "/var/lib/kubelet";
   std::string state_dir;  ///< default <pluginpath>/<drivername>/corbd
   std::string runtime_dir = "/run/corbd", config_dir = "/etc/ceph-csi-config";
+  std::string metricsip = "127.0.0.1", metricspath = "/metrics";
+  std::uint16_t metricsport = 0;  ///< 0: no HTTP
   std::vector<std::string> failpoints;
   bool heal_without_proof = false;
   bool verbose = false;

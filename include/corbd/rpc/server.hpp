@@ -12,6 +12,7 @@
 
 #include "corbd/core/gate.hpp"
 #include "corbd/core/wait.hpp"
+#include "corbd/rpc/calls.hpp"
 
 namespace corbd::rpc {
 
@@ -19,6 +20,8 @@ struct Config {
   std::string endpoint;            ///< unix:///path/to.sock
   std::size_t max_calls = 512;     ///< in flight; more are refused with RESOURCE_EXHAUSTED
   int max_message_bytes = 1 << 20;
+  /// Called on the control thread at the end of every unary() call, refused ones too. Must outlive the control thread's work.
+  std::function<void(const Ended&)> on_ended;
 };
 
 class Server {
@@ -37,6 +40,9 @@ class Server {
                                   std::function<task<result<>>(Until)> work);
   /// A method that answers at once, on gRPC's own thread.
   static grpc::ServerUnaryReactor* answer(grpc::CallbackServerContext* context, const grpc::Status& status);
+
+  /// Calls of unary() that have not ended. Any thread.
+  std::size_t in_flight() const { return in_flight_.load(); }
 
  private:
   class Call;
