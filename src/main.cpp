@@ -200,6 +200,7 @@ int main(int argc, char** argv) {
   const auto command = cli::parse(argc, argv, std::string("corbd ") + CORBD_VERSION + " (" + CORBD_GIT_HASH + ")");
   if (const auto* stopped = std::get_if<cli::Exit>(&command)) return stopped->code;
   if (const auto* call = std::get_if<cli::CsiCall>(&command)) return cli::call_csi(*call);
+  if (const auto* doctor = std::get_if<cli::Doctor>(&command)) return cli::diagnose(*doctor, CORBD_VERSION);
   if (std::holds_alternative<cli::Helper>(command)) return serve_helper(3, host::work);
   return run(std::get<cli::Run>(command));
 }

@@ -62,6 +62,31 @@ CLI::App* add_csi(CLI::App& app, CsiCall& call) {
   return command;
 }
 
+CLI::App* add_doctor(CLI::App& app, Run& run, Doctor& doctor) {
+  auto* command = app.add_subcommand("doctor", "Look at this node: what the agent needs and what stands in its way");
+  command->add_option("--endpoint", run.endpoint, "CSI socket, unix:///path")->envname("CSI_ENDPOINT")->capture_default_str();
+  command->add_option("--admin-endpoint", doctor.admin_endpoint, "Admin socket, unix:///path [<runtime-dir>/admin.sock]");
+  command->add_option("--drivername", run.drivername, "CSI driver name")->envname("DRIVER_NAME")->capture_default_str();
+  command->add_option("--pluginpath", run.pluginpath, "Folder of the plugins")->capture_default_str();
+  command->add_option("--kubelet-dir", run.kubelet_dir, "kubelet's folder")->capture_default_str();
+  command->add_option("--state-dir", run.state_dir, "Records [<pluginpath>/<drivername>/corbd]");
+  command->add_option("--runtime-dir", run.runtime_dir, "Runtime folder")->capture_default_str();
+  command->add_option("--config-dir", run.config_dir, "Folder of ceph-csi's config.json")->capture_default_str();
+  command->add_option("--bundle", doctor.bundle, "Also pack what a person from afar needs, without secrets, into this .tar.gz");
+  command->add_option("-o,--output", doctor.output, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
+  return command;
+}
+
+Doctor complete(Doctor doctor, const Run& run) {
+  doctor.endpoint = run.endpoint;
+  doctor.kubelet_dir = run.kubelet_dir;
+  doctor.state_dir = run.state_dir;
+  doctor.runtime_dir = run.runtime_dir;
+  doctor.config_dir = run.config_dir;
+  if (doctor.admin_endpoint.empty()) doctor.admin_endpoint = "unix://" + run.runtime_dir + "/admin.sock";
+  return doctor;
+}
+
 }  // namespace
 
 Command parse(int argc, char** argv, const std::string& version) {
@@ -70,10 +95,12 @@ Command parse(int argc, char** argv, const std::string& version) {
   app.require_subcommand(1);
   Run run;
   CsiCall call;
+  Doctor doctor;
   std::vector<std::string> ignored;
   bool list = false;
   const auto* run_command = add_run(app, run, ignored, list);
   const auto* csi_command = add_csi(app, call);
+  const auto* doctor_command = add_doctor(app, run, doctor);
   const auto* helper_command = app.add_subcommand("helper", "The agent's own child process")->group("");
   try {
     app.parse(argc, argv);
@@ -87,6 +114,7 @@ Command parse(int argc, char** argv, const std::string& version) {
     return Exit{0};
   }
   if (run.state_dir.empty()) run.state_dir = run.pluginpath + "/" + run.drivername + "/corbd";
+  if (*doctor_command) return complete(doctor, run);
   if (run.nodeid.empty()) {
     std::cerr << "corbd run: --nodeid is missing (or the variable NODE_ID)\n";
     return Exit{2};

@@ -35,12 +35,22 @@ struct CsiCall {
   int timeout_s = 120;
 };
 
-using Command = std::variant<Run, Helper, CsiCall, Exit>;
+/// `corbd doctor`: looks at the node; names as of `corbd run`.
+struct Doctor {
+  std::string endpoint, admin_endpoint, kubelet_dir, state_dir, runtime_dir, config_dir;
+  std::string bundle;  ///< file to pack into; empty: none
+  std::string output = "text";  ///< or "json"
+};
+
+using Command = std::variant<Run, Helper, CsiCall, Doctor, Exit>;
 
 /// Prints help, version, failpoints and errors itself. `version`: what --version says.
 Command parse(int argc, char** argv, const std::string& version);
 
 /// Makes the call; prints {"code","message"} as one JSON line. Exit code: 0 for OK.
 int call_csi(const CsiCall& call);
+
+/// Prints what it found. Exit code: 0 ok, 1 warnings, 2 failures.
+int diagnose(const Doctor& options, const std::string& version);
 
 }  // namespace corbd::cli
