@@ -20,8 +20,10 @@
 #include "corbd/host/system.hpp"
 #include "corbd/nbd/devices.hpp"
 #include "corbd/ops/admin.hpp"
+#include "corbd/ops/web.hpp"
 #include "corbd/rbd/clusters.hpp"
 #include "corbd/rbd/config_json.hpp"
+#include "corbd/rpc/calls.hpp"
 #include "corbd/volume/shell.hpp"
 #include "version.hpp"
 
@@ -49,7 +51,8 @@ class Agent {
         records_(volume::make_record_store(pool_, options.state_dir, options.runtime_dir)),
         clusters_(rbd::make_clusters(control_, *clock_, pool_, cluster_config())), devices_(nbd::make_devices(control_, *clock_, {})),
         shell_(control_, *clock_, ports(), shell_config(boot_id)), healer_(control_, *clock_, shell_, heal_config()),
-        csi_(control_, *clock_, shell_, csi_config()), admin_(control_, *clock_, admin_sources(), admin_config()), signals_(io_, SIGTERM, SIGINT) {}
+        csi_(control_, *clock_, shell_, csi_config()), admin_(control_, *clock_, admin_sources(), admin_config()),
+        web_(control_, *clock_, pool_, web_config(), web_sources()), signals_(io_, SIGTERM, SIGINT) {}
 
   int run() {
     gate_.spawn(main());
@@ -78,25 +81,54 @@ class Agent {
     return config;
   }
 
-  csi::Config csi_config() const {
+  csi::Config csi_config() {
     csi::Config config;
     config.endpoint = options_.endpoint;
     config.drivername = options_.drivername;
     config.nodeid = options_.nodeid;
     config.version = CORBD_VERSION;
+    config.on_ended = [this](const rpc::Ended& call) { web_.ended(call); };
     return config;
   }
 
-  ops::Config admin_config() const {
-    ops::Config config;
+  ops::AdminConfig admin_config() const {
+    ops::AdminConfig config;
     config.runtime_dir = options_.runtime_dir;
     config.version = CORBD_VERSION;
     config.nodeid = options_.nodeid;
     return config;
   }
 
-  ops::Sources admin_sources() {
+  ops::AdminSources admin_sources() {
     return {shell_, healer_, [this](const std::string& id) { return shell_.timeline(id); }, [this] { return helpers_.stuck(); }};
+  }
+
+  ops::WebConfig web_config() const {
+    ops::WebConfig config;
+    config.address = options_.metricsip;
+    config.port = options_.metricsport;
+    config.metrics_path = options_.metricspath;
+    config.state_dir = options_.state_dir;
+    return config;
+  }
+
+  ops::WebSources web_sources() {
+    auto snapshot = [this] {
+      ops::Snapshot now;
+      now.version = CORBD_VERSION;
+      now.volumes = shell_.status();
+      now.ward = &healer_.ward();
+      now.devices = devices_->counters();
+      now.calls_in_flight = csi_.in_flight();
+      return now;
+    };
+    auto not_ready = [this] {
+      std::vector<Error> reasons;
+      for (const auto& need : {rpc::answers(options_.endpoint), devices_->ready()})
+        if (!need) reasons.push_back(need.error());
+      return reasons;
+    };
+    return {snapshot, not_ready};
   }
 
   volume::Ports ports() {
@@ -117,6 +149,7 @@ class Agent {
   task<> main() {
     shell_.on_trouble([this](const std::string& volume_id, std::string why) { healer_.heal(volume_id, std::move(why)); });
     shell_.on_change([this](const volume::Change& change) { admin_.note(change); });
+    web_.start();
     auto serving = co_await shell_.start();
     if (serving) serving = csi_.start();
     if (serving) serving = admin_.start();
@@ -150,6 +183,7 @@ class Agent {
   task<> leave() {
     log::info("agent.leaving");
     const Until until{clock_->now() + kLeaveWithin};
+    co_await web_.stop({clock_->now()});
     co_await csi_.stop(until);
     co_await admin_.stop(until.at_most(clock_->now() + kAdminLeavesWithin));
     co_await healer_.stop();
@@ -174,6 +208,7 @@ class Agent {
   heal::Healer healer_;
   csi::Server csi_;
   ops::Admin admin_;
+  ops::Web web_;
   asio::signal_set signals_;
   int exit_code_ = 0;
 };
@@ -208,6 +243,7 @@ int main(int argc, char** argv) {
   if (const auto* stopped = std::get_if<cli::Exit>(&command)) return stopped->code;
   if (const auto* call = std::get_if<cli::CsiCall>(&command)) return cli::call_csi(*call);
   if (const auto* ask = std::get_if<cli::Admin>(&command)) return cli::call_admin(*ask);
+  if (const auto* doctor = std::get_if<cli::Doctor>(&command)) return cli::diagnose(*doctor, CORBD_VERSION);
   if (std::holds_alternative<cli::Helper>(command)) return serve_helper(3, host::work);
   return run(std::get<cli::Run>(command));
 }

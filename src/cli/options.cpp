@@ -10,10 +10,12 @@ namespace corbd::cli {
 namespace {
 
 /// Flags of ceph-csi's manifests that have no meaning here (yet): taken and ignored, so that its DaemonSet starts us unchanged.
-constexpr const char* kIgnored[] = {"--stagingpath", "--csi-addons-endpoint", "--metricsport", "--metricspath", "--instanceid", "--type",
+constexpr const char* kIgnored[] = {"--stagingpath", "--csi-addons-endpoint", "--instanceid", "--type",
                                     "--nodeserver", "--controllerserver", "--pidlimit", "--v", "--drivernamespace", "--polltime",
                                     "--timeout", "--logslowopinterval", "--enable-read-affinity", "--crush-location-labels",
                                     "--domainlabels", "--clustername", "--setmetadata", "--enableprofiling", "--skipforceflatten"};
+
+std::string begins_with_slash(const std::string& path) { return path.starts_with('/') ? std::string() : path + " does not begin with /"; }
 
 CLI::App* add_run(CLI::App& app, Run& run, std::vector<std::string>& ignored, bool& list) {
   auto* command = app.add_subcommand("run", "Serve the CSI socket and every device of this node");
@@ -25,6 +27,9 @@ CLI::App* add_run(CLI::App& app, Run& run, std::vector<std::string>& ignored, bo
   command->add_option("--state-dir", run.state_dir, "Records; on a disk [<pluginpath>/<drivername>/corbd]");
   command->add_option("--runtime-dir", run.runtime_dir, "Ceph keys of staged volumes, and the admin socket; must be tmpfs")->capture_default_str();
   command->add_option("--config-dir", run.config_dir, "Folder of ceph-csi's config.json")->capture_default_str();
+  command->add_option("--metricsport", run.metricsport, "HTTP port of metrics, /healthz and /readyz; 0: none")->capture_default_str();
+  command->add_option("--metricspath", run.metricspath, "Path of the metrics")->check(begins_with_slash)->capture_default_str();
+  command->add_option("--metricsip", run.metricsip, "Address of that port")->envname("POD_IP")->capture_default_str();
   command->add_option("--failpoint", run.failpoints, "NAME=kill|stop|error|hang[@N], for tests");
   command->add_flag("--list-failpoints", list, "Print their names and exit");
   command->add_flag("--heal-without-proof", run.heal_without_proof,
@@ -64,6 +69,31 @@ CLI::App* add_csi(CLI::App& app, CsiCall& call) {
   return command;
 }
 
+CLI::App* add_doctor(CLI::App& app, Run& run, Doctor& doctor) {
+  auto* command = app.add_subcommand("doctor", "Look at this node: what the agent needs and what stands in its way");
+  command->add_option("--endpoint", run.endpoint, "CSI socket, unix:///path")->envname("CSI_ENDPOINT")->capture_default_str();
+  command->add_option("--admin-endpoint", doctor.admin_endpoint, "Admin socket, unix:///path [<runtime-dir>/admin.sock]");
+  command->add_option("--drivername", run.drivername, "CSI driver name")->envname("DRIVER_NAME")->capture_default_str();
+  command->add_option("--pluginpath", run.pluginpath, "Folder of the plugins")->capture_default_str();
+  command->add_option("--kubelet-dir", run.kubelet_dir, "kubelet's folder")->capture_default_str();
+  command->add_option("--state-dir", run.state_dir, "Records [<pluginpath>/<drivername>/corbd]");
+  command->add_option("--runtime-dir", run.runtime_dir, "Runtime folder")->capture_default_str();
+  command->add_option("--config-dir", run.config_dir, "Folder of ceph-csi's config.json")->capture_default_str();
+  command->add_option("--bundle", doctor.bundle, "Also pack what a person from afar needs, without secrets, into this .tar.gz");
+  command->add_option("-o,--output", doctor.output, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
+  return command;
+}
+
+Doctor complete(Doctor doctor, const Run& run) {
+  doctor.endpoint = run.endpoint;
+  doctor.kubelet_dir = run.kubelet_dir;
+  doctor.state_dir = run.state_dir;
+  doctor.runtime_dir = run.runtime_dir;
+  doctor.config_dir = run.config_dir;
+  if (doctor.admin_endpoint.empty()) doctor.admin_endpoint = "unix://" + run.runtime_dir + "/admin.sock";
+  return doctor;
+}
+
 }  // namespace
 
 Command parse(int argc, char** argv, const std::string& version) {
@@ -73,11 +103,13 @@ Command parse(int argc, char** argv, const std::string& version) {
   Run run;
   CsiCall call;
   Admin ask;
+  Doctor doctor;
   std::vector<std::string> ignored;
   bool list = false;
   const auto* run_command = add_run(app, run, ignored, list);
   add_admin(app, ask);
   const auto* csi_command = add_csi(app, call);
+  const auto* doctor_command = add_doctor(app, run, doctor);
   const auto* helper_command = app.add_subcommand("helper", "The agent's own child process")->group("");
   try {
     app.parse(argc, argv);
@@ -91,11 +123,12 @@ Command parse(int argc, char** argv, const std::string& version) {
     for (const auto point : failpoint::names()) std::cout << point << "\n";
     return Exit{0};
   }
+  if (run.state_dir.empty()) run.state_dir = run.pluginpath + "/" + run.drivername + "/corbd";
+  if (*doctor_command) return complete(doctor, run);
   if (run.nodeid.empty()) {
     std::cerr << "corbd run: --nodeid is missing (or the variable NODE_ID)\n";
     return Exit{2};
   }
-  if (run.state_dir.empty()) run.state_dir = run.pluginpath + "/" + run.drivername + "/corbd";
   return run;
 }
 

@@ -89,6 +89,7 @@ rpc::Config rpc_config(const Config& config) {
   rpc::Config out;
   out.endpoint = config.endpoint;
   out.max_calls = config.max_calls;
+  out.on_ended = config.on_ended;
   return out;
 }
 
@@ -100,6 +101,7 @@ class Server::Impl {
       : config_(std::move(config)), server_(control, clock, rpc_config(config_)), identity_(config_), node_(server_, volumes, config_) {}
   result<> start() { return server_.start({&identity_, &node_}); }
   task<> stop(Until until) { return server_.stop(until); }
+  std::size_t in_flight() const { return server_.in_flight(); }
 
  private:
   const Config config_;
@@ -113,5 +115,6 @@ Server::Server(executor control, Clock& clock, volume::Volumes& volumes, Config 
 Server::~Server() = default;
 result<> Server::start() { return impl_->start(); }
 task<> Server::stop(Until until) { return impl_->stop(until); }
+std::size_t Server::in_flight() const { return impl_->in_flight(); }
 
 }  // namespace corbd::csi

@@ -12,6 +12,17 @@ bool before(const Patient* one, const Patient* other) {
 
 }  // namespace
 
+std::string_view name(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::healed: return "healed";
+    case Outcome::well: return "well";
+    case Outcome::failed: return "failed";
+    case Outcome::not_asked: return "not_asked";
+    case Outcome::unreachable: return "unreachable";
+  }
+  return "";
+}
+
 void Ward::admit(Patient found, time_point now) {
   const auto known = patients_.find(found.volume_id);
   if (known != patients_.end()) {
@@ -66,6 +77,7 @@ void Ward::ended(const std::string& volume_id, Outcome outcome, time_point now, 
   if (place == patients_.end() || !place->second.under_way) return;
   Patient& patient = place->second;
   --under_way_;
+  ++ended_.at(static_cast<std::size_t>(outcome));
   patient.under_way = false;
   Breaker& of = breaker(patient.cluster_id);
   if (outcome == Outcome::unreachable) {

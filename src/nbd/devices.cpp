@@ -89,6 +89,7 @@ class Devices final : public device::Devices {
   }
 
   void on_link_dead(std::function<void(std::uint32_t)> dead) override { *dead_ = std::move(dead); }
+  device::Counters counters() const override { return probe_.read(); }
 
  private:
   /// A wait that ends early leaves the command running.

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "corbd/device/device.hpp"
+
 namespace corbd::nbd {
 
 struct Probe {
@@ -19,6 +21,18 @@ struct Probe {
   Counter links_dead{0};               ///< dead links the kernel told of
 
   static void add(Counter& counter) { counter.fetch_add(1, std::memory_order_relaxed); }
+
+  device::Counters read() const {
+    device::Counters now;
+    for (std::size_t i = 0; i < requests.size(); ++i) now.requests.at(i) = requests.at(i);
+    now.refused = refused;
+    now.image_errors = image_errors;
+    now.held = held;
+    now.broken = broken;
+    now.budget_waits = budget_waits;
+    now.links_dead = links_dead;
+    return now;
+  }
 };
 
 }  // namespace corbd::nbd

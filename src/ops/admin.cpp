@@ -22,7 +22,7 @@ constexpr std::size_t kKeptEvents = 1024;
 constexpr std::size_t kPage = 256;
 constexpr std::chrono::milliseconds kLongestWait{60000};
 
-rpc::Config rpc_config(const Config& config) {
+rpc::Config rpc_config(const AdminConfig& config) {
   rpc::Config out;
   out.endpoint = "unix://" + std::filesystem::absolute(config.runtime_dir).string() + "/admin.sock";
   out.max_calls = config.max_calls;
@@ -52,7 +52,7 @@ class Either {
 /// The service's methods, on the control thread. Requests and responses live until the call's end.
 class Desk {
  public:
-  Desk(executor control, Clock& clock, Sources sources, const Config& config)
+  Desk(executor control, Clock& clock, AdminSources sources, const AdminConfig& config)
       : clock_(clock), sources_(std::move(sources)), config_(config), started_(clock.now()), events_(std::move(control), clock, kKeptEvents),
         run_(static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(clock.wall().time_since_epoch()).count())) {}
 
@@ -138,8 +138,8 @@ class Desk {
   }
 
   Clock& clock_;
-  const Sources sources_;
-  const Config& config_;
+  const AdminSources sources_;
+  const AdminConfig& config_;
   const time_point started_;
   CancelScope leaving_;
   Events events_;
@@ -184,7 +184,7 @@ class Service final : public v1::Admin::CallbackService {
 
 class Admin::Impl {
  public:
-  Impl(executor control, Clock& clock, Sources sources, Config config)
+  Impl(executor control, Clock& clock, AdminSources sources, AdminConfig config)
       : config_(std::move(config)), desk_(control, clock, std::move(sources), config_), server_(control, clock, rpc_config(config_)),
         service_(server_, desk_) {}
   result<> start() { return server_.start({&service_}); }
@@ -195,13 +195,13 @@ class Admin::Impl {
   }
 
  private:
-  const Config config_;
+  const AdminConfig config_;
   Desk desk_;
   rpc::Server server_;
   Service service_;
 };
 
-Admin::Admin(executor control, Clock& clock, Sources sources, Config config)
+Admin::Admin(executor control, Clock& clock, AdminSources sources, AdminConfig config)
     : impl_(std::make_unique<Impl>(std::move(control), clock, std::move(sources), std::move(config))) {}
 Admin::~Admin() = default;
 result<> Admin::start() { return impl_->start(); }

@@ -62,6 +62,16 @@ result<ClusterEntry> read_entry(const json::value& value) {
   return entry;
 }
 
+result<json::array> entries_of(std::string_view text) {
+  if (text.find_first_not_of(" \t\r\n") == text.npos)
+    return Error{errc::failed_precondition, "config.json is empty: it must list the clusters and their monitors"};
+  json::error_code failed;
+  auto parsed = json::parse(text, failed);
+  if (failed) return bad("not JSON: " + failed.message());
+  if (!parsed.is_array()) return bad("not an array of clusters");
+  return std::move(parsed.get_array());
+}
+
 std::string ids_text(const std::vector<std::string>& ids) {
   std::string text;
   for (const auto& id : ids) text += (text.empty() ? "" : ", ") + id;
@@ -72,14 +82,10 @@ std::string ids_text(const std::vector<std::string>& ids) {
 
 result<ClusterEntry> parse_config_json(std::string_view text, std::string_view cluster_id) {
   if (cluster_id.empty()) return Error{errc::invalid_argument, "the cluster id is empty"};
-  if (text.find_first_not_of(" \t\r\n") == text.npos)
-    return Error{errc::failed_precondition, "config.json is empty: it must list the clusters and their monitors"};
-  json::error_code failed;
-  const auto parsed = json::parse(text, failed);
-  if (failed) return bad("not JSON: " + failed.message());
-  if (!parsed.is_array()) return bad("not an array of clusters");
+  const auto entries = entries_of(text);
+  if (!entries) return entries.error();
   std::vector<std::string> ids;
-  for (const auto& value : parsed.get_array()) {
+  for (const auto& value : *entries) {
     auto entry = read_entry(value);
     if (!entry) return entry.error();
     if (entry->cluster_id == cluster_id) {
@@ -91,6 +97,18 @@ result<ClusterEntry> parse_config_json(std::string_view text, std::string_view c
   }
   if (ids.empty()) return Error{errc::failed_precondition, "config.json lists no cluster: add \"" + std::string(cluster_id) + "\" to it"};
   return Error{errc::not_found, "config.json has no cluster \"" + std::string(cluster_id) + "\"; it has: " + ids_text(ids)};
+}
+
+result<std::vector<ClusterEntry>> parse_clusters(std::string_view text) {
+  const auto entries = entries_of(text);
+  if (!entries) return entries.error();
+  std::vector<ClusterEntry> all;
+  for (const auto& value : *entries) {
+    auto entry = read_entry(value);
+    if (!entry) return entry.error();
+    all.push_back(std::move(*entry));
+  }
+  return all;
 }
 
 result<ClusterEntry> find_cluster(const std::string& config_dir, std::string_view cluster_id) {

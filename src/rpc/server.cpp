@@ -65,6 +65,7 @@ class Server::Call final : public grpc::ServerUnaryReactor {
     const auto level = outcome ? server_.config_.log_good : log::Level::warning;
     log::write(level, server_.config_.log_as, {{"method", method_}, {"volume", valid_utf8(subject_)}, {"code", name(code)}, {"ms", took},
                                               {"error", outcome ? std::string() : valid_utf8(outcome.error().text)}});
+    if (server_.config_.on_ended) server_.config_.on_ended({method_, grpc_code(code), server_.clock_.now() - started_});
     Finish(outcome ? grpc::Status::OK : to_status(outcome.error()));
   }
 
@@ -116,6 +117,8 @@ grpc::ServerUnaryReactor* Server::unary(grpc::CallbackServerContext* context, st
   if (in_flight_.fetch_add(1) >= config_.max_calls) {
     in_flight_.fetch_sub(1);
     const Error full{errc::exhausted, std::to_string(config_.max_calls) + " calls are in flight already: repeat later"};
+    if (config_.on_ended)
+      asio::post(control_, [tell = config_.on_ended, method] { tell({method, grpc_code(errc::exhausted), duration::zero()}); });
     return answer(context, to_status(full));
   }
   auto* call = new Call(*this, context, std::move(method), std::move(subject), std::move(work));  // deletes itself after OnDone

@@ -11,8 +11,31 @@
 
 #include "corbd/core/fd.hpp"
 #include "corbd/core/file.hpp"
+#include "corbd/rpc/calls.hpp"
 
 namespace corbd::rpc {
+namespace {
+
+/// 0, or the errno of a connect that did not find a listener.
+int connect_to(const std::string& path) {
+  const Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  // EAGAIN: the listener's queue is full.
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 || errno == EAGAIN) return 0;
+  return errno;
+}
+
+}  // namespace
+
+result<> answers(const std::string& endpoint) {
+  const auto path = socket_path(endpoint);
+  if (!path) return path.error();
+  if (const int failed = connect_to(*path); failed != 0)
+    return Error{errc::unavailable, "nobody answers on " + *path + ": " + std::strerror(failed)};
+  return {};
+}
 
 result<std::string> socket_path(const std::string& endpoint) {
   constexpr std::string_view scheme = "unix://";
@@ -29,11 +52,7 @@ result<> prepare_socket(const std::string& path) {
   struct stat found {};
   if (::lstat(path.c_str(), &found) != 0) return {};
   if (!S_ISSOCK(found.st_mode)) return Error{errc::already_exists, path + " is there and is no socket: remove it"};
-  const Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  path.copy(address.sun_path, sizeof address.sun_path - 1);
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 || errno == EAGAIN)
+  if (connect_to(path) == 0)
     return Error{errc::in_use, "another process answers on " + path + ": end it first, or give this one another path"};
   if (::unlink(path.c_str()) != 0) return Error{errc::state_write, "removing the old socket " + path + ": " + std::strerror(errno)};
   return {};

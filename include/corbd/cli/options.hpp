@@ -1,6 +1,7 @@
 // The command line: what `corbd run` and the other subcommands take.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <variant>
 #include <vector>
@@ -13,6 +14,8 @@ struct Run {
   std::string pluginpath = "/var/lib/kubelet/plugins", kubelet_dir = "/var/lib/kubelet";
   std::string state_dir;  ///< default <pluginpath>/<drivername>/corbd
   std::string runtime_dir = "/run/corbd", config_dir = "/etc/ceph-csi-config";
+  std::string metricsip = "127.0.0.1", metricspath = "/metrics";
+  std::uint16_t metricsport = 0;  ///< 0: no HTTP
   std::vector<std::string> failpoints;
   bool heal_without_proof = false;
   int heal_at_once = 16;
@@ -46,7 +49,14 @@ struct Admin {
   int timeout_s = 0;        ///< 0: 120 for heal and fail, 10 for the others
 };
 
-using Command = std::variant<Run, Helper, CsiCall, Admin, Exit>;
+/// `corbd doctor`: looks at the node; names as of `corbd run`.
+struct Doctor {
+  std::string endpoint, admin_endpoint, kubelet_dir, state_dir, runtime_dir, config_dir;
+  std::string bundle;  ///< file to pack into; empty: none
+  std::string output = "text";  ///< or "json"
+};
+
+using Command = std::variant<Run, Helper, CsiCall, Admin, Doctor, Exit>;
 
 /// Prints help, version, failpoints and errors itself. `version`: what --version says.
 Command parse(int argc, char** argv, const std::string& version);
@@ -57,5 +67,7 @@ int call_csi(const CsiCall& call);
 /// Asks the agent. Answers go to stdout, problems to stderr. Exit code: 0; 1 when the agent refused or could not; 3 when no agent answers on
 /// the socket. `corbd status` says 0 OK, 1 warning, 2 critical.
 int call_admin(const Admin& ask);
+/// Prints what it found. Exit code: 0 ok, 1 warnings, 2 failures.
+int diagnose(const Doctor& options, const std::string& version);
 
 }  // namespace corbd::cli

@@ -1,10 +1,12 @@
 // The CSI socket: Identity and Node services.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "corbd/core/wait.hpp"
+#include "corbd/rpc/calls.hpp"
 #include "corbd/volume/wish.hpp"
 
 namespace corbd::csi {
@@ -15,6 +17,7 @@ struct Config {
   std::string nodeid;
   std::string version;
   std::size_t max_calls = 512;
+  std::function<void(const rpc::Ended&)> on_ended;  ///< as of rpc::Config
 };
 
 class Server {
@@ -23,6 +26,8 @@ class Server {
   ~Server();
   result<> start();
   task<> stop(Until until);
+  /// Calls about volumes that have not ended. Any thread.
+  std::size_t in_flight() const;
 
  private:
   class Impl;

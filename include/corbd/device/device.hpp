@@ -1,6 +1,7 @@
 // Port to a block device of this node: what the kernel shows, and the server side that answers for it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -58,6 +59,17 @@ struct ConnectArgs {
   std::uint64_t dead_conn_timeout_s = 86400;
 };
 
+/// What happened on all devices since the agent's start.
+struct Counters {
+  std::array<std::uint64_t, 7> requests{};  ///< given to the image, by NBD command number
+  std::uint64_t refused = 0;       ///< answered with an error without asking the image
+  std::uint64_t image_errors = 0;  ///< answered with the image's error
+  std::uint64_t held = 0;          ///< links shut because the image's connection failed
+  std::uint64_t broken = 0;        ///< links shut because the peer did not speak the protocol
+  std::uint64_t budget_waits = 0;  ///< times a reader stopped because too much was in flight
+  std::uint64_t links_dead = 0;    ///< dead links the kernel told of
+};
+
 class Devices {
  public:
   virtual ~Devices() = default;
@@ -81,6 +93,7 @@ class Devices {
   virtual task<result<>> disconnect(std::uint32_t index, Until until) = 0;
   /// Called on the control thread with the index of a device whose link the kernel reports dead, also of a device that we do not serve.
   virtual void on_link_dead(std::function<void(std::uint32_t index)> dead) = 0;
+  virtual Counters counters() const { return {}; }
 };
 
 /// "/dev/nbd0"

@@ -5,6 +5,7 @@
 // hundreds of volumes of a dead cluster cost it one question at a time.
 #pragma once
 
+#include <array>
 #include <map>
 #include <string>
 #include <vector>
@@ -31,6 +32,7 @@ enum class Outcome {
   not_asked,    ///< something of this node failed first
   unreachable   ///< the cluster did not answer
 };
+std::string_view name(Outcome outcome);
 
 class Ward {
  public:
@@ -57,6 +59,9 @@ class Ward {
   const std::map<std::string, Patient>& patients() const { return patients_; }
   /// Whether that cluster's breaker is open: nobody but one asks it.
   bool waits_for_cluster(const std::string& cluster_id) const;
+  /// Tries that ended, by Outcome.
+  using Counts = std::array<std::uint64_t, static_cast<std::size_t>(Outcome::unreachable) + 1>;
+  const Counts& ended() const { return ended_; }
 
  private:
   struct Past {
@@ -67,6 +72,7 @@ class Ward {
 
   Config config_;
   std::size_t under_way_ = 0;
+  Counts ended_{};
   std::map<std::string, Patient> patients_;
   std::map<std::string, Past> healed_;       ///< not yet healthy for long enough to be forgotten
   std::map<std::string, Breaker> breakers_;  ///< by cluster id

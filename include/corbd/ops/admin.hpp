@@ -11,14 +11,14 @@
 
 namespace corbd::ops {
 
-struct Config {
+struct AdminConfig {
   std::string runtime_dir;  ///< the socket is <runtime_dir>/admin.sock, 0600
   std::string version, nodeid;
   std::size_t max_calls = 64;  ///< in flight, those that wait for events included
 };
 
 /// What is shown and asked. All outlive the server; used on the control thread only.
-struct Sources {
+struct AdminSources {
   volume::Volumes& volumes;
   heal::Healer& healer;
   std::function<std::vector<volume::Change>(const std::string& volume_id)> timeline;
@@ -27,7 +27,7 @@ struct Sources {
 
 class Admin {
  public:
-  Admin(executor control, Clock& clock, Sources sources, Config config);
+  Admin(executor control, Clock& clock, AdminSources sources, AdminConfig config);
   ~Admin();
 
   /// in_use when another agent answers on the socket.

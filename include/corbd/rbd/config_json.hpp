@@ -18,7 +18,9 @@ struct ClusterEntry {
 
 /// The entry of `cluster_id`. not_found names the ids that are there; failed_precondition: empty, or no monitors; invalid_argument: not JSON.
 result<ClusterEntry> parse_config_json(std::string_view text, std::string_view cluster_id);
-/// The same from `<dir>/config.json`.
+/// Every entry, also one without monitors; invalid_argument: not JSON, or an entry that is none.
+result<std::vector<ClusterEntry>> parse_clusters(std::string_view text);
+/// parse_config_json() of `<dir>/config.json`.
 result<ClusterEntry> find_cluster(const std::string& config_dir, std::string_view cluster_id);
 
 }  // namespace corbd::rbd

@@ -13,6 +13,7 @@
 #include "corbd/core/gate.hpp"
 #include "corbd/core/log.hpp"
 #include "corbd/core/wait.hpp"
+#include "corbd/rpc/calls.hpp"
 
 namespace corbd::rpc {
 
@@ -22,6 +23,8 @@ struct Config {
   int max_message_bytes = 1 << 20;
   std::string log_as = "csi.call";         ///< the log line of a call's end
   log::Level log_good = log::Level::info;  ///< of a call that ended well; of others it is warning
+  /// Called on the control thread at the end of every unary() call, refused ones too. Must outlive the control thread's work.
+  std::function<void(const Ended&)> on_ended;
 };
 
 class Server {
@@ -40,6 +43,9 @@ class Server {
                                   std::function<task<result<>>(Until)> work);
   /// A method that answers at once, on gRPC's own thread.
   static grpc::ServerUnaryReactor* answer(grpc::CallbackServerContext* context, const grpc::Status& status);
+
+  /// Calls of unary() that have not ended. Any thread.
+  std::size_t in_flight() const { return in_flight_.load(); }
 
  private:
   class Call;

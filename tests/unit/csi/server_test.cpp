@@ -9,6 +9,7 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <fstream>
 #include <future>
+#include <map>
 #include <thread>
 
 #include "corbd/core/gate.hpp"
@@ -50,6 +51,7 @@ class Scene {
     config.nodeid = "node-1";
     config.version = "1";
     config.max_calls = max_calls;
+    config.on_ended = [this](const rpc::Ended& call) { ++calls[std::string(call.method) + " " + std::to_string(call.grpc_code)]; };
     server = std::make_unique<corbd::csi::Server>(io_.get_executor(), *clock_, volumes, config);
     thread_ = std::thread([this] { io_.run(); });
   }
@@ -94,6 +96,7 @@ class Scene {
 
  public:
   Scripted volumes;
+  std::map<std::string, int> calls;  ///< by method and gRPC status; control thread
   std::unique_ptr<corbd::csi::Server> server;
 
  private:
@@ -214,6 +217,22 @@ TEST_CASE("of a thousand calls at once each is answered, or told to come later")
   CHECK(other == 0);
   CHECK(fine >= many / 2);
   CHECK(scene.unstage(20s) == grpc::OK);
+}
+
+TEST_CASE("calls that end are told with their status, those that were refused too") {
+  Scene scene(1);
+  REQUIRE(scene.server->start());
+  grpc::StatusCode first = grpc::UNKNOWN;
+  std::thread waiting([&] { first = scene.unstage(60s); });
+  while (scene.volumes.asked == 0) std::this_thread::sleep_for(1ms);
+  CHECK(scene.server->in_flight() == 1);
+  CHECK(scene.unstage(20s) == grpc::RESOURCE_EXHAUSTED);
+  scene.on_control([&] { scene.volumes.open.set(); });
+  waiting.join();
+  CHECK(first == grpc::OK);
+  std::map<std::string, int> told;
+  scene.on_control([&] { told = scene.calls; });
+  CHECK(told == std::map<std::string, int>{{"NodeUnstageVolume 0", 1}, {"NodeUnstageVolume 8", 1}});
 }
 
 TEST_CASE("bytes that are no request, or text that is no UTF-8, reach nobody") {

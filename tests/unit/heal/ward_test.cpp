@@ -34,6 +34,17 @@ TEST_CASE("volumes with requests that wait come first, then those longest withou
   CHECK(ward.start(t0) == Ids{"blocked-early", "blocked-late", "idle-early", "idle-late"});
 }
 
+TEST_CASE("tries that ended are counted by how") {
+  Ward ward({});
+  ward.admit(patient("1"), t0);
+  ward.start(t0);
+  ward.ended("1", Outcome::unreachable, t0, 0.5);
+  ward.start(t0 + seconds(60));
+  ward.ended("1", Outcome::healed, t0 + seconds(60), 0.5);
+  ward.ended("1", Outcome::healed, t0 + seconds(60), 0.5);  // not under way any more
+  CHECK(ward.ended() == Ward::Counts{1, 0, 0, 0, 1});
+}
+
 TEST_CASE("no more than at_once are under way, and the next comes when one ends") {
   Ward ward({.at_once = 2});
   for (const char* id : {"1", "2", "3"}) ward.admit(patient(id), t0);

@@ -59,11 +59,11 @@ class Scene {
   Scene()
       : work_(io_.get_executor()), clock_(make_real_clock(io_.get_executor())), volumes(io_.get_executor(), *clock_),
         healer(io_.get_executor(), *clock_, volumes, {}) {
-    ops::Config config;
+    ops::AdminConfig config;
     config.runtime_dir = folder_.path();
     config.version = "1.2";
     config.nodeid = "node-1";
-    const ops::Sources sources{volumes, healer, [this](const std::string& id) { return timelines[id]; }, [this] { return stuck; }};
+    const ops::AdminSources sources{volumes, healer, [this](const std::string& id) { return timelines[id]; }, [this] { return stuck; }};
     server = std::make_unique<ops::Admin>(io_.get_executor(), *clock_, sources, config);
   }
   /// Whatever is scripted before needs no on_control().

@@ -65,6 +65,16 @@ TEST_CASE("what is not config.json is invalid_argument") {
   CHECK(entry.error().code == errc::invalid_argument);
 }
 
+TEST_CASE("the list of clusters has also those without monitors") {
+  const auto all = rbd::parse_clusters(R"([{"clusterID":"a","monitors":["m1","m2"]},{"ClusterID":"b"}])");
+  REQUIRE(all);
+  REQUIRE(all->size() == 2);
+  CHECK(all->at(0).monitors == std::vector<std::string>{"m1", "m2"});
+  CHECK(all->at(1).cluster_id == "b");
+  CHECK(all->at(1).monitors.empty());
+  CHECK(rbd::parse_clusters("{}").error().code == errc::invalid_argument);
+}
+
 TEST_CASE("find_cluster reads the file anew and says which one is missing") {
   const test::Folder folder;
   const auto missing = rbd::find_cluster(folder.path(), "one");

@@ -1,0 +1,61 @@
+// A small HTTP/1.1 server for metrics and health: GET and HEAD, no TLS, no state. It shares the control thread with everything else, so every
+// connection is bounded in number, bytes and time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "corbd/core/wait.hpp"
+
+namespace corbd::http {
+
+struct Request {
+  std::string method;  ///< "GET" or "HEAD"; the body of an answer to HEAD is left out by the server
+  std::string target;  ///< as sent: path and query
+};
+
+struct Response {
+  unsigned status = 200;
+  std::string content_type = "text/plain; charset=utf-8";
+  std::string body;
+};
+
+/// Quick, never blocks, never throws. Control thread.
+using Handler = std::function<Response(const Request&)>;
+
+struct Limits {
+  std::chrono::milliseconds header{5000};  ///< from a request's first byte, or a connection's start, to the request's last byte
+  std::chrono::milliseconds idle{30000};   ///< between two requests; also for the client to take an answer
+  std::size_t connections = 32;            ///< more are closed at once
+  std::size_t header_bytes = 8 << 10;      ///< more is answered with 431
+  std::size_t body_bytes = 1 << 10;        ///< more is answered with 413
+};
+
+struct Config {
+  std::string address = "127.0.0.1";  ///< IPv4 or IPv6, no name
+  std::uint16_t port = 0;             ///< 0: one that is free
+  Limits limits{};
+};
+
+/// Control thread only; stop() before it is destroyed.
+class Server {
+ public:
+  Server(executor control, Clock& clock, Config config, Handler handler);
+  ~Server();
+
+  /// in_use names address and port; invalid_argument: not an address. May be repeated when it failed.
+  result<> start();
+  /// Listens no more, ends idle connections, lets requests under way end until then, cuts off the rest.
+  task<> stop(Until until);
+
+  std::uint16_t port() const;  ///< the one it listens on
+  std::size_t connections() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace corbd::http

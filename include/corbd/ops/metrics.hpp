@@ -1,0 +1,62 @@
+// What Prometheus sees: a pure function from a snapshot, taken when asked for, to its text format.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "corbd/device/device.hpp"
+#include "corbd/heal/ward.hpp"
+#include "corbd/rpc/calls.hpp"
+#include "corbd/volume/status.hpp"
+
+namespace corbd::ops {
+
+/// Bounds in seconds: those of kubelet's csi_operations_seconds.
+inline constexpr std::array kBuckets{0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0};
+
+struct Histogram {
+  std::array<std::uint64_t, kBuckets.size() + 1> counts{};  ///< per bucket, not summed up; the last one is what is longer than all
+  double sum = 0;                                           ///< seconds
+  void add(double seconds);
+};
+
+/// CSI calls that ended, by method and grpc::StatusCode. Bounded: both come from our own lists.
+class Calls {
+ public:
+  void add(const rpc::Ended& ended);
+  const std::map<std::pair<std::string, int>, Histogram>& all() const { return all_; }
+
+ private:
+  std::map<std::pair<std::string, int>, Histogram> all_;
+};
+
+struct Process {
+  std::uint64_t resident_bytes = 0, open_fds = 0, threads = 0;
+};
+/// Of this process, from /proc.
+Process read_process();
+
+struct Snapshot {
+  time_point now{};
+  std::string version;
+  std::vector<volume::Status> volumes;
+  const heal::Ward* ward = nullptr;
+  device::Counters devices;
+  const Calls* calls = nullptr;
+  std::size_t calls_in_flight = 0;
+  duration loop_lag{};
+  Process process;
+};
+
+/// "UNAVAILABLE" of 14.
+std::string grpc_name(int code);
+
+/// Prometheus' text format, version 0.0.4.
+std::string render(const Snapshot& snapshot);
+inline constexpr const char* kMetricsType = "text/plain; version=0.0.4; charset=utf-8";
+
+}  // namespace corbd::ops

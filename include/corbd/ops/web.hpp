@@ -1,0 +1,48 @@
+// The agent's pages over HTTP: metrics, /healthz and /readyz, each made when it is asked for.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "corbd/core/blocking_pool.hpp"
+#include "corbd/ops/health.hpp"
+#include "corbd/ops/metrics.hpp"
+
+namespace corbd::ops {
+
+struct WebConfig {
+  std::string address;
+  std::uint16_t port = 0;  ///< 0: no server
+  std::string metrics_path = "/metrics";
+  std::string state_dir;
+};
+
+/// What the pages are made of; control thread, quick.
+struct WebSources {
+  /// Everything but now, calls, lag and process.
+  std::function<Snapshot()> snapshot;
+  /// What keeps the agent from serving, beside the state directory.
+  std::function<std::vector<Error>()> not_ready;
+};
+
+/// Control thread only; stop() before it is destroyed.
+class Web {
+ public:
+  Web(executor control, Clock& clock, BlockingPool& pool, WebConfig config, WebSources sources);
+  ~Web();
+  /// Never fails: volumes are served without it. A port that is taken is tried again.
+  void start();
+  task<> stop(Until until);
+  /// What the server answers.
+  http::Response page(const http::Request& request) const;
+  /// A CSI call ended.
+  void ended(const rpc::Ended& call);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace corbd::ops

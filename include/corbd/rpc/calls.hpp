@@ -1,0 +1,22 @@
+// What others may know of calls and sockets without gRPC's headers.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "corbd/core/clock.hpp"
+#include "corbd/core/result.hpp"
+
+namespace corbd::rpc {
+
+/// A call that ended. `grpc_code`: grpc::StatusCode by number.
+struct Ended {
+  std::string_view method;
+  int grpc_code = 0;
+  duration took{};
+};
+
+/// Whether somebody listens on unix:///path/to.sock; unavailable otherwise. Never waits.
+result<> answers(const std::string& endpoint);
+
+}  // namespace corbd::rpc

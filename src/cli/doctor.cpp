@@ -1,0 +1,56 @@
+#include "doctor.hpp"
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
+#include <algorithm>
+#include <iomanip>
+#include <iostream>
+
+namespace corbd::cli {
+namespace {
+
+constexpr const char* word(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::ok: return "OK";
+    case Verdict::warning: return "WARN";
+    case Verdict::failure: return "FAIL";
+  }
+  return "";
+}
+
+void print(const std::vector<Finding>& findings) {
+  std::size_t width = 0;
+  for (const auto& finding : findings) width = std::max(width, finding.check.size());
+  const std::string indent(width + 8, ' ');
+  for (const auto& finding : findings) {
+    std::cout << std::left << std::setw(6) << word(finding.verdict) << std::setw(static_cast<int>(width + 2)) << finding.check << finding.said << "\n";
+    if (!finding.way_out.empty()) std::cout << indent << "-> " << finding.way_out << "\n";
+  }
+}
+
+}  // namespace
+
+boost::json::array report(const std::vector<Finding>& findings) {
+  boost::json::array all;
+  for (const auto& finding : findings)
+    all.push_back(boost::json::object{
+        {"check", finding.check}, {"verdict", word(finding.verdict)}, {"said", finding.said}, {"way_out", finding.way_out}});
+  return all;
+}
+
+int diagnose(const Doctor& options, const std::string& version) {
+  const auto findings = judge(gather(options));
+  if (options.output == "json") std::cout << boost::json::serialize(report(findings)) << "\n";
+  else print(findings);
+  std::cout.flush();
+  if (options.bundle.empty()) return exit_code(findings);
+  if (const auto packed = write_bundle(options, version, findings); !packed) {
+    std::cerr << "corbd doctor: " << packed.error().text << "\n";
+    return static_cast<int>(Verdict::failure);
+  }
+  std::cerr << "packed into " << options.bundle << "\n";
+  return exit_code(findings);
+}
+
+}  // namespace corbd::cli

@@ -1,0 +1,88 @@
+// `corbd doctor`: facts are gathered by a thin part, judged by pure functions, shown and packed by another.
+#pragma once
+
+#include <boost/json/value.hpp>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "corbd/cli/options.hpp"
+#include "corbd/core/result.hpp"
+#include "corbd/rbd/config_json.hpp"
+
+namespace corbd::cli {
+
+enum class Verdict { ok, warning, failure };
+
+struct Finding {
+  std::string check;
+  Verdict verdict = Verdict::ok;
+  std::string said;     ///< one sentence
+  std::string way_out;  ///< empty when there is nothing to do
+};
+
+/// A monitor as config.json names it, with the addresses to try.
+struct Endpoint {
+  std::string host, port;
+  bool operator==(const Endpoint&) const = default;
+};
+struct Monitor {
+  std::string cluster_id, text;
+  bool answers = false;  ///< one of its ports took a TCP connection
+};
+
+struct NbdDevice {
+  std::uint32_t index = 0;
+  std::string backend;     ///< volume id, or empty
+  bool maker_lives = false;  ///< the process that connected it; says nothing of a device that was served again since
+  std::uint32_t waiting = 0;
+};
+
+/// linux/proc_ns.h: the first PID namespace has always this inode.
+inline constexpr std::string_view kHostPids = "pid:[4026531836]";
+
+/// Absent facts could not be read.
+struct Facts {
+  std::string kernel;  ///< uname -r
+  bool nbd_there = false;
+  std::optional<std::string> nbds_max;
+  std::optional<std::uint64_t> capabilities;  ///< effective, one bit each
+  std::string pid_namespace;                  ///< "pid:[4026531836]"
+  std::string first_process;                  ///< name of pid 1 as we see it
+  std::optional<bool> host_network;
+  std::string mountinfo, kubelet_dir, state_dir, admin_endpoint;
+  result<> runtime_dir, state_dir_writable, admin, csi;
+  result<std::vector<rbd::ClusterEntry>> clusters = Error{errc::not_found, "config.json was not read"};
+  std::vector<Monitor> monitors;
+  std::vector<NbdDevice> devices;
+  std::set<std::string> recorded;  ///< volume ids of the records
+};
+
+// --- pure
+
+/// (major, minor) of "6.1.0-13-amd64"; (0, 0) for what is none.
+std::pair<unsigned, unsigned> kernel_version(std::string_view release);
+/// "HOST", "HOST:PORT", "[IPV6]:PORT", "v2:HOST:PORT/0", "[v2:...,v1:...]". Without a port both of Ceph's.
+std::vector<Endpoint> endpoints_of(std::string_view monitor);
+/// Whether the mount that holds `path` is in a shared peer group; absent when no mount holds it. `mountinfo`: as in /proc.
+std::optional<bool> is_shared(std::string_view mountinfo, std::string_view path);
+std::vector<Finding> judge(const Facts& facts);
+/// 0 ok, 1 warnings, 2 failures.
+int exit_code(const std::vector<Finding>& findings);
+
+/// Strings below a name that sounds like a secret, and whatever looks like a Ceph key, become "<redacted>".
+boost::json::value redacted_json(boost::json::value value);
+/// The same for other text: NAME=VALUE of such names, and Ceph keys.
+std::string redacted_text(std::string_view text);
+
+// --- thin
+
+Facts gather(const Doctor& options);
+/// Packs the report and what a person from afar needs into a .tar.gz. Keys are never read.
+result<> write_bundle(const Doctor& options, const std::string& version, const std::vector<Finding>& findings);
+boost::json::array report(const std::vector<Finding>& findings);
+
+}  // namespace corbd::cli

@@ -1,0 +1,153 @@
+// Reads the facts. Looks only: nothing here opens a device or changes anything but a file of its own.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <boost/json/object.hpp>
+#include <boost/json/parse.hpp>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+
+#include "corbd/core/fd.hpp"
+#include "corbd/core/file.hpp"
+#include "corbd/core/process.hpp"
+#include "corbd/rpc/calls.hpp"
+#include "doctor.hpp"
+#include "doctor_monitors.hpp"
+
+namespace corbd::cli {
+namespace {
+
+namespace fs = std::filesystem;
+namespace json = boost::json;
+
+constexpr std::size_t kMaxText = 16 << 20;
+
+std::optional<std::string> first_line(const std::string& path) {
+  const auto text = read_file(path, kMaxText);
+  if (!text) return std::nullopt;
+  return text->substr(0, text->find('\n'));
+}
+
+std::string link_text(const char* path) {
+  std::error_code failed;
+  return fs::read_symlink(path, failed).string();
+}
+
+std::optional<std::uint64_t> effective_capabilities() {
+  const auto status = read_file("/proc/self/status", kMaxText);
+  const auto at = status ? status->find("CapEff:\t") : std::string::npos;
+  if (at == std::string::npos) return std::nullopt;
+  std::uint64_t bits = 0;
+  const char* const begin = status->data() + at + std::strlen("CapEff:\t");
+  if (std::from_chars(begin, status->data() + status->size(), bits, 16).ec != std::errc()) return std::nullopt;
+  return bits;
+}
+
+result<> try_writing(const std::string& folder) {
+  std::error_code ignored;
+  if (!fs::exists(folder, ignored)) return Error{errc::not_found, folder + " does not exist yet"};
+  const std::string path = folder + "/.doctor-" + std::to_string(::getpid());
+  const Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  const bool written = fd && ::write(fd.get(), "\n", 1) == 1;
+  const int failed = errno;
+  if (fd) ::unlink(path.c_str());
+  if (!written) return Error{errc::state_write, "writing into " + folder + ": " + std::strerror(failed)};
+  return {};
+}
+
+result<> on_tmpfs(const std::string& folder) {
+  std::error_code ignored;
+  if (!fs::exists(folder, ignored)) return Error{errc::not_found, folder + " does not exist yet"};
+  return check_tmpfs(folder);
+}
+
+result<std::vector<rbd::ClusterEntry>> clusters(const std::string& config_dir) {
+  const std::string path = config_dir + "/config.json";
+  const auto text = read_file(path, kMaxText);
+  if (!text) return text.error();
+  return rbd::parse_clusters(*text);
+}
+
+std::vector<NbdDevice> nbd_devices() {
+  std::vector<NbdDevice> all;
+  std::error_code failed;
+  for (fs::directory_iterator at("/sys/block", failed), end; !failed && at != end; at.increment(failed)) {
+    const std::string name = at->path().filename();
+    NbdDevice device;
+    if (!name.starts_with("nbd") || std::from_chars(name.data() + 3, name.data() + name.size(), device.index).ptr != name.data() + name.size())
+      continue;
+    // Both are there only while the device is configured.
+    const auto backend = first_line(at->path() / "backend"), pid = first_line(at->path() / "pid");
+    if (!backend && !pid) continue;
+    device.backend = backend.value_or("");
+    int maker = 0;
+    if (pid) std::from_chars(pid->data(), pid->data() + pid->size(), maker);
+    device.maker_lives = maker > 0 && (::kill(maker, 0) == 0 || errno == EPERM);
+    // "reads writes"
+    if (const auto inflight = first_line(at->path() / "inflight")) {
+      unsigned reads = 0, writes = 0;
+      if (std::sscanf(inflight->c_str(), "%u %u", &reads, &writes) == 2) device.waiting = reads + writes;
+    }
+    all.push_back(std::move(device));
+  }
+  return all;
+}
+
+std::set<std::string> recorded(const std::string& state_dir) {
+  std::set<std::string> ids;
+  std::error_code failed;
+  for (fs::directory_iterator at(state_dir + "/volumes", failed), end; !failed && at != end; at.increment(failed)) {
+    if (at->path().extension() != ".json") continue;
+    const auto text = read_file(at->path(), kMaxText);
+    json::error_code bad;
+    const auto parsed = json::parse(text ? *text : "null", bad);
+    const auto* record = !bad && parsed.is_object() ? parsed.get_object().if_contains("record") : nullptr;
+    const auto* id = record != nullptr && record->is_object() ? record->get_object().if_contains("volume_id") : nullptr;
+    if (id != nullptr && id->is_string()) ids.emplace(id->get_string());
+  }
+  return ids;
+}
+
+/// Pid 1 is the host's only in the host's PID namespace; elsewhere we might compare with ourselves.
+std::optional<bool> in_host_network(const std::string& pid_namespace) {
+  const std::string ours = link_text("/proc/self/ns/net"), first = link_text("/proc/1/ns/net");
+  if (pid_namespace != kHostPids || ours.empty() || first.empty()) return std::nullopt;
+  return ours == first;
+}
+
+}  // namespace
+
+Facts gather(const Doctor& options) {
+  Facts facts;
+  utsname system{};
+  if (::uname(&system) == 0) facts.kernel = system.release;
+  std::error_code ignored;
+  facts.nbd_there = fs::exists("/sys/module/nbd", ignored);
+  facts.nbds_max = first_line("/sys/module/nbd/parameters/nbds_max");
+  facts.capabilities = effective_capabilities();
+  facts.pid_namespace = link_text("/proc/self/ns/pid");
+  facts.first_process = first_line("/proc/1/comm").value_or("");
+  facts.host_network = in_host_network(facts.pid_namespace);
+  if (auto mounts = read_file("/proc/self/mountinfo", kMaxText)) facts.mountinfo = std::move(*mounts);
+  facts.kubelet_dir = options.kubelet_dir;
+  facts.state_dir = options.state_dir;
+  facts.admin_endpoint = options.admin_endpoint;
+  facts.runtime_dir = on_tmpfs(options.runtime_dir);
+  facts.state_dir_writable = try_writing(options.state_dir);
+  facts.admin = rpc::answers(options.admin_endpoint);
+  facts.csi = rpc::answers(options.endpoint);
+  facts.clusters = clusters(options.config_dir);
+  if (facts.clusters)
+    for (const auto& cluster : *facts.clusters)
+      for (const auto& monitor : cluster.monitors) facts.monitors.push_back({cluster.cluster_id, monitor, false});
+  ask_monitors(facts.monitors);
+  facts.devices = nbd_devices();
+  facts.recorded = recorded(options.state_dir);
+  return facts;
+}
+
+}  // namespace corbd::cli

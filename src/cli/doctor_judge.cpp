@@ -1,0 +1,180 @@
+// What the facts mean: one function per check, all pure.
+#include <algorithm>
+#include <charconv>
+
+#include "doctor.hpp"
+
+namespace corbd::cli {
+namespace {
+
+// linux/capability.h
+constexpr unsigned kSysAdmin = 21, kSysResource = 24;
+
+Finding ok(std::string check, std::string said) { return {std::move(check), Verdict::ok, std::move(said), {}}; }
+Finding warning(std::string check, std::string said, std::string way_out) {
+  return {std::move(check), Verdict::warning, std::move(said), std::move(way_out)};
+}
+Finding failure(std::string check, std::string said, std::string way_out) {
+  return {std::move(check), Verdict::failure, std::move(said), std::move(way_out)};
+}
+
+Finding kernel(const Facts& facts) {
+  const auto version = kernel_version(facts.kernel);
+  const std::string said = "Linux " + facts.kernel;
+  if (version < std::pair(5u, 4u)) return failure("kernel", said + " is older than 5.4", "run Linux 5.14 or newer on this node");
+  if (version < std::pair(5u, 14u))
+    return warning("kernel", said + " is older than 5.14, from which on nbd devices carry an identifier",
+                   "run Linux 5.14 or newer, unless the distribution has brought that back: without it a restarted agent does not know its devices");
+  return ok("kernel", said);
+}
+
+Finding driver(const Facts& facts) {
+  if (!facts.nbd_there)
+    return failure("nbd", "the kernel's nbd driver is not there",
+                   "run `modprobe nbd nbds_max=0`, and name it in /etc/modules-load.d for the next boot");
+  if (!facts.nbds_max || *facts.nbds_max == "0") return ok("nbd", "the driver is there");
+  return warning("nbd", "the driver was loaded with nbds_max=" + *facts.nbds_max + ": that many devices are there from the start",
+                 "write `options nbd nbds_max=0` into /etc/modprobe.d: then only devices in use are there, and no scanner opens the others");
+}
+
+Finding capabilities(const Facts& facts) {
+  const char* check = "capabilities";
+  if (!facts.capabilities) return warning(check, "the capabilities of this process could not be read", "look at CapEff in /proc/self/status");
+  const auto has = [&](unsigned bit) { return (*facts.capabilities >> bit & 1) != 0; };
+  if (!has(kSysAdmin))
+    return failure(check, "CAP_SYS_ADMIN is missing: neither nbd devices nor mounts can be made", "run as root, in a pod with `privileged: true`");
+  if (!has(kSysResource))
+    return warning(check, "CAP_SYS_RESOURCE is missing: memory pressure can block the agent on its own devices",
+                   "add it, in a pod with `privileged: true`");
+  return ok(check, "CAP_SYS_ADMIN and CAP_SYS_RESOURCE are there");
+}
+
+Finding pid_namespace(const Facts& facts) {
+  const char* check = "pid-namespace";
+  const char* way_out = "set `hostPID: true` in the pod";
+  if (facts.pid_namespace == kHostPids) return ok(check, "this is the host's");
+  if (facts.pid_namespace.empty()) return warning(check, "the PID namespace could not be read", way_out);
+  // A node that is a container itself, as kind's, has an init of its own.
+  if (facts.first_process == "systemd" || facts.first_process == "init")
+    return warning(check, "this is not the kernel's first, but pid 1 is " + facts.first_process + ": the node may be a container itself", way_out);
+  return failure(check, "this is a namespace of its own: its end would wait for a helper that waits for a device, and no next agent could start",
+                 way_out);
+}
+
+Finding network_namespace(const Facts& facts) {
+  const char* check = "network-namespace";
+  const char* way_out = "set `hostNetwork: true` in the pod";
+  if (kernel_version(facts.kernel) >= std::pair(6u, 4u)) return ok(check, "from Linux 6.4 on any will do");
+  if (!facts.host_network) return warning(check, "whether this is the host's could not be told; nbd before Linux 6.4 needs that", way_out);
+  if (!*facts.host_network) return failure(check, "this is not the host's, and nbd before Linux 6.4 is seen only from there", way_out);
+  return ok(check, "this is the host's");
+}
+
+Finding propagation(const Facts& facts) {
+  const auto shared = is_shared(facts.mountinfo, facts.kubelet_dir);
+  const char* check = "mount-propagation";
+  if (!shared) return failure(check, "no mount holds " + facts.kubelet_dir, "mount kubelet's folder at the same path into the pod");
+  if (!*shared)
+    return failure(check, "mounts below " + facts.kubelet_dir + " stay in here: pods would see empty folders",
+                   "mount kubelet's folder with `mountPropagation: Bidirectional`; on the host see `findmnt -o TARGET,PROPAGATION`");
+  return ok(check, "mounts below " + facts.kubelet_dir + " reach the host");
+}
+
+Finding folders_runtime(const Facts& facts) {
+  if (facts.runtime_dir) return ok("runtime-dir", "it is on tmpfs");
+  const Error& error = facts.runtime_dir.error();
+  if (error.code == errc::not_found) return warning("runtime-dir", error.text, "the agent makes it at its start; its parent must be on tmpfs");
+  return failure("runtime-dir", error.text, "give --runtime-dir a folder below /run");
+}
+
+Finding folders_state(const Facts& facts) {
+  if (facts.state_dir_writable) return ok("state-dir", facts.state_dir + " can be written");
+  const Error& error = facts.state_dir_writable.error();
+  if (error.code == errc::not_found) return warning("state-dir", error.text, "the agent makes it at its start");
+  return failure("state-dir", error.text, "free or remount that disk, or give another --state-dir: without it no volume can be staged or unstaged");
+}
+
+Finding config(const Facts& facts) {
+  const char* check = "config.json";
+  const char* way_out = "see ceph-csi's ConfigMap ceph-csi-config: a list of {\"clusterID\", \"monitors\"}";
+  if (!facts.clusters) return failure(check, facts.clusters.error().text, way_out);
+  if (facts.clusters->empty()) return failure(check, "it lists no cluster", way_out);
+  for (const auto& cluster : *facts.clusters)
+    if (cluster.monitors.empty()) return failure(check, "cluster \"" + cluster.cluster_id + "\" has no monitors", way_out);
+  return ok(check, std::to_string(facts.clusters->size()) + " cluster(s)");
+}
+
+void monitors(const Facts& facts, std::vector<Finding>& into) {
+  if (!facts.clusters) return;
+  for (const auto& cluster : *facts.clusters) {
+    std::string silent;
+    std::size_t all = 0, answer = 0;
+    for (const auto& monitor : facts.monitors) {
+      if (monitor.cluster_id != cluster.cluster_id) continue;
+      ++all;
+      if (monitor.answers) ++answer;
+      else silent += (silent.empty() ? "" : ", ") + monitor.text;
+    }
+    const std::string check = "monitors of " + cluster.cluster_id;
+    const char* way_out = "check the addresses in config.json, the monitors (`ceph mon stat`), and the network and firewalls between";
+    if (all == 0) continue;
+    if (answer == all) into.push_back(ok(check, "all " + std::to_string(all) + " take connections"));
+    else if (answer > 0) into.push_back(warning(check, "no connection to " + silent, way_out));
+    else into.push_back(failure(check, "no connection to any: " + silent, way_out));
+  }
+}
+
+Finding admin(const Facts& facts) {
+  if (facts.admin) return ok("agent", "it answers on " + facts.admin_endpoint);
+  return warning("agent", facts.admin.error().text, "start the agent, or see its log; devices wait for it meanwhile");
+}
+
+void devices(const Facts& facts, std::vector<Finding>& into) {
+  const bool agent = facts.admin || facts.csi;
+  std::size_t served = 0;
+  for (const auto& device : facts.devices) {
+    const std::string path = "/dev/nbd" + std::to_string(device.index);
+    const std::string waits = device.waiting == 0 ? "" : "; " + std::to_string(device.waiting) + " requests wait";
+    const bool ours = facts.recorded.contains(device.backend);
+    if (device.backend.empty() && !device.maker_lives)
+      into.push_back(warning(path, "the process that made it is gone, and it has no identifier: nobody may serve it" + waits,
+                             "if nothing uses it: `nbd-client -d " + path + "`"));
+    else if (!device.backend.empty() && !ours)
+      into.push_back(warning(path, "no record here names its volume " + device.backend + waits,
+                             "look for another agent's --state-dir; if there is none and nothing uses it: `nbd-client -d " + path + "`"));
+    else if (ours && !agent)
+      into.push_back(warning(path, "volume " + device.backend + " waits for its agent" + waits, "start the agent: it serves it again"));
+    else
+      ++served;
+  }
+  into.push_back(ok("devices", std::to_string(served) + " of " + std::to_string(facts.devices.size()) + " have somebody to serve them"));
+}
+
+}  // namespace
+
+std::pair<unsigned, unsigned> kernel_version(std::string_view release) {
+  unsigned major = 0, minor = 0;
+  const char* const end = release.data() + release.size();
+  const auto first = std::from_chars(release.data(), end, major);
+  if (first.ec != std::errc() || first.ptr == end || *first.ptr != '.') return {0, 0};
+  if (std::from_chars(first.ptr + 1, end, minor).ec != std::errc()) return {0, 0};
+  return {major, minor};
+}
+
+std::vector<Finding> judge(const Facts& facts) {
+  std::vector<Finding> all;
+  for (const auto check : {kernel, driver, capabilities, pid_namespace, network_namespace, propagation, folders_runtime, folders_state, config})
+    all.push_back(check(facts));
+  monitors(facts, all);
+  all.push_back(admin(facts));
+  devices(facts, all);
+  return all;
+}
+
+int exit_code(const std::vector<Finding>& findings) {
+  auto worst = Verdict::ok;
+  for (const auto& finding : findings) worst = std::max(worst, finding.verdict);
+  return static_cast<int>(worst);
+}
+
+}  // namespace corbd::cli

@@ -1,0 +1,277 @@
+#include "corbd/http/server.hpp"
+
+#include <sys/socket.h>
+
+#include <array>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http.hpp>
+#include <cerrno>
+#include <cstring>
+#include <list>
+#include <optional>
+#include <sstream>
+
+#include "corbd/core/fd.hpp"
+#include "corbd/core/gate.hpp"
+
+namespace corbd::http {
+namespace {
+
+namespace wire = boost::beast::http;
+using boost::system::error_code;
+using tcp = asio::ip::tcp;
+using Parser = wire::request_parser<wire::string_body>;
+using Answer = wire::response<wire::string_body>;
+
+constexpr std::chrono::seconds kNoDescriptors{1};  // pause of the accepting when the process has none left
+constexpr std::size_t kDrained = 64 << 10;         // bytes taken off a client that was refused, so that it sees why
+
+struct Connection {
+  Connection(const executor& control, const Limits& limits) : socket(control), buffer(limits.header_bytes + limits.body_bytes) {}
+  void cut() {
+    error_code ignored;
+    socket.close(ignored);
+  }
+  tcp::socket socket;
+  boost::beast::flat_buffer buffer;
+  bool idle = false;        ///< owes nobody an answer: stopping does not wait for it
+  std::uint64_t watch = 0;  ///< of the newest Cutoff
+};
+
+/// Closes the socket when the time is up: what waits for it then ends with an error, which is a value.
+class Cutoff {
+ public:
+  Cutoff(Clock& clock, const std::shared_ptr<Connection>& connection, duration after)
+      : clock_(clock), connection_(*connection),
+        timer_(clock.schedule(clock.now() + after, [weak = std::weak_ptr(connection), watch = ++connection->watch] {
+          // It may have been posted before it was cancelled.
+          const auto alive = weak.lock();
+          if (alive && alive->watch == watch) alive->cut();
+        })) {}
+  ~Cutoff() {
+    ++connection_.watch;
+    clock_.cancel(timer_);
+  }
+  Cutoff(const Cutoff&) = delete;
+  Cutoff& operator=(const Cutoff&) = delete;
+
+ private:
+  Clock& clock_;
+  Connection& connection_;
+  Clock::TimerId timer_;
+};
+
+std::string text_of(const tcp::endpoint& endpoint) {
+  std::ostringstream out;
+  out << endpoint;
+  return out.str();
+}
+
+result<Fd> listen_on(const tcp::endpoint& endpoint) {
+  const std::string where = text_of(endpoint);
+  Fd fd(::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return Error{errc::exhausted, "a socket for " + where + ": " + std::strerror(errno)};
+  // A port whose last connections are not yet forgotten by the kernel may be taken.
+  const int yes = 1;
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  if (::bind(fd.get(), endpoint.data(), static_cast<socklen_t>(endpoint.size())) == 0 && ::listen(fd.get(), SOMAXCONN) == 0) return fd;
+  if (errno == EADDRINUSE)
+    return Error{errc::in_use, where + " is taken by another process: give another port, or see `ss -ltnp` for who has it"};
+  return Error{errc::unavailable, "listening on " + where + ": " + std::strerror(errno)};
+}
+
+/// The status for a request that could not be read; nothing when the client is gone or too slow.
+std::optional<wire::status> refusal(const error_code& failed) {
+  if (failed.category() != wire::make_error_code(wire::error::end_of_stream).category()) return std::nullopt;
+  if (failed == wire::error::end_of_stream || failed == wire::error::partial_message) return std::nullopt;
+  if (failed == wire::error::header_limit || failed == wire::error::buffer_overflow) return wire::status::request_header_fields_too_large;
+  if (failed == wire::error::body_limit) return wire::status::payload_too_large;
+  return wire::status::bad_request;
+}
+
+Answer plain(wire::status status) {
+  Answer answer{status, 11};
+  answer.set(wire::field::content_type, "text/plain; charset=utf-8");
+  answer.body() = std::string(wire::obsolete_reason(status)) + "\n";
+  answer.keep_alive(false);
+  return answer;
+}
+
+task<error_code> read_request(Clock& clock, std::shared_ptr<Connection> connection, Parser& parser, duration limit) {
+  const Cutoff cutoff(clock, connection, limit);
+  error_code failed;
+  co_await wire::async_read(connection->socket, connection->buffer, parser, asio::redirect_error(asio::use_awaitable, failed));
+  co_return failed;
+}
+
+task<error_code> await_byte(Clock& clock, std::shared_ptr<Connection> connection, duration limit) {
+  error_code failed;
+  if (connection->buffer.size() > 0) co_return failed;
+  const Cutoff cutoff(clock, connection, limit);
+  connection->idle = true;
+  co_await connection->socket.async_wait(tcp::socket::wait_read, asio::redirect_error(asio::use_awaitable, failed));
+  connection->idle = false;
+  co_return failed;
+}
+
+task<error_code> write_answer(Clock& clock, std::shared_ptr<Connection> connection, Answer& answer, bool header_only, duration limit) {
+  const Cutoff cutoff(clock, connection, limit);
+  error_code failed;
+  answer.prepare_payload();
+  wire::response_serializer<wire::string_body> serializer(answer);
+  if (header_only)
+    co_await wire::async_write_header(connection->socket, serializer, asio::redirect_error(asio::use_awaitable, failed));
+  else
+    co_await wire::async_write(connection->socket, serializer, asio::redirect_error(asio::use_awaitable, failed));
+  co_return failed;
+}
+
+/// A close with bytes unread would reset the connection, and the client might never see the answer.
+task<> part(Clock& clock, std::shared_ptr<Connection> connection, duration limit) {
+  const Cutoff cutoff(clock, connection, limit);
+  error_code failed;
+  connection->socket.shutdown(tcp::socket::shutdown_send, failed);
+  std::array<char, 4096> dropped;
+  connection->idle = true;
+  for (std::size_t taken = 0; !failed && taken < kDrained;)
+    taken += co_await connection->socket.async_read_some(asio::buffer(dropped), asio::redirect_error(asio::use_awaitable, failed));
+}
+
+}  // namespace
+
+class Server::Impl {
+ public:
+  Impl(executor control, Clock& clock, Config config, Handler handler)
+      : control_(control), clock_(clock), config_(std::move(config)), handler_(std::move(handler)), acceptor_(control), gate_(control, clock) {}
+
+  result<> start();
+  task<> stop(Until until);
+  std::uint16_t port() const { return port_; }
+  std::size_t connections() const { return connections_.size(); }
+
+ private:
+  using Place = std::list<std::shared_ptr<Connection>>::iterator;
+  static task<> accept(Impl& self);
+  static task<> serve(Impl& self, Place place);
+  static task<> converse(Impl& self, std::shared_ptr<Connection> connection);
+  void admit(Fd fd);
+  Answer answer(const wire::request<wire::string_body>& request) const;
+
+  executor control_;
+  Clock& clock_;
+  const Config config_;
+  const Handler handler_;
+  tcp::acceptor acceptor_;
+  std::uint16_t port_ = 0;
+  std::list<std::shared_ptr<Connection>> connections_;
+  CancelScope stopping_;
+  Gate gate_;
+};
+
+result<> Server::Impl::start() {
+  error_code failed;
+  const auto address = asio::ip::make_address(config_.address, failed);
+  if (failed) return Error{errc::invalid_argument, "'" + config_.address + "' is not an IP address: give one of this node's, or 0.0.0.0"};
+  const tcp::endpoint endpoint(address, config_.port);
+  auto fd = listen_on(endpoint);
+  if (!fd) return fd.error();
+  acceptor_.assign(endpoint.protocol(), fd->get(), failed);
+  if (failed) return Error{errc::unavailable, "listening on " + text_of(endpoint) + ": " + failed.message()};
+  fd->release();
+  port_ = acceptor_.local_endpoint(failed).port();
+  gate_.spawn(accept(*this));
+  return {};
+}
+
+task<> Server::Impl::accept(Impl& self) {
+  while (!self.stopping_.cancelled()) {
+    error_code failed;
+    co_await self.acceptor_.async_wait(tcp::acceptor::wait_read, asio::redirect_error(asio::use_awaitable, failed));
+    if (failed) co_return;
+    // Not Asio's: its sockets are not CLOEXEC.
+    Fd fd(::accept4(self.acceptor_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    const bool exhausted = !fd && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM);
+    if (exhausted) co_await sleep_until(self.control_, self.clock_, self.clock_.now() + kNoDescriptors, &self.stopping_);
+    if (fd && self.connections_.size() < self.config_.limits.connections) self.admit(std::move(fd));
+  }
+}
+
+void Server::Impl::admit(Fd fd) {
+  const auto connection = std::make_shared<Connection>(control_, config_.limits);
+  error_code failed;
+  connection->socket.assign(acceptor_.local_endpoint(failed).protocol(), fd.get(), failed);
+  if (failed) return;
+  fd.release();
+  const auto place = connections_.insert(connections_.end(), connection);
+  if (!gate_.spawn(serve(*this, place))) connections_.erase(place);
+}
+
+task<> Server::Impl::serve(Impl& self, Place place) {
+  const auto& connection = *place;
+  co_await converse(self, connection);
+  connection->cut();
+  self.connections_.erase(place);
+}
+
+task<> Server::Impl::converse(Impl& self, std::shared_ptr<Connection> connection) {
+  const Limits& limits = self.config_.limits;
+  for (bool keep = true; keep;) {
+    Parser parser;
+    parser.header_limit(static_cast<std::uint32_t>(limits.header_bytes));
+    parser.body_limit(limits.body_bytes);
+    const error_code unread = co_await read_request(self.clock_, connection, parser, limits.header);
+    const auto refused = refusal(unread);
+    if (unread && !refused) co_return;
+    Answer answer = refused ? plain(*refused) : self.answer(parser.get());
+    if (self.stopping_.cancelled()) answer.keep_alive(false);
+    keep = answer.keep_alive();
+    const bool head = !refused && parser.get().method() == wire::verb::head;
+    const error_code unwritten = co_await write_answer(self.clock_, connection, answer, head, limits.idle);
+    if (unwritten) co_return;
+    if (!keep) break;
+    const error_code left = co_await await_byte(self.clock_, connection, limits.idle);
+    if (left) co_return;
+  }
+  if (!self.stopping_.cancelled()) co_await part(self.clock_, connection, limits.header);
+}
+
+Answer Server::Impl::answer(const wire::request<wire::string_body>& request) const {
+  if (request.method() != wire::verb::get && request.method() != wire::verb::head) {
+    Answer refused = plain(wire::status::method_not_allowed);
+    refused.set(wire::field::allow, "GET, HEAD");
+    refused.keep_alive(request.keep_alive());
+    return refused;
+  }
+  Response made = handler_({std::string(request.method_string()), std::string(request.target())});
+  Answer answer{static_cast<wire::status>(made.status), request.version()};
+  answer.set(wire::field::content_type, made.content_type);
+  answer.set(wire::field::cache_control, "no-store");
+  answer.keep_alive(request.keep_alive());
+  answer.body() = std::move(made.body);
+  return answer;
+}
+
+task<> Server::Impl::stop(Until until) {
+  stopping_.cancel();
+  error_code ignored;
+  acceptor_.close(ignored);
+  for (const auto& connection : connections_)
+    if (connection->idle) connection->cut();
+  const Waited ended = co_await gate_.close(until);
+  if (ended == Waited::ready) co_return;
+  for (const auto& connection : connections_) connection->cut();
+  co_await gate_.close({});
+}
+
+Server::Server(executor control, Clock& clock, Config config, Handler handler)
+    : impl_(std::make_unique<Impl>(std::move(control), clock, std::move(config), std::move(handler))) {}
+Server::~Server() = default;
+result<> Server::start() { return impl_->start(); }
+task<> Server::stop(Until until) { return impl_->stop(until); }
+std::uint16_t Server::port() const { return impl_->port(); }
+std::size_t Server::connections() const { return impl_->connections(); }
+
+}  // namespace corbd::http

@@ -1,0 +1,94 @@
+#include "corbd/ops/health.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "corbd/core/fd.hpp"
+
+namespace corbd::ops {
+namespace {
+
+constexpr std::chrono::seconds kTick{1};
+constexpr std::chrono::seconds kTryEvery{10};
+constexpr std::chrono::seconds kTryLimit{5};
+
+/// Without fsync: a full or read-only filesystem refuses already the write.
+result<> try_writing(const std::string& folder) {
+  const std::string path = folder + "/.writable";
+  const auto failed = [&] { return Error{errc::state_write, "writing " + path + ": " + std::strerror(errno)}; };
+  const Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd) return failed();
+  if (::write(fd.get(), "\n", 1) != 1) return failed();
+  return {};
+}
+
+}  // namespace
+
+void LoopLag::start() {
+  due_ = clock_.now() + kTick;
+  timer_ = clock_.schedule(due_, [this] { tick(); });
+}
+
+void LoopLag::stop() {
+  clock_.cancel(timer_);
+  timer_ = 0;
+  due_ = time_point::max();
+}
+
+void LoopLag::tick() {
+  at_ = (at_ + 1) % last_.size();
+  last_.at(at_) = std::max(clock_.now() - due_, duration::zero());
+  start();
+}
+
+duration LoopLag::now() const {
+  const auto at = clock_.now();
+  return due_ < at ? std::max(at - due_, last_.at(at_)) : last_.at(at_);
+}
+
+duration LoopLag::worst() const { return std::max(*std::max_element(last_.begin(), last_.end()), now()); }
+
+Writable::Writable(executor control, Clock& clock, BlockingPool& pool, std::string folder)
+    : control_(control), clock_(clock), pool_(pool), folder_(std::move(folder)), gate_(control, clock),
+      state_(Error{errc::unavailable, folder_ + " has not been looked at yet"}) {}
+
+void Writable::start() { gate_.spawn(watch(*this)); }
+
+task<> Writable::watch(Writable& self) {
+  while (!self.stopping_.cancelled()) {
+    Promise<void> promise(self.control_, self.clock_);
+    self.pool_.post([promise, folder = self.folder_] { promise.set(try_writing(folder)); });
+    const auto tried = promise.future();
+    Until until;
+    until.scope = &self.stopping_;
+    auto written = co_await tried.get(until.at_most(self.clock_.now() + kTryLimit), "a write into " + self.folder_);
+    self.state_ = written;
+    // One that hangs holds one thread of the pool, not all of them one after another.
+    if (!written && written.error().code == errc::timed_out) self.state_ = co_await tried.get(until, "a write into " + self.folder_);
+    co_await sleep_until(self.control_, self.clock_, self.clock_.now() + kTryEvery, &self.stopping_);
+  }
+}
+
+task<> Writable::stop() {
+  stopping_.cancel();
+  co_await gate_.close({});
+}
+
+http::Response healthz(duration lag) {
+  if (lag < kTooLate) return {200, "text/plain; charset=utf-8", "ok\n"};
+  const auto late = std::chrono::duration_cast<std::chrono::seconds>(lag).count();
+  return {503, "text/plain; charset=utf-8", "the control thread runs " + std::to_string(late) + " s late\n"};
+}
+
+http::Response readyz(const std::vector<Error>& reasons) {
+  if (reasons.empty()) return {200, "text/plain; charset=utf-8", "ok\n"};
+  http::Response response{503, "text/plain; charset=utf-8", {}};
+  for (const auto& reason : reasons) response.body += reason.text + "\n";
+  return response;
+}
+
+}  // namespace corbd::ops

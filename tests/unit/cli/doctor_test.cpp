@@ -1,0 +1,213 @@
+#include "doctor.hpp"
+
+#include <algorithm>
+#include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
+
+#include "support/catch.hpp"
+
+using namespace corbd;
+using namespace corbd::cli;
+
+namespace {
+
+constexpr const char* kHostMounts =
+    "21 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n"
+    "30 21 0:25 / /var/lib/kubelet/pods/x rw - tmpfs tmpfs rw\n";
+
+/// A node on which nothing is wrong.
+Facts healthy() {
+  Facts facts;
+  facts.kernel = "6.1.0-13-amd64";
+  facts.nbd_there = true;
+  facts.nbds_max = "0";
+  facts.capabilities = ~std::uint64_t{0};
+  facts.pid_namespace = "pid:[4026531836]";
+  facts.host_network = true;
+  facts.mountinfo = kHostMounts;
+  facts.kubelet_dir = "/var/lib/kubelet";
+  facts.state_dir = "/state";
+  facts.clusters = std::vector<rbd::ClusterEntry>{{"prod", {"m1", "m2"}, ""}};
+  facts.monitors = {{"prod", "m1", true}, {"prod", "m2", true}};
+  facts.devices = {{0, "v1", false, 0}};
+  facts.recorded = {"v1"};
+  return facts;
+}
+
+Finding find(const Facts& facts, const std::string& check) {
+  for (const auto& finding : judge(facts))
+    if (finding.check == check) return finding;
+  return {check, Verdict::ok, "no such finding", {}};
+}
+
+}  // namespace
+
+TEST_CASE("a healthy node has no warning and exit code 0") {
+  const auto findings = judge(healthy());
+  for (const auto& finding : findings) {
+    INFO(finding.check << ": " << finding.said);
+    CHECK(finding.verdict == Verdict::ok);
+    CHECK(finding.way_out.empty());
+  }
+  CHECK(exit_code(findings) == 0);
+}
+
+TEST_CASE("everything that is not well names a way out") {
+  Facts facts;  // nothing is there
+  facts.runtime_dir = facts.state_dir_writable = facts.admin = facts.csi = Error{errc::unavailable, "no"};
+  facts.devices = {{0, "", false, 0}, {1, "foreign", false, 0}};
+  const auto findings = judge(facts);
+  CHECK(exit_code(findings) == 2);
+  for (const auto& finding : findings)
+    if (finding.verdict != Verdict::ok) CHECK_FALSE(finding.way_out.empty());
+}
+
+TEST_CASE("the exit code is that of the worst finding") {
+  CHECK(exit_code({{"a", Verdict::ok, "", ""}, {"b", Verdict::warning, "", ""}}) == 1);
+  CHECK(exit_code({{"a", Verdict::failure, "", ""}, {"b", Verdict::warning, "", ""}}) == 2);
+}
+
+TEST_CASE("kernels: too old, without identifiers, fine") {
+  auto facts = healthy();
+  for (const auto& [release, verdict] : {std::pair("5.3.18", Verdict::failure), std::pair("4.18.0-372.el8", Verdict::failure),
+                                         std::pair("5.4.0", Verdict::warning), std::pair("5.14.0-1", Verdict::ok),
+                                         std::pair("6.12.1+deb13", Verdict::ok), std::pair("10.0", Verdict::ok), std::pair("x", Verdict::failure)}) {
+    facts.kernel = release;
+    INFO(release);
+    CHECK(find(facts, "kernel").verdict == verdict);
+  }
+}
+
+TEST_CASE("the driver must be there, and better without devices from the start") {
+  auto facts = healthy();
+  facts.nbds_max = "16";
+  CHECK(find(facts, "nbd").verdict == Verdict::warning);
+  facts.nbd_there = false;
+  CHECK(find(facts, "nbd").verdict == Verdict::failure);
+  CHECK_THAT(find(facts, "nbd").way_out, ContainsSubstring("modprobe nbd nbds_max=0"));
+}
+
+TEST_CASE("without CAP_SYS_ADMIN nothing works, without CAP_SYS_RESOURCE most does") {
+  auto facts = healthy();
+  facts.capabilities = std::uint64_t{1} << 21;
+  CHECK(find(facts, "capabilities").verdict == Verdict::warning);
+  facts.capabilities = std::uint64_t{1} << 24;
+  CHECK(find(facts, "capabilities").verdict == Verdict::failure);
+  facts.capabilities.reset();
+  CHECK(find(facts, "capabilities").verdict == Verdict::warning);
+}
+
+TEST_CASE("a PID namespace of its own fails, unless the node itself is a container") {
+  auto facts = healthy();
+  facts.pid_namespace = "pid:[4026532555]";
+  facts.first_process = "corbd";
+  CHECK(find(facts, "pid-namespace").verdict == Verdict::failure);
+  facts.first_process = "systemd";
+  CHECK(find(facts, "pid-namespace").verdict == Verdict::warning);
+}
+
+TEST_CASE("the host's network is needed before Linux 6.4 only") {
+  auto facts = healthy();
+  facts.host_network = false;
+  CHECK(find(facts, "network-namespace").verdict == Verdict::failure);
+  facts.host_network.reset();
+  CHECK(find(facts, "network-namespace").verdict == Verdict::warning);
+  facts.kernel = "6.4.0";
+  CHECK(find(facts, "network-namespace").verdict == Verdict::ok);
+}
+
+TEST_CASE("the mount that holds kubelet's folder must be shared") {
+  auto facts = healthy();
+  facts.mountinfo = "21 1 8:1 / / rw - overlay overlay rw\n22 21 8:1 /k /var/lib/kubelet rw,relatime shared:7 master:1 - ext4 /dev/sda1 rw\n";
+  CHECK(find(facts, "mount-propagation").verdict == Verdict::ok);
+  facts.mountinfo = "21 1 8:1 / / rw shared:1 - overlay overlay rw\n22 21 8:1 /k /var/lib/kubelet rw master:1 - ext4 /dev/sda1 rw\n";
+  CHECK(find(facts, "mount-propagation").verdict == Verdict::failure);
+  facts.mountinfo = "not mountinfo";
+  CHECK(find(facts, "mount-propagation").verdict == Verdict::failure);
+}
+
+TEST_CASE("mountinfo: whole names, spaces, and the mount on top count") {
+  const std::string_view text =
+      "21 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
+      "22 21 8:2 / /data rw shared:1 - ext4 /dev/sdb rw\n"
+      "23 21 8:3 / /a\\040b rw shared:2 - ext4 /dev/sdc rw\n"
+      "24 21 8:4 / /data/top rw shared:3 - ext4 /dev/sdd rw\n"
+      "25 24 8:5 / /data/top rw - ext4 /dev/sde rw\n";
+  CHECK(is_shared(text, "/data/x") == true);
+  CHECK(is_shared(text, "/database") == false);
+  CHECK(is_shared(text, "/a b/c") == true);
+  CHECK(is_shared(text, "/data/top/x") == false);
+  CHECK_FALSE(is_shared("", "/").has_value());
+}
+
+TEST_CASE("a folder that the agent will make is a warning, one that refuses a failure") {
+  auto facts = healthy();
+  facts.state_dir_writable = facts.runtime_dir = Error{errc::not_found, "x does not exist"};
+  CHECK(find(facts, "state-dir").verdict == Verdict::warning);
+  CHECK(find(facts, "runtime-dir").verdict == Verdict::warning);
+  facts.state_dir_writable = Error{errc::state_write, "read-only"};
+  facts.runtime_dir = Error{errc::failed_precondition, "not on tmpfs"};
+  CHECK(find(facts, "state-dir").verdict == Verdict::failure);
+  CHECK(find(facts, "runtime-dir").verdict == Verdict::failure);
+}
+
+TEST_CASE("config.json must list clusters with monitors") {
+  auto facts = healthy();
+  facts.clusters->push_back({"test", {}, ""});
+  CHECK(find(facts, "config.json").verdict == Verdict::failure);
+  CHECK_THAT(find(facts, "config.json").said, ContainsSubstring("test"));
+  facts.clusters->clear();
+  CHECK(find(facts, "config.json").verdict == Verdict::failure);
+  facts.clusters = Error{errc::invalid_argument, "not JSON"};
+  CHECK(find(facts, "config.json").verdict == Verdict::failure);
+}
+
+TEST_CASE("one silent monitor is a warning that names it, all of a cluster a failure") {
+  auto facts = healthy();
+  facts.monitors[1].answers = false;
+  CHECK(find(facts, "monitors of prod").verdict == Verdict::warning);
+  CHECK_THAT(find(facts, "monitors of prod").said, ContainsSubstring("m2") && !ContainsSubstring("m1"));
+  facts.monitors[0].answers = false;
+  CHECK(find(facts, "monitors of prod").verdict == Verdict::failure);
+}
+
+TEST_CASE("devices that nobody serves are named with what waits on them") {
+  auto facts = healthy();
+  facts.devices = {{0, "v1", false, 2}, {1, "gone", true, 0}, {2, "", false, 0}, {3, "", true, 0}};
+  CHECK(find(facts, "/dev/nbd0").said == "no such finding");
+  CHECK(find(facts, "/dev/nbd1").verdict == Verdict::warning);
+  CHECK(find(facts, "/dev/nbd2").verdict == Verdict::warning);
+  CHECK(find(facts, "/dev/nbd3").said == "no such finding");
+  facts.admin = facts.csi = Error{errc::unavailable, "nobody"};
+  CHECK_THAT(find(facts, "/dev/nbd0").said, ContainsSubstring("v1") && ContainsSubstring("2 requests wait"));
+}
+
+TEST_CASE("monitors' addresses in every form of ceph-csi's config.json") {
+  using All = std::vector<Endpoint>;
+  CHECK(endpoints_of("10.0.0.1:6789") == All{{"10.0.0.1", "6789"}});
+  CHECK(endpoints_of("10.0.0.1") == All{{"10.0.0.1", "3300"}, {"10.0.0.1", "6789"}});
+  CHECK(endpoints_of("v2:10.0.0.1:3300/0") == All{{"10.0.0.1", "3300"}});
+  CHECK(endpoints_of("[v2:10.0.0.1:3300/0,v1:10.0.0.1:6789/0]") == All{{"10.0.0.1", "3300"}, {"10.0.0.1", "6789"}});
+  CHECK(endpoints_of("[fd00::1]:6789") == All{{"fd00::1", "6789"}});
+  CHECK(endpoints_of("[v2:[fd00::1]:3300]") == All{{"fd00::1", "3300"}});
+  CHECK(endpoints_of("fd00::1") == All{{"fd00::1", "3300"}, {"fd00::1", "6789"}});
+  CHECK(endpoints_of("mon.example:3300") == All{{"mon.example", "3300"}});
+  CHECK(endpoints_of("").empty());
+}
+
+TEST_CASE("secrets go from JSON, by name and by shape, and nothing else") {
+  const auto clean = redacted_json(boost::json::parse(R"({
+    "clusterID": "prod", "userKey": "canary-1", "nested": [{"adminPassword": "canary-2", "key": {"image_id": "abc"}}],
+    "note": "the key is AQDcanary3canary3canary3canary3canary3A== so", "TOKEN": 4711, "monitors": ["10.0.0.1:6789"]})"));
+  const auto text = boost::json::serialize(clean);
+  CHECK_THAT(text, !ContainsSubstring("canary") && !ContainsSubstring("4711"));
+  CHECK_THAT(text, ContainsSubstring("\"image_id\":\"abc\"") && ContainsSubstring("10.0.0.1:6789") && ContainsSubstring("the key is <redacted> so"));
+}
+
+TEST_CASE("secrets go from other text, by name and by shape, and nothing else") {
+  const auto clean = redacted_text("30 21 0:5 / /mnt rw - cifs //srv/x rw,username=u,password=canary1,secretfile=canary2 ok\n"
+                              "key = AQDcanary3canary3canary3canary3canary3A==\nuser_key=canary4");
+  CHECK_THAT(clean, !ContainsSubstring("canary"));
+  CHECK_THAT(clean, ContainsSubstring("username=u,password=<redacted>,") && ContainsSubstring(" ok\n"));
+  CHECK(redacted_text(kHostMounts) == kHostMounts);
+}

@@ -1,0 +1,281 @@
+// The server with raw sockets on loopback. The clock is virtual: time passes when a test says so, never while bytes are under way.
+#include "corbd/http/server.hpp"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <memory>
+
+#include "corbd/core/fd.hpp"
+#include "support/catch.hpp"
+#include "support/loop.hpp"
+
+using namespace corbd;
+using namespace std::chrono_literals;
+
+namespace {
+
+class Client {
+ public:
+  explicit Client(std::uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  }
+  void send(std::string_view text) {
+    pollfd wait{fd_.get(), POLLOUT, 0};
+    ::poll(&wait, 1, 10000);
+    CHECK(::send(fd_.get(), text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size()));
+  }
+  /// Takes what is there.
+  void take() {
+    char bytes[4096];
+    for (;;) {
+      const auto got = ::recv(fd_.get(), bytes, sizeof bytes, 0);
+      if (got > 0) said.append(bytes, static_cast<std::size_t>(got));
+      if (got == 0 || (got < 0 && errno != EAGAIN && errno != ENOTCONN)) closed = true;
+      if (got <= 0) return;
+    }
+  }
+  void leave() { fd_.reset(); }
+
+  std::string said;
+  bool closed = false;
+
+ private:
+  Fd fd_;
+};
+
+class Scene {
+ public:
+  explicit Scene(http::Limits limits = {}) {
+    http::Config config;
+    config.limits = limits;
+    server = std::make_unique<http::Server>(loop.control(), loop.clock, config, [this](const http::Request& request) {
+      asked.push_back(request.method + " " + request.target);
+      return http::Response{200, "text/plain", "hello\n"};
+    });
+    REQUIRE(server->start());
+  }
+  ~Scene() {
+    if (server) loop.run(server->stop({loop.clock.now()}));
+  }
+  Client client() const { return Client(server->port()); }
+  /// Runs the loop until it is so; the kernel may need a moment, the virtual clock stands still.
+  template <class Condition>
+  bool comes(Condition condition) {
+    for (int i = 0; i < 20000; ++i) {
+      loop.poll();
+      if (condition()) return true;
+      ::poll(nullptr, 0, 1);
+    }
+    return false;
+  }
+  bool says(Client& client, std::string_view text) {
+    return comes([&] {
+      client.take();
+      return client.said.find(text) != std::string::npos;
+    });
+  }
+  bool closes(Client& client) {
+    return comes([&] {
+      client.take();
+      return client.closed;
+    });
+  }
+
+  test::Loop loop;
+  std::vector<std::string> asked;
+  std::unique_ptr<http::Server> server;
+};
+
+constexpr std::string_view kGet = "GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\n\r\n";
+
+}  // namespace
+
+TEST_CASE("a GET is answered with what the handler says") {
+  Scene scene;
+  auto client = scene.client();
+  client.send(kGet);
+  REQUIRE(scene.says(client, "hello\n"));
+  CHECK_THAT(client.said, ContainsSubstring("HTTP/1.1 200 OK\r\n") && ContainsSubstring("Content-Length: 6\r\n"));
+  CHECK(scene.asked == std::vector<std::string>{"GET /metrics?x=1"});
+}
+
+TEST_CASE("a HEAD is answered without the body, but with its length") {
+  Scene scene;
+  auto client = scene.client();
+  client.send("HEAD / HTTP/1.1\r\nConnection: close\r\n\r\n");
+  REQUIRE(scene.closes(client));
+  CHECK_THAT(client.said, ContainsSubstring("Content-Length: 6\r\n") && !ContainsSubstring("hello"));
+}
+
+TEST_CASE("a connection serves one request after another, also those sent ahead") {
+  Scene scene;
+  auto client = scene.client();
+  client.send("GET /1 HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\r\n\r\n");
+  REQUIRE(scene.comes([&] { return scene.asked.size() == 2; }));
+  client.send("GET /3 HTTP/1.1\r\nConnection: close\r\n\r\n");
+  REQUIRE(scene.closes(client));
+  CHECK(scene.asked == std::vector<std::string>{"GET /1", "GET /2", "GET /3"});
+}
+
+TEST_CASE("any other method is refused and the connection kept") {
+  Scene scene;
+  auto client = scene.client();
+  client.send("DELETE / HTTP/1.1\r\n\r\n");
+  REQUIRE(scene.says(client, "405 Method Not Allowed"));
+  CHECK_THAT(client.said, ContainsSubstring("Allow: GET, HEAD\r\n"));
+  client.send(kGet);
+  CHECK(scene.says(client, "hello\n"));
+}
+
+TEST_CASE("a header beyond the limit is refused and the connection closed") {
+  Scene scene;
+  auto client = scene.client();
+  client.send("GET / HTTP/1.1\r\nX: " + std::string(16 << 10, 'x') + "\r\n\r\n");
+  REQUIRE(scene.says(client, "431 Request Header Fields Too Large"));
+  CHECK(scene.closes(client));
+  CHECK(scene.asked.empty());
+}
+
+TEST_CASE("a body beyond the limit is refused and the connection closed") {
+  Scene scene;
+  auto client = scene.client();
+  client.send("GET / HTTP/1.1\r\nContent-Length: 5000\r\n\r\n" + std::string(5000, 'x'));
+  REQUIRE(scene.says(client, "413 Payload Too Large"));
+  CHECK(scene.closes(client));
+}
+
+TEST_CASE("bytes that are no HTTP are answered with 400 and reach nobody") {
+  Scene scene;
+  auto client = scene.client();
+  client.send(GENERATE(as<std::string>(), "\x16\x03\x01\x02\r\n\r\n", "GET\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "\xff\xfe\r\n\r\n"));
+  REQUIRE(scene.says(client, "400 Bad Request"));
+  CHECK(scene.closes(client));
+  CHECK(scene.asked.empty());
+}
+
+TEST_CASE("a header that comes byte by byte ends with the header's time, however busy it is") {
+  Scene scene;
+  auto client = scene.client();
+  REQUIRE(scene.comes([&] { return scene.server->connections() == 1; }));
+  for (int second = 0; second < 4; ++second) {
+    client.send("G");
+    scene.loop.advance(1s);
+  }
+  CHECK(scene.server->connections() == 1);
+  scene.loop.advance(1s);
+  CHECK(scene.closes(client));
+  CHECK(scene.server->connections() == 0);
+}
+
+TEST_CASE("a connection that says nothing ends: a new one with the header's time, a used one with the idle time") {
+  Scene scene;
+  auto used = scene.client();
+  used.send(kGet);
+  REQUIRE(scene.says(used, "hello\n"));
+  auto fresh = scene.client();
+  REQUIRE(scene.comes([&] { return scene.server->connections() == 2; }));
+  scene.loop.advance(5s);
+  CHECK(scene.closes(fresh));
+  CHECK(scene.server->connections() == 1);
+  scene.loop.advance(25s);
+  CHECK(scene.closes(used));
+}
+
+TEST_CASE("a client that does not take its answer ends with the idle time") {
+  test::Loop loop;
+  http::Server server(loop.control(), loop.clock, {}, [](const http::Request&) { return http::Response{200, "a/b", std::string(32 << 20, 'x')}; });
+  REQUIRE(server.start());
+  Client client(server.port());
+  client.send(kGet);
+  for (int i = 0; i < 300; ++i) {
+    loop.poll();
+    ::poll(nullptr, 0, 1);
+  }
+  CHECK(server.connections() == 1);
+  loop.advance(30s);
+  CHECK(server.connections() == 0);
+  loop.run(server.stop({}));
+}
+
+TEST_CASE("connections beyond the bound are closed at once, the others served") {
+  http::Limits limits;
+  limits.connections = 2;
+  Scene scene(limits);
+  auto first = scene.client(), second = scene.client();
+  REQUIRE(scene.comes([&] { return scene.server->connections() == 2; }));
+  auto third = scene.client();
+  CHECK(scene.closes(third));
+  first.send(kGet);
+  CHECK(scene.says(first, "hello\n"));
+  second.leave();
+  REQUIRE(scene.comes([&] { return scene.server->connections() == 1; }));
+  auto fourth = scene.client();
+  fourth.send(kGet);
+  CHECK(scene.says(fourth, "hello\n"));
+}
+
+TEST_CASE("a client that leaves in the middle of a request costs nothing") {
+  Scene scene;
+  auto client = scene.client();
+  client.send("GET / HT");
+  REQUIRE(scene.comes([&] { return scene.server->connections() == 1; }));
+  client.leave();
+  CHECK(scene.comes([&] { return scene.server->connections() == 0; }));
+}
+
+TEST_CASE("stopping ends idle connections at once and answers a request that ends in time") {
+  Scene scene;
+  auto idle = scene.client(), open = scene.client();
+  idle.send(kGet);
+  REQUIRE(scene.says(idle, "hello\n"));
+  open.send("GET / HTTP/1.1\r\n");
+  REQUIRE(scene.comes([&] { return scene.server->connections() == 2; }));
+  bool stopped = false;
+  asio::co_spawn(scene.loop.io, scene.server->stop({scene.loop.clock.now() + 2s}), [&](std::exception_ptr) { stopped = true; });
+  CHECK(scene.closes(idle));
+  CHECK_FALSE(stopped);
+  open.send("\r\n");
+  REQUIRE(scene.says(open, "hello\n"));
+  CHECK_THAT(open.said, ContainsSubstring("Connection: close"));
+  open.leave();
+  CHECK(scene.comes([&] { return stopped; }));
+}
+
+TEST_CASE("stopping cuts off a request that does not end in time") {
+  Scene scene;
+  auto open = scene.client();
+  open.send("GET / HTTP/1.1\r\n");
+  REQUIRE(scene.comes([&] { return scene.server->connections() == 1; }));
+  scene.loop.run(scene.server->stop({scene.loop.clock.now() + 2s}));
+  CHECK(scene.closes(open));
+  CHECK(scene.server->connections() == 0);
+}
+
+TEST_CASE("a port that is taken is named") {
+  Scene scene;
+  http::Config config;
+  config.port = scene.server->port();
+  http::Server second(scene.loop.control(), scene.loop.clock, config, nullptr);
+  const auto started = second.start();
+  REQUIRE_FALSE(started);
+  CHECK(started.error().code == errc::in_use);
+  CHECK_THAT(started.error().text, ContainsSubstring("127.0.0.1:" + std::to_string(config.port)));
+}
+
+TEST_CASE("an address that is none is named") {
+  test::Loop loop;
+  http::Config config;
+  config.address = "localhost";
+  http::Server server(loop.control(), loop.clock, config, nullptr);
+  const auto started = server.start();
+  REQUIRE_FALSE(started);
+  CHECK(started.error().code == errc::invalid_argument);
+  CHECK_THAT(started.error().text, ContainsSubstring("localhost"));
+}

@@ -1,0 +1,126 @@
+#include "corbd/ops/metrics.hpp"
+
+#include "support/catch.hpp"
+
+using namespace corbd;
+using namespace std::chrono_literals;
+
+namespace {
+
+volume::Status status(std::string id, volume::Health health = volume::Health::staged) {
+  volume::Status made;
+  made.volume_id = std::move(id);
+  made.cluster_id = "prod";
+  made.health = health;
+  return made;
+}
+
+const time_point t0 = time_point() + 1h;
+
+}  // namespace
+
+TEST_CASE("a volume has one state of all that there are") {
+  ops::Snapshot snapshot;
+  snapshot.volumes = {status("v1", volume::Health::unproven)};
+  const auto text = ops::render(snapshot);
+  CHECK_THAT(text, ContainsSubstring("# TYPE corbd_volume_state gauge\n"));
+  CHECK_THAT(text, ContainsSubstring("corbd_volume_state{volume=\"v1\",state=\"unproven\"} 1\n"));
+  CHECK_THAT(text, ContainsSubstring("corbd_volume_state{volume=\"v1\",state=\"staged\"} 0\n"));
+  CHECK_THAT(text, ContainsSubstring("corbd_volume_state{volume=\"v1\",state=\"unstaging\"} 0\n"));
+  CHECK_THAT(text, ContainsSubstring("corbd_state_records 1\n"));
+}
+
+TEST_CASE("a volume's times are in seconds, and zero while it is served") {
+  ops::Snapshot snapshot;
+  snapshot.now = t0 + 90s;
+  auto down = status("down");
+  down.unserved_since = t0;
+  down.oldest = 1500ms;
+  down.links_lost = 3;
+  down.longest_stall = 250ms;
+  snapshot.volumes = {down, status("up")};
+  const auto text = ops::render(snapshot);
+  CHECK_THAT(text, ContainsSubstring("corbd_volume_unserved_seconds{volume=\"down\"} 90\n"));
+  CHECK_THAT(text, ContainsSubstring("corbd_volume_unserved_seconds{volume=\"up\"} 0\n"));
+  CHECK_THAT(text, ContainsSubstring("corbd_volume_oldest_request_seconds{volume=\"down\"} 1.5\n"));
+  CHECK_THAT(text, ContainsSubstring("corbd_volume_links_lost_total{volume=\"down\"} 3\n"));
+  CHECK_THAT(text, ContainsSubstring("corbd_volume_longest_stall_seconds{volume=\"down\"} 0.25\n"));
+}
+
+TEST_CASE("a label's value cannot end its line or its quotes") {
+  ops::Snapshot snapshot;
+  snapshot.volumes = {status("a\"b\\c\nd")};
+  CHECK_THAT(ops::render(snapshot), ContainsSubstring("{volume=\"a\\\"b\\\\c\\nd\"} 0\n"));
+}
+
+TEST_CASE("calls are counted in the bucket of their time and in all above it") {
+  ops::Calls calls;
+  calls.add({"NodeStageVolume", 0, 100ms});
+  calls.add({"NodeStageVolume", 0, 2s});
+  calls.add({"NodeStageVolume", 0, 700s});
+  calls.add({"NodeStageVolume", 14, 1s});
+  ops::Snapshot snapshot;
+  snapshot.calls = &calls;
+  snapshot.calls_in_flight = 2;
+  const auto text = ops::render(snapshot);
+  const std::string ok = "corbd_csi_operations_seconds_bucket{method=\"NodeStageVolume\",grpc_status_code=\"OK\",le=";
+  CHECK_THAT(text, ContainsSubstring(ok + "\"0.1\"} 1\n"));
+  CHECK_THAT(text, ContainsSubstring(ok + "\"1\"} 1\n"));
+  CHECK_THAT(text, ContainsSubstring(ok + "\"2.5\"} 2\n"));
+  CHECK_THAT(text, ContainsSubstring(ok + "\"600\"} 2\n"));
+  CHECK_THAT(text, ContainsSubstring(ok + "\"+Inf\"} 3\n"));
+  CHECK_THAT(text, ContainsSubstring("corbd_csi_operations_seconds_sum{method=\"NodeStageVolume\",grpc_status_code=\"OK\"} 702.1\n"));
+  CHECK_THAT(text, ContainsSubstring("corbd_csi_operations_seconds_count{method=\"NodeStageVolume\",grpc_status_code=\"UNAVAILABLE\"} 1\n"));
+  CHECK_THAT(text, ContainsSubstring("corbd_csi_operations_in_flight 2\n"));
+}
+
+TEST_CASE("healing shows its patients, how tries ended and which cluster is waited for") {
+  heal::Ward ward({});
+  heal::Patient patient;
+  patient.volume_id = "v1";
+  patient.cluster_id = "prod";
+  ward.admit(patient, t0);
+  ward.start(t0);
+  ward.ended("v1", heal::Outcome::unreachable, t0, 0.5);
+  ops::Snapshot snapshot;
+  snapshot.ward = &ward;
+  snapshot.volumes = {status("v1"), status("v2")};
+  snapshot.volumes.back().cluster_id = "other";
+  const auto text = ops::render(snapshot);
+  CHECK_THAT(text, ContainsSubstring("corbd_heal_patients 1\n"));
+  CHECK_THAT(text, ContainsSubstring("corbd_heal_attempts_total{result=\"unreachable\"} 1\n"));
+  CHECK_THAT(text, ContainsSubstring("corbd_heal_attempts_total{result=\"healed\"} 0\n"));
+  CHECK_THAT(text, ContainsSubstring("corbd_heal_waiting_for_cluster{cluster=\"prod\"} 1\n"));
+  CHECK_THAT(text, ContainsSubstring("corbd_heal_waiting_for_cluster{cluster=\"other\"} 0\n"));
+}
+
+TEST_CASE("the devices' counters have the commands' names") {
+  ops::Snapshot snapshot;
+  snapshot.devices.requests = {10, 20, 0, 30, 40, 0, 50};
+  snapshot.devices.image_errors = 7;
+  const auto text = ops::render(snapshot);
+  CHECK_THAT(text, ContainsSubstring("corbd_nbd_requests_total{command=\"write\"} 20\n"));
+  CHECK_THAT(text, ContainsSubstring("corbd_nbd_requests_total{command=\"write_zeroes\"} 50\n"));
+  CHECK_THAT(text, ContainsSubstring("corbd_nbd_image_errors_total 7\n"));
+}
+
+TEST_CASE("every line is a comment or a sample, and a metric is described once") {
+  ops::Snapshot snapshot;
+  snapshot.version = "1.2.3";
+  snapshot.process = ops::read_process();
+  CHECK(snapshot.process.resident_bytes > 0);
+  CHECK(snapshot.process.open_fds >= 3);
+  CHECK(snapshot.process.threads >= 1);
+  const auto text = ops::render(snapshot);
+  CHECK_THAT(text, ContainsSubstring("corbd_build_info{version=\"1.2.3\"} 1\n"));
+  CHECK(text.back() == '\n');
+  std::map<std::string, int> described;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto end = text.find('\n', at);
+    const std::string line = text.substr(at, end - at);
+    at = end + 1;
+    if (line.starts_with("# TYPE ")) ++described[line.substr(7, line.rfind(' ') - 7)];
+    else if (!line.starts_with("#")) CHECK(line.find(' ') != std::string::npos);
+  }
+  for (const auto& [name, times] : described) CHECK(times == 1);
+}
