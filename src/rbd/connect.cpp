@@ -39,9 +39,6 @@ std::vector<Setting> settings(const image::Access& access, std::chrono::seconds 
       {"rados_mon_op_timeout", timeout},
       {"rados_osd_op_timeout", "0"},  // an operation waits for the cluster; a timeout would reach the filesystem as EIO
       {"rbd_cache", "false"},
-      // Each is a write to the header, whose version proves that nobody else had the image (lockers.hpp). The kernel's client writes none.
-      {"rbd_atime_update_interval", "0"},
-      {"rbd_mtime_update_interval", "0"},
       // With zero copy a write that fails before it reaches an object (no lock, read-only, out of range) never completes: the request
       // holds the buffer that its completion waits for (seen on 16.2.15).
       {"rbd_disable_zero_copy_writes", "true"},

@@ -14,7 +14,8 @@ task<R> call(std::shared_ptr<Opened> opened, Job job, Until until, std::string d
   co_return co_await opened->lane().call(opened->calls, std::move(job), until, std::move(doing));
 }
 
-result<HeldLock> take_lock(Opened& opened) {
+/// The lock's cookie.
+result<std::string> take_lock(Opened& opened) {
   const std::string doing = "taking the lock of image " + opened.text();
   const int r = opened.connection.note(rbd_lock_acquire(opened.image, RBD_LOCK_MODE_EXCLUSIVE));
   if (r == -EROFS || r == -EBUSY || r == -EAGAIN)
@@ -23,7 +24,7 @@ result<HeldLock> take_lock(Opened& opened) {
   const auto lockers = list_lockers(opened);
   if (!lockers) return lockers.error();
   if (lockers->all.size() != 1) return Error{errc::in_use, doing + ": it is locked by " + std::to_string(lockers->all.size()) + " clients"};
-  return HeldLock{lockers->all.front().cookie, lockers->version};
+  return lockers->all.front().cookie;
 }
 
 result<> give_lock(Opened& opened) {
@@ -98,7 +99,8 @@ task<result<>> Image::acquire_lock(Until until) {
     co_return Error{errc::failed_precondition, "image " + opened->text() + " has no exclusive-lock feature, so there is no lock to take"};
   auto taken = co_await call(opened, [&image = *opened] { return take_lock(image); }, until, "taking the lock of image " + opened->text());
   if (!taken) co_return taken.error();
-  opened->held = *taken;
+  note_held(*opened, std::move(*taken));
+  keep_watching_lock(opened);
   co_return result<>();
 }
 

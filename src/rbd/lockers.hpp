@@ -2,9 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
+
+#include "corbd/core/clock.hpp"
 
 namespace corbd::rbd {
 
@@ -20,16 +21,13 @@ struct Lockers {
   std::uint64_t version = 0;  ///< of the header object when they were read; a watch does not change it, a lock does
 };
 
-/// A lock of ours as it was seen last.
-struct HeldLock {
-  std::string cookie;
-  std::uint64_t version = 0;
-  bool operator==(const HeldLock&) const = default;
-};
+/// How long an absence may be after which a lock of ours with another cookie is still believed. Whoever takes the lock from us has us
+/// blocklisted first, for an hour at least (osd_blocklist_default_expire); after that our client would work again as if nothing had been.
+constexpr std::chrono::minutes longest_absence{30};
 
-/// After a watch was lost and set again librbd gives the lock the new watch's cookie, in one operation that succeeds only if the lock was
-/// never gone (set_cookie of cls_lock): then the header's version grew by one. If that fails librbd takes the lock anew by itself: another
-/// client may have had the image in between. Nothing when the lock is not ours any more, or not proven to be the same.
-std::optional<HeldLock> still_held(const HeldLock& held, const Lockers& now, const std::vector<std::string>& my_addresses);
+/// Whether the lock that we took is still ours. After a lost watch librbd gives it the cookie of the new watch; and if it is gone librbd
+/// takes it anew by itself, which looks the same: then another client may have had the image, unless the cluster would have cut us off for it.
+/// `cookie`: as it was when last seen. `absent`: time since then.
+bool still_held(const std::string& cookie, duration absent, const std::vector<Locker>& now, const std::vector<std::string>& my_addresses);
 
 }  // namespace corbd::rbd

@@ -12,6 +12,8 @@
 namespace corbd::rbd {
 
 constexpr std::chrono::seconds kSettled{5};
+// Much shorter than longest_absence.
+constexpr std::chrono::minutes kLookAtLock{5};
 
 struct UpdateSignal {
   executor control;
@@ -120,12 +122,12 @@ task<> unwatch(Opened& opened) {
 }
 
 void check_lock(Opened& opened, const Lockers& now) {
-  const HeldLock was = *opened.held;
-  opened.held = still_held(was, now, opened.connection.addresses);
-  if (opened.held) return;
+  const Clock& clock = opened.connections.clock();
+  const Opened::Held was = *opened.held;
+  const auto absent = std::max<duration>(clock.now() - was.seen, clock.wall() - was.seen_wall);
+  if (still_held(was.cookie, absent, now.all, opened.connection.addresses)) return note_held(opened, now.all.front().cookie);
   const Locker locker = now.all.empty() ? Locker{"", "", "nobody"} : now.all.front();
-  lose(opened, "its lock was lost, or taken anew after it was lost: '" + was.cookie + "' at version " + std::to_string(was.version) + ", now '" +
-                   locker.cookie + "' of " + locker.address + " at version " + std::to_string(now.version));
+  lose(opened, "its lock was lost, or taken anew after it was lost: it was '" + was.cookie + "' and is '" + locker.cookie + "' of " + locker.address);
 }
 
 task<> refresh(std::shared_ptr<Opened> opened) {
@@ -205,6 +207,20 @@ task<> close_image(std::shared_ptr<Opened> opened) {
   opened->pool.io = IoCtx();
   opened->lease = Lease();
   opened->closed.set();
+}
+
+void note_held(Opened& opened, std::string cookie) {
+  opened.held = Opened::Held{std::move(cookie), opened.connections.clock().now(), opened.connections.clock().wall()};
+}
+
+void keep_watching_lock(const std::shared_ptr<Opened>& opened) {
+  Clock& clock = opened->connections.clock();
+  clock.schedule(clock.now() + kLookAtLock, [weak = std::weak_ptr(opened)] {
+    const auto still = weak.lock();
+    if (!still || !still->held) return;
+    want_refresh(still);
+    keep_watching_lock(still);
+  });
 }
 
 void lose(Opened& opened, const std::string& why) {

@@ -46,7 +46,13 @@ struct Opened {
   std::optional<std::uint64_t> watch;
   std::function<void()> on_resized;
   std::function<void(std::string)> on_lost;
-  std::optional<HeldLock> held;  ///< as it was when last looked at; control thread
+  /// Our lock as it was seen last; control thread.
+  struct Held {
+    std::string cookie;
+    time_point seen;
+    std::chrono::system_clock::time_point seen_wall;  ///< a suspended machine's steady clock stands still
+  };
+  std::optional<Held> held;
   bool refreshing = false, refresh_again = false;
 
   /// Blocking calls under way. They use this object by reference, never by a share of it: the last share must go on the control thread.
@@ -64,6 +70,10 @@ task<result<std::shared_ptr<Opened>>> open_image(Connections& connections, Lease
 task<> close_image(std::shared_ptr<Opened> opened);
 /// Reads the size, checks the configuration and the lock again, after the cluster said that something changed.
 void want_refresh(const std::shared_ptr<Opened>& opened);
+/// Our lock was seen just now. Control thread.
+void note_held(Opened& opened, std::string cookie);
+/// Looks at the lock again and again as long as the image is open.
+void keep_watching_lock(const std::shared_ptr<Opened>& opened);
 /// What was proven of the image is worth nothing any more: its owner is told, once. Control thread.
 void lose(Opened& opened, const std::string& why);
 

@@ -306,7 +306,7 @@ TEST_CASE("a client that is stopped for longer than its watches live still has i
   REQUIRE(agent.run((*image)->acquire_lock(agent.in(20s))));
   REQUIRE(write(**image, 0, pattern(4096, 1)) == 0);
   const std::string self = std::to_string(::getpid());
-  REQUIRE(std::system(("(sleep 45; kill -CONT " + self + ") & kill -STOP " + self).c_str()) == 0);
+  REQUIRE(std::system(("(sleep 100; kill -CONT " + self + ") & kill -STOP " + self).c_str()) == 0);
   agent.run_for(12s);
   INFO(lost);
   CHECK(lost.empty());

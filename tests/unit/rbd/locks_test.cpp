@@ -55,30 +55,25 @@ TEST_CASE("watchers of this agent, dead or alive, are not foreign") {
 
 namespace {
 
-rbd::Lockers locked_by(const std::string& address, const std::string& cookie, std::uint64_t version) {
-  return {{{"client.1", cookie, address}}, version};
-}
+std::vector<Locker> locked_by(const std::string& address, const std::string& cookie) { return {{"client.1", cookie, address}}; }
 const std::vector<std::string> kMine{"10.0.0.1:0/1"};
-const rbd::HeldLock kHeld{"auto 1", 7};
+constexpr std::chrono::seconds kShort{60};
 
 }  // namespace
 
-TEST_CASE("a lock of ours with the same cookie is still held, whatever else happened to the header") {
-  CHECK(rbd::still_held(kHeld, locked_by(kMine.front(), "auto 1", 9), kMine) == rbd::HeldLock{"auto 1", 9});
+TEST_CASE("a lock of ours with the same cookie is still held, however long we were away") {
+  CHECK(rbd::still_held("auto 1", std::chrono::hours(5), locked_by(kMine.front(), "auto 1"), kMine));
 }
 
-TEST_CASE("a lock that got the cookie of a new watch in one operation is still held") {
-  CHECK(rbd::still_held(kHeld, locked_by(kMine.front(), "auto 2", 8), kMine) == rbd::HeldLock{"auto 2", 8});
-}
-
-TEST_CASE("a lock that was taken anew by ourselves after it was gone is lost: somebody may have had the image in between") {
-  CHECK_FALSE(rbd::still_held(kHeld, locked_by(kMine.front(), "auto 2", 9), kMine));
+TEST_CASE("a lock of ours with the cookie of a new watch is still held, if we were not away for longer than a blocklisting lasts") {
+  CHECK(rbd::still_held("auto 1", kShort, locked_by(kMine.front(), "auto 2"), kMine));
+  CHECK_FALSE(rbd::still_held("auto 1", rbd::longest_absence, locked_by(kMine.front(), "auto 2"), kMine));
 }
 
 TEST_CASE("a lock that is free, another's or shared is lost") {
-  CHECK_FALSE(rbd::still_held(kHeld, rbd::Lockers{{}, 8}, kMine));
-  CHECK_FALSE(rbd::still_held(kHeld, locked_by("10.0.0.2:0/5", "auto 1", 8), kMine));
-  rbd::Lockers two = locked_by(kMine.front(), "auto 1", 8);
-  two.all.push_back({"client.2", "auto 1", "10.0.0.2:0/5"});
-  CHECK_FALSE(rbd::still_held(kHeld, two, kMine));
+  CHECK_FALSE(rbd::still_held("auto 1", kShort, {}, kMine));
+  CHECK_FALSE(rbd::still_held("auto 1", kShort, locked_by("10.0.0.2:0/5", "auto 1"), kMine));
+  auto two = locked_by(kMine.front(), "auto 1");
+  two.push_back({"client.2", "auto 1", "10.0.0.2:0/5"});
+  CHECK_FALSE(rbd::still_held("auto 1", kShort, two, kMine));
 }
