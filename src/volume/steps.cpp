@@ -41,6 +41,8 @@ task<result<>> Steps::run(Live& live, const Step& step, const Wish& wish) {
   auto outcome = co_await dispatch(live, step, wish);
   if (!outcome) {
     Error error = outcome.error();
+    // Its client is cut off for good, and without a link nothing else closes it: the next try opens it on another one.
+    if (error.code == errc::fenced && live.image && !live.link) static_cast<void>(co_await close_image(live));
     // Whoever wanted it is still there: it was the link that ended.
     if (error.code == errc::cancelled && live.link_scopes.size() > 1) error.code = errc::unavailable;
     if (asks_cluster(step) && (error.code == errc::unavailable || error.code == errc::timed_out)) error.code = errc::unreachable;
