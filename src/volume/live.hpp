@@ -29,6 +29,7 @@ struct Live {
   std::optional<Record> saving;  ///< on its way to the disk; it counts already for other volumes
   Secret key;
   bool key_saved = false;
+  bool unsure = false;  ///< the last write of the record failed: it may be on the disk all the same
   std::unique_ptr<image::Image> image;
   std::unique_ptr<device::Link> link;
   bool attached = false;

@@ -179,6 +179,7 @@ task<result<>> Steps::write_record(Live& live, Record record) {
   live.saving = record;
   auto saved = co_await save(live, record);
   live.saving.reset();
+  live.unsure = !saved;
   if (saved) live.record = std::move(record);
   co_return saved;
 }
@@ -271,6 +272,7 @@ task<result<>> Steps::drop_record(Live& live, const Wish& wish) {
   auto dropped = co_await ports_.records.drop(live.id);
   if (!dropped) co_return dropped;
   live.record.reset();
+  live.unsure = false;
   // A stage that begins anew goes on with its own key.
   const auto* staged = std::get_if<Staged>(&wish);
   live.key = staged != nullptr ? staged->key : Secret();

@@ -17,3 +17,33 @@ TEST_CASE("a volume whose client is cut off between its open image and its sessi
   CHECK(scene.want(volume::Healed{}) == errc::ok);
   CHECK(scene.world.devices.front().alive);
 }
+
+TEST_CASE("a stage after an unstage whose record was written and whose write failed is durable") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.world.fail_after_at = 2;  // after the umount: the record without the staging
+  scene.world.error = {errc::state_write, "fsync failed"};
+  REQUIRE(scene.want(volume::Unstaged{test::staged_wish(kId).path}) == errc::state_write);
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  REQUIRE(scene.world.records.size() == 1);
+  CHECK(scene.world.records.front().stagings.size() == 1);
+}
+
+TEST_CASE("an unstage leaves neither key nor record of a stage that the agent did not survive") {
+  Scene scene;
+  scene.world.error = {errc::state_write, "fsync failed"};
+  const bool dies = GENERATE(true, false);
+  if (dies) {
+    scene.world.crash_in = "save record";
+    REQUIRE_THROWS_AS(scene.want(test::staged_wish(kId)), test::Crash);
+    scene.world.kill_agent();
+    scene.world.start_agent();
+  } else {
+    scene.world.fail_after_at = 3;  // resolve, the key, the record
+    REQUIRE(scene.want(test::staged_wish(kId)) == errc::state_write);
+  }
+  REQUIRE_FALSE(scene.world.keys.empty());
+  CHECK(scene.want(volume::Unstaged{test::staged_wish(kId).path}) == errc::ok);
+  CHECK(scene.world.keys.empty());
+  CHECK(scene.world.records.empty());
+}
