@@ -111,14 +111,28 @@ task<result<>> World::ask_node(std::string call, Until until, Effect effect) {
   const auto asked = std::make_shared<Asked>(Asked{call, "", false, next_fate(call), std::move(effect), reply, lives_});
   if (asked->fate.crash_before) co_await die();
   if (asked->fate.fail) co_return with_context(call, *asked->fate.fail);
+  in_syscall_.push_back(asked);
   loop_.outside_in(asked->fate.before, [this, asked] { perform(asked); });
   const Waited how = co_await reply->done.wait(until);
   if (how != Waited::ready) co_return wait_error(how, call);
   co_return reply->value;
 }
 
+/// A process ends with its syscalls: each comes to its end then, or was not begun.
+void World::end_syscalls() {
+  for (const auto& asked : std::exchange(in_syscall_, {}))
+    if (hazards != nullptr && hazards->any(duration(2)).count() == 0) {
+      static_cast<void>(asked->effect());
+      trace(asked->call + " (of a dead agent)");
+    }
+}
+
 void World::perform(std::shared_ptr<Asked> asked) {
   const bool lives = life_ && asked->life == lives_;
+  if (!asked->of_cluster) {
+    if (!lives) return;
+    std::erase(in_syscall_, asked);
+  }
   // The asker is dead: the message was out already, or it was not.
   if (!lives && (hazards == nullptr || hazards->any(duration(2)).count() == 0)) return;
   if (asked->of_cluster && cluster_dead) {
@@ -155,6 +169,7 @@ struct World::HelperJob {
   std::shared_ptr<Asked> asked;
   std::optional<std::uint32_t> device;
   std::string busy_file;
+  bool syncs = false;  ///< needs the device only for what that owes
   bool waits = false;
   bool gone = false;  ///< with its machine
 };
@@ -165,7 +180,7 @@ task<result<>> World::ask_helper(std::string call, std::optional<std::uint32_t> 
   const auto asked = std::make_shared<Asked>(Asked{call, "", false, next_fate(call), std::move(effect), reply, lives_});
   if (asked->fate.crash_before) co_await die();
   if (asked->fate.fail) co_return with_context(call, *asked->fate.fail);
-  const auto job = std::make_shared<HelperJob>(HelperJob{asked, device, std::move(busy_file)});
+  const auto job = std::make_shared<HelperJob>(HelperJob{asked, device, std::move(busy_file), call == "unmount"});
   helpers_.push_back(job);
   loop_.outside_in(asked->fate.before, [this, job] { run_helper(job); });
   const bool patient = until.deadline > loop_.clock.now() + patience;
@@ -185,7 +200,12 @@ void World::run_helper(const std::shared_ptr<HelperJob>& job) {
     if (image != nullptr && !image->read_only())
       if (const FakeImage* of = by_id(device->image_id); of != nullptr && !may_write(*of, image->client())) link->second->hold();
   }
-  if (device != nullptr && !device->alive && hazards != nullptr) {
+  if (device != nullptr && device->alive && job->syncs && !device->requests.empty()) {
+    loop_.outside_in(std::chrono::milliseconds(1), [this, job] { run_helper(job); });
+    return;
+  }
+  const bool needs_device = !job->syncs || (device != nullptr && !device->requests.empty());
+  if (device != nullptr && !device->alive && needs_device && hazards != nullptr) {
     job->waits = true;
     trace(job->asked->call + " waits for " + device::path(device->index));
     return;
@@ -257,6 +277,7 @@ void World::kill_agent() {
   tell_dead = nullptr;
   links.clear();
   opened.clear();
+  end_syscalls();
   for (const int link : ended) link_ended(link);
   std::set<std::string> dead;
   for (auto& [address, state] : clients)

@@ -147,6 +147,7 @@ class World {
   bool visit(FakeImage& image, const std::string& visitor, bool by_force);
   void leave(FakeImage& image, const std::string& visitor, bool cleanly);
   void remove_image(const std::string& name);
+  void resized(const std::string& image_id);
 
   // The application: world_kernel.cpp
   void application_writes(KernelDevice& device, std::size_t block);
@@ -187,6 +188,7 @@ class World {
   Fate next_fate(const std::string& call);
   task<> die();
   void perform(std::shared_ptr<Asked> asked);
+  void end_syscalls();
   void deliver(const std::shared_ptr<Asked>& asked, result<> value);
   void run_work(Work work);
   void stored(const Work& work, FakeImage& image);
@@ -205,6 +207,7 @@ class World {
   std::string client_;
   int clients_made_ = 0;
   std::unique_ptr<Life> life_;
+  std::vector<std::shared_ptr<Asked>> in_syscall_;
   std::vector<std::shared_ptr<HelperJob>> helpers_;
   std::vector<std::function<void()>> held_;  ///< what the dead cluster will do once it lives
   std::map<std::string, time_point> removed_;  ///< images by id

@@ -55,12 +55,14 @@ class Clusters final : public image::Clusters {
     // A caller that left drops the image, which closes it.
     const auto opened = std::make_shared<std::unique_ptr<image::Image>>();
     auto done = co_await world_.ask_cluster("open", by, until, [&world = world_, key, by, options, weak = std::weak_ptr(opened)]() -> result<> {
+      const auto place = weak.lock();
+      if (!place) return {};
       if (!world.fenced_once) world.broke("an image was opened before the dead incarnations were fenced");
       for (const auto& [address, state] : world.clients)
         if (state == Client::dead) return Error{errc::unavailable, "the dead client " + address + " is not fenced yet"};
       FakeImage* found = world.by_id(key.image_id);
       if (found == nullptr) return Error{errc::not_found, "image " + key.text() + " does not exist any more"};
-      if (const auto place = weak.lock()) *place = std::make_unique<World::FakeOpened>(world, *found, by, options);
+      *place = std::make_unique<World::FakeOpened>(world, *found, by, options);
       return {};
     });
     if (!done) co_return done.error();
@@ -158,6 +160,14 @@ void World::remove_image(const std::string& name) {
   trace("image " + name + " is removed");
   removed_[place->second.id] = loop_.clock.now();
   images.erase(place);
+}
+
+void World::resized(const std::string& image_id) {
+  std::vector<int> told;
+  for (const auto& [serial, image] : opened)
+    if (image->key().image_id == image_id) told.push_back(serial);
+  for (const int serial : told)
+    if (const auto place = opened.find(serial); place != opened.end() && life_) place->second->resized();
 }
 
 std::optional<time_point> World::lost_since(const std::string& image_id) const {

@@ -39,11 +39,16 @@ class Devices final : public device::Devices {
   }
 
   task<result<std::uint32_t>> connect(device::Link& link, device::ConnectArgs args, Until until) override {
-    const int serial = static_cast<World::FakeLink&>(link).serial;
+    const auto& ours = static_cast<World::FakeLink&>(link);
+    KernelDevice made;
+    made.link = ours.serial;
+    made.image_id = ours.image_id;
+    made.visits = ours.visits;
+    made.backend = args.backend;
+    made.size = args.size;
+    made.read_only = args.read_only;
     const auto index = std::make_shared<std::uint32_t>(0);
-    auto done = co_await world_.ask_node("kernel connect", until, [&world = world_, serial, args, index] {
-      return make_device(world, serial, args, *index);
-    });
+    auto done = co_await world_.ask_node("kernel connect", until, [&world = world_, made, index] { return make_device(world, made, *index); });
     if (!done) co_return done.error();
     co_return *index;
   }
@@ -93,27 +98,22 @@ class Devices final : public device::Devices {
     return place == world.links.end() ? nullptr : place->second;
   }
 
-  static result<> make_device(World& world, int serial, const device::ConnectArgs& args, std::uint32_t& index) {
-    World::FakeLink* link = find_link(world, serial);
-    // Its process died in the syscall: the kernel has a device whose link is dead from the start.
+  static result<> make_device(World& world, KernelDevice made, std::uint32_t& index) {
+    World::FakeLink* link = find_link(world, made.link);
     if (link != nullptr && link->given) {
       index = *link->given;  // by an earlier command, whose caller did not wait for its end
       return {};
     }
     for (const auto& known : world.devices)
-      if (known.backend == args.backend) world.broke("a second device was made for one volume");
-    if (link == nullptr) return Error{errc::unavailable, "no process"};
-    KernelDevice made;
+      if (known.backend == made.backend) world.broke("a second device was made for one volume");
     while (world.by_index(made.index) != nullptr) ++made.index;
-    made.backend = args.backend;
-    made.size = args.size;
-    made.read_only = args.read_only;
-    made.image_id = link->image_id;
-    made.visits = link->visits;
-    link->given = index = made.index;
+    index = made.index;
     world.devices.push_back(made);
-    world.connect_link(world.devices.back(), serial);
-    if (link->state() != device::Link::State::serving) world.link_ended(serial);
+    // A process that died in the syscall leaves a device whose link is dead from the start.
+    if (link == nullptr) return {};
+    link->given = made.index;
+    world.connect_link(world.devices.back(), made.link);
+    if (link->state() != device::Link::State::serving) world.link_ended(made.link);
     return {};
   }
 

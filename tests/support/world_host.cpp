@@ -69,8 +69,7 @@ class Mounts final : public host::Mounts {
     // syncfs waits for what the device owes.
     std::optional<std::uint32_t> waits_for;
     for (const auto& mount : world_.mounts)
-      if (mount.target == target && mount.dev_major == 43)
-        if (const KernelDevice* on = world_.by_index(mount.dev_minor / 32); on != nullptr && !on->requests.empty()) waits_for = on->index;
+      if (mount.target == target && mount.dev_major == 43) waits_for = mount.dev_minor / 32;
     auto effect = [&world = world_, target]() -> result<> {
       std::erase_if(world.mounts, [&](const auto& mount) { return mount.target == target; });
       return {};
