@@ -77,6 +77,7 @@ KernelDevice* World::by_index(std::uint32_t index) {
 
 Fate World::next_fate(const std::string& call) {
   ++calls;
+  if (const auto happens = before_call) happens(call);
   Fate fate = hazards != nullptr ? hazards->fate(call) : Fate();
   if (crash_at > 0 && --crash_at == 0) fate.crash_before = true;
   if (crash_after_at > 0 && --crash_after_at == 0) fate.crash_after = true;

@@ -40,6 +40,7 @@ struct FakeImage {
   std::array<std::uint64_t, kBlocks> blocks{};  ///< the number last written to each
   std::array<std::uint64_t, kBlocks> acked{};   ///< the number that the application was told is stored; 0 once another node wrote there
   std::uint64_t visits = 0;                     ///< of other nodes that wrote
+  std::uint64_t our_break = 0;                  ///< the version that breaking our own dead lock made
   std::optional<time_point> taken;              ///< since when another node may have it
 };
 
@@ -112,6 +113,7 @@ class World {
   /// The Nth port call from now fails with `error` (0: never); after it had its effect.
   int fail_at = 0, fail_after_at = 0;
   Error error{errc::unavailable, "made to fail"};
+  std::function<void(const std::string& call)> before_call;
   int calls = 0;
   Hazards* hazards = nullptr;
 

@@ -18,10 +18,12 @@ World::FakeOpened::FakeOpened(World& world, FakeImage& of, std::string client, i
 
 World::FakeOpened::~FakeOpened() {
   world_.opened.erase(serial_);
-  if (!closed_ && world_.running()) close_now(world_, key_.image_id, client_);
+  if (!closed_ && world_.running()) close_now(world_, key_.image_id, client_, gone_);
 }
 
-void World::FakeOpened::close_now(World& world, const std::string& id, const std::string& client) {
+/// A handle is closed once, however often that is asked for.
+void World::FakeOpened::close_now(World& world, const std::string& id, const std::string& client, const std::shared_ptr<bool>& gone) {
+  if (std::exchange(*gone, true)) return;
   FakeImage* of = world.by_id(id);
   if (of == nullptr) return;
   of->watchers.erase(client);
@@ -103,10 +105,11 @@ task<result<>> World::FakeOpened::break_dead_lock(std::string owner, std::int64_
     co_return Error{errc::failed_precondition, owner + " is not a fenced client of this agent"};
   co_return co_await world_.ask_cluster("break lock", client_, until, [&world = world_, id = key_.image_id, owner, mark]() -> result<> {
     FakeImage* of = world.by_id(id);
-    if (of == nullptr || of->lock_owner != owner) return {};
+    if (of == nullptr || of->lock_owner != owner) return Error{errc::unproven, owner + " does not hold the lock any more"};
     if (!world.blocklisted.contains(owner)) world.broke("a lock was broken whose owner is not fenced");
     of->lock_owner.clear();
     of->changed(mark);
+    of->our_break = of->version;
     return {};
   });
 }
@@ -181,8 +184,8 @@ task<result<>> World::FakeOpened::remove_metadata(std::string name, Until until)
 }
 
 task<result<>> World::FakeOpened::close(Until until) {
-  auto done = co_await world_.ask_cluster("close image", client_, until, [&world = world_, id = key_.image_id, by = client_]() -> result<> {
-    close_now(world, id, by);
+  auto done = co_await world_.ask_cluster("close image", client_, until, [&world = world_, id = key_.image_id, by = client_, gone = gone_]() -> result<> {
+    close_now(world, id, by, gone);
     return {};
   });
   // The handle of a client that is cut off is gone all the same.

@@ -56,7 +56,7 @@ class World::FakeOpened final : public image::Image {
 
  private:
   Work work_of(const image::Op& op, std::uint64_t offset) const;
-  static void close_now(World& world, const std::string& id, const std::string& client);
+  static void close_now(World& world, const std::string& id, const std::string& client, const std::shared_ptr<bool>& gone);
   World& world_;
   const int serial_;
   const std::string client_;
@@ -65,7 +65,8 @@ class World::FakeOpened final : public image::Image {
   image::OpenOptions options_;
   image::Key key_;
   bool told_ = false;
-  bool closed_ = false;
+  bool closed_ = false;                                                    ///< as its owner was told
+  const std::shared_ptr<bool> gone_ = std::make_shared<bool>(false);      ///< in the cluster
 };
 
 /// nbd's session, as far as the control side and the kernel see it.
