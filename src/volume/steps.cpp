@@ -257,8 +257,10 @@ task<result<>> Steps::take_lock(Live& live) {
 }
 
 task<result<>> Steps::close_image(Live& live) {
+  live.closing = true;
   auto closed = co_await live.image->close(soon());
   if (!closed) co_return closed;
+  live.closing = false;
   live.image.reset();
   live.tombstone = false;
   live.lock_held = false;

@@ -47,3 +47,31 @@ TEST_CASE("an unstage leaves neither key nor record of a stage that the agent di
   CHECK(scene.world.keys.empty());
   CHECK(scene.world.records.empty());
 }
+
+TEST_CASE("a volume whose image did not close in time is staged again on an image that is open") {
+  Scene scene;
+  scene.filled();
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.world.fail_after_at = 5;  // umount, record, look, disconnect: the close goes on when the wait for it ended
+  scene.world.error = {errc::timed_out, "made to last"};
+  REQUIRE(scene.want(volume::Unstaged{test::staged_wish(kId).path}) == errc::unreachable);
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+  CHECK(scene.image().lock_owner == scene.world.client());
+}
+
+TEST_CASE("a lock that was taken from our dead client since it was looked at is no proof any more") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.world.kill_agent();
+  scene.world.start_agent();
+  // While the agent writes the record, between the look at the lock and its break.
+  scene.world.before_call = [&](const std::string& call) {
+    if (call != "break lock" && call != "save record") return;
+    scene.world.before_call = nullptr;
+    scene.world.visit(scene.image(), "10.0.0.2:0/5", true);
+    scene.world.leave(scene.image(), "10.0.0.2:0/5", true);
+  };
+  CHECK(scene.want(volume::Healed{}) == errc::unproven);
+  CHECK(scene.want(volume::Healed{}) == errc::unproven);
+  CHECK_FALSE(scene.world.devices.front().alive);
+}
