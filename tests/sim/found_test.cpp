@@ -75,3 +75,28 @@ TEST_CASE("a lock that was taken from our dead client since it was looked at is 
   CHECK(scene.want(volume::Healed{}) == errc::unproven);
   CHECK_FALSE(scene.world.devices.front().alive);
 }
+
+TEST_CASE("a device that the kernel would make after its stage was taken back is not made") {
+  Scene scene;
+  scene.world.delayed = "kernel connect";  // for longer than a step waits
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::timed_out);
+  CHECK(scene.want(volume::Unstaged{test::staged_wish(kId).path}) == errc::ok);
+  scene.loop.advance(std::chrono::minutes(2));
+  CHECK(scene.world.devices.empty());
+}
+
+// Open: the break and the lock are two operations. Only a look after the second could tell that nobody came between, if the version of
+// the header says how many operations there were.
+TEST_CASE("a node that came and went between the break of our dead lock and the taking of it is noticed", "[!shouldfail]") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.world.kill_agent();
+  scene.world.start_agent();
+  scene.world.before_call = [&](const std::string& call) {
+    if (call != "acquire lock") return;
+    scene.world.before_call = nullptr;
+    scene.world.visit(scene.image(), "10.0.0.2:0/5", false);
+    scene.world.leave(scene.image(), "10.0.0.2:0/5", true);
+  };
+  CHECK(scene.want(volume::Healed{}) == errc::unproven);
+}

@@ -81,6 +81,10 @@ Fate World::next_fate(const std::string& call) {
   Fate fate = hazards != nullptr ? hazards->fate(call) : Fate();
   if (crash_at > 0 && --crash_at == 0) fate.crash_before = true;
   if (crash_after_at > 0 && --crash_after_at == 0) fate.crash_after = true;
+  if (call == delayed) {
+    delayed.clear();
+    fate.before = std::chrono::seconds(90);
+  }
   if (call == crash_in) {
     crash_in.clear();
     fate.crash_before = true;
@@ -122,7 +126,7 @@ task<result<>> World::ask_node(std::string call, Until until, Effect effect) {
 /// A process ends with its syscalls: each comes to its end then, or was not begun.
 void World::end_syscalls() {
   for (const auto& asked : std::exchange(in_syscall_, {}))
-    if (hazards != nullptr && hazards->any(duration(2)).count() == 0) {
+    if (hazards != nullptr && asked->fate.before < std::chrono::seconds(1) && hazards->any(duration(2)).count() == 0) {
       static_cast<void>(asked->effect());
       trace(asked->call + " (of a dead agent)");
     }
@@ -133,6 +137,8 @@ void World::perform(std::shared_ptr<Asked> asked) {
   if (!asked->of_cluster) {
     if (!lives) return;
     std::erase(in_syscall_, asked);
+    // Whoever wanted it has left before it was begun.
+    if (asked->reply.expired()) return;
   }
   // The asker is dead: the message was out already, or it was not.
   if (!lives && (hazards == nullptr || hazards->any(duration(2)).count() == 0)) return;

@@ -32,6 +32,7 @@ struct FakeImage {
   }
   std::map<std::string, std::string> metadata;
   bool data = false;                  ///< any extent allocated
+  bool only_formatted = false;        ///< what data there is comes from a format
   host::Probe::Kind content = host::Probe::Kind::nothing;
   std::string fstype;
   std::uint64_t generation = 0;       ///< counts formats: a second one destroyed data
@@ -114,6 +115,8 @@ class World {
   int fail_at = 0, fail_after_at = 0;
   Error error{errc::unavailable, "made to fail"};
   std::function<void(const std::string& call)> before_call;
+  /// The next port call of that name takes effect after 90 s.
+  std::string delayed;
   int calls = 0;
   Hazards* hazards = nullptr;
 

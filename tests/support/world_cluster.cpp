@@ -138,6 +138,12 @@ bool World::visit(FakeImage& image, const std::string& visitor, bool by_force) {
   image.changed();
   ++image.visits;
   image.data = true;
+  image.only_formatted = false;
+  // It has such an agent too, which first ends the format that was begun.
+  if (image.metadata.erase("corbd/format") > 0) {
+    image.content = host::Probe::Kind::filesystem;
+    image.fstype = "ext4";
+  }
   if (image.exclusive && !image.taken) image.taken = loop_.clock.now();
   for (std::size_t block = image.visits % 2; block < kBlocks; block += 2) {
     image.blocks[block] = ++numbers_;
@@ -216,6 +222,12 @@ void World::stored(const Work& work, FakeImage& image) {
     broke("a write from before another node's visit was replayed: " + where);
   image.blocks[work.block] = work.number;
   image.data = true;
+  image.only_formatted = false;
+  // It has such an agent too, which first ends the format that was begun.
+  if (image.metadata.erase("corbd/format") > 0) {
+    image.content = host::Probe::Kind::filesystem;
+    image.fstype = "ext4";
+  }
 }
 
 }  // namespace corbd::test

@@ -105,6 +105,8 @@ class Devices final : public device::Devices {
       return {};
     }
     for (const auto& known : world.devices)
+      if (known.link == made.link) return {};
+    for (const auto& known : world.devices)
       if (known.backend == made.backend) world.broke("a second device was made for one volume");
     while (world.by_index(made.index) != nullptr) ++made.index;
     index = made.index;

@@ -167,8 +167,9 @@ class Filesystems final : public host::Filesystems {
     if (image == nullptr) return;
     if (on->read_only) world.broke("a read-only device was formatted");
     if (image->content != host::Probe::Kind::nothing) world.broke("a device with a signature was formatted");
-    if (image->data && !image->metadata.contains("corbd/format")) world.broke("an image with data was formatted");
-    image->data = true;
+    const bool allowed = image->only_formatted && image->metadata.contains("corbd/format");
+    if (image->data && !allowed) world.broke("an image with data was formatted");
+    image->data = image->only_formatted = true;
   }
   World& world_;
 };
