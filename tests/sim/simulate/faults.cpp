@@ -148,7 +148,10 @@ test::Fate Node::fate(const std::string& call) {
   return fate;
 }
 
-duration Node::until_seen_dead() { return loop_.clock.now() < slow_death_until_ ? any(4s) : any(2ms); }
+duration Node::until_seen_dead() {
+  if (loop_.clock.now() < slow_death_until_) return any(4s);
+  return one_in(8) ? any(500ms) : any(2ms);
+}
 
 std::optional<duration> Node::until_told_dead() {
   if (loop_.clock.now() >= untold_until_) return any(5ms);

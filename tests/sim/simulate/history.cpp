@@ -39,9 +39,9 @@ constexpr std::array kWeights{
     Weight{Kind::suspend, "the machine is suspended", 3, 300'000},
     Weight{Kind::reboot, "the machine boots", 2, 30'000},
     Weight{Kind::disk_full, "records cannot be written", 4, 60'000},
-    Weight{Kind::grow, "an image grows", 3, 1},
-    Weight{Kind::remove_image, "an image is removed", 1, 1},
-    Weight{Kind::give_up, "a volume is given up by hand", 1, 1},
+    Weight{Kind::grow, "an image grows", 5, 1},
+    Weight{Kind::remove_image, "an image is removed", 2, 1},
+    Weight{Kind::give_up, "a volume is given up by hand", 2, 1},
     Weight{Kind::leave_and_return, "the agent is restarted well", 4, 10'000},
 };
 
@@ -77,6 +77,7 @@ History make_history(std::uint64_t seed) {
     volume.image = "image-" + std::to_string(i);
     volume.exclusive = !draw.one_in(5);
     volume.filled = draw.one_in(3);
+    volume.raw = !volume.filled && draw.one_in(10);
     volume.block = draw.one_in(4);
     volume.read_only = volume.filled && draw.one_in(5);
     history.volumes.push_back(volume);
@@ -89,7 +90,9 @@ History make_history(std::uint64_t seed) {
     fault.kind = draw_kind(draw);
     // Half of them while the first stage is under way, which is over in a moment.
     fault.at = Millis(draw.one_in(2) ? draw.below(200) : draw.below(static_cast<std::uint32_t>(history.length.count())));
-    fault.lasts = Millis(draw.below(weight_of(fault.kind).lasts_ms));
+    // A third of them are over soon: what comes back at once meets what is still there.
+    const auto lasts = weight_of(fault.kind).lasts_ms;
+    fault.lasts = Millis(draw.below(draw.one_in(3) ? std::min<std::uint32_t>(lasts, 1000) : lasts));
     fault.what = draw.below(1000);
     history.faults.push_back(fault);
   }

@@ -25,7 +25,7 @@ std::string text(const Fault& fault);
 
 struct Volume {
   std::string image;
-  bool exclusive = true, filled = false, block = false, read_only = false;
+  bool exclusive = true, filled = false, raw = false, block = false, read_only = false;
 };
 
 struct History {

@@ -26,6 +26,8 @@ Node::Node(const History& history, bool trace) : history_(history), trace_(trace
       image.content = host::Probe::Kind::filesystem;
       image.fstype = "ext4";
     }
+    // Somebody's data without a filesystem.
+    if (volume.raw) image.data = true;
     Kubelet kubelet;
     kubelet.volume = volume;
     kubelet.image_id = image.id;
@@ -107,7 +109,15 @@ void Node::start_agent() {
 result<> Node::want(const std::string& id, const Wish& wish) {
   trace(std::string(volume::name(wish)) + " of " + id);
   if (std::holds_alternative<volume::Failed>(wish)) world_.given_up.insert(id);
-  auto done = loop_.run(world_.shell().want(id, wish, {loop_.clock.now() + 2min}));
+  result<> done;
+  try {
+    done = loop_.run(world_.shell().want(id, wish, {loop_.clock.now() + 2min}));
+  } catch (const test::Crash&) {
+    // A blow that was under way when the faults ended.
+    lifecycle();
+    start_agent();
+    done = Error{errc::unavailable, "the agent died"};
+  }
   trace(std::string(volume::name(wish)) + " of " + id + (done ? " done" : ": " + done.error().text));
   look_at_rules();
   return done;

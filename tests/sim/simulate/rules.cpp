@@ -53,7 +53,8 @@ bool Node::provably_ours(const Kubelet& kubelet) const {
   if (record->read_only) return true;
   const auto foreign = [&](const std::string& watcher) { return !world_.clients.contains(watcher); };
   if (std::any_of(image->second.watchers.begin(), image->second.watchers.end(), foreign)) return false;
-  return record->exclusive_lock && world_.clients.contains(image->second.lock_owner);
+  const bool freed_by_us = image->second.lock_owner.empty() && image->second.our_break == image->second.version;
+  return record->exclusive_lock && (freed_by_us || world_.clients.contains(image->second.lock_owner));
 }
 
 bool Node::served(const Kubelet& kubelet) const {
