@@ -25,6 +25,31 @@ struct World::Work {
   std::function<void(int error, std::uint64_t number)> done;
 };
 
+struct World::Reply {
+  Reply(executor control, Clock& clock) : done(std::move(control), clock) {}
+  Event done;
+  result<> value;
+};
+
+/// A call under way. The caller may have left, or died.
+struct World::Asked {
+  std::string call, by;
+  bool of_cluster = false;
+  Fate fate;
+  Effect effect;
+  std::weak_ptr<Reply> reply;
+  int life = 0;
+};
+
+struct World::HelperJob {
+  std::shared_ptr<Asked> asked;
+  std::optional<std::uint32_t> device;
+  std::string busy_file;
+  bool syncs = false;  ///< needs the device only for what that owes
+  bool waits = false;
+  bool gone = false;  ///< with its machine
+};
+
 class World::FakeOpened final : public image::Image {
  public:
   FakeOpened(World& world, FakeImage& of, std::string client, image::OpenOptions options);

@@ -130,7 +130,9 @@ test::Fate Node::fate(const std::string& call) {
   test::Fate fate;
   fate.before = 50us + any(3ms);
   if (one_in(4)) fate.after = any(2ms);
-  if (loop_.clock.now() < disk_full_until_ && call.starts_with("save")) fate.fail = Error{errc::state_write, "no space left on the device"};
+  // Before it is written, or when it is: then nobody knows whether it was.
+  if (loop_.clock.now() < disk_full_until_ && call.starts_with("save"))
+    (one_in(2) ? fate.fail : fate.fail_after) = Error{errc::state_write, "no space left on the device"};
   for (auto fault = armed_.begin(); fault != armed_.end(); ++fault) {
     if (fault->what-- > 0) continue;
     trace("FAULT strikes " + call + ": " + text(*fault));
