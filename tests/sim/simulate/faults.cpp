@@ -58,7 +58,13 @@ void Node::happen(const Fault& fault) {
       loop_.outside(end, [this] { world_.cluster_slow = duration::zero(); });
       break;
     case Kind::fence_us:
-      if (!world_.client().empty()) world_.blocklist(world_.client());
+      // Or in the middle of what the agent does next.
+      if (fault.what % 2 == 1) {
+        armed_.push_back(fault);
+        armed_.back().what = fault.what % 12;
+      } else if (!world_.client().empty()) {
+        world_.blocklist(world_.client());
+      }
       break;
     case Kind::links_die_slowly: slow_death_until_ = end; break;
     case Kind::dead_links_untold: untold_until_ = end; break;
@@ -141,6 +147,9 @@ test::Fate Node::fate(const std::string& call) {
       case Kind::fail_after_call: fate.fail_after = error_of(call, static_cast<std::uint32_t>(fault->at.count())); break;
       case Kind::delay_call: (one_in(2) ? fate.before : fate.after) += fault->lasts; break;
       case Kind::crash_before_call: fate.crash_before = true; break;
+      case Kind::fence_us:
+        if (!world_.client().empty()) world_.blocklist(world_.client());
+        break;
       default: fate.crash_after = true;
     }
     if (fate.crash_before || fate.crash_after) down_for_ = fault->lasts;
