@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <utility>
 
 namespace corbd {
 
@@ -13,18 +14,29 @@ Gate::~Gate() {
   }
 }
 
-task<void> Gate::run(Gate& gate, task<void> work) {
-  struct Leave {
-    Gate& gate;
-    ~Leave() { gate.leave(); }
-  } leave{gate};
+/// In the frame before the task begins: one that ends with its io_context before its first step leaves too.
+class Gate::Pass {
+ public:
+  explicit Pass(Gate& gate) : gate_(&gate) { ++gate_->count_; }
+  Pass(Pass&& other) noexcept : gate_(std::exchange(other.gate_, nullptr)) {}
+  Pass& operator=(Pass&&) = delete;
+  ~Pass() {
+    if (gate_ != nullptr) gate_->leave();
+  }
+
+ private:
+  Gate* gate_;
+};
+
+task<void> Gate::run(Pass pass, task<void> work) {
+  // Given back when the work is done, not when its frame goes.
+  const Pass until_the_end = std::move(pass);
   co_await std::move(work);
 }
 
 bool Gate::spawn(task<void> work) {
   if (closed_) return false;
-  ++count_;
-  asio::co_spawn(control_, run(*this, std::move(work)), [](std::exception_ptr failed) {
+  asio::co_spawn(control_, run(Pass(*this), std::move(work)), [](std::exception_ptr failed) {
     if (failed) std::rethrow_exception(failed);
   });
   return true;

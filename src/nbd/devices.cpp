@@ -1,5 +1,7 @@
 #include "corbd/nbd/devices.hpp"
 
+#include <atomic>
+
 #include "corbd/core/log.hpp"
 #include "link.hpp"
 #include "netlink_thread.hpp"
@@ -92,16 +94,20 @@ class Devices final : public device::Devices {
   device::Counters counters() const override { return probe_.read(); }
 
  private:
-  /// A wait that ends early leaves the command running.
+  /// A wait that ends early leaves the command running, but one that has not begun is dropped: the device may be another's by then.
   template <class T, class Command>
   task<result<T>> on_netlink(Command command, Until until, std::string what) {
     Promise<T> promise(control_, clock_);
     auto future = promise.future();
-    netlink_.post([promise, command = std::move(command)] {
+    const auto wanted = std::make_shared<std::atomic<bool>>(true);
+    netlink_.post([promise, wanted, command = std::move(command)] {
+      if (!*wanted) return;
       auto netlink = Netlink::open();
       promise.set(netlink ? command(*netlink) : result<T>(netlink.error()));
     });
-    co_return co_await future.get(until, std::move(what));
+    auto outcome = co_await future.get(until, std::move(what));
+    *wanted = false;
+    co_return outcome;
   }
 
   executor control_;

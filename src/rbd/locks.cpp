@@ -110,6 +110,7 @@ result<std::string> encode_break(const Locker& locker) {
 result<> break_lock_of(Opened& opened, const std::string& address, std::int64_t mark) {
   const auto lockers = list_lockers(opened);
   if (!lockers) return lockers.error();
+  bool broken = false;
   for (const auto& locker : lockers->all) {
     if (locker.address != address) continue;
     const auto request = encode_break(locker);
@@ -120,8 +121,11 @@ result<> break_lock_of(Opened& opened, const std::string& address, std::int64_t 
     const int r = opened.connection.note(
         rados_write_op_operate2(operation.get(), opened.pool.io.get(), opened.header().c_str(), &time, LIBRADOS_OPERATION_NOFLAG));
     if (r < 0 && r != -ENOENT) return failure("breaking the lock of " + address + " on image " + opened.text(), r);
+    broken |= r >= 0;
   }
-  return {};
+  if (broken) return {};
+  // Another client may have had the image since that lock was seen.
+  return Error{errc::unproven, "the client at " + address + " does not hold the lock of image " + opened.text() + " any more: it is looked at again"};
 }
 
 result<image::Header> look_at_header(Connection& connection, const image::Key& key) {

@@ -29,11 +29,13 @@ struct Live {
   std::optional<Record> saving;  ///< on its way to the disk; it counts already for other volumes
   Secret key;
   bool key_saved = false;
+  bool unsure = false;  ///< the last write of the record failed: it may be on the disk all the same
   std::unique_ptr<image::Image> image;
   std::unique_ptr<device::Link> link;
   bool attached = false;
   bool tombstone = false;  ///< `image` is none: it answers EIO to everything
   bool lock_held = false;
+  bool closing = false;    ///< the close of `image` was asked for; it may go on although the wait for it ended
   Facts facts;
   std::optional<Error> last_error;
   /// The last one is cancelled with the link: who waits for the device then lets the healing have the volume. The others may be waited on

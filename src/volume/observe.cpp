@@ -45,6 +45,7 @@ result<Observation> observe(const Live& volume, const Wish& wish, const Ports& p
   }
   seen.attached = volume.attached;
   seen.image_open = volume.image != nullptr;
+  seen.image_closing = volume.closing;
   if (volume.image) seen.image_size = volume.image->size();
   seen.lock_held = volume.lock_held;
   seen.tombstone = volume.tombstone;

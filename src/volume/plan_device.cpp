@@ -67,6 +67,7 @@ std::optional<Step> read_mark(const View& view) {
 }
 
 std::optional<Decision> bring_up_image(const View& view) {
+  if (view.seen.image_closing) return Step{Step::Kind::close_image};
   if (view.record->failed) {
     if (!view.seen.image_open) return Step{Step::Kind::open_tombstone};
     if (!view.seen.tombstone) return Step{Step::Kind::close_image};

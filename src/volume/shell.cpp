@@ -53,6 +53,7 @@ class Shell::Impl {
   task<> run(Live& volume, std::shared_ptr<Operation> operation, Until lock_until);
   task<result<>> fulfil(Live& volume, Wish wish);
   task<result<>> pursue(Live& volume, Wish wish);
+  task<result<>> make_durable(Live& volume, const Wish& wish, bool had_record);
   task<result<>> prepare(Live& volume, const Wish& wish);
   void observe_neighbours(Observation& seen, const Live& volume) const;
   void trouble(Live& volume, std::string why);
@@ -144,13 +145,31 @@ task<result<>> Shell::Impl::fulfil(Live& volume, Wish wish) {
   if (!ready) co_return ready;
   const auto before = volume.record;
   auto outcome = co_await pursue(volume, wish);
-  if (outcome || !final_for_caller(outcome.error().code)) co_return outcome;
+  if (outcome) co_return co_await make_durable(volume, wish, before.has_value());
+  if (!final_for_caller(outcome.error().code)) co_return outcome;
   const auto undo = undo_of(wish, before, volume.record);
   if (!undo) co_return outcome;
   log::info("volume.undo", {{"volume", volume.id}, {"wish", name(wish)}, {"because", outcome.error().text}});
   auto undone = co_await pursue(volume, *undo);
   if (undone) co_return outcome;
   co_return Error{errc::unavailable, outcome.error().text + "; undoing it: " + undone.error().text};
+}
+
+/// Success means that the disk says so too: a write that failed may have happened, and a stage may have left a key before its record.
+/// Healing does without: a full disk must not keep a device from its server.
+task<result<>> Shell::Impl::make_durable(Live& volume, const Wish& wish, bool had_record) {
+  if (std::holds_alternative<Healed>(wish)) co_return result<>();
+  if (volume.record && volume.unsure) {
+    Step again{Step::Kind::write_record};
+    again.record = volume.record;
+    co_return co_await steps_.run(volume, again, wish);
+  }
+  if (volume.record || had_record || !std::holds_alternative<Unstaged>(wish)) co_return result<>();
+  const auto seen = observe(volume, wish, ports_, config_.boot_id, clock_.now());
+  // A device without a record of ours is another agent's, perhaps of a newer version's: its files are not ours to drop.
+  if (!seen || !seen->devices.empty()) co_return result<>();
+  if (!volume.unsure) co_return co_await ports_.records.drop_key(volume.id);
+  co_return co_await steps_.run(volume, Step{Step::Kind::drop_record}, wish);
 }
 
 task<result<>> Shell::Impl::prepare(Live& volume, const Wish& wish) {

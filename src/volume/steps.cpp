@@ -41,6 +41,8 @@ task<result<>> Steps::run(Live& live, const Step& step, const Wish& wish) {
   auto outcome = co_await dispatch(live, step, wish);
   if (!outcome) {
     Error error = outcome.error();
+    // Its client is cut off for good, and without a link nothing else closes it: the next try opens it on another one.
+    if (error.code == errc::fenced && live.image && !live.link) static_cast<void>(co_await close_image(live));
     // Whoever wanted it is still there: it was the link that ended.
     if (error.code == errc::cancelled && live.link_scopes.size() > 1) error.code = errc::unavailable;
     if (asks_cluster(step) && (error.code == errc::unavailable || error.code == errc::timed_out)) error.code = errc::unreachable;
@@ -177,6 +179,7 @@ task<result<>> Steps::write_record(Live& live, Record record) {
   live.saving = record;
   auto saved = co_await save(live, record);
   live.saving.reset();
+  live.unsure = !saved;
   if (saved) live.record = std::move(record);
   co_return saved;
 }
@@ -254,8 +257,10 @@ task<result<>> Steps::take_lock(Live& live) {
 }
 
 task<result<>> Steps::close_image(Live& live) {
+  live.closing = true;
   auto closed = co_await live.image->close(soon());
   if (!closed) co_return closed;
+  live.closing = false;
   live.image.reset();
   live.tombstone = false;
   live.lock_held = false;
@@ -269,6 +274,7 @@ task<result<>> Steps::drop_record(Live& live, const Wish& wish) {
   auto dropped = co_await ports_.records.drop(live.id);
   if (!dropped) co_return dropped;
   live.record.reset();
+  live.unsure = false;
   // A stage that begins anew goes on with its own key.
   const auto* staged = std::get_if<Staged>(&wish);
   live.key = staged != nullptr ? staged->key : Secret();

@@ -1,11 +1,16 @@
-// A control thread for tests: an io_context and a virtual clock that jumps to the next timer when nothing else is left to do.
+// A control thread for tests: an io_context and a virtual clock that jumps to the next timer when nothing else is left to do. What happens
+// outside of the agent (kernel, cluster, other nodes) has a queue of its own on the same time, which outlives the agent.
 #pragma once
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <exception>
+#include <functional>
+#include <map>
+#include <memory>
 #include <optional>
+#include <stdexcept>
 
 #include "corbd/core/clock.hpp"
 #include "corbd/core/result.hpp"
@@ -13,29 +18,96 @@
 
 namespace corbd::test {
 
+/// The agent is gone in the middle of a step; the world stays.
+struct Crash : std::runtime_error {
+  Crash() : std::runtime_error("crash") {}
+};
+
+/// Can die as a process does: every coroutine ends where it stands.
+class Io : public asio::io_context {
+ public:
+  void die() {
+    // What a dying coroutine wakes is queued again, and may wake others when it goes.
+    constexpr int chain = 32;
+    for (int i = 0; i < chain; ++i) shutdown();
+  }
+};
+
+/// A virtual clock whose wall time can jump; timers must not care.
+class JumpingClock final : public Clock {
+ public:
+  explicit JumpingClock(executor control) : inner_(std::make_unique<VirtualClock>(std::move(control))) {}
+  time_point now() const override { return inner_->now(); }
+  std::chrono::system_clock::time_point wall() const override { return inner_->wall() + wall_offset; }
+  TimerId schedule(time_point at, std::function<void()> action) override { return inner_->schedule(at, std::move(action)); }
+  void cancel(TimerId timer) override { inner_->cancel(timer); }
+  void advance(duration by) { inner_->advance(by); }
+  time_point next() const { return inner_->next(); }
+  /// For another process, at the same time.
+  void renew(executor control) {
+    const auto then = now();
+    inner_ = std::make_unique<VirtualClock>(std::move(control));
+    inner_->advance(then - inner_->now());
+  }
+  std::chrono::seconds wall_offset{0};
+
+ private:
+  std::unique_ptr<VirtualClock> inner_;
+};
+
 class Loop {
  public:
   Loop() : clock(io.get_executor()) {}
   executor control() { return io.get_executor(); }
 
+  /// Something outside of the agent happens at that time, whoever is alive then.
+  void outside(time_point at, std::function<void()> action) { outside_.emplace(at, std::move(action)); }
+  void outside_in(duration in, std::function<void()> action) { outside(clock.now() + in, std::move(action)); }
+
+  /// The agent's process ends here: nothing of it runs any more.
+  void crash() { crashed_ = true; }
+  bool crashed() const { return crashed_; }
+  /// Ends every coroutine. What they used is destroyed after it, and before renew().
+  void die() { io.die(); }
+  /// A fresh process, at the same time.
+  void renew() {
+    std::destroy_at(&io);
+    std::construct_at(&io);
+    clock.renew(io.get_executor());
+    crashed_ = false;
+  }
+
   /// Runs what is ready, without moving time.
   void poll() {
     io.restart();
-    while (io.poll() > 0) {
+    while (!crashed_ && io.poll_one() > 0) {
     }
+  }
+  /// When something happens next; max() if never.
+  time_point next() const { return std::min(clock.next(), outside_.empty() ? time_point::max() : outside_.begin()->first); }
+  /// Goes to the next moment at which something happens, at most to `limit`, and runs it.
+  void step(time_point limit = time_point::max()) {
+    const auto at = std::min(next(), limit);
+    if (at > clock.now()) clock.advance(at - clock.now());
+    while (!outside_.empty() && outside_.begin()->first <= clock.now()) {
+      const auto happens = outside_.extract(outside_.begin());
+      happens.mapped()();
+      poll();
+    }
+    poll();
   }
   /// Moves time, stopping at each timer on the way.
   void advance(duration by) {
     const auto end = clock.now() + by;
     poll();
-    while (clock.next() <= end) {
-      clock.advance(clock.next() - clock.now());
-      poll();
-    }
-    clock.advance(end - clock.now());
-    poll();
+    while (clock.now() < end && !crashed_) step(end);
   }
-  /// Runs the task to its end, jumping over waits. Throws when nothing is left that could end it.
+  /// The machine stood still for so long: every timer on the way is late.
+  void leap(duration by) {
+    clock.advance(by);
+    step(clock.now());
+  }
+  /// Runs the task to its end, jumping over waits. Throws when nothing is left that could end it, and when the agent crashes in it.
   template <class T>
   T run(task<T> work) {
     std::optional<T> out;
@@ -59,19 +131,22 @@ class Loop {
     if (failed) std::rethrow_exception(failed);
   }
 
-  asio::io_context io;
-  VirtualClock clock;
+  Io io;
+  JumpingClock clock;
 
  private:
   template <class Ended>
   void finish(Ended ended) {
     poll();
     while (!ended()) {
-      if (clock.next() == time_point::max()) throw std::runtime_error("the task waits for something that cannot come");
-      clock.advance(clock.next() - clock.now());
-      poll();
+      if (crashed_) throw Crash();
+      if (next() == time_point::max()) throw std::runtime_error("the task waits for something that cannot come");
+      step();
     }
   }
+
+  std::multimap<time_point, std::function<void()>> outside_;
+  bool crashed_ = false;
 };
 
 }  // namespace corbd::test

@@ -1,10 +1,12 @@
 // A node and a cluster that obey the rules of the real ones, for running the whole control plane on a virtual clock: the kernel keeps
-// devices and mounts when the agent dies, the cluster keeps locks of dead clients until they are fenced and broken.
+// devices, requests and mounts when the agent dies, the cluster keeps locks of dead clients until they are fenced and broken. One file for
+// each outside thing: world_cluster, world_image, world_kernel, world_devices, world_host, world_store.
 #pragma once
 
+#include <array>
+#include <list>
 #include <map>
 #include <set>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -13,10 +15,8 @@
 
 namespace corbd::test {
 
-/// Thrown by a port in the middle of a step: the agent is gone, the world stays.
-struct Crash : std::runtime_error {
-  Crash() : std::runtime_error("crash") {}
-};
+inline constexpr std::size_t kBlocks = 6;             ///< of an image that are written and looked at
+inline constexpr std::uint64_t kBlockBytes = 4096;
 
 struct FakeImage {
   std::string id;
@@ -32,10 +32,26 @@ struct FakeImage {
   }
   std::map<std::string, std::string> metadata;
   bool data = false;                  ///< any extent allocated
+  bool only_formatted = false;        ///< what data there is comes from a format
   host::Probe::Kind content = host::Probe::Kind::nothing;
   std::string fstype;
   std::uint64_t generation = 0;       ///< counts formats: a second one destroyed data
   int checks = 0;                     ///< fsck runs
+
+  std::array<std::uint64_t, kBlocks> blocks{};  ///< the number last written to each
+  std::array<std::uint64_t, kBlocks> acked{};   ///< the number that the application was told is stored; 0 once another node wrote there
+  std::uint64_t visits = 0;                     ///< of other nodes that wrote
+  std::uint64_t our_break = 0;                  ///< the version that breaking our own dead lock made
+  std::optional<time_point> taken;              ///< since when another node may have it
+};
+
+/// A block request of the application, until it is answered.
+struct KernelRequest {
+  std::uint64_t id = 0;
+  bool write = true;
+  std::size_t block = 0;
+  std::uint64_t number = 0;           ///< written; for a read: what the block held for certain when it was asked
+  int sent_on = 0;                    ///< link; 0: waits for one
 };
 
 struct KernelDevice {
@@ -46,27 +62,63 @@ struct KernelDevice {
   bool alive = false;
   bool read_only = false;
   std::uint32_t io_timeout_ms = 30000;
+
+  int link = 0;                       ///< whose socket it has
+  std::uint64_t visits = 0;           ///< of its image when the device was made: pages above it are as old
+  std::list<KernelRequest> requests;
 };
+
+/// What the world does to one call of a port.
+struct Fate {
+  duration before = std::chrono::milliseconds(1);  ///< until it takes effect
+  duration after{};                                ///< until the caller hears of it
+  bool crash_before = false, crash_after = false;
+  std::optional<Error> fail, fail_after;           ///< without and with its effect
+};
+
+/// How the world behaves beyond its rules. Nothing is set: at once and well.
+struct Hazards {
+  virtual ~Hazards() = default;
+  virtual Fate fate(const std::string& call) = 0;
+  /// Between the end of a link and the moment in which the kernel sees it.
+  virtual duration until_seen_dead() = 0;
+  /// Until the agent is told of it; nothing: never.
+  virtual std::optional<duration> until_told_dead() = 0;
+  /// Below `limit`, any.
+  virtual duration any(duration limit) = 0;
+  virtual void trace(const std::string& event) = 0;
+};
+
+enum class Client { live, dead, fenced };
 
 class World {
  public:
-  explicit World(Loop& loop) : loop_(loop) {}
+  explicit World(Loop& loop);
+  ~World();
 
   /// Ports of a fresh agent, with a client address of its own.
-  void start_agent();
-  /// The agent's process is gone: links die, its client is dead.
+  void start_agent(bool with_healer = false);
+  /// The agent's process is gone: links die, its clients are dead.
   void kill_agent();
-  volume::Shell& shell() { return *shell_; }
+  /// It leaves as on SIGTERM.
+  void stop_agent();
+  void reboot();
+  bool running() const { return life_ != nullptr; }
+  volume::Shell& shell();
   result<> want(const std::string& id, volume::Wish wish);
 
-  /// Before the Nth port call from now the agent dies (0: never).
-  int crash_at = 0;
+  /// Before the Nth port call from now the agent dies (0: never); after it, once it had its effect.
+  int crash_at = 0, crash_after_at = 0;
   /// Before the next port call of that name ("acquire lock") the agent dies.
   std::string crash_in;
-  /// The Nth port call from now fails with `error` (0: never).
-  int fail_at = 0;
+  /// The Nth port call from now fails with `error` (0: never); after it had its effect.
+  int fail_at = 0, fail_after_at = 0;
   Error error{errc::unavailable, "made to fail"};
+  std::function<void(const std::string& call)> before_call;
+  /// The next port call of that name takes effect after 90 s.
+  std::string delayed;
   int calls = 0;
+  Hazards* hazards = nullptr;
 
   std::map<std::string, FakeImage> images;   ///< by name
   std::vector<KernelDevice> devices;
@@ -74,25 +126,96 @@ class World {
   std::vector<volume::Record> records;
   std::map<std::string, Secret> keys;
   std::set<std::string> blocklisted;
-  std::set<std::string> dead_incarnations;
+  std::map<std::string, Client> clients;     ///< of this node, as its incarnation files tell
   bool heal_without_proof = false;
   std::string boot_id = "boot-1";
   std::vector<std::string> broken_rules;     ///< what must never happen, and did
+  void broke(std::string rule);
+  void trace(const std::string& event) {
+    if (hazards != nullptr) hazards->trace(event);
+  }
 
-  // For the ports.
-  task<result<>> tick(std::string what);
-  std::string client() const { return "10.0.0.1:0/" + std::to_string(life_); }
+  /// The client that the next image would be opened on; "" before one is made.
+  std::string client() const { return client_; }
   FakeImage* by_id(const std::string& image_id);
   KernelDevice* by_index(std::uint32_t index);
   Loop& loop() { return loop_; }
-  void broke(std::string rule) { broken_rules.push_back(std::move(rule)); }
+
+  // The cluster: world_cluster.cpp
+  bool cluster_dead = false;
+  duration cluster_slow{};
+  std::set<std::string> given_up;            ///< volumes failed by hand
+  void revive_cluster();
+  void blocklist(const std::string& address);
+  /// Another node opens the image and writes into some blocks. Only as the cluster allows: the lock is free or its owner's watch has expired; `by_force`: an
+  /// operator has our client blocklisted first. False: it was refused.
+  bool visit(FakeImage& image, const std::string& visitor, bool by_force);
+  void leave(FakeImage& image, const std::string& visitor, bool cleanly);
+  void remove_image(const std::string& name);
+  void resized(const std::string& image_id);
+
+  // The application: world_kernel.cpp
+  void application_writes(KernelDevice& device, std::size_t block);
+  void application_reads(KernelDevice& device, std::size_t block);
+  std::uint64_t answered = 0, errors = 0;    ///< requests that ended well, and with EIO
+
+  // For the ports.
+  struct Ports;
+  class FakeLink;
+  class FakeOpened;
+  struct Reply;
+  struct HelperJob;
+  struct Work;                               ///< an operation of an image on its way through the cluster
+  using Effect = std::function<result<>()>;
+  /// A call that reaches the cluster as client `by`, and what it does there. It goes on when the caller's wait ends first.
+  task<result<>> ask_cluster(std::string call, std::string by, Until until, Effect effect);
+  /// The same of the kernel or of a file.
+  task<result<>> ask_node(std::string call, Until until, Effect effect);
+  /// The same of a helper process, which waits as long as the device has no server, and outlives the agent.
+  task<result<>> ask_helper(std::string call, std::optional<std::uint32_t> device, std::string busy_file, Until until, Effect effect);
+  std::string connection();                  ///< a client that is not known to be cut off
+  void note_cut(const std::string& address);
+  void submit(Work work);
+  void link_ended(int link);
+  void connect_link(KernelDevice& device, int link);
+  void answer(std::uint32_t index, std::uint64_t request, int error, std::uint64_t number, bool tombstone);
+  bool busy(const std::string& file) const;
+  std::optional<time_point> lost_since(const std::string& image_id) const;
+  bool may_write(const FakeImage& image, const std::string& address) const;
+  std::map<int, FakeLink*> links;            ///< of this life
+  std::map<int, FakeOpened*> opened;         ///< of this life
+  int made = 0;                              ///< links and opened images, ever
+  bool fenced_once = false;                  ///< in this life
+  std::function<void(std::uint32_t)> tell_dead;
 
  private:
-  struct Ports;
+  struct Asked;
+  Fate next_fate(const std::string& call);
+  task<> die();
+  void perform(std::shared_ptr<Asked> asked);
+  void end_syscalls();
+  void deliver(const std::shared_ptr<Asked>& asked, result<> value);
+  void run_work(Work work);
+  void stored(const Work& work, FakeImage& image);
+  void send(KernelDevice& device, KernelRequest& request);
+  void replay(std::uint32_t index, int link, std::uint64_t request);
+  void ask_device(KernelDevice& device, KernelRequest request);
+  void seen_dead(int link);
+  void run_helper(const std::shared_ptr<HelperJob>& job);
+  void wake_helpers(std::uint32_t index);
+  void expire_watches(std::set<std::string> of);
+
+  struct Life;
   Loop& loop_;
-  int life_ = 0;
-  std::shared_ptr<Ports> ports_;
-  std::unique_ptr<volume::Shell> shell_;
+  int lives_ = 0;
+  std::uint64_t numbers_ = 0, requests_ = 0;
+  std::string client_;
+  int clients_made_ = 0;
+  std::unique_ptr<Life> life_;
+  std::vector<std::shared_ptr<Asked>> in_syscall_;
+  std::vector<std::shared_ptr<HelperJob>> helpers_;
+  std::vector<std::function<void()>> held_;  ///< what the dead cluster will do once it lives
+  std::map<std::string, time_point> removed_;  ///< images by id
 };
 
 volume::Staged staged_wish(const std::string& image);

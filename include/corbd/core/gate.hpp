@@ -24,7 +24,8 @@ class Gate {
   std::size_t count() const { return count_; }
 
  private:
-  static task<void> run(Gate& gate, task<void> work);
+  class Pass;
+  static task<void> run(Pass pass, task<void> work);
   void leave();
   executor control_;
   Event empty_;

@@ -94,7 +94,7 @@ class Image {
   // Control thread.
   virtual task<result<Ownership>> ownership(Until until) = 0;
   /// Breaks the lock of a dead incarnation of this agent, which must have been fenced, and leaves the mark in the same operation.
-  /// `owner`: as ownership() gave it. `mark`: from 2^31 to 2^32 - 1.
+  /// `owner`: as ownership() gave it; unproven when it does not hold the lock any more. `mark`: from 2^31 to 2^32 - 1.
   virtual task<result<>> break_dead_lock(std::string owner, std::int64_t mark, Until until) = 0;
   /// Takes the exclusive lock and keeps it: no peer gets it by asking.
   virtual task<result<>> acquire_lock(Until until) = 0;

@@ -34,6 +34,7 @@ struct Observation {
   enum class Link { none, serving, held, closed } link = Link::none;
   bool attached = false;                              ///< our link is the one the kernel device uses
   bool image_open = false;
+  bool image_closing = false;                         ///< its close did not end yet: it serves nobody any more
   std::uint64_t image_size = 0;                       ///< bytes; 0 while it is not open
   bool tombstone = false;                             ///< what is open is no image: it answers EIO to everything
   bool lock_held = false;

@@ -1,0 +1,102 @@
+// What the simulator found, each as the shortest story that shows it.
+#include "scene.hpp"
+
+using namespace corbd;
+using test::kId;
+using test::Scene;
+
+TEST_CASE("a volume whose client is cut off between its open image and its session is opened anew") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.world.kill_agent();
+  scene.world.start_agent();
+  scene.world.fail_at = 3;  // after fence and open: the look at its owner
+  REQUIRE(scene.want(volume::Healed{}) == errc::unreachable);
+  scene.world.blocklist(scene.world.client());
+  CHECK(scene.want(volume::Healed{}) == errc::fenced);
+  CHECK(scene.want(volume::Healed{}) == errc::ok);
+  CHECK(scene.world.devices.front().alive);
+}
+
+TEST_CASE("a stage after an unstage whose record was written and whose write failed is durable") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.world.fail_after_at = 2;  // after the umount: the record without the staging
+  scene.world.error = {errc::state_write, "fsync failed"};
+  REQUIRE(scene.want(volume::Unstaged{test::staged_wish(kId).path}) == errc::state_write);
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  REQUIRE(scene.world.records.size() == 1);
+  CHECK(scene.world.records.front().stagings.size() == 1);
+}
+
+TEST_CASE("an unstage leaves neither key nor record of a stage that the agent did not survive") {
+  Scene scene;
+  scene.world.error = {errc::state_write, "fsync failed"};
+  const bool dies = GENERATE(true, false);
+  if (dies) {
+    scene.world.crash_in = "save record";
+    REQUIRE_THROWS_AS(scene.want(test::staged_wish(kId)), test::Crash);
+    scene.world.kill_agent();
+    scene.world.start_agent();
+  } else {
+    scene.world.fail_after_at = 3;  // resolve, the key, the record
+    REQUIRE(scene.want(test::staged_wish(kId)) == errc::state_write);
+  }
+  REQUIRE_FALSE(scene.world.keys.empty());
+  CHECK(scene.want(volume::Unstaged{test::staged_wish(kId).path}) == errc::ok);
+  CHECK(scene.world.keys.empty());
+  CHECK(scene.world.records.empty());
+}
+
+TEST_CASE("a volume whose image did not close in time is staged again on an image that is open") {
+  Scene scene;
+  scene.filled();
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.world.fail_after_at = 5;  // umount, record, look, disconnect: the close goes on when the wait for it ended
+  scene.world.error = {errc::timed_out, "made to last"};
+  REQUIRE(scene.want(volume::Unstaged{test::staged_wish(kId).path}) == errc::unreachable);
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+  CHECK(scene.image().lock_owner == scene.world.client());
+}
+
+TEST_CASE("a lock that was taken from our dead client since it was looked at is no proof any more") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.world.kill_agent();
+  scene.world.start_agent();
+  // While the agent writes the record, between the look at the lock and its break.
+  scene.world.before_call = [&](const std::string& call) {
+    if (call != "break lock" && call != "save record") return;
+    scene.world.before_call = nullptr;
+    scene.world.visit(scene.image(), "10.0.0.2:0/5", true);
+    scene.world.leave(scene.image(), "10.0.0.2:0/5", true);
+  };
+  CHECK(scene.want(volume::Healed{}) == errc::unproven);
+  CHECK(scene.want(volume::Healed{}) == errc::unproven);
+  CHECK_FALSE(scene.world.devices.front().alive);
+}
+
+TEST_CASE("a device that the kernel would make after its stage was taken back is not made") {
+  Scene scene;
+  scene.world.delayed = "kernel connect";  // for longer than a step waits
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::timed_out);
+  CHECK(scene.want(volume::Unstaged{test::staged_wish(kId).path}) == errc::ok);
+  scene.loop.advance(std::chrono::minutes(2));
+  CHECK(scene.world.devices.empty());
+}
+
+// Open: the break and the lock are two operations. Only a look after the second could tell that nobody came between, if the version of
+// the header says how many operations there were.
+TEST_CASE("a node that came and went between the break of our dead lock and the taking of it is noticed", "[!shouldfail]") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.world.kill_agent();
+  scene.world.start_agent();
+  scene.world.before_call = [&](const std::string& call) {
+    if (call != "acquire lock") return;
+    scene.world.before_call = nullptr;
+    scene.world.visit(scene.image(), "10.0.0.2:0/5", false);
+    scene.world.leave(scene.image(), "10.0.0.2:0/5", true);
+  };
+  CHECK(scene.want(volume::Healed{}) == errc::unproven);
+}

@@ -1,0 +1,173 @@
+// What goes wrong, and when.
+#include <algorithm>
+
+#include "node.hpp"
+
+namespace corbd::sim {
+namespace {
+
+using namespace std::chrono_literals;
+using Kind = Fault::Kind;
+
+bool of_call(Kind kind) {
+  return kind == Kind::fail_call || kind == Kind::fail_after_call || kind == Kind::delay_call || kind == Kind::crash_before_call ||
+         kind == Kind::crash_after_call;
+}
+
+}  // namespace
+
+void Node::schedule_faults() {
+  for (const auto& fault : history_.faults)
+    loop_.outside(start_ + fault.at, [this, fault] {
+      if (faults_over_) return;
+      trace("FAULT " + text(fault));
+      happen(fault);
+    });
+}
+
+void Node::happen(const Fault& fault) {
+  const auto end = loop_.clock.now() + fault.lasts;
+  if (of_call(fault.kind)) {
+    armed_.push_back(fault);
+    armed_.back().what = fault.what % 12;
+    return;
+  }
+  switch (fault.kind) {
+    case Kind::reboot:
+      reboots_ = true;
+      [[fallthrough]];
+    case Kind::kill:
+      if (!world_.running()) break;
+      down_for_ = fault.lasts;
+      loop_.crash();
+      break;
+    case Kind::leave_and_return:
+      if (!world_.running()) break;
+      down_for_ = fault.lasts;
+      leaves_well_ = true;
+      break;
+    case Kind::cluster_dead:
+      world_.cluster_dead = true;
+      dead_until_ = std::max(dead_until_, end);
+      loop_.outside(end, [this] {
+        if (world_.cluster_dead && loop_.clock.now() >= dead_until_) world_.revive_cluster();
+      });
+      break;
+    case Kind::cluster_slow:
+      world_.cluster_slow = Millis(fault.what * 5);
+      loop_.outside(end, [this] { world_.cluster_slow = duration::zero(); });
+      break;
+    case Kind::fence_us:
+      // Or in the middle of what the agent does next.
+      if (fault.what % 2 == 1) {
+        armed_.push_back(fault);
+        armed_.back().what = fault.what % 12;
+      } else if (!world_.client().empty()) {
+        world_.blocklist(world_.client());
+      }
+      break;
+    case Kind::links_die_slowly: slow_death_until_ = end; break;
+    case Kind::dead_links_untold: untold_until_ = end; break;
+    case Kind::disk_full: disk_full_until_ = end; break;
+    case Kind::wall_jump: loop_.clock.wall_offset += std::chrono::hours(static_cast<int>(fault.what) - 500); break;
+    case Kind::suspend: suspended_for_ = fault.lasts; break;
+    default: happen_to_image(fault);
+  }
+}
+
+void Node::happen_to_image(const Fault& fault) {
+  const std::string name = history_.volumes[fault.what % history_.volumes.size()].image;
+  const auto place = world_.images.find(name);
+  if (place == world_.images.end()) return;
+  switch (fault.kind) {
+    case Kind::visit: return visit(fault, false);
+    case Kind::visit_by_force: return visit(fault, true);
+    case Kind::remove_image: return world_.remove_image(name);
+    case Kind::grow:
+      place->second.size += 1 << 20;
+      return world_.resized(place->second.id);
+    case Kind::give_up:
+      if (world_.running()) {
+        world_.given_up.insert(name);
+        ask(fault.what % history_.volumes.size(), volume::Failed{});
+      }
+      return;
+    default: return;
+  }
+}
+
+void Node::visit(const Fault& fault, bool by_force) {
+  const std::string name = history_.volumes[fault.what % history_.volumes.size()].image;
+  const std::string visitor = "10.0.0.2:0/" + std::to_string(fault.at.count());
+  if (!world_.visit(world_.images.at(name), visitor, by_force)) return;
+  visitors_[visitor] = {name, fault.what % 5 != 0};
+  loop_.outside_in(fault.lasts, [this, visitor] {
+    const auto place = visitors_.find(visitor);
+    if (place == visitors_.end()) return;
+    const auto image = world_.images.find(place->second.first);
+    if (image != world_.images.end()) world_.leave(image->second, visitor, place->second.second);
+    visitors_.erase(place);
+  });
+}
+
+void Node::stop_faults() {
+  trace("the faults are over");
+  faults_over_ = true;
+  armed_.clear();
+  slow_death_until_ = untold_until_ = disk_full_until_ = loop_.clock.now();
+  world_.cluster_slow = duration::zero();
+  if (world_.cluster_dead) world_.revive_cluster();
+  for (const auto& [visitor, visit] : visitors_)
+    if (const auto image = world_.images.find(visit.first); image != world_.images.end()) world_.leave(image->second, visitor, visit.second);
+  visitors_.clear();
+  lifecycle();
+  start_agent();
+}
+
+// --- Calls ----------------------------------------------------------------------------------------------------------------------------
+
+Error Node::error_of(const std::string& call, std::uint32_t what) const {
+  constexpr std::array codes{errc::unavailable, errc::io, errc::failed_precondition, errc::timed_out, errc::exhausted};
+  const bool file = call.ends_with("record") || call.ends_with("key");
+  return {file ? errc::state_write : codes[what % codes.size()], "made to fail"};
+}
+
+test::Fate Node::fate(const std::string& call) {
+  test::Fate fate;
+  fate.before = 50us + any(3ms);
+  if (one_in(4)) fate.after = any(2ms);
+  // Before it is written, or when it is: then nobody knows whether it was.
+  if (loop_.clock.now() < disk_full_until_ && call.starts_with("save"))
+    (one_in(2) ? fate.fail : fate.fail_after) = Error{errc::state_write, "no space left on the device"};
+  for (auto fault = armed_.begin(); fault != armed_.end(); ++fault) {
+    if (fault->what-- > 0) continue;
+    trace("FAULT strikes " + call + ": " + text(*fault));
+    switch (fault->kind) {
+      case Kind::fail_call: fate.fail = error_of(call, static_cast<std::uint32_t>(fault->at.count())); break;
+      case Kind::fail_after_call: fate.fail_after = error_of(call, static_cast<std::uint32_t>(fault->at.count())); break;
+      case Kind::delay_call: (one_in(2) ? fate.before : fate.after) += fault->lasts; break;
+      case Kind::crash_before_call: fate.crash_before = true; break;
+      case Kind::fence_us:
+        if (!world_.client().empty()) world_.blocklist(world_.client());
+        break;
+      default: fate.crash_after = true;
+    }
+    if (fate.crash_before || fate.crash_after) down_for_ = fault->lasts;
+    armed_.erase(fault);
+    break;
+  }
+  return fate;
+}
+
+duration Node::until_seen_dead() {
+  if (loop_.clock.now() < slow_death_until_) return any(4s);
+  return one_in(8) ? any(500ms) : any(2ms);
+}
+
+std::optional<duration> Node::until_told_dead() {
+  if (loop_.clock.now() >= untold_until_) return any(5ms);
+  if (one_in(2)) return std::nullopt;
+  return any(60s);
+}
+
+}  // namespace corbd::sim

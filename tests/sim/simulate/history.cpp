@@ -1,0 +1,117 @@
+#include "history.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace corbd::sim {
+namespace {
+
+using Kind = Fault::Kind;
+
+struct Draw {
+  std::mt19937_64 random;
+  std::uint32_t below(std::uint32_t limit) { return static_cast<std::uint32_t>(random() % limit); }
+  bool one_in(std::uint32_t n) { return below(n) == 0; }
+};
+
+struct Weight {
+  Kind kind;
+  const char* name;
+  std::uint32_t weight;
+  std::uint32_t lasts_ms;  ///< at most
+};
+
+constexpr std::array kWeights{
+    Weight{Kind::fail_call, "fail a call", 12, 1},
+    Weight{Kind::fail_after_call, "fail a call after its effect", 8, 1},
+    Weight{Kind::delay_call, "delay a call", 6, 90'000},
+    Weight{Kind::crash_before_call, "crash before a call", 12, 20'000},
+    Weight{Kind::crash_after_call, "crash after a call", 12, 20'000},
+    Weight{Kind::kill, "kill the agent", 10, 60'000},
+    Weight{Kind::cluster_dead, "the cluster is dead", 6, 150'000},
+    Weight{Kind::cluster_slow, "the cluster is slow", 4, 60'000},
+    Weight{Kind::fence_us, "our client is fenced by hand", 6, 1},
+    Weight{Kind::visit, "another node comes", 8, 120'000},
+    Weight{Kind::visit_by_force, "another node comes by force", 3, 120'000},
+    Weight{Kind::links_die_slowly, "links are seen dead late", 4, 60'000},
+    Weight{Kind::dead_links_untold, "LINK_DEAD is late or lost", 4, 120'000},
+    Weight{Kind::wall_jump, "the wall clock jumps", 2, 1},
+    Weight{Kind::suspend, "the machine is suspended", 3, 300'000},
+    Weight{Kind::reboot, "the machine boots", 2, 30'000},
+    Weight{Kind::disk_full, "records cannot be written", 4, 60'000},
+    Weight{Kind::grow, "an image grows", 5, 1},
+    Weight{Kind::remove_image, "an image is removed", 2, 1},
+    Weight{Kind::give_up, "a volume is given up by hand", 2, 1},
+    Weight{Kind::leave_and_return, "the agent is restarted well", 4, 10'000},
+};
+
+const Weight& weight_of(Kind kind) {
+  return *std::find_if(kWeights.begin(), kWeights.end(), [&](const auto& one) { return one.kind == kind; });
+}
+
+Kind draw_kind(Draw& draw) {
+  std::uint32_t sum = 0;
+  for (const auto& one : kWeights) sum += one.weight;
+  auto at = draw.below(sum);
+  for (const auto& one : kWeights) {
+    if (at < one.weight) return one.kind;
+    at -= one.weight;
+  }
+  return Kind::kill;
+}
+
+}  // namespace
+
+std::string text(const Fault& fault) {
+  return "at " + std::to_string(fault.at.count()) + " ms: " + weight_of(fault.kind).name + " (" + std::to_string(fault.lasts.count()) + " ms, " +
+         std::to_string(fault.what) + ")";
+}
+
+History make_history(std::uint64_t seed) {
+  Draw draw{std::mt19937_64(seed)};
+  History history;
+  history.seed = seed;
+  const std::uint32_t volumes = 1 + draw.below(3);
+  for (std::uint32_t i = 0; i < volumes; ++i) {
+    Volume volume;
+    volume.image = "image-" + std::to_string(i);
+    volume.exclusive = !draw.one_in(5);
+    volume.filled = draw.one_in(3);
+    volume.raw = !volume.filled && draw.one_in(10);
+    volume.block = draw.one_in(4);
+    volume.read_only = volume.filled && draw.one_in(5);
+    history.volumes.push_back(volume);
+  }
+  history.without_proof = draw.one_in(12);
+  history.length = std::chrono::seconds(20 + draw.below(160));
+  const std::uint32_t faults = draw.one_in(20) ? 0 : 1 + draw.below(7);
+  for (std::uint32_t i = 0; i < faults; ++i) {
+    Fault fault;
+    fault.kind = draw_kind(draw);
+    // Half of them while the first stage is under way, which is over in a moment.
+    fault.at = Millis(draw.one_in(2) ? draw.below(200) : draw.below(static_cast<std::uint32_t>(history.length.count())));
+    // A third of them are over soon: what comes back at once meets what is still there.
+    const auto lasts = weight_of(fault.kind).lasts_ms;
+    fault.lasts = Millis(draw.below(draw.one_in(3) ? std::min<std::uint32_t>(lasts, 1000) : lasts));
+    fault.what = draw.below(1000);
+    history.faults.push_back(fault);
+  }
+  return history;
+}
+
+History shrink(History history) {
+  for (bool dropped = true; dropped;) {
+    dropped = false;
+    for (std::size_t i = 0; i < history.faults.size(); ++i) {
+      History fewer = history;
+      fewer.faults.erase(fewer.faults.begin() + static_cast<std::ptrdiff_t>(i));
+      if (run(fewer, false).broken.empty()) continue;
+      history = std::move(fewer);
+      dropped = true;
+      break;
+    }
+  }
+  return history;
+}
+
+}  // namespace corbd::sim

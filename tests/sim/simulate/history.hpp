@@ -1,0 +1,50 @@
+// One history of a node, made of a seed: what its volumes are, what kubelet wants, and what goes wrong when.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace corbd::sim {
+
+using Millis = std::chrono::milliseconds;
+
+struct Fault {
+  enum class Kind {
+    fail_call, fail_after_call, delay_call, crash_before_call, crash_after_call, kill, cluster_dead, cluster_slow, fence_us, visit, visit_by_force,
+    links_die_slowly, dead_links_untold, wall_jump, suspend, reboot, disk_full, grow, remove_image, give_up, leave_and_return
+  } kind = Kind::kill;
+  Millis at{};                ///< since the start; of a call: the first from then on
+  Millis lasts{};
+  std::uint32_t what = 0;     ///< which image, call, or error: as the kind needs
+};
+std::string text(const Fault& fault);
+
+struct Volume {
+  std::string image;
+  bool exclusive = true, filled = false, raw = false, block = false, read_only = false;
+};
+
+struct History {
+  std::uint64_t seed = 0;
+  std::vector<Volume> volumes;
+  std::vector<Fault> faults;
+  bool without_proof = false;
+  Millis length{};            ///< until the faults stop
+};
+History make_history(std::uint64_t seed);
+
+/// What was broken; empty when all is well.
+struct Outcome {
+  std::vector<std::string> broken;
+  std::uint64_t calls = 0, requests = 0;
+};
+Outcome run(const History& history, bool trace);
+
+/// The same with as few faults as still break it.
+History shrink(History history);
+
+}  // namespace corbd::sim

@@ -1,0 +1,88 @@
+// Those above the agent: kubelet, which wants volumes up and down and repeats what failed, and an application on each device.
+#include <algorithm>
+
+#include "node.hpp"
+
+namespace corbd::sim {
+namespace {
+
+using namespace std::chrono_literals;
+using volume::Wish;
+
+}  // namespace
+
+volume::Staged stage_wish(const Volume& volume) {
+  auto wish = test::staged_wish(volume.image);
+  wish.capability.block = volume.block;
+  wish.capability.read_only = volume.read_only;
+  if (volume.block) wish.capability.fstype.clear();
+  return wish;
+}
+
+volume::Published publish_wish(const Volume& volume) {
+  const auto staged = stage_wish(volume);
+  volume::Published wish;
+  wish.path = staged.path;
+  wish.target = "/kubelet/pods/p/" + volume.image;
+  wish.capability = staged.capability;
+  return wish;
+}
+
+void Node::kubelet_looks(std::size_t i) {
+  if (faults_over_) return;
+  loop_.outside_in(100ms + below(4s), [this, i] { kubelet_looks(i); });
+  Kubelet& kubelet = kubelets_[i];
+  if (!world_.running() || kubelet.asking) return;
+  if (one_in(20)) kubelet.wants_up = !kubelet.wants_up;
+  // After its own restart kubelet stages and publishes everything again.
+  const bool again = one_in(15);
+  if (kubelet.wants_up) {
+    if (!kubelet.staged || again) return ask(i, stage_wish(kubelet.volume));
+    if (!kubelet.published || one_in(15)) return ask(i, publish_wish(kubelet.volume));
+  } else {
+    // A pod ends when its requests have.
+    if (kubelet.volume.block && owes(kubelet.volume.image)) return;
+    if (kubelet.published || again) return ask(i, volume::Unpublished{publish_wish(kubelet.volume).target});
+    if (kubelet.staged || one_in(15)) return ask(i, volume::Unstaged{stage_wish(kubelet.volume).path});
+  }
+}
+
+void Node::ask(std::size_t i, Wish wish) {
+  kubelets_[i].asking = true;
+  trace(std::string(volume::name(wish)) + " of " + kubelets_[i].volume.image);
+  asio::co_spawn(loop_.io, asking(*this, i, std::move(wish)), asio::detached);
+}
+
+task<> Node::asking(Node& node, std::size_t i, Wish wish) {
+  const Until until{node.loop_.clock.now() + 2min};
+  const auto done = co_await node.world_.shell().want(node.kubelets_[i].volume.image, wish, until);
+  node.answered(i, wish, done);
+}
+
+void Node::answered(std::size_t i, const Wish& wish, const result<>& done) {
+  Kubelet& kubelet = kubelets_[i];
+  kubelet.asking = false;
+  trace(std::string(volume::name(wish)) + " of " + kubelet.volume.image + (done ? " done" : ": " + done.error().text));
+  // What may be there must be taken down, also when it is not known to be there.
+  if (std::holds_alternative<volume::Staged>(wish)) kubelet.staged = done.has_value();
+  if (std::holds_alternative<volume::Published>(wish)) kubelet.published = done.has_value();
+  if (!done) return;
+  if (std::holds_alternative<volume::Unstaged>(wish)) kubelet.staged = false;
+  if (std::holds_alternative<volume::Unpublished>(wish)) kubelet.published = false;
+  look_at_success(kubelet, wish);
+}
+
+void Node::application_works(std::size_t i) {
+  if (faults_over_) return;
+  loop_.outside_in(20ms + (one_in(3) ? below(50ms) : below(2s)), [this, i] { application_works(i); });
+  const Kubelet& kubelet = kubelets_[i];
+  auto* device = device_of(kubelet.volume.image);
+  if (device == nullptr || !kubelet.published || !kubelet.wants_up) return;
+  const std::size_t block = random_() % test::kBlocks;
+  if (!kubelet.volume.read_only && !one_in(4))
+    world_.application_writes(*device, block);
+  else
+    world_.application_reads(*device, block);
+}
+
+}  // namespace corbd::sim

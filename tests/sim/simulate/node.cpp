@@ -1,0 +1,180 @@
+#include "node.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace corbd::sim {
+namespace {
+
+using namespace std::chrono_literals;
+using volume::Wish;
+
+constexpr std::chrono::minutes kServedWithin{10};
+
+}  // namespace
+
+Node::Node(const History& history, bool trace) : history_(history), trace_(trace), random_(history.seed * 2 + 1), start_(loop_.clock.now()) {
+  world_.hazards = this;
+  world_.heal_without_proof = history.without_proof;
+  slow_death_until_ = untold_until_ = disk_full_until_ = slow_until_ = dead_until_ = start_;
+  for (const auto& volume : history.volumes) {
+    test::FakeImage& image = world_.images[volume.image];
+    image.id = "id-of-" + volume.image;
+    image.exclusive = volume.exclusive;
+    if (volume.filled) {
+      image.data = true;
+      image.content = host::Probe::Kind::filesystem;
+      image.fstype = "ext4";
+    }
+    // Somebody's data without a filesystem.
+    if (volume.raw) image.data = true;
+    Kubelet kubelet;
+    kubelet.volume = volume;
+    kubelet.image_id = image.id;
+    kubelets_.push_back(kubelet);
+  }
+}
+
+void Node::trace(const std::string& event) {
+  if (!trace_) return;
+  const auto ms = std::chrono::duration_cast<std::chrono::microseconds>(loop_.clock.now() - start_).count();
+  std::printf("%10.3f ms  %s\n", static_cast<double>(ms) / 1000, event.c_str());
+}
+
+duration Node::any(duration limit) {
+  return duration(static_cast<duration::rep>(random_() % static_cast<std::uint64_t>(std::max<duration::rep>(limit.count(), 1))));
+}
+
+Outcome Node::live() {
+  start_agent();
+  schedule_faults();
+  for (std::size_t i = 0; i < kubelets_.size(); ++i) {
+    kubelet_looks(i);
+    application_works(i);
+  }
+  go_until(start_ + history_.length);
+  stop_faults();
+  settle();
+  take_down();
+  look_at_what_is_left();
+  if (world_.running()) world_.stop_agent();
+  return {world_.broken_rules, static_cast<std::uint64_t>(world_.calls), world_.answered};
+}
+
+void Node::step(time_point end) {
+  loop_.step(end);
+  lifecycle();
+  look_at_rules();
+}
+
+void Node::go_until(time_point end) {
+  while (loop_.clock.now() < end && world_.broken_rules.empty()) step(end);
+}
+
+/// Lives end and begin here only, outside of everything else.
+void Node::lifecycle() {
+  if (suspended_for_) {
+    const auto slept = *std::exchange(suspended_for_, std::nullopt);
+    trace("the machine sleeps for " + std::to_string(slept.count()) + " ms");
+    loop_.leap(slept);
+  }
+  if (leaves_well_ && world_.running() && !loop_.crashed()) {
+    trace("the agent is told to leave");
+    try {
+      world_.stop_agent();
+    } catch (const test::Crash&) {
+      world_.kill_agent();
+    }
+  } else if (loop_.crashed() && world_.running()) {
+    world_.kill_agent();
+  }
+  leaves_well_ = false;
+  if (world_.running()) return;
+  if (std::exchange(reboots_, false)) {
+    world_.reboot();
+    for (auto& kubelet : kubelets_) kubelet.staged = kubelet.published = false;
+  }
+  for (auto& kubelet : kubelets_) kubelet.asking = false;
+  if (!down_for_) return;
+  const auto back_in = *std::exchange(down_for_, std::nullopt);
+  loop_.outside_in(back_in + 100ms, [this] { start_agent(); });
+}
+
+void Node::start_agent() {
+  if (world_.running()) return;
+  trace("an agent starts");
+  world_.start_agent(true);
+}
+
+result<> Node::want(const std::string& id, const Wish& wish) {
+  trace(std::string(volume::name(wish)) + " of " + id);
+  if (std::holds_alternative<volume::Failed>(wish)) world_.given_up.insert(id);
+  result<> done;
+  try {
+    done = loop_.run(world_.shell().want(id, wish, {loop_.clock.now() + 2min}));
+  } catch (const test::Crash&) {
+    // A blow that was under way when the faults ended.
+    lifecycle();
+    start_agent();
+    done = Error{errc::unavailable, "the agent died"};
+  }
+  trace(std::string(volume::name(wish)) + " of " + id + (done ? " done" : ": " + done.error().text));
+  look_at_rules();
+  return done;
+}
+
+/// Liveness: once nothing goes wrong any more, what is ours is served, and answers.
+void Node::settle() {
+  std::vector<const Kubelet*> ours;
+  for (const auto& kubelet : kubelets_)
+    if (provably_ours(kubelet)) ours.push_back(&kubelet);
+  const auto waits = [&](const Kubelet* kubelet) { return provably_ours(*kubelet) && !served(*kubelet); };
+  const auto end = loop_.clock.now() + kServedWithin;
+  while (loop_.clock.now() < end && world_.broken_rules.empty() && std::any_of(ours.begin(), ours.end(), waits)) step(end);
+  for (const Kubelet* kubelet : ours) {
+    const auto status = world_.shell().status(kubelet->volume.image);
+    if (waits(kubelet))
+      world_.broke("a volume that is provably ours is not served after 10 min without faults: " + kubelet->volume.image +
+                   (status && status->last_error ? ": " + status->last_error->text : ""));
+  }
+  go_until(loop_.clock.now() + 30s);
+  for (const Kubelet* kubelet : ours) {
+    const auto* device = device_of(kubelet->volume.image);
+    if (device != nullptr && served(*kubelet) && !device->requests.empty())
+      world_.broke("a request waits for ever on a device that is served: " + kubelet->volume.image);
+  }
+}
+
+void Node::take_down() {
+  for (const auto& kubelet : kubelets_) {
+    const std::string& id = kubelet.volume.image;
+    const std::array<Wish, 2> wishes{volume::Unpublished{publish_wish(kubelet.volume).target}, volume::Unstaged{stage_wish(kubelet.volume).path}};
+    for (const auto& wish : wishes) {
+      result<> done = Error{errc::internal, "not asked"};
+      for (int tries = 0; tries < 30 && !done && world_.broken_rules.empty(); ++tries) {
+        if (!kubelet.volume.block || !owes(id)) done = want(id, wish);
+        if (done) break;
+        // What is not provably ours is given up by hand after a while.
+        if (tries >= 6) static_cast<void>(want(id, volume::Failed{}));
+        go_until(loop_.clock.now() + 30s);
+      }
+      if (!done && world_.broken_rules.empty()) world_.broke(id + " cannot be taken down: " + done.error().text);
+    }
+  }
+}
+
+test::KernelDevice* Node::device_of(const std::string& id) {
+  for (auto& device : world_.devices)
+    if (device.backend == id) return &device;
+  return nullptr;
+}
+
+Outcome run(const History& history, bool trace) {
+  try {
+    return Node(history, trace).live();
+  } catch (const std::exception& failed) {
+    return {{std::string("the history did not end: ") + failed.what()}};
+  }
+}
+
+}  // namespace corbd::sim

@@ -1,0 +1,85 @@
+// A history being lived: the agent on its fakes, kubelet and an application above it, and the faults.
+#pragma once
+
+#include <optional>
+#include <random>
+
+#include "history.hpp"
+#include "support/world.hpp"
+
+namespace corbd::sim {
+
+/// What kubelet knows of one volume.
+struct Kubelet {
+  Volume volume;
+  std::string image_id;
+  bool wants_up = true, asking = false, staged = false, published = false;
+};
+
+volume::Staged stage_wish(const Volume& volume);
+volume::Published publish_wish(const Volume& volume);
+
+class Node final : public test::Hazards {
+ public:
+  Node(const History& history, bool trace);
+  Outcome live();
+
+  test::Fate fate(const std::string& call) override;
+  duration until_seen_dead() override;
+  std::optional<duration> until_told_dead() override;
+  duration any(duration limit) override;
+  void trace(const std::string& event) override;
+
+ private:
+  // node.cpp: lives and time
+  void go_until(time_point end);
+  void step(time_point end);
+  void lifecycle();
+  void start_agent();
+  void settle();
+  void take_down();
+  result<> want(const std::string& id, const volume::Wish& wish);
+  // faults.cpp
+  void schedule_faults();
+  void happen(const Fault& fault);
+  void visit(const Fault& fault, bool by_force);
+  void happen_to_image(const Fault& fault);
+  void stop_faults();
+  Error error_of(const std::string& call, std::uint32_t what) const;
+  // kubelet.cpp: those above
+  void kubelet_looks(std::size_t i);
+  void ask(std::size_t i, volume::Wish wish);
+  static task<> asking(Node& node, std::size_t i, volume::Wish wish);
+  void answered(std::size_t i, const volume::Wish& wish, const result<>& done);
+  void application_works(std::size_t i);
+  // rules.cpp
+  void look_at_rules();
+  void look_at_success(const Kubelet& kubelet, const volume::Wish& wish);
+  bool provably_ours(const Kubelet& kubelet) const;
+  bool served(const Kubelet& kubelet) const;
+  void look_at_what_is_left();
+
+  bool one_in(std::uint32_t n) { return random_() % n == 0; }
+  Millis below(Millis limit) { return Millis(static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(std::max<std::int64_t>(limit.count(), 1)))); }
+  test::KernelDevice* device_of(const std::string& id);
+  bool owes(const std::string& id) {
+    const auto* device = device_of(id);
+    return device != nullptr && !device->requests.empty();
+  }
+
+  const History& history_;
+  const bool trace_;
+  std::mt19937_64 random_;
+  test::Loop loop_;
+  test::World world_{loop_};
+  time_point start_;
+  std::vector<Kubelet> kubelets_;
+  std::vector<Fault> armed_;           ///< of calls; `what` counts down to the call
+  std::optional<Millis> down_for_;     ///< the agent is to end, and come back after that
+  bool leaves_well_ = false, reboots_ = false, faults_over_ = false;
+  std::optional<Millis> suspended_for_;
+  time_point slow_death_until_, untold_until_, disk_full_until_, slow_until_, dead_until_;
+  std::map<std::string, std::pair<std::string, bool>> visitors_;  ///< image, and whether it leaves cleanly
+};
+
+}  // namespace corbd::sim

@@ -1,0 +1,82 @@
+// What must be true after every step, after every success, and at the end. The other rules are looked after where they would be broken:
+// tests/support/world_*.cpp.
+#include <algorithm>
+
+#include "node.hpp"
+#include "support/world_ports.hpp"
+
+namespace corbd::sim {
+
+using volume::Wish;
+
+void Node::look_at_rules() {
+  std::map<std::string, int> writers;
+  for (const auto& [serial, link] : world_.links) {
+    const auto* opened = link->opened();
+    if (link->state() != device::Link::State::serving || !link->given || opened == nullptr || opened->read_only()) continue;
+    if (++writers[link->image_id] > 1) world_.broke("two live servers write to one image: " + link->image_id);
+    const auto* image = world_.by_id(link->image_id);
+    if (image == nullptr || world_.blocklisted.contains(opened->client())) continue;
+    if (!world_.may_write(*image, opened->client())) world_.broke("a live server has not the lock of its image: " + link->image_id);
+  }
+}
+
+void Node::look_at_success(const Kubelet& kubelet, const Wish& wish) {
+  const std::string& id = kubelet.volume.image;
+  const auto record = std::find_if(world_.records.begin(), world_.records.end(), [&](const auto& one) { return one.volume_id == id; });
+  const bool known = record != world_.records.end();
+  const auto mounted = [&](const std::string& target) {
+    return std::any_of(world_.mounts.begin(), world_.mounts.end(), [&](const auto& mount) { return mount.target == target; });
+  };
+  const auto staged_at = [&](const std::string& path) {
+    return known && std::any_of(record->stagings.begin(), record->stagings.end(),
+                                [&](const auto& staging) { return staging.path == path && staging.complete; });
+  };
+  bool true_now = true;
+  if (const auto* staged = std::get_if<volume::Staged>(&wish))
+    true_now = staged_at(staged->path) && mounted(volume::staging_target(id, staged->path));
+  if (const auto* unstaged = std::get_if<volume::Unstaged>(&wish))
+    true_now = !staged_at(unstaged->path) && !mounted(volume::staging_target(id, unstaged->path));
+  if (const auto* published = std::get_if<volume::Published>(&wish)) true_now = known && !record->publishes.empty() && mounted(published->target);
+  if (const auto* unpublished = std::get_if<volume::Unpublished>(&wish)) true_now = !mounted(unpublished->target);
+  if (!true_now) world_.broke(std::string(volume::name(wish)) + " of " + id + " succeeded, but the record and the mounts do not say so");
+}
+
+bool Node::provably_ours(const Kubelet& kubelet) const {
+  const std::string& id = kubelet.volume.image;
+  const auto record = std::find_if(world_.records.begin(), world_.records.end(), [&](const auto& one) { return one.volume_id == id; });
+  if (record == world_.records.end() || record->failed || record->boot_id != world_.boot_id || !world_.keys.contains(id)) return false;
+  const auto has_id = [&](const auto& device) { return device.backend == id; };
+  if (std::none_of(world_.devices.begin(), world_.devices.end(), has_id)) return false;
+  const auto image = world_.images.find(id);
+  if (image == world_.images.end()) return false;
+  if (record->read_only) return true;
+  const auto foreign = [&](const std::string& watcher) { return !world_.clients.contains(watcher); };
+  if (std::any_of(image->second.watchers.begin(), image->second.watchers.end(), foreign)) return false;
+  const bool freed_by_us = image->second.lock_owner.empty() && image->second.our_break == image->second.version;
+  return record->exclusive_lock && (freed_by_us || world_.clients.contains(image->second.lock_owner));
+}
+
+bool Node::served(const Kubelet& kubelet) const {
+  for (const auto& device : world_.devices) {
+    if (device.backend != kubelet.volume.image || !device.alive) continue;
+    const auto link = world_.links.find(device.link);
+    return link != world_.links.end() && link->second->state() == device::Link::State::serving;
+  }
+  return false;
+}
+
+void Node::look_at_what_is_left() {
+  if (!world_.broken_rules.empty()) return;
+  if (!world_.devices.empty()) world_.broke("a device is left after everything was unstaged");
+  if (!world_.records.empty()) world_.broke("a record is left after everything was unstaged");
+  if (!world_.keys.empty()) world_.broke("a key is left after everything was unstaged");
+  if (!world_.mounts.empty()) world_.broke("a mount is left after everything was unstaged: " + world_.mounts.front().target);
+  if (!world_.opened.empty()) world_.broke("an image is left open after everything was unstaged");
+  for (const auto& [name, image] : world_.images)
+    for (std::size_t block = 0; block < test::kBlocks; ++block)
+      if (image.blocks[block] < image.acked[block])
+        world_.broke("an acknowledged write is lost: block " + std::to_string(block) + " of " + image.id);
+}
+
+}  // namespace corbd::sim

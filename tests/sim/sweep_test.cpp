@@ -1,0 +1,130 @@
+// Every story with every one of its outside calls failed, failed after its effect, or its agent killed before or after it: whoever wanted it
+// repeats it, and gets it, and no rule of the world is broken on the way.
+#include <functional>
+
+#include "scene.hpp"
+
+using namespace corbd;
+using test::kId;
+using test::Scene;
+using volume::Wish;
+
+namespace {
+
+enum class Blow { crash_before, crash_after, fail, fail_after };
+
+int& counter(test::World& world, Blow blow) {
+  switch (blow) {
+    case Blow::crash_before: return world.crash_at;
+    case Blow::crash_after: return world.crash_after_at;
+    case Blow::fail: return world.fail_at;
+    case Blow::fail_after: break;
+  }
+  return world.fail_after_at;
+}
+
+struct Story {
+  std::string name;
+  std::vector<Wish> before;
+  bool agent_died = false;  ///< in between
+  Wish wish;
+  std::function<void(const test::World&)> check;
+};
+
+volume::Staged staged(bool block) {
+  auto wish = test::staged_wish(kId);
+  wish.capability.block = block;
+  if (block) wish.capability.fstype.clear();
+  return wish;
+}
+
+volume::Published published() {
+  volume::Published wish;
+  wish.path = staged(false).path;
+  wish.target = "/kubelet/pods/p/volume";
+  wish.capability = staged(false).capability;
+  return wish;
+}
+
+void nothing_is_left(const test::World& world) {
+  CHECK(world.devices.empty());
+  CHECK(world.mounts.empty());
+  CHECK(world.records.empty());
+  CHECK(world.keys.empty());
+}
+
+void is_served(const test::World& world) {
+  REQUIRE(world.devices.size() == 1);
+  CHECK(world.devices.front().alive);
+  REQUIRE(world.records.size() == 1);
+}
+
+void is_staged(const test::World& world) {
+  is_served(world);
+  REQUIRE(world.records.front().stagings.size() == 1);
+  CHECK(world.records.front().stagings.front().complete);
+  CHECK(world.mounts.size() == 1);
+  CHECK(world.images.at(kId).generation <= 1);
+}
+
+std::vector<Story> stories() {
+  const Wish stage = staged(false), publish = published();
+  return {
+      {"a filesystem is staged", {}, false, stage, is_staged},
+      {"a block device is staged", {}, false, staged(true), is_staged},
+      {"it is published", {stage}, false, publish, [](const auto& world) { CHECK(world.records.front().publishes.size() == 1); }},
+      {"it is unpublished", {stage, publish}, false, volume::Unpublished{published().target}, is_staged},
+      {"it is unstaged", {stage}, false, volume::Unstaged{staged(false).path}, nothing_is_left},
+      {"it is healed", {stage}, true, volume::Healed{}, is_staged},
+      {"it is given up", {stage}, false, volume::Failed{}, is_served},
+      {"it is unstaged by the next agent", {stage}, true, volume::Unstaged{staged(false).path}, nothing_is_left},
+      {"it is unstaged when it was given up", {stage, volume::Failed{}}, false, volume::Unstaged{staged(false).path}, nothing_is_left},
+  };
+}
+
+void next_agent(Scene& scene) {
+  scene.world.kill_agent();
+  scene.world.start_agent();
+}
+
+/// As kubelet and the healer do.
+result<> insist(Scene& scene, const Wish& wish) {
+  result<> done = Error{errc::internal, "never asked"};
+  for (int tries = 0; tries < 5 && !done; ++tries) try {
+      done = scene.world.want(kId, wish);
+    } catch (const test::Crash&) {
+      next_agent(scene);
+      CHECK(scene.world.want(kId, Wish(volume::Healed{})));
+    }
+  return done;
+}
+
+/// Whether the blow fell.
+bool tell(const Story& story, Blow blow, int at, errc code) {
+  Scene scene;
+  for (const auto& wish : story.before) REQUIRE(scene.world.want(kId, wish));
+  if (story.agent_died) next_agent(scene);
+  scene.world.error = {code, "made to fail"};
+  counter(scene.world, blow) = at;
+  const auto done = insist(scene, story.wish);
+  const bool fell = counter(scene.world, blow) == 0;
+  INFO(story.name << ", blow " << static_cast<int>(blow) << " at call " << at << (done ? "" : ": " + done.error().text));
+  CHECK(done);
+  story.check(scene.world);
+  for (const auto& rule : scene.world.broken_rules) FAIL_CHECK(rule);
+  return fell;
+}
+
+}  // namespace
+
+TEST_CASE("every story ends well, whichever of its calls fails or kills the agent") {
+  for (const auto& story : stories())
+    for (const Blow blow : {Blow::crash_before, Blow::crash_after, Blow::fail, Blow::fail_after})
+      for (const errc code : {errc::unavailable, errc::failed_precondition}) {
+        int at = 1;
+        while (tell(story, blow, at, code) && at < 200) ++at;
+        INFO(story.name);
+        CHECK(at > 1);
+        CHECK(at < 200);
+      }
+}

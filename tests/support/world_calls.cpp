@@ -1,0 +1,165 @@
+// How a call of one of the agent's ports comes to pass: outside of the agent, which may leave or die meanwhile.
+#include <algorithm>
+
+#include "support/world_ports.hpp"
+
+namespace corbd::test {
+
+// --- Calls ----------------------------------------------------------------------------------------------------------------------------
+
+Fate World::next_fate(const std::string& call) {
+  ++calls;
+  if (const auto happens = before_call) happens(call);
+  Fate fate = hazards != nullptr ? hazards->fate(call) : Fate();
+  if (crash_at > 0 && --crash_at == 0) fate.crash_before = true;
+  if (crash_after_at > 0 && --crash_after_at == 0) fate.crash_after = true;
+  if (call == delayed) {
+    delayed.clear();
+    fate.before = std::chrono::seconds(90);
+  }
+  if (call == crash_in) {
+    crash_in.clear();
+    fate.crash_before = true;
+  }
+  if (fail_at > 0 && --fail_at == 0) fate.fail = error;
+  if (fail_after_at > 0 && --fail_after_at == 0) fate.fail_after = error;
+  return fate;
+}
+
+task<> World::die() {
+  loop_.crash();
+  Event never(loop_.control(), loop_.clock);
+  co_await never.wait({});
+}
+
+task<result<>> World::ask_cluster(std::string call, std::string by, Until until, Effect effect) {
+  const auto reply = std::make_shared<Reply>(loop_.control(), loop_.clock);
+  const auto asked = std::make_shared<Asked>(Asked{call, std::move(by), true, next_fate(call), std::move(effect), reply, lives_});
+  if (asked->fate.crash_before) co_await die();
+  if (asked->fate.fail) co_return with_context(call, *asked->fate.fail);
+  loop_.outside_in(asked->fate.before + cluster_slow, [this, asked] { perform(asked); });
+  const Waited how = co_await reply->done.wait(until);
+  if (how != Waited::ready) co_return wait_error(how, call);
+  co_return reply->value;
+}
+
+task<result<>> World::ask_node(std::string call, Until until, Effect effect) {
+  const auto reply = std::make_shared<Reply>(loop_.control(), loop_.clock);
+  const auto asked = std::make_shared<Asked>(Asked{call, "", false, next_fate(call), std::move(effect), reply, lives_});
+  if (asked->fate.crash_before) co_await die();
+  if (asked->fate.fail) co_return with_context(call, *asked->fate.fail);
+  in_syscall_.push_back(asked);
+  loop_.outside_in(asked->fate.before, [this, asked] { perform(asked); });
+  const Waited how = co_await reply->done.wait(until);
+  if (how != Waited::ready) co_return wait_error(how, call);
+  co_return reply->value;
+}
+
+/// A process ends with its syscalls: each comes to its end then, or was not begun.
+void World::end_syscalls() {
+  for (const auto& asked : std::exchange(in_syscall_, {}))
+    if (hazards != nullptr && asked->fate.before < std::chrono::seconds(1) && hazards->any(duration(2)).count() == 0) {
+      static_cast<void>(asked->effect());
+      trace(asked->call + " (of a dead agent)");
+    }
+}
+
+void World::perform(std::shared_ptr<Asked> asked) {
+  const bool lives = life_ && asked->life == lives_;
+  if (!asked->of_cluster) {
+    if (!lives) return;
+    std::erase(in_syscall_, asked);
+    // Whoever wanted it has left before it was begun.
+    if (asked->reply.expired()) return;
+  }
+  // The asker is dead: the message was out already, or it was not.
+  if (!lives && (hazards == nullptr || hazards->any(duration(2)).count() == 0)) return;
+  if (asked->of_cluster && cluster_dead) {
+    held_.push_back([this, asked] { perform(asked); });
+    return;
+  }
+  result<> value;
+  if (asked->of_cluster && blocklisted.contains(asked->by)) {
+    note_cut(asked->by);
+    value = Error{errc::fenced, asked->call + ": the cluster has blocklisted this client"};
+  } else {
+    value = asked->effect();
+    trace(asked->call + (lives ? "" : " (of a dead agent)") + (value ? "" : ": " + value.error().text));
+  }
+  if (lives && asked->fate.crash_after) return loop_.crash();
+  if (asked->fate.fail_after) value = with_context(asked->call, *asked->fate.fail_after);
+  deliver(asked, std::move(value));
+}
+
+void World::deliver(const std::shared_ptr<Asked>& asked, result<> value) {
+  const auto tell = [asked, value = std::move(value)] {
+    const auto reply = asked->reply.lock();
+    if (!reply) return;
+    reply->value = value;
+    reply->done.set();
+  };
+  if (asked->fate.after == duration::zero()) return tell();
+  loop_.outside_in(asked->fate.after, tell);
+}
+
+// --- Helpers --------------------------------------------------------------------------------------------------------------------------
+
+task<result<>> World::ask_helper(std::string call, std::optional<std::uint32_t> device, std::string busy_file, Until until, Effect effect) {
+  constexpr std::chrono::seconds patience{60};
+  const auto reply = std::make_shared<Reply>(loop_.control(), loop_.clock);
+  const auto asked = std::make_shared<Asked>(Asked{call, "", false, next_fate(call), std::move(effect), reply, lives_});
+  if (asked->fate.crash_before) co_await die();
+  if (asked->fate.fail) co_return with_context(call, *asked->fate.fail);
+  const auto job = std::make_shared<HelperJob>(HelperJob{asked, device, std::move(busy_file), call == "unmount"});
+  helpers_.push_back(job);
+  loop_.outside_in(asked->fate.before, [this, job] { run_helper(job); });
+  const bool patient = until.deadline > loop_.clock.now() + patience;
+  const Waited how = co_await reply->done.wait(until.at_most(loop_.clock.now() + patience));
+  if (how == Waited::deadline && patient) co_return Error{errc::unavailable, call + " is stuck: its helper was left behind"};
+  if (how != Waited::ready) co_return wait_error(how, call);
+  co_return reply->value;
+}
+
+void World::run_helper(const std::shared_ptr<HelperJob>& job) {
+  if (job->gone) return;
+  KernelDevice* device = job->device ? by_index(*job->device) : nullptr;
+  if (device != nullptr && device->alive) {
+    const auto link = links.find(device->link);
+    const FakeOpened* image = link == links.end() ? nullptr : link->second->opened();
+    // Its first request finds out.
+    if (image != nullptr && !image->read_only())
+      if (const FakeImage* of = by_id(device->image_id); of != nullptr && !may_write(*of, image->client())) link->second->hold();
+  }
+  if (device != nullptr && device->alive && job->syncs && !device->requests.empty()) {
+    loop_.outside_in(std::chrono::milliseconds(1), [this, job] { run_helper(job); });
+    return;
+  }
+  const bool needs_device = !job->syncs || (device != nullptr && !device->requests.empty());
+  if (device != nullptr && !device->alive && needs_device && hazards != nullptr) {
+    job->waits = true;
+    trace(job->asked->call + " waits for " + device::path(device->index));
+    return;
+  }
+  std::erase(helpers_, job);
+  const auto& asked = job->asked;
+  const bool lives = life_ && asked->life == lives_;
+  result<> value = asked->effect();
+  trace(asked->call + (lives ? "" : " (left by a dead agent)") + (value ? "" : ": " + value.error().text));
+  if (lives && asked->fate.crash_after) return loop_.crash();
+  if (asked->fate.fail_after) value = with_context(asked->call, *asked->fate.fail_after);
+  deliver(asked, std::move(value));
+}
+
+void World::wake_helpers(std::uint32_t index) {
+  for (const auto& job : helpers_) {
+    if (!job->waits || job->device != index) continue;
+    job->waits = false;
+    loop_.outside_in(std::chrono::milliseconds(1), [this, job] { run_helper(job); });
+  }
+}
+
+bool World::busy(const std::string& file) const {
+  return std::any_of(helpers_.begin(), helpers_.end(), [&](const auto& job) { return job->busy_file == file; });
+}
+
+}  // namespace corbd::test

@@ -1,0 +1,233 @@
+// The cluster: clients, watches, locks, the blocklist, other nodes.
+#include <algorithm>
+
+#include "support/world_ports.hpp"
+
+namespace corbd::test {
+namespace {
+
+constexpr std::chrono::seconds kWatch{30};
+
+class Clusters final : public image::Clusters {
+ public:
+  explicit Clusters(World& world) : world_(world) {}
+
+  task<result<image::Resolved>> resolve(image::Access, image::Name name, Until until) override {
+    const auto found = std::make_shared<image::Resolved>();
+    auto done = co_await world_.ask_cluster("resolve", world_.connection(), until, [&world = world_, name, found]() -> result<> {
+      const auto place = world.images.find(name.image);
+      if (place == world.images.end()) return Error{errc::not_found, "image " + name.text() + " does not exist"};
+      found->key = {"fsid", 1, "", place->second.id, 0};
+      found->size = place->second.size;
+      found->exclusive_lock = place->second.exclusive;
+      return {};
+    });
+    if (!done) co_return done.error();
+    co_return *found;
+  }
+
+  task<result<>> fence_dead(image::Access, Until until) override {
+    co_return co_await world_.ask_cluster("fence", world_.connection(), until, [&world = world_]() -> result<> {
+      for (auto& [address, state] : world.clients) {
+        if (state != Client::dead) continue;
+        world.blocklist(address);
+        state = Client::fenced;
+      }
+      world.fenced_once = true;
+      return {};
+    });
+  }
+
+  task<result<image::Header>> header(image::Access, image::Key key, Until until) override {
+    const auto found = std::make_shared<image::Header>();
+    auto done = co_await world_.ask_cluster("header", world_.connection(), until, [&world = world_, key, found]() -> result<> {
+      const FakeImage* image = world.by_id(key.image_id);
+      if (image == nullptr) return Error{errc::not_found, "image " + key.text() + " does not exist any more"};
+      *found = {image->version, image->mark};
+      return {};
+    });
+    if (!done) co_return done.error();
+    co_return *found;
+  }
+
+  task<result<std::unique_ptr<image::Image>>> open(image::Access, image::Key key, image::OpenOptions options, Until until) override {
+    const std::string by = world_.connection();
+    // A caller that left drops the image, which closes it.
+    const auto opened = std::make_shared<std::unique_ptr<image::Image>>();
+    auto done = co_await world_.ask_cluster("open", by, until, [&world = world_, key, by, options, weak = std::weak_ptr(opened)]() -> result<> {
+      const auto place = weak.lock();
+      if (!place) return {};
+      if (!world.fenced_once) world.broke("an image was opened before the dead incarnations were fenced");
+      for (const auto& [address, state] : world.clients)
+        if (state == Client::dead) return Error{errc::unavailable, "the dead client " + address + " is not fenced yet"};
+      FakeImage* found = world.by_id(key.image_id);
+      if (found == nullptr) return Error{errc::not_found, "image " + key.text() + " does not exist any more"};
+      *place = std::make_unique<World::FakeOpened>(world, *found, by, options);
+      return {};
+    });
+    if (!done) co_return done.error();
+    co_return std::move(*opened);
+  }
+
+  task<result<>> shutdown(Until) override { co_return result<>(); }
+
+ private:
+  World& world_;
+};
+
+}  // namespace
+
+std::unique_ptr<image::Clusters> make_clusters(World& world) { return std::make_unique<Clusters>(world); }
+
+std::string World::connection() {
+  if (client_.empty()) {
+    client_ = "10.0.0.1:0/" + std::to_string(++clients_made_);
+    clients[client_] = Client::live;
+  }
+  return client_;
+}
+
+/// The agent learned that this client of its own is cut off: the next call takes another.
+void World::note_cut(const std::string& address) {
+  const auto place = clients.find(address);
+  if (place != clients.end() && place->second == Client::live) place->second = Client::dead;
+  if (client_ == address) client_.clear();
+}
+
+bool World::may_write(const FakeImage& image, const std::string& address) const {
+  return !blocklisted.contains(address) && (!image.exclusive || image.lock_owner == address);
+}
+
+void World::blocklist(const std::string& address) {
+  if (!blocklisted.insert(address).second) return;
+  trace("blocklisted " + address);
+  for (auto& [name, image] : images) image.watchers.erase(address);
+  for (const auto& [serial, image] : opened) {
+    if (image->client() != address) continue;
+    const auto told_in = hazards == nullptr ? duration::zero() : hazards->any(std::chrono::seconds(2));
+    loop_.outside_in(told_in, [this, one = serial] {
+      if (const auto place = opened.find(one); place != opened.end() && life_) place->second->cut_off("its client was cut off");
+    });
+  }
+}
+
+void World::expire_watches(std::set<std::string> of) {
+  if (of.empty()) return;
+  loop_.outside_in(kWatch, [this, of = std::move(of)] {
+    for (auto& [name, image] : images)
+      for (const auto& address : of) image.watchers.erase(address);
+  });
+}
+
+void World::revive_cluster() {
+  cluster_dead = false;
+  trace("the cluster answers again");
+  for (auto held = std::exchange(held_, {}); auto& work : held) work();
+}
+
+bool World::visit(FakeImage& image, const std::string& visitor, bool by_force) {
+  if (cluster_dead) return false;
+  if (image.exclusive && !image.lock_owner.empty()) {
+    if (image.watchers.contains(image.lock_owner) && !by_force) return false;
+    blocklist(image.lock_owner);
+    image.changed();
+  }
+  trace("another node " + visitor + " writes into " + image.id);
+  if (image.exclusive) image.lock_owner = visitor;
+  image.watchers.insert(visitor);
+  image.changed();
+  ++image.visits;
+  image.data = true;
+  image.only_formatted = false;
+  // It has such an agent too, which first ends the format that was begun.
+  if (image.metadata.erase("corbd/format") > 0) {
+    image.content = host::Probe::Kind::filesystem;
+    image.fstype = "ext4";
+  }
+  if (image.exclusive && !image.taken) image.taken = loop_.clock.now();
+  for (std::size_t block = image.visits % 2; block < kBlocks; block += 2) {
+    image.blocks[block] = ++numbers_;
+    image.acked[block] = 0;
+  }
+  return true;
+}
+
+void World::leave(FakeImage& image, const std::string& visitor, bool cleanly) {
+  trace("the other node " + visitor + (cleanly ? " leaves " : " dies with ") + image.id);
+  image.watchers.erase(visitor);
+  if (!cleanly || image.lock_owner != visitor) return;
+  image.lock_owner.clear();
+  image.changed();
+}
+
+void World::remove_image(const std::string& name) {
+  const auto place = images.find(name);
+  if (place == images.end() || !place->second.watchers.empty()) return;
+  trace("image " + name + " is removed");
+  removed_[place->second.id] = loop_.clock.now();
+  images.erase(place);
+}
+
+void World::resized(const std::string& image_id) {
+  std::vector<int> told;
+  for (const auto& [serial, image] : opened)
+    if (image->key().image_id == image_id) told.push_back(serial);
+  for (const int serial : told)
+    if (const auto place = opened.find(serial); place != opened.end() && life_) place->second->resized();
+}
+
+std::optional<time_point> World::lost_since(const std::string& image_id) const {
+  if (const auto place = removed_.find(image_id); place != removed_.end()) return place->second;
+  for (const auto& [name, image] : images)
+    if (image.id == image_id) return image.taken;
+  return std::nullopt;
+}
+
+// --- Data -----------------------------------------------------------------------------------------------------------------------------
+
+void World::submit(Work work) {
+  using namespace std::chrono_literals;
+  // An operation may lie queued at an OSD for long, also when its client is dead.
+  duration takes = hazards == nullptr ? duration(1ms) : hazards->any(4ms) + 1us;
+  if (hazards != nullptr && hazards->any(duration(20)).count() == 0) takes += hazards->any(8s);
+  loop_.outside_in(takes + cluster_slow, [this, work = std::move(work)]() mutable { run_work(std::move(work)); });
+}
+
+void World::run_work(Work work) {
+  if (cluster_dead) {
+    held_.push_back([this, work = std::move(work)]() mutable { run_work(std::move(work)); });
+    return;
+  }
+  FakeImage* image = by_id(work.image_id);
+  int failed = 0;
+  if (blocklisted.contains(work.client))
+    failed = -ESHUTDOWN;
+  else if (image == nullptr)
+    failed = -ENOENT;
+  else if (work.write && image->exclusive && image->lock_owner != work.client)
+    failed = -EROFS;
+  if (failed == 0 && work.write) stored(work, *image);
+  if (failed == -ESHUTDOWN) note_cut(work.client);
+  const std::uint64_t number = failed == 0 ? image->blocks[work.block] : 0;
+  if (life_ && work.life == lives_) work.done(failed, number);
+}
+
+void World::stored(const Work& work, FakeImage& image) {
+  const std::string where = "block " + std::to_string(work.block) + " of " + image.id;
+  if (work.number < image.acked[work.block])
+    broke("an acknowledged write was overwritten by an older one: " + where + " had " + std::to_string(image.acked[work.block]) + ", got " +
+          std::to_string(work.number));
+  const bool link_is_later = work.link_visits != work.device_visits;
+  if (!heal_without_proof && (link_is_later || (image.exclusive && image.visits != work.device_visits)))
+    broke("a write from before another node's visit was replayed: " + where);
+  image.blocks[work.block] = work.number;
+  image.data = true;
+  image.only_formatted = false;
+  // It has such an agent too, which first ends the format that was begun.
+  if (image.metadata.erase("corbd/format") > 0) {
+    image.content = host::Probe::Kind::filesystem;
+    image.fstype = "ext4";
+  }
+}
+
+}  // namespace corbd::test

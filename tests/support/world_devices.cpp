@@ -1,0 +1,168 @@
+// The control side of nbd: what sysfs shows and what netlink does.
+#include <algorithm>
+
+#include "support/world_ports.hpp"
+
+namespace corbd::test {
+namespace {
+
+class Devices final : public device::Devices {
+ public:
+  explicit Devices(World& world) : world_(world) {}
+  result<> ready() const override { return {}; }
+
+  result<std::vector<device::Seen>> inventory() const override {
+    std::vector<device::Seen> all;
+    for (const auto& known : world_.devices) {
+      device::Seen seen;
+      seen.index = known.index;
+      seen.backend = known.backend;
+      seen.size = known.size;
+      seen.dev_major = 43;
+      seen.dev_minor = known.index * 32;
+      seen.io_timeout_ms = known.io_timeout_ms;
+      seen.waiting = static_cast<std::uint32_t>(known.requests.size());
+      all.push_back(seen);
+    }
+    return all;
+  }
+
+  result<std::unique_ptr<device::Link>> serve(image::Image& image, bool read_only, std::function<void()> on_stopped) override {
+    const auto* opened = dynamic_cast<const World::FakeOpened*>(&image);
+    const FakeImage* of = opened == nullptr ? nullptr : world_.by_id(image.key().image_id);
+    if (read_only != image.read_only()) world_.broke("a session and its image differ in what may be written");
+    // One that was cut off a moment ago cannot know it.
+    if (of != nullptr && of->exclusive && !read_only && of->lock_owner != opened->client() && !world_.blocklisted.contains(opened->client()))
+      world_.broke("a session was started without the lock");
+    std::unique_ptr<device::Link> link = std::make_unique<World::FakeLink>(world_, image, std::move(on_stopped));
+    return link;
+  }
+
+  task<result<std::uint32_t>> connect(device::Link& link, device::ConnectArgs args, Until until) override {
+    const auto& ours = static_cast<World::FakeLink&>(link);
+    KernelDevice made;
+    made.link = ours.serial;
+    made.image_id = ours.image_id;
+    made.visits = ours.visits;
+    made.backend = args.backend;
+    made.size = args.size;
+    made.read_only = args.read_only;
+    const auto index = std::make_shared<std::uint32_t>(0);
+    auto done = co_await world_.ask_node("kernel connect", until, [&world = world_, made, index] { return make_device(world, made, *index); });
+    if (!done) co_return done.error();
+    co_return *index;
+  }
+
+  task<result<>> reconnect(device::Link& link, std::uint32_t index, std::string backend, std::uint64_t, Until until) override {
+    const int serial = static_cast<World::FakeLink&>(link).serial;
+    co_return co_await world_.ask_node("kernel reconfigure", until, [&world = world_, serial, index, backend] {
+      return give_back(world, serial, index, backend);
+    });
+  }
+
+  task<result<>> resize(device::Link& link, std::uint32_t index, std::string backend, std::uint64_t bytes, Until until) override {
+    auto& ours = static_cast<World::FakeLink&>(link);
+    if (ours.state() != device::Link::State::serving || ours.oldest() > std::chrono::seconds(1))
+      co_return Error{errc::unavailable, "not resized while its link is down or a request waits for the cluster"};
+    const KernelDevice* now = world_.by_index(index);
+    if (now != nullptr && !now->alive) world_.broke("a device was resized on a dead link");
+    co_return co_await world_.ask_node("kernel resize", until, [&world = world_, index, backend, bytes]() -> result<> {
+      KernelDevice* known = world.by_index(index);
+      if (known == nullptr || known->backend != backend) return Error{errc::not_found, "no such device"};
+      if (bytes < known->size) world.broke("a device was made smaller");
+      known->size = bytes;
+      return {};
+    });
+  }
+
+  task<result<>> disconnect(std::uint32_t index, Until until) override {
+    co_return co_await world_.ask_node("disconnect", until, [&world = world_, index]() -> result<> {
+      for (const auto& mount : world.mounts) {
+        const bool shows = mount.dev_major == 43 ? mount.dev_minor == index * 32 : mount.root == "/nbd" + std::to_string(index);
+        if (shows) world.broke("a mounted device was disconnected");
+      }
+      const KernelDevice* known = world.by_index(index);
+      const auto is_write = [](const KernelRequest& request) { return request.write; };
+      if (known != nullptr && std::any_of(known->requests.begin(), known->requests.end(), is_write) && !world.given_up.contains(known->backend))
+        world.broke("a device was disconnected with writes waiting in it");
+      std::erase_if(world.devices, [&](const auto& one) { return one.index == index; });
+      return {};
+    });
+  }
+
+  void on_link_dead(std::function<void(std::uint32_t)> dead) override { world_.tell_dead = std::move(dead); }
+
+ private:
+  static World::FakeLink* find_link(World& world, int serial) {
+    const auto place = world.links.find(serial);
+    return place == world.links.end() ? nullptr : place->second;
+  }
+
+  static result<> make_device(World& world, KernelDevice made, std::uint32_t& index) {
+    World::FakeLink* link = find_link(world, made.link);
+    if (link != nullptr && link->given) {
+      index = *link->given;  // by an earlier command, whose caller did not wait for its end
+      return {};
+    }
+    for (const auto& known : world.devices)
+      if (known.link == made.link) return {};
+    for (const auto& known : world.devices)
+      if (known.backend == made.backend) world.broke("a second device was made for one volume");
+    while (world.by_index(made.index) != nullptr) ++made.index;
+    index = made.index;
+    world.devices.push_back(made);
+    // A process that died in the syscall leaves a device whose link is dead from the start.
+    if (link == nullptr) return {};
+    link->given = made.index;
+    world.connect_link(world.devices.back(), made.link);
+    if (link->state() != device::Link::State::serving) world.link_ended(made.link);
+    return {};
+  }
+
+  static result<> give_back(World& world, int serial, std::uint32_t index, const std::string& backend) {
+    World::FakeLink* link = find_link(world, serial);
+    if (link == nullptr) return Error{errc::unavailable, "no process"};
+    if (link->given == index) return still_serves(*link);
+    KernelDevice* known = world.by_index(index);
+    if (known == nullptr || known->backend != backend) return Error{errc::not_found, "no such device"};
+    if (known->alive) {
+      // The kernel says yes and drops the socket: our end reads its end, now or in a moment.
+      world.trace("the kernel drops the socket: the old link of " + device::path(index) + " lives");
+      if (world.hazards != nullptr && world.hazards->any(duration(4)).count() == 0) {
+        world.loop().outside_in(std::chrono::milliseconds(5), [&world, serial] {
+          if (World::FakeLink* late = find_link(world, serial)) late->stop(device::Link::State::closed, 0);
+        });
+        return {};
+      }
+      link->stop(device::Link::State::closed, 0);
+      return Error{errc::unavailable, "the old link lives"};
+    }
+    if (known->image_id != link->image_id) world.broke("a device got another image behind it");
+    if (link->tombstone()) look_at_tombstone(world, *known);
+    link->given = index;
+    world.connect_link(*known, serial);
+    if (link->state() != device::Link::State::serving) world.link_ended(serial);
+    return still_serves(*link);
+  }
+
+  static result<> still_serves(const World::FakeLink& link) {
+    if (link.state() == device::Link::State::serving) return {};
+    return Error{errc::unavailable, "the link ended meanwhile"};
+  }
+
+  /// Rule 2b.
+  static void look_at_tombstone(World& world, const KernelDevice& device) {
+    if (world.given_up.contains(device.backend)) return;
+    const auto since = world.lost_since(device.image_id);
+    if (!since || world.loop().clock.now() - *since < std::chrono::seconds(60))
+      world.broke("a device was given up that was not proven lost for 60 s");
+  }
+
+  World& world_;
+};
+
+}  // namespace
+
+std::unique_ptr<device::Devices> make_devices(World& world) { return std::make_unique<Devices>(world); }
+
+}  // namespace corbd::test

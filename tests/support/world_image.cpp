@@ -1,0 +1,197 @@
+// An open image of the cluster, in the hands of one client.
+#include <algorithm>
+#include <cstring>
+
+#include "support/world_ports.hpp"
+
+namespace corbd::test {
+
+using image::Ownership;
+
+World::FakeOpened::FakeOpened(World& world, FakeImage& of, std::string client, image::OpenOptions options)
+    : world_(world), serial_(++world.made), client_(std::move(client)), exclusive_(of.exclusive), last_size_(of.size), options_(std::move(options)) {
+  key_ = {"fsid", 1, "", of.id, 0};
+  if (!options_.read_only) of.watchers.insert(client_);
+  of.mark = 0;
+  world_.opened[serial_] = this;
+}
+
+World::FakeOpened::~FakeOpened() {
+  world_.opened.erase(serial_);
+  if (!closed_ && world_.running()) close_now(world_, key_.image_id, client_, gone_);
+}
+
+/// A handle is closed once, however often that is asked for.
+void World::FakeOpened::close_now(World& world, const std::string& id, const std::string& client, const std::shared_ptr<bool>& gone) {
+  if (std::exchange(*gone, true)) return;
+  FakeImage* of = world.by_id(id);
+  if (of == nullptr) return;
+  of->watchers.erase(client);
+  if (of->lock_owner != client || world.blocklisted.contains(client)) return;
+  of->lock_owner.clear();
+  of->changed();
+}
+
+std::uint64_t World::FakeOpened::size() const {
+  const FakeImage* of = world_.by_id(key_.image_id);
+  return of == nullptr ? last_size_ : of->size;
+}
+
+void World::FakeOpened::cut_off(const std::string& why) {
+  if (std::exchange(told_, true)) return;
+  world_.note_cut(client_);
+  if (options_.on_lost) options_.on_lost(why);
+}
+
+World::Work World::FakeOpened::work_of(const image::Op& op, std::uint64_t offset) const {
+  // Only the world's own session submits here.
+  const auto& from = static_cast<const SessionOp&>(op);
+  const KernelDevice* device = world_.by_index(from.device);
+  World::Work work;
+  work.life = world_.lives_;
+  work.client = client_;
+  work.image_id = key_.image_id;
+  work.write = from.write;
+  work.block = offset / kBlockBytes;
+  work.device_visits = device == nullptr ? 0 : device->visits;
+  work.link_visits = from.link->visits;
+  return work;
+}
+
+void World::FakeOpened::write(image::Op& op, std::uint64_t offset, std::span<const std::byte> from) {
+  auto work = work_of(op, offset);
+  std::memcpy(&work.number, from.data(), sizeof work.number);
+  work.done = [&op](int error, std::uint64_t) { op.done(&op, error); };
+  world_.submit(std::move(work));
+}
+
+void World::FakeOpened::read(image::Op& op, std::uint64_t offset, std::span<std::byte> into) {
+  auto work = work_of(op, offset);
+  work.done = [&op, into](int error, std::uint64_t number) {
+    std::memcpy(into.data(), &number, sizeof number);
+    op.done(&op, error);
+  };
+  world_.submit(std::move(work));
+}
+
+task<result<Ownership>> World::FakeOpened::ownership(Until until) {
+  const auto found = std::make_shared<Ownership>();
+  auto done = co_await world_.ask_cluster("ownership", client_, until, [&world = world_, id = key_.image_id, by = client_, found]() -> result<> {
+    const FakeImage* of = world.by_id(id);
+    if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
+    const auto known = world.clients.find(of->lock_owner);
+    found->owner = of->lock_owner;
+    found->version = of->version;
+    if (of->lock_owner == by)
+      found->lock = Ownership::Lock::mine;
+    else if (known != world.clients.end() && known->second == Client::live)
+      return Error{errc::unavailable, "the image is still being closed on another connection of this agent"};
+    else if (known != world.clients.end())
+      found->lock = Ownership::Lock::our_dead;
+    else if (!of->lock_owner.empty())
+      found->lock = Ownership::Lock::other;
+    for (const auto& watcher : of->watchers)
+      if (!world.clients.contains(watcher)) found->foreign_watchers.push_back(watcher);
+    return {};
+  });
+  if (!done) co_return done.error();
+  co_return *found;
+}
+
+task<result<>> World::FakeOpened::break_dead_lock(std::string owner, std::int64_t mark, Until until) {
+  const auto known = world_.clients.find(owner);
+  if (known == world_.clients.end()) world_.broke("a lock was to be broken that is not ours: " + owner);
+  if (known == world_.clients.end() || known->second != Client::fenced)
+    co_return Error{errc::failed_precondition, owner + " is not a fenced client of this agent"};
+  co_return co_await world_.ask_cluster("break lock", client_, until, [&world = world_, id = key_.image_id, owner, mark]() -> result<> {
+    FakeImage* of = world.by_id(id);
+    if (of == nullptr || of->lock_owner != owner) return Error{errc::unproven, owner + " does not hold the lock any more"};
+    if (!world.blocklisted.contains(owner)) world.broke("a lock was broken whose owner is not fenced");
+    of->lock_owner.clear();
+    of->changed(mark);
+    of->our_break = of->version;
+    return {};
+  });
+}
+
+task<result<>> World::FakeOpened::acquire_lock(Until until) {
+  const FakeImage* now = world_.by_id(key_.image_id);
+  if (now != nullptr && now->lock_owner == client_) co_return result<>();
+  co_return co_await world_.ask_cluster("acquire lock", client_, until, [&world = world_, id = key_.image_id, by = client_]() -> result<> {
+    FakeImage* of = world.by_id(id);
+    if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
+    if (of->lock_owner == by) return {};
+    if (!of->lock_owner.empty()) return Error{errc::in_use, "locked by " + of->lock_owner};
+    of->lock_owner = by;
+    of->taken.reset();
+    of->changed();
+    return {};
+  });
+}
+
+task<result<>> World::FakeOpened::release_lock(Until until) {
+  co_return co_await world_.ask_cluster("release lock", client_, until, [&world = world_, id = key_.image_id, by = client_]() -> result<> {
+    FakeImage* of = world.by_id(id);
+    if (of == nullptr || of->lock_owner != by) return {};
+    of->lock_owner.clear();
+    of->changed();
+    return {};
+  });
+}
+
+task<result<bool>> World::FakeOpened::has_data(Until until) {
+  const auto found = std::make_shared<bool>(false);
+  auto done = co_await world_.ask_cluster("has data", client_, until, [&world = world_, id = key_.image_id, found]() -> result<> {
+    const FakeImage* of = world.by_id(id);
+    if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
+    *found = of->data;
+    return {};
+  });
+  if (!done) co_return done.error();
+  co_return *found;
+}
+
+task<result<std::optional<std::string>>> World::FakeOpened::metadata(std::string name, Until until) {
+  const auto found = std::make_shared<std::optional<std::string>>();
+  auto done = co_await world_.ask_cluster("get metadata", client_, until, [&world = world_, id = key_.image_id, name, found]() -> result<> {
+    const FakeImage* of = world.by_id(id);
+    if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
+    if (const auto place = of->metadata.find(name); place != of->metadata.end()) *found = place->second;
+    return {};
+  });
+  if (!done) co_return done.error();
+  co_return *found;
+}
+
+task<result<>> World::FakeOpened::set_metadata(std::string name, std::string value, Until until) {
+  co_return co_await world_.ask_cluster("set metadata", client_, until, [&world = world_, id = key_.image_id, name, value]() -> result<> {
+    FakeImage* of = world.by_id(id);
+    if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
+    of->metadata[name] = value;
+    of->changed();
+    return {};
+  });
+}
+
+task<result<>> World::FakeOpened::remove_metadata(std::string name, Until until) {
+  co_return co_await world_.ask_cluster("remove metadata", client_, until, [&world = world_, id = key_.image_id, name]() -> result<> {
+    FakeImage* of = world.by_id(id);
+    if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
+    of->metadata.erase(name);
+    of->changed();
+    return {};
+  });
+}
+
+task<result<>> World::FakeOpened::close(Until until) {
+  auto done = co_await world_.ask_cluster("close image", client_, until, [&world = world_, id = key_.image_id, by = client_, gone = gone_]() -> result<> {
+    close_now(world, id, by, gone);
+    return {};
+  });
+  // The handle of a client that is cut off is gone all the same.
+  if (!done && done.error().code == errc::fenced) done = result<>();
+  if (done) closed_ = true;
+  co_return done;
+}
+
+}  // namespace corbd::test

@@ -1,0 +1,58 @@
+// Records and keys of the node: durable when a call says so, and perhaps when it failed.
+#include "support/world_ports.hpp"
+
+namespace corbd::test {
+namespace {
+
+class Store final : public volume::RecordStore {
+ public:
+  explicit Store(World& world) : world_(world) {}
+  task<result<volume::Loaded>> load() override {
+    volume::Loaded loaded;
+    loaded.records = world_.records;
+    co_return loaded;
+  }
+  task<result<>> save(volume::Record record) override {
+    // Through the bytes, so that what a record forgets is forgotten here too.
+    auto kept = volume::decode(volume::encode(record));
+    if (!kept) co_return kept.error();
+    co_return co_await world_.ask_node("save record", {}, [&world = world_, kept = std::move(*kept)]() -> result<> {
+      std::erase_if(world.records, [&](const auto& known) { return known.volume_id == kept.volume_id; });
+      world.records.push_back(kept);
+      return {};
+    });
+  }
+  task<result<>> drop(std::string id) override {
+    co_return co_await world_.ask_node("drop record", {}, [&world = world_, id]() -> result<> {
+      std::erase_if(world.records, [&](const auto& known) { return known.volume_id == id; });
+      return {};
+    });
+  }
+  task<result<>> save_key(std::string id, Secret key) override {
+    co_return co_await world_.ask_node("save key", {}, [&world = world_, id, key]() -> result<> {
+      world.keys[id] = key;
+      return {};
+    });
+  }
+  task<result<Secret>> load_key(std::string id) override {
+    const auto place = world_.keys.find(id);
+    if (place == world_.keys.end()) co_return Error{errc::not_found, "no key"};
+    co_return place->second;
+  }
+  task<result<>> drop_key(std::string id) override {
+    co_return co_await world_.ask_node("drop key", {}, [&world = world_, id]() -> result<> {
+      world.keys.erase(id);
+      return {};
+    });
+  }
+  std::string busy_file(const std::string& id) const override { return "/busy/" + id; }
+
+ private:
+  World& world_;
+};
+
+}  // namespace
+
+std::unique_ptr<volume::RecordStore> make_store(World& world) { return std::make_unique<Store>(world); }
+
+}  // namespace corbd::test
