@@ -166,10 +166,10 @@ class Filesystems final : public host::Filesystems {
     FakeImage* image = image_of(world, device);
     if (image == nullptr) return;
     if (on->read_only) world.broke("a read-only device was formatted");
-    if (image->content != host::Probe::Kind::nothing) world.broke("a device with a signature was formatted");
-    const bool allowed = image->only_formatted && image->metadata.contains("corbd/format");
     // Without the exclusive-lock feature nothing keeps another node away between the proof and the format.
     const bool guarded = image->exclusive || image->visits == 0;
+    if (guarded && image->content != host::Probe::Kind::nothing) world.broke("a device with a signature was formatted");
+    const bool allowed = image->only_formatted && image->metadata.contains("corbd/format");
     if (image->data && !allowed && guarded) world.broke("an image with data was formatted");
     image->data = image->only_formatted = true;
   }
