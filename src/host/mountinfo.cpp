@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <libmount/libmount.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
@@ -55,6 +56,18 @@ result<std::vector<Mount>> read_mountinfo(const std::string& file) {
   libmnt_fs* line = nullptr;
   while (mnt_table_next_fs(table.get(), iterator.get(), &line) == 0) mounts.push_back(convert(line));
   return mounts;
+}
+
+result<std::vector<Mount>> MountTable::read() {
+  constexpr const char* path = "/proc/self/mountinfo";
+  if (!file_) file_ = Fd(::open(path, O_RDONLY | O_CLOEXEC));
+  // The poll comes before the read: what changes in between shows at the next.
+  pollfd changed{file_.get(), POLLPRI, 0};
+  const bool same = file_ && ::poll(&changed, 1, 0) == 0;
+  if (same && known_) return *known_;
+  auto read = read_mountinfo(path);
+  known_ = read ? std::optional(*read) : std::nullopt;
+  return read;
 }
 
 result<std::optional<Mount>> mount_at(int fd, const std::string& path) {

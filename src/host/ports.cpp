@@ -39,7 +39,7 @@ class HelperMounts final : public Mounts {
  public:
   explicit HelperMounts(HelperPool& helpers) : helpers_(helpers) {}
 
-  result<std::vector<Mount>> table() const override { return read_mountinfo("/proc/self/mountinfo"); }
+  result<std::vector<Mount>> table() const override { return table_.read(); }
 
   task<result<>> mount(std::string device, std::string fstype, std::string target, std::string flags,
                        std::string busy_file, Until until) override {
@@ -63,6 +63,7 @@ class HelperMounts final : public Mounts {
 
  private:
   HelperPool& helpers_;
+  mutable MountTable table_;
 };
 
 class HelperFilesystems final : public Filesystems {

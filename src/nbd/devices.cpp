@@ -10,7 +10,7 @@
 namespace corbd::nbd {
 namespace {
 
-constexpr std::chrono::seconds kStuck{1};
+constexpr std::chrono::seconds kStuck{1}, kBackendsFor{1};
 
 result<std::uint32_t> give_to_kernel(KernelEnd& end, Netlink& netlink, const device::ConnectArgs& args) {
   if (end.index) return *end.index;  // by an earlier command, whose caller did not wait for its end
@@ -47,6 +47,16 @@ class Devices final : public device::Devices {
     return Error{errc::failed_precondition, "the kernel's nbd driver is not there: run `modprobe nbd nbds_max=0` on the node"};
   }
   result<std::vector<device::Seen>> inventory() const override { return read_inventory(sysfs_); }
+  result<std::vector<device::Seen>> find(const std::string& backend) const override {
+    // Who carries what changes only by a command: ours is counted, another's is seen a second later.
+    const auto commands = commands_.load();
+    const bool old = !backends_ || backends_->commands != commands || clock_.now() - backends_->read_at >= kBackendsFor;
+    if (auto found = old ? std::nullopt : still(backend)) return *found;
+    auto read = read_backends(sysfs_);
+    if (!read) return read.error();
+    backends_ = Backends{std::move(*read), commands, clock_.now()};
+    return still(backend).value_or(std::vector<device::Seen>());
+  }
 
   result<std::unique_ptr<device::Link>> serve(image::Image& image, bool read_only, std::function<void()> on_stopped) override {
     auto pair = make_socket_pair();
@@ -94,16 +104,36 @@ class Devices final : public device::Devices {
   device::Counters counters() const override { return probe_.read(); }
 
  private:
+  /// As of one look at all devices.
+  struct Backends {
+    std::vector<std::pair<std::uint32_t, std::string>> all;
+    std::uint64_t commands;
+    time_point read_at;
+  };
+  /// Nothing when the look is not true any more.
+  std::optional<std::vector<device::Seen>> still(const std::string& backend) const {
+    std::vector<device::Seen> found;
+    for (const auto& [index, carried] : backends_->all) {
+      if (carried != backend) continue;
+      auto seen = read_one(sysfs_, index);
+      if (!seen || seen->backend != backend) return std::nullopt;
+      found.push_back(std::move(*seen));
+    }
+    return found;
+  }
+
   /// A wait that ends early leaves the command running, but one that has not begun is dropped: the device may be another's by then.
   template <class T, class Command>
   task<result<T>> on_netlink(Command command, Until until, std::string what) {
     Promise<T> promise(control_, clock_);
     auto future = promise.future();
     const auto wanted = std::make_shared<std::atomic<bool>>(true);
-    netlink_.post([promise, wanted, command = std::move(command)] {
+    netlink_.post([this, promise, wanted, command = std::move(command)] {
       if (!*wanted) return;
       auto netlink = Netlink::open();
-      promise.set(netlink ? command(*netlink) : result<T>(netlink.error()));
+      auto done = netlink ? command(*netlink) : result<T>(netlink.error());
+      ++commands_;
+      promise.set(std::move(done));
     });
     auto outcome = co_await future.get(until, std::move(what));
     *wanted = false;
@@ -116,6 +146,8 @@ class Devices final : public device::Devices {
   Probe probe_;
   IoLoop loop_;
   std::shared_ptr<std::function<void(std::uint32_t)>> dead_;  ///< control thread
+  mutable std::optional<Backends> backends_;
+  std::atomic<std::uint64_t> commands_{0};  ///< of ours that ended
   NetlinkThread netlink_;
 };
 

@@ -70,22 +70,44 @@ std::optional<device::Seen> read_device(const fs::path& folder, std::uint32_t in
   return seen;
 }
 
-}  // namespace
-
-result<std::vector<device::Seen>> read_inventory(const std::string& sysfs) {
-  std::vector<device::Seen> all;
+/// Of every nbd device, configured or not.
+result<std::vector<std::uint32_t>> indices(const std::string& sysfs) {
+  std::vector<std::uint32_t> all;
   std::error_code failed;
   fs::directory_iterator at(sysfs + "/block", failed);
   for (const fs::directory_iterator end; !failed && at != end; at.increment(failed)) {
     const std::string name = at->path().filename().string();
     const auto index = name.starts_with("nbd") ? number<std::uint32_t>(name.substr(3)) : std::nullopt;
-    if (!index) continue;
-    if (auto seen = read_device(at->path(), *index)) all.push_back(std::move(*seen));
+    if (index) all.push_back(*index);
   }
   if (failed) return Error{errc::unavailable, "listing " + sysfs + "/block: " + failed.message()};
-  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.index < b.index; });
+  std::sort(all.begin(), all.end());
   return all;
 }
+
+fs::path folder_of(const std::string& sysfs, std::uint32_t index) { return sysfs + "/block/nbd" + std::to_string(index); }
+
+}  // namespace
+
+result<std::vector<device::Seen>> read_inventory(const std::string& sysfs) {
+  const auto all = indices(sysfs);
+  if (!all) return all.error();
+  std::vector<device::Seen> found;
+  for (const std::uint32_t index : *all)
+    if (auto seen = read_one(sysfs, index)) found.push_back(std::move(*seen));
+  return found;
+}
+
+result<std::vector<std::pair<std::uint32_t, std::string>>> read_backends(const std::string& sysfs) {
+  const auto all = indices(sysfs);
+  if (!all) return all.error();
+  std::vector<std::pair<std::uint32_t, std::string>> found;
+  for (const std::uint32_t index : *all)
+    if (auto backend = attribute(folder_of(sysfs, index) / "backend")) found.emplace_back(index, std::move(*backend));
+  return found;
+}
+
+std::optional<device::Seen> read_one(const std::string& sysfs, std::uint32_t index) { return read_device(folder_of(sysfs, index), index); }
 
 bool driver_present(const std::string& sysfs) {
   std::error_code ignored;

@@ -1,7 +1,9 @@
 // What sysfs shows of nbd devices. Attributes only: nothing here opens a device.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "corbd/device/device.hpp"
@@ -10,6 +12,10 @@ namespace corbd::nbd {
 
 /// The configured devices, by index. One that goes while it is read is left out.
 result<std::vector<device::Seen>> read_inventory(const std::string& sysfs);
+/// The identifiers of the configured devices by index: one attribute of each, not all of them.
+result<std::vector<std::pair<std::uint32_t, std::string>>> read_backends(const std::string& sysfs);
+/// One device, if it is configured.
+std::optional<device::Seen> read_one(const std::string& sysfs, std::uint32_t index);
 /// Whether the driver is loaded or built in.
 bool driver_present(const std::string& sysfs);
 

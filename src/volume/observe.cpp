@@ -15,10 +15,9 @@ std::vector<std::string> paths_of(const Wish& wish, const std::string& id) {
 }
 
 result<> observe_kernel(Observation& seen, const Live& volume, const Wish& wish, const Ports& ports) {
-  auto devices = ports.devices.inventory();
+  auto devices = ports.devices.find(volume.id);
   if (!devices) return devices.error();
-  for (auto& device : *devices)
-    if (device.backend == volume.id) seen.devices.push_back(std::move(device));
+  seen.devices = std::move(*devices);
   auto mounts = ports.mounts.table();
   if (!mounts) return mounts.error();
   const auto paths = paths_of(wish, volume.id);

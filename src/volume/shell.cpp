@@ -238,9 +238,11 @@ std::vector<Status> Shell::Impl::status() const {
 }
 
 std::optional<Status> Shell::Impl::status(const std::string& id) const {
-  for (auto& one : status())
-    if (one.volume_id == id) return one;
-  return std::nullopt;
+  const auto place = volumes_.find(id);
+  if (place == volumes_.end() || !place->second->record) return std::nullopt;
+  const auto devices = ports_.devices.find(id);
+  const auto mounts = ports_.mounts.table();
+  return status_of(*place->second, devices && !devices->empty() ? &devices->front() : nullptr, mounts ? *mounts : std::vector<host::Mount>());
 }
 
 std::vector<Change> Shell::Impl::timeline(const std::string& id) const {

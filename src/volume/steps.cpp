@@ -97,10 +97,9 @@ result<image::Access> Steps::access(const Source& source, const std::string& use
 }
 
 result<std::uint32_t> Steps::device_index(const Live& live) const {
-  auto all = ports_.devices.inventory();
-  if (!all) return all.error();
-  for (const auto& seen : *all)
-    if (seen.backend == live.id) return seen.index;
+  const auto found = ports_.devices.find(live.id);
+  if (!found) return found.error();
+  if (!found->empty()) return found->front().index;
   return Error{errc::unavailable, "the device of volume " + live.id + " is gone"};
 }
 

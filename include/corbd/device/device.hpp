@@ -78,6 +78,12 @@ class Devices {
   virtual result<> ready() const = 0;
   /// Every configured device, from sysfs; cannot hang.
   virtual result<std::vector<Seen>> inventory() const = 0;
+  /// Those of them that carry this identifier, as they are now. One that somebody else makes may be seen a second later.
+  virtual result<std::vector<Seen>> find(const std::string& backend) const {
+    auto all = inventory();
+    if (all) std::erase_if(*all, [&](const Seen& seen) { return seen.backend != backend; });
+    return all;
+  }
   /// Starts answering on one end of a new socket pair; the kernel gets the other with connect() or reconnect().
   /// The image outlives the link. on_stopped: the state left `serving`.
   virtual result<std::unique_ptr<Link>> serve(image::Image& image, bool read_only, std::function<void()> on_stopped) = 0;

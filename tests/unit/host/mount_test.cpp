@@ -270,3 +270,21 @@ TEST_CASE("a file with content that is no mount stays") {
   CHECK(ops::unmount(place.target).error().code == errc::failed_precondition);
   CHECK(fs::exists(place.target));
 }
+
+TEST_CASE("the table of mounts follows every mount and unmount") {
+  if (!may_mount()) return;
+  Place place;
+  host::MountTable table;
+  const auto shown = [&] {
+    const auto all = table.read().value();
+    return std::count_if(all.begin(), all.end(), [&](const Mount& mount) { return mount.target == place.target; });
+  };
+  CHECK(shown() == 0);
+  for (int round = 0; round < 3; ++round) {
+    REQUIRE(place.mount_tmpfs());
+    CHECK(shown() == 1);
+    CHECK(shown() == 1);
+    REQUIRE(ops::unmount(place.target));
+    CHECK(shown() == 0);
+  }
+}

@@ -5,6 +5,7 @@
 #include "corbd/nbd/devices.hpp"
 #include "ground.hpp"
 #include "support/folder.hpp"
+#include "support/loop.hpp"
 
 namespace corbd::test {
 namespace {
@@ -99,6 +100,24 @@ TEST_CASE("without the driver the devices are not ready, and say what to do") {
   CHECK_THAT(ready.error().text, ContainsSubstring("modprobe nbd"));
   tree.folder("module/nbd");
   CHECK(devices->ready());
+}
+
+TEST_CASE("the devices with one identifier are found as they are now, and one that lost it is not") {
+  Tree tree;
+  tree.device(1).file("block/nbd1/backend", "other").device(2).file("block/nbd2/backend", "mine");
+  Loop loop;
+  nbd::Config config;
+  config.sysfs = tree.root();
+  const auto devices = nbd::make_devices(loop.control(), loop.clock, config);
+  auto found = devices->find("mine");
+  REQUIRE(found);
+  REQUIRE(found->size() == 1);
+  CHECK(found->front().index == 2);
+  tree.file("block/nbd2/queue/io_timeout", "1000");
+  CHECK(devices->find("mine")->front().io_timeout_ms == 1000);
+  tree.file("block/nbd2/backend", "another's now");
+  CHECK(devices->find("mine")->empty());
+  CHECK(devices->find("nobody's")->empty());
 }
 
 }  // namespace corbd::test
