@@ -240,7 +240,11 @@ Decision plan(const std::string& volume_id, const std::optional<Record>& record,
   const bool heals = std::holds_alternative<Healed>(wish) || std::holds_alternative<Failed>(wish);
   // Healing never waits for a helper: the helper may be waiting for the healing.
   if (seen.busy && !heals && seen.attached && seen.link == Observation::Link::serving)
-    return Wait{"a helper of an earlier start still works on volume " + volume_id};
+    return Wait{"a helper still works on volume " + volume_id};
+  // It may mount yet what is unmounted now.
+  const bool takes_down = std::holds_alternative<Unpublished>(wish) || std::holds_alternative<Unstaged>(wish);
+  if (seen.busy && takes_down)
+    return fail(errc::unavailable, "a helper still works on volume " + volume_id + ", whose device has no server now: repeat when it is healed");
   const bool of_earlier_boot = record && record->boot_id != seen.boot_id;
   if (of_earlier_boot && seen.devices.empty() && seen.link == Observation::Link::none && !seen.image_open)
     return Step{Step::Kind::drop_record};  // what it tells of is gone

@@ -37,7 +37,8 @@ class Shell::Impl {
  public:
   Impl(executor control, Clock& clock, Ports ports, Config config)
       : control_(control), clock_(clock), ports_(std::move(ports)), config_(std::move(config)), gate_(control, clock),
-        steps_(clock_, ports_, config_, [this](Live& volume, std::string why) { trouble(volume, std::move(why)); }) {}
+        steps_(clock_, ports_, config_, [this](Live& volume, std::string why) { trouble(volume, std::move(why)); },
+               [this](auto link, auto image) { gate_.spawn(bury(std::move(link), std::move(image))); }) {}
 
   task<result<>> start();
   task<result<>> want(std::string id, Wish wish, Until until);
@@ -58,6 +59,7 @@ class Shell::Impl {
   void observe_neighbours(Observation& seen, const Live& volume) const;
   void trouble(Live& volume, std::string why);
   void link_dead(std::uint32_t index);
+  static task<> bury(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image);
   void note_health(Live& volume, const std::string& why);
 
   executor control_;
@@ -267,6 +269,13 @@ void Shell::Impl::trouble(Live& volume, std::string why) {
   if (!volume.served()) volume.link_ended();
   note_health(volume, why);
   if (trouble_) trouble_(volume.id, std::move(why));
+}
+
+task<> Shell::Impl::bury(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image) {
+  if (link) co_await link->idle({});
+  link.reset();
+  if (!image) co_return;
+  if (auto closed = co_await image->close({}); !closed) log::warning("image.not_closed", {{"error", closed.error().text}});
 }
 
 void Shell::Impl::link_dead(std::uint32_t index) {

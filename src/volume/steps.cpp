@@ -255,15 +255,17 @@ task<result<>> Steps::take_lock(Live& live) {
   co_return result<>();
 }
 
+void Steps::forget_image(Live& live) {
+  live.image.reset();
+  live.closing = live.tombstone = live.lock_held = false;
+  live.facts = Facts();
+}
+
 task<result<>> Steps::close_image(Live& live) {
   live.closing = true;
   auto closed = co_await live.image->close(soon());
   if (!closed) co_return closed;
-  live.closing = false;
-  live.image.reset();
-  live.tombstone = false;
-  live.lock_held = false;
-  live.facts = Facts();
+  forget_image(live);
   co_return result<>();
 }
 

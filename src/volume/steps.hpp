@@ -11,8 +11,10 @@ inline constexpr const char* kFormatMarker = "corbd/format";
 class Steps {
  public:
   using Trouble = std::function<void(Live& live, std::string why)>;
-  Steps(Clock& clock, const Ports& ports, const Config& config, Trouble trouble)
-      : clock_(clock), ports_(ports), config_(config), trouble_(std::move(trouble)) {}
+  /// Waits for the operations under way, however long that takes, and closes; nobody waits for it.
+  using Bury = std::function<void(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image)>;
+  Steps(Clock& clock, const Ports& ports, const Config& config, Trouble trouble, Bury bury)
+      : clock_(clock), ports_(ports), config_(config), trouble_(std::move(trouble)), bury_(std::move(bury)) {}
 
   /// The step, between its two failpoints. What it learned goes into live.facts.
   task<result<>> run(Live& live, const Step& step, const Wish& wish);
@@ -29,6 +31,7 @@ class Steps {
   task<result<>> open_tombstone(Live& live);
   task<result<>> take_lock(Live& live);
   task<result<>> close_image(Live& live);
+  static void forget_image(Live& live);
   task<result<>> drop_record(Live& live, const Wish& wish);
   // steps_device.cpp
   task<result<>> start_session(Live& live);
@@ -57,6 +60,7 @@ class Steps {
   const Ports& ports_;
   const Config& config_;
   Trouble trouble_;
+  Bury bury_;
 };
 
 }  // namespace corbd::volume

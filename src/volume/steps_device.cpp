@@ -72,6 +72,12 @@ task<result<>> Steps::stop_session(Live& live) {
   const bool broken = live.link->state() == device::Link::State::held;
   live.link->shut();
   live.attached = false;
+  // Given up, perhaps because the cluster answers nothing: that must not keep the device from its tombstone.
+  if (live.record && live.record->failed) {
+    bury_(std::move(live.link), std::move(live.image));
+    forget_image(live);
+    co_return result<>();
+  }
   const Waited idle = co_await live.link->idle(soon());
   if (idle != Waited::ready) co_return wait_error(idle, "the operations under way on the image of volume " + live.id);
   live.link.reset();

@@ -1,0 +1,85 @@
+"""What an operator sees of it."""
+import json
+import os
+import subprocess
+import time
+
+from kit import CORBD, MIB, Writer, check, say, wait_for
+
+
+def ask(agent, *words, code=0):
+    """The output of a subcommand that asks the agent."""
+    argv = [CORBD, *words, "--runtime-dir", os.path.join(agent.dir, "runtime")]
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    check(done.returncode == code, "%s: exit code %d, not %d: %s%s" % (" ".join(words), done.returncode, code, done.stdout, done.stderr))
+    return done.stdout + done.stderr
+
+
+def show(text):
+    for line in text.rstrip().splitlines():
+        say(line)
+
+
+def volumes_of(agent):
+    return {volume["id"]: volume for volume in json.loads(ask(agent, "volumes", "-o", "json"))["volumes"]}
+
+
+def story_seen(lab):
+    """status, volumes, volume and events show a volume that is staged, loses its agent, and is healed"""
+    agent = lab.agent()
+    ask(agent, "status", code=3)
+    agent.start()
+    volume = agent.volume(lab.image("a", size=256 * MIB))
+    volume.stage()
+    volume.publish()
+    raw = agent.volume(lab.image("b", size=64 * MIB), block=True)
+    raw.stage()
+    events = os.path.join(lab.out, "events")
+    lab.start([CORBD, "events", "-f", "--runtime-dir", os.path.join(agent.dir, "runtime")], log=events)
+    show(ask(agent, "status"))
+    check(volumes_of(agent)[volume.id]["health"] == "staged", "%s" % volumes_of(agent))
+    writer = Writer(lab, os.path.join(volume.staged_path, "data"), size=16 * MIB).start()
+    writer.wait_more(20)
+    agent.kill()
+    check("started" in ask(agent, "volumes", code=3), "no way out is named")
+    agent.start()
+    agent.wait_event("device.reconnected", 60, volume=volume.id)
+    writer.wait_more(20)
+    wait_for("both volumes healed", lambda: {one["health"] for one in volumes_of(agent).values()} == {"staged"}, 30)
+    writer.stop()
+    writer.expect_nothing_lost()
+    show(ask(agent, "volumes"))
+    show(ask(agent, "volume", volume.id))
+    text = wait_for("the events of the healing", lambda: (lambda seen: "reconnecting -> staged" in seen and seen)(open(events).read()), 20)
+    check(volume.id in text, text)
+    show(ask(agent, "heal", volume.id))
+    check("no-such-volume" in ask(agent, "volume", "no-such-volume", code=1), "an unknown volume is not named")
+    volume.unpublish()
+    for one in (volume, raw):
+        one.unstage()
+    volume.expect_gone()
+
+
+def story_given_up_by_hand(lab):
+    """`corbd fail` ends the waiting of a volume whose cluster is gone: its pods get errors, its unmounts end"""
+    agent = lab.agent().start()
+    volume = agent.volume(lab.image("a", size=256 * MIB), block=True)
+    volume.stage()
+    volume.publish()
+    # Its image's operations hang and its link lives: giving it up must not wait for them.
+    lab.admin("osd", "stop")
+    pod = lab.start(["dd", "if=/dev/zero", "of=" + volume.staged_path, "bs=4096", "count=1", "oflag=direct"])
+    time.sleep(2)
+    check(pod.poll() is None, "the write does not wait")
+    ask(agent, "fail", volume.id, code=1)
+    ask(agent, "fail", volume.id, "--yes-really")
+    code = pod.wait(60)
+    check(code != 0, "a write to a volume that was given up succeeded")
+    check(volumes_of(agent)[volume.id]["health"] == "failed", "%s" % volumes_of(agent))
+    volume.unpublish(patience=30)
+    volume.unstage(patience=60)
+    volume.expect_gone()
+    lab.admin("osd", "cont")
+    volume.stage(patience=60)
+    volume.unstage(patience=30)
+    volume.expect_gone()
