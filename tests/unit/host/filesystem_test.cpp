@@ -71,9 +71,14 @@ TEST_CASE("a probe reports something that is no filesystem as other") {
 TEST_CASE("two filesystems at once are ambivalent") {
   Image image;
   REQUIRE(ops::mkfs(image.path, "ext4", ""));
-  // squashfs 4.0 in ext4's boot block.
-  overwrite(image.path, 0, "hsqs");
-  overwrite(image.path, 28, std::string("\x04\x00", 2));
+  // xfs has its superblock in the first sector, ext4 leaves that to others.
+  const std::string other = image.folder.path() + "/xfs";
+  std::ofstream(other).close();
+  std::filesystem::resize_file(other, 512u << 20);
+  REQUIRE(host::run({"mkfs.xfs", "-q", other}, host::Capture::everything)->code == 0);
+  std::string sector(512, '\0');
+  std::ifstream(other, std::ios::binary).read(sector.data(), 512);
+  overwrite(image.path, 0, sector);
   CHECK(image.probe().kind == Probe::Kind::ambivalent);
 }
 
