@@ -64,7 +64,7 @@ lab_stories() {
   local boot rc=0
   for boot in 1 2 3 4 5 6; do
     rc=0
-    lab_run scripts/lab/guest --timeout "${CORBD_LAB_TIMEOUT:-2400}" -- python3 -u tests/lab/run_in_guest.py "$@" || rc=$?
+    lab_run scripts/lab/guest --timeout "${CORBD_LAB_TIMEOUT:-3600}" -- python3 -u tests/lab/run_in_guest.py "$@" || rc=$?
     case $rc in 75 | 124 | 125) echo "# boot $boot ended with $rc, going on in a new one" ;; *) break ;; esac
   done
   [ "$rc" = 0 ] && ! grep -q '"status": "not ok"' "$CORBD_OUT/results.jsonl"

@@ -35,6 +35,14 @@ Probe what_was_found(blkid_probe probe) {
   return {Probe::Kind::other, type};
 }
 
+/// libblkid 2.41 answers -1 where it means ambivalent (seen on Debian 13): what it finds, one after the other.
+bool finds_several(blkid_probe probe) {
+  blkid_reset_probe(probe);
+  int found = 0;
+  while (found < 2 && blkid_do_probe(probe) == kFound) ++found;
+  return found > 1;
+}
+
 result<Probe> look(int fd, const std::string& device, int extra_flags) {
   const BlkidProbe probe(blkid_new_probe());
   if (!probe) return Error{errc::exhausted, "no memory to probe " + device};
@@ -53,8 +61,11 @@ result<Probe> look(int fd, const std::string& device, int extra_flags) {
       return Probe{Probe::Kind::nothing, ""};
     case kAmbivalent:
       return Probe{Probe::Kind::ambivalent, ""};
-    default:
-      return failure("probing " + device, errno == 0 ? EIO : errno);
+    default: {
+      const int number = errno;
+      if (number == 0 && finds_several(probe.get())) return Probe{Probe::Kind::ambivalent, ""};
+      return failure("probing " + device, number == 0 ? EIO : number);
+    }
   }
 }
 
