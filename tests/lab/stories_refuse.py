@@ -230,6 +230,9 @@ def story_no_secret_in_sight(lab):
     left = []
     for folder, _, files in os.walk(os.path.join(lab.dir, "runtime")):
         for name in files:
+            # The admin socket lies there too.
+            if not os.path.isfile(os.path.join(folder, name)):
+                continue
             with open(os.path.join(folder, name), "rb") as file:
                 left += [name] if key in file.read() else []
     check(not left, "the key is still in %s after unstage" % left)
