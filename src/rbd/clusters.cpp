@@ -81,6 +81,13 @@ task<> resolve_and_tell(Connections& connections, Lease lease, image::Name name,
   promise.set(co_await resolve_to_end(connections, lease, name));
 }
 
+/// Another cluster knows nothing of the image, which must not be taken for its end.
+result<> is_cluster_of(const Lease& lease, const image::Access& access, const image::Key& key) {
+  if (lease->fsid == key.fsid) return {};
+  return Error{errc::failed_precondition, cluster_text(access) + " has the fsid " + lease->fsid + ", the volume is in cluster " + key.fsid +
+                                              ": check config.json"};
+}
+
 /// A waiter that has left drops the image, which closes it.
 task<> open_and_tell(Connections& connections, Lease lease, image::Key key, image::OpenOptions options,
                      Promise<std::unique_ptr<image::Image>> promise) {
@@ -133,6 +140,7 @@ task<result<>> Clusters::fence_dead(image::Access access, Until until) {
 task<result<image::Header>> Clusters::header(image::Access access, image::Key key, Until until) {
   auto lease = co_await connections_->lease(access, Connections::Need::any, until);
   if (!lease) co_return lease.error();
+  if (auto right = is_cluster_of(*lease, access, key); !right) co_return right.error();
   const std::string doing = "looking at the header of image " + key.text();
   auto job = [held = lease->connection(), key] { return look_at_header(*held, key); };
   co_return co_await (*lease)->group->lanes->cluster.call(connections_->gate(), std::move(job), until, doing);
@@ -142,9 +150,7 @@ task<result<std::unique_ptr<image::Image>>> Clusters::open(image::Access access,
                                                            Until until) {
   auto lease = co_await connections_->lease(access, Connections::Need::room_for_image, until);
   if (!lease) co_return lease.error();
-  if ((*lease)->fsid != key.fsid)
-    co_return Error{errc::failed_precondition, cluster_text(access) + " has the fsid " + (*lease)->fsid + ", the volume is in cluster " +
-                                                   key.fsid + ": check config.json"};
+  if (auto right = is_cluster_of(*lease, access, key); !right) co_return right.error();
   if (auto fenced = connections_->all_fenced(key.fsid); !fenced) co_return fenced.error();
   if (auto awaited = co_await connections_->await_map(*lease, until); !awaited) co_return awaited.error();
   Promise<std::unique_ptr<image::Image>> promise(connections_->control(), connections_->clock());

@@ -313,3 +313,20 @@ TEST_CASE("a client that is stopped for longer than its watches live still has i
   CHECK(write(**image, 0, pattern(4096, 2)) == 0);
   CHECK(agent.run((*image)->close(agent.in(20s))));
 }
+
+TEST_CASE("an image of another cluster is refused, not taken for one that is gone") {
+  Admin admin;
+  admin.create("elsewhere");
+  const test::Folder folder;
+  Agent agent(folder.path());
+  auto key = resolve_all(agent, {"elsewhere"}).front();
+  REQUIRE(agent.run(agent.clusters->fence_dead(access(), agent.in(20s))));
+  key.fsid = "another";
+  key.image_id = "not-there";
+  const auto header = agent.run(agent.clusters->header(access(), key, agent.in(20s)));
+  REQUIRE_FALSE(header);
+  CHECK(header.error().code == errc::failed_precondition);
+  const auto opened = agent.run(agent.clusters->open(access(), key, {}, agent.in(20s)));
+  REQUIRE_FALSE(opened);
+  CHECK(opened.error().code == errc::failed_precondition);
+}
