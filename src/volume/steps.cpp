@@ -207,10 +207,12 @@ task<result<>> Steps::open_image(Live& live) {
   if (!to) co_return to.error();
   image::OpenOptions options;
   options.read_only = live.record->read_only;
-  options.on_resized = [this, &live] {
-    if (live.attached) trouble_(live, "its image has another size");
+  const auto opening = ++live.opening;
+  options.on_resized = [this, &live, opening] {
+    if (live.attached && live.opening == opening) trouble_(live, "its image has another size");
   };
-  options.on_lost = [this, &live](const std::string& why) {
+  options.on_lost = [this, &live, opening](const std::string& why) {
+    if (live.opening != opening) return;
     live.lock_held = false;
     if (live.link)
       live.link->hold();
@@ -256,6 +258,7 @@ task<result<>> Steps::take_lock(Live& live) {
 }
 
 void Steps::forget_image(Live& live) {
+  ++live.opening;
   live.image.reset();
   live.closing = live.tombstone = live.lock_held = false;
   live.facts = Facts();
