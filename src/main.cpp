@@ -32,8 +32,8 @@ namespace {
 
 constexpr std::chrono::seconds kLeaveWithin{2};
 constexpr std::chrono::milliseconds kAskSystem{500};
-// Who only looks must not take the time in which sessions are drained.
-constexpr std::chrono::milliseconds kAdminLeavesWithin{100};
+// Neither calls under way nor who only looks may take the time in which requests are answered to the kernel.
+constexpr std::chrono::milliseconds kCallsLeaveWithin{1000}, kAdminLeavesWithin{100};
 constexpr std::size_t kBlockingThreads = 8;
 
 int fail(const Error& error) {
@@ -167,7 +167,9 @@ class Agent {
 
   /// While the node goes down with our devices in use, they are served; a second signal ends that.
   task<> outlast_shutdown() {
-    const auto stopping = co_await pool_.run([] { return host::system_stopping(kAskSystem); }, {}, "asking whether the node shuts down");
+    // Also when a bus, or a cluster that holds all the pool's threads, answers nothing.
+    const Until until{clock_->now() + 2 * kAskSystem};
+    const auto stopping = co_await pool_.run([] { return host::system_stopping(kAskSystem); }, until, "asking whether the node shuts down");
     if (!stopping) log::debug("system.unknown", {{"error", stopping.error().text}});
     if (!stopping || !*stopping) co_return;
     CancelScope hurry;
@@ -184,7 +186,7 @@ class Agent {
     log::info("agent.leaving");
     const Until until{clock_->now() + kLeaveWithin};
     co_await web_.stop({clock_->now()});
-    co_await csi_.stop(until);
+    co_await csi_.stop(until.at_most(clock_->now() + kCallsLeaveWithin));
     co_await admin_.stop(until.at_most(clock_->now() + kAdminLeavesWithin));
     co_await healer_.stop();
     co_await shell_.stop(until);
