@@ -28,7 +28,7 @@ class Session final : Budget::Waiter, Batched {
   };
   using State = device::Link::State;
 
-  /// The socket is a connected stream. Probe and image outlive the session.
+  /// The socket is a connected stream. Probe and image outlive this object.
   Session(IoLoop& loop, image::Image& image, bool read_only, Fd socket, Notices notices, Probe& probe);
   ~Session();
 
@@ -38,7 +38,7 @@ class Session final : Budget::Waiter, Batched {
   std::uint64_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
   /// Age of the oldest operation of the image under way, to a few milliseconds; zero when there is none.
   duration oldest() const;
-  /// For looking only. Valid as long as the session is.
+  /// For looking only; closed with this object.
   int socket() const { return fd_; }
 
   // Io thread.
@@ -47,7 +47,7 @@ class Session final : Budget::Waiter, Batched {
   /// The image is cut off from its cluster: as an answer that means so.
   void hold();
   void drain();
-  /// The owner leaves: shuts, and destroys the session as soon as nothing refers to it any more.
+  /// The owner leaves: shuts, and destroys this object as soon as nothing refers to it any more.
   void detach(std::unique_ptr<Session> self);
 
  private:

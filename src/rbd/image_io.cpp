@@ -1,4 +1,4 @@
-// The data path: nothing here waits or copies. The answer reaches the caller as librbd gives it; what it means is the session's business.
+// The data path: nothing here waits or copies. The answer reaches the caller as librbd gives it; what it means is for the nbd room to judge.
 #include <cerrno>
 #include <cstring>
 #include <memory>

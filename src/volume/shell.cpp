@@ -210,7 +210,7 @@ task<result<>> Shell::Impl::pursue(Live& volume, Wish wish) {
       continue;
     }
     auto done = co_await steps_.run(volume, std::get<Step>(decision), wish);
-    note_health(volume, name(wish).data());
+    note_health(volume, std::string(name(wish)));
     if (!done) co_return with_context(std::string(name(std::get<Step>(decision).kind)) + " of volume " + volume.id, done.error());
   }
   co_return Error{errc::unavailable, std::string(name(wish)) + " of volume " + volume.id + " still waits: repeat it"};

@@ -1,4 +1,4 @@
-// The steps of the device: the session that serves it, and the kernel's side.
+// The steps of the device: our link, and the kernel's side.
 #include "corbd/core/log.hpp"
 #include "steps.hpp"
 

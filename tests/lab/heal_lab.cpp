@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <set>
 
 #include "corbd/heal/healer.hpp"
 #include "corbd/volume/shell.hpp"

@@ -87,26 +87,25 @@ def md5_of_image(lab, image):
     return digest
 
 
-def taken_meanwhile(lab, features, keep):
-    """Our agent dies under load; another client fences it, writes, and stays or leaves. What the image holds then."""
-    image = lab.image("a", size=64 * MIB, features=features)
-    agent, volume, writer = under_load(lab, image, size=32 * MIB, threads=2, paced=0)
-    writer.wait_more(20)
-    agent.kill()
+def taken_by_another(lab, image):
+    """Another client fences the dead one and has the image."""
     for address in watchers(lab, image):
         blocklist(lab, address)
     wait_for("the dead watcher to go", lambda: not watchers(lab, image), 60, 0.5)
     peer = RbdNbd(lab, image)
     peer.cookie = "lab-another-node"
     peer.map()
-    run(["dd", "if=/dev/urandom", "of=" + peer.device, "bs=64K", "count=256", "oflag=direct"])
-    if not keep:
-        peer.unmap()
-    return agent, volume, image, peer
+    return peer
 
 
 def never_served(lab, features):
-    agent, volume, image, _ = taken_meanwhile(lab, features, keep=False)
+    image = lab.image("a", size=64 * MIB, features=features)
+    agent, volume, writer = under_load(lab, image, size=32 * MIB, threads=2, paced=0)
+    writer.wait_more(20)
+    agent.kill()
+    peer = taken_by_another(lab, image)
+    run(["dd", "if=/dev/urandom", "of=" + peer.device, "bs=64K", "count=256", "oflag=direct"])
+    peer.unmap()
     before = md5_of_image(lab, image)
     agent.spawn()
     wait_for("the word unproven", lambda: agent.events("volume.state", volume=volume.id, to="unproven"), 60)
@@ -136,12 +135,7 @@ def story_lost(lab):
     volume.stage()
     volume.publish()
     agent.kill()
-    for address in watchers(lab, image):
-        blocklist(lab, address)
-    wait_for("the dead watcher to go", lambda: not watchers(lab, image), 60, 0.5)
-    peer = RbdNbd(lab, image)
-    peer.cookie = "lab-another-node"
-    peer.map()
+    peer = taken_by_another(lab, image)
     run(["dd", "if=/dev/zero", "of=" + peer.device, "bs=4096", "count=1", "seek=15000", "oflag=direct"])
     pod = lab.start(["dd", "if=/dev/zero", "of=" + os.path.join(volume.target(), "file"), "bs=4096", "count=1", "oflag=direct"])
     agent.spawn()
