@@ -62,6 +62,7 @@ struct KernelDevice {
   bool alive = false;
   bool read_only = false;
   std::uint32_t io_timeout_ms = 30000;
+  bool request_timeout = false;  ///< another program set one: requests that are slow fail
 
   int link = 0;                       ///< whose socket it has
   std::uint64_t visits = 0;           ///< of its image when the device was made: pages above it are as old

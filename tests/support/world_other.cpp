@@ -46,6 +46,7 @@ std::uint32_t World::other_stages(const std::string& name, const std::string& st
   device.image_id = image.id;
   device.size = image.size;
   device.alive = true;
+  device.request_timeout = true;
   device.link = ++made;
   device.visits = image.visits;
   devices.push_back(device);
