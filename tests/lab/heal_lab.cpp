@@ -230,11 +230,4 @@ TEST_CASE("100 volumes of a killed agent are proven, locked and served by the ne
   }
   std::printf("start to %d volumes proven, locked and served: %.2f s; one more volume: %.0f KiB; threads %ld with 1, %ld with 32, %ld with %d\n", kVolumes,
               took.count(), static_cast<double>(rss_all - rss) / (kVolumes - 1), threads, full_threads, threads_all, kVolumes);
-
-  const auto leaving = std::chrono::steady_clock::now();
-  bool left = false;
-  asio::co_spawn(node.io, node.shell.stop({node.clock->now() + 2s}), [&](std::exception_ptr) { left = true; });
-  node.run_until([&] { return left; });
-  const std::chrono::duration<double> leave = std::chrono::steady_clock::now() - leaving;
-  std::printf("%d idle volumes drained: %.3f s\n", kVolumes, leave.count());
 }

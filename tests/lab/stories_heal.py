@@ -237,6 +237,25 @@ story_kill_32_compared.limit = 900
 story_kill_32_compared.by_hand = True
 
 
+def story_leave_100(lab):
+    """SIGTERM with 100 idle volumes: the agent ends, and the next one serves them all"""
+    agent = lab.agent().start()
+    volumes = [agent.volume(lab.image("%03d" % number, size=16 * MIB), block=True) for number in range(100)]
+    together([lambda volume=volume: volume.begin("stage") for volume in volumes])
+    begun = time.monotonic()
+    agent.process.terminate()
+    check(agent.process.wait(20) == 0, "the agent did not end well")
+    say("%d idle volumes: SIGTERM to the end of the process: %.2f s" % (len(volumes), time.monotonic() - begun))
+    agent.start()
+    wait_for("all volumes healed", lambda: len(agent.events("device.reconnected")) >= len(volumes), 300)
+    together([lambda volume=volume: volume.begin("unstage") for volume in volumes])
+    volumes[0].expect_gone()
+
+
+story_leave_100.limit = 900
+story_leave_100.by_hand = True
+
+
 def story_soak(lab, seconds=600):
     """10 min with a kill every 20 s and stage and unstage all the time: no more descriptors, memory or devices at its end than at its begin"""
     agent = lab.agent().start()
