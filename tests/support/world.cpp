@@ -60,6 +60,7 @@ KernelDevice* World::by_index(std::uint32_t index) {
 void World::start_agent(bool with_healer) {
   ++lives_;
   fenced_once = false;
+  refused.clear();
   client_.clear();
   connection();
   life_ = std::make_unique<Life>(*this);

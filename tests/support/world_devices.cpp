@@ -106,6 +106,8 @@ class Devices final : public device::Devices {
     }
     for (const auto& known : world.devices)
       if (known.link == made.link) return {};
+    if (world.driver == World::Driver::missing) return Error{errc::failed_precondition, "the kernel's nbd driver is not there: run `modprobe nbd`"};
+    if (world.driver == World::Driver::full) return Error{errc::exhausted, "no device is free"};
     for (const auto& known : world.devices)
       if (known.backend == made.backend) world.broke("a second device was made for one volume");
     while (world.by_index(made.index) != nullptr) ++made.index;
