@@ -200,6 +200,27 @@ TEST_CASE("without the nbd driver, or without a free device, a stage says so and
   is_served(scene);
 }
 
+TEST_CASE("without a free descriptor a heal and a new stage end at once, what is served is served on, and both end well once there are some") {
+  Scene scene;
+  stage_filled(scene);
+  add_second(scene);
+  REQUIRE(scene.want(second_wish(), "image-2") == errc::ok);
+  scene.world.no_descriptor = true;
+  scene.world.images["image-3"].id = "id-3";
+  CHECK(scene.want(test::staged_wish("image-3"), "image-3") == errc::state_write);
+  scene.world.application_writes(scene.device(), 0);
+  scene.loop.advance(1s);
+  CHECK(scene.world.answered == 1);
+  scene.world.blocklist(scene.world.client());
+  scene.loop.advance(1s);
+  CHECK(scene.want(volume::Healed{}) != errc::ok);
+  CHECK(scene.want(volume::Healed{}) == errc::exhausted);
+  scene.world.no_descriptor = false;
+  CHECK(scene.want(volume::Healed{}) == errc::ok);
+  CHECK(scene.want(test::staged_wish("image-3"), "image-3") == errc::ok);
+  CHECK(scene.device().alive);
+}
+
 // --- Its filesystems ------------------------------------------------------------------------------------------------------------------
 
 TEST_CASE("a format that hangs is left to end, nothing else uses its device meanwhile, and then the stage succeeds") {

@@ -135,6 +135,7 @@ class World {
   int spares = 16;                           ///< files made before, for the addresses of so many clients more
   std::set<std::string> torn_records, newer_records;  ///< volumes whose file is damaged, or of a newer version
   std::vector<std::string> set_aside;        ///< volumes whose damaged file was found
+  bool no_descriptor = false;                ///< the agent's process can open nothing
   enum class Driver { there, missing, full } driver = Driver::there;  ///< the kernel's, and its table of devices
   std::string boot_id = "boot-1";
   std::vector<std::string> broken_rules;     ///< what must never happen, and did

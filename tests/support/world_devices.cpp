@@ -28,6 +28,7 @@ class Devices final : public device::Devices {
   }
 
   result<std::unique_ptr<device::Link>> serve(image::Image& image, bool read_only, std::function<void()> on_stopped) override {
+    if (world_.no_descriptor) return Error{errc::exhausted, "too many open files"};
     const auto* opened = dynamic_cast<const World::FakeOpened*>(&image);
     const FakeImage* of = opened == nullptr ? nullptr : world_.by_id(image.key().image_id);
     if (read_only != image.read_only()) world_.broke("a session and its image differ in what may be written");

@@ -25,6 +25,7 @@ class Store final : public volume::RecordStore {
     auto kept = volume::decode(volume::encode(record));
     if (!kept) co_return kept.error();
     auto saved = co_await world_.ask_node("save record", {}, [&world = world_, kept = std::move(*kept)]() -> result<> {
+      if (world.no_descriptor) return Error{errc::state_write, "too many open files"};
       if (world.disk != World::Disk::good) return Error{errc::state_write, "the disk takes nothing"};
       if (world.newer_records.contains(kept.volume_id)) return Error{errc::state_newer, "a newer version's record"};
       std::erase_if(world.records, [&](const auto& known) { return known.volume_id == kept.volume_id; });
