@@ -49,7 +49,7 @@ class Agent {
         gate_(control_, *clock_), helpers_(control_, *clock_, {}), mounts_(host::make_mounts(helpers_)),
         filesystems_(host::make_filesystems(helpers_)), daemons_(host::make_daemons(helpers_)),
         records_(volume::make_record_store(pool_, options.state_dir, options.runtime_dir)),
-        clusters_(rbd::make_clusters(control_, *clock_, pool_, cluster_config())), devices_(nbd::make_devices(control_, *clock_, {})),
+        clusters_(rbd::make_clusters(control_, *clock_, pool_, cluster_config(boot_id))), devices_(nbd::make_devices(control_, *clock_, {})),
         shell_(control_, *clock_, ports(), shell_config(boot_id)), healer_(control_, *clock_, shell_, heal_config()),
         csi_(control_, *clock_, shell_, csi_config()), admin_(control_, *clock_, admin_sources(), admin_config()),
         web_(control_, *clock_, pool_, web_config(), web_sources()), signals_(io_, SIGTERM, SIGINT) {}
@@ -61,8 +61,9 @@ class Agent {
   }
 
  private:
-  rbd::Config cluster_config() const {
+  rbd::Config cluster_config(const std::string& boot_id) const {
     rbd::Config config;
+    config.boot_id = boot_id;
     config.incarnations_dir = options_.state_dir + "/incarnations";
     return config;
   }
@@ -238,6 +239,7 @@ class Agent {
 
 int run(const cli::Run& options) {
   if (options.verbose) log::set_level(log::Level::debug);
+  raise_descriptor_limit();
   // Before any thread: the flag is per thread and inherited.
   if (auto flusher = become_io_flusher(); !flusher) log::warning("agent.io_flusher", {{"error", flusher.error().text}});
   for (const auto& spec : options.failpoints)
@@ -255,6 +257,9 @@ int run(const cli::Run& options) {
   // Destroying connections of a cluster that does not answer could wait without end.
   ::_exit(code);
 }
+
+// Before the constructors of the libraries, which open files too.
+__attribute__((section(".preinit_array"), used)) void (*const before_libraries)() = &fill_standard_streams;
 
 }  // namespace
 }  // namespace corbd

@@ -52,6 +52,16 @@ result<> write_durably(const std::string& path, std::string_view content, mode_t
   return sync_folder_of(path);
 }
 
+result<> overwrite_durably(const std::string& from, const std::string& path, std::string_view content) {
+  {
+    const Fd fd(::open(from.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
+    if (!fd) return failed("opening", from);
+    if (auto written = write_all(fd.get(), content, from); !written) return written;
+  }
+  if (::rename(from.c_str(), path.c_str()) != 0) return failed("renaming to", path);
+  return sync_folder_of(path);
+}
+
 result<std::string> read_file(const std::string& path, std::size_t limit) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd && errno == ENOENT) return Error{errc::not_found, path + " does not exist"};

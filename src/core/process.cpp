@@ -7,10 +7,12 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include <array>
+#include <utility>
 
 #include "corbd/core/file.hpp"
 
@@ -26,6 +28,19 @@ extern "C" void print_backtrace(int signal_number) {
 }
 
 }  // namespace
+
+void fill_standard_streams() {
+  // The lowest free number is taken: those below it are open already.
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd)
+    if (::fcntl(fd, F_GETFD) < 0) static_cast<void>(::open("/dev/null", O_RDWR));
+}
+
+std::uint64_t raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
+  const rlim_t before = std::exchange(limit.rlim_cur, limit.rlim_max);
+  return ::setrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : before;
+}
 
 result<> become_io_flusher() {
   if (::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) != 0)
@@ -49,11 +64,14 @@ result<Fd> lock_folder(const std::string& folder) {
     auto holder = read_file(path, 64);
     std::string pid = holder ? *holder : "unknown";
     while (!pid.empty() && pid.back() == '\n') pid.pop_back();
+    if (pid.empty()) pid = "unknown";
     return Error{errc::in_use, folder + " is held by the agent with pid " + pid + ": end that one first, or give this one its own --state-dir"};
   }
+  // It is for people only. What a full disk took before, it keeps.
   const std::string pid = std::to_string(::getpid()) + "\n";
-  if (::ftruncate(fd.get(), 0) != 0 || ::pwrite(fd.get(), pid.data(), pid.size(), 0) < 0)
-    return Error{errc::state_write, "writing " + path + ": " + ::strerror(errno)};
+  const auto length = static_cast<ssize_t>(pid.size());
+  if (::pwrite(fd.get(), pid.data(), pid.size(), 0) == length && ::ftruncate(fd.get(), length) != 0)
+    return Error{errc::state_write, "cutting " + path + ": " + ::strerror(errno)};
   return fd;
 }
 

@@ -27,7 +27,7 @@ Lease::~Lease() {
 
 Connections::Connections(executor control, Clock& clock, BlockingPool& pool, Config config)
     : control_(control), clock_(clock), pool_(pool), config_(std::move(config)), gate_(control, clock) {
-  auto loaded = load_incarnations(config_.incarnations_dir, wall_seconds());
+  auto loaded = load_incarnations(config_.incarnations_dir, wall_seconds(), config_.boot_id);
   if (!loaded) {
     unreadable_ = with_context("the agent's earlier Ceph clients are not known, so none of their images can be served", loaded.error());
     log::error("incarnations.unreadable", {{"error", unreadable_->text}});
@@ -131,12 +131,21 @@ task<result<>> Connections::connect_and_record(Group& group) {
     co_return saved.error();
   }
   group.serving.push_back(connection);
+  gate_.spawn(refill_spares());
   log::info("cluster.connected", {{"cluster", group.access.cluster_id},
                                   {"fsid", connection->fsid},
                                   {"user", group.access.user},
                                   {"address", connection->addresses.front()},
                                   {"connections", group.serving.size()}});
   co_return result<>();
+}
+
+task<> Connections::refill_spares() {
+  auto job = [dir = config_.incarnations_dir]() -> result<> {
+    keep_spares(dir);
+    return {};
+  };
+  static_cast<void>(co_await pool_.run(std::move(job), {}, "keeping spare files"));
 }
 
 void Connections::leave(const std::shared_ptr<Connection>& connection) {

@@ -109,6 +109,7 @@ class Connections {
   void start_connecting(Group& group);
   task<> connect_one(Group& group, std::shared_ptr<Attempt> attempt);
   task<result<>> connect_and_record(Group& group);
+  task<> refill_spares();
   task<> fence_all(Lease lease, std::shared_ptr<Attempt> attempt);
   task<result<>> fence_dead_of(const Connection& through);
   task<> record_fenced(Incarnation incarnation);

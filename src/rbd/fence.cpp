@@ -115,6 +115,7 @@ task<result<>> Connections::fence_dead_of(const Connection& through) {
 task<> Connections::record_fenced(Incarnation incarnation) {
   incarnation.state = Incarnation::State::fenced;
   incarnation.fenced_at = wall_seconds();
+  incarnation.boot_id = config_.boot_id;
   log::info("incarnation.fenced", {{"cluster", incarnation.cluster_id}, {"address", incarnation.addresses.front()}});
   incarnations_.set_state(incarnation.uuid, incarnation.state, incarnation.fenced_at);
   auto save = [dir = config_.incarnations_dir, incarnation] { return save_incarnation(dir, incarnation); };

@@ -19,6 +19,8 @@ namespace fs = std::filesystem;
 namespace json = boost::json;
 
 constexpr std::size_t kMaxFile = 65536;
+constexpr std::size_t kSpareBytes = 4096;
+constexpr int kSpares = 16;
 constexpr std::string_view kSuffix = ".json";
 
 Error corrupt(std::string why) { return {errc::state_corrupt, std::move(why)}; }
@@ -43,7 +45,7 @@ result<std::vector<std::string>> addresses_at(const json::object& object) {
 }
 
 // A file that cannot be read now (not: that is wrong) must stop the start: its incarnation would go unfenced.
-result<> load_one(LoadedIncarnations& into, const std::string& dir, const std::string& name, std::int64_t now) {
+result<> load_one(LoadedIncarnations& into, const std::string& dir, const std::string& name, std::int64_t now, const std::string& boot_id) {
   const std::string path = dir + "/" + name;
   auto text = read_file(path, kMaxFile);
   if (!text && text.error().code != errc::state_corrupt) return text.error();
@@ -57,10 +59,22 @@ result<> load_one(LoadedIncarnations& into, const std::string& dir, const std::s
     into.set_aside.push_back(aside);
     return {};
   }
-  if (parsed->state == Incarnation::State::fenced && parsed->fenced_at + kBlocklistTime.count() < now)
-    return forget_incarnation(dir, parsed->uuid);
+  const bool ended = parsed->state == Incarnation::State::fenced && parsed->fenced_at + kBlocklistTime.count() < now;
+  if (ended && parsed->boot_id != boot_id) {
+    static_cast<void>(forget_incarnation(dir, parsed->uuid));  // or by the next start
+    return {};
+  }
   into.all.push_back(std::move(*parsed));
   return {};
+}
+
+std::string spare_file(const std::string& dir, int number) { return dir + "/spare-" + std::to_string(number); }
+
+/// Into the file's own blocks, then under its name: whoever dies in between leaves a spare that is none. Spaces end the JSON text as well.
+result<> take_spare(const std::string& spare, const std::string& path, const std::string& text) {
+  std::string content = text;
+  content.resize(kSpareBytes, ' ');
+  return overwrite_durably(spare, path, content);
 }
 
 }  // namespace
@@ -85,7 +99,8 @@ std::string to_json(const Incarnation& incarnation) {
                       {"cluster_id", incarnation.cluster_id},
                       {"addresses", std::move(addresses)},
                       {"fenced", incarnation.state == Incarnation::State::fenced},
-                      {"fenced_at", incarnation.fenced_at}};
+                      {"fenced_at", incarnation.fenced_at},
+                      {"boot_id", incarnation.boot_id}};
   return json::serialize(object) + "\n";
 }
 
@@ -109,18 +124,33 @@ result<Incarnation> parse_incarnation(std::string_view text) {
     read.state = Incarnation::State::fenced;
     read.fenced_at = at->get_int64();
   }
+  // Absent in files of earlier versions.
+  if (auto boot_id = text_at(object, "boot_id")) read.boot_id = std::move(*boot_id);
   return read;
 }
 
 std::string incarnation_file(const std::string& dir, const std::string& uuid) { return dir + "/" + uuid + std::string(kSuffix); }
 
 result<> save_incarnation(const std::string& dir, const Incarnation& incarnation) {
-  return write_durably(incarnation_file(dir, incarnation.uuid), to_json(incarnation), 0600);
+  const std::string text = to_json(incarnation);
+  auto written = write_durably(incarnation_file(dir, incarnation.uuid), text, 0600);
+  if (written || text.size() > kSpareBytes) return written;
+  for (int number = 0; number < kSpares; ++number)
+    if (take_spare(spare_file(dir, number), incarnation_file(dir, incarnation.uuid), text)) return {};
+  return written;
+}
+
+void keep_spares(const std::string& dir) {
+  for (int number = 0; number < kSpares; ++number) {
+    std::error_code failed;
+    if (fs::file_size(spare_file(dir, number), failed) == kSpareBytes && !failed) continue;
+    if (!write_durably(spare_file(dir, number), std::string(kSpareBytes, ' '), 0600)) return;
+  }
 }
 
 result<> forget_incarnation(const std::string& dir, const std::string& uuid) { return remove_durably(incarnation_file(dir, uuid)); }
 
-result<LoadedIncarnations> load_incarnations(const std::string& dir, std::int64_t now) {
+result<LoadedIncarnations> load_incarnations(const std::string& dir, std::int64_t now, const std::string& boot_id) {
   if (auto made = make_folder(dir, 0700); !made) return made.error();
   std::vector<std::string> names;
   std::error_code failed;
@@ -130,7 +160,7 @@ result<LoadedIncarnations> load_incarnations(const std::string& dir, std::int64_
   std::sort(names.begin(), names.end());
   LoadedIncarnations loaded;
   for (const auto& name : names)
-    if (auto done = load_one(loaded, dir, name, now); !done) return done.error();
+    if (auto done = load_one(loaded, dir, name, now, boot_id); !done) return done.error();
   return loaded;
 }
 

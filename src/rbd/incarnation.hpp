@@ -21,6 +21,7 @@ struct Incarnation {
   std::string fsid, cluster_id;
   std::vector<std::string> addresses;  ///< bare
   std::int64_t fenced_at = 0;          ///< seconds since 1970
+  std::string boot_id = {};            ///< the boot in which it was fenced
 };
 
 std::string make_uuid();
@@ -29,7 +30,7 @@ std::string to_json(const Incarnation& incarnation);
 result<Incarnation> parse_incarnation(std::string_view json);
 
 std::string incarnation_file(const std::string& dir, const std::string& uuid);
-/// Durable before it returns.
+/// Durable before it returns. On a full disk it takes one of the spare files, which is made again when there is room.
 result<> save_incarnation(const std::string& dir, const Incarnation& incarnation);
 result<> forget_incarnation(const std::string& dir, const std::string& uuid);
 
@@ -37,8 +38,12 @@ struct LoadedIncarnations {
   std::vector<Incarnation> all;
   std::vector<std::string> set_aside;  ///< new names of files that could not be understood
 };
-/// Makes the folder if need be. `now`: seconds since 1970; fenced ones whose blocklisting has ended go.
-result<LoadedIncarnations> load_incarnations(const std::string& dir, std::int64_t now);
+/// Makes the folder if need be. `now`: seconds since 1970; fenced ones whose blocklisting has ended go, but none that was fenced in this
+/// boot: a clock that was set tells nothing about it, and a device of this boot may need its proof.
+result<LoadedIncarnations> load_incarnations(const std::string& dir, std::int64_t now, const std::string& boot_id);
+/// Files whose blocks are taken already, so that a full disk does not keep devices from their servers: each start, and each 32 images, need
+/// one. As many as there is room for.
+void keep_spares(const std::string& dir);
 
 /// All incarnations this process knows of. Control thread; touches no file.
 class Incarnations {

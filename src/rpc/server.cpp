@@ -1,12 +1,12 @@
 #include "corbd/rpc/server.hpp"
 
 #include <grpc/support/log.h>
-#include <sys/stat.h>
 
 #include <thread>
 
 #include "corbd/core/log.hpp"
 #include "corbd/rpc/utf8.hpp"
+#include "listener.hpp"
 #include "socket.hpp"
 
 namespace corbd::rpc {
@@ -87,18 +87,21 @@ result<> Server::start(const std::vector<grpc::Service*>& services) {
   if (!path) return path.error();
   if (auto ready = prepare_socket(*path); !ready) return ready;
   ::gpr_set_log_function(&log_grpc);
+  auto listener = Listener::open(*path);
+  if (!listener) return listener.error();
   grpc::ServerBuilder builder;
-  builder.AddListeningPort("unix://" + *path, grpc::InsecureServerCredentials());
   builder.SetMaxReceiveMessageSize(config_.max_message_bytes);
   for (auto* service : services) builder.RegisterService(service);
   server_ = builder.BuildAndStart();
-  if (server_ == nullptr) return Error{errc::unavailable, "listening on " + *path + " failed: see whether the folder can be written"};
-  if (::chmod(path->c_str(), 0600) != 0) return Error{errc::state_write, "changing the mode of " + *path};
+  if (server_ == nullptr) return Error{errc::internal, "gRPC made no server for " + *path};
+  listener_ = std::move(*listener);
+  listener_->start(*server_);
   return {};
 }
 
 task<> Server::stop(Until until) {
   if (server_ == nullptr) co_return;
+  listener_.reset();
   using namespace std::chrono;
   const auto left = until.deadline == time_point::max() ? seconds(10) : duration_cast<milliseconds>(until.deadline - clock_.now());
   Promise<bool> ended(control_, clock_);

@@ -30,6 +30,7 @@ struct Live {
   Secret key;
   bool key_saved = false;
   bool unsure = false;  ///< the last write of the record failed: it may be on the disk all the same
+  bool refused = false;  ///< the last write of the record failed, whatever it was for
   std::unique_ptr<image::Image> image;
   std::uint64_t opening = 0;  ///< counts the images: news of an earlier one, which may still be closing, is none of this one
   std::unique_ptr<device::Link> link;

@@ -55,6 +55,8 @@ Step note_break(const View& view, std::optional<std::uint64_t> breaking, std::op
   step.record = view.record;
   step.record->breaking = breaking;
   step.record->freed = freed;
+  // Without it a second death before the lock is ours leaves the volume unproven; with a full disk it would stay without a server now.
+  step.may_fail = true;
   return step;
 }
 

@@ -18,7 +18,12 @@ class Files final : public RecordStore {
     co_return co_await pool_.run(job, {}, "reading the records");
   }
   task<result<>> save(Record record) override {
-    auto job = [path = record_path(record.volume_id), bytes = encode(record)] { return write_durably(path, bytes, 0600); };
+    auto job = [path = record_path(record.volume_id), bytes = encode(record)]() -> result<> {
+      if (const auto there = read(path); !there && there.error().code == errc::state_newer)
+        return Error{errc::state_newer, path + " was written by a newer version of the agent (" + there.error().text +
+                                            "): start that one again, or remove the file if nothing uses the volume"};
+      return write_durably(path, bytes, 0600);
+    };
     co_return co_await pool_.run(job, {}, "writing a record");
   }
   task<result<>> drop(std::string volume_id) override { return remove(record_path(volume_id)); }
@@ -50,18 +55,23 @@ class Files final : public RecordStore {
     if (auto made = make_folder(records, 0700); !made) return made.error();
     if (auto made = make_folder(keys, 0700); !made) return made.error();
     Loaded loaded;
-    std::error_code failed;
+    std::error_code failed, ignored;
     for (const auto& entry : std::filesystem::directory_iterator(records, failed)) {
-      if (entry.path().extension() == ".tmp") std::filesystem::remove(entry.path(), failed);
+      if (entry.path().extension() == ".tmp") std::filesystem::remove(entry.path(), ignored);
       if (entry.path().extension() == ".json") load_one(entry.path(), loaded);
     }
     if (failed) return Error{errc::unavailable, "listing " + records + ": " + failed.message()};
     return loaded;
   }
 
-  static void load_one(const std::string& path, Loaded& loaded) {
+  static result<Record> read(const std::string& path) {
     auto bytes = read_file(path, kMaxRecordBytes);
-    result<Record> record = bytes ? decode(*bytes) : result<Record>(bytes.error());
+    if (!bytes) return bytes.error();
+    return decode(*bytes);
+  }
+
+  static void load_one(const std::string& path, Loaded& loaded) {
+    auto record = read(path);
     if (record) {
       loaded.records.push_back(std::move(*record));
       return;

@@ -1,6 +1,7 @@
 #include "steps.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "corbd/core/failpoint.hpp"
 #include "corbd/core/log.hpp"
@@ -56,7 +57,7 @@ task<result<>> Steps::run(Live& live, const Step& step, const Wish& wish) {
 task<result<>> Steps::dispatch(Live& live, const Step& step, const Wish& wish) {
   switch (step.kind) {
     case Step::Kind::look: co_return co_await look(live, step.fact, wish);
-    case Step::Kind::write_record: co_return co_await write_record(live, *step.record);
+    case Step::Kind::write_record: co_return co_await write_record(live, step);
     case Step::Kind::fence: co_return co_await fence(live);
     case Step::Kind::open_image: co_return co_await open_image(live);
     case Step::Kind::open_tombstone: co_return co_await open_tombstone(live);
@@ -179,13 +180,17 @@ task<result<>> Steps::resolve(Live& live, const Staged& wish) {
   co_return result<>();
 }
 
-task<result<>> Steps::write_record(Live& live, Record record) {
-  live.saving = record;
-  auto saved = co_await save(live, record);
+task<result<>> Steps::write_record(Live& live, const Step& step) {
+  live.saving = step.record;
+  auto saved = co_await save(live, *step.record);
   live.saving.reset();
-  live.unsure = !saved;
-  if (saved) live.record = std::move(record);
-  co_return saved;
+  const bool refused_again = std::exchange(live.refused, !saved) && live.refused;
+  if (saved || !step.may_fail) live.unsure = !saved && saved.error().code != errc::state_newer;
+  // Once may be chance, and is tried again.
+  if (!saved && !(step.may_fail && refused_again)) co_return saved;
+  if (!saved) log::warning("record.not_written", {{"volume", live.id}, {"error", saved.error().text}});
+  live.record = step.record;
+  co_return result<>();
 }
 
 task<result<>> Steps::save(Live& live, Record record) {

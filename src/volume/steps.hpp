@@ -24,7 +24,7 @@ class Steps {
   // Record, cluster and image: steps.cpp
   task<result<>> look(Live& live, Fact fact, const Wish& wish);
   task<result<>> resolve(Live& live, const Staged& wish);
-  task<result<>> write_record(Live& live, Record record);
+  task<result<>> write_record(Live& live, const Step& step);
   task<result<>> save(Live& live, Record record);
   task<result<>> fence(Live& live);
   task<result<>> open_image(Live& live);

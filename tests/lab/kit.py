@@ -265,6 +265,7 @@ class Lab:
 class Agent:
     def __init__(self, lab, name="agent", flags=(), nodeid="node-1"):
         self.lab, self.name, self.nodeid, self.flags = lab, name, nodeid, list(flags)
+        self.begun_by = []  # a command that becomes the agent
         self.dir = lab.dir
         self.socket = os.path.join(self.dir, name + ".sock")
         self.log_file = os.path.join(self.dir, name + ".log")
@@ -280,7 +281,7 @@ class Agent:
         return os.path.join(self.dir, "state")
 
     def argv(self, failpoints=(), flags=()):
-        argv = [CORBD, "run", "--nodeid", self.nodeid, "--endpoint", self.endpoint, "--drivername", DRIVER,
+        argv = self.begun_by + [CORBD, "run", "--nodeid", self.nodeid, "--endpoint", self.endpoint, "--drivername", DRIVER,
                 "--pluginpath", os.path.join(self.lab.kubelet, "plugins"), "--kubelet-dir", self.lab.kubelet,
                 "--state-dir", self.state_dir, "--runtime-dir", os.path.join(self.dir, "runtime"),
                 "--config-dir", os.path.join(self.dir, "config"), "--verbose"]

@@ -8,6 +8,15 @@ namespace corbd::test {
 
 inline const std::string kId = "image-1";
 
+/// Nothing goes wrong, but helpers wait as long as their device has no server.
+struct Calm : Hazards {
+  Fate fate(const std::string&) override { return {}; }
+  duration until_seen_dead() override { return {}; }
+  std::optional<duration> until_told_dead() override { return duration(); }
+  duration any(duration) override { return {}; }
+  void trace(const std::string&) override {}
+};
+
 struct Scene {
   Loop loop;
   World world{loop};
@@ -20,6 +29,12 @@ struct Scene {
     for (const auto& rule : world.broken_rules) FAIL_CHECK(rule);
     return done ? errc::ok : done.error().code;
   }
+  /// The agent dies, and the next one starts.
+  void kill_and_start(bool with_healer = false) {
+    world.kill_agent();
+    world.start_agent(with_healer);
+  }
+  KernelDevice& device() { return world.devices.front(); }
   FakeImage& image() { return world.images[kId]; }
   void filled() {
     image().data = true;

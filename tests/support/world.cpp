@@ -61,6 +61,7 @@ KernelDevice* World::by_index(std::uint32_t index) {
 void World::start_agent(bool with_healer) {
   ++lives_;
   fenced_once = false;
+  refused.clear();
   client_.clear();
   connection();
   life_ = std::make_unique<Life>(*this);
@@ -86,10 +87,11 @@ void World::start_agent(bool with_healer) {
 
 void World::kill_agent() {
   trace("the agent is gone");
-  loop_.die();
   std::vector<int> ended;
   for (const auto& [serial, link] : links) ended.push_back(serial);
+  // Before its coroutines end: what they hold is not closed, as it would be by somebody who lives.
   auto gone = std::move(life_);
+  loop_.die();
 #ifdef NDEBUG
   gone.reset();
   if (loop_.clock.next() != time_point::max()) broke("a timer of the dead agent is left");

@@ -37,6 +37,7 @@ struct FakeImage {
   std::string fstype;
   std::uint64_t generation = 0;       ///< counts formats: a second one destroyed data
   int checks = 0;                     ///< fsck runs
+  bool beyond_repair = false;         ///< fsck leaves errors
 
   std::array<std::uint64_t, kBlocks> blocks{};  ///< the number last written to each
   std::array<std::uint64_t, kBlocks> acked{};   ///< the number that the application was told is stored; 0 once another node wrote there
@@ -129,6 +130,14 @@ class World {
   std::set<std::string> blocklisted;
   std::map<std::string, Client> clients;     ///< of this node, as its incarnation files tell
   bool heal_without_proof = false;
+  /// The disk with the state folder; the runtime folder is memory. A full one takes nothing new, but lets go.
+  enum class Disk { good, full, read_only } disk = Disk::good;
+  std::map<std::string, int> refused;        ///< writes of a volume's record that failed one after another in this life
+  int spares = 16;                           ///< files made before, for the addresses of so many clients more
+  std::set<std::string> torn_records, newer_records;  ///< volumes whose file is damaged, or of a newer version
+  std::vector<std::string> set_aside;        ///< volumes whose damaged file was found
+  bool no_descriptor = false;                ///< the agent's process can open nothing
+  enum class Driver { there, missing, full } driver = Driver::there;  ///< the kernel's, and its table of devices
   std::string boot_id = "boot-1";
   std::vector<std::string> broken_rules;     ///< what must never happen, and did
   void broke(std::string rule);
@@ -143,6 +152,7 @@ class World {
   Loop& loop() { return loop_; }
 
   // The cluster: world_cluster.cpp
+  Secret cluster_key{"canary-key"};          ///< any other is refused
   bool cluster_dead = false;
   duration cluster_slow{};
   std::set<std::string> given_up;            ///< volumes failed by hand
@@ -183,7 +193,10 @@ class World {
   /// The same of a helper process, which waits as long as the device has no server, and outlives the agent.
   task<result<>> ask_helper(std::string call, std::optional<std::uint32_t> device, std::string busy_file, Until until, Effect effect);
   std::string connection();                  ///< a client that is not known to be cut off
+  /// Why nobody may use that client with this key; nothing: it may be used.
+  result<> admits(const std::string& client, const Secret& key) const;
   void note_cut(const std::string& address);
+  bool mark_refused(const std::string& image_id) const;
   void submit(Work work);
   void link_ended(int link);
   void connect_link(KernelDevice& device, int link);
@@ -219,6 +232,7 @@ class World {
   struct Life;
   Loop& loop_;
   int lives_ = 0;
+  std::set<std::string> unwritten_;          ///< clients whose addresses the disk did not take
   std::uint64_t numbers_ = 0, requests_ = 0;
   std::string client_;
   int clients_made_ = 0;

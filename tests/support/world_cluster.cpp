@@ -12,9 +12,11 @@ class Clusters final : public image::Clusters {
  public:
   explicit Clusters(World& world) : world_(world) {}
 
-  task<result<image::Resolved>> resolve(image::Access, image::Name name, Until until) override {
+  task<result<image::Resolved>> resolve(image::Access access, image::Name name, Until until) override {
     const auto found = std::make_shared<image::Resolved>();
-    auto done = co_await world_.ask_cluster("resolve", world_.connection(), until, [&world = world_, name, found]() -> result<> {
+    const std::string by = world_.connection();
+    if (auto admitted = world_.admits(by, access.key); !admitted) co_return admitted.error();
+    auto done = co_await world_.ask_cluster("resolve", by, until, [&world = world_, name, found]() -> result<> {
       const auto place = world.images.find(name.image);
       if (place == world.images.end()) return Error{errc::not_found, "image " + name.text() + " does not exist"};
       found->key = {"fsid", 1, "", place->second.id, 0};
@@ -26,8 +28,10 @@ class Clusters final : public image::Clusters {
     co_return *found;
   }
 
-  task<result<>> fence_dead(image::Access, Until until) override {
-    co_return co_await world_.ask_cluster("fence", world_.connection(), until, [&world = world_]() -> result<> {
+  task<result<>> fence_dead(image::Access access, Until until) override {
+    const std::string by = world_.connection();
+    if (auto admitted = world_.admits(by, access.key); !admitted) co_return admitted.error();
+    co_return co_await world_.ask_cluster("fence", by, until, [&world = world_]() -> result<> {
       for (auto& [address, state] : world.clients) {
         if (state != Client::dead) continue;
         world.blocklist(address);
@@ -47,9 +51,11 @@ class Clusters final : public image::Clusters {
     });
   }
 
-  task<result<image::Header>> header(image::Access, image::Key key, Until until) override {
+  task<result<image::Header>> header(image::Access access, image::Key key, Until until) override {
     const auto found = std::make_shared<image::Header>();
-    auto done = co_await world_.ask_cluster("header", world_.connection(), until, [&world = world_, key, found]() -> result<> {
+    const std::string by = world_.connection();
+    if (auto admitted = world_.admits(by, access.key); !admitted) co_return admitted.error();
+    auto done = co_await world_.ask_cluster("header", by, until, [&world = world_, key, found]() -> result<> {
       const FakeImage* image = world.by_id(key.image_id);
       if (image == nullptr) return Error{errc::not_found, "image " + key.text() + " does not exist any more"};
       *found = {image->version, image->mark};
@@ -59,8 +65,9 @@ class Clusters final : public image::Clusters {
     co_return *found;
   }
 
-  task<result<std::unique_ptr<image::Image>>> open(image::Access, image::Key key, image::OpenOptions options, Until until) override {
+  task<result<std::unique_ptr<image::Image>>> open(image::Access access, image::Key key, image::OpenOptions options, Until until) override {
     const std::string by = world_.connection();
+    if (auto admitted = world_.admits(by, access.key); !admitted) co_return admitted.error();
     // A caller that left drops the image, which closes it.
     const auto opened = std::make_shared<std::unique_ptr<image::Image>>();
     auto done = co_await world_.ask_cluster("open", by, until, [&world = world_, key, by, options, weak = std::weak_ptr(opened)]() -> result<> {
@@ -89,11 +96,23 @@ class Clusters final : public image::Clusters {
 std::unique_ptr<image::Clusters> make_clusters(World& world) { return std::make_unique<Clusters>(world); }
 
 std::string World::connection() {
+  // Shut without having done anything, and made anew.
+  if (unwritten_.erase(client_) > 0) {
+    clients.erase(client_);
+    client_.clear();
+  }
   if (client_.empty()) {
     client_ = "10.0.0.1:0/" + std::to_string(++clients_made_);
     clients[client_] = Client::live;
+    if (disk != Disk::good && (disk == Disk::read_only || spares-- <= 0)) unwritten_.insert(client_);
   }
   return client_;
+}
+
+result<> World::admits(const std::string& client, const Secret& key) const {
+  if (key != cluster_key) return Error{errc::unauthenticated, "the cluster refuses the key"};
+  if (unwritten_.contains(client)) return Error{errc::state_write, "writing the incarnation: the disk takes nothing"};
+  return {};
 }
 
 /// The agent learned that this client of its own is cut off: the next call takes another.
@@ -101,6 +120,13 @@ void World::note_cut(const std::string& address) {
   const auto place = clients.find(address);
   if (place != clients.end() && place->second == Client::live) place->second = Client::dead;
   if (client_ == address) client_.clear();
+}
+
+bool World::mark_refused(const std::string& image_id) const {
+  return std::any_of(records.begin(), records.end(), [&](const auto& record) {
+    const auto place = refused.find(record.volume_id);
+    return record.key.image_id == image_id && place != refused.end() && place->second > 1;
+  });
 }
 
 bool World::may_write(const FakeImage& image, const std::string& address) const {

@@ -28,6 +28,7 @@ class Devices final : public device::Devices {
   }
 
   result<std::unique_ptr<device::Link>> serve(image::Image& image, bool read_only, std::function<void()> on_stopped) override {
+    if (world_.no_descriptor) return Error{errc::exhausted, "too many open files"};
     const auto* opened = dynamic_cast<const World::FakeOpened*>(&image);
     const FakeImage* of = opened == nullptr ? nullptr : world_.by_id(image.key().image_id);
     if (read_only != image.read_only()) world_.broke("a session and its image differ in what may be written");
@@ -107,6 +108,8 @@ class Devices final : public device::Devices {
     }
     for (const auto& known : world.devices)
       if (known.link == made.link) return {};
+    if (world.driver == World::Driver::missing) return Error{errc::failed_precondition, "the kernel's nbd driver is not there: run `modprobe nbd`"};
+    if (world.driver == World::Driver::full) return Error{errc::exhausted, "no device is free"};
     for (const auto& known : world.devices)
       if (known.backend == made.backend) world.broke("a second device was made for one volume");
     while (world.by_index(made.index) != nullptr) ++made.index;

@@ -138,6 +138,7 @@ class Filesystems final : public host::Filesystems {
       if (on->read_only) world.broke("a read-only device was repaired");
       if (mounted(world, on->index)) world.broke("a mounted filesystem was repaired");
       ++image->checks;
+      if (image->beyond_repair) return Error{errc::failed_precondition, "fsck leaves errors"};
       return {};
     };
     co_return co_await world_.ask_helper("fsck", index_of(device), std::move(busy), until, std::move(effect));

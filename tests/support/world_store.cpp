@@ -9,21 +9,36 @@ class Store final : public volume::RecordStore {
   explicit Store(World& world) : world_(world) {}
   task<result<volume::Loaded>> load() override {
     volume::Loaded loaded;
-    loaded.records = world_.records;
+    for (const auto& record : world_.records) {
+      const bool newer = world_.newer_records.contains(record.volume_id), torn = world_.torn_records.contains(record.volume_id);
+      if (newer) loaded.newer.push_back(record.volume_id);
+      if (torn) loaded.set_aside.push_back(record.volume_id);
+      if (!newer && !torn) loaded.records.push_back(record);
+    }
+    std::erase_if(world_.records, [&](const auto& record) { return world_.torn_records.contains(record.volume_id); });
+    world_.set_aside.insert(world_.set_aside.end(), loaded.set_aside.begin(), loaded.set_aside.end());
+    world_.torn_records.clear();
     co_return loaded;
   }
   task<result<>> save(volume::Record record) override {
     // Through the bytes, so that what a record forgets is forgotten here too.
     auto kept = volume::decode(volume::encode(record));
     if (!kept) co_return kept.error();
-    co_return co_await world_.ask_node("save record", {}, [&world = world_, kept = std::move(*kept)]() -> result<> {
+    auto saved = co_await world_.ask_node("save record", {}, [&world = world_, kept = std::move(*kept)]() -> result<> {
+      if (world.no_descriptor) return Error{errc::state_write, "too many open files"};
+      if (world.disk != World::Disk::good) return Error{errc::state_write, "the disk takes nothing"};
+      if (world.newer_records.contains(kept.volume_id)) return Error{errc::state_newer, "a newer version's record"};
       std::erase_if(world.records, [&](const auto& known) { return known.volume_id == kept.volume_id; });
       world.records.push_back(kept);
       return {};
     });
+    int& refused = world_.refused[record.volume_id];
+    refused = saved ? 0 : refused + 1;
+    co_return saved;
   }
   task<result<>> drop(std::string id) override {
     co_return co_await world_.ask_node("drop record", {}, [&world = world_, id]() -> result<> {
+      if (world.disk == World::Disk::read_only) return Error{errc::state_write, "read-only file system"};
       std::erase_if(world.records, [&](const auto& known) { return known.volume_id == id; });
       return {};
     });

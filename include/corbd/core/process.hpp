@@ -1,6 +1,7 @@
 // What the process as a whole does once, before anything else.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "corbd/core/fd.hpp"
@@ -8,12 +9,17 @@
 
 namespace corbd {
 
+/// Opens /dev/null where stdin, stdout or stderr is closed: otherwise a file of ours gets that number, and the log is written into it.
+void fill_standard_streams();
+/// As many descriptors as the system allows: every device, connection and call needs some. Returns how many.
+std::uint64_t raise_descriptor_limit();
 /// PR_SET_IO_FLUSHER: our allocations must not wait for writeback that waits for us. Per thread and inherited: before any thread exists.
 /// Without CAP_SYS_RESOURCE it fails; the agent then runs with a warning.
 result<> become_io_flusher();
 /// SIGPIPE ignored; a crash prints a backtrace on stderr.
 void install_signal_handlers();
 /// Holds the folder for this process until the fd closes. in_use names the holder's pid. The kernel frees it at any death.
+/// A full disk is no hindrance once the folder has been held before.
 result<Fd> lock_folder(const std::string& folder);
 /// The running boot's id.
 result<std::string> read_boot_id();

@@ -11,6 +11,7 @@ namespace corbd::rbd {
 
 struct Config {
   std::string incarnations_dir;      ///< one file per rados_t: its fsid and addresses, until it is fenced or was shut down well
+  std::string boot_id = {};          ///< the running boot
   std::size_t images_per_connection = 32;
   std::chrono::seconds mon_timeout{10};  ///< connecting and monitor commands
 };

@@ -27,6 +27,8 @@ struct Config {
   std::function<void(const Ended&)> on_ended;
 };
 
+class Listener;
+
 class Server {
  public:
   Server(executor control, Clock& clock, Config config);
@@ -55,6 +57,7 @@ class Server {
   Gate gate_;
   std::atomic<std::size_t> in_flight_{0};
   std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<Listener> listener_;
 };
 
 /// The status a caller sees; the text is made valid UTF-8.

@@ -26,6 +26,7 @@ struct Step {
   Fact fact = Fact::resolved;       ///< look
   std::optional<Record> record = std::nullopt;  ///< write_record
   std::string path = {};            ///< bind, unbind, umount, mount: where; inherit: the client's address
+  bool may_fail = false;            ///< write_record: a disk that keeps refusing it is no hindrance
 };
 std::string_view name(Step::Kind kind);
 

@@ -68,7 +68,7 @@ class RecordStore {
  public:
   virtual ~RecordStore() = default;
   virtual task<result<Loaded>> load() = 0;
-  /// Durable when it returns: tmp, fsync, rename, fsync of the folder.
+  /// Durable when it returns: tmp, fsync, rename, fsync of the folder. state_newer: a newer version's record is there, and stays.
   virtual task<result<>> save(Record record) = 0;
   virtual task<result<>> drop(std::string volume_id) = 0;
   /// The Ceph key of a staged volume: memory-backed, gone with a reboot.

@@ -9,6 +9,7 @@
 #include "corbd/core/process.hpp"
 #include "support/catch.hpp"
 #include "support/folder.hpp"
+#include "support/small_disk.hpp"
 
 using namespace corbd;
 using namespace std::chrono_literals;
@@ -72,6 +73,14 @@ TEST_CASE("a second agent on the state folder is told the first one's pid") {
   REQUIRE_FALSE(second);
   CHECK(second.error().code == errc::in_use);
   CHECK_THAT(second.error().text, ContainsSubstring(std::to_string(::getpid())));
+}
+
+TEST_CASE("a folder that was held before can be held on a full disk") {
+  const auto disk = test::SmallDisk::mount(64);
+  if (!disk) return;
+  REQUIRE(lock_folder(disk->path()));
+  disk->fill();
+  CHECK(lock_folder(disk->path()));
 }
 
 TEST_CASE("a runtime folder on a disk is refused") {

@@ -5,6 +5,7 @@
 
 #include "support/catch.hpp"
 #include "support/folder.hpp"
+#include "support/small_disk.hpp"
 
 using namespace corbd;
 using rbd::Incarnation;
@@ -25,9 +26,9 @@ void write(const std::string& path, std::string_view text) { std::ofstream(path)
 TEST_CASE("a saved incarnation is dead for the next start") {
   const test::Folder folder;
   const std::string dir = folder.path() + "/incarnations";
-  REQUIRE(rbd::load_incarnations(dir, kNow));
+  REQUIRE(rbd::load_incarnations(dir, kNow, "boot-1"));
   REQUIRE(rbd::save_incarnation(dir, sample("a")));
-  const auto loaded = rbd::load_incarnations(dir, kNow);
+  const auto loaded = rbd::load_incarnations(dir, kNow, "boot-1");
   REQUIRE(loaded);
   REQUIRE(loaded->all.size() == 1);
   CHECK(loaded->all[0].state == Incarnation::State::dead);
@@ -42,14 +43,44 @@ TEST_CASE("a fenced incarnation is remembered until its blocklisting ends") {
   fenced.state = Incarnation::State::fenced;
   fenced.fenced_at = kNow;
   REQUIRE(rbd::save_incarnation(folder.path(), fenced));
-  const auto day7 = rbd::load_incarnations(folder.path(), kNow + 7 * 86400);
+  const auto day7 = rbd::load_incarnations(folder.path(), kNow + 7 * 86400, "boot-1");
   REQUIRE(day7);
   REQUIRE(day7->all.size() == 1);
   CHECK(day7->all[0].state == Incarnation::State::fenced);
-  const auto later = rbd::load_incarnations(folder.path(), kNow + 7 * 86400 + 1);
+  const auto later = rbd::load_incarnations(folder.path(), kNow + 7 * 86400 + 1, "boot-1");
   REQUIRE(later);
   CHECK(later->all.empty());
   CHECK(fs::is_empty(folder.path()));
+}
+
+TEST_CASE("an incarnation that was fenced in this boot is remembered whatever the clock shows") {
+  const test::Folder folder;
+  auto fenced = sample("a");
+  fenced.state = Incarnation::State::fenced;
+  fenced.fenced_at = 0;  // the clock of a machine without a battery, before it was set
+  fenced.boot_id = "boot-1";
+  REQUIRE(rbd::save_incarnation(folder.path(), fenced));
+  CHECK(rbd::load_incarnations(folder.path(), kNow, "boot-1")->all.size() == 1);
+  CHECK(rbd::load_incarnations(folder.path(), kNow, "boot-2")->all.empty());
+}
+
+TEST_CASE("a full disk takes as many incarnations as there are spare files, and no more") {
+  const auto disk = test::SmallDisk::mount(512);
+  if (!disk) return;
+  REQUIRE(rbd::load_incarnations(disk->path(), kNow, "boot-1"));
+  rbd::keep_spares(disk->path());
+  disk->fill();
+  std::size_t saved = 0;
+  while (saved < 100 && rbd::save_incarnation(disk->path(), sample(std::to_string(saved)))) ++saved;
+  CHECK(saved == 16);
+  const auto loaded = rbd::load_incarnations(disk->path(), kNow, "boot-1");
+  REQUIRE(loaded);
+  CHECK(loaded->all.size() == 16);
+  CHECK(loaded->set_aside.empty());
+  fs::remove(disk->path() + "/filling");
+  rbd::keep_spares(disk->path());
+  disk->fill();
+  CHECK(rbd::save_incarnation(disk->path(), sample("later")));
 }
 
 TEST_CASE("a file that is no incarnation is set aside and kept") {
@@ -59,7 +90,7 @@ TEST_CASE("a file that is no incarnation is set aside and kept") {
                                    R"({"uuid":"other","fsid":"f","cluster_id":"c","addresses":["10.0.0.1:0/1"]})");
   write(folder.path() + "/bad.json", bad);
   REQUIRE(rbd::save_incarnation(folder.path(), sample("good")));
-  const auto loaded = rbd::load_incarnations(folder.path(), kNow);
+  const auto loaded = rbd::load_incarnations(folder.path(), kNow, "boot-1");
   REQUIRE(loaded);
   CHECK(loaded->all.size() == 1);
   REQUIRE(loaded->set_aside == std::vector<std::string>{folder.path() + "/bad.json.corrupt-" + std::to_string(kNow)});
@@ -70,7 +101,7 @@ TEST_CASE("a file that is no incarnation is set aside and kept") {
 TEST_CASE("a half-written file beside the real ones is no incarnation") {
   const test::Folder folder;
   write(folder.path() + "/x.json.tmp", "{");
-  const auto loaded = rbd::load_incarnations(folder.path(), kNow);
+  const auto loaded = rbd::load_incarnations(folder.path(), kNow, "boot-1");
   REQUIRE(loaded);
   CHECK(loaded->all.empty());
   CHECK(loaded->set_aside.empty());
@@ -79,7 +110,7 @@ TEST_CASE("a half-written file beside the real ones is no incarnation") {
 TEST_CASE("a folder that cannot be read is an error: whom to fence is not known") {
   const test::Folder folder;
   write(folder.path() + "/file", "");
-  CHECK_FALSE(rbd::load_incarnations(folder.path() + "/file/sub", kNow));
+  CHECK_FALSE(rbd::load_incarnations(folder.path() + "/file/sub", kNow, "boot-1"));
 }
 
 TEST_CASE("only dead incarnations of the same cluster are to be fenced") {

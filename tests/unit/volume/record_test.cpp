@@ -30,6 +30,18 @@ Record sample() {
   return record;
 }
 
+/// A pool's work ends outside of the loop.
+template <class T>
+T run(test::Loop& loop, task<T> work) {
+  std::optional<T> out;
+  asio::co_spawn(loop.io, std::move(work), [&](std::exception_ptr, T value) { out.emplace(std::move(value)); });
+  while (!out) {
+    loop.io.restart();
+    loop.io.run_one();
+  }
+  return std::move(*out);
+}
+
 }  // namespace
 
 TEST_CASE("a record read back is the one that was written") {
@@ -82,21 +94,12 @@ TEST_CASE("a corrupt record is set aside, a newer one left, the others load") {
   const test::Folder folder;
   test::Loop loop;
   BlockingPool pool(loop.control(), loop.clock, 1);
-  const auto run = [&](auto work) {
-    std::optional<typename decltype(work)::value_type> out;
-    asio::co_spawn(loop.io, std::move(work), [&](std::exception_ptr, auto value) { out.emplace(std::move(value)); });
-    while (!out) {
-      loop.io.restart();
-      loop.io.run_one();
-    }
-    return std::move(*out);
-  };
   auto store = volume::make_record_store(pool, folder.path(), folder.path());
-  REQUIRE(run(store->load()));
-  REQUIRE(run(store->save(sample())));
+  REQUIRE(run(loop, store->load()));
+  REQUIRE(run(loop, store->save(sample())));
   REQUIRE(write_durably(folder.path() + "/volumes/bad.json", "{}", 0600));
   REQUIRE(write_durably(folder.path() + "/volumes/new.json", R"({"version":2})", 0600));
-  const auto loaded = run(store->load());
+  const auto loaded = run(loop, store->load());
   REQUIRE(loaded);
   REQUIRE(loaded->records.size() == 1);
   CHECK(loaded->records.front() == sample());
@@ -104,6 +107,21 @@ TEST_CASE("a corrupt record is set aside, a newer one left, the others load") {
   CHECK(loaded->newer.size() == 1);
   CHECK_FALSE(std::filesystem::exists(folder.path() + "/volumes/bad.json"));
   CHECK(std::filesystem::exists(folder.path() + "/volumes/new.json"));
+}
+
+TEST_CASE("a newer version's record is not overwritten") {
+  const test::Folder folder;
+  test::Loop loop;
+  BlockingPool pool(loop.control(), loop.clock, 1);
+  auto store = volume::make_record_store(pool, folder.path(), folder.path());
+  REQUIRE(run(loop, store->load()));
+  const std::string path = folder.path() + "/volumes/" + sha256_hex(sample().volume_id) + ".json";
+  REQUIRE(write_durably(path, R"({"version":99})", 0600));
+  const auto saved = run(loop, store->save(sample()));
+  REQUIRE_FALSE(saved);
+  CHECK(saved.error().code == errc::state_newer);
+  CHECK_THAT(saved.error().text, ContainsSubstring(path));
+  CHECK(*read_file(path, 100) == R"({"version":99})");
 }
 
 TEST_CASE("a record holds no key") {

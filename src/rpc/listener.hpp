@@ -1,0 +1,34 @@
+// Accepts for a gRPC server. Its own listener ends for good at the first call for which the process has no descriptor left.
+#pragma once
+
+#include <grpcpp/server.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "corbd/core/fd.hpp"
+#include "corbd/core/result.hpp"
+
+namespace corbd::rpc {
+
+class Listener {
+ public:
+  /// A socket of mode 0600 at `path`, which is free. Connections wait in it until start().
+  static result<std::unique_ptr<Listener>> open(const std::string& path);
+  /// New connections are refused from then on.
+  ~Listener();
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+  /// Every connection goes to the server, which outlives this.
+  void start(grpc::Server& server);
+
+ private:
+  Listener(Fd socket, Fd ends) : socket_(std::move(socket)), ends_(std::move(ends)) {}
+  void run(grpc::Server& server) const;
+
+  Fd socket_, ends_;
+  std::thread thread_;
+};
+
+}  // namespace corbd::rpc

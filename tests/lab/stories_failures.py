@@ -1,0 +1,167 @@
+"""The node fails around the agent: its disk, its descriptors, its memory, its filesystems. docs/failures.md has the number of each."""
+import os
+import resource
+import socket
+import subprocess
+import time
+
+from kit import MIB, Skip, Writer, check, mounted, put, read, run, say, wait_for
+from stories_heal import taken_by_another
+from stories_peer import RbdNbd
+
+
+def story_full_disk_heals(lab):
+    """with a state folder that takes no byte more, what is staged is served on and healed after each kill -9: no I/O error, no lost write"""
+    agent = lab.agent()
+    os.makedirs(agent.state_dir)
+    run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", agent.state_dir])
+    agent.start()
+    volume = agent.volume(lab.image("a", size=256 * MIB), block=True)
+    volume.stage()
+    writer = Writer(lab, volume.staged_path).start()
+    subprocess.run(["dd", "if=/dev/zero", "of=" + agent.state_dir + "/full", "bs=512"], capture_output=True)
+    kills = []
+    for _ in range(3):
+        kills.append(agent.kill())
+        agent.start()
+        agent.wait_event("device.reconnected", 60, volume=volume.id)
+        writer.wait_more(20)
+    check(agent.events("record.not_written"), "the disk took the record after all")
+    writer.stop()
+    writer.expect_nothing_lost(kills)
+    os.unlink(agent.state_dir + "/full")
+    volume.unstage(patience=20)
+    volume.expect_gone()
+    agent.stop()
+
+
+def story_no_descriptors(lab):
+    """an agent without a free descriptor serves its devices; a call waits or is refused with a sentence, and succeeds once there are some"""
+    agent = lab.agent().start()
+    volume = agent.volume(lab.image("a", size=256 * MIB), block=True)
+    other = agent.volume(lab.image("b", size=256 * MIB), block=True)
+    volume.stage()
+    writer = Writer(lab, volume.staged_path).start()
+    pid = agent.process.pid
+    used = len(os.listdir("/proc/%d/fd" % pid))
+    say("descriptors in use: %d" % used)
+    _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    # Room for a few calls, none for what a stage opens.
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (used + 3, hard))
+    answer = other.try_stage(timeout=20)
+    say("%s: %s" % (answer["code"], answer["message"]))
+    check(answer["code"] != "OK", "the limit does not hold")
+    hogs = []
+    for _ in range(20):
+        hogs.append(socket.socket(socket.AF_UNIX))
+        hogs[-1].connect(agent.socket)
+    answer = other.try_stage(timeout=10)
+    say("%s: %s" % (answer["code"], answer["message"]))
+    check(answer["code"] != "OK", "there is a descriptor left")
+    writer.wait_more(50)
+    for hog in hogs:
+        hog.close()
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (hard, hard))
+    other.stage(patience=60)
+    check(agent.process.poll() is None, "the agent ended")
+    writer.wait_more(20)
+    writer.stop()
+    writer.expect_nothing_lost()
+    for one in (volume, other):
+        one.unstage(patience=20)
+    volume.expect_gone()
+
+
+def story_out_of_memory(lab):
+    """an agent that its cgroup's limit kills under a writer is started again and heals: no I/O error, no lost write"""
+    root = "/sys/fs/cgroup"
+    if not os.path.exists(root + "/cgroup.controllers"):
+        if lab.native:
+            raise Skip("this machine's cgroups are not ours")
+        run(["mount", "-t", "cgroup2", "cgroup2", root])
+    if "memory" not in read(root + "/cgroup.controllers").split():
+        raise Skip("no memory controller")
+    group = root + "/corbd-lab"
+    put(root + "/cgroup.subtree_control", "+memory")
+    os.makedirs(group, exist_ok=True)
+    agent = lab.agent()
+    agent.begun_by = ["sh", "-c", "echo $$ >%s/cgroup.procs; exec \"$0\" \"$@\"" % group]
+    agent.start()
+    volume = agent.volume(lab.image("a", size=256 * MIB), block=True)
+    volume.stage()
+    writer = Writer(lab, volume.staged_path).start()
+    kills = []
+    for _ in range(2):
+        used = int(read(group + "/memory.current"))
+        kills.append(time.time_ns() // 1000)
+        with open(group + "/memory.max", "w") as file:
+            file.write(str(used // 4))
+        code = agent.wait_exit(60)
+        say("limited from %d MiB to a quarter: the agent ended with %s" % (used // MIB, code))
+        check(code == -9, "it was not killed")
+        check("oom_kill 0" not in read(group + "/memory.events").replace("oom_kill_group", ""), "not for its memory")
+        with open(group + "/memory.max", "w") as file:
+            file.write("max")
+        agent.start()
+        agent.wait_event("device.reconnected", 60, volume=volume.id)
+        writer.wait_more(20)
+    writer.stop()
+    writer.expect_nothing_lost(kills)
+    volume.unstage(patience=20)
+    volume.expect_gone()
+    agent.stop()
+    wait_for("the empty cgroup", lambda: not read(group + "/cgroup.procs"), 20)
+    os.rmdir(group)
+
+
+def story_damaged_filesystem(lab):
+    """a filesystem that fsck cannot repair by itself is neither mounted nor formatted, and is as it was"""
+    image = lab.image("a", size=64 * MIB)
+    agent = lab.agent().start()
+    volume = agent.volume(image)
+    volume.stage()
+    volume.unstage()
+    peer = RbdNbd(lab, image)
+    peer.map()
+    # No root folder, and a superblock that says so.
+    run(["debugfs", "-w", "-R", "clri <2>", peer.device])
+    run(["debugfs", "-w", "-R", "ssv state 2", peer.device])
+    peer.unmap()
+    answer = volume.try_stage()
+    say("%s: %s" % (answer["code"], answer["message"]))
+    check(answer["code"] not in ("OK", "UNAVAILABLE"), "stage of a damaged filesystem: %s" % answer["code"])
+    check(not mounted(volume.staged_path), "it is mounted")
+    volume.expect_gone()
+    peer.map()
+    said = subprocess.run(["e2fsck", "-n", "-f", peer.device], capture_output=True, text=True, timeout=60).stdout
+    check("oot inode is not a directory" in said or "oot inode not allocated" in said, "the damage is gone: %s" % said[-300:])
+    peer.unmap()
+
+
+def story_hung_unmount(lab):
+    """an unmount that waits for a device nobody may serve holds up no other volume, and ends once its volume is given up"""
+    agent = lab.agent().start()
+    image = lab.image("a", size=64 * MIB)
+    volume, other = agent.volume(image), agent.volume(lab.image("b", size=64 * MIB))
+    volume.stage()
+    with open(os.path.join(volume.staged_path, "file"), "wb") as file:
+        file.write(os.urandom(MIB))
+    agent.kill()
+    peer = taken_by_another(lab, image)
+    agent.start()
+    agent.wait_event("volume.state", 60, volume=volume.id, to="lost")
+    hung = volume.begin("unstage", timeout=20)
+    for _ in range(2):
+        other.stage()
+        other.expect_staged()
+        other.unstage()
+    answer = hung.end()
+    say("unstage of the lost volume: %s: %s" % (answer["code"], answer["message"]))
+    check(answer["code"] != "OK", "it did not wait")
+    agent.wait_event("volume.failed", 150, volume=volume.id)
+    volume.unstage(patience=90)
+    volume.expect_gone()
+    peer.kill()
+
+
+story_hung_unmount.limit = 360

@@ -1,0 +1,177 @@
+// What befalls the agent's process itself. docs/failures.md has the number of each story.
+#include "agent.hpp"
+
+#include "corbd/core/file.hpp"
+#include "support/small_disk.hpp"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+using namespace corbd;
+using namespace std::chrono_literals;
+using test::Agent;
+using test::Ground;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Connections that say nothing; they go with their object.
+std::vector<Fd> connections(const std::string& path, int count) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  std::vector<Fd> made;
+  for (int i = 0; i < count; ++i) {
+    made.emplace_back(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    static_cast<void>(::connect(made.back().get(), reinterpret_cast<const sockaddr*>(&address), sizeof address));
+  }
+  return made;
+}
+
+std::size_t descriptors(pid_t pid) {
+  const fs::directory_iterator all("/proc/" + std::to_string(pid) + "/fd");
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+Agent::Options with_stderr(int fd) {
+  Agent::Options options;
+  options.prepare = [fd] { ::dup2(fd, STDERR_FILENO); };
+  options.more = {"--verbose"};
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("a second agent on a state folder ends and names the first, which goes on") {
+  const Ground ground;
+  const Agent first(ground);
+  REQUIRE(first.answers());
+  Agent::Options options;
+  options.socket = "second.sock";
+  Agent second(ground, options);
+  CHECK(second.ended() == 1);
+  CHECK_THAT(first.log(), ContainsSubstring("is held by the agent with pid " + std::to_string(first.pid())));
+  CHECK(first.answers());
+}
+
+TEST_CASE("a second agent with a state folder of its own ends at the first one's socket") {
+  const Ground ground;
+  const Agent first(ground);
+  REQUIRE(first.answers());
+  const test::Folder state;
+  Agent::Options options;
+  options.state = state.path();
+  Agent second(ground, options);
+  CHECK(second.ended() == 1);
+  CHECK_THAT(first.log(), ContainsSubstring("another process answers on"));
+  CHECK(first.answers());
+}
+
+TEST_CASE("an agent without stdin, stdout and stderr serves, and no file of its own gets their numbers") {
+  const Ground ground;
+  Agent::Options options;
+  options.prepare = [] {
+    for (const int fd : {0, 1, 2}) ::close(fd);
+  };
+  const Agent agent(ground, options);
+  REQUIRE(agent.answers());
+  for (const char* fd : {"0", "1", "2"})
+    CHECK(fs::read_symlink("/proc/" + std::to_string(agent.pid()) + "/fd/" + fd) == "/dev/null");
+  CHECK(ground.read("state/lock") == std::to_string(agent.pid()) + "\n");
+}
+
+TEST_CASE("an agent whose log nobody reads, or whose log's disk is full, or whose log's reader is gone, serves") {
+  const Ground ground;
+  std::array<int, 2> pipe;
+  REQUIRE(::pipe2(pipe.data(), O_CLOEXEC) == 0);
+  Fd reader(pipe[0]), writer(pipe[1]);
+  SECTION("nobody reads") {
+    const Fd filler(::open(("/proc/self/fd/" + std::to_string(writer.get())).c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+    const std::string page(4096, 'x');
+    while (::write(filler.get(), page.data(), page.size()) > 0) {
+    }
+  }
+  SECTION("no reader") { reader.reset(); }
+  SECTION("a full disk") { writer = Fd(::open("/dev/full", O_WRONLY | O_CLOEXEC)); }
+  const Agent agent(ground, with_stderr(writer.get()));
+  CHECK(agent.answers());
+}
+
+TEST_CASE("an agent without a free descriptor answers again once it has one") {
+  const Ground ground;
+  Agent::Options options;
+  options.prepare = [] {
+    const rlimit few{64, 64};
+    ::setrlimit(RLIMIT_NOFILE, &few);
+  };
+  const Agent agent(ground, options);
+  REQUIRE(agent.answers());
+  {
+    const auto hogs = connections(ground.at("csi.sock"), 100);
+    for (int tries = 0; tries < 600 && descriptors(agent.pid()) < 64; ++tries) std::this_thread::sleep_for(20ms);
+    CHECK(descriptors(agent.pid()) >= 64);
+  }
+  CHECK(agent.answers());
+  CHECK_THAT(agent.log(), ContainsSubstring("rpc.not_accepting"));
+}
+
+TEST_CASE("an agent takes as many descriptors as the system allows") {
+  const Ground ground;
+  Agent::Options options;
+  options.prepare = [] {
+    const rlimit soft{64, 2048};
+    ::setrlimit(RLIMIT_NOFILE, &soft);
+  };
+  const Agent agent(ground, options);
+  REQUIRE(agent.answers());
+  rlimit now{};
+  REQUIRE(::prlimit(agent.pid(), RLIMIT_NOFILE, nullptr, &now) == 0);
+  CHECK(now.rlim_cur == 2048);
+}
+
+TEST_CASE("an agent starts again on a state folder that is full by now") {
+  const auto disk = test::SmallDisk::mount(512);
+  if (!disk) return;
+  const Ground ground;
+  Agent::Options options;
+  options.state = disk->path();
+  for (const bool full : {false, true}) {
+    if (full) disk->fill();
+    const Agent agent(ground, options);
+    CHECK(agent.answers());
+  }
+}
+
+TEST_CASE("an agent does not start on a state folder that it cannot write, and says so") {
+  const auto disk = test::SmallDisk::mount(512);
+  if (!disk) return;
+  const Ground ground;
+  disk->read_only(true);
+  Agent::Options options;
+  options.state = disk->path();
+  Agent agent(ground, options);
+  CHECK(agent.ended() == 1);
+  CHECK_THAT(agent.log(), ContainsSubstring(disk->path()));
+  CHECK_THAT(agent.log(), ContainsSubstring("Read-only file system"));
+}
+
+TEST_CASE("an agent starts over a state folder with damaged, unfinished and newer files: the damaged set aside, the newer left") {
+  const Ground ground;
+  for (const char* folder : {"state/volumes", "state/incarnations"}) fs::create_directory(ground.at(folder));
+  const std::string newer = R"({"version":99,"crc32c":0,"record":{}})";
+  REQUIRE(write_durably(ground.at("state/volumes/torn.json"), R"({"version":1,"crc32c":12,"rec)", 0600));
+  REQUIRE(write_durably(ground.at("state/volumes/empty.json"), "", 0600));
+  REQUIRE(write_durably(ground.at("state/volumes/zeroes.json"), std::string(4096, '\0'), 0600));
+  REQUIRE(write_durably(ground.at("state/volumes/newer.json"), newer, 0600));
+  REQUIRE(write_durably(ground.at("state/volumes/half.json.tmp"), "{", 0600));
+  REQUIRE(write_durably(ground.at("state/incarnations/torn.json"), R"({"version":1,"uu)", 0600));
+  const Agent agent(ground);
+  REQUIRE(agent.answers());
+  int aside = 0;
+  for (const char* folder : {"state/volumes", "state/incarnations"})
+    for (const auto& entry : fs::directory_iterator(ground.at(folder)))
+      aside += entry.path().string().find(".corrupt-") != std::string::npos ? 1 : 0;
+  CHECK(aside == 4);
+  CHECK(ground.read("state/volumes/newer.json") == newer);
+  CHECK_FALSE(fs::exists(ground.at("state/volumes/half.json.tmp")));
+}

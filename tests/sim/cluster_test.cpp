@@ -1,0 +1,162 @@
+// What fails in the cluster, or at its other clients, while volumes are in use. docs/failures.md has the number of each story.
+#include "scene.hpp"
+
+using namespace corbd;
+using test::kId;
+using test::Scene;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// A staged volume with a healer and an application.
+struct Used : Scene {
+  Used() {
+    world.hazards = &calm;
+    world.kill_agent();
+    world.start_agent(true);
+    filled();
+    REQUIRE(want(test::staged_wish(kId)) == errc::ok);
+  }
+  ~Used() {
+    if (world.running()) world.kill_agent();
+    world.hazards = nullptr;
+    for (const auto& rule : world.broken_rules) FAIL_CHECK(rule);
+  }
+  void writes(std::size_t block) { world.application_writes(device(), block); }
+  volume::Health health() const { return world_status().health; }
+  volume::Status world_status() const { return *const_cast<Used*>(this)->world.shell().status(kId); }
+  test::Calm calm;
+};
+
+const std::string kOther = "10.0.0.2:0/5";
+
+}  // namespace
+
+TEST_CASE("while the cluster answers nothing requests wait without an error, and a new stage is told so in time") {
+  Used scene;
+  scene.world.cluster_dead = true;
+  scene.writes(0);
+  scene.world.images["image-2"].id = "id-2";
+  CHECK(scene.want(test::staged_wish("image-2"), "image-2") == errc::unreachable);
+  scene.loop.advance(10min);
+  CHECK(scene.device().requests.size() == 1);
+  CHECK(scene.health() == volume::Health::staged);
+  scene.world.revive_cluster();
+  scene.loop.advance(1s);
+  CHECK(scene.world.answered == 1);
+  CHECK(scene.world.errors == 0);
+}
+
+TEST_CASE("an agent that starts while the cluster answers nothing serves again soon after it does") {
+  Used scene;
+  scene.writes(0);
+  scene.world.kill_agent();
+  scene.world.cluster_dead = true;
+  scene.world.start_agent(true);
+  scene.loop.advance(10min);
+  CHECK_FALSE(scene.device().alive);
+  scene.world.revive_cluster();
+  scene.loop.advance(2min);
+  CHECK(scene.device().alive);
+  CHECK(scene.world.answered == 1);
+  CHECK(scene.world.errors == 0);
+}
+
+TEST_CASE("requests that the cluster takes longer for than the kernel's timer are answered once, without an error or a new link") {
+  Used scene;
+  const int link = scene.device().link;
+  scene.world.cluster_slow = 45s;
+  for (const std::size_t block : {0, 1, 2}) scene.writes(block);
+  scene.loop.advance(44s);
+  CHECK(scene.world.answered == 0);
+  scene.loop.advance(2s);
+  CHECK(scene.world.answered == 3);
+  CHECK(scene.world.errors == 0);
+  CHECK(scene.device().link == link);
+}
+
+TEST_CASE("a client that the cluster cuts off while it writes is replaced, and nothing of it reaches the application") {
+  Used scene;
+  const std::string first = scene.world.client();
+  scene.writes(0);
+  scene.world.blocklist(first);
+  scene.loop.advance(30s);
+  CHECK(scene.device().alive);
+  CHECK(scene.world.client() != first);
+  CHECK(scene.image().lock_owner == scene.world.client());
+  CHECK(scene.world.answered == 1);
+  CHECK(scene.world.errors == 0);
+}
+
+TEST_CASE("a lock that another node takes by force ends the writing at once; its requests get their errors after a minute") {
+  Used scene;
+  REQUIRE(scene.world.visit(scene.image(), kOther, true));
+  scene.writes(0);
+  scene.loop.advance(50s);
+  CHECK(scene.health() == volume::Health::lost);
+  CHECK(scene.device().requests.size() == 1);
+  CHECK(scene.world.errors == 0);
+  scene.loop.advance(3min);
+  CHECK(scene.health() == volume::Health::failed);
+  CHECK(scene.world.errors == 1);
+  CHECK(scene.image().lock_owner == kOther);
+  CHECK(scene.want(volume::Unstaged{test::staged_wish(kId).path}) == errc::ok);
+}
+
+TEST_CASE("an image that was removed while its agent was down is lost, and its requests get their errors after a minute") {
+  Used scene;
+  scene.writes(0);
+  scene.world.kill_agent();
+  scene.loop.advance(1min);
+  scene.world.remove_image(kId);
+  REQUIRE_FALSE(scene.world.images.contains(kId));
+  scene.world.start_agent(true);
+  scene.loop.advance(50s);
+  CHECK(scene.health() == volume::Health::lost);
+  CHECK(scene.world.errors == 0);
+  scene.loop.advance(3min);
+  CHECK(scene.health() == volume::Health::failed);
+  CHECK(scene.world.errors == 1);
+}
+
+TEST_CASE("a key that the cluster refuses ends the stage for good, and nothing is left of it") {
+  Scene scene;
+  scene.world.cluster_key = Secret("another key");
+  CHECK(scene.want(test::staged_wish(kId)) == errc::unauthenticated);
+  CHECK(scene.world.records.empty());
+  CHECK(scene.world.keys.empty());
+  CHECK(scene.world.devices.empty());
+}
+
+TEST_CASE("a key that was changed, or lost, while the agent was down comes with the next stage; until then the device waits") {
+  Used scene;
+  scene.writes(0);
+  scene.world.kill_agent();
+  const bool lost = GENERATE(false, true);
+  auto wish = test::staged_wish(kId);
+  if (lost) {
+    scene.world.keys.clear();
+  } else {
+    wish.key = scene.world.cluster_key = Secret("the new key");
+  }
+  scene.world.start_agent(true);
+  scene.loop.advance(2min);
+  CHECK_FALSE(scene.device().alive);
+  CHECK(scene.want(wish) == errc::ok);
+  scene.loop.advance(10s);
+  CHECK(scene.device().alive);
+  CHECK(scene.world.answered == 1);
+  CHECK(scene.world.errors == 0);
+  CHECK(scene.world.keys.at(kId) == wish.key);
+}
+
+TEST_CASE("a successor of an agent that left well serves what the application asked for in between") {
+  Used scene;
+  scene.world.stop_agent();
+  scene.writes(0);
+  scene.loop.advance(10s);
+  scene.world.start_agent(true);
+  scene.loop.advance(10s);
+  CHECK(scene.world.answered == 1);
+  CHECK(scene.world.errors == 0);
+}

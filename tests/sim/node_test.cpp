@@ -1,0 +1,281 @@
+// What fails on the node: its disk, its kernel, its filesystems. docs/failures.md has the number of each story.
+#include "corbd/core/gate.hpp"
+#include "scene.hpp"
+
+using namespace corbd;
+using test::kId;
+using test::Scene;
+using test::World;
+using volume::Wish;
+using namespace std::chrono_literals;
+
+namespace {
+
+const std::string kPath = test::staged_wish(kId).path;
+
+void stage_filled(Scene& scene) {
+  scene.filled();
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+}
+
+volume::Staged second_wish() { return test::staged_wish("image-2"); }
+
+void add_second(Scene& scene) { scene.world.images["image-2"].id = "id-2"; }
+
+void is_served(Scene& scene) {
+  REQUIRE(scene.world.devices.size() == 1);
+  CHECK(scene.device().alive);
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+}
+
+}  // namespace
+
+// --- Its disk -------------------------------------------------------------------------------------------------------------------------
+
+TEST_CASE("with a state folder that takes nothing a new stage ends before it acts, and succeeds once there is room") {
+  Scene scene;
+  scene.world.disk = GENERATE(World::Disk::full, World::Disk::read_only);
+  CHECK(scene.want(test::staged_wish(kId)) == errc::state_write);
+  CHECK(scene.world.devices.empty());
+  CHECK(scene.image().lock_owner.empty());
+  CHECK(scene.image().generation == 0);
+  scene.world.disk = World::Disk::good;
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+}
+
+TEST_CASE("with a state folder that takes nothing what is staged is served on, published and healed") {
+  Scene scene;
+  stage_filled(scene);
+  scene.world.disk = GENERATE(World::Disk::full, World::Disk::read_only);
+  scene.world.application_writes(scene.device(), 0);
+  scene.loop.advance(1s);
+  CHECK(scene.world.answered == 1);
+  scene.world.blocklist(scene.world.client());
+  scene.loop.advance(1s);
+  const bool room_for_addresses = scene.world.disk == World::Disk::full;
+  CHECK(scene.want(volume::Healed{}) == errc::state_write);
+  CHECK(scene.want(volume::Healed{}) == (room_for_addresses ? errc::ok : errc::state_write));
+  CHECK(scene.device().alive == room_for_addresses);
+}
+
+TEST_CASE("a full state folder keeps no device from its server, however often the agent dies") {
+  Scene scene;
+  stage_filled(scene);
+  scene.world.disk = World::Disk::full;
+  for (int death = 0; death < 4; ++death) {
+    scene.kill_and_start();
+    CHECK(scene.want(volume::Healed{}) == errc::state_write);
+    CHECK(scene.want(volume::Healed{}) == errc::ok);
+  }
+  is_served(scene);
+}
+
+TEST_CASE("an agent that dies with a full disk between the break of its lock and the taking of it leaves the volume unproven, not written") {
+  Scene scene;
+  stage_filled(scene);
+  scene.world.disk = World::Disk::full;
+  scene.kill_and_start();
+  REQUIRE(scene.want(volume::Healed{}) == errc::state_write);
+  scene.world.crash_in = "acquire lock";
+  CHECK_THROWS_AS(scene.want(volume::Healed{}), test::Crash);
+  scene.kill_and_start();
+  CHECK(scene.want(volume::Healed{}) == errc::unproven);
+}
+
+TEST_CASE("an unstage on a full disk ends once there is room, and leaves nothing") {
+  Scene scene;
+  stage_filled(scene);
+  scene.world.disk = World::Disk::full;
+  CHECK(scene.want(volume::Unstaged{kPath}) == errc::state_write);
+  scene.world.disk = World::Disk::good;
+  CHECK(scene.want(volume::Unstaged{kPath}) == errc::ok);
+  CHECK(scene.world.devices.empty());
+  CHECK(scene.world.records.empty());
+}
+
+TEST_CASE("a damaged record is set aside, its device left alone, and every other volume healed") {
+  Scene scene;
+  stage_filled(scene);
+  add_second(scene);
+  REQUIRE(scene.want(second_wish(), "image-2") == errc::ok);
+  scene.world.torn_records.insert(kId);
+  scene.kill_and_start();
+  CHECK(scene.world.set_aside == std::vector{kId});
+  CHECK(scene.want(volume::Healed{}, "image-2") == errc::ok);
+  CHECK(scene.want(test::staged_wish(kId)) == errc::failed_precondition);
+  REQUIRE(scene.world.devices.size() == 2);
+  CHECK_FALSE(scene.device().alive);
+  CHECK(scene.world.devices.back().alive);
+}
+
+TEST_CASE("a volume whose record is of a newer version is left as it is, also when its device went with a reboot") {
+  Scene scene;
+  stage_filled(scene);
+  scene.world.newer_records.insert(kId);
+  if (GENERATE(false, true)) {
+    scene.world.reboot();
+    scene.world.start_agent();
+    CHECK(scene.want(test::staged_wish(kId)) == errc::state_newer);
+  } else {
+    scene.kill_and_start();
+    CHECK(scene.want(test::staged_wish(kId)) == errc::failed_precondition);
+    CHECK(scene.world.devices.size() == 1);
+  }
+  CHECK(scene.want(volume::Healed{}) == errc::ok);
+  REQUIRE(scene.world.records.size() == 1);
+  CHECK(scene.world.records.front().stagings.size() == 1);
+}
+
+// --- Its kernel -----------------------------------------------------------------------------------------------------------------------
+
+TEST_CASE("a link that the kernel drops because it has not seen the end of the old one is made again until it is taken") {
+  struct SeenLate : test::Calm {
+    duration until_seen_dead() override { return 3s; }
+  } late;
+  Scene scene;
+  scene.world.hazards = &late;
+  stage_filled(scene);
+  scene.world.application_writes(scene.device(), 0);
+  scene.kill_and_start(true);
+  scene.loop.advance(30s);
+  CHECK(scene.device().alive);
+  CHECK(scene.world.answered == 1);
+  CHECK(scene.world.errors == 0);
+  scene.world.kill_agent();
+  scene.world.hazards = nullptr;
+}
+
+TEST_CASE("a device that the kernel made, or gave a new link, without a word is used, not made twice") {
+  Scene scene;
+  scene.filled();
+  const auto lose = [&](const std::string& reply) {
+    scene.world.before_call = [&scene, reply](const std::string& call) {
+      if (call != reply) return;
+      scene.world.before_call = nullptr;
+      scene.world.fail_after_at = 1;
+      scene.world.error = {errc::unavailable, "no buffer space available"};
+    };
+  };
+  lose("kernel connect");
+  CHECK(scene.want(test::staged_wish(kId)) == errc::unavailable);
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+  is_served(scene);
+  scene.kill_and_start();
+  lose("kernel reconfigure");
+  CHECK(scene.want(volume::Healed{}) == errc::unavailable);
+  CHECK(scene.want(volume::Healed{}) == errc::ok);
+  is_served(scene);
+}
+
+TEST_CASE("a device that became another tool's while the agent was down is neither served nor disconnected") {
+  Scene scene;
+  stage_filled(scene);
+  scene.world.kill_agent();
+  scene.world.mounts.clear();
+  scene.device().backend = "somebody else's";
+  scene.device().alive = true;
+  scene.device().link = -1;
+  scene.world.start_agent();
+  CHECK(scene.want(volume::Healed{}) == errc::ok);
+  CHECK(scene.want(volume::Unstaged{kPath}) == errc::ok);
+  REQUIRE(scene.world.devices.size() == 1);
+  CHECK(scene.device().link == -1);
+  CHECK(scene.world.records.empty());
+}
+
+TEST_CASE("without the nbd driver, or without a free device, a stage says so and leaves nothing that stands in its repeat's way") {
+  Scene scene;
+  scene.filled();
+  const auto [driver, code] = GENERATE(std::pair(World::Driver::missing, errc::failed_precondition), std::pair(World::Driver::full, errc::exhausted));
+  scene.world.driver = driver;
+  CHECK(scene.want(test::staged_wish(kId)) == code);
+  CHECK(scene.world.devices.empty());
+  if (final_for_caller(code)) {
+    CHECK(scene.image().lock_owner.empty());
+    CHECK(scene.world.records.empty());
+    CHECK(scene.world.keys.empty());
+  }
+  scene.world.driver = World::Driver::there;
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+  is_served(scene);
+}
+
+TEST_CASE("without a free descriptor a heal and a new stage end at once, what is served is served on, and both end well once there are some") {
+  Scene scene;
+  stage_filled(scene);
+  add_second(scene);
+  REQUIRE(scene.want(second_wish(), "image-2") == errc::ok);
+  scene.world.no_descriptor = true;
+  scene.world.images["image-3"].id = "id-3";
+  CHECK(scene.want(test::staged_wish("image-3"), "image-3") == errc::state_write);
+  scene.world.application_writes(scene.device(), 0);
+  scene.loop.advance(1s);
+  CHECK(scene.world.answered == 1);
+  scene.world.blocklist(scene.world.client());
+  scene.loop.advance(1s);
+  CHECK(scene.want(volume::Healed{}) != errc::ok);
+  CHECK(scene.want(volume::Healed{}) == errc::exhausted);
+  scene.world.no_descriptor = false;
+  CHECK(scene.want(volume::Healed{}) == errc::ok);
+  CHECK(scene.want(test::staged_wish("image-3"), "image-3") == errc::ok);
+  CHECK(scene.device().alive);
+}
+
+// --- Its filesystems ------------------------------------------------------------------------------------------------------------------
+
+TEST_CASE("a format that hangs is left to end, nothing else uses its device meanwhile, and then the stage succeeds") {
+  Scene scene;
+  scene.world.delayed = "mkfs";
+  CHECK(scene.want(test::staged_wish(kId)) == errc::unavailable);
+  CHECK(scene.want(volume::Unstaged{kPath}) != errc::ok);
+  CHECK(scene.world.devices.size() == 1);
+  scene.loop.advance(2min);
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+  CHECK(scene.image().generation == 1);
+}
+
+TEST_CASE("a filesystem with errors that stay after its check is neither mounted nor formatted") {
+  Scene scene;
+  scene.filled();
+  scene.image().beyond_repair = true;
+  CHECK(scene.want(test::staged_wish(kId)) == errc::failed_precondition);
+  CHECK(scene.image().checks == 1);
+  CHECK(scene.image().generation == 0);
+  CHECK(scene.world.mounts.empty());
+  CHECK(scene.world.devices.empty());
+}
+
+TEST_CASE("an unmount that waits for a device without a server holds up no other volume, and ends when it is healed") {
+  test::Calm calm;
+  Scene scene;
+  scene.world.hazards = &calm;
+  stage_filled(scene);
+  add_second(scene);
+  scene.world.application_writes(scene.device(), 0);
+  // Between the look at its link and the unmount.
+  scene.world.before_call = [&](const std::string& call) {
+    if (call != "unmount") return;
+    scene.world.before_call = nullptr;
+    scene.world.cluster_dead = true;
+    scene.world.blocklist(scene.world.client());
+  };
+  Gate gate(scene.loop.control(), scene.loop.clock);
+  std::vector<errc> ends;
+  const auto ask = [](Scene& in, std::vector<errc>& into) -> task<> {
+    const auto done = co_await in.world.shell().want(kId, Wish(volume::Unstaged{kPath}), {});
+    into.push_back(done ? errc::ok : done.error().code);
+  };
+  gate.spawn(ask(scene, ends));
+  scene.loop.advance(5s);
+  REQUIRE_FALSE(scene.device().alive);
+  CHECK(scene.world.mounts.size() == 1);
+  scene.world.revive_cluster();
+  CHECK(scene.want(second_wish(), "image-2") == errc::ok);
+  CHECK(scene.want(volume::Healed{}) == errc::ok);
+  scene.loop.advance(2min);
+  CHECK(scene.want(volume::Unstaged{kPath}) == errc::ok);
+  CHECK(scene.world.devices.size() == 1);
+  CHECK(scene.world.errors == 0);
+  scene.world.kill_agent();
+  scene.world.hazards = nullptr;
+}

@@ -1,0 +1,127 @@
+// Many at once, and time that jumps. docs/failures.md has the number of each story.
+#include "corbd/core/gate.hpp"
+#include "scene.hpp"
+
+using namespace corbd;
+using test::kId;
+using test::Scene;
+using volume::Wish;
+using namespace std::chrono_literals;
+
+namespace {
+
+task<> ask(Scene& in, std::map<errc, int>& into, std::string id) {
+  const auto done = co_await in.world.shell().want(id, Wish(test::staged_wish(id)), {});
+  ++into[done ? errc::ok : done.error().code];
+}
+
+/// A node with many volumes, its healer, and how many volumes are on their way from an open image to a served device.
+struct Node : Scene {
+  explicit Node(int volumes) : gate(loop.control(), loop.clock) {
+    world.kill_agent();
+    world.images.clear();
+    for (int number = 0; number < volumes; ++number) {
+      ids.push_back("image-" + std::to_string(number));
+      world.images[ids.back()].id = "id-" + std::to_string(number);
+    }
+    world.start_agent(true);
+    world.before_call = [this](const std::string& call) {
+      if (call == "open") most_at_once = std::max(most_at_once, ++under_way);
+      if (call == "kernel reconfigure") --under_way;
+    };
+  }
+  ~Node() {
+    for (const auto& rule : world.broken_rules) FAIL_CHECK(rule);
+  }
+  void stage_all() {
+    for (const auto& id : ids) gate.spawn(ask(*this, ends, id));
+    loop.advance(5min);
+    under_way = most_at_once = 0;
+  }
+  int alive() const {
+    return static_cast<int>(std::count_if(world.devices.begin(), world.devices.end(), [](const auto& device) { return device.alive; }));
+  }
+  std::vector<std::string> ids;
+  std::map<errc, int> ends;
+  int under_way = 0, most_at_once = 0;
+  Gate gate;
+};
+
+}  // namespace
+
+TEST_CASE("a thousand calls that want the same are one operation") {
+  Scene scene;
+  Gate gate(scene.loop.control(), scene.loop.clock);
+  std::map<errc, int> ends;
+  for (int call = 0; call < 1000; ++call) gate.spawn(ask(scene, ends, kId));
+  scene.loop.advance(1min);
+  CHECK(ends == std::map<errc, int>{{errc::ok, 1000}});
+  CHECK(scene.image().generation == 1);
+  CHECK(scene.world.calls < 40);
+}
+
+TEST_CASE("the 200 volumes of a node that boots are all staged, each formatted once") {
+  Node node(200);
+  node.stage_all();
+  CHECK(node.ends == std::map<errc, int>{{errc::ok, 200}});
+  CHECK(node.alive() == 200);
+  for (const auto& [name, image] : node.world.images) CHECK(image.generation == 1);
+}
+
+TEST_CASE("after a machine that slept until its client was cut off, 300 volumes are healed, at most 16 at a time") {
+  Node node(300);
+  node.stage_all();
+  REQUIRE(node.alive() == 300);
+  node.world.blocklist(node.world.client());
+  node.loop.leap(2h);
+  node.loop.advance(5min);
+  CHECK(node.alive() == 300);
+  CHECK(node.most_at_once > 1);
+  CHECK(node.most_at_once <= 16);
+}
+
+TEST_CASE("300 volumes of an agent that died are healed, at most 16 at a time, while another is staged") {
+  Node node(300);
+  node.stage_all();
+  node.world.kill_agent();
+  node.world.start_agent(true);
+  node.world.images["new"].id = "id-new";
+  CHECK(node.want(test::staged_wish("new"), "new") == errc::ok);
+  node.loop.advance(5min);
+  CHECK(node.alive() == 301);
+  CHECK(node.most_at_once <= 17);
+}
+
+TEST_CASE("a wall clock that jumps by years, forward or back, neither hurries nor holds up anything") {
+  const auto jump = GENERATE(std::chrono::seconds(0), std::chrono::seconds(24h * 3650), std::chrono::seconds(-24h * 3650));
+  Node node(1);
+  node.stage_all();
+  node.world.kill_agent();
+  node.world.cluster_dead = true;
+  node.world.start_agent(true);
+  node.loop.advance(1min);
+  node.loop.clock.wall_offset += jump;
+  const int before = node.world.calls;
+  node.loop.advance(5min);
+  // One question at a time, at the pace of its backoff.
+  CHECK(node.world.calls - before < 10);
+  node.world.revive_cluster();
+  node.loop.clock.wall_offset -= 2 * jump;
+  node.loop.advance(2min);
+  CHECK(node.alive() == 1);
+}
+
+TEST_CASE("a lost volume is given up by the steady clock, whatever the wall clock shows") {
+  Node node(1);
+  node.stage_all();
+  node.world.kill_agent();
+  auto& image = node.world.images[node.ids.front()];
+  REQUIRE(node.world.visit(image, "10.0.0.2:0/5", true));
+  node.world.start_agent(true);
+  node.loop.advance(10s);
+  node.loop.clock.wall_offset += 24h * 3650;
+  node.loop.advance(40s);
+  CHECK(node.world.shell().status(node.ids.front())->health == volume::Health::lost);
+  node.loop.advance(3min);
+  CHECK(node.world.shell().status(node.ids.front())->health == volume::Health::failed);
+}
