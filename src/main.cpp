@@ -21,6 +21,7 @@
 #include "corbd/nbd/devices.hpp"
 #include "corbd/ops/admin.hpp"
 #include "corbd/ops/web.hpp"
+#include "corbd/rbd/cluster_mapping.hpp"
 #include "corbd/rbd/clusters.hpp"
 #include "corbd/rbd/config_json.hpp"
 #include "corbd/rpc/calls.hpp"
@@ -135,10 +136,25 @@ class Agent {
     auto find_cluster = [dir = options_.config_dir](const std::string& id) -> result<volume::Cluster> {
       auto entry = rbd::find_cluster(dir, id);
       if (!entry) return entry.error();
-      return volume::Cluster{entry->monitors, entry->rados_namespace};
+      return volume::Cluster{entry->monitors, entry->rados_namespace, entry->ignored};
     };
     auto check_path = [this](std::string path, bool must_exist) { return check(std::move(path), must_exist); };
-    return {*clusters_, *devices_, *mounts_, *filesystems_, *records_, find_cluster, check_path, host::busy};
+    auto mapped_places = [dir = options_.config_dir](const volume::Place& of) -> result<std::vector<volume::Place>> {
+      const auto mappings = rbd::read_cluster_mapping(dir);
+      if (!mappings) return mappings.error();
+      const auto found = rbd::mapped_places(*mappings, {of.cluster_id, of.pool_id});
+      if (!found) return found.error();
+      std::vector<volume::Place> places;
+      for (const auto& place : *found) places.push_back({place.cluster_id, place.pool_id});
+      return places;
+    };
+    auto mapped_clusters = [dir = options_.config_dir](const std::string& id) -> result<std::vector<std::string>> {
+      const auto mappings = rbd::read_cluster_mapping(dir);
+      if (!mappings) return mappings.error();
+      return rbd::mapped_clusters(*mappings, id);
+    };
+    return {*clusters_, *devices_,  *mounts_,   *filesystems_, *records_,
+            find_cluster, check_path, host::busy, mapped_places, mapped_clusters};
   }
 
   task<result<>> check(std::string path, bool must_exist) {

@@ -107,8 +107,6 @@ std::string encode(const Handle& handle) {
          hex(static_cast<std::uint64_t>(handle.pool_id), 16) + "-" + handle.uuid;
 }
 
-bool looks_migrated(std::string_view id) { return id.starts_with(kMigrated); }
-
 result<MigratedHandle> decode_migrated_handle(std::string_view id) {
   Parts parts(id, "no handle of a migrated volume");
   parts.skip(kMigrated);

@@ -66,6 +66,10 @@ Decision stage_new(const View& view, const Staged& wish) {
   record.volume_id = view.id;
   record.driver = view.policy.driver;
   record.source = wish.source;
+  record.source.cluster_id = view.seen.facts.resolved->cluster_id;
+  record.source.pool = view.seen.facts.resolved->name.pool;
+  record.source.ns = view.seen.facts.resolved->name.ns;
+  record.source.image = view.seen.facts.resolved->name.image;
   record.user = wish.user;
   record.key = view.seen.facts.resolved->key;
   record.size = view.seen.facts.resolved->size;

@@ -30,7 +30,6 @@ struct MigratedHandle {
   bool operator==(const MigratedHandle&) const = default;
 };
 
-bool looks_migrated(std::string_view id);
 /// Errors as of decode_handle().
 result<MigratedHandle> decode_migrated_handle(std::string_view id);
 std::string encode(const MigratedHandle& handle);
