@@ -42,13 +42,29 @@ int fail(const Error& error) {
   return 1;
 }
 
+result<std::vector<volume::Place>> mapped_places(const std::string& config_dir, const volume::Place& of) {
+  const auto mappings = rbd::read_cluster_mapping(config_dir);
+  if (!mappings) return mappings.error();
+  const auto found = rbd::mapped_places(*mappings, {of.cluster_id, of.pool_id});
+  if (!found) return found.error();
+  std::vector<volume::Place> places;
+  for (const auto& place : *found) places.push_back({place.cluster_id, place.pool_id});
+  return places;
+}
+
+result<std::vector<std::string>> mapped_clusters(const std::string& config_dir, const std::string& cluster_id) {
+  const auto mappings = rbd::read_cluster_mapping(config_dir);
+  if (!mappings) return mappings.error();
+  return rbd::mapped_clusters(*mappings, cluster_id);
+}
+
 /// One agent process: members in the order in which they may be destroyed from the last to the first.
 class Agent {
  public:
   Agent(const cli::Run& options, std::string boot_id)
       : options_(options), control_(io_.get_executor()), clock_(make_real_clock(control_)), pool_(control_, *clock_, kBlockingThreads),
         gate_(control_, *clock_), helpers_(control_, *clock_, {}), mounts_(host::make_mounts(helpers_)),
-        filesystems_(host::make_filesystems(helpers_)),
+        filesystems_(host::make_filesystems(helpers_)), daemons_(host::make_daemons(helpers_)),
         records_(volume::make_record_store(pool_, options.state_dir, options.runtime_dir)),
         clusters_(rbd::make_clusters(control_, *clock_, pool_, cluster_config())), devices_(nbd::make_devices(control_, *clock_, {})),
         shell_(control_, *clock_, ports(), shell_config(boot_id)), healer_(control_, *clock_, shell_, heal_config()),
@@ -139,22 +155,22 @@ class Agent {
       return volume::Cluster{entry->monitors, entry->rados_namespace, entry->ignored};
     };
     auto check_path = [this](std::string path, bool must_exist) { return check(std::move(path), must_exist); };
-    auto mapped_places = [dir = options_.config_dir](const volume::Place& of) -> result<std::vector<volume::Place>> {
-      const auto mappings = rbd::read_cluster_mapping(dir);
-      if (!mappings) return mappings.error();
-      const auto found = rbd::mapped_places(*mappings, {of.cluster_id, of.pool_id});
-      if (!found) return found.error();
-      std::vector<volume::Place> places;
-      for (const auto& place : *found) places.push_back({place.cluster_id, place.pool_id});
-      return places;
-    };
-    auto mapped_clusters = [dir = options_.config_dir](const std::string& id) -> result<std::vector<std::string>> {
-      const auto mappings = rbd::read_cluster_mapping(dir);
-      if (!mappings) return mappings.error();
-      return rbd::mapped_clusters(*mappings, id);
-    };
-    return {*clusters_, *devices_,  *mounts_,   *filesystems_, *records_,
-            find_cluster, check_path, host::busy, mapped_places, mapped_clusters};
+    auto read_stash = [this](std::string staging_path) { return stash(std::move(staging_path)); };
+    auto drop_stash = [this](std::string staging_path) { return forget_stash(std::move(staging_path)); };
+    auto places = [dir = options_.config_dir](const volume::Place& of) { return mapped_places(dir, of); };
+    auto clusters = [dir = options_.config_dir](const std::string& id) { return mapped_clusters(dir, id); };
+    return {*clusters_, *devices_, *mounts_, *filesystems_, *daemons_, *records_, find_cluster, check_path, read_stash, drop_stash, host::busy,
+            places, clusters};
+  }
+
+  task<result<std::optional<volume::Stash>>> stash(std::string staging_path) {
+    auto job = [staging_path] { return volume::read_stash(staging_path); };
+    co_return co_await pool_.run(job, {}, "reading ceph-csi's stash");
+  }
+
+  task<result<>> forget_stash(std::string staging_path) {
+    auto job = [staging_path] { return volume::drop_stash(staging_path); };
+    co_return co_await pool_.run(job, {}, "removing ceph-csi's stash");
   }
 
   task<result<>> check(std::string path, bool must_exist) {
@@ -219,6 +235,7 @@ class Agent {
   HelperPool helpers_;
   std::unique_ptr<host::Mounts> mounts_;
   std::unique_ptr<host::Filesystems> filesystems_;
+  std::unique_ptr<host::Daemons> daemons_;
   std::unique_ptr<volume::RecordStore> records_;
   std::unique_ptr<image::Clusters> clusters_;
   std::unique_ptr<device::Devices> devices_;

@@ -10,7 +10,7 @@ Health health_of(const Live& live) {
   const Record& record = *live.record;
   if (record.failed) return Health::failed;
   if (record.stagings.empty() && record.publishes.empty()) return Health::unstaging;
-  if (!live.served() && record.device) {
+  if (!live.answers() && record.device) {
     const errc code = live.last_error ? live.last_error->code : errc::ok;
     if (code == errc::unproven) return Health::unproven;
     if (code == errc::lost) return Health::lost;
@@ -39,7 +39,8 @@ Status status_of(const Live& live, const device::Seen* seen, const std::vector<h
   status.in_use = seen != nullptr && (!seen->holders.empty() || std::any_of(mounts.begin(), mounts.end(), [&](const auto& mount) {
                                         return shows(mount, *seen);
                                       }));
-  status.unserved = seen != nullptr && !live.served();
+  status.served_by_other = record.adopting && live.answers();
+  status.unserved = seen != nullptr && !live.answers();
   status.unserved_since = live.unserved_since;
   status.waiting = seen != nullptr ? seen->waiting : 0;
   status.oldest = live.link ? live.link->oldest() : duration::zero();

@@ -5,10 +5,10 @@
 namespace corbd::volume {
 
 std::string_view name(Step::Kind kind) {
-  constexpr std::array<std::string_view, 23> names{
+  constexpr std::array<std::string_view, 25> names{
       "look", "write_record", "fence", "open_image", "lock", "start_session", "kernel_connect", "kernel_reconfigure", "kernel_resize", "tune", "mark",
       "mkfs", "fsck", "mount", "unmark", "bind", "unbind", "umount", "disconnect", "stop_session", "close_image", "drop_record",
-      "open_tombstone"};
+      "open_tombstone", "dismiss", "inherit"};
   return names.at(static_cast<std::size_t>(kind));
 }
 
@@ -19,7 +19,7 @@ std::string_view name(Health health) {
 }
 
 std::string_view name(const Wish& wish) {
-  constexpr std::array<std::string_view, 6> names{"stage", "unstage", "publish", "unpublish", "heal", "fail"};
+  constexpr std::array<std::string_view, 7> names{"stage", "unstage", "publish", "unpublish", "heal", "adopt", "fail"};
   return names.at(wish.index());
 }
 

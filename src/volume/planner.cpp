@@ -47,10 +47,7 @@ Decision given_up(const View& view) {
 // --- Staged ---------------------------------------------------------------------------------------------------------------------------
 
 Decision stage_new(const View& view, const Staged& wish) {
-  if (!view.seen.devices.empty())
-    return fail(errc::failed_precondition, device::path(view.seen.devices.front().index) + " carries the id of volume " + view.id +
-                                               " but no record of driver " + view.policy.driver +
-                                               " names it: disconnect it by the tool that made it");
+  if (!view.seen.devices.empty()) return adopt(view, wish);
   if (mounted_at(view, staging_target(view.id, wish.path)))
     return fail(errc::failed_precondition, "something else is mounted at " + staging_target(view.id, wish.path) +
                                                " and volume " + view.id + " has no record: unmount it");
@@ -65,11 +62,7 @@ Decision stage_new(const View& view, const Staged& wish) {
   Record record;
   record.volume_id = view.id;
   record.driver = view.policy.driver;
-  record.source = wish.source;
-  record.source.cluster_id = view.seen.facts.resolved->cluster_id;
-  record.source.pool = view.seen.facts.resolved->name.pool;
-  record.source.ns = view.seen.facts.resolved->name.ns;
-  record.source.image = view.seen.facts.resolved->name.image;
+  record.source = found_at(wish.source, *view.seen.facts.resolved);
   record.user = wish.user;
   record.key = view.seen.facts.resolved->key;
   record.size = view.seen.facts.resolved->size;
@@ -237,11 +230,11 @@ Decision give_up(const View& view) {
 
 Decision plan(const std::string& volume_id, const std::optional<Record>& record, const Wish& wish, const Observation& seen,
               const Policy& policy) {
-  const View view{volume_id, record, seen, policy};
+  const View view{volume_id, record, seen, policy, std::holds_alternative<Adopted>(wish)};
   if (seen.devices.size() > 1)
     return fail(errc::failed_precondition, std::to_string(seen.devices.size()) + " devices carry the id of volume " + volume_id +
                                                ": disconnect the one that is not in use");
-  const bool heals = std::holds_alternative<Healed>(wish) || std::holds_alternative<Failed>(wish);
+  const bool heals = std::holds_alternative<Healed>(wish) || std::holds_alternative<Adopted>(wish) || std::holds_alternative<Failed>(wish);
   // Healing never waits for a helper: the helper may be waiting for the healing.
   if (seen.busy && !heals && seen.attached && seen.link == Observation::Link::serving)
     return Wait{"a helper still works on volume " + volume_id};
@@ -259,6 +252,7 @@ Decision plan(const std::string& volume_id, const std::optional<Record>& record,
     Decision operator()(const Published& wanted) const { return publish(view, wanted); }
     Decision operator()(const Unpublished& wanted) const { return unpublish(view, wanted); }
     Decision operator()(const Healed&) const { return heal(view); }
+    Decision operator()(const Adopted&) const { return heal(view); }
     Decision operator()(const Failed&) const { return give_up(view); }
   };
   return std::visit(Visit{view}, wish);

@@ -73,12 +73,16 @@ struct Unpublished {
 struct Healed {
   bool operator==(const Healed&) const = default;
 };
+/// The same, and rbd-nbd is asked to leave the volume to this agent if it serves it.
+struct Adopted {
+  bool operator==(const Adopted&) const = default;
+};
 /// A volume is given up by hand: its device answers EIO to everything until it is unstaged.
 struct Failed {
   bool operator==(const Failed&) const = default;
 };
 
-using Wish = std::variant<Staged, Unstaged, Published, Unpublished, Healed, Failed>;
+using Wish = std::variant<Staged, Unstaged, Published, Unpublished, Healed, Adopted, Failed>;
 
 std::string_view name(const Wish& wish);
 

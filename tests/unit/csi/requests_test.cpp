@@ -170,6 +170,38 @@ TEST_CASE("every missing part of a stage request is named") {
   }
 }
 
+TEST_CASE("what every request needs is asked for in ceph-csi's order, and its absence is INVALID_ARGUMENT") {
+  const auto expect = [](const result<volume::Wish>& wish, const std::string& missing) {
+    REQUIRE_FALSE(wish);
+    CHECK(grpc_code(wish.error().code) == 3);
+    CHECK_THAT(wish.error().text, ContainsSubstring(missing));
+  };
+  v1::NodeStageVolumeRequest stage;
+  expect(corbd::csi::wish_of(stage), "volume capability missing in request");
+  *stage.mutable_volume_capability() = stage_request().volume_capability();
+  expect(corbd::csi::wish_of(stage), "volume ID missing in request");
+  stage.set_volume_id(dynamic_request().volume_id());
+  expect(corbd::csi::wish_of(stage), "staging target path missing in request");
+  stage.set_staging_target_path("/a");
+  expect(corbd::csi::wish_of(stage), "stage secrets cannot be nil or empty");
+  v1::NodeUnstageVolumeRequest unstage;
+  expect(corbd::csi::wish_of(unstage), "volume ID missing in request");
+  unstage.set_volume_id("a");
+  expect(corbd::csi::wish_of(unstage), "staging target path missing in request");
+  v1::NodePublishVolumeRequest publish;
+  expect(corbd::csi::wish_of(publish), "volume capability missing in request");
+  *publish.mutable_volume_capability() = stage_request().volume_capability();
+  expect(corbd::csi::wish_of(publish), "volume ID missing in request");
+  publish.set_volume_id("a");
+  expect(corbd::csi::wish_of(publish), "target path missing in request");
+  publish.set_target_path("/b");
+  expect(corbd::csi::wish_of(publish), "staging target path missing in request");
+  v1::NodeUnpublishVolumeRequest unpublish;
+  expect(corbd::csi::wish_of(unpublish), "volume ID missing in request");
+  unpublish.set_volume_id("a");
+  expect(corbd::csi::wish_of(unpublish), "target path missing in request");
+}
+
 TEST_CASE("a key with bytes that no key has is refused without showing it") {
   auto request = stage_request();
   (*request.mutable_secrets())["userKey"] = "AQ\xff" "canary";

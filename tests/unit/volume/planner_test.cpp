@@ -26,6 +26,7 @@ struct Model {
   bool image_has_data = false;
   bool marker = false;
   image::Ownership ownership;
+  bool other_serves = false;
 
   Decision decide(const Wish& wish) const { return plan(kId, record, wish, seen, kPolicy); }
   void apply(const Step& step, const Wish& wish);
@@ -63,6 +64,8 @@ void Model::look(Fact fact) {
     case Fact::has_data: facts.has_data = image_has_data; break;
     case Fact::format_marker: facts.format_marker = marker; break;
     case Fact::unused: facts.unused = true; break;
+    case Fact::stash: facts.stash.emplace(); break;
+    case Fact::served_by_other: facts.served_by_other = other_serves; break;
   }
 }
 
@@ -106,8 +109,8 @@ void Model::apply(const Step& step, const Wish& wish) {
     case Kind::mount:
     case Kind::bind:
       // I1: a step that uses a device needs a live link.
-      REQUIRE(seen.link == Observation::Link::serving);
-      REQUIRE(seen.attached);
+      REQUIRE((other_serves || seen.link == Observation::Link::serving));
+      REQUIRE((other_serves || seen.attached));
       seen.mounts.push_back(mount_of(seen.devices.front(), step.path));
       return;
     case Kind::unbind:
@@ -126,6 +129,20 @@ void Model::apply(const Step& step, const Wish& wish) {
       seen.facts = Facts();
       return;
     case Kind::drop_record: record.reset(); return;
+    case Kind::dismiss:
+      other_serves = false;
+      ownership = {};
+      seen.facts.ownership.reset();
+      seen.facts.served_by_other.reset();
+      seen.facts.dismissed = true;
+      return;
+    case Kind::inherit:
+      REQUIRE_FALSE(other_serves);
+      REQUIRE(step.path == ownership.owner);
+      ownership.lock = Lock::our_dead;
+      seen.facts.ownership.reset();
+      seen.facts.fenced.reset();
+      return;
   }
   static_cast<void>(wish);
 }
