@@ -21,6 +21,7 @@
 #include "corbd/nbd/devices.hpp"
 #include "corbd/ops/admin.hpp"
 #include "corbd/ops/web.hpp"
+#include "corbd/rbd/cluster_mapping.hpp"
 #include "corbd/rbd/clusters.hpp"
 #include "corbd/rbd/config_json.hpp"
 #include "corbd/rpc/calls.hpp"
@@ -39,6 +40,22 @@ constexpr std::size_t kBlockingThreads = 8;
 int fail(const Error& error) {
   log::error("agent.refuses", {{"code", name(error.code)}, {"error", error.text}});
   return 1;
+}
+
+result<std::vector<volume::Place>> mapped_places(const std::string& config_dir, const volume::Place& of) {
+  const auto mappings = rbd::read_cluster_mapping(config_dir);
+  if (!mappings) return mappings.error();
+  const auto found = rbd::mapped_places(*mappings, {of.cluster_id, of.pool_id});
+  if (!found) return found.error();
+  std::vector<volume::Place> places;
+  for (const auto& place : *found) places.push_back({place.cluster_id, place.pool_id});
+  return places;
+}
+
+result<std::vector<std::string>> mapped_clusters(const std::string& config_dir, const std::string& cluster_id) {
+  const auto mappings = rbd::read_cluster_mapping(config_dir);
+  if (!mappings) return mappings.error();
+  return rbd::mapped_clusters(*mappings, cluster_id);
 }
 
 /// One agent process: members in the order in which they may be destroyed from the last to the first.
@@ -141,12 +158,15 @@ class Agent {
     auto find_cluster = [dir = options_.config_dir](const std::string& id) -> result<volume::Cluster> {
       auto entry = rbd::find_cluster(dir, id);
       if (!entry) return entry.error();
-      return volume::Cluster{entry->monitors, entry->rados_namespace};
+      return volume::Cluster{entry->monitors, entry->rados_namespace, entry->ignored};
     };
     auto check_path = [this](std::string path, bool must_exist) { return check(std::move(path), must_exist); };
     auto read_stash = [this](std::string staging_path) { return stash(std::move(staging_path)); };
     auto drop_stash = [this](std::string staging_path) { return forget_stash(std::move(staging_path)); };
-    return {*clusters_, *devices_, *mounts_, *filesystems_, *daemons_, *records_, find_cluster, check_path, read_stash, drop_stash, host::busy};
+    auto places = [dir = options_.config_dir](const volume::Place& of) { return mapped_places(dir, of); };
+    auto clusters = [dir = options_.config_dir](const std::string& id) { return mapped_clusters(dir, id); };
+    return {*clusters_, *devices_, *mounts_, *filesystems_, *daemons_, *records_, find_cluster, check_path, read_stash, drop_stash, host::busy,
+            places, clusters};
   }
 
   task<result<std::optional<volume::Stash>>> stash(std::string staging_path) {

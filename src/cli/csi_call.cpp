@@ -1,5 +1,6 @@
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
 #include <chrono>
@@ -28,17 +29,26 @@ v1::VolumeCapability capability_of(const CsiCall& call) {
   return capability;
 }
 
-grpc::Status stage(v1::Node::Stub& node, grpc::ClientContext& context, const CsiCall& call) {
-  v1::NodeStageVolumeRequest request;
-  request.set_volume_id(call.volume_id);
-  request.set_staging_target_path(call.staging_path);
-  *request.mutable_volume_capability() = capability_of(call);
-  auto& attributes = *request.mutable_volume_context();
+google::protobuf::Map<std::string, std::string> attributes_of(const CsiCall& call) {
+  google::protobuf::Map<std::string, std::string> attributes;
   attributes["staticVolume"] = "true";
   attributes["clusterID"] = call.cluster_id;
   attributes["pool"] = call.pool;
   attributes["mounter"] = "rbd-nbd";
   if (!call.mkfs_options.empty()) attributes["mkfsOptions"] = call.mkfs_options;
+  for (const auto& attribute : call.attributes) {
+    const auto equals = std::min(attribute.find('='), attribute.size());
+    attributes[attribute.substr(0, equals)] = attribute.substr(std::min(equals + 1, attribute.size()));
+  }
+  return attributes;
+}
+
+grpc::Status stage(v1::Node::Stub& node, grpc::ClientContext& context, const CsiCall& call) {
+  v1::NodeStageVolumeRequest request;
+  request.set_volume_id(call.volume_id);
+  request.set_staging_target_path(call.staging_path);
+  *request.mutable_volume_capability() = capability_of(call);
+  *request.mutable_volume_context() = attributes_of(call);
   auto key = read_file(call.key_file, 4096);
   if (!key) return {grpc::StatusCode::INVALID_ARGUMENT, key.error().text};
   while (!key->empty() && (key->back() == '\n' || key->back() == ' ')) key->pop_back();
@@ -63,6 +73,7 @@ grpc::Status publish(v1::Node::Stub& node, grpc::ClientContext& context, const C
   request.set_target_path(call.target);
   request.set_readonly(call.readonly);
   *request.mutable_volume_capability() = capability_of(call);
+  *request.mutable_volume_context() = attributes_of(call);
   v1::NodePublishVolumeResponse response;
   return node.NodePublishVolume(&context, request, &response);
 }

@@ -60,6 +60,7 @@ CLI::App* add_csi(CLI::App& app, CsiCall& call) {
   command->add_option("--key-file", call.key_file, "File with the user's key");
   command->add_option("--fstype", call.fstype, "Filesystem [ext4]");
   command->add_option("--mkfs-options", call.mkfs_options, "Instead of the default ones");
+  command->add_option("--attribute", call.attributes, "Attribute of the volume, name=value; may be repeated. A provisioner's: staticVolume=false");
   command->add_option("--mount-flag", call.mount_flags, "Mount option; may be repeated");
   command->add_option("--mode", call.mode, "Access mode, as CSI names it")->capture_default_str();
   command->add_flag("--block", call.block, "Raw block instead of a filesystem");

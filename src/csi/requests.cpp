@@ -1,7 +1,9 @@
 #include "requests.hpp"
 
 #include <algorithm>
-#include <array>
+
+#include "corbd/volume/handle.hpp"
+#include "corbd/volume/parameters.hpp"
 
 namespace corbd::csi {
 namespace {
@@ -43,12 +45,6 @@ std::string value(const Map& map, const char* key) {
   return place == map.end() ? std::string() : place->second;
 }
 
-/// As Go's strconv.ParseBool; anything else is false, as ceph-csi has it.
-bool go_true(const std::string& text) {
-  constexpr std::array<std::string_view, 6> yes{"1", "t", "T", "true", "TRUE", "True"};
-  return std::find(yes.begin(), yes.end(), text) != yes.end();
-}
-
 result<volume::Capability> capability_of(const VolumeCapability& from) {
   using Mode = VolumeCapability::AccessMode;
   if (from.access_type_case() == VolumeCapability::ACCESS_TYPE_NOT_SET) return invalid("volume capability has no access type");
@@ -86,21 +82,90 @@ result<std::string> secret(const Map& secrets, const char* key) {
   return place->second;
 }
 
-result<volume::Source> source_of(const ::csi::v1::NodeStageVolumeRequest& request) {
-  const Map& context = request.volume_context();
-  if (!go_true(value(context, "staticVolume")))
-    return not_yet("volume " + request.volume_id() + " is not a static one (staticVolume: \"true\"): dynamic volumes are not served yet");
-  if (go_true(value(context, "encrypted"))) return not_yet("volume " + request.volume_id() + " is encrypted: encryption is not served yet");
-  const std::string mounter = value(context, "mounter");
-  if (!mounter.empty() && mounter != "rbd-nbd") return not_yet("mounter '" + mounter + "' is not served yet: use rbd-nbd");
-  volume::Source source;
-  source.cluster_id = value(context, "clusterID");
-  source.pool = value(context, "pool");
+/// Names of pools and images, as an attribute has them.
+result<std::string> name_at(const Map& context, const char* key) {
+  std::string name = value(context, key);
+  if (has_control(name) || name.find_first_of("/@") != name.npos) return invalid(std::string(key) + " in the volume's attributes is no name");
+  return name;
+}
+
+/// Its handle says what the attributes do not.
+result<> complete_migrated(const std::string& id, volume::Source& source) {
+  if (!source.cluster_id.empty() && !source.pool.empty() && !source.image.empty()) return {};
+  const auto handle = volume::decode_migrated_handle(id);
+  if (!handle) return with_context("clusterID, pool or imageName is not set in the volume's attributes", handle.error());
+  if (source.cluster_id.empty()) source.cluster_id = handle->cluster_id;
+  if (source.pool.empty()) source.pool = handle->pool;
+  if (source.image.empty()) source.image = handle->image;
+  return {};
+}
+
+result<> complete_static(const ::csi::v1::NodeStageVolumeRequest& request, const volume::Parameters& parameters, volume::Staged& into) {
+  volume::Source& source = into.source;
+  source.cluster_id = value(request.volume_context(), "clusterID");
+  auto pool = name_at(request.volume_context(), "pool");
+  if (!pool) return pool.error();
+  source.pool = std::move(*pool);
   source.image = request.volume_id();
-  source.mkfs_options = value(context, "mkfsOptions");
+  if (parameters.migrated) {
+    auto image = name_at(request.volume_context(), "imageName");
+    if (!image) return image.error();
+    source.image = std::move(*image);
+    if (auto completed = complete_migrated(request.volume_id(), source); !completed) return completed;
+  }
   if (source.cluster_id.empty()) return invalid("clusterID must be set in the volume's attributes");
   if (source.pool.empty()) return invalid("pool must be set in the volume's attributes");
-  return source;
+  return {};
+}
+
+/// The journal knows better than the attributes, which are hints: a StorageClass may say anything in them.
+result<> complete_dynamic(const ::csi::v1::NodeStageVolumeRequest& request, volume::Staged& into) {
+  const auto handle = volume::decode_handle(request.volume_id());
+  if (!handle) return handle.error();
+  auto journal_pool = name_at(request.volume_context(), "journalPool");
+  if (!journal_pool) return journal_pool.error();
+  auto image = name_at(request.volume_context(), "imageName");
+  if (!image) return image.error();
+  into.source.cluster_id = handle->cluster_id;
+  into.reserved = image::Reserved{handle->pool_id, handle->uuid, std::move(*journal_pool), std::move(*image)};
+  return {};
+}
+
+result<volume::Parameters> parameters_of(const Map& context) { return volume::read_parameters({context.begin(), context.end()}); }
+
+/// The volume's part of the wish.
+result<> complete(const ::csi::v1::NodeStageVolumeRequest& request, volume::Staged& into) {
+  auto parameters = parameters_of(request.volume_context());
+  if (!parameters) return parameters.error();
+  if (auto done = parameters->is_static ? complete_static(request, *parameters, into) : complete_dynamic(request, into); !done) return done;
+  if (parameters->encrypted) return not_yet("volume " + request.volume_id() + " is encrypted: encryption is not served yet");
+  if (parameters->mounter == volume::Parameters::Mounter::krbd) return not_yet("mounter 'rbd' is not served yet: use rbd-nbd");
+  into.capability.read_only |= parameters->read_only;
+  into.source.mkfs_options = value(request.volume_context(), "mkfsOptions");
+  into.source.serving = std::move(parameters->serving);
+  into.ignored = std::move(parameters->ignored);
+  return {};
+}
+
+struct Credentials {
+  std::string user, key;
+};
+
+/// A migrated volume's secret has its key in "key" and its user, if not admin, in "adminId".
+result<Credentials> credentials_of(const Map& secrets) {
+  if (!value(secrets, "key").empty()) {
+    auto key = secret(secrets, "key");
+    if (!key) return key.error();
+    if (value(secrets, "adminId").empty()) return Credentials{"admin", std::move(*key)};
+    auto user = secret(secrets, "adminId");
+    if (!user) return user.error();
+    return Credentials{std::move(*user), std::move(*key)};
+  }
+  auto user = secret(secrets, "userID");
+  if (!user) return user.error();
+  auto key = secret(secrets, "userKey");
+  if (!key) return key.error();
+  return Credentials{std::move(*user), std::move(*key)};
 }
 
 }  // namespace
@@ -112,18 +177,14 @@ result<volume::Wish> wish_of(const ::csi::v1::NodeStageVolumeRequest& request) {
   if (request.secrets().empty()) return invalid("stage secrets cannot be nil or empty");
   auto capability = capability_of(request.volume_capability());
   if (!capability) return capability.error();
-  auto source = source_of(request);
-  if (!source) return source.error();
-  auto user = secret(request.secrets(), "userID");
-  if (!user) return user.error();
-  auto key = secret(request.secrets(), "userKey");
-  if (!key) return key.error();
   volume::Staged wish;
   wish.path = request.staging_target_path();
   wish.capability = std::move(*capability);
-  wish.source = std::move(*source);
-  wish.user = std::move(*user);
-  wish.key = Secret(std::move(*key));
+  if (auto done = complete(request, wish); !done) return done.error();
+  auto credentials = credentials_of(request.secrets());
+  if (!credentials) return credentials.error();
+  wish.user = std::move(credentials->user);
+  wish.key = Secret(std::move(credentials->key));
   return volume::Wish(std::move(wish));
 }
 
@@ -140,6 +201,9 @@ result<volume::Wish> wish_of(const ::csi::v1::NodePublishVolumeRequest& request)
   if (auto path = check_path(request.staging_target_path(), "staging target path"); !path) return path.error();
   auto capability = capability_of(request.volume_capability());
   if (!capability) return capability.error();
+  const auto parameters = parameters_of(request.volume_context());
+  if (!parameters) return parameters.error();
+  capability->read_only |= parameters->read_only;
   volume::Published wish;
   wish.path = request.staging_target_path();
   wish.target = request.target_path();

@@ -7,6 +7,7 @@
 #include "corbd/core/log.hpp"
 #include "failure.hpp"
 #include "image.hpp"
+#include "journal.hpp"
 #include "locks.hpp"
 
 namespace corbd::rbd {
@@ -34,20 +35,17 @@ result<image::Resolved> read_identity(Connection& connection, rbd_image_t image,
   found.key.pool_id = pool;
   found.key.ns = name.ns;
   found.key.image_id = id.data();
+  found.cluster_id = connection.group->access.cluster_id;
+  found.name = name;
   return found;
 }
 
-struct NamedPool {
-  std::int64_t id;
-  OpenPool pool;
-};
-
-result<NamedPool> open_named_pool(rados_t cluster, const image::Name& name) {
-  auto id = pool_id(cluster, name.pool);
+result<Target> find_by_name(Connection& connection, const image::Name& name) {
+  auto id = pool_id(connection.cluster, name.pool);
   if (!id) return id.error();
-  auto pool = open_pool(cluster, *id, name.ns);
+  auto pool = open_pool(connection.cluster, *id, name.ns);
   if (!pool) return pool.error();
-  return NamedPool{*id, std::move(*pool)};
+  return Target{*id, std::move(*pool), name};
 }
 
 task<int> open_read_only(Connections& connections, rados_ioctx_t io, const std::string& name, rbd_image_t& image) {
@@ -62,23 +60,51 @@ task<int> close_raw(Connections& connections, rbd_image_t image) {
   return completed(connections.control(), connections.clock(), submit);
 }
 
-task<result<image::Resolved>> resolve_to_end(Connections& connections, const Lease& lease, const image::Name& name) {
+task<result<image::Resolved>> identify(Connections& connections, const Lease& lease, const Target& target) {
   Connection& connection = *lease.connection();
-  Lanes& lanes = *connection.group->lanes;
-  auto find = [cluster = connection.cluster, name] { return open_named_pool(cluster, name); };
-  auto pool = co_await lanes.cluster.call(connections.gate(), std::move(find), {}, "looking up pool " + name.pool);
-  if (!pool) co_return pool.error();
   rbd_image_t image = nullptr;
-  const int r = connection.note(co_await open_read_only(connections, pool->pool.io.get(), name.image, image));
-  if (r < 0) co_return cannot_resolve(name.text(), r);
-  auto read = [held = lease.connection(), image, id = pool->id, name] { return read_identity(*held, image, id, name); };
-  auto found = co_await lanes.images.call(connections.gate(), std::move(read), {}, "reading image " + name.text());
+  const int r = connection.note(co_await open_read_only(connections, target.pool.io.get(), target.name.image, image));
+  if (r < 0) co_return cannot_resolve(target.name.text(), r);
+  auto read = [held = lease.connection(), image, id = target.pool_id, name = target.name] { return read_identity(*held, image, id, name); };
+  auto found = co_await connection.group->lanes->images.call(connections.gate(), std::move(read), {}, "reading image " + target.name.text());
   if (const int closed = co_await close_raw(connections, image); closed < 0) connection.clean = false;
+  co_return found;
+}
+
+task<result<image::Resolved>> resolve_to_end(Connections& connections, const Lease& lease, const image::Name& name) {
+  auto find = [held = lease.connection(), name] { return find_by_name(*held, name); };
+  auto target = co_await lease->group->lanes->cluster.call(connections.gate(), std::move(find), {}, "looking up pool " + name.pool);
+  if (!target) co_return target.error();
+  co_return co_await identify(connections, lease, *target);
+}
+
+/// Without it the volume is served as well; the provisioner's next look writes it.
+task<> complete_journal(Connections& connections, const Lease& lease, std::int64_t pool_id, const image::Reserved& reserved, image::Key key) {
+  auto write = [held = lease.connection(), pool_id, uuid = reserved.uuid, key] {
+    return write_image_id(*held, pool_id, key.ns, uuid, key.image_id);
+  };
+  const auto written = co_await lease->group->lanes->cluster.call(connections.gate(), std::move(write), {}, "writing a journal");
+  if (!written) log::warning("journal.not_written", {{"image", key.text()}, {"error", written.error().text}});
+}
+
+task<result<image::Resolved>> locate_to_end(Connections& connections, const Lease& lease, const image::Reserved& reserved,
+                                            const std::string& ns) {
+  auto find = [held = lease.connection(), reserved, ns] { return find_by_journal(*held, reserved, ns); };
+  auto located = co_await lease->group->lanes->cluster.call(connections.gate(), std::move(find), {}, "reading the journal of " + reserved.uuid);
+  if (!located) co_return located.error();
+  auto found = co_await identify(connections, lease, located->target);
+  if (!found) co_return found;
+  found->encrypted = located->encrypted;
+  if (located->lacks_id) co_await complete_journal(connections, lease, *located->lacks_id, reserved, found->key);
   co_return found;
 }
 
 task<> resolve_and_tell(Connections& connections, Lease lease, image::Name name, Promise<image::Resolved> promise) {
   promise.set(co_await resolve_to_end(connections, lease, name));
+}
+
+task<> locate_and_tell(Connections& connections, Lease lease, image::Reserved reserved, std::string ns, Promise<image::Resolved> promise) {
+  promise.set(co_await locate_to_end(connections, lease, reserved, ns));
 }
 
 /// Another cluster knows nothing of the image, which must not be taken for its end.
@@ -111,6 +137,7 @@ class Clusters final : public image::Clusters {
   }
 
   task<result<image::Resolved>> resolve(image::Access access, image::Name name, Until until) override;
+  task<result<image::Resolved>> locate(image::Access access, image::Reserved reserved, std::string ns, Until until) override;
   task<result<>> fence_dead(image::Access access, Until until) override;
   task<result<>> inherit(image::Access access, std::string address, Until until) override;
   task<result<image::Header>> header(image::Access access, image::Key key, Until until) override;
@@ -130,6 +157,17 @@ task<result<image::Resolved>> Clusters::resolve(image::Access access, image::Nam
   if (!connections_->gate().spawn(resolve_and_tell(*connections_, std::move(*lease), name, promise)))
     co_return Error{errc::cancelled, "resolving " + name.text() + ": the agent is leaving"};
   co_return co_await future.get(until, "image " + name.text() + " in " + cluster_text(access) + " to be found");
+}
+
+task<result<image::Resolved>> Clusters::locate(image::Access access, image::Reserved reserved, std::string ns, Until until) {
+  auto lease = co_await connections_->lease(access, Connections::Need::any, until);
+  if (!lease) co_return lease.error();
+  Promise<image::Resolved> promise(connections_->control(), connections_->clock());
+  const auto future = promise.future();
+  const std::string what = "the image of volume " + reserved.uuid;
+  if (!connections_->gate().spawn(locate_and_tell(*connections_, std::move(*lease), std::move(reserved), std::move(ns), promise)))
+    co_return Error{errc::cancelled, "looking for " + what + ": the agent is leaving"};
+  co_return co_await future.get(until, what + " in " + cluster_text(access) + " to be found");
 }
 
 task<result<>> Clusters::fence_dead(image::Access access, Until until) {

@@ -1,75 +1,63 @@
 #include "corbd/rbd/config_json.hpp"
 
-#include <boost/json/parse.hpp>
-
 #include "corbd/core/file.hpp"
+#include "go_json.hpp"
 
 namespace corbd::rbd {
 namespace {
 
 namespace json = boost::json;
 
-constexpr std::size_t kMaxFile = 4 << 20;
-
-Error bad(std::string text) { return {errc::invalid_argument, "config.json: " + std::move(text)}; }
-
-bool same_key(std::string_view left, std::string_view right) {
-  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
-  return std::equal(left.begin(), left.end(), right.begin(), right.end(), [&](char a, char b) { return lower(a) == lower(b); });
-}
-
-// As Go: any case, the last one counts, null is as good as absent.
-const json::value* find(const json::object& object, std::string_view key) {
-  const json::value* found = nullptr;
-  for (const auto& entry : object)
-    if (same_key(entry.key(), key) && !entry.value().is_null()) found = &entry.value();
-  return found;
-}
-
-result<std::string> text_at(const json::object& object, std::string_view key) {
-  const auto* value = find(object, key);
-  if (value == nullptr) return std::string();
-  if (!value->is_string()) return bad("\"" + std::string(key) + "\" is not a string");
-  return std::string(value->get_string());
-}
+constexpr GoJson kFile("config.json");
 
 result<std::vector<std::string>> monitors_of(const json::object& object) {
   std::vector<std::string> monitors;
-  const auto* value = find(object, "monitors");
-  if (value == nullptr) return monitors;
-  if (!value->is_array()) return bad("\"monitors\" is not an array");
-  for (const auto& monitor : value->get_array()) {
-    if (!monitor.is_string()) return bad("\"monitors\" has an entry that is not a string");
+  const auto list = kFile.array_at(object, "monitors");
+  if (!list) return list.error();
+  if (*list == nullptr) return monitors;
+  for (const auto& monitor : **list) {
+    if (!monitor.is_string()) return kFile.wrong("\"monitors\" has an entry that is not a string: write \"address:port\"");
     if (!monitor.get_string().empty()) monitors.emplace_back(monitor.get_string());
   }
   return monitors;
 }
 
-result<ClusterEntry> read_entry(const json::value& value) {
-  if (!value.is_object()) return bad("an entry is not an object");
-  const auto& object = value.get_object();
-  auto id = text_at(object, "clusterID");
+result<> read_rbd(const json::object& rbd, ClusterEntry& entry) {
+  auto ns = kFile.text_at(rbd, "radosNamespace");
+  if (!ns) return ns.error();
+  entry.rados_namespace = std::move(*ns);
+  const auto network = kFile.text_at(rbd, "netNamespaceFilePath");
+  if (!network) return network.error();
+  if (!network->empty())
+    entry.ignored.push_back("rbd.netNamespaceFilePath: the cluster is reached from the agent's own network namespace; the node must have a route to it");
+  return {};
+}
+
+result<ClusterEntry> read_entry(const json::object& object) {
+  ClusterEntry entry;
+  auto id = kFile.text_at(object, "clusterID");
   if (!id) return id.error();
+  entry.cluster_id = std::move(*id);
   auto monitors = monitors_of(object);
   if (!monitors) return monitors.error();
-  ClusterEntry entry{std::move(*id), std::move(*monitors), {}};
-  if (const auto* rbd = find(object, "rbd")) {
-    if (!rbd->is_object()) return bad("\"rbd\" is not an object");
-    auto ns = text_at(rbd->get_object(), "radosNamespace");
-    if (!ns) return ns.error();
-    entry.rados_namespace = std::move(*ns);
-  }
+  entry.monitors = std::move(*monitors);
+  const auto rbd = kFile.object_at(object, "rbd");
+  if (!rbd) return rbd.error();
+  if (*rbd != nullptr)
+    if (auto read = read_rbd(**rbd, entry); !read) return read.error();
+  const auto affinity = kFile.object_at(object, "readAffinity");
+  if (!affinity) return affinity.error();
+  const auto* enabled = *affinity == nullptr ? nullptr : GoJson::find(**affinity, "enabled");
+  if (enabled != nullptr && enabled->is_bool() && enabled->get_bool())
+    entry.ignored.emplace_back("readAffinity: reads go to the primary OSD");
   return entry;
 }
 
 result<json::array> entries_of(std::string_view text) {
-  if (text.find_first_not_of(" \t\r\n") == text.npos)
-    return Error{errc::failed_precondition, "config.json is empty: it must list the clusters and their monitors"};
-  json::error_code failed;
-  auto parsed = json::parse(text, failed);
-  if (failed) return bad("not JSON: " + failed.message());
-  if (!parsed.is_array()) return bad("not an array of clusters");
-  return std::move(parsed.get_array());
+  auto list = kFile.list(text);
+  if (!list) return list.error();
+  if (!*list) return Error{errc::failed_precondition, "config.json is empty: it must list the clusters and their monitors"};
+  return std::move(**list);
 }
 
 std::string ids_text(const std::vector<std::string>& ids) {
@@ -85,9 +73,13 @@ result<ClusterEntry> parse_config_json(std::string_view text, std::string_view c
   const auto entries = entries_of(text);
   if (!entries) return entries.error();
   std::vector<std::string> ids;
+  std::optional<Error> bad;  // of another cluster, perhaps
   for (const auto& value : *entries) {
-    auto entry = read_entry(value);
-    if (!entry) return entry.error();
+    auto entry = read_entry(value.get_object());
+    if (!entry) {
+      bad = entry.error();
+      continue;
+    }
     if (entry->cluster_id == cluster_id) {
       if (entry->monitors.empty())
         return Error{errc::failed_precondition, "config.json lists no monitors for cluster \"" + entry->cluster_id + "\": add them"};
@@ -95,6 +87,7 @@ result<ClusterEntry> parse_config_json(std::string_view text, std::string_view c
     }
     ids.push_back(std::move(entry->cluster_id));
   }
+  if (bad) return *bad;
   if (ids.empty()) return Error{errc::failed_precondition, "config.json lists no cluster: add \"" + std::string(cluster_id) + "\" to it"};
   return Error{errc::not_found, "config.json has no cluster \"" + std::string(cluster_id) + "\"; it has: " + ids_text(ids)};
 }
@@ -104,7 +97,7 @@ result<std::vector<ClusterEntry>> parse_clusters(std::string_view text) {
   if (!entries) return entries.error();
   std::vector<ClusterEntry> all;
   for (const auto& value : *entries) {
-    auto entry = read_entry(value);
+    auto entry = read_entry(value.get_object());
     if (!entry) return entry.error();
     all.push_back(std::move(*entry));
   }
@@ -113,12 +106,12 @@ result<std::vector<ClusterEntry>> parse_clusters(std::string_view text) {
 
 result<ClusterEntry> find_cluster(const std::string& config_dir, std::string_view cluster_id) {
   const std::string path = config_dir + "/config.json";
-  const auto text = read_file(path, kMaxFile);
+  const auto text = read_file(path, kMaxConfigFile);
   if (!text && text.error().code == errc::not_found)
     return Error{errc::failed_precondition, path + " does not exist: mount the ConfigMap that lists the clusters there"};
   if (!text) return text.error();
   auto entry = parse_config_json(*text, cluster_id);
-  if (!entry) return with_context(path, entry.error());
+  if (!entry) return with_context("in " + config_dir, entry.error());
   return entry;
 }
 

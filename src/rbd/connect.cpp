@@ -63,10 +63,13 @@ result<> configure(rados_t cluster, const image::Access& access, std::chrono::se
   // ceph-csi honours this file; it need not be there.
   if (::access(kCephConf, R_OK) == 0)
     if (const int r = rados_conf_read_file(cluster, kCephConf); r < 0) return failure(std::string("reading ") + kCephConf, r);
+  for (const auto& [name, value] : kQuiet) rados_conf_set(cluster, name, value.c_str());
+  for (const auto& [name, value] : access.config)
+    if (rados_conf_set(cluster, name.c_str(), value.c_str()) < 0)
+      return Error{errc::invalid_argument, "mapOptions: Ceph has no option " + name + ", or not with that value: check the volume's attributes"};
   for (const auto& [name, value] : settings(access, mon_timeout))
     if (const int r = rados_conf_set(cluster, name, value.c_str()); r < 0)
       return failure(std::string("setting ") + name + " for " + cluster_text(access), r);
-  for (const auto& [name, value] : kQuiet) rados_conf_set(cluster, name, value.c_str());
   const Secret key = access.key;
   if (!is_key(key.reveal()) || rados_conf_set(cluster, "key", key.reveal().data()) < 0)
     return Error{errc::unauthenticated, "the key of user " + access.user + " is not a Ceph key: check userKey in the secret"};
@@ -155,7 +158,7 @@ result<OpenPool> open_pool(rados_t cluster, std::int64_t id, const std::string& 
   rados_ioctx_t io = nullptr;
   if (r >= 0) r = rados_ioctx_create2(cluster, id, &io);
   if (r < 0) return failure("opening pool number " + std::to_string(id), r);
-  OpenPool open{IoCtx(io), std::string(name.data()) + (ns.empty() ? "" : "/" + ns)};
+  OpenPool open{IoCtx(io), name.data(), std::string(name.data()) + (ns.empty() ? "" : "/" + ns)};
   rados_ioctx_set_namespace(io, ns.c_str());
   return open;
 }

@@ -53,6 +53,7 @@ class IoCtx {
 
 struct OpenPool {
   IoCtx io;
+  std::string name;  ///< of the pool
   std::string text;  ///< "pool" or "pool/namespace", as in commands
 };
 

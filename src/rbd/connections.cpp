@@ -11,7 +11,8 @@ namespace corbd::rbd {
 namespace {
 
 bool same_access(const image::Access& left, const image::Access& right) {
-  return left.cluster_id == right.cluster_id && left.user == right.user && left.monitors == right.monitors && left.key == right.key;
+  return left.cluster_id == right.cluster_id && left.user == right.user && left.monitors == right.monitors && left.key == right.key &&
+         left.config == right.config;
 }
 
 }  // namespace
@@ -49,7 +50,7 @@ Group& Connections::group_for(const image::Access& access) {
     if (same_access(group->access, access)) return *group;
   // Idle ones of a replaced key go now, the others when their last image is closed.
   for (auto& group : groups_)
-    if (group->access.cluster_id == access.cluster_id && group->access.user == access.user) {
+    if (group->access.cluster_id == access.cluster_id && group->access.user == access.user && group->access.config == access.config) {
       group->outdated = true;
       for (const auto& connection : std::vector(group->serving)) retire_if_idle(connection);
     }

@@ -18,10 +18,10 @@ std::string foreign(const View& view, const std::string& why) {
 }
 
 /// Why the stash does not tell of this device and image; empty when it does (DESIGN: the identifier alone authorises nothing).
-std::string mismatch(const Stash& stash, const device::Seen& device, const Source& source) {
+std::string mismatch(const Stash& stash, const device::Seen& device, const image::Name& name) {
   if (!stash.nbd) return "ceph-csi's image-meta.json says that it was mapped by the kernel's rbd";
   if (!stash.device.empty() && stash.device != device::path(device.index)) return "ceph-csi's image-meta.json names " + stash.device;
-  if (stash.image != source.image || stash.pool != source.pool) return "ceph-csi's image-meta.json names the image " + stash.pool + "/" + stash.image;
+  if (stash.image != name.image || stash.pool != name.pool || stash.ns != name.ns) return "ceph-csi's image-meta.json names the image " + stash.pool + "/" + stash.image;
   if (stash.encrypted) return "it is encrypted, which this agent does not serve yet";
   return "";
 }
@@ -52,9 +52,9 @@ Decision adopt(const View& view, const Staged& wish) {
   if (!view.seen.facts.stash) return look(Fact::stash);
   const auto& stash = *view.seen.facts.stash;
   if (!stash) return fail(errc::failed_precondition, foreign(view, "ceph-csi left no image-meta.json at " + wish.path));
-  if (const std::string why = mismatch(*stash, *device, wish.source); !why.empty()) return fail(errc::failed_precondition, foreign(view, why));
   if (!view.seen.facts.resolved) return look(Fact::resolved);
   const auto& image = *view.seen.facts.resolved;
+  if (const std::string why = mismatch(*stash, *device, image.name); !why.empty()) return fail(errc::failed_precondition, foreign(view, why));
   if (!view.seen.image_writer.empty() || !view.seen.image_reader.empty())
     return fail(errc::in_use, "another volume of this node has the image " + image.key.text() + " of volume " + view.id + ": unstage that one first");
   if (image.size < device->size)
@@ -73,7 +73,7 @@ Decision adopt(const View& view, const Staged& wish) {
   }
   record.volume_id = view.id;
   record.driver = view.policy.driver;
-  record.source = wish.source;
+  record.source = found_at(wish.source, image);
   record.user = wish.user;
   record.key = image.key;
   record.size = device->size;

@@ -115,6 +115,15 @@ Step look(Fact fact) {
   return step;
 }
 
+Source found_at(const Source& wished, const image::Resolved& found) {
+  Source source = wished;
+  source.cluster_id = found.cluster_id;
+  source.pool = found.name.pool;
+  source.ns = found.name.ns;
+  source.image = found.name.image;
+  return source;
+}
+
 std::optional<Decision> bring_up(const View& view) {
   using Link = Observation::Link;
   const auto* device = view.seen.device();

@@ -18,6 +18,9 @@ struct View {
 
 Step look(Fact fact);
 
+/// Of a new record: where the image was found, and how the wish wants it served.
+Source found_at(const Source& wished, const image::Resolved& found);
+
 /// The next step towards a device that answers; nothing when it does. Needs a record.
 std::optional<Decision> bring_up(const View& view);
 

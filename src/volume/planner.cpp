@@ -62,7 +62,7 @@ Decision stage_new(const View& view, const Staged& wish) {
   Record record;
   record.volume_id = view.id;
   record.driver = view.policy.driver;
-  record.source = wish.source;
+  record.source = found_at(wish.source, *view.seen.facts.resolved);
   record.user = wish.user;
   record.key = view.seen.facts.resolved->key;
   record.size = view.seen.facts.resolved->size;

@@ -22,6 +22,21 @@ json::object to_json(const Capability& capability) {
           {"read_only", capability.read_only}, {"single_writer", capability.single_writer}};
 }
 
+json::object to_json(const Serving& serving) {
+  json::object config;
+  for (const auto& [name, value] : serving.config) config[name] = value;
+  json::object out{{"trim", serving.trim}, {"config", std::move(config)}};
+  if (serving.dead_conn_timeout_s) out["dead_conn_timeout_s"] = *serving.dead_conn_timeout_s;
+  return out;
+}
+
+json::object to_json(const Source& source) {
+  json::object out{{"cluster_id", source.cluster_id}, {"pool", source.pool}, {"ns", source.ns}, {"image", source.image},
+                   {"mkfs_options", source.mkfs_options}};
+  if (source.serving != Serving()) out["serving"] = to_json(source.serving);
+  return out;
+}
+
 json::object to_json(const Record& record) {
   json::array stagings, publishes;
   for (const auto& staging : record.stagings)
@@ -31,8 +46,7 @@ json::object to_json(const Record& record) {
   json::object out{
       {"volume_id", record.volume_id},
       {"driver", record.driver},
-      {"source", json::object{{"cluster_id", record.source.cluster_id}, {"pool", record.source.pool}, {"ns", record.source.ns},
-                              {"image", record.source.image}, {"mkfs_options", record.source.mkfs_options}}},
+      {"source", to_json(record.source)},
       {"user", record.user},
       {"key", json::object{{"fsid", record.key.fsid}, {"pool_id", record.key.pool_id}, {"ns", record.key.ns},
                            {"image_id", record.key.image_id}, {"snap_id", record.key.snap_id}}},
@@ -70,13 +84,26 @@ Capability capability_of(const json::object& from) {
   return capability;
 }
 
+Serving serving_of(const json::object& from) {
+  Serving serving;
+  serving.trim = from.at("trim").as_bool();
+  if (from.contains("dead_conn_timeout_s")) serving.dead_conn_timeout_s = number_at<std::uint64_t>(from, "dead_conn_timeout_s");
+  for (const auto& option : from.at("config").as_object()) serving.config[option.key()] = option.value().as_string();
+  return serving;
+}
+
+Source source_of(const json::object& from) {
+  Source source{string_at(from, "cluster_id"), string_at(from, "pool"), string_at(from, "ns"), string_at(from, "image"),
+                string_at(from, "mkfs_options")};
+  if (from.contains("serving")) source.serving = serving_of(from.at("serving").as_object());
+  return source;
+}
+
 Record record_of(const json::object& from) {
   Record record;
   record.volume_id = string_at(from, "volume_id");
   record.driver = string_at(from, "driver");
-  const auto& source = from.at("source").as_object();
-  record.source = {string_at(source, "cluster_id"), string_at(source, "pool"), string_at(source, "ns"), string_at(source, "image"),
-                   string_at(source, "mkfs_options")};
+  record.source = source_of(from.at("source").as_object());
   record.user = string_at(from, "user");
   const auto& key = from.at("key").as_object();
   record.key.fsid = string_at(key, "fsid");

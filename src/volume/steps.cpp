@@ -93,11 +93,15 @@ task<result<>> Steps::dispatch(Live& live, const Step& step, const Wish& wish) {
   co_return Error{errc::internal, "a step without hands: " + std::string(name(step.kind))};
 }
 
-result<image::Access> Steps::access(const Source& source, const std::string& user, const Secret& key, std::string* ns) const {
+result<image::Access> Steps::access(const Live& live) const {
+  const Source& source = live.record->source;
   auto cluster = ports_.find_cluster(source.cluster_id);
   if (!cluster) return cluster.error();
-  if (ns != nullptr) *ns = source.ns.empty() ? cluster->rados_namespace : source.ns;
-  return image::Access{source.cluster_id, cluster->monitors, user, key};
+  return image::Access{source.cluster_id, cluster->monitors, live.record->user, live.key, source.serving.config};
+}
+
+std::uint64_t Steps::dead_conn_timeout_s(const Live& live) const {
+  return live.record->source.serving.dead_conn_timeout_s.value_or(config_.dead_conn_timeout_s);
 }
 
 result<std::uint32_t> Steps::device_index(const Live& live) const {
@@ -123,7 +127,7 @@ task<result<>> Steps::look(Live& live, Fact fact, const Wish& wish) {
     case Fact::stash: co_return co_await look_at_stash(live, wish);
     case Fact::served_by_other: co_return co_await look_at_other(live);
     case Fact::header: {
-      auto to = access(live.record->source, live.record->user, live.key, nullptr);
+      auto to = access(live);
       if (!to) co_return to.error();
       auto found = co_await ports_.clusters.header(*to, live.record->key, soon());
       if (!found && is_gone(live, found.error())) {
@@ -169,17 +173,6 @@ task<result<>> Steps::look(Live& live, Fact fact, const Wish& wish) {
   co_return result<>();
 }
 
-task<result<>> Steps::resolve(Live& live, const Staged& wish) {
-  std::string ns;
-  auto to = access(wish.source, wish.user, wish.key, &ns);
-  if (!to) co_return to.error();
-  image::Name image_name{wish.source.pool, ns, wish.source.image};
-  auto found = co_await ports_.clusters.resolve(*to, image_name, soon());
-  if (!found) co_return found.error();
-  live.facts.resolved = std::move(*found);
-  co_return result<>();
-}
-
 task<result<>> Steps::write_record(Live& live, const Step& step) {
   live.saving = step.record;
   auto saved = co_await save(live, *step.record);
@@ -203,7 +196,7 @@ task<result<>> Steps::save(Live& live, Record record) {
 }
 
 task<result<>> Steps::fence(Live& live) {
-  auto to = access(live.record->source, live.record->user, live.key, nullptr);
+  auto to = access(live);
   if (!to) co_return to.error();
   auto fenced = co_await ports_.clusters.fence_dead(*to, soon());
   if (!fenced) co_return fenced;
@@ -213,7 +206,7 @@ task<result<>> Steps::fence(Live& live) {
 }
 
 task<result<>> Steps::open_image(Live& live) {
-  auto to = access(live.record->source, live.record->user, live.key, nullptr);
+  auto to = access(live);
   if (!to) co_return to.error();
   image::OpenOptions options;
   options.read_only = live.record->read_only;

@@ -23,7 +23,6 @@ class Steps {
   task<result<>> dispatch(Live& live, const Step& step, const Wish& wish);
   // Record, cluster and image: steps.cpp
   task<result<>> look(Live& live, Fact fact, const Wish& wish);
-  task<result<>> resolve(Live& live, const Staged& wish);
   task<result<>> write_record(Live& live, const Step& step);
   task<result<>> save(Live& live, Record record);
   task<result<>> fence(Live& live);
@@ -33,6 +32,11 @@ class Steps {
   task<result<>> close_image(Live& live);
   static void forget_image(Live& live);
   task<result<>> drop_record(Live& live, const Wish& wish);
+  // steps_resolve.cpp
+  task<result<>> resolve(Live& live, const Staged& wish);
+  task<result<image::Resolved>> resolve_static(const Staged& wish);
+  task<result<image::Resolved>> locate(const Staged& wish);
+  task<result<image::Resolved>> locate_at(const Staged& wish, Place place);
   // steps_device.cpp
   task<result<>> start_session(Live& live);
   task<result<>> kernel_connect(Live& live);
@@ -53,7 +57,8 @@ class Steps {
   task<result<>> mount(Live& live, std::string target, const Wish& wish);
   task<result<>> bind(Live& live, std::string target, const Wish& wish);
 
-  result<image::Access> access(const Source& source, const std::string& user, const Secret& key, std::string* ns) const;
+  result<image::Access> access(const Live& live) const;
+  std::uint64_t dead_conn_timeout_s(const Live& live) const;
   result<std::uint32_t> device_index(const Live& live) const;
   result<std::string> device_path(const Live& live) const;
   Until soon() const;

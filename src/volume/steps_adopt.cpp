@@ -54,7 +54,7 @@ task<result<>> Steps::dismiss(Live& live) {
 }
 
 task<result<>> Steps::inherit(Live& live, std::string address) {
-  auto to = access(live.record->source, live.record->user, live.key, nullptr);
+  auto to = access(live);
   if (!to) co_return to.error();
   auto done = co_await ports_.clusters.inherit(*to, address, soon());
   if (!done) co_return done;

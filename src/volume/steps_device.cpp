@@ -26,7 +26,8 @@ task<result<>> Steps::kernel_connect(Live& live) {
   args.size = device_bytes(live.image->size(), live.record->block_size);
   args.block_size = live.record->block_size;
   args.read_only = live.record->read_only;
-  args.dead_conn_timeout_s = config_.dead_conn_timeout_s;
+  args.trim = live.record->source.serving.trim;
+  args.dead_conn_timeout_s = dead_conn_timeout_s(live);
   auto index = co_await ports_.devices.connect(*live.link, args, soon());
   if (!index) co_return index.error();
   live.attached = true;
@@ -37,7 +38,7 @@ task<result<>> Steps::kernel_connect(Live& live) {
 task<result<>> Steps::kernel_reconfigure(Live& live) {
   const auto index = device_index(live);
   if (!index) co_return index.error();
-  auto done = co_await ports_.devices.reconnect(*live.link, {*index, live.id, config_.dead_conn_timeout_s, live.record->adopting}, soon());
+  auto done = co_await ports_.devices.reconnect(*live.link, {*index, live.id, dead_conn_timeout_s(live), live.record->adopting}, soon());
   if (!done) co_return done;
   live.attached = true;
   const auto stall = clock_.now() - live.unserved_since.value_or(clock_.now());

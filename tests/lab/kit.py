@@ -400,6 +400,9 @@ class Agent:
             flag = "--" + name.replace("_", "-")
             if value is True:
                 argv.append(flag)
+            elif isinstance(value, list):
+                for one in value:
+                    argv += [flag, one]
             elif value not in (None, False):
                 argv += [flag, str(value)]
         return Call(method, argv, timeout)
@@ -431,8 +434,8 @@ class Call:
 class Volume:
     """One volume of an agent as kubelet sees it; kubelet makes the folders above the paths."""
 
-    def __init__(self, agent, image, block=False, fstype=None, mode=None, cluster_id="lab", user=None, key_file=None, pool=None, name=None):
-        self.agent, self.block, self.fstype, self.mode = agent, block, fstype, mode
+    def __init__(self, agent, image, block=False, fstype=None, mode=None, cluster_id="lab", user=None, key_file=None, pool=None, name=None, attributes=()):
+        self.agent, self.block, self.fstype, self.mode, self.attributes = agent, block, fstype, mode, list(attributes)
         self.id = name or image.name
         self.pool = pool or image.pool
         self.cluster_id, self.user, self.key_file = cluster_id, user or agent.lab.user, key_file or agent.lab.key_file
@@ -468,8 +471,9 @@ class Volume:
         """One call for this volume, under way."""
         arguments = {
             "stage": lambda: dict(staging_path=self.staging, cluster_id=self.cluster_id, pool=self.pool, user=self.user, key_file=self.key_file,
-                                  **self.capability),
-            "publish": lambda: dict(staging_path=self.staging, target=self.target(pod), cluster_id=self.cluster_id, pool=self.pool, **self.capability),
+                                  attribute=self.attributes, **self.capability),
+            "publish": lambda: dict(staging_path=self.staging, target=self.target(pod), cluster_id=self.cluster_id, pool=self.pool,
+                                    attribute=self.attributes, **self.capability),
             "unpublish": lambda: dict(target=self.target(pod)),
             "unstage": lambda: dict(staging_path=self.staging),
         }[method]()

@@ -52,7 +52,7 @@ def lab_devices():
     for path in glob.glob("/sys/block/nbd*"):
         try:
             with open(path + "/backend") as file:
-                if file.read().startswith("lab-") and os.path.exists(path + "/pid"):
+                if "lab-" in file.read() and os.path.exists(path + "/pid"):
                     found.append(int(os.path.basename(path)[3:]))
         except OSError:
             continue

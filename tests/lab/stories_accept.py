@@ -182,6 +182,39 @@ def story_names_and_namespaces(lab):
     lab.admin("rbd", "namespace", "rm", space)
 
 
+def story_provisioned(lab):
+    """a volume of ceph-csi's provisioner is found by its handle alone, served as its attributes wish, and healed; a mapped one too"""
+    agent = lab.agent().start()
+    image = lab.image("a", size=256 * MIB)
+    uuid = "50d53503-9da1-11ed-847e-bacf8f2f1297"
+    journal = ("rados", "-p", lab.pool)
+    lab.admin(*journal, "rm", "csi.volume." + uuid, ok=False)
+    lab.admin(*journal, "create", "csi.volume." + uuid)
+    lab.admin(*journal, "setomapval", "csi.volume." + uuid, "csi.imagename", image.name)
+    pools = {pool["poolname"]: pool["poolnum"] for pool in json.loads(lab.admin("ceph", "osd", "lspools", "--format", "json"))}
+    wishes = ["staticVolume=false", "mapOptions=krbd:x;nbd:try-netlink,notrim,reattach-timeout=600,rbd-op-threads=2,io-timeout=330"]
+    # The other is of a cluster that is gone, and mapped to this one.
+    lab.write("config/cluster-mapping.json", json.dumps([{"clusterIDMapping": {"lab-old": "lab"}, "RBDPoolIDMapping": [{"77": str(pools[lab.pool])}]}]))
+    for cluster, pool in ("lab", pools[lab.pool]), ("lab-old", 77):
+        handle = "0001-%04x-%s-%016x-%s" % (len(cluster), cluster, pool, uuid)
+        volume = agent.volume(image, name=handle, cluster_id="no-matter", pool="no-matter", attributes=wishes)
+        volume.stage()
+        volume.publish()
+        put(os.path.join(volume.target(), "hello"), cluster)
+        queue = "/sys/block/nbd%d/queue/" % volume.device
+        check(int(read(queue + "discard_max_bytes")) == 0, "notrim, and the device discards")
+        agent.kill()
+        agent.start()
+        agent.wait_event("device.reconnected", 60, volume=handle)
+        check(read(os.path.join(volume.target(), "hello")) == cluster, "another filesystem")
+        volume.unpublish()
+        volume.unstage()
+        volume.expect_gone()
+    agent.wait_event("volume.ignored", 10)
+    check("csi.imageid" in lab.admin(*journal, "listomapkeys", "csi.volume." + uuid), "the image's id was not written")
+    lab.admin(*journal, "rm", "csi.volume." + uuid)
+
+
 def story_resize(lab):
     """an image that grows makes its device grow under load; one that shrinks does not"""
     agent = lab.agent().start()

@@ -11,8 +11,8 @@ namespace {
 
 task<result<>> any_path(std::string, bool) { co_return result<>(); }
 
-result<volume::Cluster> find_cluster(const std::string& id) {
-  if (id != "lab") return Error{errc::not_found, "no cluster " + id};
+result<volume::Cluster> find_cluster(const World& world, const std::string& id) {
+  if (!world.clusters.contains(id)) return Error{errc::not_found, "no cluster " + id};
   return volume::Cluster{{"10.0.0.9"}, ""};
 }
 
@@ -69,10 +69,17 @@ void World::start_agent(bool with_healer) {
   config.boot_id = boot_id;
   config.policy.driver = "rbd.csi.ceph.com";
   config.policy.heal_without_proof = heal_without_proof;
+  auto find = [this](const std::string& id) { return find_cluster(*this, id); };
   auto read_stash = [this](std::string path) { return stash_at(std::move(path)); };
   auto drop_stash = [this](std::string path) { return forget_stash(std::move(path)); };
-  volume::Ports ports{*life_->clusters, *life_->devices, *life_->mounts, *life_->filesystems, *life_->daemons, *life_->store, find_cluster,
+  volume::Ports ports{*life_->clusters, *life_->devices, *life_->mounts, *life_->filesystems, *life_->daemons, *life_->store, find,
                       any_path, read_stash, drop_stash, [this](const std::string& file) { return busy(file); }};
+  ports.mapped_places = [this](const volume::Place&) { return mapped; };
+  ports.mapped_clusters = [this](const std::string&) {
+    std::vector<std::string> ids;
+    for (const auto& place : mapped) ids.push_back(place.cluster_id);
+    return ids;
+  };
   life_->shell = std::make_unique<volume::Shell>(loop_.control(), loop_.clock, ports, config);
   if (with_healer) {
     heal::Config healing;

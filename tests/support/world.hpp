@@ -20,6 +20,7 @@ inline constexpr std::uint64_t kBlockBytes = 4096;
 
 struct FakeImage {
   std::string id;
+  std::int64_t pool_id = 1;
   std::uint64_t size = 1 << 30;
   bool exclusive = true;
   std::string lock_owner;             ///< client address; "" = free
@@ -62,6 +63,8 @@ struct KernelDevice {
   std::uint64_t size = 0;
   bool alive = false;
   bool read_only = false;
+  bool trim = true;
+  std::uint64_t dead_conn_timeout_s = 0;
   std::uint32_t io_timeout_ms = 30000;
   bool request_timeout = false;  ///< another program set one: requests that are slow fail
 
@@ -123,6 +126,12 @@ class World {
   Hazards* hazards = nullptr;
 
   std::map<std::string, FakeImage> images;   ///< by name
+  std::map<std::int64_t, std::string> pools{{1, "pool"}};
+  /// A provisioner's, by pool and uuid: the keys of its omap.
+  std::map<std::pair<std::int64_t, std::string>, std::map<std::string, std::string>> journals;
+  std::set<std::string> clusters{"lab"};     ///< names in config.json: all of the one cluster
+  std::vector<volume::Place> mapped;         ///< in cluster-mapping.json, for every volume
+  std::set<std::string> options_asked;       ///< of Ceph, "name=value", by any connection
   std::vector<KernelDevice> devices;
   std::vector<host::Mount> mounts;
   std::vector<volume::Record> records;

@@ -14,14 +14,34 @@ class Clusters final : public image::Clusters {
 
   task<result<image::Resolved>> resolve(image::Access access, image::Name name, Until until) override {
     const auto found = std::make_shared<image::Resolved>();
+    note_options(access);
     const std::string by = world_.connection();
     if (auto admitted = world_.admits(by, access.key); !admitted) co_return admitted.error();
-    auto done = co_await world_.ask_cluster("resolve", by, until, [&world = world_, name, found]() -> result<> {
-      const auto place = world.images.find(name.image);
-      if (place == world.images.end()) return Error{errc::not_found, "image " + name.text() + " does not exist"};
-      found->key = {"fsid", 1, "", place->second.id, 0};
-      found->size = place->second.size;
-      found->exclusive_lock = place->second.exclusive;
+    auto done = co_await world_.ask_cluster("resolve", by, until, [&world = world_, access, name, found]() -> result<> {
+      return find_image(world, access, name, *found);
+    });
+    if (!done) co_return done.error();
+    co_return *found;
+  }
+
+  task<result<image::Resolved>> locate(image::Access access, image::Reserved reserved, std::string ns, Until until) override {
+    const auto found = std::make_shared<image::Resolved>();
+    note_options(access);
+    const std::string by = world_.connection();
+    if (auto admitted = world_.admits(by, access.key); !admitted) co_return admitted.error();
+    auto done = co_await world_.ask_cluster("locate", by, until, [&world = world_, access, reserved, ns, found]() -> result<> {
+      const auto pool = world.pools.find(reserved.pool_id);
+      if (pool == world.pools.end()) return Error{errc::not_found, "pool number " + std::to_string(reserved.pool_id) + " does not exist"};
+      auto journal = world.journals.find({reserved.pool_id, reserved.uuid});
+      if (journal == world.journals.end() || !journal->second.contains("csi.imagename"))
+        for (const auto& [id, name] : world.pools)
+          if (const auto other = world.journals.find({id, reserved.uuid}); name == reserved.journal_pool && other != world.journals.end()) journal = other;
+      const bool there = journal != world.journals.end();
+      const bool named = there && journal->second.contains("csi.imagename");
+      const std::string name = named ? journal->second["csi.imagename"] : !reserved.image.empty() ? reserved.image : "csi-vol-" + reserved.uuid;
+      if (auto image = find_image(world, access, {pool->second, ns, name}, *found); !image) return image;
+      found->encrypted = there && journal->second.contains("csi.volume.encryptKMS");
+      if (there) journal->second.try_emplace("csi.imageid", found->key.image_id);
       return {};
     });
     if (!done) co_return done.error();
@@ -68,6 +88,7 @@ class Clusters final : public image::Clusters {
   task<result<std::unique_ptr<image::Image>>> open(image::Access access, image::Key key, image::OpenOptions options, Until until) override {
     const std::string by = world_.connection();
     if (auto admitted = world_.admits(by, access.key); !admitted) co_return admitted.error();
+    note_options(access);
     // A caller that left drops the image, which closes it.
     const auto opened = std::make_shared<std::unique_ptr<image::Image>>();
     auto done = co_await world_.ask_cluster("open", by, until, [&world = world_, key, by, options, weak = std::weak_ptr(opened)]() -> result<> {
@@ -88,6 +109,20 @@ class Clusters final : public image::Clusters {
   task<result<>> shutdown(Until) override { co_return result<>(); }
 
  private:
+  static result<> find_image(const World& world, const image::Access& access, const image::Name& name, image::Resolved& into) {
+    const auto place = world.images.find(name.image);
+    const bool there = place != world.images.end() && world.pools.contains(place->second.pool_id) && world.pools.at(place->second.pool_id) == name.pool;
+    if (!there) return Error{errc::not_found, "image " + name.text() + " does not exist"};
+    into.key = {"fsid", place->second.pool_id, name.ns, place->second.id, 0};
+    into.size = place->second.size;
+    into.exclusive_lock = place->second.exclusive;
+    into.cluster_id = access.cluster_id;
+    into.name = name;
+    return {};
+  }
+  void note_options(const image::Access& access) {
+    for (const auto& [name, value] : access.config) world_.options_asked.insert(name + "=" + value);
+  }
   World& world_;
 };
 

@@ -48,6 +48,8 @@ class Devices final : public device::Devices {
     made.backend = args.backend;
     made.size = args.size;
     made.read_only = args.read_only;
+    made.trim = args.trim;
+    made.dead_conn_timeout_s = args.dead_conn_timeout_s;
     const auto index = std::make_shared<std::uint32_t>(0);
     auto done = co_await world_.ask_node("kernel connect", until, [&world = world_, made, index] { return make_device(world, made, *index); });
     if (!done) co_return done.error();

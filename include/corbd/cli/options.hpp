@@ -33,6 +33,7 @@ struct CsiCall {
   std::string method, endpoint, volume_id, staging_path, target, cluster_id, pool, user, key_file, fstype, mkfs_options;
   std::string mode = "SINGLE_NODE_MULTI_WRITER";
   std::vector<std::string> mount_flags;
+  std::vector<std::string> attributes;  ///< "name=value", over those of a static volume
   bool block = false, readonly = false;
   bool wait = false;  ///< for an agent that does not answer yet
   int timeout_s = 120;

@@ -56,6 +56,7 @@ struct ConnectArgs {
   std::uint64_t size = 0;           ///< bytes
   std::uint32_t block_size = 512;   ///< bytes
   bool read_only = false;
+  bool trim = true;                 ///< the device offers to discard
   std::uint64_t dead_conn_timeout_s = 86400;
 };
 

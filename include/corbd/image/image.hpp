@@ -40,6 +40,7 @@ struct Access {
   std::vector<std::string> monitors;  ///< as in config.json, joined by ',' for librados
   std::string user;                   ///< without "client."
   Secret key;
+  std::map<std::string, std::string> config = {};  ///< Ceph's options of the connection; those that the agent's promises rest on win
 };
 
 /// What a request names.
@@ -48,10 +49,22 @@ struct Name {
   std::string text() const { return pool + "/" + (ns.empty() ? "" : ns + "/") + image; }
 };
 
+/// What ceph-csi's provisioner reserved, as the volume's handle says it: its journal in the cluster knows the image's name.
+struct Reserved {
+  std::int64_t pool_id = -1;  ///< of the image
+  std::string uuid;
+  std::string journal_pool = {};  ///< where the journal is if it has nothing in the image's pool; "": nowhere else
+  std::string image = {};         ///< the name if no journal knows it; "": csi-vol-<uuid>
+  bool operator==(const Reserved&) const = default;
+};
+
 struct Resolved {
   Key key;
   std::uint64_t size = 0;  ///< bytes
   bool exclusive_lock = false;
+  std::string cluster_id = {};  ///< where it was found, as Access has it
+  Name name = {};               ///< at that time
+  bool encrypted = false;       ///< by its journal
 };
 
 /// Who holds what of an image. Addresses as Ceph prints them: "10.0.0.1:0/123456789".
@@ -125,6 +138,9 @@ class Clusters {
   virtual ~Clusters() = default;
 
   virtual task<result<Resolved>> resolve(Access access, Name name, Until until) = 0;
+  /// The image that a provisioner made. not_found: no such pool or image; a journal that is missing, or lacks something, is none. The image's id is
+  /// written into a journal that lacks it.
+  virtual task<result<Resolved>> locate(Access access, Reserved reserved, std::string ns, Until until) = 0;
   /// Blocklists every dead incarnation of this agent on that cluster, and waits until the connections have the map that says so.
   /// Done at once when there is none. Until it succeeded, open() refuses images of that cluster with unavailable.
   virtual task<result<>> fence_dead(Access access, Until until) = 0;

@@ -13,10 +13,12 @@ namespace corbd::rbd {
 struct ClusterEntry {
   std::string cluster_id;
   std::vector<std::string> monitors;
-  std::string rados_namespace;
+  std::string rados_namespace;       ///< "" is the default one
+  std::vector<std::string> ignored;  ///< set, but without effect here: a sentence each
 };
 
-/// The entry of `cluster_id`. not_found names the ids that are there; failed_precondition: empty, or no monitors; invalid_argument: not JSON.
+/// The entry of `cluster_id`, the first if it is there twice. not_found names the ids that are there; failed_precondition: empty, or no monitors;
+/// invalid_argument: not JSON, or a value of another type than ceph-csi reads; the entry of another cluster does no harm.
 result<ClusterEntry> parse_config_json(std::string_view text, std::string_view cluster_id);
 /// Every entry, also one without monitors; invalid_argument: not JSON, or an entry that is none.
 result<std::vector<ClusterEntry>> parse_clusters(std::string_view text);

@@ -19,6 +19,13 @@ namespace corbd::volume {
 struct Cluster {
   std::vector<std::string> monitors;
   std::string rados_namespace;
+  std::vector<std::string> ignored = {};  ///< settings of it without effect: a sentence each
+};
+
+/// Where a dynamic volume may be.
+struct Place {
+  std::string cluster_id;
+  std::int64_t pool_id = -1;
 };
 
 /// Everything the shell acts through. All outlive it.
@@ -38,6 +45,10 @@ struct Ports {
   std::function<task<result<>>(std::string staging_path)> drop_stash;
   /// Whether a helper of an earlier start holds the file.
   std::function<bool(const std::string& busy_file)> busy;
+  /// cluster-mapping.json, read anew each time: where else, in the order to try.
+  std::function<result<std::vector<Place>>(const Place& of)> mapped_places = [](const Place&) { return std::vector<Place>(); };
+  std::function<result<std::vector<std::string>>(const std::string& cluster_id)> mapped_clusters =
+      [](const std::string&) { return std::vector<std::string>(); };
 };
 
 struct Config {

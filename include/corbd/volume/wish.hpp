@@ -1,7 +1,9 @@
 // What callers may want of a volume, and the one way to ask for it.
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "corbd/core/secret.hpp"
 #include "corbd/core/task.hpp"
 #include "corbd/core/wait.hpp"
+#include "corbd/image/image.hpp"
 #include "corbd/volume/status.hpp"
 
 namespace corbd::volume {
@@ -24,10 +27,19 @@ struct Capability {
   bool operator==(const Capability&) const = default;
 };
 
-/// Where the image is, as the request says it.
+/// How a device is served; what the volume's attributes wish of it.
+struct Serving {
+  bool trim = true;                                  ///< the device offers to discard
+  std::optional<std::uint64_t> dead_conn_timeout_s;  ///< absent: the agent's own
+  std::map<std::string, std::string> config;         ///< Ceph's options of its connection
+  bool operator==(const Serving&) const = default;
+};
+
+/// Where the image is. In a wish as the request says it, in a record as it was found.
 struct Source {
   std::string cluster_id, pool, ns, image;
   std::string mkfs_options;  ///< "" = ceph-csi's defaults
+  Serving serving = {};
   bool operator==(const Source&) const = default;
 };
 
@@ -35,6 +47,9 @@ struct Staged {
   std::string path;  ///< the staging path of the request; the mount is <path>/<volume id>
   Capability capability;
   Source source;
+  /// Of a volume that ceph-csi's provisioner made: cluster_id is then the handle's, and the journal tells pool, namespace and image.
+  std::optional<image::Reserved> reserved = std::nullopt;
+  std::vector<std::string> ignored = {};  ///< attributes without effect: a sentence each
   std::string user;
   Secret key;
   bool operator==(const Staged&) const = default;

@@ -23,6 +23,15 @@ v1::NodeStageVolumeRequest stage_request() {
   return request;
 }
 
+const std::string kUuid = "50d53503-9da1-11ed-847e-bacf8f2f1297";
+
+v1::NodeStageVolumeRequest dynamic_request() {
+  auto request = stage_request();
+  request.set_volume_id("0001-0009-rook-ceph-0000000000000002-" + kUuid);
+  request.clear_volume_context();
+  return request;
+}
+
 errc code_of(const v1::NodeStageVolumeRequest& request) {
   const auto wish = corbd::csi::wish_of(request);
   return wish ? errc::ok : wish.error().code;
@@ -41,17 +50,86 @@ TEST_CASE("a stage request of a static volume names the image by the volume id")
   CHECK(staged.key.reveal() == "AQCanary==");
 }
 
-TEST_CASE("staticVolume is true for what Go's ParseBool takes as true, and for nothing else") {
-  for (const char* yes : {"1", "t", "T", "true", "TRUE", "True"}) {
-    auto request = stage_request();
-    (*request.mutable_volume_context())["staticVolume"] = yes;
-    CHECK(code_of(request) == errc::ok);
+TEST_CASE("a dynamic volume is named by its handle, and its attributes are hints") {
+  auto request = dynamic_request();
+  auto& attributes = *request.mutable_volume_context();
+  attributes["clusterID"] = "another";
+  attributes["pool"] = "another";
+  attributes["journalPool"] = "journals";
+  attributes["imageName"] = "prefix-1";
+  const auto wish = corbd::csi::wish_of(request);
+  REQUIRE(wish);
+  const auto& staged = std::get<volume::Staged>(*wish);
+  CHECK(staged.source.cluster_id == "rook-ceph");
+  REQUIRE(staged.reserved);
+  CHECK((*staged.reserved == image::Reserved{2, kUuid, "journals", "prefix-1"}));
+}
+
+TEST_CASE("a volume id that is no handle, of a volume that is not static, is refused") {
+  auto request = dynamic_request();
+  request.set_volume_id("image-1");
+  CHECK(code_of(request) == errc::invalid_argument);
+  CHECK_THAT(corbd::csi::wish_of(request).error().text, ContainsSubstring("staticVolume"));
+}
+
+TEST_CASE("a name in the attributes that is none is refused") {
+  for (const char* attribute : {"journalPool", "imageName"}) {
+    auto request = dynamic_request();
+    (*request.mutable_volume_context())[attribute] = "a/b";
+    CHECK(code_of(request) == errc::invalid_argument);
   }
-  for (const char* no : {"yes", "0", "", "tRUE"}) {
-    auto request = stage_request();
-    (*request.mutable_volume_context())["staticVolume"] = no;
-    CHECK(code_of(request) == errc::unimplemented);
-  }
+  auto request = stage_request();
+  (*request.mutable_volume_context())["pool"] = "a\nb";
+  CHECK(code_of(request) == errc::invalid_argument);
+}
+
+TEST_CASE("a migrated volume is the image of its attributes, or else of its handle, and has a secret of its own form") {
+  auto request = stage_request();
+  request.set_volume_id("mig_mons-d26a17667065ffae4e4e96ba3d46d18a_image-" + kUuid + "_7265706c");
+  auto& attributes = *request.mutable_volume_context();
+  attributes["migration"] = "true";
+  attributes["imageName"] = "kubernetes-dynamic-pvc-x";
+  request.clear_secrets();
+  (*request.mutable_secrets())["key"] = "AQCanary==";
+  auto wish = corbd::csi::wish_of(request);
+  REQUIRE(wish);
+  CHECK(std::get<volume::Staged>(*wish).source.image == "kubernetes-dynamic-pvc-x");
+  CHECK(std::get<volume::Staged>(*wish).source.pool == "pool");
+  CHECK(std::get<volume::Staged>(*wish).user == "admin");
+  for (const char* attribute : {"imageName", "pool", "clusterID"}) attributes.erase(attribute);
+  (*request.mutable_secrets())["adminId"] = "kube";
+  wish = corbd::csi::wish_of(request);
+  REQUIRE(wish);
+  const auto& staged = std::get<volume::Staged>(*wish);
+  CHECK(staged.source.image == "kubernetes-dynamic-pvc-" + kUuid);
+  CHECK(staged.source.pool == "repl");
+  CHECK(staged.source.cluster_id == "d26a17667065ffae4e4e96ba3d46d18a");
+  CHECK(staged.user == "kube");
+  CHECK(staged.key.reveal() == "AQCanary==");
+  request.set_volume_id("image-1");
+  CHECK(code_of(request) == errc::invalid_argument);
+}
+
+TEST_CASE("mapOptions decide how a volume is staged and published") {
+  auto request = dynamic_request();
+  (*request.mutable_volume_context())["mapOptions"] = "nbd:read-only,notrim,foo";
+  const auto wish = corbd::csi::wish_of(request);
+  REQUIRE(wish);
+  const auto& staged = std::get<volume::Staged>(*wish);
+  CHECK(staged.capability.read_only);
+  CHECK_FALSE(staged.source.serving.trim);
+  REQUIRE(staged.ignored.size() == 1);
+  v1::NodePublishVolumeRequest publish;
+  publish.set_volume_id(request.volume_id());
+  publish.set_staging_target_path("/a");
+  publish.set_target_path("/b");
+  *publish.mutable_volume_capability() = request.volume_capability();
+  *publish.mutable_volume_context() = request.volume_context();
+  const auto published = corbd::csi::wish_of(publish);
+  REQUIRE(published);
+  CHECK(std::get<volume::Published>(*published).capability == staged.capability);
+  (*request.mutable_volume_context())["mapOptions"] = "nbd:rbd-cache=true";
+  CHECK(code_of(request) == errc::invalid_argument);
 }
 
 TEST_CASE("a volume id that could leave its place in a path is refused") {
@@ -90,6 +168,38 @@ TEST_CASE("every missing part of a stage request is named") {
     request.mutable_volume_context()->erase(field);
     CHECK_THAT(corbd::csi::wish_of(request).error().text, ContainsSubstring(field));
   }
+}
+
+TEST_CASE("what every request needs is asked for in ceph-csi's order, and its absence is INVALID_ARGUMENT") {
+  const auto expect = [](const result<volume::Wish>& wish, const std::string& missing) {
+    REQUIRE_FALSE(wish);
+    CHECK(grpc_code(wish.error().code) == 3);
+    CHECK_THAT(wish.error().text, ContainsSubstring(missing));
+  };
+  v1::NodeStageVolumeRequest stage;
+  expect(corbd::csi::wish_of(stage), "volume capability missing in request");
+  *stage.mutable_volume_capability() = stage_request().volume_capability();
+  expect(corbd::csi::wish_of(stage), "volume ID missing in request");
+  stage.set_volume_id(dynamic_request().volume_id());
+  expect(corbd::csi::wish_of(stage), "staging target path missing in request");
+  stage.set_staging_target_path("/a");
+  expect(corbd::csi::wish_of(stage), "stage secrets cannot be nil or empty");
+  v1::NodeUnstageVolumeRequest unstage;
+  expect(corbd::csi::wish_of(unstage), "volume ID missing in request");
+  unstage.set_volume_id("a");
+  expect(corbd::csi::wish_of(unstage), "staging target path missing in request");
+  v1::NodePublishVolumeRequest publish;
+  expect(corbd::csi::wish_of(publish), "volume capability missing in request");
+  *publish.mutable_volume_capability() = stage_request().volume_capability();
+  expect(corbd::csi::wish_of(publish), "volume ID missing in request");
+  publish.set_volume_id("a");
+  expect(corbd::csi::wish_of(publish), "target path missing in request");
+  publish.set_target_path("/b");
+  expect(corbd::csi::wish_of(publish), "staging target path missing in request");
+  v1::NodeUnpublishVolumeRequest unpublish;
+  expect(corbd::csi::wish_of(unpublish), "volume ID missing in request");
+  unpublish.set_volume_id("a");
+  expect(corbd::csi::wish_of(unpublish), "target path missing in request");
 }
 
 TEST_CASE("a key with bytes that no key has is refused without showing it") {

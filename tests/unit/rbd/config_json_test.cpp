@@ -65,6 +65,27 @@ TEST_CASE("what is not config.json is invalid_argument") {
   CHECK(entry.error().code == errc::invalid_argument);
 }
 
+TEST_CASE("a wrong entry of another cluster does no harm, and is told when the cluster is not found") {
+  const std::string text = R"([{"clusterID":"bad","monitors":"a"},{"clusterID":"x","monitors":["a"]}])";
+  CHECK(parse_config_json(text, "x"));
+  CHECK_THAT(parse_config_json(text, "y").error().text, ContainsSubstring("config.json") && ContainsSubstring("\"monitors\""));
+}
+
+TEST_CASE("of an id that is there twice the first entry counts") {
+  CHECK(parse_config_json(R"([{"clusterID":"x","monitors":["a"]},{"clusterID":"x","monitors":["b"]}])", "x")->monitors.front() == "a");
+}
+
+TEST_CASE("what config.json sets without effect here is named") {
+  const auto entry = parse_config_json(
+      R"([{"clusterID":"x","monitors":["a"],"rbd":{"netNamespaceFilePath":"/net/x"},"readAffinity":{"enabled":true}}])", "x");
+  REQUIRE(entry);
+  REQUIRE(entry->ignored.size() == 2);
+  CHECK_THAT(entry->ignored[0], ContainsSubstring("netNamespaceFilePath"));
+  CHECK_THAT(entry->ignored[1], ContainsSubstring("readAffinity"));
+  CHECK(parse_config_json(R"([{"clusterID":"x","monitors":["a"],"rbd":{"netNamespaceFilePath":"","mirrorDaemonCount":2},
+                               "readAffinity":{"enabled":false}}])", "x")->ignored.empty());
+}
+
 TEST_CASE("the list of clusters has also those without monitors") {
   const auto all = rbd::parse_clusters(R"([{"clusterID":"a","monitors":["m1","m2"]},{"ClusterID":"b"}])");
   REQUIRE(all);

@@ -50,6 +50,15 @@ TEST_CASE("a record read back is the one that was written") {
   CHECK(*back == sample());
 }
 
+TEST_CASE("how a volume is served is part of its record, and absent where nothing was wished") {
+  Record record = sample();
+  CHECK(volume::encode(record).find("serving") == std::string::npos);
+  record.source.serving = {false, 600, {{"rbd_op_threads", "2"}}};
+  CHECK(*volume::decode(volume::encode(record)) == record);
+  record.source.serving.dead_conn_timeout_s.reset();
+  CHECK(*volume::decode(volume::encode(record)) == record);
+}
+
 TEST_CASE("any truncation of a record is seen as corrupt") {
   const std::string bytes = volume::encode(sample());
   for (std::size_t length = 0; length + 2 < bytes.size(); ++length) {

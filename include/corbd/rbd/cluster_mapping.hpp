@@ -1,0 +1,39 @@
+// ceph-csi's cluster-mapping.json: under which other cluster and pool a volume is to be found after a failover. Optional; keys match in any
+// case, each pair both ways (facts: ceph-csi 2.3). Read anew for every request.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "corbd/core/result.hpp"
+
+namespace corbd::rbd {
+
+struct ClusterMapping {
+  std::vector<std::pair<std::string, std::string>> clusters;  ///< ids, in the file's order
+  std::vector<std::pair<std::string, std::string>> pools;     ///< ids of RBD pools, decimal
+  bool operator==(const ClusterMapping&) const = default;
+};
+
+/// invalid_argument names the key.
+result<std::vector<ClusterMapping>> parse_cluster_mapping(std::string_view text);
+
+struct Place {
+  std::string cluster_id;
+  std::int64_t pool_id = -1;
+  bool operator==(const Place&) const = default;
+};
+
+/// Where else the volume of a handle may be, in the order to try: every pool mapping of every entry that maps its cluster.
+/// invalid_argument: the other pool is no number.
+result<std::vector<Place>> mapped_places(const std::vector<ClusterMapping>& mappings, const Place& of);
+/// The clusters to which this one is mapped, in the order to try.
+std::vector<std::string> mapped_clusters(const std::vector<ClusterMapping>& mappings, std::string_view cluster_id);
+
+/// parse_cluster_mapping() of `<dir>/cluster-mapping.json`; empty when there is no such file.
+result<std::vector<ClusterMapping>> read_cluster_mapping(const std::string& config_dir);
+
+}  // namespace corbd::rbd

@@ -1,0 +1,51 @@
+// What the attributes of a volume say: ceph-csi's StorageClass parameters as far as a node sees them (facts: ceph-csi 3). Pure.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "corbd/core/result.hpp"
+#include "corbd/volume/wish.hpp"
+
+namespace corbd::volume {
+
+using Attributes = std::map<std::string, std::string>;
+
+/// "krbd:a,b;nbd:c" by mounter; items without a mounter are krbd's, and of several for one mounter the last counts.
+struct MapOptions {
+  std::string krbd, nbd;
+  bool operator==(const MapOptions&) const = default;
+};
+/// invalid_argument: an unknown mounter.
+result<MapOptions> split_map_options(std::string_view text);
+
+/// rbd-nbd's options as far as they have a meaning here.
+struct NbdOptions {
+  bool read_only = false;
+  Serving serving;
+  std::vector<std::string> ignored;  ///< a sentence each, without the option's value
+  bool operator==(const NbdOptions&) const = default;
+};
+/// "notrim,reattach-timeout=600,rbd-op-threads=2". invalid_argument: a value that none can be, or an option that acknowledges writes before
+/// they are stored.
+result<NbdOptions> parse_nbd_options(std::string_view list);
+
+struct Parameters {
+  enum class Mounter { nbd, krbd } mounter = Mounter::nbd;  ///< krbd only where NBD is not allowed too
+  bool is_static = false;   ///< the attributes name pool and image
+  bool migrated = false;    ///< of the kubelet's own plugin: the image is the attribute imageName
+  bool encrypted = false;
+  bool read_only = false;
+  Serving serving;
+  std::vector<std::string> ignored;  ///< set, but without effect here: a sentence each
+  bool operator==(const Parameters&) const = default;
+};
+/// invalid_argument names the attribute.
+result<Parameters> read_parameters(const Attributes& attributes);
+
+/// As Go's strconv.ParseBool takes for true; anything else is false, as ceph-csi has it.
+bool go_true(std::string_view text);
+
+}  // namespace corbd::volume

@@ -1,0 +1,39 @@
+// ceph-csi's journal: the object csi.volume.<uuid> in the volume's pool, whose omap says what the image is called (facts: ceph-csi 2.4).
+// Everything here blocks: pool threads only.
+#pragma once
+
+#include <optional>
+
+#include "connections.hpp"
+
+namespace corbd::rbd {
+
+/// What one journal says; "" for what it lacks.
+struct Journal {
+  bool there = false;  ///< the object exists
+  std::string image_name, image_id;
+  bool encrypted = false;
+};
+
+/// One operation of the cluster. A missing object is a journal that says nothing.
+result<Journal> read_journal(Connection& connection, const OpenPool& pool, const std::string& uuid);
+/// Into a journal that exists.
+result<> write_image_id(Connection& connection, std::int64_t pool_id, const std::string& ns, const std::string& uuid, const std::string& image_id);
+
+/// An image by name, not yet opened.
+struct Target {
+  std::int64_t pool_id = -1;
+  OpenPool pool;
+  image::Name name;
+};
+
+struct Located {
+  Target target;
+  bool encrypted = false;
+  std::optional<std::int64_t> lacks_id;  ///< the pool of the journal, if that does not know the image's id
+};
+
+/// Where the image of a reserved volume is, by its journal, or by what is known without one.
+result<Located> find_by_journal(Connection& connection, const image::Reserved& reserved, const std::string& ns);
+
+}  // namespace corbd::rbd

@@ -1,0 +1,102 @@
+#include "corbd/volume/parameters.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "text.hpp"
+
+namespace corbd::volume {
+namespace {
+
+Error invalid(std::string text) { return {errc::invalid_argument, std::move(text)}; }
+
+std::string value(const Attributes& attributes, const char* key) {
+  const auto place = attributes.find(key);
+  return place == attributes.end() ? std::string() : place->second;
+}
+
+struct Feature {
+  std::string_view name, needs;
+};
+constexpr std::array<Feature, 6> kFeatures{{{"layering", ""},
+                                            {"exclusive-lock", ""},
+                                            {"object-map", "exclusive-lock"},
+                                            {"fast-diff", "object-map"},
+                                            {"journaling", "exclusive-lock"},
+                                            {"deep-flatten", ""}}};
+
+/// Only checked: the image has its features already.
+result<> check_features(std::string_view list) {
+  const auto wanted = pieces(list, ',');
+  for (const auto feature : wanted) {
+    if (feature.empty()) continue;
+    const auto known = std::find_if(kFeatures.begin(), kFeatures.end(), [&](const Feature& one) { return one.name == feature; });
+    if (known == kFeatures.end()) return invalid("imageFeatures: invalid feature " + printable(feature));
+    if (!known->needs.empty() && std::find(wanted.begin(), wanted.end(), known->needs) == wanted.end())
+      return invalid("imageFeatures: feature " + std::string(feature) + " requires " + std::string(known->needs) + " to be set");
+  }
+  return {};
+}
+
+result<Parameters::Mounter> mounter_of(const Attributes& attributes) {
+  const std::string mounter = value(attributes, "mounter");
+  if (mounter.empty() || mounter == "rbd-nbd") return Parameters::Mounter::nbd;
+  if (mounter != "rbd") return invalid("mounter '" + printable(mounter) + "' is not known: use rbd-nbd");
+  return go_true(value(attributes, "tryOtherMounters")) ? Parameters::Mounter::nbd : Parameters::Mounter::krbd;
+}
+
+result<> read_map_options(const Attributes& attributes, Parameters& into) {
+  const auto map = split_map_options(value(attributes, "mapOptions"));
+  if (!map) return with_context("mapOptions", map.error());
+  auto options = parse_nbd_options(map->nbd);
+  if (!options) return with_context("mapOptions", options.error());
+  into.read_only = options->read_only;
+  into.serving = std::move(options->serving);
+  for (auto& sentence : options->ignored) into.ignored.push_back("mapOptions: " + std::move(sentence));
+  const auto unmap = split_map_options(value(attributes, "unmapOptions"));
+  if (!unmap) return with_context("unmapOptions", unmap.error());
+  if (!unmap->nbd.empty()) into.ignored.emplace_back("unmapOptions: a device is taken down without options");
+  return {};
+}
+
+/// Where debug output goes; with it, librados writes a file of its own.
+result<> read_log_options(const Attributes& attributes, Parameters& into) {
+  std::string folder = value(attributes, "cephLogDir");
+  auto& config = into.serving.config;
+  const bool debugs = std::any_of(config.begin(), config.end(), [](const auto& option) { return option.first.starts_with("debug_"); });
+  if (debugs) {
+    if (folder.empty()) folder = "/var/log/ceph";
+    if (!folder.starts_with('/') || printable(folder) != folder || folder.find('$') != folder.npos ||
+        (folder + "/").find("/../") != folder.npos)
+      return invalid("cephLogDir is no absolute path, or has '..', '$' or unprintable bytes");
+    config["log_file"] = folder + "/corbd.$pid.$cctid.log";
+  } else if (!folder.empty()) {
+    into.ignored.emplace_back("cephLogDir: without a debug option in mapOptions there is no log but the agent's own");
+  }
+  if (!value(attributes, "cephLogStrategy").empty()) into.ignored.emplace_back("cephLogStrategy: there is no log file for each volume");
+  return {};
+}
+
+}  // namespace
+
+bool go_true(std::string_view text) {
+  constexpr std::array<std::string_view, 6> yes{"1", "t", "T", "true", "TRUE", "True"};
+  return std::find(yes.begin(), yes.end(), text) != yes.end();
+}
+
+result<Parameters> read_parameters(const Attributes& attributes) {
+  Parameters parameters;
+  parameters.is_static = go_true(value(attributes, "staticVolume"));
+  parameters.migrated = go_true(value(attributes, "migration"));
+  parameters.encrypted = go_true(value(attributes, "encrypted"));
+  const auto mounter = mounter_of(attributes);
+  if (!mounter) return mounter.error();
+  parameters.mounter = *mounter;
+  if (parameters.is_static)
+    if (auto checked = check_features(value(attributes, "imageFeatures")); !checked) return checked.error();
+  if (auto read = read_map_options(attributes, parameters); !read) return read.error();
+  if (auto read = read_log_options(attributes, parameters); !read) return read.error();
+  return parameters;
+}
+
+}  // namespace corbd::volume

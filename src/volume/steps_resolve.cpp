@@ -1,0 +1,74 @@
+// The step that finds the image of a new volume.
+#include "corbd/core/log.hpp"
+#include "steps.hpp"
+
+namespace corbd::volume {
+namespace {
+
+/// Whether another place may have what this one has not.
+bool may_be_elsewhere(const Error& error) {
+  return error.code == errc::not_found || error.code == errc::permission_denied || error.code == errc::unauthenticated;
+}
+
+void warn_of_ignored(const Live& live, const std::vector<std::string>& ignored, const std::string& of) {
+  std::string all;
+  for (const auto& sentence : ignored) all += (all.empty() ? "" : "; ") + sentence;
+  if (!all.empty()) log::warning("volume.ignored", {{"volume", live.id}, {"of", of}, {"without_effect", all}});
+}
+
+}  // namespace
+
+task<result<>> Steps::resolve(Live& live, const Staged& wish) {
+  auto found = wish.reserved ? co_await locate(wish) : co_await resolve_static(wish);
+  if (!found) co_return found.error();
+  if (found->encrypted)
+    co_return Error{errc::unimplemented, "volume " + live.id + " is encrypted, as its journal says: encryption is not served yet"};
+  warn_of_ignored(live, wish.ignored, "the volume's attributes");
+  if (const auto cluster = ports_.find_cluster(found->cluster_id)) warn_of_ignored(live, cluster->ignored, "config.json");
+  live.facts.resolved = std::move(*found);
+  co_return result<>();
+}
+
+/// A mapped cluster comes first, if it is configured.
+task<result<image::Resolved>> Steps::resolve_static(const Staged& wish) {
+  std::string cluster_id = wish.source.cluster_id;
+  const auto mapped = ports_.mapped_clusters(cluster_id);
+  if (!mapped) co_return mapped.error();
+  for (const auto& other : *mapped)
+    if (ports_.find_cluster(other)) {
+      cluster_id = other;
+      break;
+    }
+  const auto cluster = ports_.find_cluster(cluster_id);
+  if (!cluster) co_return cluster.error();
+  image::Access to{cluster_id, cluster->monitors, wish.user, wish.key, wish.source.serving.config};
+  image::Name name{wish.source.pool, wish.source.ns.empty() ? cluster->rados_namespace : wish.source.ns, wish.source.image};
+  co_return co_await ports_.clusters.resolve(std::move(to), std::move(name), soon());
+}
+
+/// First where the handle says, then wherever its cluster and pool are mapped to.
+task<result<image::Resolved>> Steps::locate(const Staged& wish) {
+  const Place own{wish.source.cluster_id, wish.reserved->pool_id};
+  auto found = co_await locate_at(wish, own);
+  if (found || !may_be_elsewhere(found.error())) co_return found;
+  Error missing = found.error();
+  const auto places = ports_.mapped_places(own);
+  if (!places) missing.text += "; " + places.error().text;
+  for (const auto& place : places ? *places : std::vector<Place>()) {
+    found = co_await locate_at(wish, place);
+    if (found || !may_be_elsewhere(found.error())) co_return found;
+    missing.text += "; mapped to pool " + std::to_string(place.pool_id) + " of cluster " + place.cluster_id + ": " + found.error().text;
+  }
+  co_return missing;
+}
+
+task<result<image::Resolved>> Steps::locate_at(const Staged& wish, Place place) {
+  const auto cluster = ports_.find_cluster(place.cluster_id);
+  if (!cluster) co_return cluster.error();
+  image::Access to{place.cluster_id, cluster->monitors, wish.user, wish.key, wish.source.serving.config};
+  image::Reserved reserved = *wish.reserved;
+  reserved.pool_id = place.pool_id;
+  co_return co_await ports_.clusters.locate(std::move(to), std::move(reserved), cluster->rados_namespace, soon());
+}
+
+}  // namespace corbd::volume

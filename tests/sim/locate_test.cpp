@@ -1,0 +1,121 @@
+// A stage from the volume's handle to its image: journal, hints, mappings, and what the attributes wish of the device.
+#include "scene.hpp"
+
+using namespace corbd;
+using test::Scene;
+
+namespace {
+
+const std::string kUuid = "50d53503-9da1-11ed-847e-bacf8f2f1297";
+const std::string kHandle = "0001-0003-lab-0000000000000001-" + kUuid;
+
+volume::Staged dynamic() {
+  auto wish = test::staged_wish(kHandle);
+  wish.source.pool.clear();
+  wish.source.image.clear();
+  wish.reserved = image::Reserved{1, kUuid};
+  return wish;
+}
+
+/// A cluster with one image of a provisioner, under whatever name.
+struct Provisioned : Scene {
+  explicit Provisioned(const std::string& name = "csi-vol-" + kUuid) {
+    world.images[name].id = "id-9";
+    world.journals[{1, kUuid}]["csi.imagename"] = name;
+  }
+  errc stage(const volume::Staged& wish = dynamic()) { return want(wish, kHandle); }
+  std::map<std::string, std::string>& journal() { return world.journals[{1, kUuid}]; }
+  const volume::Source& source() { return world.records.front().source; }
+};
+
+}  // namespace
+
+TEST_CASE("a dynamic volume is the image that the journal names, and its record says which") {
+  Provisioned scene("prefix-" + kUuid);
+  REQUIRE(scene.stage() == errc::ok);
+  CHECK(scene.source().image == "prefix-" + kUuid);
+  CHECK(scene.source().pool == "pool");
+  CHECK(scene.world.records.front().key.image_id == "id-9");
+  CHECK(scene.world.devices.front().backend == kHandle);
+  CHECK(scene.want(volume::Unstaged{dynamic().path}, kHandle) == errc::ok);
+  CHECK(scene.world.devices.empty());
+}
+
+TEST_CASE("a journal that is missing or says nothing means the default name") {
+  Provisioned scene;
+  if (GENERATE(false, true))
+    scene.world.journals.clear();
+  else
+    scene.journal().clear();
+  CHECK(scene.stage() == errc::ok);
+}
+
+TEST_CASE("the image's id is written into a journal that lacks it, and stays where it is known") {
+  Provisioned scene;
+  REQUIRE(scene.stage() == errc::ok);
+  CHECK(scene.journal()["csi.imageid"] == "id-9");
+}
+
+TEST_CASE("a volume that its journal calls encrypted is refused before anything is done") {
+  Provisioned scene;
+  scene.journal()["csi.volume.encryptKMS"] = "kms";
+  CHECK(scene.stage() == errc::unimplemented);
+  CHECK(scene.world.records.empty());
+  CHECK(scene.world.devices.empty());
+}
+
+TEST_CASE("where the handle's pool or cluster is unknown, the mapped places are tried in their order") {
+  Provisioned scene;
+  scene.world.mapped = {{"gone", 1}, {"lab", 8}, {"site-b", 1}, {"lab", 1}};
+  scene.world.clusters.insert("site-b");
+  auto wish = dynamic();
+  if (GENERATE(false, true))
+    wish.reserved->pool_id = 7;
+  else
+    wish.source.cluster_id = "site-a";
+  REQUIRE(scene.stage(wish) == errc::ok);
+  CHECK(scene.source().cluster_id == "site-b");
+}
+
+TEST_CASE("a volume that is nowhere is told with every place that was tried") {
+  Provisioned scene;
+  scene.world.images.clear();
+  scene.world.mapped = {{"gone", 1}};
+  const auto staged = scene.world.want(kHandle, dynamic());
+  REQUIRE_FALSE(staged);
+  CHECK(staged.error().code == errc::not_found);
+  CHECK_THAT(staged.error().text, ContainsSubstring("pool/csi-vol-" + kUuid) && ContainsSubstring("cluster gone"));
+}
+
+TEST_CASE("a cluster that does not answer is not taken for one without the volume") {
+  Provisioned scene;
+  scene.world.images.clear();
+  scene.world.mapped = {{"lab", 1}};
+  scene.world.cluster_dead = true;
+  CHECK(scene.stage() == errc::unreachable);
+}
+
+TEST_CASE("a static volume is looked for in the cluster that its own is mapped to, if that is configured") {
+  Scene scene;
+  scene.world.mapped = {{"gone", -1}, {"site-b", -1}};
+  scene.world.clusters.insert("site-b");
+  REQUIRE(scene.want(test::staged_wish(test::kId)) == errc::ok);
+  CHECK(scene.world.records.front().source.cluster_id == "site-b");
+}
+
+TEST_CASE("what the attributes wish of the device is so, also when it is served again") {
+  Provisioned scene;
+  auto wish = dynamic();
+  wish.source.serving.trim = false;
+  wish.source.serving.dead_conn_timeout_s = 600;
+  wish.source.serving.config["rbd_op_threads"] = "2";
+  REQUIRE(scene.stage(wish) == errc::ok);
+  CHECK_FALSE(scene.world.devices.front().trim);
+  CHECK(scene.world.devices.front().dead_conn_timeout_s == 600);
+  CHECK(scene.world.options_asked.contains("rbd_op_threads=2"));
+  scene.world.kill_agent();
+  scene.world.options_asked.clear();
+  scene.world.start_agent();
+  REQUIRE(scene.want(volume::Healed{}, kHandle) == errc::ok);
+  CHECK(scene.world.options_asked.contains("rbd_op_threads=2"));
+}

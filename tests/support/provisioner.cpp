@@ -1,0 +1,158 @@
+#include "support/provisioner.hpp"
+
+#include <rbd/librbd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <stdexcept>
+#include <vector>
+
+#include "corbd/volume/handle.hpp"
+
+namespace corbd::test {
+namespace {
+
+using Pairs = std::map<std::string, std::string>;
+
+void check(std::int64_t r, const std::string& doing) {
+  if (r < 0) throw std::runtime_error("provisioner: " + doing + ": " + std::strerror(static_cast<int>(-r)));
+}
+
+struct Io {
+  Io(rados_t cluster, const std::string& pool, const std::string& ns) {
+    check(rados_ioctx_create(cluster, pool.c_str(), &io), "opening pool " + pool);
+    rados_ioctx_set_namespace(io, ns.c_str());
+  }
+  ~Io() { rados_ioctx_destroy(io); }
+  Io(const Io&) = delete;
+  Io& operator=(const Io&) = delete;
+  rados_ioctx_t io = nullptr;
+};
+
+using WriteOp = std::unique_ptr<void, void (*)(rados_write_op_t)>;
+WriteOp write_op() { return {rados_create_write_op(), &rados_release_write_op}; }
+
+void create_object(rados_ioctx_t io, const std::string& object) {
+  const auto op = write_op();
+  rados_write_op_create(op.get(), LIBRADOS_CREATE_EXCLUSIVE, nullptr);
+  check(rados_write_op_operate(op.get(), io, object.c_str(), nullptr, 0), "creating " + object);
+}
+
+void set_keys(rados_ioctx_t io, const std::string& object, const Pairs& pairs) {
+  std::vector<const char*> keys, values;
+  std::vector<std::size_t> lengths;
+  for (const auto& [key, value] : pairs) {
+    keys.push_back(key.c_str());
+    values.push_back(value.c_str());
+    lengths.push_back(value.size());
+  }
+  const auto op = write_op();
+  rados_write_op_omap_set(op.get(), keys.data(), values.data(), lengths.data(), pairs.size());
+  check(rados_write_op_operate(op.get(), io, object.c_str(), nullptr, 0), "writing " + object);
+}
+
+void remove_key(rados_ioctx_t io, const std::string& object, const std::string& key) {
+  const char* one = key.c_str();
+  const auto op = write_op();
+  rados_write_op_omap_rm_keys(op.get(), &one, 1);
+  check(rados_write_op_operate(op.get(), io, object.c_str(), nullptr, 0), "removing a key of " + object);
+}
+
+void remove_object(rados_ioctx_t io, const std::string& object) {
+  const int r = rados_remove(io, object.c_str());
+  if (r != -ENOENT) check(r, "removing " + object);
+}
+
+std::string make_uuid() {
+  std::string uuid;
+  std::getline(std::ifstream("/proc/sys/kernel/random/uuid"), uuid);
+  return uuid;
+}
+
+std::string hex16(std::int64_t number) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(number));
+  return text;
+}
+
+std::string image_id(rados_ioctx_t io, const std::string& name) {
+  rbd_image_t image = nullptr;
+  check(rbd_open_read_only(io, name.c_str(), &image, nullptr), "opening " + name);
+  char id[256];
+  const int r = rbd_get_id(image, id, sizeof id);
+  rbd_close(image);
+  check(r, "asking for the id of " + name);
+  return id;
+}
+
+constexpr const char* kDirectory = "csi.volumes.default";
+std::string journal(const std::string& uuid) { return "csi.volume." + uuid; }
+
+}  // namespace
+
+NewHandle Provisioner::create(const NewVolume& wanted) {
+  const std::string journal_pool = wanted.journal_pool.empty() ? wanted.pool : wanted.journal_pool;
+  const Io images(cluster_, wanted.pool, wanted.ns), journals(cluster_, journal_pool, wanted.ns);
+  NewHandle made;
+  made.uuid = make_uuid();
+  made.image = wanted.prefix + made.uuid;
+  made.pool_id = rados_pool_lookup(cluster_, wanted.pool.c_str());
+  check(made.pool_id, "looking up " + wanted.pool);
+  const bool topology = journal_pool != wanted.pool;
+  // The object is made where the image is, the keys are written where the directory is.
+  create_object(images.io, journal(made.uuid));
+  set_keys(journals.io, kDirectory, {{"csi.volume." + wanted.name, (topology ? hex16(made.pool_id) + "/" : "") + made.uuid}});
+  Pairs keys{{"csi.volname", wanted.name}, {"csi.imagename", made.image}, {"csi.volume.owner", "lab"}};
+  if (!wanted.kms.empty()) keys.insert({{"csi.volume.encryptKMS", wanted.kms}, {"csi.volume.encryptionType", "block"}});
+  if (topology) keys["csi.journalpool"] = hex16(rados_pool_lookup(cluster_, journal_pool.c_str()));
+  set_keys(journals.io, journal(made.uuid), keys);
+  int order = 22;
+  check(rbd_create2(images.io, made.image.c_str(), wanted.size, 61, &order), "creating " + made.image);
+  set_keys(journals.io, journal(made.uuid), {{"csi.imageid", image_id(images.io, made.image)}});
+  made.volume_id = volume::encode(volume::Handle{cluster_id_, made.pool_id, made.uuid});
+  made.context = {{"clusterID", cluster_id_}, {"pool", wanted.pool}, {"journalPool", journal_pool}, {"imageName", made.image}, {"mounter", "rbd-nbd"}};
+  if (!wanted.ns.empty()) made.context["radosNamespace"] = wanted.ns;
+  return made;
+}
+
+void Provisioner::remove(const NewVolume& wanted, const NewHandle& made) {
+  const std::string journal_pool = wanted.journal_pool.empty() ? wanted.pool : wanted.journal_pool;
+  const Io images(cluster_, wanted.pool, wanted.ns), journals(cluster_, journal_pool, wanted.ns);
+  const int r = rbd_remove(images.io, made.image.c_str());
+  if (r != -ENOENT) check(r, "removing " + made.image);
+  remove_object(images.io, journal(made.uuid));
+  remove_object(journals.io, journal(made.uuid));
+  remove_key(journals.io, kDirectory, "csi.volume." + wanted.name);
+}
+
+Pairs journal_of(rados_t cluster, const std::string& pool, const std::string& ns, const std::string& uuid) {
+  const Io in(cluster, pool, ns);
+  const std::unique_ptr<void, void (*)(rados_read_op_t)> op(rados_create_read_op(), &rados_release_read_op);
+  rados_omap_iter_t iter = nullptr;
+  unsigned char more = 0;
+  int listed = 0;
+  rados_read_op_omap_get_vals2(op.get(), "", "", 512, &iter, &more, &listed);
+  const int r = rados_read_op_operate(op.get(), in.io, journal(uuid).c_str(), 0);
+  const std::unique_ptr<void, void (*)(rados_omap_iter_t)> owned(iter, &rados_omap_get_end);
+  if (r == -ENOENT) return {};
+  check(r, "reading " + journal(uuid));
+  Pairs pairs;
+  char *key = nullptr, *value = nullptr;
+  std::size_t length = 0;
+  while (rados_omap_get_next(iter, &key, &value, &length) == 0 && key != nullptr) pairs[key] = std::string(value, length);
+  return pairs;
+}
+
+void forget_in_journal(rados_t cluster, const std::string& pool, const std::string& ns, const std::string& uuid, const std::string& key) {
+  const Io in(cluster, pool, ns);
+  remove_key(in.io, journal(uuid), key);
+}
+
+void remove_journal(rados_t cluster, const std::string& pool, const std::string& ns, const std::string& uuid) {
+  const Io in(cluster, pool, ns);
+  remove_object(in.io, journal(uuid));
+}
+
+}  // namespace corbd::test

@@ -1,0 +1,45 @@
+// What ceph-csi's provisioner does in a cluster: an image, and the journal that leads from a volume's handle to it (facts: ceph-csi 2.4). Written from the
+// facts, not with the agent's own code, except for the handle's encoding.
+#pragma once
+
+#include <rados/librados.h>
+
+#include <map>
+#include <string>
+
+namespace corbd::test {
+
+struct NewVolume {
+  std::string name;                     ///< of the request, "pvc-1"
+  std::string pool;
+  std::string journal_pool = {};        ///< "": the same; another one with topology
+  std::string ns = {};                  ///< RADOS namespace, which must exist
+  std::string prefix = "csi-vol-";
+  std::uint64_t size = 64 << 20;        ///< bytes
+  std::string kms = {};                 ///< not "": called encrypted; the image is not
+};
+
+struct NewHandle {
+  std::string volume_id, uuid, image;
+  std::int64_t pool_id = -1;
+  std::map<std::string, std::string> context;  ///< of the PersistentVolume
+};
+
+/// Errors are exceptions.
+class Provisioner {
+ public:
+  Provisioner(rados_t cluster, std::string cluster_id) : cluster_(cluster), cluster_id_(std::move(cluster_id)) {}
+  NewHandle create(const NewVolume& wanted);
+  void remove(const NewVolume& wanted, const NewHandle& made);
+
+ private:
+  rados_t cluster_;
+  std::string cluster_id_;
+};
+
+/// The journal of a volume, where it is: all its keys; nothing when there is none.
+std::map<std::string, std::string> journal_of(rados_t cluster, const std::string& pool, const std::string& ns, const std::string& uuid);
+void forget_in_journal(rados_t cluster, const std::string& pool, const std::string& ns, const std::string& uuid, const std::string& remove_key);
+void remove_journal(rados_t cluster, const std::string& pool, const std::string& ns, const std::string& uuid);
+
+}  // namespace corbd::test

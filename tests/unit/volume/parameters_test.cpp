@@ -1,0 +1,171 @@
+#include "corbd/volume/parameters.hpp"
+
+#include "support/catch.hpp"
+
+using namespace corbd;
+using volume::MapOptions;
+using volume::parse_nbd_options;
+using volume::read_parameters;
+using volume::split_map_options;
+
+TEST_CASE("mapOptions are given to mounters by their name, in any case; what has no name is krbd's") {
+  struct Row {
+    std::string text;
+    MapOptions options;
+  };
+  const auto row = GENERATE_COPY(values<Row>({
+      {"", {}},
+      {";;", {}},
+      {"lock_on_read,queue_depth=1024", {"lock_on_read,queue_depth=1024", ""}},
+      {"nbd:", {}},
+      {"nbd:try-netlink,io-timeout=330", {"", "try-netlink,io-timeout=330"}},
+      {"krbd:a;nbd:b", {"a", "b"}},
+      {" KRBD :a; Nbd:b", {"a", "b"}},
+      {"a;nbd:b;krbd:c", {"c", "b"}},
+      {"nbd:a;nbd:b;", {"", "b"}},
+      {"krbd:read_from_replica=localize,crush_location=zone:z1", {"read_from_replica=localize,crush_location=zone:z1", ""}},
+  }));
+  const auto options = split_map_options(row.text);
+  REQUIRE(options);
+  CHECK((*options == row.options));
+}
+
+TEST_CASE("an unknown mounter in mapOptions is refused by its name") {
+  for (const char* text : {"rbd:a", "crush_location=zone:z1", ":a", "nbd:a;fuse:b"}) {
+    const auto options = split_map_options(text);
+    REQUIRE_FALSE(options);
+    CHECK(options.error().code == errc::invalid_argument);
+    CHECK_THAT(options.error().text, ContainsSubstring("unknown mounter type"));
+  }
+}
+
+TEST_CASE("options of rbd-nbd that have a meaning here are honoured") {
+  const auto options = parse_nbd_options("try-netlink, exclusive,notrim,read-only,reattach-timeout=600,io-timeout=0,rbd-op-threads=2,debug_rbd=20,rbd_cache=false");
+  REQUIRE(options);
+  CHECK(options->read_only);
+  CHECK_FALSE(options->serving.trim);
+  CHECK(options->serving.dead_conn_timeout_s == 600);
+  CHECK((options->serving.config == std::map<std::string, std::string>{{"rbd_op_threads", "2"}, {"debug_rbd", "20"}}));
+  CHECK(options->ignored.empty());
+}
+
+TEST_CASE("no options are no wishes") {
+  for (const char* text : {"", ",", " , "}) {
+    const auto options = parse_nbd_options(text);
+    REQUIRE(options);
+    CHECK((*options == volume::NbdOptions{}));
+  }
+}
+
+TEST_CASE("an option that acknowledges writes before they are stored is refused, whatever its spelling") {
+  for (const char* text : {"rbd-cache=true", "rbd_cache=1", "rbd-cache", "rbd_persistent_cache_mode=ssd", "rbd-rwl-enabled=true", "rbd-plugins=pwl_cache",
+                           "rbd_pwl_mode=rwl", "notrim,rbd_cache=yes"}) {
+    const auto options = parse_nbd_options(text);
+    REQUIRE_FALSE(options);
+    CHECK(options.error().code == errc::invalid_argument);
+    CHECK_THAT(options.error().text, ContainsSubstring("before they are stored"));
+  }
+}
+
+TEST_CASE("options without effect are named, but not their values") {
+  struct Row {
+    std::string text, named;
+  };
+  const auto row = GENERATE_COPY(values<Row>({
+      {"io-timeout=330", "io-timeout"},
+      {"reattach-timeout=0", "reattach-timeout"},
+      {"rbd-cache-size=4096", "rbd-cache-size"},
+      {"rbd_non_blocking_aio=false", "rbd-non-blocking-aio"},
+      {"rbd-blocklist-on-break-lock=false", "rbd-blocklist-on-break-lock"},
+      {"quiesce", "'quiesce'"},
+      {"cookie=canary", "'cookie'"},
+      {"key=canary", "'key'"},
+      {"rados-osd-op-timeout=30", "'rados-osd-op-timeout'"},
+      {std::string("a\nb"), "'a?b'"},
+  }));
+  const auto options = parse_nbd_options(row.text);
+  REQUIRE(options);
+  REQUIRE(options->ignored.size() == 1);
+  CHECK_THAT(options->ignored.front(), ContainsSubstring(row.named) && !ContainsSubstring("canary"));
+  CHECK((options->serving == volume::Serving{}));
+}
+
+TEST_CASE("a value that none can be is refused with its option") {
+  for (const std::string text : {"reattach-timeout=", "reattach-timeout=-1", "reattach-timeout=1h", "reattach-timeout=99999999999", "io-timeout=x",
+                                 "reattach-timeout", "rbd-op-threads=", "rbd_op_threads=\x01"}) {
+    const auto options = parse_nbd_options(text);
+    REQUIRE_FALSE(options);
+    CHECK(options.error().code == errc::invalid_argument);
+    CHECK_THAT(options.error().text, ContainsSubstring(text.substr(4, 2)));
+  }
+}
+
+TEST_CASE("a StorageClass tells how its volumes are served") {
+  const auto parameters = read_parameters({{"mounter", "rbd-nbd"},
+                                           {"mapOptions", "krbd:lock_on_read;nbd:notrim,foo"},
+                                           {"unmapOptions", "krbd:force;nbd:force"},
+                                           {"encrypted", "true"},
+                                           {"cephLogDir", "/var/log/x"},
+                                           {"cephLogStrategy", "preserve"}});
+  REQUIRE(parameters);
+  CHECK_FALSE(parameters->is_static);
+  CHECK(parameters->encrypted);
+  CHECK_FALSE(parameters->serving.trim);
+  std::string ignored;
+  for (const auto& sentence : parameters->ignored) ignored += sentence + "; ";
+  CHECK_THAT(ignored, ContainsSubstring("mapOptions: 'foo'") && ContainsSubstring("unmapOptions") && ContainsSubstring("cephLogDir") &&
+                          ContainsSubstring("cephLogStrategy") && !ContainsSubstring("lock_on_read"));
+}
+
+TEST_CASE("attributes that say nothing of serving leave it as it is") {
+  const auto parameters = read_parameters({{"pool", "p"}, {"clusterID", "c"}, {"csi.storage.k8s.io/pv/name", "x"}, {"thickProvision", "true"}});
+  REQUIRE(parameters);
+  CHECK((*parameters == volume::Parameters{}));
+}
+
+TEST_CASE("the kernel's client is meant by mounter rbd, unless another may try") {
+  using Mounter = volume::Parameters::Mounter;
+  CHECK(read_parameters({{"mounter", "rbd"}})->mounter == Mounter::krbd);
+  CHECK(read_parameters({{"mounter", "rbd"}, {"tryOtherMounters", "true"}})->mounter == Mounter::nbd);
+  CHECK(read_parameters({{"mounter", "rbd-nbd"}})->mounter == Mounter::nbd);
+  CHECK(read_parameters({})->mounter == Mounter::nbd);
+  const auto unknown = read_parameters({{"mounter", "fuse"}});
+  REQUIRE_FALSE(unknown);
+  CHECK(unknown.error().code == errc::invalid_argument);
+}
+
+TEST_CASE("imageFeatures of a static volume are checked, those of a dynamic one are as they are") {
+  struct Row {
+    std::string features, wrong;
+  };
+  const auto row = GENERATE_COPY(values<Row>({
+      {"layering", ""},
+      {"layering,exclusive-lock,object-map,fast-diff,deep-flatten", ""},
+      {"journaling,exclusive-lock", ""},
+      {"layring", "invalid feature layring"},
+      {"object-map", "feature object-map requires exclusive-lock"},
+      {"exclusive-lock,fast-diff", "feature fast-diff requires object-map"},
+  }));
+  const auto parameters = read_parameters({{"staticVolume", "true"}, {"imageFeatures", row.features}});
+  CHECK(parameters.has_value() == row.wrong.empty());
+  if (!parameters) CHECK_THAT(parameters.error().text, ContainsSubstring(row.wrong));
+  CHECK(read_parameters({{"imageFeatures", row.features}}));
+}
+
+TEST_CASE("debug output goes to a file in cephLogDir, whose path is checked") {
+  const auto parameters = read_parameters({{"mapOptions", "nbd:debug-rbd=20"}, {"cephLogDir", "/var/log/ceph-x"}});
+  REQUIRE(parameters);
+  CHECK(parameters->serving.config.at("log_file") == "/var/log/ceph-x/corbd.$pid.$cctid.log");
+  CHECK(parameters->ignored.empty());
+  CHECK(read_parameters({{"mapOptions", "nbd:debug-rbd=20"}})->serving.config.at("log_file").starts_with("/var/log/ceph/"));
+  for (const std::string dir : {"var/log", "/var/../etc", "/var/..", "/a\nb", "/a$b"}) {
+    const auto refused = read_parameters({{"mapOptions", "nbd:debug-rbd=20"}, {"cephLogDir", dir}});
+    REQUIRE_FALSE(refused);
+    CHECK_THAT(refused.error().text, ContainsSubstring("cephLogDir"));
+  }
+}
+
+TEST_CASE("only what Go's ParseBool takes for true is true") {
+  for (const char* yes : {"1", "t", "T", "true", "TRUE", "True"}) CHECK(volume::go_true(yes));
+  for (const char* no : {"yes", "0", "", "tRUE", "true "}) CHECK_FALSE(volume::go_true(no));
+}
