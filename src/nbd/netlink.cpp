@@ -78,8 +78,10 @@ result<Netlink> Netlink::open() {
   if (!socket) return Error{errc::exhausted, "no memory for a netlink socket"};
   // Otherwise libnl waits for the acknowledgement of whatever was sent last and takes another command's for it.
   ::nl_socket_disable_auto_ack(socket.get());
+  // libnl has no word of its own for a process without descriptors.
   if (const int failed = ::genl_connect(socket.get()); failed != 0)
-    return Error{errc::unavailable, std::string("opening a netlink socket: ") + ::nl_geterror(failed)};
+    return Error{errno == EMFILE || errno == ENFILE ? errc::exhausted : errc::unavailable,
+                 std::string("opening a netlink socket: ") + ::nl_geterror(failed) + ": " + std::strerror(errno)};
   const int family = ::genl_ctrl_resolve(socket.get(), NBD_GENL_FAMILY_NAME);
   if (family < 0) return Error{errc::failed_precondition, std::string(kNoDriver) + ": " + ::nl_geterror(family)};
   return Netlink(std::move(socket), family);

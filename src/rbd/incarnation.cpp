@@ -134,7 +134,8 @@ std::string incarnation_file(const std::string& dir, const std::string& uuid) { 
 result<> save_incarnation(const std::string& dir, const Incarnation& incarnation) {
   const std::string text = to_json(incarnation);
   auto written = write_durably(incarnation_file(dir, incarnation.uuid), text, 0600);
-  if (written || text.size() > kSpareBytes) return written;
+  // A fenced one that is not written down is fenced once more by the next start.
+  if (written || incarnation.state == Incarnation::State::fenced || text.size() > kSpareBytes) return written;
   for (int number = 0; number < kSpares; ++number)
     if (take_spare(spare_file(dir, number), incarnation_file(dir, incarnation.uuid), text)) return {};
   return written;

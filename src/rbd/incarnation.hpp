@@ -30,7 +30,8 @@ std::string to_json(const Incarnation& incarnation);
 result<Incarnation> parse_incarnation(std::string_view json);
 
 std::string incarnation_file(const std::string& dir, const std::string& uuid);
-/// Durable before it returns. On a full disk it takes one of the spare files, which is made again when there is room.
+/// Durable before it returns. On a full disk one that is not fenced takes one of the spare files, which is made again when there is
+/// room.
 result<> save_incarnation(const std::string& dir, const Incarnation& incarnation);
 result<> forget_incarnation(const std::string& dir, const std::string& uuid);
 
