@@ -117,7 +117,12 @@ class Agent {
   }
 
   ops::AdminSources admin_sources() {
-    return {shell_, healer_, [this](const std::string& id) { return shell_.timeline(id); }, [this] { return helpers_.stuck(); }};
+    ops::AdminSources sources{shell_, healer_, {}, {}, {}, {}};
+    sources.timeline = [this](const std::string& id) { return shell_.timeline(id); };
+    sources.stuck_helpers = [this] { return helpers_.stuck(); };
+    sources.drain = [this](bool on) { shell_.drain(on); };
+    sources.draining = [this] { return shell_.draining(); };
+    return sources;
   }
 
   ops::WebConfig web_config() const {
@@ -222,6 +227,9 @@ class Agent {
     co_await admin_.stop(until.at_most(clock_->now() + kAdminLeavesWithin));
     co_await healer_.stop();
     co_await shell_.stop(until);
+    // Without a volume no image is open: its clients end well, and the next start has nobody to fence.
+    if (shell_.status().empty())
+      if (auto closed = co_await clusters_->shutdown(until); !closed) log::warning("clusters.not_closed", {{"error", closed.error().text}});
     log::info("agent.left");
     ::_exit(0);
   }

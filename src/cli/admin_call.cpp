@@ -20,7 +20,8 @@ using std::chrono::seconds;
 constexpr int kRefused = 1, kNoAgent = 3;
 constexpr int kManyVolumesBytes = 64 << 20;
 constexpr seconds kFollowWait{30};
-constexpr std::chrono::milliseconds kAskAgain{300};  ///< whether an agent that went is back
+constexpr std::chrono::milliseconds kAskAgain{300};  ///< whether an agent that went is back, who is left of a drain
+constexpr seconds kDrainWithin{3600};
 constexpr seconds kGrace{10};  ///< for the answer, after the wait that was asked for
 
 std::int64_t now_ms() {
@@ -72,8 +73,10 @@ class Asking {
 
  private:
   static seconds limit_of(const Admin& ask) {
+    // A drain's timeout is for its end; each of its calls answers at once.
     const bool acts = ask.what == Admin::What::heal || ask.what == Admin::What::fail;
-    return ask.timeout_s > 0 ? seconds(ask.timeout_s) : acts ? seconds(120) : seconds(10);
+    const bool own = ask.timeout_s > 0 && ask.what != Admin::What::drain;
+    return own ? seconds(ask.timeout_s) : acts ? seconds(120) : seconds(10);
   }
   const std::string socket_;
   std::unique_ptr<v1::Admin::Stub> stub_;
@@ -151,6 +154,27 @@ int fail(Asking& asking, const Admin& ask) {
   return print("volume " + printable(ask.volume_id) + " is given up: every request gets EIO until it is unstaged\n") ? 0 : kRefused;
 }
 
+/// Says who is left whenever that changes.
+int drain(Asking& asking, const Admin& ask) {
+  v1::DrainRequest request;
+  request.set_undo(ask.undo);
+  const auto end = std::chrono::steady_clock::now() + (ask.timeout_s > 0 ? seconds(ask.timeout_s) : kDrainWithin);
+  std::string said;
+  for (;;) {
+    v1::DrainResponse response;
+    if (!asking.answered(&v1::Admin::Stub::Drain, request, response)) return kRefused;
+    if (ask.undo) return print("new volumes are staged again\n") ? 0 : kRefused;
+    if (response.volume_ids().empty()) return print("no volume is left, and no new one is staged: the agent can be removed\n") ? 0 : kRefused;
+    std::string left = std::to_string(response.volume_ids_size()) + " left:";
+    for (const auto& id : response.volume_ids()) left += " " + printable(id);
+    if (std::exchange(said, left) != left && !print(left + "\n")) return kRefused;
+    if (std::chrono::steady_clock::now() >= end) break;
+    std::this_thread::sleep_for(kAskAgain);
+  }
+  asking.tell("volumes are left: end their pods (kubectl drain moves them to other nodes); nothing new is staged here until corbd drain --undo");
+  return kRefused;
+}
+
 bool show(const Asking& asking, const v1::NextEventsResponse& page, bool json) {
   if (page.missed() > 0) asking.tell(std::to_string(page.missed()) + " events came too fast to be shown here; the agent's log has them");
   for (const auto& change : page.events())
@@ -197,7 +221,7 @@ int call_admin(const Admin& ask) {
     int (*run)(Asking&, const Admin&);
   };
   // In the order of Admin::What, after none.
-  constexpr Row rows[] = {{"status", status}, {"volumes", volumes}, {"volume", volume}, {"heal", heal}, {"fail", fail}, {"events", events}};
+  constexpr Row rows[] = {{"status", status}, {"volumes", volumes}, {"volume", volume}, {"heal", heal}, {"fail", fail}, {"drain", drain}, {"events", events}};
   const Row& row = rows[static_cast<int>(ask.what) - 1];
   const auto socket = admin_socket(ask.runtime_dir);
   if (const auto there = look_for_agent(socket); !there) {

@@ -48,6 +48,10 @@ void add_admin(CLI::App& app, Admin& into) {
   fail->add_flag("--yes-really", into.yes_really, "It is meant");
   add_timeout(fail, into, "120");
 
+  auto* drain = add(app, into, What::drain, "drain", "Stage nothing new, and wait until the last volume of this node is unstaged: before the agent is removed");
+  drain->add_flag("--undo", into.undo, "Stage new volumes again");
+  add_timeout(drain, into, "3600");
+
   auto* events = add(app, into, What::events, "events", "The last changes of volumes' states");
   events->add_flag("-f,--follow", into.follow, "Go on with those to come, also over a restart of the agent");
   add_output(events, into, {"text", "json"});

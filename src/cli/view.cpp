@@ -109,14 +109,15 @@ Verdict verdict(const v1::Cluster& cluster) {
 Verdict verdict(const v1::GetStatusResponse& status) {
   Verdict worst = volumes_verdict(status);
   for (const auto& cluster : status.clusters()) worst = std::max(worst, verdict(cluster));
-  return status.stuck_helpers().empty() ? worst : std::max(worst, Verdict::warning);
+  return status.stuck_helpers().empty() && !status.draining() ? worst : std::max(worst, Verdict::warning);
 }
 
 std::string status_screen(const v1::GetStatusResponse& status) {
   Rows rows{{"COMPONENT", "VERDICT", "DETAILS"}};
-  rows.push_back({"agent", name(Verdict::ok),
+  rows.push_back({"agent", name(status.draining() ? Verdict::warning : Verdict::ok),
                   "corbd " + printable(status.version()) + " on node " + cell(status.node_id()) + ", pid " + std::to_string(status.pid()) +
-                      ", up " + age(status.uptime_ms())});
+                      ", up " + age(status.uptime_ms()) +
+                      (status.draining() ? "; drained: stages nothing new (corbd drain --undo)" : "")});
   rows.push_back({"volumes", name(volumes_verdict(status)), volumes_line(status)});
   for (const auto& cluster : status.clusters())
     rows.push_back({"cluster " + cell(cluster.id()), name(verdict(cluster)), cluster_line(cluster)});

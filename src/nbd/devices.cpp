@@ -21,13 +21,13 @@ result<std::uint32_t> give_to_kernel(KernelEnd& end, Netlink& netlink, const dev
   return index;
 }
 
-result<> give_back_to_kernel(KernelEnd& end, Netlink& netlink, std::uint32_t index, const std::string& backend, std::uint64_t timeout_s) {
-  if (end.index == index) return {};
+result<> give_back_to_kernel(KernelEnd& end, Netlink& netlink, const device::ReconnectArgs& args) {
+  if (end.index == args.index) return {};
   if (end.index)
-    return Error{errc::internal, "the link for " + device::path(index) + " was given to " + device::path(*end.index) + " already"};
-  auto done = netlink.reconfigure(index, backend, timeout_s, end.socket.get());
+    return Error{errc::internal, "the link for " + device::path(args.index) + " was given to " + device::path(*end.index) + " already"};
+  auto done = netlink.reconfigure(args, end.socket.get());
   if (!done) return done;
-  end.index = index;
+  end.index = args.index;
   end.socket.reset();
   return {};
 }
@@ -74,12 +74,10 @@ class Devices final : public device::Devices {
     co_return co_await on_netlink<std::uint32_t>(std::move(command), until, std::move(what));
   }
 
-  task<result<>> reconnect(device::Link& link, std::uint32_t index, std::string backend, std::uint64_t dead_conn_timeout_s,
-                           Until until) override {
+  task<result<>> reconnect(device::Link& link, device::ReconnectArgs args, Until until) override {
     const Link& ours = static_cast<Link&>(link);
-    auto command = [end = ours.kernel_end(), index, backend = std::move(backend), dead_conn_timeout_s](Netlink& netlink) {
-      return give_back_to_kernel(*end, netlink, index, backend, dead_conn_timeout_s);
-    };
+    const std::uint32_t index = args.index;
+    auto command = [end = ours.kernel_end(), args = std::move(args)](Netlink& netlink) { return give_back_to_kernel(*end, netlink, args); };
     auto done = co_await on_netlink<void>(std::move(command), until, "reconnecting " + device::path(index));
     // The kernel says yes and drops the socket when no link of the device is dead.
     if (done && !ours.connected())

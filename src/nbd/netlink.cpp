@@ -125,14 +125,16 @@ result<std::uint32_t> Netlink::connect(const device::ConnectArgs& args, int sock
   return *answer->index;
 }
 
-result<> Netlink::reconfigure(std::uint32_t index, const std::string& backend, std::uint64_t dead_conn_timeout_s, int socket) {
-  const std::string what = "reconnecting " + device::path(index) + " of " + backend;
+result<> Netlink::reconfigure(const device::ReconnectArgs& args, int socket) {
+  const std::string what = "reconnecting " + device::path(args.index) + " of " + args.backend;
   Message message(family_, NBD_CMD_RECONFIGURE);
   // Never a size: a changed one on a dead link hangs nbd for ever on kernels from 6.9.
-  message.u32(NBD_ATTR_INDEX, index)
-      .u64(NBD_ATTR_DEAD_CONN_TIMEOUT, dead_conn_timeout_s)
-      .text(NBD_ATTR_BACKEND_IDENTIFIER, backend)
+  message.u32(NBD_ATTR_INDEX, args.index)
+      .u64(NBD_ATTR_DEAD_CONN_TIMEOUT, args.dead_conn_timeout_s)
+      .text(NBD_ATTR_BACKEND_IDENTIFIER, args.backend)
       .socket(socket);
+  // It also sets the queue's io_timeout to the default, which of our own devices must stay.
+  if (args.foreign) message.u64(NBD_ATTR_TIMEOUT, 0);
   const auto answer = transact(message, what);
   if (!answer) return answer.error();
   if (*answer->error == EINVAL) return Error{errc::unavailable, what + ": it is not configured any more, or for another volume"};

@@ -23,7 +23,7 @@ class Netlink {
   /// A new device; the kernel picks its index. `socket` stays the caller's to close, and should be closed at once.
   result<std::uint32_t> connect(const device::ConnectArgs& args, int socket);
   /// Gives a device with a dead link a new one. Succeeds, and the kernel drops the socket, when the old link still lives.
-  result<> reconfigure(std::uint32_t index, const std::string& backend, std::uint64_t dead_conn_timeout_s, int socket);
+  result<> reconfigure(const device::ReconnectArgs& args, int socket);
   /// Only with a live link and nothing stuck: see device::Devices::resize.
   result<> resize(std::uint32_t index, const std::string& backend, std::uint64_t bytes);
   /// Fine when it is not connected.

@@ -67,6 +67,7 @@ class Desk {
     response.set_uptime_ms(duration_cast<milliseconds>(clock_.now() - started_).count());
     count(response, sources_.volumes.status(), sources_.healer.ward());
     add_stuck(response, sources_.stuck_helpers(), clock_.now());
+    response.set_draining(sources_.draining());
     co_return result<>();
   }
 
@@ -106,6 +107,13 @@ class Desk {
     if (!sources_.volumes.status(id)) co_return unknown(id);
     log::warning("admin.fail", {{"volume", id}, {"effect", "its device answers EIO to everything until it is unstaged"}});
     co_return co_await want(id, volume::Wish(volume::Failed{}), until);
+  }
+
+  task<result<>> answer(const v1::DrainRequest& request, v1::DrainResponse& response, Until) {
+    if (sources_.draining() == request.undo()) log::warning("admin.drain", {{"draining", !request.undo()}});
+    sources_.drain(!request.undo());
+    for (const auto& status : sources_.volumes.status()) response.add_volume_ids(rpc::valid_utf8(status.volume_id));
+    co_return result<>();
   }
 
   /// A caller that leaves, and an agent that does, end the wait as its time does.
@@ -165,6 +173,9 @@ class Service final : public v1::Admin::CallbackService {
   }
   Reactor* Fail(Context* context, const v1::FailRequest* request, v1::FailResponse* response) override {
     return serve(context, "Fail", request->id(), *request, *response);
+  }
+  Reactor* Drain(Context* context, const v1::DrainRequest* request, v1::DrainResponse* response) override {
+    return serve(context, "Drain", {}, *request, *response);
   }
   Reactor* NextEvents(Context* context, const v1::NextEventsRequest* request, v1::NextEventsResponse* response) override {
     return serve(context, "NextEvents", {}, *request, *response);

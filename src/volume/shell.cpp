@@ -46,6 +46,7 @@ class Shell::Impl {
   std::optional<Status> status(const std::string& id) const;
   std::vector<Change> timeline(const std::string& id) const;
   task<> stop(Until until);
+  bool draining_ = false;
   std::function<void(std::string, std::string)> trouble_;
   std::function<void(const Change&)> change_;
 
@@ -102,6 +103,8 @@ task<result<>> Shell::Impl::start() {
 
 task<result<>> Shell::Impl::want(std::string id, Wish wish, Until until) {
   Live& volume = live(id);
+  if (draining_ && std::holds_alternative<Staged>(wish) && !volume.record && volume.operations.empty())
+    co_return Error{errc::unavailable, "the agent is drained and stages nothing new: `corbd drain --undo` ends that"};
   const auto same = [&](const auto& operation) { return operation->wish == wish; };
   auto place = std::find_if(volume.operations.begin(), volume.operations.end(), same);
   std::shared_ptr<Operation> operation;
@@ -313,6 +316,8 @@ std::optional<Status> Shell::status(const std::string& volume_id) const { return
 std::vector<Change> Shell::timeline(const std::string& volume_id) const { return impl_->timeline(volume_id); }
 void Shell::on_trouble(std::function<void(std::string, std::string)> trouble) { impl_->trouble_ = std::move(trouble); }
 void Shell::on_change(std::function<void(const Change&)> change) { impl_->change_ = std::move(change); }
+void Shell::drain(bool on) { impl_->draining_ = on; }
+bool Shell::draining() const { return impl_->draining_; }
 task<> Shell::stop(Until until) { return impl_->stop(until); }
 
 }  // namespace corbd::volume

@@ -38,7 +38,7 @@ task<result<>> Steps::kernel_connect(Live& live) {
 task<result<>> Steps::kernel_reconfigure(Live& live) {
   const auto index = device_index(live);
   if (!index) co_return index.error();
-  auto done = co_await ports_.devices.reconnect(*live.link, *index, live.id, dead_conn_timeout_s(live), soon());
+  auto done = co_await ports_.devices.reconnect(*live.link, {*index, live.id, dead_conn_timeout_s(live), live.record->adopting}, soon());
   if (!done) co_return done;
   live.attached = true;
   const auto stall = clock_.now() - live.unserved_since.value_or(clock_.now());

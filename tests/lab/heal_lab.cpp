@@ -45,7 +45,7 @@ class Devices final : public device::Devices {
     add(args.backend, args.size);
     co_return seen.back().index;
   }
-  task<result<>> reconnect(device::Link&, std::uint32_t, std::string, std::uint64_t, Until) override { co_return result<>(); }
+  task<result<>> reconnect(device::Link&, device::ReconnectArgs, Until) override { co_return result<>(); }
   task<result<>> resize(device::Link&, std::uint32_t, std::string, std::uint64_t, Until) override { co_return result<>(); }
   task<result<>> disconnect(std::uint32_t, Until) override { co_return result<>(); }
   void on_link_dead(std::function<void(std::uint32_t)>) override {}

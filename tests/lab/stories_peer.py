@@ -24,8 +24,8 @@ class RbdNbd:
     def start(self, action, *more):
         self.process = self.lab.start(self.argv(action, *more), log=os.path.join(self.lab.out, "rbd-nbd.log"))
 
-    def map(self):
-        self.start("map")
+    def map(self, *more):
+        self.start("map", *more)
         index = wait_for("rbd-nbd's device", lambda: self.index() is not None and (self.index(),), 60)[0]
         self.device = "/dev/nbd%d" % index
         wait_for("the device's size", lambda: devices()[index]["size"] > 0, 30)

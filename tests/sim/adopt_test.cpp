@@ -33,7 +33,7 @@ struct Node {
   test::FakeImage& image() { return world.images[kId]; }
   test::KernelDevice& device() { return world.devices.front(); }
   volume::Status status() { return *world.shell().status(kId); }
-  bool ours() { return image().lock_owner == world.client() && device().alive; }
+  bool ours() { return image().lock_owner == world.client() && device().alive && !device().request_timeout; }
 };
 
 }  // namespace

@@ -153,3 +153,18 @@ TEST_CASE("a conflicting call is told busy before its deadline") {
   scene.loop.advance(std::chrono::seconds(10));
   CHECK(ends == std::vector{errc::busy, errc::ok});
 }
+
+TEST_CASE("an agent that is drained stages nothing new, and serves, repeats and unstages what it has") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.world.images["image-2"].id = "id-2";
+  scene.world.shell().drain(true);
+  CHECK(scene.want(test::staged_wish("image-2"), "image-2") == errc::unavailable);
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+  CHECK(scene.want(published("/t1")) == errc::ok);
+  CHECK(scene.want(volume::Unpublished{"/t1"}) == errc::ok);
+  CHECK(scene.want(volume::Unstaged{test::staged_wish(kId).path}) == errc::ok);
+  CHECK(scene.want(test::staged_wish(kId)) == errc::unavailable);
+  scene.world.shell().drain(false);
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+}

@@ -65,6 +65,7 @@ struct KernelDevice {
   bool trim = true;
   std::uint64_t dead_conn_timeout_s = 0;
   std::uint32_t io_timeout_ms = 30000;
+  bool request_timeout = false;  ///< another program set one: requests that are slow fail
 
   int link = 0;                       ///< whose socket it has
   std::uint64_t visits = 0;           ///< of its image when the device was made: pages above it are as old
@@ -167,7 +168,7 @@ class World {
   std::map<std::uint32_t, std::string> others;        ///< client address by the index of the device that it serves
   std::map<std::string, volume::Stash> stashes;       ///< by staging path
   /// The image is mapped by rbd-nbd, and its filesystem staged at the path. The device's index.
-  std::uint32_t other_stages(const std::string& image, const std::string& staging_path);
+  std::uint32_t other_stages(const std::string& image, const std::string& staging_path, std::string volume_id = {});
   /// By SIGKILL (its lock stays, its watch for a while), or cleanly as on SIGTERM.
   void other_ends(std::uint32_t index, bool cleanly);
 

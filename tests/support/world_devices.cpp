@@ -55,10 +55,11 @@ class Devices final : public device::Devices {
     co_return *index;
   }
 
-  task<result<>> reconnect(device::Link& link, std::uint32_t index, std::string backend, std::uint64_t, Until until) override {
+  task<result<>> reconnect(device::Link& link, device::ReconnectArgs args, Until until) override {
     const int serial = static_cast<World::FakeLink&>(link).serial;
-    co_return co_await world_.ask_node("kernel reconfigure", until, [&world = world_, serial, index, backend] {
-      return give_back(world, serial, index, backend);
+    co_return co_await world_.ask_node("kernel reconfigure", until, [&world = world_, serial, args] {
+      if (KernelDevice* known = world.by_index(args.index); known != nullptr && args.foreign) known->request_timeout = false;
+      return give_back(world, serial, args.index, args.backend);
     });
   }
 

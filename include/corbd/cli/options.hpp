@@ -41,13 +41,13 @@ struct CsiCall {
 
 /// The subcommands that ask a running agent on its admin socket: `corbd status`, `volumes`, `volume`, `heal`, `fail`, `events`.
 struct Admin {
-  enum class What { none, status, volumes, volume, heal, fail, events };
+  enum class What { none, status, volumes, volume, heal, fail, drain, events };
   What what = What::none;
   std::string runtime_dir = "/run/corbd";
   std::string volume_id;
   std::string output;       ///< table, wide, text or json; empty: the first that the subcommand has
-  bool follow = false, yes_really = false, adopt = false;
-  int timeout_s = 0;        ///< 0: 120 for heal and fail, 10 for the others
+  bool follow = false, yes_really = false, adopt = false, undo = false;
+  int timeout_s = 0;        ///< 0: 120 for heal and fail, an hour for drain, 10 for the others
 };
 
 /// `corbd doctor`: looks at the node; names as of `corbd run`.

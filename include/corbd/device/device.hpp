@@ -60,6 +60,14 @@ struct ConnectArgs {
   std::uint64_t dead_conn_timeout_s = 86400;
 };
 
+/// A device that exists and whose link is dead.
+struct ReconnectArgs {
+  std::uint32_t index = 0;
+  std::string backend;              ///< it must carry this identifier
+  std::uint64_t dead_conn_timeout_s = 86400;
+  bool foreign = false;             ///< another program made it: its request timeout, which would fail slow requests, is taken away
+};
+
 /// What happened on all devices since the agent's start.
 struct Counters {
   std::array<std::uint64_t, 7> requests{};  ///< given to the image, by NBD command number
@@ -92,7 +100,7 @@ class Devices {
   virtual task<result<std::uint32_t>> connect(Link& link, ConnectArgs args, Until until) = 0;
   /// Gives an existing device whose link is dead a new one. Never carries a size. unavailable when the kernel dropped our socket because
   /// the old link still lives.
-  virtual task<result<>> reconnect(Link& link, std::uint32_t index, std::string backend, std::uint64_t dead_conn_timeout_s, Until until) = 0;
+  virtual task<result<>> reconnect(Link& link, ReconnectArgs args, Until until) = 0;
   /// Makes a device larger. On a live link only, and only while nothing is stuck: kernels from 6.9 hold nbd's mutex of the whole machine
   /// until every request in flight has ended. unavailable when the link is not alive or something is older than a second.
   virtual task<result<>> resize(Link& link, std::uint32_t index, std::string backend, std::uint64_t bytes, Until until) = 0;

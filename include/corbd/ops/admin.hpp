@@ -23,6 +23,8 @@ struct AdminSources {
   heal::Healer& healer;
   std::function<std::vector<volume::Change>(const std::string& volume_id)> timeline;
   std::function<std::vector<HelperPool::Stuck>()> stuck_helpers;
+  std::function<void(bool on)> drain;  ///< volume::Shell::drain
+  std::function<bool()> draining;
 };
 
 class Admin {

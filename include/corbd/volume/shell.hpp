@@ -76,6 +76,9 @@ class Shell final : public Volumes {
   void on_trouble(std::function<void(std::string volume_id, std::string why)> trouble);
   /// Called at every change of a volume's health. Set before start().
   void on_change(std::function<void(const Change&)> change);
+  /// While it drains, no volume that has no record here is staged (unavailable): kubelet asks again, other nodes are free to take it.
+  void drain(bool on);
+  bool draining() const;
   /// Leaving: refuses new wishes, waits for those under way, answers what every session has read. Locks stay held: they are the next
   /// start's proof of ownership.
   task<> stop(Until until);

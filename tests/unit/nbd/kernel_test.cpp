@@ -47,7 +47,7 @@ struct Node {
     index = *got;
   }
   result<> reconnect(std::string backend = "kernel-test") {
-    return run(devices->reconnect(*link, *index, std::move(backend), 86400, soon()));
+    return run(devices->reconnect(*link, {*index, std::move(backend)}, soon()));
   }
   std::optional<device::Seen> seen() {
     const auto all = devices->inventory();

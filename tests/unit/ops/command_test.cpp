@@ -110,6 +110,23 @@ TEST_CASE("corbd fail gives up what it is told is meant") {
   scene.on_control([&] { CHECK(scene.volumes.wishes == std::vector<std::string>{"fail 1"}); });
 }
 
+TEST_CASE("corbd drain waits until the last volume is gone, and says who is left") {
+  Scene scene;
+  scene.volumes.add("1");
+  scene.start();
+  std::thread unstages([&] {
+    while (!scene.draining) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    scene.on_control([&] { scene.volumes.all.clear(); });
+  });
+  const auto answer = ask(scene, What::drain);
+  unstages.join();
+  CHECK(answer.code == 0);
+  CHECK_THAT(answer.out, ContainsSubstring("no volume is left"));
+  v1::GetStatusResponse said;
+  REQUIRE(scene.call(&v1::Admin::Stub::GetStatus, v1::GetStatusRequest(), said).ok());
+  CHECK(said.draining());
+}
+
 TEST_CASE("corbd events shows all that is kept, page by page, and ends") {
   Scene scene;
   scene.start();

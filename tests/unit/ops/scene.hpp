@@ -6,6 +6,7 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
+#include <atomic>
 #include <future>
 #include <map>
 #include <thread>
@@ -63,7 +64,11 @@ class Scene {
     config.runtime_dir = folder_.path();
     config.version = "1.2";
     config.nodeid = "node-1";
-    const ops::AdminSources sources{volumes, healer, [this](const std::string& id) { return timelines[id]; }, [this] { return stuck; }};
+    ops::AdminSources sources{volumes, healer, {}, {}, {}, {}};
+    sources.timeline = [this](const std::string& id) { return timelines[id]; };
+    sources.stuck_helpers = [this] { return stuck; };
+    sources.drain = [this](bool on) { draining = on; };
+    sources.draining = [this] { return draining.load(); };
     server = std::make_unique<ops::Admin>(io_.get_executor(), *clock_, sources, config);
   }
   /// Whatever is scripted before needs no on_control().
@@ -121,6 +126,7 @@ class Scene {
   Scripted volumes;
   heal::Healer healer;
   std::map<std::string, std::vector<volume::Change>> timelines;
+  std::atomic<bool> draining{false};
   std::vector<HelperPool::Stuck> stuck;
   std::unique_ptr<ops::Admin> server;
 

@@ -1,0 +1,88 @@
+"""Taking over what ceph-csi staged with rbd-nbd."""
+import json
+import os
+
+from kit import MIB, Writer, check, mounted, now_us, put, run, say, wait_for
+from stories_peer import RbdNbd
+from stories_seen import ask, show, volumes_of
+
+
+def staged_by_ceph_csi(lab, image, *options):
+    """The image mapped, formatted, mounted and noted as ceph-csi's NodeStageVolume leaves it."""
+    agent = lab.agent()
+    volume = agent.volume(image)
+    peer = RbdNbd(lab, image)
+    peer.map(*options)
+    run(["mkfs.ext4", "-q", peer.device])
+    os.makedirs(volume.staged_path)
+    run(["mount", peer.device, volume.staged_path])
+    put(os.path.join(volume.staging, "image-meta.json"), json.dumps({
+        "Version": 3, "pool": image.pool, "radosNamespace": "", "image": image.name, "unmapOptions": "", "accessType": True,
+        "encrypted": False, "device": peer.device, "logDir": "/var/log/ceph", "logFileStrategy": "remove"}))
+    return agent, volume, peer
+
+
+def writer_of(lab, volume):
+    writer = Writer(lab, os.path.join(volume.staged_path, "data"), size=16 * MIB).start()
+    writer.wait_more(50)
+    return writer
+
+
+def end(agent, volume, writer, kills=()):
+    writer.wait_more(50)
+    writer.stop()
+    found = writer.expect_nothing_lost(kills)
+    volume.unpublish()
+    volume.unstage()
+    volume.expect_gone()
+    check(not os.path.exists(os.path.join(volume.staging, "image-meta.json")), "ceph-csi's stash is left")
+    agent.stop()
+    return found
+
+
+def story_adopted_under_writer(lab):
+    """a volume that rbd-nbd serves for ceph-csi is left alone, and served in place under its writer when rbd-nbd is killed: no I/O error, no lost write"""
+    # Without its cache, which loses acknowledged writes by itself.
+    agent, volume, peer = staged_by_ceph_csi(lab, lab.image("a", size=256 * MIB), "--rbd_cache=false")
+    writer = writer_of(lab, volume)
+    agent.start()
+    volume.stage()
+    volume.publish()
+    check(volumes_of(agent)[volume.id].get("served_by_other"), "it is not seen that rbd-nbd serves it")
+    check(peer.process.poll() is None, "rbd-nbd was not left alone")
+    kill = now_us()
+    peer.kill()
+    agent.wait_event("device.reconnected", 60, volume=volume.id)
+    found = end(agent, volume, writer, [kill])
+    say("longest stall %.2f s" % (found["longest_stall_us"] / 1e6))
+
+
+def story_adopted_late(lab):
+    """rbd-nbd that died before the agent came: its client is fenced once its watch has expired, and its device served under the writer"""
+    agent, volume, peer = staged_by_ceph_csi(lab, lab.image("a", size=256 * MIB), "--rbd_cache=false")
+    writer = writer_of(lab, volume)
+    kill = now_us()
+    peer.kill()
+    agent.start()
+    volume.stage(patience=120)
+    found = end(agent, volume, writer, [kill])
+    say("longest stall %.2f s" % (found["longest_stall_us"] / 1e6))
+
+
+def story_adopted_by_hand(lab):
+    """`corbd heal --adopt` asks a living rbd-nbd to leave, with its cache, and serves its device: no I/O error, no lost write; and so over a restart"""
+    agent, volume, peer = staged_by_ceph_csi(lab, lab.image("a", size=256 * MIB))
+    writer = writer_of(lab, volume)
+    agent.start()
+    volume.stage()
+    volume.publish()
+    show(ask(agent, "volume", volume.id))
+    show(ask(agent, "heal", "--adopt", volume.id))
+    wait_for("the end of rbd-nbd", lambda: peer.process.poll() is not None, 10)
+    writer.wait_more(50)
+    check(not volumes_of(agent)[volume.id].get("served_by_other"), "rbd-nbd is said to serve it still")
+    check(mounted(volume.staged_path), "its mount is gone")
+    kills = [agent.kill()]
+    agent.start()
+    found = end(agent, volume, writer, kills)
+    say("longest stall %.2f s" % (found["longest_stall_us"] / 1e6))
