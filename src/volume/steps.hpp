@@ -34,7 +34,8 @@ class Steps {
   task<result<>> drop_record(Live& live, const Wish& wish);
   // steps_resolve.cpp
   task<result<>> resolve(Live& live, const Staged& wish);
-  task<result<image::Resolved>> resolve_static(const Staged& wish);
+  task<result<image::Resolved>> find_image(const Staged& wish);
+  task<result<image::Resolved>> find_by_name(const Staged& wish);
   task<result<image::Resolved>> locate(const Staged& wish);
   task<result<image::Resolved>> locate_at(const Staged& wish, Place place);
   // steps_device.cpp

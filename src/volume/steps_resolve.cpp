@@ -19,7 +19,7 @@ void warn_of_ignored(const Live& live, const std::vector<std::string>& ignored, 
 }  // namespace
 
 task<result<>> Steps::resolve(Live& live, const Staged& wish) {
-  auto found = wish.reserved ? co_await locate(wish) : co_await resolve_static(wish);
+  auto found = co_await find_image(wish);
   if (!found) co_return found.error();
   if (found->encrypted)
     co_return Error{errc::unimplemented, "volume " + live.id + " is encrypted, as its journal says: encryption is not served yet"};
@@ -29,8 +29,13 @@ task<result<>> Steps::resolve(Live& live, const Staged& wish) {
   co_return result<>();
 }
 
+task<result<image::Resolved>> Steps::find_image(const Staged& wish) {
+  if (wish.reserved) return locate(wish);
+  return find_by_name(wish);
+}
+
 /// A mapped cluster comes first, if it is configured.
-task<result<image::Resolved>> Steps::resolve_static(const Staged& wish) {
+task<result<image::Resolved>> Steps::find_by_name(const Staged& wish) {
   std::string cluster_id = wish.source.cluster_id;
   const auto mapped = ports_.mapped_clusters(cluster_id);
   if (!mapped) co_return mapped.error();
@@ -52,9 +57,10 @@ task<result<image::Resolved>> Steps::locate(const Staged& wish) {
   auto found = co_await locate_at(wish, own);
   if (found || !may_be_elsewhere(found.error())) co_return found;
   Error missing = found.error();
-  const auto places = ports_.mapped_places(own);
-  if (!places) missing.text += "; " + places.error().text;
-  for (const auto& place : places ? *places : std::vector<Place>()) {
+  const auto mapped = ports_.mapped_places(own);
+  if (!mapped) missing.text += "; " + mapped.error().text;
+  const auto places = mapped ? *mapped : std::vector<Place>();
+  for (const auto& place : places) {
     found = co_await locate_at(wish, place);
     if (found || !may_be_elsewhere(found.error())) co_return found;
     missing.text += "; mapped to pool " + std::to_string(place.pool_id) + " of cluster " + place.cluster_id + ": " + found.error().text;

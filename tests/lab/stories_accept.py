@@ -199,6 +199,7 @@ def story_provisioned(lab):
         handle = "0001-%04x-%s-%016x-%s" % (len(cluster), cluster, pool, uuid)
         volume = agent.volume(image, name=handle, cluster_id="no-matter", pool="no-matter", attributes=wishes)
         volume.stage()
+        agent.wait_event("volume.ignored", 10, volume=handle)
         volume.publish()
         put(os.path.join(volume.target(), "hello"), cluster)
         queue = "/sys/block/nbd%d/queue/" % volume.device
@@ -210,7 +211,6 @@ def story_provisioned(lab):
         volume.unpublish()
         volume.unstage()
         volume.expect_gone()
-    agent.wait_event("volume.ignored", 10)
     check("csi.imageid" in lab.admin(*journal, "listomapkeys", "csi.volume." + uuid), "the image's id was not written")
     lab.admin(*journal, "rm", "csi.volume." + uuid)
 

@@ -119,3 +119,11 @@ TEST_CASE("what the attributes wish of the device is so, also when it is served 
   REQUIRE(scene.want(volume::Healed{}, kHandle) == errc::ok);
   CHECK(scene.world.options_asked.contains("rbd_op_threads=2"));
 }
+
+TEST_CASE("a dynamic volume that rbd-nbd serves is known by its handle and the image of its journal, and left alone") {
+  Provisioned scene("prefix-" + kUuid);
+  const auto device = scene.world.other_stages("prefix-" + kUuid, dynamic().path, kHandle);
+  REQUIRE(scene.stage() == errc::ok);
+  CHECK(scene.world.others.contains(device));
+  CHECK(scene.source().image == "prefix-" + kUuid);
+}

@@ -178,7 +178,7 @@ class World {
   std::map<std::uint32_t, std::string> others;        ///< client address by the index of the device that it serves
   std::map<std::string, volume::Stash> stashes;       ///< by staging path
   /// The image is mapped by rbd-nbd, and its filesystem staged at the path. The device's index.
-  std::uint32_t other_stages(const std::string& image, const std::string& staging_path);
+  std::uint32_t other_stages(const std::string& image, const std::string& staging_path, std::string volume_id = {});
   /// By SIGKILL (its lock stays, its watch for a while), or cleanly as on SIGTERM.
   void other_ends(std::uint32_t index, bool cleanly);
 

@@ -31,7 +31,8 @@ class Daemons final : public host::Daemons {
 
 std::unique_ptr<host::Daemons> make_daemons(World& world) { return std::make_unique<Daemons>(world); }
 
-std::uint32_t World::other_stages(const std::string& name, const std::string& staging_path) {
+std::uint32_t World::other_stages(const std::string& name, const std::string& staging_path, std::string volume_id) {
+  if (volume_id.empty()) volume_id = name;
   FakeImage& image = images.at(name);
   const std::string client = "10.0.0.1:0/9" + std::to_string(++made);
   image.lock_owner = client;
@@ -42,7 +43,7 @@ std::uint32_t World::other_stages(const std::string& name, const std::string& st
   image.fstype = "ext4";
   KernelDevice device;
   while (by_index(device.index) != nullptr) ++device.index;
-  device.backend = name;
+  device.backend = volume_id;
   device.image_id = image.id;
   device.size = image.size;
   device.alive = true;
@@ -56,7 +57,7 @@ std::uint32_t World::other_stages(const std::string& name, const std::string& st
   mount.dev_major = 43;
   mount.dev_minor = device.index * 32;
   mount.root = "/";
-  mount.target = volume::staging_target(name, staging_path);
+  mount.target = volume::staging_target(volume_id, staging_path);
   mount.fstype = "ext4";
   mounts.push_back(mount);
   volume::Stash stash;
