@@ -30,6 +30,7 @@ constexpr std::string_view kNames[] = {
     "step.mkfs.before", "step.mkfs.after",
     "step.fsck.before", "step.fsck.after",
     "step.mount.before", "step.mount.after",
+    "step.grow.before", "step.grow.after",
     "step.unmark.before", "step.unmark.after",
     "step.bind.before", "step.bind.after",
     "step.unbind.before", "step.unbind.after",

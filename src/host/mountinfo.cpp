@@ -40,6 +40,10 @@ Mount convert(libmnt_fs* line) {
   mount.source = text(mnt_fs_get_source(line));
   mount.options = text(mnt_fs_get_vfs_options(line));
   mount.read_only = has_option(mount.options, "ro");
+  const std::string filesystem = text(mnt_fs_get_fs_options(line));
+  // Since 6.12 ext4 keeps its superblock's flag after an error, and since 6.15 it says so instead.
+  for (const auto* option : {"ro", "emergency_ro", "shutdown"})
+    if (has_option(filesystem, option)) mount.filesystem_read_only = true;
   return mount;
 }
 

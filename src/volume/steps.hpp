@@ -22,7 +22,8 @@ class Steps {
  private:
   task<result<>> dispatch(Live& live, const Step& step, const Wish& wish);
   // Record, cluster and image: steps.cpp
-  task<result<>> look(Live& live, Fact fact, const Wish& wish);
+  task<result<>> look(Live& live, const Step& step, const Wish& wish);
+  task<result<>> look_at_device(Live& live, const Step& step);
   task<result<>> resolve(Live& live, const Staged& wish);
   task<result<>> write_record(Live& live, Record record);
   task<result<>> save(Live& live, Record record);
@@ -46,6 +47,8 @@ class Steps {
   task<result<>> make_filesystem(Live& live, const Wish& wish);
   task<result<>> check_filesystem(Live& live);
   task<result<>> mount(Live& live, std::string target, const Wish& wish);
+  task<result<host::Extent>> extent(Live& live, std::string device, std::string target);
+  task<result<>> grow(Live& live, std::string target, const Wish& wish);
   task<result<>> bind(Live& live, std::string target, const Wish& wish);
 
   result<image::Access> access(const Source& source, const std::string& user, const Secret& key, std::string* ns) const;

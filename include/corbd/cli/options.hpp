@@ -20,6 +20,7 @@ struct Run {
   bool heal_without_proof = false;
   int heal_at_once = 16;
   int shutdown_grace_s = 90;
+  bool volume_health = false;
   bool verbose = false;
 };
 /// `corbd helper`: the agent's own child, on file descriptor 3.
@@ -34,6 +35,7 @@ struct CsiCall {
   std::string mode = "SINGLE_NODE_MULTI_WRITER";
   std::vector<std::string> mount_flags;
   bool block = false, readonly = false;
+  std::int64_t bytes = 0;
   bool wait = false;  ///< for an agent that does not answer yet
   int timeout_s = 120;
 };

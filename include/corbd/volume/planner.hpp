@@ -16,16 +16,16 @@
 
 namespace corbd::volume {
 
-enum class Fact { resolved, header, ownership, probe, has_data, format_marker, unused };
+enum class Fact { resolved, header, ownership, image_size, probe, has_data, format_marker, filesystem, unused };
 
 struct Step {
   enum class Kind {
     look, write_record, fence, open_image, lock, start_session, kernel_connect, kernel_reconfigure, kernel_resize, tune, mark, mkfs, fsck, mount,
-    unmark, bind, unbind, umount, disconnect, stop_session, close_image, drop_record, open_tombstone
+    grow, unmark, bind, unbind, umount, disconnect, stop_session, close_image, drop_record, open_tombstone
   } kind;
   Fact fact = Fact::resolved;       ///< look
   std::optional<Record> record = std::nullopt;  ///< write_record
-  std::string path = {};            ///< bind, unbind, umount, mount: where
+  std::string path = {};            ///< bind, unbind, umount, mount: where; grow, look at the filesystem: a mount of it
 };
 std::string_view name(Step::Kind kind);
 

@@ -54,6 +54,18 @@ TEST_CASE("only the mount's own flag makes it read-only") {
   CHECK(!mounts->at(1).read_only);
 }
 
+TEST_CASE("a filesystem that is read-only below a mount that is not shows it") {
+  const auto mounts = parse(
+      "40 35 43:0 / /a ro,relatime - ext4 /dev/nbd0 rw,errors=remount-ro\n"
+      "41 35 43:0 / /b rw,relatime - ext4 /dev/nbd0 ro,errors=remount-ro\n"
+      "42 35 43:0 / /c rw,relatime - ext4 /dev/nbd0 rw,emergency_ro\n");
+  REQUIRE(mounts);
+  REQUIRE(mounts->size() == 3);
+  CHECK(!mounts->at(0).filesystem_read_only);
+  CHECK(mounts->at(1).filesystem_read_only);
+  CHECK(mounts->at(2).filesystem_read_only);
+}
+
 TEST_CASE("escaped characters of a path are decoded") {
   const auto mounts = parse("40 35 43:0 / /a\\040b\\134c rw - ext4 /dev/nbd0 rw\n");
   REQUIRE(mounts);
