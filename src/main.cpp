@@ -47,7 +47,7 @@ class Agent {
   Agent(const cli::Run& options, std::string boot_id)
       : options_(options), control_(io_.get_executor()), clock_(make_real_clock(control_)), pool_(control_, *clock_, kBlockingThreads),
         gate_(control_, *clock_), helpers_(control_, *clock_, {}), mounts_(host::make_mounts(helpers_)),
-        filesystems_(host::make_filesystems(helpers_)),
+        filesystems_(host::make_filesystems(helpers_)), daemons_(host::make_daemons(helpers_)),
         records_(volume::make_record_store(pool_, options.state_dir, options.runtime_dir)),
         clusters_(rbd::make_clusters(control_, *clock_, pool_, cluster_config())), devices_(nbd::make_devices(control_, *clock_, {})),
         shell_(control_, *clock_, ports(), shell_config(boot_id)), healer_(control_, *clock_, shell_, heal_config()),
@@ -139,7 +139,19 @@ class Agent {
       return volume::Cluster{entry->monitors, entry->rados_namespace};
     };
     auto check_path = [this](std::string path, bool must_exist) { return check(std::move(path), must_exist); };
-    return {*clusters_, *devices_, *mounts_, *filesystems_, *records_, find_cluster, check_path, host::busy};
+    auto read_stash = [this](std::string staging_path) { return stash(std::move(staging_path)); };
+    auto drop_stash = [this](std::string staging_path) { return forget_stash(std::move(staging_path)); };
+    return {*clusters_, *devices_, *mounts_, *filesystems_, *daemons_, *records_, find_cluster, check_path, read_stash, drop_stash, host::busy};
+  }
+
+  task<result<std::optional<volume::Stash>>> stash(std::string staging_path) {
+    auto job = [staging_path] { return volume::read_stash(staging_path); };
+    co_return co_await pool_.run(job, {}, "reading ceph-csi's stash");
+  }
+
+  task<result<>> forget_stash(std::string staging_path) {
+    auto job = [staging_path] { return volume::drop_stash(staging_path); };
+    co_return co_await pool_.run(job, {}, "removing ceph-csi's stash");
   }
 
   task<result<>> check(std::string path, bool must_exist) {
@@ -204,6 +216,7 @@ class Agent {
   HelperPool helpers_;
   std::unique_ptr<host::Mounts> mounts_;
   std::unique_ptr<host::Filesystems> filesystems_;
+  std::unique_ptr<host::Daemons> daemons_;
   std::unique_ptr<volume::RecordStore> records_;
   std::unique_ptr<image::Clusters> clusters_;
   std::unique_ptr<device::Devices> devices_;

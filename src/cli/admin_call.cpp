@@ -126,6 +126,7 @@ int say_state(Asking& asking, const Admin& ask) {
 int heal(Asking& asking, const Admin& ask) {
   v1::HealRequest request;
   request.set_id(ask.volume_id);
+  request.set_adopt(ask.adopt);
   v1::HealResponse response;
   if (!asking.answered(&v1::Admin::Stub::Heal, request, response)) return kRefused;
   if (!ask.volume_id.empty()) return say_state(asking, ask);

@@ -40,6 +40,7 @@ void add_admin(CLI::App& app, Admin& into) {
 
   auto* heal = add(app, into, What::heal, "heal", "Try now what waits for its next try");
   heal->add_option("id", into.volume_id, "Volume id, whose try is waited for [every volume without a server, not waited for]");
+  heal->add_flag("--adopt", into.adopt, "Ask rbd-nbd, if it serves the volume, to end, and serve it from now on; needs an id")->needs("id");
   add_timeout(heal, into, "120");
 
   auto* fail = add(app, into, What::fail, "fail", "Give a volume up: every request of its device gets EIO until it is unstaged");

@@ -54,7 +54,9 @@ std::string cluster_line(const v1::Cluster& cluster) {
 
 std::string service_of(const v1::Volume& volume) {
   std::string line = "serving";
-  if (volume.unserved())
+  if (volume.served_by_other())
+    line = "rbd-nbd serves it; this agent does once that has ended";
+  else if (volume.unserved())
     line = "none for " + age(volume.unserved_ms());
   else if (!volume.has_device())
     line = "none needed: it has no device";

@@ -75,7 +75,7 @@ void Healer::hurry(const std::string& volume_id) {
 void Healer::look() {
   const auto all = volumes_.status();
   for (const auto& status : all)
-    if (status.unserved) admit(status, "its device has no server");
+    if (status.unserved || status.served_by_other) admit(status, status.unserved ? "its device has no server" : "rbd-nbd serves its device");
   report_stuck(all);
   go_on();
   arm(clock_.now() + config_.look_every, look_timer_, &Healer::look);
@@ -121,7 +121,8 @@ task<> Healer::attempt(std::string volume_id) {
   const auto before = volumes_.status(volume_id);
   const auto healed = co_await volumes_.want(volume_id, volume::Wish(volume::Healed{}), until);
   if (stopping_.cancelled()) co_return;
-  const Outcome outcome = outcome_of(healed, before && before->unserved);
+  const auto after = volumes_.status(volume_id);
+  const Outcome outcome = outcome_of(healed, before && before->unserved && !(after && after->served_by_other));
   if (!healed) tell(volume_id, healed.error());
   if (healed) told_.erase(volume_id);
   if (outcome == Outcome::healed)

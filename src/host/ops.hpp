@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "corbd/core/result.hpp"
 #include "corbd/host/host.hpp"
@@ -30,5 +31,9 @@ result<Usage> usage(const std::string& target);
 result<> check_unused(const std::string& device);
 /// `queue`: the folder, /sys/block/nbd0/queue.
 result<> tune(const std::string& queue);
+
+/// Pids of the rbd-nbd processes that serve /dev/nbd<index> (host/daemons.hpp). `root`: "", or where another /proc and /sys are.
+result<std::vector<int>> daemons(const std::string& root, std::uint32_t index, const std::string& backend);
+result<> dismiss(std::uint32_t index, const std::string& backend);
 
 }  // namespace corbd::host::ops

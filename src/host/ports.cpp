@@ -1,6 +1,7 @@
 // The agent's side: each port call becomes one request of a helper.
 #include <boost/json/value.hpp>
 
+#include "corbd/host/daemons.hpp"
 #include "corbd/host/helpers.hpp"
 #include "mountinfo.hpp"
 #include "requests.hpp"
@@ -119,8 +120,34 @@ class HelperFilesystems final : public Filesystems {
   HelperPool& helpers_;
 };
 
+task<result<bool>> perform_daemons(HelperPool& helpers, HelperRequest wanted, Until until) {
+  const auto reply = co_await helpers.call(std::move(wanted), until);
+  if (!reply) co_return reply.error();
+  const auto* serving = reply->if_contains("serving");
+  if (serving == nullptr || !serving->is_bool()) co_return Error{errc::internal, "the helper's reply about rbd-nbd is not understood"};
+  co_return serving->get_bool();
+}
+
+class HelperDaemons final : public Daemons {
+ public:
+  explicit HelperDaemons(HelperPool& helpers) : helpers_(helpers) {}
+
+  task<result<bool>> serving(std::uint32_t index, std::string backend, Until until) override {
+    json::object body{{"op", "daemons"}, {"index", index}, {"backend", backend}};
+    return perform_daemons(helpers_, request("look for rbd-nbd", std::move(body), "", kPatience), until);
+  }
+  task<result<>> dismiss(std::uint32_t index, std::string backend, Until until) override {
+    json::object body{{"op", "dismiss"}, {"index", index}, {"backend", backend}};
+    return perform(helpers_, request("end rbd-nbd of " + backend, std::move(body), "", kMountPatience), until);
+  }
+
+ private:
+  HelperPool& helpers_;
+};
+
 }  // namespace
 
+std::unique_ptr<Daemons> make_daemons(HelperPool& helpers) { return std::make_unique<HelperDaemons>(helpers); }
 std::unique_ptr<Mounts> make_mounts(HelperPool& helpers) { return std::make_unique<HelperMounts>(helpers); }
 std::unique_ptr<Filesystems> make_filesystems(HelperPool& helpers) {
   return std::make_unique<HelperFilesystems>(helpers);

@@ -71,6 +71,16 @@ result<json::object> do_tune(const json::object& request) {
   return done(ops::tune("/sys/block/" + name + "/queue"));
 }
 
+std::uint32_t index(const json::object& request) { return request.at("index").to_number<std::uint32_t>(); }
+
+result<json::object> do_daemons(const json::object& request) {
+  const auto found = ops::daemons("", index(request), text(request, "backend"));
+  if (!found) return found.error();
+  return json::object{{"serving", !found->empty()}};
+}
+
+result<json::object> do_dismiss(const json::object& request) { return done(ops::dismiss(index(request), text(request, "backend"))); }
+
 struct Operation {
   std::string_view name;
   result<json::object> (*perform)(const json::object&);
@@ -80,6 +90,7 @@ constexpr std::array kOperations{
     Operation{"fsck", do_fsck},   Operation{"mount", do_mount},
     Operation{"bind", do_bind},   Operation{"unmount", do_unmount},
     Operation{"tune", do_tune},   Operation{"check_unused", do_check_unused},
+    Operation{"daemons", do_daemons}, Operation{"dismiss", do_dismiss},
     Operation{"grow", do_grow},   Operation{"extent", do_extent},
     Operation{"usage", do_usage},
 };

@@ -89,11 +89,12 @@ class Desk {
   task<result<>> answer(const v1::HealRequest& request, v1::HealResponse& response, Until until) {
     const std::string& id = request.id();
     if (!id.empty() && !sources_.volumes.status(id)) co_return unknown(id);
-    log::info("admin.heal", {{"volume", id.empty() ? "all that have no server" : id}});
+    if (request.adopt() && id.empty()) co_return Error{errc::invalid_argument, "only one volume at a time can be taken over from rbd-nbd: name it"};
+    log::info("admin.heal", {{"volume", id.empty() ? "all that have no server" : id}, {"adopt", request.adopt()}});
     sources_.healer.hurry(id);
     if (!id.empty()) {
       response.add_volume_ids(id);
-      co_return co_await want(id, volume::Wish(volume::Healed{}), until);
+      co_return co_await want(id, request.adopt() ? volume::Wish(volume::Adopted{}) : volume::Wish(volume::Healed{}), until);
     }
     for (const auto& status : sources_.volumes.status())
       if (status.unserved) response.add_volume_ids(rpc::valid_utf8(status.volume_id));

@@ -63,6 +63,7 @@ v1::Volume to_message(const volume::Status& status, const heal::Ward& ward, time
   for (const auto& path : status.staged_at) out.add_staged_at(valid_utf8(path));
   for (const auto& path : status.published_at) out.add_published_at(valid_utf8(path));
   out.set_unserved(status.unserved);
+  out.set_served_by_other(status.served_by_other);
   if (status.unserved_since) out.set_unserved_ms(ms(now - *status.unserved_since));
   out.set_waiting(status.waiting);
   out.set_oldest_request_ms(ms(status.oldest));

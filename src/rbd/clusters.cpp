@@ -112,6 +112,7 @@ class Clusters final : public image::Clusters {
 
   task<result<image::Resolved>> resolve(image::Access access, image::Name name, Until until) override;
   task<result<>> fence_dead(image::Access access, Until until) override;
+  task<result<>> inherit(image::Access access, std::string address, Until until) override;
   task<result<image::Header>> header(image::Access access, image::Key key, Until until) override;
   task<result<std::unique_ptr<image::Image>>> open(image::Access access, image::Key key, image::OpenOptions options,
                                                    Until until) override;
@@ -135,6 +136,12 @@ task<result<>> Clusters::fence_dead(image::Access access, Until until) {
   auto lease = co_await connections_->lease(std::move(access), Connections::Need::any, until);
   if (!lease) co_return lease.error();
   co_return co_await connections_->fence(std::move(*lease), until);
+}
+
+task<result<>> Clusters::inherit(image::Access access, std::string address, Until until) {
+  auto lease = co_await connections_->lease(std::move(access), Connections::Need::any, until);
+  if (!lease) co_return lease.error();
+  co_return co_await connections_->inherit(std::move(*lease), std::move(address));
 }
 
 task<result<image::Header>> Clusters::header(image::Access access, image::Key key, Until until) {

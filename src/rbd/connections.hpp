@@ -89,6 +89,8 @@ class Connections {
   task<result<Lease>> lease(image::Access access, Need need, Until until);
   /// Blocklists the dead incarnations of the leased connection's cluster; joins a fencing under way.
   task<result<>> fence(Lease lease, Until until);
+  /// image::Clusters::inherit, of the leased connection's cluster.
+  task<result<>> inherit(Lease lease, std::string address);
   /// The connection has the OSD map of the last fencing.
   task<result<>> await_map(const Lease& lease, Until until);
   /// unavailable while a dead incarnation of that cluster is not fenced.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "address.hpp"
 #include "connections.hpp"
 #include "corbd/core/log.hpp"
 
@@ -71,6 +72,16 @@ task<result<>> Connections::fence(Lease lease, Until until) {
   const Waited how = co_await attempt->done.wait(until);
   if (how != Waited::ready) co_return wait_error(how, "the dead clients of " + cluster_text(group.access) + " to be blocklisted");
   if (attempt->failed) co_return *attempt->failed;
+  co_return result<>();
+}
+
+task<result<>> Connections::inherit(Lease lease, std::string address) {
+  const std::string bare = bare_address(address);
+  if (incarnations_.find(lease->fsid, bare) != nullptr) co_return result<>();
+  Incarnation incarnation{Incarnation::State::dead, make_uuid(), lease->fsid, lease->group->access.cluster_id, {bare}, 0};
+  auto save = [dir = config_.incarnations_dir, incarnation] { return save_incarnation(dir, incarnation); };
+  if (auto saved = co_await pool_.run(std::move(save), {}, "writing the incarnation"); !saved) co_return saved;
+  incarnations_.add(std::move(incarnation));
   co_return result<>();
 }
 

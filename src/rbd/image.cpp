@@ -87,7 +87,10 @@ task<result<image::Ownership>> Image::ownership(Until until) {
   auto seen = co_await call(opened, [&image = *opened] { return see(image); }, until, "asking who uses image " + opened->text());
   if (!seen) co_return seen.error();
   auto found = classify(seen->lockers.all, seen->watchers, opened->key.fsid, opened->connection.uuid, opened->connections.incarnations());
-  if (found) found->version = seen->lockers.version;
+  if (found) {
+    found->version = seen->lockers.version;
+    found->self = opened->connection.addresses.front();
+  }
   co_return found;
 }
 

@@ -20,7 +20,7 @@ task<result<host::Usage>> Gauges::read(Live& volume, std::string path, Until unt
   const auto& stagings = volume.record->stagings;
   const std::string target = stagings.empty() ? path : staging_target(volume.id, stagings.front().path);
   // Without a server the device answers nothing: nothing is begun that would wait for the healing.
-  if (volume.served() && !volume.usage_answer) {
+  if (volume.answers() && !volume.usage_answer) {
     volume.usage_answer = std::make_shared<Event>(control_, clock_);
     if (!gate_.spawn(ask(volume, target))) volume.usage_answer.reset();
   }

@@ -21,7 +21,7 @@ Health health_of(const Live& live) {
   const Record& record = *live.record;
   if (record.failed) return Health::failed;
   if (record.stagings.empty() && record.publishes.empty()) return Health::unstaging;
-  if (!live.served() && record.device) {
+  if (!live.answers() && record.device) {
     const errc code = live.last_error ? live.last_error->code : errc::ok;
     if (code == errc::unproven) return Health::unproven;
     if (code == errc::lost) return Health::lost;
@@ -52,7 +52,8 @@ Status status_of(const Live& live, const device::Seen* seen, const std::vector<h
                                       }));
   status.turned_read_only = seen != nullptr && turned_read_only(record, *seen, mounts);
   status.cut_off = live.link && live.link->state() == device::Link::State::held;
-  status.unserved = seen != nullptr && !live.served();
+  status.served_by_other = record.adopting && live.answers();
+  status.unserved = seen != nullptr && !live.answers();
   status.unserved_since = live.unserved_since;
   status.waiting = seen != nullptr ? seen->waiting : 0;
   status.oldest = live.link ? live.link->oldest() : duration::zero();

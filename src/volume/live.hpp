@@ -49,6 +49,8 @@ struct Live {
   Health health = Health::absent;
   std::chrono::system_clock::time_point since;
   std::deque<Change> timeline;
+  bool served_by_other = false;  ///< rbd-nbd did when it was last looked at
+  std::optional<time_point> other_died;  ///< when the kernel told of the end of its link
   std::optional<time_point> unserved_since, lost_since;
   std::uint32_t links_lost = 0;
   duration longest_stall{};
@@ -57,6 +59,7 @@ struct Live {
     link_scopes.back().cancel();
     link_scopes.emplace_back();
   }
+  bool answers() const { return served() || (served_by_other && !other_died); }
   bool served() const { return link && link->state() == device::Link::State::serving && attached; }
 };
 

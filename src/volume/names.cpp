@@ -6,10 +6,10 @@
 namespace corbd::volume {
 
 std::string_view name(Step::Kind kind) {
-  constexpr std::array<std::string_view, 24> names{
+  constexpr std::array<std::string_view, 26> names{
       "look", "write_record", "fence", "open_image", "lock", "start_session", "kernel_connect", "kernel_reconfigure", "kernel_resize", "tune", "mark",
       "mkfs", "fsck", "mount", "grow", "unmark", "bind", "unbind", "umount", "disconnect", "stop_session", "close_image", "drop_record",
-      "open_tombstone"};
+      "open_tombstone", "dismiss", "inherit"};
   return names.at(static_cast<std::size_t>(kind));
 }
 
@@ -20,7 +20,7 @@ std::string_view name(Health health) {
 }
 
 std::string_view name(const Wish& wish) {
-  constexpr std::array<std::string_view, 7> names{"stage", "unstage", "publish", "unpublish", "heal", "fail", "expand"};
+  constexpr std::array<std::string_view, 8> names{"stage", "unstage", "publish", "unpublish", "heal", "adopt", "fail", "expand"};
   return names.at(wish.index());
 }
 

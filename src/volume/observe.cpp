@@ -48,6 +48,7 @@ result<Observation> observe(const Live& volume, const Wish& wish, const Ports& p
   if (volume.image) seen.image_size = volume.image->size();
   seen.lock_held = volume.lock_held;
   seen.tombstone = volume.tombstone;
+  if (volume.other_died) seen.other_dead_for = now - *volume.other_died;
   if (volume.lost_since) seen.lost_for = now - *volume.lost_since;
   seen.key_known = !volume.key.empty();
   seen.facts = volume.facts;

@@ -41,6 +41,8 @@ std::optional<Decision> prove(const View& view) {
                                     ": not served until that client is gone");
   // An earlier start broke our own dead lock and died before it took it: nothing changed the header since.
   const bool broken_by_us = who.lock == Lock::none && view.record->freed == who.version;
+  // rbd-nbd had it until a moment ago, nobody else had it open before or has it now.
+  if (view.seen.facts.dismissed && who.lock == Lock::none) return std::nullopt;
   if (who.lock == Lock::mine || who.lock == Lock::our_dead || broken_by_us || view.policy.heal_without_proof) return std::nullopt;
   const std::string why = view.record->exclusive_lock ? "its lock is free, so another node may have written"
                                                       : "it has no exclusive-lock feature, so nothing shows who wrote last";
@@ -84,6 +86,8 @@ std::optional<Decision> bring_up_image(const View& view) {
   }
   if (view.seen.lock_held || view.record->read_only) return std::nullopt;
   if (!view.seen.facts.ownership) return look(Fact::ownership);
+  if (view.record->adopting)
+    if (auto step = end_other_client(view)) return step;
   if (view.seen.facts.ownership->lock == image::Ownership::Lock::none)
     if (auto step = read_mark(view)) return step;
   if (auto refused = prove(view)) return refused;
@@ -97,6 +101,7 @@ Step name_device(const View& view, std::optional<std::uint32_t> index) {
   Step step{Step::Kind::write_record};
   step.record = view.record;
   step.record->device = index;
+  step.record->adopting = false;
   return step;
 }
 
@@ -119,9 +124,15 @@ std::optional<Decision> bring_up(const View& view) {
                                                device::path(*view.record->device) + ": disconnect it by the tool that made it");
   // The process's own side of a dead link goes first; what the image's connection broke, with its image.
   if (view.seen.link == Link::held || view.seen.link == Link::closed) return Step{Step::Kind::stop_session};
+  if (view.record->adopting && !view.record->failed && device != nullptr && view.seen.link == Link::none) {
+    if (!view.seen.facts.served_by_other) return look(Fact::served_by_other);
+    const bool leaving = view.seen.other_dead_for.has_value();
+    if (*view.seen.facts.served_by_other && leaving) return Wait{"rbd-nbd ends"};
+    if (*view.seen.facts.served_by_other && !view.take_over) return std::nullopt;
+  }
   if (view.record->failed && !view.seen.tombstone && view.seen.link != Link::none) return Step{Step::Kind::stop_session};
   if (view.seen.link == Link::serving && device != nullptr && view.seen.attached) {
-    if (view.record->device != device->index) return name_device(view, device->index);
+    if (view.record->device != device->index || view.record->adopting) return name_device(view, device->index);
     if (device->io_timeout_ms != kIoTimeoutMs) return Step{Step::Kind::tune};
     // It only grows: below a smaller one the filesystem would lose its end.
     if (device_bytes(view.seen.image_size, view.record->block_size) > device->size) return Step{Step::Kind::kernel_resize};

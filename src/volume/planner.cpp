@@ -51,10 +51,7 @@ Decision given_up(const View& view) {
 // --- Staged ---------------------------------------------------------------------------------------------------------------------------
 
 Decision stage_new(const View& view, const Staged& wish) {
-  if (!view.seen.devices.empty())
-    return fail(errc::failed_precondition, device::path(view.seen.devices.front().index) + " carries the id of volume " + view.id +
-                                               " but no record of driver " + view.policy.driver +
-                                               " names it: disconnect it by the tool that made it");
+  if (!view.seen.devices.empty()) return adopt(view, wish);
   if (mounted_at(view, staging_target(view.id, wish.path)))
     return fail(errc::failed_precondition, "something else is mounted at " + staging_target(view.id, wish.path) +
                                                " and volume " + view.id + " has no record: unmount it");
@@ -216,12 +213,23 @@ Decision expand_filesystem(const View& view) {
   return fail(errc::failed_precondition, "volume " + view.id + " is staged nowhere, so its filesystem cannot grow: stage it first");
 }
 
+/// rbd-nbd makes its device larger by itself.
+Decision expand_elsewhere(const View& view, const Expanded& wish) {
+  if (view.seen.device()->size < wish.bytes)
+    return fail(errc::unavailable, "rbd-nbd, which still serves volume " + view.id + ", has not made its device larger yet: repeat later");
+  return view.record->block ? Decision(Done{}) : expand_filesystem(view);
+}
+
 Decision expand(const View& view, const Expanded& wish) {
   if (!view.record || !(is_at(*view.record, wish.path) || ours_at(view, wish.path)))
     return fail(errc::not_found, "volume " + view.id + " is neither staged nor published at " + wish.path);
   if (view.record->failed) return given_up(view);
-  if (!view.seen.attached || view.seen.link != Observation::Link::serving)
+  if (!view.seen.attached || view.seen.link != Observation::Link::serving) {
+    const bool elsewhere = view.record->adopting && view.seen.device() != nullptr && !view.seen.other_dead_for;
+    if (elsewhere && !view.seen.facts.served_by_other) return look(Fact::served_by_other);
+    if (elsewhere && *view.seen.facts.served_by_other) return expand_elsewhere(view, wish);
     return fail(errc::unavailable, "the device of volume " + view.id + " has no server now: repeat when it is healed");
+  }
   const std::uint64_t bytes = view.seen.image_size;
   if ((wish.bytes == 0 || bytes < wish.bytes) && !view.seen.facts.image_size_asked) return look(Fact::image_size);
   if (bytes < wish.bytes)
@@ -271,11 +279,11 @@ Decision give_up(const View& view) {
 
 Decision plan(const std::string& volume_id, const std::optional<Record>& record, const Wish& wish, const Observation& seen,
               const Policy& policy) {
-  const View view{volume_id, record, seen, policy};
+  const View view{volume_id, record, seen, policy, std::holds_alternative<Adopted>(wish)};
   if (seen.devices.size() > 1)
     return fail(errc::failed_precondition, std::to_string(seen.devices.size()) + " devices carry the id of volume " + volume_id +
                                                ": disconnect the one that is not in use");
-  const bool heals = std::holds_alternative<Healed>(wish) || std::holds_alternative<Failed>(wish);
+  const bool heals = std::holds_alternative<Healed>(wish) || std::holds_alternative<Adopted>(wish) || std::holds_alternative<Failed>(wish);
   // Healing never waits for a helper: the helper may be waiting for the healing.
   if (seen.busy && !heals && seen.attached && seen.link == Observation::Link::serving)
     return Wait{"a helper still works on volume " + volume_id};
@@ -293,6 +301,7 @@ Decision plan(const std::string& volume_id, const std::optional<Record>& record,
     Decision operator()(const Published& wanted) const { return publish(view, wanted); }
     Decision operator()(const Unpublished& wanted) const { return unpublish(view, wanted); }
     Decision operator()(const Healed&) const { return heal(view); }
+    Decision operator()(const Adopted&) const { return heal(view); }
     Decision operator()(const Failed&) const { return give_up(view); }
     Decision operator()(const Expanded& wanted) const { return expand(view, wanted); }
   };

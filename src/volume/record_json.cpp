@@ -41,6 +41,7 @@ json::object to_json(const Record& record) {
       {"exclusive_lock", record.exclusive_lock},
       {"block", record.block},
       {"read_only", record.read_only},
+      {"adopting", record.adopting},
       {"failed", record.failed},
       {"boot_id", record.boot_id},
       {"attachment_uid", record.attachment_uid},
@@ -88,6 +89,7 @@ Record record_of(const json::object& from) {
   record.exclusive_lock = from.at("exclusive_lock").as_bool();
   record.block = from.at("block").as_bool();
   record.read_only = from.at("read_only").as_bool();
+  record.adopting = from.contains("adopting") && from.at("adopting").as_bool();
   record.failed = from.contains("failed") && from.at("failed").as_bool();
   record.boot_id = string_at(from, "boot_id");
   record.attachment_uid = string_at(from, "attachment_uid");

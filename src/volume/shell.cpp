@@ -164,7 +164,9 @@ task<result<>> Shell::Impl::fulfil(Live& volume, Wish wish) {
 /// Success means that the disk says so too: a write that failed may have happened, and a stage may have left a key before its record.
 /// Healing does without: a full disk must not keep a device from its server.
 task<result<>> Shell::Impl::make_durable(Live& volume, const Wish& wish, bool had_record) {
-  if (std::holds_alternative<Healed>(wish)) co_return result<>();
+  if (std::holds_alternative<Healed>(wish) || std::holds_alternative<Adopted>(wish)) co_return result<>();
+  if (const auto* unstaged = std::get_if<Unstaged>(&wish); unstaged != nullptr && had_record)
+    if (auto dropped = co_await ports_.drop_stash(unstaged->path); !dropped) co_return dropped;
   if (volume.record && volume.unsure) {
     Step again{Step::Kind::write_record};
     again.record = volume.record;
@@ -211,6 +213,8 @@ task<result<>> Shell::Impl::pursue(Live& volume, Wish wish) {
     if (const auto* wait = std::get_if<Wait>(&decision)) {
       if (steps == 0) log::info("volume.waits", {{"volume", volume.id}, {"wish", name(wish)}, {"why", wait->why}});
       co_await sleep_until(control_, clock_, clock_.now() + kWaitPause);
+      volume.facts.ownership.reset();
+      volume.facts.served_by_other.reset();
       continue;
     }
     auto done = co_await steps_.run(volume, std::get<Step>(decision), wish);
@@ -303,7 +307,10 @@ void Shell::Impl::link_dead(std::uint32_t index) {
   if (!devices) return;
   for (const auto& device : *devices) {
     const auto place = device.index == index ? volumes_.find(device.backend) : volumes_.end();
-    if (place != volumes_.end() && place->second->record && !place->second->served()) trouble(*place->second, "the kernel reports a dead link");
+    if (place == volumes_.end() || !place->second->record || place->second->served()) continue;
+    Live& volume = *place->second;
+    if (volume.served_by_other && !volume.other_died) volume.other_died = volume.unserved_since = clock_.now();
+    trouble(volume, "the kernel reports a dead link");
   }
 }
 

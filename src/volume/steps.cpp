@@ -8,15 +8,28 @@
 namespace corbd::volume {
 namespace {
 
+/// Facts that this node knows itself.
+bool of_node(Fact fact) {
+  switch (fact) {
+    case Fact::probe:
+    case Fact::filesystem:
+    case Fact::unused:
+    case Fact::stash:
+    case Fact::served_by_other: return true;
+    default: return false;
+  }
+}
+
 /// Whether the step speaks to the cluster: what it did not get in time, the cluster did not answer.
 bool asks_cluster(const Step& step) {
   switch (step.kind) {
-    case Step::Kind::look: return step.fact != Fact::probe && step.fact != Fact::filesystem && step.fact != Fact::unused;
+    case Step::Kind::look: return !of_node(step.fact);
     case Step::Kind::fence:
     case Step::Kind::stop_session:
     case Step::Kind::close_image:
     case Step::Kind::open_image:
     case Step::Kind::lock:
+    case Step::Kind::inherit:
     case Step::Kind::mark:
     case Step::Kind::unmark: return true;
     default: return false;
@@ -59,6 +72,8 @@ task<result<>> Steps::dispatch(Live& live, const Step& step, const Wish& wish) {
     case Step::Kind::fence: co_return co_await fence(live);
     case Step::Kind::open_image: co_return co_await open_image(live);
     case Step::Kind::open_tombstone: co_return co_await open_tombstone(live);
+    case Step::Kind::dismiss: co_return co_await dismiss(live);
+    case Step::Kind::inherit: co_return co_await inherit(live, step.path);
     case Step::Kind::lock: co_return co_await take_lock(live);
     case Step::Kind::start_session: co_return co_await start_session(live);
     case Step::Kind::kernel_connect: co_return co_await kernel_connect(live);
@@ -117,6 +132,8 @@ task<result<>> Steps::look(Live& live, const Step& step, const Wish& wish) {
       if (const auto* staged = std::get_if<Staged>(&wish)) co_return co_await resolve(live, *staged);
       co_return Error{errc::internal, "only a stage resolves an image"};
     }
+    case Fact::stash: co_return co_await look_at_stash(live, wish);
+    case Fact::served_by_other: co_return co_await look_at_other(live);
     case Fact::header: {
       auto to = access(live.record->source, live.record->user, live.key, nullptr);
       if (!to) co_return to.error();

@@ -41,6 +41,11 @@ class Steps {
   task<result<>> kernel_resize(Live& live);
   task<result<>> disconnect(Live& live);
   task<result<>> stop_session(Live& live);
+  // steps_adopt.cpp
+  task<result<>> look_at_other(Live& live);
+  task<result<>> look_at_stash(Live& live, const Wish& wish);
+  task<result<>> dismiss(Live& live);
+  task<result<>> inherit(Live& live, std::string address);
   // steps_filesystem.cpp
   task<result<>> mark(Live& live);
   task<result<>> unmark(Live& live);

@@ -43,6 +43,7 @@ task<result<>> Steps::kernel_reconfigure(Live& live) {
   const auto stall = clock_.now() - live.unserved_since.value_or(clock_.now());
   live.longest_stall = std::max(live.longest_stall, stall);
   live.unserved_since.reset();
+  live.other_died.reset();
   log::info("device.reconnected", {{"volume", live.id}, {"device", device::path(*index)},
                                    {"unserved_ms", std::chrono::duration_cast<std::chrono::milliseconds>(stall).count()}});
   co_return result<>();

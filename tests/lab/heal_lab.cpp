@@ -88,7 +88,15 @@ class Filesystems final : public host::Filesystems {
   task<result<>> tune(std::string, std::string, Until) override { co_return result<>(); }
 };
 
+class Daemons final : public host::Daemons {
+ public:
+  task<result<bool>> serving(std::uint32_t, std::string, Until) override { co_return false; }
+  task<result<>> dismiss(std::uint32_t, std::string, Until) override { co_return result<>(); }
+};
+
 task<result<>> any_path(std::string, bool) { co_return result<>(); }
+task<result<std::optional<volume::Stash>>> no_stash(std::string) { co_return std::optional<volume::Stash>(); }
+task<result<>> drop_no_stash(std::string) { co_return result<>(); }
 
 /// An agent's control plane with its files in `dir`.
 struct Node {
@@ -112,7 +120,8 @@ struct Node {
   }
   volume::Ports ports() {
     const auto find = [](const std::string&) -> result<volume::Cluster> { return volume::Cluster{{env("CORBD_LAB_MON")}, ""}; };
-    return {*clusters, devices, mounts, filesystems, *records, find, any_path, [](const std::string&) { return false; }};
+    const auto idle = [](const std::string&) { return false; };
+    return {*clusters, devices, mounts, filesystems, daemons, *records, find, any_path, no_stash, drop_no_stash, idle};
   }
   template <class Ready>
   void run_until(Ready ready) {
@@ -126,6 +135,7 @@ struct Node {
   Devices devices;
   Mounts mounts;
   Filesystems filesystems;
+  Daemons daemons;
   std::unique_ptr<volume::RecordStore> records;
   std::unique_ptr<image::Clusters> clusters;
   volume::Shell shell;

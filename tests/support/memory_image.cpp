@@ -135,7 +135,11 @@ void MemoryImage::discard(image::Op& op, std::uint64_t offset, std::uint64_t len
 void MemoryImage::write_zeroes(image::Op& op, std::uint64_t offset, std::uint64_t length) { zero(op, {Io::write_zeroes, offset, length}); }
 
 task<result<>> MemoryImage::refresh(Until) { co_return result<>(); }
-task<result<image::Ownership>> MemoryImage::ownership(Until) { co_return image::Ownership{image::Ownership::Lock::mine, {}, {}}; }
+task<result<image::Ownership>> MemoryImage::ownership(Until) { 
+  image::Ownership found;
+  found.lock = image::Ownership::Lock::mine;
+  co_return found;
+}
 task<result<>> MemoryImage::break_dead_lock(std::string, std::int64_t, Until) { co_return result<>(); }
 task<result<>> MemoryImage::acquire_lock(Until) { co_return result<>(); }
 task<result<>> MemoryImage::release_lock(Until) { co_return result<>(); }

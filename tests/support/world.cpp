@@ -21,11 +21,12 @@ result<volume::Cluster> find_cluster(const std::string& id) {
 struct World::Life {
   explicit Life(World& world)
       : clusters(make_clusters(world)), devices(make_devices(world)), mounts(make_mounts(world)), filesystems(make_filesystems(world)),
-        store(make_store(world)) {}
+        daemons(make_daemons(world)), store(make_store(world)) {}
   std::unique_ptr<image::Clusters> clusters;
   std::unique_ptr<device::Devices> devices;
   std::unique_ptr<host::Mounts> mounts;
   std::unique_ptr<host::Filesystems> filesystems;
+  std::unique_ptr<host::Daemons> daemons;
   std::unique_ptr<volume::RecordStore> store;
   // The shell goes first: its operations may still know the healer's scope.
   std::unique_ptr<heal::Healer> healer;
@@ -67,8 +68,10 @@ void World::start_agent(bool with_healer) {
   config.boot_id = boot_id;
   config.policy.driver = "rbd.csi.ceph.com";
   config.policy.heal_without_proof = heal_without_proof;
-  volume::Ports ports{*life_->clusters, *life_->devices, *life_->mounts, *life_->filesystems, *life_->store, find_cluster, any_path,
-                      [this](const std::string& file) { return busy(file); }};
+  auto read_stash = [this](std::string path) { return stash_at(std::move(path)); };
+  auto drop_stash = [this](std::string path) { return forget_stash(std::move(path)); };
+  volume::Ports ports{*life_->clusters, *life_->devices, *life_->mounts, *life_->filesystems, *life_->daemons, *life_->store, find_cluster,
+                      any_path, read_stash, drop_stash, [this](const std::string& file) { return busy(file); }};
   life_->shell = std::make_unique<volume::Shell>(loop_.control(), loop_.clock, ports, config);
   if (with_healer) {
     heal::Config healing;

@@ -156,6 +156,14 @@ class World {
   void remove_image(const std::string& name);
   void resized(const std::string& image_id);
 
+  // rbd-nbd on this node, as ceph-csi runs it: world_other.cpp
+  std::map<std::uint32_t, std::string> others;        ///< client address by the index of the device that it serves
+  std::map<std::string, volume::Stash> stashes;       ///< by staging path
+  /// The image is mapped by rbd-nbd, and its filesystem staged at the path. The device's index.
+  std::uint32_t other_stages(const std::string& image, const std::string& staging_path);
+  /// By SIGKILL (its lock stays, its watch for a while), or cleanly as on SIGTERM.
+  void other_ends(std::uint32_t index, bool cleanly);
+
   // The application: world_kernel.cpp
   void application_writes(KernelDevice& device, std::size_t block);
   void application_reads(KernelDevice& device, std::size_t block);
@@ -191,6 +199,8 @@ class World {
   std::function<void(std::uint32_t)> tell_dead;
 
  private:
+  task<result<std::optional<volume::Stash>>> stash_at(std::string path);
+  task<result<>> forget_stash(std::string path);
   struct Asked;
   Fate next_fate(const std::string& call);
   task<> die();

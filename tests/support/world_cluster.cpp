@@ -38,6 +38,15 @@ class Clusters final : public image::Clusters {
     });
   }
 
+  task<result<>> inherit(image::Access, std::string address, Until until) override {
+    co_return co_await world_.ask_node("inherit", until, [&world = world_, address]() -> result<> {
+      for (const auto& [index, client] : world.others)
+        if (client == address) world.broke("the client of a living rbd-nbd is to be fenced: " + address);
+      world.clients.emplace(address, Client::dead);
+      return {};
+    });
+  }
+
   task<result<image::Header>> header(image::Access, image::Key key, Until until) override {
     const auto found = std::make_shared<image::Header>();
     auto done = co_await world_.ask_cluster("header", world_.connection(), until, [&world = world_, key, found]() -> result<> {

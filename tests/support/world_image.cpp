@@ -87,6 +87,7 @@ task<result<Ownership>> World::FakeOpened::ownership(Until until) {
     const FakeImage* of = world.by_id(id);
     if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
     const auto known = world.clients.find(of->lock_owner);
+    found->self = by;
     found->owner = of->lock_owner;
     found->version = of->version;
     if (of->lock_owner == by)

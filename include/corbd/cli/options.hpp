@@ -47,7 +47,7 @@ struct Admin {
   std::string runtime_dir = "/run/corbd";
   std::string volume_id;
   std::string output;       ///< table, wide, text or json; empty: the first that the subcommand has
-  bool follow = false, yes_really = false;
+  bool follow = false, yes_really = false, adopt = false;
   int timeout_s = 0;        ///< 0: 120 for heal and fail, 10 for the others
 };
 

@@ -59,8 +59,12 @@ struct Ownership {
   enum class Lock { none, mine, our_dead, other } lock = Lock::none;  ///< our_dead: an address of a dead incarnation of this agent
   std::string owner;                    ///< the lock owner's address, if any
   std::vector<std::string> foreign_watchers;  ///< not this client and not a dead incarnation of ours
+  std::string self;                     ///< this client's address
   std::uint64_t version = 0;            ///< of the image's header: grows with every change of it, also of its lock, not with a watch
 };
+
+/// Of a client's address: "10.0.0.1" of "10.0.0.1:0/123456789".
+constexpr std::string_view host_of(std::string_view address) { return address.substr(0, address.rfind(':')); }
 
 /// What a look at an image's header tells without opening the image: opening sets a watch, which changes the mark.
 struct Header {
@@ -126,6 +130,9 @@ class Clusters {
   /// Blocklists every dead incarnation of this agent on that cluster, and waits until the connections have the map that says so.
   /// Done at once when there is none. Until it succeeded, open() refuses images of that cluster with unavailable.
   virtual task<result<>> fence_dead(Access access, Until until) = 0;
+  /// A client of that cluster which was another program's on this node, and is dead, counts as a dead incarnation of this agent from now on,
+  /// durably: fence_dead() fences it, and its lock may be broken. `address`: as ownership() gave it.
+  virtual task<result<>> inherit(Access access, std::string address, Until until) = 0;
   /// not_found when that very image is gone.
   virtual task<result<Header>> header(Access access, Key key, Until until) = 0;
   /// Opens by identity. `pool`-id, namespace and image id come from the key. not_found when that very image is gone.

@@ -8,6 +8,7 @@
 #include "corbd/device/device.hpp"
 #include "corbd/host/host.hpp"
 #include "corbd/image/image.hpp"
+#include "corbd/volume/stash.hpp"
 
 namespace corbd::volume {
 
@@ -25,6 +26,9 @@ struct Facts {
   std::optional<host::Extent> filesystem;
   bool grown = false;                                 ///< what the tool leaves unused stays so
   std::optional<bool> unused;                         ///< a helper could open the device O_EXCL
+  std::optional<std::optional<Stash>> stash;          ///< ceph-csi's, at the wish's staging path
+  std::optional<bool> served_by_other;                ///< an rbd-nbd process serves the device
+  bool dismissed = false;                             ///< that process was asked to end, and did, in this operation
   bool gone = false;                                  ///< the very image does not exist any more
 };
 
@@ -41,6 +45,7 @@ struct Observation {
   std::uint64_t image_size = 0;                       ///< bytes; 0 while it is not open
   bool tombstone = false;                             ///< what is open is no image: it answers EIO to everything
   bool lock_held = false;
+  std::optional<duration> other_dead_for;             ///< since the link of rbd-nbd, which was seen serving until then, ended
   std::optional<duration> lost_for;                   ///< since it was first proven lost, without a break
   bool key_known = false;                             ///< a Ceph key is at hand
   std::string image_writer, image_reader;             ///< other volumes of this node on the same image; empty: none

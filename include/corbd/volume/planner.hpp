@@ -16,16 +16,17 @@
 
 namespace corbd::volume {
 
-enum class Fact { resolved, header, ownership, image_size, probe, has_data, format_marker, filesystem, unused };
+enum class Fact { resolved, header, ownership, image_size, probe, has_data, format_marker, filesystem, unused, stash, served_by_other };
 
 struct Step {
   enum class Kind {
     look, write_record, fence, open_image, lock, start_session, kernel_connect, kernel_reconfigure, kernel_resize, tune, mark, mkfs, fsck, mount,
-    grow, unmark, bind, unbind, umount, disconnect, stop_session, close_image, drop_record, open_tombstone
+    grow, unmark, bind, unbind, umount, disconnect, stop_session, close_image, drop_record, open_tombstone, dismiss, inherit
   } kind;
   Fact fact = Fact::resolved;       ///< look
   std::optional<Record> record = std::nullopt;  ///< write_record
-  std::string path = {};            ///< bind, unbind, umount, mount: where; grow, look at the filesystem: a mount of it
+  /// bind, unbind, umount, mount: where; grow, look at the filesystem: a mount of it; inherit: the client's address
+  std::string path = {};
 };
 std::string_view name(Step::Kind kind);
 

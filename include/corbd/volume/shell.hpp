@@ -8,6 +8,7 @@
 
 #include "corbd/core/blocking_pool.hpp"
 #include "corbd/device/device.hpp"
+#include "corbd/host/daemons.hpp"
 #include "corbd/host/host.hpp"
 #include "corbd/image/image.hpp"
 #include "corbd/volume/planner.hpp"
@@ -26,11 +27,15 @@ struct Ports {
   device::Devices& devices;
   host::Mounts& mounts;
   host::Filesystems& filesystems;
+  host::Daemons& daemons;
   RecordStore& records;
   /// config.json by cluster id; read anew each time.
   std::function<result<Cluster>(const std::string& cluster_id)> find_cluster;
   /// Below the kubelet's folder and free of links (host::check_path); must_exist for staging paths.
   std::function<task<result<>>(std::string path, bool must_exist)> check_path;
+  /// What ceph-csi left in the staging path, if anything.
+  std::function<task<result<std::optional<Stash>>>(std::string staging_path)> read_stash;
+  std::function<task<result<>>(std::string staging_path)> drop_stash;
   /// Whether a helper of an earlier start holds the file.
   std::function<bool(const std::string& busy_file)> busy;
 };

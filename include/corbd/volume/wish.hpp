@@ -62,6 +62,10 @@ struct Unpublished {
 struct Healed {
   bool operator==(const Healed&) const = default;
 };
+/// The same, and rbd-nbd is asked to leave the volume to this agent if it serves it.
+struct Adopted {
+  bool operator==(const Adopted&) const = default;
+};
 /// A volume is given up by hand: its device answers EIO to everything until it is unstaged.
 struct Failed {
   bool operator==(const Failed&) const = default;
@@ -74,7 +78,7 @@ struct Expanded {
   bool operator==(const Expanded&) const = default;
 };
 
-using Wish = std::variant<Staged, Unstaged, Published, Unpublished, Healed, Failed, Expanded>;
+using Wish = std::variant<Staged, Unstaged, Published, Unpublished, Healed, Adopted, Failed, Expanded>;
 
 std::string_view name(const Wish& wish);
 

@@ -28,6 +28,7 @@ struct Model {
   bool marker = false;
   std::uint64_t filesystem_bytes = 0, cluster_bytes = 0;
   image::Ownership ownership;
+  bool other_serves = false;
 
   Decision decide(const Wish& wish) const { return plan(kId, record, wish, seen, kPolicy); }
   void apply(const Step& step, const Wish& wish);
@@ -70,6 +71,8 @@ void Model::look(Fact fact) {
       break;
     case Fact::filesystem: facts.filesystem = host::Extent{filesystem_bytes, 4096}; break;
     case Fact::unused: facts.unused = true; break;
+    case Fact::stash: facts.stash.emplace(); break;
+    case Fact::served_by_other: facts.served_by_other = other_serves; break;
   }
 }
 
@@ -113,13 +116,13 @@ void Model::apply(const Step& step, const Wish& wish) {
     case Kind::mount:
     case Kind::bind:
       // I1: a step that uses a device needs a live link.
-      REQUIRE(seen.link == Observation::Link::serving);
-      REQUIRE(seen.attached);
+      REQUIRE((other_serves || seen.link == Observation::Link::serving));
+      REQUIRE((other_serves || seen.attached));
       seen.mounts.push_back(mount_of(seen.devices.front(), step.path));
       return;
     case Kind::grow:
-      REQUIRE(seen.link == Observation::Link::serving);
-      REQUIRE(seen.attached);
+      REQUIRE((other_serves || seen.link == Observation::Link::serving));
+      REQUIRE((other_serves || seen.attached));
       REQUIRE_FALSE(record->read_only);
       REQUIRE(std::ranges::any_of(seen.mounts, [&](const auto& mount) { return mount.target == step.path && !mount.filesystem_read_only; }));
       filesystem_bytes = seen.devices.front().size;
@@ -141,6 +144,20 @@ void Model::apply(const Step& step, const Wish& wish) {
       seen.facts = Facts();
       return;
     case Kind::drop_record: record.reset(); return;
+    case Kind::dismiss:
+      other_serves = false;
+      ownership = {};
+      seen.facts.ownership.reset();
+      seen.facts.served_by_other.reset();
+      seen.facts.dismissed = true;
+      return;
+    case Kind::inherit:
+      REQUIRE_FALSE(other_serves);
+      REQUIRE(step.path == ownership.owner);
+      ownership.lock = Lock::our_dead;
+      seen.facts.ownership.reset();
+      seen.facts.fenced.reset();
+      return;
   }
   static_cast<void>(wish);
 }

@@ -1,0 +1,27 @@
+// Port to the rbd-nbd processes of this node.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "corbd/core/helper_pool.hpp"
+#include "corbd/core/result.hpp"
+#include "corbd/core/task.hpp"
+#include "corbd/core/wait.hpp"
+
+namespace corbd::host {
+
+class Daemons {
+ public:
+  virtual ~Daemons() = default;
+  /// Whether an rbd-nbd process serves /dev/nbd<index>: by its command line (the device, or the cookie, which is the backend identifier), or
+  /// because the kernel names it as the one that connected the device.
+  virtual task<result<bool>> serving(std::uint32_t index, std::string backend, Until until) = 0;
+  /// Asks them to end (SIGTERM: what they have read is answered and stored, and the image is closed) and waits for it. Done too when there is none.
+  virtual task<result<>> dismiss(std::uint32_t index, std::string backend, Until until) = 0;
+};
+
+std::unique_ptr<Daemons> make_daemons(HelperPool& helpers);
+
+}  // namespace corbd::host

@@ -1,0 +1,30 @@
+// What ceph-csi keeps beside a staged volume: image-meta.json in the staging path, version 3 (nbd.md and ceph-csi's rbd_util.go).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "corbd/core/result.hpp"
+
+namespace corbd::volume {
+
+struct Stash {
+  std::string pool, ns, image;
+  std::string unmap_options;
+  bool nbd = false;        ///< mapped by rbd-nbd; otherwise by the kernel's rbd
+  bool encrypted = false;  ///< with LUKS
+  std::string device;      ///< "/dev/nbd0"; of nbd only, and empty when ceph-csi ended between the map and writing it
+  bool operator==(const Stash&) const = default;
+};
+
+/// "<staging path>/image-meta.json"
+std::string stash_file(const std::string& staging_path);
+/// Fine when there is none, or no such folder.
+result<> drop_stash(const std::string& staging_path);
+/// Nothing when there is none; state_corrupt names the file.
+result<std::optional<Stash>> read_stash(const std::string& staging_path);
+/// state_corrupt with the reason. Keys are matched as Go does it: without regard to case; absent ones have their zero value.
+result<Stash> parse_stash(std::string_view json);
+
+}  // namespace corbd::volume

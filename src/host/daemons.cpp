@@ -1,0 +1,90 @@
+// ops::daemons and ops::dismiss: which rbd-nbd serves a device.
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <vector>
+
+#include "corbd/core/fd.hpp"
+#include "corbd/core/file.hpp"
+#include "failure.hpp"
+#include "ops.hpp"
+
+namespace corbd::host::ops {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMaxText = 1 << 20;
+constexpr int kLeaveWithinMs = 30000;
+
+std::vector<std::string> arguments(const std::string& process) {
+  std::vector<std::string> found;
+  const auto text = read_file(process + "/cmdline", kMaxText);
+  if (!text) return found;
+  for (std::size_t at = 0; at < text->size(); at += found.back().size() + 1) found.emplace_back(text->c_str() + at);
+  return found;
+}
+
+/// `--name value` or `--name=value`.
+bool says(const std::vector<std::string>& arguments, const std::string& name, const std::string& value) {
+  for (std::size_t i = 0; i < arguments.size(); ++i)
+    if (arguments[i] == name + "=" + value || (arguments[i] == name && i + 1 < arguments.size() && arguments[i + 1] == value)) return true;
+  return false;
+}
+
+/// A process that ends has no command line any more.
+bool serves(const std::string& process, bool connected, const std::string& device, const std::string& backend) {
+  const auto given = arguments(process);
+  const auto has = [&](std::string_view word) { return std::find(given.begin(), given.end(), word) != given.end(); };
+  if (!has("map") && !has("attach")) return false;
+  return connected || says(given, "--device", device) || (!backend.empty() && says(given, "--cookie", backend));
+}
+
+std::string first_line(const std::string& path) {
+  const auto text = read_file(path, kMaxText);
+  return text ? text->substr(0, text->find('\n')) : std::string();
+}
+
+}  // namespace
+
+result<std::vector<int>> daemons(const std::string& root, std::uint32_t index, const std::string& backend) {
+  const std::string name = "nbd" + std::to_string(index);
+  const std::string connected = first_line(root + "/sys/block/" + name + "/pid");
+  std::vector<int> found;
+  std::error_code failed;
+  for (fs::directory_iterator entry(root + "/proc", failed), end; !failed && entry != end; entry.increment(failed)) {
+    const std::string pid = entry->path().filename();
+    // `comm` first: reading the command line of a process may wait for its memory.
+    if (pid.find_first_not_of("0123456789") != std::string::npos || first_line(entry->path().string() + "/comm") != "rbd-nbd") continue;
+    if (serves(entry->path(), pid == connected, "/dev/" + name, backend)) found.push_back(std::stoi(pid));
+  }
+  if (failed) return Error{errc::unavailable, "reading " + root + "/proc: " + failed.message()};
+  return found;
+}
+
+result<> dismiss(std::uint32_t index, const std::string& backend) {
+  const auto found = daemons("", index, backend);
+  if (!found) return found.error();
+  for (const int pid : *found) {
+    const Fd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    if (!process && errno == ESRCH) continue;
+    if (!process) return failure("looking at process " + std::to_string(pid), errno);
+    // The pid may have become another's since it was found.
+    const auto still = daemons("", index, backend);
+    if (!still) return still.error();
+    if (std::find(still->begin(), still->end(), pid) == still->end()) continue;
+    if (::syscall(SYS_pidfd_send_signal, process.get(), SIGTERM, nullptr, 0) != 0 && errno != ESRCH)
+      return failure("ending rbd-nbd, process " + std::to_string(pid), errno);
+    pollfd wait{process.get(), POLLIN, 0};
+    if (::poll(&wait, 1, kLeaveWithinMs) <= 0)
+      return Error{errc::unavailable, "rbd-nbd, process " + std::to_string(pid) + ", has not ended " + std::to_string(kLeaveWithinMs / 1000) +
+                                          " s after SIGTERM: it may wait for the cluster"};
+  }
+  return {};
+}
+
+}  // namespace corbd::host::ops

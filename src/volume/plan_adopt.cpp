@@ -1,0 +1,108 @@
+// A device that rbd-nbd made for ceph-csi. It is left alone while rbd-nbd serves it; afterwards its client is fenced like a dead one of our own,
+// and the rest is healing.
+#include <algorithm>
+
+#include "plan_device.hpp"
+
+namespace corbd::volume {
+namespace {
+
+/// A client's watch outlives it by 30 s (osd_client_watch_timeout): its lock can have become nobody else's before that.
+constexpr std::chrono::seconds kWatchStands{25};
+
+Decision fail(errc code, std::string text) { return Fail{{code, std::move(text)}}; }
+
+std::string foreign(const View& view, const std::string& why) {
+  return device::path(view.seen.devices.front().index) + " carries the id of volume " + view.id + " but no record of driver " + view.policy.driver +
+         " names it, and " + why + ": disconnect it by the tool that made it";
+}
+
+/// Why the stash does not tell of this device and image; empty when it does (DESIGN: the identifier alone authorises nothing).
+std::string mismatch(const Stash& stash, const device::Seen& device, const Source& source) {
+  if (!stash.nbd) return "ceph-csi's image-meta.json says that it was mapped by the kernel's rbd";
+  if (!stash.device.empty() && stash.device != device::path(device.index)) return "ceph-csi's image-meta.json names " + stash.device;
+  if (stash.image != source.image || stash.pool != source.pool) return "ceph-csi's image-meta.json names the image " + stash.pool + "/" + stash.image;
+  if (stash.encrypted) return "it is encrypted, which this agent does not serve yet";
+  return "";
+}
+
+bool watches(const image::Ownership& who, const std::string& address) {
+  return std::find(who.foreign_watchers.begin(), who.foreign_watchers.end(), address) != who.foreign_watchers.end();
+}
+
+bool on_this_node(const image::Ownership& who, const std::string& address) { return image::host_of(address) == image::host_of(who.self); }
+
+/// It ends by itself or was asked to: what it wrote last is stored, and it gave its lock back. Before that nobody but it may have the image.
+Decision dismiss(const View& view) {
+  const auto& who = *view.seen.facts.ownership;
+  if (!who.owner.empty() && !on_this_node(who, who.owner))
+    return fail(errc::in_use, "image " + view.record->key.text() + " of volume " + view.id + " is locked by the client at " + who.owner +
+                                  ", not by rbd-nbd of this node: it is left alone");
+  for (const auto& watcher : who.foreign_watchers)
+    if (!on_this_node(who, watcher))
+      return fail(errc::in_use, "image " + view.record->key.text() + " of volume " + view.id + " is open at " + watcher +
+                                    ": rbd-nbd is not asked to leave it before that client is gone");
+  return Step{Step::Kind::dismiss};
+}
+
+}  // namespace
+
+Decision adopt(const View& view, const Staged& wish) {
+  const auto* device = view.seen.device();
+  if (!view.seen.facts.stash) return look(Fact::stash);
+  const auto& stash = *view.seen.facts.stash;
+  if (!stash) return fail(errc::failed_precondition, foreign(view, "ceph-csi left no image-meta.json at " + wish.path));
+  if (const std::string why = mismatch(*stash, *device, wish.source); !why.empty()) return fail(errc::failed_precondition, foreign(view, why));
+  if (!view.seen.facts.resolved) return look(Fact::resolved);
+  const auto& image = *view.seen.facts.resolved;
+  if (!view.seen.image_writer.empty() || !view.seen.image_reader.empty())
+    return fail(errc::in_use, "another volume of this node has the image " + image.key.text() + " of volume " + view.id + ": unstage that one first");
+  if (image.size < device->size)
+    return fail(errc::failed_precondition, foreign(view, "it has " + std::to_string(device->size) + " bytes, the image " + std::to_string(image.size)));
+  const std::string target = staging_target(view.id, wish.path);
+  Staging staging{wish.path, wish.capability};
+  Step step{Step::Kind::write_record};
+  Record& record = step.record.emplace();
+  for (const auto& mount : view.seen.mounts) {
+    if (mount.target == target && !shows(mount, *device))
+      return fail(errc::failed_precondition, "something else is mounted at " + target + " and volume " + view.id + " has no record: unmount it");
+    if (mount.target == target)
+      staging.complete = true;
+    else if (shows(mount, *device))
+      record.publishes.push_back({mount.target, wish.path, mount.read_only});
+  }
+  record.volume_id = view.id;
+  record.driver = view.policy.driver;
+  record.source = wish.source;
+  record.user = wish.user;
+  record.key = image.key;
+  record.size = device->size;
+  record.exclusive_lock = image.exclusive_lock;
+  record.block = wish.capability.block;
+  record.read_only = wish.capability.read_only;
+  record.boot_id = view.seen.boot_id;
+  record.device = device->index;
+  record.adopting = true;
+  record.stagings.push_back(std::move(staging));
+  return step;
+}
+
+std::optional<Decision> end_other_client(const View& view) {
+  if (view.seen.facts.served_by_other == true) return dismiss(view);
+  const auto& who = *view.seen.facts.ownership;
+  if (who.lock != image::Ownership::Lock::other) return std::nullopt;
+  const std::string image = "image " + view.record->key.text() + " of volume " + view.id;
+  if (!on_this_node(who, who.owner))
+    return fail(errc::unproven, image + ", which rbd-nbd served here, is locked by the client at " + who.owner +
+                                    ": not served until that is gone. If that is rbd-nbd's own, because it ran in another network namespace, "
+                                    "blocklist it by hand and start the agent with --heal-without-proof");
+  // Its process is gone. A watch that stays longer is a living client's.
+  const bool just_died = view.seen.other_dead_for && *view.seen.other_dead_for < kWatchStands;
+  if (watches(who, who.owner) && !just_died)
+    return Wait{"the cluster still sees the client at " + who.owner + ", which locks " + image + ": 30 s after rbd-nbd's death it does not"};
+  Step step{Step::Kind::inherit};
+  step.path = who.owner;
+  return step;
+}
+
+}  // namespace corbd::volume

@@ -1,0 +1,95 @@
+// rbd-nbd on this node, and what ceph-csi leaves for it.
+#include "support/world_ports.hpp"
+
+namespace corbd::test {
+namespace {
+
+class Daemons final : public host::Daemons {
+ public:
+  explicit Daemons(World& world) : world_(world) {}
+  task<result<bool>> serving(std::uint32_t index, std::string, Until until) override {
+    const auto found = std::make_shared<bool>(false);
+    auto done = co_await world_.ask_node("look for rbd-nbd", until, [&world = world_, index, found]() -> result<> {
+      *found = world.others.contains(index);
+      return {};
+    });
+    if (!done) co_return done.error();
+    co_return *found;
+  }
+  task<result<>> dismiss(std::uint32_t index, std::string, Until until) override {
+    co_return co_await world_.ask_node("dismiss rbd-nbd", until, [&world = world_, index]() -> result<> {
+      world.other_ends(index, true);
+      return {};
+    });
+  }
+
+ private:
+  World& world_;
+};
+
+}  // namespace
+
+std::unique_ptr<host::Daemons> make_daemons(World& world) { return std::make_unique<Daemons>(world); }
+
+std::uint32_t World::other_stages(const std::string& name, const std::string& staging_path) {
+  FakeImage& image = images.at(name);
+  const std::string client = "10.0.0.1:0/9" + std::to_string(++made);
+  image.lock_owner = client;
+  image.watchers.insert(client);
+  image.changed();
+  image.data = true;
+  image.content = host::Probe::Kind::filesystem;
+  image.fstype = "ext4";
+  KernelDevice device;
+  while (by_index(device.index) != nullptr) ++device.index;
+  device.backend = name;
+  device.image_id = image.id;
+  device.size = image.size;
+  device.alive = true;
+  device.link = ++made;
+  device.visits = image.visits;
+  devices.push_back(device);
+  others[device.index] = client;
+  host::Mount mount;
+  mount.id = static_cast<std::uint64_t>(++made);
+  mount.dev_major = 43;
+  mount.dev_minor = device.index * 32;
+  mount.root = "/";
+  mount.target = volume::staging_target(name, staging_path);
+  mount.fstype = "ext4";
+  mounts.push_back(mount);
+  volume::Stash stash;
+  stash.pool = "pool";
+  stash.image = name;
+  stash.nbd = true;
+  stash.device = device::path(device.index);
+  stashes[staging_path] = stash;
+  return device.index;
+}
+
+task<result<std::optional<volume::Stash>>> World::stash_at(std::string path) {
+  const auto place = stashes.find(path);
+  co_return place == stashes.end() ? std::optional<volume::Stash>() : place->second;
+}
+
+task<result<>> World::forget_stash(std::string path) {
+  stashes.erase(path);
+  co_return result<>();
+}
+
+void World::other_ends(std::uint32_t index, bool cleanly) {
+  const auto place = others.find(index);
+  if (place == others.end()) return;
+  const std::string client = place->second;
+  others.erase(place);
+  KernelDevice* device = by_index(index);
+  if (cleanly) {
+    if (FakeImage* image = by_id(device->image_id)) leave(*image, client, true);
+  } else {
+    expire_watches({client});
+  }
+  if (device != nullptr) link_ended(device->link);
+  if (tell_dead && hazards == nullptr) tell_dead(index);
+}
+
+}  // namespace corbd::test

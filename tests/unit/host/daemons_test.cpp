@@ -1,0 +1,79 @@
+// Which rbd-nbd process serves a device.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "ops.hpp"
+#include "support/catch.hpp"
+#include "support/folder.hpp"
+
+using namespace corbd;
+namespace ops = host::ops;
+
+namespace {
+
+/// A /proc and a /sys of our own.
+struct Root {
+  test::Folder folder;
+  void put(const std::string& path, const std::string& text) {
+    const std::filesystem::path file(folder.path() + "/" + path);
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file) << text;
+  }
+  void process(int pid, const std::string& comm, std::vector<std::string> arguments) {
+    std::string line;
+    for (const auto& one : arguments) line += one + '\0';
+    put("proc/" + std::to_string(pid) + "/comm", comm + "\n");
+    put("proc/" + std::to_string(pid) + "/cmdline", line);
+  }
+  std::vector<int> serving(std::uint32_t index, const std::string& backend) { return ops::daemons(folder.path(), index, backend).value(); }
+};
+
+}  // namespace
+
+TEST_CASE("rbd-nbd serves the device that its command line names by device or cookie, or that it connected") {
+  Root root;
+  root.put("sys/block/nbd0/pid", "10\n");
+  root.process(10, "rbd-nbd", {"rbd-nbd", "--id", "a", "map", "pool/one", "--try-netlink"});
+  root.process(11, "rbd-nbd", {"rbd-nbd", "attach", "pool/two", "--device", "/dev/nbd1"});
+  root.process(12, "rbd-nbd", {"rbd-nbd", "map", "pool/three", "--cookie=volume-3"});
+  CHECK(root.serving(0, "volume-1") == std::vector{10});
+  CHECK(root.serving(1, "volume-2") == std::vector{11});
+  CHECK(root.serving(2, "volume-3") == std::vector{12});
+  CHECK(root.serving(3, "volume-4").empty());
+}
+
+TEST_CASE("other programs, other subcommands and processes that are ending serve no device") {
+  Root root;
+  root.put("sys/block/nbd0/pid", "10\n");
+  root.process(10, "rbd-nbd", {});
+  root.process(11, "bash", {"bash", "map", "--device", "/dev/nbd0"});
+  root.process(12, "rbd-nbd", {"rbd-nbd", "unmap", "--device", "/dev/nbd0"});
+  root.process(13, "rbd-nbd", {"rbd-nbd", "map", "pool/two", "--device", "/dev/nbd01"});
+  root.put("proc/self/comm", "rbd-nbd\n");
+  CHECK(root.serving(0, "").empty());
+}
+
+TEST_CASE("a dismissed rbd-nbd gets SIGTERM, and its end is waited for") {
+  const test::Folder folder;
+  const std::string program = folder.path() + "/rbd-nbd";
+  const std::string ended = folder.path() + "/ended";
+  std::ofstream(program) << "#!/bin/sh\ntrap 'sleep 0.3; touch " << ended << "; exit 0' TERM\ntouch " << folder.path()
+                         << "/ready\nwhile :; do sleep 0.05; done\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    ::execl(program.c_str(), program.c_str(), "map", "pool/image", "--cookie", "a-volume-of-this-test", nullptr);
+    ::_exit(127);
+  }
+  for (int i = 0; i < 200 && !std::filesystem::exists(folder.path() + "/ready"); ++i) ::usleep(20000);
+  CHECK(ops::daemons("", 4000, "a-volume-of-this-test").value() == std::vector<int>{child});
+  CHECK(ops::dismiss(4000, "a-volume-of-this-test"));
+  CHECK(std::filesystem::exists(ended));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+}
