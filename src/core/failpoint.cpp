@@ -40,6 +40,9 @@ constexpr std::string_view kNames[] = {
     "step.close_image.before", "step.close_image.after",
     "step.drop_record.before", "step.drop_record.after",
     "step.open_tombstone.before", "step.open_tombstone.after",
+    "step.dismiss.before", "step.dismiss.after",
+    "step.inherit.before", "step.inherit.after",
+    "step.trim.before", "step.trim.after",
 };
 
 enum class Action { off, kill, stop, error, hang };

@@ -68,7 +68,9 @@ result<std::vector<Mount>> MountTable::read() {
   // The poll comes before the read: what changes in between shows at the next.
   pollfd changed{file_.get(), POLLPRI, 0};
   const bool same = file_ && ::poll(&changed, 1, 0) == 0;
-  if (same && known_) return *known_;
+  const auto now = std::chrono::steady_clock::now();
+  if (same && known_ && now - read_at_ < lasts_) return *known_;
+  read_at_ = now;
   auto read = read_mountinfo(path);
   known_ = read ? std::optional(*read) : std::nullopt;
   return read;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,12 +11,16 @@
 
 namespace corbd::host {
 
-/// This process's own, read again only when the kernel says that it changed (poll(2) on it, proc(5)).
+/// This process's own, read again when the kernel says that it changed (poll(2) on it, proc(5)), or when it is old: of a filesystem that turned
+/// read-only after an error the kernel says nothing.
 class MountTable {
  public:
+  explicit MountTable(std::chrono::seconds lasts = std::chrono::seconds(10)) : lasts_(lasts) {}
   result<std::vector<Mount>> read();
 
  private:
+  const std::chrono::seconds lasts_;
+  std::chrono::steady_clock::time_point read_at_;
   Fd file_;
   std::optional<std::vector<Mount>> known_;
 };
