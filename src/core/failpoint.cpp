@@ -42,7 +42,6 @@ constexpr std::string_view kNames[] = {
     "step.open_tombstone.before", "step.open_tombstone.after",
     "step.dismiss.before", "step.dismiss.after",
     "step.inherit.before", "step.inherit.after",
-    "step.trim.before", "step.trim.after",
 };
 
 enum class Action { off, kill, stop, error, hang };
