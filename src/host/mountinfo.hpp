@@ -25,8 +25,9 @@ class MountTable {
   std::optional<std::vector<Mount>> known_;
 };
 
-/// Parses a file of the form of /proc/self/mountinfo. Looks at nothing that it names.
-result<std::vector<Mount>> read_mountinfo(const std::string& file);
+/// Parses a file of the form of /proc/self/mountinfo. Looks at nothing that it names but at what `ext4`, its folder in sysfs, tells of nbd
+/// devices.
+result<std::vector<Mount>> read_mountinfo(const std::string& file, const std::string& ext4 = "/sys/fs/ext4");
 
 /// The mount whose root `fd` is (an O_PATH descriptor will do), if any. Does no I/O.
 result<std::optional<Mount>> mount_at(int fd, const std::string& path);
