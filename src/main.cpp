@@ -105,6 +105,7 @@ class Agent {
     config.drivername = options_.drivername;
     config.nodeid = options_.nodeid;
     config.version = CORBD_VERSION;
+    config.volume_health = options_.volume_health;
     config.on_ended = [this](const rpc::Ended& call) { web_.ended(call); };
     return config;
   }

@@ -1,7 +1,10 @@
 #include <grpcpp/grpcpp.h>
 
+#include <google/protobuf/util/json_util.h>
+
 #include <algorithm>
 #include <boost/json/object.hpp>
+#include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 #include <chrono>
 #include <iostream>
@@ -86,6 +89,44 @@ grpc::Status unpublish(v1::Node::Stub& node, grpc::ClientContext& context, const
   return node.NodeUnpublishVolume(&context, request, &response);
 }
 
+/// As protobuf writes it: camelCase, 64-bit numbers as text, without what is zero.
+boost::json::value to_json(const google::protobuf::Message& response) {
+  std::string text;
+  if (!google::protobuf::util::MessageToJsonString(response, &text).ok()) return {};
+  return boost::json::parse(text);
+}
+
+grpc::Status expand(v1::Node::Stub& node, grpc::ClientContext& context, const CsiCall& call, boost::json::value& answer) {
+  v1::NodeExpandVolumeRequest request;
+  request.set_volume_id(call.volume_id);
+  request.set_volume_path(call.target);
+  request.set_staging_target_path(call.staging_path);
+  if (call.bytes != 0) request.mutable_capacity_range()->set_required_bytes(call.bytes);
+  v1::NodeExpandVolumeResponse response;
+  const auto status = node.NodeExpandVolume(&context, request, &response);
+  answer = to_json(response);
+  return status;
+}
+
+grpc::Status stats(v1::Node::Stub& node, grpc::ClientContext& context, const CsiCall& call, boost::json::value& answer) {
+  v1::NodeGetVolumeStatsRequest request;
+  request.set_volume_id(call.volume_id);
+  request.set_volume_path(call.target);
+  v1::NodeGetVolumeStatsResponse response;
+  const auto status = node.NodeGetVolumeStats(&context, request, &response);
+  answer = to_json(response);
+  return status;
+}
+
+grpc::Status health(v1::Node::Stub& node, grpc::ClientContext& context, const CsiCall& call, boost::json::value& answer) {
+  v1::NodeGetVolumeHealthRequest request;
+  request.set_volume_id(call.volume_id);
+  v1::NodeGetVolumeHealthResponse response;
+  const auto status = node.NodeGetVolumeHealth(&context, request, &response);
+  answer = to_json(response);
+  return status;
+}
+
 grpc::Status identity(v1::Identity::Stub& stub, grpc::ClientContext& context, const CsiCall& call, std::string& said) {
   if (call.method == "probe") {
     v1::ProbeResponse response;
@@ -118,12 +159,17 @@ int call_csi(const CsiCall& call) {
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(call.timeout_s));
   grpc::Status status;
   std::string said;
+  boost::json::value answer;
   if (call.method == "stage") status = stage(node, context, call);
   else if (call.method == "unstage") status = unstage(node, context, call);
   else if (call.method == "publish") status = publish(node, context, call);
   else if (call.method == "unpublish") status = unpublish(node, context, call);
+  else if (call.method == "expand") status = expand(node, context, call, answer);
+  else if (call.method == "stats") status = stats(node, context, call, answer);
+  else if (call.method == "health") status = health(node, context, call, answer);
   else status = identity(plugin, context, call, said);
-  const boost::json::object line{{"code", code_name(status.error_code())}, {"message", status.ok() ? said : status.error_message()}};
+  boost::json::object line{{"code", code_name(status.error_code())}, {"message", status.ok() ? said : status.error_message()}};
+  if (status.ok() && !answer.is_null()) line["answer"] = answer;
   std::cout << boost::json::serialize(line) << std::endl;
   return status.ok() ? 0 : 1;
 }

@@ -44,7 +44,7 @@ Finding capabilities(const Facts& facts) {
   if (!has(kSysAdmin))
     return failure(check, "CAP_SYS_ADMIN is missing: neither nbd devices nor mounts can be made", "run as root, in a pod with `privileged: true`");
   if (!has(kSysResource))
-    return warning(check, "CAP_SYS_RESOURCE is missing: memory pressure can block the agent on its own devices",
+    return warning(check, "CAP_SYS_RESOURCE is missing: memory pressure can block the agent on its own devices, and ext4 does not grow in use",
                    "add it, in a pod with `privileged: true`");
   return ok(check, "CAP_SYS_ADMIN and CAP_SYS_RESOURCE are there");
 }

@@ -39,6 +39,7 @@ CLI::App* add_run(CLI::App& app, Run& run, std::vector<std::string>& ignored, bo
                       "Seconds that used devices are still served while the node shuts down; then they answer with I/O errors")
       ->check(CLI::Range(0, 86400))
       ->capture_default_str();
+  command->add_flag("--volume-health", run.volume_health, "Serve NodeGetVolumeHealth, alpha in CSI 1.13, too");
   command->add_flag("--verbose", run.verbose, "Log every step");
   for (const char* flag : kIgnored)
     command->add_option(flag, ignored, "Of ceph-csi; no meaning here")->expected(0, 1)->group("");
@@ -47,13 +48,13 @@ CLI::App* add_run(CLI::App& app, Run& run, std::vector<std::string>& ignored, bo
 
 CLI::App* add_csi(CLI::App& app, CsiCall& call) {
   auto* command = app.add_subcommand("csi", "Make one CSI call to an agent");
-  command->add_option("method", call.method, "stage, unstage, publish, unpublish, probe, info")
+  command->add_option("method", call.method, "stage, unstage, publish, unpublish, expand, stats, health, probe, info")
       ->required()
-      ->check(CLI::IsMember({"stage", "unstage", "publish", "unpublish", "probe", "info"}));
+      ->check(CLI::IsMember({"stage", "unstage", "publish", "unpublish", "expand", "stats", "health", "probe", "info"}));
   command->add_option("--endpoint", call.endpoint, "CSI socket, unix:///path")->required();
   command->add_option("--volume-id", call.volume_id, "Volume id; of a static volume: the image's name");
   command->add_option("--staging-path", call.staging_path, "Staging folder");
-  command->add_option("--target", call.target, "Target path");
+  command->add_option("--target", call.target, "Target path; of expand and stats: the volume path");
   command->add_option("--cluster-id", call.cluster_id, "clusterID of config.json");
   command->add_option("--pool", call.pool, "Pool");
   command->add_option("--user", call.user, "Ceph user without client.");
@@ -63,6 +64,7 @@ CLI::App* add_csi(CLI::App& app, CsiCall& call) {
   command->add_option("--attribute", call.attributes, "Attribute of the volume, name=value; may be repeated. A provisioner's: staticVolume=false");
   command->add_option("--mount-flag", call.mount_flags, "Mount option; may be repeated");
   command->add_option("--mode", call.mode, "Access mode, as CSI names it")->capture_default_str();
+  command->add_option("--bytes", call.bytes, "Of expand: the size that is required [the image's]");
   command->add_flag("--block", call.block, "Raw block instead of a filesystem");
   command->add_flag("--readonly", call.readonly, "Publish read-only");
   command->add_flag("--wait", call.wait, "Wait for an agent that does not answer yet");

@@ -30,6 +30,7 @@ constexpr std::string_view kNames[] = {
     "step.mkfs.before", "step.mkfs.after",
     "step.fsck.before", "step.fsck.after",
     "step.mount.before", "step.mount.after",
+    "step.grow.before", "step.grow.after",
     "step.unmark.before", "step.unmark.after",
     "step.bind.before", "step.bind.after",
     "step.unbind.before", "step.unbind.after",
@@ -39,6 +40,8 @@ constexpr std::string_view kNames[] = {
     "step.close_image.before", "step.close_image.after",
     "step.drop_record.before", "step.drop_record.after",
     "step.open_tombstone.before", "step.open_tombstone.after",
+    "step.dismiss.before", "step.dismiss.after",
+    "step.inherit.before", "step.inherit.after",
 };
 
 enum class Action { off, kill, stop, error, hang };

@@ -15,6 +15,9 @@ constexpr std::size_t kMaxId = 128;     // CSI: strings without a limit of their
 constexpr std::size_t kMaxPath = 4095;  // PATH_MAX without its end
 constexpr std::size_t kMaxFlags = 4096; // CSI: all mount flags together
 
+/// Those that can be made, checked and grown.
+constexpr std::array<std::string_view, 4> kFilesystems{"ext4", "xfs", "ext3", "btrfs"};
+
 Error invalid(std::string text) { return {errc::invalid_argument, std::move(text)}; }
 Error not_yet(std::string text) { return {errc::unimplemented, std::move(text)}; }
 
@@ -31,13 +34,29 @@ result<> check_id(const std::string& id) {
   return {};
 }
 
-result<> check_path(const std::string& path, const std::string& what) {
+/// Of a path that is only compared with those of the volume: csi-sanity expects NOT_FOUND also for a relative one.
+result<> check_known_path(const std::string& path, const std::string& what) {
   if (path.empty()) return invalid(what + " missing in request");
   if (path.size() > kMaxPath) return invalid(what + " is longer than " + std::to_string(kMaxPath) + " bytes");
-  if (!path.starts_with('/')) return invalid(what + " '" + path + "' is not absolute");
   if (has_control(path)) return invalid(what + " contains control characters");
+  return {};
+}
+
+result<> check_path(const std::string& path, const std::string& what) {
+  if (auto plain = check_known_path(path, what); !plain) return plain;
+  if (!path.starts_with('/')) return invalid(what + " '" + path + "' is not absolute");
   if ((path + "/").find("/../") != std::string::npos) return invalid(what + " '" + path + "' contains '..'");
   return {};
+}
+
+/// Commas between double quotes belong to a value, as in SELinux's context="a:b:c:s0:c1,c2".
+bool is_one_flag(const std::string& flag) {
+  bool quoted = false;
+  for (const char c : flag) {
+    if (c == '"') quoted = !quoted;
+    if (c == ',' && !quoted) return false;
+  }
+  return !flag.empty() && !quoted && !has_control(flag);
 }
 
 std::string value(const Map& map, const char* key) {
@@ -64,10 +83,10 @@ result<volume::Capability> capability_of(const VolumeCapability& from) {
   }
   if (capability.block) return capability;
   capability.fstype = from.mount().fs_type().empty() ? "ext4" : from.mount().fs_type();
-  if (capability.fstype != "ext4" && capability.fstype != "xfs")
-    return invalid("filesystem type '" + capability.fstype + "' is not known here: use ext4 or xfs");
+  if (std::ranges::find(kFilesystems, capability.fstype) == kFilesystems.end())
+    return invalid("filesystem type '" + capability.fstype + "' is not known here: use ext4, xfs, ext3 or btrfs");
   for (const auto& flag : from.mount().mount_flags()) {
-    if (flag.empty() || has_control(flag) || flag.find(',') != flag.npos) return invalid("a mount flag is empty or contains a comma or a control character");
+    if (!is_one_flag(flag)) return invalid("a mount flag is empty, or contains a comma, an open quote or a control character");
     capability.mount_flags += (capability.mount_flags.empty() ? "" : ",") + flag;
   }
   if (capability.mount_flags.size() > kMaxFlags) return invalid("the mount flags have more than 4096 bytes together");
@@ -217,5 +236,24 @@ result<volume::Wish> wish_of(const ::csi::v1::NodeUnpublishVolumeRequest& reques
   if (auto path = check_path(request.target_path(), "target path"); !path) return path.error();
   return volume::Wish(volume::Unpublished{request.target_path()});
 }
+
+result<volume::Wish> wish_of(const ::csi::v1::NodeExpandVolumeRequest& request) {
+  if (auto id = check_id(request.volume_id()); !id) return id.error();
+  if (auto path = check_known_path(request.volume_path(), "volume path"); !path) return path.error();
+  const auto required = request.capacity_range().required_bytes(), limit = request.capacity_range().limit_bytes();
+  if (required < 0 || limit < 0) return invalid("the capacity range has a negative size");
+  if (limit != 0 && limit < required)
+    return Error{errc::out_of_range, "the capacity range ends below where it begins: " + std::to_string(required) + " to " + std::to_string(limit) + " bytes"};
+  // As ceph-csi: the volume path may be another one that kubelet made itself.
+  const bool staged = !request.staging_target_path().empty();
+  return volume::Wish(volume::Expanded{staged ? request.staging_target_path() : request.volume_path(), static_cast<std::uint64_t>(required)});
+}
+
+result<> check(const ::csi::v1::NodeGetVolumeStatsRequest& request) {
+  if (auto id = check_id(request.volume_id()); !id) return id;
+  return check_known_path(request.volume_path(), "volume path");
+}
+
+result<> check(const ::csi::v1::NodeGetVolumeHealthRequest& request) { return check_id(request.volume_id()); }
 
 }  // namespace corbd::csi

@@ -10,5 +10,10 @@ result<volume::Wish> wish_of(const ::csi::v1::NodeStageVolumeRequest& request);
 result<volume::Wish> wish_of(const ::csi::v1::NodeUnstageVolumeRequest& request);
 result<volume::Wish> wish_of(const ::csi::v1::NodePublishVolumeRequest& request);
 result<volume::Wish> wish_of(const ::csi::v1::NodeUnpublishVolumeRequest& request);
+result<volume::Wish> wish_of(const ::csi::v1::NodeExpandVolumeRequest& request);
+
+/// For those that ask for no wish.
+result<> check(const ::csi::v1::NodeGetVolumeStatsRequest& request);
+result<> check(const ::csi::v1::NodeGetVolumeHealthRequest& request);
 
 }  // namespace corbd::csi

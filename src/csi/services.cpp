@@ -1,5 +1,6 @@
 #include "corbd/csi/server.hpp"
 #include "corbd/rpc/server.hpp"
+#include "answers.hpp"
 #include "csi/v1/csi.grpc.pb.h"
 #include "requests.hpp"
 
@@ -55,11 +56,26 @@ class Node final : public v1::Node::CallbackService {
                                v1::NodeUnpublishVolumeResponse*) override {
     return want(context, "NodeUnpublishVolume", *request);
   }
+  Reactor* NodeExpandVolume(Context* context, const v1::NodeExpandVolumeRequest* request, v1::NodeExpandVolumeResponse* response) override {
+    auto work = [this, request, response](Until until) { return expand(volumes_, *request, *response, until); };
+    return server_.unary(context, "NodeExpandVolume", request->volume_id(), work);
+  }
+  Reactor* NodeGetVolumeStats(Context* context, const v1::NodeGetVolumeStatsRequest* request,
+                              v1::NodeGetVolumeStatsResponse* response) override {
+    auto work = [this, request, response](Until until) { return measure(volumes_, *request, *response, until); };
+    return server_.unary(context, "NodeGetVolumeStats", request->volume_id(), work);
+  }
+  Reactor* NodeGetVolumeHealth(Context* context, const v1::NodeGetVolumeHealthRequest* request,
+                               v1::NodeGetVolumeHealthResponse* response) override {
+    auto work = [this, request, response](Until) { return judge(volumes_, config_.volume_health, *request, *response); };
+    return server_.unary(context, "NodeGetVolumeHealth", request->volume_id(), work);
+  }
   Reactor* NodeGetCapabilities(Context* context, const v1::NodeGetCapabilitiesRequest*,
                                v1::NodeGetCapabilitiesResponse* response) override {
     using Rpc = v1::NodeServiceCapability::RPC;
-    for (const auto type : {Rpc::STAGE_UNSTAGE_VOLUME, Rpc::SINGLE_NODE_MULTI_WRITER})
+    for (const auto type : {Rpc::STAGE_UNSTAGE_VOLUME, Rpc::GET_VOLUME_STATS, Rpc::VOLUME_CONDITION, Rpc::EXPAND_VOLUME, Rpc::SINGLE_NODE_MULTI_WRITER})
       response->add_capabilities()->mutable_rpc()->set_type(type);
+    if (config_.volume_health) response->add_capabilities()->mutable_rpc()->set_type(Rpc::GET_VOLUME_HEALTH);
     return rpc::Server::answer(context, grpc::Status::OK);
   }
   Reactor* NodeGetInfo(Context* context, const v1::NodeGetInfoRequest*, v1::NodeGetInfoResponse* response) override {
@@ -79,6 +95,37 @@ class Node final : public v1::Node::CallbackService {
     if (!wish) co_return wish.error();
     co_return co_await volumes.want(std::move(id), std::move(*wish), until);
   }
+
+  static task<result<>> expand(volume::Volumes& volumes, const v1::NodeExpandVolumeRequest& request, v1::NodeExpandVolumeResponse& response,
+                               Until until) {
+    auto done = co_await carry_out(volumes, request.volume_id(), wish_of(request), until);
+    if (!done) co_return done;
+    if (const auto status = volumes.status(request.volume_id())) response.set_capacity_bytes(static_cast<std::int64_t>(status->size));
+    co_return done;
+  }
+
+  static task<result<>> measure(volume::Volumes& volumes, const v1::NodeGetVolumeStatsRequest& request, v1::NodeGetVolumeStatsResponse& response,
+                                Until until) {
+    if (auto valid = check(request); !valid) co_return valid;
+    const auto usage = co_await volumes.usage(request.volume_id(), request.volume_path(), until);
+    if (!usage) co_return usage.error();
+    const auto status = volumes.status(request.volume_id());
+    if (!status) co_return unknown(request.volume_id());
+    fill(response, *usage, *status);
+    co_return result<>();
+  }
+
+  static task<result<>> judge(volume::Volumes& volumes, bool served, const v1::NodeGetVolumeHealthRequest& request,
+                              v1::NodeGetVolumeHealthResponse& response) {
+    if (!served) co_return Error{errc::unimplemented, "NodeGetVolumeHealth is served with --volume-health only"};
+    if (auto valid = check(request); !valid) co_return valid;
+    const auto status = volumes.status(request.volume_id());
+    if (!status) co_return unknown(request.volume_id());
+    fill(response, *status);
+    co_return result<>();
+  }
+
+  static Error unknown(const std::string& id) { return {errc::not_found, "volume " + id + " is not known on this node"}; }
 
   rpc::Server& server_;
   volume::Volumes& volumes_;

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 
+#include "corbd/core/file.hpp"
 #include "failure.hpp"
 
 namespace corbd::host {
@@ -28,7 +29,16 @@ bool has_option(const std::string& options, const std::string& wanted) {
   return ("," + options + ",").find("," + wanted + ",") != std::string::npos;
 }
 
-Mount convert(libmnt_fs* line) {
+/// Since 6.12, and in 6.1's later updates, an ext4 that stopped writing keeps the flag of its superblock (until 6.15 says emergency_ro); fsck
+/// takes the count of errors back.
+bool stopped_writing(const Mount& mount, const std::string& filesystem_options, const std::string& ext4) {
+  constexpr std::string_view device = "/dev/nbd";
+  if (!mount.fstype.starts_with("ext") || !mount.source.starts_with(device) || !has_option(filesystem_options, "errors=remount-ro")) return false;
+  const auto errors = read_file(ext4 + mount.source.substr(std::string_view("/dev").size()) + "/errors_count", 64);
+  return errors && !errors->starts_with('0');
+}
+
+Mount convert(libmnt_fs* line, const std::string& ext4) {
   Mount mount;
   mount.id = static_cast<std::uint64_t>(mnt_fs_get_id(line));
   const dev_t device = mnt_fs_get_devno(line);
@@ -40,12 +50,16 @@ Mount convert(libmnt_fs* line) {
   mount.source = text(mnt_fs_get_source(line));
   mount.options = text(mnt_fs_get_vfs_options(line));
   mount.read_only = has_option(mount.options, "ro");
+  const std::string filesystem = text(mnt_fs_get_fs_options(line));
+  mount.filesystem_read_only = stopped_writing(mount, filesystem, ext4);
+  for (const auto* option : {"ro", "emergency_ro", "shutdown"})
+    if (has_option(filesystem, option)) mount.filesystem_read_only = true;
   return mount;
 }
 
 }  // namespace
 
-result<std::vector<Mount>> read_mountinfo(const std::string& file) {
+result<std::vector<Mount>> read_mountinfo(const std::string& file, const std::string& ext4) {
   const std::unique_ptr<libmnt_table, Unref> table(mnt_new_table());
   const std::unique_ptr<libmnt_iter, Unref> iterator(mnt_new_iter(MNT_ITER_FORWARD));
   if (!table || !iterator) return Error{errc::exhausted, "no memory to read " + file};
@@ -54,7 +68,7 @@ result<std::vector<Mount>> read_mountinfo(const std::string& file) {
   if (failed != 0) return Error{errc::unavailable, "reading " + file + ": " + std::strerror(std::abs(failed))};
   std::vector<Mount> mounts;
   libmnt_fs* line = nullptr;
-  while (mnt_table_next_fs(table.get(), iterator.get(), &line) == 0) mounts.push_back(convert(line));
+  while (mnt_table_next_fs(table.get(), iterator.get(), &line) == 0) mounts.push_back(convert(line, ext4));
   return mounts;
 }
 
@@ -64,7 +78,9 @@ result<std::vector<Mount>> MountTable::read() {
   // The poll comes before the read: what changes in between shows at the next.
   pollfd changed{file_.get(), POLLPRI, 0};
   const bool same = file_ && ::poll(&changed, 1, 0) == 0;
-  if (same && known_) return *known_;
+  const auto now = std::chrono::steady_clock::now();
+  if (same && known_ && now - read_at_ < lasts_) return *known_;
+  read_at_ = now;
   auto read = read_mountinfo(path);
   known_ = read ? std::optional(*read) : std::nullopt;
   return read;

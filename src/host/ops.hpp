@@ -22,6 +22,12 @@ result<> mount(const std::string& device, const std::string& fstype, const std::
 result<> bind(const std::string& source, const std::string& target, bool device_node, const std::string& flags);
 result<> unmount(const std::string& target);
 
+/// Both of a mounted filesystem; only ext2, ext3 and ext4 are looked at through their device.
+result<Extent> extent(const std::string& device, const std::string& fstype, const std::string& target);
+result<> grow(const std::string& device, const std::string& fstype, const std::string& target);
+/// not_found when nothing is mounted there.
+result<Usage> usage(const std::string& target);
+
 result<> check_unused(const std::string& device);
 /// `queue`: the folder, /sys/block/nbd0/queue.
 result<> tune(const std::string& queue);

@@ -13,7 +13,7 @@ namespace json = boost::json;
 using std::chrono::seconds;
 
 // How long until a request is reported stuck. A mkfs or fsck of a large image over a slow cluster is work, not a hang.
-constexpr seconds kMountPatience{60}, kToolPatience{600}, kPatience{30};
+constexpr seconds kMountPatience{60}, kToolPatience{600}, kPatience{30}, kUsagePatience{5};
 
 HelperRequest request(std::string what, json::object body, std::string busy_file, seconds patience) {
   HelperRequest made;
@@ -56,6 +56,14 @@ class HelperMounts final : public Mounts {
     return perform(
         helpers_, request("bind " + source + " on " + target, std::move(body), std::move(busy_file), kPatience), until);
   }
+  task<result<Usage>> usage(std::string target, Until until) override {
+    const std::string what = "look how full " + target + " is";
+    for (const auto& stuck : helpers_.stuck())
+      if (stuck.what == what) co_return Error{errc::unavailable, what + ": process " + std::to_string(stuck.pid) + " still hangs in it"};
+    const auto reply = co_await helpers_.call(request(what, {{"op", "usage"}, {"target", target}}, "", kUsagePatience), until);
+    if (!reply) co_return reply.error();
+    co_return usage_from_json(*reply);
+  }
   task<result<>> unmount(std::string target, std::string busy_file, Until until) override {
     json::object body{{"op", "unmount"}, {"target", target}};
     return perform(helpers_, request("unmount " + target, std::move(body), std::move(busy_file), kMountPatience),
@@ -85,6 +93,17 @@ class HelperFilesystems final : public Filesystems {
   task<result<>> fsck(std::string device, std::string busy_file, Until until) override {
     json::object body{{"op", "fsck"}, {"device", device}};
     return perform(helpers_, request("fsck " + device, std::move(body), std::move(busy_file), kToolPatience), until);
+  }
+  task<result<Extent>> extent(std::string device, std::string fstype, std::string target, std::string busy_file, Until until) override {
+    json::object body{{"op", "extent"}, {"device", device}, {"fstype", fstype}, {"target", target}};
+    const auto reply =
+        co_await helpers_.call(request("look how large " + target + " is", std::move(body), std::move(busy_file), kPatience), until);
+    if (!reply) co_return reply.error();
+    co_return extent_from_json(*reply);
+  }
+  task<result<>> grow(std::string device, std::string fstype, std::string target, std::string busy_file, Until until) override {
+    json::object body{{"op", "grow"}, {"device", device}, {"fstype", fstype}, {"target", target}};
+    return perform(helpers_, request("grow " + fstype + " of " + device, std::move(body), std::move(busy_file), kToolPatience), until);
   }
   task<result<>> check_unused(std::string device, std::string busy_file, Until until) override {
     json::object body{{"op", "check_unused"}, {"device", device}};

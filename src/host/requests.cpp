@@ -16,7 +16,43 @@ constexpr std::array kKinds{
     KindName{Probe::Kind::ambivalent, "ambivalent"},
 };
 
+/// All of them, or nothing is believed.
+template <std::size_t N>
+result<std::array<std::uint64_t, N>> numbers(const boost::json::object& reply, const std::array<std::string_view, N>& names) {
+  std::array<std::uint64_t, N> found{};
+  for (std::size_t i = 0; i < N; ++i) {
+    const boost::json::value* value = reply.if_contains(names[i]);
+    boost::system::error_code failed;
+    if (value != nullptr) found[i] = value->to_number<std::uint64_t>(failed);
+    if (value == nullptr || failed) return Error{errc::internal, "the helper's reply has no number '" + std::string(names[i]) + "'"};
+  }
+  return found;
+}
+
+constexpr std::array<std::string_view, 2> kExtent{"bytes", "block_bytes"};
+constexpr std::array<std::string_view, 6> kUsage{"bytes", "bytes_used", "bytes_available", "inodes", "inodes_used", "inodes_available"};
+
 }  // namespace
+
+boost::json::object extent_to_json(const Extent& extent) { return {{kExtent[0], extent.bytes}, {kExtent[1], extent.block_bytes}}; }
+
+result<Extent> extent_from_json(const boost::json::object& reply) {
+  const auto found = numbers(reply, kExtent);
+  if (!found) return found.error();
+  return Extent{(*found)[0], static_cast<std::uint32_t>((*found)[1])};
+}
+
+boost::json::object usage_to_json(const Usage& usage) {
+  return {{kUsage[0], usage.bytes},  {kUsage[1], usage.bytes_used},  {kUsage[2], usage.bytes_available},
+          {kUsage[3], usage.inodes}, {kUsage[4], usage.inodes_used}, {kUsage[5], usage.inodes_available}};
+}
+
+result<Usage> usage_from_json(const boost::json::object& reply) {
+  const auto found = numbers(reply, kUsage);
+  if (!found) return found.error();
+  const auto& [bytes, used, available, inodes, inodes_used, inodes_available] = *found;
+  return Usage{bytes, used, available, inodes, inodes_used, inodes_available};
+}
 
 boost::json::object probe_to_json(const Probe& probe) {
   const auto* known =

@@ -11,5 +11,9 @@ namespace corbd::host {
 
 boost::json::object probe_to_json(const Probe& probe);
 result<Probe> probe_from_json(const boost::json::object& reply);
+boost::json::object extent_to_json(const Extent& extent);
+result<Extent> extent_from_json(const boost::json::object& reply);
+boost::json::object usage_to_json(const Usage& usage);
+result<Usage> usage_from_json(const boost::json::object& reply);
 
 }  // namespace corbd::host

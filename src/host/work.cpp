@@ -44,6 +44,22 @@ result<json::object> do_bind(const json::object& request) {
 
 result<json::object> do_unmount(const json::object& request) { return done(ops::unmount(text(request, "target"))); }
 
+result<json::object> do_extent(const json::object& request) {
+  const auto found = ops::extent(text(request, "device"), text(request, "fstype"), text(request, "target"));
+  if (!found) return found.error();
+  return extent_to_json(*found);
+}
+
+result<json::object> do_grow(const json::object& request) {
+  return done(ops::grow(text(request, "device"), text(request, "fstype"), text(request, "target")));
+}
+
+result<json::object> do_usage(const json::object& request) {
+  const auto found = ops::usage(text(request, "target"));
+  if (!found) return found.error();
+  return usage_to_json(*found);
+}
+
 result<json::object> do_check_unused(const json::object& request) {
   return done(ops::check_unused(text(request, "device")));
 }
@@ -75,6 +91,8 @@ constexpr std::array kOperations{
     Operation{"bind", do_bind},   Operation{"unmount", do_unmount},
     Operation{"tune", do_tune},   Operation{"check_unused", do_check_unused},
     Operation{"daemons", do_daemons}, Operation{"dismiss", do_dismiss},
+    Operation{"grow", do_grow},   Operation{"extent", do_extent},
+    Operation{"usage", do_usage},
 };
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "corbd/core/file.hpp"
+#include "corbd/volume/condition.hpp"
 
 namespace corbd::ops {
 namespace {
@@ -72,6 +73,8 @@ void volumes(Text& text, const Snapshot& snapshot) {
       const auto health = static_cast<volume::Health>(state);
       text.sample({{"volume", volume.volume_id}, {"state", volume::name(health)}}, volume.health == health ? 1 : 0);
     }
+  per_volume(text, snapshot, "corbd_volume_abnormal", "gauge", "1 while its condition, as NodeGetVolumeStats tells it, is abnormal.",
+             [](const auto& of) { return condition_of(of).kind == volume::Condition::Kind::healthy ? 0.0 : 1.0; });
   per_volume(text, snapshot, "corbd_volume_unserved_seconds", "gauge", "Since when nobody serves its device; 0 while it is served.",
              [&](const auto& volume) { return volume.unserved_since ? seconds(snapshot.now - *volume.unserved_since) : 0.0; });
   per_volume(text, snapshot, "corbd_volume_oldest_request_seconds", "gauge", "Age of its oldest request that the cluster has not answered.",

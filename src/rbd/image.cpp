@@ -74,6 +74,14 @@ Image::~Image() {
   if (!opened_->closing) opened_->connections.gate().spawn(close_image(opened_));
 }
 
+task<result<>> Image::refresh(Until until) {
+  const auto opened = opened_;
+  auto details = co_await call(opened, [&image = *opened] { return read_details(image); }, until, "reading image " + opened->text());
+  if (!details) co_return details.error();
+  note_size(*opened, details->size);
+  co_return result<>();
+}
+
 task<result<image::Ownership>> Image::ownership(Until until) {
   const auto opened = opened_;
   auto seen = co_await call(opened, [&image = *opened] { return see(image); }, until, "asking who uses image " + opened->text());

@@ -22,6 +22,7 @@ class Image final : public image::Image {
   void discard(image::Op& op, std::uint64_t offset, std::uint64_t length) override;
   void write_zeroes(image::Op& op, std::uint64_t offset, std::uint64_t length) override;
 
+  task<result<>> refresh(Until until) override;
   task<result<image::Ownership>> ownership(Until until) override;
   task<result<>> break_dead_lock(std::string owner, std::int64_t mark, Until until) override;
   task<result<>> acquire_lock(Until until) override;

@@ -138,10 +138,7 @@ task<> refresh(std::shared_ptr<Opened> opened) {
     if (!details) {
       if (!opened->closing) log::warning("image.not_refreshed", {{"image", opened->text()}, {"error", details.error().text}});
     } else {
-      if (opened->size.exchange(details->size) != details->size) {
-        log::info("image.resized", {{"image", opened->text()}, {"bytes", details->size}});
-        if (opened->on_resized && !opened->closing) opened->on_resized();
-      }
+      note_size(*opened, details->size);
       // librbd makes its caches when it opens an image: this one has none, the next open is refused.
       if (details->lockers && opened->held && !opened->closing) check_lock(*opened, *details->lockers);
       if (details->unsafe) log::error("image.unsafe_config", {{"image", opened->text()}, {"error", details->unsafe->text}});
@@ -207,6 +204,12 @@ task<> close_image(std::shared_ptr<Opened> opened) {
   opened->pool.io = IoCtx();
   opened->lease = Lease();
   opened->closed.set();
+}
+
+void note_size(Opened& opened, std::uint64_t bytes) {
+  if (opened.size.exchange(bytes) == bytes) return;
+  log::info("image.resized", {{"image", opened.text()}, {"bytes", bytes}});
+  if (opened.on_resized && !opened.closing) opened.on_resized();
 }
 
 void note_held(Opened& opened, std::string cookie) {

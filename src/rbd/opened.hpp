@@ -70,6 +70,8 @@ task<result<std::shared_ptr<Opened>>> open_image(Connections& connections, Lease
 task<> close_image(std::shared_ptr<Opened> opened);
 /// Reads the size, checks the configuration and the lock again, after the cluster said that something changed.
 void want_refresh(const std::shared_ptr<Opened>& opened);
+/// The size as it is now; tells the owner when it is another one. Control thread.
+void note_size(Opened& opened, std::uint64_t bytes);
 /// Our lock was seen just now. Control thread.
 void note_held(Opened& opened, std::string cookie);
 /// Looks at the lock again and again as long as the image is open.

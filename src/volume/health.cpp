@@ -4,6 +4,17 @@
 #include "live.hpp"
 
 namespace corbd::volume {
+namespace {
+
+bool turned_read_only(const Record& record, const device::Seen& device, const std::vector<host::Mount>& mounts) {
+  return std::ranges::any_of(record.stagings, [&](const Staging& staging) {
+    if (staging.capability.block || wants_read_only(staging.capability)) return false;
+    const std::string target = staging_target(record.volume_id, staging.path);
+    return std::ranges::any_of(mounts, [&](const auto& mount) { return mount.target == target && shows(mount, device) && mount.filesystem_read_only; });
+  });
+}
+
+}  // namespace
 
 Health health_of(const Live& live) {
   if (!live.record) return Health::absent;
@@ -39,6 +50,8 @@ Status status_of(const Live& live, const device::Seen* seen, const std::vector<h
   status.in_use = seen != nullptr && (!seen->holders.empty() || std::any_of(mounts.begin(), mounts.end(), [&](const auto& mount) {
                                         return shows(mount, *seen);
                                       }));
+  status.turned_read_only = seen != nullptr && turned_read_only(record, *seen, mounts);
+  status.cut_off = live.link && live.link->state() == device::Link::State::held;
   status.served_by_other = record.adopting && live.answers();
   status.unserved = seen != nullptr && !live.answers();
   status.unserved_since = live.unserved_since;

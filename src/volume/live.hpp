@@ -44,6 +44,9 @@ struct Live {
   /// still.
   std::list<CancelScope> link_scopes = std::list<CancelScope>(1);
 
+  std::optional<host::Usage> usage;     ///< as its filesystem told last
+  std::shared_ptr<Event> usage_answer;  ///< of the question under way
+
   Health health = Health::absent;
   std::chrono::system_clock::time_point since;
   std::deque<Change> timeline;

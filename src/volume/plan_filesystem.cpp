@@ -21,6 +21,17 @@ Decision format(const View& view) {
 
 }  // namespace
 
+std::optional<Decision> fill_device(const View& view, const host::Mount& mount) {
+  const auto& facts = view.seen.facts;
+  if (view.record->read_only || mount.filesystem_read_only || facts.grown) return std::nullopt;
+  Step step = look(Fact::filesystem);
+  step.path = mount.target;
+  if (!facts.filesystem) return step;
+  if (!host::has_room(*facts.filesystem, view.seen.device()->size)) return std::nullopt;
+  step.kind = Step::Kind::grow;
+  return step;
+}
+
 Decision make_filesystem(const View& view, const std::string& target, const Capability& capability) {
   const auto& facts = view.seen.facts;
   Step mount{Step::Kind::mount};

@@ -5,6 +5,9 @@
 
 namespace corbd::volume {
 
+/// The next step towards a filesystem as large as its device, through that mount of it; nothing when it is, or is read-only.
+std::optional<Decision> fill_device(const View& view, const host::Mount& mount);
+
 Decision make_filesystem(const View& view, const std::string& target, const Capability& capability);
 
 }  // namespace corbd::volume

@@ -14,11 +14,15 @@ bool mounted_at(const View& view, const std::string& path) {
   return std::any_of(view.seen.mounts.begin(), view.seen.mounts.end(), [&](const auto& mount) { return mount.target == path; });
 }
 
-bool ours_at(const View& view, const std::string& path) {
+const host::Mount* our_mount_at(const View& view, const std::string& path) {
   const auto* device = view.seen.device();
-  return device != nullptr && std::any_of(view.seen.mounts.begin(), view.seen.mounts.end(),
-                                          [&](const auto& mount) { return mount.target == path && shows(mount, *device); });
+  if (device == nullptr) return nullptr;
+  const auto& mounts = view.seen.mounts;
+  const auto place = std::ranges::find_if(mounts, [&](const auto& mount) { return mount.target == path && shows(mount, *device); });
+  return place == mounts.end() ? nullptr : &*place;
 }
+
+bool ours_at(const View& view, const std::string& path) { return our_mount_at(view, path) != nullptr; }
 
 const Staging* staging_at(const Record& record, const std::string& path) {
   const auto place = std::find_if(record.stagings.begin(), record.stagings.end(), [&](const auto& staging) { return staging.path == path; });
@@ -109,6 +113,8 @@ Decision stage(const View& view, const Staged& wish) {
     return make_filesystem(view, target, wish.capability);
   }
   if (staging->complete) return Done{};
+  if (!wish.capability.block)
+    if (auto step = fill_device(view, *our_mount_at(view, target))) return *step;
   if (!wish.capability.block && !wish.capability.read_only) {
     if (!view.seen.facts.format_marker) return look(Fact::format_marker);
     if (*view.seen.facts.format_marker) return Step{Step::Kind::unmark};
@@ -191,6 +197,49 @@ Decision unpublish(const View& view, const Unpublished& wish) {
   return Done{};
 }
 
+// --- Expanded -------------------------------------------------------------------------------------------------------------------------
+
+/// One filesystem has one size, whichever of its stagings was meant.
+Decision expand_filesystem(const View& view) {
+  for (const Staging& staging : view.record->stagings) {
+    const auto* mount = our_mount_at(view, staging_target(view.id, staging.path));
+    if (mount == nullptr) continue;
+    if (mount->filesystem_read_only && !wants_read_only(staging.capability))
+      return fail(errc::failed_precondition, "the filesystem of volume " + view.id + " turned read-only, so it cannot grow: end its pods, and " +
+                                                 "stage it anew, which checks it");
+    if (auto step = fill_device(view, *mount)) return *step;
+    return Done{};
+  }
+  return fail(errc::failed_precondition, "volume " + view.id + " is staged nowhere, so its filesystem cannot grow: stage it first");
+}
+
+/// rbd-nbd makes its device larger by itself.
+Decision expand_elsewhere(const View& view, const Expanded& wish) {
+  if (view.seen.device()->size < wish.bytes)
+    return fail(errc::unavailable, "rbd-nbd, which still serves volume " + view.id + ", has not made its device larger yet: repeat later");
+  return view.record->block ? Decision(Done{}) : expand_filesystem(view);
+}
+
+Decision expand(const View& view, const Expanded& wish) {
+  if (!view.record || !(is_at(*view.record, wish.path) || ours_at(view, wish.path)))
+    return fail(errc::not_found, "volume " + view.id + " is neither staged nor published at " + wish.path);
+  if (view.record->failed) return given_up(view);
+  if (!view.seen.attached || view.seen.link != Observation::Link::serving) {
+    const bool elsewhere = view.record->adopting && view.seen.device() != nullptr && !view.seen.other_dead_for;
+    if (elsewhere && !view.seen.facts.served_by_other) return look(Fact::served_by_other);
+    if (elsewhere && *view.seen.facts.served_by_other) return expand_elsewhere(view, wish);
+    return fail(errc::unavailable, "the device of volume " + view.id + " has no server now: repeat when it is healed");
+  }
+  const std::uint64_t bytes = view.seen.image_size;
+  if ((wish.bytes == 0 || bytes < wish.bytes) && !view.seen.facts.image_size_asked) return look(Fact::image_size);
+  if (bytes < wish.bytes)
+    return fail(errc::out_of_range, "image " + view.record->key.text() + " of volume " + view.id + " has " + std::to_string(bytes) +
+                                        " bytes, and " + std::to_string(wish.bytes) + " are wanted: grow the image first");
+  if (auto step = bring_up(view)) return *step;
+  if (view.record->block) return Done{};
+  return expand_filesystem(view);
+}
+
 // --- Unstaged, Healed -----------------------------------------------------------------------------------------------------------------
 
 Decision unstage(const View& view, const Unstaged& wish) {
@@ -254,6 +303,7 @@ Decision plan(const std::string& volume_id, const std::optional<Record>& record,
     Decision operator()(const Healed&) const { return heal(view); }
     Decision operator()(const Adopted&) const { return heal(view); }
     Decision operator()(const Failed&) const { return give_up(view); }
+    Decision operator()(const Expanded& wanted) const { return expand(view, wanted); }
   };
   return std::visit(Visit{view}, wish);
 }

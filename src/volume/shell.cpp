@@ -5,6 +5,7 @@
 
 #include "corbd/core/gate.hpp"
 #include "corbd/core/log.hpp"
+#include "gauges.hpp"
 #include "steps.hpp"
 
 namespace corbd::volume {
@@ -42,6 +43,7 @@ class Shell::Impl {
 
   task<result<>> start();
   task<result<>> want(std::string id, Wish wish, Until until);
+  task<result<host::Usage>> usage(std::string id, std::string path, Until until);
   std::vector<Status> status() const;
   std::optional<Status> status(const std::string& id) const;
   std::vector<Change> timeline(const std::string& id) const;
@@ -57,6 +59,7 @@ class Shell::Impl {
   task<result<>> pursue(Live& volume, Wish wish);
   task<result<>> make_durable(Live& volume, const Wish& wish, bool had_record);
   task<result<>> prepare(Live& volume, const Wish& wish);
+  bool shows_at(const Record& record, const std::string& path) const;
   void observe_neighbours(Observation& seen, const Live& volume) const;
   void trouble(Live& volume, std::string why);
   void link_dead(std::uint32_t index);
@@ -69,6 +72,7 @@ class Shell::Impl {
   Config config_;
   Gate gate_;
   Steps steps_;
+  Gauges gauges_{control_, clock_, ports_, gate_};
   std::map<std::string, std::unique_ptr<Live>> volumes_;
 };
 
@@ -231,6 +235,22 @@ void Shell::Impl::observe_neighbours(Observation& seen, const Live& volume) cons
   }
 }
 
+/// kubelet binds a raw block volume's device on a path of its own.
+bool Shell::Impl::shows_at(const Record& record, const std::string& path) const {
+  if (is_at(record, path)) return true;
+  const auto devices = ports_.devices.find(record.volume_id);
+  const auto mounts = ports_.mounts.table();
+  if (!devices || devices->empty() || !mounts) return false;
+  return std::ranges::any_of(*mounts, [&](const auto& mount) { return mount.target == path && shows(mount, devices->front()); });
+}
+
+task<result<host::Usage>> Shell::Impl::usage(std::string id, std::string path, Until until) {
+  const auto place = volumes_.find(id);
+  if (place == volumes_.end() || !place->second->record || !shows_at(*place->second->record, path))
+    co_return Error{errc::not_found, "volume " + id + " is neither staged nor published at " + path};
+  co_return co_await gauges_.read(*place->second, std::move(path), until);
+}
+
 std::vector<Status> Shell::Impl::status() const {
   std::vector<Status> all;
   const auto devices = ports_.devices.inventory();
@@ -298,6 +318,7 @@ void Shell::Impl::link_dead(std::uint32_t index) {
 }
 
 task<> Shell::Impl::stop(Until until) {
+  gauges_.stop();
   co_await gate_.close(until);
   for (auto& [id, volume] : volumes_) {
     if (!volume->link) continue;
@@ -311,6 +332,9 @@ Shell::Shell(executor control, Clock& clock, Ports ports, Config config)
 Shell::~Shell() = default;
 task<result<>> Shell::start() { return impl_->start(); }
 task<result<>> Shell::want(std::string volume_id, Wish wish, Until until) { return impl_->want(std::move(volume_id), std::move(wish), until); }
+task<result<host::Usage>> Shell::usage(std::string volume_id, std::string path, Until until) {
+  return impl_->usage(std::move(volume_id), std::move(path), until);
+}
 std::vector<Status> Shell::status() const { return impl_->status(); }
 std::optional<Status> Shell::status(const std::string& volume_id) const { return impl_->status(volume_id); }
 std::vector<Change> Shell::timeline(const std::string& volume_id) const { return impl_->timeline(volume_id); }

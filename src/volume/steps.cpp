@@ -9,10 +9,22 @@
 namespace corbd::volume {
 namespace {
 
+/// Facts that this node knows itself.
+bool of_node(Fact fact) {
+  switch (fact) {
+    case Fact::probe:
+    case Fact::filesystem:
+    case Fact::unused:
+    case Fact::stash:
+    case Fact::served_by_other: return true;
+    default: return false;
+  }
+}
+
 /// Whether the step speaks to the cluster: what it did not get in time, the cluster did not answer.
 bool asks_cluster(const Step& step) {
   switch (step.kind) {
-    case Step::Kind::look: return step.fact != Fact::probe && step.fact != Fact::unused && step.fact != Fact::stash && step.fact != Fact::served_by_other;
+    case Step::Kind::look: return !of_node(step.fact);
     case Step::Kind::fence:
     case Step::Kind::stop_session:
     case Step::Kind::close_image:
@@ -56,7 +68,7 @@ task<result<>> Steps::run(Live& live, const Step& step, const Wish& wish) {
 
 task<result<>> Steps::dispatch(Live& live, const Step& step, const Wish& wish) {
   switch (step.kind) {
-    case Step::Kind::look: co_return co_await look(live, step.fact, wish);
+    case Step::Kind::look: co_return co_await look(live, step, wish);
     case Step::Kind::write_record: co_return co_await write_record(live, step);
     case Step::Kind::fence: co_return co_await fence(live);
     case Step::Kind::open_image: co_return co_await open_image(live);
@@ -72,6 +84,7 @@ task<result<>> Steps::dispatch(Live& live, const Step& step, const Wish& wish) {
     case Step::Kind::unmark: co_return co_await unmark(live);
     case Step::Kind::mkfs: co_return co_await make_filesystem(live, wish);
     case Step::Kind::fsck: co_return co_await check_filesystem(live);
+    case Step::Kind::grow: co_return co_await grow(live, step.path, wish);
     case Step::Kind::bind: co_return co_await bind(live, step.path, wish);
     case Step::Kind::disconnect: co_return co_await disconnect(live);
     case Step::Kind::stop_session: co_return co_await stop_session(live);
@@ -117,9 +130,9 @@ result<std::string> Steps::device_path(const Live& live) const {
   return device::path(*index);
 }
 
-task<result<>> Steps::look(Live& live, Fact fact, const Wish& wish) {
+task<result<>> Steps::look(Live& live, const Step& step, const Wish& wish) {
   Facts& facts = live.facts;
-  switch (fact) {
+  switch (step.fact) {
     case Fact::resolved: {
       if (const auto* staged = std::get_if<Staged>(&wish)) co_return co_await resolve(live, *staged);
       co_return Error{errc::internal, "only a stage resolves an image"};
@@ -144,6 +157,11 @@ task<result<>> Steps::look(Live& live, Fact fact, const Wish& wish) {
       facts.ownership = std::move(*found);
       co_return result<>();
     }
+    case Fact::image_size: {
+      auto asked = co_await live.image->refresh(soon());
+      facts.image_size_asked = asked.has_value();
+      co_return asked;
+    }
     case Fact::has_data: {
       auto found = co_await live.image->has_data(later());
       if (!found) co_return found.error();
@@ -157,14 +175,26 @@ task<result<>> Steps::look(Live& live, Fact fact, const Wish& wish) {
       co_return result<>();
     }
     case Fact::probe:
+    case Fact::filesystem:
     case Fact::unused: break;
   }
+  co_return co_await look_at_device(live, step);
+}
+
+task<result<>> Steps::look_at_device(Live& live, const Step& step) {
+  Facts& facts = live.facts;
   const auto device = device_path(live);
   if (!device) co_return device.error();
-  if (fact == Fact::probe) {
+  if (step.fact == Fact::probe) {
     auto found = co_await ports_.filesystems.probe(*device, ports_.records.busy_file(live.id), while_served(live, soon()));
     if (!found) co_return found.error();
     facts.probe = std::move(*found);
+    co_return result<>();
+  }
+  if (step.fact == Fact::filesystem) {
+    auto found = co_await extent(live, *device, step.path);
+    if (!found) co_return found.error();
+    facts.filesystem = *found;
     co_return result<>();
   }
   auto unused = co_await ports_.filesystems.check_unused(*device, ports_.records.busy_file(live.id), while_served(live, soon()));
@@ -281,6 +311,7 @@ task<result<>> Steps::drop_record(Live& live, const Wish& wish) {
   auto dropped = co_await ports_.records.drop(live.id);
   if (!dropped) co_return dropped;
   live.record.reset();
+  live.usage.reset();
   live.unsure = false;
   // A stage that begins anew goes on with its own key.
   const auto* staged = std::get_if<Staged>(&wish);

@@ -22,7 +22,8 @@ class Steps {
  private:
   task<result<>> dispatch(Live& live, const Step& step, const Wish& wish);
   // Record, cluster and image: steps.cpp
-  task<result<>> look(Live& live, Fact fact, const Wish& wish);
+  task<result<>> look(Live& live, const Step& step, const Wish& wish);
+  task<result<>> look_at_device(Live& live, const Step& step);
   task<result<>> write_record(Live& live, const Step& step);
   task<result<>> save(Live& live, Record record);
   task<result<>> fence(Live& live);
@@ -56,6 +57,8 @@ class Steps {
   task<result<>> make_filesystem(Live& live, const Wish& wish);
   task<result<>> check_filesystem(Live& live);
   task<result<>> mount(Live& live, std::string target, const Wish& wish);
+  task<result<host::Extent>> extent(Live& live, std::string device, std::string target);
+  task<result<>> grow(Live& live, std::string target, const Wish& wish);
   task<result<>> bind(Live& live, std::string target, const Wish& wish);
 
   result<image::Access> access(const Live& live) const;

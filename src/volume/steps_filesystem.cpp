@@ -5,6 +5,9 @@
 namespace corbd::volume {
 namespace {
 
+/// All stagings of a volume have the same.
+std::string fstype_of(const Live& live) { return live.record->stagings.empty() ? "" : live.record->stagings.front().capability.fstype; }
+
 std::string with_ro(std::string flags) { return flags.empty() ? "ro" : std::move(flags) + ",ro"; }
 
 }  // namespace
@@ -49,6 +52,27 @@ task<result<>> Steps::mount(Live& live, std::string target, const Wish& wish) {
   const std::string flags = capability.read_only ? with_ro(capability.mount_flags) : capability.mount_flags;
   co_return co_await ports_.mounts.mount(*device, capability.fstype, std::move(target), flags, ports_.records.busy_file(live.id),
                                          while_served(live, later()));
+}
+
+task<result<host::Extent>> Steps::extent(Live& live, std::string device, std::string target) {
+  co_return co_await ports_.filesystems.extent(std::move(device), fstype_of(live), std::move(target), ports_.records.busy_file(live.id),
+                                               while_served(live, soon()));
+}
+
+task<result<>> Steps::grow(Live& live, std::string target, const Wish& wish) {
+  const auto device = device_path(live);
+  if (!device) co_return device.error();
+  auto grown = co_await ports_.filesystems.grow(*device, fstype_of(live), std::move(target), ports_.records.busy_file(live.id),
+                                                while_served(live, later()));
+  if (grown) {
+    log::info("filesystem.grown", {{"volume", live.id}, {"device", *device}});
+  } else if (std::holds_alternative<Staged>(wish) && final_for_caller(grown.error().code)) {
+    // A volume that could not grow is worth more than none; whoever asks for the size hears of it.
+    log::warning("filesystem.not_grown", {{"volume", live.id}, {"error", grown.error().text}});
+    grown = result<>();
+  }
+  live.facts.grown = grown.has_value();
+  co_return grown;
 }
 
 task<result<>> Steps::bind(Live& live, std::string target, const Wish& wish) {

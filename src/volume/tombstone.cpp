@@ -20,6 +20,7 @@ class Tombstone final : public image::Image {
   void discard(image::Op& op, std::uint64_t, std::uint64_t) override { op.done(&op, -EIO); }
   void write_zeroes(image::Op& op, std::uint64_t, std::uint64_t) override { op.done(&op, -EIO); }
 
+  task<result<>> refresh(Until) override { co_return refused(); }
   task<result<image::Ownership>> ownership(Until) override { co_return refused(); }
   task<result<>> break_dead_lock(std::string, std::int64_t, Until) override { co_return refused(); }
   task<result<>> acquire_lock(Until) override { co_return refused(); }

@@ -476,6 +476,9 @@ class Volume:
                                     attribute=self.attributes, **self.capability),
             "unpublish": lambda: dict(target=self.target(pod)),
             "unstage": lambda: dict(staging_path=self.staging),
+            "expand": lambda: dict(staging_path=self.staging, target=self.target(pod)),
+            "stats": lambda: dict(target=self.target(pod)),
+            "health": dict,
         }[method]()
         return self.agent.begin_csi(method, timeout, volume_id=self.id, **arguments, **more)
 
@@ -490,6 +493,24 @@ class Volume:
 
     def try_unstage(self, timeout=120):
         return self.begin("unstage", timeout).end()
+
+    def try_expand(self, size=None, **more):
+        """To `size` bytes, or to what the image has."""
+        return self.begin("expand", bytes=size, **more).end()
+
+    def expand(self, size=None, patience=0, **more):
+        """The capacity in bytes that the agent answers."""
+        return int(self._must("expand", lambda: self.try_expand(size, **more), patience)["answer"]["capacityBytes"])
+
+    def try_stats(self, timeout=20, **more):
+        return self.begin("stats", timeout, **more).end()
+
+    def stats(self, **more):
+        """unit -> its numbers, and what is abnormal (None while the volume is healthy)."""
+        answer = self._must("stats", lambda: self.try_stats(**more))["answer"]
+        usage = {one["unit"]: {name: int(one.get(name, 0)) for name in ("total", "used", "available")} for one in answer["usage"]}
+        condition = answer["volumeCondition"]
+        return usage, condition["message"] if condition.get("abnormal") else None
 
     def _must(self, what, call, patience=0):
         deadline = time.monotonic() + patience

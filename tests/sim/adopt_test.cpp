@@ -50,6 +50,20 @@ TEST_CASE("a volume that rbd-nbd serves is staged as it is, and left alone") {
   CHECK(node.status().health == Health::staged);
 }
 
+TEST_CASE("a volume that rbd-nbd serves is expanded once rbd-nbd has made its device larger") {
+  constexpr std::uint64_t larger = 2ull << 30;
+  Node node;
+  node.world.start_agent();
+  REQUIRE(node.stage() == errc::ok);
+  node.image().filesystem_bytes = node.image().size;
+  node.image().size = larger;
+  CHECK(node.want(Wish(volume::Expanded{node.wish.path, larger})) == errc::unavailable);
+  node.device().size = larger;
+  CHECK(node.want(Wish(volume::Expanded{node.wish.path, larger})) == errc::ok);
+  CHECK(node.image().filesystem_bytes == larger);
+  CHECK(node.world.others.contains(node.index));
+}
+
 TEST_CASE("when rbd-nbd is killed its client is fenced, its lock taken, and its device served") {
   Node node;
   node.world.start_agent(true);

@@ -234,6 +234,7 @@ TEST_CASE("a device grows with its image on a live link, also when the image gre
   Scene scene;
   REQUIRE(scene.want(staged()) == errc::ok);
   scene.image().size = 2u << 30;
+  scene.world.resized("id-1");
   CHECK(scene.want(volume::Healed{}) == errc::ok);
   CHECK(scene.world.devices.front().size == 2u << 30);
   scene.world.kill_agent();
@@ -242,6 +243,7 @@ TEST_CASE("a device grows with its image on a live link, also when the image gre
   CHECK(scene.want(volume::Healed{}) == errc::ok);
   CHECK(scene.world.devices.front().size == 3u << 30);
   scene.image().size = 1u << 30;
+  scene.world.resized("id-1");
   CHECK(scene.want(volume::Healed{}) == errc::ok);
   CHECK(scene.world.devices.front().size == 3u << 30);
 }

@@ -29,6 +29,7 @@ struct Story {
   bool agent_died = false;  ///< in between
   Wish wish;
   std::function<void(const test::World&)> check;
+  bool image_grows = false;  ///< in between
 };
 
 volume::Staged staged(bool block) {
@@ -67,6 +68,14 @@ void is_staged(const test::World& world) {
   CHECK(world.images.at(kId).generation <= 1);
 }
 
+constexpr std::uint64_t kGrown = 2u << 30;
+
+void is_grown(const test::World& world) {
+  is_staged(world);
+  CHECK(world.devices.front().size == kGrown);
+  CHECK(world.images.at(kId).filesystem_bytes == kGrown);
+}
+
 std::vector<Story> stories() {
   const Wish stage = staged(false), publish = published();
   return {
@@ -77,6 +86,8 @@ std::vector<Story> stories() {
       {"it is unstaged", {stage}, false, volume::Unstaged{staged(false).path}, nothing_is_left},
       {"it is healed", {stage}, true, volume::Healed{}, is_staged},
       {"it is given up", {stage}, false, volume::Failed{}, is_served},
+      {"it is expanded", {stage}, false, volume::Expanded{staged(false).path, kGrown}, is_grown, true},
+      {"it grows at its next stage", {stage, volume::Unstaged{staged(false).path}}, false, stage, is_staged, true},
       {"it is unstaged by the next agent", {stage}, true, volume::Unstaged{staged(false).path}, nothing_is_left},
       {"it is unstaged when it was given up", {stage, volume::Failed{}}, false, volume::Unstaged{staged(false).path}, nothing_is_left},
   };
@@ -104,6 +115,7 @@ bool tell(const Story& story, Blow blow, int at, errc code) {
   Scene scene;
   for (const auto& wish : story.before) REQUIRE(scene.world.want(kId, wish));
   if (story.agent_died) next_agent(scene);
+  if (story.image_grows) scene.image().size = kGrown;
   scene.world.error = {code, "made to fail"};
   counter(scene.world, blow) = at;
   const auto done = insist(scene, story.wish);

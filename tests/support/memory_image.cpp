@@ -134,6 +134,7 @@ void MemoryImage::zero(image::Op& op, Call call) {
 void MemoryImage::discard(image::Op& op, std::uint64_t offset, std::uint64_t length) { zero(op, {Io::discard, offset, length}); }
 void MemoryImage::write_zeroes(image::Op& op, std::uint64_t offset, std::uint64_t length) { zero(op, {Io::write_zeroes, offset, length}); }
 
+task<result<>> MemoryImage::refresh(Until) { co_return result<>(); }
 task<result<image::Ownership>> MemoryImage::ownership(Until) { 
   image::Ownership found;
   found.lock = image::Ownership::Lock::mine;

@@ -36,6 +36,8 @@ struct FakeImage {
   bool only_formatted = false;        ///< what data there is comes from a format
   host::Probe::Kind content = host::Probe::Kind::nothing;
   std::string fstype;
+  std::uint64_t filesystem_bytes = 0; ///< 0: as large as the image
+  int growths = 0;                    ///< of its filesystem
   std::uint64_t generation = 0;       ///< counts formats: a second one destroyed data
   int checks = 0;                     ///< fsck runs
   bool beyond_repair = false;         ///< fsck leaves errors

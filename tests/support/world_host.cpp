@@ -65,6 +65,23 @@ class Mounts final : public host::Mounts {
     co_return co_await world_.ask_helper("bind", std::nullopt, std::move(busy), until, std::move(effect));
   }
 
+  task<result<host::Usage>> usage(std::string target, Until until) override {
+    std::optional<std::uint32_t> of;
+    for (const auto& mount : world_.mounts)
+      if (mount.target == target && mount.dev_major == 43) of = mount.dev_minor / 32;
+    if (!of) co_return Error{errc::not_found, "nothing is mounted at " + target};
+    const auto found = std::make_shared<host::Usage>();
+    auto effect = [&world = world_, of, found]() -> result<> {
+      const KernelDevice* on = world.by_index(*of);
+      if (on == nullptr) return gone(device::path(*of));
+      found->bytes = found->bytes_available = on->size;
+      return {};
+    };
+    auto done = co_await world_.ask_helper("usage", of, "", until, std::move(effect));
+    if (!done) co_return done.error();
+    co_return *found;
+  }
+
   task<result<>> unmount(std::string target, std::string busy, Until until) override {
     // syncfs waits for what the device owes.
     std::optional<std::uint32_t> waits_for;
@@ -123,6 +140,7 @@ class Filesystems final : public host::Filesystems {
       begin_format(world, device);
       image->content = host::Probe::Kind::filesystem;
       image->fstype = fstype;
+      image->filesystem_bytes = world.by_index(index_of(device))->size;
       ++image->generation;
       return {};
     };
@@ -142,6 +160,36 @@ class Filesystems final : public host::Filesystems {
       return {};
     };
     co_return co_await world_.ask_helper("fsck", index_of(device), std::move(busy), until, std::move(effect));
+  }
+
+  task<result<host::Extent>> extent(std::string device, std::string, std::string, std::string busy, Until until) override {
+    needs_link(world_, device);
+    const auto found = std::make_shared<host::Extent>();
+    auto effect = [&world = world_, device, found]() -> result<> {
+      const FakeImage* image = image_of(world, device);
+      if (image == nullptr) return gone(device);
+      *found = {image->filesystem_bytes == 0 ? image->size : image->filesystem_bytes, 4096};
+      return {};
+    };
+    auto done = co_await world_.ask_helper("extent", index_of(device), std::move(busy), until, std::move(effect));
+    if (!done) co_return done.error();
+    co_return *found;
+  }
+
+  task<result<>> grow(std::string device, std::string, std::string, std::string busy, Until until) override {
+    needs_link(world_, device);
+    auto effect = [&world = world_, device]() -> result<> {
+      const KernelDevice* on = world.by_index(index_of(device));
+      FakeImage* image = image_of(world, device);
+      if (on == nullptr || image == nullptr) return gone(device);
+      if (on->read_only) world.broke("the filesystem of a read-only device was grown");
+      if (!mounted(world, on->index)) return Error{errc::failed_precondition, device + " is not mounted"};
+      if (image->filesystem_bytes == on->size) world.broke("a filesystem was grown that fills its device");
+      image->filesystem_bytes = on->size;
+      ++image->growths;
+      return {};
+    };
+    co_return co_await world_.ask_helper("grow", index_of(device), std::move(busy), until, std::move(effect));
   }
 
   task<result<>> check_unused(std::string device, std::string busy, Until until) override {

@@ -9,7 +9,7 @@ namespace corbd::test {
 using image::Ownership;
 
 World::FakeOpened::FakeOpened(World& world, FakeImage& of, std::string client, image::OpenOptions options)
-    : world_(world), serial_(++world.made), client_(std::move(client)), exclusive_(of.exclusive), last_size_(of.size), options_(std::move(options)) {
+    : world_(world), serial_(++world.made), client_(std::move(client)), exclusive_(of.exclusive), size_(of.size), options_(std::move(options)) {
   key_ = {"fsid", 1, "", of.id, 0};
   if (!options_.read_only) of.watchers.insert(client_);
   of.mark = 0;
@@ -32,9 +32,16 @@ void World::FakeOpened::close_now(World& world, const std::string& id, const std
   of->changed();
 }
 
-std::uint64_t World::FakeOpened::size() const {
+void World::FakeOpened::resized() {
   const FakeImage* of = world_.by_id(key_.image_id);
-  return of == nullptr ? last_size_ : of->size;
+  if (of == nullptr || std::exchange(size_, of->size) == of->size) return;
+  if (options_.on_resized) options_.on_resized();
+}
+
+task<result<>> World::FakeOpened::refresh(Until until) {
+  auto asked = co_await world_.ask_cluster("refresh", client_, until, [] { return result<>(); });
+  if (asked) resized();
+  co_return asked;
 }
 
 void World::FakeOpened::cut_off(const std::string& why) {

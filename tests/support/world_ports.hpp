@@ -55,7 +55,7 @@ class World::FakeOpened final : public image::Image {
   FakeOpened(World& world, FakeImage& of, std::string client, image::OpenOptions options);
   ~FakeOpened() override;
   const image::Key& key() const override { return key_; }
-  std::uint64_t size() const override;
+  std::uint64_t size() const override { return size_; }
   bool read_only() const override { return options_.read_only; }
   bool exclusive_lock() const override { return exclusive_; }
   void read(image::Op& op, std::uint64_t offset, std::span<std::byte> into) override;
@@ -63,6 +63,7 @@ class World::FakeOpened final : public image::Image {
   void flush(image::Op& op) override { op.done(&op, 0); }
   void discard(image::Op& op, std::uint64_t, std::uint64_t) override { op.done(&op, 0); }
   void write_zeroes(image::Op& op, std::uint64_t, std::uint64_t) override { op.done(&op, 0); }
+  task<result<>> refresh(Until until) override;
   task<result<image::Ownership>> ownership(Until until) override;
   task<result<>> break_dead_lock(std::string owner, std::int64_t mark, Until until) override;
   task<result<>> acquire_lock(Until until) override;
@@ -75,9 +76,8 @@ class World::FakeOpened final : public image::Image {
 
   const std::string& client() const { return client_; }
   void cut_off(const std::string& why);
-  void resized() {
-    if (options_.on_resized) options_.on_resized();
-  }
+  /// Its owner is told, if the size is another one.
+  void resized();
 
  private:
   Work work_of(const image::Op& op, std::uint64_t offset) const;
@@ -86,7 +86,7 @@ class World::FakeOpened final : public image::Image {
   const int serial_;
   const std::string client_;
   const bool exclusive_;
-  std::uint64_t last_size_;
+  std::uint64_t size_;  ///< as the cluster told it
   image::OpenOptions options_;
   image::Key key_;
   bool told_ = false;

@@ -20,6 +20,7 @@ struct Run {
   bool heal_without_proof = false;
   int heal_at_once = 16;
   int shutdown_grace_s = 90;
+  bool volume_health = false;
   bool verbose = false;
 };
 /// `corbd helper`: the agent's own child, on file descriptor 3.
@@ -35,6 +36,7 @@ struct CsiCall {
   std::vector<std::string> mount_flags;
   std::vector<std::string> attributes;  ///< "name=value", over those of a static volume
   bool block = false, readonly = false;
+  std::int64_t bytes = 0;
   bool wait = false;  ///< for an agent that does not answer yet
   int timeout_s = 120;
 };

@@ -16,6 +16,7 @@ struct Config {
   std::string drivername;
   std::string nodeid;
   std::string version;
+  bool volume_health = false;  ///< NodeGetVolumeHealth of CSI 1.13 (alpha): older callers do not know its capability
   std::size_t max_calls = 512;
   std::function<void(const rpc::Ended&)> on_ended;  ///< as of rpc::Config
 };

@@ -23,12 +23,28 @@ struct Mount {
   std::string source;
   std::string options;   ///< per mount, comma separated
   bool read_only = false;  ///< this mount's own flag
+  bool filesystem_read_only = false;  ///< the superblock's: also of one that stopped writing after an error
 };
 
 /// What blkid says of a device. ambivalent: two signatures at once: never formatted, never mounted.
 struct Probe {
   enum class Kind { nothing, filesystem, partitions, other, ambivalent } kind = Kind::ambivalent;
   std::string type;  ///< "ext4"
+};
+
+/// How large a mounted filesystem is.
+struct Extent {
+  std::uint64_t bytes = 0;
+  std::uint32_t block_bytes = 0;
+};
+
+/// Whether the device has room for another block of the filesystem.
+constexpr bool has_room(const Extent& filesystem, std::uint64_t device_bytes) { return device_bytes > filesystem.bytes + filesystem.block_bytes; }
+
+/// statvfs(3) of a filesystem. Available: to an unprivileged user.
+struct Usage {
+  std::uint64_t bytes = 0, bytes_used = 0, bytes_available = 0;
+  std::uint64_t inodes = 0, inodes_used = 0, inodes_available = 0;  ///< 0: the filesystem does not count them
 };
 
 class Mounts {
@@ -43,6 +59,8 @@ class Mounts {
                               Until until) = 0;
   /// syncfs, umount, remove the empty target. in_use when busy. Done too when nothing is mounted: then only the target goes, if empty.
   virtual task<result<>> unmount(std::string target, std::string busy_file, Until until) = 0;
+  /// As long as an earlier call for the same target hangs: unavailable at once.
+  virtual task<result<Usage>> usage(std::string target, Until until) = 0;
 };
 
 class Filesystems {
@@ -53,6 +71,10 @@ class Filesystems {
   virtual task<result<>> mkfs(std::string device, std::string fstype, std::string options, std::string busy_file, Until until) = 0;
   /// fsck -a; 0 and 1 are success.
   virtual task<result<>> fsck(std::string device, std::string busy_file, Until until) = 0;
+  /// Of ext2, ext3, ext4, xfs or btrfs, mounted at `target`; unimplemented for others.
+  virtual task<result<Extent>> extent(std::string device, std::string fstype, std::string target, std::string busy_file, Until until) = 0;
+  /// Makes the same, mounted writable, as large as its device: resize2fs, xfs_growfs, btrfs. Done too when it is.
+  virtual task<result<>> grow(std::string device, std::string fstype, std::string target, std::string busy_file, Until until) = 0;
   /// Opens with O_EXCL and closes again: in_use when anyone (also in another mount namespace) has it mounted or claimed.
   virtual task<result<>> check_unused(std::string device, std::string busy_file, Until until) = 0;
   /// Writes the queue attributes that differ: io_timeout 1000 ms, max_sectors_kb 1024, scheduler none. Right after connect only.

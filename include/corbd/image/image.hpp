@@ -109,6 +109,8 @@ class Image {
   virtual void write_zeroes(Op& op, std::uint64_t offset, std::uint64_t length) = 0;
 
   // Control thread.
+  /// Asks the cluster for the size; on_resized as if it had told by itself.
+  virtual task<result<>> refresh(Until until) = 0;
   virtual task<result<Ownership>> ownership(Until until) = 0;
   /// Breaks the lock of a dead incarnation of this agent, which must have been fenced, and leaves the mark in the same operation.
   /// `owner`: as ownership() gave it; unproven when it does not hold the lock any more. `mark`: from 2^31 to 2^32 - 1.

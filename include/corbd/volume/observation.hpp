@@ -22,6 +22,9 @@ struct Facts {
   std::optional<bool> has_data;
   std::optional<bool> format_marker;                  ///< image metadata corbd/format is there
   std::optional<bool> checked;                        ///< fsck ran, or the filesystem is new
+  bool image_size_asked = false;                      ///< the cluster told the image's size in this operation
+  std::optional<host::Extent> filesystem;
+  bool grown = false;                                 ///< what the tool leaves unused stays so
   std::optional<bool> unused;                         ///< a helper could open the device O_EXCL
   std::optional<std::optional<Stash>> stash;          ///< ceph-csi's, at the wish's staging path
   std::optional<bool> served_by_other;                ///< an rbd-nbd process serves the device

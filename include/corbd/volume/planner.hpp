@@ -16,16 +16,17 @@
 
 namespace corbd::volume {
 
-enum class Fact { resolved, header, ownership, probe, has_data, format_marker, unused, stash, served_by_other };
+enum class Fact { resolved, header, ownership, image_size, probe, has_data, format_marker, filesystem, unused, stash, served_by_other };
 
 struct Step {
   enum class Kind {
     look, write_record, fence, open_image, lock, start_session, kernel_connect, kernel_reconfigure, kernel_resize, tune, mark, mkfs, fsck, mount,
-    unmark, bind, unbind, umount, disconnect, stop_session, close_image, drop_record, open_tombstone, dismiss, inherit
+    grow, unmark, bind, unbind, umount, disconnect, stop_session, close_image, drop_record, open_tombstone, dismiss, inherit
   } kind;
   Fact fact = Fact::resolved;       ///< look
   std::optional<Record> record = std::nullopt;  ///< write_record
-  std::string path = {};            ///< bind, unbind, umount, mount: where; inherit: the client's address
+  /// bind, unbind, umount, mount: where; grow, look at the filesystem: a mount of it; inherit: the client's address
+  std::string path = {};
   bool may_fail = false;            ///< write_record: a disk that keeps refusing it is no hindrance
 };
 std::string_view name(Step::Kind kind);

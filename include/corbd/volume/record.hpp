@@ -52,6 +52,9 @@ struct Record {
   bool operator==(const Record&) const = default;
 };
 
+/// Whether it is staged or published there. `path`: a staging path, the mount below it, or a target.
+bool is_at(const Record& record, const std::string& path);
+
 /// The file's bytes: {"version","crc32c","record"}; the sum is over the serialized record. Never a secret.
 std::string encode(const Record& record);
 /// state_corrupt for what is not ours or has the wrong sum, state_newer for a later version.

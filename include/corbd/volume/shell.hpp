@@ -68,6 +68,7 @@ class Shell final : public Volumes {
   /// Reads the records. Once, before anything else.
   task<result<>> start();
   task<result<>> want(std::string volume_id, Wish wish, Until until) override;
+  task<result<host::Usage>> usage(std::string volume_id, std::string path, Until until) override;
   std::vector<Status> status() const override;
   std::optional<Status> status(const std::string& volume_id) const override;
   /// The last changes of its health, oldest first.

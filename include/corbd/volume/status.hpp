@@ -38,6 +38,8 @@ struct Status {
   std::vector<std::string> staged_at, published_at;
 
   bool in_use = false;                          ///< something is mounted from its device, or lies above it
+  bool turned_read_only = false;                ///< its filesystem stopped writing, which nobody asked for
+  bool cut_off = false;                         ///< the cluster cut its client off: it needs another one
   bool served_by_other = false;                 ///< by rbd-nbd; this agent takes over once that is dead
   bool unserved = false;                        ///< the kernel has its device and nobody answers for it
   std::optional<time_point> unserved_since;     ///< since the agent's start at the earliest

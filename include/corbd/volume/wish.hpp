@@ -12,6 +12,7 @@
 #include "corbd/core/secret.hpp"
 #include "corbd/core/task.hpp"
 #include "corbd/core/wait.hpp"
+#include "corbd/host/host.hpp"
 #include "corbd/image/image.hpp"
 #include "corbd/volume/status.hpp"
 
@@ -26,6 +27,9 @@ struct Capability {
   bool single_writer = false;  ///< ReadWriteOncePod: one target at a time
   bool operator==(const Capability&) const = default;
 };
+
+/// Nobody is to write through its mount: by its access mode or by the flag "ro".
+bool wants_read_only(const Capability& capability);
 
 /// How a device is served; what the volume's attributes wish of it.
 struct Serving {
@@ -82,7 +86,14 @@ struct Failed {
   bool operator==(const Failed&) const = default;
 };
 
-using Wish = std::variant<Staged, Unstaged, Published, Unpublished, Healed, Adopted, Failed>;
+/// The device has that many bytes at least, and its filesystem, unless it is read-only, fills it. Needs a live link: healing has its own way.
+struct Expanded {
+  std::string path;         ///< where the volume is staged or published
+  std::uint64_t bytes = 0;  ///< 0: as many as the image has
+  bool operator==(const Expanded&) const = default;
+};
+
+using Wish = std::variant<Staged, Unstaged, Published, Unpublished, Healed, Adopted, Failed, Expanded>;
 
 std::string_view name(const Wish& wish);
 
@@ -92,6 +103,9 @@ class Volumes {
  public:
   virtual ~Volumes() = default;
   virtual task<result<>> want(std::string volume_id, Wish wish, Until until) = 0;
+  /// What its filesystem holds, of a moment ago if it does not answer now; of a raw block volume only its size. `path`: where it is staged or
+  /// published; not_found for another. unavailable when there is no answer and none before. Asks the cluster nothing.
+  virtual task<result<host::Usage>> usage(std::string volume_id, std::string path, Until until) = 0;
   /// Every volume that has a record.
   virtual std::vector<Status> status() const = 0;
   virtual std::optional<Status> status(const std::string& volume_id) const = 0;

@@ -39,6 +39,7 @@ void Node::kubelet_looks(std::size_t i) {
   if (kubelet.wants_up) {
     if (!kubelet.staged || again) return ask(i, stage_wish(kubelet.volume));
     if (!kubelet.published || one_in(15)) return ask(i, publish_wish(kubelet.volume));
+    if (one_in(10)) return ask(i, volume::Expanded{publish_wish(kubelet.volume).target});
   } else {
     // A pod ends when its requests have.
     if (kubelet.volume.block && owes(kubelet.volume.image)) return;

@@ -39,6 +39,12 @@ void Node::look_at_success(const Kubelet& kubelet, const Wish& wish) {
     true_now = !staged_at(unstaged->path) && !mounted(volume::staging_target(id, unstaged->path));
   if (const auto* published = std::get_if<volume::Published>(&wish)) true_now = known && !record->publishes.empty() && mounted(published->target);
   if (const auto* unpublished = std::get_if<volume::Unpublished>(&wish)) true_now = !mounted(unpublished->target);
+  if (std::holds_alternative<volume::Expanded>(wish)) {
+    const auto* device = device_of(id);
+    const auto* image = world_.by_id(kubelet.image_id);
+    const bool fills = kubelet.volume.block || kubelet.volume.read_only || image == nullptr || image->filesystem_bytes == 0;
+    true_now = device != nullptr && (fills || image->filesystem_bytes == device->size);
+  }
   if (!true_now) world_.broke(std::string(volume::name(wish)) + " of " + id + " succeeded, but the record and the mounts do not say so");
 }
 

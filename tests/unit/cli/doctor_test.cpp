@@ -27,7 +27,7 @@ Facts healthy() {
   facts.mountinfo = kHostMounts;
   facts.kubelet_dir = "/var/lib/kubelet";
   facts.state_dir = "/state";
-  facts.clusters = std::vector<rbd::ClusterEntry>{{"prod", {"m1", "m2"}, ""}};
+  facts.clusters = std::vector<rbd::ClusterEntry>{{"prod", {"m1", "m2"}, "", {}}};
   facts.monitors = {{"prod", "m1", true}, {"prod", "m2", true}};
   facts.devices = {{0, "v1", false, 0}};
   facts.recorded = {"v1"};
@@ -153,7 +153,7 @@ TEST_CASE("a folder that the agent will make is a warning, one that refuses a fa
 
 TEST_CASE("config.json must list clusters with monitors") {
   auto facts = healthy();
-  facts.clusters->push_back({"test", {}, ""});
+  facts.clusters->push_back({"test", {}, "", {}});
   CHECK(find(facts, "config.json").verdict == Verdict::failure);
   CHECK_THAT(find(facts, "config.json").said, ContainsSubstring("test"));
   facts.clusters->clear();

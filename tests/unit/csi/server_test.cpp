@@ -35,15 +35,26 @@ class Scripted final : public volume::Volumes {
     if (how != Waited::ready) co_return wait_error(how, "the scripted volume");
     co_return result<>();
   }
+  task<result<host::Usage>> usage(std::string id, std::string, Until) override {
+    if (!status(id)) co_return Error{errc::not_found, "no such volume"};
+    co_return host::Usage{1 << 30, 1 << 20};
+  }
   std::vector<volume::Status> status() const override { return {}; }
-  std::optional<volume::Status> status(const std::string&) const override { return std::nullopt; }
+  std::optional<volume::Status> status(const std::string& id) const override {
+    if (id != "image-1") return std::nullopt;
+    volume::Status status;
+    status.volume_id = id;
+    status.health = volume::Health::failed;
+    status.size = 2u << 30;
+    return status;
+  }
   Event open;
   std::atomic<int> asked{0};
 };
 
 class Scene {
  public:
-  explicit Scene(std::size_t max_calls = 512)
+  explicit Scene(std::size_t max_calls = 512, bool volume_health = false)
       : work_(io_.get_executor()), clock_(make_real_clock(io_.get_executor())), volumes(io_.get_executor(), *clock_) {
     corbd::csi::Config config;
     config.endpoint = "unix://" + socket();
@@ -51,6 +62,7 @@ class Scene {
     config.nodeid = "node-1";
     config.version = "1";
     config.max_calls = max_calls;
+    config.volume_health = volume_health;
     config.on_ended = [this](const rpc::Ended& call) { ++calls[std::string(call.method) + " " + std::to_string(call.grpc_code)]; };
     server = std::make_unique<corbd::csi::Server>(io_.get_executor(), *clock_, volumes, config);
     thread_ = std::thread([this] { io_.run(); });
@@ -170,7 +182,7 @@ TEST_CASE("the answers that kubelet asks for all the time come while the control
   grpc::ClientContext node_context, probe_context, info_context;
   v1::NodeGetCapabilitiesResponse capabilities;
   CHECK(v1::Node::NewStub(scene.channel())->NodeGetCapabilities(&node_context, v1::NodeGetCapabilitiesRequest(), &capabilities).ok());
-  CHECK(capabilities.capabilities_size() == 2);
+  CHECK(capabilities.capabilities_size() == 5);
   v1::ProbeResponse probe;
   CHECK(v1::Identity::NewStub(scene.channel())->Probe(&probe_context, v1::ProbeRequest(), &probe).ok());
   CHECK(probe.ready().value());
@@ -217,6 +229,53 @@ TEST_CASE("of a thousand calls at once each is answered, or told to come later")
   CHECK(other == 0);
   CHECK(fine >= many / 2);
   CHECK(scene.unstage(20s) == grpc::OK);
+}
+
+TEST_CASE("an expansion answers with the size that the device has") {
+  Scene scene;
+  REQUIRE(scene.server->start());
+  scene.on_control([&] { scene.volumes.open.set(); });
+  grpc::ClientContext context;
+  v1::NodeExpandVolumeRequest request;
+  request.set_volume_id("image-1");
+  request.set_volume_path("/target");
+  v1::NodeExpandVolumeResponse response;
+  REQUIRE(v1::Node::NewStub(scene.channel())->NodeExpandVolume(&context, request, &response).ok());
+  CHECK(response.capacity_bytes() == 2ll << 30);
+}
+
+TEST_CASE("the statistics of a known volume come with its condition, those of another are not found") {
+  Scene scene;
+  REQUIRE(scene.server->start());
+  const auto ask = [&](const std::string& id, v1::NodeGetVolumeStatsResponse& response) {
+    grpc::ClientContext context;
+    v1::NodeGetVolumeStatsRequest request;
+    request.set_volume_id(id);
+    request.set_volume_path("some/path");
+    return v1::Node::NewStub(scene.channel())->NodeGetVolumeStats(&context, request, &response).error_code();
+  };
+  v1::NodeGetVolumeStatsResponse response;
+  REQUIRE(ask("image-1", response) == grpc::OK);
+  CHECK(response.usage(0).used() == 1 << 20);
+  CHECK(response.volume_condition().abnormal());
+  CHECK(ask("image-2", response) == grpc::NOT_FOUND);
+  CHECK(ask("", response) == grpc::INVALID_ARGUMENT);
+}
+
+TEST_CASE("a volume's health is served and announced with its flag only") {
+  const bool flag = GENERATE(false, true);
+  Scene scene(512, flag);
+  REQUIRE(scene.server->start());
+  const auto node = v1::Node::NewStub(scene.channel());
+  grpc::ClientContext context, capabilities_context;
+  v1::NodeGetVolumeHealthRequest request;
+  request.set_volume_id("image-1");
+  v1::NodeGetVolumeHealthResponse response;
+  CHECK(node->NodeGetVolumeHealth(&context, request, &response).error_code() == (flag ? grpc::OK : grpc::UNIMPLEMENTED));
+  CHECK(response.volume_health().health_statuses_size() == (flag ? 1 : 0));
+  v1::NodeGetCapabilitiesResponse capabilities;
+  REQUIRE(node->NodeGetCapabilities(&capabilities_context, v1::NodeGetCapabilitiesRequest(), &capabilities).ok());
+  CHECK(capabilities.capabilities_size() == (flag ? 6 : 5));
 }
 
 TEST_CASE("calls that end are told with their status, those that were refused too") {

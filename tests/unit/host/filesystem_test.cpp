@@ -1,6 +1,3 @@
-#include <sys/stat.h>
-
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -10,6 +7,7 @@
 
 using namespace corbd;
 using corbd::host::Probe;
+using corbd::test::FakeTool;
 using corbd::test::Folder;
 using corbd::test::make_image;
 using corbd::test::overwrite;
@@ -21,22 +19,6 @@ struct Image {
   Folder folder;
   std::string path = make_image(folder.path() + "/image");
   Probe probe() { return ops::probe(path).value(); }
-};
-
-// Puts a script of that name in front of the real tool while it lives.
-class FakeTool {
- public:
-  FakeTool(const std::string& name, const std::string& script) {
-    const std::string path = folder_.path() + "/" + name;
-    std::ofstream(path) << "#!/bin/sh\n" << script << "\n";
-    ::chmod(path.c_str(), 0755);
-    ::setenv("PATH", (folder_.path() + ":" + before_).c_str(), 1);
-  }
-  ~FakeTool() { ::setenv("PATH", before_.c_str(), 1); }
-
- private:
-  Folder folder_;
-  std::string before_ = std::getenv("PATH");
 };
 
 }  // namespace

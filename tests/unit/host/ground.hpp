@@ -7,9 +7,12 @@
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
+#include <fstream>
 #include <optional>
 #include <string>
 
@@ -39,6 +42,22 @@ inline void overwrite(const std::string& path, off_t at, const std::string& byte
     throw std::runtime_error("writing to " + path);
 }
 
+// Puts a script of that name in front of the real tool while it lives.
+class FakeTool {
+ public:
+  FakeTool(const std::string& name, const std::string& script) {
+    const std::string path = folder_.path() + "/" + name;
+    std::ofstream(path) << "#!/bin/sh\n" << script << "\n";
+    ::chmod(path.c_str(), 0755);
+    ::setenv("PATH", (folder_.path() + ":" + before_).c_str(), 1);
+  }
+  ~FakeTool() { ::setenv("PATH", before_.c_str(), 1); }
+
+ private:
+  Folder folder_;
+  std::string before_ = std::getenv("PATH");
+};
+
 class LoopDevice {
  public:
   static std::optional<LoopDevice> attach(const std::string& image) {
@@ -59,6 +78,8 @@ class LoopDevice {
     return std::nullopt;
   }
   const std::string& path() const { return path_; }
+  /// After its file got another size.
+  void follow() const { REQUIRE(::ioctl(fd_.get(), LOOP_SET_CAPACITY) == 0); }
 
  private:
   std::string path_;

@@ -288,3 +288,21 @@ TEST_CASE("the table of mounts follows every mount and unmount") {
     CHECK(shown() == 0);
   }
 }
+
+TEST_CASE("a filesystem that turned read-only without a word is seen when the table of mounts is old") {
+  if (!may_mount()) return;
+  Place place;
+  REQUIRE(place.mount_tmpfs());
+  host::MountTable table(std::chrono::seconds(0));
+  const auto read_only = [&] {
+    const auto all = table.read().value();
+    return std::any_of(all.begin(), all.end(), [&](const Mount& mount) { return mount.target == place.target && mount.filesystem_read_only; });
+  };
+  CHECK_FALSE(read_only());
+  // As of an error: the superblock changes, no mount does.
+  const Fd context(::fspick(AT_FDCWD, place.target.c_str(), FSPICK_CLOEXEC));
+  REQUIRE(::fsconfig(context.get(), FSCONFIG_SET_FLAG, "ro", nullptr, 0) == 0);
+  REQUIRE(::fsconfig(context.get(), FSCONFIG_CMD_RECONFIGURE, nullptr, nullptr, 0) == 0);
+  CHECK(read_only());
+  REQUIRE(ops::unmount(place.target));
+}

@@ -1,5 +1,6 @@
 #include "mountinfo.hpp"
 
+#include <filesystem>
 #include <fstream>
 
 #include "support/catch.hpp"
@@ -54,6 +55,18 @@ TEST_CASE("only the mount's own flag makes it read-only") {
   CHECK(!mounts->at(1).read_only);
 }
 
+TEST_CASE("a filesystem that is read-only below a mount that is not shows it") {
+  const auto mounts = parse(
+      "40 35 43:0 / /a ro,relatime - ext4 /dev/nbd0 rw,errors=remount-ro\n"
+      "41 35 43:0 / /b rw,relatime - ext4 /dev/nbd0 ro,errors=remount-ro\n"
+      "42 35 43:0 / /c rw,relatime - ext4 /dev/nbd0 rw,emergency_ro\n");
+  REQUIRE(mounts);
+  REQUIRE(mounts->size() == 3);
+  CHECK(!mounts->at(0).filesystem_read_only);
+  CHECK(mounts->at(1).filesystem_read_only);
+  CHECK(mounts->at(2).filesystem_read_only);
+}
+
 TEST_CASE("escaped characters of a path are decoded") {
   const auto mounts = parse("40 35 43:0 / /a\\040b\\134c rw - ext4 /dev/nbd0 rw\n");
   REQUIRE(mounts);
@@ -72,4 +85,22 @@ TEST_CASE("the mount that came last at a target comes last in the table") {
 
 TEST_CASE("a mountinfo that cannot be read is an error and not an empty table") {
   CHECK(!host::read_mountinfo("/nonexistent/mountinfo"));
+}
+
+TEST_CASE("an ext4 that was to stop writing at an error, and had one, is read-only whatever its flags say") {
+  const test::Folder folder;
+  for (const auto* device : {"nbd0", "nbd1", "nbd2"}) std::filesystem::create_directory(folder.path() + "/" + device);
+  std::ofstream(folder.path() + "/nbd0/errors_count") << "1\n";
+  std::ofstream(folder.path() + "/nbd1/errors_count") << "0\n";
+  std::ofstream(folder.path() + "/nbd2/errors_count") << "1\n";
+  const std::string path = folder.path() + "/mountinfo";
+  std::ofstream(path) << "40 35 43:0 / /a rw - ext4 /dev/nbd0 rw,errors=remount-ro\n"
+                         "41 35 43:1 / /b rw - ext4 /dev/nbd1 rw,errors=remount-ro\n"
+                         "42 35 43:2 / /c rw - ext4 /dev/nbd2 rw\n"
+                         "43 35 43:3 / /d rw - ext4 /dev/nbd3 rw,errors=remount-ro\n";
+  const auto mounts = host::read_mountinfo(path, folder.path());
+  REQUIRE(mounts);
+  REQUIRE(mounts->size() == 4);
+  CHECK(mounts->at(0).filesystem_read_only);
+  for (const std::size_t fine : {1, 2, 3}) CHECK(!mounts->at(fine).filesystem_read_only);
 }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <fstream>
 
 #include "corbd/host/helpers.hpp"
 #include "ground.hpp"
@@ -88,4 +89,49 @@ TEST_CASE("every kind of probe result survives the way between the processes") {
 TEST_CASE("a probe reply that is not understood is an error and not nothing") {
   CHECK(!host::probe_from_json({}));
   CHECK(!host::probe_from_json({{"kind", "empty"}, {"type", ""}}));
+}
+
+TEST_CASE("a size and a use survive the way between the processes, and nothing is believed of half a reply") {
+  const auto extent = host::extent_from_json(host::extent_to_json({1ull << 50, 4096}));
+  REQUIRE(extent);
+  CHECK(extent->bytes == 1ull << 50);
+  CHECK(extent->block_bytes == 4096);
+  const auto usage = host::usage_from_json(host::usage_to_json({60, 50, 40, 30, 20, 10}));
+  REQUIRE(usage);
+  CHECK(usage->bytes == 60);
+  CHECK(usage->bytes_used == 50);
+  CHECK(usage->bytes_available == 40);
+  CHECK(usage->inodes == 30);
+  CHECK(usage->inodes_used == 20);
+  CHECK(usage->inodes_available == 10);
+  CHECK(!host::extent_from_json({{"bytes", 1}}));
+  CHECK(!host::usage_from_json({{"bytes", -1}}));
+}
+
+TEST_CASE("how large and how full a filesystem is comes through a helper") {
+  Ports ports;
+  const std::string image = make_image(ports.folder.path() + "/image");
+  REQUIRE(ports.get(ports.filesystems->mkfs(image, "ext4", "", ports.busy_file, {})));
+  const auto extent = ports.get(ports.filesystems->extent(image, "ext4", "", ports.busy_file, {}));
+  REQUIRE(extent);
+  CHECK(extent->bytes == 64 << 20);
+  CHECK(ports.get(ports.filesystems->grow(image, "nosuchfs", "", ports.busy_file, {})).error().code == errc::unimplemented);
+  CHECK(ports.get(ports.mounts->usage(ports.folder.path(), {})).error().code == errc::not_found);
+}
+
+TEST_CASE("a filesystem that hangs is not asked again while it hangs") {
+  Ports ports;
+  const std::string target = ports.folder.path() + "/target", gate = ports.folder.path() + "/gate";
+  HelperRequest hanging;
+  hanging.what = "look how full " + target + " is";
+  hanging.body = {{"op", "test_hold"}, {"started", gate + ".started"}, {"gate", gate}};
+  hanging.report_after = std::chrono::seconds(5);
+  const Started<result<boost::json::object>> stuck(ports.loop.io, ports.pool.call(hanging, {}));
+  ports.loop.advance(std::chrono::seconds(6));
+  REQUIRE(ports.pool.stuck().size() == 1);
+  CHECK(ports.get(ports.mounts->usage(target, {})).error().code == errc::unavailable);
+  CHECK(ports.get(ports.mounts->usage(target + "2", {})).error().code == errc::not_found);
+  std::ofstream(gate).close();
+  REQUIRE(eventually(ports.loop.io, [&] { return ports.pool.stuck().empty(); }));
+  CHECK(ports.get(ports.mounts->usage(target, {})).error().code == errc::not_found);
 }

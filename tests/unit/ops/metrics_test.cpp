@@ -34,6 +34,7 @@ TEST_CASE("a volume's times are in seconds, and zero while it is served") {
   ops::Snapshot snapshot;
   snapshot.now = t0 + 90s;
   auto down = status("down");
+  down.unserved = true;
   down.unserved_since = t0;
   down.oldest = 1500ms;
   down.links_lost = 3;
@@ -42,6 +43,8 @@ TEST_CASE("a volume's times are in seconds, and zero while it is served") {
   const auto text = ops::render(snapshot);
   CHECK_THAT(text, ContainsSubstring("corbd_volume_unserved_seconds{volume=\"down\"} 90\n"));
   CHECK_THAT(text, ContainsSubstring("corbd_volume_unserved_seconds{volume=\"up\"} 0\n"));
+  CHECK_THAT(text, ContainsSubstring("corbd_volume_abnormal{volume=\"down\"} 1\n"));
+  CHECK_THAT(text, ContainsSubstring("corbd_volume_abnormal{volume=\"up\"} 0\n"));
   CHECK_THAT(text, ContainsSubstring("corbd_volume_oldest_request_seconds{volume=\"down\"} 1.5\n"));
   CHECK_THAT(text, ContainsSubstring("corbd_volume_links_lost_total{volume=\"down\"} 3\n"));
   CHECK_THAT(text, ContainsSubstring("corbd_volume_longest_stall_seconds{volume=\"down\"} 0.25\n"));

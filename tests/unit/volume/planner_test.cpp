@@ -14,6 +14,7 @@ namespace {
 
 const std::string kId = "image-1";
 const std::string kPath = "/staging";
+constexpr std::uint64_t kTwo = 2ull << 30;  ///< bytes
 const Policy kPolicy{.driver = "rbd.csi.ceph.com"};
 using Kind = Step::Kind;
 using Lock = image::Ownership::Lock;
@@ -25,6 +26,7 @@ struct Model {
   bool image_has_filesystem = false;
   bool image_has_data = false;
   bool marker = false;
+  std::uint64_t filesystem_bytes = 0, cluster_bytes = 0;
   image::Ownership ownership;
   bool other_serves = false;
 
@@ -63,6 +65,11 @@ void Model::look(Fact fact) {
       break;
     case Fact::has_data: facts.has_data = image_has_data; break;
     case Fact::format_marker: facts.format_marker = marker; break;
+    case Fact::image_size:
+      seen.image_size = std::max(seen.image_size, cluster_bytes);
+      facts.image_size_asked = true;
+      break;
+    case Fact::filesystem: facts.filesystem = host::Extent{filesystem_bytes, 4096}; break;
     case Fact::unused: facts.unused = true; break;
     case Fact::stash: facts.stash.emplace(); break;
     case Fact::served_by_other: facts.served_by_other = other_serves; break;
@@ -112,6 +119,14 @@ void Model::apply(const Step& step, const Wish& wish) {
       REQUIRE((other_serves || seen.link == Observation::Link::serving));
       REQUIRE((other_serves || seen.attached));
       seen.mounts.push_back(mount_of(seen.devices.front(), step.path));
+      return;
+    case Kind::grow:
+      REQUIRE((other_serves || seen.link == Observation::Link::serving));
+      REQUIRE((other_serves || seen.attached));
+      REQUIRE_FALSE(record->read_only);
+      REQUIRE(std::ranges::any_of(seen.mounts, [&](const auto& mount) { return mount.target == step.path && !mount.filesystem_read_only; }));
+      filesystem_bytes = seen.devices.front().size;
+      seen.facts.grown = true;
       return;
     case Kind::unbind:
     case Kind::umount: std::erase_if(seen.mounts, [&](const auto& mount) { return mount.target == step.path; }); return;
@@ -212,7 +227,7 @@ TEST_CASE("a fresh stage goes from the name to a mounted filesystem in this orde
   REQUIRE(kinds);
   CHECK(*kinds == std::vector{Kind::look, Kind::write_record, Kind::fence, Kind::open_image, Kind::look, Kind::lock, Kind::start_session,
                               Kind::kernel_connect, Kind::write_record, Kind::tune, Kind::look, Kind::look, Kind::look, Kind::mark,
-                              Kind::mkfs, Kind::look, Kind::mount, Kind::unmark, Kind::write_record});
+                              Kind::mkfs, Kind::look, Kind::mount, Kind::look, Kind::unmark, Kind::write_record});
   CHECK(model.record->stagings.front().complete);
 }
 
@@ -277,6 +292,88 @@ TEST_CASE("a device that device-mapper holds is not disconnected") {
   CHECK(failure(last) == errc::in_use);
 }
 
+TEST_CASE("an expansion asks for the image's size, enlarges the device, and then the filesystem") {
+  Model model = staged_model();
+  model.cluster_bytes = kTwo;
+  const auto kinds = run(model, Wish(Expanded{kPath, kTwo}));
+  REQUIRE(kinds);
+  CHECK(*kinds == std::vector{Kind::look, Kind::kernel_resize, Kind::look, Kind::grow});
+  CHECK(model.filesystem_bytes == kTwo);
+}
+
+TEST_CASE("an expansion of what is large enough asks the cluster nothing and grows nothing") {
+  Model model = staged_model();
+  model.seen.image_size = model.seen.devices.front().size = model.filesystem_bytes = kTwo;
+  const auto kinds = run(model, Wish(Expanded{kPath, kTwo}));
+  REQUIRE(kinds);
+  CHECK(*kinds == std::vector{Kind::look});
+  CHECK(model.seen.facts.filesystem.has_value());
+}
+
+TEST_CASE("a rest smaller than a block of the filesystem is not room to grow into") {
+  CHECK_FALSE(host::has_room({1 << 20, 4096}, (1 << 20) + 4096));
+  CHECK(host::has_room({1 << 20, 4096}, (1 << 20) + 4097));
+}
+
+TEST_CASE("an expansion beyond the image's size is out of range") {
+  Model model = staged_model();
+  model.cluster_bytes = 1 << 30;
+  Decision last;
+  REQUIRE(run(model, Wish(Expanded{kPath, kTwo}), &last));
+  CHECK(failure(last) == errc::out_of_range);
+}
+
+TEST_CASE("an expansion of a device without a server is left to healing, and repeated") {
+  Model model = staged_model();
+  model.seen.link = Observation::Link::closed;
+  CHECK(failure(model.decide(Wish(Expanded{kPath, 1}))) == errc::unavailable);
+}
+
+TEST_CASE("an expansion finds the volume by every path that it is at, and by no other") {
+  Model model = staged_model();
+  model.record->publishes.push_back({"/target", kPath, false});
+  model.seen.mounts.push_back(mount_of(model.seen.devices.front(), "/kubelet/binds/it"));
+  for (const std::string& path : {kPath, kPath + "/" + kId, std::string("/target"), std::string("/kubelet/binds/it")})
+    CHECK(failure(model.decide(Wish(Expanded{path, 0}))) == errc::ok);
+  CHECK(failure(model.decide(Wish(Expanded{"/elsewhere", 0}))) == errc::not_found);
+  CHECK(failure(fresh().decide(Wish(Expanded{kPath, 0}))) == errc::not_found);
+}
+
+TEST_CASE("a filesystem that is read-only as wanted is left alone, one that turned so cannot grow") {
+  Model model = staged_model();
+  model.seen.image_size = model.seen.devices.front().size = kTwo;
+  model.seen.mounts.front().filesystem_read_only = true;
+  CHECK(failure(model.decide(Wish(Expanded{kPath, kTwo}))) == errc::failed_precondition);
+  model.record->stagings.front().capability.mount_flags = "noatime,ro";
+  CHECK(std::holds_alternative<Done>(model.decide(Wish(Expanded{kPath, kTwo}))));
+}
+
+TEST_CASE("a raw block volume has no filesystem to grow") {
+  Model model = staged_model();
+  model.record->block = model.record->stagings.front().capability.block = true;
+  model.cluster_bytes = kTwo;
+  const auto kinds = run(model, Wish(Expanded{kPath, 0}));
+  REQUIRE(kinds);
+  CHECK(*kinds == std::vector{Kind::look, Kind::kernel_resize});
+}
+
+TEST_CASE("a filesystem smaller than its device grows at stage, but not where nobody may write") {
+  Model model = staged_model();
+  model.record->stagings.front().complete = false;
+  model.seen.devices.front().size = kTwo;
+  SECTION("writable") {
+    const auto kinds = run(model, Wish(staged_wish()));
+    REQUIRE(kinds);
+    CHECK(*kinds == std::vector{Kind::look, Kind::grow, Kind::look, Kind::write_record});
+  }
+  SECTION("read-only") {
+    model.seen.mounts.front().filesystem_read_only = true;
+    const auto kinds = run(model, Wish(staged_wish()));
+    REQUIRE(kinds);
+    CHECK(*kinds == std::vector{Kind::look, Kind::write_record});
+  }
+}
+
 TEST_CASE("from any state every wish ends within 30 steps, at a fixed point, and no rule is broken on the way") {
   const auto seed = static_cast<std::uint32_t>(GENERATE(range(0, 4000)));
   CAPTURE(seed);
@@ -317,7 +414,12 @@ TEST_CASE("from any state every wish ends within 30 steps, at a fixed point, and
   Published published;
   published.path = kPath;
   published.target = "/target";
-  const std::array wishes{Wish(staged_wish()), Wish(Unstaged{kPath}), Wish(published), Wish(Unpublished{"/target"}), Wish(Healed{})};
+  model.cluster_bytes = flip() ? kTwo : 0;
+  model.filesystem_bytes = flip() ? 1 << 20 : 1 << 30;
+  if (flip())
+    for (auto& mount : model.seen.mounts) mount.filesystem_read_only = true;
+  const Expanded expanded{flip() ? kPath : "/target", flip() ? kTwo : 0};
+  const std::array wishes{Wish(staged_wish()), Wish(Unstaged{kPath}), Wish(published), Wish(Unpublished{"/target"}), Wish(Healed{}), Wish(expanded)};
   const Wish& wish = wishes.at(random() % wishes.size());
   Decision last;
   REQUIRE(run(model, wish, &last));
@@ -326,7 +428,7 @@ TEST_CASE("from any state every wish ends within 30 steps, at a fixed point, and
 
 TEST_CASE("there is a failpoint before and after every step, one inside the taking of a lock, and no other") {
   const auto points = failpoint::names();
-  constexpr auto last = static_cast<std::size_t>(Kind::open_tombstone);
+  constexpr auto last = static_cast<std::size_t>(Kind::inherit);
   CHECK(points.size() == 2 * (last + 1) + 1);
   CHECK(std::ranges::count(points, "step.lock.broken") == 1);
   for (std::size_t kind = 0; kind <= last; ++kind) {

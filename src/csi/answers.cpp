@@ -1,0 +1,41 @@
+#include "answers.hpp"
+
+#include "corbd/rpc/utf8.hpp"
+
+namespace corbd::csi {
+namespace {
+
+namespace v1 = ::csi::v1;
+using Kind = volume::Condition::Kind;
+
+}  // namespace
+
+void fill(v1::NodeGetVolumeStatsResponse& into, const host::Usage& usage, const volume::Status& status) {
+  auto* bytes = into.add_usage();
+  bytes->set_unit(v1::VolumeUsage::BYTES);
+  bytes->set_total(static_cast<std::int64_t>(usage.bytes));
+  if (!status.block) {
+    bytes->set_used(static_cast<std::int64_t>(usage.bytes_used));
+    bytes->set_available(static_cast<std::int64_t>(usage.bytes_available));
+    auto* inodes = into.add_usage();
+    inodes->set_unit(v1::VolumeUsage::INODES);
+    inodes->set_total(static_cast<std::int64_t>(usage.inodes));
+    inodes->set_used(static_cast<std::int64_t>(usage.inodes_used));
+    inodes->set_available(static_cast<std::int64_t>(usage.inodes_available));
+  }
+  const auto condition = condition_of(status);
+  into.mutable_volume_condition()->set_abnormal(condition.kind != Kind::healthy);
+  into.mutable_volume_condition()->set_message(rpc::valid_utf8(condition.message));
+}
+
+void fill(v1::NodeGetVolumeHealthResponse& into, const volume::Status& status) {
+  into.mutable_volume_health()->set_volume_id(status.volume_id);
+  const auto condition = condition_of(status);
+  if (condition.kind == Kind::healthy) return;
+  auto* entry = into.mutable_volume_health()->add_health_statuses();
+  entry->set_status(condition.kind == Kind::degraded ? v1::DEGRADED : v1::INACCESSIBLE);
+  entry->set_reason(condition.reason);
+  entry->set_message(rpc::valid_utf8(condition.message));
+}
+
+}  // namespace corbd::csi

@@ -1,0 +1,45 @@
+#include "gauges.hpp"
+
+#include "corbd/core/log.hpp"
+
+namespace corbd::volume {
+namespace {
+
+constexpr std::chrono::seconds kPatience{2};  // then the last answer has to do
+constexpr std::chrono::seconds kLimit{10};
+
+}  // namespace
+
+task<result<host::Usage>> Gauges::read(Live& volume, std::string path, Until until) {
+  if (volume.record->block) {
+    const auto devices = ports_.devices.find(volume.id);
+    if (!devices) co_return devices.error();
+    if (devices->empty()) co_return Error{errc::unavailable, "volume " + volume.id + " has no device: stage it again"};
+    co_return host::Usage{devices->front().size};
+  }
+  const auto& stagings = volume.record->stagings;
+  const std::string target = stagings.empty() ? path : staging_target(volume.id, stagings.front().path);
+  // Without a server the device answers nothing: nothing is begun that would wait for the healing.
+  if (volume.answers() && !volume.usage_answer) {
+    volume.usage_answer = std::make_shared<Event>(control_, clock_);
+    if (!gate_.spawn(ask(volume, target))) volume.usage_answer.reset();
+  }
+  if (const auto answer = volume.usage_answer) co_await answer->wait(until.at_most(clock_.now() + kPatience));
+  if (volume.usage) co_return *volume.usage;
+  co_return Error{errc::unavailable, "the filesystem of volume " + volume.id + " at " + target + " does not answer now: repeat later"};
+}
+
+task<> Gauges::ask(Live& volume, std::string target) {
+  const Until until{clock_.now() + kLimit, &leaving_};
+  const auto slot = co_await one_.take(until);
+  if (slot) {
+    auto told = co_await ports_.mounts.usage(std::move(target), until);
+    if (told)
+      volume.usage = *told;
+    else
+      log::debug("volume.usage_unknown", {{"volume", volume.id}, {"error", told.error().text}});
+  }
+  std::exchange(volume.usage_answer, nullptr)->set();
+}
+
+}  // namespace corbd::volume

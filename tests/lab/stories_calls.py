@@ -1,0 +1,166 @@
+"""The other calls of a volume's life: it grows, and tells how full and how well it is."""
+import os
+import time
+
+from kit import GIB, MIB, Writer, check, devices, put, read, say, wait_for
+
+
+def capacity(path):
+    found = os.statvfs(path)
+    return found.f_blocks * found.f_frsize
+
+
+def enlarge(lab, image, size):
+    lab.admin("rbd", "resize", "--no-progress", "-s", "%dB" % size, image.spec)
+
+
+def story_expand(lab):
+    """a volume under load grows with its image, device and filesystem; again is nothing; more than the image has is refused"""
+    agent = lab.agent().start()
+    for fstype in ("ext4", "xfs"):
+        image = lab.image(fstype, size=512 * MIB)
+        volume = agent.volume(image, fstype=fstype)
+        volume.stage()
+        volume.publish()
+        before = capacity(volume.target())
+        writer = Writer(lab, os.path.join(volume.target(), "file"), size=16 * MIB).start()
+        enlarge(lab, image, GIB)
+        begin = time.monotonic()
+        check(volume.expand(GIB, patience=30) == GIB, "%s: the answer is not 1 GiB" % fstype)
+        say("%s: expanded in %.1f s" % (fstype, time.monotonic() - begin))
+        check(devices()[volume.device]["size"] == GIB, "%s: the device has not grown" % fstype)
+        after = capacity(volume.target())
+        check(after - before > 450 * MIB, "%s: the filesystem has grown from %d to %d bytes only" % (fstype, before, after))
+        check(volume.expand(GIB, patience=30) == GIB, "%s: the second answer is not 1 GiB" % fstype)
+        grown = agent.events("filesystem.grown", volume=volume.id)
+        check(len(grown) == 1, "%s: it was grown %d times" % (fstype, len(grown)))
+        answer = volume.try_expand(2 * GIB)
+        check(answer["code"] == "OUT_OF_RANGE", "%s: beyond the image: %s" % (fstype, answer))
+        writer.stop()
+        writer.expect_nothing_lost()
+        volume.unpublish(patience=30)
+        volume.unstage(patience=30)
+        volume.expect_gone()
+    answer = volume.try_expand(GIB)
+    check(answer["code"] == "NOT_FOUND", "of a volume that is gone: %s" % answer)
+
+
+def story_expand_block(lab):
+    """a raw block volume grows with its image, by whichever of its paths it is named"""
+    agent = lab.agent().start()
+    image = lab.image("a", size=256 * MIB)
+    volume = agent.volume(image, block=True)
+    volume.stage()
+    volume.publish()
+    for path, size in ((volume.staging, 384 * MIB), (volume.target(), 512 * MIB)):
+        enlarge(lab, image, size)
+        answer = agent.csi("expand", volume_id=volume.id, target=path, bytes=size)
+        check(answer["code"] == "OK" and int(answer["answer"]["capacityBytes"]) == size, "by %s: %s" % (path, answer))
+        check(devices()[volume.device]["size"] == size, "the device has not grown")
+    usage, abnormal = volume.stats()
+    check(usage == {"BYTES": {"total": 512 * MIB, "used": 0, "available": 0}}, "statistics: %s" % usage)
+    check(abnormal is None, "abnormal: %s" % abnormal)
+    volume.unpublish()
+    volume.unstage()
+    volume.expect_gone()
+
+
+def story_grows_at_stage(lab):
+    """a filesystem whose image grew while it was not staged is grown by its next stage, and by one that only reads it is not"""
+    agent = lab.agent().start()
+    for fstype in ("ext4", "xfs"):
+        image = lab.image(fstype, size=512 * MIB)
+        volume = agent.volume(image, fstype=fstype)
+        volume.stage()
+        put(os.path.join(volume.staged_path, "kept"), "kept")
+        before = capacity(volume.staged_path)
+        volume.unstage(patience=30)
+        check(not agent.events("filesystem.grown", volume=volume.id), "%s: a new filesystem was grown" % fstype)
+        enlarge(lab, image, GIB)
+        reader = agent.volume(image, fstype=fstype, mode="SINGLE_NODE_READER_ONLY")
+        reader.stage()
+        check(capacity(reader.staged_path) == before, "%s: it grew for a reader" % fstype)
+        reader.unstage(patience=30)
+        volume.stage()
+        check(capacity(volume.staged_path) - before > 450 * MIB, "%s: it did not grow" % fstype)
+        check(read(os.path.join(volume.staged_path, "kept")) == "kept", "%s: the file is gone" % fstype)
+        volume.unstage(patience=30)
+        volume.expect_gone()
+
+
+def story_stats(lab):
+    """the statistics are those of statvfs, come also while the cluster does not answer, and say then what is wrong"""
+    agent = lab.agent(flags=["--volume-health"]).start()
+    volume = agent.volume(lab.image("a", size=512 * MIB))
+    answer = volume.try_stats()
+    check(answer["code"] == "NOT_FOUND", "before the stage: %s" % answer)
+    volume.stage()
+    volume.publish()
+    put(os.path.join(volume.target(), "file"), "x" * MIB)
+    usage, abnormal = volume.stats()
+    told = os.statvfs(volume.target())
+    check(abnormal is None, "abnormal: %s" % abnormal)
+    check(usage["BYTES"] == {"total": told.f_blocks * told.f_frsize, "used": (told.f_blocks - told.f_bfree) * told.f_frsize,
+                             "available": told.f_bavail * told.f_frsize}, "bytes: %s" % usage)
+    check(usage["INODES"] == {"total": told.f_files, "used": told.f_files - told.f_ffree, "available": told.f_favail}, "inodes: %s" % usage)
+    check("healthStatuses" not in volume.begin("health").end()["answer"]["volumeHealth"], "the healthy volume has a health status")
+    writer = Writer(lab, os.path.join(volume.target(), "written"), size=16 * MIB).start()
+    lab.admin("osd", "stop")
+    begin = time.monotonic()
+    message = wait_for("an abnormal condition", lambda: volume.stats()[1], 60, 1)
+    say("after %.0f s without the cluster: %s" % (time.monotonic() - begin, message))
+    health = volume.begin("health").end()["answer"]["volumeHealth"]["healthStatuses"]
+    check([one["reason"] for one in health] == ["ClusterUnreachable"], "health: %s" % health)
+    lab.admin("osd", "cont")
+    wait_for("a normal condition", lambda: volume.stats()[1] is None, 60, 1)
+    writer.stop()
+    writer.expect_nothing_lost()
+    volume.unpublish(patience=30)
+    volume.unstage(patience=30)
+    volume.expect_gone()
+
+
+def story_stats_while_healing(lab):
+    """a volume without a server has no statistics of before its agent's death to tell, waits for nothing, and comes back"""
+    agent = lab.agent().start()
+    volume = agent.volume(lab.image("a", size=256 * MIB))
+    volume.stage()
+    volume.publish()
+    agent.kill()
+    # What nobody proves ours waits: the key is gone, until a stage brings it.
+    for name in os.listdir(os.path.join(lab.dir, "runtime", "keys")):
+        os.unlink(os.path.join(lab.dir, "runtime", "keys", name))
+    agent.start()
+    answer = volume.try_stats()
+    check(answer["code"] == "UNAVAILABLE", "without a server and without an answer before: %s" % answer)
+    volume.stage(patience=60)
+    usage, abnormal = volume.stats()
+    check(abnormal is None and usage["BYTES"]["total"] > 0, "after the healing: %s, %s" % (usage, abnormal))
+    volume.unpublish(patience=30)
+    volume.unstage(patience=30)
+    volume.expect_gone()
+
+
+def story_turned_read_only(lab):
+    """a filesystem that stopped writing after an error is told abnormal and is not grown"""
+    agent = lab.agent().start()
+    volume = agent.volume(lab.image("a", size=256 * MIB))
+    volume.stage(mount_flag="errors=remount-ro")
+    volume.publish(mount_flag="errors=remount-ro")
+    check(volume.stats()[1] is None, "abnormal from the start")
+    with open("/sys/fs/ext4/nbd%d/trigger_fs_error" % volume.device, "w") as trigger:
+        trigger.write("made by the lab")
+    message = wait_for("an abnormal condition", lambda: volume.stats()[1], 30, 1)
+    say(message)
+    answer = volume.try_expand()
+    check(answer["code"] == "FAILED_PRECONDITION", "an expansion: %s" % answer)
+    say(answer["message"])
+    volume.unpublish(patience=30)
+    volume.unstage(patience=30)
+    volume.stage(mount_flag="errors=remount-ro")
+    volume.publish(mount_flag="errors=remount-ro")
+    check(volume.stats()[1] is None, "abnormal still, after the check of a new stage")
+    put(os.path.join(volume.target(), "file"), "written")
+    volume.unpublish(patience=30)
+    volume.unstage(patience=30)
+    volume.expect_gone()

@@ -1,0 +1,201 @@
+// Volumes that grow, and what is told of how full they are.
+#include "scene.hpp"
+
+using namespace corbd;
+using namespace std::chrono_literals;
+using test::kId;
+using test::Scene;
+
+namespace {
+
+constexpr std::uint64_t kGiB = 1ull << 30;
+const std::string kPath = test::staged_wish(kId).path;
+
+volume::Staged staged_block() {
+  auto wish = test::staged_wish(kId);
+  wish.capability.block = true;
+  wish.capability.fstype.clear();
+  return wish;
+}
+
+result<host::Usage> usage(Scene& scene, const std::string& path = kPath) { return scene.loop.run(scene.world.shell().usage(kId, path, {})); }
+
+}  // namespace
+
+TEST_CASE("an expanded volume has the image's size in the kernel and in its filesystem") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.image().size = 2 * kGiB;  // nobody tells
+  CHECK(scene.want(volume::Expanded{kPath, 2 * kGiB}) == errc::ok);
+  CHECK(scene.world.devices.front().size == 2 * kGiB);
+  CHECK(scene.image().filesystem_bytes == 2 * kGiB);
+  CHECK(scene.world.shell().status(kId)->size == 2 * kGiB);
+}
+
+TEST_CASE("an expansion asked again grows nothing again") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.image().size = 2 * kGiB;
+  for (int i = 0; i < 3; ++i) CHECK(scene.want(volume::Expanded{kPath, 2 * kGiB}) == errc::ok);
+  CHECK(scene.image().growths == 1);
+}
+
+TEST_CASE("a filesystem grows at stage when its image grew meanwhile, and at a stage at another path too") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  REQUIRE(scene.want(volume::Unstaged{kPath}) == errc::ok);
+  scene.image().size = 2 * kGiB;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  CHECK(scene.image().filesystem_bytes == 2 * kGiB);
+  scene.image().size = 3 * kGiB;
+  scene.world.resized("id-1");
+  auto another = test::staged_wish(kId);
+  another.path += "-2";
+  REQUIRE(scene.want(another) == errc::ok);
+  CHECK(scene.image().filesystem_bytes == 3 * kGiB);
+  CHECK(scene.image().growths == 2);
+}
+
+TEST_CASE("a filesystem of a volume that only reads stays as it is") {
+  Scene scene;
+  scene.filled();
+  scene.image().filesystem_bytes = kGiB / 2;
+  auto wish = test::staged_wish(kId);
+  wish.capability.read_only = true;
+  CHECK(scene.want(wish) == errc::ok);
+  CHECK(scene.want(volume::Expanded{kPath, kGiB}) == errc::ok);
+  CHECK(scene.image().growths == 0);
+}
+
+TEST_CASE("a filesystem that cannot grow is staged all the same, and who asks for the size hears why") {
+  Scene scene;
+  scene.filled();
+  scene.image().filesystem_bytes = kGiB / 2;
+  const auto refuse_growth = [&](const std::string& call) {
+    if (call == "grow") scene.world.fail_at = 1;
+  };
+  scene.world.before_call = refuse_growth;
+  scene.world.error = {errc::failed_precondition, "no space for the inode tables"};
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+  const auto asked = scene.world.want(kId, volume::Expanded{kPath, kGiB});
+  REQUIRE_FALSE(asked);
+  CHECK(asked.error().code == errc::failed_precondition);
+  CHECK_THAT(asked.error().text, ContainsSubstring("no space for the inode tables"));
+}
+
+TEST_CASE("a growth at stage that may pass by itself is repeated with the stage") {
+  Scene scene;
+  scene.filled();
+  scene.image().filesystem_bytes = kGiB / 2;
+  scene.world.before_call = [&](const std::string& call) {
+    if (call == "grow") scene.world.fail_at = 1;
+  };
+  CHECK(scene.want(test::staged_wish(kId)) == errc::unavailable);
+  scene.world.before_call = nullptr;
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+  CHECK(scene.image().filesystem_bytes == kGiB);
+}
+
+TEST_CASE("a raw block volume is expanded to its image's size") {
+  Scene scene;
+  REQUIRE(scene.want(staged_block()) == errc::ok);
+  scene.image().size = 2 * kGiB;
+  CHECK(scene.want(volume::Expanded{kPath, 0}) == errc::ok);
+  CHECK(scene.world.devices.front().size == 2 * kGiB);
+  CHECK(scene.image().growths == 0);
+}
+
+TEST_CASE("an expansion beyond the image, of an unknown volume or at an unknown path is refused") {
+  Scene scene;
+  CHECK(scene.want(volume::Expanded{kPath, 1}) == errc::not_found);
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  CHECK(scene.want(volume::Expanded{kPath, 2 * kGiB}) == errc::out_of_range);
+  CHECK(scene.want(volume::Expanded{"/elsewhere", kGiB}) == errc::not_found);
+}
+
+TEST_CASE("a volume without a server is expanded after its healing") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.world.kill_agent();
+  scene.image().size = 2 * kGiB;
+  scene.world.start_agent();
+  CHECK(scene.want(volume::Expanded{kPath, 2 * kGiB}) == errc::unavailable);
+  REQUIRE(scene.want(volume::Healed{}) == errc::ok);
+  CHECK(scene.want(volume::Expanded{kPath, 2 * kGiB}) == errc::ok);
+  CHECK(scene.image().filesystem_bytes == 2 * kGiB);
+}
+
+TEST_CASE("a filesystem that turned read-only is seen in the status, one that was wanted so is not") {
+  const bool wanted = GENERATE(false, true);
+  Scene scene;
+  auto wish = test::staged_wish(kId);
+  if (wanted) wish.capability.mount_flags = "noatime,ro";
+  REQUIRE(scene.want(wish) == errc::ok);
+  CHECK_FALSE(scene.world.shell().status(kId)->turned_read_only);
+  scene.world.mounts.front().filesystem_read_only = true;
+  CHECK(scene.world.shell().status(kId)->turned_read_only == !wanted);
+}
+
+TEST_CASE("how full a volume is comes from its filesystem, by each of its paths and no other") {
+  Scene scene;
+  CHECK(usage(scene).error().code == errc::not_found);
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  CHECK(usage(scene, kPath)->bytes == kGiB);
+  CHECK(usage(scene, kPath + "/" + kId)->bytes == kGiB);
+  CHECK(usage(scene, "/elsewhere").error().code == errc::not_found);
+  REQUIRE(scene.want(volume::Unstaged{kPath}) == errc::ok);
+  CHECK(usage(scene).error().code == errc::not_found);
+}
+
+TEST_CASE("a raw block volume tells its size, also on a path that kubelet bound it on, and asks nobody") {
+  Scene scene;
+  REQUIRE(scene.want(staged_block()) == errc::ok);
+  host::Mount bound = scene.world.mounts.front();
+  bound.target = "/kubelet/volumeDevices/dev/pod";
+  scene.world.mounts.push_back(bound);
+  const int before = scene.world.calls;
+  CHECK(usage(scene)->bytes == kGiB);
+  CHECK(usage(scene, bound.target)->bytes == kGiB);
+  CHECK(scene.world.calls == before);
+}
+
+TEST_CASE("while a filesystem hangs its last answer is given, and it is asked no second time") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  int asked = 0;
+  scene.world.before_call = [&](const std::string& call) { asked += call == "usage" ? 1 : 0; };
+  SECTION("with an answer") {
+    REQUIRE(usage(scene));
+    scene.world.delayed = "usage";
+    CHECK(usage(scene)->bytes == kGiB);
+    CHECK(usage(scene)->bytes == kGiB);
+    CHECK(asked == 2);
+  }
+  SECTION("without one") {
+    scene.world.delayed = "usage";
+    CHECK(usage(scene).error().code == errc::unavailable);
+    CHECK(usage(scene).error().code == errc::unavailable);
+    CHECK(asked == 1);
+  }
+}
+
+TEST_CASE("a filesystem without a server is not asked") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  REQUIRE(usage(scene));
+  scene.world.kill_agent();
+  scene.world.start_agent();
+  const int before = scene.world.calls;
+  CHECK(usage(scene).error().code == errc::unavailable);
+  CHECK(scene.world.calls == before);
+}
+
+TEST_CASE("a question that hangs does not keep the agent from leaving") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.world.delayed = "usage";
+  CHECK_FALSE(usage(scene));
+  const auto before = scene.loop.clock.now();
+  scene.loop.run(scene.world.shell().stop({before + 2s}));
+  CHECK(scene.loop.clock.now() == before);
+}

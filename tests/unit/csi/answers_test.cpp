@@ -1,0 +1,64 @@
+#include "answers.hpp"
+
+#include "support/catch.hpp"
+
+using namespace corbd;
+namespace v1 = ::csi::v1;
+
+namespace {
+
+volume::Status staged() {
+  volume::Status status;
+  status.volume_id = "image-1";
+  status.health = volume::Health::staged;
+  return status;
+}
+
+}  // namespace
+
+TEST_CASE("a filesystem tells bytes and inodes") {
+  v1::NodeGetVolumeStatsResponse response;
+  corbd::csi::fill(response, {100, 60, 30, 10, 4, 6}, staged());
+  REQUIRE(response.usage_size() == 2);
+  const auto& bytes = response.usage(0);
+  CHECK(bytes.unit() == v1::VolumeUsage::BYTES);
+  CHECK(std::array{bytes.total(), bytes.used(), bytes.available()} == std::array<std::int64_t, 3>{100, 60, 30});
+  const auto& inodes = response.usage(1);
+  CHECK(inodes.unit() == v1::VolumeUsage::INODES);
+  CHECK(std::array{inodes.total(), inodes.used(), inodes.available()} == std::array<std::int64_t, 3>{10, 4, 6});
+  CHECK_FALSE(response.volume_condition().abnormal());
+}
+
+TEST_CASE("a raw block volume tells its size and nothing else") {
+  auto status = staged();
+  status.block = true;
+  v1::NodeGetVolumeStatsResponse response;
+  corbd::csi::fill(response, {100}, status);
+  REQUIRE(response.usage_size() == 1);
+  CHECK(response.usage(0).unit() == v1::VolumeUsage::BYTES);
+  CHECK(response.usage(0).total() == 100);
+}
+
+TEST_CASE("what is wrong stands beside the last known numbers, as text that protobuf can carry") {
+  auto status = staged();
+  status.health = volume::Health::lost;
+  status.last_error = Error{errc::lost, "taken by \xff"};
+  v1::NodeGetVolumeStatsResponse response;
+  corbd::csi::fill(response, {100}, status);
+  CHECK(response.volume_condition().abnormal());
+  CHECK_THAT(response.volume_condition().message(), ContainsSubstring("taken by"));
+  CHECK(response.SerializeAsString().size() > 0);
+}
+
+TEST_CASE("a healthy volume has no health status, another one has its reason") {
+  auto status = staged();
+  v1::NodeGetVolumeHealthResponse response;
+  corbd::csi::fill(response, status);
+  CHECK(response.volume_health().volume_id() == "image-1");
+  CHECK(response.volume_health().health_statuses().empty());
+  status.health = volume::Health::failed;
+  corbd::csi::fill(response, status);
+  REQUIRE(response.volume_health().health_statuses_size() == 1);
+  CHECK(response.volume_health().health_statuses(0).status() == v1::INACCESSIBLE);
+  CHECK(response.volume_health().health_statuses(0).reason() == "GivenUp");
+}

@@ -1,0 +1,157 @@
+#include <linux/capability.h>
+#include <sys/prctl.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "ground.hpp"
+#include "ops.hpp"
+
+using namespace corbd;
+using corbd::test::FakeTool;
+using corbd::test::Folder;
+using corbd::test::make_image;
+namespace ops = corbd::host::ops;
+
+namespace {
+
+constexpr std::uint64_t kMiB = 1 << 20;
+
+/// Of ext4 alone, which asks for CAP_SYS_RESOURCE.
+bool may_resize() {
+  const bool allowed = ::prctl(PR_CAPBSET_READ, CAP_SYS_RESOURCE) == 1;
+  if (!allowed) WARN("skipped: no capability to resize");
+  return allowed;
+}
+
+struct Extents {
+  host::Extent before, after;
+};
+
+/// A filesystem in a file of `mib`, mounted through a loop device, which then doubles.
+std::optional<Extents> grown(const std::string& fstype, std::uint64_t mib) {
+  Folder folder;
+  const std::string target = folder.path() + "/target";
+  const std::string image = make_image(folder.path() + "/image", static_cast<off_t>(mib * kMiB));
+  const auto device = test::LoopDevice::attach(image);
+  if (!device) return std::nullopt;
+  REQUIRE(ops::mkfs(device->path(), fstype, ""));
+  if (const auto mounted = ops::mount(device->path(), fstype, target, ""); !mounted) {
+    WARN("skipped: " << mounted.error().text);
+    return std::nullopt;
+  }
+  const auto before = ops::extent(device->path(), fstype, target);
+  std::filesystem::resize_file(image, 2 * mib * kMiB);
+  device->follow();
+  const auto done = ops::grow(device->path(), fstype, target);
+  const auto after = ops::extent(device->path(), fstype, target);
+  REQUIRE(ops::unmount(target));
+  INFO((done ? "" : done.error().text));
+  CHECK(done);
+  REQUIRE(before);
+  REQUIRE(after);
+  return Extents{*before, *after};
+}
+
+}  // namespace
+
+TEST_CASE("the superblock of an ext filesystem tells how large it is, whatever its blocks") {
+  for (const auto* options : {"", "-q -b 1024", "-q -b 4096 -O ^64bit", "-q -b 2048 -O 64bit"}) {
+    Folder folder;
+    const std::string path = make_image(folder.path() + "/image");
+    REQUIRE(ops::mkfs(path, "ext4", options));
+    const auto found = ops::extent(path, "ext4", "");
+    REQUIRE(found);
+    CHECK(found->bytes == 64 * kMiB);
+    CHECK(64 * kMiB % found->block_bytes == 0);
+  }
+}
+
+TEST_CASE("a filesystem smaller than its device is told as it is") {
+  Folder folder;
+  const std::string path = make_image(folder.path() + "/image");
+  REQUIRE(ops::mkfs(path, "ext4", ""));
+  std::filesystem::resize_file(path, 128 * kMiB);
+  CHECK(ops::extent(path, "ext4", "")->bytes == 64 * kMiB);
+}
+
+TEST_CASE("what has no superblock has no size") {
+  Folder folder;
+  CHECK(ops::extent(make_image(folder.path() + "/image"), "ext4", "").error().code == errc::failed_precondition);
+  CHECK_FALSE(ops::extent(make_image(folder.path() + "/short", 1500), "ext4", ""));
+  CHECK_FALSE(ops::extent("", "xfs", folder.path()));
+  CHECK_FALSE(ops::extent("", "btrfs", folder.path()));
+}
+
+TEST_CASE("each filesystem is grown by its own tool") {
+  struct Row {
+    const char *fstype, *tool, *arguments;
+  };
+  for (const auto& [fstype, tool, arguments] :
+       {Row{"ext3", "resize2fs", "/dev/x"}, Row{"ext4", "resize2fs", "/dev/x"}, Row{"xfs", "xfs_growfs", "-d /t"},
+        Row{"btrfs", "btrfs", "filesystem resize max /t"}}) {
+    Folder folder;
+    const std::string seen = folder.path() + "/seen";
+    const FakeTool fake(tool, "echo \"$@\" > " + seen);
+    REQUIRE(ops::grow("/dev/x", fstype, "/t"));
+    std::string told;
+    std::getline(std::ifstream(seen), told);
+    CHECK(told == arguments);
+  }
+}
+
+TEST_CASE("a filesystem that nobody knows how to grow is named") {
+  CHECK(ops::grow("/dev/x", "zonefs", "/t").error().code == errc::unimplemented);
+  CHECK_THAT(ops::extent("/dev/x", "zonefs", "/t").error().text, ContainsSubstring("zonefs"));
+}
+
+TEST_CASE("a tool that cannot grow a filesystem is quoted, and one that was killed can be tried again") {
+  {
+    const FakeTool fake("resize2fs", "echo no space for the inode tables >&2; exit 1");
+    const auto done = ops::grow("/dev/x", "ext4", "/t");
+    REQUIRE_FALSE(done);
+    CHECK(done.error().code == errc::failed_precondition);
+    CHECK_THAT(done.error().text, ContainsSubstring("no space for the inode tables"));
+  }
+  const FakeTool fake("xfs_growfs", "kill -9 $$");
+  CHECK(ops::grow("/dev/x", "xfs", "/t").error().code == errc::unavailable);
+}
+
+TEST_CASE("a mounted ext4 tells its size and grows to its device") {
+  if (!test::may_mount() || !may_resize()) return;
+  const auto seen = grown("ext4", 64);
+  if (!seen) return;
+  CHECK(seen->before.bytes == 64 * kMiB);
+  CHECK(seen->after.bytes == 128 * kMiB);
+}
+
+TEST_CASE("a mounted xfs tells its size and grows to its device") {
+  if (!test::may_mount()) return;
+  const auto seen = grown("xfs", 320);
+  if (!seen) return;
+  CHECK(seen->before.bytes == 320 * kMiB);
+  CHECK(seen->after.bytes == 640 * kMiB);
+}
+
+TEST_CASE("a mount tells how full it is") {
+  if (!test::may_mount()) return;
+  Folder folder;
+  const std::string target = folder.path() + "/target";
+  REQUIRE(ops::mount("source", "tmpfs", target, "size=1m,nr_inodes=100"));
+  std::ofstream(target + "/file") << std::string(8192, 'x');
+  const auto usage = ops::usage(target);
+  REQUIRE(ops::unmount(target));
+  REQUIRE(usage);
+  CHECK(usage->bytes == kMiB);
+  CHECK(usage->bytes_used == 8192);
+  CHECK(usage->bytes_available == kMiB - 8192);
+  CHECK(usage->inodes == 100);
+  CHECK(usage->inodes_used == 2);
+  CHECK(usage->inodes_available == 98);
+}
+
+TEST_CASE("where nothing is mounted, the node's own filesystem is not told") {
+  Folder folder;
+  CHECK(ops::usage(folder.path()).error().code == errc::not_found);
+  CHECK(ops::usage(folder.path() + "/nothing").error().code == errc::not_found);
+}
