@@ -132,11 +132,12 @@ class Filesystems final : public host::Filesystems {
 
   task<result<>> mkfs(std::string device, std::string fstype, std::string, std::string busy, Until until) override {
     needs_link(world_, device);
-    if (const KernelDevice* on = world_.by_index(index_of(device)); on != nullptr && on->alive) begin_format(world_, device);
+    if (const KernelDevice* on = world_.by_index(index_of(device)); on != nullptr && on->alive && reaches(world_, *on)) begin_format(world_, device);
     auto effect = [&world = world_, device, fstype]() -> result<> {
       FakeImage* image = image_of(world, device);
       if (image == nullptr) return gone(device);
       if (image->content != host::Probe::Kind::nothing) return Error{errc::not_empty, device + " has a signature"};
+      if (!reaches(world, *world.by_index(index_of(device)))) return Error{errc::io, device + " takes no write"};
       begin_format(world, device);
       image->content = host::Probe::Kind::filesystem;
       image->fstype = fstype;
@@ -209,6 +210,14 @@ class Filesystems final : public host::Filesystems {
   }
 
  private:
+  /// Whether a write through the device would be stored: the cluster takes none of a client that is cut off, a tombstone has no image.
+  static bool reaches(const World& world, const KernelDevice& on) {
+    const auto link = world.links.find(on.link);
+    if (link == world.links.end()) return true;
+    const World::FakeOpened* opened = link->second->opened();
+    const auto of = std::find_if(world.images.begin(), world.images.end(), [&](const auto& entry) { return entry.second.id == on.image_id; });
+    return opened != nullptr && of != world.images.end() && world.may_write(of->second, opened->client());
+  }
   /// A death in the middle leaves extents and no signature.
   static void begin_format(World& world, const std::string& device) {
     const KernelDevice* on = world.by_index(index_of(device));
