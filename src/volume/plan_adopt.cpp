@@ -21,7 +21,8 @@ std::string foreign(const View& view, const std::string& why) {
 std::string mismatch(const Stash& stash, const device::Seen& device, const image::Name& name) {
   if (!stash.nbd) return "ceph-csi's image-meta.json says that it was mapped by the kernel's rbd";
   if (!stash.device.empty() && stash.device != device::path(device.index)) return "ceph-csi's image-meta.json names " + stash.device;
-  if (stash.image != name.image || stash.pool != name.pool || stash.ns != name.ns) return "ceph-csi's image-meta.json names the image " + stash.pool + "/" + stash.image;
+  if (stash.image != name.image || stash.pool != name.pool || stash.ns != name.ns)
+    return "ceph-csi's image-meta.json names the image " + stash.pool + "/" + stash.image;
   if (stash.encrypted) return "it is encrypted, which this agent does not serve yet";
   return "";
 }

@@ -14,7 +14,7 @@ struct ClusterEntry {
   std::string cluster_id;
   std::vector<std::string> monitors;
   std::string rados_namespace;       ///< "" is the default one
-  std::vector<std::string> ignored;  ///< set, but without effect here: a sentence each
+  std::vector<std::string> ignored = {};  ///< set, but without effect here: a sentence each
 };
 
 /// The entry of `cluster_id`, the first if it is there twice. not_found names the ids that are there; failed_precondition: empty, or no monitors;

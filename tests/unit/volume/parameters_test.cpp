@@ -40,7 +40,8 @@ TEST_CASE("an unknown mounter in mapOptions is refused by its name") {
 }
 
 TEST_CASE("options of rbd-nbd that have a meaning here are honoured") {
-  const auto options = parse_nbd_options("try-netlink, exclusive,notrim,read-only,reattach-timeout=600,io-timeout=0,rbd-op-threads=2,debug_rbd=20,rbd_cache=false");
+  const auto options = parse_nbd_options(
+      "try-netlink, exclusive,notrim,read-only,reattach-timeout=600,io-timeout=0,rbd-op-threads=2,debug_rbd=20,rbd_cache=false");
   REQUIRE(options);
   CHECK(options->read_only);
   CHECK_FALSE(options->serving.trim);
