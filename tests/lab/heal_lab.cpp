@@ -76,6 +76,7 @@ class Mounts final : public host::Mounts {
     co_return result<>();
   }
   task<result<>> unmount(std::string, std::string, Until) override { co_return result<>(); }
+  task<result<host::Usage>> usage(std::string, Until) override { co_return host::Usage{}; }
   std::vector<host::Mount> all;
 };
 
@@ -84,6 +85,8 @@ class Filesystems final : public host::Filesystems {
   task<result<host::Probe>> probe(std::string, std::string, Until) override { co_return host::Probe{}; }
   task<result<>> mkfs(std::string, std::string, std::string, std::string, Until) override { co_return result<>(); }
   task<result<>> fsck(std::string, std::string, Until) override { co_return result<>(); }
+  task<result<host::Extent>> extent(std::string, std::string, std::string, std::string, Until) override { co_return host::Extent{}; }
+  task<result<>> grow(std::string, std::string, std::string, std::string, Until) override { co_return result<>(); }
   task<result<>> check_unused(std::string, std::string, Until) override { co_return result<>(); }
   task<result<>> tune(std::string, std::string, Until) override { co_return result<>(); }
 };
