@@ -45,7 +45,7 @@ bool is_cache(std::string_view name) {
 bool is_ours(std::string_view name) {
   constexpr std::array<std::string_view, 4> kept{"rbd-disable-zero-copy-writes", "rbd-blocklist-on-break-lock", "rbd-blocklist-expire-seconds",
                                                  "rbd-non-blocking-aio"};
-  constexpr std::array<std::string_view, 4> tunes{"rbd-cache-", "rbd-persistent-cache-", "rbd-rwl-", "rbd-pwl-"};
+  constexpr std::array<std::string_view, 4> tunes{"rbd-cache", "rbd-persistent-cache", "rbd-rwl", "rbd-pwl"};
   return std::find(kept.begin(), kept.end(), name) != kept.end() ||
          std::any_of(tunes.begin(), tunes.end(), [&](auto prefix) { return name.starts_with(prefix); });
 }
@@ -84,7 +84,7 @@ result<> read_option(const Option& option, NbdOptions& into) {
     if (!seconds) return seconds.error();
     // With a timeout the kernel ends what a slow cluster would still have answered.
     if (*seconds > 0) into.ignored.emplace_back("io-timeout: a request waits until the cluster answers");
-  } else if (option.name.starts_with("rbd-") || option.name.starts_with("debug-")) {
+  } else if (printable(option.name) == option.name && (option.name.starts_with("rbd-") || option.name.starts_with("debug-"))) {
     return read_config(option, into);
   } else {
     into.ignored.push_back("'" + printable(option.name) + "' has no meaning here");

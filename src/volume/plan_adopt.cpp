@@ -88,6 +88,30 @@ Decision adopt(const View& view, const Staged& wish) {
   return step;
 }
 
+std::optional<Decision> unstage_other(const View& view, const std::string& target) {
+  if (!view.seen.facts.stash) return look(Fact::stash);
+  const auto& stash = *view.seen.facts.stash;
+  if (!stash) return std::nullopt;
+  if (!stash->nbd || stash->encrypted)
+    return fail(errc::failed_precondition, "volume " + view.id + " was staged by ceph-csi " + (stash->nbd ? "with encryption" : "with the kernel's rbd") +
+                                               ", which this agent does not take down yet: unstage it with ceph-csi");
+  const auto* device = view.seen.device();
+  if (device == nullptr) return std::nullopt;
+  if (!stash->device.empty() && stash->device != device::path(device->index))
+    return fail(errc::failed_precondition, foreign(view, "ceph-csi's image-meta.json names " + stash->device));
+  if (!view.seen.facts.served_by_other) return look(Fact::served_by_other);
+  if (!*view.seen.facts.served_by_other)
+    return fail(errc::unavailable, "rbd-nbd, which served volume " + view.id + ", is dead, and its umount would wait for ever: stage the volume again, "
+                                   "which brings its key, so that this agent serves it");
+  for (const auto& mount : view.seen.mounts) {
+    if (!shows(mount, *device)) continue;
+    if (mount.target == target) return std::nullopt;
+    return fail(errc::in_use, "volume " + view.id + " is still mounted at " + mount.target + ": unpublish it first");
+  }
+  if (view.seen.facts.unused != true) return look(Fact::unused);
+  return Step{Step::Kind::disconnect};
+}
+
 std::optional<Decision> end_other_client(const View& view) {
   if (view.seen.facts.served_by_other == true) return dismiss(view);
   const auto& who = *view.seen.facts.ownership;

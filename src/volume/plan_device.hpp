@@ -26,6 +26,8 @@ std::optional<Decision> bring_up(const View& view);
 
 /// The first record of a volume that ceph-csi staged with rbd-nbd, or why it is not taken for one. Its device is there.
 Decision adopt(const View& view, const Staged& wish);
+/// A volume without a record that ceph-csi staged: what is to be done besides the umount of its staging target, if anything.
+std::optional<Decision> unstage_other(const View& view, const std::string& target);
 /// What rbd-nbd's client still needs before the image is ours to prove; nothing when that is done. Image open, ownership known.
 std::optional<Decision> end_other_client(const View& view);
 

@@ -244,6 +244,8 @@ Decision expand(const View& view, const Expanded& wish) {
 
 Decision unstage(const View& view, const Unstaged& wish) {
   const std::string target = staging_target(view.id, wish.path);
+  if (!view.record)
+    if (auto step = unstage_other(view, target)) return *step;
   if (mounted_at(view, target)) {
     // syncfs and the last umount need a live link: a dead one would hold the helper.
     if (view.record && ours_at(view, target))

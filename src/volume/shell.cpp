@@ -168,7 +168,7 @@ task<result<>> Shell::Impl::fulfil(Live& volume, Wish wish) {
 /// Healing does without: a full disk must not keep a device from its server.
 task<result<>> Shell::Impl::make_durable(Live& volume, const Wish& wish, bool had_record) {
   if (std::holds_alternative<Healed>(wish) || std::holds_alternative<Adopted>(wish)) co_return result<>();
-  if (const auto* unstaged = std::get_if<Unstaged>(&wish); unstaged != nullptr && had_record)
+  if (const auto* unstaged = std::get_if<Unstaged>(&wish); unstaged != nullptr && (had_record || volume.facts.stash.value_or(std::nullopt)))
     if (auto dropped = co_await ports_.drop_stash(unstaged->path); !dropped) co_return dropped;
   if (volume.record && volume.unsure) {
     Step again{Step::Kind::write_record};

@@ -32,8 +32,9 @@ task<result<>> Steps::look_at_other(Live& live) {
 
 task<result<>> Steps::look_at_stash(Live& live, const Wish& wish) {
   const auto* staged = std::get_if<Staged>(&wish);
-  if (staged == nullptr) co_return Error{errc::internal, "only a stage reads a stash"};
-  auto found = co_await ports_.read_stash(staged->path);
+  const auto* unstaged = std::get_if<Unstaged>(&wish);
+  if (staged == nullptr && unstaged == nullptr) co_return Error{errc::internal, "only stage and unstage read a stash"};
+  auto found = co_await ports_.read_stash(staged != nullptr ? staged->path : unstaged->path);
   if (!found) co_return found.error();
   live.facts.stash = std::move(*found);
   co_return result<>();

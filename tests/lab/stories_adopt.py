@@ -57,6 +57,17 @@ def story_adopted_under_writer(lab):
     say("longest stall %.2f s" % (found["longest_stall_us"] / 1e6))
 
 
+def story_unstaged_for_ceph_csi(lab):
+    """a volume that ceph-csi staged with rbd-nbd is unstaged by an agent that has no record of it: rbd-nbd ends, its lock is free"""
+    agent, volume, peer = staged_by_ceph_csi(lab, lab.image("a", size=256 * MIB))
+    agent.start()
+    volume.unstage()
+    volume.expect_gone()
+    wait_for("the end of rbd-nbd", lambda: peer.process.poll() is not None, 30)
+    check(not os.path.exists(os.path.join(volume.staging, "image-meta.json")), "ceph-csi's stash is left")
+    agent.stop()
+
+
 def story_adopted_late(lab):
     """rbd-nbd that died before the agent came: its client is fenced once its watch has expired, and its device served under the writer"""
     agent, volume, peer = staged_by_ceph_csi(lab, lab.image("a", size=256 * MIB), "--rbd_cache=false")

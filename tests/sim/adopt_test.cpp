@@ -182,6 +182,35 @@ TEST_CASE("a takeover that is interrupted anywhere is finished by the next start
   }
 }
 
+TEST_CASE("a volume that ceph-csi staged is unstaged without a record: rbd-nbd's device and the stash are gone") {
+  Node node;
+  node.world.start_agent();
+  CHECK(node.want(Wish(volume::Unstaged{node.wish.path})) == errc::ok);
+  CHECK(node.world.mounts.empty());
+  CHECK(node.world.devices.empty());
+  CHECK(node.world.stashes.empty());
+}
+
+TEST_CASE("what ceph-csi staged and this agent cannot take down is not said to be unstaged") {
+  Node node;
+  auto& stash = node.world.stashes.at(node.wish.path);
+  const int what = GENERATE(range(0, 5));
+  CAPTURE(what);
+  if (what == 0) node.world.other_ends(node.index, false);
+  if (what == 1) stash.nbd = false;
+  if (what == 2) stash.encrypted = true;
+  if (what == 3) stash.device = "/dev/nbd7";
+  if (what == 4) {
+    auto pod = node.world.mounts.front();
+    pod.target = "/kubelet/pods/a/mount";
+    node.world.mounts.push_back(pod);
+  }
+  node.world.start_agent();
+  CHECK(node.want(Wish(volume::Unstaged{node.wish.path})) != errc::ok);
+  CHECK(node.world.devices.size() == 1);
+  CHECK(node.world.stashes.size() == 1);
+}
+
 TEST_CASE("a volume that rbd-nbd still serves is unstaged: its device and ceph-csi's stash are gone") {
   Node node;
   node.world.start_agent();
