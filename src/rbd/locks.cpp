@@ -6,6 +6,7 @@
 
 #include "address.hpp"
 #include "failure.hpp"
+#include "mirror.hpp"
 
 namespace corbd::rbd {
 namespace {
@@ -73,11 +74,16 @@ result<std::vector<std::string>> list_watchers(Opened& opened) {
     r = opened.connection.note(rbd_watchers_list(opened.image, raw.data(), &count));
   }
   if (r < 0) return failure("asking who has image " + opened.text() + " open", r);
+  result<std::set<std::int64_t>> mirrors = std::set<std::int64_t>();
+  if (count > 1) mirrors = mirror_daemons(opened);
   std::vector<std::string> watchers;
-  for (std::size_t i = 0; i < count; ++i)
+  for (std::size_t i = 0; i < count && mirrors; ++i) {
+    if (mirrors->contains(raw[i].id)) continue;
     if (auto address = bare_address(raw[i].addr); std::find(watchers.begin(), watchers.end(), address) == watchers.end())
       watchers.push_back(std::move(address));
+  }
   rbd_watchers_list_cleanup(raw.data(), count);
+  if (!mirrors) return mirrors.error();
   return watchers;
 }
 

@@ -11,7 +11,7 @@
 namespace corbd::rbd {
 
 result<Lockers> list_lockers(Opened& opened);
-/// Bare addresses, without repetitions.
+/// Bare addresses, without repetitions and without rbd-mirror's.
 result<std::vector<std::string>> list_watchers(Opened& opened);
 /// Breaks it, and sets the header's time of change to `mark` in the same operation: any later change of the header sets another.
 result<> break_lock_of(Opened& opened, const std::string& address, std::int64_t mark);

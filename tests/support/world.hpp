@@ -23,6 +23,8 @@ struct FakeImage {
   std::int64_t pool_id = 1;
   std::uint64_t size = 1 << 30;
   bool exclusive = true;
+  bool shared = false;                ///< many write: the lock goes to whoever writes
+  bool secondary = false;             ///< the mirror of another cluster's
   std::string lock_owner;             ///< client address; "" = free
   std::set<std::string> watchers;
   std::uint64_t version = 1;          ///< of the header
