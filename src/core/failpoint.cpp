@@ -42,6 +42,10 @@ constexpr std::string_view kNames[] = {
     "step.open_tombstone.before", "step.open_tombstone.after",
     "step.dismiss.before", "step.dismiss.after",
     "step.inherit.before", "step.inherit.after",
+    "step.write_stash.before", "step.write_stash.after",
+    "step.drop_stash.before", "step.drop_stash.after",
+    "step.note.before", "step.note.after",
+    "step.trim.before", "step.trim.after",
 };
 
 enum class Action { off, kill, stop, error, hang };

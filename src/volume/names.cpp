@@ -6,10 +6,14 @@
 namespace corbd::volume {
 
 std::string_view name(Step::Kind kind) {
-  constexpr std::array<std::string_view, 26> names{
+  constexpr std::array<std::string_view, 30> names{
       "look", "write_record", "fence", "open_image", "lock", "start_session", "kernel_connect", "kernel_reconfigure", "kernel_resize", "tune", "mark",
       "mkfs", "fsck", "mount", "grow", "unmark", "bind", "unbind", "umount", "disconnect", "stop_session", "close_image", "drop_record",
-      "open_tombstone", "dismiss", "inherit"};
+      "open_tombstone", "dismiss", "inherit",
+      "write_stash",
+      "drop_stash",
+      "note",
+      "trim"};
   return names.at(static_cast<std::size_t>(kind));
 }
 
@@ -20,7 +24,7 @@ std::string_view name(Health health) {
 }
 
 std::string_view name(const Wish& wish) {
-  constexpr std::array<std::string_view, 8> names{"stage", "unstage", "publish", "unpublish", "heal", "adopt", "fail", "expand"};
+  constexpr std::array<std::string_view, 9> names{"stage", "unstage", "publish", "unpublish", "heal", "adopt", "fail", "expand", "trim"};
   return names.at(wish.index());
 }
 

@@ -65,10 +65,23 @@ class Mounts final : public host::Mounts {
     co_return co_await world_.ask_helper("bind", std::nullopt, std::move(busy), until, std::move(effect));
   }
 
+  task<result<std::uint64_t>> trim(std::string target, std::string busy, Until until) override {
+    const auto of = device_at(target);
+    if (!of) co_return Error{errc::not_found, "nothing is mounted at " + target};
+    auto effect = [&world = world_, of]() -> result<> {
+      const KernelDevice* on = world.by_index(*of);
+      if (on == nullptr) return gone(device::path(*of));
+      if (on->read_only) world.broke("a read-only device was trimmed");
+      if (FakeImage* image = world.by_id(on->image_id)) ++image->trims;
+      return {};
+    };
+    auto done = co_await world_.ask_helper("trim", of, std::move(busy), until, std::move(effect));
+    if (!done) co_return done.error();
+    co_return std::uint64_t{0};
+  }
+
   task<result<host::Usage>> usage(std::string target, Until until) override {
-    std::optional<std::uint32_t> of;
-    for (const auto& mount : world_.mounts)
-      if (mount.target == target && mount.dev_major == 43) of = mount.dev_minor / 32;
+    const auto of = device_at(target);
     if (!of) co_return Error{errc::not_found, "nothing is mounted at " + target};
     const auto found = std::make_shared<host::Usage>();
     auto effect = [&world = world_, of, found]() -> result<> {
@@ -95,6 +108,11 @@ class Mounts final : public host::Mounts {
   }
 
  private:
+  std::optional<std::uint32_t> device_at(const std::string& target) const {
+    for (const auto& mount : world_.mounts)
+      if (mount.target == target && mount.dev_major == 43) return mount.dev_minor / 32;
+    return std::nullopt;
+  }
   static void add(World& world, const std::string& target, std::uint32_t index, const std::string& fstype, const std::string& root) {
     host::Mount made;
     made.target = target;

@@ -14,6 +14,7 @@
 #include "corbd/core/wait.hpp"
 #include "corbd/host/host.hpp"
 #include "corbd/image/image.hpp"
+#include "corbd/volume/stash.hpp"
 #include "corbd/volume/status.hpp"
 
 namespace corbd::volume {
@@ -55,6 +56,7 @@ struct Staged {
   /// Of a volume that ceph-csi's provisioner made: cluster_id is then the handle's, and the journal tells pool, namespace and image.
   std::optional<image::Reserved> reserved = std::nullopt;
   std::vector<std::string> ignored = {};  ///< attributes without effect: a sentence each
+  Stash stash = {};  ///< what the attributes say of it; the rest is known later
   std::string user;
   Secret key;
   bool operator==(const Staged&) const = default;
@@ -94,7 +96,13 @@ struct Expanded {
   bool operator==(const Expanded&) const = default;
 };
 
-using Wish = std::variant<Staged, Unstaged, Published, Unpublished, Healed, Adopted, Failed, Expanded>;
+/// What its filesystem does not use is given back to the cluster. Needs a live link.
+struct Trimmed {
+  std::string path;  ///< as Expanded::path
+  bool operator==(const Trimmed&) const = default;
+};
+
+using Wish = std::variant<Staged, Unstaged, Published, Unpublished, Healed, Adopted, Failed, Expanded, Trimmed>;
 
 std::string_view name(const Wish& wish);
 
