@@ -30,6 +30,7 @@ result<image::Resolved> read_identity(Connection& connection, rbd_image_t image,
   int r = rbd_get_features(image, &features);
   if (r >= 0) r = rbd_get_size(image, &found.size);
   if (connection.note(r) < 0) return failure("reading image " + name.text(), r);
+  found.features = features;
   found.exclusive_lock = (features & RBD_FEATURE_EXCLUSIVE_LOCK) != 0;
   found.key.fsid = connection.fsid;
   found.key.pool_id = pool;

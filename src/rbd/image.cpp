@@ -3,6 +3,7 @@
 #include "address.hpp"
 #include "emptiness.hpp"
 #include "failure.hpp"
+#include "header.hpp"
 #include "locks.hpp"
 
 namespace corbd::rbd {
@@ -47,6 +48,7 @@ result<std::optional<std::string>> get_metadata(Opened& opened, const std::strin
 }
 
 result<> write_metadata(Opened& opened, const std::string& name, const std::optional<std::string>& value) {
+  if (opened.read_only) return write_header_metadata(opened, name, value);
   const int r = opened.connection.note(value ? rbd_metadata_set(opened.image, name.c_str(), value->c_str())
                                              : rbd_metadata_remove(opened.image, name.c_str()));
   if (r == -ENOENT && !value) return {};
@@ -56,7 +58,7 @@ result<> write_metadata(Opened& opened, const std::string& name, const std::opti
 
 struct Seen {
   Lockers lockers;
-  std::vector<std::string> watchers;
+  std::vector<Watcher> watchers;
 };
 
 result<Seen> see(Opened& opened) {
