@@ -6,6 +6,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <chrono>
 #include <iostream>
+#include <map>
 
 #include "corbd/cli/options.hpp"
 #include "corbd/core/failpoint.hpp"
@@ -18,6 +19,7 @@
 #include "corbd/heal/healer.hpp"
 #include "corbd/host/helpers.hpp"
 #include "corbd/host/system.hpp"
+#include "corbd/krbd/kernel_client.hpp"
 #include "corbd/nbd/devices.hpp"
 #include "corbd/ops/admin.hpp"
 #include "corbd/ops/web.hpp"
@@ -25,6 +27,7 @@
 #include "corbd/rbd/clusters.hpp"
 #include "corbd/rbd/config_json.hpp"
 #include "corbd/rpc/calls.hpp"
+#include "corbd/volume/affinity.hpp"
 #include "corbd/volume/shell.hpp"
 #include "version.hpp"
 
@@ -58,6 +61,22 @@ result<std::vector<std::string>> mapped_clusters(const std::string& config_dir, 
   return rbd::mapped_clusters(*mappings, cluster_id);
 }
 
+/// Of the Node object, which this agent cannot read.
+result<std::map<std::string, std::string>> node_labels() { return Error{errc::unavailable, "the labels of this node are not known"}; }
+
+/// Where this node is, for reads of that cluster; what is missing for that is named in `cluster`.
+void find_location(const cli::Run& options, const rbd::ClusterEntry& entry, volume::Cluster& cluster) {
+  const bool own_labels = !entry.crush_labels.empty();
+  if (!entry.read_affinity || !(own_labels || options.read_affinity || !options.crush_location.empty())) return;
+  cluster.crush_location = options.crush_location;
+  if (!cluster.crush_location.empty()) return;
+  const auto labels = node_labels();
+  if (labels) cluster.crush_location = volume::crush_location(*labels, own_labels ? entry.crush_labels : options.crush_labels);
+  if (cluster.crush_location.empty())
+    cluster.ignored.push_back("readAffinity: " + (labels ? "this node has none of the labels" : labels.error().text) +
+                              ", so reads go to the primary OSD: say where it is with --crush-location");
+}
+
 /// One agent process: members in the order in which they may be destroyed from the last to the first.
 class Agent {
  public:
@@ -67,6 +86,7 @@ class Agent {
         filesystems_(host::make_filesystems(helpers_)), daemons_(host::make_daemons(helpers_)),
         records_(volume::make_record_store(pool_, options.state_dir, options.runtime_dir)),
         clusters_(rbd::make_clusters(control_, *clock_, pool_, cluster_config(boot_id))), devices_(nbd::make_devices(control_, *clock_, {})),
+        kernel_(krbd::make_kernel_client(helpers_)),
         shell_(control_, *clock_, ports(), shell_config(boot_id)), healer_(control_, *clock_, shell_, heal_config()),
         csi_(control_, *clock_, shell_, csi_config()), admin_(control_, *clock_, admin_sources(), admin_config()),
         web_(control_, *clock_, pool_, web_config(), web_sources()), signals_(io_, SIGTERM, SIGINT) {}
@@ -156,17 +176,19 @@ class Agent {
   }
 
   volume::Ports ports() {
-    auto find_cluster = [dir = options_.config_dir](const std::string& id) -> result<volume::Cluster> {
-      auto entry = rbd::find_cluster(dir, id);
+    auto find_cluster = [&options = options_](const std::string& id) -> result<volume::Cluster> {
+      auto entry = rbd::find_cluster(options.config_dir, id);
       if (!entry) return entry.error();
-      return volume::Cluster{entry->monitors, entry->rados_namespace, entry->ignored};
+      volume::Cluster cluster{entry->monitors, entry->rados_namespace, "", entry->ignored};
+      find_location(options, *entry, cluster);
+      return cluster;
     };
     auto check_path = [this](std::string path, bool must_exist) { return check(std::move(path), must_exist); };
     auto read_stash = [this](std::string staging_path) { return stash(std::move(staging_path)); };
     auto drop_stash = [this](std::string staging_path) { return forget_stash(std::move(staging_path)); };
     auto places = [dir = options_.config_dir](const volume::Place& of) { return mapped_places(dir, of); };
     auto clusters = [dir = options_.config_dir](const std::string& id) { return mapped_clusters(dir, id); };
-    return {*clusters_, *devices_, *mounts_, *filesystems_, *daemons_, *records_, find_cluster, check_path, read_stash, drop_stash, host::busy,
+    return {*clusters_, *devices_, *kernel_, *mounts_, *filesystems_, *daemons_, *records_, find_cluster, check_path, read_stash, drop_stash, host::busy,
             places, clusters};
   }
 
@@ -249,6 +271,7 @@ class Agent {
   std::unique_ptr<volume::RecordStore> records_;
   std::unique_ptr<image::Clusters> clusters_;
   std::unique_ptr<device::Devices> devices_;
+  std::unique_ptr<device::KernelClient> kernel_;
   volume::Shell shell_;
   heal::Healer healer_;
   csi::Server csi_;
@@ -258,8 +281,13 @@ class Agent {
   int exit_code_ = 0;
 };
 
+/// The helper process: the work of two rooms.
+result<boost::json::object> work(const boost::json::object& request) { return krbd::knows(request) ? krbd::work(request) : host::work(request); }
+
 int run(const cli::Run& options) {
   if (options.verbose) log::set_level(log::Level::debug);
+  if (!options.crush_location.empty())
+    if (auto checked = volume::check_crush_location(options.crush_location); !checked) return fail(with_context("--crush-location", checked.error()));
   raise_descriptor_limit();
   // Before any thread: the flag is per thread and inherited.
   if (auto flusher = become_io_flusher(); !flusher) log::warning("agent.io_flusher", {{"error", flusher.error().text}});
@@ -293,6 +321,6 @@ int main(int argc, char** argv) {
   if (const auto* call = std::get_if<cli::CsiCall>(&command)) return cli::call_csi(*call);
   if (const auto* ask = std::get_if<cli::Admin>(&command)) return cli::call_admin(*ask);
   if (const auto* doctor = std::get_if<cli::Doctor>(&command)) return cli::diagnose(*doctor, CORBD_VERSION);
-  if (std::holds_alternative<cli::Helper>(command)) return serve_helper(3, host::work);
+  if (std::holds_alternative<cli::Helper>(command)) return serve_helper(3, work);
   return run(std::get<cli::Run>(command));
 }

@@ -12,8 +12,7 @@ namespace {
 /// Flags of ceph-csi's manifests that have no meaning here (yet): taken and ignored, so that its DaemonSet starts us unchanged.
 constexpr const char* kIgnored[] = {"--stagingpath", "--csi-addons-endpoint", "--instanceid", "--type",
                                     "--nodeserver", "--controllerserver", "--pidlimit", "--v", "--drivernamespace", "--polltime",
-                                    "--timeout", "--logslowopinterval", "--enable-read-affinity", "--crush-location-labels",
-                                    "--domainlabels", "--clustername", "--setmetadata", "--enableprofiling", "--skipforceflatten"};
+                                    "--timeout", "--logslowopinterval", "--domainlabels", "--clustername", "--setmetadata", "--enableprofiling", "--skipforceflatten"};
 
 std::string begins_with_slash(const std::string& path) { return path.starts_with('/') ? std::string() : path + " does not begin with /"; }
 
@@ -39,6 +38,9 @@ CLI::App* add_run(CLI::App& app, Run& run, std::vector<std::string>& ignored, bo
                       "Seconds that used devices are still served while the node shuts down; then they answer with I/O errors")
       ->check(CLI::Range(0, 86400))
       ->capture_default_str();
+  command->add_flag("--enable-read-affinity", run.read_affinity, "Read from the nearest OSD, where config.json enables it without labels of its own");
+  command->add_option("--crush-location-labels", run.crush_labels, "Labels of the node that say where it is, comma separated")->delimiter(',');
+  command->add_option("--crush-location", run.crush_location, "Where this node is in the CRUSH map, instead of by its labels: host:node-1|zone:z1");
   command->add_flag("--volume-health", run.volume_health, "Serve NodeGetVolumeHealth, alpha in CSI 1.13, too");
   command->add_flag("--verbose", run.verbose, "Log every step");
   for (const char* flag : kIgnored)

@@ -42,6 +42,8 @@ constexpr std::string_view kNames[] = {
     "step.open_tombstone.before", "step.open_tombstone.after",
     "step.dismiss.before", "step.dismiss.after",
     "step.inherit.before", "step.inherit.after",
+    "step.map_krbd.before", "step.map_krbd.after",
+    "step.unmap_krbd.before", "step.unmap_krbd.after",
 };
 
 enum class Action { off, kill, stop, error, hang };

@@ -1,5 +1,5 @@
-// A device that rbd-nbd made for ceph-csi. It is left alone while rbd-nbd serves it; afterwards its client is fenced like a dead one of our own,
-// and the rest is healing.
+// A device that was made for ceph-csi. One of rbd-nbd is left alone while rbd-nbd serves it; afterwards its client is fenced like a dead one of
+// our own, and the rest is healing. One of the kernel's client needs neither.
 #include <algorithm>
 
 #include "plan_device.hpp"
@@ -13,14 +13,17 @@ constexpr std::chrono::seconds kWatchStands{25};
 Decision fail(errc code, std::string text) { return Fail{{code, std::move(text)}}; }
 
 std::string foreign(const View& view, const std::string& why) {
-  return device::path(view.seen.devices.front().index) + " carries the id of volume " + view.id + " but no record of driver " + view.policy.driver +
-         " names it, and " + why + ": disconnect it by the tool that made it";
+  const auto& device = view.seen.devices.front();
+  const std::string what = device.kind == device::Kind::krbd ? " shows the image of volume " : " carries the id of volume ";
+  return device::path(device) + what + view.id + " but no record of driver " + view.policy.driver + " names it, and " + why +
+         ": disconnect it by the tool that made it";
 }
 
 /// Why the stash does not tell of this device and image; empty when it does (DESIGN: the identifier alone authorises nothing).
 std::string mismatch(const Stash& stash, const device::Seen& device, const image::Name& name) {
-  if (!stash.nbd) return "ceph-csi's image-meta.json says that it was mapped by the kernel's rbd";
-  if (!stash.device.empty() && stash.device != device::path(device.index)) return "ceph-csi's image-meta.json names " + stash.device;
+  if (stash.nbd != (device.kind == device::Kind::nbd))
+    return std::string("ceph-csi's image-meta.json says that it was mapped by ") + (stash.nbd ? "rbd-nbd" : "the kernel's rbd");
+  if (!stash.device.empty() && stash.device != device::path(device)) return "ceph-csi's image-meta.json names " + stash.device;
   if (stash.image != name.image || stash.pool != name.pool || stash.ns != name.ns)
     return "ceph-csi's image-meta.json names the image " + stash.pool + "/" + stash.image;
   if (stash.encrypted) return "it is encrypted, which this agent does not serve yet";
@@ -44,6 +47,14 @@ Decision dismiss(const View& view) {
       return fail(errc::in_use, "image " + view.record->key.text() + " of volume " + view.id + " is open at " + watcher +
                                     ": rbd-nbd is not asked to leave it before that client is gone");
   return Step{Step::Kind::dismiss};
+}
+
+/// A device without a server would hold its umount.
+std::optional<Decision> needs_daemon(const View& view) {
+  if (!view.seen.facts.served_by_other) return look(Fact::served_by_other);
+  if (*view.seen.facts.served_by_other) return std::nullopt;
+  return fail(errc::unavailable, "rbd-nbd, which served volume " + view.id + ", is dead, and its umount would wait for ever: stage the volume again, "
+                                   "which brings its key, so that this agent serves it");
 }
 
 }  // namespace
@@ -82,8 +93,9 @@ Decision adopt(const View& view, const Staged& wish) {
   record.block = wish.capability.block;
   record.read_only = wish.capability.read_only;
   record.boot_id = view.seen.boot_id;
+  record.kind = device->kind;
   record.device = device->index;
-  record.adopting = true;
+  record.adopting = device->kind == device::Kind::nbd;
   record.stagings.push_back(std::move(staging));
   return step;
 }
@@ -92,24 +104,24 @@ std::optional<Decision> unstage_other(const View& view, const std::string& targe
   if (!view.seen.facts.stash) return look(Fact::stash);
   const auto& stash = *view.seen.facts.stash;
   if (!stash) return std::nullopt;
-  if (!stash->nbd || stash->encrypted)
-    return fail(errc::failed_precondition, "volume " + view.id + " was staged by ceph-csi " + (stash->nbd ? "with encryption" : "with the kernel's rbd") +
-                                               ", which this agent does not take down yet: unstage it with ceph-csi");
+  if (stash->encrypted)
+    return fail(errc::failed_precondition, "volume " + view.id + " was staged by ceph-csi with encryption, which this agent does not take down yet: "
+                                           "unstage it with ceph-csi");
   const auto* device = view.seen.device();
   if (device == nullptr) return std::nullopt;
-  if (!stash->device.empty() && stash->device != device::path(device->index))
+  if (stash->nbd != (device->kind == device::Kind::nbd))
+    return fail(errc::failed_precondition, foreign(view, "ceph-csi's image-meta.json says that the kernel's rbd mapped it"));
+  if (!stash->device.empty() && stash->device != device::path(*device))
     return fail(errc::failed_precondition, foreign(view, "ceph-csi's image-meta.json names " + stash->device));
-  if (!view.seen.facts.served_by_other) return look(Fact::served_by_other);
-  if (!*view.seen.facts.served_by_other)
-    return fail(errc::unavailable, "rbd-nbd, which served volume " + view.id + ", is dead, and its umount would wait for ever: stage the volume again, "
-                                   "which brings its key, so that this agent serves it");
+  if (device->kind == device::Kind::nbd)
+    if (auto refused = needs_daemon(view)) return refused;
   for (const auto& mount : view.seen.mounts) {
     if (!shows(mount, *device)) continue;
     if (mount.target == target) return std::nullopt;
     return fail(errc::in_use, "volume " + view.id + " is still mounted at " + mount.target + ": unpublish it first");
   }
   if (view.seen.facts.unused != true) return look(Fact::unused);
-  return Step{Step::Kind::disconnect};
+  return Step{device->kind == device::Kind::krbd ? Step::Kind::unmap_krbd : Step::Kind::disconnect};
 }
 
 std::optional<Decision> end_other_client(const View& view) {

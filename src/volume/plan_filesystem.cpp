@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plan_krbd.hpp"
+
 namespace corbd::volume {
 namespace {
 
@@ -9,6 +11,7 @@ Decision fail(errc code, std::string text) { return Fail{{code, std::move(text)}
 
 Decision format(const View& view) {
   const auto& facts = view.seen.facts;
+  if (auto step = open_beside(view)) return *step;
   if (!facts.format_marker) return look(Fact::format_marker);
   if (*facts.format_marker) return Step{Step::Kind::mkfs};  // our own unfinished format: it was proven empty before the marker was set
   if (!facts.has_data) return look(Fact::has_data);
@@ -21,6 +24,14 @@ Decision format(const View& view) {
 
 }  // namespace
 
+const host::Mount* our_mount_at(const View& view, const std::string& path) {
+  const auto* device = view.seen.device();
+  if (device == nullptr) return nullptr;
+  const auto& mounts = view.seen.mounts;
+  const auto place = std::ranges::find_if(mounts, [&](const auto& mount) { return mount.target == path && shows(mount, *device); });
+  return place == mounts.end() ? nullptr : &*place;
+}
+
 std::optional<Decision> fill_device(const View& view, const host::Mount& mount) {
   const auto& facts = view.seen.facts;
   if (view.record->read_only || mount.filesystem_read_only || facts.grown) return std::nullopt;
@@ -30,6 +41,20 @@ std::optional<Decision> fill_device(const View& view, const host::Mount& mount) 
   if (!host::has_room(*facts.filesystem, view.seen.device()->size)) return std::nullopt;
   step.kind = Step::Kind::grow;
   return step;
+}
+
+/// One filesystem has one size, whichever of its stagings was meant.
+Decision expand_filesystem(const View& view) {
+  for (const Staging& staging : view.record->stagings) {
+    const auto* mount = our_mount_at(view, staging_target(view.id, staging.path));
+    if (mount == nullptr) continue;
+    if (mount->filesystem_read_only && !wants_read_only(staging.capability))
+      return fail(errc::failed_precondition, "the filesystem of volume " + view.id + " turned read-only, so it cannot grow: end its pods, and " +
+                                                 "stage it anew, which checks it");
+    if (auto step = fill_device(view, *mount)) return *step;
+    return Done{};
+  }
+  return fail(errc::failed_precondition, "volume " + view.id + " is staged nowhere, so its filesystem cannot grow: stage it first");
 }
 
 Decision make_filesystem(const View& view, const std::string& target, const Capability& capability) {

@@ -4,6 +4,7 @@
 
 #include "plan_device.hpp"
 #include "plan_filesystem.hpp"
+#include "plan_krbd.hpp"
 
 namespace corbd::volume {
 namespace {
@@ -12,14 +13,6 @@ constexpr std::uint64_t kMinBytes = 1 << 20;
 
 bool mounted_at(const View& view, const std::string& path) {
   return std::any_of(view.seen.mounts.begin(), view.seen.mounts.end(), [&](const auto& mount) { return mount.target == path; });
-}
-
-const host::Mount* our_mount_at(const View& view, const std::string& path) {
-  const auto* device = view.seen.device();
-  if (device == nullptr) return nullptr;
-  const auto& mounts = view.seen.mounts;
-  const auto place = std::ranges::find_if(mounts, [&](const auto& mount) { return mount.target == path && shows(mount, *device); });
-  return place == mounts.end() ? nullptr : &*place;
 }
 
 bool ours_at(const View& view, const std::string& path) { return our_mount_at(view, path) != nullptr; }
@@ -50,20 +43,33 @@ Decision given_up(const View& view) {
 
 // --- Staged ---------------------------------------------------------------------------------------------------------------------------
 
+/// Other volumes of this node on the same image: readers may be several, but only one of them the kernel's, whose device has no identifier.
+std::optional<Decision> refuse_neighbours(const View& view, const Staged& wish) {
+  if (!view.seen.facts.resolved) return std::nullopt;
+  const bool readers_mix = wish.capability.read_only && wish.mounter == Mounter::nbd;
+  const std::string& other = readers_mix || !view.seen.image_writer.empty() ? view.seen.image_writer : view.seen.image_reader;
+  if (other.empty()) return std::nullopt;
+  return fail(errc::in_use, "volume " + other + " of this node has the image " + view.seen.facts.resolved->key.text() + " of volume " + view.id +
+                                ": unstage that one first");
+}
+
 Decision stage_new(const View& view, const Staged& wish) {
+  if (auto refused = refuse_neighbours(view, wish)) return *refused;
   if (!view.seen.devices.empty()) return adopt(view, wish);
-  if (mounted_at(view, staging_target(view.id, wish.path)))
+  if (mounted_at(view, staging_target(view.id, wish.path))) {
+    // Without an identifier of its own the kernel's device is found by what ceph-csi left.
+    if (!view.seen.facts.stash) return look(Fact::stash);
     return fail(errc::failed_precondition, "something else is mounted at " + staging_target(view.id, wish.path) +
                                                " and volume " + view.id + " has no record: unmount it");
+  }
   if (!view.seen.facts.resolved) return look(Fact::resolved);
-  const std::string& other = wish.capability.read_only || !view.seen.image_writer.empty() ? view.seen.image_writer : view.seen.image_reader;
-  if (!other.empty())
-    return fail(errc::in_use, "volume " + other + " of this node has the image " + view.seen.facts.resolved->key.text() + " of volume " +
-                                  view.id + ": unstage that one first");
   if (view.seen.facts.resolved->size < kMinBytes)
     return fail(errc::failed_precondition, "image " + view.seen.facts.resolved->key.text() + " of volume " + view.id + " has " +
                                                std::to_string(view.seen.facts.resolved->size) + " bytes, less than 1 MiB: grow it");
+  const auto kind = choose_kind(wish.mounter, view.seen.facts.resolved->features, view.seen.kernel_features);
+  if (!kind) return fail(kind.error().code, "volume " + view.id + ": " + kind.error().text);
   Record record;
+  record.kind = *kind;
   record.volume_id = view.id;
   record.driver = view.policy.driver;
   record.source = found_at(wish.source, *view.seen.facts.resolved);
@@ -105,6 +111,7 @@ Decision stage(const View& view, const Staged& wish) {
     return fail(errc::already_exists, "volume " + view.id + " is staged at " + wish.path + " with another capability: unstage it first");
   if (record.failed) return given_up(view);
   if (auto step = bring_up(view)) return *step;
+  if (auto step = settle_krbd(view, *staging)) return *step;
   const std::string target = staging_target(view.id, wish.path);
   if (mounted_at(view, target) && !ours_at(view, target))
     return fail(errc::failed_precondition, "something else is mounted at " + target + ": unmount it");
@@ -112,7 +119,7 @@ Decision stage(const View& view, const Staged& wish) {
     if (wish.capability.block) return at(Step::Kind::bind, target);
     return make_filesystem(view, target, wish.capability);
   }
-  if (staging->complete) return Done{};
+  if (staging->complete) return leave_to_kernel(view);
   if (!wish.capability.block)
     if (auto step = fill_device(view, *our_mount_at(view, target))) return *step;
   if (!wish.capability.block && !wish.capability.read_only) {
@@ -168,12 +175,12 @@ Decision take_down(const View& view) {
     for (const auto& mount : view.seen.mounts)
       if (shows(mount, *device)) return Done{};  // the last unpublish comes here again
     if (!device->holders.empty())
-      return fail(errc::in_use, device::path(device->index) + " of volume " + view.id + " is used by " + device->holders.front());
+      return fail(errc::in_use, device::path(*device) + " of volume " + view.id + " is used by " + device->holders.front());
     if (view.seen.facts.unused != true) {
       if (auto step = bring_up(view)) return *step;
       return look(Fact::unused);
     }
-    return Step{Step::Kind::disconnect};
+    return Step{by_kernel(view) ? Step::Kind::unmap_krbd : Step::Kind::disconnect};
   }
   if (view.seen.link != Observation::Link::none) return Step{Step::Kind::stop_session};
   if (view.seen.image_open) return Step{Step::Kind::close_image};
@@ -199,20 +206,6 @@ Decision unpublish(const View& view, const Unpublished& wish) {
 
 // --- Expanded -------------------------------------------------------------------------------------------------------------------------
 
-/// One filesystem has one size, whichever of its stagings was meant.
-Decision expand_filesystem(const View& view) {
-  for (const Staging& staging : view.record->stagings) {
-    const auto* mount = our_mount_at(view, staging_target(view.id, staging.path));
-    if (mount == nullptr) continue;
-    if (mount->filesystem_read_only && !wants_read_only(staging.capability))
-      return fail(errc::failed_precondition, "the filesystem of volume " + view.id + " turned read-only, so it cannot grow: end its pods, and " +
-                                                 "stage it anew, which checks it");
-    if (auto step = fill_device(view, *mount)) return *step;
-    return Done{};
-  }
-  return fail(errc::failed_precondition, "volume " + view.id + " is staged nowhere, so its filesystem cannot grow: stage it first");
-}
-
 /// rbd-nbd makes its device larger by itself.
 Decision expand_elsewhere(const View& view, const Expanded& wish) {
   if (view.seen.device()->size < wish.bytes)
@@ -224,6 +217,7 @@ Decision expand(const View& view, const Expanded& wish) {
   if (!view.record || !(is_at(*view.record, wish.path) || ours_at(view, wish.path)))
     return fail(errc::not_found, "volume " + view.id + " is neither staged nor published at " + wish.path);
   if (view.record->failed) return given_up(view);
+  if (by_kernel(view)) return expand_krbd(view, wish);
   if (!view.seen.attached || view.seen.link != Observation::Link::serving) {
     const bool elsewhere = view.record->adopting && view.seen.device() != nullptr && !view.seen.other_dead_for;
     if (elsewhere && !view.seen.facts.served_by_other) return look(Fact::served_by_other);
@@ -272,6 +266,8 @@ Decision give_up(const View& view) {
   if (!view.record || view.seen.devices.empty())
     return fail(errc::failed_precondition, "volume " + view.id + " has no device here: there is nothing to give up");
   if (view.record->failed) return heal(view);
+  if (by_kernel(view))
+    return fail(errc::failed_precondition, "the kernel itself serves volume " + view.id + ": it cannot be given up here; see `rbd unmap -o force`");
   Record record = *view.record;
   record.failed = true;
   return write(std::move(record));
@@ -287,14 +283,15 @@ Decision plan(const std::string& volume_id, const std::optional<Record>& record,
                                                ": disconnect the one that is not in use");
   const bool heals = std::holds_alternative<Healed>(wish) || std::holds_alternative<Adopted>(wish) || std::holds_alternative<Failed>(wish);
   // Healing never waits for a helper: the helper may be waiting for the healing.
-  if (seen.busy && !heals && seen.attached && seen.link == Observation::Link::serving)
+  if (seen.busy && !heals && (by_kernel(view) || (seen.attached && seen.link == Observation::Link::serving)))
     return Wait{"a helper still works on volume " + volume_id};
   // It may mount yet what is unmounted now.
   const bool takes_down = std::holds_alternative<Unpublished>(wish) || std::holds_alternative<Unstaged>(wish);
   if (seen.busy && takes_down)
     return fail(errc::unavailable, "a helper still works on volume " + volume_id + ", whose device has no server now: repeat when it is healed");
   const bool of_earlier_boot = record && record->boot_id != seen.boot_id;
-  if (of_earlier_boot && seen.devices.empty() && seen.link == Observation::Link::none && !seen.image_open)
+  // A device of the kernel's client went with the boot: one that is there is another's.
+  if (of_earlier_boot && (seen.devices.empty() || by_kernel(view)) && seen.link == Observation::Link::none && !seen.image_open)
     return Step{Step::Kind::drop_record};  // what it tells of is gone
   struct Visit {
     const View& view;

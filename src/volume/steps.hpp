@@ -46,6 +46,10 @@ class Steps {
   task<result<>> kernel_resize(Live& live);
   task<result<>> disconnect(Live& live);
   task<result<>> stop_session(Live& live);
+  // steps_krbd.cpp
+  task<result<>> map_krbd(Live& live);
+  task<result<>> unmap_krbd(Live& live);
+  void admit_kernel(const Live& live, image::Ownership& who) const;
   // steps_adopt.cpp
   task<result<>> look_at_other(Live& live);
   task<result<>> look_at_stash(Live& live, const Wish& wish);
@@ -63,6 +67,7 @@ class Steps {
 
   result<image::Access> access(const Live& live) const;
   std::uint64_t dead_conn_timeout_s(const Live& live) const;
+  result<device::Seen> device_of(const Live& live) const;
   result<std::uint32_t> device_index(const Live& live) const;
   result<std::string> device_path(const Live& live) const;
   Until soon() const;

@@ -21,6 +21,9 @@ struct Run {
   int heal_at_once = 16;
   int shutdown_grace_s = 90;
   bool volume_health = false;
+  bool read_affinity = false;               ///< where config.json wants it and names no labels
+  std::vector<std::string> crush_labels;    ///< the node's labels that say where it is
+  std::string crush_location;               ///< "host:a|zone:b", instead of labels
   bool verbose = false;
 };
 /// `corbd helper`: the agent's own child, on file descriptor 3.

@@ -21,7 +21,9 @@ enum class Fact { resolved, header, ownership, image_size, probe, has_data, form
 struct Step {
   enum class Kind {
     look, write_record, fence, open_image, lock, start_session, kernel_connect, kernel_reconfigure, kernel_resize, tune, mark, mkfs, fsck, mount,
-    grow, unmark, bind, unbind, umount, disconnect, stop_session, close_image, drop_record, open_tombstone, dismiss, inherit
+    grow, unmark, bind, unbind, umount, disconnect, stop_session, close_image, drop_record, open_tombstone, dismiss, inherit,
+    map_krbd,
+    unmap_krbd
   } kind;
   Fact fact = Fact::resolved;       ///< look
   std::optional<Record> record = std::nullopt;  ///< write_record

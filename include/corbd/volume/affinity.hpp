@@ -1,0 +1,24 @@
+// Read affinity: reads go to the OSD that is nearest to this node by the CRUSH map, as ceph-csi wishes it (facts: ceph-csi 3). Pure.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "corbd/core/result.hpp"
+
+namespace corbd::volume {
+
+/// "host:node-1|zone:z1": of each wanted label of the node ("topology.kubernetes.io/zone") its last part and its value, in which '.' becomes '-';
+/// "hostname" is CRUSH's "host". In order of the types. Labels that the node does not have are left out.
+std::string crush_location(const std::map<std::string, std::string>& node_labels, const std::vector<std::string>& wanted);
+/// The same as an operator writes it; invalid_argument for anything but <type>:<value> between bars.
+result<> check_crush_location(std::string_view text);
+
+/// Options of the kernel's client that read near `location`; as they are when it is empty, or when they say themselves where to read.
+std::string with_kernel_affinity(std::string options, const std::string& location);
+/// The same for Ceph's options of a connection.
+std::map<std::string, std::string> with_affinity(std::map<std::string, std::string> config, const std::string& location);
+
+}  // namespace corbd::volume
