@@ -64,19 +64,6 @@ result<std::vector<std::string>> mapped_clusters(const std::string& config_dir, 
 /// Of the Node object, which this agent cannot read.
 result<std::map<std::string, std::string>> node_labels() { return Error{errc::unavailable, "the labels of this node are not known"}; }
 
-/// Where this node is, for reads of that cluster; what is missing for that is named in `cluster`.
-void find_location(const cli::Run& options, const rbd::ClusterEntry& entry, volume::Cluster& cluster) {
-  const bool own_labels = !entry.crush_labels.empty();
-  if (!entry.read_affinity || !(own_labels || options.read_affinity || !options.crush_location.empty())) return;
-  cluster.crush_location = options.crush_location;
-  if (!cluster.crush_location.empty()) return;
-  const auto labels = node_labels();
-  if (labels) cluster.crush_location = volume::crush_location(*labels, own_labels ? entry.crush_labels : options.crush_labels);
-  if (cluster.crush_location.empty())
-    cluster.ignored.push_back("readAffinity: " + (labels ? "this node has none of the labels" : labels.error().text) +
-                              ", so reads go to the primary OSD: say where it is with --crush-location");
-}
-
 /// One agent process: members in the order in which they may be destroyed from the last to the first.
 class Agent {
  public:
@@ -180,7 +167,10 @@ class Agent {
       auto entry = rbd::find_cluster(options.config_dir, id);
       if (!entry) return entry.error();
       volume::Cluster cluster{entry->monitors, entry->rados_namespace, "", entry->ignored};
-      find_location(options, *entry, cluster);
+      const auto location = volume::location_for(
+          {entry->read_affinity, entry->crush_labels, options.read_affinity, options.crush_labels, options.crush_location}, node_labels());
+      if (location) cluster.crush_location = *location;
+      if (!location) cluster.ignored.push_back("readAffinity: " + location.error().text + ", so reads go to the primary OSD: see --crush-location");
       return cluster;
     };
     auto check_path = [this](std::string path, bool must_exist) { return check(std::move(path), must_exist); };

@@ -96,33 +96,35 @@ boost::json::value to_json(const google::protobuf::Message& response) {
   return boost::json::parse(text);
 }
 
-grpc::Status expand(v1::Node::Stub& node, grpc::ClientContext& context, const CsiCall& call, boost::json::value& answer) {
+v1::NodeExpandVolumeRequest expand(const CsiCall& call) {
   v1::NodeExpandVolumeRequest request;
   request.set_volume_id(call.volume_id);
   request.set_volume_path(call.target);
   request.set_staging_target_path(call.staging_path);
   if (call.bytes != 0) request.mutable_capacity_range()->set_required_bytes(call.bytes);
-  v1::NodeExpandVolumeResponse response;
-  const auto status = node.NodeExpandVolume(&context, request, &response);
-  answer = to_json(response);
-  return status;
+  return request;
 }
 
-grpc::Status stats(v1::Node::Stub& node, grpc::ClientContext& context, const CsiCall& call, boost::json::value& answer) {
+v1::NodeGetVolumeStatsRequest stats(const CsiCall& call) {
   v1::NodeGetVolumeStatsRequest request;
   request.set_volume_id(call.volume_id);
   request.set_volume_path(call.target);
-  v1::NodeGetVolumeStatsResponse response;
-  const auto status = node.NodeGetVolumeStats(&context, request, &response);
-  answer = to_json(response);
-  return status;
+  return request;
 }
 
-grpc::Status health(v1::Node::Stub& node, grpc::ClientContext& context, const CsiCall& call, boost::json::value& answer) {
+v1::NodeGetVolumeHealthRequest health(const CsiCall& call) {
   v1::NodeGetVolumeHealthRequest request;
   request.set_volume_id(call.volume_id);
-  v1::NodeGetVolumeHealthResponse response;
-  const auto status = node.NodeGetVolumeHealth(&context, request, &response);
+  return request;
+}
+
+using Node = v1::Node::Stub;
+
+template <class Request, class Response>
+grpc::Status ask(Node& node, grpc::Status (Node::*method)(grpc::ClientContext*, const Request&, Response*), grpc::ClientContext& context,
+                 const Request& request, boost::json::value& answer) {
+  Response response;
+  const auto status = (node.*method)(&context, request, &response);
   answer = to_json(response);
   return status;
 }
@@ -164,9 +166,9 @@ int call_csi(const CsiCall& call) {
   else if (call.method == "unstage") status = unstage(node, context, call);
   else if (call.method == "publish") status = publish(node, context, call);
   else if (call.method == "unpublish") status = unpublish(node, context, call);
-  else if (call.method == "expand") status = expand(node, context, call, answer);
-  else if (call.method == "stats") status = stats(node, context, call, answer);
-  else if (call.method == "health") status = health(node, context, call, answer);
+  else if (call.method == "expand") status = ask(node, &Node::NodeExpandVolume, context, expand(call), answer);
+  else if (call.method == "stats") status = ask(node, &Node::NodeGetVolumeStats, context, stats(call), answer);
+  else if (call.method == "health") status = ask(node, &Node::NodeGetVolumeHealth, context, health(call), answer);
   else status = identity(plugin, context, call, said);
   boost::json::object line{{"code", code_name(status.error_code())}, {"message", status.ok() ? said : status.error_message()}};
   if (status.ok() && !answer.is_null()) line["answer"] = answer;

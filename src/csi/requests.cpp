@@ -77,8 +77,9 @@ result<volume::Capability> capability_of(const VolumeCapability& from) {
     case Mode::MULTI_NODE_READER_ONLY: capability.read_only = true; break;
     case Mode::MULTI_NODE_MULTI_WRITER:
       if (!capability.block) return invalid("rbd: RWX access mode request is only valid for volumes with access type `block`");
-      return not_yet("access mode MULTI_NODE_MULTI_WRITER is not served yet: use ReadWriteOnce");
-    case Mode::MULTI_NODE_SINGLE_WRITER: return not_yet("access mode MULTI_NODE_SINGLE_WRITER is not served yet: use ReadWriteOnce");
+      capability.shared = true;
+      break;
+    case Mode::MULTI_NODE_SINGLE_WRITER: return not_yet("access mode MULTI_NODE_SINGLE_WRITER is not served: use SINGLE_NODE_MULTI_WRITER");
     default: return invalid("volume capability has no known access mode");
   }
   if (capability.block) return capability;

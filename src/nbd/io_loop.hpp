@@ -1,4 +1,4 @@
-// The thread that runs the sessions, and the way back to it for operations that end on librbd's threads.
+// The thread that serves the devices, and the way back to it for operations that end on librbd's threads.
 #pragma once
 
 #include <atomic>

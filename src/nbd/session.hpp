@@ -87,7 +87,7 @@ class Session final : Budget::Waiter, Batched {
   void release_all(Reply* replies);
   void stop(State state, int error);
   bool quiet() const;
-  /// The last call of every way in: it may destroy the session.
+  /// The last call of every way in: it may destroy this object.
   void settle();
   bool serving() const { return state_.load(std::memory_order_relaxed) == State::serving; }
 

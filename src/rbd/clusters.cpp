@@ -1,45 +1,16 @@
 #include "corbd/rbd/clusters.hpp"
 
-#include <array>
-
 #include "async.hpp"
 #include "connections.hpp"
 #include "corbd/core/log.hpp"
 #include "failure.hpp"
+#include "identity.hpp"
 #include "image.hpp"
 #include "journal.hpp"
 #include "locks.hpp"
 
 namespace corbd::rbd {
 namespace {
-
-Error cannot_resolve(const std::string& which, int r) {
-  if (r == -ENOENT) return {errc::not_found, "image " + which + " does not exist: it was deleted, or the name, pool or namespace is wrong"};
-  if (r == -EPERM || r == -EACCES)
-    return failure("opening image " + which, r, "the user needs the OSD caps 'profile rbd' for this pool and namespace");
-  return failure("opening image " + which, r);
-}
-
-/// Pool thread: an image opened for reading sets no watch, so nobody is disturbed.
-result<image::Resolved> read_identity(Connection& connection, rbd_image_t image, std::int64_t pool, const image::Name& name) {
-  image::Resolved found;
-  std::array<char, 256> id{};
-  if (const int r = rbd_get_id(image, id.data(), id.size()); r < 0)
-    return failure("image " + name.text() + " has no id", r, "images of format 1 are not served; migrate it: rbd migration prepare");
-  std::uint64_t features = 0;
-  int r = rbd_get_features(image, &features);
-  if (r >= 0) r = rbd_get_size(image, &found.size);
-  if (connection.note(r) < 0) return failure("reading image " + name.text(), r);
-  found.features = features;
-  found.exclusive_lock = (features & RBD_FEATURE_EXCLUSIVE_LOCK) != 0;
-  found.key.fsid = connection.fsid;
-  found.key.pool_id = pool;
-  found.key.ns = name.ns;
-  found.key.image_id = id.data();
-  found.cluster_id = connection.group->access.cluster_id;
-  found.name = name;
-  return found;
-}
 
 result<Target> find_by_name(Connection& connection, const image::Name& name) {
   auto id = pool_id(connection.cluster, name.pool);
@@ -49,27 +20,9 @@ result<Target> find_by_name(Connection& connection, const image::Name& name) {
   return Target{*id, std::move(*pool), name};
 }
 
-task<int> open_read_only(Connections& connections, rados_ioctx_t io, const std::string& name, rbd_image_t& image) {
-  auto submit = [io, &name, &image](rbd_completion_t completion) {
-    return rbd_aio_open_read_only(io, name.c_str(), &image, nullptr, completion);
-  };
-  return completed(connections.control(), connections.clock(), submit);
-}
-
-task<int> close_raw(Connections& connections, rbd_image_t image) {
-  auto submit = [image](rbd_completion_t completion) { return rbd_aio_close(image, completion); };
-  return completed(connections.control(), connections.clock(), submit);
-}
-
 task<result<image::Resolved>> identify(Connections& connections, const Lease& lease, const Target& target) {
-  Connection& connection = *lease.connection();
-  rbd_image_t image = nullptr;
-  const int r = connection.note(co_await open_read_only(connections, target.pool.io.get(), target.name.image, image));
-  if (r < 0) co_return cannot_resolve(target.name.text(), r);
-  auto read = [held = lease.connection(), image, id = target.pool_id, name = target.name] { return read_identity(*held, image, id, name); };
-  auto found = co_await connection.group->lanes->images.call(connections.gate(), std::move(read), {}, "reading image " + target.name.text());
-  if (const int closed = co_await close_raw(connections, image); closed < 0) connection.clean = false;
-  co_return found;
+  auto read = [held = lease.connection(), &target] { return read_identity(*held, target); };
+  co_return co_await lease->group->lanes->cluster.call(connections.gate(), std::move(read), {}, "reading image " + target.name.text());
 }
 
 task<result<image::Resolved>> resolve_to_end(Connections& connections, const Lease& lease, const image::Name& name) {

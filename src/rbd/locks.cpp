@@ -6,6 +6,7 @@
 
 #include "address.hpp"
 #include "failure.hpp"
+#include "mirror.hpp"
 
 namespace corbd::rbd {
 namespace {
@@ -73,12 +74,17 @@ result<std::vector<Watcher>> list_watchers(Opened& opened) {
     r = opened.connection.note(rbd_watchers_list(opened.image, raw.data(), &count));
   }
   if (r < 0) return failure("asking who has image " + opened.text() + " open", r);
+  result<std::set<std::int64_t>> mirrors = std::set<std::int64_t>();
+  // An image that is open for reading has no watch of its own.
+  if (count > (opened.read_only ? 0 : 1)) mirrors = mirror_daemons(opened);
   std::vector<Watcher> watchers;
-  for (std::size_t i = 0; i < count; ++i) {
+  for (std::size_t i = 0; i < count && mirrors; ++i) {
+    if (mirrors->contains(raw[i].id)) continue;
     Watcher watcher{bare_address(raw[i].addr), "client." + std::to_string(raw[i].id)};
     if (std::find(watchers.begin(), watchers.end(), watcher) == watchers.end()) watchers.push_back(std::move(watcher));
   }
   rbd_watchers_list_cleanup(raw.data(), count);
+  if (!mirrors) return mirrors.error();
   return watchers;
 }
 

@@ -17,7 +17,7 @@ struct Watcher {
   std::string client;   ///< "client.4119"
   bool operator==(const Watcher&) const = default;
 };
-/// Without repetitions.
+/// Without repetitions and without rbd-mirror's.
 result<std::vector<Watcher>> list_watchers(Opened& opened);
 /// Breaks it, and sets the header's time of change to `mark` in the same operation: any later change of the header sets another.
 result<> break_lock_of(Opened& opened, const std::string& address, std::int64_t mark);

@@ -8,6 +8,7 @@
 #include "corbd/core/log.hpp"
 #include "failure.hpp"
 #include "locks.hpp"
+#include "mirror.hpp"
 
 namespace corbd::rbd {
 
@@ -95,6 +96,7 @@ result<> settle(Opened& opened) {
   opened.features = details->features;
   opened.size = details->size;
   if (details->unsafe && !opened.read_only) return *details->unsafe;
+  if (auto primary = check_primary(opened); !primary) return primary;
   std::uint64_t handle = 0;
   if (const int r = rbd_update_watch(opened.image, &handle, &UpdateSignal::raise, opened.signal.get()); r < 0)
     return failure("watching image " + opened.text(), r);

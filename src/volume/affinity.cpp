@@ -29,6 +29,15 @@ std::string crush_location(const std::map<std::string, std::string>& node_labels
   return text;
 }
 
+result<std::string> location_for(const Affinity& wished, const result<std::map<std::string, std::string>>& labels) {
+  const bool by_labels = !wished.cluster_labels.empty() || wished.of_node;
+  if (!wished.of_cluster || !wished.location.empty() || !by_labels) return wished.of_cluster ? wished.location : std::string();
+  if (!labels) return labels.error();
+  auto location = crush_location(*labels, wished.cluster_labels.empty() ? wished.node_labels : wished.cluster_labels);
+  if (location.empty()) return Error{errc::failed_precondition, "this node has none of the labels that say where it is"};
+  return location;
+}
+
 result<> check_crush_location(std::string_view text) {
   for (const auto place : pieces(text, '|')) {
     const auto colon = place.find(':');

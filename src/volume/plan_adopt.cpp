@@ -39,6 +39,7 @@ bool on_this_node(const image::Ownership& who, const std::string& address) { ret
 /// It ends by itself or was asked to: what it wrote last is stored, and it gave its lock back. Before that nobody but it may have the image.
 Decision dismiss(const View& view) {
   const auto& who = *view.seen.facts.ownership;
+  if (view.record->shared) return Step{Step::Kind::dismiss};
   if (!who.owner.empty() && !on_this_node(who, who.owner))
     return fail(errc::in_use, "image " + view.record->key.text() + " of volume " + view.id + " is locked by the client at " + who.owner +
                                   ", not by rbd-nbd of this node: it is left alone");
@@ -92,6 +93,7 @@ Decision adopt(const View& view, const Staged& wish) {
   record.exclusive_lock = image.exclusive_lock;
   record.block = wish.capability.block;
   record.read_only = wish.capability.read_only;
+  record.shared = wish.capability.shared;
   record.boot_id = view.seen.boot_id;
   record.kind = device->kind;
   record.device = device->index;
@@ -129,6 +131,7 @@ std::optional<Decision> end_other_client(const View& view) {
   const auto& who = *view.seen.facts.ownership;
   if (who.lock != image::Ownership::Lock::other) return std::nullopt;
   const std::string image = "image " + view.record->key.text() + " of volume " + view.id;
+  if (view.record->shared && !on_this_node(who, who.owner)) return std::nullopt;
   if (!on_this_node(who, who.owner))
     return fail(errc::unproven, image + ", which rbd-nbd served here, is locked by the client at " + who.owner +
                                     ": not served until that is gone. If that is rbd-nbd's own, because it ran in another network namespace, "

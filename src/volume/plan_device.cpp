@@ -97,9 +97,12 @@ std::optional<Decision> bring_up_image(const View& view) {
     return Step{Step::Kind::open_image};
   }
   if (view.seen.lock_held || view.record->read_only) return std::nullopt;
+  // Of a shared image librbd takes the lock for a write, and gives it to whoever asks.
+  if (view.record->shared && !view.record->adopting) return std::nullopt;
   if (!view.seen.facts.ownership) return look(Fact::ownership);
   if (view.record->adopting)
     if (auto step = end_other_client(view)) return step;
+  if (view.record->shared) return std::nullopt;
   if (view.seen.facts.ownership->lock == image::Ownership::Lock::none)
     if (auto step = read_mark(view)) return step;
   if (auto refused = prove(view)) return refused;

@@ -22,7 +22,7 @@ std::string names_of(std::uint64_t features) {
 }
 
 /// A lock whose owner does not watch the image is a dead client's: the kernel has it blocklisted before it breaks the lock.
-bool has_other_users(const View& view) { return !view.seen.facts.ownership->foreign_watchers.empty(); }
+bool has_other_users(const View& view) { return !view.record->shared && !view.seen.facts.ownership->foreign_watchers.empty(); }
 
 /// Nothing was written through the device yet, so that it may be unmapped again.
 bool is_fresh(const View& view) {
@@ -50,6 +50,8 @@ std::optional<Decision> open_beside(const View& view) {
   if (!by_kernel(view)) return std::nullopt;
   if (view.seen.image_closing) return Step{Step::Kind::close_image};
   if (view.seen.image_open) return std::nullopt;
+  if (view.seen.facts.gone)
+    return fail(errc::lost, "image " + view.record->key.text() + " of volume " + view.id + " does not exist any more: unstage the volume");
   if (!view.seen.key_known) return no_key(view);
   if (view.seen.facts.fenced != true) return Step{Step::Kind::fence};
   return Step{Step::Kind::open_image};

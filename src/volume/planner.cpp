@@ -79,6 +79,7 @@ Decision stage_new(const View& view, const Staged& wish) {
   record.exclusive_lock = view.seen.facts.resolved->exclusive_lock;
   record.block = wish.capability.block;
   record.read_only = wish.capability.read_only;
+  record.shared = wish.capability.shared;
   record.boot_id = view.seen.boot_id;
   record.stagings.push_back({wish.path, wish.capability});
   return write(std::move(record));
@@ -89,8 +90,8 @@ Decision stage_another(const View& view, const Staged& wish) {
   const Record& record = *view.record;
   const auto& wanted = wish.capability;
   const std::string fstype = record.stagings.empty() ? wanted.fstype : record.stagings.front().capability.fstype;
-  if (record.block != wanted.block || record.read_only != wanted.read_only || fstype != wanted.fstype)
-    return fail(errc::failed_precondition, "volume " + view.id + " is in use as a " + (record.read_only ? "read-only " : "") +
+  if (record.block != wanted.block || record.read_only != wanted.read_only || record.shared != wanted.shared || fstype != wanted.fstype)
+    return fail(errc::failed_precondition, "volume " + view.id + " is in use as a " + (record.read_only ? "read-only " : record.shared ? "shared " : "") +
                                                (record.block ? "block device" : "filesystem " + fstype) + " at " +
                                                (record.stagings.empty() ? record.publishes.empty() ? "no path any more" : record.publishes.front().target
                                                                         : record.stagings.front().path) +
@@ -135,7 +136,8 @@ Decision stage(const View& view, const Staged& wish) {
 
 /// Mount flags may differ: a bind has its own.
 bool same_use(const Capability& one, const Capability& other) {
-  return one.block == other.block && one.fstype == other.fstype && one.read_only == other.read_only && one.single_writer == other.single_writer;
+  return one.block == other.block && one.fstype == other.fstype && one.read_only == other.read_only && one.single_writer == other.single_writer &&
+         one.shared == other.shared;
 }
 
 Decision publish(const View& view, const Published& wish) {

@@ -19,7 +19,7 @@ std::uint32_t crc32c(std::string_view bytes) {
 
 json::object to_json(const Capability& capability) {
   return {{"block", capability.block}, {"fstype", capability.fstype}, {"mount_flags", capability.mount_flags},
-          {"read_only", capability.read_only}, {"single_writer", capability.single_writer}};
+          {"read_only", capability.read_only}, {"single_writer", capability.single_writer}, {"shared", capability.shared}};
 }
 
 json::object to_json(const Serving& serving) {
@@ -56,6 +56,7 @@ json::object to_json(const Record& record) {
       {"exclusive_lock", record.exclusive_lock},
       {"block", record.block},
       {"read_only", record.read_only},
+      {"shared", record.shared},
       {"adopting", record.adopting},
       {"failed", record.failed},
       {"boot_id", record.boot_id},
@@ -83,6 +84,7 @@ Capability capability_of(const json::object& from) {
   capability.mount_flags = string_at(from, "mount_flags");
   capability.read_only = from.at("read_only").as_bool();
   capability.single_writer = from.at("single_writer").as_bool();
+  capability.shared = from.contains("shared") && from.at("shared").as_bool();
   return capability;
 }
 
@@ -124,6 +126,7 @@ Record record_of(const json::object& from) {
   record.exclusive_lock = from.at("exclusive_lock").as_bool();
   record.block = from.at("block").as_bool();
   record.read_only = from.at("read_only").as_bool();
+  record.shared = from.contains("shared") && from.at("shared").as_bool();
   record.adopting = from.contains("adopting") && from.at("adopting").as_bool();
   record.failed = from.contains("failed") && from.at("failed").as_bool();
   record.boot_id = string_at(from, "boot_id");

@@ -240,6 +240,16 @@ TEST_CASE("a volume in use is not unmapped because another client has opened its
   CHECK(scene.world.devices.size() == 1);
 }
 
+TEST_CASE("a raw block volume that many nodes write is mapped beside them") {
+  Scene scene;
+  scene.image().shared = true;
+  scene.image().watchers.insert(kStranger);
+  auto wish = staged(true);
+  wish.capability.shared = true;
+  CHECK(scene.want(wish) == errc::ok);
+  CHECK(scene.device().kind == device::Kind::krbd);
+}
+
 TEST_CASE("the lock of a client that died is broken by the kernel, which has it cut off first") {
   Scene scene;
   scene.filled();

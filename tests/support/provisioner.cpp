@@ -87,6 +87,23 @@ std::string image_id(rados_ioctx_t io, const std::string& name) {
   return id;
 }
 
+Pairs read_pairs(rados_ioctx_t io, const std::string& object) {
+  const std::unique_ptr<void, void (*)(rados_read_op_t)> op(rados_create_read_op(), &rados_release_read_op);
+  rados_omap_iter_t iter = nullptr;
+  unsigned char more = 0;
+  int listed = 0;
+  rados_read_op_omap_get_vals2(op.get(), "", "", 512, &iter, &more, &listed);
+  const int r = rados_read_op_operate(op.get(), io, object.c_str(), 0);
+  const std::unique_ptr<void, void (*)(rados_omap_iter_t)> owned(iter, &rados_omap_get_end);
+  if (r == -ENOENT) return {};
+  check(r, "reading " + object);
+  Pairs pairs;
+  char *key = nullptr, *value = nullptr;
+  std::size_t length = 0;
+  while (rados_omap_get_next(iter, &key, &value, &length) == 0 && key != nullptr) pairs[key] = std::string(value, length);
+  return pairs;
+}
+
 constexpr const char* kDirectory = "csi.volumes.default";
 std::string journal(const std::string& uuid) { return "csi.volume." + uuid; }
 
@@ -95,11 +112,7 @@ std::string journal(const std::string& uuid) { return "csi.volume." + uuid; }
 NewHandle Provisioner::create(const NewVolume& wanted) {
   const std::string journal_pool = wanted.journal_pool.empty() ? wanted.pool : wanted.journal_pool;
   const Io images(cluster_, wanted.pool, wanted.ns), journals(cluster_, journal_pool, wanted.ns);
-  NewHandle made;
-  made.uuid = make_uuid();
-  made.image = wanted.prefix + made.uuid;
-  made.pool_id = rados_pool_lookup(cluster_, wanted.pool.c_str());
-  check(made.pool_id, "looking up " + wanted.pool);
+  const NewHandle made = handle(wanted, make_uuid());
   const bool topology = journal_pool != wanted.pool;
   // The object is made where the image is, the keys are written where the directory is.
   create_object(images.io, journal(made.uuid));
@@ -111,10 +124,50 @@ NewHandle Provisioner::create(const NewVolume& wanted) {
   int order = 22;
   check(rbd_create2(images.io, made.image.c_str(), wanted.size, 61, &order), "creating " + made.image);
   set_keys(journals.io, journal(made.uuid), {{"csi.imageid", image_id(images.io, made.image)}});
-  made.volume_id = volume::encode(volume::Handle{cluster_id_, made.pool_id, made.uuid});
-  made.context = {{"clusterID", cluster_id_}, {"pool", wanted.pool}, {"journalPool", journal_pool}, {"imageName", made.image}, {"mounter", "rbd-nbd"}};
+  return made;
+}
+
+std::optional<Provisioner::Known> Provisioner::find(const NewVolume& wanted) const {
+  const Io in(cluster_, wanted.pool, wanted.ns);
+  const auto directory = read_pairs(in.io, kDirectory);
+  const auto place = directory.find("csi.volume." + wanted.name);
+  if (place == directory.end()) return std::nullopt;
+  Known known{handle(wanted, place->second)};
+  rbd_image_t image = nullptr;
+  check(rbd_open_read_only(in.io, known.handle.image.c_str(), &image, nullptr), "opening " + known.handle.image);
+  const int r = rbd_get_size(image, &known.size);
+  rbd_close(image);
+  check(r, "asking for the size of " + known.handle.image);
+  return known;
+}
+
+NewHandle Provisioner::handle(const NewVolume& wanted, std::string uuid) const {
+  NewHandle made;
+  made.image = wanted.prefix + uuid;
+  made.pool_id = rados_pool_lookup(cluster_, wanted.pool.c_str());
+  check(made.pool_id, "looking up " + wanted.pool);
+  made.volume_id = volume::encode(volume::Handle{cluster_id_, made.pool_id, uuid});
+  made.uuid = std::move(uuid);
+  made.context = {{"clusterID", cluster_id_}, {"pool", wanted.pool}, {"imageName", made.image}, {"mounter", "rbd-nbd"},
+                  {"journalPool", wanted.journal_pool.empty() ? wanted.pool : wanted.journal_pool}};
   if (!wanted.ns.empty()) made.context["radosNamespace"] = wanted.ns;
   return made;
+}
+
+void Provisioner::remove(const std::string& volume_id) {
+  const auto known = volume::decode_handle(volume_id);
+  if (!known) return;
+  char pool[256];
+  if (rados_pool_reverse_lookup(cluster_, known->pool_id, pool, sizeof pool) < 0) return;
+  const auto says = journal_of(cluster_, pool, "", known->uuid);
+  if (!says.contains("csi.volname")) return;
+  NewVolume wanted;
+  wanted.name = says.at("csi.volname");
+  wanted.pool = pool;
+  NewHandle made;
+  made.uuid = known->uuid;
+  made.image = says.at("csi.imagename");
+  remove(wanted, made);
 }
 
 void Provisioner::remove(const NewVolume& wanted, const NewHandle& made) {
@@ -129,20 +182,7 @@ void Provisioner::remove(const NewVolume& wanted, const NewHandle& made) {
 
 Pairs journal_of(rados_t cluster, const std::string& pool, const std::string& ns, const std::string& uuid) {
   const Io in(cluster, pool, ns);
-  const std::unique_ptr<void, void (*)(rados_read_op_t)> op(rados_create_read_op(), &rados_release_read_op);
-  rados_omap_iter_t iter = nullptr;
-  unsigned char more = 0;
-  int listed = 0;
-  rados_read_op_omap_get_vals2(op.get(), "", "", 512, &iter, &more, &listed);
-  const int r = rados_read_op_operate(op.get(), in.io, journal(uuid).c_str(), 0);
-  const std::unique_ptr<void, void (*)(rados_omap_iter_t)> owned(iter, &rados_omap_get_end);
-  if (r == -ENOENT) return {};
-  check(r, "reading " + journal(uuid));
-  Pairs pairs;
-  char *key = nullptr, *value = nullptr;
-  std::size_t length = 0;
-  while (rados_omap_get_next(iter, &key, &value, &length) == 0 && key != nullptr) pairs[key] = std::string(value, length);
-  return pairs;
+  return read_pairs(in.io, journal(uuid));
 }
 
 void forget_in_journal(rados_t cluster, const std::string& pool, const std::string& ns, const std::string& uuid, const std::string& key) {

@@ -5,6 +5,7 @@
 #include <rados/librados.h>
 
 #include <map>
+#include <optional>
 #include <string>
 
 namespace corbd::test {
@@ -30,9 +31,18 @@ class Provisioner {
  public:
   Provisioner(rados_t cluster, std::string cluster_id) : cluster_(cluster), cluster_id_(std::move(cluster_id)) {}
   NewHandle create(const NewVolume& wanted);
+  /// The volume that was created by that name; its size is that of its image.
+  struct Known {
+    NewHandle handle;
+    std::uint64_t size = 0;  ///< bytes
+  };
+  std::optional<Known> find(const NewVolume& wanted) const;
   void remove(const NewVolume& wanted, const NewHandle& made);
+  /// In its own pool and the default namespace; fine when there is none.
+  void remove(const std::string& volume_id);
 
  private:
+  NewHandle handle(const NewVolume& wanted, std::string uuid) const;
   rados_t cluster_;
   std::string cluster_id_;
 };

@@ -24,6 +24,8 @@ struct FakeImage {
   std::uint64_t size = 1 << 30;
   bool exclusive = true;
   std::uint64_t features = 5;         ///< layering and exclusive-lock
+  bool shared = false;                ///< many write: the lock goes to whoever writes
+  bool secondary = false;             ///< the mirror of another cluster's
   std::string lock_owner;             ///< client address; "" = free
   std::set<std::string> watchers;
   std::uint64_t version = 1;          ///< of the header

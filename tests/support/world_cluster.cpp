@@ -99,6 +99,7 @@ class Clusters final : public image::Clusters {
         if (state == Client::dead) return Error{errc::unavailable, "the dead client " + address + " is not fenced yet"};
       FakeImage* found = world.by_id(key.image_id);
       if (found == nullptr) return Error{errc::not_found, "image " + key.text() + " does not exist any more"};
+      if (found->secondary) return Error{errc::failed_precondition, "image " + key.text() + " is the mirror of another cluster's image"};
       *place = std::make_unique<World::FakeOpened>(world, *found, by, options);
       return {};
     });
@@ -166,7 +167,7 @@ bool World::mark_refused(const std::string& image_id) const {
 }
 
 bool World::may_write(const FakeImage& image, const std::string& address) const {
-  return !blocklisted.contains(address) && (!image.exclusive || image.lock_owner == address);
+  return !blocklisted.contains(address) && (!image.exclusive || image.shared || image.lock_owner == address);
 }
 
 void World::blocklist(const std::string& address) {
@@ -198,7 +199,7 @@ void World::revive_cluster() {
 
 bool World::visit(FakeImage& image, const std::string& visitor, bool by_force) {
   if (cluster_dead) return false;
-  if (image.exclusive && !image.lock_owner.empty()) {
+  if (image.exclusive && !image.shared && !image.lock_owner.empty()) {
     if (image.watchers.contains(image.lock_owner) && !by_force) return false;
     blocklist(image.lock_owner);
     image.changed();
@@ -270,6 +271,7 @@ void World::run_work(Work work) {
     return;
   }
   FakeImage* image = by_id(work.image_id);
+  if (image != nullptr && image->shared && !blocklisted.contains(work.client)) image->lock_owner = work.client;
   int failed = 0;
   if (blocklisted.contains(work.client))
     failed = -ESHUTDOWN;
@@ -289,7 +291,7 @@ void World::stored(const Work& work, FakeImage& image) {
     broke("an acknowledged write was overwritten by an older one: " + where + " had " + std::to_string(image.acked[work.block]) + ", got " +
           std::to_string(work.number));
   const bool link_is_later = work.link_visits != work.device_visits;
-  if (!heal_without_proof && (link_is_later || (image.exclusive && image.visits != work.device_visits)))
+  if (!heal_without_proof && !image.shared && (link_is_later || (image.exclusive && image.visits != work.device_visits)))
     broke("a write from before another node's visit was replayed: " + where);
   image.blocks[work.block] = work.number;
   image.data = true;

@@ -123,7 +123,7 @@ std::uint32_t World::krbd_stages(const std::string& name, const std::string& sta
 void World::used_by_kernel(const KernelDevice& device) {
   if (device.kind != device::Kind::krbd || device.read_only) return;
   const FakeImage* image = by_id(device.image_id);
-  if (image == nullptr) return;
+  if (image == nullptr || image->shared) return;
   for (const auto& watcher : image->watchers)
     if (watcher != kernel_client() && !clients.contains(watcher)) broke("a device of the kernel was used while " + watcher + " had its image");
 }

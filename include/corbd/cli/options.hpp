@@ -44,7 +44,7 @@ struct CsiCall {
   int timeout_s = 120;
 };
 
-/// The subcommands that ask a running agent on its admin socket: `corbd status`, `volumes`, `volume`, `heal`, `fail`, `events`.
+/// The subcommands that ask a running agent on its admin socket: `corbd status`, `volumes`, `volume`, `heal`, `fail`, `drain`, `events`.
 struct Admin {
   enum class What { none, status, volumes, volume, heal, fail, drain, events };
   What what = What::none;

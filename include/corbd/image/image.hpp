@@ -72,7 +72,7 @@ struct Resolved {
 struct Ownership {
   enum class Lock { none, mine, our_dead, other } lock = Lock::none;  ///< our_dead: an address of a dead incarnation of this agent
   std::string owner;                    ///< the lock owner's address, if any
-  std::vector<std::string> foreign_watchers;  ///< not this client and not a dead incarnation of ours
+  std::vector<std::string> foreign_watchers;  ///< not this client, no dead incarnation of ours, no rbd-mirror; who only reads has no watch
   std::map<std::string, std::string> clients = {};  ///< "client.4119" by address, of the owner and the watchers
   std::string self;                     ///< this client's address
   std::uint64_t version = 0;            ///< of the image's header: grows with every change of it, also of its lock, not with a watch
@@ -156,7 +156,8 @@ class Clusters {
   /// not_found when that very image is gone.
   virtual task<result<Header>> header(Access access, Key key, Until until) = 0;
   /// Opens by identity. `pool`-id, namespace and image id come from the key. not_found when that very image is gone.
-  /// unsafe_config when the effective configuration would acknowledge writes before they are stored.
+  /// unsafe_config when the effective configuration would acknowledge writes before they are stored. failed_precondition for the mirror of
+  /// another cluster's image.
   virtual task<result<std::unique_ptr<Image>>> open(Access access, Key key, OpenOptions options, Until until) = 0;
   /// Closes idle connections and marks their incarnations clean. After all images are closed.
   virtual task<result<>> shutdown(Until until) = 0;

@@ -25,6 +25,7 @@ struct Capability {
   std::string mount_flags; ///< comma separated, in the caller's order
   bool read_only = false;  ///< the access mode forbids writing
   bool single_writer = false;  ///< ReadWriteOncePod: one target at a time
+  bool shared = false;         ///< ReadWriteMany of a raw block volume: other nodes write it too
   bool operator==(const Capability&) const = default;
 };
 

@@ -228,6 +228,15 @@ TEST_CASE("a filesystem that many nodes write is refused") {
   CHECK(code_of(request) == errc::invalid_argument);
 }
 
+TEST_CASE("a raw block volume may be written by many nodes") {
+  auto request = stage_request();
+  request.mutable_volume_capability()->mutable_block();
+  request.mutable_volume_capability()->mutable_access_mode()->set_mode(Mode::MULTI_NODE_MULTI_WRITER);
+  const auto wish = corbd::csi::wish_of(request);
+  REQUIRE(wish);
+  CHECK(std::get<corbd::volume::Staged>(*wish).capability.shared);
+}
+
 TEST_CASE("the kernel's client and its options are part of the wish") {
   auto request = stage_request();
   (*request.mutable_volume_context())["mounter"] = "rbd";

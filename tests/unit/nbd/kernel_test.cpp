@@ -148,7 +148,7 @@ TEST_CASE("the kernel's refusal of a block size is told", "[.kernel]") {
   CHECK(got.error().code == errc::failed_precondition);
 }
 
-TEST_CASE("a disconnect ends the session by the kernel's goodbye", "[.kernel]") {
+TEST_CASE("a disconnect ends the link by the kernel's goodbye", "[.kernel]") {
   if (!in_lab()) return;
   Node node;
   node.connect();

@@ -1,4 +1,4 @@
-// Another implementation of the protocol drives the session: libnbd.
+// Another implementation of the protocol is the client: libnbd.
 #include <libnbd.h>
 
 #include <random>

@@ -18,6 +18,18 @@ TEST_CASE("a place written by hand is types and values between bars") {
     CHECK(volume::check_crush_location(bad).error().code == errc::invalid_argument);
 }
 
+TEST_CASE("reads are near where config.json enables it and somebody says where the node is") {
+  const std::map<std::string, std::string> labels{{"kubernetes.io/hostname", "a"}, {"topology.kubernetes.io/zone", "b"}};
+  const std::vector<std::string> host{"kubernetes.io/hostname"}, zone{"topology.kubernetes.io/zone"};
+  CHECK(volume::location_for({true, zone, false, host, ""}, labels).value() == "zone:b");
+  CHECK(volume::location_for({true, {}, true, host, ""}, labels).value() == "host:a");
+  CHECK(volume::location_for({true, {}, false, host, ""}, labels)->empty());
+  CHECK(volume::location_for({false, zone, true, host, "rack:r"}, labels)->empty());
+  CHECK(volume::location_for({true, zone, true, host, "rack:r"}, labels).value() == "rack:r");
+  CHECK(volume::location_for({true, {"rack"}, false, {}, ""}, labels).error().code == errc::failed_precondition);
+  CHECK(volume::location_for({true, zone, false, {}, ""}, Error{errc::unavailable, "not known"}).error().code == errc::unavailable);
+}
+
 TEST_CASE("options that say where to read are left as they are") {
   CHECK(volume::with_kernel_affinity("", "host:a") == "read_from_replica=localize,crush_location=host:a");
   CHECK(volume::with_kernel_affinity("read_from_replica=balance", "host:a") == "read_from_replica=balance");

@@ -1,0 +1,99 @@
+#include "identity.hpp"
+
+#include <array>
+#include <cerrno>
+#include <memory>
+
+#include "failure.hpp"
+#include "opened.hpp"
+
+namespace corbd::rbd {
+namespace {
+
+constexpr std::uint64_t kHead = static_cast<std::uint64_t>(-2);  // CEPH_NOSNAP
+
+std::uint64_t little_endian(std::string_view bytes) {
+  std::uint64_t number = 0;
+  for (std::size_t i = bytes.size(); i-- > 0;) number = number << 8 | static_cast<unsigned char>(bytes[i]);
+  return number;
+}
+
+/// The answer of one method within a read operation.
+struct Answer {
+  char* bytes = nullptr;
+  std::size_t length = 0;
+  int error = 0;
+  Answer() = default;
+  Answer(const Answer&) = delete;
+  Answer& operator=(const Answer&) = delete;
+  ~Answer() { rados_buffer_free(bytes); }
+  void ask(rados_read_op_t operation, const char* method, std::string_view input) {
+    rados_read_op_exec(operation, "rbd", method, input.data(), input.size(), &bytes, &length, &error);
+  }
+  std::string_view text() const { return {bytes, length}; }
+};
+
+Error unreadable(const image::Name& name, const char* what) {
+  return {errc::internal, "image " + name.text() + ": its " + what + " cannot be read; is it of a newer Ceph?"};
+}
+
+Error cannot_read(const image::Name& name, int r) {
+  if (r == -ENOENT)
+    return {errc::not_found, "image " + name.text() + " does not exist: it was deleted, or the name, pool or namespace is wrong"};
+  if (r == -EPERM || r == -EACCES)
+    return failure("reading image " + name.text(), r, "the user needs the OSD caps 'profile rbd' for this pool and namespace");
+  return failure("reading image " + name.text(), r);
+}
+
+/// The header of an image of format 1 is called after its name.
+bool is_old(Connection& connection, const Target& target) {
+  return connection.note(rados_stat(target.pool.io.get(), (target.name.image + ".rbd").c_str(), nullptr, nullptr)) == 0;
+}
+
+result<std::string> read_id(Connection& connection, const Target& target) {
+  std::array<char, 1024> bytes{};
+  const int r = connection.note(
+      rados_read(target.pool.io.get(), ("rbd_id." + target.name.image).c_str(), bytes.data(), bytes.size(), 0));
+  if (r == -ENOENT && is_old(connection, target))
+    return Error{errc::failed_precondition, "image " + target.name.text() + " is of format 1, which is not served: migrate it (rbd migration prepare)"};
+  if (r < 0) return cannot_read(target.name, r);
+  auto id = decode_text({bytes.data(), static_cast<std::size_t>(r)});
+  if (!id || id->empty()) return unreadable(target.name, "id");
+  return std::move(*id);
+}
+
+}  // namespace
+
+std::optional<std::string> decode_text(std::string_view bytes) {
+  if (bytes.size() < 4) return std::nullopt;
+  const std::uint64_t length = little_endian(bytes.substr(0, 4));
+  if (bytes.size() - 4 < length) return std::nullopt;
+  return std::string(bytes.substr(4, length));
+}
+
+result<image::Resolved> read_identity(Connection& connection, const Target& target) {
+  auto id = read_id(connection, target);
+  if (!id) return id.error();
+  image::Resolved found;
+  found.key = {connection.fsid, target.pool_id, target.name.ns, std::move(*id), 0};
+  found.cluster_id = connection.group->access.cluster_id;
+  found.name = target.name;
+  std::string head;
+  for (int i = 0; i < 8; ++i) head += static_cast<char>(kHead >> (8 * i));
+  const std::unique_ptr<void, void (*)(rados_read_op_t)> operation(rados_create_read_op(), &rados_release_read_op);
+  Answer size, features;
+  size.ask(operation.get(), "get_size", head);
+  features.ask(operation.get(), "get_features", head + '\1');  // as one that only reads
+  const int r = connection.note(
+      rados_read_op_operate(operation.get(), target.pool.io.get(), header_of(found.key).c_str(), LIBRADOS_OPERATION_NOFLAG));
+  for (const int failed : {r, size.error, features.error})
+    if (failed < 0) return cannot_read(target.name, failed);
+  // get_size: u8 order, u64 bytes. get_features: u64 all, u64 those without which it cannot be used.
+  if (size.text().size() < 9 || features.text().size() < 16) return unreadable(target.name, "size or features");
+  found.size = little_endian(size.text().substr(1, 8));
+  found.features = little_endian(features.text().substr(0, 8));
+  found.exclusive_lock = (found.features & RBD_FEATURE_EXCLUSIVE_LOCK) != 0;
+  return found;
+}
+
+}  // namespace corbd::rbd

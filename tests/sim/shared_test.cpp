@@ -1,0 +1,77 @@
+// Raw block volumes that many nodes write, and mirrored images.
+#include "scene.hpp"
+
+using namespace corbd;
+using test::kId;
+using test::Scene;
+
+namespace {
+
+const std::string kOther = "10.0.0.2:0/5";
+
+volume::Staged shared_wish() {
+  auto wish = test::staged_wish(kId);
+  wish.capability = {};
+  wish.capability.block = wish.capability.shared = true;
+  return wish;
+}
+
+/// Another node writes it too.
+struct Shared : Scene {
+  Shared() {
+    world.hazards = &calm;
+    image().shared = true;
+    world.visit(image(), kOther, false);
+  }
+  ~Shared() {
+    if (world.running()) world.kill_agent();
+    world.hazards = nullptr;
+    for (const auto& rule : world.broken_rules) FAIL_CHECK(rule);
+  }
+  test::Calm calm;
+};
+
+}  // namespace
+
+TEST_CASE("a shared volume is staged beside the client of another node, and takes no lock for good") {
+  Shared scene;
+  REQUIRE(scene.want(shared_wish()) == errc::ok);
+  CHECK(scene.image().lock_owner == kOther);
+  CHECK_FALSE(scene.world.blocklisted.contains(kOther));
+}
+
+TEST_CASE("a volume for one node is not staged beside the client of another node") {
+  Scene scene;
+  scene.world.visit(scene.image(), kOther, false);
+  auto alone = shared_wish();
+  alone.capability.shared = false;
+  CHECK(scene.want(alone) == errc::in_use);
+}
+
+TEST_CASE("a shared volume is served again after a crash although another node wrote meanwhile, and its dead client is fenced") {
+  Shared scene;
+  REQUIRE(scene.want(shared_wish()) == errc::ok);
+  scene.world.application_writes(scene.device(), 0);
+  scene.loop.advance(std::chrono::seconds(1));
+  const auto before = scene.image().lock_owner;
+  REQUIRE(before != kOther);
+  scene.world.kill_agent();
+  scene.world.visit(scene.image(), kOther, false);
+  scene.world.start_agent();
+  CHECK(scene.want(volume::Healed{}) == errc::ok);
+  CHECK(scene.device().alive);
+  CHECK(scene.world.blocklisted.contains(before));
+  CHECK_FALSE(scene.world.blocklisted.contains(kOther));
+}
+
+TEST_CASE("the mirror of another cluster's image is not staged, neither to write nor to read") {
+  Scene scene;
+  scene.image().secondary = true;
+  auto wish = test::staged_wish(kId);
+  CHECK(scene.want(wish) == errc::failed_precondition);
+  wish.capability.read_only = true;
+  CHECK(scene.want(wish) == errc::failed_precondition);
+  CHECK(scene.world.records.empty());
+  scene.image().secondary = false;
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+}
