@@ -5,7 +5,9 @@
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <chrono>
+#include <cstdlib>
 #include <iostream>
+#include <map>
 
 #include "corbd/cli/options.hpp"
 #include "corbd/core/failpoint.hpp"
@@ -19,6 +21,8 @@
 #include "corbd/heal/healer.hpp"
 #include "corbd/host/helpers.hpp"
 #include "corbd/host/system.hpp"
+#include "corbd/krbd/kernel_client.hpp"
+#include "corbd/kube/own_node.hpp"
 #include "corbd/nbd/devices.hpp"
 #include "corbd/ops/admin.hpp"
 #include "corbd/ops/web.hpp"
@@ -26,6 +30,7 @@
 #include "corbd/rbd/clusters.hpp"
 #include "corbd/rbd/config_json.hpp"
 #include "corbd/rpc/calls.hpp"
+#include "corbd/volume/affinity.hpp"
 #include "corbd/volume/shell.hpp"
 #include "version.hpp"
 
@@ -43,17 +48,20 @@ int fail(const Error& error) {
   return 1;
 }
 
-/// Where the node is. Its labels are the API server's, which this version does not ask.
-result<csi::Labels> topology(const cli::Run& options) {
-  const auto labels = csi::parse_labels(options.topology);
-  if (!labels) return labels.error();
-  if (!options.domainlabels.empty() && labels->empty())
-    return Error{errc::unimplemented, "--domainlabels needs the node's labels from the API server, which this version does not ask: give them by hand, "
-                                      "--topology=" + options.domainlabels.substr(0, options.domainlabels.find(',')) + "=VALUE,..."};
-  std::string wanted = options.domainlabels;
-  if (wanted.empty())
-    for (const auto& [label, value] : *labels) wanted += (wanted.empty() ? "" : ",") + label;
-  return csi::topology_of(options.drivername, wanted, *labels);
+/// Labels of the node given by hand count instead of those of its Node object.
+bool knows_labels(const cli::Run& options) { return !options.topology.empty(); }
+
+result<> check_labels(const cli::Run& options) {
+  const auto by_hand = csi::parse_labels(options.topology);
+  if (!by_hand) return by_hand.error();
+  if (!options.crush_location.empty())
+    if (auto checked = volume::check_crush_location(options.crush_location); !checked) return with_context("--crush-location", checked.error());
+  return csi::check_domain_labels(options.drivername, options.domainlabels);
+}
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
 }
 
 result<std::vector<volume::Place>> mapped_places(const std::string& config_dir, const volume::Place& of) {
@@ -75,12 +83,14 @@ result<std::vector<std::string>> mapped_clusters(const std::string& config_dir, 
 /// One agent process: members in the order in which they may be destroyed from the last to the first.
 class Agent {
  public:
-  Agent(const cli::Run& options, std::string boot_id, csi::Labels topology)
-      : options_(options), topology_(std::move(topology)), control_(io_.get_executor()), clock_(make_real_clock(control_)), pool_(control_, *clock_, kBlockingThreads),
-        gate_(control_, *clock_), helpers_(control_, *clock_, {}), mounts_(host::make_mounts(helpers_)),
+  Agent(const cli::Run& options, std::string boot_id)
+      : options_(options), control_(io_.get_executor()), clock_(make_real_clock(control_)), pool_(control_, *clock_, kBlockingThreads),
+        gate_(control_, *clock_), node_(control_, *clock_, pool_, options.nodeid, kube::find_access(variable("KUBERNETES_CONFIG_PATH"), variable)),
+        helpers_(control_, *clock_, {}), mounts_(host::make_mounts(helpers_)),
         filesystems_(host::make_filesystems(helpers_)), daemons_(host::make_daemons(helpers_)),
         records_(volume::make_record_store(pool_, options.state_dir, options.runtime_dir)),
         clusters_(rbd::make_clusters(control_, *clock_, pool_, cluster_config(boot_id))), devices_(nbd::make_devices(control_, *clock_, {})),
+        kernel_(krbd::make_kernel_client(helpers_)),
         shell_(control_, *clock_, ports(), shell_config(boot_id)), healer_(control_, *clock_, shell_, heal_config()),
         csi_(control_, *clock_, shell_, csi_config()), admin_(control_, *clock_, admin_sources(), admin_config()),
         web_(control_, *clock_, pool_, web_config(), web_sources()), signals_(io_, SIGTERM, SIGINT) {}
@@ -123,9 +133,25 @@ class Agent {
     config.nodeid = options_.nodeid;
     config.version = CORBD_VERSION;
     config.volume_health = options_.volume_health;
-    config.topology = topology_;
+    config.topology = [this] { return topology(); };
     config.on_ended = [this](const rpc::Ended& call) { web_.ended(call); };
     return config;
+  }
+
+  result<csi::Labels> labels() {
+    if (knows_labels(options_)) return csi::parse_labels(options_.topology);
+    node_.start();
+    return node_.labels();
+  }
+
+  result<csi::Labels> topology() {
+    std::string wanted = options_.domainlabels;
+    if (wanted.empty() && !knows_labels(options_)) return csi::Labels();
+    const auto known = labels();
+    if (!known) return known.error();
+    if (wanted.empty())
+      for (const auto& [label, value] : *known) wanted += (wanted.empty() ? "" : ",") + label;
+    return csi::topology_of(options_.drivername, wanted, *known);
   }
 
   ops::AdminConfig admin_config() const {
@@ -174,10 +200,16 @@ class Agent {
   }
 
   volume::Ports ports() {
-    auto find_cluster = [dir = options_.config_dir](const std::string& id) -> result<volume::Cluster> {
-      auto entry = rbd::find_cluster(dir, id);
+    auto find_cluster = [this, &options = options_](const std::string& id) -> result<volume::Cluster> {
+      auto entry = rbd::find_cluster(options.config_dir, id);
       if (!entry) return entry.error();
-      return volume::Cluster{entry->monitors, entry->rados_namespace, entry->ignored};
+      volume::Cluster cluster{entry->monitors, entry->rados_namespace, "", entry->ignored};
+      const auto known = entry->read_affinity && options.crush_location.empty() ? labels() : csi::Labels();
+      const auto location = volume::location_for(
+          {entry->read_affinity, entry->crush_labels, options.read_affinity, volume::label_names(options.crush_labels), options.crush_location}, known);
+      if (location) cluster.crush_location = *location;
+      if (!location) cluster.ignored.push_back("readAffinity: " + location.error().text + ", so reads go to the primary OSD: see --crush-location");
+      return cluster;
     };
     auto check_path = [this](std::string path, bool must_exist) { return check(std::move(path), must_exist); };
     auto read_stash = [this](std::string staging_path) { return stash(std::move(staging_path)); };
@@ -185,7 +217,7 @@ class Agent {
     auto drop_stash = [this](std::string staging_path) { return forget_stash(std::move(staging_path)); };
     auto places = [dir = options_.config_dir](const volume::Place& of) { return mapped_places(dir, of); };
     auto clusters = [dir = options_.config_dir](const std::string& id) { return mapped_clusters(dir, id); };
-    return {*clusters_, *devices_, *mounts_, *filesystems_, *daemons_, *records_, find_cluster, check_path, read_stash, write_stash,
+    return {*clusters_, *devices_, *kernel_, *mounts_, *filesystems_, *daemons_, *records_, find_cluster, check_path, read_stash, write_stash,
             drop_stash, host::busy, places, clusters};
   }
 
@@ -212,6 +244,7 @@ class Agent {
   task<> main() {
     shell_.on_trouble([this](const std::string& volume_id, std::string why) { healer_.heal(volume_id, std::move(why)); });
     shell_.on_change([this](const volume::Change& change) { admin_.note(change); });
+    if (!options_.domainlabels.empty() || options_.read_affinity) static_cast<void>(labels());
     web_.start();
     auto serving = co_await shell_.start();
     if (serving) serving = csi_.start();
@@ -251,6 +284,7 @@ class Agent {
     co_await web_.stop({clock_->now()});
     co_await csi_.stop(until.at_most(clock_->now() + kCallsLeaveWithin));
     co_await admin_.stop(until.at_most(clock_->now() + kAdminLeavesWithin));
+    co_await node_.stop(until);
     co_await healer_.stop();
     co_await shell_.stop(until);
     // Without a volume no image is open: its clients end well, and the next start has nobody to fence.
@@ -261,12 +295,12 @@ class Agent {
   }
 
   const cli::Run& options_;
-  const csi::Labels topology_;
   asio::io_context io_{1};
   executor control_;
   std::unique_ptr<Clock> clock_;
   BlockingPool pool_;
   Gate gate_;
+  kube::OwnNode node_;
   HelperPool helpers_;
   std::unique_ptr<host::Mounts> mounts_;
   std::unique_ptr<host::Filesystems> filesystems_;
@@ -274,6 +308,7 @@ class Agent {
   std::unique_ptr<volume::RecordStore> records_;
   std::unique_ptr<image::Clusters> clusters_;
   std::unique_ptr<device::Devices> devices_;
+  std::unique_ptr<device::KernelClient> kernel_;
   volume::Shell shell_;
   heal::Healer healer_;
   csi::Server csi_;
@@ -283,14 +318,16 @@ class Agent {
   int exit_code_ = 0;
 };
 
+/// The helper process: the work of two rooms.
+result<boost::json::object> work(const boost::json::object& request) { return krbd::knows(request) ? krbd::work(request) : host::work(request); }
+
 int run(const cli::Run& options) {
   if (options.verbose) log::set_level(log::Level::debug);
   raise_descriptor_limit();
   // Before any thread: the flag is per thread and inherited.
   if (auto flusher = become_io_flusher(); !flusher) log::warning("agent.io_flusher", {{"error", flusher.error().text}});
   for (const auto& flag : options.ignored) log::info("agent.flag_ignored", {{"flag", flag}});
-  auto where = topology(options);
-  if (!where) return fail(where.error());
+  if (auto checked = check_labels(options); !checked) return fail(checked.error());
   for (const auto& spec : options.failpoints)
     if (auto armed = failpoint::arm(spec); !armed) return fail(armed.error());
   if (auto made = make_folder(options.state_dir, 0700); !made) return fail(made.error());
@@ -300,7 +337,7 @@ int run(const cli::Run& options) {
   if (!lock) return fail(lock.error());
   const auto boot_id = read_boot_id();
   if (!boot_id) return fail(boot_id.error());
-  Agent agent(options, *boot_id, std::move(*where));
+  Agent agent(options, *boot_id);
   const int code = agent.run();
   std::cerr.flush();
   // Destroying connections of a cluster that does not answer could wait without end.
@@ -322,6 +359,6 @@ int main(int argc, char** argv) {
   if (const auto* call = std::get_if<cli::CsiCall>(&command)) return cli::call_csi(*call);
   if (const auto* ask = std::get_if<cli::Admin>(&command)) return cli::call_admin(*ask);
   if (const auto* doctor = std::get_if<cli::Doctor>(&command)) return cli::diagnose(*doctor, CORBD_VERSION);
-  if (std::holds_alternative<cli::Helper>(command)) return serve_helper(3, host::work);
+  if (std::holds_alternative<cli::Helper>(command)) return serve_helper(3, work);
   return run(std::get<cli::Run>(command));
 }

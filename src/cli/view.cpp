@@ -24,7 +24,10 @@ std::string joined(const google::protobuf::RepeatedPtrField<std::string>& texts,
   return out;
 }
 
-std::string device_of(const v1::Volume& volume) { return volume.has_device() ? "/dev/nbd" + std::to_string(volume.device()) : ""; }
+std::string device_of(const v1::Volume& volume) {
+  if (!volume.has_device()) return "";
+  return (volume.by_kernel() ? "/dev/rbd" : "/dev/nbd") + std::to_string(volume.device());
+}
 
 std::string error_of(const v1::Volume& volume) {
   return volume.has_last_error() ? volume.last_error().code() + ": " + volume.last_error().text() : "";

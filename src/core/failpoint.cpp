@@ -46,6 +46,8 @@ constexpr std::string_view kNames[] = {
     "step.drop_stash.before", "step.drop_stash.after",
     "step.note.before", "step.note.after",
     "step.trim.before", "step.trim.after",
+    "step.map_krbd.before", "step.map_krbd.after",
+    "step.unmap_krbd.before", "step.unmap_krbd.after",
 };
 
 enum class Action { off, kill, stop, error, hang };

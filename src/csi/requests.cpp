@@ -160,10 +160,11 @@ result<> complete(const ::csi::v1::NodeStageVolumeRequest& request, volume::Stag
   if (!parameters) return parameters.error();
   if (auto done = parameters->is_static ? complete_static(request, *parameters, into) : complete_dynamic(request, into); !done) return done;
   if (parameters->encrypted) return not_yet("volume " + request.volume_id() + " is encrypted: encryption is not served yet");
-  if (parameters->mounter == volume::Parameters::Mounter::krbd) return not_yet("mounter 'rbd' is not served yet: use rbd-nbd");
   into.capability.read_only |= parameters->read_only;
   into.source.mkfs_options = value(request.volume_context(), "mkfsOptions");
   into.source.serving = std::move(parameters->serving);
+  into.source.kernel = std::move(parameters->kernel);
+  into.mounter = parameters->mounter;
   into.ignored = std::move(parameters->ignored);
   into.stash = std::move(parameters->stash);
   return {};

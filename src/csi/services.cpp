@@ -80,11 +80,8 @@ class Node final : public v1::Node::CallbackService {
     return rpc::Server::answer(context, grpc::Status::OK);
   }
   Reactor* NodeGetInfo(Context* context, const v1::NodeGetInfoRequest*, v1::NodeGetInfoResponse* response) override {
-    response->set_node_id(config_.nodeid);
-    // There even if empty, as the plugin's capabilities promise.
-    auto& segments = *response->mutable_accessible_topology()->mutable_segments();
-    segments.insert(config_.topology.begin(), config_.topology.end());
-    return rpc::Server::answer(context, grpc::Status::OK);
+    auto work = [this, response](Until) { return tell_node(config_, *response); };
+    return server_.unary(context, "NodeGetInfo", "", work);
   }
 
  private:
@@ -125,6 +122,15 @@ class Node final : public v1::Node::CallbackService {
     const auto status = volumes.status(request.volume_id());
     if (!status) co_return unknown(request.volume_id());
     fill(response, *status);
+    co_return result<>();
+  }
+
+  static task<result<>> tell_node(const Config& config, v1::NodeGetInfoResponse& response) {
+    const auto topology = config.topology();
+    if (!topology) co_return topology.error();
+    response.set_node_id(config.nodeid);
+    // There even if empty, as the plugin's capabilities promise.
+    response.mutable_accessible_topology()->mutable_segments()->insert(topology->begin(), topology->end());
     co_return result<>();
   }
 

@@ -40,6 +40,14 @@ result<Labels> parse_labels(std::string_view text) {
   return labels;
 }
 
+result<> check_domain_labels(std::string_view driver, std::string_view domain_labels) {
+  Labels all;
+  for (const auto& label : parts(domain_labels)) all.emplace(label, "");
+  const auto segments = topology_of(driver, domain_labels, all);
+  if (!segments) return segments.error();
+  return {};
+}
+
 result<Labels> topology_of(std::string_view driver, std::string_view domain_labels, const Labels& node_labels) {
   Labels segments;
   if (domain_labels.empty()) return segments;
@@ -54,7 +62,7 @@ result<Labels> topology_of(std::string_view driver, std::string_view domain_labe
     if (!segments.emplace(prefix + "/" + name, value == node_labels.end() ? "" : value->second).second)
       return invalid("--domainlabels: label '" + label + "' is named twice, or another one ends like it");
   }
-  if (!missing.empty()) return invalid("--domainlabels: the node has no label " + missing);
+  if (!missing.empty()) return Error{errc::failed_precondition, "--domainlabels: the node has no label " + missing};
   return segments;
 }
 

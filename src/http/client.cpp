@@ -294,8 +294,7 @@ task<result<Reply>> Client::Impl::ask(Message message, Sink sink, Until until) {
 Client::Client(executor control, Clock& clock, BlockingPool& pool, Peer peer, Timing timing)
     : impl_(std::make_unique<Impl>(std::move(control), clock, pool, std::move(peer), timing)) {}
 Client::~Client() = default;
-task<result<Reply>> Client::call(Message message, Until until) { return impl_->ask(std::move(message), nullptr, until); }
-task<result<Reply>> Client::stream(Message message, Sink sink, Until until) { return impl_->ask(std::move(message), std::move(sink), until); }
+task<result<Reply>> Client::call(Message message, Until until, Sink sink) { return impl_->ask(std::move(message), std::move(sink), until); }
 void Client::meet(Peer peer) { impl_->meet(std::move(peer)); }
 const Peer& Client::peer() const { return impl_->peer(); }
 

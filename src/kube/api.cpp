@@ -132,7 +132,7 @@ result<> Api::Impl::prepare(http::Message& message) {
 task<answer<http::Reply>> Api::Impl::send(http::Message message, http::Sink sink, Verb verb, Until until) {
   for (bool again = false;; again = true) {
     if (auto prepared = prepare(message); !prepared) co_return failure_of(prepared.error());
-    auto reply = sink ? co_await client_.stream(message, sink, until) : co_await client_.call(message, until);
+    auto reply = co_await client_.call(message, until, sink);
     // The authorities, or the token, may have been replaced since they were read.
     const bool stale_authority = !reply && reply.error().code == errc::unauthenticated;
     const bool stale_token = reply && reply->status == 401;

@@ -1,48 +1,18 @@
 #include "sysfs.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
-#include <iterator>
 #include <optional>
-#include <sstream>
 
-#include "corbd/core/file.hpp"
+#include "corbd/core/sysfs.hpp"
 
 namespace corbd::nbd {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// The first line; nothing when the attribute is not there, or went while it was read.
-std::optional<std::string> attribute(const fs::path& path) {
-  auto text = read_file(path.string(), 4096);  // a page: sysfs has no longer ones
-  if (!text) return std::nullopt;
-  return text->substr(0, text->find('\n'));
-}
-
-template <class Number>
-std::optional<Number> number(std::string_view text) {
-  Number value{};
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-template <class Number>
-Number number_of(const fs::path& path) {
-  const auto text = attribute(path);
-  return text ? number<Number>(*text).value_or(0) : 0;
-}
-
-std::vector<std::string> names_in(const fs::path& folder) {
-  std::vector<std::string> names;
-  std::error_code failed;
-  for (fs::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed))
-    names.push_back(at->path().filename().string());
-  std::sort(names.begin(), names.end());
-  return names;
-}
+using sysfs::attribute;
+using sysfs::number;
+using sysfs::number_of;
 
 std::optional<device::Seen> read_device(const fs::path& folder, std::uint32_t index) {
   const auto backend = attribute(folder / "backend");
@@ -58,15 +28,8 @@ std::optional<device::Seen> read_device(const fs::path& folder, std::uint32_t in
   seen.dev_major = number<std::uint32_t>(dev->substr(0, colon)).value_or(0);
   seen.dev_minor = number<std::uint32_t>(dev->substr(colon + 1)).value_or(0);
   seen.io_timeout_ms = number_of<std::uint32_t>(folder / "queue/io_timeout");
-  // "reads writes", both counts
-  if (const auto inflight = attribute(folder / "inflight")) {
-    std::istringstream counts(*inflight);
-    for (std::uint32_t count; counts >> count;) seen.waiting += count;
-  }
-  seen.holders = names_in(folder / "holders");
-  const std::string partition = folder.filename().string() + "p";
-  for (const auto& name : names_in(folder))
-    if (name.starts_with(partition)) std::ranges::copy(names_in(folder / name / "holders"), std::back_inserter(seen.holders));
+  seen.waiting = sysfs::waiting_of(folder);
+  seen.holders = sysfs::holders_of(folder);
   return seen;
 }
 

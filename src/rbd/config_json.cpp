@@ -10,16 +10,26 @@ namespace json = boost::json;
 
 constexpr GoJson kFile("config.json");
 
-result<std::vector<std::string>> monitors_of(const json::object& object) {
-  std::vector<std::string> monitors;
-  const auto list = kFile.array_at(object, "monitors");
+/// Without the empty ones.
+result<std::vector<std::string>> texts_at(const json::object& object, const char* key, const std::string& form) {
+  std::vector<std::string> texts;
+  const auto list = kFile.array_at(object, key);
   if (!list) return list.error();
-  if (*list == nullptr) return monitors;
-  for (const auto& monitor : **list) {
-    if (!monitor.is_string()) return kFile.wrong("\"monitors\" has an entry that is not a string: write \"address:port\"");
-    if (!monitor.get_string().empty()) monitors.emplace_back(monitor.get_string());
+  if (*list == nullptr) return texts;
+  for (const auto& text : **list) {
+    if (!text.is_string()) return kFile.wrong("\"" + std::string(key) + "\" has an entry that is not a string: write \"" + form + "\"");
+    if (!text.get_string().empty()) texts.emplace_back(text.get_string());
   }
-  return monitors;
+  return texts;
+}
+
+result<> read_affinity(const json::object& affinity, ClusterEntry& entry) {
+  const auto* enabled = GoJson::find(affinity, "enabled");
+  entry.read_affinity = enabled != nullptr && enabled->is_bool() && enabled->get_bool();
+  auto labels = texts_at(affinity, "crushLocationLabels", "topology.kubernetes.io/zone");
+  if (!labels) return labels.error();
+  entry.crush_labels = std::move(*labels);
+  return {};
 }
 
 result<> read_rbd(const json::object& rbd, ClusterEntry& entry) {
@@ -38,7 +48,7 @@ result<ClusterEntry> read_entry(const json::object& object) {
   auto id = kFile.text_at(object, "clusterID");
   if (!id) return id.error();
   entry.cluster_id = std::move(*id);
-  auto monitors = monitors_of(object);
+  auto monitors = texts_at(object, "monitors", "address:port");
   if (!monitors) return monitors.error();
   entry.monitors = std::move(*monitors);
   const auto rbd = kFile.object_at(object, "rbd");
@@ -47,9 +57,8 @@ result<ClusterEntry> read_entry(const json::object& object) {
     if (auto read = read_rbd(**rbd, entry); !read) return read.error();
   const auto affinity = kFile.object_at(object, "readAffinity");
   if (!affinity) return affinity.error();
-  const auto* enabled = *affinity == nullptr ? nullptr : GoJson::find(**affinity, "enabled");
-  if (enabled != nullptr && enabled->is_bool() && enabled->get_bool())
-    entry.ignored.emplace_back("readAffinity: reads go to the primary OSD");
+  if (*affinity != nullptr)
+    if (auto read = read_affinity(**affinity, entry); !read) return read.error();
   return entry;
 }
 

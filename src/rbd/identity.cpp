@@ -91,7 +91,8 @@ result<image::Resolved> read_identity(Connection& connection, const Target& targ
   // get_size: u8 order, u64 bytes. get_features: u64 all, u64 those without which it cannot be used.
   if (size.text().size() < 9 || features.text().size() < 16) return unreadable(target.name, "size or features");
   found.size = little_endian(size.text().substr(1, 8));
-  found.exclusive_lock = (little_endian(features.text().substr(0, 8)) & RBD_FEATURE_EXCLUSIVE_LOCK) != 0;
+  found.features = little_endian(features.text().substr(0, 8));
+  found.exclusive_lock = (found.features & RBD_FEATURE_EXCLUSIVE_LOCK) != 0;
   return found;
 }
 

@@ -3,6 +3,7 @@
 #include "address.hpp"
 #include "emptiness.hpp"
 #include "failure.hpp"
+#include "header.hpp"
 #include "locks.hpp"
 
 namespace corbd::rbd {
@@ -46,24 +47,10 @@ result<std::optional<std::string>> get_metadata(Opened& opened, const std::strin
   return std::optional<std::string>(value.c_str());
 }
 
-/// librbd refuses it to a reader, and would take the lock for it where that is shared. The object class takes a map: count, then name and value, each with its length before it (cls_rbd's metadata_set).
-int set_metadata_unlocked(Opened& opened, const std::string& name, const std::string& value) {
-  std::string request;
-  const auto put = [&](std::uint32_t number) {
-    for (int shift = 0; shift < 32; shift += 8) request += static_cast<char>(number >> shift);
-  };
-  put(1);
-  for (const auto& part : {name, value}) {
-    put(static_cast<std::uint32_t>(part.size()));
-    request += part;
-  }
-  return rados_exec(opened.pool.io.get(), opened.header().c_str(), "rbd", "metadata_set", request.data(), request.size(), nullptr, 0);
-}
-
-result<> write_metadata(Opened& opened, const std::string& name, const std::optional<std::string>& value, bool locked = true) {
-  const int r = opened.connection.note(!value   ? rbd_metadata_remove(opened.image, name.c_str())
-                                       : locked ? rbd_metadata_set(opened.image, name.c_str(), value->c_str())
-                                                : set_metadata_unlocked(opened, name, *value));
+result<> write_metadata(Opened& opened, const std::string& name, const std::optional<std::string>& value, bool locked) {
+  if (!locked) return write_header_metadata(opened, name, value);
+  const int r = opened.connection.note(value ? rbd_metadata_set(opened.image, name.c_str(), value->c_str())
+                                             : rbd_metadata_remove(opened.image, name.c_str()));
   if (r == -ENOENT && !value) return {};
   if (r < 0) return failure("writing metadata " + name + " of image " + opened.text(), r);
   return {};
@@ -71,7 +58,7 @@ result<> write_metadata(Opened& opened, const std::string& name, const std::opti
 
 struct Seen {
   Lockers lockers;
-  std::vector<std::string> watchers;
+  std::vector<Watcher> watchers;
 };
 
 result<Seen> see(Opened& opened) {
@@ -152,6 +139,7 @@ task<result<std::optional<std::string>>> Image::metadata(std::string name, Until
   co_return co_await call(opened, std::move(job), until, "reading metadata of image " + opened->text());
 }
 
+// librbd refuses it to a reader, and would take a lock that is not held for it.
 task<result<>> Image::set_metadata(std::string name, std::string value, Until until) {
   const auto opened = opened_;
   auto job = [&image = *opened, name, value, locked = opened->held.has_value()] { return write_metadata(image, name, value, locked); };
@@ -160,7 +148,7 @@ task<result<>> Image::set_metadata(std::string name, std::string value, Until un
 
 task<result<>> Image::remove_metadata(std::string name, Until until) {
   const auto opened = opened_;
-  auto job = [&image = *opened, name] { return write_metadata(image, name, std::nullopt); };
+  auto job = [&image = *opened, name, locked = opened->held.has_value()] { return write_metadata(image, name, std::nullopt, locked); };
   co_return co_await call(opened, std::move(job), until, "removing metadata of image " + opened->text());
 }
 

@@ -64,7 +64,7 @@ result<Lockers> list_lockers(Opened& opened) {
   return lockers;
 }
 
-result<std::vector<std::string>> list_watchers(Opened& opened) {
+result<std::vector<Watcher>> list_watchers(Opened& opened) {
   std::vector<rbd_image_watcher_t> raw(16);
   std::size_t count = raw.size();
   int r = -ERANGE;
@@ -75,12 +75,13 @@ result<std::vector<std::string>> list_watchers(Opened& opened) {
   }
   if (r < 0) return failure("asking who has image " + opened.text() + " open", r);
   result<std::set<std::int64_t>> mirrors = std::set<std::int64_t>();
-  if (count > 1) mirrors = mirror_daemons(opened);
-  std::vector<std::string> watchers;
+  // An image that is open for reading has no watch of its own.
+  if (count > (opened.read_only ? 0 : 1)) mirrors = mirror_daemons(opened);
+  std::vector<Watcher> watchers;
   for (std::size_t i = 0; i < count && mirrors; ++i) {
     if (mirrors->contains(raw[i].id)) continue;
-    if (auto address = bare_address(raw[i].addr); std::find(watchers.begin(), watchers.end(), address) == watchers.end())
-      watchers.push_back(std::move(address));
+    Watcher watcher{bare_address(raw[i].addr), "client." + std::to_string(raw[i].id)};
+    if (std::find(watchers.begin(), watchers.end(), watcher) == watchers.end()) watchers.push_back(std::move(watcher));
   }
   rbd_watchers_list_cleanup(raw.data(), count);
   if (!mirrors) return mirrors.error();
@@ -148,7 +149,7 @@ result<image::Header> look_at_header(Connection& connection, const image::Key& k
   return found;
 }
 
-result<image::Ownership> classify(const std::vector<Locker>& lockers, const std::vector<std::string>& watchers, const std::string& fsid,
+result<image::Ownership> classify(const std::vector<Locker>& lockers, const std::vector<Watcher>& watchers, const std::string& fsid,
                                   const std::string& mine, const Incarnations& known) {
   using Lock = image::Ownership::Lock;
   image::Ownership found;
@@ -161,9 +162,13 @@ result<image::Ownership> classify(const std::vector<Locker>& lockers, const std:
     if (found.lock != Lock::none && lock != Lock::other) continue;
     found.lock = lock;
     found.owner = locker.address;
+    found.clients[locker.address] = locker.client;
   }
-  for (const auto& watcher : watchers)
-    if (known.find(fsid, watcher) == nullptr) found.foreign_watchers.push_back(watcher);
+  for (const auto& watcher : watchers) {
+    if (known.find(fsid, watcher.address) != nullptr) continue;
+    found.foreign_watchers.push_back(watcher.address);
+    found.clients[watcher.address] = watcher.client;
+  }
   return found;
 }
 

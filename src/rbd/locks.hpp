@@ -11,15 +11,21 @@
 namespace corbd::rbd {
 
 result<Lockers> list_lockers(Opened& opened);
-/// Bare addresses, without repetitions and without rbd-mirror's.
-result<std::vector<std::string>> list_watchers(Opened& opened);
+
+struct Watcher {
+  std::string address;  ///< bare
+  std::string client;   ///< "client.4119"
+  bool operator==(const Watcher&) const = default;
+};
+/// Without repetitions and without rbd-mirror's.
+result<std::vector<Watcher>> list_watchers(Opened& opened);
 /// Breaks it, and sets the header's time of change to `mark` in the same operation: any later change of the header sets another.
 result<> break_lock_of(Opened& opened, const std::string& address, std::int64_t mark);
 
 result<image::Header> look_at_header(Connection& connection, const image::Key& key);
 
 /// What list_lockers and list_watchers found, in the port's words. `mine`: the serving connection's incarnation.
-result<image::Ownership> classify(const std::vector<Locker>& lockers, const std::vector<std::string>& watchers, const std::string& fsid,
+result<image::Ownership> classify(const std::vector<Locker>& lockers, const std::vector<Watcher>& watchers, const std::string& fsid,
                                   const std::string& mine, const Incarnations& known);
 
 }  // namespace corbd::rbd

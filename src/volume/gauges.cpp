@@ -12,7 +12,7 @@ constexpr std::chrono::seconds kLimit{10};
 
 task<result<host::Usage>> Gauges::read(Live& volume, std::string path, Until until) {
   if (volume.record->block) {
-    const auto devices = ports_.devices.find(volume.id);
+    const auto devices = find_devices(volume, ports_);
     if (!devices) co_return devices.error();
     if (devices->empty()) co_return Error{errc::unavailable, "volume " + volume.id + " has no device: stage it again"};
     co_return host::Usage{devices->front().size};

@@ -42,6 +42,7 @@ Status status_of(const Live& live, const device::Seen* seen, const std::vector<h
   status.image = image::Name{record.source.pool, record.source.ns, record.source.image}.text();
   status.image_key = record.key.text();
   status.device = record.device;
+  status.kind = record.kind;
   status.size = seen != nullptr ? seen->size : record.size;
   status.block = record.block;
   status.read_only = record.read_only;

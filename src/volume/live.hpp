@@ -52,7 +52,7 @@ struct Live {
   std::deque<Change> timeline;
   bool served_by_other = false;  ///< rbd-nbd did when it was last looked at
   std::optional<time_point> other_died;  ///< when the kernel told of the end of its link
-  std::optional<time_point> unserved_since, lost_since;
+  std::optional<time_point> unserved_since, lost_since, in_use_since;
   std::uint32_t links_lost = 0;
   duration longest_stall{};
 
@@ -60,12 +60,16 @@ struct Live {
     link_scopes.back().cancel();
     link_scopes.emplace_back();
   }
-  bool answers() const { return served() || (served_by_other && !other_died); }
+  bool answers() const { return (record && record->kind == device::Kind::krbd) || served() || (served_by_other && !other_died); }
   bool served() const { return link && link->state() == device::Link::State::serving && attached; }
 };
 
 /// Answers EIO to everything. `size`: bytes.
 std::unique_ptr<image::Image> make_tombstone(image::Key key, std::uint64_t size, bool read_only);
+
+/// Its devices: those that carry its identifier, or show its image to the kernel's client. `kernel_wanted`: of a volume without a record, whether
+/// the latter are looked for although no stash tells of them.
+result<std::vector<device::Seen>> find_devices(const Live& volume, const Ports& ports, bool kernel_wanted = false);
 
 /// Without the volumes beside it, and with the facts that this operation has learned.
 result<Observation> observe(const Live& volume, const Wish& wish, const Ports& ports, const std::string& boot_id, time_point now);

@@ -92,6 +92,12 @@ result<> read_option(const Option& option, NbdOptions& into) {
   return {};
 }
 
+/// "name=admin" is `name`.
+std::string_view name_of(std::string_view option) { return option.substr(0, option.find('=')); }
+
+/// What the agent gives itself: who asks, with which key, in which namespace.
+bool is_given(std::string_view name) { return name == "name" || name == "secret" || name == "key" || name == "_pool_ns" || name == "rbd_namespace"; }
+
 }  // namespace
 
 result<MapOptions> split_map_options(std::string_view text) {
@@ -113,6 +119,29 @@ result<MapOptions> split_map_options(std::string_view text) {
       return invalid("unknown mounter type '" + printable(mounter) + "': write krbd:<options>;nbd:<options>");
   }
   return options;
+}
+
+result<std::string> parse_kernel_options(std::string_view list) {
+  std::string options;
+  for (const auto item : pieces(list, ',')) {
+    const auto option = trimmed(item);
+    if (option.empty() || option == "noudev") continue;
+    // The kernel takes a line of words.
+    if (std::any_of(option.begin(), option.end(), [](unsigned char c) { return c <= 0x20 || c > 0x7e; }))
+      return invalid("an option of the kernel's rbd has a blank or an unprintable byte");
+    if (is_given(name_of(option))) return invalid("the option " + std::string(name_of(option)) + " is given by the agent: remove it");
+    options += (options.empty() ? "" : ",") + std::string(option);
+  }
+  return options;
+}
+
+bool kernel_read_only(std::string_view options) {
+  bool found = false;
+  for (const auto option : pieces(options, ',')) {
+    if (option == "ro" || option == "read_only") found = true;
+    if (option == "rw" || option == "read_write") found = false;
+  }
+  return found;
 }
 
 result<NbdOptions> parse_nbd_options(std::string_view list) {

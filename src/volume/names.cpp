@@ -6,14 +6,16 @@
 namespace corbd::volume {
 
 std::string_view name(Step::Kind kind) {
-  constexpr std::array<std::string_view, 30> names{
+  constexpr std::array<std::string_view, 32> names{
       "look", "write_record", "fence", "open_image", "lock", "start_session", "kernel_connect", "kernel_reconfigure", "kernel_resize", "tune", "mark",
       "mkfs", "fsck", "mount", "grow", "unmark", "bind", "unbind", "umount", "disconnect", "stop_session", "close_image", "drop_record",
       "open_tombstone", "dismiss", "inherit",
       "write_stash",
       "drop_stash",
       "note",
-      "trim"};
+      "trim",
+      "map_krbd",
+      "unmap_krbd"};
   return names.at(static_cast<std::size_t>(kind));
 }
 
@@ -29,7 +31,7 @@ std::string_view name(const Wish& wish) {
 }
 
 bool shows(const host::Mount& mount, const device::Seen& device) {
-  if (mount.fstype == "devtmpfs") return mount.root == "/nbd" + std::to_string(device.index);
+  if (mount.fstype == "devtmpfs") return mount.root == "/" + device::name(device.kind, device.index);
   return mount.dev_major == device.dev_major && mount.dev_minor == device.dev_minor;
 }
 

@@ -14,8 +14,25 @@ std::vector<std::string> paths_of(const Wish& wish, const std::string& id) {
   return {};
 }
 
+bool wants_kernel(const Wish& wish) {
+  const auto* staged = std::get_if<Staged>(&wish);
+  return staged != nullptr && staged->mounter != Mounter::nbd;
+}
+
+/// Of a volume without a record: the device that shows its image, which the kernel knows by its identity and ceph-csi by its name.
+result<std::vector<device::Seen>> find_mapped(const Live& volume, const Ports& ports, bool wanted) {
+  const auto& facts = volume.facts;
+  const bool by_stash = facts.stash && *facts.stash && !(*facts.stash)->nbd;
+  if (!by_stash && !(wanted && facts.resolved)) return std::vector<device::Seen>();
+  const auto all = ports.kernel.inventory();
+  if (!all) return all.error();
+  if (facts.resolved) return device::of_image(*all, facts.resolved->key);
+  const Stash& stash = **facts.stash;
+  return device::of_name(*all, {stash.pool, stash.ns, stash.image});
+}
+
 result<> observe_kernel(Observation& seen, const Live& volume, const Wish& wish, const Ports& ports) {
-  auto devices = ports.devices.find(volume.id);
+  auto devices = find_devices(volume, ports, wants_kernel(wish));
   if (!devices) return devices.error();
   seen.devices = std::move(*devices);
   auto mounts = ports.mounts.table();
@@ -30,10 +47,22 @@ result<> observe_kernel(Observation& seen, const Live& volume, const Wish& wish,
 
 }  // namespace
 
+result<std::vector<device::Seen>> find_devices(const Live& volume, const Ports& ports, bool kernel_wanted) {
+  if (volume.record && volume.record->kind == device::Kind::krbd) {
+    const auto all = ports.kernel.inventory();
+    if (!all) return all.error();
+    return device::of_image(*all, volume.record->key);
+  }
+  auto found = ports.devices.find(volume.id);
+  if (!found || !found->empty() || volume.record) return found;
+  return find_mapped(volume, ports, kernel_wanted);
+}
+
 result<Observation> observe(const Live& volume, const Wish& wish, const Ports& ports, const std::string& boot_id, time_point now) {
   Observation seen;
   seen.boot_id = boot_id;
   if (auto kernel = observe_kernel(seen, volume, wish, ports); !kernel) return kernel.error();
+  if (!volume.record && wants_kernel(wish)) seen.kernel_features = ports.kernel.features();
   seen.busy = ports.busy(ports.records.busy_file(volume.id));
   if (volume.link) {
     switch (volume.link->state()) {
@@ -52,6 +81,7 @@ result<Observation> observe(const Live& volume, const Wish& wish, const Ports& p
   seen.lock_held = volume.lock_held;
   seen.tombstone = volume.tombstone;
   if (volume.other_died) seen.other_dead_for = now - *volume.other_died;
+  if (volume.in_use_since) seen.in_use_for = now - *volume.in_use_since;
   if (volume.lost_since) seen.lost_for = now - *volume.lost_since;
   seen.key_known = !volume.key.empty();
   seen.facts = volume.facts;

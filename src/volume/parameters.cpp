@@ -38,24 +38,40 @@ result<> check_features(std::string_view list) {
   return {};
 }
 
-result<Parameters::Mounter> mounter_of(const Attributes& attributes) {
+result<Mounter> mounter_of(const Attributes& attributes) {
   const std::string mounter = value(attributes, "mounter");
-  if (mounter.empty() || mounter == "rbd-nbd") return Parameters::Mounter::nbd;
-  if (mounter != "rbd") return invalid("mounter '" + printable(mounter) + "' is not known: use rbd-nbd");
-  return go_true(value(attributes, "tryOtherMounters")) ? Parameters::Mounter::nbd : Parameters::Mounter::krbd;
+  if (mounter.empty() || mounter == "rbd-nbd") return Mounter::nbd;
+  if (mounter != "rbd") return invalid("mounter '" + printable(mounter) + "' is not known: use rbd-nbd, or rbd for the kernel's own client");
+  return go_true(value(attributes, "tryOtherMounters")) ? Mounter::krbd_if_able : Mounter::krbd;
 }
 
+/// A list for the mounter that is not wanted is only looked at.
 result<> read_map_options(const Attributes& attributes, Parameters& into) {
   const auto map = split_map_options(value(attributes, "mapOptions"));
   if (!map) return with_context("mapOptions", map.error());
   auto options = parse_nbd_options(map->nbd);
   if (!options) return with_context("mapOptions", options.error());
-  into.read_only = options->read_only;
+  auto kernel = parse_kernel_options(map->krbd);
+  if (!kernel) return with_context("mapOptions", kernel.error());
+  if (into.mounter != Mounter::nbd) {
+    into.kernel.map = std::move(*kernel);
+    into.read_only = kernel_read_only(into.kernel.map);
+  }
+  if (into.mounter == Mounter::krbd) return {};
+  into.read_only |= options->read_only;
   into.serving = std::move(options->serving);
   for (auto& sentence : options->ignored) into.ignored.push_back("mapOptions: " + std::move(sentence));
+  return {};
+}
+
+result<> read_unmap_options(const Attributes& attributes, Parameters& into) {
   const auto unmap = split_map_options(value(attributes, "unmapOptions"));
   if (!unmap) return with_context("unmapOptions", unmap.error());
-  if (!unmap->nbd.empty()) into.ignored.emplace_back("unmapOptions: a device is taken down without options");
+  auto kernel = parse_kernel_options(unmap->krbd);
+  if (!kernel) return with_context("unmapOptions", kernel.error());
+  if (into.mounter != Mounter::nbd) into.kernel.unmap = std::move(*kernel);
+  if (into.mounter != Mounter::krbd && !unmap->nbd.empty())
+    into.ignored.emplace_back("unmapOptions: a device of nbd is taken down without options");
   into.stash.unmap_options = unmap->nbd;
   return {};
 }
@@ -101,6 +117,7 @@ result<Parameters> read_parameters(const Attributes& attributes) {
   if (parameters.is_static)
     if (auto checked = check_features(value(attributes, "imageFeatures")); !checked) return checked.error();
   if (auto read = read_map_options(attributes, parameters); !read) return read.error();
+  if (auto read = read_unmap_options(attributes, parameters); !read) return read.error();
   if (auto read = read_log_options(attributes, parameters); !read) return read.error();
   return parameters;
 }

@@ -1,5 +1,5 @@
-// A device that rbd-nbd made for ceph-csi. It is left alone while rbd-nbd serves it; afterwards its client is fenced like a dead one of our own,
-// and the rest is healing.
+// A device that was made for ceph-csi. One of rbd-nbd is left alone while rbd-nbd serves it; afterwards its client is fenced like a dead one of
+// our own, and the rest is healing. One of the kernel's client needs neither.
 #include <algorithm>
 
 #include "plan_device.hpp"
@@ -13,14 +13,17 @@ constexpr std::chrono::seconds kWatchStands{25};
 Decision fail(errc code, std::string text) { return Fail{{code, std::move(text)}}; }
 
 std::string foreign(const View& view, const std::string& why) {
-  return device::path(view.seen.devices.front().index) + " carries the id of volume " + view.id + " but no record of driver " + view.policy.driver +
-         " names it, and " + why + ": disconnect it by the tool that made it";
+  const auto& device = view.seen.devices.front();
+  const std::string what = device.kind == device::Kind::krbd ? " shows the image of volume " : " carries the id of volume ";
+  return device::path(device) + what + view.id + " but no record of driver " + view.policy.driver + " names it, and " + why +
+         ": disconnect it by the tool that made it";
 }
 
 /// Why the stash does not tell of this device and image; empty when it does (DESIGN: the identifier alone authorises nothing).
 std::string mismatch(const Stash& stash, const device::Seen& device, const image::Name& name) {
-  if (!stash.nbd) return "ceph-csi's image-meta.json says that it was mapped by the kernel's rbd";
-  if (!stash.device.empty() && stash.device != device::path(device.index)) return "ceph-csi's image-meta.json names " + stash.device;
+  if (stash.nbd != (device.kind == device::Kind::nbd))
+    return std::string("ceph-csi's image-meta.json says that it was mapped by ") + (stash.nbd ? "rbd-nbd" : "the kernel's rbd");
+  if (!stash.device.empty() && stash.device != device::path(device)) return "ceph-csi's image-meta.json names " + stash.device;
   if (stash.image != name.image || stash.pool != name.pool || stash.ns != name.ns)
     return "ceph-csi's image-meta.json names the image " + stash.pool + "/" + stash.image;
   if (stash.encrypted) return "it is encrypted, which this agent does not serve yet";
@@ -51,10 +54,18 @@ Decision dismiss(const View& view) {
 std::optional<Decision> umount_unknown(const View& view, const std::string& target) {
   const auto* device = view.seen.device();
   const auto of_device = [&](const auto& mount) { return mount.target == target && shows(mount, *device); };
-  if (std::none_of(view.seen.mounts.begin(), view.seen.mounts.end(), of_device)) return std::nullopt;
+  if (device->kind != device::Kind::nbd || std::none_of(view.seen.mounts.begin(), view.seen.mounts.end(), of_device)) return std::nullopt;
   if (!view.seen.facts.served_by_other) return look(Fact::served_by_other);
   if (*view.seen.facts.served_by_other) return std::nullopt;
   return fail(errc::unavailable, foreign(view, "ceph-csi left no image-meta.json; nobody serves it, so that an umount would wait for ever"));
+}
+
+/// A device without a server would hold its umount.
+std::optional<Decision> needs_daemon(const View& view) {
+  if (!view.seen.facts.served_by_other) return look(Fact::served_by_other);
+  if (*view.seen.facts.served_by_other) return std::nullopt;
+  return fail(errc::unavailable, "rbd-nbd, which served volume " + view.id + ", is dead, and its umount would wait for ever: stage the volume again, "
+                                   "which brings its key, so that this agent serves it");
 }
 
 }  // namespace
@@ -95,8 +106,9 @@ Decision adopt(const View& view, const Staged& wish) {
   record.provisioned = wish.reserved.has_value();
   record.shared = wish.capability.shared;
   record.boot_id = view.seen.boot_id;
+  record.kind = device->kind;
   record.device = device->index;
-  record.adopting = true;
+  record.adopting = device->kind == device::Kind::nbd;
   record.stagings.push_back(std::move(staging));
   return step;
 }
@@ -110,22 +122,21 @@ std::optional<Decision> unstage_other(const View& view, const std::string& targe
     return fail(errc::failed_precondition, "volume " + view.id + " was staged by ceph-csi " + how +
                                                ", which this agent does not take down yet: unstage it with ceph-csi");
   };
-  if (!stash->nbd) return not_yet("with the kernel's rbd");
   if (device == nullptr) return std::nullopt;
   if (stash->encrypted) return not_yet("with encryption");
-  if (!stash->device.empty() && stash->device != device::path(device->index))
+  if (stash->nbd != (device->kind == device::Kind::nbd))
+    return fail(errc::failed_precondition, foreign(view, "ceph-csi's image-meta.json says that the kernel's rbd mapped it"));
+  if (!stash->device.empty() && stash->device != device::path(*device))
     return fail(errc::failed_precondition, foreign(view, "ceph-csi's image-meta.json names " + stash->device));
-  if (!view.seen.facts.served_by_other) return look(Fact::served_by_other);
-  if (!*view.seen.facts.served_by_other)
-    return fail(errc::unavailable, "rbd-nbd, which served volume " + view.id + ", is dead, and its umount would wait for ever: stage the volume again, "
-                                   "which brings its key, so that this agent serves it");
+  if (device->kind == device::Kind::nbd)
+    if (auto refused = needs_daemon(view)) return refused;
   for (const auto& mount : view.seen.mounts) {
     if (!shows(mount, *device)) continue;
     if (mount.target == target) return std::nullopt;
     return fail(errc::in_use, "volume " + view.id + " is still mounted at " + mount.target + ": unpublish it first");
   }
   if (view.seen.facts.unused != true) return look(Fact::unused);
-  return Step{Step::Kind::disconnect};
+  return Step{device->kind == device::Kind::krbd ? Step::Kind::unmap_krbd : Step::Kind::disconnect};
 }
 
 std::optional<Decision> end_other_client(const View& view) {

@@ -1,5 +1,6 @@
 #include "plan_device.hpp"
 
+#include "plan_krbd.hpp"
 #include "plan_note.hpp"
 
 namespace corbd::volume {
@@ -22,6 +23,18 @@ Decision lost(const View& view, const std::string& why) {
                               " s its device answers with I/O errors");
 }
 
+/// "10.0.0.7:0/1 (client.4119)"
+std::string with_client(const View& view, const std::string& address) {
+  const auto& clients = view.seen.facts.ownership->clients;
+  const auto place = clients.find(address);
+  return place == clients.end() ? address : address + " (" + place->second + ")";
+}
+
+std::string waited(const View& view) {
+  if (!view.seen.in_use_for) return "";
+  return "; it has waited for " + std::to_string(std::chrono::duration_cast<std::chrono::seconds>(*view.seen.in_use_for).count()) + " s";
+}
+
 /// Rule 2a. A device that exists may have unwritten pages above it: serving it again needs proof that nobody else wrote meanwhile.
 /// A new device has no past; it only must not take the image from someone.
 std::optional<Decision> prove(const View& view) {
@@ -30,11 +43,9 @@ std::optional<Decision> prove(const View& view) {
   const std::string image = view.record->key.text();
   if (view.seen.devices.empty()) {
     if (who.lock == Lock::other)
-      return fail(errc::in_use, "image " + image + " of volume " + view.id + " is locked by the client at " + who.owner +
-                                    ": wait until it is released there");
-    if (!who.foreign_watchers.empty())
-      return fail(errc::in_use, "image " + image + " of volume " + view.id + " is open at " + who.foreign_watchers.front() +
-                                    ": wait until it is closed there");
+      return fail(errc::in_use, "image " + image + " of volume " + view.id + " is locked by the client at " + with_client(view, who.owner) +
+                                    ": wait until it is released there" + waited(view));
+    if (!who.foreign_watchers.empty()) return open_elsewhere(view);
     return std::nullopt;
   }
   if (who.lock == Lock::other) return lost(view, "is locked by the client at " + who.owner);
@@ -80,9 +91,7 @@ std::optional<Decision> bring_up_image(const View& view) {
     return std::nullopt;
   }
   if (view.seen.facts.gone) return lost(view, "does not exist any more");
-  if (!view.seen.key_known)
-    return fail(errc::unavailable, "no Ceph key of user " + view.record->user + " for volume " + view.id +
-                                       " is at hand (the runtime directory was emptied): stage the volume again");
+  if (!view.seen.key_known) return no_key(view);
   if (view.seen.facts.fenced != true) return Step{Step::Kind::fence};
   if (!view.seen.image_open) {
     if (auto step = read_mark(view)) return step;
@@ -104,6 +113,18 @@ std::optional<Decision> bring_up_image(const View& view) {
   return note_break(view, who.version, std::nullopt);
 }
 
+}  // namespace
+
+Decision given_up(const View& view) {
+  return fail(errc::lost, "volume " + view.id + " was given up and answers with I/O errors: end its pods and unstage it, then stage it anew");
+}
+
+Step look(Fact fact) {
+  Step step{Step::Kind::look};
+  step.fact = fact;
+  return step;
+}
+
 Step name_device(const View& view, std::optional<std::uint32_t> index) {
   Step step{Step::Kind::write_record};
   step.record = view.record;
@@ -113,12 +134,14 @@ Step name_device(const View& view, std::optional<std::uint32_t> index) {
   return step;
 }
 
-}  // namespace
+Decision no_key(const View& view) {
+  return fail(errc::unavailable, "no Ceph key of user " + view.record->user + " for volume " + view.id +
+                                     " is at hand (the runtime directory was emptied): stage the volume again");
+}
 
-Step look(Fact fact) {
-  Step step{Step::Kind::look};
-  step.fact = fact;
-  return step;
+Decision open_elsewhere(const View& view) {
+  return fail(errc::in_use, "image " + view.record->key.text() + " of volume " + view.id + " is open at " +
+                                with_client(view, view.seen.facts.ownership->foreign_watchers.front()) + ": wait until it is closed there" + waited(view));
 }
 
 Source found_at(const Source& wished, const image::Resolved& found) {
@@ -134,11 +157,12 @@ std::optional<Decision> bring_up(const View& view) {
   using Link = Observation::Link;
   const auto* device = view.seen.device();
   if (device != nullptr && view.record->boot_id != view.seen.boot_id)
-    return fail(errc::failed_precondition, device::path(device->index) + " carries the id of volume " + view.id +
+    return fail(errc::failed_precondition, device::path(*device) + " carries the id of volume " + view.id +
                                                " but the record is of an earlier boot: disconnect it by the tool that made it");
   if (device != nullptr && view.record->device && *view.record->device != device->index)
-    return fail(errc::failed_precondition, device::path(device->index) + " carries the id of volume " + view.id + " but its record names " +
-                                               device::path(*view.record->device) + ": disconnect it by the tool that made it");
+    return fail(errc::failed_precondition, device::path(*device) + " carries the id of volume " + view.id + " but its record names " +
+                                               device::path(*view.record->device, device->kind) + ": disconnect it by the tool that made it");
+  if (by_kernel(view)) return bring_up_krbd(view);
   // The process's own side of a dead link goes first; what the image's connection broke, with its image.
   if (view.seen.link == Link::held || view.seen.link == Link::closed) return Step{Step::Kind::stop_session};
   if (view.record->adopting && !view.record->failed && device != nullptr && view.seen.link == Link::none) {

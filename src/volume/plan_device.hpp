@@ -17,6 +17,13 @@ struct View {
 };
 
 Step look(Fact fact);
+/// Of a volume that was given up: a mount of it would be a stale one.
+Decision given_up(const View& view);
+/// A record that names its device, or none.
+Step name_device(const View& view, std::optional<std::uint32_t> index);
+Decision no_key(const View& view);
+/// Somebody else has the image open; ownership known.
+Decision open_elsewhere(const View& view);
 
 /// Of a new record: where the image was found, and how the wish wants it served.
 Source found_at(const Source& wished, const image::Resolved& found);
@@ -24,7 +31,7 @@ Source found_at(const Source& wished, const image::Resolved& found);
 /// The next step towards a device that answers; nothing when it does. Needs a record.
 std::optional<Decision> bring_up(const View& view);
 
-/// The first record of a volume that ceph-csi staged with rbd-nbd, or why it is not taken for one. Its device is there.
+/// The first record of a volume that ceph-csi staged, or why it is not taken for one. Its device is there.
 Decision adopt(const View& view, const Staged& wish);
 /// A volume without a record that ceph-csi staged: what is to be done besides the umount of its staging target, if anything.
 std::optional<Decision> unstage_other(const View& view, const std::string& target);

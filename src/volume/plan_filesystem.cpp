@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plan_krbd.hpp"
+
 namespace corbd::volume {
 namespace {
 
@@ -9,6 +11,7 @@ Decision fail(errc code, std::string text) { return Fail{{code, std::move(text)}
 
 Decision format(const View& view) {
   const auto& facts = view.seen.facts;
+  if (auto step = open_beside(view)) return *step;
   if (!facts.format_marker) return look(Fact::format_marker);
   if (*facts.format_marker) return Step{Step::Kind::mkfs};  // our own unfinished format: it was proven empty before the marker was set
   if (!facts.has_data) return look(Fact::has_data);
@@ -20,6 +23,14 @@ Decision format(const View& view) {
 }
 
 }  // namespace
+
+const host::Mount* our_mount_at(const View& view, const std::string& path) {
+  const auto* device = view.seen.device();
+  if (device == nullptr) return nullptr;
+  const auto& mounts = view.seen.mounts;
+  const auto place = std::ranges::find_if(mounts, [&](const auto& mount) { return mount.target == path && shows(mount, *device); });
+  return place == mounts.end() ? nullptr : &*place;
+}
 
 std::optional<Decision> fill_device(const View& view, const host::Mount& mount) {
   const auto& facts = view.seen.facts;

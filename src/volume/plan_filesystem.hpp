@@ -5,6 +5,9 @@
 
 namespace corbd::volume {
 
+/// What shows the volume's device there, if anything.
+const host::Mount* our_mount_at(const View& view, const std::string& path);
+
 /// The next step towards a filesystem as large as its device, through that mount of it; nothing when it is, or is read-only.
 std::optional<Decision> fill_device(const View& view, const host::Mount& mount);
 

@@ -9,9 +9,15 @@ Stash wanted_stash(const View& view, const Staged& wish) {
   stash.pool = source.pool;
   stash.ns = source.ns;
   stash.image = source.image;
-  stash.nbd = true;
+  stash.nbd = view.record->kind == device::Kind::nbd;
+  if (!stash.nbd) {
+    // Of what the kernel maps ceph-csi keeps neither device nor log.
+    stash.unmap_options = source.kernel.unmap;
+    stash.log_dir = stash.log_strategy = "";
+    return stash;
+  }
   const auto* device = view.seen.device();
-  stash.device = device == nullptr ? "" : device::path(device->index);
+  stash.device = device == nullptr ? "" : device::path(*device);
   return stash;
 }
 

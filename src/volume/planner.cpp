@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "plan_device.hpp"
+#include "plan_expand.hpp"
 #include "plan_filesystem.hpp"
+#include "plan_krbd.hpp"
 #include "plan_note.hpp"
 #include "plan_stash.hpp"
 
@@ -14,14 +16,6 @@ constexpr std::uint64_t kMinBytes = 1 << 20;
 
 bool mounted_at(const View& view, const std::string& path) {
   return std::any_of(view.seen.mounts.begin(), view.seen.mounts.end(), [&](const auto& mount) { return mount.target == path; });
-}
-
-const host::Mount* our_mount_at(const View& view, const std::string& path) {
-  const auto* device = view.seen.device();
-  if (device == nullptr) return nullptr;
-  const auto& mounts = view.seen.mounts;
-  const auto place = std::ranges::find_if(mounts, [&](const auto& mount) { return mount.target == path && shows(mount, *device); });
-  return place == mounts.end() ? nullptr : &*place;
 }
 
 bool ours_at(const View& view, const std::string& path) { return our_mount_at(view, path) != nullptr; }
@@ -45,27 +39,35 @@ Step at(Step::Kind kind, std::string path) {
   return step;
 }
 
-/// A mount of it would be a stale one.
-Decision given_up(const View& view) {
-  return fail(errc::lost, "volume " + view.id + " was given up and answers with I/O errors: end its pods and unstage it, then stage it anew");
-}
-
 // --- Staged ---------------------------------------------------------------------------------------------------------------------------
 
+/// Other volumes of this node on the same image: readers may be several, but only one of them the kernel's, whose device has no identifier.
+std::optional<Decision> refuse_neighbours(const View& view, const Staged& wish) {
+  if (!view.seen.facts.resolved) return std::nullopt;
+  const bool readers_mix = wish.capability.read_only && wish.mounter == Mounter::nbd;
+  const std::string& other = readers_mix || !view.seen.image_writer.empty() ? view.seen.image_writer : view.seen.image_reader;
+  if (other.empty()) return std::nullopt;
+  return fail(errc::in_use, "volume " + other + " of this node has the image " + view.seen.facts.resolved->key.text() + " of volume " + view.id +
+                                ": unstage that one first");
+}
+
 Decision stage_new(const View& view, const Staged& wish) {
+  if (auto refused = refuse_neighbours(view, wish)) return *refused;
   if (!view.seen.devices.empty()) return adopt(view, wish);
-  if (mounted_at(view, staging_target(view.id, wish.path)))
+  if (mounted_at(view, staging_target(view.id, wish.path))) {
+    // Without an identifier of its own the kernel's device is found by what ceph-csi left.
+    if (!view.seen.facts.stash) return look(Fact::stash);
     return fail(errc::failed_precondition, "something else is mounted at " + staging_target(view.id, wish.path) +
                                                " and volume " + view.id + " has no record: unmount it");
+  }
   if (!view.seen.facts.resolved) return look(Fact::resolved);
-  const std::string& other = wish.capability.read_only || !view.seen.image_writer.empty() ? view.seen.image_writer : view.seen.image_reader;
-  if (!other.empty())
-    return fail(errc::in_use, "volume " + other + " of this node has the image " + view.seen.facts.resolved->key.text() + " of volume " +
-                                  view.id + ": unstage that one first");
   if (view.seen.facts.resolved->size < kMinBytes)
     return fail(errc::failed_precondition, "image " + view.seen.facts.resolved->key.text() + " of volume " + view.id + " has " +
                                                std::to_string(view.seen.facts.resolved->size) + " bytes, less than 1 MiB: grow it");
+  const auto kind = choose_kind(wish.mounter, view.seen.facts.resolved->features, view.seen.kernel_features);
+  if (!kind) return fail(kind.error().code, "volume " + view.id + ": " + kind.error().text);
   Record record;
+  record.kind = *kind;
   record.volume_id = view.id;
   record.driver = view.policy.driver;
   record.source = found_at(wish.source, *view.seen.facts.resolved);
@@ -112,13 +114,14 @@ Decision stage(const View& view, const Staged& wish) {
   if (!staging->complete || !mounted_at(view, target))
     if (auto step = keep_stash(view, wish)) return *step;
   if (auto step = bring_up(view)) return *step;
+  if (auto step = settle_krbd(view, *staging)) return *step;
   if (mounted_at(view, target) && !ours_at(view, target))
     return fail(errc::failed_precondition, "something else is mounted at " + target + ": unmount it");
   if (!mounted_at(view, target)) {
     if (wish.capability.block) return at(Step::Kind::bind, target);
     return make_filesystem(view, target, wish.capability);
   }
-  if (staging->complete) return Done{};
+  if (staging->complete) return leave_to_kernel(view);
   if (!wish.capability.block)
     if (auto step = fill_device(view, *our_mount_at(view, target))) return *step;
   if (!wish.capability.block && !wish.capability.read_only) {
@@ -175,12 +178,12 @@ Decision take_down(const View& view) {
     for (const auto& mount : view.seen.mounts)
       if (shows(mount, *device)) return Done{};  // the last unpublish comes here again
     if (!device->holders.empty())
-      return fail(errc::in_use, device::path(device->index) + " of volume " + view.id + " is used by " + device->holders.front());
+      return fail(errc::in_use, device::path(*device) + " of volume " + view.id + " is used by " + device->holders.front());
     if (view.seen.facts.unused != true) {
       if (auto step = bring_up(view)) return *step;
       return look(Fact::unused);
     }
-    return Step{Step::Kind::disconnect};
+    return Step{by_kernel(view) ? Step::Kind::unmap_krbd : Step::Kind::disconnect};
   }
   if (view.seen.link != Observation::Link::none) return Step{Step::Kind::stop_session};
   if (view.seen.image_open) return Step{Step::Kind::close_image};
@@ -202,84 +205,6 @@ Decision unpublish(const View& view, const Unpublished& wish) {
   }
   if (view.record->stagings.empty()) return take_down(view);
   return Done{};
-}
-
-// --- Expanded -------------------------------------------------------------------------------------------------------------------------
-
-struct StagedMount {
-  const Staging* staging;
-  const host::Mount* mount;
-};
-
-/// One filesystem is behind all stagings, whichever of them was meant.
-std::optional<StagedMount> staged_mount(const View& view) {
-  for (const Staging& staging : view.record->stagings)
-    if (const auto* mount = our_mount_at(view, staging_target(view.id, staging.path))) return StagedMount{&staging, mount};
-  return std::nullopt;
-}
-
-Decision not_mounted(const View& view) {
-  return fail(errc::failed_precondition, "the filesystem of volume " + view.id + " is staged nowhere now: stage it first");
-}
-
-Decision expand_filesystem(const View& view) {
-  const auto at = staged_mount(view);
-  if (!at) return not_mounted(view);
-  if (at->mount->filesystem_read_only && !wants_read_only(at->staging->capability))
-    return fail(errc::failed_precondition, "the filesystem of volume " + view.id + " turned read-only, so it cannot grow: end its pods, and " +
-                                               "stage it anew, which checks it");
-  if (auto step = fill_device(view, *at->mount)) return *step;
-  return Done{};
-}
-
-Decision unknown_at(const View& view, const std::string& path) {
-  return fail(errc::not_found, "volume " + view.id + " is neither staged nor published at " + path);
-}
-
-bool is_here(const View& view, const std::string& path) { return view.record && (is_at(*view.record, path) || ours_at(view, path)); }
-
-Decision without_server(const View& view) {
-  return fail(errc::unavailable, "the device of volume " + view.id + " has no server now: repeat when it is healed");
-}
-
-/// rbd-nbd makes its device larger by itself.
-Decision expand_elsewhere(const View& view, const Expanded& wish) {
-  if (view.seen.device()->size < wish.bytes)
-    return fail(errc::unavailable, "rbd-nbd, which still serves volume " + view.id + ", has not made its device larger yet: repeat later");
-  return view.record->block ? Decision(Done{}) : expand_filesystem(view);
-}
-
-Decision expand(const View& view, const Expanded& wish) {
-  if (!is_here(view, wish.path)) return unknown_at(view, wish.path);
-  if (view.record->failed) return given_up(view);
-  if (!view.seen.attached || view.seen.link != Observation::Link::serving) {
-    const bool elsewhere = view.record->adopting && view.seen.device() != nullptr && !view.seen.other_dead_for;
-    if (elsewhere && !view.seen.facts.served_by_other) return look(Fact::served_by_other);
-    if (elsewhere && *view.seen.facts.served_by_other) return expand_elsewhere(view, wish);
-    return without_server(view);
-  }
-  const std::uint64_t bytes = view.seen.image_size;
-  if ((wish.bytes == 0 || bytes < wish.bytes) && !view.seen.facts.image_size_asked) return look(Fact::image_size);
-  if (bytes < wish.bytes)
-    return fail(errc::out_of_range, "image " + view.record->key.text() + " of volume " + view.id + " has " + std::to_string(bytes) +
-                                        " bytes, and " + std::to_string(wish.bytes) + " are wanted: grow the image first");
-  if (auto step = bring_up(view)) return *step;
-  if (view.record->block) return Done{};
-  return expand_filesystem(view);
-}
-
-Decision trim(const View& view, const Trimmed& wish) {
-  if (!is_here(view, wish.path)) return unknown_at(view, wish.path);
-  if (view.record->failed) return given_up(view);
-  if (view.record->block)
-    return fail(errc::unimplemented, "volume " + view.id + " is a raw block device: what of it is free only its user knows");
-  if (!view.seen.attached || view.seen.link != Observation::Link::serving) return without_server(view);
-  if (view.seen.facts.trimmed) return Done{};
-  const auto staged = staged_mount(view);
-  if (!staged) return not_mounted(view);
-  if (view.record->read_only || staged->mount->filesystem_read_only)
-    return fail(errc::failed_precondition, "the filesystem of volume " + view.id + " is read-only: nothing of it is given back");
-  return at(Step::Kind::trim, staged->mount->target);
 }
 
 // --- Unstaged, Healed -----------------------------------------------------------------------------------------------------------------
@@ -318,6 +243,8 @@ Decision give_up(const View& view) {
   if (!view.record || view.seen.devices.empty())
     return fail(errc::failed_precondition, "volume " + view.id + " has no device here: there is nothing to give up");
   if (view.record->failed) return heal(view);
+  if (by_kernel(view))
+    return fail(errc::failed_precondition, "the kernel itself serves volume " + view.id + ": it cannot be given up here; see `rbd unmap -o force`");
   Record record = *view.record;
   record.failed = true;
   return write(std::move(record));
@@ -333,14 +260,15 @@ Decision plan(const std::string& volume_id, const std::optional<Record>& record,
                                                ": disconnect the one that is not in use");
   const bool heals = std::holds_alternative<Healed>(wish) || std::holds_alternative<Adopted>(wish) || std::holds_alternative<Failed>(wish);
   // Healing never waits for a helper: the helper may be waiting for the healing.
-  if (seen.busy && !heals && seen.attached && seen.link == Observation::Link::serving)
+  if (seen.busy && !heals && (by_kernel(view) || (seen.attached && seen.link == Observation::Link::serving)))
     return Wait{"a helper still works on volume " + volume_id};
   // It may mount yet what is unmounted now.
   const bool takes_down = std::holds_alternative<Unpublished>(wish) || std::holds_alternative<Unstaged>(wish);
   if (seen.busy && takes_down)
     return fail(errc::unavailable, "a helper still works on volume " + volume_id + ", whose device has no server now: repeat when it is healed");
   const bool of_earlier_boot = record && record->boot_id != seen.boot_id;
-  if (of_earlier_boot && seen.devices.empty() && seen.link == Observation::Link::none && !seen.image_open)
+  // A device of the kernel's client went with the boot: one that is there is another's.
+  if (of_earlier_boot && (seen.devices.empty() || by_kernel(view)) && seen.link == Observation::Link::none && !seen.image_open)
     return Step{Step::Kind::drop_record};  // what it tells of is gone
   struct Visit {
     const View& view;

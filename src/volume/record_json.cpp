@@ -34,6 +34,7 @@ json::object to_json(const Source& source) {
   json::object out{{"cluster_id", source.cluster_id}, {"pool", source.pool}, {"ns", source.ns}, {"image", source.image},
                    {"mkfs_options", source.mkfs_options}};
   if (source.serving != Serving()) out["serving"] = to_json(source.serving);
+  if (source.kernel != KernelOptions()) out["kernel"] = json::object{{"map", source.kernel.map}, {"unmap", source.kernel.unmap}};
   return out;
 }
 
@@ -62,6 +63,7 @@ json::object to_json(const Record& record) {
       {"attachment_uid", record.attachment_uid},
       {"stagings", std::move(stagings)},
       {"publishes", std::move(publishes)}};
+  if (record.kind == device::Kind::krbd) out["kind"] = "krbd";
   if (record.device) out["device"] = *record.device;
   if (record.breaking) out["breaking"] = *record.breaking;
   if (record.freed) out["freed"] = *record.freed;
@@ -100,7 +102,13 @@ Source source_of(const json::object& from) {
   Source source{string_at(from, "cluster_id"), string_at(from, "pool"), string_at(from, "ns"), string_at(from, "image"),
                 string_at(from, "mkfs_options")};
   if (from.contains("serving")) source.serving = serving_of(from.at("serving").as_object());
+  if (from.contains("kernel")) source.kernel = {string_at(from.at("kernel").as_object(), "map"), string_at(from.at("kernel").as_object(), "unmap")};
   return source;
+}
+
+device::Kind kind_of(const std::string& text) {
+  if (text != "krbd") throw std::invalid_argument("a device of kind " + text);
+  return device::Kind::krbd;
 }
 
 Record record_of(const json::object& from) {
@@ -125,6 +133,7 @@ Record record_of(const json::object& from) {
   record.failed = from.contains("failed") && from.at("failed").as_bool();
   record.boot_id = string_at(from, "boot_id");
   record.attachment_uid = string_at(from, "attachment_uid");
+  if (from.contains("kind")) record.kind = kind_of(string_at(from, "kind"));
   if (from.contains("device")) record.device = number_at<std::uint32_t>(from, "device");
   if (from.contains("breaking")) record.breaking = number_at<std::uint64_t>(from, "breaking");
   if (from.contains("freed")) record.freed = number_at<std::uint64_t>(from, "freed");

@@ -1,6 +1,7 @@
 #include "corbd/volume/shell.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 
 #include "corbd/core/gate.hpp"
@@ -59,7 +60,7 @@ class Shell::Impl {
   task<result<>> pursue(Live& volume, Wish wish);
   task<result<>> make_durable(Live& volume, const Wish& wish, bool had_record);
   task<result<>> prepare(Live& volume, const Wish& wish);
-  bool shows_at(const Record& record, const std::string& path) const;
+  bool shows_at(const Live& volume, const std::string& path) const;
   void observe_neighbours(Observation& seen, const Live& volume) const;
   void trouble(Live& volume, std::string why);
   void link_dead(std::uint32_t index);
@@ -136,6 +137,8 @@ task<> Shell::Impl::run(Live& volume, std::shared_ptr<Operation> operation, Unti
     operation->outcome = co_await fulfil(volume, operation->wish);
     volume.last_error.reset();
     if (!operation->outcome) volume.last_error = operation->outcome.error();
+    if (!volume.last_error || volume.last_error->code != errc::in_use) volume.in_use_since.reset();
+    else if (!volume.in_use_since) volume.in_use_since = clock_.now();
     const bool lost = volume.last_error && volume.last_error->code == errc::lost;
     if (volume.served() || (volume.last_error && volume.last_error->code == errc::unproven)) volume.lost_since.reset();
     if (lost && !volume.lost_since) volume.lost_since = clock_.now();
@@ -238,9 +241,9 @@ void Shell::Impl::observe_neighbours(Observation& seen, const Live& volume) cons
 }
 
 /// kubelet binds a raw block volume's device on a path of its own.
-bool Shell::Impl::shows_at(const Record& record, const std::string& path) const {
-  if (is_at(record, path)) return true;
-  const auto devices = ports_.devices.find(record.volume_id);
+bool Shell::Impl::shows_at(const Live& volume, const std::string& path) const {
+  if (is_at(*volume.record, path)) return true;
+  const auto devices = find_devices(volume, ports_);
   const auto mounts = ports_.mounts.table();
   if (!devices || devices->empty() || !mounts) return false;
   return std::ranges::any_of(*mounts, [&](const auto& mount) { return mount.target == path && shows(mount, devices->front()); });
@@ -248,7 +251,7 @@ bool Shell::Impl::shows_at(const Record& record, const std::string& path) const 
 
 task<result<host::Usage>> Shell::Impl::usage(std::string id, std::string path, Until until) {
   const auto place = volumes_.find(id);
-  if (place == volumes_.end() || !place->second->record || !shows_at(*place->second->record, path))
+  if (place == volumes_.end() || !place->second->record || !shows_at(*place->second, path))
     co_return Error{errc::not_found, "volume " + id + " is neither staged nor published at " + path};
   co_return co_await gauges_.read(*place->second, std::move(path), until);
 }
@@ -256,14 +259,16 @@ task<result<host::Usage>> Shell::Impl::usage(std::string id, std::string path, U
 std::vector<Status> Shell::Impl::status() const {
   std::vector<Status> all;
   const auto devices = ports_.devices.inventory();
+  const auto mapped = ports_.kernel.inventory();
   const auto mounts = ports_.mounts.table();
   for (const auto& [id, volume] : volumes_) {
     if (!volume->record) continue;
-    const device::Seen* found = nullptr;
-    if (devices)
-      for (const auto& device : *devices)
-        if (device.backend == id) found = &device;
-    all.push_back(status_of(*volume, found, mounts ? *mounts : std::vector<host::Mount>()));
+    std::vector<device::Seen> found;
+    if (volume->record->kind == device::Kind::krbd)
+      found = mapped ? device::of_image(*mapped, volume->record->key) : found;
+    else if (devices)
+      std::ranges::copy_if(*devices, std::back_inserter(found), [&](const auto& device) { return device.backend == id; });
+    all.push_back(status_of(*volume, found.empty() ? nullptr : &found.back(), mounts ? *mounts : std::vector<host::Mount>()));
   }
   return all;
 }
@@ -271,7 +276,7 @@ std::vector<Status> Shell::Impl::status() const {
 std::optional<Status> Shell::Impl::status(const std::string& id) const {
   const auto place = volumes_.find(id);
   if (place == volumes_.end() || !place->second->record) return std::nullopt;
-  const auto devices = ports_.devices.find(id);
+  const auto devices = find_devices(*place->second, ports_);
   const auto mounts = ports_.mounts.table();
   return status_of(*place->second, devices && !devices->empty() ? &devices->front() : nullptr, mounts ? *mounts : std::vector<host::Mount>());
 }

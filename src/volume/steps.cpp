@@ -5,6 +5,7 @@
 
 #include "corbd/core/failpoint.hpp"
 #include "corbd/core/log.hpp"
+#include "corbd/volume/affinity.hpp"
 
 namespace corbd::volume {
 namespace {
@@ -31,6 +32,7 @@ bool asks_cluster(const Step& step) {
     case Step::Kind::open_image:
     case Step::Kind::lock:
     case Step::Kind::inherit:
+    case Step::Kind::map_krbd:
     case Step::Kind::mark:
     case Step::Kind::note:
     case Step::Kind::unmark: return true;
@@ -91,6 +93,8 @@ task<result<>> Steps::dispatch(Live& live, const Step& step, const Wish& wish) {
     case Step::Kind::grow: co_return co_await grow(live, step.path, wish);
     case Step::Kind::trim: co_return co_await trim(live, step.path);
     case Step::Kind::bind: co_return co_await bind(live, step.path, wish);
+    case Step::Kind::map_krbd: co_return co_await map_krbd(live);
+    case Step::Kind::unmap_krbd: co_return co_await unmap_krbd(live);
     case Step::Kind::disconnect: co_return co_await disconnect(live);
     case Step::Kind::stop_session: co_return co_await stop_session(live);
     case Step::Kind::close_image: co_return co_await close_image(live);
@@ -115,24 +119,31 @@ result<image::Access> Steps::access(const Live& live) const {
   const Source& source = live.record->source;
   auto cluster = ports_.find_cluster(source.cluster_id);
   if (!cluster) return cluster.error();
-  return image::Access{source.cluster_id, cluster->monitors, live.record->user, live.key, source.serving.config};
+  return image::Access{source.cluster_id, cluster->monitors, live.record->user, live.key,
+                       with_affinity(source.serving.config, cluster->crush_location)};
 }
 
 std::uint64_t Steps::dead_conn_timeout_s(const Live& live) const {
   return live.record->source.serving.dead_conn_timeout_s.value_or(config_.dead_conn_timeout_s);
 }
 
-result<std::uint32_t> Steps::device_index(const Live& live) const {
-  const auto found = ports_.devices.find(live.id);
+result<device::Seen> Steps::device_of(const Live& live) const {
+  const auto found = find_devices(live, ports_);
   if (!found) return found.error();
-  if (!found->empty()) return found->front().index;
+  if (!found->empty()) return found->front();
   return Error{errc::unavailable, "the device of volume " + live.id + " is gone"};
 }
 
+result<std::uint32_t> Steps::device_index(const Live& live) const {
+  auto device = device_of(live);
+  if (!device) return device.error();
+  return device->index;
+}
+
 result<std::string> Steps::device_path(const Live& live) const {
-  auto index = device_index(live);
-  if (!index) return index.error();
-  return device::path(*index);
+  auto device = device_of(live);
+  if (!device) return device.error();
+  return device::path(*device);
 }
 
 task<result<>> Steps::look(Live& live, const Step& step, const Wish& wish) {
@@ -159,6 +170,7 @@ task<result<>> Steps::look(Live& live, const Step& step, const Wish& wish) {
     case Fact::ownership: {
       auto found = co_await live.image->ownership(soon());
       if (!found) co_return found.error();
+      admit_kernel(live, *found);
       facts.ownership = std::move(*found);
       co_return result<>();
     }
@@ -244,7 +256,7 @@ task<result<>> Steps::open_image(Live& live) {
   auto to = access(live);
   if (!to) co_return to.error();
   image::OpenOptions options;
-  options.read_only = live.record->read_only;
+  options.read_only = live.record->read_only || live.record->kind == device::Kind::krbd;
   const auto opening = ++live.opening;
   options.on_resized = [this, &live, opening] {
     if (live.attached && live.opening == opening) trouble_(live, "its image has another size");

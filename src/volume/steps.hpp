@@ -52,6 +52,10 @@ class Steps {
   task<result<>> drop_stash(Live& live, std::string staging_path);
   task<result<>> note(Live& live, const Note& wanted, const Wish& wish);
   task<result<>> write_note(Live& live, const Note& wanted);
+  // steps_krbd.cpp
+  task<result<>> map_krbd(Live& live);
+  task<result<>> unmap_krbd(Live& live);
+  void admit_kernel(const Live& live, image::Ownership& who) const;
   // steps_adopt.cpp
   task<result<>> look_at_other(Live& live);
   task<result<>> dismiss(Live& live);
@@ -69,6 +73,7 @@ class Steps {
 
   result<image::Access> access(const Live& live) const;
   std::uint64_t dead_conn_timeout_s(const Live& live) const;
+  result<device::Seen> device_of(const Live& live) const;
   result<std::uint32_t> device_index(const Live& live) const;
   result<std::string> device_path(const Live& live) const;
   Until soon() const;

@@ -1,5 +1,6 @@
 // The step that finds the image of a new volume.
 #include "corbd/core/log.hpp"
+#include "corbd/volume/affinity.hpp"
 #include "steps.hpp"
 
 namespace corbd::volume {
@@ -8,6 +9,10 @@ namespace {
 /// Whether another place may have what this one has not.
 bool may_be_elsewhere(const Error& error) {
   return error.code == errc::not_found || error.code == errc::permission_denied || error.code == errc::unauthenticated;
+}
+
+image::Access access_to(std::string cluster_id, const Cluster& cluster, const Staged& wish) {
+  return {std::move(cluster_id), cluster.monitors, wish.user, wish.key, with_affinity(wish.source.serving.config, cluster.crush_location)};
 }
 
 void warn_of_ignored(const Live& live, const std::vector<std::string>& ignored, const std::string& of) {
@@ -46,7 +51,7 @@ task<result<image::Resolved>> Steps::find_by_name(const Staged& wish) {
     }
   const auto cluster = ports_.find_cluster(cluster_id);
   if (!cluster) co_return cluster.error();
-  image::Access to{cluster_id, cluster->monitors, wish.user, wish.key, wish.source.serving.config};
+  auto to = access_to(cluster_id, *cluster, wish);
   image::Name name{wish.source.pool, wish.source.ns.empty() ? cluster->rados_namespace : wish.source.ns, wish.source.image};
   co_return co_await ports_.clusters.resolve(std::move(to), std::move(name), soon());
 }
@@ -71,7 +76,7 @@ task<result<image::Resolved>> Steps::locate(const Staged& wish) {
 task<result<image::Resolved>> Steps::locate_at(const Staged& wish, Place place) {
   const auto cluster = ports_.find_cluster(place.cluster_id);
   if (!cluster) co_return cluster.error();
-  image::Access to{place.cluster_id, cluster->monitors, wish.user, wish.key, wish.source.serving.config};
+  auto to = access_to(place.cluster_id, *cluster, wish);
   image::Reserved reserved = *wish.reserved;
   reserved.pool_id = place.pool_id;
   co_return co_await ports_.clusters.locate(std::move(to), std::move(reserved), cluster->rados_namespace, soon());

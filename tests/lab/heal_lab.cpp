@@ -92,6 +92,14 @@ class Filesystems final : public host::Filesystems {
   task<result<>> tune(std::string, std::string, Until) override { co_return result<>(); }
 };
 
+class KernelClient final : public device::KernelClient {
+ public:
+  result<std::uint64_t> features() const override { return Error{errc::failed_precondition, "no module"}; }
+  result<std::vector<device::Mapped>> inventory() const override { return std::vector<device::Mapped>(); }
+  task<result<>> map(device::MapArgs, std::string, Until) override { co_return result<>(); }
+  task<result<>> unmap(std::uint32_t, std::string, std::string, Until) override { co_return result<>(); }
+};
+
 class Daemons final : public host::Daemons {
  public:
   task<result<bool>> serving(std::uint32_t, std::string, Until) override { co_return false; }
@@ -126,7 +134,7 @@ struct Node {
   volume::Ports ports() {
     const auto find = [](const std::string&) -> result<volume::Cluster> { return volume::Cluster{{env("CORBD_LAB_MON")}, ""}; };
     const auto idle = [](const std::string&) { return false; };
-    return {*clusters, devices, mounts, filesystems, daemons, *records, find, any_path, no_stash, write_no_stash, drop_no_stash, idle};
+    return {*clusters, devices, kernel, mounts, filesystems, daemons, *records, find, any_path, no_stash, write_no_stash, drop_no_stash, idle};
   }
   template <class Ready>
   void run_until(Ready ready) {
@@ -138,6 +146,7 @@ struct Node {
   std::unique_ptr<Clock> clock;
   BlockingPool pool;
   Devices devices;
+  KernelClient kernel;
   Mounts mounts;
   Filesystems filesystems;
   Daemons daemons;

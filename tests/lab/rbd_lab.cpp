@@ -1,5 +1,7 @@
 // The rbd room against a real cluster: CORBD_LAB_MON, _USER, _KEY and _POOL say where (scripts/lab/ceph env DIR). Not one of ctest's tests.
 #define CATCH_CONFIG_RUNNER
+#include <array>
+
 #include "rbd_lab.hpp"
 
 using namespace corbd;
@@ -211,6 +213,34 @@ TEST_CASE("what ceph-csi's controller reads is written into the metadata of an i
   CHECK(admin.metadata("noted", key) == "other");
   CHECK((*image)->client().find(":0/") != std::string::npos);
   close(agent, std::move(*image));
+}
+
+TEST_CASE("through an image opened read-only metadata is written past its lock's owner, who keeps the lock and sees it") {
+  Admin admin;
+  admin.create("beside");
+  const test::Folder folder;
+  Agent agent(folder.path());
+  rbd_image_t owner = admin.open("beside");
+  Admin::check(rbd_lock_acquire(owner, RBD_LOCK_MODE_EXCLUSIVE));
+  image::OpenOptions options;
+  options.read_only = true;
+  auto image = agent.open("beside", options);
+  REQUIRE(image);
+  REQUIRE(agent.run((*image)->set_metadata("corbd/format", "mkfs", agent.in(20s))));
+  CHECK(agent.run((*image)->metadata("corbd/format", agent.in(20s))).value() == "mkfs");
+  std::array<char, 64> seen{};
+  std::size_t length = seen.size();
+  Admin::check(rbd_metadata_get(owner, "corbd/format", seen.data(), &length));
+  CHECK(std::string(seen.data()) == "mkfs");
+  CHECK(agent.run((*image)->remove_metadata("corbd/format", agent.in(20s))));
+  CHECK(agent.run((*image)->remove_metadata("corbd/format", agent.in(20s))));
+  CHECK_FALSE(agent.run((*image)->metadata("corbd/format", agent.in(20s)))->has_value());
+  const auto who = agent.run((*image)->ownership(agent.in(20s)));
+  REQUIRE(who);
+  CHECK(who->foreign_watchers.size() == 1);
+  CHECK(who->clients.at(who->owner).starts_with("client."));
+  close(agent, std::move(*image));
+  Admin::check(rbd_close(owner));
 }
 
 TEST_CASE("a full connection is followed by another, which goes when it is empty") {

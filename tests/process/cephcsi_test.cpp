@@ -148,7 +148,7 @@ TEST_CASE("called cephcsi with what it does not take the place of, or with a mis
   const auto [more, code, says] = GENERATE(values<Case>({{{"--controllerserver=true"}, 1, "ceph-csi's image"},
                                                          {{"--type=cephfs"}, 1, "ceph-csi's image"},
                                                          {{"--nodeidd=x"}, 2, "did you mean --nodeid?"},
-                                                         {{"--domainlabels=a/zone"}, 1, "--topology=a/zone=VALUE"}}));
+                                                         {{"--domainlabels=a/zone,b/zone"}, 1, "named twice"}}));
   const Ground ground;
   auto words = daemon_set(ground);
   words.insert(words.end(), more.begin(), more.end());

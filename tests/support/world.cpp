@@ -13,17 +13,18 @@ task<result<>> any_path(std::string, bool) { co_return result<>(); }
 
 result<volume::Cluster> find_cluster(const World& world, const std::string& id) {
   if (!world.clusters.contains(id)) return Error{errc::not_found, "no cluster " + id};
-  return volume::Cluster{{"10.0.0.9"}, ""};
+  return volume::Cluster{{"10.0.0.9"}, "", world.crush_location};
 }
 
 }  // namespace
 
 struct World::Life {
   explicit Life(World& world)
-      : clusters(make_clusters(world)), devices(make_devices(world)), mounts(make_mounts(world)), filesystems(make_filesystems(world)),
+      : clusters(make_clusters(world)), devices(make_devices(world)), kernel(make_kernel_client(world)), mounts(make_mounts(world)), filesystems(make_filesystems(world)),
         daemons(make_daemons(world)), store(make_store(world)) {}
   std::unique_ptr<image::Clusters> clusters;
   std::unique_ptr<device::Devices> devices;
+  std::unique_ptr<device::KernelClient> kernel;
   std::unique_ptr<host::Mounts> mounts;
   std::unique_ptr<host::Filesystems> filesystems;
   std::unique_ptr<host::Daemons> daemons;
@@ -75,7 +76,7 @@ void World::start_agent(bool with_healer) {
   auto read_stash = [this](std::string path) { return stash_at(std::move(path)); };
   auto write_stash = [this](std::string path, volume::Stash stash) { return leave_stash(std::move(path), std::move(stash)); };
   auto drop_stash = [this](std::string path) { return forget_stash(std::move(path)); };
-  volume::Ports ports{*life_->clusters, *life_->devices, *life_->mounts, *life_->filesystems, *life_->daemons, *life_->store, find,
+  volume::Ports ports{*life_->clusters, *life_->devices, *life_->kernel, *life_->mounts, *life_->filesystems, *life_->daemons, *life_->store, find,
                       any_path, read_stash, write_stash, drop_stash, [this](const std::string& file) { return busy(file); }};
   ports.mapped_places = [this](const volume::Place&) { return mapped; };
   ports.mapped_clusters = [this](const std::string&) {
@@ -136,6 +137,7 @@ void World::stop_agent() {
 void World::reboot() {
   if (life_) kill_agent();
   trace("the machine boots");
+  expire_watches({kernel_client()});
   devices.clear();
   mounts.clear();
   keys.clear();

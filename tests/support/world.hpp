@@ -23,6 +23,7 @@ struct FakeImage {
   std::int64_t pool_id = 1;
   std::uint64_t size = 1 << 30;
   bool exclusive = true;
+  std::uint64_t features = 5;         ///< layering and exclusive-lock
   bool shared = false;                ///< many write: the lock goes to whoever writes
   bool secondary = false;             ///< the mirror of another cluster's
   std::string lock_owner;             ///< client address; "" = free
@@ -61,7 +62,9 @@ struct KernelRequest {
 };
 
 struct KernelDevice {
+  device::Kind kind = device::Kind::nbd;
   std::uint32_t index = 0;
+  std::string image_name;             ///< of krbd: by which it was mapped
   std::string backend;
   std::string image_id;               ///< of what serves it
   std::uint64_t size = 0;
@@ -135,6 +138,7 @@ class World {
   std::map<std::pair<std::int64_t, std::string>, std::map<std::string, std::string>> journals;
   std::set<std::string> clusters{"lab"};     ///< names in config.json: all of the one cluster
   std::vector<volume::Place> mapped;         ///< in cluster-mapping.json, for every volume
+  std::string crush_location;                ///< of this node, where config.json wants read affinity
   std::set<std::string> options_asked;       ///< of Ceph, "name=value", by any connection
   std::vector<KernelDevice> devices;
   std::vector<host::Mount> mounts;
@@ -187,6 +191,17 @@ class World {
   std::uint32_t other_stages(const std::string& image, const std::string& staging_path, std::string volume_id = {});
   /// By SIGKILL (its lock stays, its watch for a while), or cleanly as on SIGTERM.
   void other_ends(std::uint32_t index, bool cleanly);
+
+  // The kernel's own client: world_krbd.cpp
+  bool rbd_module = true;
+  std::uint64_t kernel_features = 0x1bf;     ///< all but journaling
+  std::string kernel_options;                ///< of the last map by the agent
+  std::string kernel_client() const { return "10.0.0.1:0/7" + std::to_string(boot_id.size()); }
+  result<> krbd_maps(const std::string& image, bool read_only);
+  result<> krbd_unmaps(std::uint32_t index);
+  /// As ceph-csi stages with krbd. The device's index.
+  std::uint32_t krbd_stages(const std::string& image, const std::string& staging_path, std::string volume_id);
+  void used_by_kernel(const KernelDevice& device);
 
   // The application: world_kernel.cpp
   void application_writes(KernelDevice& device, std::size_t block);

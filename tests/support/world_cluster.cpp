@@ -117,6 +117,7 @@ class Clusters final : public image::Clusters {
     into.key = {"fsid", place->second.pool_id, name.ns, place->second.id, 0};
     into.size = place->second.size;
     into.exclusive_lock = place->second.exclusive;
+    into.features = place->second.features;
     into.cluster_id = access.cluster_id;
     into.name = name;
     return {};

@@ -14,6 +14,7 @@ class Devices final : public device::Devices {
   result<std::vector<device::Seen>> inventory() const override {
     std::vector<device::Seen> all;
     for (const auto& known : world_.devices) {
+      if (known.kind != device::Kind::nbd) continue;
       device::Seen seen;
       seen.index = known.index;
       seen.backend = known.backend;

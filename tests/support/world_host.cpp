@@ -17,6 +17,7 @@ bool mounted(const World& world, std::uint32_t index) {
 void needs_link(World& world, const std::string& device) {
   const KernelDevice* on = world.by_index(index_of(device));
   if (world.hazards == nullptr && (on == nullptr || !on->alive)) world.broke("a device without a live link was used");
+  if (on != nullptr) world.used_by_kernel(*on);
 }
 
 FakeImage* image_of(World& world, const std::string& device) {

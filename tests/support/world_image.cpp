@@ -12,6 +12,9 @@ World::FakeOpened::FakeOpened(World& world, FakeImage& of, std::string client, i
     : world_(world), serial_(++world.made), client_(std::move(client)), exclusive_(of.exclusive), size_(of.size), options_(std::move(options)) {
   key_ = {"fsid", 1, "", of.id, 0};
   if (!options_.read_only) of.watchers.insert(client_);
+  for (const auto& device : world_.devices)
+    if (device.kind == device::Kind::krbd && device.image_id == of.id && !options_.read_only)
+      world_.broke("an image was opened for writing that the kernel has mapped");
   of.mark = 0;
   world_.opened[serial_] = this;
 }

@@ -134,6 +134,7 @@ class World::FakeLink final : public device::Link {
 
 std::unique_ptr<image::Clusters> make_clusters(World& world);
 std::unique_ptr<device::Devices> make_devices(World& world);
+std::unique_ptr<device::KernelClient> make_kernel_client(World& world);
 std::unique_ptr<host::Mounts> make_mounts(World& world);
 std::unique_ptr<host::Daemons> make_daemons(World& world);
 std::unique_ptr<host::Filesystems> make_filesystems(World& world);

@@ -27,6 +27,9 @@ struct Run {
   std::string domainlabels;     ///< labels of the node that are its topology, comma separated
   std::string topology;         ///< those labels given by hand, "name=value,..."
   std::vector<std::string> ignored;  ///< flags of ceph-csi that were given and mean nothing here
+  bool read_affinity = false;               ///< where config.json wants it and names no labels
+  std::string crush_labels;                 ///< the node's labels that say where it is, comma separated
+  std::string crush_location;               ///< "host:a|zone:b", instead of labels
   bool verbose = false;
 };
 /// `cephcsi --type=liveness`: tells over HTTP whether an agent answers.

@@ -16,10 +16,15 @@
 
 namespace corbd::device {
 
+/// Who answers for a device: a session of ours, or the kernel's own rbd client.
+enum class Kind { nbd, krbd };
+
 /// A configured device as sysfs shows it.
 struct Seen {
-  std::uint32_t index = 0;      ///< /dev/nbd<index>
-  std::string backend;          ///< the identifier given at connect: the volume id. Empty: somebody's without one
+  Kind kind = Kind::nbd;
+  std::uint32_t index = 0;      ///< /dev/nbd<index>, /dev/rbd<index>
+  std::string backend;          ///< of nbd, the identifier given at connect: the volume id. Empty: somebody's without one
+  std::string client;           ///< of krbd, its client's address as the cluster sees it, "10.0.0.1:0/123456789"
   std::uint64_t size = 0;       ///< bytes
   std::uint32_t dev_major = 0, dev_minor = 0;
   std::uint32_t io_timeout_ms = 0;
@@ -111,7 +116,10 @@ class Devices {
   virtual Counters counters() const { return {}; }
 };
 
-/// "/dev/nbd0"
-inline std::string path(std::uint32_t index) { return "/dev/nbd" + std::to_string(index); }
+/// "nbd0", "rbd0"
+inline std::string name(Kind kind, std::uint32_t index) { return (kind == Kind::krbd ? "rbd" : "nbd") + std::to_string(index); }
+/// "/dev/nbd0", "/dev/rbd0"
+inline std::string path(std::uint32_t index, Kind kind = Kind::nbd) { return "/dev/" + name(kind, index); }
+inline std::string path(const Seen& seen) { return path(seen.index, seen.kind); }
 
 }  // namespace corbd::device

@@ -49,7 +49,7 @@ struct Message {
 struct Reply {
   unsigned status = 0;
   std::optional<std::chrono::seconds> retry_after;  ///< the header, if it is a number
-  std::string body;           ///< of stream(): only of an answer that is no 2xx
+  std::string body;           ///< with a sink: only of an answer that is no 2xx
 };
 
 /// Takes a piece of a body, as it comes. False: enough.
@@ -63,9 +63,8 @@ class Client {
 
   /// unavailable: it cannot be reached, or ended in the middle; unauthenticated: its certificate is not one of the authorities', or not for
   /// that host; exhausted: the body is too long; io: what answers speaks no HTTP. A GET is repeated once if a kept connection turns out to be closed.
-  task<result<Reply>> call(Message message, Until until);
-  /// The body of a 2xx goes to the sink, whatever its length.
-  task<result<Reply>> stream(Message message, Sink sink, Until until);
+  /// The body of a 2xx goes to the sink, if there is one, whatever its length.
+  task<result<Reply>> call(Message message, Until until, Sink sink = nullptr);
   /// From the next connection on; those that are kept are closed.
   void meet(Peer peer);
   const Peer& peer() const;

@@ -62,6 +62,7 @@ struct Resolved {
   Key key;
   std::uint64_t size = 0;  ///< bytes
   bool exclusive_lock = false;
+  std::uint64_t features = 0;   ///< bits as librbd numbers them
   std::string cluster_id = {};  ///< where it was found, as Access has it
   Name name = {};               ///< at that time
   bool encrypted = false;       ///< by its journal
@@ -72,6 +73,7 @@ struct Ownership {
   enum class Lock { none, mine, our_dead, other } lock = Lock::none;  ///< our_dead: an address of a dead incarnation of this agent
   std::string owner;                    ///< the lock owner's address, if any
   std::vector<std::string> foreign_watchers;  ///< not this client, no dead incarnation of ours, no rbd-mirror; who only reads has no watch
+  std::map<std::string, std::string> clients = {};  ///< "client.4119" by address, of the owner and the watchers
   std::string self;                     ///< this client's address
   std::uint64_t version = 0;            ///< of the image's header: grows with every change of it, also of its lock, not with a watch
 };
@@ -122,7 +124,7 @@ class Image {
   /// Whether any extent of the head is allocated; stops at the first. An error is never "no".
   virtual task<result<bool>> has_data(Until until) = 0;
   virtual task<result<std::optional<std::string>>> metadata(std::string name, Until until) = 0;
-  /// Also of an image that is open read-only, or whose lock is not held: it is not taken for this.
+  /// Also of an image that is open read-only, or whose lock is not held: past librbd, which would take the lock for it.
   virtual task<result<>> set_metadata(std::string name, std::string value, Until until) = 0;
   virtual task<result<>> remove_metadata(std::string name, Until until) = 0;
   /// Closes; the object is to be destroyed afterwards and used by nobody. Waits for operations under way.

@@ -14,6 +14,8 @@ struct ClusterEntry {
   std::string cluster_id;
   std::vector<std::string> monitors;
   std::string rados_namespace;       ///< "" is the default one
+  bool read_affinity = false;        ///< reads are to go to the nearest OSD
+  std::vector<std::string> crush_labels = {};  ///< the node's labels that say where it is; none: those of the command line
   std::vector<std::string> ignored = {};  ///< set, but without effect here: a sentence each
 };
 

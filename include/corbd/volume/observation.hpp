@@ -39,7 +39,8 @@ struct Facts {
 struct Observation {
   // Cheap, and cannot hang.
   std::string boot_id;
-  std::vector<device::Seen> devices;                  ///< those that carry this volume's identifier
+  std::vector<device::Seen> devices;                  ///< those that carry this volume's identifier; of krbd: that show its image
+  result<std::uint64_t> kernel_features = std::uint64_t{0};  ///< what the kernel's client knows; asked when a stage may want it
   bool busy = false;                                  ///< a helper of an earlier incarnation still works on it
   std::vector<host::Mount> mounts;                    ///< of our device, and whatever is mounted on the wish's own paths
   enum class Link { none, serving, held, closed } link = Link::none;
@@ -51,6 +52,7 @@ struct Observation {
   std::string client;                                 ///< address of the open image's
   bool lock_held = false;
   std::optional<duration> other_dead_for;             ///< since the link of rbd-nbd, which was seen serving until then, ended
+  std::optional<duration> in_use_for;                 ///< since it was first found in use by somebody else, without a break
   std::optional<duration> lost_for;                   ///< since it was first proven lost, without a break
   bool key_known = false;                             ///< a Ceph key is at hand
   std::string image_writer, image_reader;             ///< other volumes of this node on the same image; empty: none

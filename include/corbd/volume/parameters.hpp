@@ -32,13 +32,20 @@ struct NbdOptions {
 /// they are stored.
 result<NbdOptions> parse_nbd_options(std::string_view list);
 
+/// The kernel's options of a map as they were given, without rbd(8)'s own "noudev". invalid_argument: bytes that no option has, or an option
+/// that the agent gives itself (name, secret, key, _pool_ns).
+result<std::string> parse_kernel_options(std::string_view list);
+/// Whether they ask for a read-only device.
+bool kernel_read_only(std::string_view options);
+
 struct Parameters {
-  enum class Mounter { nbd, krbd } mounter = Mounter::nbd;  ///< krbd only where NBD is not allowed too
+  Mounter mounter = Mounter::nbd;
   bool is_static = false;   ///< the attributes name pool and image
   bool migrated = false;    ///< of the kubelet's own plugin: the image is the attribute imageName
   bool encrypted = false;
   bool read_only = false;
   Serving serving;
+  KernelOptions kernel;
   std::vector<std::string> ignored;  ///< set, but without effect here: a sentence each
   Stash stash;              ///< what goes into ceph-csi's as it is
   bool operator==(const Parameters&) const = default;

@@ -25,7 +25,9 @@ struct Step {
     write_stash,
     drop_stash,
     note,
-    trim
+    trim,
+    map_krbd,
+    unmap_krbd
   } kind;
   Fact fact = Fact::resolved;       ///< look
   std::optional<Record> record = std::nullopt;  ///< write_record

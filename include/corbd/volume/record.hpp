@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "corbd/core/blocking_pool.hpp"
+#include "corbd/device/device.hpp"
 #include "corbd/image/image.hpp"
 #include "corbd/volume/wish.hpp"
 
@@ -51,7 +52,8 @@ struct Record {
   bool failed = false;            ///< given up: it is never served again, its device answers EIO until it is unstaged
   std::string boot_id;            ///< the boot whose kernel has the device
   std::string attachment_uid;     ///< VolumeAttachment at stage; empty where there is none
-  std::optional<std::uint32_t> device;  ///< /dev/nbd<n>
+  device::Kind kind = device::Kind::nbd;  ///< of its device, also before there is one
+  std::optional<std::uint32_t> device;  ///< /dev/nbd<n>, /dev/rbd<n>
   std::optional<std::uint64_t> breaking; ///< header's version (image::Ownership) when our own dead lock was about to be broken,
   std::optional<std::uint64_t> freed;    ///< and that after it, when a later start found the mark of that break untouched
   bool provisioned = false;       ///< by ceph-csi's provisioner, whose controller reads the note

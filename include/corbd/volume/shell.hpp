@@ -8,6 +8,7 @@
 
 #include "corbd/core/blocking_pool.hpp"
 #include "corbd/device/device.hpp"
+#include "corbd/device/kernel_client.hpp"
 #include "corbd/host/daemons.hpp"
 #include "corbd/host/host.hpp"
 #include "corbd/image/image.hpp"
@@ -19,6 +20,7 @@ namespace corbd::volume {
 struct Cluster {
   std::vector<std::string> monitors;
   std::string rados_namespace;
+  std::string crush_location = {};  ///< "host:a|zone:b" of this node if reads are to go to the nearest OSD; "": to the primary
   std::vector<std::string> ignored = {};  ///< settings of it without effect: a sentence each
 };
 
@@ -32,6 +34,7 @@ struct Place {
 struct Ports {
   image::Clusters& clusters;
   device::Devices& devices;
+  device::KernelClient& kernel;
   host::Mounts& mounts;
   host::Filesystems& filesystems;
   host::Daemons& daemons;

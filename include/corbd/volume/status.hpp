@@ -9,6 +9,7 @@
 
 #include "corbd/core/clock.hpp"
 #include "corbd/core/result.hpp"
+#include "corbd/device/device.hpp"
 
 namespace corbd::volume {
 
@@ -32,7 +33,8 @@ struct Status {
   std::string cluster_id;                       ///< in config.json
   std::string image;                            ///< "pool/namespace/image" as the stage named it
   std::string image_key;                        ///< image::Key::text()
-  std::optional<std::uint32_t> device;          ///< /dev/nbd<n>
+  std::optional<std::uint32_t> device;          ///< /dev/nbd<n>, /dev/rbd<n>
+  device::Kind kind = device::Kind::nbd;        ///< of the device
   std::uint64_t size = 0;                       ///< bytes of the device
   bool block = false, read_only = false;
   std::vector<std::string> staged_at, published_at;

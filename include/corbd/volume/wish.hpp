@@ -33,6 +33,15 @@ struct Capability {
 /// Nobody is to write through its mount: by its access mode or by the flag "ro".
 bool wants_read_only(const Capability& capability);
 
+/// Which client is to serve a volume: the agent over nbd, the kernel's own, or the kernel's where it knows all features of the image.
+enum class Mounter { nbd, krbd, krbd_if_able };
+
+/// What the volume's attributes give to the kernel's client, comma separated.
+struct KernelOptions {
+  std::string map, unmap;
+  bool operator==(const KernelOptions&) const = default;
+};
+
 /// How a device is served; what the volume's attributes wish of it.
 struct Serving {
   bool trim = true;                                  ///< the device offers to discard
@@ -46,6 +55,7 @@ struct Source {
   std::string cluster_id, pool, ns, image;
   std::string mkfs_options;  ///< "" = ceph-csi's defaults
   Serving serving = {};
+  KernelOptions kernel = {};
   bool operator==(const Source&) const = default;
 };
 
@@ -57,6 +67,7 @@ struct Staged {
   std::optional<image::Reserved> reserved = std::nullopt;
   std::vector<std::string> ignored = {};  ///< attributes without effect: a sentence each
   Stash stash = {};  ///< what the attributes say of it; the rest is known later
+  Mounter mounter = Mounter::nbd;
   std::string user;
   Secret key;
   bool operator==(const Staged&) const = default;

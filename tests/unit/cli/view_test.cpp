@@ -99,6 +99,14 @@ TEST_CASE("the table of volumes has the columns of rbd device list, then the sta
         "v1   pool   <none>      image   /dev/nbd3   staged   3m20s   0            0s\n");
 }
 
+TEST_CASE("a device of the kernel's client has its own name") {
+  v1::ListVolumesResponse volumes;
+  auto* volume = volumes.add_volumes();
+  *volume = staged("v1");
+  volume->set_by_kernel(true);
+  CHECK_THAT(volumes_table(volumes, false, kNow), ContainsSubstring("/dev/rbd3"));
+}
+
 TEST_CASE("the wide table adds size, paths, attempts and the last error") {
   v1::ListVolumesResponse volumes;
   auto* volume = volumes.add_volumes();

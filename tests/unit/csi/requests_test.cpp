@@ -237,11 +237,17 @@ TEST_CASE("a raw block volume may be written by many nodes") {
   CHECK(std::get<corbd::volume::Staged>(*wish).capability.shared);
 }
 
-TEST_CASE("what is not served yet says so by name") {
+TEST_CASE("the kernel's client and its options are part of the wish") {
   auto request = stage_request();
   (*request.mutable_volume_context())["mounter"] = "rbd";
-  CHECK(code_of(request) == errc::unimplemented);
-  request = stage_request();
+  (*request.mutable_volume_context())["mapOptions"] = "queue_depth=64";
+  const auto wish = std::get<corbd::volume::Staged>(*corbd::csi::wish_of(request));
+  CHECK(wish.mounter == corbd::volume::Mounter::krbd);
+  CHECK(wish.source.kernel.map == "queue_depth=64");
+}
+
+TEST_CASE("what is not served yet says so by name") {
+  auto request = stage_request();
   (*request.mutable_volume_context())["encrypted"] = "true";
   CHECK(code_of(request) == errc::unimplemented);
 }

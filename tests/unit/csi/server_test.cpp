@@ -65,7 +65,7 @@ class Scene {
     config.drivername = "rbd.csi.ceph.com";
     config.nodeid = "node-1";
     config.version = "1";
-    config.topology = {{"topology.rbd.csi.ceph.com/zone", "z1"}};
+    config.topology = [this] { return topology; };
     config.max_calls = max_calls;
     config.volume_health = volume_health;
     config.on_ended = [this](const rpc::Ended& call) { ++calls[std::string(call.method) + " " + std::to_string(call.grpc_code)]; };
@@ -115,6 +115,7 @@ class Scene {
  public:
   Scripted volumes;
   std::map<std::string, int> calls;  ///< by method and gRPC status; control thread
+  result<std::map<std::string, std::string>> topology = std::map<std::string, std::string>();
   std::unique_ptr<corbd::csi::Server> server;
 
  private:
@@ -319,8 +320,18 @@ TEST_CASE("another key for a volume is not served yet, and says so") {
   CHECK(rotation->EncryptionKeyRotate(&second, request, &response).error_code() == grpc::UNIMPLEMENTED);
 }
 
+TEST_CASE("a node whose labels are not known yet is told so, and kubelet asks again") {
+  Scene scene;
+  scene.topology = Error{errc::unavailable, "the labels of node node-1 are not known yet"};
+  REQUIRE(scene.server->start());
+  grpc::ClientContext context;
+  v1::NodeGetInfoResponse info;
+  CHECK(v1::Node::NewStub(scene.channel())->NodeGetInfo(&context, v1::NodeGetInfoRequest(), &info).error_code() == grpc::UNAVAILABLE);
+}
+
 TEST_CASE("a node's topology is always told, with its segments if it has any") {
   Scene scene;
+  scene.topology = std::map<std::string, std::string>{{"topology.rbd.csi.ceph.com/zone", "z1"}};
   REQUIRE(scene.server->start());
   grpc::ClientContext context;
   v1::NodeGetInfoResponse info;

@@ -27,8 +27,14 @@ TEST_CASE("domain labels that are doubled, missing on the node, or of a driver w
   CAPTURE(driver, labels);
   const auto made = topology_of(driver, labels, node);
   REQUIRE_FALSE(made);
-  CHECK(made.error().code == errc::invalid_argument);
   CHECK_THAT(made.error().text, ContainsSubstring(names));
+}
+
+TEST_CASE("a list of domain labels is checked before the node's labels are known") {
+  CHECK(corbd::csi::check_domain_labels("d", ""));
+  CHECK(corbd::csi::check_domain_labels("d", "a/zone,c/rack"));
+  CHECK(corbd::csi::check_domain_labels("d", "a/zone,b/zone").error().code == errc::invalid_argument);
+  CHECK(corbd::csi::check_domain_labels(std::string(63, 'd'), "a/zone").error().code == errc::invalid_argument);
 }
 
 TEST_CASE("a prefix of 63 bytes is still one") { CHECK(topology_of(std::string(54, 'd'), "a/zone", {{"a/zone", "1"}})); }

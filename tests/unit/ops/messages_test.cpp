@@ -50,6 +50,12 @@ TEST_CASE("what a volume does not have is absent from its message") {
   CHECK_FALSE(message.has_healing());
 }
 
+TEST_CASE("a volume that the kernel's client serves is told as such") {
+  auto status = staged("pool/image");
+  status.kind = device::Kind::krbd;
+  CHECK(to_message(status, heal::Ward({}), now).by_kernel());
+}
+
 TEST_CASE("all that is known of a volume is in its message") {
   auto status = staged("pool/image");
   status.since = std::chrono::system_clock::time_point(5s);
@@ -71,6 +77,7 @@ TEST_CASE("all that is known of a volume is in its message") {
   CHECK(message.cluster_id() == "a");
   CHECK(message.image_key() == "fsid/1//id");
   CHECK(message.has_device());
+  CHECK_FALSE(message.by_kernel());
   CHECK(message.size_bytes() == 1 << 20);
   CHECK((message.block() && message.read_only() && message.unserved()));
   CHECK(message.staged_at_size() == 1);

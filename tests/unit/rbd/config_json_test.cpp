@@ -79,11 +79,20 @@ TEST_CASE("what config.json sets without effect here is named") {
   const auto entry = parse_config_json(
       R"([{"clusterID":"x","monitors":["a"],"rbd":{"netNamespaceFilePath":"/net/x"},"readAffinity":{"enabled":true}}])", "x");
   REQUIRE(entry);
-  REQUIRE(entry->ignored.size() == 2);
+  REQUIRE(entry->ignored.size() == 1);
   CHECK_THAT(entry->ignored[0], ContainsSubstring("netNamespaceFilePath"));
-  CHECK_THAT(entry->ignored[1], ContainsSubstring("readAffinity"));
   CHECK(parse_config_json(R"([{"clusterID":"x","monitors":["a"],"rbd":{"netNamespaceFilePath":"","mirrorDaemonCount":2},
                                "readAffinity":{"enabled":false}}])", "x")->ignored.empty());
+}
+
+TEST_CASE("read affinity is on where it is enabled, by its own labels if it has some") {
+  const auto entry = parse_config_json(
+      R"([{"clusterID":"x","monitors":["a"],"readAffinity":{"Enabled":true,"crushLocationLabels":["topology.kubernetes.io/zone",""]}}])", "x");
+  REQUIRE(entry);
+  CHECK(entry->read_affinity);
+  CHECK(entry->crush_labels == std::vector<std::string>{"topology.kubernetes.io/zone"});
+  CHECK_FALSE(parse_config_json(R"([{"clusterID":"x","monitors":["a"],"readAffinity":{"enabled":false}}])", "x")->read_affinity);
+  CHECK_FALSE(parse_config_json(R"([{"clusterID":"x","monitors":["a"],"readAffinity":{"crushLocationLabels":[3]}}])", "x"));
 }
 
 TEST_CASE("the list of clusters has also those without monitors") {

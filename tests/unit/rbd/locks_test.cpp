@@ -20,7 +20,9 @@ rbd::Incarnations agent() {
 }
 
 result<image::Ownership> seen(std::vector<Locker> lockers, std::vector<std::string> watchers = {}) {
-  return rbd::classify(lockers, watchers, "f", "serving", agent());
+  std::vector<rbd::Watcher> all;
+  for (auto& address : watchers) all.push_back({std::move(address), "client.2"});
+  return rbd::classify(lockers, all, "f", "serving", agent());
 }
 
 Locker at(std::string address) { return {"client.1", "auto 1", std::move(address)}; }
@@ -76,4 +78,9 @@ TEST_CASE("a lock that is free, another's or shared is lost") {
   auto two = locked_by(kMine.front(), "auto 1");
   two.push_back({"client.2", "auto 1", "10.0.0.2:0/5"});
   CHECK_FALSE(rbd::still_held("auto 1", kShort, two, kMine));
+}
+
+TEST_CASE("strangers are told by their client too") {
+  const auto found = seen({at("10.0.0.7:0/1")}, {"10.0.0.1:0/1", "10.0.0.8:0/1"});
+  CHECK(found->clients == std::map<std::string, std::string>{{"10.0.0.7:0/1", "client.1"}, {"10.0.0.8:0/1", "client.2"}});
 }

@@ -127,15 +127,45 @@ TEST_CASE("attributes that say nothing of serving leave it as it is") {
   CHECK((*parameters == nothing));
 }
 
-TEST_CASE("the kernel's client is meant by mounter rbd, unless another may try") {
-  using Mounter = volume::Parameters::Mounter;
+TEST_CASE("the kernel's client is meant by mounter rbd, and where another may try, as far as it is able") {
+  using volume::Mounter;
   CHECK(read_parameters({{"mounter", "rbd"}})->mounter == Mounter::krbd);
-  CHECK(read_parameters({{"mounter", "rbd"}, {"tryOtherMounters", "true"}})->mounter == Mounter::nbd);
+  CHECK(read_parameters({{"mounter", "rbd"}, {"tryOtherMounters", "true"}})->mounter == Mounter::krbd_if_able);
   CHECK(read_parameters({{"mounter", "rbd-nbd"}})->mounter == Mounter::nbd);
+  CHECK(read_parameters({{"mounter", "rbd-nbd"}, {"tryOtherMounters", "true"}})->mounter == Mounter::nbd);
   CHECK(read_parameters({})->mounter == Mounter::nbd);
   const auto unknown = read_parameters({{"mounter", "fuse"}});
   REQUIRE_FALSE(unknown);
   CHECK(unknown.error().code == errc::invalid_argument);
+  CHECK_THAT(unknown.error().text, ContainsSubstring("rbd-nbd") && ContainsSubstring("use rbd-nbd, or rbd"));
+}
+
+TEST_CASE("the kernel gets its own options as they are, and not those of rbd-nbd") {
+  const auto parameters = read_parameters(
+      {{"mounter", "rbd"}, {"mapOptions", "krbd:noudev, lock_on_read,queue_depth=64;nbd:notrim,foo"}, {"unmapOptions", "krbd:force;nbd:x"}});
+  REQUIRE(parameters);
+  CHECK(parameters->kernel.map == "lock_on_read,queue_depth=64");
+  CHECK(parameters->kernel.unmap == "force");
+  CHECK(parameters->serving.trim);
+  CHECK(parameters->ignored.empty());
+  CHECK(read_parameters({{"mounter", "rbd-nbd"}, {"mapOptions", "krbd:lock_on_read"}})->kernel == volume::KernelOptions{});
+}
+
+TEST_CASE("a kernel's volume is read-only when its options say so last") {
+  CHECK(read_parameters({{"mounter", "rbd"}, {"mapOptions", "ro"}})->read_only);
+  CHECK(read_parameters({{"mounter", "rbd"}, {"mapOptions", "krbd:read_only"}})->read_only);
+  CHECK_FALSE(read_parameters({{"mounter", "rbd"}, {"mapOptions", "ro,rw"}})->read_only);
+  CHECK_FALSE(read_parameters({{"mounter", "rbd-nbd"}, {"mapOptions", "krbd:ro"}})->read_only);
+}
+
+TEST_CASE("options of the kernel that the agent gives itself, or that would end the line, are refused") {
+  for (const std::string text : {"name=admin", "secret=canary", "key=x", "_pool_ns=other", "a b", "a\tb", "a\nb", "\x01", "\xff"}) {
+    const auto refused = volume::parse_kernel_options(text);
+    CAPTURE(text);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == errc::invalid_argument);
+    CHECK_THAT(refused.error().text, !ContainsSubstring("canary"));
+  }
 }
 
 TEST_CASE("imageFeatures of a static volume are checked, those of a dynamic one are as they are") {

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "corbd/core/failpoint.hpp"
+#include "plan_krbd.hpp"
 #include "support/catch.hpp"
 
 using namespace corbd;
@@ -36,6 +37,11 @@ struct Model {
   Decision decide(const Wish& wish) const { return plan(kId, record, wish, seen, policy); }
   void apply(const Step& step, const Wish& wish);
   void look(Fact fact);
+  /// I1: a step that uses a device needs a live link, or the kernel's client.
+  bool answers() const {
+    const bool by_kernel = seen.device() != nullptr && seen.device()->kind == device::Kind::krbd;
+    return other_serves || by_kernel || (seen.link == Observation::Link::serving && seen.attached);
+  }
 };
 
 device::Seen device_seen(std::uint32_t index) {
@@ -118,14 +124,11 @@ void Model::apply(const Step& step, const Wish& wish) {
     case Kind::fsck: seen.facts.checked = true; return;
     case Kind::mount:
     case Kind::bind:
-      // I1: a step that uses a device needs a live link.
-      REQUIRE((other_serves || seen.link == Observation::Link::serving));
-      REQUIRE((other_serves || seen.attached));
+      REQUIRE(answers());
       seen.mounts.push_back(mount_of(seen.devices.front(), step.path));
       return;
     case Kind::grow:
-      REQUIRE((other_serves || seen.link == Observation::Link::serving));
-      REQUIRE((other_serves || seen.attached));
+      REQUIRE(answers());
       REQUIRE_FALSE(record->read_only);
       REQUIRE(std::ranges::any_of(seen.mounts, [&](const auto& mount) { return mount.target == step.path && !mount.filesystem_read_only; }));
       filesystem_bytes = seen.devices.front().size;
@@ -139,7 +142,15 @@ void Model::apply(const Step& step, const Wish& wish) {
       return;
     case Kind::unbind:
     case Kind::umount: std::erase_if(seen.mounts, [&](const auto& mount) { return mount.target == step.path; }); return;
+    case Kind::map_krbd:
+      REQUIRE(seen.devices.empty());
+      seen.devices.push_back(device_seen(3));
+      seen.devices.front().kind = device::Kind::krbd;
+      seen.facts.ownership.reset();
+      return;
+    case Kind::unmap_krbd:
     case Kind::disconnect:
+      REQUIRE((step.kind == Kind::unmap_krbd) == (seen.devices.front().kind == device::Kind::krbd));
       for (const auto& mount : seen.mounts) REQUIRE_FALSE(shows(mount, seen.devices.front()));
       seen.devices.clear();
       seen.attached = false;
@@ -251,6 +262,27 @@ TEST_CASE("a fresh stage goes from the name to a mounted filesystem in this orde
                               Kind::start_session, Kind::kernel_connect, Kind::write_stash, Kind::write_record, Kind::tune, Kind::look, Kind::look, Kind::look, Kind::mark,
                               Kind::mkfs, Kind::look, Kind::mount, Kind::look, Kind::unmark, Kind::write_record});
   CHECK(model.record->stagings.front().complete);
+}
+
+TEST_CASE("a fresh stage with the kernel's client looks who has the image before and after the map, and leaves no image open") {
+  Model model = fresh();
+  auto wish = staged_wish();
+  wish.mounter = Mounter::krbd;
+  const auto kinds = run(model, Wish(wish));
+  REQUIRE(kinds);
+  CHECK(*kinds == std::vector{Kind::look, Kind::write_record, Kind::fence, Kind::open_image, Kind::look, Kind::map_krbd, Kind::look, Kind::write_record,
+                              Kind::look, Kind::look, Kind::look, Kind::mark, Kind::mkfs, Kind::look, Kind::mount, Kind::look, Kind::unmark,
+                              Kind::write_record, Kind::close_image});
+}
+
+TEST_CASE("the kernel's client is chosen where it is wanted and knows every feature of the image") {
+  using device::Kind;
+  CHECK(*choose_kind(Mounter::nbd, 0, Error{errc::failed_precondition, "no module"}) == Kind::nbd);
+  CHECK(*choose_kind(Mounter::krbd, 5, std::uint64_t{0x1bf}) == Kind::krbd);
+  CHECK(*choose_kind(Mounter::krbd_if_able, 69, std::uint64_t{0x1bf}) == Kind::nbd);
+  const auto refused = choose_kind(Mounter::krbd, 69 | 1ull << 40, std::uint64_t{0x1bf});
+  REQUIRE_FALSE(refused);
+  CHECK_THAT(refused.error().text, ContainsSubstring("journaling, bit 40"));
 }
 
 TEST_CASE("a heal fences, opens, proves, locks and reconnects, and touches nothing else") {
@@ -526,6 +558,14 @@ TEST_CASE("from any state every wish ends within 30 steps, at a fixed point, and
   model.other_serves = random() % 4 == 0;
   if (flip()) model.stash = Stash{"pool", "", "image", "", flip(), false, flip() ? "/dev/nbd3" : "", "", ""};
   if (random() % 4 == 0) model.ownership.foreign_watchers.push_back("10.0.0.2:0/5");
+  Staged staged = staged_wish();
+  if (random() % 3 == 0) {
+    staged.mounter = Mounter::krbd;
+    if (model.record) model.record->kind = device::Kind::krbd;
+    for (auto& device : model.seen.devices) device.kind = device::Kind::krbd;
+    model.seen.link = Observation::Link::none;
+    model.seen.attached = model.seen.lock_held = false;
+  }
   Published published;
   published.path = kPath;
   published.target = "/target";
@@ -534,7 +574,7 @@ TEST_CASE("from any state every wish ends within 30 steps, at a fixed point, and
   if (flip())
     for (auto& mount : model.seen.mounts) mount.filesystem_read_only = true;
   const Expanded expanded{flip() ? kPath : "/target", flip() ? kTwo : 0};
-  const std::array wishes{Wish(staged_wish()), Wish(Unstaged{kPath}), Wish(published), Wish(Unpublished{"/target"}), Wish(Healed{}), Wish(expanded),
+  const std::array wishes{Wish(staged), Wish(Unstaged{kPath}), Wish(published), Wish(Unpublished{"/target"}), Wish(Healed{}), Wish(expanded),
                           Wish(Trimmed{expanded.path})};
   const Wish& wish = wishes.at(random() % wishes.size());
   Decision last;
@@ -544,7 +584,7 @@ TEST_CASE("from any state every wish ends within 30 steps, at a fixed point, and
 
 TEST_CASE("there is a failpoint before and after every step, one inside the taking of a lock, and no other") {
   const auto points = failpoint::names();
-  constexpr auto last = static_cast<std::size_t>(Kind::trim);
+  constexpr auto last = static_cast<std::size_t>(Kind::unmap_krbd);
   CHECK(points.size() == 2 * (last + 1) + 1);
   CHECK(std::ranges::count(points, "step.lock.broken") == 1);
   for (std::size_t kind = 0; kind <= last; ++kind) {

@@ -59,6 +59,15 @@ TEST_CASE("what was noted of this node is part of the record of a provisioner's 
   CHECK(*volume::decode(volume::encode(record)) == record);
 }
 
+TEST_CASE("a record says which client has its device, and nothing where it is nbd") {
+  Record record = sample();
+  CHECK(volume::encode(record).find("kind") == std::string::npos);
+  CHECK(volume::encode(record).find("kernel") == std::string::npos);
+  record.kind = device::Kind::krbd;
+  record.source.kernel = {"queue_depth=64", "force"};
+  CHECK(*volume::decode(volume::encode(record)) == record);
+}
+
 TEST_CASE("how a volume is served is part of its record, and absent where nothing was wished") {
   Record record = sample();
   CHECK(volume::encode(record).find("serving") == std::string::npos);

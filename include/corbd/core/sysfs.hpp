@@ -1,0 +1,40 @@
+// Reading sysfs, which cannot hang.
+#pragma once
+
+#include <charconv>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace corbd::sysfs {
+
+/// The first line; nothing when the attribute is not there, or went while it was read.
+std::optional<std::string> attribute(const std::filesystem::path& path);
+
+/// The whole text, in decimal unless said otherwise.
+template <class Number>
+std::optional<Number> number(std::string_view text, int base = 10) {
+  Number value{};
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value, base);
+  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+/// 0 when it is not there or no number.
+template <class Number>
+Number number_of(const std::filesystem::path& path) {
+  const auto text = attribute(path);
+  return text ? number<Number>(*text).value_or(0) : 0;
+}
+
+/// In order; none when there is no such folder.
+std::vector<std::string> names_in(const std::filesystem::path& folder);
+
+/// Of a block device's folder: the device-mapper devices above it and its partitions.
+std::vector<std::string> holders_of(const std::filesystem::path& block);
+/// The same: requests given to the driver and not answered yet.
+std::uint32_t waiting_of(const std::filesystem::path& block);
+
+}  // namespace corbd::sysfs

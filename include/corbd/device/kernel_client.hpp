@@ -1,0 +1,54 @@
+// Port to the kernel's own rbd client (krbd): it maps an image as /dev/rbd<n> and serves it without this agent.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "corbd/core/result.hpp"
+#include "corbd/core/secret.hpp"
+#include "corbd/core/task.hpp"
+#include "corbd/core/wait.hpp"
+#include "corbd/device/device.hpp"
+#include "corbd/image/image.hpp"
+
+namespace corbd::device {
+
+/// A device of the kernel's client, and what it shows.
+struct Mapped {
+  Seen seen;
+  image::Key key;    ///< of the head; snap_id says nothing
+  image::Name name;  ///< when it was mapped
+  bool head = true;  ///< not of a snapshot
+};
+
+struct MapArgs {
+  std::vector<std::string> monitors;  ///< as in config.json
+  std::string user;                   ///< without "client."
+  Secret key;
+  image::Name name;                   ///< where the image was found; the kernel knows it by name only
+  image::Key image;                   ///< what is to be found there
+  bool read_only = false;
+  std::string options;                ///< further ones of the kernel, comma separated
+};
+
+class KernelClient {
+ public:
+  virtual ~KernelClient() = default;
+  /// The image features that the kernel knows, as librbd numbers them; failed_precondition "modprobe rbd" without the module.
+  virtual result<std::uint64_t> features() const = 0;
+  /// Every mapped image, from sysfs; cannot hang.
+  virtual result<std::vector<Mapped>> inventory() const = 0;
+  /// A device of that very image, made anew: whoever asks has looked that there is none. not_found when another image has its name by now. The
+  /// kernel takes the exclusive lock before this returns, unless it is read-only, and gives it to a client that asks for it.
+  virtual task<result<>> map(MapArgs args, std::string busy_file, Until until) = 0;
+  /// The caller made sure that nobody uses it. in_use when somebody does; done too when it is not there. `options`: of the kernel, "force".
+  virtual task<result<>> unmap(std::uint32_t index, std::string options, std::string busy_file, Until until) = 0;
+};
+
+/// Of an inventory, those that show this image: by identity, for a name may be another image's by now.
+std::vector<Seen> of_image(const std::vector<Mapped>& all, const image::Key& key);
+/// Those that were mapped by this name, which is all that ceph-csi remembers of an image.
+std::vector<Seen> of_name(const std::vector<Mapped>& all, const image::Name& name);
+
+}  // namespace corbd::device

@@ -1,0 +1,36 @@
+// This node's own Node object, for its labels: where the node is. Nothing waits for it; whoever needs a label hears that it is not known yet.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "corbd/kube/access.hpp"
+#include "corbd/kube/kept.hpp"
+
+namespace corbd::kube {
+
+/// A kubeconfig if one is named, otherwise the pod's service account.
+result<Access> find_access(const std::string& kubeconfig, const Environment& environment);
+
+/// Control thread only. stop() before it is destroyed, if it was started.
+class OwnNode {
+ public:
+  /// Where no API server is known `labels()` says why.
+  OwnNode(executor control, Clock& clock, BlockingPool& pool, std::string name, result<Access> access);
+
+  /// Asks from now on; again is nothing.
+  void start();
+  task<> stop(Until until);
+  /// unavailable: not known yet, and why; not_found: there is no such Node.
+  result<std::map<std::string, std::string>> labels() const;
+
+ private:
+  const std::string name_;
+  std::unique_ptr<Api> api_;
+  std::unique_ptr<Kept> node_;
+  const Error no_access_;
+  bool started_ = false;
+};
+
+}  // namespace corbd::kube

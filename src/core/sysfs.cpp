@@ -1,0 +1,44 @@
+#include "corbd/core/sysfs.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <sstream>
+
+#include "corbd/core/file.hpp"
+
+namespace corbd::sysfs {
+
+namespace fs = std::filesystem;
+
+std::optional<std::string> attribute(const fs::path& path) {
+  auto text = read_file(path.string(), 4096);  // a page: sysfs has no longer ones
+  if (!text) return std::nullopt;
+  return text->substr(0, text->find('\n'));
+}
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code failed;
+  for (fs::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed))
+    names.push_back(at->path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::vector<std::string> holders_of(const fs::path& block) {
+  auto holders = names_in(block / "holders");
+  const std::string partition = block.filename().string() + "p";
+  for (const auto& name : names_in(block))
+    if (name.starts_with(partition)) std::ranges::copy(names_in(block / name / "holders"), std::back_inserter(holders));
+  return holders;
+}
+
+std::uint32_t waiting_of(const fs::path& block) {
+  std::uint32_t waiting = 0;
+  // "reads writes", both counts
+  std::istringstream counts(attribute(block / "inflight").value_or(""));
+  for (std::uint32_t count; counts >> count;) waiting += count;
+  return waiting;
+}
+
+}  // namespace corbd::sysfs

@@ -1,0 +1,29 @@
+// The line that maps an image: "<monitors> <options> <pool> <image> <snapshot>". Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "corbd/core/result.hpp"
+#include "corbd/image/image.hpp"
+
+namespace corbd::krbd {
+
+/// Of config.json's monitors those that the kernel is given: addresses of one protocol, msgr2 if the options have a ms_mode but "legacy".
+/// As Ceph reads them, port 6789 and "v1:" mean the old protocol, 3300 and "v2:" the new one, no port both.
+/// failed_precondition: none speaks it.
+result<std::string> kernel_monitors(const std::vector<std::string>& monitors, bool msgr2);
+
+struct AddLine {
+  std::vector<std::string> monitors;
+  std::string user;      ///< without "client."
+  std::string key_name;  ///< of the kernel's key
+  image::Name name;
+  bool read_only = false;
+  std::string options;
+};
+/// failed_precondition: a name that the line cannot carry.
+result<std::string> add_line(const AddLine& of);
+
+}  // namespace corbd::krbd

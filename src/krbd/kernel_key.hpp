@@ -1,0 +1,27 @@
+// A Ceph key in the kernel's keyring, for as long as it takes to map an image.
+#pragma once
+
+#include <string>
+
+#include "corbd/core/result.hpp"
+#include "corbd/core/secret.hpp"
+
+namespace corbd::krbd {
+
+/// In this thread's own keyring, which nobody else can search; it goes with the object.
+class KernelKey {
+ public:
+  /// `key`: base64, as Ceph prints it. invalid_argument: it is not that; failed_precondition: no libceph, or no right to add a key.
+  static result<KernelKey> add(std::string name, const Secret& key);
+  KernelKey(KernelKey&& other) noexcept;
+  KernelKey& operator=(KernelKey&&) = delete;
+  ~KernelKey();
+  const std::string& name() const { return name_; }
+
+ private:
+  KernelKey(std::string name, std::int32_t serial) : name_(std::move(name)), serial_(serial) {}
+  std::string name_;
+  std::int32_t serial_;
+};
+
+}  // namespace corbd::krbd

@@ -1,0 +1,56 @@
+#include "sysfs.hpp"
+
+#include "corbd/core/sysfs.hpp"
+
+namespace corbd::krbd {
+namespace {
+
+namespace fs = std::filesystem;
+using sysfs::attribute;
+using sysfs::number_of;
+
+/// Nothing when it goes just now.
+std::optional<device::Mapped> read_device(const fs::path& folder, const fs::path& block, std::uint32_t index) {
+  const auto pool = attribute(folder / "pool"), name = attribute(folder / "name"), id = attribute(folder / "image_id");
+  if (!pool || !name || !id) return std::nullopt;
+  device::Mapped mapped;
+  mapped.seen.kind = device::Kind::krbd;
+  mapped.seen.index = index;
+  mapped.seen.client = attribute(folder / "client_addr").value_or("");
+  mapped.seen.size = number_of<std::uint64_t>(folder / "size");  // bytes
+  mapped.seen.dev_major = number_of<std::uint32_t>(folder / "major");
+  mapped.seen.dev_minor = number_of<std::uint32_t>(folder / "minor");
+  mapped.seen.waiting = sysfs::waiting_of(block);
+  mapped.seen.holders = sysfs::holders_of(block);
+  mapped.key.fsid = attribute(folder / "cluster_fsid").value_or("");
+  mapped.key.pool_id = number_of<std::int64_t>(folder / "pool_id");
+  mapped.key.ns = attribute(folder / "pool_ns").value_or("");  // kernels before 4.20 have none
+  mapped.key.image_id = *id;
+  mapped.name = {*pool, mapped.key.ns, *name};
+  mapped.head = attribute(folder / "current_snap").value_or("-") == "-";
+  return mapped;
+}
+
+}  // namespace
+
+result<std::vector<device::Mapped>> read_inventory(const std::string& root) {
+  std::vector<device::Mapped> found;
+  const fs::path devices = root + "/bus/rbd/devices";
+  for (const auto& name : sysfs::names_in(devices)) {
+    const auto index = sysfs::number<std::uint32_t>(name);
+    if (!index) continue;
+    if (auto mapped = read_device(devices / name, root + "/block/rbd" + name, *index)) found.push_back(std::move(*mapped));
+  }
+  return found;
+}
+
+result<std::uint64_t> read_features(const std::string& root) {
+  // "0x1ff"
+  const auto text = attribute(root + "/bus/rbd/supported_features");
+  if (!text) return Error{errc::failed_precondition, "the kernel's rbd module is not there, or older than 4.11: run `modprobe rbd`"};
+  const auto features = sysfs::number<std::uint64_t>(std::string_view(*text).substr(text->starts_with("0x") ? 2 : 0), 16);
+  if (!features) return Error{errc::failed_precondition, "the kernel's rbd module tells its features as '" + *text + "', which is no number"};
+  return *features;
+}
+
+}  // namespace corbd::krbd

@@ -1,0 +1,16 @@
+// What sysfs shows of the kernel's rbd client.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "corbd/device/kernel_client.hpp"
+
+namespace corbd::krbd {
+
+/// `sysfs`: its root. Empty without the module.
+result<std::vector<device::Mapped>> read_inventory(const std::string& sysfs);
+/// failed_precondition without the module.
+result<std::uint64_t> read_features(const std::string& sysfs);
+
+}  // namespace corbd::krbd

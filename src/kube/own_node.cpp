@@ -1,0 +1,43 @@
+#include "corbd/kube/own_node.hpp"
+
+#include <utility>
+
+#include "corbd/kube/objects.hpp"
+
+namespace corbd::kube {
+namespace {
+
+/// All nodes of a cluster may start at once.
+constexpr std::chrono::seconds kSpread{5};
+
+}  // namespace
+
+result<Access> find_access(const std::string& kubeconfig, const Environment& environment) {
+  return kubeconfig.empty() ? in_cluster(environment) : read_kubeconfig(kubeconfig);
+}
+
+OwnNode::OwnNode(executor control, Clock& clock, BlockingPool& pool, std::string name, result<Access> access)
+    : name_(std::move(name)), no_access_(access ? Error() : access.error()) {
+  if (!access) return;
+  api_ = std::make_unique<Api>(control, clock, pool, std::move(*access));
+  node_ = std::make_unique<Kept>(control, clock, *api_, kNodes, name_, nullptr, kSpread);
+}
+
+void OwnNode::start() {
+  if (node_ && !std::exchange(started_, true)) node_->start();
+}
+
+task<> OwnNode::stop(Until until) {
+  if (node_) co_await node_->stop(until);
+}
+
+result<std::map<std::string, std::string>> OwnNode::labels() const {
+  const std::string what = "the labels of node " + name_;
+  if (!node_) return with_context(what, no_access_);
+  if (!node_->known())
+    return Error{errc::unavailable, what + " are not known yet" + (node_->failure() ? ": " + node_->failure()->error.text : "")};
+  if (!node_->object()) return Error{errc::not_found, "the API server knows no node '" + name_ + "': is --nodeid its name there?"};
+  return node_of(*node_->object()).labels;
+}
+
+}  // namespace corbd::kube

@@ -1,0 +1,13 @@
+// The part of the plan for a volume in use: larger, and without what its filesystem does not need any more.
+#pragma once
+
+#include "plan_device.hpp"
+
+namespace corbd::volume {
+
+Decision expand(const View& view, const Expanded& wish);
+/// The next step towards a filesystem as large as its device, of a volume that is staged; failed_precondition when it cannot grow.
+Decision expand_filesystem(const View& view);
+Decision trim(const View& view, const Trimmed& wish);
+
+}  // namespace corbd::volume

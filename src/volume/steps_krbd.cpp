@@ -1,0 +1,56 @@
+// The steps of a device of the kernel's own client.
+#include <algorithm>
+
+#include "corbd/core/log.hpp"
+#include "corbd/volume/affinity.hpp"
+#include "corbd/volume/parameters.hpp"
+#include "steps.hpp"
+
+namespace corbd::volume {
+namespace {
+
+/// Of a volume without a record, ceph-csi's.
+result<std::string> unmap_options(const Live& live) {
+  if (live.record) return live.record->source.kernel.unmap;
+  if (live.facts.stash && *live.facts.stash) return parse_kernel_options((*live.facts.stash)->unmap_options);
+  return std::string();
+}
+
+}  // namespace
+
+task<result<>> Steps::map_krbd(Live& live) {
+  const Source& source = live.record->source;
+  const auto cluster = ports_.find_cluster(source.cluster_id);
+  if (!cluster) co_return cluster.error();
+  device::MapArgs args;
+  args.monitors = cluster->monitors;
+  args.user = live.record->user;
+  args.key = live.key;
+  args.name = {source.pool, source.ns, source.image};
+  args.image = live.record->key;
+  args.read_only = live.record->read_only;
+  args.options = with_kernel_affinity(source.kernel.map, cluster->crush_location);
+  // Whoever came meanwhile is seen by the next look.
+  live.facts.ownership.reset();
+  auto mapped = co_await ports_.kernel.map(std::move(args), ports_.records.busy_file(live.id), soon());
+  if (mapped) log::info("device.mapped", {{"volume", live.id}, {"image", live.record->key.text()}});
+  co_return mapped;
+}
+
+task<result<>> Steps::unmap_krbd(Live& live) {
+  const auto device = device_of(live);
+  if (!device) co_return device.error();
+  const auto options = unmap_options(live);
+  if (!options) co_return options.error();
+  auto gone = co_await ports_.kernel.unmap(device->index, *options, ports_.records.busy_file(live.id), soon());
+  if (gone) log::info("device.unmapped", {{"volume", live.id}, {"device", device::path(*device)}});
+  co_return gone;
+}
+
+/// The client of the volume's own device is no stranger.
+void Steps::admit_kernel(const Live& live, image::Ownership& who) const {
+  if (live.record->kind != device::Kind::krbd) return;
+  if (const auto device = device_of(live)) std::erase(who.foreign_watchers, device->client);
+}
+
+}  // namespace corbd::volume

@@ -1,0 +1,255 @@
+"""Volumes that the kernel's own rbd client serves."""
+import glob
+import json
+import os
+
+from kit import MIB, Failed, Skip, Writer, check, mounted, now_us, put, read, run, say, wait_for
+from stories_seen import volumes_of
+
+KRBD = ("mounter=rbd",)
+FEATURES = "layering,exclusive-lock,object-map,fast-diff"
+
+
+def needs_krbd():
+    run(["modprobe", "rbd"], ok=False)
+    if not os.path.exists("/sys/bus/rbd/supported_features"):
+        raise Skip("this kernel has no rbd module")
+
+
+def mapped(image):
+    """Names of the kernel's devices with that image: rbd0."""
+    return ["rbd" + os.path.basename(path) for path in glob.glob("/sys/bus/rbd/devices/*") if read(path + "/name") == image.name]
+
+
+def only_device(image):
+    found = mapped(image)
+    check(len(found) == 1, "devices of %s: %s" % (image.spec, found))
+    return "/dev/" + found[0]
+
+
+def expect_unmapped(volume, image):
+    check(not mounted(volume.staged_path), "%s is still mounted" % volume.staged_path)
+    check(not mapped(image), "%s is still mapped" % image.spec)
+    check(not glob.glob(os.path.join(volume.agent.state_dir, "volumes", "*.json")), "a record is left")
+
+
+def watchers(lab, image):
+    return json.loads(lab.admin("rbd", "status", "--format", "json", image.spec)).get("watchers", [])
+
+
+def expect_no_key(lab, agent):
+    """The Ceph key is in no log, argv, environment, or name of a key in the kernel."""
+    secret = read(lab.key_file)
+    places = {agent.log_file: read(agent.log_file), "dmesg": run(["dmesg"]), "/proc/keys": read("/proc/keys")}
+    for path in glob.glob("/proc/[0-9]*/cmdline"):
+        places[path] = read(path)
+    for path in glob.glob(os.path.join(agent.state_dir, "**"), recursive=True):
+        if os.path.isfile(path):
+            places[path] = read(path)
+    found = [place for place, text in places.items() if secret in text]
+    check(not found, "the key is in %s" % found)
+    check("client." + lab.user not in places["/proc/keys"], "the kernel still has the key of client." + lab.user)
+
+
+def unmap_all(image):
+    for name in mapped(image):
+        run(["rbd", "unmap", "-o", "force", "/dev/" + name], ok=False)
+
+
+def story_krbd_life(lab):
+    """the life of an ext4 volume of the kernel's client: staged, used while the agent is killed, found again, grown, unstaged; its key is nowhere"""
+    needs_krbd()
+    image = lab.image("a", size=256 * MIB)
+    agent = lab.agent().start()
+    volume = agent.volume(image, attributes=KRBD)
+    begin = now_us()
+    volume.stage()
+    say("stage of a new filesystem took %.2f s" % ((now_us() - begin) / 1e6))
+    volume.publish()
+    device = only_device(image)
+    check(len(watchers(lab, image)) == 1, "not only the kernel watches the image: %s" % watchers(lab, image))
+    check(volumes_of(agent)[volume.id].get("by_kernel"), "it is not seen that the kernel serves it")
+    expect_no_key(lab, agent)
+    writer = Writer(lab, os.path.join(volume.staged_path, "data"), size=16 * MIB).start()
+    writer.wait_more(50)
+    agent.kill()
+    writer.wait_more(50)
+    agent.start()
+    volume.stage()
+    check(only_device(image) == device, "it was mapped anew")
+    writer.wait_more(50)
+    writer.stop()
+    writer.expect_nothing_lost()
+    lab.admin("rbd", "resize", "--no-progress", "-s", "512M", image.spec)
+    volume.expand(512 * MIB, patience=30)
+    usage, abnormal = volume.stats()
+    check(usage["BYTES"]["total"] > 400 * MIB, "the filesystem did not grow: %s" % usage)
+    check(abnormal is None, "its condition: %s" % abnormal)
+    volume.unpublish()
+    # Neither key nor cluster is asked for.
+    volume.unstage()
+    expect_unmapped(volume, image)
+    check(not watchers(lab, image), "the image is still watched")
+    agent.stop()
+
+
+def story_krbd_block(lab):
+    """a raw block volume of the kernel's client: the device itself is staged and published, its writes are in the image"""
+    needs_krbd()
+    image = lab.image("a", size=64 * MIB)
+    agent = lab.agent().start()
+    volume = agent.volume(image, block=True, attributes=KRBD)
+    volume.stage()
+    volume.publish()
+    with open(volume.target(), "r+b", buffering=0) as device:
+        device.write(b"corbd" * 1024)
+        os.fsync(device.fileno())
+    volume.unpublish()
+    volume.unstage()
+    expect_unmapped(volume, image)
+    volume.stage()
+    with open(volume.staged_path, "rb") as device:
+        check(device.read(5) == b"corbd", "what was written is not there")
+    volume.unstage()
+    agent.stop()
+
+
+def story_krbd_read_only(lab):
+    """a read-only volume of the kernel's client is mapped read-only, and without a watch"""
+    needs_krbd()
+    image = lab.image("a", size=64 * MIB)
+    agent = lab.agent().start()
+    volume = agent.volume(image, attributes=KRBD)
+    volume.stage()
+    put(os.path.join(volume.staged_path, "x"), "x")
+    volume.unstage()
+    reader = agent.volume(image, attributes=KRBD, mode="MULTI_NODE_READER_ONLY")
+    reader.stage()
+    name = os.path.basename(only_device(image))
+    check(read("/sys/block/%s/ro" % name) == "1", "the device can be written")
+    check(read(os.path.join(reader.staged_path, "x")) == "x", "the filesystem is not the writer's")
+    check(not watchers(lab, image), "a reader watches the image")
+    reader.unstage()
+    expect_unmapped(reader, image)
+    agent.stop()
+
+
+def story_krbd_namespace(lab):
+    """an image in a RADOS namespace is mapped by the kernel's client, and told from one of the same name outside"""
+    needs_krbd()
+    lab.admin("rbd", "namespace", "create", "--pool", lab.pool, "--namespace", "tenant", ok=False)
+    outside = lab.image("a", size=64 * MIB)
+    inside = "%s/tenant/%s" % (lab.pool, outside.name)
+    lab.admin("rbd", "rm", "--no-progress", inside, ok=False)
+    lab.admin("rbd", "create", "-s", "64M", "--image-feature", FEATURES, inside)
+    lab.write("config/config.json", json.dumps([{"clusterID": "lab", "monitors": [lab.mon], "rbd": {"radosNamespace": "tenant"}}]))
+    agent = lab.agent().start()
+    volume = agent.volume(outside, attributes=KRBD)
+    volume.stage()
+    name = os.path.basename(only_device(outside))[3:]
+    check(read("/sys/bus/rbd/devices/%s/pool_ns" % name) == "tenant", "the image outside of the namespace was mapped")
+    volume.unstage()
+    expect_unmapped(volume, outside)
+    agent.stop()
+    lab.admin("rbd", "rm", "--no-progress", inside)
+
+
+def story_krbd_other_mounter(lab):
+    """an image with journaling is refused by its feature, and served over nbd where another mounter may try"""
+    needs_krbd()
+    image = lab.image("a", size=128 * MIB, features="layering,exclusive-lock,journaling")
+    agent = lab.agent().start()
+    volume = agent.volume(image, attributes=KRBD)
+    refused = volume.try_stage()
+    check(refused["code"] == "FAILED_PRECONDITION" and "journaling" in refused["message"], "answered %s" % refused)
+    volume = agent.volume(image, attributes=("mounter=rbd", "tryOtherMounters=true"))
+    volume.stage()
+    check(volume.device is not None and not mapped(image), "it is not served over nbd")
+    volume.unstage()
+    agent.stop()
+
+
+def story_krbd_in_use(lab):
+    """an image that another client has open is not mapped; the refusal names that client, and the stage succeeds once it is gone"""
+    needs_krbd()
+    image = lab.image("a", size=64 * MIB)
+    agent = lab.agent().start()
+    volume = agent.volume(image, attributes=KRBD)
+    run(["rbd", "-c", lab.conf, "map", "-o", "noudev,noshare", image.spec])
+    try:
+        refused = volume.try_stage()
+        check(refused["code"] == "FAILED_PRECONDITION", "answered %s" % refused)
+    finally:
+        unmap_all(image)
+    volume.stage(patience=60)
+    volume.unstage()
+    expect_unmapped(volume, image)
+    agent.stop()
+
+
+def story_krbd_of_ceph_csi(lab):
+    """a volume that ceph-csi staged with the kernel's client is unstaged without a record, and another one staged again, published, grown, unstaged"""
+    needs_krbd()
+    agent = lab.agent()
+    staged = []
+    for name in ("a", "b"):
+        image = lab.image(name, size=128 * MIB)
+        volume = agent.volume(image, attributes=KRBD)
+        device = run(["rbd", "-c", lab.conf, "map", "-o", "noudev", image.spec]).strip()
+        run(["mkfs.ext4", "-q", device])
+        os.makedirs(volume.staged_path)
+        run(["mount", device, volume.staged_path])
+        put(os.path.join(volume.staging, "image-meta.json"), json.dumps({
+            "Version": 3, "pool": image.pool, "radosNamespace": "", "image": image.name, "unmapOptions": "", "accessType": False,
+            "encrypted": False}))
+        staged.append((image, volume))
+    agent.start()
+    image, volume = staged[0]
+    volume.unstage()
+    expect_unmapped(volume, image)
+    check(not os.path.exists(os.path.join(volume.staging, "image-meta.json")), "ceph-csi's stash is left")
+    image, volume = staged[1]
+    put(os.path.join(volume.staged_path, "x"), "x")
+    volume.stage()
+    volume.publish()
+    check(read(os.path.join(volume.target(), "x")) == "x", "its data is not there")
+    lab.admin("rbd", "resize", "--no-progress", "-s", "256M", image.spec)
+    volume.expand(256 * MIB, patience=30)
+    volume.stats()
+    volume.unpublish()
+    volume.unstage()
+    expect_unmapped(volume, image)
+    check(not os.path.exists(os.path.join(volume.staging, "image-meta.json")), "ceph-csi's stash is left")
+    agent.stop()
+
+
+def story_krbd_crashes(lab):
+    """an agent that is killed before and after each step of a stage and an unstage with the kernel's client leaves nothing twice and nothing behind"""
+    needs_krbd()
+    image = lab.image("a", size=64 * MIB)
+    agent = lab.agent()
+    volume = agent.volume(image, attributes=KRBD)
+    steps = {"stage": ("write_record", "fence", "open_image", "map_krbd", "mark", "mkfs", "mount", "unmark", "close_image"),
+             "unstage": ("umount", "unmap_krbd", "drop_record")}
+    for method, names in steps.items():
+        for point in ["step.%s.%s" % (name, when) for name in names for when in ("before", "after")]:
+            agent.start(failpoints=[point + "=kill"])
+            if method == "unstage":
+                volume.stage(patience=60)
+            try:
+                volume.begin(method, 60).end()
+            except Failed:
+                pass
+            agent.wait_exit(30)
+            agent.start()
+            volume.begin(method, 60).end() if method == "unstage" else volume.stage(patience=60)
+            check(len(mapped(image)) == (1 if method == "stage" else 0), "after %s: %s" % (point, mapped(image)))
+            if method == "stage":
+                volume.unstage(patience=60)
+            expect_unmapped(volume, image)
+            wait_for("the agent's end", lambda: agent.stop() is not None, 30)
+    agent.start()
+    agent.stop()
+
+
+story_krbd_crashes.limit = 900

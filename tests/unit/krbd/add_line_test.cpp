@@ -1,0 +1,75 @@
+#include "add_line.hpp"
+
+#include "support/catch.hpp"
+
+using namespace corbd;
+using krbd::add_line;
+using krbd::AddLine;
+using krbd::kernel_monitors;
+
+namespace {
+
+AddLine plain() {
+  AddLine line;
+  line.monitors = {"10.0.0.1:6789", "10.0.0.2:6789"};
+  line.user = "node";
+  line.key_name = "client.node";
+  line.name = {"pool", "", "image-1"};
+  return line;
+}
+
+}  // namespace
+
+TEST_CASE("the line that maps an image has monitors, user, key's name, pool, image and the head") {
+  CHECK(*add_line(plain()) == "10.0.0.1:6789,10.0.0.2:6789 name=node,key=client.node pool image-1 -");
+}
+
+TEST_CASE("namespace, options and read-only are options of the line, and read-only comes after what might undo it") {
+  auto line = plain();
+  line.name.ns = "tenant";
+  line.options = "queue_depth=64,rw";
+  line.read_only = true;
+  CHECK(*add_line(line) == "10.0.0.1:6789,10.0.0.2:6789 name=node,key=client.node,queue_depth=64,rw,read_only,_pool_ns=tenant pool image-1 -");
+}
+
+TEST_CASE("a name that would be read as something else of the line is refused") {
+  const int what = GENERATE(range(0, 5));
+  auto line = plain();
+  if (what == 0) line.name.image = "image 1";
+  if (what == 1) line.name.pool = "my pool";
+  if (what == 2) line.name.ns = "a,secret=x";
+  if (what == 3) line.user = "node,secret=x";
+  if (what == 4) line.name.image = std::string(5000, 'a');
+  const auto made = add_line(line);
+  REQUIRE_FALSE(made);
+  CHECK(made.error().code == errc::failed_precondition);
+}
+
+TEST_CASE("the kernel gets the addresses of the protocol it is to speak") {
+  struct Row {
+    std::vector<std::string> monitors;
+    std::string old, msgr2;
+  };
+  const auto row = GENERATE_COPY(values<Row>({
+      {{"10.0.0.1:6789", "10.0.0.1:3300"}, "10.0.0.1:6789", "10.0.0.1:3300"},
+      {{"10.0.0.1"}, "10.0.0.1:6789", "10.0.0.1:3300"},
+      {{"10.0.0.1:7000"}, "10.0.0.1:7000", "10.0.0.1:7000"},
+      {{"[v2:10.0.0.1:3300/0,v1:10.0.0.1:6789/0]"}, "10.0.0.1:6789", "10.0.0.1:3300"},
+      {{"v1:10.0.0.1:7000", "v2:10.0.0.1:7001"}, "10.0.0.1:7000", "10.0.0.1:7001"},
+      {{"[fd00::1]:6789", "[fd00::1]"}, "[fd00::1]:6789,[fd00::1]:6789", "[fd00::1]:3300"},
+      {{"10.0.0.1:6789,10.0.0.2:6789", "mon.a:3300"}, "10.0.0.1:6789,10.0.0.2:6789", "mon.a:3300"},
+  }));
+  CHECK(*kernel_monitors(row.monitors, false) == row.old);
+  CHECK(*kernel_monitors(row.monitors, true) == row.msgr2);
+}
+
+TEST_CASE("monitors that do not speak the protocol are refused with the option that helps") {
+  const auto refused = kernel_monitors({"10.0.0.1:3300"}, false);
+  REQUIRE_FALSE(refused);
+  CHECK_THAT(refused.error().text, ContainsSubstring("ms_mode=prefer-crc"));
+  auto line = plain();
+  line.options = "ms_mode=secure";
+  CHECK_FALSE(add_line(line));
+  line.options = "ms_mode=legacy";
+  CHECK(add_line(line));
+}

@@ -1,0 +1,128 @@
+#include "sysfs.hpp"
+
+#include <fstream>
+
+#include "corbd/core/sysfs.hpp"
+#include "corbd/krbd/kernel_client.hpp"
+#include "kernel_key.hpp"
+#include "requests.hpp"
+#include "support/catch.hpp"
+#include "support/folder.hpp"
+
+using namespace corbd;
+
+namespace {
+
+/// A tree as sysfs has it.
+struct Tree {
+  test::Folder folder;
+  const std::string& root() const { return folder.path(); }
+  void file(const std::string& path, const std::string& text) const {
+    const auto full = std::filesystem::path(root()) / path;
+    std::filesystem::create_directories(full.parent_path());
+    std::ofstream(full) << text << "\n";
+  }
+  std::string text(const std::string& path) const { return sysfs::attribute(root() + "/" + path).value_or("(none)"); }
+  void device(int index, const std::string& image_id, const std::string& snap = "-") const {
+    const std::string at = "bus/rbd/devices/" + std::to_string(index) + "/";
+    for (const auto& [name, value] : std::vector<std::pair<std::string, std::string>>{
+             {"pool", "pool"}, {"pool_id", "2"}, {"pool_ns", "tenant"}, {"name", "image-1"}, {"image_id", image_id}, {"current_snap", snap},
+             {"client_addr", "10.0.0.1:0/42"}, {"cluster_fsid", "f"}, {"size", "1048576"}, {"major", "252"}, {"minor", "16"}})
+      file(at + name, value);
+  }
+};
+
+device::MapArgs args() {
+  device::MapArgs made;
+  made.monitors = {"10.0.0.1:6789"};
+  made.user = "node";
+  made.key = Secret("AQBcanarycanarycanary==");
+  made.name = {"pool", "tenant", "image-1"};
+  made.image = {"f", 2, "tenant", "id-1", 0};
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE("a device of the kernel's client is seen with its image's identity and its own client") {
+  Tree tree;
+  tree.device(1, "id-1");
+  tree.file("block/rbd1/inflight", "1 2");
+  std::filesystem::create_directories(tree.root() + "/block/rbd1/rbd1p1/holders/dm-0");
+  const auto all = krbd::read_inventory(tree.root());
+  REQUIRE(all);
+  REQUIRE(all->size() == 1);
+  const auto& mapped = all->front();
+  CHECK((mapped.key == image::Key{"f", 2, "tenant", "id-1", 0}));
+  CHECK(mapped.name.text() == "pool/tenant/image-1");
+  CHECK(mapped.head);
+  CHECK(device::path(mapped.seen) == "/dev/rbd1");
+  CHECK(mapped.seen.client == "10.0.0.1:0/42");
+  CHECK(mapped.seen.size == 1u << 20);
+  CHECK(mapped.seen.dev_major == 252);
+  CHECK(mapped.seen.dev_minor == 16);
+  CHECK(mapped.seen.waiting == 3);
+  CHECK(mapped.seen.holders == std::vector<std::string>{"dm-0"});
+}
+
+TEST_CASE("a device is found by its image's identity, not by a name that another image may have") {
+  Tree tree;
+  tree.device(1, "id-1");
+  tree.device(2, "id-2");
+  tree.device(3, "id-1", "snap");
+  const auto all = *krbd::read_inventory(tree.root());
+  const auto found = device::of_image(all, args().image);
+  REQUIRE(found.size() == 1);
+  CHECK(found.front().index == 1);
+  auto elsewhere = args().image;
+  elsewhere.fsid = "g";
+  CHECK(device::of_image(all, elsewhere).empty());
+  CHECK(device::of_name(all, args().name).size() == 2);
+}
+
+TEST_CASE("without the module there is no device, and its features are not known") {
+  Tree tree;
+  CHECK(krbd::read_inventory(tree.root())->empty());
+  CHECK_THAT(krbd::read_features(tree.root()).error().text, ContainsSubstring("modprobe rbd"));
+  tree.file("bus/rbd/supported_features", "0x1bf");
+  CHECK(*krbd::read_features(tree.root()) == 0x1bf);
+}
+
+TEST_CASE("a map's request arrives in the helper as it was asked") {
+  auto made = args();
+  made.read_only = true;
+  made.options = "queue_depth=64";
+  const auto body = krbd::to_json(made);
+  CHECK(krbd::knows(body));
+  const auto back = krbd::map_args(body);
+  CHECK(back.monitors == made.monitors);
+  CHECK(back.user == made.user);
+  CHECK(back.key == made.key);
+  CHECK(back.name.text() == made.name.text());
+  CHECK(back.image == made.image);
+  CHECK(back.read_only);
+  CHECK(back.options == made.options);
+}
+
+TEST_CASE("a device is unmapped by its number, through the newer file where there is one") {
+  Tree tree;
+  tree.file("bus/rbd/remove", "");
+  const bool newer = GENERATE(true, false);
+  if (newer) tree.file("bus/rbd/remove_single_major", "");
+  REQUIRE(krbd::work({{"op", "krbd_unmap"}, {"sysfs", tree.root()}, {"index", 3}, {"options", "force"}}));
+  CHECK(tree.text(newer ? "bus/rbd/remove_single_major" : "bus/rbd/remove") == "3 force");
+}
+
+TEST_CASE("a device of a kernel without the module is unmapped already") {
+  Tree tree;
+  CHECK(krbd::work({{"op", "krbd_unmap"}, {"sysfs", tree.root()}, {"index", 3}, {"options", ""}}));
+}
+
+TEST_CASE("what is no Ceph key is refused without being repeated") {
+  for (const std::string key : {"", "no base64!", "AQB", "canary==x"}) {
+    const auto added = krbd::KernelKey::add("client.node", Secret(key));
+    REQUIRE_FALSE(added);
+    CHECK(added.error().code == errc::invalid_argument);
+    if (!key.empty()) CHECK_THAT(added.error().text, !ContainsSubstring(key));
+  }
+}

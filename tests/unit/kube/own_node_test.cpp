@@ -1,0 +1,63 @@
+#include "corbd/kube/own_node.hpp"
+
+#include "support/api_server.hpp"
+#include "support/catch.hpp"
+#include "support/helpers.hpp"
+
+using namespace corbd;
+using namespace std::chrono_literals;
+using test::ApiServer;
+
+namespace {
+
+struct Scene {
+  explicit Scene(std::string items)
+      : server([items = std::move(items)](const ApiServer::Request& request, ApiServer::Peer& peer) {
+          if (request.target.find("watch=1") != request.target.npos) peer.hang();
+          peer.answer(200, R"({"metadata":{"resourceVersion":"7"},"items":[)" + items + "]}");
+        }) {}
+  ~Scene() { test::Started<bool>(loop.io, stopped(*this)).get(); }
+  static task<bool> stopped(Scene& self) {
+    co_await self.node.stop({});
+    co_return true;
+  }
+  bool comes(std::function<bool()> condition) {
+    node.start();
+    return test::eventually(loop.io, [&] {
+      if (loop.clock.next() < loop.clock.now() + 90s) loop.clock.advance(1s);
+      return condition();
+    });
+  }
+  test::Loop loop;
+  BlockingPool pool{loop.control(), loop.clock, 1};
+  ApiServer server;
+  kube::OwnNode node{loop.control(), loop.clock, pool, "node-1", server.access()};
+};
+
+}  // namespace
+
+TEST_CASE("the labels of the own node are known once the server told them, and not before") {
+  Scene scene(R"({"metadata":{"name":"node-1","labels":{"zone":"a"}}})");
+  const auto before = scene.node.labels();
+  REQUIRE_FALSE(before);
+  CHECK(before.error().code == errc::unavailable);
+  CHECK(scene.comes([&] { return scene.node.labels().has_value(); }));
+  CHECK(scene.node.labels()->at("zone") == "a");
+  CHECK(scene.server.requests().front().target.find("metadata.name%3Dnode-1") != std::string::npos);
+}
+
+TEST_CASE("a node that the server does not know is said by its name") {
+  Scene scene("");
+  CHECK(scene.comes([&] { return !scene.node.labels() && scene.node.labels().error().code == errc::not_found; }));
+  CHECK_THAT(scene.node.labels().error().text, ContainsSubstring("node-1") && ContainsSubstring("--nodeid"));
+}
+
+TEST_CASE("outside of a pod and without a kubeconfig the labels say what is missing") {
+  const auto nothing = [](const char*) { return std::string(); };
+  test::Loop loop;
+  BlockingPool pool(loop.control(), loop.clock, 1);
+  const kube::OwnNode node(loop.control(), loop.clock, pool, "node-1", kube::find_access("", nothing));
+  CHECK(node.labels().error().code == errc::failed_precondition);
+  CHECK_THAT(node.labels().error().text, ContainsSubstring("KUBERNETES_SERVICE_HOST"));
+  CHECK_THAT(kube::find_access("/no/such/file", nothing).error().text, ContainsSubstring("/no/such/file"));
+}
