@@ -53,7 +53,7 @@ def expect_no_key(lab, agent):
 
 def unmap_all(image):
     for name in mapped(image):
-        run(["rbd", "unmap", "-o", "force", "/dev/" + name], ok=False)
+        run(["rbd", "unmap", "-o", "noudev", "/dev/" + name], ok=False)
 
 
 def story_krbd_life(lab):
