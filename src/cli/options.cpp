@@ -27,6 +27,7 @@ CLI::App* add_run(CLI::App& app, Run& run, std::vector<std::string>& ignored, bo
   command->add_option("--state-dir", run.state_dir, "Records; on a disk [<pluginpath>/<drivername>/corbd]");
   command->add_option("--runtime-dir", run.runtime_dir, "Ceph keys of staged volumes, and the admin socket; must be tmpfs")->capture_default_str();
   command->add_option("--config-dir", run.config_dir, "Folder of ceph-csi's config.json")->capture_default_str();
+  command->add_option("--kms-config-dir", run.kms_config_dir, "Folder of ceph-csi's config.json of key management systems")->capture_default_str();
   command->add_option("--metricsport", run.metricsport, "HTTP port of metrics, /healthz and /readyz; 0: none")->capture_default_str();
   command->add_option("--metricspath", run.metricspath, "Path of the metrics")->check(begins_with_slash)->capture_default_str();
   command->add_option("--metricsip", run.metricsip, "Address of that port")->envname("POD_IP")->capture_default_str();
@@ -59,6 +60,7 @@ CLI::App* add_csi(CLI::App& app, CsiCall& call) {
   command->add_option("--pool", call.pool, "Pool");
   command->add_option("--user", call.user, "Ceph user without client.");
   command->add_option("--key-file", call.key_file, "File with the user's key");
+  command->add_option("--passphrase-file", call.passphrase_file, "File with the passphrase of an encrypted volume, every byte of it");
   command->add_option("--fstype", call.fstype, "Filesystem [ext4]");
   command->add_option("--mkfs-options", call.mkfs_options, "Instead of the default ones");
   command->add_option("--attribute", call.attributes, "Attribute of the volume, name=value; may be repeated. A provisioner's: staticVolume=false");
