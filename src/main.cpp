@@ -17,6 +17,7 @@
 #include "corbd/heal/farewell.hpp"
 #include "corbd/heal/healer.hpp"
 #include "corbd/host/helpers.hpp"
+#include "corbd/host/kms.hpp"
 #include "corbd/host/system.hpp"
 #include "corbd/nbd/devices.hpp"
 #include "corbd/ops/admin.hpp"
@@ -65,6 +66,7 @@ class Agent {
       : options_(options), control_(io_.get_executor()), clock_(make_real_clock(control_)), pool_(control_, *clock_, kBlockingThreads),
         gate_(control_, *clock_), helpers_(control_, *clock_, {}), mounts_(host::make_mounts(helpers_)),
         filesystems_(host::make_filesystems(helpers_)), daemons_(host::make_daemons(helpers_)),
+        luks_(host::make_luks(helpers_)), kms_(host::make_kms(pool_, options.kms_config_dir)),
         records_(volume::make_record_store(pool_, options.state_dir, options.runtime_dir)),
         clusters_(rbd::make_clusters(control_, *clock_, pool_, cluster_config(boot_id))), devices_(nbd::make_devices(control_, *clock_, {})),
         shell_(control_, *clock_, ports(), shell_config(boot_id)), healer_(control_, *clock_, shell_, heal_config()),
@@ -166,7 +168,7 @@ class Agent {
     auto drop_stash = [this](std::string staging_path) { return forget_stash(std::move(staging_path)); };
     auto places = [dir = options_.config_dir](const volume::Place& of) { return mapped_places(dir, of); };
     auto clusters = [dir = options_.config_dir](const std::string& id) { return mapped_clusters(dir, id); };
-    return {*clusters_, *devices_, *mounts_, *filesystems_, *daemons_, *records_, find_cluster, check_path, read_stash, drop_stash, host::busy,
+    return {*clusters_, *devices_, *mounts_, *filesystems_, *daemons_, *luks_, *kms_, *records_, find_cluster, check_path, read_stash, drop_stash, host::busy,
             places, clusters};
   }
 
@@ -246,6 +248,8 @@ class Agent {
   std::unique_ptr<host::Mounts> mounts_;
   std::unique_ptr<host::Filesystems> filesystems_;
   std::unique_ptr<host::Daemons> daemons_;
+  std::unique_ptr<host::Luks> luks_;
+  std::unique_ptr<host::Kms> kms_;
   std::unique_ptr<volume::RecordStore> records_;
   std::unique_ptr<image::Clusters> clusters_;
   std::unique_ptr<device::Devices> devices_;

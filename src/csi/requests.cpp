@@ -158,12 +158,12 @@ result<> complete(const ::csi::v1::NodeStageVolumeRequest& request, volume::Stag
   auto parameters = parameters_of(request.volume_context());
   if (!parameters) return parameters.error();
   if (auto done = parameters->is_static ? complete_static(request, *parameters, into) : complete_dynamic(request, into); !done) return done;
-  if (parameters->encrypted) return not_yet("volume " + request.volume_id() + " is encrypted: encryption is not served yet");
   if (parameters->mounter == volume::Parameters::Mounter::krbd) return not_yet("mounter 'rbd' is not served yet: use rbd-nbd");
   into.capability.read_only |= parameters->read_only;
   into.source.mkfs_options = value(request.volume_context(), "mkfsOptions");
   into.source.serving = std::move(parameters->serving);
   into.ignored = std::move(parameters->ignored);
+  into.kms_id = std::move(parameters->kms_id);
   return {};
 }
 
@@ -205,6 +205,7 @@ result<volume::Wish> wish_of(const ::csi::v1::NodeStageVolumeRequest& request) {
   if (!credentials) return credentials.error();
   wish.user = std::move(credentials->user);
   wish.key = Secret(std::move(credentials->key));
+  wish.passphrase = Secret(value(request.secrets(), "encryptionPassphrase"));
   return volume::Wish(std::move(wish));
 }
 

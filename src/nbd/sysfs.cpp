@@ -6,6 +6,7 @@
 #include <iterator>
 #include <optional>
 #include <sstream>
+#include <tuple>
 
 #include "corbd/core/file.hpp"
 
@@ -44,6 +45,30 @@ std::vector<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
+std::uint64_t size_of(const fs::path& folder) {
+  return number_of<std::uint64_t>(folder / "size") * 512;  // the unit of that file, whatever the block size
+}
+
+/// "43:0"
+std::pair<std::uint32_t, std::uint32_t> parse_dev(const std::string& text) {
+  const std::size_t colon = std::min(text.find(':'), text.size());
+  if (colon == text.size()) return {0, 0};
+  return {number<std::uint32_t>(text.substr(0, colon)).value_or(0), number<std::uint32_t>(text.substr(colon + 1)).value_or(0)};
+}
+
+/// The entries are links to the holders' own folders.
+std::vector<device::Holder> read_holders(const fs::path& folder) {
+  std::vector<device::Holder> holders;
+  for (const auto& name : names_in(folder)) {
+    device::Holder& holder = holders.emplace_back();
+    holder.name = name;
+    holder.mapping = attribute(folder / name / "dm/name").value_or("");
+    holder.size = size_of(folder / name);
+    std::tie(holder.dev_major, holder.dev_minor) = parse_dev(attribute(folder / name / "dev").value_or(""));
+  }
+  return holders;
+}
+
 std::optional<device::Seen> read_device(const fs::path& folder, std::uint32_t index) {
   const auto backend = attribute(folder / "backend");
   // Both files are there only while the device is configured; `backend` only if it was given one.
@@ -53,20 +78,18 @@ std::optional<device::Seen> read_device(const fs::path& folder, std::uint32_t in
   device::Seen seen;
   seen.index = index;
   seen.backend = backend.value_or("");
-  seen.size = number_of<std::uint64_t>(folder / "size") * 512;  // the unit of that file, whatever the block size
-  const std::size_t colon = std::min(dev->find(':'), dev->size() - 1);
-  seen.dev_major = number<std::uint32_t>(dev->substr(0, colon)).value_or(0);
-  seen.dev_minor = number<std::uint32_t>(dev->substr(colon + 1)).value_or(0);
+  seen.size = size_of(folder);
+  std::tie(seen.dev_major, seen.dev_minor) = parse_dev(*dev);
   seen.io_timeout_ms = number_of<std::uint32_t>(folder / "queue/io_timeout");
   // "reads writes", both counts
   if (const auto inflight = attribute(folder / "inflight")) {
     std::istringstream counts(*inflight);
     for (std::uint32_t count; counts >> count;) seen.waiting += count;
   }
-  seen.holders = names_in(folder / "holders");
+  seen.holders = read_holders(folder / "holders");
   const std::string partition = folder.filename().string() + "p";
   for (const auto& name : names_in(folder))
-    if (name.starts_with(partition)) std::ranges::copy(names_in(folder / name / "holders"), std::back_inserter(seen.holders));
+    if (name.starts_with(partition)) std::ranges::copy(read_holders(folder / name / "holders"), std::back_inserter(seen.holders));
   return seen;
 }
 

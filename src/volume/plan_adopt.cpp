@@ -18,12 +18,14 @@ std::string foreign(const View& view, const std::string& why) {
 }
 
 /// Why the stash does not tell of this device and image; empty when it does (DESIGN: the identifier alone authorises nothing).
-std::string mismatch(const Stash& stash, const device::Seen& device, const image::Name& name) {
+std::string mismatch(const Stash& stash, const device::Seen& device, const image::Resolved& image) {
+  const image::Name& name = image.name;
   if (!stash.nbd) return "ceph-csi's image-meta.json says that it was mapped by the kernel's rbd";
   if (!stash.device.empty() && stash.device != device::path(device.index)) return "ceph-csi's image-meta.json names " + stash.device;
   if (stash.image != name.image || stash.pool != name.pool || stash.ns != name.ns)
     return "ceph-csi's image-meta.json names the image " + stash.pool + "/" + stash.image;
-  if (stash.encrypted) return "it is encrypted, which this agent does not serve yet";
+  if (stash.encrypted && image.kms_id.empty()) return "ceph-csi's image-meta.json calls it encrypted, which its attributes do not";
+  if (!stash.encrypted && !image.kms_id.empty()) return "ceph-csi's image-meta.json does not call it encrypted, which its attributes do";
   return "";
 }
 
@@ -56,7 +58,7 @@ Decision adopt(const View& view, const Staged& wish) {
   if (!stash) return fail(errc::failed_precondition, foreign(view, "ceph-csi left no image-meta.json at " + wish.path));
   if (!view.seen.facts.resolved) return look(Fact::resolved);
   const auto& image = *view.seen.facts.resolved;
-  if (const std::string why = mismatch(*stash, *device, image.name); !why.empty()) return fail(errc::failed_precondition, foreign(view, why));
+  if (const std::string why = mismatch(*stash, *device, image); !why.empty()) return fail(errc::failed_precondition, foreign(view, why));
   if (!view.seen.image_writer.empty() || !view.seen.image_reader.empty())
     return fail(errc::in_use, "another volume of this node has the image " + image.key.text() + " of volume " + view.id + ": unstage that one first");
   if (image.size < device->size)
@@ -78,6 +80,7 @@ Decision adopt(const View& view, const Staged& wish) {
   record.source = found_at(wish.source, image);
   record.user = wish.user;
   record.key = image.key;
+  record.kms_id = image.kms_id;
   record.size = device->size;
   record.exclusive_lock = image.exclusive_lock;
   record.block = wish.capability.block;
@@ -94,9 +97,9 @@ std::optional<Decision> unstage_other(const View& view, const std::string& targe
   if (!view.seen.facts.stash) return look(Fact::stash);
   const auto& stash = *view.seen.facts.stash;
   if (!stash) return std::nullopt;
-  if (!stash->nbd || stash->encrypted)
-    return fail(errc::failed_precondition, "volume " + view.id + " was staged by ceph-csi " + (stash->nbd ? "with encryption" : "with the kernel's rbd") +
-                                               ", which this agent does not take down yet: unstage it with ceph-csi");
+  if (!stash->nbd)
+    return fail(errc::failed_precondition, "volume " + view.id + " was staged by ceph-csi with the kernel's rbd, which this agent does not take down "
+                                               "yet: unstage it with ceph-csi");
   const auto* device = view.seen.device();
   if (device == nullptr) return std::nullopt;
   if (!stash->device.empty() && stash->device != device::path(device->index))
@@ -110,6 +113,7 @@ std::optional<Decision> unstage_other(const View& view, const std::string& targe
     if (mount.target == target) return std::nullopt;
     return fail(errc::in_use, "volume " + view.id + " is still mounted at " + mount.target + ": unpublish it first");
   }
+  if (stash->encrypted && mapping_of(*device) != nullptr) return Step{Step::Kind::luks_close};
   if (view.seen.facts.unused != true) return look(Fact::unused);
   return Step{Step::Kind::disconnect};
 }

@@ -4,6 +4,7 @@
 
 #include "plan_device.hpp"
 #include "plan_filesystem.hpp"
+#include "plan_luks.hpp"
 
 namespace corbd::volume {
 namespace {
@@ -69,6 +70,7 @@ Decision stage_new(const View& view, const Staged& wish) {
   record.source = found_at(wish.source, *view.seen.facts.resolved);
   record.user = wish.user;
   record.key = view.seen.facts.resolved->key;
+  record.kms_id = view.seen.facts.resolved->kms_id;
   record.size = view.seen.facts.resolved->size;
   record.exclusive_lock = view.seen.facts.resolved->exclusive_lock;
   record.block = wish.capability.block;
@@ -110,13 +112,16 @@ Decision stage(const View& view, const Staged& wish) {
   if (mounted_at(view, target) && !ours_at(view, target))
     return fail(errc::failed_precondition, "something else is mounted at " + target + ": unmount it");
   if (!mounted_at(view, target)) {
+    if (auto step = open_mapping(view)) return *step;
     if (wish.capability.block) return at(Step::Kind::bind, target);
     return make_filesystem(view, target, wish.capability);
   }
   if (staging->complete) return Done{};
+  if (auto step = fill_mapping(view)) return *step;
   if (!wish.capability.block)
     if (auto step = fill_device(view, *our_mount_at(view, target))) return *step;
-  if (!wish.capability.block && !wish.capability.read_only) {
+  const bool may_be_marked = !wish.capability.block || !record.kms_id.empty();
+  if (may_be_marked && !wish.capability.read_only) {
     if (!view.seen.facts.format_marker) return look(Fact::format_marker);
     if (*view.seen.facts.format_marker) return Step{Step::Kind::unmark};
   }
@@ -169,8 +174,11 @@ Decision take_down(const View& view) {
   if (device != nullptr) {
     for (const auto& mount : view.seen.mounts)
       if (shows(mount, *device)) return Done{};  // the last unpublish comes here again
-    if (!device->holders.empty())
-      return fail(errc::in_use, device::path(device->index) + " of volume " + view.id + " is used by " + device->holders.front());
+    for (const auto& holder : device->holders)
+      if (view.record->kms_id.empty() || &holder != mapping_of(*device))
+        return fail(errc::in_use, device::path(device->index) + " of volume " + view.id + " is used by " +
+                                      (holder.mapping.empty() ? holder.name : holder.mapping));
+    if (auto step = close_mapping(view)) return *step;
     if (view.seen.facts.unused != true) {
       if (auto step = bring_up(view)) return *step;
       return look(Fact::unused);
@@ -215,11 +223,17 @@ Decision expand_filesystem(const View& view) {
   return fail(errc::failed_precondition, "volume " + view.id + " is staged nowhere, so its filesystem cannot grow: stage it first");
 }
 
+/// What is on a device that is large enough.
+Decision expand_contents(const View& view) {
+  if (auto step = fill_mapping(view)) return *step;
+  return view.record->block ? Decision(Done{}) : expand_filesystem(view);
+}
+
 /// rbd-nbd makes its device larger by itself.
 Decision expand_elsewhere(const View& view, const Expanded& wish) {
   if (view.seen.device()->size < wish.bytes)
     return fail(errc::unavailable, "rbd-nbd, which still serves volume " + view.id + ", has not made its device larger yet: repeat later");
-  return view.record->block ? Decision(Done{}) : expand_filesystem(view);
+  return expand_contents(view);
 }
 
 Decision expand(const View& view, const Expanded& wish) {
@@ -238,8 +252,7 @@ Decision expand(const View& view, const Expanded& wish) {
     return fail(errc::out_of_range, "image " + view.record->key.text() + " of volume " + view.id + " has " + std::to_string(bytes) +
                                         " bytes, and " + std::to_string(wish.bytes) + " are wanted: grow the image first");
   if (auto step = bring_up(view)) return *step;
-  if (view.record->block) return Done{};
-  return expand_filesystem(view);
+  return expand_contents(view);
 }
 
 // --- Unstaged, Healed -----------------------------------------------------------------------------------------------------------------
@@ -308,6 +321,7 @@ Decision plan(const std::string& volume_id, const std::optional<Record>& record,
     Decision operator()(const Adopted&) const { return heal(view); }
     Decision operator()(const Failed&) const { return give_up(view); }
     Decision operator()(const Expanded& wanted) const { return expand(view, wanted); }
+    Decision operator()(const Rekeyed&) const { return rekey(view); }
   };
   return std::visit(Visit{view}, wish);
 }

@@ -38,7 +38,7 @@ class Shell::Impl {
  public:
   Impl(executor control, Clock& clock, Ports ports, Config config)
       : control_(control), clock_(clock), ports_(std::move(ports)), config_(std::move(config)), gate_(control, clock),
-        steps_(clock_, ports_, config_, [this](Live& volume, std::string why) { trouble(volume, std::move(why)); },
+        steps_(control_, clock_, ports_, config_, [this](Live& volume, std::string why) { trouble(volume, std::move(why)); },
                [this](auto link, auto image) { gate_.spawn(bury(std::move(link), std::move(image))); }) {}
 
   task<result<>> start();

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "corbd/heal/healer.hpp"
+#include "corbd/host/helpers.hpp"
 #include "corbd/volume/shell.hpp"
 #include "rbd_lab.hpp"
 
@@ -105,7 +106,7 @@ task<result<>> drop_no_stash(std::string) { co_return result<>(); }
 struct Node {
   explicit Node(const std::string& dir)
       : clock(make_real_clock(io.get_executor())), pool(io.get_executor(), *clock, 8),
-        records(volume::make_record_store(pool, dir + "/state", dir + "/runtime")),
+        kms(host::make_kms(pool, dir)), records(volume::make_record_store(pool, dir + "/state", dir + "/runtime")),
         clusters(rbd::make_clusters(io.get_executor(), *clock, pool, config(dir))), shell(io.get_executor(), *clock, ports(), volume_config()),
         healer(io.get_executor(), *clock, shell, {}) {}
 
@@ -124,7 +125,7 @@ struct Node {
   volume::Ports ports() {
     const auto find = [](const std::string&) -> result<volume::Cluster> { return volume::Cluster{{env("CORBD_LAB_MON")}, ""}; };
     const auto idle = [](const std::string&) { return false; };
-    return {*clusters, devices, mounts, filesystems, daemons, *records, find, any_path, no_stash, drop_no_stash, idle};
+    return {*clusters, devices, mounts, filesystems, daemons, *luks, *kms, *records, find, any_path, no_stash, drop_no_stash, idle};
   }
   template <class Ready>
   void run_until(Ready ready) {
@@ -139,6 +140,9 @@ struct Node {
   Mounts mounts;
   Filesystems filesystems;
   Daemons daemons;
+  HelperPool helpers{io.get_executor(), *clock, {}};
+  std::unique_ptr<host::Luks> luks = host::make_luks(helpers);
+  std::unique_ptr<host::Kms> kms;
   std::unique_ptr<volume::RecordStore> records;
   std::unique_ptr<image::Clusters> clusters;
   volume::Shell shell;

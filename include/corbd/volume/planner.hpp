@@ -16,17 +16,20 @@
 
 namespace corbd::volume {
 
-enum class Fact { resolved, header, ownership, image_size, probe, has_data, format_marker, filesystem, unused, stash, served_by_other };
+enum class Fact { resolved, header, ownership, image_size, probe, has_data, format_marker, filesystem, unused, stash, served_by_other,
+                  encryption, luks, keys };
 
 struct Step {
   enum class Kind {
     look, write_record, fence, open_image, lock, start_session, kernel_connect, kernel_reconfigure, kernel_resize, tune, mark, mkfs, fsck, mount,
-    grow, unmark, bind, unbind, umount, disconnect, stop_session, close_image, drop_record, open_tombstone, dismiss, inherit
+    grow, unmark, bind, unbind, umount, disconnect, stop_session, close_image, drop_record, open_tombstone, dismiss, inherit,
+    luks_format, luks_note, luks_open, luks_resize, luks_close, add_key, new_key, remove_key
   } kind;
   Fact fact = Fact::resolved;       ///< look
   std::optional<Record> record = std::nullopt;  ///< write_record
   /// bind, unbind, umount, mount: where; grow, look at the filesystem: a mount of it; inherit: the client's address
   std::string path = {};
+  int key_slot = 0;                 ///< remove_key
   bool may_fail = false;            ///< write_record: a disk that keeps refusing it is no hindrance
 };
 std::string_view name(Step::Kind kind);

@@ -55,8 +55,10 @@ struct Staged {
   /// Of a volume that ceph-csi's provisioner made: cluster_id is then the handle's, and the journal tells pool, namespace and image.
   std::optional<image::Reserved> reserved = std::nullopt;
   std::vector<std::string> ignored = {};  ///< attributes without effect: a sentence each
+  std::string kms_id = {};    ///< of an encrypted volume; its journal knows better
   std::string user;
   Secret key;
+  Secret passphrase = {};     ///< of an encrypted volume, as its secret has it; empty: it has none
   bool operator==(const Staged&) const = default;
 };
 struct Unstaged {
@@ -94,7 +96,13 @@ struct Expanded {
   bool operator==(const Expanded&) const = default;
 };
 
-using Wish = std::variant<Staged, Unstaged, Published, Unpublished, Healed, Adopted, Failed, Expanded>;
+/// An encrypted volume gets a new key, and its old one opens it no more. Needs a live link. Its KMS keeps a key of each volume.
+struct Rekeyed {
+  Secret passphrase;  ///< of its secret
+  bool operator==(const Rekeyed&) const = default;
+};
+
+using Wish = std::variant<Staged, Unstaged, Published, Unpublished, Healed, Adopted, Failed, Expanded, Rekeyed>;
 
 std::string_view name(const Wish& wish);
 
