@@ -14,6 +14,7 @@
 #include "corbd/core/log.hpp"
 #include "corbd/core/process.hpp"
 #include "corbd/csi/server.hpp"
+#include "corbd/csi/topology.hpp"
 #include "corbd/heal/farewell.hpp"
 #include "corbd/heal/healer.hpp"
 #include "corbd/host/helpers.hpp"
@@ -43,6 +44,19 @@ int fail(const Error& error) {
   return 1;
 }
 
+/// Where the node is. Its labels are the API server's, which this version does not ask.
+result<csi::Labels> topology(const cli::Run& options) {
+  const auto labels = csi::parse_labels(options.topology);
+  if (!labels) return labels.error();
+  if (!options.domainlabels.empty() && labels->empty())
+    return Error{errc::unimplemented, "--domainlabels needs the node's labels from the API server, which this version does not ask: give them by hand, "
+                                      "--topology=" + options.domainlabels.substr(0, options.domainlabels.find(',')) + "=VALUE,..."};
+  std::string wanted = options.domainlabels;
+  if (wanted.empty())
+    for (const auto& [label, value] : *labels) wanted += (wanted.empty() ? "" : ",") + label;
+  return csi::topology_of(options.drivername, wanted, *labels);
+}
+
 result<std::vector<volume::Place>> mapped_places(const std::string& config_dir, const volume::Place& of) {
   const auto mappings = rbd::read_cluster_mapping(config_dir);
   if (!mappings) return mappings.error();
@@ -62,8 +76,8 @@ result<std::vector<std::string>> mapped_clusters(const std::string& config_dir, 
 /// One agent process: members in the order in which they may be destroyed from the last to the first.
 class Agent {
  public:
-  Agent(const cli::Run& options, std::string boot_id)
-      : options_(options), control_(io_.get_executor()), clock_(make_real_clock(control_)), pool_(control_, *clock_, kBlockingThreads),
+  Agent(const cli::Run& options, std::string boot_id, csi::Labels topology)
+      : options_(options), topology_(std::move(topology)), control_(io_.get_executor()), clock_(make_real_clock(control_)), pool_(control_, *clock_, kBlockingThreads),
         gate_(control_, *clock_), helpers_(control_, *clock_, {}), mounts_(host::make_mounts(helpers_)),
         filesystems_(host::make_filesystems(helpers_)), daemons_(host::make_daemons(helpers_)),
         luks_(host::make_luks(helpers_)), kms_(host::make_kms(pool_, options.kms_config_dir)),
@@ -92,6 +106,8 @@ class Agent {
     config.boot_id = boot_id;
     config.policy.driver = options_.drivername;
     config.policy.heal_without_proof = options_.heal_without_proof;
+    config.policy.node = options_.nodeid;
+    config.policy.fencing = options_.fencing;
     return config;
   }
 
@@ -104,10 +120,12 @@ class Agent {
   csi::Config csi_config() {
     csi::Config config;
     config.endpoint = options_.endpoint;
+    config.addons_endpoint = options_.addons_endpoint;
     config.drivername = options_.drivername;
     config.nodeid = options_.nodeid;
     config.version = CORBD_VERSION;
     config.volume_health = options_.volume_health;
+    config.topology = topology_;
     config.on_ended = [this](const rpc::Ended& call) { web_.ended(call); };
     return config;
   }
@@ -165,21 +183,27 @@ class Agent {
     };
     auto check_path = [this](std::string path, bool must_exist) { return check(std::move(path), must_exist); };
     auto read_stash = [this](std::string staging_path) { return stash(std::move(staging_path)); };
+    auto write_stash = [this](std::string staging_path, volume::Stash stash) { return leave_stash(std::move(staging_path), std::move(stash)); };
     auto drop_stash = [this](std::string staging_path) { return forget_stash(std::move(staging_path)); };
     auto places = [dir = options_.config_dir](const volume::Place& of) { return mapped_places(dir, of); };
     auto clusters = [dir = options_.config_dir](const std::string& id) { return mapped_clusters(dir, id); };
-    return {*clusters_, *devices_, *mounts_, *filesystems_, *daemons_, *luks_, *kms_, *records_, find_cluster, check_path, read_stash, drop_stash, host::busy,
-            places, clusters};
+    return {*clusters_, *devices_, *mounts_, *filesystems_, *daemons_, *luks_, *kms_, *records_, find_cluster, check_path, read_stash, write_stash,
+            drop_stash, host::busy, places, clusters};
   }
 
   task<result<std::optional<volume::Stash>>> stash(std::string staging_path) {
     auto job = [staging_path] { return volume::read_stash(staging_path); };
-    co_return co_await pool_.run(job, {}, "reading ceph-csi's stash");
+    co_return co_await pool_.run(job, {}, "reading image-meta.json");
+  }
+
+  task<result<>> leave_stash(std::string staging_path, volume::Stash stash) {
+    auto job = [staging_path, stash] { return volume::write_stash(staging_path, stash); };
+    co_return co_await pool_.run(job, {}, "writing image-meta.json");
   }
 
   task<result<>> forget_stash(std::string staging_path) {
     auto job = [staging_path] { return volume::drop_stash(staging_path); };
-    co_return co_await pool_.run(job, {}, "removing ceph-csi's stash");
+    co_return co_await pool_.run(job, {}, "removing image-meta.json");
   }
 
   task<result<>> check(std::string path, bool must_exist) {
@@ -239,6 +263,7 @@ class Agent {
   }
 
   const cli::Run& options_;
+  const csi::Labels topology_;
   asio::io_context io_{1};
   executor control_;
   std::unique_ptr<Clock> clock_;
@@ -267,6 +292,9 @@ int run(const cli::Run& options) {
   raise_descriptor_limit();
   // Before any thread: the flag is per thread and inherited.
   if (auto flusher = become_io_flusher(); !flusher) log::warning("agent.io_flusher", {{"error", flusher.error().text}});
+  for (const auto& flag : options.ignored) log::info("agent.flag_ignored", {{"flag", flag}});
+  auto where = topology(options);
+  if (!where) return fail(where.error());
   for (const auto& spec : options.failpoints)
     if (auto armed = failpoint::arm(spec); !armed) return fail(armed.error());
   if (auto made = make_folder(options.state_dir, 0700); !made) return fail(made.error());
@@ -276,7 +304,7 @@ int run(const cli::Run& options) {
   if (!lock) return fail(lock.error());
   const auto boot_id = read_boot_id();
   if (!boot_id) return fail(boot_id.error());
-  Agent agent(options, *boot_id);
+  Agent agent(options, *boot_id, std::move(*where));
   const int code = agent.run();
   std::cerr.flush();
   // Destroying connections of a cluster that does not answer could wait without end.
@@ -294,6 +322,7 @@ int main(int argc, char** argv) {
   install_signal_handlers();
   const auto command = cli::parse(argc, argv, std::string("corbd ") + CORBD_VERSION + " (" + CORBD_GIT_HASH + ")");
   if (const auto* stopped = std::get_if<cli::Exit>(&command)) return stopped->code;
+  if (const auto* watch = std::get_if<cli::Liveness>(&command)) return cli::watch_liveness(*watch);
   if (const auto* call = std::get_if<cli::CsiCall>(&command)) return cli::call_csi(*call);
   if (const auto* ask = std::get_if<cli::Admin>(&command)) return cli::call_admin(*ask);
   if (const auto* doctor = std::get_if<cli::Doctor>(&command)) return cli::diagnose(*doctor, CORBD_VERSION);

@@ -12,6 +12,7 @@
 #include "corbd/cli/options.hpp"
 #include "corbd/core/file.hpp"
 #include "csi/v1/csi.grpc.pb.h"
+#include "csiaddons/reclaimspace.grpc.pb.h"
 
 namespace corbd::cli {
 namespace {
@@ -134,6 +135,14 @@ grpc::Status ask(Node& node, grpc::Status (Node::*method)(grpc::ClientContext*, 
   return status;
 }
 
+grpc::Status reclaim(grpc::ClientContext& context, const std::shared_ptr<grpc::Channel>& channel, const CsiCall& call) {
+  reclaimspace::NodeReclaimSpaceRequest request;
+  request.set_volume_id(call.volume_id);
+  request.set_staging_target_path(call.staging_path);
+  reclaimspace::NodeReclaimSpaceResponse response;
+  return reclaimspace::ReclaimSpaceNode::NewStub(channel)->NodeReclaimSpace(&context, request, &response);
+}
+
 grpc::Status identity(v1::Identity::Stub& stub, grpc::ClientContext& context, const CsiCall& call, std::string& said) {
   if (call.method == "probe") {
     v1::ProbeResponse response;
@@ -174,6 +183,7 @@ int call_csi(const CsiCall& call) {
   else if (call.method == "expand") status = ask(node, &Node::NodeExpandVolume, context, expand(call), answer);
   else if (call.method == "stats") status = ask(node, &Node::NodeGetVolumeStats, context, stats(call), answer);
   else if (call.method == "health") status = ask(node, &Node::NodeGetVolumeHealth, context, health(call), answer);
+  else if (call.method == "reclaim") status = reclaim(context, channel, call);
   else status = identity(plugin, context, call, said);
   boost::json::object line{{"code", code_name(status.error_code())}, {"message", status.ok() ? said : status.error_message()}};
   if (status.ok() && !answer.is_null()) line["answer"] = answer;

@@ -1,57 +1,51 @@
 #include "corbd/cli/options.hpp"
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <iostream>
 
 #include "admin_options.hpp"
+#include "cephcsi.hpp"
 #include "corbd/core/failpoint.hpp"
 
 namespace corbd::cli {
 namespace {
 
-/// Flags of ceph-csi's manifests that have no meaning here (yet): taken and ignored, so that its DaemonSet starts us unchanged.
-constexpr const char* kIgnored[] = {"--stagingpath", "--csi-addons-endpoint", "--instanceid", "--type",
-                                    "--nodeserver", "--controllerserver", "--pidlimit", "--v", "--drivernamespace", "--polltime",
-                                    "--timeout", "--logslowopinterval", "--enable-read-affinity", "--crush-location-labels",
-                                    "--domainlabels", "--clustername", "--setmetadata", "--enableprofiling", "--skipforceflatten"};
-
 std::string begins_with_slash(const std::string& path) { return path.starts_with('/') ? std::string() : path + " does not begin with /"; }
 
-CLI::App* add_run(CLI::App& app, Run& run, std::vector<std::string>& ignored, bool& list) {
+/// A row of the table as an option of CLI11.
+struct Add {
+  CLI::App& command;
+  const Flag& flag;
+  Run& run;
+  std::vector<std::string>& values;  ///< of those without a meaning here
+
+  std::string name() const { return "--" + std::string(flag.name); }
+  void operator()(std::monostate) const { command.add_option(name(), values, "Of ceph-csi; no meaning here")->expected(0, 1)->group(""); }
+  void operator()(bool Run::*field) const { command.add_flag(name(), run.*field, flag.help); }
+  void operator()(int Run::*field) const {
+    command.add_option(name(), run.*field, flag.help)->check(CLI::Range(flag.least, flag.most))->capture_default_str();
+  }
+  template <class Value>
+  void operator()(Value Run::*field) const {
+    auto* option = command.add_option(name(), run.*field, flag.help)->capture_default_str();
+    if (flag.env != nullptr) option->envname(flag.env);
+  }
+};
+
+CLI::App* add_run(CLI::App& app, Run& run, std::vector<std::string>& values, bool& list) {
   auto* command = app.add_subcommand("run", "Serve the CSI socket and every device of this node");
-  command->add_option("--nodeid", run.nodeid, "Name of this node, as the orchestrator knows it")->envname("NODE_ID");
-  command->add_option("--endpoint", run.endpoint, "CSI socket, unix:///path")->envname("CSI_ENDPOINT")->capture_default_str();
-  command->add_option("--drivername", run.drivername, "CSI driver name")->envname("DRIVER_NAME")->capture_default_str();
-  command->add_option("--pluginpath", run.pluginpath, "Folder of the plugins")->capture_default_str();
-  command->add_option("--kubelet-dir", run.kubelet_dir, "Every staging and target path must lie below it")->capture_default_str();
-  command->add_option("--state-dir", run.state_dir, "Records; on a disk [<pluginpath>/<drivername>/corbd]");
-  command->add_option("--runtime-dir", run.runtime_dir, "Ceph keys of staged volumes, and the admin socket; must be tmpfs")->capture_default_str();
-  command->add_option("--config-dir", run.config_dir, "Folder of ceph-csi's config.json")->capture_default_str();
-  command->add_option("--kms-config-dir", run.kms_config_dir, "Folder of ceph-csi's config.json of key management systems")->capture_default_str();
-  command->add_option("--metricsport", run.metricsport, "HTTP port of metrics, /healthz and /readyz; 0: none")->capture_default_str();
-  command->add_option("--metricspath", run.metricspath, "Path of the metrics")->check(begins_with_slash)->capture_default_str();
-  command->add_option("--metricsip", run.metricsip, "Address of that port")->envname("POD_IP")->capture_default_str();
-  command->add_option("--failpoint", run.failpoints, "NAME=kill|stop|error|hang[@N], for tests");
+  for (const Flag& flag : flags()) std::visit(Add{*command, flag, run, values}, flag.field);
+  command->get_option("--metricspath")->check(begins_with_slash);
   command->add_flag("--list-failpoints", list, "Print their names and exit");
-  command->add_flag("--heal-without-proof", run.heal_without_proof,
-                    "Serve again also what is not proven ours. Only when no other node can have used the images");
-  command->add_option("--heal-at-once", run.heal_at_once, "Volumes that are healed at the same time")->check(CLI::Range(1, 1024))->capture_default_str();
-  command->add_option("--shutdown-grace", run.shutdown_grace_s,
-                      "Seconds that used devices are still served while the node shuts down; then they answer with I/O errors")
-      ->check(CLI::Range(0, 86400))
-      ->capture_default_str();
-  command->add_flag("--volume-health", run.volume_health, "Serve NodeGetVolumeHealth, alpha in CSI 1.13, too");
-  command->add_flag("--verbose", run.verbose, "Log every step");
-  for (const char* flag : kIgnored)
-    command->add_option(flag, ignored, "Of ceph-csi; no meaning here")->expected(0, 1)->group("");
   return command;
 }
 
 CLI::App* add_csi(CLI::App& app, CsiCall& call) {
   auto* command = app.add_subcommand("csi", "Make one CSI call to an agent");
-  command->add_option("method", call.method, "stage, unstage, publish, unpublish, expand, stats, health, probe, info")
+  command->add_option("method", call.method, "stage, unstage, publish, unpublish, expand, stats, health, probe, info; on the CSI-Addons socket: reclaim")
       ->required()
-      ->check(CLI::IsMember({"stage", "unstage", "publish", "unpublish", "expand", "stats", "health", "probe", "info"}));
+      ->check(CLI::IsMember({"stage", "unstage", "publish", "unpublish", "expand", "stats", "health", "reclaim", "probe", "info"}));
   command->add_option("--endpoint", call.endpoint, "CSI socket, unix:///path")->required();
   command->add_option("--volume-id", call.volume_id, "Volume id; of a static volume: the image's name");
   command->add_option("--staging-path", call.staging_path, "Staging folder");
@@ -101,7 +95,14 @@ Doctor complete(Doctor doctor, const Run& run) {
 
 }  // namespace
 
+void complete(Run& run) {
+  if (run.state_dir.empty()) run.state_dir = run.pluginpath + "/" + run.drivername + "/corbd";
+}
+
 Command parse(int argc, char** argv, const std::string& version) {
+  const std::vector<std::string> words(argv, argv + argc);
+  if (argc > 0 && std::filesystem::path(words[0]).filename() == "cephcsi" && (argc == 1 || words[1].starts_with('-')))
+    return parse_cephcsi(std::span(words).subspan(1), version);
   CLI::App app{"corbd: Ceph RBD volumes over the kernel's NBD driver, for Kubernetes and Nomad nodes"};
   app.set_version_flag("--version", version);
   app.require_subcommand(1);
@@ -109,9 +110,9 @@ Command parse(int argc, char** argv, const std::string& version) {
   CsiCall call;
   Admin ask;
   Doctor doctor;
-  std::vector<std::string> ignored;
+  std::vector<std::string> values;
   bool list = false;
-  const auto* run_command = add_run(app, run, ignored, list);
+  const auto* run_command = add_run(app, run, values, list);
   add_admin(app, ask);
   const auto* csi_command = add_csi(app, call);
   const auto* doctor_command = add_doctor(app, run, doctor);
@@ -128,12 +129,14 @@ Command parse(int argc, char** argv, const std::string& version) {
     for (const auto point : failpoint::names()) std::cout << point << "\n";
     return Exit{0};
   }
-  if (run.state_dir.empty()) run.state_dir = run.pluginpath + "/" + run.drivername + "/corbd";
+  complete(run);
   if (*doctor_command) return complete(doctor, run);
   if (run.nodeid.empty()) {
     std::cerr << "corbd run: --nodeid is missing (or the variable NODE_ID)\n";
     return Exit{2};
   }
+  for (const Flag& flag : flags())
+    if (std::holds_alternative<std::monostate>(flag.field) && run_command->count("--" + std::string(flag.name)) > 0) run.ignored.emplace_back(flag.name);
   return run;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "corbd/core/log.hpp"
 #include "corbd/volume/handle.hpp"
 #include "corbd/volume/parameters.hpp"
 
@@ -164,7 +165,22 @@ result<> complete(const ::csi::v1::NodeStageVolumeRequest& request, volume::Stag
   into.source.serving = std::move(parameters->serving);
   into.ignored = std::move(parameters->ignored);
   into.kms_id = std::move(parameters->kms_id);
+  into.stash = std::move(parameters->stash);
   return {};
+}
+
+/// ceph-csi's controller puts the service accounts that may use the volume into the publish context (facts: ceph-csi 1.7).
+result<> check_service_account(const ::csi::v1::NodePublishVolumeRequest& request) {
+  const std::string allowed = value(request.publish_context(), "serviceAccount");
+  const std::string account = value(request.volume_context(), "csi.storage.k8s.io/serviceAccount.name");
+  if (allowed.empty()) return {};
+  if (account.empty()) {
+    log::warning("volume.service_account_unknown", {{"volume", request.volume_id()}, {"effect", "published without the check"},
+                                                    {"hint", "set podInfoOnMount in the CSIDriver"}});
+    return {};
+  }
+  if (("," + allowed + ",").find("," + account + ",") != std::string::npos && account.find(',') == account.npos) return {};
+  return Error{errc::permission_denied, "volume " + request.volume_id() + " service account restriction does not match pod's service account"};
 }
 
 struct Credentials {
@@ -220,6 +236,7 @@ result<volume::Wish> wish_of(const ::csi::v1::NodePublishVolumeRequest& request)
   if (auto id = check_id(request.volume_id()); !id) return id.error();
   if (auto path = check_path(request.target_path(), "target path"); !path) return path.error();
   if (auto path = check_path(request.staging_target_path(), "staging target path"); !path) return path.error();
+  if (auto allowed = check_service_account(request); !allowed) return allowed.error();
   auto capability = capability_of(request.volume_capability());
   if (!capability) return capability.error();
   const auto parameters = parameters_of(request.volume_context());
@@ -250,6 +267,15 @@ result<volume::Wish> wish_of(const ::csi::v1::NodeExpandVolumeRequest& request) 
   const bool staged = !request.staging_target_path().empty();
   return volume::Wish(volume::Expanded{staged ? request.staging_target_path() : request.volume_path(), static_cast<std::uint64_t>(required)});
 }
+
+result<volume::Wish> trim_wish(const std::string& volume_id, const std::string& staging_path, const std::string& volume_path) {
+  if (auto id = check_id(volume_id); !id) return id.error();
+  const std::string& path = staging_path.empty() ? volume_path : staging_path;
+  if (auto known = check_known_path(path, "staging target path or volume path"); !known) return known.error();
+  return volume::Wish(volume::Trimmed{path});
+}
+
+result<> check_volume_id(const std::string& id) { return check_id(id); }
 
 result<> check(const ::csi::v1::NodeGetVolumeStatsRequest& request) {
   if (auto id = check_id(request.volume_id()); !id) return id;

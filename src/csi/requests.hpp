@@ -12,7 +12,11 @@ result<volume::Wish> wish_of(const ::csi::v1::NodePublishVolumeRequest& request)
 result<volume::Wish> wish_of(const ::csi::v1::NodeUnpublishVolumeRequest& request);
 result<volume::Wish> wish_of(const ::csi::v1::NodeExpandVolumeRequest& request);
 
+/// Of NodeReclaimSpace. The sidecar sends only the staging path.
+result<volume::Wish> trim_wish(const std::string& volume_id, const std::string& staging_path, const std::string& volume_path);
+
 /// For those that ask for no wish.
+result<> check_volume_id(const std::string& id);
 result<> check(const ::csi::v1::NodeGetVolumeStatsRequest& request);
 result<> check(const ::csi::v1::NodeGetVolumeHealthRequest& request);
 

@@ -1,3 +1,4 @@
+#include "addons.hpp"
 #include "corbd/csi/server.hpp"
 #include "corbd/rpc/server.hpp"
 #include "answers.hpp"
@@ -80,7 +81,9 @@ class Node final : public v1::Node::CallbackService {
   }
   Reactor* NodeGetInfo(Context* context, const v1::NodeGetInfoRequest*, v1::NodeGetInfoResponse* response) override {
     response->set_node_id(config_.nodeid);
-    response->mutable_accessible_topology();
+    // There even if empty, as the plugin's capabilities promise.
+    auto& segments = *response->mutable_accessible_topology()->mutable_segments();
+    segments.insert(config_.topology.begin(), config_.topology.end());
     return rpc::Server::answer(context, grpc::Status::OK);
   }
 
@@ -132,9 +135,9 @@ class Node final : public v1::Node::CallbackService {
   const Config& config_;
 };
 
-rpc::Config rpc_config(const Config& config) {
+rpc::Config rpc_config(const Config& config, const std::string& endpoint) {
   rpc::Config out;
-  out.endpoint = config.endpoint;
+  out.endpoint = endpoint;
   out.max_calls = config.max_calls;
   out.on_ended = config.on_ended;
   return out;
@@ -145,16 +148,28 @@ rpc::Config rpc_config(const Config& config) {
 class Server::Impl {
  public:
   Impl(executor control, Clock& clock, volume::Volumes& volumes, Config config)
-      : config_(std::move(config)), server_(control, clock, rpc_config(config_)), identity_(config_), node_(server_, volumes, config_) {}
-  result<> start() { return server_.start({&identity_, &node_}); }
-  task<> stop(Until until) { return server_.stop(until); }
-  std::size_t in_flight() const { return server_.in_flight(); }
+      : config_(std::move(config)), server_(control, clock, rpc_config(config_, config_.endpoint)), identity_(config_),
+        node_(server_, volumes, config_), addons_server_(control, clock, rpc_config(config_, config_.addons_endpoint)),
+        addons_(make_addons(addons_server_, volumes, config_)) {}
+  result<> start() {
+    if (auto started = server_.start({&identity_, &node_}); !started || config_.addons_endpoint.empty()) return started;
+    std::vector<grpc::Service*> services;
+    for (const auto& service : addons_) services.push_back(service.get());
+    return addons_server_.start(services);
+  }
+  task<> stop(Until until) {
+    co_await server_.stop(until);
+    co_await addons_server_.stop(until);
+  }
+  std::size_t in_flight() const { return server_.in_flight() + addons_server_.in_flight(); }
 
  private:
   const Config config_;
   rpc::Server server_;
   Identity identity_;
   Node node_;
+  rpc::Server addons_server_;
+  std::vector<std::unique_ptr<grpc::Service>> addons_;
 };
 
 Server::Server(executor control, Clock& clock, volume::Volumes& volumes, Config config)

@@ -26,7 +26,8 @@ result<> unmount(const std::string& target);
 /// Both of a mounted filesystem; only ext2, ext3 and ext4 are looked at through their device.
 result<Extent> extent(const std::string& device, const std::string& fstype, const std::string& target);
 result<> grow(const std::string& device, const std::string& fstype, const std::string& target);
-/// not_found when nothing is mounted there.
+/// Both: not_found when nothing is mounted there.
+result<std::uint64_t> trim(const std::string& target);
 result<Usage> usage(const std::string& target);
 
 /// As the Luks port. `iterations`: of argon2; 0: as many as take two seconds here.

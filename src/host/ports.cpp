@@ -56,6 +56,12 @@ class HelperMounts final : public Mounts {
     return perform(
         helpers_, request("bind " + source + " on " + target, std::move(body), std::move(busy_file), kPatience), until);
   }
+  task<result<std::uint64_t>> trim(std::string target, std::string busy_file, Until until) override {
+    json::object body{{"op", "trim"}, {"target", target}};
+    const auto reply = co_await helpers_.call(request("trim " + target, std::move(body), std::move(busy_file), kToolPatience), until);
+    if (!reply) co_return reply.error();
+    co_return reply->at("bytes").to_number<std::uint64_t>();
+  }
   task<result<Usage>> usage(std::string target, Until until) override {
     const std::string what = "look how full " + target + " is";
     for (const auto& stuck : helpers_.stuck())

@@ -54,6 +54,12 @@ result<json::object> do_grow(const json::object& request) {
   return done(ops::grow(text(request, "device"), text(request, "fstype"), text(request, "target")));
 }
 
+result<json::object> do_trim(const json::object& request) {
+  const auto trimmed = ops::trim(text(request, "target"));
+  if (!trimmed) return trimmed.error();
+  return json::object{{"bytes", *trimmed}};
+}
+
 result<json::object> do_usage(const json::object& request) {
   const auto found = ops::usage(text(request, "target"));
   if (!found) return found.error();
@@ -127,7 +133,7 @@ constexpr std::array kOperations{
     Operation{"tune", do_tune},   Operation{"check_unused", do_check_unused},
     Operation{"daemons", do_daemons}, Operation{"dismiss", do_dismiss},
     Operation{"grow", do_grow},   Operation{"extent", do_extent},
-    Operation{"usage", do_usage},
+    Operation{"usage", do_usage}, Operation{"trim", do_trim},
     Operation{"luks_look", do_luks_look}, Operation{"luks_format", do_luks_format},
     Operation{"luks_open", do_luks_open}, Operation{"luks_resize", do_luks_resize},
     Operation{"luks_close", do_luks_close}, Operation{"luks_opens", do_luks_opens},

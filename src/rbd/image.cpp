@@ -46,9 +46,24 @@ result<std::optional<std::string>> get_metadata(Opened& opened, const std::strin
   return std::optional<std::string>(value.c_str());
 }
 
-result<> write_metadata(Opened& opened, const std::string& name, const std::optional<std::string>& value) {
-  const int r = opened.connection.note(value ? rbd_metadata_set(opened.image, name.c_str(), value->c_str())
-                                             : rbd_metadata_remove(opened.image, name.c_str()));
+/// librbd refuses it to a reader, and would take the lock for it where that is shared. The object class takes a map: count, then name and value, each with its length before it (cls_rbd's metadata_set).
+int set_metadata_unlocked(Opened& opened, const std::string& name, const std::string& value) {
+  std::string request;
+  const auto put = [&](std::uint32_t number) {
+    for (int shift = 0; shift < 32; shift += 8) request += static_cast<char>(number >> shift);
+  };
+  put(1);
+  for (const auto& part : {name, value}) {
+    put(static_cast<std::uint32_t>(part.size()));
+    request += part;
+  }
+  return rados_exec(opened.pool.io.get(), opened.header().c_str(), "rbd", "metadata_set", request.data(), request.size(), nullptr, 0);
+}
+
+result<> write_metadata(Opened& opened, const std::string& name, const std::optional<std::string>& value, bool locked = true) {
+  const int r = opened.connection.note(!value   ? rbd_metadata_remove(opened.image, name.c_str())
+                                       : locked ? rbd_metadata_set(opened.image, name.c_str(), value->c_str())
+                                                : set_metadata_unlocked(opened, name, *value));
   if (r == -ENOENT && !value) return {};
   if (r < 0) return failure("writing metadata " + name + " of image " + opened.text(), r);
   return {};
@@ -139,7 +154,7 @@ task<result<std::optional<std::string>>> Image::metadata(std::string name, Until
 
 task<result<>> Image::set_metadata(std::string name, std::string value, Until until) {
   const auto opened = opened_;
-  auto job = [&image = *opened, name, value] { return write_metadata(image, name, value); };
+  auto job = [&image = *opened, name, value, locked = opened->held.has_value()] { return write_metadata(image, name, value, locked); };
   co_return co_await call(opened, std::move(job), until, "writing metadata of image " + opened->text());
 }
 

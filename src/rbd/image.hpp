@@ -15,6 +15,7 @@ class Image final : public image::Image {
   std::uint64_t size() const override { return opened_->size.load(std::memory_order_relaxed); }
   bool read_only() const override { return opened_->read_only; }
   bool exclusive_lock() const override { return (opened_->features & RBD_FEATURE_EXCLUSIVE_LOCK) != 0; }
+  std::string client() const override { return opened_->connection.addresses.front(); }
 
   void read(image::Op& op, std::uint64_t offset, std::span<std::byte> into) override;
   void write(image::Op& op, std::uint64_t offset, std::span<const std::byte> from) override;

@@ -6,10 +6,14 @@
 namespace corbd::volume {
 
 std::string_view name(Step::Kind kind) {
-  constexpr std::array<std::string_view, 34> names{
+  constexpr std::array<std::string_view, 38> names{
       "look", "write_record", "fence", "open_image", "lock", "start_session", "kernel_connect", "kernel_reconfigure", "kernel_resize", "tune", "mark",
       "mkfs", "fsck", "mount", "grow", "unmark", "bind", "unbind", "umount", "disconnect", "stop_session", "close_image", "drop_record",
       "open_tombstone", "dismiss", "inherit",
+      "write_stash",
+      "drop_stash",
+      "note",
+      "trim",
       "luks_format", "luks_note", "luks_open", "luks_resize", "luks_close", "add_key", "new_key", "remove_key"};
   return names.at(static_cast<std::size_t>(kind));
 }
@@ -21,7 +25,7 @@ std::string_view name(Health health) {
 }
 
 std::string_view name(const Wish& wish) {
-  constexpr std::array<std::string_view, 9> names{"stage", "unstage", "publish", "unpublish", "heal", "adopt", "fail", "expand", "rekey"};
+  constexpr std::array<std::string_view, 10> names{"stage", "unstage", "publish", "unpublish", "heal", "adopt", "fail", "expand", "trim", "rekey"};
   return names.at(wish.index());
 }
 

@@ -45,7 +45,10 @@ result<Observation> observe(const Live& volume, const Wish& wish, const Ports& p
   seen.attached = volume.attached;
   seen.image_open = volume.image != nullptr;
   seen.image_closing = volume.closing;
-  if (volume.image) seen.image_size = volume.image->size();
+  if (volume.image) {
+    seen.image_size = volume.image->size();
+    seen.client = volume.image->client();
+  }
   seen.lock_held = volume.lock_held;
   seen.tombstone = volume.tombstone;
   if (volume.other_died) seen.other_dead_for = now - *volume.other_died;

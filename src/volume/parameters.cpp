@@ -56,16 +56,22 @@ result<> read_map_options(const Attributes& attributes, Parameters& into) {
   const auto unmap = split_map_options(value(attributes, "unmapOptions"));
   if (!unmap) return with_context("unmapOptions", unmap.error());
   if (!unmap->nbd.empty()) into.ignored.emplace_back("unmapOptions: a device is taken down without options");
+  into.stash.unmap_options = unmap->nbd;
   return {};
 }
+
+constexpr const char* kLogFolder = "/var/log/ceph";
 
 /// Where debug output goes; with it, librados writes a file of its own.
 result<> read_log_options(const Attributes& attributes, Parameters& into) {
   std::string folder = value(attributes, "cephLogDir");
+  const std::string strategy = value(attributes, "cephLogStrategy");
+  into.stash.log_dir = folder.empty() ? kLogFolder : folder;
+  into.stash.log_strategy = strategy.empty() ? "remove" : strategy;
   auto& config = into.serving.config;
   const bool debugs = std::any_of(config.begin(), config.end(), [](const auto& option) { return option.first.starts_with("debug_"); });
   if (debugs) {
-    if (folder.empty()) folder = "/var/log/ceph";
+    if (folder.empty()) folder = kLogFolder;
     if (!folder.starts_with('/') || printable(folder) != folder || folder.find('$') != folder.npos ||
         (folder + "/").find("/../") != folder.npos)
       return invalid("cephLogDir is no absolute path, or has '..', '$' or unprintable bytes");
@@ -73,7 +79,7 @@ result<> read_log_options(const Attributes& attributes, Parameters& into) {
   } else if (!folder.empty()) {
     into.ignored.emplace_back("cephLogDir: without a debug option in mapOptions there is no log but the agent's own");
   }
-  if (!value(attributes, "cephLogStrategy").empty()) into.ignored.emplace_back("cephLogStrategy: there is no log file for each volume");
+  if (!strategy.empty()) into.ignored.emplace_back("cephLogStrategy: there is no log file for each volume");
   return {};
 }
 

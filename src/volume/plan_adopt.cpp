@@ -49,6 +49,16 @@ Decision dismiss(const View& view) {
   return Step{Step::Kind::dismiss};
 }
 
+/// Neither record nor stash: the identifier alone authorises nothing, so the device stays. Its mount goes, as long as that can end.
+std::optional<Decision> umount_unknown(const View& view, const std::string& target) {
+  const auto* device = view.seen.device();
+  const auto of_device = [&](const auto& mount) { return mount.target == target && shows(mount, *device); };
+  if (std::none_of(view.seen.mounts.begin(), view.seen.mounts.end(), of_device)) return std::nullopt;
+  if (!view.seen.facts.served_by_other) return look(Fact::served_by_other);
+  if (*view.seen.facts.served_by_other) return std::nullopt;
+  return fail(errc::unavailable, foreign(view, "ceph-csi left no image-meta.json; nobody serves it, so that an umount would wait for ever"));
+}
+
 }  // namespace
 
 Decision adopt(const View& view, const Staged& wish) {
@@ -85,6 +95,7 @@ Decision adopt(const View& view, const Staged& wish) {
   record.exclusive_lock = image.exclusive_lock;
   record.block = wish.capability.block;
   record.read_only = wish.capability.read_only;
+  record.provisioned = wish.reserved.has_value();
   record.shared = wish.capability.shared;
   record.boot_id = view.seen.boot_id;
   record.device = device->index;
@@ -96,11 +107,11 @@ Decision adopt(const View& view, const Staged& wish) {
 std::optional<Decision> unstage_other(const View& view, const std::string& target) {
   if (!view.seen.facts.stash) return look(Fact::stash);
   const auto& stash = *view.seen.facts.stash;
-  if (!stash) return std::nullopt;
+  const auto* device = view.seen.device();
+  if (!stash) return device == nullptr ? std::nullopt : umount_unknown(view, target);
   if (!stash->nbd)
     return fail(errc::failed_precondition, "volume " + view.id + " was staged by ceph-csi with the kernel's rbd, which this agent does not take down "
                                                "yet: unstage it with ceph-csi");
-  const auto* device = view.seen.device();
   if (device == nullptr) return std::nullopt;
   if (!stash->device.empty() && stash->device != device::path(device->index))
     return fail(errc::failed_precondition, foreign(view, "ceph-csi's image-meta.json names " + stash->device));

@@ -1,5 +1,7 @@
 #include "plan_device.hpp"
 
+#include "plan_note.hpp"
+
 namespace corbd::volume {
 namespace {
 
@@ -107,6 +109,7 @@ Step name_device(const View& view, std::optional<std::uint32_t> index) {
   step.record = view.record;
   step.record->device = index;
   step.record->adopting = false;
+  if (view.seen.facts.noted) step.record->note = view.seen.facts.noted;
   return step;
 }
 
@@ -154,6 +157,9 @@ std::optional<Decision> bring_up(const View& view) {
   }
   if (view.seen.link == Link::none) {
     if (auto step = bring_up_image(view)) return step;
+    // Before there is a device. Of one that there is, only after it is served again: renew_note().
+    if (device == nullptr)
+      if (auto step = note_node(view)) return step;
     return Step{Step::Kind::start_session};
   }
   if (device != nullptr) return Step{Step::Kind::kernel_reconfigure};

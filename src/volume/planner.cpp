@@ -5,6 +5,8 @@
 #include "plan_device.hpp"
 #include "plan_filesystem.hpp"
 #include "plan_luks.hpp"
+#include "plan_note.hpp"
+#include "plan_stash.hpp"
 
 namespace corbd::volume {
 namespace {
@@ -75,6 +77,7 @@ Decision stage_new(const View& view, const Staged& wish) {
   record.exclusive_lock = view.seen.facts.resolved->exclusive_lock;
   record.block = wish.capability.block;
   record.read_only = wish.capability.read_only;
+  record.provisioned = wish.reserved.has_value();
   record.shared = wish.capability.shared;
   record.boot_id = view.seen.boot_id;
   record.stagings.push_back({wish.path, wish.capability});
@@ -107,8 +110,10 @@ Decision stage(const View& view, const Staged& wish) {
   if (staging->capability != wish.capability)
     return fail(errc::already_exists, "volume " + view.id + " is staged at " + wish.path + " with another capability: unstage it first");
   if (record.failed) return given_up(view);
-  if (auto step = bring_up(view)) return *step;
   const std::string target = staging_target(view.id, wish.path);
+  if (!staging->complete || !mounted_at(view, target))
+    if (auto step = keep_stash(view, wish)) return *step;
+  if (auto step = bring_up(view)) return *step;
   if (mounted_at(view, target) && !ours_at(view, target))
     return fail(errc::failed_precondition, "something else is mounted at " + target + ": unmount it");
   if (!mounted_at(view, target)) {
@@ -209,18 +214,40 @@ Decision unpublish(const View& view, const Unpublished& wish) {
 
 // --- Expanded -------------------------------------------------------------------------------------------------------------------------
 
-/// One filesystem has one size, whichever of its stagings was meant.
+struct StagedMount {
+  const Staging* staging;
+  const host::Mount* mount;
+};
+
+/// One filesystem is behind all stagings, whichever of them was meant.
+std::optional<StagedMount> staged_mount(const View& view) {
+  for (const Staging& staging : view.record->stagings)
+    if (const auto* mount = our_mount_at(view, staging_target(view.id, staging.path))) return StagedMount{&staging, mount};
+  return std::nullopt;
+}
+
+Decision not_mounted(const View& view) {
+  return fail(errc::failed_precondition, "the filesystem of volume " + view.id + " is staged nowhere now: stage it first");
+}
+
 Decision expand_filesystem(const View& view) {
-  for (const Staging& staging : view.record->stagings) {
-    const auto* mount = our_mount_at(view, staging_target(view.id, staging.path));
-    if (mount == nullptr) continue;
-    if (mount->filesystem_read_only && !wants_read_only(staging.capability))
-      return fail(errc::failed_precondition, "the filesystem of volume " + view.id + " turned read-only, so it cannot grow: end its pods, and " +
-                                                 "stage it anew, which checks it");
-    if (auto step = fill_device(view, *mount)) return *step;
-    return Done{};
-  }
-  return fail(errc::failed_precondition, "volume " + view.id + " is staged nowhere, so its filesystem cannot grow: stage it first");
+  const auto at = staged_mount(view);
+  if (!at) return not_mounted(view);
+  if (at->mount->filesystem_read_only && !wants_read_only(at->staging->capability))
+    return fail(errc::failed_precondition, "the filesystem of volume " + view.id + " turned read-only, so it cannot grow: end its pods, and " +
+                                               "stage it anew, which checks it");
+  if (auto step = fill_device(view, *at->mount)) return *step;
+  return Done{};
+}
+
+Decision unknown_at(const View& view, const std::string& path) {
+  return fail(errc::not_found, "volume " + view.id + " is neither staged nor published at " + path);
+}
+
+bool is_here(const View& view, const std::string& path) { return view.record && (is_at(*view.record, path) || ours_at(view, path)); }
+
+Decision without_server(const View& view) {
+  return fail(errc::unavailable, "the device of volume " + view.id + " has no server now: repeat when it is healed");
 }
 
 /// What is on a device that is large enough.
@@ -237,14 +264,13 @@ Decision expand_elsewhere(const View& view, const Expanded& wish) {
 }
 
 Decision expand(const View& view, const Expanded& wish) {
-  if (!view.record || !(is_at(*view.record, wish.path) || ours_at(view, wish.path)))
-    return fail(errc::not_found, "volume " + view.id + " is neither staged nor published at " + wish.path);
+  if (!is_here(view, wish.path)) return unknown_at(view, wish.path);
   if (view.record->failed) return given_up(view);
   if (!view.seen.attached || view.seen.link != Observation::Link::serving) {
     const bool elsewhere = view.record->adopting && view.seen.device() != nullptr && !view.seen.other_dead_for;
     if (elsewhere && !view.seen.facts.served_by_other) return look(Fact::served_by_other);
     if (elsewhere && *view.seen.facts.served_by_other) return expand_elsewhere(view, wish);
-    return fail(errc::unavailable, "the device of volume " + view.id + " has no server now: repeat when it is healed");
+    return without_server(view);
   }
   const std::uint64_t bytes = view.seen.image_size;
   if ((wish.bytes == 0 || bytes < wish.bytes) && !view.seen.facts.image_size_asked) return look(Fact::image_size);
@@ -253,6 +279,20 @@ Decision expand(const View& view, const Expanded& wish) {
                                         " bytes, and " + std::to_string(wish.bytes) + " are wanted: grow the image first");
   if (auto step = bring_up(view)) return *step;
   return expand_contents(view);
+}
+
+Decision trim(const View& view, const Trimmed& wish) {
+  if (!is_here(view, wish.path)) return unknown_at(view, wish.path);
+  if (view.record->failed) return given_up(view);
+  if (view.record->block)
+    return fail(errc::unimplemented, "volume " + view.id + " is a raw block device: what of it is free only its user knows");
+  if (!view.seen.attached || view.seen.link != Observation::Link::serving) return without_server(view);
+  if (view.seen.facts.trimmed) return Done{};
+  const auto staged = staged_mount(view);
+  if (!staged) return not_mounted(view);
+  if (view.record->read_only || staged->mount->filesystem_read_only)
+    return fail(errc::failed_precondition, "the filesystem of volume " + view.id + " is read-only: nothing of it is given back");
+  return at(Step::Kind::trim, staged->mount->target);
 }
 
 // --- Unstaged, Healed -----------------------------------------------------------------------------------------------------------------
@@ -267,19 +307,23 @@ Decision unstage(const View& view, const Unstaged& wish) {
       if (auto step = bring_up(view)) return *step;
     return at(Step::Kind::umount, target);
   }
-  if (!view.record) return Done{};
+  if (!view.record) return without_stash(view, wish, Done{});
   const auto here = [&](const Staging& staging) { return staging.path == wish.path; };
   Record record = *view.record;
   std::erase_if(record.stagings, here);
   if (record != *view.record) return write(std::move(record));
-  if (record.stagings.empty()) return take_down(view);
-  return Done{};
+  if (!record.stagings.empty()) return without_stash(view, wish, Done{});
+  Decision down = take_down(view);
+  const auto* step = std::get_if<Step>(&down);
+  const bool last = std::holds_alternative<Done>(down) || (step != nullptr && step->kind == Step::Kind::drop_record);
+  return last ? without_stash(view, wish, std::move(down)) : down;
 }
 
 Decision heal(const View& view) {
   if (!view.record) return Done{};
   if (view.seen.devices.empty()) return Done{};  // nothing to serve; the next stage or unstage goes on from here
   if (auto step = bring_up(view)) return *step;
+  if (auto step = renew_note(view)) return *step;
   return Done{};
 }
 
@@ -322,6 +366,7 @@ Decision plan(const std::string& volume_id, const std::optional<Record>& record,
     Decision operator()(const Failed&) const { return give_up(view); }
     Decision operator()(const Expanded& wanted) const { return expand(view, wanted); }
     Decision operator()(const Rekeyed&) const { return rekey(view); }
+    Decision operator()(const Trimmed& wanted) const { return trim(view, wanted); }
   };
   return std::visit(Visit{view}, wish);
 }

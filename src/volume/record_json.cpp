@@ -66,6 +66,8 @@ json::object to_json(const Record& record) {
   if (record.device) out["device"] = *record.device;
   if (record.breaking) out["breaking"] = *record.breaking;
   if (record.freed) out["freed"] = *record.freed;
+  if (record.provisioned) out["provisioned"] = true;
+  if (record.note) out["note"] = json::object{{"user", record.note->user}, {"address", record.note->address}};
   return out;
 }
 
@@ -128,6 +130,11 @@ Record record_of(const json::object& from) {
   if (from.contains("device")) record.device = number_at<std::uint32_t>(from, "device");
   if (from.contains("breaking")) record.breaking = number_at<std::uint64_t>(from, "breaking");
   if (from.contains("freed")) record.freed = number_at<std::uint64_t>(from, "freed");
+  record.provisioned = from.contains("provisioned") && from.at("provisioned").as_bool();
+  if (from.contains("note")) {
+    const auto& note = from.at("note").as_object();
+    record.note = Note{string_at(note, "user"), string_at(note, "address")};
+  }
   for (const auto& entry : from.at("stagings").as_array())
     record.stagings.push_back({string_at(entry.as_object(), "path"), capability_of(entry.at("capability").as_object()),
                                entry.at("complete").as_bool()});

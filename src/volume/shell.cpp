@@ -168,8 +168,6 @@ task<result<>> Shell::Impl::fulfil(Live& volume, Wish wish) {
 /// Healing does without: a full disk must not keep a device from its server.
 task<result<>> Shell::Impl::make_durable(Live& volume, const Wish& wish, bool had_record) {
   if (std::holds_alternative<Healed>(wish) || std::holds_alternative<Adopted>(wish)) co_return result<>();
-  if (const auto* unstaged = std::get_if<Unstaged>(&wish); unstaged != nullptr && (had_record || volume.facts.stash.value_or(std::nullopt)))
-    if (auto dropped = co_await ports_.drop_stash(unstaged->path); !dropped) co_return dropped;
   if (volume.record && volume.unsure) {
     Step again{Step::Kind::write_record};
     again.record = volume.record;
@@ -178,6 +176,10 @@ task<result<>> Shell::Impl::make_durable(Live& volume, const Wish& wish, bool ha
   if (volume.record || had_record || !std::holds_alternative<Unstaged>(wish)) co_return result<>();
   const auto seen = observe(volume, wish, ports_, config_.boot_id, clock_.now());
   // A device without a record of ours is another agent's, perhaps of a newer version's: its files are not ours to drop.
+  if (seen && !seen->devices.empty())
+    log::warning("device.left_alone", {{"volume", volume.id}, {"device", device::path(seen->devices.front().index)},
+                                       {"why", "it carries the volume's id, and neither a record nor a stash names it: disconnect it by the tool "
+                                               "that made it"}});
   if (!seen || !seen->devices.empty()) co_return result<>();
   if (!volume.unsure) co_return co_await ports_.records.drop_key(volume.id);
   co_return co_await steps_.run(volume, Step{Step::Kind::drop_record}, wish);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
 #include <cctype>
 #include <cerrno>
 
@@ -47,12 +48,37 @@ result<> read(const json::object& from, std::string_view key, bool& into) {
   return {};
 }
 
+/// As Go's encoding/json has it: what means something in HTML is escaped too.
+std::string quoted(std::string_view text) {
+  const std::string plain = json::serialize(json::string_view(text.data(), text.size()));
+  std::string out;
+  for (const char c : plain) {
+    if (c == '<')
+      out += "\\u003c";
+    else if (c == '>')
+      out += "\\u003e";
+    else if (c == '&')
+      out += "\\u0026";
+    else
+      out += c;
+  }
+  return out;
+}
+
+std::string_view truth(bool value) { return value ? "true" : "false"; }
+
 }  // namespace
 
 std::string stash_file(const std::string& staging_path) { return staging_path + "/image-meta.json"; }
 
+result<> write_stash(const std::string& staging_path, const Stash& stash) {
+  return write_durably(stash_file(staging_path), encode(stash), 0600);
+}
+
 result<> drop_stash(const std::string& staging_path) {
   const std::string file = stash_file(staging_path);
+  // What a crash left of a write would keep kubelet from removing the folder.
+  ::unlink((file + ".tmp").c_str());
   if (::access(file.c_str(), F_OK) != 0 && errno == ENOENT) return {};
   return remove_durably(file);
 }
@@ -75,9 +101,18 @@ result<Stash> parse_stash(std::string_view text) {
   Stash stash;
   for (const auto& done : {read(object, "pool", stash.pool), read(object, "radosNamespace", stash.ns), read(object, "image", stash.image),
                            read(object, "unmapOptions", stash.unmap_options), read(object, "accessType", stash.nbd),
-                           read(object, "encrypted", stash.encrypted), read(object, "device", stash.device)})
+                           read(object, "encrypted", stash.encrypted), read(object, "device", stash.device),
+                           read(object, "logDir", stash.log_dir), read(object, "logFileStrategy", stash.log_strategy)})
     if (!done) return done.error();
   return stash;
+}
+
+std::string encode(const Stash& stash) {
+  std::string out = "{\"Version\":3,\"pool\":" + quoted(stash.pool) + ",\"radosNamespace\":" + quoted(stash.ns) + ",\"image\":" + quoted(stash.image);
+  out += ",\"unmapOptions\":" + quoted(stash.unmap_options);
+  out.append(",\"accessType\":").append(truth(stash.nbd)).append(",\"encrypted\":").append(truth(stash.encrypted));
+  out += ",\"device\":" + quoted(stash.device) + ",\"logDir\":" + quoted(stash.log_dir) + ",\"logFileStrategy\":" + quoted(stash.log_strategy);
+  return out + "}";
 }
 
 }  // namespace corbd::volume

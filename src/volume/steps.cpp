@@ -47,6 +47,7 @@ bool asks_cluster(const Step& step) {
     case Step::Kind::inherit:
     case Step::Kind::mark:
     case Step::Kind::luks_note:
+    case Step::Kind::note:
     case Step::Kind::unmark: return true;
     default: return false;
   }
@@ -90,6 +91,9 @@ task<result<>> Steps::dispatch(Live& live, const Step& step, const Wish& wish) {
     case Step::Kind::open_tombstone: co_return co_await open_tombstone(live);
     case Step::Kind::dismiss: co_return co_await dismiss(live);
     case Step::Kind::inherit: co_return co_await inherit(live, step.path);
+    case Step::Kind::write_stash: co_return co_await write_stash(live, step);
+    case Step::Kind::drop_stash: co_return co_await drop_stash(live, step.path);
+    case Step::Kind::note: co_return co_await note(live, *step.note_text, wish);
     case Step::Kind::lock: co_return co_await take_lock(live);
     case Step::Kind::start_session: co_return co_await start_session(live);
     case Step::Kind::kernel_connect: co_return co_await kernel_connect(live);
@@ -100,6 +104,7 @@ task<result<>> Steps::dispatch(Live& live, const Step& step, const Wish& wish) {
     case Step::Kind::mkfs: co_return co_await make_filesystem(live, wish);
     case Step::Kind::fsck: co_return co_await check_filesystem(live);
     case Step::Kind::grow: co_return co_await grow(live, step.path, wish);
+    case Step::Kind::trim: co_return co_await trim(live, step.path);
     case Step::Kind::bind: co_return co_await bind(live, step.path, wish);
     case Step::Kind::disconnect: co_return co_await disconnect(live);
     case Step::Kind::stop_session: co_return co_await stop_session(live);

@@ -51,9 +51,14 @@ class Steps {
   task<result<>> kernel_resize(Live& live);
   task<result<>> disconnect(Live& live);
   task<result<>> stop_session(Live& live);
+  // steps_stash.cpp
+  task<result<>> look_at_stash(Live& live, const Wish& wish);
+  task<result<>> write_stash(Live& live, const Step& step);
+  task<result<>> drop_stash(Live& live, std::string staging_path);
+  task<result<>> note(Live& live, const Note& wanted, const Wish& wish);
+  task<result<>> write_note(Live& live, const Note& wanted);
   // steps_adopt.cpp
   task<result<>> look_at_other(Live& live);
-  task<result<>> look_at_stash(Live& live, const Wish& wish);
   task<result<>> dismiss(Live& live);
   task<result<>> inherit(Live& live, std::string address);
   // steps_luks.cpp
@@ -81,6 +86,7 @@ class Steps {
   task<result<>> check_filesystem(Live& live);
   task<result<>> mount(Live& live, std::string target, const Wish& wish);
   task<result<host::Extent>> extent(Live& live, std::string device, std::string target);
+  task<result<>> trim(Live& live, std::string target);
   task<result<>> grow(Live& live, std::string target, const Wish& wish);
   task<result<>> bind(Live& live, std::string target, const Wish& wish);
 

@@ -30,16 +30,6 @@ task<result<>> Steps::look_at_other(Live& live) {
   co_return result<>();
 }
 
-task<result<>> Steps::look_at_stash(Live& live, const Wish& wish) {
-  const auto* staged = std::get_if<Staged>(&wish);
-  const auto* unstaged = std::get_if<Unstaged>(&wish);
-  if (staged == nullptr && unstaged == nullptr) co_return Error{errc::internal, "only stage and unstage read a stash"};
-  auto found = co_await ports_.read_stash(staged != nullptr ? staged->path : unstaged->path);
-  if (!found) co_return found.error();
-  live.facts.stash = std::move(*found);
-  co_return result<>();
-}
-
 task<result<>> Steps::dismiss(Live& live) {
   const auto index = device_index(live);
   if (!index) co_return index.error();

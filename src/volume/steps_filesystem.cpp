@@ -75,6 +75,14 @@ task<result<>> Steps::grow(Live& live, std::string target, const Wish& wish) {
   co_return grown;
 }
 
+task<result<>> Steps::trim(Live& live, std::string target) {
+  const auto trimmed = co_await ports_.mounts.trim(std::move(target), ports_.records.busy_file(live.id), while_served(live, later()));
+  if (!trimmed) co_return trimmed.error();
+  log::info("filesystem.trimmed", {{"volume", live.id}, {"bytes", *trimmed}});
+  live.facts.trimmed = true;
+  co_return result<>();
+}
+
 task<result<>> Steps::bind(Live& live, std::string target, const Wish& wish) {
   const std::string busy_file = ports_.records.busy_file(live.id);
   if (const auto* published = std::get_if<Published>(&wish)) {

@@ -13,6 +13,7 @@ class Tombstone final : public image::Image {
   std::uint64_t size() const override { return size_; }
   bool read_only() const override { return read_only_; }
   bool exclusive_lock() const override { return false; }
+  std::string client() const override { return {}; }
 
   void read(image::Op& op, std::uint64_t, std::span<std::byte>) override { op.done(&op, -EIO); }
   void write(image::Op& op, std::uint64_t, std::span<const std::byte>) override { op.done(&op, -EIO); }

@@ -77,6 +77,7 @@ class Mounts final : public host::Mounts {
     co_return result<>();
   }
   task<result<>> unmount(std::string, std::string, Until) override { co_return result<>(); }
+  task<result<std::uint64_t>> trim(std::string, std::string, Until) override { co_return 0; }
   task<result<host::Usage>> usage(std::string, Until) override { co_return host::Usage{}; }
   std::vector<host::Mount> all;
 };
@@ -100,6 +101,7 @@ class Daemons final : public host::Daemons {
 
 task<result<>> any_path(std::string, bool) { co_return result<>(); }
 task<result<std::optional<volume::Stash>>> no_stash(std::string) { co_return std::optional<volume::Stash>(); }
+task<result<>> write_no_stash(std::string, volume::Stash) { co_return result<>(); }
 task<result<>> drop_no_stash(std::string) { co_return result<>(); }
 
 /// An agent's control plane with its files in `dir`.
@@ -125,7 +127,7 @@ struct Node {
   volume::Ports ports() {
     const auto find = [](const std::string&) -> result<volume::Cluster> { return volume::Cluster{{env("CORBD_LAB_MON")}, ""}; };
     const auto idle = [](const std::string&) { return false; };
-    return {*clusters, devices, mounts, filesystems, daemons, *luks, *kms, *records, find, any_path, no_stash, drop_no_stash, idle};
+    return {*clusters, devices, mounts, filesystems, daemons, *luks, *kms, *records, find, any_path, no_stash, write_no_stash, drop_no_stash, idle};
   }
   template <class Ready>
   void run_until(Ready ready) {

@@ -193,6 +193,26 @@ TEST_CASE("metadata is written, read and removed") {
   close(agent, std::move(*image));
 }
 
+TEST_CASE("what ceph-csi's controller reads is written into the metadata of an image, also by one who only reads it") {
+  const bool reads = GENERATE(false, true);
+  CAPTURE(reads);
+  Admin admin;
+  admin.create("noted");
+  const test::Folder folder;
+  Agent agent(folder.path());
+  image::OpenOptions options;
+  options.read_only = reads;
+  auto image = agent.open("noted", options);
+  REQUIRE(image);
+  if (!reads) REQUIRE(agent.run((*image)->acquire_lock(agent.in(20s))));
+  const std::string key = ".rbd.csi.ceph.com/userid/0001-0003-lab-0000000000000001-50d53503-9da1-11ed-847e-bacf8f2f1297/node-1";
+  REQUIRE(agent.run((*image)->set_metadata(key, "node", agent.in(20s))));
+  REQUIRE(agent.run((*image)->set_metadata(key, "other", agent.in(20s))));
+  CHECK(admin.metadata("noted", key) == "other");
+  CHECK((*image)->client().find(":0/") != std::string::npos);
+  close(agent, std::move(*image));
+}
+
 TEST_CASE("a full connection is followed by another, which goes when it is empty") {
   Admin admin;
   const test::Folder folder;

@@ -159,6 +159,15 @@ class Admin {
     check(rbd_metadata_set(image, key, value));
     check(rbd_close(image));
   }
+  std::string metadata(const std::string& name, const std::string& key) {
+    std::string value(1024, '\0');
+    std::size_t length = value.size();
+    rbd_image_t image = nullptr;
+    check(rbd_open_read_only(io, name.c_str(), &image, nullptr));
+    check(rbd_metadata_get(image, key.c_str(), value.data(), &length));
+    check(rbd_close(image));
+    return value.c_str();
+  }
   std::vector<std::byte> read(const std::string& name, std::uint64_t offset, std::size_t length) {
     std::vector<std::byte> bytes(length);
     rbd_image_t image = nullptr;

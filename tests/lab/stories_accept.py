@@ -183,8 +183,9 @@ def story_names_and_namespaces(lab):
 
 
 def story_provisioned(lab):
-    """a volume of ceph-csi's provisioner is found by its handle alone, served as its attributes wish, and healed; a mapped one too"""
-    agent = lab.agent().start()
+    """a volume of ceph-csi's provisioner is found by its handle alone, served as its attributes wish, and healed; a mapped one too; ceph-csi finds what
+    it would have left itself"""
+    agent = lab.agent(flags=["--enable-fencing"]).start()
     image = lab.image("a", size=256 * MIB)
     uuid = "50d53503-9da1-11ed-847e-bacf8f2f1297"
     journal = ("rados", "-p", lab.pool)
@@ -200,6 +201,14 @@ def story_provisioned(lab):
         volume = agent.volume(image, name=handle, cluster_id="no-matter", pool="no-matter", attributes=wishes)
         volume.stage()
         agent.wait_event("volume.ignored", 10, volume=handle)
+        stash = os.path.join(volume.staging, "image-meta.json")
+        left = json.loads(read(stash))
+        check(left == {"Version": 3, "pool": lab.pool, "radosNamespace": "", "image": image.name, "unmapOptions": "", "accessType": True,
+                       "encrypted": False, "device": "/dev/nbd%d" % volume.device, "logDir": "/var/log/ceph", "logFileStrategy": "remove"},
+              "the stash: %s" % left)
+        noted = json.loads(lab.admin("rbd", "image-meta", "list", "--format", "json", image.spec))
+        check(noted.get(".rbd.csi.ceph.com/userid/%s/%s" % (handle, agent.nodeid)) == volume.user, "the user is not noted: %s" % noted)
+        check(noted.get(".rbd.csi.ceph.com/clientaddress/%s/%s" % (handle, agent.nodeid), "").count(".") == 3, "the address is not noted: %s" % noted)
         volume.publish()
         put(os.path.join(volume.target(), "hello"), cluster)
         queue = "/sys/block/nbd%d/queue/" % volume.device
@@ -211,6 +220,7 @@ def story_provisioned(lab):
         volume.unpublish()
         volume.unstage()
         volume.expect_gone()
+        check(not os.path.exists(stash), "the stash is left")
     check("csi.imageid" in lab.admin(*journal, "listomapkeys", "csi.volume." + uuid), "the image's id was not written")
     lab.admin(*journal, "rm", "csi.volume." + uuid)
 

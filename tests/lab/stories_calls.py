@@ -1,4 +1,5 @@
 """The other calls of a volume's life: it grows, and tells how full and how well it is."""
+import json
 import os
 import time
 
@@ -86,6 +87,35 @@ def story_grows_at_stage(lab):
         check(read(os.path.join(volume.staged_path, "kept")) == "kept", "%s: the file is gone" % fstype)
         volume.unstage(patience=30)
         volume.expect_gone()
+
+
+def story_reclaim(lab):
+    """what a filesystem does not use any more is given back to the cluster when CSI-Addons asks"""
+    agent = lab.agent()
+    addons = "unix://" + os.path.join(lab.dir, "addons.sock")
+    agent.flags += ["--csi-addons-endpoint", addons]
+    agent.start()
+    image = lab.image("a", size=256 * MIB)
+    volume = agent.volume(image)
+    volume.stage()
+
+    def used():
+        found = json.loads(lab.admin("rbd", "du", "--format", "json", image.spec))
+        return sum(one["used_size"] for one in found["images"])
+    path = os.path.join(volume.staged_path, "file")
+    put(path, "x" * (64 * MIB))
+    full = used()
+    os.unlink(path)
+    os.sync()
+    agent.socket, socket = addons[len("unix://"):], agent.socket
+    answer = agent.csi("reclaim", volume_id=volume.id, staging_path=volume.staging)
+    agent.socket = socket
+    check(answer["code"] == "OK", "reclaim: %s" % answer)
+    left = used()
+    say("%d MiB of the image before, %d MiB after" % (full // MIB, left // MIB))
+    check(full - left >= 48 * MIB, "it gave back %d bytes only" % (full - left))
+    volume.unstage(patience=30)
+    volume.expect_gone()
 
 
 def story_stats(lab):

@@ -47,7 +47,19 @@ volume::Published published() {
   return wish;
 }
 
+/// What ceph-csi's unstage would go by.
+void tells_ceph_csi(const test::World& world) {
+  REQUIRE(world.stashes.size() == 1);
+  const auto& [path, stash] = *world.stashes.begin();
+  CHECK(path == staged(false).path);
+  CHECK(stash.image == kId);
+  CHECK(stash.nbd);
+  CHECK_FALSE(stash.encrypted);
+  CHECK(stash.device == device::path(world.devices.front().index));
+}
+
 void nothing_is_left(const test::World& world) {
+  CHECK(world.stashes.empty());
   CHECK(world.devices.empty());
   CHECK(world.mounts.empty());
   CHECK(world.records.empty());
@@ -65,6 +77,7 @@ void is_staged(const test::World& world) {
   REQUIRE(world.records.front().stagings.size() == 1);
   CHECK(world.records.front().stagings.front().complete);
   CHECK(world.mounts.size() == 1);
+  tells_ceph_csi(world);
   CHECK(world.images.at(kId).generation <= 1);
 }
 
@@ -87,6 +100,10 @@ std::vector<Story> stories() {
       {"it is healed", {stage}, true, volume::Healed{}, is_staged},
       {"it is given up", {stage}, false, volume::Failed{}, is_served},
       {"it is expanded", {stage}, false, volume::Expanded{staged(false).path, kGrown}, is_grown, true},
+      {"its free space is given back", {stage}, false, volume::Trimmed{staged(false).path}, [](const auto& world) {
+         is_staged(world);
+         CHECK(world.images.at(kId).trims > 0);
+       }},
       {"it grows at its next stage", {stage, volume::Unstaged{staged(false).path}}, false, stage, is_staged, true},
       {"it is unstaged by the next agent", {stage}, true, volume::Unstaged{staged(false).path}, nothing_is_left},
       {"it is unstaged when it was given up", {stage, volume::Failed{}}, false, volume::Unstaged{staged(false).path}, nothing_is_left},

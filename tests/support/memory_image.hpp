@@ -46,6 +46,7 @@ class MemoryImage final : public image::Image {
   std::uint64_t size() const override;
   bool read_only() const override { return read_only_; }
   bool exclusive_lock() const override { return true; }
+  std::string client() const override { return "10.0.0.1:0/1"; }
   void read(image::Op& op, std::uint64_t offset, std::span<std::byte> into) override;
   void write(image::Op& op, std::uint64_t offset, std::span<const std::byte> from) override;
   void flush(image::Op& op) override;

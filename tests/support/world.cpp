@@ -72,11 +72,14 @@ void World::start_agent(bool with_healer) {
   config.boot_id = boot_id;
   config.policy.driver = "rbd.csi.ceph.com";
   config.policy.heal_without_proof = heal_without_proof;
+  config.policy.node = "node-1";
+  config.policy.fencing = fencing;
   auto find = [this](const std::string& id) { return find_cluster(*this, id); };
   auto read_stash = [this](std::string path) { return stash_at(std::move(path)); };
+  auto write_stash = [this](std::string path, volume::Stash stash) { return leave_stash(std::move(path), std::move(stash)); };
   auto drop_stash = [this](std::string path) { return forget_stash(std::move(path)); };
   volume::Ports ports{*life_->clusters, *life_->devices, *life_->mounts, *life_->filesystems, *life_->daemons, *life_->luks,
-                      *life_->kms, *life_->store, find, any_path, read_stash, drop_stash, [this](const std::string& file) { return busy(file); }};
+                      *life_->kms, *life_->store, find, any_path, read_stash, write_stash, drop_stash, [this](const std::string& file) { return busy(file); }};
   ports.mapped_places = [this](const volume::Place&) { return mapped; };
   ports.mapped_clusters = [this](const std::string&) {
     std::vector<std::string> ids;

@@ -47,7 +47,7 @@ struct FakeImage {
   std::string fstype;
   std::optional<FakeLuks> luks;       ///< its header; content and fstype are then of what it opens to
   std::uint64_t filesystem_bytes = 0; ///< 0: as large as the image
-  int growths = 0;                    ///< of its filesystem
+  int growths = 0, trims = 0;         ///< of its filesystem
   std::uint64_t generation = 0;       ///< counts formats: a second one destroyed data
   int checks = 0;                     ///< fsck runs
   bool beyond_repair = false;         ///< fsck leaves errors
@@ -158,6 +158,8 @@ class World {
   std::set<std::string> blocklisted;
   std::map<std::string, Client> clients;     ///< of this node, as its incarnation files tell
   bool heal_without_proof = false;
+  bool fencing = false;
+  std::string node_address = "10.0.0.1";     ///< of this node's clients
   /// The disk with the state folder; the runtime folder is memory. A full one takes nothing new, but lets go.
   enum class Disk { good, full, read_only } disk = Disk::good;
   std::map<std::string, int> refused;        ///< writes of a volume's record that failed one after another in this life
@@ -242,6 +244,7 @@ class World {
 
  private:
   task<result<std::optional<volume::Stash>>> stash_at(std::string path);
+  task<result<>> leave_stash(std::string path, volume::Stash stash);
   task<result<>> forget_stash(std::string path);
   struct Asked;
   Fate next_fate(const std::string& call);

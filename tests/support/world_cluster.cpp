@@ -139,7 +139,7 @@ std::string World::connection() {
     client_.clear();
   }
   if (client_.empty()) {
-    client_ = "10.0.0.1:0/" + std::to_string(++clients_made_);
+    client_ = node_address + ":0/" + std::to_string(++clients_made_);
     clients[client_] = Client::live;
     if (disk != Disk::good && (disk == Disk::read_only || spares-- <= 0)) unwritten_.insert(client_);
   }

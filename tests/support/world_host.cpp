@@ -87,6 +87,21 @@ class Mounts final : public host::Mounts {
     co_return co_await world_.ask_helper("bind", std::nullopt, std::move(busy), until, std::move(effect));
   }
 
+  task<result<std::uint64_t>> trim(std::string target, std::string busy, Until until) override {
+    const auto of = mounted_device(world_, target);
+    if (!of) co_return Error{errc::not_found, "nothing is mounted at " + target};
+    auto effect = [&world = world_, of]() -> result<> {
+      const KernelDevice* on = world.by_index(*of);
+      if (on == nullptr) return gone(device::path(*of));
+      if (on->read_only) world.broke("a read-only device was trimmed");
+      if (FakeImage* image = world.by_id(on->image_id)) ++image->trims;
+      return {};
+    };
+    auto done = co_await world_.ask_helper("trim", of, std::move(busy), until, std::move(effect));
+    if (!done) co_return done.error();
+    co_return std::uint64_t{0};
+  }
+
   task<result<host::Usage>> usage(std::string target, Until until) override {
     const auto of = mounted_device(world_, target);
     if (!of) co_return Error{errc::not_found, "nothing is mounted at " + target};

@@ -70,13 +70,30 @@ std::uint32_t World::other_stages(const std::string& name, const std::string& st
 }
 
 task<result<std::optional<volume::Stash>>> World::stash_at(std::string path) {
-  const auto place = stashes.find(path);
-  co_return place == stashes.end() ? std::optional<volume::Stash>() : place->second;
+  const auto found = std::make_shared<std::optional<volume::Stash>>();
+  auto done = co_await ask_node("read stash", {}, [this, path, found]() -> result<> {
+    if (const auto place = stashes.find(path); place != stashes.end()) *found = place->second;
+    return {};
+  });
+  if (!done) co_return done.error();
+  co_return *found;
+}
+
+task<result<>> World::leave_stash(std::string path, volume::Stash stash) {
+  // Through the bytes, as ceph-csi would read it.
+  auto kept = volume::parse_stash(volume::encode(stash));
+  if (!kept) co_return kept.error();
+  co_return co_await ask_node("write stash", {}, [this, path, kept = std::move(*kept)]() -> result<> {
+    stashes[path] = kept;
+    return {};
+  });
 }
 
 task<result<>> World::forget_stash(std::string path) {
-  stashes.erase(path);
-  co_return result<>();
+  co_return co_await ask_node("drop stash", {}, [this, path]() -> result<> {
+    stashes.erase(path);
+    return {};
+  });
 }
 
 void World::other_ends(std::uint32_t index, bool cleanly) {

@@ -74,7 +74,7 @@ class World::FakeOpened final : public image::Image {
   task<result<>> remove_metadata(std::string name, Until until) override;
   task<result<>> close(Until until) override;
 
-  const std::string& client() const { return client_; }
+  std::string client() const override { return client_; }
   void cut_off(const std::string& why);
   /// Its owner is told, if the size is another one.
   void resized();

@@ -1,6 +1,7 @@
 // The command line: what `corbd run` and the other subcommands take.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <variant>
@@ -22,7 +23,18 @@ struct Run {
   int heal_at_once = 16;
   int shutdown_grace_s = 90;
   bool volume_health = false;
+  bool fencing = false;         ///< this node's address is written into the metadata of its images, for ceph-csi's controller
+  std::string addons_endpoint;  ///< of CSI-Addons; empty: none
+  std::string domainlabels;     ///< labels of the node that are its topology, comma separated
+  std::string topology;         ///< those labels given by hand, "name=value,..."
+  std::vector<std::string> ignored;  ///< flags of ceph-csi that were given and mean nothing here
   bool verbose = false;
+};
+/// `cephcsi --type=liveness`: tells over HTTP whether an agent answers.
+struct Liveness {
+  std::string endpoint, address, path;
+  std::uint16_t port = 0;
+  std::chrono::milliseconds poll{}, timeout{};
 };
 /// `corbd helper`: the agent's own child, on file descriptor 3.
 struct Helper {};
@@ -61,10 +73,17 @@ struct Doctor {
   std::string output = "text";  ///< or "json"
 };
 
-using Command = std::variant<Run, Helper, CsiCall, Admin, Doctor, Exit>;
+using Command = std::variant<Run, Liveness, Helper, CsiCall, Admin, Doctor, Exit>;
 
-/// Prints help, version, failpoints and errors itself. `version`: what --version says.
+/// What was not given and follows from the rest.
+void complete(Run& run);
+
+/// Prints help, version, failpoints and errors itself. `version`: what --version says. A program that is called cephcsi, and not with a subcommand,
+/// takes ceph-csi's own command line.
 Command parse(int argc, char** argv, const std::string& version);
+
+/// Serves until a signal ends the process. Exit code: 1 when the port cannot be had.
+int watch_liveness(const Liveness& watch);
 
 /// Makes the call; prints {"code","message"} as one JSON line. Exit code: 0 for OK.
 int call_csi(const CsiCall& call);

@@ -1,7 +1,8 @@
-// The CSI socket: Identity and Node services.
+// The CSI socket: Identity and Node services; and beside it that of CSI-Addons.
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -13,9 +14,11 @@ namespace corbd::csi {
 
 struct Config {
   std::string endpoint;    ///< unix:///path/to.sock
+  std::string addons_endpoint;  ///< empty: none
   std::string drivername;
   std::string nodeid;
   std::string version;
+  std::map<std::string, std::string> topology;  ///< segments (csi/topology.hpp)
   bool volume_health = false;  ///< NodeGetVolumeHealth of CSI 1.13 (alpha): older callers do not know its capability
   std::size_t max_calls = 512;
   std::function<void(const rpc::Ended&)> on_ended;  ///< as of rpc::Config
@@ -27,7 +30,7 @@ class Server {
   ~Server();
   result<> start();
   task<> stop(Until until);
-  /// Calls about volumes that have not ended. Any thread.
+  /// Calls about volumes that have not ended, of both sockets. Any thread.
   std::size_t in_flight() const;
 
  private:

@@ -59,6 +59,8 @@ class Mounts {
                               Until until) = 0;
   /// syncfs, umount, remove the empty target. in_use when busy. Done too when nothing is mounted: then only the target goes, if empty.
   virtual task<result<>> unmount(std::string target, std::string busy_file, Until until) = 0;
+  /// Discards what the filesystem there does not use (fstrim); bytes. unimplemented where filesystem or device cannot.
+  virtual task<result<std::uint64_t>> trim(std::string target, std::string busy_file, Until until) = 0;
   /// As long as an earlier call for the same target hangs: unavailable at once.
   virtual task<result<Usage>> usage(std::string target, Until until) = 0;
 };

@@ -102,6 +102,7 @@ class Image {
   virtual std::uint64_t size() const = 0;      ///< bytes, as of the last refresh
   virtual bool read_only() const = 0;
   virtual bool exclusive_lock() const = 0;     ///< has the feature
+  virtual std::string client() const = 0;      ///< address of the client that it is open on, as Ceph prints it; empty if none
 
   virtual void read(Op& op, std::uint64_t offset, std::span<std::byte> into) = 0;
   virtual void write(Op& op, std::uint64_t offset, std::span<const std::byte> from) = 0;
@@ -122,6 +123,7 @@ class Image {
   /// Whether any extent of the head is allocated; stops at the first. An error is never "no".
   virtual task<result<bool>> has_data(Until until) = 0;
   virtual task<result<std::optional<std::string>>> metadata(std::string name, Until until) = 0;
+  /// Also of an image that is open read-only, or whose lock is not held: it is not taken for this.
   virtual task<result<>> set_metadata(std::string name, std::string value, Until until) = 0;
   virtual task<result<>> remove_metadata(std::string name, Until until) = 0;
   /// Closes; the object is to be destroyed afterwards and used by nobody. Waits for operations under way.

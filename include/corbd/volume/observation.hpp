@@ -9,6 +9,7 @@
 #include "corbd/host/host.hpp"
 #include "corbd/host/luks.hpp"
 #include "corbd/image/image.hpp"
+#include "corbd/volume/record.hpp"
 #include "corbd/volume/stash.hpp"
 
 namespace corbd::volume {
@@ -37,12 +38,15 @@ struct Facts {
   std::optional<bool> checked;                        ///< fsck ran, or the filesystem is new
   bool image_size_asked = false;                      ///< the cluster told the image's size in this operation
   std::optional<host::Extent> filesystem;
+  bool trimmed = false;
   bool grown = false;                                 ///< what the tool leaves unused stays so
   std::optional<bool> unused;                         ///< a helper could open the device O_EXCL
   std::optional<std::optional<Stash>> stash;          ///< ceph-csi's, at the wish's staging path
   std::optional<bool> served_by_other;                ///< an rbd-nbd process serves the device
   bool dismissed = false;                             ///< that process was asked to end, and did, in this operation
   bool gone = false;                                  ///< the very image does not exist any more
+  std::optional<Note> noted;                          ///< in this operation
+  bool note_refused = false;                          ///< in this operation
 };
 
 struct Observation {
@@ -57,6 +61,7 @@ struct Observation {
   bool image_closing = false;                         ///< its close did not end yet: it serves nobody any more
   std::uint64_t image_size = 0;                       ///< bytes; 0 while it is not open
   bool tombstone = false;                             ///< what is open is no image: it answers EIO to everything
+  std::string client;                                 ///< address of the open image's
   bool lock_held = false;
   std::optional<duration> other_dead_for;             ///< since the link of rbd-nbd, which was seen serving until then, ended
   std::optional<duration> lost_for;                   ///< since it was first proven lost, without a break

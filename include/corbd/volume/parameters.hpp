@@ -40,6 +40,7 @@ struct Parameters {
   bool read_only = false;
   Serving serving;
   std::vector<std::string> ignored;  ///< set, but without effect here: a sentence each
+  Stash stash;              ///< what goes into ceph-csi's as it is
   bool operator==(const Parameters&) const = default;
 };
 /// invalid_argument names the attribute; unimplemented for encrypted files.

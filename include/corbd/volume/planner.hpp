@@ -23,14 +23,21 @@ struct Step {
   enum class Kind {
     look, write_record, fence, open_image, lock, start_session, kernel_connect, kernel_reconfigure, kernel_resize, tune, mark, mkfs, fsck, mount,
     grow, unmark, bind, unbind, umount, disconnect, stop_session, close_image, drop_record, open_tombstone, dismiss, inherit,
+    write_stash,
+    drop_stash,
+    note,
+    trim,
     luks_format, luks_note, luks_open, luks_resize, luks_close, add_key, new_key, remove_key
   } kind;
   Fact fact = Fact::resolved;       ///< look
   std::optional<Record> record = std::nullopt;  ///< write_record
-  /// bind, unbind, umount, mount: where; grow, look at the filesystem: a mount of it; inherit: the client's address
+  /// bind, unbind, umount, mount: where; grow, trim, look at the filesystem: a mount of it; inherit: the client's address; write_stash,
+  /// drop_stash: the staging path
   std::string path = {};
   int key_slot = 0;                 ///< remove_key
   bool may_fail = false;            ///< write_record: a disk that keeps refusing it is no hindrance
+  std::optional<Stash> stash = std::nullopt;    ///< write_stash
+  std::optional<Note> note_text = std::nullopt; ///< note
 };
 std::string_view name(Step::Kind kind);
 
@@ -44,6 +51,8 @@ struct Policy {
   bool heal_without_proof = false;
   std::chrono::seconds tombstone_after{60};  ///< how long a lost volume waits before its device answers EIO
   std::string driver;
+  std::string node;      ///< as the orchestrator names it
+  bool fencing = false;  ///< the image's metadata tells the address of this node's client
 };
 
 Decision plan(const std::string& volume_id, const std::optional<Record>& record, const Wish& wish, const Observation& seen,

@@ -28,6 +28,13 @@ struct Publish {
   bool operator==(const Publish&) const = default;
 };
 
+/// What this node says of itself in the metadata of an image, for ceph-csi's controller (facts: ceph-csi 2.9).
+struct Note {
+  std::string user;     ///< Ceph's
+  std::string address;  ///< its client's, "10.0.0.1"; empty without fencing
+  bool operator==(const Note&) const = default;
+};
+
 struct Record {
   std::string volume_id;
   std::string driver;
@@ -48,6 +55,8 @@ struct Record {
   std::optional<std::uint32_t> device;  ///< /dev/nbd<n>
   std::optional<std::uint64_t> breaking; ///< header's version (image::Ownership) when our own dead lock was about to be broken,
   std::optional<std::uint64_t> freed;    ///< and that after it, when a later start found the mark of that break untouched
+  bool provisioned = false;       ///< by ceph-csi's provisioner, whose controller reads the note
+  std::optional<Note> note;       ///< as it was written last
   std::vector<Staging> stagings;
   std::vector<Publish> publishes;
 

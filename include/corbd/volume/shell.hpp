@@ -44,8 +44,9 @@ struct Ports {
   std::function<result<Cluster>(const std::string& cluster_id)> find_cluster;
   /// Below the kubelet's folder and free of links (host::check_path); must_exist for staging paths.
   std::function<task<result<>>(std::string path, bool must_exist)> check_path;
-  /// What ceph-csi left in the staging path, if anything.
+  /// image-meta.json in the staging path (volume/stash.hpp).
   std::function<task<result<std::optional<Stash>>>(std::string staging_path)> read_stash;
+  std::function<task<result<>>(std::string staging_path, Stash stash)> write_stash;
   std::function<task<result<>>(std::string staging_path)> drop_stash;
   /// Whether a helper of an earlier start holds the file.
   std::function<bool(const std::string& busy_file)> busy;

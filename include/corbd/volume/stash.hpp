@@ -1,4 +1,5 @@
-// What ceph-csi keeps beside a staged volume: image-meta.json in the staging path, version 3 (nbd.md and ceph-csi's rbd_util.go).
+// What ceph-csi keeps beside a staged volume: image-meta.json in the staging path, version 3 (ceph-csi's rbd_util.go). Read of what ceph-csi staged,
+// and written for what this agent stages, so that either can follow the other.
 #pragma once
 
 #include <optional>
@@ -14,17 +15,23 @@ struct Stash {
   std::string unmap_options;
   bool nbd = false;        ///< mapped by rbd-nbd; otherwise by the kernel's rbd
   bool encrypted = false;  ///< with LUKS
-  std::string device;      ///< "/dev/nbd0"; of nbd only, and empty when ceph-csi ended between the map and writing it
+  std::string device;      ///< "/dev/nbd0"; of nbd only, and empty until it is mapped
+  std::string log_dir;     ///< of rbd-nbd's log file, and
+  std::string log_strategy;  ///< what becomes of it at unmap: "remove", "compress", "preserve"; of nbd only
   bool operator==(const Stash&) const = default;
 };
 
 /// "<staging path>/image-meta.json"
 std::string stash_file(const std::string& staging_path);
+/// Durable when it returns; a crash leaves the old or the new one. The folder must be there.
+result<> write_stash(const std::string& staging_path, const Stash& stash);
 /// Fine when there is none, or no such folder.
 result<> drop_stash(const std::string& staging_path);
 /// Nothing when there is none; state_corrupt names the file.
 result<std::optional<Stash>> read_stash(const std::string& staging_path);
 /// state_corrupt with the reason. Keys are matched as Go does it: without regard to case; absent ones have their zero value.
 result<Stash> parse_stash(std::string_view json);
+/// The bytes that ceph-csi's Go writes for the same.
+std::string encode(const Stash& stash);
 
 }  // namespace corbd::volume

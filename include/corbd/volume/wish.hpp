@@ -14,6 +14,7 @@
 #include "corbd/core/wait.hpp"
 #include "corbd/host/host.hpp"
 #include "corbd/image/image.hpp"
+#include "corbd/volume/stash.hpp"
 #include "corbd/volume/status.hpp"
 
 namespace corbd::volume {
@@ -56,6 +57,7 @@ struct Staged {
   std::optional<image::Reserved> reserved = std::nullopt;
   std::vector<std::string> ignored = {};  ///< attributes without effect: a sentence each
   std::string kms_id = {};    ///< of an encrypted volume; its journal knows better
+  Stash stash = {};  ///< what the attributes say of it; the rest is known later
   std::string user;
   Secret key;
   Secret passphrase = {};     ///< of an encrypted volume, as its secret has it; empty: it has none
@@ -102,7 +104,13 @@ struct Rekeyed {
   bool operator==(const Rekeyed&) const = default;
 };
 
-using Wish = std::variant<Staged, Unstaged, Published, Unpublished, Healed, Adopted, Failed, Expanded, Rekeyed>;
+/// What its filesystem does not use is given back to the cluster. Needs a live link.
+struct Trimmed {
+  std::string path;  ///< as Expanded::path
+  bool operator==(const Trimmed&) const = default;
+};
+
+using Wish = std::variant<Staged, Unstaged, Published, Unpublished, Healed, Adopted, Failed, Expanded, Trimmed, Rekeyed>;
 
 std::string_view name(const Wish& wish);
 

@@ -34,9 +34,9 @@ void Node::look_at_success(const Kubelet& kubelet, const Wish& wish) {
   };
   bool true_now = true;
   if (const auto* staged = std::get_if<volume::Staged>(&wish))
-    true_now = staged_at(staged->path) && mounted(volume::staging_target(id, staged->path));
+    true_now = staged_at(staged->path) && mounted(volume::staging_target(id, staged->path)) && world_.stashes.contains(staged->path);
   if (const auto* unstaged = std::get_if<volume::Unstaged>(&wish))
-    true_now = !staged_at(unstaged->path) && !mounted(volume::staging_target(id, unstaged->path));
+    true_now = !staged_at(unstaged->path) && !mounted(volume::staging_target(id, unstaged->path)) && !world_.stashes.contains(unstaged->path);
   if (const auto* published = std::get_if<volume::Published>(&wish)) true_now = known && !record->publishes.empty() && mounted(published->target);
   if (const auto* unpublished = std::get_if<volume::Unpublished>(&wish)) true_now = !mounted(unpublished->target);
   if (std::holds_alternative<volume::Expanded>(wish)) {

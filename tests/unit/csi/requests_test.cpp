@@ -364,3 +364,39 @@ TEST_CASE("unstage and unpublish need an id and a path, no secret") {
   unpublish.set_volume_id("image-1");
   CHECK(corbd::csi::wish_of(unpublish));
 }
+
+TEST_CASE("a volume for certain service accounts is published to their pods only, and to all where the pod's is not told") {
+  v1::NodePublishVolumeRequest request;
+  request.set_volume_id("image-1");
+  request.set_staging_target_path("/staging");
+  request.set_target_path("/target");
+  request.mutable_volume_capability()->mutable_mount();
+  request.mutable_volume_capability()->mutable_access_mode()->set_mode(Mode::SINGLE_NODE_MULTI_WRITER);
+  struct Case {
+    std::string allowed, account;
+    errc code;
+  };
+  const auto [allowed, account, code] = GENERATE(values<Case>({{"", "web", errc::ok},
+                                                               {"web", "web", errc::ok},
+                                                               {"db,web", "web", errc::ok},
+                                                               {"web", "", errc::ok},
+                                                               {"web", "we", errc::permission_denied},
+                                                               {"web", "webs", errc::permission_denied},
+                                                               {"db, web", "web", errc::permission_denied},
+                                                               {"db,web", "db,web", errc::permission_denied}}));
+  CAPTURE(allowed, account);
+  (*request.mutable_publish_context())["serviceAccount"] = allowed;
+  (*request.mutable_volume_context())["csi.storage.k8s.io/serviceAccount.name"] = account;
+  const auto wish = corbd::csi::wish_of(request);
+  CHECK((wish ? errc::ok : wish.error().code) == code);
+}
+
+TEST_CASE("what ceph-csi's stash takes from the attributes is taken as it is, or is ceph-csi's default") {
+  auto request = stage_request();
+  CHECK(std::get<volume::Staged>(*corbd::csi::wish_of(request)).stash == volume::Stash{"", "", "", "", false, false, "", "/var/log/ceph", "remove"});
+  auto& attributes = *request.mutable_volume_context();
+  attributes["unmapOptions"] = "krbd:force;nbd:try-netlink";
+  attributes["cephLogDir"] = "/logs";
+  attributes["cephLogStrategy"] = "preserve";
+  CHECK(std::get<volume::Staged>(*corbd::csi::wish_of(request)).stash == volume::Stash{"", "", "", "try-netlink", false, false, "", "/logs", "preserve"});
+}

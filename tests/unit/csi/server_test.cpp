@@ -15,6 +15,9 @@
 #include "corbd/core/gate.hpp"
 #include "corbd/csi/server.hpp"
 #include "csi/v1/csi.grpc.pb.h"
+#include "csiaddons/encryptionkeyrotation.grpc.pb.h"
+#include "csiaddons/identity.grpc.pb.h"
+#include "csiaddons/reclaimspace.grpc.pb.h"
 #include "support/catch.hpp"
 #include "support/folder.hpp"
 #include "support/loop.hpp"
@@ -58,9 +61,11 @@ class Scene {
       : work_(io_.get_executor()), clock_(make_real_clock(io_.get_executor())), volumes(io_.get_executor(), *clock_) {
     corbd::csi::Config config;
     config.endpoint = "unix://" + socket();
+    config.addons_endpoint = "unix://" + addons_socket();
     config.drivername = "rbd.csi.ceph.com";
     config.nodeid = "node-1";
     config.version = "1";
+    config.topology = {{"topology.rbd.csi.ceph.com/zone", "z1"}};
     config.max_calls = max_calls;
     config.volume_health = volume_health;
     config.on_ended = [this](const rpc::Ended& call) { ++calls[std::string(call.method) + " " + std::to_string(call.grpc_code)]; };
@@ -87,6 +92,7 @@ class Scene {
     });
     done.get_future().wait();
   }
+  std::string addons_socket() const { return folder_.path() + "/csi/csi-addons.sock"; }
   std::string socket() const { return folder_.path() + "/csi/csi.sock"; }
   std::shared_ptr<grpc::Channel> channel() const { return grpc::CreateChannel("unix://" + socket(), grpc::InsecureChannelCredentials()); }
   grpc::StatusCode unstage(std::chrono::milliseconds deadline, std::size_t padding = 0) const {
@@ -276,6 +282,52 @@ TEST_CASE("a volume's health is served and announced with its flag only") {
   v1::NodeGetCapabilitiesResponse capabilities;
   REQUIRE(node->NodeGetCapabilities(&capabilities_context, v1::NodeGetCapabilitiesRequest(), &capabilities).ok());
   CHECK(capabilities.capabilities_size() == (flag ? 6 : 5));
+}
+
+TEST_CASE("on its own socket CSI-Addons hears of a node that gives space back, and asks it to") {
+  Scene scene;
+  REQUIRE(scene.server->start());
+  scene.on_control([&] { scene.volumes.open.set(); });
+  const auto channel = grpc::CreateChannel("unix://" + scene.addons_socket(), grpc::InsecureChannelCredentials());
+  grpc::ClientContext identity_context, first, second, third;
+  identity::GetCapabilitiesResponse capabilities;
+  REQUIRE(identity::Identity::NewStub(channel)->GetCapabilities(&identity_context, identity::GetCapabilitiesRequest(), &capabilities).ok());
+  REQUIRE(capabilities.capabilities_size() == 2);
+  CHECK(capabilities.capabilities(1).reclaim_space().type() == identity::Capability::ReclaimSpace::ONLINE);
+  const auto node = reclaimspace::ReclaimSpaceNode::NewStub(channel);
+  reclaimspace::NodeReclaimSpaceRequest request;
+  reclaimspace::NodeReclaimSpaceResponse response;
+  request.set_volume_id("image-1");
+  CHECK(node->NodeReclaimSpace(&first, request, &response).error_code() == grpc::INVALID_ARGUMENT);
+  request.set_staging_target_path("/staging");
+  CHECK(node->NodeReclaimSpace(&second, request, &response).ok());
+  request.mutable_volume_capability()->mutable_access_mode()->set_mode(v1::VolumeCapability::AccessMode::MULTI_NODE_READER_ONLY);
+  CHECK(node->NodeReclaimSpace(&third, request, &response).error_code() == grpc::UNIMPLEMENTED);
+  CHECK(scene.volumes.asked == 1);
+}
+
+TEST_CASE("another key for a volume is not served yet, and says so") {
+  Scene scene;
+  REQUIRE(scene.server->start());
+  const auto channel = grpc::CreateChannel("unix://" + scene.addons_socket(), grpc::InsecureChannelCredentials());
+  const auto rotation = encryptionkeyrotation::EncryptionKeyRotationController::NewStub(channel);
+  grpc::ClientContext first, second;
+  encryptionkeyrotation::EncryptionKeyRotateRequest request;
+  encryptionkeyrotation::EncryptionKeyRotateResponse response;
+  CHECK(rotation->EncryptionKeyRotate(&first, request, &response).error_code() == grpc::INVALID_ARGUMENT);
+  request.set_volume_id("image-1");
+  CHECK(rotation->EncryptionKeyRotate(&second, request, &response).error_code() == grpc::UNIMPLEMENTED);
+}
+
+TEST_CASE("a node's topology is always told, with its segments if it has any") {
+  Scene scene;
+  REQUIRE(scene.server->start());
+  grpc::ClientContext context;
+  v1::NodeGetInfoResponse info;
+  REQUIRE(v1::Node::NewStub(scene.channel())->NodeGetInfo(&context, v1::NodeGetInfoRequest(), &info).ok());
+  CHECK(info.has_accessible_topology());
+  REQUIRE(info.accessible_topology().segments_size() == 1);
+  CHECK(info.accessible_topology().segments().at("topology.rbd.csi.ceph.com/zone") == "z1");
 }
 
 TEST_CASE("calls that end are told with their status, those that were refused too") {

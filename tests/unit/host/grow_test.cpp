@@ -150,6 +150,31 @@ TEST_CASE("a mount tells how full it is") {
   CHECK(usage->inodes_available == 98);
 }
 
+TEST_CASE("a filesystem that cannot discard says so, and where none is mounted the node's own is left alone") {
+  if (!test::may_mount()) return;
+  Folder folder;
+  const std::string target = folder.path() + "/target";
+  CHECK(ops::trim(folder.path()).error().code == errc::not_found);
+  REQUIRE(ops::mount("source", "tmpfs", target, ""));
+  const auto trimmed = ops::trim(target);
+  REQUIRE(ops::unmount(target));
+  CHECK(trimmed.error().code == errc::unimplemented);
+}
+
+TEST_CASE("a mounted ext4 gives back what it does not use") {
+  if (!test::may_mount()) return;
+  Folder folder;
+  const std::string target = folder.path() + "/target";
+  const auto device = test::LoopDevice::attach(make_image(folder.path() + "/image"));
+  if (!device) return;
+  REQUIRE(ops::mkfs(device->path(), "ext4", ""));
+  REQUIRE(ops::mount(device->path(), "ext4", target, ""));
+  const auto trimmed = ops::trim(target);
+  REQUIRE(ops::unmount(target));
+  REQUIRE(trimmed);
+  CHECK(*trimmed > 30 * kMiB);
+}
+
 TEST_CASE("where nothing is mounted, the node's own filesystem is not told") {
   Folder folder;
   CHECK(ops::usage(folder.path()).error().code == errc::not_found);

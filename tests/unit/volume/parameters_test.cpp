@@ -130,7 +130,10 @@ TEST_CASE("a StorageClass tells how its volumes are served") {
 TEST_CASE("attributes that say nothing of serving leave it as it is") {
   const auto parameters = read_parameters({{"pool", "p"}, {"clusterID", "c"}, {"csi.storage.k8s.io/pv/name", "x"}, {"thickProvision", "true"}});
   REQUIRE(parameters);
-  CHECK((*parameters == volume::Parameters{}));
+  volume::Parameters nothing;
+  nothing.stash.log_dir = "/var/log/ceph";
+  nothing.stash.log_strategy = "remove";
+  CHECK((*parameters == nothing));
 }
 
 TEST_CASE("the kernel's client is meant by mounter rbd, unless another may try") {

@@ -15,7 +15,7 @@ namespace {
 const std::string kId = "image-1";
 const std::string kPath = "/staging";
 constexpr std::uint64_t kTwo = 2ull << 30;  ///< bytes
-const Policy kPolicy{.driver = "rbd.csi.ceph.com"};
+const Policy kPolicy{.driver = "rbd.csi.ceph.com", .node = "node-1"};
 using Kind = Step::Kind;
 using Lock = image::Ownership::Lock;
 
@@ -34,8 +34,11 @@ struct Model {
   bool luks = false;       ///< it has a header; what is on the image is then below that
   std::vector<int> slots;
   Keys keys;
+  std::optional<Stash> stash;
+  std::optional<Note> metadata;
+  Policy policy = kPolicy;
 
-  Decision decide(const Wish& wish) const { return plan(kId, record, wish, seen, kPolicy); }
+  Decision decide(const Wish& wish) const { return plan(kId, record, wish, seen, policy); }
   void apply(const Step& step, const Wish& wish);
   void look(Fact fact);
 };
@@ -78,7 +81,7 @@ void Model::look(Fact fact) {
       break;
     case Fact::filesystem: facts.filesystem = host::Extent{filesystem_bytes, 4096}; break;
     case Fact::unused: facts.unused = true; break;
-    case Fact::stash: facts.stash.emplace(); break;
+    case Fact::stash: facts.stash = stash; break;
     case Fact::served_by_other: facts.served_by_other = other_serves; break;
     case Fact::encryption: facts.encryption = encryption; break;
     case Fact::luks:
@@ -142,6 +145,12 @@ void Model::apply(const Step& step, const Wish& wish) {
       filesystem_bytes = seen.devices.front().size;
       seen.facts.grown = true;
       return;
+    case Kind::trim:
+      REQUIRE(seen.link == Observation::Link::serving);
+      REQUIRE(seen.attached);
+      REQUIRE_FALSE(record->read_only);
+      seen.facts.trimmed = true;
+      return;
     case Kind::unbind:
     case Kind::umount: std::erase_if(seen.mounts, [&](const auto& mount) { return mount.target == step.path; }); return;
     case Kind::disconnect:
@@ -164,6 +173,19 @@ void Model::apply(const Step& step, const Wish& wish) {
       seen.facts.ownership.reset();
       seen.facts.served_by_other.reset();
       seen.facts.dismissed = true;
+      return;
+    case Kind::write_stash:
+      REQUIRE(step.path == kPath);
+      seen.facts.stash = stash = step.stash;
+      return;
+    case Kind::drop_stash:
+      REQUIRE(step.path == kPath);
+      stash.reset();
+      seen.facts.stash.emplace();
+      return;
+    case Kind::note:
+      REQUIRE(seen.image_open);
+      metadata = seen.facts.noted = step.note_text;
       return;
     case Kind::inherit:
       REQUIRE_FALSE(other_serves);
@@ -279,8 +301,8 @@ TEST_CASE("a fresh stage goes from the name to a mounted filesystem in this orde
   Model model = fresh();
   const auto kinds = run(model, Wish(staged_wish()));
   REQUIRE(kinds);
-  CHECK(*kinds == std::vector{Kind::look, Kind::write_record, Kind::fence, Kind::open_image, Kind::look, Kind::lock, Kind::start_session,
-                              Kind::kernel_connect, Kind::write_record, Kind::tune, Kind::look, Kind::look, Kind::look, Kind::mark,
+  CHECK(*kinds == std::vector{Kind::look, Kind::write_record, Kind::look, Kind::write_stash, Kind::fence, Kind::open_image, Kind::look, Kind::lock,
+                              Kind::start_session, Kind::kernel_connect, Kind::write_stash, Kind::write_record, Kind::tune, Kind::look, Kind::look, Kind::look, Kind::mark,
                               Kind::mkfs, Kind::look, Kind::mount, Kind::look, Kind::unmark, Kind::write_record});
   CHECK(model.record->stagings.front().complete);
 }
@@ -332,10 +354,82 @@ TEST_CASE("while a helper of an earlier start works on a live device, everything
 
 TEST_CASE("an unstage takes everything down in this order") {
   Model model = staged_model();
+  model.stash.emplace();
   const auto kinds = run(model, Wish(Unstaged{kPath}));
   REQUIRE(kinds);
-  CHECK(*kinds == std::vector{Kind::umount, Kind::write_record, Kind::look, Kind::disconnect, Kind::stop_session, Kind::close_image,
-                              Kind::drop_record, Kind::look});
+  CHECK(*kinds == std::vector{Kind::umount, Kind::write_record, Kind::look, Kind::disconnect, Kind::stop_session, Kind::close_image, Kind::look,
+                              Kind::drop_stash, Kind::drop_record});
+}
+
+TEST_CASE("the stash tells what the attributes say and where the image was found, and of the device as soon as there is one") {
+  Model model = fresh();
+  Staged wish = staged_wish();
+  wish.stash.unmap_options = "force";
+  wish.stash.log_dir = "/logs";
+  model.record = some_record(Phase::staging);
+  model.record->source = {"cluster", "pool", "ns", "image", ""};
+  Decision next = model.decide(Wish(wish));
+  model.apply(std::get<Step>(next), Wish(wish));
+  next = model.decide(Wish(wish));
+  CHECK(std::get<Step>(next).stash == Stash{"pool", "ns", "image", "force", true, false, "", "/logs", ""});
+  REQUIRE(run(model, Wish(wish)));
+  CHECK(model.stash == Stash{"pool", "ns", "image", "force", true, false, "/dev/nbd3", "/logs", ""});
+}
+
+TEST_CASE("without a record and a stash a served device is umounted and left, one that nobody serves is not touched") {
+  Model model = staged_model();
+  model.record.reset();
+  model.seen.link = Observation::Link::none;
+  model.seen.attached = model.seen.image_open = model.seen.lock_held = false;
+  CHECK(std::holds_alternative<Step>(model.decide(Wish(Unstaged{kPath}))));
+  Decision last;
+  REQUIRE(run(model, Wish(Unstaged{kPath}), &last));
+  CHECK(failure(last) == errc::unavailable);
+  model.seen.facts = Facts();
+  model.other_serves = true;
+  REQUIRE(run(model, Wish(Unstaged{kPath}), &last));
+  CHECK(std::holds_alternative<Done>(last));
+  CHECK(model.seen.mounts.empty());
+  CHECK(model.seen.devices.size() == 1);
+}
+
+TEST_CASE("what a provisioner made is noted before its device is made, once, and with an address for fencing only") {
+  const bool fencing = GENERATE(false, true);
+  Policy policy = kPolicy;
+  policy.fencing = fencing;
+  Model model = fresh();
+  model.policy = policy;
+  model.seen.client = GENERATE("10.0.0.1:0/7", "[fd00::1]:0/7");
+  Staged wish = staged_wish();
+  wish.user = "node";
+  wish.reserved.emplace();
+  const auto kinds = run(model, Wish(wish));
+  REQUIRE(kinds);
+  CHECK(std::ranges::count(*kinds, Kind::note) == 1);
+  CHECK(std::ranges::find(*kinds, Kind::note) < std::ranges::find(*kinds, Kind::kernel_connect));
+  const std::string address = model.seen.client.starts_with('[') ? "fd00::1" : "10.0.0.1";
+  CHECK(model.metadata == Note{"node", fencing ? address : ""});
+  CHECK(model.record->note == model.metadata);
+  CHECK(std::holds_alternative<Done>(model.decide(Wish(Healed{}))));
+}
+
+TEST_CASE("with another address the note is renewed after the device is served again, and a refusal is no hindrance") {
+  Model model = staged_model();
+  model.policy.fencing = true;
+  model.record->provisioned = true;
+  model.record->user = "node";
+  model.record->note = Note{"node", "10.0.0.1"};
+  model.seen.client = "10.0.0.2:0/9";
+  model.seen.attached = false;
+  model.seen.facts.note_refused = GENERATE(false, true);
+  const auto kinds = run(model, Wish(Healed{}));
+  REQUIRE(kinds);
+  if (model.seen.facts.note_refused) {
+    CHECK(*kinds == std::vector{Kind::kernel_reconfigure});
+  } else {
+    CHECK(*kinds == std::vector{Kind::kernel_reconfigure, Kind::note, Kind::write_record});
+    CHECK(model.record->note == Note{"node", "10.0.0.2"});
+  }
 }
 
 TEST_CASE("a device that device-mapper holds is not disconnected") {
@@ -431,14 +525,31 @@ TEST_CASE("a filesystem smaller than its device grows at stage, but not where no
   SECTION("writable") {
     const auto kinds = run(model, Wish(staged_wish()));
     REQUIRE(kinds);
-    CHECK(*kinds == std::vector{Kind::look, Kind::grow, Kind::look, Kind::write_record});
+    CHECK(*kinds == std::vector{Kind::look, Kind::write_stash, Kind::look, Kind::grow, Kind::look, Kind::write_record});
   }
   SECTION("read-only") {
     model.seen.mounts.front().filesystem_read_only = true;
     const auto kinds = run(model, Wish(staged_wish()));
     REQUIRE(kinds);
-    CHECK(*kinds == std::vector{Kind::look, Kind::write_record});
+    CHECK(*kinds == std::vector{Kind::look, Kind::write_stash, Kind::look, Kind::write_record});
   }
+}
+
+TEST_CASE("free space is given back once, by a filesystem that is served and may be written") {
+  Model model = staged_model();
+  const auto kinds = run(model, Wish(Trimmed{kPath}));
+  REQUIRE(kinds);
+  CHECK(*kinds == std::vector{Kind::trim});
+  CHECK(failure(staged_model().decide(Wish(Trimmed{"/elsewhere"}))) == errc::not_found);
+  model = staged_model();
+  model.record->block = true;
+  CHECK(failure(model.decide(Wish(Trimmed{kPath}))) == errc::unimplemented);
+  model = staged_model();
+  model.seen.mounts.front().filesystem_read_only = true;
+  CHECK(failure(model.decide(Wish(Trimmed{kPath}))) == errc::failed_precondition);
+  model = staged_model();
+  model.seen.link = Observation::Link::held;
+  CHECK(failure(model.decide(Wish(Trimmed{kPath}))) == errc::unavailable);
 }
 
 /// A third of the volumes, in any state of their encryption.
@@ -494,6 +605,10 @@ TEST_CASE("from any state every wish ends within 30 steps, at a fixed point, and
   model.image_has_filesystem = model.image_has_data && flip();
   model.marker = flip();
   model.ownership.lock = static_cast<Lock>(random() % 4);
+  if (model.record) model.record->provisioned = flip();
+  model.policy.fencing = flip();
+  model.other_serves = random() % 4 == 0;
+  if (flip()) model.stash = Stash{"pool", "", "image", "", flip(), false, flip() ? "/dev/nbd3" : "", "", ""};
   if (random() % 4 == 0) model.ownership.foreign_watchers.push_back("10.0.0.2:0/5");
   Published published;
   published.path = kPath;
@@ -504,7 +619,7 @@ TEST_CASE("from any state every wish ends within 30 steps, at a fixed point, and
     for (auto& mount : model.seen.mounts) mount.filesystem_read_only = true;
   const Expanded expanded{flip() ? kPath : "/target", flip() ? kTwo : 0};
   const std::array wishes{Wish(staged_wish()), Wish(Unstaged{kPath}), Wish(published), Wish(Unpublished{"/target"}), Wish(Healed{}), Wish(expanded),
-                          Wish(Rekeyed{})};
+                          Wish(Trimmed{expanded.path}), Wish(Rekeyed{})};
   const Wish& wish = wishes.at(random() % wishes.size());
   encrypt(model, random);
   Decision last;

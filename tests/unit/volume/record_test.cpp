@@ -50,6 +50,15 @@ TEST_CASE("a record read back is the one that was written") {
   CHECK(*back == sample());
 }
 
+TEST_CASE("what was noted of this node is part of the record of a provisioner's volume, and absent from others") {
+  Record record = sample();
+  CHECK(volume::encode(record).find("note") == std::string::npos);
+  CHECK(volume::encode(record).find("provisioned") == std::string::npos);
+  record.provisioned = true;
+  record.note = volume::Note{"node", "10.0.0.1"};
+  CHECK(*volume::decode(volume::encode(record)) == record);
+}
+
 TEST_CASE("how a volume is served is part of its record, and absent where nothing was wished") {
   Record record = sample();
   CHECK(volume::encode(record).find("serving") == std::string::npos);

@@ -1,4 +1,5 @@
 // ceph-csi's image-meta.json.
+#include <filesystem>
 #include <fstream>
 
 #include "corbd/volume/stash.hpp"
@@ -10,17 +11,17 @@ using volume::Stash;
 
 TEST_CASE("a stash of ceph-csi is read, whatever the case of its keys") {
   const char* text = GENERATE(
-      R"({"Version":3,"pool":"p","radosNamespace":"n","image":"csi-vol-1","unmapOptions":"force","accessType":true,"encrypted":true,"device":"/dev/nbd0","logDir":"/var/log/ceph","logFileStrategy":"remove"})",
-      R"({"version":3,"Pool":"p","RADOSNAMESPACE":"n","Image":"csi-vol-1","unmapoptions":"force","AccessType":true,"Encrypted":true,"Device":"/dev/nbd0"})");
+      R"({"Version":3,"pool":"p","radosNamespace":"n","image":"csi-vol-1","unmapOptions":"force","accessType":true,"encrypted":true,"device":"/dev/nbd0","logDir":"/l","logFileStrategy":"remove"})",
+      R"({"version":3,"Pool":"p","RADOSNAMESPACE":"n","Image":"csi-vol-1","unmapoptions":"force","AccessType":true,"Encrypted":true,"Device":"/dev/nbd0","LogDir":"/l","logfilestrategy":"remove"})");
   const auto read = volume::parse_stash(text);
   REQUIRE(read);
-  CHECK(*read == Stash{"p", "n", "csi-vol-1", "force", true, true, "/dev/nbd0"});
+  CHECK(*read == Stash{"p", "n", "csi-vol-1", "force", true, true, "/dev/nbd0", "/l", "remove"});
 }
 
 TEST_CASE("what a stash does not say has its zero value") {
   const auto read = volume::parse_stash(R"({"Version":3,"pool":null,"image":"i"})");
   REQUIRE(read);
-  CHECK(*read == Stash{"", "", "i", "", false, false, ""});
+  CHECK(*read == Stash{"", "", "i", "", false, false, "", "", ""});
 }
 
 TEST_CASE("a torn stash, or one with a value of another kind, is corrupt") {
@@ -28,6 +29,32 @@ TEST_CASE("a torn stash, or one with a value of another kind, is corrupt") {
   const auto read = volume::parse_stash(text);
   REQUIRE_FALSE(read);
   CHECK(read.error().code == errc::state_corrupt);
+}
+
+TEST_CASE("a stash has the very bytes that ceph-csi writes") {
+  CHECK(volume::encode({"p", "", "csi-vol-1", "", true, false, "/dev/nbd0", "/var/log/ceph", "remove"}) ==
+        R"({"Version":3,"pool":"p","radosNamespace":"","image":"csi-vol-1","unmapOptions":"","accessType":true,"encrypted":false,)"
+        R"("device":"/dev/nbd0","logDir":"/var/log/ceph","logFileStrategy":"remove"})");
+  CHECK(volume::encode({"a<b>&\"", "n", "i", "force", false, true, "", "", ""}) ==
+        R"({"Version":3,"pool":"a\u003cb\u003e\u0026\"","radosNamespace":"n","image":"i","unmapOptions":"force","accessType":false,"encrypted":true,)"
+        R"("device":"","logDir":"","logFileStrategy":""})");
+}
+
+TEST_CASE("a stash read back is the one that was written, with the mode that ceph-csi gives it") {
+  const test::Folder folder;
+  const Stash stash{"p", "n", "i<", "force", true, false, "/dev/nbd12", "/l", "preserve"};
+  REQUIRE(volume::write_stash(folder.path(), stash));
+  CHECK(volume::read_stash(folder.path()).value() == stash);
+  CHECK((std::filesystem::status(volume::stash_file(folder.path())).permissions() & std::filesystem::perms::all) ==
+        (std::filesystem::perms::owner_read | std::filesystem::perms::owner_write));
+  CHECK(volume::write_stash(folder.path() + "/gone", stash).error().code == errc::state_write);
+}
+
+TEST_CASE("with a stash goes what a crash left of writing it, so that the folder can go") {
+  const test::Folder folder;
+  std::ofstream(volume::stash_file(folder.path()) + ".tmp") << "half";
+  CHECK(volume::drop_stash(folder.path()));
+  CHECK(std::filesystem::is_empty(folder.path()));
 }
 
 TEST_CASE("a staging path without a stash, or that is gone, has none; dropping it is fine") {

@@ -1,0 +1,21 @@
+// The node's topology as NodeGetInfo tells it: ceph-csi's segments from labels of the node (facts: ceph-csi 1.3). Pure.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "corbd/core/result.hpp"
+
+namespace corbd::csi {
+
+using Labels = std::map<std::string, std::string>;
+
+/// "a/b=value,c/d=value". invalid_argument names the part.
+result<Labels> parse_labels(std::string_view text);
+
+/// "topology.<driver, in lower case>/<name behind the first slash>" = the label's value, of each of `domain_labels` ("a/b,c/d").
+/// invalid_argument: the driver's name is too long for it, a label is named twice, or the node has it not.
+result<Labels> topology_of(std::string_view driver, std::string_view domain_labels, const Labels& node_labels);
+
+}  // namespace corbd::csi

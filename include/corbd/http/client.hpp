@@ -1,0 +1,78 @@
+// An HTTP/1.1 client for one server, with TLS: the API server's side of the agent. Connections are kept and used again; every wait has an end.
+// Proxy variables of the environment mean nothing to it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "corbd/core/blocking_pool.hpp"
+#include "corbd/core/secret.hpp"
+#include "corbd/core/wait.hpp"
+
+namespace corbd::http {
+
+/// Who is there, and how that is proven.
+struct Peer {
+  std::string host;           ///< a name or an address, IPv6 without brackets
+  std::uint16_t port = 443;
+  bool tls = true;
+  bool insecure = false;      ///< whoever answers is believed
+  std::string authorities;    ///< PEM; empty: those of the system
+  std::string certificate;    ///< PEM, of this client; empty: none
+  Secret key;                 ///< PEM, of that certificate
+  /// "10.0.0.1:6443", "[::1]:443"
+  std::string text() const;
+};
+
+struct Timing {
+  std::chrono::milliseconds connect{10000};  ///< to each address, TLS included
+  std::chrono::milliseconds head{30000};     ///< from the request to the answer's headers
+  std::chrono::milliseconds idle{60000};     ///< between two pieces of the answer's body
+};
+
+struct Message {
+  std::string method = "GET", target;
+  std::vector<std::pair<std::string, std::string>> headers;
+  Secret bearer;              ///< for the Authorization header, if not empty
+  std::string body;
+  std::size_t limit = 16 << 20;  ///< bytes of an answer's body; a longer one is an error
+  std::optional<std::chrono::milliseconds> idle;  ///< instead of Timing's
+};
+
+struct Reply {
+  unsigned status = 0;
+  std::optional<std::chrono::seconds> retry_after;  ///< the header, if it is a number
+  std::string body;           ///< of stream(): only of an answer that is no 2xx
+};
+
+/// Takes a piece of a body, as it comes. False: enough.
+using Sink = std::function<bool(std::string_view piece)>;
+
+/// Control thread only. Outlives its calls.
+class Client {
+ public:
+  Client(executor control, Clock& clock, BlockingPool& pool, Peer peer, Timing timing = {});
+  ~Client();
+
+  /// unavailable: it cannot be reached, or ended in the middle; unauthenticated: its certificate is not one of the authorities', or not for
+  /// that host; exhausted: the body is too long; io: what answers speaks no HTTP. A GET is repeated once if a kept connection turns out to be closed.
+  task<result<Reply>> call(Message message, Until until);
+  /// The body of a 2xx goes to the sink, whatever its length.
+  task<result<Reply>> stream(Message message, Sink sink, Until until);
+  /// From the next connection on; those that are kept are closed.
+  void meet(Peer peer);
+  const Peer& peer() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace corbd::http

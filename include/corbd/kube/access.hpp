@@ -1,0 +1,38 @@
+// How to reach the API server, and as whom: what the pod's service account or a kubeconfig says (facts: kubernetes 4.4).
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "corbd/core/secret.hpp"
+#include "corbd/http/client.hpp"
+
+namespace corbd::kube {
+
+/// A file is read anew each time: kubelet swaps them. Of a file and a text the text counts.
+struct Access {
+  std::string host;
+  std::uint16_t port = 443;
+  bool tls = true, insecure = false;
+  std::string authorities_file, authorities;  ///< PEM
+  std::string token_file;
+  Secret token;
+  std::string certificate_file, certificate;  ///< PEM, of the client
+  std::string key_file;
+  Secret key;
+};
+
+using Environment = std::function<std::string(const char* name)>;  ///< "": not set
+
+/// Of a pod. failed_precondition where this process is in none.
+result<Access> in_cluster(const Environment& environment, const std::string& folder = "/var/run/secrets/kubernetes.io/serviceaccount");
+/// The current context of a kubeconfig: token, token file, client certificate; commands and providers that make tokens are refused by name.
+result<Access> parse_kubeconfig(const std::string& text, const std::string& folder);
+result<Access> read_kubeconfig(const std::string& path);
+
+/// Reads the files. `host` is where it connects to.
+result<http::Peer> peer_of(const Access& access);
+/// Without white space at its ends; empty where there is none.
+result<Secret> read_token(const Access& access);
+
+}  // namespace corbd::kube

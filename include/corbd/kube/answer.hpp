@@ -1,0 +1,39 @@
+// What the API server answers when it does not do what it was asked (facts: kubernetes 4.5). Pure.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "corbd/core/result.hpp"
+
+namespace corbd::kube {
+
+struct Failure {
+  enum class Kind {
+    expired,    ///< 410: that version is forgotten, list anew
+    too_new,    ///< 504: that version has not come yet
+    throttled,  ///< 429: later
+    other
+  } kind = Kind::other;
+  Error error;
+  std::optional<std::chrono::seconds> retry_after;
+};
+
+template <class T = void>
+using answer = boost::system::result<T, Failure>;
+
+[[noreturn]] void throw_exception_from_error(const Failure& failure, const boost::source_location& where);
+
+/// A request as RBAC names it, for the sentence that tells what to grant.
+struct Verb {
+  std::string verb, resource;  ///< "get", "volumeattachments.storage.k8s.io"
+};
+
+/// `body`: a Status object, or any text. retry_after: of the header; the Status may have its own.
+Failure failure_of(unsigned status, std::string_view body, std::optional<std::chrono::seconds> retry_after, const Verb& verb, std::string_view target);
+
+/// The transport's.
+Failure failure_of(Error error);
+
+}  // namespace corbd::kube

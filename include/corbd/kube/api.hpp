@@ -1,0 +1,55 @@
+// The API server's calls: get, list, watch, create, patch. Tokens and certificates are read anew when they rotate.
+#pragma once
+
+#include <boost/json/object.hpp>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "corbd/kube/access.hpp"
+#include "corbd/kube/answer.hpp"
+
+namespace corbd::kube {
+
+/// What to ask of: "/api/v1/nodes", "nodes", and an object's name or a selector.
+struct Resource {
+  std::string path;         ///< of the collection
+  std::string rbac;         ///< as RBAC names it: "volumeattachments.storage.k8s.io"
+};
+
+struct Listed {
+  std::vector<boost::json::object> items;
+  std::string version;
+};
+
+/// One line of a watch. A bookmark has a version and nothing else that counts.
+struct Change {
+  enum class Kind { added, modified, deleted, bookmark } kind;
+  boost::json::object object;  ///< of a bookmark empty
+  std::string version;
+};
+
+/// Control thread only. Outlives its calls.
+class Api {
+ public:
+  Api(executor control, Clock& clock, BlockingPool& pool, Access access, http::Timing timing = {});
+  ~Api();
+
+  task<answer<boost::json::object>> get(Resource resource, std::string name, Until until);
+  /// All pages. `name`: only that object; empty: all. `version`: as of resourceVersion; empty: the most recent.
+  task<answer<Listed>> list(Resource resource, std::string name, std::string version, Until until);
+  /// Until the server ends it, in good order (nothing) or not (why), or `until`. on_change returns false to end it.
+  task<answer<>> watch(Resource resource, std::string name, std::string version, std::chrono::seconds timeout, std::function<bool(Change)> on_change,
+                       Until until);
+  task<answer<boost::json::object>> create(Resource resource, boost::json::object body, Until until);
+  /// A strategic merge patch.
+  task<answer<boost::json::object>> patch(Resource resource, std::string name, boost::json::object body, Until until);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace corbd::kube

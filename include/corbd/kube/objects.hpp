@@ -1,0 +1,52 @@
+// The few objects of the API that the agent reads, as far as it reads them. What is absent, or of another type than it should be, is empty: the
+// server, or an older one, may leave out anything (facts: kubernetes 4.10). Pure.
+#pragma once
+
+#include <boost/json/object.hpp>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "corbd/core/secret.hpp"
+#include "corbd/kube/api.hpp"
+
+namespace corbd::kube {
+
+inline const Resource kNodes{"/api/v1/nodes", "nodes"};
+inline const Resource kPersistentVolumes{"/api/v1/persistentvolumes", "persistentvolumes"};
+inline const Resource kVolumeAttachments{"/apis/storage.k8s.io/v1/volumeattachments", "volumeattachments.storage.k8s.io"};
+Resource secrets_of(const std::string& name_space);
+
+struct Node {
+  std::map<std::string, std::string> labels;
+  std::vector<std::string> volumes_attached;  ///< "kubernetes.io/csi/<driver>^<handle>"
+};
+Node node_of(const boost::json::object& object);
+
+struct VolumeAttachment {
+  std::string uid, attacher, node, volume;    ///< volume: of the PersistentVolume; empty for one inline in a pod
+  bool attached = false, deleting = false;
+  std::map<std::string, std::string> metadata;  ///< the publish context
+};
+VolumeAttachment volume_attachment_of(const boost::json::object& object);
+/// The attach-detach controller's: "csi-" and the sha256 of handle, driver and node.
+std::string volume_attachment_name(const std::string& handle, const std::string& driver, const std::string& node);
+
+struct Reference {
+  std::string name, name_space;
+};
+
+struct PersistentVolume {
+  std::string name, uid, driver, handle, fstype;  ///< driver empty: it is no CSI volume
+  bool bound = false, deleting = false, block = false, read_only = false;
+  std::vector<std::string> access_modes, mount_options;
+  std::map<std::string, std::string> attributes;
+  std::optional<Reference> node_stage_secret, claim;
+};
+PersistentVolume persistent_volume_of(const boost::json::object& object);
+
+/// Decoded; what is no base64 is left out.
+std::map<std::string, Secret> data_of_secret(const boost::json::object& object);
+
+}  // namespace corbd::kube

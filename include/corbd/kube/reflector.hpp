@@ -1,0 +1,60 @@
+// When to list, when to watch and how long to wait in between: client-go's rules and numbers (facts: kubernetes 4.1 to 4.3) as a state machine
+// without time or network.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "corbd/core/clock.hpp"
+#include "corbd/kube/answer.hpp"
+
+namespace corbd::kube {
+
+class Reflector {
+ public:
+  struct List {
+    std::string version;  ///< "0": any, from the server's cache; "": the most recent
+    bool operator==(const List&) const = default;
+  };
+  struct Watch {
+    std::string version;            ///< what came after it
+    std::chrono::seconds timeout;   ///< asked of the server
+    bool operator==(const Watch&) const = default;
+  };
+  struct Sleep {
+    std::chrono::milliseconds time;
+    bool operator==(const Sleep&) const = default;
+  };
+  using Action = std::variant<List, Watch, Sleep>;
+
+  /// What to do now. random: uniform in [0, 1). Asked again after each of the calls below, and after a Sleep.
+  Action next(double random);
+
+  void listed(std::string version);
+  void list_failed(const Failure& failure, time_point now);
+  /// A watch that begins now: for how long it lasts counts.
+  void watching(time_point now);
+  /// Of an event of the watch that tells a version, a bookmark too.
+  void seen(std::string version);
+  /// The server ended the watch, or it broke; no failure: as it should.
+  void watch_ended(const std::optional<Failure>& failure, time_point now);
+
+  const std::string& version() const { return version_; }
+
+ private:
+  void back_off(const std::optional<std::chrono::seconds>& at_least, time_point now);
+  enum class Does { list, watch } does_ = Does::list;
+  std::string version_ = "0";
+  bool listed_once_ = false, from_most_recent_ = false;
+  std::uint64_t events_ = 0;        ///< of this watch
+  time_point began_{};
+  std::uint32_t failures_ = 0;      ///< in a row
+  time_point last_failure_{};
+  bool sleeps_ = false;
+  std::optional<std::chrono::seconds> at_least_;
+};
+
+}  // namespace corbd::kube

@@ -1,0 +1,23 @@
+// ceph-csi's own command line, so that its DaemonSet starts this agent unchanged (facts: ceph-csi 6.1 to 6.5).
+#pragma once
+
+#include <functional>
+
+#include "flags.hpp"
+
+namespace corbd::cli {
+
+/// What of the node the command depends on.
+struct Node {
+  std::function<std::string(const char* name)> variable;     ///< of the environment; empty: unset
+  std::function<bool(const std::string& folder)> in_memory;  ///< it is there, and on tmpfs
+};
+
+/// Run or Liveness. invalid_argument: the command line is wrong; unimplemented: it is of a part of ceph-csi that this agent does not take the place
+/// of; failed_precondition: the node lacks something.
+result<Command> cephcsi_command(const std::vector<Given>& given, const Node& node);
+
+/// The same from main()'s arguments; prints help, version and errors itself.
+Command parse_cephcsi(std::span<const std::string> arguments, const std::string& version);
+
+}  // namespace corbd::cli

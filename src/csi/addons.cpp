@@ -1,0 +1,98 @@
+#include "addons.hpp"
+
+#include "csiaddons/encryptionkeyrotation.grpc.pb.h"
+#include "csiaddons/identity.grpc.pb.h"
+#include "csiaddons/reclaimspace.grpc.pb.h"
+#include "requests.hpp"
+
+namespace corbd::csi {
+namespace {
+
+using Context = grpc::CallbackServerContext;
+using Reactor = grpc::ServerUnaryReactor;
+
+class AddonsIdentity final : public identity::Identity::CallbackService {
+ public:
+  explicit AddonsIdentity(const Config& config) : config_(config) {}
+
+  Reactor* GetIdentity(Context* context, const identity::GetIdentityRequest*, identity::GetIdentityResponse* response) override {
+    response->set_name(config_.drivername);
+    response->set_vendor_version(config_.version);
+    return rpc::Server::answer(context, grpc::Status::OK);
+  }
+  Reactor* GetCapabilities(Context* context, const identity::GetCapabilitiesRequest*, identity::GetCapabilitiesResponse* response) override {
+    using identity::Capability;
+    response->add_capabilities()->mutable_service()->set_type(Capability::Service::NODE_SERVICE);
+    response->add_capabilities()->mutable_reclaim_space()->set_type(Capability::ReclaimSpace::ONLINE);
+    return rpc::Server::answer(context, grpc::Status::OK);
+  }
+  Reactor* Probe(Context* context, const identity::ProbeRequest*, identity::ProbeResponse* response) override {
+    response->mutable_ready()->set_value(true);
+    return rpc::Server::answer(context, grpc::Status::OK);
+  }
+
+ private:
+  const Config& config_;
+};
+
+bool of_many_nodes(const ::csi::v1::VolumeCapability& capability) {
+  using Mode = ::csi::v1::VolumeCapability::AccessMode;
+  const auto mode = capability.access_mode().mode();
+  return mode == Mode::MULTI_NODE_READER_ONLY || mode == Mode::MULTI_NODE_SINGLE_WRITER || mode == Mode::MULTI_NODE_MULTI_WRITER;
+}
+
+class ReclaimSpace final : public reclaimspace::ReclaimSpaceNode::CallbackService {
+ public:
+  ReclaimSpace(rpc::Server& server, volume::Volumes& volumes) : server_(server), volumes_(volumes) {}
+
+  /// Usage is optional, and telling it would cost the cluster a walk over the whole image.
+  Reactor* NodeReclaimSpace(Context* context, const reclaimspace::NodeReclaimSpaceRequest* request,
+                            reclaimspace::NodeReclaimSpaceResponse*) override {
+    auto work = [this, request](Until until) { return reclaim(volumes_, *request, until); };
+    return server_.unary(context, "NodeReclaimSpace", request->volume_id(), work);
+  }
+
+ private:
+  static task<result<>> reclaim(volume::Volumes& volumes, const reclaimspace::NodeReclaimSpaceRequest& request, Until until) {
+    auto wish = trim_wish(request.volume_id(), request.staging_target_path(), request.volume_path());
+    if (!wish) co_return wish.error();
+    if (of_many_nodes(request.volume_capability()))
+      co_return Error{errc::unimplemented, "volume " + request.volume_id() + " is used on many nodes: none of them gives its space back alone"};
+    co_return co_await volumes.want(request.volume_id(), std::move(*wish), until);
+  }
+
+  rpc::Server& server_;
+  volume::Volumes& volumes_;
+};
+
+class KeyRotation final : public encryptionkeyrotation::EncryptionKeyRotationController::CallbackService {
+ public:
+  explicit KeyRotation(rpc::Server& server) : server_(server) {}
+
+  Reactor* EncryptionKeyRotate(Context* context, const encryptionkeyrotation::EncryptionKeyRotateRequest* request,
+                               encryptionkeyrotation::EncryptionKeyRotateResponse*) override {
+    auto work = [request](Until) { return rotate(*request); };
+    return server_.unary(context, "EncryptionKeyRotate", request->volume_id(), work);
+  }
+
+ private:
+  /// Where the wish for another key goes once volumes have one; Identity then tells of ENCRYPTIONKEYROTATION.
+  static task<result<>> rotate(const encryptionkeyrotation::EncryptionKeyRotateRequest& request) {
+    if (auto valid = check_volume_id(request.volume_id()); !valid) co_return valid;
+    co_return Error{errc::unimplemented, "volume " + request.volume_id() + ": encryption is not served yet, so there is no key to rotate"};
+  }
+
+  rpc::Server& server_;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<grpc::Service>> make_addons(rpc::Server& server, volume::Volumes& volumes, const Config& config) {
+  std::vector<std::unique_ptr<grpc::Service>> all;
+  all.push_back(std::make_unique<AddonsIdentity>(config));
+  all.push_back(std::make_unique<ReclaimSpace>(server, volumes));
+  all.push_back(std::make_unique<KeyRotation>(server));
+  return all;
+}
+
+}  // namespace corbd::csi

@@ -1,0 +1,302 @@
+#include "corbd/http/client.hpp"
+
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/ssl/error.hpp>
+#include <boost/asio/ssl/host_name_verification.hpp>
+#include <boost/asio/ssl/stream.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http.hpp>
+#include <charconv>
+#include <cerrno>
+#include <cstring>
+#include <list>
+
+#include "corbd/core/fd.hpp"
+#include "cutoff.hpp"
+
+namespace corbd::http {
+namespace {
+
+namespace ssl = asio::ssl;
+namespace wire = boost::beast::http;
+using boost::system::error_code;
+using tcp = asio::ip::tcp;
+using Request = wire::request<wire::string_body>;
+using Parser = wire::response_parser<wire::buffer_body>;
+
+constexpr std::size_t kHeaderBytes = 64 << 10, kPieceBytes = 16 << 10, kErrorBytes = 1 << 20, kKept = 4;
+
+auto into(error_code& failed) { return asio::redirect_error(asio::use_awaitable, failed); }
+
+struct Connection {
+  explicit Connection(const executor& control) : socket(std::make_shared<tcp::socket>(control)) {}
+  std::shared_ptr<tcp::socket> socket;
+  std::optional<ssl::stream<tcp::socket&>> tls;
+  boost::beast::flat_buffer buffer{kHeaderBytes + kPieceBytes};
+};
+
+result<std::vector<tcp::endpoint>> look_up(const std::string& host, std::uint16_t port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int r = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (r != 0) return Error{errc::unavailable, "looking up " + host + ": " + ::gai_strerror(r)};
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(found, &::freeaddrinfo);
+  std::vector<tcp::endpoint> all;
+  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
+    tcp::endpoint endpoint;
+    if (one->ai_addrlen > endpoint.capacity()) continue;
+    std::memcpy(endpoint.data(), one->ai_addr, one->ai_addrlen);
+    endpoint.resize(one->ai_addrlen);
+    all.push_back(endpoint);
+  }
+  return all;
+}
+
+/// What the authorities, the client's certificate and its key make; or why they cannot.
+result<std::unique_ptr<ssl::context>> make_context(const Peer& peer) {
+  auto made = std::make_unique<ssl::context>(ssl::context::tls_client);
+  error_code failed;
+  made->set_options(ssl::context::default_workarounds | ssl::context::no_tlsv1 | ssl::context::no_tlsv1_1, failed);
+  if (!peer.authorities.empty())
+    made->add_certificate_authority(asio::buffer(peer.authorities), failed);
+  else
+    made->set_default_verify_paths(failed);
+  if (failed) return Error{errc::invalid_argument, "the authorities for " + peer.text() + " are no certificates in PEM: " + failed.message()};
+  if (!peer.certificate.empty()) {
+    made->use_certificate_chain(asio::buffer(peer.certificate), failed);
+    if (!failed) made->use_private_key(asio::buffer(peer.key.reveal()), ssl::context::pem, failed);
+    if (failed) return Error{errc::invalid_argument, "the client certificate for " + peer.text() + ", or its key, cannot be used: " + failed.message()};
+  }
+  made->set_verify_mode(peer.insecure ? ssl::verify_none : ssl::verify_peer, failed);
+  if (!peer.insecure) made->set_verify_callback(ssl::host_name_verification(peer.host), failed);
+  return made;
+}
+
+bool is_tls(const error_code& failed) { return failed.category() == asio::error::get_ssl_category(); }
+
+bool is_protocol(const error_code& failed) { return failed.category() == wire::make_error_code(wire::error::end_of_stream).category(); }
+
+/// The peer ended, or never was there.
+bool is_end(const error_code& failed) {
+  return failed == wire::error::end_of_stream || failed == wire::error::partial_message || failed == ssl::error::stream_truncated;
+}
+
+/// One request and its answer.
+struct Exchange {
+  Request request;
+  Sink sink;                        ///< none: the body is kept
+  std::size_t limit = 0;            ///< of what is kept
+  std::chrono::milliseconds idle{};
+  Reply reply;
+  bool answered = false;            ///< its headers came
+  bool whole = false, keep = false; ///< the answer came to its end; the connection can be used again
+  bool too_long = false;
+};
+
+std::optional<std::chrono::seconds> seconds_of(std::string_view text) {
+  unsigned number = 0;
+  const auto end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, number);
+  if (text.empty() || parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
+  return std::chrono::seconds(number);
+}
+
+/// False: enough.
+bool take(Exchange& exchange, std::string_view piece) {
+  const bool good = exchange.reply.status / 100 == 2;
+  if (exchange.sink && good) return exchange.sink(piece);
+  const std::size_t limit = good ? exchange.limit : kErrorBytes;
+  exchange.too_long = exchange.reply.body.size() + piece.size() > limit;
+  if (!exchange.too_long) exchange.reply.body.append(piece);
+  return !exchange.too_long;
+}
+
+template <class Stream>
+task<error_code> read_body(Clock& clock, Connection& connection, Stream& stream, Parser& parser, Exchange& exchange, Until until) {
+  std::array<char, kPieceBytes> piece;
+  while (!parser.is_done()) {
+    parser.get().body().data = piece.data();
+    parser.get().body().size = piece.size();
+    const SocketCutoff cutoff(clock, connection.socket, until.at_most(clock.now() + exchange.idle));
+    error_code failed;
+    co_await wire::async_read_some(stream, connection.buffer, parser, into(failed));
+    if (failed == wire::error::need_buffer) failed = {};
+    if (failed) co_return failed;
+    const std::size_t got = piece.size() - parser.get().body().size;
+    if (got > 0 && !take(exchange, {piece.data(), got})) co_return error_code();
+  }
+  exchange.whole = true;
+  exchange.keep = parser.keep_alive();
+  co_return error_code();
+}
+
+template <class Stream>
+task<error_code> converse(Clock& clock, Connection& connection, Stream& stream, Exchange& exchange, std::chrono::milliseconds head, Until until) {
+  Parser parser;
+  parser.body_limit(boost::none);
+  parser.header_limit(kHeaderBytes);
+  {
+    const SocketCutoff cutoff(clock, connection.socket, until.at_most(clock.now() + head));
+    error_code failed;
+    co_await wire::async_write(stream, exchange.request, into(failed));
+    if (!failed) co_await wire::async_read_header(stream, connection.buffer, parser, into(failed));
+    if (failed) co_return failed;
+  }
+  exchange.answered = true;
+  exchange.reply.status = parser.get().result_int();
+  exchange.reply.retry_after = seconds_of(parser.get()[wire::field::retry_after]);
+  co_return co_await read_body(clock, connection, stream, parser, exchange, until);
+}
+
+Request request_of(const Message& message, const Peer& peer) {
+  Request made;
+  made.method_string(message.method);
+  made.target(message.target);
+  made.version(11);
+  made.set(wire::field::host, peer.text());
+  made.set(wire::field::user_agent, "corbd");
+  for (const auto& [name, value] : message.headers) made.set(name, value);
+  if (!message.bearer.empty()) made.set(wire::field::authorization, "Bearer " + std::string(message.bearer.reveal()));
+  made.body() = message.body;
+  made.prepare_payload();
+  return made;
+}
+
+}  // namespace
+
+std::string Peer::text() const {
+  const bool v6 = host.find(':') != host.npos;
+  return (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
+class Client::Impl {
+ public:
+  Impl(executor control, Clock& clock, BlockingPool& pool, Peer peer, Timing timing)
+      : control_(std::move(control)), clock_(clock), pool_(pool), peer_(std::move(peer)), timing_(timing) {}
+
+  task<result<Reply>> ask(Message message, Sink sink, Until until);
+  void meet(Peer peer) {
+    peer_ = std::move(peer);
+    context_.reset();
+    kept_.clear();
+  }
+  const Peer& peer() const { return peer_; }
+
+ private:
+  using Connected = std::shared_ptr<Connection>;
+  task<result<Connected>> connect(Until until);
+  task<error_code> open(Connection& connection, tcp::endpoint to, Until until);
+  task<error_code> run(Connection& connection, Exchange& exchange, Until until);
+  Error why(const error_code& failed, Until until, std::string_view doing) const;
+
+  executor control_;
+  Clock& clock_;
+  BlockingPool& pool_;
+  Peer peer_;
+  const Timing timing_;
+  std::shared_ptr<ssl::context> context_;  ///< of `peer_`
+  std::list<Connected> kept_;
+};
+
+Error Client::Impl::why(const error_code& failed, Until until, std::string_view doing) const {
+  const std::string what = std::string(doing) + " " + peer_.text();
+  if (until.scope != nullptr && until.scope->cancelled()) return wait_error(Waited::cancelled, what);
+  if (clock_.now() >= until.deadline) return wait_error(Waited::deadline, what);
+  if (failed == asio::error::operation_aborted || failed == asio::error::bad_descriptor)
+    return {errc::unavailable, what + ": no answer in time"};
+  if (is_end(failed)) return {errc::unavailable, what + ": it ended the connection"};
+  if (is_tls(failed)) return {errc::unauthenticated, what + ": TLS: " + failed.message()};
+  if (is_protocol(failed)) return {errc::io, what + ": what answers there speaks no HTTP: " + failed.message()};
+  return {errc::unavailable, what + ": " + failed.message()};
+}
+
+task<error_code> Client::Impl::open(Connection& connection, tcp::endpoint to, Until until) {
+  error_code failed;
+  // Not Asio's: its sockets are not CLOEXEC.
+  Fd fd(::socket(to.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) co_return error_code(errno, boost::system::system_category());
+  connection.socket->assign(to.protocol(), fd.get(), failed);
+  if (failed) co_return failed;
+  fd.release();
+  const SocketCutoff cutoff(clock_, connection.socket, until.at_most(clock_.now() + timing_.connect));
+  co_await connection.socket->async_connect(to, into(failed));
+  if (failed || !peer_.tls) co_return failed;
+  connection.tls.emplace(*connection.socket, *context_);
+  error_code is_name;
+  asio::ip::make_address(peer_.host, is_name);
+  if (is_name) ::SSL_set_tlsext_host_name(connection.tls->native_handle(), peer_.host.c_str());
+  co_await connection.tls->async_handshake(ssl::stream_base::client, into(failed));
+  co_return failed;
+}
+
+task<result<Client::Impl::Connected>> Client::Impl::connect(Until until) {
+  if (peer_.tls && !context_) {
+    auto made = make_context(peer_);
+    if (!made) co_return made.error();
+    context_ = std::move(*made);
+  }
+  const auto context = context_;  // as long as a handshake uses it
+  auto find = [host = peer_.host, port = peer_.port] { return look_up(host, port); };
+  const auto endpoints = co_await pool_.run(std::move(find), until.at_most(clock_.now() + timing_.connect), "looking up " + peer_.host);
+  if (!endpoints) co_return endpoints.error();
+  error_code failed = asio::error::host_not_found;
+  for (const auto& endpoint : *endpoints) {
+    auto connection = std::make_shared<Connection>(control_);
+    failed = co_await open(*connection, endpoint, until);
+    if (!failed) co_return connection;
+    if (clock_.now() >= until.deadline || (until.scope != nullptr && until.scope->cancelled())) break;
+  }
+  co_return why(failed, until, "connecting to");
+}
+
+task<error_code> Client::Impl::run(Connection& connection, Exchange& exchange, Until until) {
+  if (connection.tls) co_return co_await converse(clock_, connection, *connection.tls, exchange, timing_.head, until);
+  co_return co_await converse(clock_, connection, *connection.socket, exchange, timing_.head, until);
+}
+
+task<result<Reply>> Client::Impl::ask(Message message, Sink sink, Until until) {
+  Exchange exchange;
+  exchange.request = request_of(message, peer_);
+  exchange.sink = std::move(sink);
+  exchange.limit = message.limit;
+  exchange.idle = message.idle.value_or(timing_.idle);
+  for (;;) {
+    const bool kept = !kept_.empty();
+    Connected connection;
+    if (kept) {
+      connection = kept_.front();
+      kept_.pop_front();
+    } else {
+      auto made = co_await connect(until);
+      if (!made) co_return made.error();
+      connection = std::move(*made);
+    }
+    const error_code failed = co_await run(*connection, exchange, until);
+    if (exchange.keep && kept_.size() < kKept) kept_.push_back(connection);
+    if (exchange.too_long)
+      co_return Error{errc::exhausted, "the answer of " + peer_.text() + " to " + message.method + " " + message.target + " has more than " +
+                                           std::to_string(exchange.limit) + " bytes"};
+    if (!failed) co_return std::move(exchange.reply);
+    // It may have been closed long ago.
+    if (kept && !exchange.answered && message.method == "GET" && clock_.now() < until.deadline) continue;
+    co_return why(failed, until, message.method + " " + message.target + " of");
+  }
+}
+
+Client::Client(executor control, Clock& clock, BlockingPool& pool, Peer peer, Timing timing)
+    : impl_(std::make_unique<Impl>(std::move(control), clock, pool, std::move(peer), timing)) {}
+Client::~Client() = default;
+task<result<Reply>> Client::call(Message message, Until until) { return impl_->ask(std::move(message), nullptr, until); }
+task<result<Reply>> Client::stream(Message message, Sink sink, Until until) { return impl_->ask(std::move(message), std::move(sink), until); }
+void Client::meet(Peer peer) { impl_->meet(std::move(peer)); }
+const Peer& Client::peer() const { return impl_->peer(); }
+
+}  // namespace corbd::http

@@ -1,0 +1,2 @@
+// The one place where Asio's TLS is compiled.
+#include <boost/asio/ssl/impl/src.hpp>

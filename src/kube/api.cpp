@@ -1,0 +1,241 @@
+#include "corbd/kube/api.hpp"
+
+#include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
+
+#include "lines.hpp"
+
+namespace corbd::kube {
+namespace {
+
+namespace json = boost::json;
+
+constexpr std::chrono::seconds kTokenFor{60};       // kubelet rotates it long before its end
+constexpr std::chrono::seconds kWatchGrace{30};     // how long after its timeout a watch may end
+constexpr std::size_t kPage = 500;
+constexpr const char* kJson = "application/json";
+
+std::string escaped(std::string_view text) {
+  constexpr char hex[] = "0123456789ABCDEF";
+  std::string out;
+  for (const unsigned char c : text) {
+    if (std::isalnum(c) != 0 || c == '-' || c == '.' || c == '_' || c == '~') {
+      out += static_cast<char>(c);
+    } else {
+      out += '%';
+      out += hex[c >> 4];
+      out += hex[c & 15];
+    }
+  }
+  return out;
+}
+
+std::string query(const std::vector<std::pair<std::string, std::string>>& parts) {
+  std::string out;
+  for (const auto& [name, value] : parts)
+    if (!value.empty()) out += (out.empty() ? "?" : "&") + name + "=" + escaped(value);
+  return out;
+}
+
+std::string selector(const std::string& name) { return name.empty() ? "" : "metadata.name=" + name; }
+
+std::string text_at(const json::object& object, const char* key) {
+  const auto* value = object.if_contains(key);
+  return value != nullptr && value->is_string() ? std::string(value->get_string()) : std::string();
+}
+
+std::string metadata_at(const json::object& object, const char* key) {
+  const auto* metadata = object.if_contains("metadata");
+  return metadata != nullptr && metadata->is_object() ? text_at(metadata->get_object(), key) : std::string();
+}
+
+result<json::object> parse_object(std::string_view text, std::string_view target) {
+  boost::system::error_code failed;
+  auto value = json::parse(json::string_view(text.data(), text.size()), failed);
+  if (failed || !value.is_object())
+    return Error{errc::io, "the API server answers " + std::string(target) + " with no JSON object" + (failed ? ": " + failed.message() : "")};
+  return std::move(value.get_object());
+}
+
+/// A change, the failure that an ERROR line tells, or nothing for what is none.
+struct Line {
+  std::optional<Change> change;
+  std::optional<Failure> failure;
+};
+
+Line read_line(std::string_view text, const Verb& verb, std::string_view target) {
+  auto parsed = parse_object(text, target);
+  if (!parsed) return {std::nullopt, failure_of(parsed.error())};
+  auto* object = parsed->if_contains("object");
+  if (object == nullptr || !object->is_object()) return {std::nullopt, failure_of({errc::io, "the API server sent an event without an object"})};
+  const std::string type = text_at(*parsed, "type");
+  if (type == "ERROR") {
+    const auto* code = object->get_object().if_contains("code");
+    const unsigned status = code != nullptr && code->is_int64() ? static_cast<unsigned>(code->get_int64()) : 500;
+    return {std::nullopt, failure_of(status, json::serialize(*object), std::nullopt, verb, target)};
+  }
+  Change change{Change::Kind::bookmark, {}, metadata_at(object->get_object(), "resourceVersion")};
+  if (type == "BOOKMARK") return {std::move(change), std::nullopt};
+  if (type == "ADDED")
+    change.kind = Change::Kind::added;
+  else if (type == "MODIFIED")
+    change.kind = Change::Kind::modified;
+  else if (type == "DELETED")
+    change.kind = Change::Kind::deleted;
+  else
+    return {};  // of a later API
+  change.object = std::move(object->get_object());
+  return {std::move(change), std::nullopt};
+}
+
+}  // namespace
+
+class Api::Impl {
+ public:
+  Impl(executor control, Clock& clock, BlockingPool& pool, Access access, http::Timing timing)
+      : clock_(clock), access_(std::move(access)), client_(std::move(control), clock, pool, {}, timing) {}
+
+  task<answer<json::object>> ask(http::Message message, Verb verb, Until until);
+  task<answer<>> watch(http::Message message, Verb verb, std::function<bool(Change)> on_change, Until until);
+
+ private:
+  /// Puts the token in; the first time, and after failures, also reads the files of the connection.
+  result<> prepare(http::Message& message);
+  task<answer<http::Reply>> send(http::Message message, http::Sink sink, Verb verb, Until until);
+
+  Clock& clock_;
+  const Access access_;
+  http::Client client_;
+  bool met_ = false;
+  Secret token_;
+  std::optional<time_point> token_read_;
+};
+
+result<> Api::Impl::prepare(http::Message& message) {
+  if (!met_) {
+    auto peer = peer_of(access_);
+    if (!peer) return peer.error();
+    client_.meet(std::move(*peer));
+    met_ = true;
+  }
+  if (!token_read_ || clock_.now() - *token_read_ >= kTokenFor) {
+    auto token = read_token(access_);
+    // The old one may do for a while.
+    if (!token && token_.empty()) return token.error();
+    if (token) token_ = std::move(*token);
+    token_read_ = clock_.now();
+  }
+  message.bearer = token_;
+  return {};
+}
+
+task<answer<http::Reply>> Api::Impl::send(http::Message message, http::Sink sink, Verb verb, Until until) {
+  for (bool again = false;; again = true) {
+    if (auto prepared = prepare(message); !prepared) co_return failure_of(prepared.error());
+    auto reply = sink ? co_await client_.stream(message, sink, until) : co_await client_.call(message, until);
+    // The authorities, or the token, may have been replaced since they were read.
+    const bool stale_authority = !reply && reply.error().code == errc::unauthenticated;
+    const bool stale_token = reply && reply->status == 401;
+    if (stale_authority) met_ = false;
+    if (stale_token) token_read_.reset();
+    if ((stale_authority || stale_token) && !again) continue;
+    if (!reply) co_return failure_of(reply.error());
+    if (reply->status / 100 != 2) co_return failure_of(reply->status, reply->body, reply->retry_after, verb, message.target);
+    co_return std::move(*reply);
+  }
+}
+
+task<answer<json::object>> Api::Impl::ask(http::Message message, Verb verb, Until until) {
+  message.headers.emplace_back("Accept", kJson);
+  const std::string target = message.target;
+  const auto reply = co_await send(std::move(message), nullptr, std::move(verb), until);
+  if (!reply) co_return reply.error();
+  auto parsed = parse_object(reply->body, target);
+  if (!parsed) co_return failure_of(parsed.error());
+  co_return std::move(*parsed);
+}
+
+task<answer<>> Api::Impl::watch(http::Message message, Verb verb, std::function<bool(Change)> on_change, Until until) {
+  message.headers.emplace_back("Accept", kJson);
+  Lines lines;
+  std::optional<Failure> told;
+  auto take = [&](std::string_view line) {
+    auto read = read_line(line, verb, message.target);
+    if (read.failure) told = std::move(read.failure);
+    return !told && (!read.change || on_change(std::move(*read.change)));
+  };
+  bool enough = false;
+  auto sink = [&](std::string_view piece) {
+    auto fed = lines.feed(piece, [&](std::string_view line) {
+      enough = !take(line);
+      return !enough;
+    });
+    if (!fed) told = failure_of(fed.error());
+    return fed && !enough;
+  };
+  const auto reply = co_await send(message, sink, verb, until);
+  if (told) co_return std::move(*told);
+  if (!reply) co_return reply.error();
+  if (!enough && !lines.empty()) co_return failure_of({errc::io, "the API server ended a watch of " + message.target + " in the middle of an object"});
+  co_return answer<>();
+}
+
+Api::Api(executor control, Clock& clock, BlockingPool& pool, Access access, http::Timing timing)
+    : impl_(std::make_unique<Impl>(std::move(control), clock, pool, std::move(access), timing)) {}
+Api::~Api() = default;
+
+task<answer<json::object>> Api::get(Resource resource, std::string name, Until until) {
+  http::Message message;
+  message.target = resource.path + "/" + escaped(name);
+  co_return co_await impl_->ask(std::move(message), {"get", resource.rbac}, until);
+}
+
+task<answer<Listed>> Api::list(Resource resource, std::string name, std::string version, Until until) {
+  Listed all;
+  std::string next;
+  do {
+    http::Message message;
+    message.limit = 256 << 20;
+    // With a continuation, what it continues has its version.
+    message.target = resource.path + query({{"fieldSelector", selector(name)}, {"resourceVersion", next.empty() ? version : ""},
+                                            {"limit", std::to_string(kPage)}, {"continue", next}});
+    auto page = co_await impl_->ask(std::move(message), {"list", resource.rbac}, until);
+    if (!page) co_return page.error();
+    all.version = metadata_at(*page, "resourceVersion");
+    next = metadata_at(*page, "continue");
+    auto* items = page->if_contains("items");
+    if (items == nullptr || !items->is_array()) continue;
+    for (auto& item : items->get_array())
+      if (item.is_object()) all.items.push_back(std::move(item.get_object()));
+  } while (!next.empty());
+  co_return all;
+}
+
+task<answer<>> Api::watch(Resource resource, std::string name, std::string version, std::chrono::seconds timeout,
+                          std::function<bool(Change)> on_change, Until until) {
+  http::Message message;
+  message.target = resource.path + query({{"watch", "1"}, {"fieldSelector", selector(name)}, {"resourceVersion", version},
+                                          {"allowWatchBookmarks", "true"}, {"timeoutSeconds", std::to_string(timeout.count())}});
+  message.idle = timeout + kWatchGrace;
+  co_return co_await impl_->watch(std::move(message), {"watch", resource.rbac}, std::move(on_change), until);
+}
+
+task<answer<json::object>> Api::create(Resource resource, json::object body, Until until) {
+  http::Message message;
+  message.method = "POST";
+  message.target = resource.path;
+  message.headers.emplace_back("Content-Type", kJson);
+  message.body = json::serialize(body);
+  co_return co_await impl_->ask(std::move(message), {"create", resource.rbac}, until);
+}
+
+task<answer<json::object>> Api::patch(Resource resource, std::string name, json::object body, Until until) {
+  http::Message message;
+  message.method = "PATCH";
+  message.target = resource.path + "/" + escaped(name);
+  message.headers.emplace_back("Content-Type", "application/strategic-merge-patch+json");
+  message.body = json::serialize(body);
+  co_return co_await impl_->ask(std::move(message), {"patch", resource.rbac}, until);
+}
+
+}  // namespace corbd::kube

@@ -1,0 +1,103 @@
+#include <yaml-cpp/yaml.h>
+
+#include <charconv>
+
+#include "base64.hpp"
+#include "corbd/kube/access.hpp"
+
+namespace corbd::kube {
+namespace {
+
+Error invalid(std::string text) { return {errc::invalid_argument, std::move(text)}; }
+
+std::string text_at(const YAML::Node& map, const char* key) {
+  const auto value = map[key];
+  return value && value.IsScalar() ? value.as<std::string>() : std::string();
+}
+
+/// The entry of that name in a list of {name, <kind>: {...}}.
+YAML::Node named(const YAML::Node& root, const char* list, const char* kind, const std::string& name) {
+  for (const auto& entry : root[list])
+    if (entry.IsMap() && text_at(entry, "name") == name && entry[kind] && entry[kind].IsMap()) return entry[kind];
+  return YAML::Node(YAML::NodeType::Undefined);
+}
+
+/// The value of <key>-data, or the path of <key>.
+result<> read_pem(const YAML::Node& from, const std::string& key, const std::string& folder, std::string& text, std::string& file) {
+  const std::string data = text_at(from, (key + "-data").c_str());
+  if (!data.empty()) {
+    auto decoded = from_base64(data);
+    if (!decoded) return invalid(key + "-data is not base64");
+    text = std::move(*decoded);
+    return {};
+  }
+  file = text_at(from, key.c_str());
+  if (!file.empty() && !file.starts_with('/')) file = folder + file;
+  return {};
+}
+
+result<> read_server(const std::string& server, Access& into) {
+  std::string rest = server;
+  if (rest.starts_with("https://"))
+    rest.erase(0, 8);
+  else if (rest.starts_with("http://"))
+    rest.erase(0, 7), into.tls = false, into.port = 80;
+  else
+    return invalid("the cluster's server '" + server + "' begins with neither https:// nor http://");
+  if (rest.ends_with('/')) rest.pop_back();
+  if (rest.find('/') != rest.npos) return invalid("the cluster's server '" + server + "' has a path, which is not known here");
+  const auto bracket = rest.rfind(']');
+  const auto colon = rest.rfind(':');
+  const bool has_port = colon != rest.npos && (bracket == rest.npos || colon > bracket);
+  if (has_port) {
+    const char* end = rest.data() + rest.size();
+    const auto parsed = std::from_chars(rest.data() + colon + 1, end, into.port);
+    if (parsed.ec != std::errc() || parsed.ptr != end) return invalid("the cluster's server '" + server + "' has no port behind its colon");
+    rest.erase(colon);
+  }
+  if (rest.starts_with('[') && rest.ends_with(']')) rest = rest.substr(1, rest.size() - 2);
+  if (rest.empty()) return invalid("the cluster's server '" + server + "' names no host");
+  into.host = rest;
+  return {};
+}
+
+result<> read_user(const YAML::Node& user, const std::string& folder, Access& into) {
+  for (const char* other : {"exec", "auth-provider", "username"})
+    if (user[other]) return invalid(std::string("the user authenticates by ") + other + ", which is not known here: use a token or a client certificate");
+  into.token = Secret(text_at(user, "token"));
+  into.token_file = text_at(user, "tokenFile");
+  if (auto read = read_pem(user, "client-certificate", folder, into.certificate, into.certificate_file); !read) return read;
+  std::string key;
+  if (auto read = read_pem(user, "client-key", folder, key, into.key_file); !read) return read;
+  into.key = Secret(std::move(key));
+  return {};
+}
+
+result<Access> access_of(const YAML::Node& root, const std::string& folder) {
+  if (!root.IsMap()) return invalid("it is no kubeconfig");
+  const std::string current = text_at(root, "current-context");
+  const auto context = named(root, "contexts", "context", current);
+  if (!context.IsDefined()) return invalid("there is no context '" + current + "', which is the current one");
+  const auto cluster = named(root, "clusters", "cluster", text_at(context, "cluster"));
+  if (!cluster.IsDefined()) return invalid("there is no cluster '" + text_at(context, "cluster") + "', which the current context names");
+  const auto user = named(root, "users", "user", text_at(context, "user"));
+  if (!user.IsDefined()) return invalid("there is no user '" + text_at(context, "user") + "', which the current context names");
+  Access access;
+  if (auto read = read_server(text_at(cluster, "server"), access); !read) return read.error();
+  access.insecure = text_at(cluster, "insecure-skip-tls-verify") == "true";
+  if (auto read = read_pem(cluster, "certificate-authority", folder, access.authorities, access.authorities_file); !read) return read.error();
+  if (auto read = read_user(user, folder, access); !read) return read.error();
+  return access;
+}
+
+}  // namespace
+
+result<Access> parse_kubeconfig(const std::string& text, const std::string& folder) {
+  try {
+    return access_of(YAML::Load(text), folder);
+  } catch (const YAML::Exception& failed) {
+    return invalid(std::string("it is no YAML: ") + failed.what());
+  }
+}
+
+}  // namespace corbd::kube

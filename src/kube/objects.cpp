@@ -1,0 +1,121 @@
+#include "corbd/kube/objects.hpp"
+
+#include <boost/json/array.hpp>
+
+#include "base64.hpp"
+#include "corbd/core/file.hpp"
+
+namespace corbd::kube {
+namespace {
+
+namespace json = boost::json;
+
+/// The value at the end of the path; nothing when any part is absent or no object.
+template <class... Rest>
+const json::value* at(const json::object& object, const char* key, Rest... rest) {
+  const auto* value = object.if_contains(key);
+  if constexpr (sizeof...(rest) == 0) {
+    return value;
+  } else {
+    return value != nullptr && value->is_object() ? at(value->get_object(), rest...) : nullptr;
+  }
+}
+
+template <class... Path>
+std::string text(const json::object& object, Path... path) {
+  const auto* value = at(object, path...);
+  return value != nullptr && value->is_string() ? std::string(value->get_string()) : std::string();
+}
+
+template <class... Path>
+bool is_true(const json::object& object, Path... path) {
+  const auto* value = at(object, path...);
+  return value != nullptr && value->is_bool() && value->get_bool();
+}
+
+template <class... Path>
+std::map<std::string, std::string> texts(const json::object& object, Path... path) {
+  std::map<std::string, std::string> all;
+  const auto* value = at(object, path...);
+  if (value == nullptr || !value->is_object()) return all;
+  for (const auto& [name, one] : value->get_object())
+    if (one.is_string()) all.emplace(std::string(name), std::string(one.get_string()));
+  return all;
+}
+
+template <class... Path>
+std::vector<std::string> list(const json::object& object, Path... path) {
+  std::vector<std::string> all;
+  const auto* value = at(object, path...);
+  if (value == nullptr || !value->is_array()) return all;
+  for (const auto& one : value->get_array())
+    if (one.is_string()) all.emplace_back(one.get_string());
+  return all;
+}
+
+template <class... Path>
+std::optional<Reference> reference(const json::object& object, Path... path) {
+  const auto* value = at(object, path...);
+  if (value == nullptr || !value->is_object()) return std::nullopt;
+  Reference found{text(value->get_object(), "name"), text(value->get_object(), "namespace")};
+  if (found.name.empty()) return std::nullopt;
+  return found;
+}
+
+}  // namespace
+
+Resource secrets_of(const std::string& name_space) { return {"/api/v1/namespaces/" + name_space + "/secrets", "secrets"}; }
+
+Node node_of(const json::object& object) {
+  Node node;
+  node.labels = texts(object, "metadata", "labels");
+  const auto* attached = at(object, "status", "volumesAttached");
+  if (attached == nullptr || !attached->is_array()) return node;
+  for (const auto& one : attached->get_array())
+    if (one.is_object()) node.volumes_attached.push_back(text(one.get_object(), "name"));
+  return node;
+}
+
+VolumeAttachment volume_attachment_of(const json::object& object) {
+  VolumeAttachment found;
+  found.uid = text(object, "metadata", "uid");
+  found.attacher = text(object, "spec", "attacher");
+  found.node = text(object, "spec", "nodeName");
+  found.volume = text(object, "spec", "source", "persistentVolumeName");
+  found.attached = is_true(object, "status", "attached");
+  found.deleting = at(object, "metadata", "deletionTimestamp") != nullptr;
+  found.metadata = texts(object, "status", "attachmentMetadata");
+  return found;
+}
+
+std::string volume_attachment_name(const std::string& handle, const std::string& driver, const std::string& node) {
+  return "csi-" + sha256_hex(handle + driver + node);
+}
+
+PersistentVolume persistent_volume_of(const json::object& object) {
+  PersistentVolume found;
+  found.name = text(object, "metadata", "name");
+  found.uid = text(object, "metadata", "uid");
+  found.driver = text(object, "spec", "csi", "driver");
+  found.handle = text(object, "spec", "csi", "volumeHandle");
+  found.fstype = text(object, "spec", "csi", "fsType");
+  found.bound = text(object, "status", "phase") == "Bound";
+  found.deleting = at(object, "metadata", "deletionTimestamp") != nullptr;
+  found.block = text(object, "spec", "volumeMode") == "Block";
+  found.read_only = is_true(object, "spec", "csi", "readOnly");
+  found.access_modes = list(object, "spec", "accessModes");
+  found.mount_options = list(object, "spec", "mountOptions");
+  found.attributes = texts(object, "spec", "csi", "volumeAttributes");
+  found.node_stage_secret = reference(object, "spec", "csi", "nodeStageSecretRef");
+  found.claim = reference(object, "spec", "claimRef");
+  return found;
+}
+
+std::map<std::string, Secret> data_of_secret(const json::object& object) {
+  std::map<std::string, Secret> all;
+  for (auto& [name, encoded] : texts(object, "data"))
+    if (auto decoded = from_base64(encoded)) all.emplace(name, Secret(std::move(*decoded)));
+  return all;
+}
+
+}  // namespace corbd::kube

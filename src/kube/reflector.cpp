@@ -1,0 +1,78 @@
+#include "corbd/kube/reflector.hpp"
+
+#include <algorithm>
+
+namespace corbd::kube {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::chrono::milliseconds kFirst{800}, kCap{30000};
+constexpr std::chrono::minutes kCalm{2};          // after which the backoff begins anew
+constexpr std::chrono::seconds kTooShort{1};      // a watch that ends so soon, without an event, has failed
+constexpr std::chrono::seconds kWatch{5 * 60};    // and up to twice that
+
+std::chrono::milliseconds backoff(std::uint32_t failures, double random) {
+  auto time = kFirst;
+  for (std::uint32_t i = 1; i < failures && time < kCap; ++i) time = std::min(2 * time, kCap);
+  return time + std::chrono::milliseconds(static_cast<std::int64_t>(static_cast<double>(time.count()) * random));
+}
+
+}  // namespace
+
+Reflector::Action Reflector::next(double random) {
+  if (sleeps_) {
+    sleeps_ = false;
+    auto time = backoff(failures_, random);
+    if (at_least_) time = std::max<std::chrono::milliseconds>(time, *at_least_);
+    at_least_.reset();
+    return Sleep{time};
+  }
+  if (does_ == Does::list) return List{from_most_recent_ ? "" : version_};
+  return Watch{version_, kWatch + std::chrono::seconds(static_cast<std::int64_t>(static_cast<double>(kWatch.count()) * random))};
+}
+
+void Reflector::back_off(const std::optional<std::chrono::seconds>& at_least, time_point now) {
+  if (failures_ > 0 && now - last_failure_ > kCalm) failures_ = 0;
+  ++failures_;
+  last_failure_ = now;
+  sleeps_ = true;
+  at_least_ = at_least;
+}
+
+void Reflector::listed(std::string version) {
+  version_ = std::move(version);
+  listed_once_ = true;
+  from_most_recent_ = false;
+  does_ = Does::watch;
+}
+
+void Reflector::list_failed(const Failure& failure, time_point now) {
+  const bool version_is_no_use = failure.kind == Failure::Kind::expired || failure.kind == Failure::Kind::too_new;
+  // Once without waiting: the most recent has no version that could be wrong.
+  if (version_is_no_use && !from_most_recent_) {
+    from_most_recent_ = true;
+    return;
+  }
+  back_off(failure.retry_after, now);
+}
+
+void Reflector::watching(time_point now) {
+  began_ = now;
+  events_ = 0;
+}
+
+void Reflector::seen(std::string version) {
+  ++events_;
+  if (!version.empty()) version_ = std::move(version);
+}
+
+void Reflector::watch_ended(const std::optional<Failure>& failure, time_point now) {
+  if (failure && failure->kind == Failure::Kind::expired) {
+    does_ = Does::list;
+    return;
+  }
+  if (failure || (events_ == 0 && now - began_ < kTooShort)) back_off(failure ? failure->retry_after : std::nullopt, now);
+}
+
+}  // namespace corbd::kube

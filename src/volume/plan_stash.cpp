@@ -1,0 +1,42 @@
+#include "plan_stash.hpp"
+
+namespace corbd::volume {
+namespace {
+
+Stash wanted_stash(const View& view, const Staged& wish) {
+  const Source& source = view.record->source;
+  Stash stash = wish.stash;
+  stash.pool = source.pool;
+  stash.ns = source.ns;
+  stash.image = source.image;
+  stash.nbd = true;
+  stash.encrypted = !view.record->kms_id.empty();
+  const auto* device = view.seen.device();
+  stash.device = device == nullptr ? "" : device::path(device->index);
+  return stash;
+}
+
+Step at(Step::Kind kind, const std::string& staging_path) {
+  Step step{kind};
+  step.path = staging_path;
+  return step;
+}
+
+}  // namespace
+
+std::optional<Decision> keep_stash(const View& view, const Staged& wish) {
+  if (!view.seen.facts.stash) return look(Fact::stash);
+  Stash wanted = wanted_stash(view, wish);
+  if (*view.seen.facts.stash == wanted) return std::nullopt;
+  Step step = at(Step::Kind::write_stash, wish.path);
+  step.stash = std::move(wanted);
+  return step;
+}
+
+Decision without_stash(const View& view, const Unstaged& wish, Decision then) {
+  if (!view.seen.facts.stash) return look(Fact::stash);
+  if (*view.seen.facts.stash) return at(Step::Kind::drop_stash, wish.path);
+  return then;
+}
+
+}  // namespace corbd::volume

@@ -1,0 +1,15 @@
+// The part of the plan that leaves ceph-csi's stash beside a staged volume, so that ceph-csi can follow this agent (facts: ceph-csi 4.2).
+#pragma once
+
+#include "plan_device.hpp"
+
+namespace corbd::volume {
+
+/// The next step towards a stash that tells what is staged at the wish's path; nothing when it does. Needs a record. As ceph-csi has it: there before
+/// the device is, and telling of the device as soon as that is there.
+std::optional<Decision> keep_stash(const View& view, const Staged& wish);
+
+/// The last of an unstage: the stash goes, then follows `then`.
+Decision without_stash(const View& view, const Unstaged& wish, Decision then);
+
+}  // namespace corbd::volume

@@ -1,0 +1,72 @@
+// The steps that leave word for ceph-csi: its stash, and the image's metadata.
+#include "corbd/core/log.hpp"
+#include "steps.hpp"
+
+namespace corbd::volume {
+namespace {
+
+/// The keys are ceph-csi's; the dot keeps rbd-mirror from copying them.
+std::string note_key(const char* what, const Live& live, const Config& config) {
+  return std::string(".rbd.csi.ceph.com/") + what + "/" + live.id + "/" + config.policy.node;
+}
+
+}  // namespace
+
+task<result<>> Steps::look_at_stash(Live& live, const Wish& wish) {
+  const auto* staged = std::get_if<Staged>(&wish);
+  const auto* unstaged = std::get_if<Unstaged>(&wish);
+  if (staged == nullptr && unstaged == nullptr) co_return Error{errc::internal, "only stage and unstage read a stash"};
+  auto found = co_await ports_.read_stash(staged != nullptr ? staged->path : unstaged->path);
+  if (!found && found.error().code == errc::state_corrupt && live.record) {
+    // The record knows better: it is written anew, or goes.
+    log::warning("stash.corrupt", {{"volume", live.id}, {"error", found.error().text}});
+    live.facts.stash = Stash();
+    co_return result<>();
+  }
+  if (!found) co_return found.error();
+  live.facts.stash = std::move(*found);
+  co_return result<>();
+}
+
+task<result<>> Steps::write_stash(Live& live, const Step& step) {
+  auto written = co_await ports_.write_stash(step.path, *step.stash);
+  if (!written) live.facts.stash.reset();
+  if (written) live.facts.stash = step.stash;
+  co_return written;
+}
+
+task<result<>> Steps::drop_stash(Live& live, std::string staging_path) {
+  auto dropped = co_await ports_.drop_stash(std::move(staging_path));
+  live.facts.stash.reset();
+  if (dropped) live.facts.stash.emplace();
+  co_return dropped;
+}
+
+task<result<>> Steps::note(Live& live, const Note& wanted, const Wish& wish) {
+  auto written = co_await write_note(live, wanted);
+  if (written) {
+    live.facts.noted = wanted;
+    co_return result<>();
+  }
+  Error error = with_context("telling ceph-csi's controller of this node in the image's metadata", written.error());
+  if (std::holds_alternative<Staged>(wish)) {
+    // Nothing is connected yet, and kubelet is to try again.
+    if (final_for_caller(error.code)) error.code = errc::unavailable;
+    co_return error;
+  }
+  log::warning("volume.not_noted", {{"volume", live.id}, {"error", error.text}, {"effect", "tried again at its next healing"}});
+  live.facts.note_refused = true;
+  co_return result<>();
+}
+
+task<result<>> Steps::write_note(Live& live, const Note& wanted) {
+  const Note known = live.record->note.value_or(Note());
+  if (wanted.user != known.user) {
+    auto set = co_await live.image->set_metadata(note_key("userid", live, config_), wanted.user, soon());
+    if (!set) co_return set;
+  }
+  if (wanted.address.empty() || wanted.address == known.address) co_return result<>();
+  co_return co_await live.image->set_metadata(note_key("clientaddress", live, config_), wanted.address, soon());
+}
+
+}  // namespace corbd::volume

@@ -1,0 +1,191 @@
+// The words that the agent leaves for ceph-csi: its stash in the staging path, and the note of this node in the image's metadata.
+#include "scene.hpp"
+
+using namespace corbd;
+using test::Scene;
+using volume::Wish;
+
+namespace {
+
+const std::string kUuid = "50d53503-9da1-11ed-847e-bacf8f2f1297";
+const std::string kHandle = "0001-0003-lab-0000000000000001-" + kUuid;
+const std::string kUser = ".rbd.csi.ceph.com/userid/" + kHandle + "/node-1";
+const std::string kAddress = ".rbd.csi.ceph.com/clientaddress/" + kHandle + "/node-1";
+
+volume::Staged provisioned_wish() {
+  auto wish = test::staged_wish(kHandle);
+  wish.source.pool.clear();
+  wish.source.image.clear();
+  wish.reserved = image::Reserved{1, kUuid};
+  wish.stash.unmap_options = "force";
+  wish.stash.log_dir = "/var/log/ceph";
+  wish.stash.log_strategy = "remove";
+  return wish;
+}
+
+/// One image of a provisioner.
+struct Node {
+  test::Loop loop;
+  test::World world{loop};
+  const volume::Staged wish = provisioned_wish();
+  explicit Node(bool fencing = true) {
+    world.images["csi-vol-1"].id = "id-9";
+    world.journals[{1, kUuid}]["csi.imagename"] = "csi-vol-1";
+    world.fencing = fencing;
+    world.start_agent();
+  }
+  ~Node() {
+    for (const auto& rule : world.broken_rules) FAIL_CHECK(rule);
+  }
+  result<> want(const Wish& wanted) { return world.want(kHandle, wanted); }
+  /// The agent that dies is followed by one that heals, and the caller repeats.
+  result<> insist(const Wish& wanted) {
+    for (int tries = 0; tries < 5; ++tries) try {
+        return want(wanted);
+      } catch (const test::Crash&) {
+        next_agent();
+        CHECK(want(volume::Healed{}));
+      }
+    return Error{errc::internal, "it did not converge"};
+  }
+  void next_agent() {
+    world.kill_agent();
+    world.start_agent();
+  }
+  std::map<std::string, std::string>& metadata() { return world.images.at("csi-vol-1").metadata; }
+  std::string noted(const std::string& key) { return metadata().contains(key) ? metadata().at(key) : ""; }
+};
+
+}  // namespace
+
+TEST_CASE("ceph-csi's controller reads the user in the image's metadata, and with fencing the address") {
+  const bool fencing = GENERATE(false, true);
+  Node node(fencing);
+  REQUIRE(node.want(node.wish));
+  CHECK(node.noted(kUser) == "node");
+  CHECK(node.noted(kAddress) == (fencing ? "10.0.0.1" : ""));
+}
+
+TEST_CASE("nothing is noted of a static volume") {
+  Scene scene;
+  scene.world.fencing = true;
+  scene.kill_and_start();
+  REQUIRE(scene.want(test::staged_wish(test::kId)) == errc::ok);
+  CHECK(scene.image().metadata.empty());
+}
+
+TEST_CASE("a stage that cannot note its node fails so that kubelet repeats it, and makes no device") {
+  Node node;
+  const errc code = GENERATE(errc::permission_denied, errc::unavailable);
+  node.world.before_call = [&](const std::string& call) {
+    if (call == "set metadata") node.world.fail_at = 1, node.world.error = {code, "made to fail"};
+  };
+  const auto staged = node.want(node.wish);
+  REQUIRE_FALSE(staged);
+  CHECK_FALSE(final_for_caller(staged.error().code));
+  CHECK(node.world.devices.empty());
+  node.world.before_call = nullptr;
+  CHECK(node.want(node.wish));
+}
+
+TEST_CASE("a heal on another address notes it, and what is known is not written again") {
+  Node node;
+  REQUIRE(node.want(node.wish));
+  node.metadata().erase(kUser);
+  node.world.node_address = "10.0.0.4";
+  node.next_agent();
+  REQUIRE(node.want(volume::Healed{}));
+  CHECK(node.noted(kAddress) == "10.0.0.4");
+  CHECK_FALSE(node.metadata().contains(kUser));
+}
+
+TEST_CASE("a heal whose note is refused serves its device all the same, and the next one tries again") {
+  Node node;
+  REQUIRE(node.want(node.wish));
+  node.world.node_address = "10.0.0.4";
+  node.next_agent();
+  node.world.before_call = [&](const std::string& call) {
+    if (call == "set metadata") node.world.fail_at = 1;
+  };
+  CHECK(node.want(volume::Healed{}));
+  CHECK(node.world.devices.front().alive);
+  CHECK(node.noted(kAddress) == "10.0.0.1");
+  node.world.before_call = nullptr;
+  CHECK(node.want(volume::Healed{}));
+  CHECK(node.noted(kAddress) == "10.0.0.4");
+}
+
+TEST_CASE("wherever a stage is interrupted, the words for ceph-csi are there at its end, and gone after the unstage") {
+  bool crashed = true;
+  for (int at = 1; crashed; ++at) {
+    CAPTURE(at);
+    Node node;
+    node.world.crash_at = at;
+    CHECK(node.insist(node.wish));
+    CHECK(node.noted(kUser) == "node");
+    CHECK(node.noted(kAddress) == "10.0.0.1");
+    REQUIRE(node.world.stashes.contains(node.wish.path));
+    CHECK(node.world.stashes.at(node.wish.path) == volume::Stash{"pool", "", "csi-vol-1", "force", true, false, "/dev/nbd0", "/var/log/ceph", "remove"});
+    CHECK(node.insist(volume::Unstaged{node.wish.path}));
+    CHECK(node.world.stashes.empty());
+    CHECK(node.world.records.empty());
+    CHECK(node.world.devices.empty());
+    crashed = node.world.crash_at == 0;
+    REQUIRE(at < 200);
+  }
+}
+
+TEST_CASE("wherever a heal on another address is interrupted, the next one notes it") {
+  bool crashed = true;
+  for (int at = 1; crashed; ++at) {
+    CAPTURE(at);
+    Node node;
+    REQUIRE(node.want(node.wish));
+    node.world.node_address = "10.0.0.4";
+    node.next_agent();
+    node.world.crash_at = at;
+    CHECK(node.insist(volume::Healed{}));
+    CHECK(node.noted(kAddress) == "10.0.0.4");
+    crashed = node.world.crash_at == 0;
+    REQUIRE(at < 100);
+  }
+}
+
+TEST_CASE("two staging paths have a stash each, and each goes with its own unstage") {
+  Node node;
+  auto second = node.wish;
+  second.path += "-2";
+  REQUIRE(node.want(node.wish));
+  REQUIRE(node.want(second));
+  CHECK(node.world.stashes.size() == 2);
+  CHECK(node.world.stashes.at(second.path).device == "/dev/nbd0");
+  REQUIRE(node.want(volume::Unstaged{node.wish.path}));
+  CHECK_FALSE(node.world.stashes.contains(node.wish.path));
+  CHECK(node.world.stashes.contains(second.path));
+  REQUIRE(node.want(volume::Unstaged{second.path}));
+  CHECK(node.world.stashes.empty());
+  CHECK(node.world.devices.empty());
+}
+
+TEST_CASE("a stage that fails for good leaves no stash") {
+  Node node;
+  node.world.images.at("csi-vol-1").data = true;  // and no filesystem
+  CHECK_FALSE(node.want(node.wish));
+  CHECK(node.world.stashes.empty());
+  CHECK(node.world.devices.empty());
+}
+
+TEST_CASE("a volume whose record is lost is taken over by its stash") {
+  Node node;
+  REQUIRE(node.want(node.wish));
+  node.world.kill_agent();
+  node.world.records.clear();
+  node.world.start_agent(true);
+  static_cast<void>(node.want(node.wish));
+  node.loop.advance(std::chrono::seconds(90));
+  CHECK(node.world.devices.front().alive);
+  CHECK(node.world.images.at("csi-vol-1").lock_owner == node.world.client());
+  CHECK(node.want(volume::Unstaged{node.wish.path}));
+  CHECK(node.world.devices.empty());
+  CHECK(node.world.stashes.empty());
+}

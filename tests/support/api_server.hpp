@@ -1,0 +1,59 @@
+// A scripted API server on loopback: what it answers, byte by byte, is the test's. A thread for each connection.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "corbd/kube/access.hpp"
+
+namespace corbd::test {
+
+class ApiServer {
+ public:
+  struct Request {
+    std::string method, target, authorization, body;
+    int connection = 0;  ///< counts from 1
+  };
+  /// One connection, in the hands of the script.
+  class Peer {
+   public:
+    virtual ~Peer() = default;
+    virtual void send(std::string_view bytes) = 0;
+    /// A whole answer. `headers`: lines, each with its end.
+    void answer(unsigned status, std::string_view body, std::string_view headers = {});
+    /// The head of a chunked answer, pieces of it, its end.
+    void begin(unsigned status = 200);
+    void piece(std::string_view bytes);
+    void end();
+    /// Until the client is gone, or the server ends.
+    virtual void hang() = 0;
+    virtual void close() = 0;
+  };
+  using Script = std::function<void(const Request&, Peer&)>;
+
+  enum class Tls { none, good, wrong_host, asks_for_certificate };
+  explicit ApiServer(Script script, Tls tls = Tls::none);
+  ~ApiServer();
+  ApiServer(const ApiServer&) = delete;
+  ApiServer& operator=(const ApiServer&) = delete;
+
+  std::uint16_t port() const;
+  /// How to reach it, without credentials.
+  kube::Access access() const;
+  std::vector<Request> requests() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Of tests/support/pki: "ca.pem".
+std::string pki(const std::string& name);
+
+}  // namespace corbd::test

@@ -1,0 +1,42 @@
+// Segments of NodeGetInfo's topology, as ceph-csi makes them of the node's labels.
+#include "corbd/csi/topology.hpp"
+
+#include "support/catch.hpp"
+
+using namespace corbd;
+using corbd::csi::Labels;
+using corbd::csi::topology_of;
+
+TEST_CASE("a domain label becomes a segment named by the driver in lower case and the part behind the slash") {
+  const Labels node{{"topology.kubernetes.io/zone", "z1"}, {"plain", "p"}, {"other/x", "y"}};
+  CHECK(topology_of("Rook-Ceph.rbd.csi.ceph.com", "topology.kubernetes.io/zone,plain", node).value() ==
+        Labels{{"topology.rook-ceph.rbd.csi.ceph.com/zone", "z1"}, {"topology.rook-ceph.rbd.csi.ceph.com/plain", "p"}});
+  CHECK(topology_of("rbd.csi.ceph.com", "", node).value().empty());
+}
+
+TEST_CASE("domain labels that are doubled, missing on the node, or of a driver with too long a name are refused") {
+  const Labels node{{"a/zone", "1"}, {"b/zone", "2"}, {"a/region", "3"}};
+  struct Case {
+    std::string driver, labels, names;
+  };
+  const auto [driver, labels, names] = GENERATE(values<Case>({{"d", "a/zone,a/zone", "a/zone"},
+                                                              {"d", "a/zone,b/zone", "b/zone"},
+                                                              {"d", "a/zone,c/rack,d/row", "'c/rack', 'd/row'"},
+                                                              {"d", "a/zone,", "no label"},
+                                                              {std::string(63, 'd'), "a/zone", "63"}}));
+  CAPTURE(driver, labels);
+  const auto made = topology_of(driver, labels, node);
+  REQUIRE_FALSE(made);
+  CHECK(made.error().code == errc::invalid_argument);
+  CHECK_THAT(made.error().text, ContainsSubstring(names));
+}
+
+TEST_CASE("a prefix of 63 bytes is still one") { CHECK(topology_of(std::string(54, 'd'), "a/zone", {{"a/zone", "1"}})); }
+
+TEST_CASE("labels by hand are name=value, each name once") {
+  CHECK(corbd::csi::parse_labels("a/zone=z=1,b=").value() == Labels{{"a/zone", "z=1"}, {"b", ""}});
+  CHECK(corbd::csi::parse_labels("").value().empty());
+  const char* wrong = GENERATE("a", "=v", "a=1,,b=2", "a=1,a=2", "a=1,");
+  CAPTURE(wrong);
+  CHECK(corbd::csi::parse_labels(wrong).error().code == errc::invalid_argument);
+}

@@ -1,0 +1,80 @@
+#include "corbd/kube/access.hpp"
+
+#include <fstream>
+#include <map>
+
+#include "support/catch.hpp"
+#include "support/folder.hpp"
+
+using namespace corbd;
+
+namespace {
+
+std::string config(const std::string& cluster, const std::string& user) {
+  return "apiVersion: v1\nkind: Config\ncurrent-context: here\ncontexts:\n- name: other\n  context: {cluster: x, user: y}\n- name: here\n"
+         "  context: {cluster: lab, user: me}\nclusters:\n- name: lab\n  cluster: {" + cluster + "}\nusers:\n- name: me\n  user: {" + user + "}\n";
+}
+
+std::string refused(const std::string& text) {
+  const auto access = kube::parse_kubeconfig(text, "/etc/k/");
+  return access ? "it was taken" : access.error().text;
+}
+
+}  // namespace
+
+TEST_CASE("in a pod the service account says how") {
+  std::map<std::string, std::string> variables{{"KUBERNETES_SERVICE_HOST", "fd00::1"}, {"KUBERNETES_SERVICE_PORT", "6443"}};
+  const auto environment = [&](const char* name) { return variables[name]; };
+  const auto access = kube::in_cluster(environment);
+  REQUIRE(access);
+  CHECK(access->host == "fd00::1");
+  CHECK(access->port == 6443);
+  CHECK(access->token_file == "/var/run/secrets/kubernetes.io/serviceaccount/token");
+  http::Peer peer;
+  peer.host = access->host;
+  peer.port = access->port;
+  CHECK(peer.text() == "[fd00::1]:6443");
+  variables.erase("KUBERNETES_SERVICE_HOST");
+  CHECK(kube::in_cluster(environment).error().code == errc::failed_precondition);
+}
+
+TEST_CASE("a kubeconfig's current context says how") {
+  const auto access = kube::parse_kubeconfig(config("server: 'https://[::1]:6443/', certificate-authority: ca.pem", "token: abc"), "/etc/k/");
+  REQUIRE(access);
+  CHECK(access->host == "::1");
+  CHECK(access->port == 6443);
+  CHECK(access->authorities_file == "/etc/k/ca.pem");
+  CHECK(access->token.reveal() == "abc");
+  CHECK_FALSE(access->insecure);
+}
+
+TEST_CASE("a kubeconfig may carry certificates, or name files, and may ask to believe anybody") {
+  const auto access = kube::parse_kubeconfig(
+      config("server: https://api, insecure-skip-tls-verify: true", "client-certificate-data: YWI=, client-key: /k, tokenFile: /t"), "");
+  REQUIRE(access);
+  CHECK(access->port == 443);
+  CHECK(access->insecure);
+  CHECK(access->certificate == "ab");
+  CHECK(access->key_file == "/k");
+  CHECK(access->token_file == "/t");
+}
+
+TEST_CASE("what a kubeconfig lacks, or asks for in vain, is named") {
+  CHECK_THAT(refused(":\t-"), ContainsSubstring("no YAML"));
+  CHECK_THAT(refused("[]"), ContainsSubstring("no kubeconfig"));
+  CHECK_THAT(refused("current-context: a"), ContainsSubstring("no context 'a'"));
+  CHECK_THAT(refused(config("server: ftp://x", "token: a")), ContainsSubstring("ftp://x"));
+  CHECK_THAT(refused(config("server: https://x/path", "token: a")), ContainsSubstring("path"));
+  CHECK_THAT(refused(config("server: https://x:y", "token: a")), ContainsSubstring("port"));
+  CHECK_THAT(refused(config("server: https://x", "exec: {command: aws}")), ContainsSubstring("exec"));
+  CHECK_THAT(refused(config("server: https://x, certificate-authority-data: '!'", "token: a")), ContainsSubstring("base64"));
+}
+
+TEST_CASE("a token is read from its file without the white space around it") {
+  const test::Folder folder;
+  kube::Access access;
+  access.token_file = folder.path() + "/token";
+  CHECK_FALSE(kube::read_token(access));
+  std::ofstream(access.token_file) << "\n abc \n";
+  CHECK(kube::read_token(access)->reveal() == "abc");
+}

@@ -1,0 +1,307 @@
+// The API client against a scripted server, over plain HTTP and TLS.
+#include "corbd/kube/api.hpp"
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <fstream>
+
+#include "support/api_server.hpp"
+#include "support/catch.hpp"
+#include "support/folder.hpp"
+#include "support/helpers.hpp"
+
+namespace Catch {
+template <class T>
+struct StringMaker<corbd::kube::answer<T>> {
+  static std::string convert(const corbd::kube::answer<T>& from) { return from ? "a value" : from.error().error.text; }
+};
+}  // namespace Catch
+
+using namespace corbd;
+using namespace std::chrono_literals;
+using kube::Change;
+using test::ApiServer;
+using Peer = ApiServer::Peer;
+using Request = ApiServer::Request;
+
+namespace {
+
+const kube::Resource kThings{"/api/v1/things", "things"};
+
+/// The client on a control thread of its own time; the server's threads are real.
+class Scene {
+ public:
+  explicit Scene(ApiServer::Script script, ApiServer::Tls tls = ApiServer::Tls::none, http::Timing timing = {})
+      : server(std::move(script), tls), access(server.access()), timing_(timing) {}
+  kube::Api& api() {
+    if (!api_) api_ = std::make_unique<kube::Api>(io_.get_executor(), *clock_, pool_, access, timing_);
+    return *api_;
+  }
+  template <class T>
+  T run(task<T> work) {
+    test::Started<T> started(io_, std::move(work));
+    return std::move(started.get());
+  }
+  auto get(const std::string& name = "one", Until until = {}) { return run(api().get(kThings, name, until)); }
+  /// A watch to its end: its events, and how it ended.
+  std::pair<std::vector<Change>, kube::answer<>> watch(std::string version = "7") {
+    std::vector<Change> events;
+    auto keep = [&](Change change) {
+      events.push_back(std::move(change));
+      return true;
+    };
+    auto ended = run(api().watch(kThings, "one", std::move(version), 300s, keep, {}));
+    return {std::move(events), std::move(ended)};
+  }
+  Until within(std::chrono::milliseconds time) { return {clock_->now() + time}; }
+
+ private:
+  asio::io_context io_;
+  asio::executor_work_guard<asio::io_context::executor_type> work_{io_.get_executor()};
+  std::unique_ptr<Clock> clock_ = make_real_clock(io_.get_executor());
+  BlockingPool pool_{io_.get_executor(), *clock_, 1};
+
+ public:
+  ApiServer server;
+  kube::Access access;
+
+ private:
+  http::Timing timing_;
+  std::unique_ptr<kube::Api> api_;
+};
+
+void thing(const Request&, Peer& peer) { peer.answer(200, R"({"metadata":{"name":"one"}})"); }
+
+ApiServer::Script always(unsigned status, std::string body, std::string headers = {}) {
+  return [=](const Request&, Peer& peer) { peer.answer(status, body, headers); };
+}
+
+/// A watch whose body comes in these pieces.
+ApiServer::Script pieces(std::vector<std::string> all) {
+  return [all = std::move(all)](const Request&, Peer& peer) {
+    peer.begin();
+    for (const auto& one : all) peer.piece(one);
+    peer.end();
+  };
+}
+
+std::string event(const std::string& type, const std::string& version) {
+  return R"({"type":")" + type + R"(","object":{"kind":"Thing","metadata":{"name":"one","resourceVersion":")" + version + "\"}}}\n";
+}
+
+}  // namespace
+
+TEST_CASE("an object is read by its name, and the connection is used again") {
+  Scene scene(thing);
+  for (int i = 0; i < 3; ++i) {
+    const auto found = scene.get("o/n e");
+    REQUIRE(found);
+    CHECK(found->at("metadata").at("name").as_string() == "one");
+  }
+  const auto requests = scene.server.requests();
+  REQUIRE(requests.size() == 3);
+  CHECK(requests[0].target == "/api/v1/things/o%2Fn%20e");
+  CHECK(requests[2].connection == 1);
+}
+
+TEST_CASE("a kept connection that the server closed meanwhile costs nothing") {
+  Scene scene([](const Request& request, Peer& peer) {
+    if (request.connection == 1 && request.target.ends_with("/second")) peer.close();
+    peer.answer(200, "{}");
+  });
+  REQUIRE(scene.get("first"));
+  CHECK(scene.get("second"));
+  CHECK(scene.server.requests().back().connection == 2);
+}
+
+TEST_CASE("what the server refuses has its code, its reason and what to grant") {
+  const std::string body = R"({"kind":"Status","reason":"Forbidden","message":"no","code":403})";
+  const auto code = [](unsigned status, const std::string& says) {
+    Scene scene(always(status, says));
+    return scene.get().error().error;
+  };
+  CHECK(code(403, body).code == errc::permission_denied);
+  CHECK_THAT(code(403, body).text, ContainsSubstring("403 Forbidden: no") && ContainsSubstring("grant the verb 'get' on 'things'"));
+  CHECK(code(401, "").code == errc::unauthenticated);
+  CHECK(code(404, R"({"reason":"NotFound"})").code == errc::not_found);
+  CHECK(code(409, "").code == errc::already_exists);
+  CHECK(code(422, "").code == errc::invalid_argument);
+  CHECK(code(500, "boom").code == errc::unavailable);
+  CHECK_THAT(code(503, "boom\x01").text, ContainsSubstring("503: boom "));
+}
+
+TEST_CASE("429 has a plain text and says when to come again; 410 and 504 of a version are told apart") {
+  Scene throttled(always(429, "Too many requests, please try again later.", "Retry-After: 5\r\n"));
+  const auto later = throttled.get();
+  REQUIRE_FALSE(later);
+  CHECK(later.error().kind == kube::Failure::Kind::throttled);
+  CHECK(later.error().retry_after == 5s);
+  Scene expired(always(410, R"({"reason":"Expired"})"));
+  CHECK(expired.get().error().kind == kube::Failure::Kind::expired);
+  Scene early(always(504, R"({"reason":"Timeout","details":{"causes":[{"reason":"ResourceVersionTooLarge"}],"retryAfterSeconds":1}})"));
+  const auto future = early.get();
+  CHECK(future.error().kind == kube::Failure::Kind::too_new);
+  CHECK(future.error().retry_after == 1s);
+}
+
+TEST_CASE("garbage, deep nesting, and a body that is too long or cut off are errors") {
+  const auto code = [](ApiServer::Script script) {
+    Scene scene(std::move(script));
+    return scene.get().error().error.code;
+  };
+  CHECK(code(always(200, "[1]")) == errc::io);
+  CHECK(code(always(200, std::string(100000, '['))) == errc::io);
+  CHECK(code([](const Request&, Peer& peer) {
+          peer.send("nonsense\r\n\r\n");
+          peer.close();
+        }) == errc::io);
+  CHECK(code([](const Request&, Peer& peer) {
+          peer.send("HTTP/1.1 200 x\r\nContent-Length: 100\r\n\r\n{");
+          peer.close();
+        }) == errc::unavailable);
+  CHECK(code([](const Request&, Peer& peer) {
+          peer.begin();
+          for (;;) peer.piece(std::string(1 << 20, ' '));
+        }) == errc::exhausted);
+}
+
+TEST_CASE("a server that accepts and says nothing, or nobody at all, is told within the limit") {
+  http::Timing timing;
+  timing.head = 50ms;
+  Scene silent([](const Request&, Peer& peer) { peer.hang(); }, ApiServer::Tls::none, timing);
+  CHECK(silent.get().error().error.code == errc::unavailable);
+  Scene slow([](const Request&, Peer& peer) { peer.hang(); });
+  CHECK(slow.get("one", slow.within(50ms)).error().error.code == errc::timed_out);
+  Scene nobody(thing);
+  nobody.access.port = 1;
+  CHECK(nobody.get().error().error.code == errc::unavailable);
+  Scene nameless(thing);
+  nameless.access.host = "no-such-host.invalid";
+  CHECK(nameless.get().error().error.code == errc::unavailable);
+}
+
+TEST_CASE("a list is read page by page") {
+  Scene scene([](const Request& request, Peer& peer) {
+    if (request.target.find("continue=next") == request.target.npos)
+      peer.answer(200, R"({"metadata":{"resourceVersion":"8","continue":"next"},"items":[{"a":1},{"a":2}]})");
+    else
+      peer.answer(200, R"({"metadata":{"resourceVersion":"9"},"items":[{"a":3}]})");
+  });
+  const auto all = scene.run(scene.api().list(kThings, "", "0", {}));
+  REQUIRE(all);
+  CHECK(all->items.size() == 3);
+  CHECK(all->version == "9");
+  CHECK(scene.server.requests()[0].target == "/api/v1/things?resourceVersion=0&limit=500");
+  CHECK(scene.server.requests()[1].target == "/api/v1/things?limit=500&continue=next");
+}
+
+TEST_CASE("a watch gives its events in order, however its body was cut") {
+  const std::string body = event("ADDED", "8") + event("MODIFIED", "9") + event("BOOKMARK", "11") + event("DELETED", "12") + event("NEWKIND", "13");
+  const std::size_t size = GENERATE(std::size_t{1}, std::size_t{7}, std::size_t{100000});
+  std::vector<std::string> cut;
+  for (std::size_t place = 0; place < body.size(); place += size) cut.push_back(body.substr(place, size));
+  Scene scene(pieces(cut));
+  const auto [events, ended] = scene.watch();
+  CHECK(ended);
+  REQUIRE(events.size() == 4);
+  CHECK(events[0].kind == Change::Kind::added);
+  CHECK(events[2].kind == Change::Kind::bookmark);
+  CHECK(events[2].object.empty());
+  CHECK(events[3].version == "12");
+  CHECK(scene.server.requests()[0].target ==
+        "/api/v1/things?watch=1&fieldSelector=metadata.name%3Done&resourceVersion=7&allowWatchBookmarks=true&timeoutSeconds=300");
+}
+
+TEST_CASE("an expired version within a good answer is the failure that it is") {
+  Scene scene(pieces({event("ADDED", "8"), R"({"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}})" "\n"}));
+  const auto [events, ended] = scene.watch();
+  REQUIRE_FALSE(ended);
+  CHECK(ended.error().kind == kube::Failure::Kind::expired);
+  CHECK(events.size() == 1);
+}
+
+TEST_CASE("a watch that breaks in the middle of an object says so, and what came before counts") {
+  Scene scene(pieces({event("ADDED", "8"), R"({"type":"ADD)"}));
+  const auto [events, ended] = scene.watch();
+  CHECK_FALSE(ended);
+  CHECK(events.size() == 1);
+}
+
+TEST_CASE("the token is sent, and read anew after a 401") {
+  const test::Folder folder;
+  std::ofstream(folder.path() + "/token") << "old\n";
+  const std::string next = folder.path() + "/token";
+  Scene scene([next](const Request& request, Peer& peer) {
+    if (request.authorization == "Bearer new") return peer.answer(200, "{}");
+    std::ofstream(next) << " new\n";
+    peer.answer(401, "");
+  });
+  scene.access.token_file = next;
+  CHECK(scene.get());
+  const auto requests = scene.server.requests();
+  REQUIRE(requests.size() == 2);
+  CHECK(requests[0].authorization == "Bearer old");
+}
+
+TEST_CASE("a token file that goes away is no reason to forget the token") {
+  const test::Folder folder;
+  const std::string file = folder.path() + "/token";
+  std::ofstream(file) << "kept";
+  std::atomic<int> asked{0};
+  Scene scene([&](const Request&, Peer& peer) { peer.answer(++asked == 1 ? 401 : 200, "{}"); });
+  scene.access.token_file = file;
+  CHECK(scene.get());
+  std::filesystem::remove(file);
+  CHECK(scene.get());
+  CHECK(scene.server.requests().back().authorization == "Bearer kept");
+}
+
+TEST_CASE("a server is believed if its certificate is of the authorities and for that address") {
+  Scene scene(thing, ApiServer::Tls::good);
+  CHECK(scene.get());
+  Scene by_name(thing, ApiServer::Tls::good);
+  by_name.access.host = "localhost";
+  CHECK(by_name.get());
+  Scene elsewhere(thing, ApiServer::Tls::wrong_host);
+  const auto refused = elsewhere.get();
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().error.code == errc::unauthenticated);
+  Scene stranger(thing, ApiServer::Tls::good);
+  stranger.access.authorities = test::pki("other-ca.pem");
+  CHECK(stranger.get().error().error.code == errc::unauthenticated);
+  Scene anybody(thing, ApiServer::Tls::wrong_host);
+  anybody.access.insecure = true;
+  CHECK(anybody.get());
+}
+
+TEST_CASE("authorities that were replaced in their file are read anew when they do not fit") {
+  const test::Folder folder;
+  const std::string file = folder.path() + "/ca.crt";
+  std::ofstream(file) << test::pki("other-ca.pem");
+  Scene scene(thing, ApiServer::Tls::good);
+  scene.access.authorities.clear();
+  scene.access.authorities_file = file;
+  CHECK_FALSE(scene.get());
+  std::ofstream(file) << test::pki("ca.pem");
+  CHECK(scene.get());
+}
+
+TEST_CASE("a client certificate is shown to whoever asks for it") {
+  Scene scene(thing, ApiServer::Tls::asks_for_certificate);
+  scene.access.certificate = test::pki("client.pem");
+  scene.access.key = Secret(test::pki("client.key"));
+  CHECK(scene.get());
+  Scene without(thing, ApiServer::Tls::asks_for_certificate);
+  CHECK_FALSE(without.get());
+}
+
+TEST_CASE("an object is made and changed with its body") {
+  Scene scene(always(201, "{}"));
+  CHECK(scene.run(scene.api().create(kThings, {{"reason", "x"}}, {})));
+  CHECK(scene.run(scene.api().patch(kThings, "one", {{"count", 2}}, {})));
+  const auto requests = scene.server.requests();
+  REQUIRE(requests.size() == 2);
+  CHECK(requests[0].method == "POST");
+  CHECK(requests[0].body == R"({"reason":"x"})");
+  CHECK(requests[1].method == "PATCH");
+  CHECK(requests[1].target == "/api/v1/things/one");
+}

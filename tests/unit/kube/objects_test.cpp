@@ -1,0 +1,65 @@
+#include "corbd/kube/objects.hpp"
+
+#include <boost/json/parse.hpp>
+
+#include "support/catch.hpp"
+
+using namespace corbd;
+
+namespace {
+
+boost::json::object object(const char* text) { return boost::json::parse(text).as_object(); }
+
+}  // namespace
+
+TEST_CASE("of a Node its labels and attached volumes are read") {
+  const auto node = kube::node_of(object(R"({"metadata":{"labels":{"zone":"a"}},"status":{"volumesAttached":[{"name":"kubernetes.io/csi/d^h"}]}})"));
+  CHECK(node.labels.at("zone") == "a");
+  CHECK(node.volumes_attached == std::vector<std::string>{"kubernetes.io/csi/d^h"});
+}
+
+TEST_CASE("of a VolumeAttachment it is read whose it is, and whether it goes") {
+  const auto found = kube::volume_attachment_of(object(R"({"metadata":{"uid":"u","deletionTimestamp":"2026-01-01T00:00:00Z"},
+      "spec":{"attacher":"d","nodeName":"n","source":{"persistentVolumeName":"pv"}},"status":{"attached":true,"attachmentMetadata":{"a":"b"}}})"));
+  CHECK(found.uid == "u");
+  CHECK(found.volume == "pv");
+  CHECK(found.attached);
+  CHECK(found.deleting);
+  CHECK(found.metadata.at("a") == "b");
+}
+
+TEST_CASE("a VolumeAttachment's name is computed from handle, driver and node") {
+  // printf handledrivernode | sha256sum
+  CHECK(kube::volume_attachment_name("handle", "driver", "node") == "csi-fdef298eb16db6fa42906ef1ff09a93a7f3028f8290cc9d71628ff91c237bfa7");
+}
+
+TEST_CASE("of a PersistentVolume its mode is what volumeMode says") {
+  const auto found = kube::persistent_volume_of(object(R"({"metadata":{"name":"pv"},"spec":{"volumeMode":"Block","accessModes":["ReadWriteOnce"],
+      "csi":{"driver":"d","volumeHandle":"h","fsType":"ext4","volumeAttributes":{"pool":"p","n":1},"nodeStageSecretRef":{"name":"s","namespace":"ns"}},
+      "claimRef":{"name":"c","namespace":"default"}},"status":{"phase":"Bound"}})"));
+  CHECK(found.block);
+  CHECK(found.bound);
+  CHECK(found.attributes == std::map<std::string, std::string>{{"pool", "p"}});
+  REQUIRE(found.node_stage_secret);
+  CHECK(found.node_stage_secret->name_space == "ns");
+  CHECK(found.claim->name == "c");
+}
+
+TEST_CASE("objects without what one expects, or with other types, are empty and no trap") {
+  for (const char* text : {"{}", R"({"metadata":null,"spec":null,"status":null})", R"({"metadata":[],"spec":{"source":null,"csi":null,"accessModes":null},"status":1})",
+                           R"({"spec":{"csi":{"nodeStageSecretRef":{}},"source":{}},"status":{"volumesAttached":[null,1]}})"}) {
+    const auto anything = object(text);
+    CHECK_FALSE(kube::volume_attachment_of(anything).attached);
+    CHECK(kube::persistent_volume_of(anything).driver.empty());
+    CHECK_FALSE(kube::persistent_volume_of(anything).node_stage_secret);
+    CHECK(kube::node_of(anything).labels.empty());
+    CHECK(kube::data_of_secret(anything).empty());
+  }
+}
+
+TEST_CASE("a Secret's values may be any bytes; what is no base64 is left out") {
+  const auto data = kube::data_of_secret(object(R"({"data":{"userKey":"AAH/","empty":"","bad":"a"}})"));
+  CHECK(data.at("userKey").reveal() == std::string_view("\0\1\xff", 3));
+  CHECK(data.at("empty").empty());
+  CHECK_FALSE(data.contains("bad"));
+}
