@@ -11,7 +11,7 @@
 namespace corbd::volume {
 namespace {
 
-constexpr int kMaxSteps = 60;  // twice what I7 allows; more is a defect of the planner
+constexpr int kMaxSteps = 80;  // twice what I7 allows; more is a defect of the planner
 constexpr std::chrono::milliseconds kWaitPause{300};
 constexpr std::size_t kTimeline = 64;
 // A conflicting call is told while it can still hear it.

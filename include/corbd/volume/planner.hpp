@@ -3,7 +3,7 @@
 //
 // I1 a step that uses a device needs a live link, otherwise Wait. I2 an absent fact is unknown: Look first. I4 KernelConnect only while no
 // device carries our identifier; two that do are a conflict. I7 total: Done is a fixed point, and from any reachable state without faults
-// Done or Fail comes within 30 steps (property test).
+// Done or Fail comes within 40 steps (property test).
 #pragma once
 
 #include <optional>
