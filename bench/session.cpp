@@ -4,6 +4,7 @@
 //   corbd-bench session [--seconds S] [--json FILE]   4 and 256 KiB, read and write, depth 1, 16 and 64
 //   corbd-bench drive COUNT -- COMMAND...             COUNT reads and COUNT writes of 4 KiB at depth 16 against COMMAND, which serves on stdin
 //   corbd-bench serve                                 a memory image of 64 MiB on stdin
+//   corbd-bench stages [VOLUMES CALLS]                repeats of a stage that is done (stages.hpp); 300 and 1000
 #include <libnbd.h>
 #include <sys/resource.h>
 
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "link.hpp"
+#include "stages.hpp"
 #include "support/memory_image.hpp"
 #include "support/newstyle.hpp"
 
@@ -204,7 +206,7 @@ int drive(std::uint64_t count, const std::vector<std::string>& command) {
 }
 
 int usage() {
-  std::fputs("usage: corbd-bench session [--seconds S] [--json FILE] | drive COUNT -- COMMAND... | serve\n", stderr);
+  std::fputs("usage: corbd-bench session [--seconds S] [--json FILE] | drive COUNT -- COMMAND... | serve | stages [VOLUMES CALLS]\n", stderr);
   return 2;
 }
 
@@ -213,6 +215,8 @@ int usage() {
 int main(int argc, char** argv) try {
   std::vector<std::string> words(argv + 1, argv + argc);
   if (words == std::vector<std::string>{"serve"}) return serve();
+  if (words == std::vector<std::string>{"stages"}) return bench::stages(300, 1000);
+  if (words.size() == 3 && words[0] == "stages") return bench::stages(std::stoi(words[1]), std::stoi(words[2]));
   if (words.size() > 3 && words[0] == "drive" && words[2] == "--") return drive(std::stoull(words[1]), {words.begin() + 3, words.end()});
   if (words.empty() || words[0] != "session" || words.size() % 2 == 0) return usage();
   Seconds time(0.5);

@@ -20,6 +20,7 @@
 #include "corbd/heal/farewell.hpp"
 #include "corbd/heal/healer.hpp"
 #include "corbd/host/helpers.hpp"
+#include "corbd/host/kms.hpp"
 #include "corbd/host/system.hpp"
 #include "corbd/krbd/kernel_client.hpp"
 #include "corbd/kube/own_node.hpp"
@@ -88,6 +89,7 @@ class Agent {
         gate_(control_, *clock_), node_(control_, *clock_, pool_, options.nodeid, kube::find_access(variable("KUBERNETES_CONFIG_PATH"), variable)),
         helpers_(control_, *clock_, {}), mounts_(host::make_mounts(helpers_)),
         filesystems_(host::make_filesystems(helpers_)), daemons_(host::make_daemons(helpers_)),
+        luks_(host::make_luks(helpers_)), kms_(host::make_kms(pool_, options.kms_config_dir)),
         records_(volume::make_record_store(pool_, options.state_dir, options.runtime_dir)),
         clusters_(rbd::make_clusters(control_, *clock_, pool_, cluster_config(boot_id))), devices_(nbd::make_devices(control_, *clock_, {})),
         kernel_(krbd::make_kernel_client(helpers_)),
@@ -217,7 +219,7 @@ class Agent {
     auto drop_stash = [this](std::string staging_path) { return forget_stash(std::move(staging_path)); };
     auto places = [dir = options_.config_dir](const volume::Place& of) { return mapped_places(dir, of); };
     auto clusters = [dir = options_.config_dir](const std::string& id) { return mapped_clusters(dir, id); };
-    return {*clusters_, *devices_, *kernel_, *mounts_, *filesystems_, *daemons_, *records_, find_cluster, check_path, read_stash, write_stash,
+    return {*clusters_, *devices_, *kernel_, *mounts_, *filesystems_, *daemons_, *luks_, *kms_, *records_, find_cluster, check_path, read_stash, write_stash,
             drop_stash, host::busy, places, clusters};
   }
 
@@ -305,6 +307,8 @@ class Agent {
   std::unique_ptr<host::Mounts> mounts_;
   std::unique_ptr<host::Filesystems> filesystems_;
   std::unique_ptr<host::Daemons> daemons_;
+  std::unique_ptr<host::Luks> luks_;
+  std::unique_ptr<host::Kms> kms_;
   std::unique_ptr<volume::RecordStore> records_;
   std::unique_ptr<image::Clusters> clusters_;
   std::unique_ptr<device::Devices> devices_;

@@ -58,6 +58,11 @@ grpc::Status stage(v1::Node::Stub& node, grpc::ClientContext& context, const Csi
   while (!key->empty() && (key->back() == '\n' || key->back() == ' ')) key->pop_back();
   (*request.mutable_secrets())["userID"] = call.user;
   (*request.mutable_secrets())["userKey"] = *key;
+  if (!call.passphrase_file.empty()) {
+    const auto passphrase = read_file(call.passphrase_file, 4096);
+    if (!passphrase) return {grpc::StatusCode::INVALID_ARGUMENT, passphrase.error().text};
+    (*request.mutable_secrets())["encryptionPassphrase"] = *passphrase;
+  }
   v1::NodeStageVolumeResponse response;
   return node.NodeStageVolume(&context, request, &response);
 }

@@ -27,6 +27,7 @@ constexpr auto kTable = std::to_array<Flag>({
     {"state-dir", Kind::text, &Run::state_dir, "Records; on a disk [<pluginpath>/<drivername>/corbd]"},
     {"runtime-dir", Kind::text, &Run::runtime_dir, "Ceph keys of staged volumes, and the admin socket; must be tmpfs"},
     {"config-dir", Kind::text, &Run::config_dir, "Folder of ceph-csi's config.json"},
+    {"kms-config-dir", Kind::text, &Run::kms_config_dir, "Folder of ceph-csi's config.json of key management systems"},
     {"metricsip", Kind::text, &Run::metricsip, "Address of the HTTP port", "POD_IP"},
     {"failpoint", Kind::text, &Run::failpoints, "NAME=kill|stop|error|hang[@N], for tests"},
     {"heal-without-proof", Kind::boolean, &Run::heal_without_proof,

@@ -54,6 +54,7 @@ CLI::App* add_csi(CLI::App& app, CsiCall& call) {
   command->add_option("--pool", call.pool, "Pool");
   command->add_option("--user", call.user, "Ceph user without client.");
   command->add_option("--key-file", call.key_file, "File with the user's key");
+  command->add_option("--passphrase-file", call.passphrase_file, "File with the passphrase of an encrypted volume, every byte of it");
   command->add_option("--fstype", call.fstype, "Filesystem [ext4]");
   command->add_option("--mkfs-options", call.mkfs_options, "Instead of the default ones");
   command->add_option("--attribute", call.attributes, "Attribute of the volume, name=value; may be repeated. A provisioner's: staticVolume=false");

@@ -48,6 +48,14 @@ constexpr std::string_view kNames[] = {
     "step.trim.before", "step.trim.after",
     "step.map_krbd.before", "step.map_krbd.after",
     "step.unmap_krbd.before", "step.unmap_krbd.after",
+    "step.luks_format.before", "step.luks_format.after",
+    "step.luks_note.before", "step.luks_note.after",
+    "step.luks_open.before", "step.luks_open.after",
+    "step.luks_resize.before", "step.luks_resize.after",
+    "step.luks_close.before", "step.luks_close.after",
+    "step.add_key.before", "step.add_key.after",
+    "step.new_key.before", "step.new_key.added", "step.new_key.after",
+    "step.remove_key.before", "step.remove_key.after",
 };
 
 enum class Action { off, kill, stop, error, hang };

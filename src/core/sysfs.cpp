@@ -1,7 +1,6 @@
 #include "corbd/core/sysfs.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <sstream>
 
 #include "corbd/core/file.hpp"
@@ -25,12 +24,16 @@ std::vector<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
-std::vector<std::string> holders_of(const fs::path& block) {
-  auto holders = names_in(block / "holders");
+std::vector<fs::path> holders_of(const fs::path& block) {
+  std::vector<fs::path> folders;
+  const auto add = [&](const fs::path& folder) {
+    for (const auto& name : names_in(folder)) folders.push_back(folder / name);
+  };
+  add(block / "holders");
   const std::string partition = block.filename().string() + "p";
   for (const auto& name : names_in(block))
-    if (name.starts_with(partition)) std::ranges::copy(names_in(block / name / "holders"), std::back_inserter(holders));
-  return holders;
+    if (name.starts_with(partition)) add(block / name / "holders");
+  return folders;
 }
 
 std::uint32_t waiting_of(const fs::path& block) {

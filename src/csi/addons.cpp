@@ -24,6 +24,7 @@ class AddonsIdentity final : public identity::Identity::CallbackService {
     using identity::Capability;
     response->add_capabilities()->mutable_service()->set_type(Capability::Service::NODE_SERVICE);
     response->add_capabilities()->mutable_reclaim_space()->set_type(Capability::ReclaimSpace::ONLINE);
+    response->add_capabilities()->mutable_encryption_key_rotation()->set_type(Capability::EncryptionKeyRotation::ENCRYPTIONKEYROTATION);
     return rpc::Server::answer(context, grpc::Status::OK);
   }
   Reactor* Probe(Context* context, const identity::ProbeRequest*, identity::ProbeResponse* response) override {
@@ -67,22 +68,24 @@ class ReclaimSpace final : public reclaimspace::ReclaimSpaceNode::CallbackServic
 
 class KeyRotation final : public encryptionkeyrotation::EncryptionKeyRotationController::CallbackService {
  public:
-  explicit KeyRotation(rpc::Server& server) : server_(server) {}
+  KeyRotation(rpc::Server& server, volume::Volumes& volumes) : server_(server), volumes_(volumes) {}
 
   Reactor* EncryptionKeyRotate(Context* context, const encryptionkeyrotation::EncryptionKeyRotateRequest* request,
                                encryptionkeyrotation::EncryptionKeyRotateResponse*) override {
-    auto work = [request](Until) { return rotate(*request); };
+    auto work = [this, request](Until until) { return rotate(volumes_, *request, until); };
     return server_.unary(context, "EncryptionKeyRotate", request->volume_id(), work);
   }
 
  private:
-  /// Where the wish for another key goes once volumes have one; Identity then tells of ENCRYPTIONKEYROTATION.
-  static task<result<>> rotate(const encryptionkeyrotation::EncryptionKeyRotateRequest& request) {
+  static task<result<>> rotate(volume::Volumes& volumes, const encryptionkeyrotation::EncryptionKeyRotateRequest& request, Until until) {
     if (auto valid = check_volume_id(request.volume_id()); !valid) co_return valid;
-    co_return Error{errc::unimplemented, "volume " + request.volume_id() + ": encryption is not served yet, so there is no key to rotate"};
+    volume::Rekeyed wish;
+    if (const auto place = request.secrets().find("encryptionPassphrase"); place != request.secrets().end()) wish.passphrase = Secret(place->second);
+    co_return co_await volumes.want(request.volume_id(), volume::Wish(std::move(wish)), until);
   }
 
   rpc::Server& server_;
+  volume::Volumes& volumes_;
 };
 
 }  // namespace
@@ -91,7 +94,7 @@ std::vector<std::unique_ptr<grpc::Service>> make_addons(rpc::Server& server, vol
   std::vector<std::unique_ptr<grpc::Service>> all;
   all.push_back(std::make_unique<AddonsIdentity>(config));
   all.push_back(std::make_unique<ReclaimSpace>(server, volumes));
-  all.push_back(std::make_unique<KeyRotation>(server));
+  all.push_back(std::make_unique<KeyRotation>(server, volumes));
   return all;
 }
 

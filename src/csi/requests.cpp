@@ -159,13 +159,13 @@ result<> complete(const ::csi::v1::NodeStageVolumeRequest& request, volume::Stag
   auto parameters = parameters_of(request.volume_context());
   if (!parameters) return parameters.error();
   if (auto done = parameters->is_static ? complete_static(request, *parameters, into) : complete_dynamic(request, into); !done) return done;
-  if (parameters->encrypted) return not_yet("volume " + request.volume_id() + " is encrypted: encryption is not served yet");
   into.capability.read_only |= parameters->read_only;
   into.source.mkfs_options = value(request.volume_context(), "mkfsOptions");
   into.source.serving = std::move(parameters->serving);
   into.source.kernel = std::move(parameters->kernel);
   into.mounter = parameters->mounter;
   into.ignored = std::move(parameters->ignored);
+  into.kms_id = std::move(parameters->kms_id);
   into.stash = std::move(parameters->stash);
   return {};
 }
@@ -222,6 +222,7 @@ result<volume::Wish> wish_of(const ::csi::v1::NodeStageVolumeRequest& request) {
   if (!credentials) return credentials.error();
   wish.user = std::move(credentials->user);
   wish.key = Secret(std::move(credentials->key));
+  wish.passphrase = Secret(value(request.secrets(), "encryptionPassphrase"));
   return volume::Wish(std::move(wish));
 }
 

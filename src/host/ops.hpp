@@ -7,6 +7,7 @@
 
 #include "corbd/core/result.hpp"
 #include "corbd/host/host.hpp"
+#include "corbd/host/luks.hpp"
 
 namespace corbd::host::ops {
 
@@ -28,6 +29,16 @@ result<> grow(const std::string& device, const std::string& fstype, const std::s
 /// Both: not_found when nothing is mounted there.
 result<std::uint64_t> trim(const std::string& target);
 result<Usage> usage(const std::string& target);
+
+/// As the Luks port. `iterations`: of argon2; 0: as many as take two seconds here.
+result<LuksHeader> luks_look(const std::string& device);
+result<> luks_format(const std::string& device, const Secret& passphrase, std::uint32_t iterations);
+result<> luks_open(const std::string& device, const std::string& mapping, const Secret& passphrase, bool read_only);
+result<> luks_resize(const std::string& mapping);
+result<> luks_close(const std::string& mapping);
+result<bool> luks_opens(const std::string& device, int slot, const Secret& passphrase);
+result<> luks_add_key(const std::string& device, int slot, const Secret& known, const Secret& added, std::uint32_t iterations);
+result<> luks_remove_key(const std::string& device, int slot);
 
 result<> check_unused(const std::string& device);
 /// `queue`: the folder, /sys/block/nbd0/queue.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/json/array.hpp>
 
 namespace corbd::host {
 namespace {
@@ -67,6 +68,22 @@ result<Probe> probe_from_json(const boost::json::object& reply) {
     for (const auto& known : kKinds)
       if (known.name == std::string_view(kind->get_string())) return Probe{known.kind, std::string(type->get_string())};
   return Error{errc::internal, "the helper's reply to a probe is not understood"};
+}
+
+boost::json::object luks_header_to_json(const LuksHeader& header) {
+  auto reply = probe_to_json(header.found);
+  reply["key_slots"] = boost::json::array(header.key_slots.begin(), header.key_slots.end());
+  return reply;
+}
+
+result<LuksHeader> luks_header_from_json(const boost::json::object& reply) {
+  auto found = probe_from_json(reply);
+  if (!found) return found.error();
+  const auto* slots = reply.if_contains("key_slots");
+  if (slots == nullptr || !slots->is_array()) return Error{errc::internal, "the helper's reply has no key slots"};
+  LuksHeader header{std::move(*found), {}};
+  for (const auto& slot : slots->get_array()) header.key_slots.push_back(static_cast<int>(slot.as_int64()));
+  return header;
 }
 
 }  // namespace corbd::host

@@ -6,11 +6,14 @@
 
 #include "corbd/core/result.hpp"
 #include "corbd/host/host.hpp"
+#include "corbd/host/luks.hpp"
 
 namespace corbd::host {
 
 boost::json::object probe_to_json(const Probe& probe);
 result<Probe> probe_from_json(const boost::json::object& reply);
+boost::json::object luks_header_to_json(const LuksHeader& header);
+result<LuksHeader> luks_header_from_json(const boost::json::object& reply);
 boost::json::object extent_to_json(const Extent& extent);
 result<Extent> extent_from_json(const boost::json::object& reply);
 boost::json::object usage_to_json(const Usage& usage);

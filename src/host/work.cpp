@@ -77,6 +77,41 @@ result<json::object> do_tune(const json::object& request) {
   return done(ops::tune("/sys/block/" + name + "/queue"));
 }
 
+Secret secret(const json::object& request, std::string_view key) { return Secret(text(request, key)); }
+int slot(const json::object& request) { return request.at("slot").to_number<int>(); }
+
+result<json::object> do_luks_look(const json::object& request) {
+  const auto found = ops::luks_look(text(request, "device"));
+  if (!found) return found.error();
+  return luks_header_to_json(*found);
+}
+
+result<json::object> do_luks_format(const json::object& request) {
+  return done(ops::luks_format(text(request, "device"), secret(request, "passphrase"), 0));
+}
+
+result<json::object> do_luks_open(const json::object& request) {
+  return done(ops::luks_open(text(request, "device"), text(request, "mapping"), secret(request, "passphrase"), request.at("read_only").as_bool()));
+}
+
+result<json::object> do_luks_resize(const json::object& request) { return done(ops::luks_resize(text(request, "mapping"))); }
+
+result<json::object> do_luks_close(const json::object& request) { return done(ops::luks_close(text(request, "mapping"))); }
+
+result<json::object> do_luks_opens(const json::object& request) {
+  const auto opens = ops::luks_opens(text(request, "device"), slot(request), secret(request, "passphrase"));
+  if (!opens) return opens.error();
+  return json::object{{"opens", *opens}};
+}
+
+result<json::object> do_luks_add_key(const json::object& request) {
+  return done(ops::luks_add_key(text(request, "device"), slot(request), secret(request, "known"), secret(request, "added"), 0));
+}
+
+result<json::object> do_luks_remove_key(const json::object& request) {
+  return done(ops::luks_remove_key(text(request, "device"), slot(request)));
+}
+
 std::uint32_t index(const json::object& request) { return request.at("index").to_number<std::uint32_t>(); }
 
 result<json::object> do_daemons(const json::object& request) {
@@ -99,6 +134,10 @@ constexpr std::array kOperations{
     Operation{"daemons", do_daemons}, Operation{"dismiss", do_dismiss},
     Operation{"grow", do_grow},   Operation{"extent", do_extent},
     Operation{"usage", do_usage}, Operation{"trim", do_trim},
+    Operation{"luks_look", do_luks_look}, Operation{"luks_format", do_luks_format},
+    Operation{"luks_open", do_luks_open}, Operation{"luks_resize", do_luks_resize},
+    Operation{"luks_close", do_luks_close}, Operation{"luks_opens", do_luks_opens},
+    Operation{"luks_add_key", do_luks_add_key}, Operation{"luks_remove_key", do_luks_remove_key},
 };
 
 }  // namespace

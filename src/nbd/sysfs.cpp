@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <tuple>
 
 #include "corbd/core/sysfs.hpp"
+#include "corbd/device/sysfs.hpp"
 
 namespace corbd::nbd {
 namespace {
@@ -23,13 +25,11 @@ std::optional<device::Seen> read_device(const fs::path& folder, std::uint32_t in
   device::Seen seen;
   seen.index = index;
   seen.backend = backend.value_or("");
-  seen.size = number_of<std::uint64_t>(folder / "size") * 512;  // the unit of that file, whatever the block size
-  const std::size_t colon = std::min(dev->find(':'), dev->size() - 1);
-  seen.dev_major = number<std::uint32_t>(dev->substr(0, colon)).value_or(0);
-  seen.dev_minor = number<std::uint32_t>(dev->substr(colon + 1)).value_or(0);
+  seen.size = device::size_of(folder);
+  std::tie(seen.dev_major, seen.dev_minor) = device::parse_dev(*dev);
   seen.io_timeout_ms = number_of<std::uint32_t>(folder / "queue/io_timeout");
   seen.waiting = sysfs::waiting_of(folder);
-  seen.holders = sysfs::holders_of(folder);
+  seen.holders = device::holders_of(folder);
   return seen;
 }
 

@@ -48,7 +48,8 @@ task<result<image::Resolved>> locate_to_end(Connections& connections, const Leas
   if (!located) co_return located.error();
   auto found = co_await identify(connections, lease, located->target);
   if (!found) co_return found;
-  found->encrypted = located->encrypted;
+  found->kms_id = located->kms_id;
+  found->encryption_type = located->encryption_type;
   if (located->lacks_id) co_await complete_journal(connections, lease, *located->lacks_id, reserved, found->key);
   co_return found;
 }

@@ -8,7 +8,8 @@
 namespace corbd::rbd {
 namespace {
 
-constexpr const char *kImageName = "csi.imagename", *kImageId = "csi.imageid", *kKms = "csi.volume.encryptKMS";
+constexpr const char *kImageName = "csi.imagename", *kImageId = "csi.imageid", *kKms = "csi.volume.encryptKMS",
+                     *kEncryptionType = "csi.volume.encryptionType";
 
 std::string object_of(const std::string& uuid) { return "csi.volume." + uuid; }
 
@@ -18,7 +19,9 @@ void note_pair(Journal& journal, std::string_view key, std::string value) {
   else if (key == kImageId)
     journal.image_id = std::move(value);
   else if (key == kKms)
-    journal.encrypted = !value.empty();
+    journal.kms_id = std::move(value);
+  else if (key == kEncryptionType)
+    journal.encryption_type = std::move(value);
 }
 
 /// A pool may be younger than the map that this client has.
@@ -55,7 +58,7 @@ std::string name_of(const Journal& journal, const image::Reserved& reserved) {
 }  // namespace
 
 result<Journal> read_journal(Connection& connection, const OpenPool& pool, const std::string& uuid) {
-  constexpr std::array keys{kImageName, kImageId, kKms};
+  constexpr std::array keys{kImageName, kImageId, kKms, kEncryptionType};
   std::array<std::size_t, keys.size()> lengths{};
   for (std::size_t i = 0; i < keys.size(); ++i) lengths[i] = std::string_view(keys[i]).size();
   const std::unique_ptr<void, void (*)(rados_read_op_t)> operation(rados_create_read_op(), &rados_release_read_op);
@@ -102,7 +105,9 @@ result<Located> find_by_journal(Connection& connection, const image::Reserved& r
   if (journal->image_name.empty()) other = read_elsewhere(connection, reserved, ns);
   const Journal& says = other ? other->journal : *journal;
   Located located;
-  located.encrypted = says.encrypted || journal->encrypted;
+  const Journal& encrypts = says.kms_id.empty() ? *journal : says;
+  located.kms_id = encrypts.kms_id;
+  located.encryption_type = encrypts.encryption_type;
   located.target.pool_id = reserved.pool_id;
   located.target.name = {pool->name, ns, name_of(says, reserved)};
   if (says.there && says.image_id.empty()) located.lacks_id = other ? other->pool_id : reserved.pool_id;

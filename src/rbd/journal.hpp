@@ -12,7 +12,7 @@ namespace corbd::rbd {
 struct Journal {
   bool there = false;  ///< the object exists
   std::string image_name, image_id;
-  bool encrypted = false;
+  std::string kms_id, encryption_type;
 };
 
 /// One operation of the cluster. A missing object is a journal that says nothing.
@@ -29,7 +29,7 @@ struct Target {
 
 struct Located {
   Target target;
-  bool encrypted = false;
+  std::string kms_id, encryption_type;
   std::optional<std::int64_t> lacks_id;  ///< the pool of the journal, if that does not know the image's id
 };
 

@@ -15,7 +15,7 @@ task<result<host::Usage>> Gauges::read(Live& volume, std::string path, Until unt
     const auto devices = find_devices(volume, ports_);
     if (!devices) co_return devices.error();
     if (devices->empty()) co_return Error{errc::unavailable, "volume " + volume.id + " has no device: stage it again"};
-    co_return host::Usage{devices->front().size};
+    co_return host::Usage{usable_bytes(devices->front())};
   }
   const auto& stagings = volume.record->stagings;
   const std::string target = stagings.empty() ? path : staging_target(volume.id, stagings.front().path);

@@ -14,6 +14,11 @@ bool turned_read_only(const Record& record, const device::Seen& device, const st
   });
 }
 
+bool is_used(const device::Seen& device, const std::vector<host::Mount>& mounts) {
+  const auto foreign = [&](const auto& holder) { return &holder != mapping_of(device); };
+  return std::ranges::any_of(device.holders, foreign) || std::ranges::any_of(mounts, [&](const auto& mount) { return shows(mount, device); });
+}
+
 }  // namespace
 
 Health health_of(const Live& live) {
@@ -48,9 +53,7 @@ Status status_of(const Live& live, const device::Seen* seen, const std::vector<h
   status.read_only = record.read_only;
   for (const auto& staging : record.stagings) status.staged_at.push_back(staging.path);
   for (const auto& publish : record.publishes) status.published_at.push_back(publish.target);
-  status.in_use = seen != nullptr && (!seen->holders.empty() || std::any_of(mounts.begin(), mounts.end(), [&](const auto& mount) {
-                                        return shows(mount, *seen);
-                                      }));
+  status.in_use = seen != nullptr && is_used(*seen, mounts);
   status.turned_read_only = seen != nullptr && turned_read_only(record, *seen, mounts);
   status.cut_off = live.link && live.link->state() == device::Link::State::held;
   status.served_by_other = record.adopting && live.answers();

@@ -99,6 +99,15 @@ result<> read_log_options(const Attributes& attributes, Parameters& into) {
   return {};
 }
 
+result<> read_encryption(const Attributes& attributes, Parameters& into) {
+  if (!go_true(value(attributes, "encrypted"))) return {};
+  if (const auto type = attributes.find("encryptionType"); type != attributes.end())
+    if (auto served = check_encryption_type(type->second); !served) return served;
+  const std::string kms_id = value(attributes, "encryptionKMSID");
+  into.kms_id = kms_id.empty() ? "default" : kms_id;
+  return {};
+}
+
 }  // namespace
 
 bool go_true(std::string_view text) {
@@ -110,7 +119,6 @@ result<Parameters> read_parameters(const Attributes& attributes) {
   Parameters parameters;
   parameters.is_static = go_true(value(attributes, "staticVolume"));
   parameters.migrated = go_true(value(attributes, "migration"));
-  parameters.encrypted = go_true(value(attributes, "encrypted"));
   const auto mounter = mounter_of(attributes);
   if (!mounter) return mounter.error();
   parameters.mounter = *mounter;
@@ -119,7 +127,14 @@ result<Parameters> read_parameters(const Attributes& attributes) {
   if (auto read = read_map_options(attributes, parameters); !read) return read.error();
   if (auto read = read_unmap_options(attributes, parameters); !read) return read.error();
   if (auto read = read_log_options(attributes, parameters); !read) return read.error();
+  if (auto read = read_encryption(attributes, parameters); !read) return read.error();
   return parameters;
+}
+
+result<> check_encryption_type(std::string_view type) {
+  if (type == "block") return {};
+  if (type == "file") return Error{errc::unimplemented, "encryptionType 'file' (fscrypt) is not served: use block"};
+  return invalid("encryptionType '" + printable(type) + "' is not known: use block");
 }
 
 }  // namespace corbd::volume

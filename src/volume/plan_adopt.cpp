@@ -20,13 +20,15 @@ std::string foreign(const View& view, const std::string& why) {
 }
 
 /// Why the stash does not tell of this device and image; empty when it does (DESIGN: the identifier alone authorises nothing).
-std::string mismatch(const Stash& stash, const device::Seen& device, const image::Name& name) {
+std::string mismatch(const Stash& stash, const device::Seen& device, const image::Resolved& image) {
+  const image::Name& name = image.name;
   if (stash.nbd != (device.kind == device::Kind::nbd))
     return std::string("ceph-csi's image-meta.json says that it was mapped by ") + (stash.nbd ? "rbd-nbd" : "the kernel's rbd");
   if (!stash.device.empty() && stash.device != device::path(device)) return "ceph-csi's image-meta.json names " + stash.device;
   if (stash.image != name.image || stash.pool != name.pool || stash.ns != name.ns)
     return "ceph-csi's image-meta.json names the image " + stash.pool + "/" + stash.image;
-  if (stash.encrypted) return "it is encrypted, which this agent does not serve yet";
+  if (stash.encrypted && image.kms_id.empty()) return "ceph-csi's image-meta.json calls it encrypted, which its attributes do not";
+  if (!stash.encrypted && !image.kms_id.empty()) return "ceph-csi's image-meta.json does not call it encrypted, which its attributes do";
   return "";
 }
 
@@ -77,7 +79,7 @@ Decision adopt(const View& view, const Staged& wish) {
   if (!stash) return fail(errc::failed_precondition, foreign(view, "ceph-csi left no image-meta.json at " + wish.path));
   if (!view.seen.facts.resolved) return look(Fact::resolved);
   const auto& image = *view.seen.facts.resolved;
-  if (const std::string why = mismatch(*stash, *device, image.name); !why.empty()) return fail(errc::failed_precondition, foreign(view, why));
+  if (const std::string why = mismatch(*stash, *device, image); !why.empty()) return fail(errc::failed_precondition, foreign(view, why));
   if (!view.seen.image_writer.empty() || !view.seen.image_reader.empty())
     return fail(errc::in_use, "another volume of this node has the image " + image.key.text() + " of volume " + view.id + ": unstage that one first");
   if (image.size < device->size)
@@ -99,6 +101,7 @@ Decision adopt(const View& view, const Staged& wish) {
   record.source = found_at(wish.source, image);
   record.user = wish.user;
   record.key = image.key;
+  record.kms_id = image.kms_id;
   record.size = device->size;
   record.exclusive_lock = image.exclusive_lock;
   record.block = wish.capability.block;
@@ -118,12 +121,7 @@ std::optional<Decision> unstage_other(const View& view, const std::string& targe
   const auto& stash = *view.seen.facts.stash;
   const auto* device = view.seen.device();
   if (!stash) return device == nullptr ? std::nullopt : umount_unknown(view, target);
-  const auto not_yet = [&](const char* how) {
-    return fail(errc::failed_precondition, "volume " + view.id + " was staged by ceph-csi " + how +
-                                               ", which this agent does not take down yet: unstage it with ceph-csi");
-  };
   if (device == nullptr) return std::nullopt;
-  if (stash->encrypted) return not_yet("with encryption");
   if (stash->nbd != (device->kind == device::Kind::nbd))
     return fail(errc::failed_precondition, foreign(view, "ceph-csi's image-meta.json says that the kernel's rbd mapped it"));
   if (!stash->device.empty() && stash->device != device::path(*device))
@@ -135,6 +133,7 @@ std::optional<Decision> unstage_other(const View& view, const std::string& targe
     if (mount.target == target) return std::nullopt;
     return fail(errc::in_use, "volume " + view.id + " is still mounted at " + mount.target + ": unpublish it first");
   }
+  if (stash->encrypted && mapping_of(*device) != nullptr) return Step{Step::Kind::luks_close};
   if (view.seen.facts.unused != true) return look(Fact::unused);
   return Step{device->kind == device::Kind::krbd ? Step::Kind::unmap_krbd : Step::Kind::disconnect};
 }

@@ -42,10 +42,8 @@ std::optional<Decision> prove(const View& view) {
   using Lock = image::Ownership::Lock;
   const std::string image = view.record->key.text();
   if (view.seen.devices.empty()) {
-    if (who.lock == Lock::other)
-      return fail(errc::in_use, "image " + image + " of volume " + view.id + " is locked by the client at " + with_client(view, who.owner) +
-                                    ": wait until it is released there" + waited(view));
     if (!who.foreign_watchers.empty()) return open_elsewhere(view);
+    // Whoever has the lock has no watch any more, as after the death of its node: librbd has it blocklisted, and takes the lock then.
     return std::nullopt;
   }
   if (who.lock == Lock::other) return lost(view, "is locked by the client at " + who.owner);

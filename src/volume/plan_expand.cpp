@@ -2,6 +2,7 @@
 
 #include "plan_filesystem.hpp"
 #include "plan_krbd.hpp"
+#include "plan_luks.hpp"
 
 namespace corbd::volume {
 namespace {
@@ -42,15 +43,6 @@ Decision without_server(const View& view) {
   return fail(errc::unavailable, "the device of volume " + view.id + " has no server now: repeat when it is healed");
 }
 
-/// rbd-nbd makes its device larger by itself.
-Decision expand_elsewhere(const View& view, const Expanded& wish) {
-  if (view.seen.device()->size < wish.bytes)
-    return fail(errc::unavailable, "rbd-nbd, which still serves volume " + view.id + ", has not made its device larger yet: repeat later");
-  return view.record->block ? Decision(Done{}) : expand_filesystem(view);
-}
-
-}  // namespace
-
 Decision expand_filesystem(const View& view) {
   const auto at = staged_mount(view);
   if (!at) return not_mounted(view);
@@ -59,6 +51,20 @@ Decision expand_filesystem(const View& view) {
                                                "stage it anew, which checks it");
   if (auto step = fill_device(view, *at->mount)) return *step;
   return Done{};
+}
+
+/// rbd-nbd makes its device larger by itself.
+Decision expand_elsewhere(const View& view, const Expanded& wish) {
+  if (view.seen.device()->size < wish.bytes)
+    return fail(errc::unavailable, "rbd-nbd, which still serves volume " + view.id + ", has not made its device larger yet: repeat later");
+  return expand_contents(view);
+}
+
+}  // namespace
+
+Decision expand_contents(const View& view) {
+  if (auto step = fill_mapping(view)) return *step;
+  return view.record->block ? Decision(Done{}) : expand_filesystem(view);
 }
 
 Decision expand(const View& view, const Expanded& wish) {
@@ -77,8 +83,7 @@ Decision expand(const View& view, const Expanded& wish) {
     return fail(errc::out_of_range, "image " + view.record->key.text() + " of volume " + view.id + " has " + std::to_string(bytes) +
                                         " bytes, and " + std::to_string(wish.bytes) + " are wanted: grow the image first");
   if (auto step = bring_up(view)) return *step;
-  if (view.record->block) return Done{};
-  return expand_filesystem(view);
+  return expand_contents(view);
 }
 
 Decision trim(const View& view, const Trimmed& wish) {

@@ -9,11 +9,13 @@ namespace {
 
 Decision fail(errc code, std::string text) { return Fail{{code, std::move(text)}}; }
 
-Decision format(const View& view) {
+}  // namespace
+
+Decision format(const View& view, Step::Kind how) {
   const auto& facts = view.seen.facts;
   if (auto step = open_beside(view)) return *step;
   if (!facts.format_marker) return look(Fact::format_marker);
-  if (*facts.format_marker) return Step{Step::Kind::mkfs};  // our own unfinished format: it was proven empty before the marker was set
+  if (*facts.format_marker) return Step{how};  // our own unfinished format: it was proven empty before the marker was set
   if (!facts.has_data) return look(Fact::has_data);
   if (*facts.has_data)
     return fail(errc::not_empty, "image " + view.record->key.text() + " of volume " + view.id +
@@ -21,8 +23,6 @@ Decision format(const View& view) {
                                      "hand if the data is worth nothing");
   return Step{Step::Kind::mark};
 }
-
-}  // namespace
 
 const host::Mount* our_mount_at(const View& view, const std::string& path) {
   const auto* device = view.seen.device();
@@ -38,7 +38,7 @@ std::optional<Decision> fill_device(const View& view, const host::Mount& mount) 
   Step step = look(Fact::filesystem);
   step.path = mount.target;
   if (!facts.filesystem) return step;
-  if (!host::has_room(*facts.filesystem, view.seen.device()->size)) return std::nullopt;
+  if (!host::has_room(*facts.filesystem, usable_bytes(*view.seen.device()))) return std::nullopt;
   step.kind = Step::Kind::grow;
   return step;
 }
@@ -57,7 +57,7 @@ Decision make_filesystem(const View& view, const std::string& target, const Capa
     case host::Probe::Kind::nothing:
       if (capability.read_only)
         return fail(errc::failed_precondition, image + " holds no filesystem and is wanted read-only: stage it once writable, which makes one");
-      return format(view);
+      return format(view, Step::Kind::mkfs);
     case host::Probe::Kind::filesystem: break;
     case host::Probe::Kind::partitions:
       return fail(errc::failed_precondition, image + " has a partition table, not a filesystem: it is neither mounted nor formatted");

@@ -11,6 +11,10 @@ const host::Mount* our_mount_at(const View& view, const std::string& path);
 /// The next step towards a filesystem as large as its device, through that mount of it; nothing when it is, or is read-only.
 std::optional<Decision> fill_device(const View& view, const host::Mount& mount);
 
+/// Something is to be written on an image that shows nothing: `how`, once the image is proven empty and marked. Our own unfinished format was,
+/// whatever it left.
+Decision format(const View& view, Step::Kind how);
+
 Decision make_filesystem(const View& view, const std::string& target, const Capability& capability);
 
 }  // namespace corbd::volume

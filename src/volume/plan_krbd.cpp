@@ -53,6 +53,8 @@ std::optional<Decision> open_beside(const View& view) {
   if (!by_kernel(view)) return std::nullopt;
   if (view.seen.image_closing) return Step{Step::Kind::close_image};
   if (view.seen.image_open) return std::nullopt;
+  if (view.seen.facts.gone)
+    return fail(errc::lost, "image " + view.record->key.text() + " of volume " + view.id + " does not exist any more: unstage the volume");
   if (!view.seen.key_known) return no_key(view);
   if (view.seen.facts.fenced != true) return Step{Step::Kind::fence};
   return Step{Step::Kind::open_image};
@@ -63,11 +65,13 @@ std::optional<Decision> bring_up_krbd(const View& view) {
   // The device that the record names is gone; the next may be another.
   if (view.record->device) return name_device(view, std::nullopt);
   if (!view.seen.key_known) return no_key(view);
-  if (!view.record->read_only) {
+  if (!view.record->read_only || view.record->provisioned)
     if (auto step = open_beside(view)) return step;
+  if (!view.record->read_only) {
     if (!view.seen.facts.ownership) return look(Fact::ownership);
     if (has_other_users(view)) return open_elsewhere(view);
   }
+  if (auto step = note_node(view)) return step;
   return Step{Step::Kind::map_krbd};
 }
 
@@ -79,7 +83,6 @@ std::optional<Decision> settle_krbd(const View& view, const Staging& staging) {
     // Two nodes may have looked before either had mapped it. Each looks again once its watch is there: one at least sees the other.
     if (is_fresh(view) && !view.seen.facts.ownership) return look(Fact::ownership);
     if (is_fresh(view) && has_other_users(view)) return Step{Step::Kind::unmap_krbd};
-    if (auto step = note_node(view)) return *step;
   }
   if (view.record->device != device->index) return name_device(view, device->index);
   return std::nullopt;
@@ -96,8 +99,7 @@ Decision expand_krbd(const View& view, const Expanded& wish) {
   if (device->size < wish.bytes)
     return fail(errc::unavailable, device::path(*device) + " of volume " + view.id + " has " + std::to_string(device->size) + " bytes, and " +
                                        std::to_string(wish.bytes) + " are wanted: repeat when the image is that large and the kernel has seen it");
-  if (view.record->block) return Done{};
-  return expand_filesystem(view);
+  return expand_contents(view);
 }
 
 }  // namespace corbd::volume

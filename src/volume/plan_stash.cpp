@@ -9,6 +9,7 @@ Stash wanted_stash(const View& view, const Staged& wish) {
   stash.pool = source.pool;
   stash.ns = source.ns;
   stash.image = source.image;
+  stash.encrypted = !view.record->kms_id.empty();
   stash.nbd = view.record->kind == device::Kind::nbd;
   if (!stash.nbd) {
     // Of what the kernel maps ceph-csi keeps neither device nor log.

@@ -6,6 +6,7 @@
 #include "plan_expand.hpp"
 #include "plan_filesystem.hpp"
 #include "plan_krbd.hpp"
+#include "plan_luks.hpp"
 #include "plan_note.hpp"
 #include "plan_stash.hpp"
 
@@ -73,6 +74,7 @@ Decision stage_new(const View& view, const Staged& wish) {
   record.source = found_at(wish.source, *view.seen.facts.resolved);
   record.user = wish.user;
   record.key = view.seen.facts.resolved->key;
+  record.kms_id = view.seen.facts.resolved->kms_id;
   record.size = view.seen.facts.resolved->size;
   record.exclusive_lock = view.seen.facts.resolved->exclusive_lock;
   record.block = wish.capability.block;
@@ -118,13 +120,16 @@ Decision stage(const View& view, const Staged& wish) {
   if (mounted_at(view, target) && !ours_at(view, target))
     return fail(errc::failed_precondition, "something else is mounted at " + target + ": unmount it");
   if (!mounted_at(view, target)) {
+    if (auto step = open_mapping(view)) return *step;
     if (wish.capability.block) return at(Step::Kind::bind, target);
     return make_filesystem(view, target, wish.capability);
   }
   if (staging->complete) return leave_to_kernel(view);
+  if (auto step = fill_mapping(view)) return *step;
   if (!wish.capability.block)
     if (auto step = fill_device(view, *our_mount_at(view, target))) return *step;
-  if (!wish.capability.block && !wish.capability.read_only) {
+  const bool may_be_marked = !wish.capability.block || !record.kms_id.empty();
+  if (may_be_marked && !wish.capability.read_only) {
     if (!view.seen.facts.format_marker) return look(Fact::format_marker);
     if (*view.seen.facts.format_marker) return Step{Step::Kind::unmark};
   }
@@ -177,8 +182,11 @@ Decision take_down(const View& view) {
   if (device != nullptr) {
     for (const auto& mount : view.seen.mounts)
       if (shows(mount, *device)) return Done{};  // the last unpublish comes here again
-    if (!device->holders.empty())
-      return fail(errc::in_use, device::path(*device) + " of volume " + view.id + " is used by " + device->holders.front());
+    for (const auto& holder : device->holders)
+      if (view.record->kms_id.empty() || &holder != mapping_of(*device))
+        return fail(errc::in_use, device::path(*device) + " of volume " + view.id + " is used by " +
+                                      (holder.mapping.empty() ? holder.name : holder.mapping));
+    if (auto step = close_mapping(view)) return *step;
     if (view.seen.facts.unused != true) {
       if (auto step = bring_up(view)) return *step;
       return look(Fact::unused);
@@ -280,6 +288,7 @@ Decision plan(const std::string& volume_id, const std::optional<Record>& record,
     Decision operator()(const Adopted&) const { return heal(view); }
     Decision operator()(const Failed&) const { return give_up(view); }
     Decision operator()(const Expanded& wanted) const { return expand(view, wanted); }
+    Decision operator()(const Rekeyed&) const { return rekey(view); }
     Decision operator()(const Trimmed& wanted) const { return trim(view, wanted); }
   };
   return std::visit(Visit{view}, wish);

@@ -64,6 +64,7 @@ json::object to_json(const Record& record) {
       {"stagings", std::move(stagings)},
       {"publishes", std::move(publishes)}};
   if (record.kind == device::Kind::krbd) out["kind"] = "krbd";
+  if (!record.kms_id.empty()) out["kms_id"] = record.kms_id;
   if (record.device) out["device"] = *record.device;
   if (record.breaking) out["breaking"] = *record.breaking;
   if (record.freed) out["freed"] = *record.freed;
@@ -134,6 +135,7 @@ Record record_of(const json::object& from) {
   record.boot_id = string_at(from, "boot_id");
   record.attachment_uid = string_at(from, "attachment_uid");
   if (from.contains("kind")) record.kind = kind_of(string_at(from, "kind"));
+  if (from.contains("kms_id")) record.kms_id = string_at(from, "kms_id");
   if (from.contains("device")) record.device = number_at<std::uint32_t>(from, "device");
   if (from.contains("breaking")) record.breaking = number_at<std::uint64_t>(from, "breaking");
   if (from.contains("freed")) record.freed = number_at<std::uint64_t>(from, "freed");

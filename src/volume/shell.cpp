@@ -12,7 +12,7 @@
 namespace corbd::volume {
 namespace {
 
-constexpr int kMaxSteps = 60;  // twice what I7 allows; more is a defect of the planner
+constexpr int kMaxSteps = 80;  // twice what I7 allows; more is a defect of the planner
 constexpr std::chrono::milliseconds kWaitPause{300};
 constexpr std::size_t kTimeline = 64;
 // A conflicting call is told while it can still hear it.
@@ -39,7 +39,7 @@ class Shell::Impl {
  public:
   Impl(executor control, Clock& clock, Ports ports, Config config)
       : control_(control), clock_(clock), ports_(std::move(ports)), config_(std::move(config)), gate_(control, clock),
-        steps_(clock_, ports_, config_, [this](Live& volume, std::string why) { trouble(volume, std::move(why)); },
+        steps_(control_, clock_, ports_, config_, [this](Live& volume, std::string why) { trouble(volume, std::move(why)); },
                [this](auto link, auto image) { gate_.spawn(bury(std::move(link), std::move(image))); }) {}
 
   task<result<>> start();
@@ -180,7 +180,7 @@ task<result<>> Shell::Impl::make_durable(Live& volume, const Wish& wish, bool ha
   const auto seen = observe(volume, wish, ports_, config_.boot_id, clock_.now());
   // A device without a record of ours is another agent's, perhaps of a newer version's: its files are not ours to drop.
   if (seen && !seen->devices.empty())
-    log::warning("device.left_alone", {{"volume", volume.id}, {"device", device::path(seen->devices.front().index)},
+    log::warning("device.left_alone", {{"volume", volume.id}, {"device", device::path(seen->devices.front())},
                                        {"why", "it carries the volume's id, and neither a record nor a stash names it: disconnect it by the tool "
                                                "that made it"}});
   if (!seen || !seen->devices.empty()) co_return result<>();

@@ -17,7 +17,21 @@ bool of_node(Fact fact) {
     case Fact::filesystem:
     case Fact::unused:
     case Fact::stash:
+    case Fact::luks:
+    case Fact::keys:
     case Fact::served_by_other: return true;
+    default: return false;
+  }
+}
+
+bool needs_image(Fact fact) {
+  switch (fact) {
+    case Fact::ownership:
+    case Fact::image_size:
+    case Fact::has_data:
+    case Fact::format_marker:
+    case Fact::encryption:
+    case Fact::keys: return true;
     default: return false;
   }
 }
@@ -34,6 +48,7 @@ bool asks_cluster(const Step& step) {
     case Step::Kind::inherit:
     case Step::Kind::map_krbd:
     case Step::Kind::mark:
+    case Step::Kind::luks_note:
     case Step::Kind::note:
     case Step::Kind::unmark: return true;
     default: return false;
@@ -111,6 +126,14 @@ task<result<>> Steps::dispatch(Live& live, const Step& step, const Wish& wish) {
       co_return co_await ports_.filesystems.tune("nbd" + std::to_string(*index), "", while_served(live, soon()));
     }
     case Step::Kind::mount: co_return co_await mount(live, step.path, wish);
+    case Step::Kind::luks_format: co_return co_await luks_format(live, wish);
+    case Step::Kind::luks_note: co_return co_await luks_note(live);
+    case Step::Kind::luks_open: co_return co_await luks_open(live, wish);
+    case Step::Kind::luks_resize: co_return co_await luks_resize(live);
+    case Step::Kind::luks_close: co_return co_await luks_close(live);
+    case Step::Kind::add_key: co_return co_await add_key(live, wish);
+    case Step::Kind::new_key: co_return co_await new_key(live, wish);
+    case Step::Kind::remove_key: co_return co_await remove_key(live, step.key_slot);
   }
   co_return Error{errc::internal, "a step without hands: " + std::string(name(step.kind))};
 }
@@ -146,8 +169,15 @@ result<std::string> Steps::device_path(const Live& live) const {
   return device::path(*device);
 }
 
+result<std::string> Steps::data_path(const Live& live) const {
+  if (!live.record->kms_id.empty()) return "/dev/mapper/" + mapping_name(live.id);
+  return device_path(live);
+}
+
 task<result<>> Steps::look(Live& live, const Step& step, const Wish& wish) {
   Facts& facts = live.facts;
+  if (needs_image(step.fact) && !live.image)
+    co_return Error{errc::unavailable, "the image of volume " + live.id + " is not open here, because rbd-nbd serves it: repeat later"};
   switch (step.fact) {
     case Fact::resolved: {
       if (const auto* staged = std::get_if<Staged>(&wish)) co_return co_await resolve(live, *staged);
@@ -155,6 +185,9 @@ task<result<>> Steps::look(Live& live, const Step& step, const Wish& wish) {
     }
     case Fact::stash: co_return co_await look_at_stash(live, wish);
     case Fact::served_by_other: co_return co_await look_at_other(live);
+    case Fact::encryption:
+    case Fact::luks:
+    case Fact::keys: co_return co_await look_at_luks(live, step.fact, wish);
     case Fact::header: {
       auto to = access(live);
       if (!to) co_return to.error();
@@ -200,7 +233,7 @@ task<result<>> Steps::look(Live& live, const Step& step, const Wish& wish) {
 
 task<result<>> Steps::look_at_device(Live& live, const Step& step) {
   Facts& facts = live.facts;
-  const auto device = device_path(live);
+  const auto device = step.fact == Fact::unused ? device_path(live) : data_path(live);
   if (!device) co_return device.error();
   if (step.fact == Fact::probe) {
     auto found = co_await ports_.filesystems.probe(*device, ports_.records.busy_file(live.id), while_served(live, soon()));

@@ -8,13 +8,17 @@ namespace corbd::volume {
 /// Image metadata that stands from before mkfs until after the first mount: only with it may a format be repeated.
 inline constexpr const char* kFormatMarker = "corbd/format";
 
+/// argon2 at once on this node: each takes 32 MiB (ceph-csi #3472).
+inline constexpr std::size_t kKeyDerivations = 2;
+
 class Steps {
  public:
   using Trouble = std::function<void(Live& live, std::string why)>;
   /// Waits for the operations under way, however long that takes, and closes; nobody waits for it.
   using Bury = std::function<void(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image)>;
-  Steps(Clock& clock, const Ports& ports, const Config& config, Trouble trouble, Bury bury)
-      : clock_(clock), ports_(ports), config_(config), trouble_(std::move(trouble)), bury_(std::move(bury)) {}
+  Steps(executor control, Clock& clock, const Ports& ports, const Config& config, Trouble trouble, Bury bury)
+      : clock_(clock), ports_(ports), config_(config), trouble_(std::move(trouble)), bury_(std::move(bury)),
+        key_derivations_(std::move(control), clock, "the turn to derive a LUKS key", kKeyDerivations) {}
 
   /// The step, between its two failpoints. What it learned goes into live.facts.
   task<result<>> run(Live& live, const Step& step, const Wish& wish);
@@ -35,6 +39,7 @@ class Steps {
   task<result<>> drop_record(Live& live, const Wish& wish);
   // steps_resolve.cpp
   task<result<>> resolve(Live& live, const Staged& wish);
+  result<> check_encryption(const Live& live, const Staged& wish, image::Resolved& found) const;
   task<result<image::Resolved>> find_image(const Staged& wish);
   task<result<image::Resolved>> find_by_name(const Staged& wish);
   task<result<image::Resolved>> locate(const Staged& wish);
@@ -60,6 +65,24 @@ class Steps {
   task<result<>> look_at_other(Live& live);
   task<result<>> dismiss(Live& live);
   task<result<>> inherit(Live& live, std::string address);
+  // steps_luks.cpp
+  /// Image metadata; what has its older name, with a dot in front, gets the newer one.
+  task<result<std::optional<std::string>>> kept_metadata(Live& live, std::string name);
+  /// What opens the volume; not_found when its KMS has no key of it.
+  task<result<Secret>> volume_key(Live& live, const Wish& wish);
+  task<result<Secret>> first_key(Live& live, const Wish& wish);
+  task<result<>> store_key(Live& live, Secret key, Secret passphrase);
+  task<result<Slots::Guard>> key_derivation(const Live& live);
+  task<result<>> look_at_luks(Live& live, Fact fact, const Wish& wish);
+  task<result<>> look_at_keys(Live& live, const Wish& wish);
+  task<result<>> luks_format(Live& live, const Wish& wish);
+  task<result<>> luks_note(Live& live);
+  task<result<>> luks_open(Live& live, const Wish& wish);
+  task<result<>> luks_resize(Live& live);
+  task<result<>> luks_close(Live& live);
+  task<result<>> add_key(Live& live, const Wish& wish);
+  task<result<>> new_key(Live& live, const Wish& wish);
+  task<result<>> remove_key(Live& live, int slot);
   // steps_filesystem.cpp
   task<result<>> mark(Live& live);
   task<result<>> unmark(Live& live);
@@ -76,6 +99,8 @@ class Steps {
   result<device::Seen> device_of(const Live& live) const;
   result<std::uint32_t> device_index(const Live& live) const;
   result<std::string> device_path(const Live& live) const;
+  /// What holds the filesystem: the device, or the mapping above it.
+  result<std::string> data_path(const Live& live) const;
   Until soon() const;
   Until later() const;
   /// For calls that use the device: they also end with its link.
@@ -86,6 +111,7 @@ class Steps {
   const Config& config_;
   Trouble trouble_;
   Bury bury_;
+  Slots key_derivations_;
 };
 
 }  // namespace corbd::volume

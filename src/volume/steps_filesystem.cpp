@@ -13,7 +13,7 @@ std::string with_ro(std::string flags) { return flags.empty() ? "ro" : std::move
 }  // namespace
 
 task<result<>> Steps::mark(Live& live) {
-  auto marked = co_await live.image->set_metadata(kFormatMarker, "mkfs", soon());
+  auto marked = co_await live.image->set_metadata(kFormatMarker, live.record->kms_id.empty() ? "mkfs" : "luksFormat", soon());
   if (marked) live.facts.format_marker = true;
   co_return marked;
 }
@@ -25,7 +25,7 @@ task<result<>> Steps::unmark(Live& live) {
 }
 
 task<result<>> Steps::make_filesystem(Live& live, const Wish& wish) {
-  const auto device = device_path(live);
+  const auto device = data_path(live);
   if (!device) co_return device.error();
   const Capability& capability = std::get<Staged>(wish).capability;
   auto made = co_await ports_.filesystems.mkfs(*device, capability.fstype, live.record->source.mkfs_options,
@@ -38,7 +38,7 @@ task<result<>> Steps::make_filesystem(Live& live, const Wish& wish) {
 }
 
 task<result<>> Steps::check_filesystem(Live& live) {
-  const auto device = device_path(live);
+  const auto device = data_path(live);
   if (!device) co_return device.error();
   auto checked = co_await ports_.filesystems.fsck(*device, ports_.records.busy_file(live.id), while_served(live, later()));
   if (checked) live.facts.checked = true;
@@ -46,7 +46,7 @@ task<result<>> Steps::check_filesystem(Live& live) {
 }
 
 task<result<>> Steps::mount(Live& live, std::string target, const Wish& wish) {
-  const auto device = device_path(live);
+  const auto device = data_path(live);
   if (!device) co_return device.error();
   const Capability& capability = std::get<Staged>(wish).capability;
   const std::string flags = capability.read_only ? with_ro(capability.mount_flags) : capability.mount_flags;
@@ -60,7 +60,7 @@ task<result<host::Extent>> Steps::extent(Live& live, std::string device, std::st
 }
 
 task<result<>> Steps::grow(Live& live, std::string target, const Wish& wish) {
-  const auto device = device_path(live);
+  const auto device = data_path(live);
   if (!device) co_return device.error();
   auto grown = co_await ports_.filesystems.grow(*device, fstype_of(live), std::move(target), ports_.records.busy_file(live.id),
                                                 while_served(live, later()));
@@ -86,14 +86,14 @@ task<result<>> Steps::trim(Live& live, std::string target) {
 task<result<>> Steps::bind(Live& live, std::string target, const Wish& wish) {
   const std::string busy_file = ports_.records.busy_file(live.id);
   if (const auto* published = std::get_if<Published>(&wish)) {
-    const auto device = device_path(live);
+    const auto device = data_path(live);
     if (!device) co_return device.error();
     std::string flags = published->capability.mount_flags;
     if (published->read_only) flags = with_ro(std::move(flags));
     co_return co_await ports_.mounts.bind(staging_target(live.id, published->path), target, live.record->block, flags, busy_file,
                                           while_served(live, soon()));
   }
-  const auto device = device_path(live);
+  const auto device = data_path(live);
   if (!device) co_return device.error();
   co_return co_await ports_.mounts.bind(*device, target, true, "", busy_file, while_served(live, soon()));
 }

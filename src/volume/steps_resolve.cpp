@@ -1,10 +1,23 @@
 // The step that finds the image of a new volume.
+#include <algorithm>
+#include <cctype>
+
 #include "corbd/core/log.hpp"
 #include "corbd/volume/affinity.hpp"
+#include "corbd/volume/parameters.hpp"
 #include "steps.hpp"
 
 namespace corbd::volume {
 namespace {
+
+/// device-mapper takes names of 127 bytes, and escapes what is none of these.
+result<> check_mapping_name(const std::string& id) {
+  constexpr std::size_t longest = 127;
+  constexpr std::string_view signs = "#+-.:=@_";
+  const bool plain = std::ranges::all_of(id, [&](unsigned char c) { return (c < 0x80 && std::isalnum(c) != 0) || signs.find(static_cast<char>(c)) != signs.npos; });
+  if (plain && mapping_name(id).size() <= longest) return {};
+  return Error{errc::invalid_argument, "the id of an encrypted volume has at most 118 bytes of letters, digits and " + std::string(signs)};
+}
 
 /// Whether another place may have what this one has not.
 bool may_be_elsewhere(const Error& error) {
@@ -26,12 +39,25 @@ void warn_of_ignored(const Live& live, const std::vector<std::string>& ignored, 
 task<result<>> Steps::resolve(Live& live, const Staged& wish) {
   auto found = co_await find_image(wish);
   if (!found) co_return found.error();
-  if (found->encrypted)
-    co_return Error{errc::unimplemented, "volume " + live.id + " is encrypted, as its journal says: encryption is not served yet"};
+  if (auto served = check_encryption(live, wish, *found); !served) co_return served;
   warn_of_ignored(live, wish.ignored, "the volume's attributes");
   if (const auto cluster = ports_.find_cluster(found->cluster_id)) warn_of_ignored(live, cluster->ignored, "config.json");
   live.facts.resolved = std::move(*found);
   co_return result<>();
+}
+
+/// Before anything is mapped. The journal knows better than the attributes.
+result<> Steps::check_encryption(const Live& live, const Staged& wish, image::Resolved& found) const {
+  if (found.kms_id.empty()) found.kms_id = wish.kms_id;
+  if (found.kms_id.empty()) return {};
+  const std::string volume = "volume " + live.id + ", which is encrypted";
+  if (!found.encryption_type.empty())
+    if (auto served = check_encryption_type(found.encryption_type); !served) return with_context(volume, served.error());
+  if (auto fits = check_mapping_name(live.id); !fits) return fits;
+  if (auto kind = ports_.kms.kind(found.kms_id); !kind) return with_context(volume, kind.error());
+  if (wish.passphrase.empty())
+    return Error{errc::invalid_argument, volume + ", needs the field 'encryptionPassphrase' in the node-stage secret"};
+  return {};
 }
 
 task<result<image::Resolved>> Steps::find_image(const Staged& wish) {

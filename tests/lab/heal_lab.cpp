@@ -7,115 +7,25 @@
 #include <fstream>
 
 #include "corbd/heal/healer.hpp"
+#include "corbd/host/helpers.hpp"
 #include "corbd/volume/shell.hpp"
 #include "rbd_lab.hpp"
+#include "support/still_ports.hpp"
 
 using namespace corbd;
 using namespace corbd::lab;
+using namespace corbd::test::still;
 
 namespace {
 
 constexpr int kVolumes = 100;
 std::string id_of(int number) { return "many-" + std::to_string(number); }
 
-class Link final : public device::Link {
- public:
-  State state() const override { return state_; }
-  int error() const override { return 0; }
-  void shut() override { state_ = State::closed; }
-  void hold() override { state_ = State::held; }
-  task<Waited> idle(Until) override { co_return Waited::ready; }
-  task<Waited> drain(Until) override { co_return Waited::ready; }
-  std::uint64_t in_flight() const override { return 0; }
-  duration oldest() const override { return {}; }
-
- private:
-  State state_ = State::serving;
-};
-
-class Devices final : public device::Devices {
- public:
-  result<> ready() const override { return {}; }
-  result<std::vector<device::Seen>> inventory() const override { return seen; }
-  result<std::unique_ptr<device::Link>> serve(image::Image&, bool, std::function<void()>) override {
-    std::unique_ptr<device::Link> link = std::make_unique<Link>();
-    return link;
-  }
-  task<result<std::uint32_t>> connect(device::Link&, device::ConnectArgs args, Until) override {
-    add(args.backend, args.size);
-    co_return seen.back().index;
-  }
-  task<result<>> reconnect(device::Link&, device::ReconnectArgs, Until) override { co_return result<>(); }
-  task<result<>> resize(device::Link&, std::uint32_t, std::string, std::uint64_t, Until) override { co_return result<>(); }
-  task<result<>> disconnect(std::uint32_t, Until) override { co_return result<>(); }
-  void on_link_dead(std::function<void(std::uint32_t)>) override {}
-
-  void add(std::string backend, std::uint64_t size) {
-    device::Seen made;
-    made.index = static_cast<std::uint32_t>(seen.size());
-    made.backend = std::move(backend);
-    made.size = size;
-    made.dev_major = 43;
-    made.dev_minor = made.index * 32;
-    made.io_timeout_ms = 1000;
-    seen.push_back(std::move(made));
-  }
-  std::vector<device::Seen> seen;
-};
-
-class Mounts final : public host::Mounts {
- public:
-  result<std::vector<host::Mount>> table() const override { return all; }
-  task<result<>> mount(std::string, std::string, std::string, std::string, std::string, Until) override { co_return result<>(); }
-  task<result<>> bind(std::string source, std::string target, bool, std::string, std::string, Until) override {
-    host::Mount made;
-    made.fstype = "devtmpfs";
-    made.root = "/" + source.substr(5);
-    made.target = std::move(target);
-    all.push_back(std::move(made));
-    co_return result<>();
-  }
-  task<result<>> unmount(std::string, std::string, Until) override { co_return result<>(); }
-  task<result<std::uint64_t>> trim(std::string, std::string, Until) override { co_return 0; }
-  task<result<host::Usage>> usage(std::string, Until) override { co_return host::Usage{}; }
-  std::vector<host::Mount> all;
-};
-
-class Filesystems final : public host::Filesystems {
- public:
-  task<result<host::Probe>> probe(std::string, std::string, Until) override { co_return host::Probe{}; }
-  task<result<>> mkfs(std::string, std::string, std::string, std::string, Until) override { co_return result<>(); }
-  task<result<>> fsck(std::string, std::string, Until) override { co_return result<>(); }
-  task<result<host::Extent>> extent(std::string, std::string, std::string, std::string, Until) override { co_return host::Extent{}; }
-  task<result<>> grow(std::string, std::string, std::string, std::string, Until) override { co_return result<>(); }
-  task<result<>> check_unused(std::string, std::string, Until) override { co_return result<>(); }
-  task<result<>> tune(std::string, std::string, Until) override { co_return result<>(); }
-};
-
-class KernelClient final : public device::KernelClient {
- public:
-  result<std::uint64_t> features() const override { return Error{errc::failed_precondition, "no module"}; }
-  result<std::vector<device::Mapped>> inventory() const override { return std::vector<device::Mapped>(); }
-  task<result<>> map(device::MapArgs, std::string, Until) override { co_return result<>(); }
-  task<result<>> unmap(std::uint32_t, std::string, std::string, Until) override { co_return result<>(); }
-};
-
-class Daemons final : public host::Daemons {
- public:
-  task<result<bool>> serving(std::uint32_t, std::string, Until) override { co_return false; }
-  task<result<>> dismiss(std::uint32_t, std::string, Until) override { co_return result<>(); }
-};
-
-task<result<>> any_path(std::string, bool) { co_return result<>(); }
-task<result<std::optional<volume::Stash>>> no_stash(std::string) { co_return std::optional<volume::Stash>(); }
-task<result<>> write_no_stash(std::string, volume::Stash) { co_return result<>(); }
-task<result<>> drop_no_stash(std::string) { co_return result<>(); }
-
 /// An agent's control plane with its files in `dir`.
 struct Node {
   explicit Node(const std::string& dir)
       : clock(make_real_clock(io.get_executor())), pool(io.get_executor(), *clock, 8),
-        records(volume::make_record_store(pool, dir + "/state", dir + "/runtime")),
+        kms(host::make_kms(pool, dir)), records(volume::make_record_store(pool, dir + "/state", dir + "/runtime")),
         clusters(rbd::make_clusters(io.get_executor(), *clock, pool, config(dir))), shell(io.get_executor(), *clock, ports(), volume_config()),
         healer(io.get_executor(), *clock, shell, {}) {}
 
@@ -134,7 +44,7 @@ struct Node {
   volume::Ports ports() {
     const auto find = [](const std::string&) -> result<volume::Cluster> { return volume::Cluster{{env("CORBD_LAB_MON")}, ""}; };
     const auto idle = [](const std::string&) { return false; };
-    return {*clusters, devices, kernel, mounts, filesystems, daemons, *records, find, any_path, no_stash, write_no_stash, drop_no_stash, idle};
+    return {*clusters, devices, kernel, mounts, filesystems, daemons, *luks, *kms, *records, find, any_path, no_stash, write_no_stash, drop_no_stash, idle};
   }
   template <class Ready>
   void run_until(Ready ready) {
@@ -150,6 +60,9 @@ struct Node {
   Mounts mounts;
   Filesystems filesystems;
   Daemons daemons;
+  HelperPool helpers{io.get_executor(), *clock, {}};
+  std::unique_ptr<host::Luks> luks = host::make_luks(helpers);
+  std::unique_ptr<host::Kms> kms;
   std::unique_ptr<volume::RecordStore> records;
   std::unique_ptr<image::Clusters> clusters;
   volume::Shell shell;

@@ -47,7 +47,7 @@ TEST_CASE("a provisioner's volume is found by its journal, whatever its image is
   CHECK(found->size == wanted.size);
   CHECK(found->exclusive_lock);
   CHECK(found->cluster_id == "lab");
-  CHECK_FALSE(found->encrypted);
+  CHECK(found->kms_id.empty());
 }
 
 TEST_CASE("a journal that lacks the image's id has it afterwards") {
@@ -124,7 +124,7 @@ TEST_CASE("a journal tells that its volume is encrypted") {
   Volume volume(wanted);
   const auto found = volume.locate();
   REQUIRE(found);
-  CHECK(found->encrypted);
+  CHECK(found->kms_id == "some-kms");
 }
 
 TEST_CASE("a volume with Ceph options of its own has a connection of its own, whose promises they do not touch") {

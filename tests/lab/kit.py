@@ -228,6 +228,8 @@ class Lab:
                     unmount.wait(20)
                 except subprocess.TimeoutExpired:
                     say("clean: unmounting %s hangs" % target)
+        for mapping in glob.glob("/dev/mapper/luks-rbd-lab-*"):
+            subprocess.run(["dmsetup", "remove", "--force", mapping], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
             left = {pid: line for pid, line in processes(CORBD).items() if pid != os.getpid()}

@@ -152,6 +152,25 @@ def story_exclusive(lab):
     volume.expect_gone()
 
 
+def story_dead_owner(lab):
+    """an image whose node died without giving it back is not taken while its watch stands; afterwards its client is fenced and the volume staged"""
+    image = lab.image("a", size=64 * MIB)
+    peer = RbdNbd(lab, image)
+    peer.cookie = "lab-another-node"
+    peer.map()
+    run(["dd", "if=/dev/urandom", "of=" + peer.device, "bs=4096", "count=1", "oflag=direct"])
+    owner = json.loads(lab.admin("rbd", "lock", "ls", "--format", "json", image.spec))[0]["address"]
+    peer.kill()
+    volume = lab.agent().start().volume(image, block=True)
+    answer = volume.try_stage()
+    say("just after its death: %s: %s" % (answer["code"], answer["message"]))
+    check(answer["code"] == "UNAVAILABLE" and "client." in answer["message"], "stage: %s" % answer)
+    volume.stage(patience=60)
+    check(owner in lab.admin("ceph", "osd", "blocklist", "ls"), "the dead client %s is not fenced" % owner)
+    volume.unstage()
+    volume.expect_gone()
+
+
 def story_names_and_namespaces(lab):
     """an image with a space in its name, and two of one name in two namespaces, are each served as themselves"""
     agent = lab.agent().start()

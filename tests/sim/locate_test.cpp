@@ -56,9 +56,11 @@ TEST_CASE("the image's id is written into a journal that lacks it, and stays whe
   CHECK(scene.journal()["csi.imageid"] == "id-9");
 }
 
-TEST_CASE("a volume that its journal calls encrypted is refused before anything is done") {
+TEST_CASE("a volume whose journal names a KMS or a type of encryption that is not served is refused before anything is done") {
   Provisioned scene;
-  scene.journal()["csi.volume.encryptKMS"] = "kms";
+  const bool file = GENERATE(false, true);
+  scene.journal()["csi.volume.encryptKMS"] = file ? "default" : "of-another-type";
+  if (file) scene.journal()["csi.volume.encryptionType"] = "file";
   CHECK(scene.stage() == errc::unimplemented);
   CHECK(scene.world.records.empty());
   CHECK(scene.world.devices.empty());

@@ -1,4 +1,4 @@
-// Raw block volumes that many nodes write, and mirrored images.
+// Images that other nodes use, used, or mirror.
 #include "scene.hpp"
 
 using namespace corbd;
@@ -74,4 +74,28 @@ TEST_CASE("the mirror of another cluster's image is not staged, neither to write
   CHECK(scene.world.records.empty());
   scene.image().secondary = false;
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+}
+
+TEST_CASE("an image whose node died is taken from it once its watch is gone, and its client is fenced first") {
+  Scene scene;
+  scene.filled();
+  scene.world.visit(scene.image(), kOther, false);
+  CHECK(scene.want(test::staged_wish(kId)) == errc::in_use);
+  CHECK_FALSE(scene.world.blocklisted.contains(kOther));
+  scene.world.leave(scene.image(), kOther, false);
+  REQUIRE(scene.image().lock_owner == kOther);
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+  CHECK(scene.world.blocklisted.contains(kOther));
+  CHECK(scene.image().generation == 0);
+}
+
+TEST_CASE("a device that exists is not served again over a lock of another client, watched or not") {
+  Scene scene;
+  scene.filled();
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.world.kill_agent();
+  REQUIRE(scene.world.visit(scene.image(), kOther, true));
+  scene.world.leave(scene.image(), kOther, false);
+  scene.world.start_agent();
+  CHECK(scene.want(volume::Healed{}) == errc::lost);
 }

@@ -85,10 +85,8 @@ TEST_CASE("a filesystem that is there is mounted, not made again") {
 
 TEST_CASE("an image that another client has locked or open is not taken from it") {
   Scene scene;
-  if (GENERATE(true, false))
-    scene.world.images[kId].lock_owner = "10.0.0.2:0/5";
-  else
-    scene.world.images[kId].watchers.insert("10.0.0.2:0/5");
+  if (GENERATE(true, false)) scene.world.images[kId].lock_owner = "10.0.0.2:0/5";
+  scene.world.images[kId].watchers.insert("10.0.0.2:0/5");
   CHECK(scene.want(test::staged_wish(kId)) == errc::in_use);
 }
 

@@ -20,14 +20,16 @@ result<volume::Cluster> find_cluster(const World& world, const std::string& id) 
 
 struct World::Life {
   explicit Life(World& world)
-      : clusters(make_clusters(world)), devices(make_devices(world)), kernel(make_kernel_client(world)), mounts(make_mounts(world)), filesystems(make_filesystems(world)),
-        daemons(make_daemons(world)), store(make_store(world)) {}
+      : clusters(make_clusters(world)), devices(make_devices(world)), kernel(make_kernel_client(world)), mounts(make_mounts(world)),
+        filesystems(make_filesystems(world)), daemons(make_daemons(world)), luks(make_luks(world)), kms(make_kms(world)), store(make_store(world)) {}
   std::unique_ptr<image::Clusters> clusters;
   std::unique_ptr<device::Devices> devices;
   std::unique_ptr<device::KernelClient> kernel;
   std::unique_ptr<host::Mounts> mounts;
   std::unique_ptr<host::Filesystems> filesystems;
   std::unique_ptr<host::Daemons> daemons;
+  std::unique_ptr<host::Luks> luks;
+  std::unique_ptr<host::Kms> kms;
   std::unique_ptr<volume::RecordStore> store;
   // The shell goes first: its operations may still know the healer's scope.
   std::unique_ptr<heal::Healer> healer;
@@ -62,6 +64,7 @@ KernelDevice* World::by_index(std::uint32_t index) {
 void World::start_agent(bool with_healer) {
   ++lives_;
   fenced_once = false;
+  key_derivations = 0;
   refused.clear();
   client_.clear();
   connection();
@@ -76,8 +79,8 @@ void World::start_agent(bool with_healer) {
   auto read_stash = [this](std::string path) { return stash_at(std::move(path)); };
   auto write_stash = [this](std::string path, volume::Stash stash) { return leave_stash(std::move(path), std::move(stash)); };
   auto drop_stash = [this](std::string path) { return forget_stash(std::move(path)); };
-  volume::Ports ports{*life_->clusters, *life_->devices, *life_->kernel, *life_->mounts, *life_->filesystems, *life_->daemons, *life_->store, find,
-                      any_path, read_stash, write_stash, drop_stash, [this](const std::string& file) { return busy(file); }};
+  volume::Ports ports{*life_->clusters, *life_->devices, *life_->kernel, *life_->mounts, *life_->filesystems, *life_->daemons, *life_->luks,
+                      *life_->kms, *life_->store, find, any_path, read_stash, write_stash, drop_stash, [this](const std::string& file) { return busy(file); }};
   ports.mapped_places = [this](const volume::Place&) { return mapped; };
   ports.mapped_clusters = [this](const std::string&) {
     std::vector<std::string> ids;
@@ -160,6 +163,13 @@ volume::Staged staged_wish(const std::string& image) {
   wish.source.image = image;
   wish.user = "node";
   wish.key = Secret("canary-key");
+  return wish;
+}
+
+volume::Staged encrypted_wish(const std::string& image, const std::string& kms_id) {
+  volume::Staged wish = staged_wish(image);
+  wish.kms_id = kms_id;
+  wish.passphrase = Secret("canary-passphrase");
   return wish;
 }
 

@@ -18,6 +18,13 @@ namespace corbd::test {
 inline constexpr std::size_t kBlocks = 6;             ///< of an image that are written and looked at
 inline constexpr std::uint64_t kBlockBytes = 4096;
 
+/// A LUKS header: what opens each key slot. Without any its format did not end.
+struct FakeLuks {
+  std::map<int, std::string> keys;
+  std::string passphrase;             ///< that it was formatted with
+};
+inline constexpr std::uint64_t kLuksHeader = 16 << 20;  ///< bytes
+
 struct FakeImage {
   std::string id;
   std::int64_t pool_id = 1;
@@ -39,6 +46,7 @@ struct FakeImage {
   bool only_formatted = false;        ///< what data there is comes from a format
   host::Probe::Kind content = host::Probe::Kind::nothing;
   std::string fstype;
+  std::optional<FakeLuks> luks;       ///< its header; content and fstype are then of what it opens to
   std::uint64_t filesystem_bytes = 0; ///< 0: as large as the image
   int growths = 0, trims = 0;         ///< of its filesystem
   std::uint64_t generation = 0;       ///< counts formats: a second one destroyed data
@@ -75,6 +83,8 @@ struct KernelDevice {
   std::uint32_t io_timeout_ms = 30000;
   bool request_timeout = false;  ///< another program set one: requests that are slow fail
 
+  std::optional<std::uint64_t> mapping;  ///< bytes of the open LUKS mapping above it
+
   int link = 0;                       ///< whose socket it has
   std::uint64_t visits = 0;           ///< of its image when the device was made: pages above it are as old
   std::list<KernelRequest> requests;
@@ -100,6 +110,11 @@ struct Hazards {
   virtual duration any(duration limit) = 0;
   virtual void trace(const std::string& event) = 0;
 };
+
+/// device-mapper's major number; the minor is the index of the device below.
+inline constexpr std::uint32_t kMappingMajor = 253;
+/// Whether it is of the device or of the mapping above it.
+bool shows_device(const host::Mount& mount, std::uint32_t index);
 
 enum class Client { live, dead, fenced };
 
@@ -158,6 +173,8 @@ class World {
   bool no_descriptor = false;                ///< the agent's process can open nothing
   enum class Driver { there, missing, full } driver = Driver::there;  ///< the kernel's, and its table of devices
   std::string boot_id = "boot-1";
+  std::map<std::string, host::KmsKind> kms{{"default", host::KmsKind::shared}, {"own", host::KmsKind::per_volume}};
+  int key_derivations = 0, key_derivations_at_once = 0;  ///< under way; the most there ever were
   std::vector<std::string> broken_rules;     ///< what must never happen, and did
   void broke(std::string rule);
   void trace(const std::string& event) {
@@ -275,5 +292,9 @@ class World {
 };
 
 volume::Staged staged_wish(const std::string& image);
+/// The same of an encrypted volume.
+volume::Staged encrypted_wish(const std::string& image, const std::string& kms_id = "default");
+/// The index of a device, or of that below a mapping, in the world's mounts and calls.
+std::uint32_t index_of(const World& world, const std::string& path);
 
 }  // namespace corbd::test

@@ -40,7 +40,8 @@ class Clusters final : public image::Clusters {
       const bool named = there && journal->second.contains("csi.imagename");
       const std::string name = named ? journal->second["csi.imagename"] : !reserved.image.empty() ? reserved.image : "csi-vol-" + reserved.uuid;
       if (auto image = find_image(world, access, {pool->second, ns, name}, *found); !image) return image;
-      found->encrypted = there && journal->second.contains("csi.volume.encryptKMS");
+      if (there && journal->second.contains("csi.volume.encryptKMS")) found->kms_id = journal->second.at("csi.volume.encryptKMS");
+      if (there && journal->second.contains("csi.volume.encryptionType")) found->encryption_type = journal->second.at("csi.volume.encryptionType");
       if (there) journal->second.try_emplace("csi.imageid", found->key.image_id);
       return {};
     });

@@ -23,6 +23,8 @@ class Devices final : public device::Devices {
       seen.dev_minor = known.index * 32;
       seen.io_timeout_ms = known.io_timeout_ms;
       seen.waiting = static_cast<std::uint32_t>(known.requests.size());
+      if (known.mapping)
+        seen.holders.push_back({"dm-" + std::to_string(known.index), volume::mapping_name(known.backend), *known.mapping, kMappingMajor, known.index});
       all.push_back(seen);
     }
     return all;
@@ -84,10 +86,10 @@ class Devices final : public device::Devices {
   task<result<>> disconnect(std::uint32_t index, Until until) override {
     co_return co_await world_.ask_node("disconnect", until, [&world = world_, index]() -> result<> {
       for (const auto& mount : world.mounts) {
-        const bool shows = mount.dev_major == 43 ? mount.dev_minor == index * 32 : mount.root == "/nbd" + std::to_string(index);
-        if (shows) world.broke("a mounted device was disconnected");
+        if (shows_device(mount, index)) world.broke("a mounted device was disconnected");
       }
       const KernelDevice* known = world.by_index(index);
+      if (known != nullptr && known->mapping) world.broke("a device was disconnected below an open mapping");
       const auto is_write = [](const KernelRequest& request) { return request.write; };
       if (known != nullptr && std::any_of(known->requests.begin(), known->requests.end(), is_write) && !world.given_up.contains(known->backend))
         world.broke("a device was disconnected with writes waiting in it");

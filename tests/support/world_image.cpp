@@ -133,7 +133,9 @@ task<result<>> World::FakeOpened::acquire_lock(Until until) {
     FakeImage* of = world.by_id(id);
     if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
     if (of->lock_owner == by) return {};
-    if (!of->lock_owner.empty()) return Error{errc::in_use, "locked by " + of->lock_owner};
+    // librbd breaks the lock of a client without a watch, once it is blocklisted.
+    if (of->watchers.contains(of->lock_owner)) return Error{errc::in_use, "locked by " + of->lock_owner};
+    if (!of->lock_owner.empty()) world.blocklist(of->lock_owner);
     of->lock_owner = by;
     of->taken.reset();
     of->changed();

@@ -15,6 +15,7 @@ struct Run {
   std::string pluginpath = "/var/lib/kubelet/plugins", kubelet_dir = "/var/lib/kubelet";
   std::string state_dir;  ///< default <pluginpath>/<drivername>/corbd
   std::string runtime_dir = "/run/corbd", config_dir = "/etc/ceph-csi-config";
+  std::string kms_config_dir = "/etc/ceph-csi-encryption-kms-config";
   std::string metricsip = "127.0.0.1", metricspath = "/metrics";
   std::uint16_t metricsport = 0;  ///< 0: no HTTP
   std::vector<std::string> failpoints;
@@ -46,7 +47,8 @@ struct Exit {
 };
 /// `corbd csi METHOD`: one CSI call, for scripts and for looking at an agent by hand.
 struct CsiCall {
-  std::string method, endpoint, volume_id, staging_path, target, cluster_id, pool, user, key_file, fstype, mkfs_options;
+  std::string method, endpoint, volume_id, staging_path, target, cluster_id, pool, user, key_file, passphrase_file, fstype,
+      mkfs_options;
   std::string mode = "SINGLE_NODE_MULTI_WRITER";
   std::vector<std::string> mount_flags;
   std::vector<std::string> attributes;  ///< "name=value", over those of a static volume

@@ -76,6 +76,7 @@ class Slots {
   };
   Slots(executor control, Clock& clock, std::string what, std::size_t n);
   task<result<Guard>> take(Until until);
+  std::size_t free() const { return free_; }
 
  private:
   void give();

@@ -15,7 +15,7 @@ enum class errc {
   already_exists,       ///< It is there already, with other arguments.
   failed_precondition,  ///< The request is right, the state of the node or image forbids it.
   permission_denied,    ///< The cluster user may not do this.
-  unauthenticated,      ///< The cluster refused the key.
+  unauthenticated,      ///< The cluster refused the key, or the volume the passphrase.
   unimplemented,        ///< A known wish that this version does not serve.
   out_of_range,         ///< A size or offset beyond what is possible.
   busy,                 ///< Another operation on the same volume is under way.

@@ -32,8 +32,8 @@ Number number_of(const std::filesystem::path& path) {
 /// In order; none when there is no such folder.
 std::vector<std::string> names_in(const std::filesystem::path& folder);
 
-/// Of a block device's folder: the device-mapper devices above it and its partitions.
-std::vector<std::string> holders_of(const std::filesystem::path& block);
+/// Of a block device's folder: those of the device-mapper devices above it and above its partitions.
+std::vector<std::filesystem::path> holders_of(const std::filesystem::path& block);
 /// The same: requests given to the driver and not answered yet.
 std::uint32_t waiting_of(const std::filesystem::path& block);
 

@@ -18,6 +18,14 @@ namespace corbd::device {
 
 /// Who answers for a device: a session of ours, or the kernel's own rbd client.
 enum class Kind { nbd, krbd };
+/// A device on top of another, as sysfs shows it.
+struct Holder {
+  std::string name;                   ///< the kernel's: "dm-0"
+  std::string mapping;                ///< device-mapper's: "luks-rbd-<volume id>"; empty for anything else
+  std::uint64_t size = 0;             ///< bytes
+  std::uint32_t dev_major = 0, dev_minor = 0;
+  bool operator==(const Holder&) const = default;
+};
 
 /// A configured device as sysfs shows it.
 struct Seen {
@@ -29,7 +37,7 @@ struct Seen {
   std::uint32_t dev_major = 0, dev_minor = 0;
   std::uint32_t io_timeout_ms = 0;
   std::uint32_t waiting = 0;    ///< requests given to the driver and not answered yet
-  std::vector<std::string> holders;  ///< device-mapper devices above
+  std::vector<Holder> holders;        ///< also of its partitions
 };
 
 /// The serving side of one device. Control thread, except that `on_stopped` given to serve() is posted there.

@@ -6,11 +6,13 @@
 
 #include "corbd/core/helper_pool.hpp"
 #include "corbd/host/host.hpp"
+#include "corbd/host/luks.hpp"
 
 namespace corbd::host {
 
 std::unique_ptr<Mounts> make_mounts(HelperPool& helpers);
 std::unique_ptr<Filesystems> make_filesystems(HelperPool& helpers);
+std::unique_ptr<Luks> make_luks(HelperPool& helpers);
 
 /// In the helper process: one request of the ports above.
 result<boost::json::object> work(const boost::json::object& request);

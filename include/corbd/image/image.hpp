@@ -65,7 +65,8 @@ struct Resolved {
   std::uint64_t features = 0;   ///< bits as librbd numbers them
   std::string cluster_id = {};  ///< where it was found, as Access has it
   Name name = {};               ///< at that time
-  bool encrypted = false;       ///< by its journal
+  std::string kms_id = {};           ///< of an encrypted volume, by its journal; "": that calls it unencrypted, or is none
+  std::string encryption_type = {};  ///< by its journal: "block", "file", or "" where it says nothing
 };
 
 /// Who holds what of an image. Addresses as Ceph prints them: "10.0.0.1:0/123456789".

@@ -7,11 +7,19 @@
 
 #include "corbd/device/device.hpp"
 #include "corbd/host/host.hpp"
+#include "corbd/host/luks.hpp"
 #include "corbd/image/image.hpp"
 #include "corbd/volume/record.hpp"
 #include "corbd/volume/stash.hpp"
 
 namespace corbd::volume {
+
+/// Which of the two key slots that a rotation uses opens with the volume's key as its KMS has it now.
+struct Keys {
+  struct Slot {
+    bool used = false, opens = false;
+  } first, second;  ///< 0 and 1
+};
 
 /// Facts that cost a call; absent means unknown, never false. They live for one operation.
 struct Facts {
@@ -19,7 +27,12 @@ struct Facts {
   std::optional<bool> fenced;                         ///< our dead incarnations of this cluster cannot write any more
   std::optional<image::Header> header;                ///< before the image was opened
   std::optional<image::Ownership> ownership;
-  std::optional<host::Probe> probe;
+  std::optional<std::string> encryption;              ///< image metadata rbd.csi.ceph.com/encrypted; "": there is none
+  std::optional<host::LuksHeader> luks;               ///< of the device
+  bool fits = false;                                  ///< the mapping was made as large as its device
+  std::optional<Keys> keys;
+  bool rekeyed = false;                               ///< the KMS has a new key since this operation began
+  std::optional<host::Probe> probe;                   ///< of what holds the filesystem: the device, or the mapping above it
   std::optional<bool> has_data;
   std::optional<bool> format_marker;                  ///< image metadata corbd/format is there
   std::optional<bool> checked;                        ///< fsck ran, or the filesystem is new
@@ -71,7 +84,15 @@ constexpr std::int64_t break_mark(std::uint64_t header_version) {
   return half + static_cast<std::int64_t>(header_version % static_cast<std::uint64_t>(half));
 }
 
-/// Whether the mount shows this device: its filesystem, or a bind of its node.
+/// The name of an encrypted volume's mapping, as ceph-csi has it: "luks-rbd-<volume id>", below /dev/mapper.
+std::string mapping_name(const std::string& volume_id);
+/// The mapping above the device of an encrypted volume; null when it is not open.
+const device::Holder* mapping_of(const device::Seen& device);
+
+/// Bytes for a filesystem: of the mapping above the device, if there is one.
+std::uint64_t usable_bytes(const device::Seen& device);
+
+/// Whether the mount shows this device, or the mapping above it: its filesystem, or a bind of its node.
 bool shows(const host::Mount& mount, const device::Seen& device);
 
 }  // namespace corbd::volume

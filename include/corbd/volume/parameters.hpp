@@ -42,7 +42,7 @@ struct Parameters {
   Mounter mounter = Mounter::nbd;
   bool is_static = false;   ///< the attributes name pool and image
   bool migrated = false;    ///< of the kubelet's own plugin: the image is the attribute imageName
-  bool encrypted = false;
+  std::string kms_id;       ///< of an encrypted volume; "": not encrypted
   bool read_only = false;
   Serving serving;
   KernelOptions kernel;
@@ -50,8 +50,11 @@ struct Parameters {
   Stash stash;              ///< what goes into ceph-csi's as it is
   bool operator==(const Parameters&) const = default;
 };
-/// invalid_argument names the attribute.
+/// invalid_argument names the attribute; unimplemented for encrypted files.
 result<Parameters> read_parameters(const Attributes& attributes);
+
+/// Of a volume that is encrypted: invalid_argument for a type that ceph-csi does not know, unimplemented for files.
+result<> check_encryption_type(std::string_view type);
 
 /// As Go's strconv.ParseBool takes for true; anything else is false, as ceph-csi has it.
 bool go_true(std::string_view text);

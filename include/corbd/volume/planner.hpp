@@ -3,7 +3,7 @@
 //
 // I1 a step that uses a device needs a live link, otherwise Wait. I2 an absent fact is unknown: Look first. I4 KernelConnect only while no
 // device carries our identifier; two that do are a conflict. I7 total: Done is a fixed point, and from any reachable state without faults
-// Done or Fail comes within 30 steps (property test).
+// Done or Fail comes within 40 steps (property test).
 #pragma once
 
 #include <optional>
@@ -16,7 +16,8 @@
 
 namespace corbd::volume {
 
-enum class Fact { resolved, header, ownership, image_size, probe, has_data, format_marker, filesystem, unused, stash, served_by_other };
+enum class Fact { resolved, header, ownership, image_size, probe, has_data, format_marker, filesystem, unused, stash, served_by_other,
+                  encryption, luks, keys };
 
 struct Step {
   enum class Kind {
@@ -27,13 +28,15 @@ struct Step {
     note,
     trim,
     map_krbd,
-    unmap_krbd
+    unmap_krbd,
+    luks_format, luks_note, luks_open, luks_resize, luks_close, add_key, new_key, remove_key
   } kind;
   Fact fact = Fact::resolved;       ///< look
   std::optional<Record> record = std::nullopt;  ///< write_record
   /// bind, unbind, umount, mount: where; grow, trim, look at the filesystem: a mount of it; inherit: the client's address; write_stash,
   /// drop_stash: the staging path
   std::string path = {};
+  int key_slot = 0;                 ///< remove_key
   bool may_fail = false;            ///< write_record: a disk that keeps refusing it is no hindrance
   std::optional<Stash> stash = std::nullopt;    ///< write_stash
   std::optional<Note> note_text = std::nullopt; ///< note

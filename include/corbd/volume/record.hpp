@@ -47,6 +47,7 @@ struct Record {
   bool exclusive_lock = false;    ///< the image had the feature at stage
   bool block = false;             ///< how the device is used, at all its staging paths alike
   bool read_only = false;
+  std::string kms_id;             ///< of an encrypted volume, whose filesystem is on the LUKS mapping above the device; "": not encrypted
   bool shared = false;            ///< other nodes write it too: its lock goes from client to client, and nothing is to be proven
   bool adopting = false;          ///< rbd-nbd made its device and may serve it still; once it is dead its client is fenced and we serve it
   bool failed = false;            ///< given up: it is never served again, its device answers EIO until it is unstaged

@@ -11,6 +11,8 @@
 #include "corbd/device/kernel_client.hpp"
 #include "corbd/host/daemons.hpp"
 #include "corbd/host/host.hpp"
+#include "corbd/host/kms.hpp"
+#include "corbd/host/luks.hpp"
 #include "corbd/image/image.hpp"
 #include "corbd/volume/planner.hpp"
 #include "corbd/volume/record.hpp"
@@ -38,6 +40,8 @@ struct Ports {
   host::Mounts& mounts;
   host::Filesystems& filesystems;
   host::Daemons& daemons;
+  host::Luks& luks;
+  host::Kms& kms;
   RecordStore& records;
   /// config.json by cluster id; read anew each time.
   std::function<result<Cluster>(const std::string& cluster_id)> find_cluster;

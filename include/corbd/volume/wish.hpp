@@ -66,10 +66,12 @@ struct Staged {
   /// Of a volume that ceph-csi's provisioner made: cluster_id is then the handle's, and the journal tells pool, namespace and image.
   std::optional<image::Reserved> reserved = std::nullopt;
   std::vector<std::string> ignored = {};  ///< attributes without effect: a sentence each
+  std::string kms_id = {};    ///< of an encrypted volume; its journal knows better
   Stash stash = {};  ///< what the attributes say of it; the rest is known later
   Mounter mounter = Mounter::nbd;
   std::string user;
   Secret key;
+  Secret passphrase = {};     ///< of an encrypted volume, as its secret has it; empty: it has none
   bool operator==(const Staged&) const = default;
 };
 struct Unstaged {
@@ -107,13 +109,19 @@ struct Expanded {
   bool operator==(const Expanded&) const = default;
 };
 
+/// An encrypted volume gets a new key, and its old one opens it no more. Needs a live link. Its KMS keeps a key of each volume.
+struct Rekeyed {
+  Secret passphrase;  ///< of its secret
+  bool operator==(const Rekeyed&) const = default;
+};
+
 /// What its filesystem does not use is given back to the cluster. Needs a live link.
 struct Trimmed {
   std::string path;  ///< as Expanded::path
   bool operator==(const Trimmed&) const = default;
 };
 
-using Wish = std::variant<Staged, Unstaged, Published, Unpublished, Healed, Adopted, Failed, Expanded, Trimmed>;
+using Wish = std::variant<Staged, Unstaged, Published, Unpublished, Healed, Adopted, Failed, Expanded, Trimmed, Rekeyed>;
 
 std::string_view name(const Wish& wish);
 

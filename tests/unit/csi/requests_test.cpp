@@ -249,7 +249,21 @@ TEST_CASE("the kernel's client and its options are part of the wish") {
 TEST_CASE("what is not served yet says so by name") {
   auto request = stage_request();
   (*request.mutable_volume_context())["encrypted"] = "true";
+  (*request.mutable_volume_context())["encryptionType"] = "file";
   CHECK(code_of(request) == errc::unimplemented);
+}
+
+TEST_CASE("the wish of an encrypted volume has its KMS and its passphrase, that of another none") {
+  auto request = stage_request();
+  (*request.mutable_secrets())["encryptionPassphrase"] = "canary passphrase";
+  (*request.mutable_volume_context())["encrypted"] = "true";
+  auto wish = std::get<volume::Staged>(corbd::csi::wish_of(request).value());
+  CHECK(wish.kms_id == "default");
+  CHECK(wish.passphrase.reveal() == "canary passphrase");
+  (*request.mutable_volume_context())["encryptionKMSID"] = "own";
+  CHECK(std::get<volume::Staged>(corbd::csi::wish_of(request).value()).kms_id == "own");
+  (*request.mutable_volume_context())["encrypted"] = "false";
+  CHECK(std::get<volume::Staged>(corbd::csi::wish_of(request).value()).kms_id.empty());
 }
 
 TEST_CASE("an unknown filesystem is refused by name, and the known ones are named") {

@@ -285,7 +285,7 @@ TEST_CASE("a volume's health is served and announced with its flag only") {
   CHECK(capabilities.capabilities_size() == (flag ? 6 : 5));
 }
 
-TEST_CASE("on its own socket CSI-Addons hears of a node that gives space back, and asks it to") {
+TEST_CASE("on its own socket CSI-Addons hears of a node that gives space back and changes keys, and asks it to") {
   Scene scene;
   REQUIRE(scene.server->start());
   scene.on_control([&] { scene.volumes.open.set(); });
@@ -293,8 +293,9 @@ TEST_CASE("on its own socket CSI-Addons hears of a node that gives space back, a
   grpc::ClientContext identity_context, first, second, third;
   identity::GetCapabilitiesResponse capabilities;
   REQUIRE(identity::Identity::NewStub(channel)->GetCapabilities(&identity_context, identity::GetCapabilitiesRequest(), &capabilities).ok());
-  REQUIRE(capabilities.capabilities_size() == 2);
+  REQUIRE(capabilities.capabilities_size() == 3);
   CHECK(capabilities.capabilities(1).reclaim_space().type() == identity::Capability::ReclaimSpace::ONLINE);
+  CHECK(capabilities.capabilities(2).encryption_key_rotation().type() == identity::Capability::EncryptionKeyRotation::ENCRYPTIONKEYROTATION);
   const auto node = reclaimspace::ReclaimSpaceNode::NewStub(channel);
   reclaimspace::NodeReclaimSpaceRequest request;
   reclaimspace::NodeReclaimSpaceResponse response;
@@ -307,7 +308,7 @@ TEST_CASE("on its own socket CSI-Addons hears of a node that gives space back, a
   CHECK(scene.volumes.asked == 1);
 }
 
-TEST_CASE("another key for a volume is not served yet, and says so") {
+TEST_CASE("another key for a volume is asked of the volume") {
   Scene scene;
   REQUIRE(scene.server->start());
   const auto channel = grpc::CreateChannel("unix://" + scene.addons_socket(), grpc::InsecureChannelCredentials());
@@ -317,7 +318,9 @@ TEST_CASE("another key for a volume is not served yet, and says so") {
   encryptionkeyrotation::EncryptionKeyRotateResponse response;
   CHECK(rotation->EncryptionKeyRotate(&first, request, &response).error_code() == grpc::INVALID_ARGUMENT);
   request.set_volume_id("image-1");
-  CHECK(rotation->EncryptionKeyRotate(&second, request, &response).error_code() == grpc::UNIMPLEMENTED);
+  scene.on_control([&] { scene.volumes.open.set(); });
+  CHECK(rotation->EncryptionKeyRotate(&second, request, &response).ok());
+  CHECK(scene.volumes.asked == 1);
 }
 
 TEST_CASE("a node whose labels are not known yet is told so, and kubelet asks again") {

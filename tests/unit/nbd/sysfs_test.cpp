@@ -39,7 +39,8 @@ class Tree {
 TEST_CASE("a configured device is seen with everything the planner asks for") {
   Tree tree;
   tree.device(3).file("block/nbd3/backend", "volume-3").file("block/nbd3/pid", "42").file("block/nbd3/queue/io_timeout", "1000");
-  tree.folder("block/nbd3/holders/dm-1").folder("block/nbd3/nbd3p1/holders/dm-0");
+  tree.file("block/nbd3/holders/dm-1/dm/name", "luks-rbd-volume-3").file("block/nbd3/holders/dm-1/size", "1024").file("block/nbd3/holders/dm-1/dev", "253:1");
+  tree.folder("block/nbd3/nbd3p1/holders/dm-0");
   const auto all = nbd::read_inventory(tree.root());
   REQUIRE(all);
   REQUIRE(all->size() == 1);
@@ -50,7 +51,7 @@ TEST_CASE("a configured device is seen with everything the planner asks for") {
   CHECK(seen.dev_major == 43);
   CHECK(seen.dev_minor == 96);
   CHECK(seen.io_timeout_ms == 1000);
-  CHECK(seen.holders == std::vector<std::string>{"dm-1", "dm-0"});
+  CHECK(seen.holders == std::vector<device::Holder>{{"dm-1", "luks-rbd-volume-3", 1u << 19, 253, 1}, {"dm-0", "", 0, 0, 0}});
 }
 
 TEST_CASE("a device that is not configured is not seen, nor is anything that is no nbd") {

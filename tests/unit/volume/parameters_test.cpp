@@ -101,6 +101,15 @@ TEST_CASE("a value that none can be is refused with its option") {
   }
 }
 
+TEST_CASE("a type of encryption that ceph-csi does not know is refused, and that of files is not served") {
+  const auto code_of = [](const std::string& type) { return read_parameters({{"encrypted", "true"}, {"encryptionType", type}}).error().code; };
+  CHECK(code_of("") == errc::invalid_argument);
+  CHECK(code_of("Block") == errc::invalid_argument);
+  CHECK(code_of("file") == errc::unimplemented);
+  CHECK(read_parameters({{"encrypted", "true"}, {"encryptionType", "block"}}));
+  CHECK(read_parameters({{"encrypted", "false"}, {"encryptionType", "file"}})->kms_id.empty());
+}
+
 TEST_CASE("a StorageClass tells how its volumes are served") {
   const auto parameters = read_parameters({{"mounter", "rbd-nbd"},
                                            {"mapOptions", "krbd:lock_on_read;nbd:notrim,foo"},
@@ -110,7 +119,7 @@ TEST_CASE("a StorageClass tells how its volumes are served") {
                                            {"cephLogStrategy", "preserve"}});
   REQUIRE(parameters);
   CHECK_FALSE(parameters->is_static);
-  CHECK(parameters->encrypted);
+  CHECK(parameters->kms_id == "default");
   CHECK_FALSE(parameters->serving.trim);
   std::string ignored;
   for (const auto& sentence : parameters->ignored) ignored += sentence + "; ";

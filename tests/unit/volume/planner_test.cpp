@@ -30,6 +30,11 @@ struct Model {
   std::uint64_t filesystem_bytes = 0, cluster_bytes = 0;
   image::Ownership ownership;
   bool other_serves = false;
+  std::string kms_id;      ///< by its journal
+  std::string encryption;  ///< the image's metadata
+  bool luks = false;       ///< it has a header; what is on the image is then below that
+  std::vector<int> slots;
+  Keys keys;
   std::optional<Stash> stash;
   std::optional<Note> metadata;
   Policy policy = kPolicy;
@@ -54,6 +59,8 @@ device::Seen device_seen(std::uint32_t index) {
   return seen;
 }
 
+device::Holder mapping() { return {"dm-0", mapping_name(kId), 1 << 29, 253, 0}; }
+
 host::Mount mount_of(const device::Seen& device, const std::string& target) {
   host::Mount mount;
   mount.dev_major = device.dev_major;
@@ -66,7 +73,7 @@ host::Mount mount_of(const device::Seen& device, const std::string& target) {
 void Model::look(Fact fact) {
   Facts& facts = seen.facts;
   switch (fact) {
-    case Fact::resolved: facts.resolved = image::Resolved{{"fsid", 1, "", "id-1", 0}, 1 << 30, true}; break;
+    case Fact::resolved: facts.resolved = image::Resolved{{"fsid", 1, "", "id-1", 0}, 1 << 30, true, 0, "", {}, kms_id}; break;
     case Fact::header: facts.header = image::Header{}; break;
     case Fact::ownership: facts.ownership = ownership; break;
     case Fact::probe:
@@ -82,6 +89,13 @@ void Model::look(Fact fact) {
     case Fact::unused: facts.unused = true; break;
     case Fact::stash: facts.stash = stash; break;
     case Fact::served_by_other: facts.served_by_other = other_serves; break;
+    case Fact::encryption: facts.encryption = encryption; break;
+    case Fact::luks:
+      facts.luks = host::LuksHeader{host::Probe{host::Probe::Kind::nothing, ""}, slots};
+      if (luks) facts.luks->found = {host::Probe::Kind::other, "crypto_LUKS"};
+      if (!luks && image_has_filesystem) facts.luks->found = {host::Probe::Kind::filesystem, "ext4"};
+      break;
+    case Fact::keys: facts.keys = keys; break;
   }
 }
 
@@ -135,8 +149,7 @@ void Model::apply(const Step& step, const Wish& wish) {
       seen.facts.grown = true;
       return;
     case Kind::trim:
-      REQUIRE(seen.link == Observation::Link::serving);
-      REQUIRE(seen.attached);
+      REQUIRE(answers());
       REQUIRE_FALSE(record->read_only);
       seen.facts.trimmed = true;
       return;
@@ -191,6 +204,46 @@ void Model::apply(const Step& step, const Wish& wish) {
       seen.facts.ownership.reset();
       seen.facts.fenced.reset();
       return;
+    case Kind::luks_format:
+      REQUIRE((slots.empty() && marker));
+      REQUIRE_FALSE((image_has_filesystem && !luks));
+      luks = image_has_data = true;
+      image_has_filesystem = false;
+      slots = {0};
+      seen.facts.luks.reset();
+      return;
+    case Kind::luks_note: encryption = "encrypted"; seen.facts.encryption = encryption; return;
+    case Kind::luks_open:
+      REQUIRE_FALSE(slots.empty());
+      REQUIRE(answers());
+      seen.devices.front().holders.push_back(mapping());
+      seen.facts.fits = true;
+      return;
+    case Kind::luks_resize:
+      REQUIRE(mapping_of(seen.devices.front()) != nullptr);
+      seen.facts.fits = true;
+      return;
+    case Kind::luks_close:
+      for (const auto& mount : seen.mounts) REQUIRE_FALSE(shows(mount, seen.devices.front()));
+      seen.devices.front().holders.clear();
+      return;
+    case Kind::add_key:
+      REQUIRE_FALSE(keys.second.used);
+      keys.second = {true, true};
+      seen.facts.keys.reset();
+      return;
+    case Kind::new_key:
+      REQUIRE_FALSE(keys.first.used);
+      keys = {{true, true}, {true, false}};
+      seen.facts.rekeyed = true;
+      seen.facts.keys.reset();
+      return;
+    case Kind::remove_key:
+      // What opens with the key that the KMS has stays.
+      REQUIRE((step.key_slot == 0 ? keys.second : keys.first).opens);
+      (step.key_slot == 0 ? keys.first : keys.second) = {};
+      seen.facts.keys.reset();
+      return;
   }
   static_cast<void>(wish);
 }
@@ -233,10 +286,10 @@ Model staged_model() {
   return model;
 }
 
-/// The kinds of the steps until Done or Fail; an empty optional when 30 do not get there.
+/// The kinds of the steps until Done or Fail; an empty optional when 40 do not get there.
 std::optional<std::vector<Kind>> run(Model& model, const Wish& wish, Decision* last = nullptr) {
   std::vector<Kind> kinds;
-  for (int i = 0; i <= 30; ++i) {
+  for (int i = 0; i <= 40; ++i) {
     const Decision decision = model.decide(wish);
     if (last != nullptr) *last = decision;
     const auto* step = std::get_if<Step>(&decision);
@@ -270,8 +323,8 @@ TEST_CASE("a fresh stage with the kernel's client looks who has the image before
   wish.mounter = Mounter::krbd;
   const auto kinds = run(model, Wish(wish));
   REQUIRE(kinds);
-  CHECK(*kinds == std::vector{Kind::look, Kind::write_record, Kind::fence, Kind::open_image, Kind::look, Kind::map_krbd, Kind::look, Kind::write_record,
-                              Kind::look, Kind::look, Kind::look, Kind::mark, Kind::mkfs, Kind::look, Kind::mount, Kind::look, Kind::unmark,
+  CHECK(*kinds == std::vector{Kind::look, Kind::write_record, Kind::look, Kind::write_stash, Kind::fence, Kind::open_image, Kind::look, Kind::map_krbd,
+                              Kind::look, Kind::write_record, Kind::look, Kind::look, Kind::look, Kind::mark, Kind::mkfs, Kind::look, Kind::mount, Kind::look, Kind::unmark,
                               Kind::write_record, Kind::close_image});
 }
 
@@ -412,10 +465,25 @@ TEST_CASE("with another address the note is renewed after the device is served a
 
 TEST_CASE("a device that device-mapper holds is not disconnected") {
   Model model = staged_model();
-  model.seen.devices.front().holders.push_back("dm-0");
+  model.seen.devices.front().holders.push_back({.name = "dm-0", .mapping = "vg-data"});
   Decision last;
   REQUIRE(run(model, Wish(Unstaged{kPath}), &last));
   CHECK(failure(last) == errc::in_use);
+}
+
+TEST_CASE("a fresh stage of an encrypted volume proves its image empty before the header, and makes the filesystem on the mapping") {
+  Model model = fresh();
+  model.kms_id = "default";
+  model.filesystem_bytes = mapping().size;
+  const auto kinds = run(model, Wish(staged_wish()));
+  REQUIRE(kinds);
+  CHECK(*kinds == std::vector{Kind::look, Kind::write_record, Kind::look, Kind::write_stash, Kind::fence, Kind::open_image, Kind::look, Kind::lock,
+                              Kind::start_session, Kind::kernel_connect, Kind::write_stash, Kind::write_record, Kind::tune, Kind::look, Kind::look,
+                              Kind::look, Kind::look, Kind::mark,
+                              Kind::luks_format, Kind::look, Kind::luks_note, Kind::luks_open, Kind::look, Kind::mkfs, Kind::look, Kind::mount,
+                              Kind::look, Kind::unmark, Kind::write_record});
+  CHECK(model.record->kms_id == "default");
+  CHECK(model.stash->encrypted);
 }
 
 TEST_CASE("an expansion asks for the image's size, enlarges the device, and then the filesystem") {
@@ -517,7 +585,24 @@ TEST_CASE("free space is given back once, by a filesystem that is served and may
   CHECK(failure(model.decide(Wish(Trimmed{kPath}))) == errc::unavailable);
 }
 
-TEST_CASE("from any state every wish ends within 30 steps, at a fixed point, and no rule is broken on the way") {
+/// A third of the volumes, in any state of their encryption.
+void encrypt(Model& model, std::mt19937& random) {
+  if (!model.record || random() % 3 != 0) return;
+  const auto flip = [&] { return random() % 2 == 0; };
+  model.record->kms_id = "default";
+  model.encryption = std::array{"", "encryptionPrepared", "encrypted", "other"}.at(random() % 4);
+  model.luks = flip();
+  if (model.luks) model.image_has_data = true;
+  if (model.luks && flip()) model.slots = {0};
+  if (!model.seen.devices.empty() && model.luks && flip()) model.seen.devices.front().holders.push_back(mapping());
+  model.keys.first = {flip(), false};
+  model.keys.second = {flip(), false};
+  if (model.keys.first.used) model.keys.first.opens = flip();
+  if (model.keys.second.used) model.keys.second.opens = flip();
+  if (!model.keys.first.opens) model.keys.second = {true, true};
+}
+
+TEST_CASE("from any state every wish ends within 40 steps, at a fixed point, and no rule is broken on the way") {
   const auto seed = static_cast<std::uint32_t>(GENERATE(range(0, 4000)));
   CAPTURE(seed);
   std::mt19937 random(seed);
@@ -575,18 +660,20 @@ TEST_CASE("from any state every wish ends within 30 steps, at a fixed point, and
     for (auto& mount : model.seen.mounts) mount.filesystem_read_only = true;
   const Expanded expanded{flip() ? kPath : "/target", flip() ? kTwo : 0};
   const std::array wishes{Wish(staged), Wish(Unstaged{kPath}), Wish(published), Wish(Unpublished{"/target"}), Wish(Healed{}), Wish(expanded),
-                          Wish(Trimmed{expanded.path})};
+                          Wish(Trimmed{expanded.path}), Wish(Rekeyed{})};
   const Wish& wish = wishes.at(random() % wishes.size());
+  encrypt(model, random);
   Decision last;
   REQUIRE(run(model, wish, &last));
   if (std::holds_alternative<Done>(last)) CHECK(std::holds_alternative<Done>(model.decide(wish)));
 }
 
-TEST_CASE("there is a failpoint before and after every step, one inside the taking of a lock, and no other") {
+TEST_CASE("there is a failpoint before and after every step, one inside each that has two effects, and no other") {
   const auto points = failpoint::names();
-  constexpr auto last = static_cast<std::size_t>(Kind::unmap_krbd);
-  CHECK(points.size() == 2 * (last + 1) + 1);
+  constexpr auto last = static_cast<std::size_t>(Kind::remove_key);
+  CHECK(points.size() == 2 * (last + 1) + 2);
   CHECK(std::ranges::count(points, "step.lock.broken") == 1);
+  CHECK(std::ranges::count(points, "step.new_key.added") == 1);
   for (std::size_t kind = 0; kind <= last; ++kind) {
     const std::string step = "step." + std::string(name(static_cast<Kind>(kind)));
     CHECK(std::ranges::count(points, step + ".before") == 1);

@@ -77,6 +77,13 @@ TEST_CASE("how a volume is served is part of its record, and absent where nothin
   CHECK(*volume::decode(volume::encode(record)) == record);
 }
 
+TEST_CASE("which KMS has the key of an encrypted volume is part of its record, and absent where it is not encrypted") {
+  Record record = sample();
+  CHECK(volume::encode(record).find("kms") == std::string::npos);
+  record.kms_id = "default";
+  CHECK(*volume::decode(volume::encode(record)) == record);
+}
+
 TEST_CASE("any truncation of a record is seen as corrupt") {
   const std::string bytes = volume::encode(sample());
   for (std::size_t length = 0; length + 2 < bytes.size(); ++length) {

@@ -1,0 +1,36 @@
+// What sysfs shows alike of every kind of block device.
+#pragma once
+
+#include <tuple>
+
+#include "corbd/core/sysfs.hpp"
+#include "corbd/device/device.hpp"
+
+namespace corbd::device {
+
+/// "43:0"; zeroes for what is none.
+inline std::pair<std::uint32_t, std::uint32_t> parse_dev(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  if (colon == text.npos) return {0, 0};
+  return {sysfs::number<std::uint32_t>(text.substr(0, colon)).value_or(0), sysfs::number<std::uint32_t>(text.substr(colon + 1)).value_or(0)};
+}
+
+/// Bytes of a device, of its folder.
+inline std::uint64_t size_of(const std::filesystem::path& block) {
+  return sysfs::number_of<std::uint64_t>(block / "size") * 512;  // the unit of that file, whatever the block size
+}
+
+/// The devices above it and above its partitions; the entries are links to their own folders.
+inline std::vector<Holder> holders_of(const std::filesystem::path& block) {
+  std::vector<Holder> holders;
+  for (const auto& folder : sysfs::holders_of(block)) {
+    Holder& holder = holders.emplace_back();
+    holder.name = folder.filename().string();
+    holder.mapping = sysfs::attribute(folder / "dm/name").value_or("");
+    holder.size = size_of(folder);
+    std::tie(holder.dev_major, holder.dev_minor) = parse_dev(sysfs::attribute(folder / "dev").value_or(""));
+  }
+  return holders;
+}
+
+}  // namespace corbd::device

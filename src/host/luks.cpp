@@ -1,0 +1,204 @@
+// The operations on LUKS, with libcryptsetup. Each has a context of its own: nothing of a header or key outlives its request.
+#include <libcryptsetup.h>
+
+#include <cerrno>
+#include <memory>
+
+#include "failure.hpp"
+#include "ops.hpp"
+
+namespace corbd::host::ops {
+namespace {
+
+struct Free {
+  void operator()(crypt_device* context) const { crypt_free(context); }
+};
+using Context = std::unique_ptr<crypt_device, Free>;
+
+constexpr std::uint32_t kMemoryKib = 32768;  // as ceph-csi's --pbkdf-memory
+constexpr std::size_t kVolumeKeyBytes = 64;  // AES-256 twice, for XTS
+
+/// What the library says on its way goes into the error, not to a standard stream.
+void keep_message(int level, const char* message, void* into) {
+  if (level != CRYPT_LOG_ERROR) return;
+  auto& text = *static_cast<std::string*>(into);
+  text += (text.empty() ? "" : " ") + std::string(message);
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+}
+
+/// One context, and what the library complained of while it was used.
+struct Device {
+  std::string messages;
+  Context context;
+
+  Error failed(const std::string& doing, int code) const {
+    if (code == -EPERM) return {errc::unauthenticated, doing + ": no key slot opens with this passphrase; nothing was changed"};
+    Error error = failure(doing, -code);
+    if (!messages.empty()) error.text += " (" + messages + ")";
+    return error;
+  }
+};
+
+/// The caller has the volume for itself: the library's own lock files, below /run, are not needed.
+result<> begin(Device& on, const std::string& device) {
+  static_cast<void>(crypt_metadata_locking(nullptr, 0));
+  crypt_device* made = nullptr;
+  const int r = crypt_init(&made, device.c_str());
+  if (r < 0) return failure("opening " + device, -r);
+  on.context.reset(made);
+  crypt_set_log_callback(made, &keep_message, &on.messages);
+  return {};
+}
+
+result<> load(Device& on, const std::string& device) {
+  if (auto begun = begin(on, device); !begun) return begun;
+  const int r = crypt_load(on.context.get(), CRYPT_LUKS, nullptr);
+  if (r < 0) return on.failed("reading the LUKS header of " + device, r);
+  return {};
+}
+
+/// False: no such mapping.
+result<bool> find_mapping(Device& on, const std::string& mapping) {
+  crypt_device* found = nullptr;
+  const int r = crypt_init_by_name(&found, mapping.c_str());
+  if (r == -ENODEV) return false;
+  if (r < 0) return failure("looking at the mapping " + mapping, -r);
+  on.context.reset(found);
+  crypt_set_log_callback(found, &keep_message, &on.messages);
+  return true;
+}
+
+crypt_pbkdf_type key_derivation(std::uint32_t iterations) {
+  crypt_pbkdf_type pbkdf = *crypt_get_pbkdf_default(CRYPT_LUKS2);
+  pbkdf.type = CRYPT_KDF_ARGON2ID;
+  pbkdf.hash = "sha256";
+  pbkdf.max_memory_kb = kMemoryKib;
+  if (iterations != 0) {
+    pbkdf.iterations = iterations;
+    pbkdf.flags |= CRYPT_PBKDF_NO_BENCHMARK;
+  }
+  return pbkdf;
+}
+
+std::vector<int> used_slots(crypt_device* context) {
+  std::vector<int> used;
+  const int all = crypt_keyslot_max(crypt_get_type(context));
+  for (int slot = 0; slot < all; ++slot) {
+    const auto state = crypt_keyslot_status(context, slot);
+    if (state == CRYPT_SLOT_ACTIVE || state == CRYPT_SLOT_ACTIVE_LAST) used.push_back(slot);
+  }
+  return used;
+}
+
+}  // namespace
+
+result<LuksHeader> luks_look(const std::string& device) {
+  auto found = probe(device);
+  if (!found) return found.error();
+  LuksHeader header{std::move(*found), {}};
+  if (!is_luks(header.found)) return header;
+  Device on;
+  if (auto begun = begin(on, device); !begun) return begun.error();
+  const int r = crypt_load(on.context.get(), CRYPT_LUKS, nullptr);
+  if (r == 0) header.key_slots = used_slots(on.context.get());
+  if (r < 0 && r != -EINVAL) return on.failed("reading the LUKS header of " + device, r);
+  return header;
+}
+
+result<> luks_format(const std::string& device, const Secret& passphrase, std::uint32_t iterations) {
+  const auto header = luks_look(device);
+  if (!header) return header.error();
+  const bool unfinished = is_luks(header->found) && header->key_slots.empty();
+  if (header->found.kind != Probe::Kind::nothing && !unfinished)
+    return Error{errc::not_empty, device + " is not encrypted: it already holds something" +
+                                      (header->found.type.empty() ? "" : ", " + header->found.type)};
+  Device on;
+  if (auto begun = begin(on, device); !begun) return begun;
+  const auto pbkdf = key_derivation(iterations);
+  crypt_params_luks2 parameters{};
+  parameters.pbkdf = &pbkdf;
+  int r = crypt_format(on.context.get(), CRYPT_LUKS2, "aes", "xts-plain64", nullptr, nullptr, kVolumeKeyBytes, &parameters);
+  if (r < 0) return on.failed("writing a LUKS header on " + device, r);
+  const auto text = passphrase.reveal();
+  r = crypt_keyslot_add_by_volume_key(on.context.get(), 0, nullptr, 0, text.data(), text.size());
+  if (r < 0) return on.failed("writing the first LUKS key on " + device, r);
+  return {};
+}
+
+result<> luks_open(const std::string& device, const std::string& mapping, const Secret& passphrase, bool read_only) {
+  Device open;
+  const auto there = find_mapping(open, mapping);
+  if (!there) return there.error();
+  if (*there) {
+    const char* below = crypt_get_device_name(open.context.get());
+    if (below != nullptr && below == device) return {};
+    return Error{errc::in_use, "the mapping " + mapping + " is open on " + (below == nullptr ? "another device" : below) + ", not on " + device +
+                                   ": close it with cryptsetup"};
+  }
+  Device on;
+  if (auto loaded = load(on, device); !loaded) return loaded;
+  crypt_volume_key_keyring(on.context.get(), 0);
+  const auto text = passphrase.reveal();
+  const int r = crypt_activate_by_passphrase(on.context.get(), mapping.c_str(), CRYPT_ANY_SLOT, text.data(), text.size(),
+                                             read_only ? CRYPT_ACTIVATE_READONLY : 0);
+  if (r < 0) return on.failed("opening the LUKS volume on " + device, r);
+  return {};
+}
+
+result<> luks_resize(const std::string& mapping) {
+  Device on;
+  const auto there = find_mapping(on, mapping);
+  if (!there) return there.error();
+  if (!*there) return Error{errc::unavailable, "the mapping " + mapping + " is not open"};
+  const int r = crypt_resize(on.context.get(), mapping.c_str(), 0);
+  if (r < 0) return on.failed("making the mapping " + mapping + " as large as its device", r);
+  return {};
+}
+
+result<> luks_close(const std::string& mapping) {
+  Device on;
+  const auto there = find_mapping(on, mapping);
+  if (!there) return there.error();
+  if (!*there) return {};
+  const int r = crypt_deactivate(on.context.get(), mapping.c_str());
+  if (r < 0 && r != -ENODEV) return on.failed("closing the mapping " + mapping, r);
+  return {};
+}
+
+result<bool> luks_opens(const std::string& device, int slot, const Secret& passphrase) {
+  Device on;
+  if (auto loaded = load(on, device); !loaded) return loaded.error();
+  const auto text = passphrase.reveal();
+  const int r = crypt_activate_by_passphrase(on.context.get(), nullptr, slot, text.data(), text.size(), 0);
+  if (r == -EPERM) return false;
+  if (r < 0) return on.failed("trying key slot " + std::to_string(slot) + " of " + device, r);
+  return true;
+}
+
+result<> luks_add_key(const std::string& device, int slot, const Secret& known, const Secret& added, std::uint32_t iterations) {
+  Device on;
+  if (auto loaded = load(on, device); !loaded) return loaded;
+  const auto pbkdf = key_derivation(iterations);
+  const auto old_text = known.reveal(), new_text = added.reveal();
+  int r = crypt_set_pbkdf_type(on.context.get(), &pbkdf);
+  if (r >= 0)
+    r = crypt_keyslot_add_by_passphrase(on.context.get(), slot, old_text.data(), old_text.size(), new_text.data(), new_text.size());
+  if (r < 0) return on.failed("writing key slot " + std::to_string(slot) + " of " + device, r);
+  return {};
+}
+
+result<> luks_remove_key(const std::string& device, int slot) {
+  Device on;
+  if (auto loaded = load(on, device); !loaded) return loaded;
+  switch (crypt_keyslot_status(on.context.get(), slot)) {
+    case CRYPT_SLOT_INACTIVE: return {};
+    case CRYPT_SLOT_ACTIVE_LAST:
+      return Error{errc::failed_precondition, "key slot " + std::to_string(slot) + " of " + device + " is the last: without it nothing opens the volume"};
+    default: break;
+  }
+  const int r = crypt_keyslot_destroy(on.context.get(), slot);
+  if (r < 0) return on.failed("wiping key slot " + std::to_string(slot) + " of " + device, r);
+  return {};
+}
+
+}  // namespace corbd::host::ops

@@ -1,0 +1,157 @@
+"""Encrypted volumes: what ceph-csi encrypts opens here, and nothing of it hangs or is lost."""
+import os
+
+from kit import MIB, Writer, check, put, read, run, say
+
+PASSPHRASE = "a passphrase of the lab"
+
+
+def encrypted(lab, agent, name="a", block=False, passphrase=PASSPHRASE, **more):
+    """A static volume of the KMS `default`."""
+    volume = agent.volume(lab.image(name, size=256 * MIB), block=block, attributes=["encrypted=true"], **more)
+    volume.passphrase_file = lab.write("passphrase-" + name, passphrase)
+    return volume
+
+
+def stage(volume, **more):
+    return volume.stage(passphrase_file=volume.passphrase_file, **more)
+
+
+def mapping(volume):
+    return "/dev/mapper/luks-rbd-" + volume.id
+
+
+def is_open(volume):
+    return os.path.exists(mapping(volume))
+
+
+def metadata(lab, volume, key):
+    return lab.admin("rbd", "image-meta", "get", volume.pool + "/" + volume.id, key, ok=False)[1].strip()
+
+
+def expect_closed(volume):
+    volume.expect_gone()
+    check(not is_open(volume), "%s is still open" % mapping(volume))
+
+
+def story_luks_staged(lab):
+    """an encrypted volume is staged, published, unstaged without a secret, and staged again with what was written; no plaintext is in the image"""
+    agent = lab.agent().start()
+    volume = encrypted(lab, agent)
+    stage(volume)
+    volume.publish()
+    volume.expect_staged()
+    put(os.path.join(volume.target(), "file"), "canary-plaintext " * 4096)
+    run(["sync", "-f", volume.target()])
+    check(metadata(lab, volume, "rbd.csi.ceph.com/encrypted") == "encrypted", "the image's metadata do not say that it is encrypted")
+    device = "/dev/nbd%d" % volume.device
+    check(run(["blkid", "-p", "-o", "value", "-s", "TYPE", device]).strip() == "crypto_LUKS", "%s is not LUKS" % device)
+    check(run(["grep", "-c", "canary-plaintext", device], ok=False).strip() == "0", "the image holds plaintext")
+    volume.unpublish()
+    volume.unstage()
+    expect_closed(volume)
+    stage(volume)
+    check("canary-plaintext" in read(os.path.join(volume.staged_path, "file")), "what was written is gone")
+    volume.unstage()
+    expect_closed(volume)
+    agent.stop()
+
+
+def story_luks_wrong_passphrase(lab):
+    """a wrong passphrase is told as such, leaves nothing behind, is in no log, and the right one still opens the volume"""
+    agent = lab.agent().start()
+    volume = encrypted(lab, agent)
+    stage(volume)
+    volume.unstage()
+    wrong = lab.write("wrong", "canary-wrong")
+    answer = volume.try_stage(passphrase_file=wrong)
+    say("%s: %s" % (answer["code"], answer["message"]))
+    check(answer["code"] == "UNAUTHENTICATED" and "passphrase" in answer["message"], "it was not told as a wrong passphrase")
+    expect_closed(volume)
+    stage(volume)
+    volume.unstage()
+    log = read(agent.log_file)
+    check("canary-wrong" not in log and PASSPHRASE not in log, "a passphrase is in the log")
+    agent.stop()
+
+
+def story_luks_expanded(lab):
+    """an encrypted volume grows under its mount: device, mapping and filesystem"""
+    agent = lab.agent().start()
+    volume = encrypted(lab, agent)
+    stage(volume)
+    before = os.statvfs(volume.staged_path).f_blocks
+    lab.admin("rbd", "resize", "--size", "512M", volume.pool + "/" + volume.id)
+    volume.expand(512 * MIB, patience=30)
+    after = os.statvfs(volume.staged_path).f_blocks
+    check(after > 1.8 * before, "the filesystem has %d blocks after, %d before" % (after, before))
+    volume.unstage()
+    expect_closed(volume)
+    agent.stop()
+
+
+def story_luks_killed_under_writer(lab):
+    """kill -9 of the agent under a writer on an encrypted volume: healed without the passphrase, no write lost, no I/O error"""
+    agent = lab.agent().start()
+    volume = encrypted(lab, agent)
+    stage(volume)
+    volume.publish()
+    writer = Writer(lab, os.path.join(volume.staged_path, "data"), size=16 * MIB).start()
+    writer.wait_more(50)
+    kills = []
+    for _ in range(3):
+        kills.append(agent.kill())
+        agent.start()
+        agent.wait_event("device.reconnected", 60, volume=volume.id)
+        writer.wait_more(50)
+    writer.stop()
+    found = writer.expect_nothing_lost(kills)
+    say("longest stall %.2f s" % (found["longest_stall_us"] / 1e6))
+    volume.unpublish()
+    volume.unstage()
+    expect_closed(volume)
+    agent.stop()
+
+
+def story_luks_of_cryptsetup(lab):
+    """a volume that cryptsetup made with ceph-csi's parameters opens here, and one made here opens with cryptsetup"""
+    agent = lab.agent().start()
+    made_here = encrypted(lab, agent, "b", block=True)
+    stage(made_here)
+    device = "/dev/nbd%d" % made_here.device
+    run(["cryptsetup", "luksOpen", "--test-passphrase", device, "-d", made_here.passphrase_file])
+    made_here.unstage()
+    # As a plain block volume first, through whose device cryptsetup writes; then the same image as an encrypted one.
+    image = lab.image("a", size=256 * MIB)
+    plain = agent.volume(image, block=True)
+    plain.stage()
+    device, passphrase_file = "/dev/nbd%d" % plain.device, made_here.passphrase_file
+    run(["cryptsetup", "-q", "luksFormat", "--type", "luks2", "--hash", "sha256", "--pbkdf-memory", "32768", device, "-d", passphrase_file])
+    run(["cryptsetup", "luksOpen", device, "by-hand", "--disable-keyring", "-d", passphrase_file])
+    run(["mkfs.ext4", "-q", "/dev/mapper/by-hand"])
+    run(["cryptsetup", "luksClose", "by-hand"])
+    plain.unstage()
+    lab.admin("rbd", "image-meta", "set", image.spec, "rbd.csi.ceph.com/encrypted", "encrypted")
+    volume = agent.volume(image, attributes=["encrypted=true"])
+    volume.stage(passphrase_file=passphrase_file)
+    volume.expect_staged()
+    volume.unstage()
+    expect_closed(volume)
+    agent.stop()
+
+
+def story_luks_crashed_half_way(lab):
+    """the agent dies after the header, and after the mapping, of an encrypted volume's first stage: the next stage ends it"""
+    for step in ("luks_format.after", "luks_open.after"):
+        agent = lab.agent(name="agent-" + step.replace(".", "-"))
+        volume = encrypted(lab, agent, "a-" + step.replace(".", "-").replace("_", "-"))
+        agent.start(failpoints=["step.%s=kill" % step])
+        volume.begin("stage", passphrase_file=volume.passphrase_file).end()
+        agent.wait_exit()
+        agent.start()
+        stage(volume, patience=60)
+        volume.expect_staged()
+        check(metadata(lab, volume, "corbd/format") == "", "the format marker is left after a death at " + step)
+        volume.unstage()
+        expect_closed(volume)
+        agent.stop()

@@ -1,0 +1,105 @@
+// Ports of a node on which nothing happens: every call is done at once. For measuring what is above and beside them.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "corbd/volume/shell.hpp"
+
+namespace corbd::test::still {
+
+class Link final : public device::Link {
+ public:
+  State state() const override { return state_; }
+  int error() const override { return 0; }
+  void shut() override { state_ = State::closed; }
+  void hold() override { state_ = State::held; }
+  task<Waited> idle(Until) override { co_return Waited::ready; }
+  task<Waited> drain(Until) override { co_return Waited::ready; }
+  std::uint64_t in_flight() const override { return 0; }
+  duration oldest() const override { return {}; }
+
+ private:
+  State state_ = State::serving;
+};
+
+class Devices : public device::Devices {
+ public:
+  result<> ready() const override { return {}; }
+  result<std::vector<device::Seen>> inventory() const override { return seen; }
+  result<std::unique_ptr<device::Link>> serve(image::Image&, bool, std::function<void()>) override {
+    std::unique_ptr<device::Link> link = std::make_unique<Link>();
+    return link;
+  }
+  task<result<std::uint32_t>> connect(device::Link&, device::ConnectArgs args, Until) override {
+    add(args.backend, args.size);
+    co_return seen.back().index;
+  }
+  task<result<>> reconnect(device::Link&, device::ReconnectArgs, Until) override { co_return result<>(); }
+  task<result<>> resize(device::Link&, std::uint32_t, std::string, std::uint64_t, Until) override { co_return result<>(); }
+  task<result<>> disconnect(std::uint32_t, Until) override { co_return result<>(); }
+  void on_link_dead(std::function<void(std::uint32_t)>) override {}
+
+  void add(std::string backend, std::uint64_t size) {
+    device::Seen made;
+    made.index = static_cast<std::uint32_t>(seen.size());
+    made.backend = std::move(backend);
+    made.size = size;
+    made.dev_major = 43;
+    made.dev_minor = made.index * 32;
+    made.io_timeout_ms = 1000;
+    seen.push_back(std::move(made));
+  }
+  std::vector<device::Seen> seen;
+};
+
+class Mounts : public host::Mounts {
+ public:
+  result<std::vector<host::Mount>> table() const override { return all; }
+  task<result<>> mount(std::string, std::string, std::string, std::string, std::string, Until) override { co_return result<>(); }
+  task<result<>> bind(std::string source, std::string target, bool, std::string, std::string, Until) override {
+    host::Mount made;
+    made.fstype = "devtmpfs";
+    made.root = "/" + source.substr(5);
+    made.target = std::move(target);
+    all.push_back(std::move(made));
+    co_return result<>();
+  }
+  task<result<>> unmount(std::string, std::string, Until) override { co_return result<>(); }
+  task<result<std::uint64_t>> trim(std::string, std::string, Until) override { co_return 0; }
+  task<result<host::Usage>> usage(std::string, Until) override { co_return host::Usage{}; }
+  std::vector<host::Mount> all;
+};
+
+class Filesystems : public host::Filesystems {
+ public:
+  task<result<host::Probe>> probe(std::string, std::string, Until) override { co_return host::Probe{}; }
+  task<result<>> mkfs(std::string, std::string, std::string, std::string, Until) override { co_return result<>(); }
+  task<result<>> fsck(std::string, std::string, Until) override { co_return result<>(); }
+  task<result<host::Extent>> extent(std::string, std::string, std::string, std::string, Until) override { co_return host::Extent{}; }
+  task<result<>> grow(std::string, std::string, std::string, std::string, Until) override { co_return result<>(); }
+  task<result<>> check_unused(std::string, std::string, Until) override { co_return result<>(); }
+  task<result<>> tune(std::string, std::string, Until) override { co_return result<>(); }
+};
+
+class KernelClient final : public device::KernelClient {
+ public:
+  result<std::uint64_t> features() const override { return Error{errc::failed_precondition, "no module"}; }
+  result<std::vector<device::Mapped>> inventory() const override { return std::vector<device::Mapped>(); }
+  task<result<>> map(device::MapArgs, std::string, Until) override { co_return result<>(); }
+  task<result<>> unmap(std::uint32_t, std::string, std::string, Until) override { co_return result<>(); }
+};
+
+class Daemons final : public host::Daemons {
+ public:
+  task<result<bool>> serving(std::uint32_t, std::string, Until) override { co_return false; }
+  task<result<>> dismiss(std::uint32_t, std::string, Until) override { co_return result<>(); }
+};
+
+inline task<result<>> any_path(std::string, bool) { co_return result<>(); }
+inline task<result<std::optional<volume::Stash>>> no_stash(std::string) { co_return std::optional<volume::Stash>(); }
+inline task<result<>> write_no_stash(std::string, volume::Stash) { co_return result<>(); }
+inline task<result<>> drop_no_stash(std::string) { co_return result<>(); }
+
+}  // namespace corbd::test::still

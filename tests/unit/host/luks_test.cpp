@@ -1,0 +1,115 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "ground.hpp"
+#include "ops.hpp"
+#include "requests.hpp"
+
+using namespace corbd;
+using namespace corbd::test;
+using host::Probe;
+
+namespace {
+
+constexpr std::uint32_t kIterations = 4;  // the fewest that argon2 may have
+const Secret kPassphrase("canary passphrase");
+
+/// A file with a LUKS2 header.
+struct Formatted {
+  Folder folder;
+  std::string image = make_image(folder.path() + "/image");
+  Formatted() { REQUIRE(host::ops::luks_format(image, kPassphrase, kIterations)); }
+  std::vector<int> slots() const { return host::ops::luks_look(image).value().key_slots; }
+  bool opens(int slot, const Secret& passphrase) const { return host::ops::luks_opens(image, slot, passphrase).value(); }
+};
+
+std::string bytes_of(const std::string& path, std::size_t count) {
+  std::string bytes(count, '\0');
+  std::ifstream(path, std::ios::binary).read(bytes.data(), static_cast<std::streamsize>(count));
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("a formatted image is LUKS of version 2 with sha256, argon2id and 32 MiB, and its passphrase in slot 0") {
+  const Formatted made;
+  const auto header = host::ops::luks_look(made.image);
+  REQUIRE(header);
+  CHECK(host::is_luks(header->found));
+  CHECK(header->key_slots == std::vector<int>{0});
+  CHECK(made.opens(0, kPassphrase));
+  const std::string bytes = bytes_of(made.image, 32768);
+  CHECK(bytes.substr(0, 8) == std::string("LUKS\xba\xbe\0\2", 8));
+  CHECK(bytes.find(R"("type":"argon2id")") != bytes.npos);
+  CHECK(bytes.find(R"("memory":32768)") != bytes.npos);
+  CHECK(bytes.find(R"("hash":"sha256")") != bytes.npos);
+  CHECK(bytes.find("aes-xts-plain64") != bytes.npos);
+  CHECK(bytes.find("canary") == bytes.npos);
+}
+
+TEST_CASE("an empty image and one with a filesystem show no LUKS header") {
+  const Folder folder;
+  const std::string image = make_image(folder.path() + "/image");
+  CHECK(host::ops::luks_look(image).value().found.kind == Probe::Kind::nothing);
+  REQUIRE(host::ops::mkfs(image, "ext4", ""));
+  CHECK(host::ops::luks_look(image).value().found.kind == Probe::Kind::filesystem);
+  CHECK(host::ops::luks_look(image).value().key_slots.empty());
+}
+
+TEST_CASE("what holds a filesystem, or a header with a key, is not formatted over") {
+  const Formatted made;
+  CHECK(host::ops::luks_format(made.image, Secret("other"), kIterations).error().code == errc::not_empty);
+  CHECK(made.opens(0, kPassphrase));
+  const Folder folder;
+  const std::string image = make_image(folder.path() + "/image");
+  REQUIRE(host::ops::mkfs(image, "ext4", ""));
+  CHECK(host::ops::luks_format(image, kPassphrase, kIterations).error().code == errc::not_empty);
+}
+
+TEST_CASE("a header that no key opens, as a format leaves it that died, has no key slots and is formatted anew") {
+  const Folder folder;
+  const std::string image = make_image(folder.path() + "/image");
+  const int fd = ::open(image.c_str(), O_WRONLY);
+  REQUIRE(::pwrite(fd, "LUKS\xba\xbe\0\2", 8, 0) == 8);
+  ::close(fd);
+  const auto header = host::ops::luks_look(image);
+  REQUIRE(header);
+  CHECK(host::is_luks(header->found));
+  CHECK(header->key_slots.empty());
+  REQUIRE(host::ops::luks_format(image, kPassphrase, kIterations));
+  CHECK(host::ops::luks_look(image).value().key_slots == std::vector<int>{0});
+}
+
+TEST_CASE("a wrong passphrase is told from every other error, is in no text, and changes nothing") {
+  const Formatted made;
+  const Secret wrong("canary wrong");
+  CHECK_FALSE(made.opens(0, wrong));
+  const auto added = host::ops::luks_add_key(made.image, 1, wrong, wrong, kIterations);
+  REQUIRE_FALSE(added);
+  CHECK(added.error().code == errc::unauthenticated);
+  CHECK(added.error().text.find("canary") == std::string::npos);
+  CHECK(made.slots() == std::vector<int>{0});
+}
+
+TEST_CASE("a key goes into a free slot only, and a slot is wiped as long as it is not the last") {
+  const Formatted made;
+  REQUIRE(host::ops::luks_add_key(made.image, 1, kPassphrase, Secret("other"), kIterations));
+  CHECK(made.opens(1, Secret("other")));
+  CHECK_FALSE(made.opens(1, kPassphrase));
+  CHECK_FALSE(host::ops::luks_add_key(made.image, 1, kPassphrase, Secret("third"), kIterations));
+  CHECK(host::ops::luks_remove_key(made.image, 0));
+  CHECK(host::ops::luks_remove_key(made.image, 0));
+  CHECK(made.slots() == std::vector<int>{1});
+  CHECK(host::ops::luks_remove_key(made.image, 1).error().code == errc::failed_precondition);
+  CHECK(made.opens(1, Secret("other")));
+}
+
+TEST_CASE("a LUKS header survives the way between the processes, and half a reply is none") {
+  const auto back = host::luks_header_from_json(host::luks_header_to_json({{Probe::Kind::other, "crypto_LUKS"}, {0, 3}}));
+  REQUIRE(back);
+  CHECK(host::is_luks(back->found));
+  CHECK(back->key_slots == std::vector<int>{0, 3});
+  CHECK(!host::luks_header_from_json(host::probe_to_json({Probe::Kind::other, "crypto_LUKS"})));
+}
