@@ -35,6 +35,8 @@ namespace fs = std::filesystem;
 namespace still = test::still;
 namespace v1 = ::csi::v1;
 
+constexpr std::chrono::seconds kSettled{2};
+
 std::string id_of(int number) { return "volume-" + std::to_string(number); }
 std::string path_of(const std::string& dir, int number) { return dir + "/staging/" + id_of(number); }
 
@@ -55,14 +57,18 @@ v1::NodeStageVolumeRequest request(const std::string& dir, int number) {
 /// Files as sysfs has them, read by the real inventory.
 class Devices final : public still::Devices {
  public:
-  Devices(executor control, Clock& clock, std::string sysfs) : sysfs_(std::move(sysfs)), real_(nbd::make_devices(std::move(control), clock, {sysfs_})) {
+  Devices(executor control, Clock& clock, std::string sysfs) : clock_(clock), sysfs_(std::move(sysfs)), real_(nbd::make_devices(std::move(control), clock, {sysfs_})) {
     fs::create_directories(sysfs_ + "/module/nbd");
     fs::create_directories(sysfs_ + "/block");
   }
   result<std::vector<device::Seen>> inventory() const override { return real_->inventory(); }
-  result<std::vector<device::Seen>> find(const std::string& backend) const override { return real_->find(backend); }
+  /// The real one sees at once only what its own commands made.
+  result<std::vector<device::Seen>> find(const std::string& backend) const override {
+    return clock_.now() - last_made_ < kSettled ? device::Devices::find(backend) : real_->find(backend);
+  }
   task<result<std::uint32_t>> connect(device::Link&, device::ConnectArgs args, Until) override {
     const auto index = made_++;
+    last_made_ = clock_.now();
     const std::string folder = folder_of(index);
     fs::create_directories(folder + "/queue");
     fs::create_directories(folder + "/holders");
@@ -78,9 +84,11 @@ class Devices final : public still::Devices {
 
  private:
   std::string folder_of(std::uint32_t index) const { return sysfs_ + "/block/nbd" + std::to_string(index); }
+  Clock& clock_;
   const std::string sysfs_;
   std::unique_ptr<device::Devices> real_;
   std::uint32_t made_ = 0;
+  time_point last_made_{};
 };
 
 /// A tmpfs for each volume; mountinfo is the real one.
@@ -183,6 +191,7 @@ double call(const std::string& dir, int number) {
 int kubelet(const std::string& dir, int volumes, int calls) try {
   while (!fs::exists(dir + "/csi.sock")) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   for (int number = 0; number < volumes; ++number) call(dir, number);
+  std::this_thread::sleep_for(2 * kSettled);
   std::vector<double> took;
   for (int i = 0; i < calls; ++i) took.push_back(call(dir, i * 7 % volumes));
   std::sort(took.begin(), took.end());
