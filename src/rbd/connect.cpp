@@ -45,7 +45,8 @@ std::vector<Setting> settings(const image::Access& access, std::chrono::seconds 
       {"objecter_inflight_ops", "16384"},  // per connection, and waiting for room blocks the caller: above what sessions submit
       {"objecter_inflight_op_bytes", std::to_string(1ULL << 30)},
       {"rbd_blocklist_on_break_lock", "true"},
-      {"rbd_blocklist_expire_seconds", std::to_string(kBlocklistTime.count())},
+      // Any other value reaches the monitors as text, which they refuse; librbd then breaks no lock (seen on 16.2.15).
+      {"rbd_blocklist_expire_seconds", "0"},
   };
 }
 

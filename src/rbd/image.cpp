@@ -1,6 +1,9 @@
 #include "image.hpp"
 
+#include <algorithm>
+
 #include "address.hpp"
+#include "connect.hpp"
 #include "emptiness.hpp"
 #include "failure.hpp"
 #include "header.hpp"
@@ -15,9 +18,24 @@ task<R> call(std::shared_ptr<Opened> opened, Job job, Until until, std::string d
   co_return co_await opened->lane().call(opened->calls, std::move(job), until, std::move(doing));
 }
 
+/// Who has the lock and no watch any more: a dead client, whose lock librbd breaks once it has it blocklisted.
+result<std::vector<std::string>> dead_owners(Opened& opened) {
+  const auto lockers = list_lockers(opened);
+  if (!lockers) return lockers.error();
+  std::vector<std::string> dead;
+  if (lockers->all.empty()) return dead;
+  const auto watchers = list_watchers(opened);
+  if (!watchers) return watchers.error();
+  for (const auto& locker : lockers->all)
+    if (std::ranges::none_of(*watchers, [&](const Watcher& watcher) { return watcher.address == locker.address; })) dead.push_back(locker.address);
+  return dead;
+}
+
 /// The lock's cookie.
 result<std::string> take_lock(Opened& opened) {
   const std::string doing = "taking the lock of image " + opened.text();
+  const auto dead = dead_owners(opened);
+  if (!dead) return dead.error();
   const int r = opened.connection.note(rbd_lock_acquire(opened.image, RBD_LOCK_MODE_EXCLUSIVE));
   if (r == -EROFS || r == -EBUSY || r == -EAGAIN)
     return Error{errc::in_use, doing + ": another client holds it and does not give it up"};
@@ -25,6 +43,9 @@ result<std::string> take_lock(Opened& opened) {
   const auto lockers = list_lockers(opened);
   if (!lockers) return lockers.error();
   if (lockers->all.size() != 1) return Error{errc::in_use, doing + ": it is locked by " + std::to_string(lockers->all.size()) + " clients"};
+  // librbd's hour may be less than its node is cut off for, and what it had under way then would still be written.
+  for (const auto& address : *dead)
+    if (auto longer = blocklist(opened.connection.cluster, address); !longer) return longer.error();
   return lockers->all.front().cookie;
 }
 
