@@ -101,21 +101,21 @@ result<> mkfs(const std::string& device, const std::string& fstype, const std::s
   return Error{code, argv.front() + " " + device + ": " + host::describe(*ended)};
 }
 
-// fsck(8): 1 errors corrected, 4 errors left. As ceph-csi's mount library: what else it says is left to the mount to
-// find out.
-result<> fsck(const std::string& device) {
+// fsck(8): 1 errors corrected, 4 errors left. As ceph-csi's mount library: what else it says is left to the mount to find out. The checker
+// itself, without fsck(8) in front of it, which would be a process more.
+result<> fsck(const std::string& device, const std::string& fstype) {
   constexpr int corrected = 1, left_uncorrected = 4;
-  const auto ended = run({"fsck", "-a", device}, Capture::everything);
+  const std::string tool = "fsck." + fstype;
+  const auto ended = run({tool, "-a", device}, Capture::everything);
   if (!ended && ended.error().code == errc::not_found) {
-    log::warning("fsck.missing", {{"device", device}});
+    log::warning("fsck.missing", {{"device", device}, {"tool", tool}});
     return {};
   }
   if (!ended) return ended.error();
-  if (ended->signal != 0) return Error{errc::unavailable, "fsck -a " + device + ": " + host::describe(*ended)};
+  if (ended->signal != 0) return Error{errc::unavailable, tool + " -a " + device + ": " + host::describe(*ended)};
   if ((ended->code & left_uncorrected) != 0)
     return Error{errc::failed_precondition,
-                 "fsck -a found errors on " + device +
-                     " that it could not correct; repair it by hand: " + host::describe(*ended)};
+                 tool + " -a found errors on " + device + " that it could not correct; repair it by hand: " + host::describe(*ended)};
   if (ended->code != 0)
     log::write(ended->code == corrected ? log::Level::info : log::Level::warning, "fsck.ended",
                {{"device", device}, {"code", ended->code}, {"output", ended->output}});

@@ -16,7 +16,7 @@ result<Probe> probe(const std::string& device);
 
 /// `options` empty: the defaults of the type.
 result<> mkfs(const std::string& device, const std::string& fstype, const std::string& options);
-result<> fsck(const std::string& device);
+result<> fsck(const std::string& device, const std::string& fstype);
 
 result<> mount(const std::string& device, const std::string& fstype, const std::string& target,
                const std::string& flags);

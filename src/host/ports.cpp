@@ -96,8 +96,8 @@ class HelperFilesystems final : public Filesystems {
                    request("mkfs." + fstype + " " + device, std::move(body), std::move(busy_file), kToolPatience),
                    until);
   }
-  task<result<>> fsck(std::string device, std::string busy_file, Until until) override {
-    json::object body{{"op", "fsck"}, {"device", device}};
+  task<result<>> fsck(std::string device, std::string fstype, std::string busy_file, Until until) override {
+    json::object body{{"op", "fsck"}, {"device", device}, {"fstype", fstype}};
     return perform(helpers_, request("fsck " + device, std::move(body), std::move(busy_file), kToolPatience), until);
   }
   task<result<Extent>> extent(std::string device, std::string fstype, std::string target, std::string busy_file, Until until) override {

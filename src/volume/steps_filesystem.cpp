@@ -40,7 +40,7 @@ task<result<>> Steps::make_filesystem(Live& live, const Wish& wish) {
 task<result<>> Steps::check_filesystem(Live& live) {
   const auto device = data_path(live);
   if (!device) co_return device.error();
-  auto checked = co_await ports_.filesystems.fsck(*device, ports_.records.busy_file(live.id), while_served(live, later()));
+  auto checked = co_await ports_.filesystems.fsck(*device, fstype_of(live), ports_.records.busy_file(live.id), while_served(live, later()));
   if (checked) live.facts.checked = true;
   co_return checked;
 }

@@ -1,6 +1,7 @@
 """Figures next to rbd-nbd's, in the same guest and the same run. Emulation makes every absolute figure worthless: read the ratios."""
 import json
 import os
+import shutil
 import subprocess
 import time
 
@@ -122,11 +123,10 @@ mount --bind {dir}/staged {dir}/target
 """
 
 
-def story_stage_compared(lab):
-    """stage and publish of a fresh 1 GiB ext4 volume, beside a script of rbd-nbd map, blkid, mkfs and mount"""
+def stages_compared(lab, volumes):
     agent = lab.agent().start()
     ours, theirs = [], []
-    for number in range(3):
+    for number in range(volumes):
         volume = agent.volume(lab.image("ours%d" % number))
         volume.stage()
         volume.publish()
@@ -146,9 +146,50 @@ def story_stage_compared(lab):
         index = next(index for index, device in devices().items() if device["backend"] == image.name)
         run(["rbd-nbd", "unmap", "/dev/nbd%d" % index])
         wait_for("the end of rbd-nbd", lambda: not processes("rbd-nbd map " + image.spec), 30)
-    our, their = sorted(ours)[1], sorted(theirs)[1]
-    say("stage and publish: corbd %.2f s, the script %.2f s, ratio %.2f (medians of 3)" % (
-        our, their, their / our))
+    our, their = sorted(ours)[volumes // 2], sorted(theirs)[volumes // 2]
+    say("stage and publish: corbd %.2f s, the script %.2f s, ratio %.2f (medians of %d)" % (
+        our, their, their / our, volumes))
+
+
+def story_stage_compared(lab):
+    """stage and publish of a fresh 1 GiB ext4 volume, beside a script of rbd-nbd map, blkid, mkfs and mount"""
+    stages_compared(lab, 3)
+
+
+def story_stage_20_compared(lab):
+    """the same of 20 volumes one after another"""
+    stages_compared(lab, 20)
+
+
+story_stage_20_compared.limit = 900
+story_stage_20_compared.by_hand = True
+
+
+# What a stage could start.
+TOOLS = ("fsck", "fsck.ext4", "e2fsck", "mkfs.ext4", "mke2fs", "mount", "umount", "blkid", "blockdev", "dumpe2fs", "tune2fs", "resize2fs",
+         "cryptsetup", "modprobe", "rbd", "rbd-nbd", "sh", "findmnt", "lsblk", "systemd-run")
+
+
+def story_processes_of_a_stage(lab):
+    """stage and publish of a volume with a filesystem start one process, its checker, and open its image once"""
+    started = os.path.join(lab.dir, "started")
+    for tool in TOOLS:
+        real = shutil.which(tool)
+        if real and tool != "sh":
+            lab.program(tool, "echo %s >>%s\nexec %s \"$@\"\n" % (tool, started, real))
+    agent = lab.agent().start()
+    volume = agent.volume(lab.image("a", size=256 * MIB))
+    volume.stage()
+    volume.unstage()
+    check("mkfs.ext4" in read(started), "the tools are not seen: %s" % read(started))
+    os.unlink(started)
+    opened = len(agent.events("image.opened", volume=volume.id))
+    volume.stage()
+    volume.publish()
+    check(read(started).split() == ["fsck.ext4"], "it started %s" % read(started).split())
+    check(len(agent.events("image.opened", volume=volume.id)) == opened + 1, "the image was opened more than once")
+    volume.unpublish()
+    volume.unstage()
 
 
 def story_idle_cost(lab):

@@ -76,7 +76,7 @@ class Filesystems : public host::Filesystems {
  public:
   task<result<host::Probe>> probe(std::string, std::string, Until) override { co_return host::Probe{}; }
   task<result<>> mkfs(std::string, std::string, std::string, std::string, Until) override { co_return result<>(); }
-  task<result<>> fsck(std::string, std::string, Until) override { co_return result<>(); }
+  task<result<>> fsck(std::string, std::string, std::string, Until) override { co_return result<>(); }
   task<result<host::Extent>> extent(std::string, std::string, std::string, std::string, Until) override { co_return host::Extent{}; }
   task<result<>> grow(std::string, std::string, std::string, std::string, Until) override { co_return result<>(); }
   task<result<>> check_unused(std::string, std::string, Until) override { co_return result<>(); }

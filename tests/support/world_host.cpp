@@ -184,7 +184,7 @@ class Filesystems final : public host::Filesystems {
     co_return co_await world_.ask_helper("mkfs", index_of(world_, device), std::move(busy), until, std::move(effect));
   }
 
-  task<result<>> fsck(std::string device, std::string busy, Until until) override {
+  task<result<>> fsck(std::string device, std::string, std::string busy, Until until) override {
     needs_link(world_, device);
     auto effect = [&world = world_, device]() -> result<> {
       const KernelDevice* on = world.by_index(index_of(world, device));

@@ -71,8 +71,8 @@ class Filesystems {
   virtual task<result<Probe>> probe(std::string device, std::string busy_file, Until until) = 0;
   /// options empty: ceph-csi's defaults of that type. Fails with not_empty if blkid finds anything, in the same helper call.
   virtual task<result<>> mkfs(std::string device, std::string fstype, std::string options, std::string busy_file, Until until) = 0;
-  /// fsck -a; 0 and 1 are success.
-  virtual task<result<>> fsck(std::string device, std::string busy_file, Until until) = 0;
+  /// fsck.<fstype> -a; 0 and 1 are success.
+  virtual task<result<>> fsck(std::string device, std::string fstype, std::string busy_file, Until until) = 0;
   /// Of ext2, ext3, ext4, xfs or btrfs, mounted at `target`; unimplemented for others.
   virtual task<result<Extent>> extent(std::string device, std::string fstype, std::string target, std::string busy_file, Until until) = 0;
   /// Makes the same, mounted writable, as large as its device: resize2fs, xfs_growfs, btrfs. Done too when it is.

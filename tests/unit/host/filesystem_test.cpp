@@ -155,20 +155,20 @@ TEST_CASE("a filesystem type that is no word is refused") {
 TEST_CASE("fsck of a good filesystem succeeds") {
   Image image;
   REQUIRE(ops::mkfs(image.path, "ext4", ""));
-  CHECK(ops::fsck(image.path));
+  CHECK(ops::fsck(image.path, "ext4"));
 }
 
 TEST_CASE("fsck succeeds when it corrected everything, and when it could not work at all") {
   for (const auto* code : {"1", "8", "16"}) {
-    FakeTool tool("fsck", "exit " + std::string(code));
-    CHECK(ops::fsck("/dev/x"));
+    FakeTool tool("fsck.ext4", "exit " + std::string(code));
+    CHECK(ops::fsck("/dev/x", "ext4"));
   }
 }
 
 TEST_CASE("fsck fails with the tool's words when errors are left") {
   for (const auto* code : {"4", "12"}) {
-    FakeTool tool("fsck", "echo UNEXPECTED INCONSISTENCY; exit " + std::string(code));
-    const auto checked = ops::fsck("/dev/x");
+    FakeTool tool("fsck.ext4", "echo UNEXPECTED INCONSISTENCY; exit " + std::string(code));
+    const auto checked = ops::fsck("/dev/x", "ext4");
     REQUIRE(!checked);
     CHECK(checked.error().code == errc::failed_precondition);
     CHECK_THAT(checked.error().text, ContainsSubstring("UNEXPECTED INCONSISTENCY"));
@@ -176,6 +176,6 @@ TEST_CASE("fsck fails with the tool's words when errors are left") {
 }
 
 TEST_CASE("a killed fsck can be tried again") {
-  FakeTool tool("fsck", "kill -9 $$");
-  CHECK(ops::fsck("/dev/x").error().code == errc::unavailable);
+  FakeTool tool("fsck.ext4", "kill -9 $$");
+  CHECK(ops::fsck("/dev/x", "ext4").error().code == errc::unavailable);
 }
