@@ -113,7 +113,8 @@ def story_reclaim(lab):
     check(answer["code"] == "OK", "reclaim: %s" % answer)
     left = used()
     say("%d MiB of the image before, %d MiB after" % (full // MIB, left // MIB))
-    check(full - left >= 48 * MIB, "it gave back %d bytes only" % (full - left))
+    # Counted by objects, of which some hold something else of the filesystem too.
+    check(full - left >= 32 * MIB, "it gave back %d bytes only" % (full - left))
     volume.unstage(patience=30)
     volume.expect_gone()
 

@@ -255,8 +255,8 @@ def story_kill_while_healing_block(lab):
 
 for sweep in (story_kill_everywhere_ext4, story_kill_everywhere_xfs, story_kill_everywhere_block):
     sweep.limit = 480
-# Its steps are those of ext4, which are swept every time.
-for sweep in (story_kill_everywhere_xfs, story_kill_while_healing_xfs):
+# Their steps are among those of ext4, which are swept every time.
+for sweep in (story_kill_everywhere_xfs, story_kill_everywhere_block, story_kill_while_healing_xfs):
     sweep.by_hand = True
 
 
