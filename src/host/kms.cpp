@@ -9,6 +9,7 @@
 #include <boost/json/serialize.hpp>
 #include <memory>
 
+#include "corbd/core/base64.hpp"
 #include "corbd/core/file.hpp"
 
 namespace corbd::host {
@@ -35,20 +36,12 @@ std::string shown(std::string_view text) {
   return plain;
 }
 
-std::string encode_base64(const unsigned char* from, std::size_t size) {
-  std::string text((size + 2) / 3 * 4 + 1, '\0');
-  text.resize(static_cast<std::size_t>(EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()), from, static_cast<int>(size))));
-  return text;
-}
+std::string encode_base64(const unsigned char* from, std::size_t size) { return to_base64({reinterpret_cast<const char*>(from), size}); }
 
 std::optional<Bytes> decode_base64(std::string_view text) {
-  if (text.size() % 4 != 0 || text.size() > 65536) return std::nullopt;
-  Bytes decoded(text.size() / 4 * 3);
-  if (!text.empty() && EVP_DecodeBlock(decoded.data(), bytes(text), static_cast<int>(text.size())) < 0) return std::nullopt;
-  // The library counts the padding in.
-  const auto padding = text.ends_with("==") ? 2u : text.ends_with('=') ? 1u : 0u;
-  decoded.resize(decoded.size() - padding);
-  return decoded;
+  const auto decoded = from_base64(text);
+  if (!decoded) return std::nullopt;
+  return Bytes(decoded->begin(), decoded->end());
 }
 
 Error broken() { return {errc::internal, "OpenSSL refused an operation on a volume key"}; }

@@ -1,7 +1,6 @@
 #include "kernel_key.hpp"
 
 #include <linux/keyctl.h>
-#include <openssl/evp.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -9,28 +8,12 @@
 #include <system_error>
 #include <utility>
 
+#include "corbd/core/base64.hpp"
+
 namespace corbd::krbd {
-namespace {
-
-/// The bytes; empty when it is no base64.
-Secret decoded(const Secret& key) {
-  const auto text = key.reveal();
-  const bool whole = !text.empty() && text.size() % 4 == 0;
-  if (!whole) return {};
-  std::string bytes(text.size() / 4 * 3, '\0');
-  const int length = EVP_DecodeBlock(reinterpret_cast<unsigned char*>(bytes.data()), reinterpret_cast<const unsigned char*>(text.data()),
-                                     static_cast<int>(text.size()));
-  if (length < 0) return {};
-  // It counts what only fills the last group.
-  const std::size_t padding = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
-  bytes.resize(static_cast<std::size_t>(length) - padding);
-  return Secret(std::move(bytes));
-}
-
-}  // namespace
 
 result<KernelKey> KernelKey::add(std::string name, const Secret& key) {
-  const Secret payload = decoded(key);
+  const Secret payload(from_base64(key.reveal()).value_or(""));
   if (payload.empty()) return Error{errc::invalid_argument, "the key of " + name + " is not what `ceph auth get-key` prints"};
   const auto bytes = payload.reveal();
   const long serial = ::syscall(SYS_add_key, "ceph", name.c_str(), bytes.data(), bytes.size(), KEY_SPEC_THREAD_KEYRING);

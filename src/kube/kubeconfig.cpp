@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-#include "base64.hpp"
+#include "corbd/core/base64.hpp"
 #include "corbd/kube/access.hpp"
 
 namespace corbd::kube {

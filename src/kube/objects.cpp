@@ -2,7 +2,7 @@
 
 #include <boost/json/array.hpp>
 
-#include "base64.hpp"
+#include "corbd/core/base64.hpp"
 #include "corbd/core/file.hpp"
 
 namespace corbd::kube {

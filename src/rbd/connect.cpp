@@ -1,6 +1,5 @@
 #include "connect.hpp"
 
-#include <openssl/evp.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <memory>
 
 #include "address.hpp"
+#include "corbd/core/base64.hpp"
 #include "failure.hpp"
 #include "incarnation.hpp"
 
@@ -108,14 +108,11 @@ result<> ask_identity(Connected& into) {
 
 bool is_key(std::string_view text) {
   constexpr std::size_t header = 12;
-  std::array<unsigned char, 768> bytes;
-  if (text.size() < 16 || text.size() > bytes.size() || text.size() % 4 != 0) return false;
-  const int decoded =
-      EVP_DecodeBlock(bytes.data(), reinterpret_cast<const unsigned char*>(text.data()), static_cast<int>(text.size()));
-  const auto stated = static_cast<std::size_t>(bytes[10] | bytes[11] << 8);
-  explicit_bzero(bytes.data(), bytes.size());
-  const auto padding = static_cast<std::size_t>(text.end() - std::find(text.end() - 2, text.end(), '='));
-  return decoded > 0 && stated > 0 && header + stated == static_cast<std::size_t>(decoded) - padding;
+  const Secret decoded(from_base64(text).value_or(""));
+  const auto bytes = decoded.reveal();
+  if (bytes.size() <= header) return false;
+  const auto at = [&](std::size_t place) { return static_cast<std::size_t>(static_cast<unsigned char>(bytes[place])); };
+  return header + (at(10) | at(11) << 8) == bytes.size();
 }
 
 std::string cluster_text(const image::Access& access) {

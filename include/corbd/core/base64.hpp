@@ -1,13 +1,14 @@
-// Base64 as Kubernetes writes it.
+// Base64 with its padding, as Ceph, ceph-csi and Kubernetes write it.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <string_view>
 
-namespace corbd::kube {
+namespace corbd {
 
+std::string to_base64(std::string_view bytes);
 /// Nothing for what is none.
 std::optional<std::string> from_base64(std::string_view text);
 
-}  // namespace corbd::kube
+}  // namespace corbd
