@@ -1,4 +1,4 @@
-// The kernel's side of a device: requests, dead links, replays. The session that serves it, as far as both sides see it.
+// The kernel's side of a device: requests, dead links, replays. And what serves it, as far as both sides see that.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -13,7 +13,7 @@ bool cuts_off(int error) { return error == -ESHUTDOWN || error == -EROFS || erro
 
 }  // namespace
 
-// --- The session ----------------------------------------------------------------------------------------------------------------------
+// --- What serves it ----------------------------------------------------------------------------------------------------------------------
 
 World::FakeLink::FakeLink(World& world, image::Image& image, std::function<void()> on_stopped)
     : serial(++world.made), image_id(image.key().image_id), visits([&] {

@@ -123,7 +123,7 @@ class Ground {
     char byte;
     return ::poll(&poll, 1, 20000) == 1 && ::recv(peer.get(), &byte, 1, 0) <= 0;
   }
-  /// Nothing to read now. Only says something after another event of the session.
+  /// Nothing to read now. Only says something after another event of what serves it.
   bool silent() const {
     char byte;
     return ::recv(peer.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0;
