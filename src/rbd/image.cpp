@@ -8,6 +8,7 @@
 #include "failure.hpp"
 #include "header.hpp"
 #include "locks.hpp"
+#include "mirror.hpp"
 
 namespace corbd::rbd {
 namespace {
@@ -18,24 +19,35 @@ task<R> call(std::shared_ptr<Opened> opened, Job job, Until until, std::string d
   co_return co_await opened->lane().call(opened->calls, std::move(job), until, std::move(doing));
 }
 
-/// Who has the lock and no watch any more: a dead client, whose lock librbd breaks once it has it blocklisted.
-result<std::vector<std::string>> dead_owners(Opened& opened) {
-  const auto lockers = list_lockers(opened);
+struct Seen {
+  Lockers lockers;
+  std::vector<Watcher> watchers;
+};
+
+result<Seen> see(Opened& opened) {
+  auto lockers = list_lockers(opened);
   if (!lockers) return lockers.error();
-  std::vector<std::string> dead;
-  if (lockers->all.empty()) return dead;
-  const auto watchers = list_watchers(opened);
+  auto watchers = list_watchers(opened);
   if (!watchers) return watchers.error();
-  for (const auto& locker : lockers->all)
-    if (std::ranges::none_of(*watchers, [&](const Watcher& watcher) { return watcher.address == locker.address; })) dead.push_back(locker.address);
-  return dead;
+  return Seen{std::move(*lockers), std::move(*watchers)};
+}
+
+/// Without rbd-mirror's, which use the image of nobody's volume.
+result<Seen> see_users(Opened& opened) {
+  auto seen = see(opened);
+  // An image that is open for reading has no watch of its own.
+  if (!seen || seen->watchers.size() <= (opened.read_only ? 0 : 1)) return seen;
+  const auto daemons = mirror_daemons(opened);
+  if (!daemons) return daemons.error();
+  std::erase_if(seen->watchers, [&](const Watcher& watcher) { return daemons->contains(watcher.client); });
+  return seen;
 }
 
 /// The lock's cookie.
 result<std::string> take_lock(Opened& opened) {
   const std::string doing = "taking the lock of image " + opened.text();
-  const auto dead = dead_owners(opened);
-  if (!dead) return dead.error();
+  const auto seen = see(opened);
+  if (!seen) return seen.error();
   const int r = opened.connection.note(rbd_lock_acquire(opened.image, RBD_LOCK_MODE_EXCLUSIVE));
   if (r == -EROFS || r == -EBUSY || r == -EAGAIN)
     return Error{errc::in_use, doing + ": another client holds it and does not give it up"};
@@ -44,7 +56,7 @@ result<std::string> take_lock(Opened& opened) {
   if (!lockers) return lockers.error();
   if (lockers->all.size() != 1) return Error{errc::in_use, doing + ": it is locked by " + std::to_string(lockers->all.size()) + " clients"};
   // librbd's hour may be less than its node is cut off for, and what it had under way then would still be written.
-  for (const auto& address : *dead)
+  for (const auto& address : dead_owners(seen->lockers.all, seen->watchers, opened.connection.addresses))
     if (auto longer = blocklist(opened.connection.cluster, address); !longer) return longer.error();
   return lockers->all.front().cookie;
 }
@@ -77,19 +89,6 @@ result<> write_metadata(Opened& opened, const std::string& name, const std::opti
   return {};
 }
 
-struct Seen {
-  Lockers lockers;
-  std::vector<Watcher> watchers;
-};
-
-result<Seen> see(Opened& opened) {
-  auto lockers = list_lockers(opened);
-  if (!lockers) return lockers.error();
-  auto watchers = list_watchers(opened);
-  if (!watchers) return watchers.error();
-  return Seen{std::move(*lockers), std::move(*watchers)};
-}
-
 }  // namespace
 
 Image::~Image() {
@@ -107,7 +106,7 @@ task<result<>> Image::refresh(Until until) {
 
 task<result<image::Ownership>> Image::ownership(Until until) {
   const auto opened = opened_;
-  auto seen = co_await call(opened, [&image = *opened] { return see(image); }, until, "asking who uses image " + opened->text());
+  auto seen = co_await call(opened, [&image = *opened] { return see_users(image); }, until, "asking who uses image " + opened->text());
   if (!seen) co_return seen.error();
   auto found = classify(seen->lockers.all, seen->watchers, opened->key.fsid, opened->connection.uuid, opened->connections.incarnations());
   if (found) {

@@ -6,7 +6,6 @@
 
 #include "address.hpp"
 #include "failure.hpp"
-#include "mirror.hpp"
 
 namespace corbd::rbd {
 namespace {
@@ -74,17 +73,12 @@ result<std::vector<Watcher>> list_watchers(Opened& opened) {
     r = opened.connection.note(rbd_watchers_list(opened.image, raw.data(), &count));
   }
   if (r < 0) return failure("asking who has image " + opened.text() + " open", r);
-  result<std::set<std::int64_t>> mirrors = std::set<std::int64_t>();
-  // An image that is open for reading has no watch of its own.
-  if (count > (opened.read_only ? 0 : 1)) mirrors = mirror_daemons(opened);
   std::vector<Watcher> watchers;
-  for (std::size_t i = 0; i < count && mirrors; ++i) {
-    if (mirrors->contains(raw[i].id)) continue;
+  for (std::size_t i = 0; i < count; ++i) {
     Watcher watcher{bare_address(raw[i].addr), "client." + std::to_string(raw[i].id)};
     if (std::find(watchers.begin(), watchers.end(), watcher) == watchers.end()) watchers.push_back(std::move(watcher));
   }
   rbd_watchers_list_cleanup(raw.data(), count);
-  if (!mirrors) return mirrors.error();
   return watchers;
 }
 
@@ -147,6 +141,15 @@ result<image::Header> look_at_header(Connection& connection, const image::Key& k
   found.version = rados_get_last_version(pool->io.get());
   found.mark = changed;
   return found;
+}
+
+std::vector<std::string> dead_owners(const std::vector<Locker>& lockers, const std::vector<Watcher>& watchers, const std::vector<std::string>& mine) {
+  std::vector<std::string> dead;
+  for (const auto& locker : lockers) {
+    const bool watches = std::ranges::any_of(watchers, [&](const Watcher& watcher) { return watcher.address == locker.address; });
+    if (!watches && std::ranges::find(mine, locker.address) == mine.end()) dead.push_back(locker.address);
+  }
+  return dead;
 }
 
 result<image::Ownership> classify(const std::vector<Locker>& lockers, const std::vector<Watcher>& watchers, const std::string& fsid,

@@ -28,13 +28,13 @@ result<Info> read_info(Opened& opened) {
 
 using Pairs = std::unique_ptr<void, void (*)(rados_omap_iter_t)>;
 
-result<> note_reporters(rados_omap_iter_t pairs, std::set<std::int64_t>& into) {
+result<> note_reporters(rados_omap_iter_t pairs, std::set<std::string>& into) {
   for (;;) {
     char *key = nullptr, *value = nullptr;
     std::size_t length = 0, value_length = 0;
     if (const int r = rados_omap_get_next2(pairs, &key, &value, &length, &value_length); r < 0) return failure("reading rbd_mirroring", r);
     if (key == nullptr) return {};
-    if (const auto client = reporter({value, value_length})) into.insert(*client);
+    if (const auto client = reporter({value, value_length})) into.insert("client." + std::to_string(*client));
   }
 }
 
@@ -58,10 +58,10 @@ std::optional<std::int64_t> reporter(std::string_view report) {
   return static_cast<std::int64_t>(number);
 }
 
-result<std::set<std::int64_t>> mirror_daemons(Opened& opened) {
+result<std::set<std::string>> mirror_daemons(Opened& opened) {
   const auto info = read_info(opened);
   if (!info) return info.error();
-  std::set<std::int64_t> daemons;
+  std::set<std::string> daemons;
   if (!info->mirrored) return daemons;
   const std::unique_ptr<void, void (*)(rados_read_op_t)> operation(rados_create_read_op(), &rados_release_read_op);
   rados_omap_iter_t raw_here = nullptr, raw_peers = nullptr;

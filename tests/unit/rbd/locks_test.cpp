@@ -84,3 +84,12 @@ TEST_CASE("strangers are told by their client too") {
   const auto found = seen({at("10.0.0.7:0/1")}, {"10.0.0.1:0/1", "10.0.0.8:0/1"});
   CHECK(found->clients == std::map<std::string, std::string>{{"10.0.0.7:0/1", "client.1"}, {"10.0.0.8:0/1", "client.2"}});
 }
+
+TEST_CASE("the owner of a lock is dead without a watch, unless it is this client or watches the image") {
+  const std::vector<Locker> lockers{at("10.0.0.2:0/5")};
+  const std::vector<rbd::Watcher> stranger{{"10.0.0.3:0/6", "client.6"}}, owner{{"10.0.0.2:0/5", "client.5"}};
+  CHECK(rbd::dead_owners(lockers, stranger, {"10.0.0.1:0/1"}) == std::vector<std::string>{"10.0.0.2:0/5"});
+  CHECK(rbd::dead_owners(lockers, owner, {"10.0.0.1:0/1"}).empty());
+  CHECK(rbd::dead_owners(lockers, stranger, {"10.0.0.2:0/5"}).empty());
+  CHECK(rbd::dead_owners({}, stranger, {}).empty());
+}
