@@ -16,8 +16,11 @@
 #include "corbd/core/log.hpp"
 #include "corbd/core/process.hpp"
 #include "corbd/csi/server.hpp"
+#include "corbd/csi/stage.hpp"
 #include "corbd/csi/topology.hpp"
+#include "corbd/heal/attachments.hpp"
 #include "corbd/heal/farewell.hpp"
+#include "corbd/heal/finder.hpp"
 #include "corbd/heal/healer.hpp"
 #include "corbd/host/helpers.hpp"
 #include "corbd/host/kms.hpp"
@@ -86,14 +89,17 @@ class Agent {
  public:
   Agent(const cli::Run& options, std::string boot_id)
       : options_(options), control_(io_.get_executor()), clock_(make_real_clock(control_)), pool_(control_, *clock_, kBlockingThreads),
-        gate_(control_, *clock_), node_(control_, *clock_, pool_, options.nodeid, kube::find_access(variable("KUBERNETES_CONFIG_PATH"), variable)),
+        gate_(control_, *clock_), access_(kube::find_access(variable("KUBERNETES_CONFIG_PATH"), variable)),
+        api_(access_ ? std::make_unique<kube::Api>(control_, *clock_, pool_, *access_) : nullptr), node_(control_, *clock_, api(), options.nodeid),
+        attachments_(control_, *clock_, api(), {options.drivername, options.nodeid}),
         helpers_(control_, *clock_, {}), mounts_(host::make_mounts(helpers_)),
         filesystems_(host::make_filesystems(helpers_)), daemons_(host::make_daemons(helpers_)),
         luks_(host::make_luks(helpers_)), kms_(host::make_kms(pool_, options.kms_config_dir)),
         records_(volume::make_record_store(pool_, options.state_dir, options.runtime_dir)),
         clusters_(rbd::make_clusters(control_, *clock_, pool_, cluster_config(boot_id))), devices_(nbd::make_devices(control_, *clock_, {})),
         kernel_(krbd::make_kernel_client(helpers_)),
-        shell_(control_, *clock_, ports(), shell_config(boot_id)), healer_(control_, *clock_, shell_, heal_config()),
+        shell_(control_, *clock_, ports(), shell_config(boot_id)),
+        finder_(control_, *clock_, pool_, api(), shell_, csi::stage_wish, {options.drivername, options.nodeid, options.kubelet_dir}), healer_(control_, *clock_, shell_, heal_config()),
         csi_(control_, *clock_, shell_, csi_config()), admin_(control_, *clock_, admin_sources(), admin_config()),
         web_(control_, *clock_, pool_, web_config(), web_sources()), signals_(io_, SIGTERM, SIGINT) {}
 
@@ -104,6 +110,11 @@ class Agent {
   }
 
  private:
+  result<kube::Api*> api() const {
+    if (!access_) return access_.error();
+    return api_.get();
+  }
+
   rbd::Config cluster_config(const std::string& boot_id) const {
     rbd::Config config;
     config.boot_id = boot_id;
@@ -166,6 +177,7 @@ class Agent {
 
   ops::AdminSources admin_sources() {
     ops::AdminSources sources{shell_, healer_, {}, {}, {}, {}};
+    sources.left = [this] { return finder_.left(); };
     sources.timeline = [this](const std::string& id) { return shell_.timeline(id); };
     sources.stuck_helpers = [this] { return helpers_.stuck(); };
     sources.drain = [this](bool on) { shell_.drain(on); };
@@ -219,8 +231,9 @@ class Agent {
     auto drop_stash = [this](std::string staging_path) { return forget_stash(std::move(staging_path)); };
     auto places = [dir = options_.config_dir](const volume::Place& of) { return mapped_places(dir, of); };
     auto clusters = [dir = options_.config_dir](const std::string& id) { return mapped_clusters(dir, id); };
+    auto attachment = [this](std::string volume_id) { return attachments_.ask(std::move(volume_id)); };
     return {*clusters_, *devices_, *kernel_, *mounts_, *filesystems_, *daemons_, *luks_, *kms_, *records_, find_cluster, check_path, read_stash, write_stash,
-            drop_stash, host::busy, places, clusters};
+            drop_stash, host::busy, places, clusters, attachment};
   }
 
   task<result<std::optional<volume::Stash>>> stash(std::string staging_path) {
@@ -245,7 +258,10 @@ class Agent {
 
   task<> main() {
     shell_.on_trouble([this](const std::string& volume_id, std::string why) { healer_.heal(volume_id, std::move(why)); });
-    shell_.on_change([this](const volume::Change& change) { admin_.note(change); });
+    shell_.on_change([this](const volume::Change& change) {
+      admin_.note(change);
+      attachments_.note(change);
+    });
     if (!options_.domainlabels.empty() || options_.read_affinity) static_cast<void>(labels());
     web_.start();
     auto serving = co_await shell_.start();
@@ -258,6 +274,8 @@ class Agent {
     }
     log::info("agent.started", {{"endpoint", options_.endpoint}, {"pid", ::getpid()}, {"version", CORBD_VERSION}});
     healer_.start();
+    attachments_.start(shell_);
+    finder_.start();
     co_await signals_.async_wait(asio::use_awaitable);
     co_await outlast_shutdown();
     co_await leave();
@@ -287,6 +305,8 @@ class Agent {
     co_await csi_.stop(until.at_most(clock_->now() + kCallsLeaveWithin));
     co_await admin_.stop(until.at_most(clock_->now() + kAdminLeavesWithin));
     co_await node_.stop(until);
+    co_await finder_.stop(until);
+    co_await attachments_.stop(until);
     co_await healer_.stop();
     co_await shell_.stop(until);
     // Without a volume no image is open: its clients end well, and the next start has nobody to fence.
@@ -302,7 +322,10 @@ class Agent {
   std::unique_ptr<Clock> clock_;
   BlockingPool pool_;
   Gate gate_;
+  const result<kube::Access> access_;
+  std::unique_ptr<kube::Api> api_;
   kube::OwnNode node_;
+  heal::Attachments attachments_;
   HelperPool helpers_;
   std::unique_ptr<host::Mounts> mounts_;
   std::unique_ptr<host::Filesystems> filesystems_;
@@ -314,6 +337,7 @@ class Agent {
   std::unique_ptr<device::Devices> devices_;
   std::unique_ptr<device::KernelClient> kernel_;
   volume::Shell shell_;
+  heal::Finder finder_;
   heal::Healer healer_;
   csi::Server csi_;
   ops::Admin admin_;

@@ -142,7 +142,10 @@ std::string volumes_table(const v1::ListVolumesResponse& volumes, bool wide, std
       row.insert(row.end(), {size_text(volume.size_bytes()), cell(joined(volume.staged_at(), ",")), cell(joined(volume.published_at(), ",")),
                              std::to_string(volume.healing().attempts()), cell(error_of(volume))});
   }
-  return table(rows);
+  if (volumes.unclaimed().empty()) return table(rows);
+  Rows left{{"DEVICE'S VOLUME", "NO RECORD NAMES IT, AND IT IS NOT SERVED HERE, BECAUSE"}};
+  for (const auto& device : volumes.unclaimed()) left.push_back({cell(device.volume_id()), cell(device.why())});
+  return table(rows) + "\n" + table(left);
 }
 
 std::string volume_page(const v1::GetVolumeResponse& response, std::int64_t now_ms) {

@@ -1,9 +1,8 @@
 #include "corbd/kube/kept.hpp"
 
-#include <random>
-
 #include "corbd/core/backoff.hpp"
 #include "corbd/core/log.hpp"
+#include "corbd/core/random.hpp"
 #include "corbd/kube/reflector.hpp"
 
 namespace corbd::kube {
@@ -11,11 +10,6 @@ namespace {
 
 constexpr std::chrono::minutes kPoll{5};
 constexpr std::chrono::seconds kAnswer{30};  // for a get, or a list of one
-
-double random() {
-  static thread_local std::mt19937_64 engine{std::random_device{}()};
-  return std::uniform_real_distribution<double>(0, 1)(engine);
-}
 
 }  // namespace
 

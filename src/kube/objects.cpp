@@ -1,6 +1,7 @@
 #include "corbd/kube/objects.hpp"
 
 #include <boost/json/array.hpp>
+#include <ctime>
 
 #include "corbd/core/base64.hpp"
 #include "corbd/core/file.hpp"
@@ -62,6 +63,16 @@ std::optional<Reference> reference(const json::object& object, Path... path) {
   return found;
 }
 
+/// "2026-11-21T21:00:00Z": the server writes whole seconds of UTC.
+template <class... Path>
+std::optional<std::chrono::system_clock::time_point> time(const json::object& object, Path... path) {
+  std::tm parts{};
+  const std::string written = text(object, path...);
+  const char* end = ::strptime(written.c_str(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  if (end == nullptr || *end != '\0') return std::nullopt;
+  return std::chrono::system_clock::from_time_t(::timegm(&parts));
+}
+
 }  // namespace
 
 Resource secrets_of(const std::string& name_space) { return {"/api/v1/namespaces/" + name_space + "/secrets", "secrets"}; }
@@ -84,6 +95,7 @@ VolumeAttachment volume_attachment_of(const json::object& object) {
   found.volume = text(object, "spec", "source", "persistentVolumeName");
   found.attached = is_true(object, "status", "attached");
   found.deleting = at(object, "metadata", "deletionTimestamp") != nullptr;
+  found.created = time(object, "metadata", "creationTimestamp");
   found.metadata = texts(object, "status", "attachmentMetadata");
   return found;
 }

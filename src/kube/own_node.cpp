@@ -16,11 +16,9 @@ result<Access> find_access(const std::string& kubeconfig, const Environment& env
   return kubeconfig.empty() ? in_cluster(environment) : read_kubeconfig(kubeconfig);
 }
 
-OwnNode::OwnNode(executor control, Clock& clock, BlockingPool& pool, std::string name, result<Access> access)
-    : name_(std::move(name)), no_access_(access ? Error() : access.error()) {
-  if (!access) return;
-  api_ = std::make_unique<Api>(control, clock, pool, std::move(*access));
-  node_ = std::make_unique<Kept>(control, clock, *api_, kNodes, name_, nullptr, kSpread);
+OwnNode::OwnNode(executor control, Clock& clock, result<Api*> api, std::string name)
+    : name_(std::move(name)), no_access_(api ? Error() : api.error()) {
+  if (api) node_ = std::make_unique<Kept>(control, clock, **api, kNodes, name_, nullptr, kSpread);
 }
 
 void OwnNode::start() {

@@ -75,6 +75,11 @@ class Desk {
     auto all = sources_.volumes.status();
     std::sort(all.begin(), all.end(), [](const auto& one, const auto& other) { return one.volume_id < other.volume_id; });
     for (const auto& status : all) *response.add_volumes() = to_message(status, sources_.healer.ward(), clock_.now());
+    for (const auto& [volume_id, why] : sources_.left()) {
+      auto& entry = *response.add_unclaimed();
+      entry.set_volume_id(rpc::valid_utf8(volume_id));
+      entry.set_why(rpc::valid_utf8(why));
+    }
     co_return result<>();
   }
 

@@ -53,6 +53,7 @@ Status status_of(const Live& live, const device::Seen* seen, const std::vector<h
   status.read_only = record.read_only;
   for (const auto& staging : record.stagings) status.staged_at.push_back(staging.path);
   for (const auto& publish : record.publishes) status.published_at.push_back(publish.target);
+  status.attachment_uid = record.attachment_uid;
   status.in_use = seen != nullptr && is_used(*seen, mounts);
   status.turned_read_only = seen != nullptr && turned_read_only(record, *seen, mounts);
   status.cut_off = live.link && live.link->state() == device::Link::State::held;

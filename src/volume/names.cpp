@@ -27,7 +27,8 @@ std::string_view name(Health health) {
 }
 
 std::string_view name(const Wish& wish) {
-  constexpr std::array<std::string_view, 10> names{"stage", "unstage", "publish", "unpublish", "heal", "adopt", "fail", "expand", "trim", "rekey"};
+  constexpr std::array<std::string_view, 11> names{"stage", "unstage", "publish", "unpublish", "heal",  "adopt",
+                                                   "fail",  "expand",  "trim",    "rekey",     "attach"};
   return names.at(wish.index());
 }
 

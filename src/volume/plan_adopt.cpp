@@ -107,6 +107,7 @@ Decision adopt(const View& view, const Staged& wish) {
   record.block = wish.capability.block;
   record.read_only = wish.capability.read_only;
   record.provisioned = wish.reserved.has_value();
+  record.attachment_uid = wish.attachment.uid;
   record.shared = wish.capability.shared;
   record.boot_id = view.seen.boot_id;
   record.kind = device->kind;

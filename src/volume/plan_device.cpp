@@ -35,6 +35,24 @@ std::string waited(const View& view) {
   return "; it has waited for " + std::to_string(std::chrono::duration_cast<std::chrono::seconds>(*view.seen.in_use_for).count()) + " s";
 }
 
+/// Where the lock proves nothing: as long as a volume stays attached here, no other node may have it.
+std::optional<Decision> prove_by_attachment(const View& view) {
+  if (!view.seen.facts.attachment) return look(Fact::attachment);
+  const auto& attachment = *view.seen.facts.attachment;
+  const std::string& known = view.record->attachment_uid;
+  using State = Attachment::State;
+  if (attachment.state == State::here && !known.empty() && attachment.uid == known) return std::nullopt;
+  // One that was never seen proves nothing by its absence: a driver may do without.
+  if (attachment.state == State::here && !known.empty()) return lost(view, "was detached from this node and attached to it again meanwhile");
+  if (attachment.state == State::away && !known.empty()) return lost(view, "is not attached to this node any more (" + attachment.why + ")");
+  std::string why = view.record->exclusive_lock ? "its lock is free, so another node may have written"
+                                                : "it has no exclusive-lock feature, so nothing shows who wrote last";
+  why += attachment.state == State::here ? ", and under which VolumeAttachment it was staged is not known"
+                                         : attachment.why.empty() ? "" : ", and its VolumeAttachment does not show it: " + attachment.why;
+  return fail(errc::unproven, "image " + view.record->key.text() + " of volume " + view.id + " is not proven ours: " + why +
+                                  ". If no other node used it, start the agent with --heal-without-proof");
+}
+
 /// Rule 2a. A device that exists may have unwritten pages above it: serving it again needs proof that nobody else wrote meanwhile.
 /// A new device has no past; it only must not take the image from someone.
 std::optional<Decision> prove(const View& view) {
@@ -55,10 +73,7 @@ std::optional<Decision> prove(const View& view) {
   // rbd-nbd had it until a moment ago, nobody else had it open before or has it now.
   if (view.seen.facts.dismissed && who.lock == Lock::none) return std::nullopt;
   if (who.lock == Lock::mine || who.lock == Lock::our_dead || broken_by_us || view.policy.heal_without_proof) return std::nullopt;
-  const std::string why = view.record->exclusive_lock ? "its lock is free, so another node may have written"
-                                                      : "it has no exclusive-lock feature, so nothing shows who wrote last";
-  return fail(errc::unproven, "image " + image + " of volume " + view.id + " is not proven ours: " + why +
-                                  ". If no other node used it, start the agent with --heal-without-proof");
+  return prove_by_attachment(view);
 }
 
 Step note_break(const View& view, std::optional<std::uint64_t> breaking, std::optional<std::uint64_t> freed) {

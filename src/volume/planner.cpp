@@ -80,6 +80,7 @@ Decision stage_new(const View& view, const Staged& wish) {
   record.block = wish.capability.block;
   record.read_only = wish.capability.read_only;
   record.provisioned = wish.reserved.has_value();
+  record.attachment_uid = wish.attachment.uid;
   record.shared = wish.capability.shared;
   record.boot_id = view.seen.boot_id;
   record.stagings.push_back({wish.path, wish.capability});
@@ -247,6 +248,19 @@ Decision heal(const View& view) {
   return Done{};
 }
 
+/// Of a device that nobody serves it would prove what nobody saw.
+Decision attach(const View& view, const Attached& wish) {
+  if (!view.record || view.record->attachment_uid == wish.uid) return Done{};
+  const bool by_other = view.record->adopting && view.seen.link == Observation::Link::none && view.seen.device() != nullptr;
+  if (by_other && !view.seen.facts.served_by_other) return look(Fact::served_by_other);
+  const bool served = by_kernel(view) || (by_other ? *view.seen.facts.served_by_other
+                                                   : view.seen.link == Observation::Link::serving && view.seen.attached && !view.record->failed);
+  if (!served) return fail(errc::unavailable, "volume " + view.id + " is not served now");
+  Record record = *view.record;
+  record.attachment_uid = wish.uid;
+  return write(std::move(record));
+}
+
 Decision give_up(const View& view) {
   if (!view.record || view.seen.devices.empty())
     return fail(errc::failed_precondition, "volume " + view.id + " has no device here: there is nothing to give up");
@@ -290,6 +304,7 @@ Decision plan(const std::string& volume_id, const std::optional<Record>& record,
     Decision operator()(const Expanded& wanted) const { return expand(view, wanted); }
     Decision operator()(const Rekeyed&) const { return rekey(view); }
     Decision operator()(const Trimmed& wanted) const { return trim(view, wanted); }
+    Decision operator()(const Attached& wanted) const { return attach(view, wanted); }
   };
   return std::visit(Visit{view}, wish);
 }

@@ -47,6 +47,7 @@ class Shell::Impl {
   task<result<host::Usage>> usage(std::string id, std::string path, Until until);
   std::vector<Status> status() const;
   std::optional<Status> status(const std::string& id) const;
+  std::vector<Unclaimed> unclaimed() const;
   std::vector<Change> timeline(const std::string& id) const;
   task<> stop(Until until);
   bool draining_ = false;
@@ -196,6 +197,7 @@ task<result<>> Shell::Impl::prepare(Live& volume, const Wish& wish) {
       volume.key = staged->key;
       volume.key_saved = false;
     }
+    if (staged->attachment.state != Attachment::State::unknown) volume.facts.attachment = staged->attachment;
     co_return co_await ports_.check_path(staged->path, true);
   }
   if (const auto* published = std::get_if<Published>(&wish)) co_return co_await ports_.check_path(published->target, false);
@@ -281,6 +283,22 @@ std::optional<Status> Shell::Impl::status(const std::string& id) const {
   return status_of(*place->second, devices && !devices->empty() ? &devices->front() : nullptr, mounts ? *mounts : std::vector<host::Mount>());
 }
 
+std::vector<Unclaimed> Shell::Impl::unclaimed() const {
+  std::vector<Unclaimed> all;
+  const auto devices = ports_.devices.inventory();
+  const auto mounts = ports_.mounts.table();
+  if (!devices || !mounts) return all;
+  for (const auto& device : *devices) {
+    const auto place = volumes_.find(device.backend);
+    if (device.backend.empty() || (place != volumes_.end() && (place->second->record || place->second->saving))) continue;
+    Unclaimed found{device.backend, device.index, {}};
+    for (const auto& mount : *mounts)
+      if (shows(mount, device)) found.mounts.push_back(mount.target);
+    all.push_back(std::move(found));
+  }
+  return all;
+}
+
 std::vector<Change> Shell::Impl::timeline(const std::string& id) const {
   const auto place = volumes_.find(id);
   if (place == volumes_.end()) return {};
@@ -344,6 +362,7 @@ task<result<host::Usage>> Shell::usage(std::string volume_id, std::string path, 
 }
 std::vector<Status> Shell::status() const { return impl_->status(); }
 std::optional<Status> Shell::status(const std::string& volume_id) const { return impl_->status(volume_id); }
+std::vector<Unclaimed> Shell::unclaimed() const { return impl_->unclaimed(); }
 std::vector<Change> Shell::timeline(const std::string& volume_id) const { return impl_->timeline(volume_id); }
 void Shell::on_trouble(std::function<void(std::string, std::string)> trouble) { impl_->trouble_ = std::move(trouble); }
 void Shell::on_change(std::function<void(const Change&)> change) { impl_->change_ = std::move(change); }

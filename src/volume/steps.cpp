@@ -224,6 +224,9 @@ task<result<>> Steps::look(Live& live, const Step& step, const Wish& wish) {
       facts.format_marker = found->has_value();
       co_return result<>();
     }
+    case Fact::attachment:
+      facts.attachment = co_await ports_.attachment(live.id);
+      co_return result<>();
     case Fact::probe:
     case Fact::filesystem:
     case Fact::unused: break;

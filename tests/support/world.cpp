@@ -61,6 +61,8 @@ KernelDevice* World::by_index(std::uint32_t index) {
   return nullptr;
 }
 
+task<volume::Attachment> World::told(volume::Attachment attachment) { co_return attachment; }
+
 void World::start_agent(bool with_healer) {
   ++lives_;
   fenced_once = false;
@@ -81,6 +83,7 @@ void World::start_agent(bool with_healer) {
   auto drop_stash = [this](std::string path) { return forget_stash(std::move(path)); };
   volume::Ports ports{*life_->clusters, *life_->devices, *life_->kernel, *life_->mounts, *life_->filesystems, *life_->daemons, *life_->luks,
                       *life_->kms, *life_->store, find, any_path, read_stash, write_stash, drop_stash, [this](const std::string& file) { return busy(file); }};
+  ports.attachment = [this](std::string) { return told(attachment); };
   ports.mapped_places = [this](const volume::Place&) { return mapped; };
   ports.mapped_clusters = [this](const std::string&) {
     std::vector<std::string> ids;

@@ -162,6 +162,7 @@ class World {
   std::set<std::string> blocklisted;
   std::map<std::string, Client> clients;     ///< of this node, as its incarnation files tell
   bool heal_without_proof = false;
+  volume::Attachment attachment;  ///< what the orchestrator says of every volume
   bool fencing = false;
   std::string node_address = "10.0.0.1";     ///< of this node's clients
   /// The disk with the state folder; the runtime folder is memory. A full one takes nothing new, but lets go.
@@ -259,6 +260,7 @@ class World {
 
  private:
   task<result<std::optional<volume::Stash>>> stash_at(std::string path);
+  static task<volume::Attachment> told(volume::Attachment attachment);
   task<result<>> leave_stash(std::string path, volume::Stash stash);
   task<result<>> forget_stash(std::string path);
   struct Asked;

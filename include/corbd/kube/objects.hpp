@@ -3,6 +3,7 @@
 #pragma once
 
 #include <boost/json/object.hpp>
+#include <chrono>
 #include <map>
 #include <optional>
 #include <string>
@@ -27,6 +28,7 @@ Node node_of(const boost::json::object& object);
 struct VolumeAttachment {
   std::string uid, attacher, node, volume;    ///< volume: of the PersistentVolume; empty for one inline in a pod
   bool attached = false, deleting = false;
+  std::optional<std::chrono::system_clock::time_point> created;
   std::map<std::string, std::string> metadata;  ///< the publish context
 };
 VolumeAttachment volume_attachment_of(const boost::json::object& object);

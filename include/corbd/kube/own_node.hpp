@@ -16,8 +16,8 @@ result<Access> find_access(const std::string& kubeconfig, const Environment& env
 /// Control thread only. stop() before it is destroyed, if it was started.
 class OwnNode {
  public:
-  /// Where no API server is known `labels()` says why.
-  OwnNode(executor control, Clock& clock, BlockingPool& pool, std::string name, result<Access> access);
+  /// `api`: an error where no API server is known; `labels()` tells it.
+  OwnNode(executor control, Clock& clock, result<Api*> api, std::string name);
 
   /// Asks from now on; again is nothing.
   void start();
@@ -27,7 +27,6 @@ class OwnNode {
 
  private:
   const std::string name_;
-  std::unique_ptr<Api> api_;
   std::unique_ptr<Kept> node_;
   const Error no_access_;
   bool started_ = false;

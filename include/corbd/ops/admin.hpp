@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,6 +26,8 @@ struct AdminSources {
   std::function<std::vector<HelperPool::Stuck>()> stuck_helpers;
   std::function<void(bool on)> drain;  ///< volume::Shell::drain
   std::function<bool()> draining;
+  /// heal::Finder::left
+  std::function<std::map<std::string, std::string>()> left = [] { return std::map<std::string, std::string>(); };
 };
 
 class Admin {

@@ -45,6 +45,7 @@ struct Facts {
   std::optional<bool> served_by_other;                ///< an rbd-nbd process serves the device
   bool dismissed = false;                             ///< that process was asked to end, and did, in this operation
   bool gone = false;                                  ///< the very image does not exist any more
+  std::optional<Attachment> attachment;
   std::optional<Note> noted;                          ///< in this operation
   bool note_refused = false;                          ///< in this operation
 };

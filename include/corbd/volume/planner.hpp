@@ -17,7 +17,7 @@
 namespace corbd::volume {
 
 enum class Fact { resolved, header, ownership, image_size, probe, has_data, format_marker, filesystem, unused, stash, served_by_other,
-                  encryption, luks, keys };
+                  encryption, luks, keys, attachment };
 
 struct Step {
   enum class Kind {

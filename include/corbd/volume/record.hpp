@@ -52,7 +52,7 @@ struct Record {
   bool adopting = false;          ///< rbd-nbd made its device and may serve it still; once it is dead its client is fenced and we serve it
   bool failed = false;            ///< given up: it is never served again, its device answers EIO until it is unstaged
   std::string boot_id;            ///< the boot whose kernel has the device
-  std::string attachment_uid;     ///< VolumeAttachment at stage; empty where there is none
+  std::string attachment_uid;     ///< of the VolumeAttachment under which it was served last; empty: not known
   device::Kind kind = device::Kind::nbd;  ///< of its device, also before there is one
   std::optional<std::uint32_t> device;  ///< /dev/nbd<n>, /dev/rbd<n>
   std::optional<std::uint64_t> breaking; ///< header's version (image::Ownership) when our own dead lock was about to be broken,

@@ -32,6 +32,8 @@ struct Place {
   std::int64_t pool_id = -1;
 };
 
+inline task<Attachment> no_attachment(std::string) { co_return Attachment{}; }
+
 /// Everything the shell acts through. All outlive it.
 struct Ports {
   image::Clusters& clusters;
@@ -57,6 +59,8 @@ struct Ports {
   std::function<result<std::vector<Place>>(const Place& of)> mapped_places = [](const Place&) { return std::vector<Place>(); };
   std::function<result<std::vector<std::string>>(const std::string& cluster_id)> mapped_clusters =
       [](const std::string&) { return std::vector<std::string>(); };
+  /// Asks the orchestrator, within seconds.
+  std::function<task<Attachment>(std::string volume_id)> attachment = no_attachment;
 };
 
 struct Config {
@@ -79,6 +83,7 @@ class Shell final : public Volumes {
   task<result<host::Usage>> usage(std::string volume_id, std::string path, Until until) override;
   std::vector<Status> status() const override;
   std::optional<Status> status(const std::string& volume_id) const override;
+  std::vector<Unclaimed> unclaimed() const override;
   /// The last changes of its health, oldest first.
   std::vector<Change> timeline(const std::string& volume_id) const;
   /// Called when a volume may need healing: its device lost its service, its client was cut off, its image grew. Set before start().

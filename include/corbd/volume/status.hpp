@@ -38,6 +38,7 @@ struct Status {
   std::uint64_t size = 0;                       ///< bytes of the device
   bool block = false, read_only = false;
   std::vector<std::string> staged_at, published_at;
+  std::string attachment_uid;                   ///< Record::attachment_uid
 
   bool in_use = false;                          ///< something is mounted from its device, or lies above it
   bool turned_read_only = false;                ///< its filesystem stopped writing, which nobody asked for
@@ -50,6 +51,13 @@ struct Status {
   std::uint32_t links_lost = 0;                 ///< since the agent's start
   duration longest_stall{};                     ///< longest time without a server, since the agent's start
   std::optional<Error> last_error;
+};
+
+/// A device with a volume's identifier that no record names: rbd-nbd's, another driver's, or ours from before the records were lost.
+struct Unclaimed {
+  std::string volume_id;
+  std::uint32_t device = 0;          ///< /dev/nbd<n>
+  std::vector<std::string> mounts;   ///< where it, or the mapping above it, is mounted or bound
 };
 
 /// A volume's health changed.

@@ -59,6 +59,18 @@ struct Source {
   bool operator==(const Source&) const = default;
 };
 
+/// What the orchestrator says of this volume on this node: a VolumeAttachment of Kubernetes (facts: kubernetes 4.9).
+struct Attachment {
+  enum class State {
+    unknown,  ///< it does not answer, or attaches or detaches just now
+    here,     ///< attached to this node, and not about to be detached
+    away      ///< it is not
+  } state = State::unknown;
+  std::string uid;  ///< here: a new one each time it is attached
+  std::string why;  ///< otherwise
+  bool operator==(const Attachment&) const = default;
+};
+
 struct Staged {
   std::string path;  ///< the staging path of the request; the mount is <path>/<volume id>
   Capability capability;
@@ -72,6 +84,7 @@ struct Staged {
   std::string user;
   Secret key;
   Secret passphrase = {};     ///< of an encrypted volume, as its secret has it; empty: it has none
+  Attachment attachment = {}; ///< as it was asked for this wish; unknown: it was not
   bool operator==(const Staged&) const = default;
 };
 struct Unstaged {
@@ -121,7 +134,13 @@ struct Trimmed {
   bool operator==(const Trimmed&) const = default;
 };
 
-using Wish = std::variant<Staged, Unstaged, Published, Unpublished, Healed, Adopted, Failed, Expanded, Trimmed, Rekeyed>;
+/// The orchestrator was asked: it is by that attachment that the volume, which is served, is here.
+struct Attached {
+  std::string uid;
+  bool operator==(const Attached&) const = default;
+};
+
+using Wish = std::variant<Staged, Unstaged, Published, Unpublished, Healed, Adopted, Failed, Expanded, Trimmed, Rekeyed, Attached>;
 
 std::string_view name(const Wish& wish);
 
@@ -137,6 +156,8 @@ class Volumes {
   /// Every volume that has a record.
   virtual std::vector<Status> status() const = 0;
   virtual std::optional<Status> status(const std::string& volume_id) const = 0;
+  /// Devices with a volume's identifier that no record names.
+  virtual std::vector<Unclaimed> unclaimed() const { return {}; }
 };
 
 }  // namespace corbd::volume

@@ -31,7 +31,8 @@ struct Scene {
   test::Loop loop;
   BlockingPool pool{loop.control(), loop.clock, 1};
   ApiServer server;
-  kube::OwnNode node{loop.control(), loop.clock, pool, "node-1", server.access()};
+  kube::Api api{loop.control(), loop.clock, pool, server.access()};
+  kube::OwnNode node{loop.control(), loop.clock, &api, "node-1"};
 };
 
 }  // namespace
@@ -55,8 +56,7 @@ TEST_CASE("a node that the server does not know is said by its name") {
 TEST_CASE("outside of a pod and without a kubeconfig the labels say what is missing") {
   const auto nothing = [](const char*) { return std::string(); };
   test::Loop loop;
-  BlockingPool pool(loop.control(), loop.clock, 1);
-  const kube::OwnNode node(loop.control(), loop.clock, pool, "node-1", kube::find_access("", nothing));
+  const kube::OwnNode node(loop.control(), loop.clock, kube::find_access("", nothing).error(), "node-1");
   CHECK(node.labels().error().code == errc::failed_precondition);
   CHECK_THAT(node.labels().error().text, ContainsSubstring("KUBERNETES_SERVICE_HOST"));
   CHECK_THAT(kube::find_access("/no/such/file", nothing).error().text, ContainsSubstring("/no/such/file"));

@@ -88,6 +88,7 @@ void Model::look(Fact fact) {
     case Fact::filesystem: facts.filesystem = host::Extent{filesystem_bytes, 4096}; break;
     case Fact::unused: facts.unused = true; break;
     case Fact::stash: facts.stash = stash; break;
+    case Fact::attachment: facts.attachment = Attachment{}; break;
     case Fact::served_by_other: facts.served_by_other = other_serves; break;
     case Fact::encryption: facts.encryption = encryption; break;
     case Fact::luks:

@@ -1,0 +1,69 @@
+// What makes a device one of this node's volumes.
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <boost/json/parse.hpp>
+
+#include "corbd/core/file.hpp"
+#include "corbd/heal/finder.hpp"
+#include "corbd/volume/planner.hpp"
+
+namespace corbd::heal {
+namespace {
+
+constexpr std::size_t kMaxFile = 65536;
+
+Error refuse(std::string why) { return {errc::failed_precondition, std::move(why)}; }
+
+}  // namespace
+
+result<std::string> staging_path_of(const kube::PersistentVolume& volume, const std::string& kubelet_dir, const std::vector<std::string>& mounts) {
+  const std::string below = kubelet_dir + "/plugins/kubernetes.io/csi/";
+  std::vector<std::string> paths;
+  if (volume.block) {
+    paths.push_back(below + "volumeDevices/staging/" + volume.name);
+  } else {
+    paths.push_back(below + volume.driver + "/" + sha256_hex(volume.handle) + "/globalmount");
+    paths.push_back(below + "pv/" + volume.name + "/globalmount");  // kubelets before 1.24
+  }
+  for (const auto& path : paths)
+    if (std::ranges::find(mounts, volume::staging_target(volume.handle, path)) != mounts.end()) return path;
+  return Error{errc::not_found, "its device is not mounted at " + paths.front() + ": kubelet stages it anew, or unstages it"};
+}
+
+result<> check(const kube::PersistentVolume& volume, const std::string& driver, const std::string& handle) {
+  const std::string name = "PersistentVolume " + volume.name;
+  if (volume.driver.empty()) return refuse(name + " is no CSI volume");
+  if (volume.driver != driver) return refuse(name + " is of driver " + volume.driver);
+  if (volume.handle != handle) return refuse(name + " is of volume " + volume.handle);
+  if (volume.deleting) return refuse(name + " is being deleted");
+  if (!volume.bound) return refuse(name + " is not bound");
+  if (volume.access_modes.empty()) return refuse(name + " has no access mode");
+  if (!volume.node_stage_secret) return refuse(name + " names no nodeStageSecretRef");
+  return {};
+}
+
+result<> check(const Traces& traces, const kube::VolumeAttachment& attachment) {
+  if (!traces.staged) return refuse("there is no image-meta.json at its staging path");
+  if (!attachment.created) return refuse("its VolumeAttachment has no creationTimestamp");
+  if (*traces.staged < *attachment.created)
+    return refuse("it was staged before it was attached: since then it was detached from this node, and another may have written it");
+  return {};
+}
+
+result<Traces> read_traces(const std::string& staging_path) {
+  Traces traces;
+  struct stat status{};
+  if (::stat((staging_path + "/image-meta.json").c_str(), &status) == 0)
+    traces.staged = std::chrono::system_clock::from_time_t(status.st_mtim.tv_sec);
+  const auto text = read_file(staging_path.substr(0, staging_path.rfind('/')) + "/vol_data.json", kMaxFile);
+  if (!text) return traces;
+  boost::system::error_code failed;
+  const auto parsed = boost::json::parse(*text, failed);
+  const auto* object = failed ? nullptr : parsed.if_object();
+  const auto* context = object == nullptr ? nullptr : object->if_contains("seLinuxMountContext");
+  if (context != nullptr && context->is_string()) traces.selinux_context = context->get_string();
+  return traces;
+}
+
+}  // namespace corbd::heal

@@ -1,0 +1,93 @@
+// Where the image's lock proves nothing, the orchestrator's word does (rule 2a).
+#include "scene.hpp"
+
+using namespace corbd;
+using test::kId;
+using test::Scene;
+using volume::Attachment;
+using volume::Wish;
+using State = Attachment::State;
+
+namespace {
+
+/// A volume that was staged under attachment "uid-1", and whose agent died.
+struct Dead : Scene {
+  explicit Dead(bool exclusive = false) {
+    image().exclusive = exclusive;
+    CHECK(want(test::staged_wish(kId)) == errc::ok);
+    CHECK(want(volume::Attached{"uid-1"}) == errc::ok);
+    world.kill_agent();
+    image().lock_owner.clear();
+  }
+  errc heal(Attachment told) {
+    world.attachment = std::move(told);
+    world.start_agent();
+    return want(volume::Healed{});
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a volume that stayed attached here is served again, with a free lock and without the feature") {
+  Dead scene(GENERATE(false, true));
+  CHECK(scene.heal({State::here, "uid-1", ""}) == errc::ok);
+  CHECK(scene.device().alive);
+}
+
+TEST_CASE("a volume that is not attached here any more is lost") {
+  Dead scene;
+  CHECK(scene.heal({State::away, "", "it was deleted"}) == errc::lost);
+  CHECK_FALSE(scene.device().alive);
+}
+
+TEST_CASE("a volume that was detached and attached again meanwhile is lost") {
+  Dead scene;
+  CHECK(scene.heal({State::here, "uid-2", ""}) == errc::lost);
+  CHECK_FALSE(scene.device().alive);
+}
+
+TEST_CASE("while the orchestrator does not answer, what only it can prove is unproven") {
+  Dead scene;
+  CHECK(scene.heal({State::unknown, "", "no route to host"}) == errc::unproven);
+  CHECK_FALSE(scene.device().alive);
+}
+
+TEST_CASE("an attachment that nobody noted while the volume was served proves nothing, nor does its absence") {
+  Scene scene;
+  scene.image().exclusive = false;
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.world.attachment = {GENERATE(State::here, State::away), "uid-1", ""};
+  scene.kill_and_start();
+  CHECK(scene.want(volume::Healed{}) == errc::unproven);
+}
+
+TEST_CASE("no attachment is noted of a device that nobody serves") {
+  Scene scene;
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.kill_and_start();
+  CHECK(scene.want(volume::Attached{"uid-1"}) == errc::unavailable);
+  CHECK(scene.world.records.front().attachment_uid.empty());
+}
+
+TEST_CASE("a lock that proves ownership needs no word of the orchestrator") {
+  Scene scene;
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+  CHECK(scene.want(volume::Attached{"uid-1"}) == errc::ok);
+  scene.world.attachment = {State::unknown, "", "no route to host"};
+  scene.kill_and_start();
+  CHECK(scene.want(volume::Healed{}) == errc::ok);
+}
+
+TEST_CASE("rbd-nbd's device without a lock is taken over by the word that came with its stage") {
+  Scene scene;
+  scene.image().exclusive = false;
+  const auto device = scene.world.other_stages(kId, test::staged_wish(kId).path);
+  scene.image().lock_owner.clear();
+  scene.world.other_ends(device, false);
+  auto wish = test::staged_wish(kId);
+  wish.attachment = {GENERATE(State::here, State::unknown), "uid-1", ""};
+  scene.loop.advance(std::chrono::minutes(1));
+  const bool vouched = wish.attachment.state == State::here;
+  CHECK((scene.want(wish) == errc::ok) == vouched);
+  CHECK(scene.device().alive == vouched);
+}

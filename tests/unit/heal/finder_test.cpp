@@ -1,0 +1,153 @@
+// Volumes that no record names, against a scripted API server.
+#include "corbd/heal/finder.hpp"
+
+#include <algorithm>
+#include <fstream>
+
+#include "corbd/core/file.hpp"
+#include "support/api_server.hpp"
+#include "support/catch.hpp"
+#include "support/folder.hpp"
+#include "support/helpers.hpp"
+
+using namespace corbd;
+using namespace std::chrono_literals;
+using test::ApiServer;
+
+namespace {
+
+const std::string kHandle = "volume-1";
+
+/// One device without a record; it is claimed by the wish that names it.
+class Scripted final : public volume::Volumes {
+ public:
+  task<result<>> want(std::string id, volume::Wish wish, Until) override {
+    wishes.push_back(std::move(wish));
+    if (outcome) std::erase_if(devices, [&](const auto& device) { return device.volume_id == id; });
+    co_return outcome;
+  }
+  task<result<host::Usage>> usage(std::string, std::string, Until) override { co_return host::Usage{}; }
+  std::vector<volume::Status> status() const override { return {}; }
+  std::optional<volume::Status> status(const std::string&) const override { return std::nullopt; }
+  std::vector<volume::Unclaimed> unclaimed() const override { return devices; }
+  std::vector<volume::Unclaimed> devices;
+  std::vector<volume::Wish> wishes;
+  result<> outcome;
+};
+
+struct Scene {
+  test::Folder folder;
+  std::string path = folder.path() + "/plugins/kubernetes.io/csi/pv/pv-1/globalmount";
+  std::map<std::string, std::string> objects{
+      {"/apis/storage.k8s.io/v1/volumeattachments/" + kube::volume_attachment_name(kHandle, "driver", "node-1"),
+       R"({"metadata":{"uid":"uid-1","creationTimestamp":"2020-01-01T00:00:00Z"},"spec":{"attacher":"driver","nodeName":"node-1",
+           "source":{"persistentVolumeName":"pv-1"}},"status":{"attached":true,"attachmentMetadata":{"from":"controller"}}})"},
+      {"/api/v1/persistentvolumes/pv-1",
+       R"({"metadata":{"name":"pv-1"},"spec":{"csi":{"driver":"driver","volumeHandle":"volume-1","fsType":"xfs","volumeAttributes":{"pool":"p"},
+           "nodeStageSecretRef":{"name":"s","namespace":"n"}},"accessModes":["ReadWriteOnce"],"mountOptions":["discard"]},"status":{"phase":"Bound"}})"},
+      {"/api/v1/namespaces/n/secrets/s", R"({"data":{"userID":"YWRtaW4="}})"}};
+  std::vector<heal::StageArguments> asked;
+  test::Loop loop;
+  BlockingPool pool{loop.control(), loop.clock, 1};
+  ApiServer server{[this](const ApiServer::Request& request, ApiServer::Peer& peer) {
+    const auto place = objects.find(request.target);
+    place == objects.end() ? peer.answer(404, R"({"kind":"Status","reason":"NotFound","code":404,"message":"not found"})") : peer.answer(200, place->second);
+  }};
+  kube::Api api{loop.control(), loop.clock, pool, server.access()};
+  Scripted volumes;
+  heal::Finder finder{loop.control(), loop.clock, pool, &api, volumes,
+                      [this](const heal::StageArguments& arguments) -> result<volume::Wish> {
+                        asked.push_back(arguments);
+                        volume::Staged wish;
+                        wish.path = arguments.staging_path;
+                        return volume::Wish(std::move(wish));
+                      },
+                      {"driver", "node-1", folder.path()}};
+  Scene() {
+    REQUIRE(make_folder(path, 0700));
+    std::ofstream(path + "/image-meta.json") << "{}";
+    volumes.devices.push_back({kHandle, 0, {path + "/" + kHandle}});
+  }
+  ~Scene() { test::Started<bool>(loop.io, stopped(*this)).get(); }
+  static task<bool> stopped(Scene& self) {
+    co_await self.finder.stop({});
+    co_return true;
+  }
+  /// `patience`: time that may pass for the agent.
+  bool comes(std::function<bool()> condition, std::chrono::seconds patience = 90s, duration step = 100ms) {
+    const auto end = loop.clock.now() + patience;
+    return test::eventually(loop.io, [&] {
+      if (loop.clock.next() < end) loop.clock.advance(step);
+      return condition();
+    });
+  }
+  std::string left() const { return finder.left().contains(kHandle) ? finder.left().at(kHandle) : ""; }
+};
+
+}  // namespace
+
+TEST_CASE("a device without a record is staged as the API server tells, by three requests") {
+  Scene scene;
+  scene.finder.start();
+  REQUIRE(scene.comes([&] { return !scene.volumes.wishes.empty() && scene.finder.left().empty(); }));
+  CHECK(scene.server.requests().size() == 3);
+  const auto& arguments = scene.asked.front();
+  CHECK(arguments.staging_path == scene.path);
+  CHECK(arguments.fstype == "xfs");
+  CHECK(arguments.access_mode == "ReadWriteOnce");
+  CHECK(arguments.mount_flags == std::vector<std::string>{"discard"});
+  CHECK(arguments.volume_context.at("pool") == "p");
+  CHECK(arguments.publish_context.at("from") == "controller");
+  CHECK(arguments.secrets.at("userID").reveal() == "admin");
+  CHECK(std::get<volume::Staged>(scene.volumes.wishes.front()).attachment.uid == "uid-1");
+}
+
+TEST_CASE("a volume whose object is missing is skipped, and why is told until it is found") {
+  Scene scene;
+  const auto [target, name] = GENERATE(table<std::string, std::string>({{"/apis/storage.k8s.io", "VolumeAttachment"},
+                                                                        {"/api/v1/persistentvolumes", "PersistentVolume pv-1"},
+                                                                        {"/api/v1/namespaces/n/secrets", "Secret n/"}}));
+  const auto place = std::ranges::find_if(scene.objects, [&](const auto& object) { return object.first.starts_with(target); });
+  const auto missing = *place;
+  scene.objects.erase(place);
+  scene.finder.start();
+  REQUIRE(scene.comes([&] { return scene.left().find(name) != std::string::npos; }));
+  CHECK(scene.volumes.wishes.empty());
+  scene.objects.insert(missing);
+  CHECK(scene.comes([&] { return !scene.volumes.wishes.empty(); }, 10min, 1s));
+}
+
+TEST_CASE("a volume whose stage fails is tried again") {
+  Scene scene;
+  scene.volumes.outcome = Error{errc::unreachable, "no monitor answers"};
+  scene.finder.start();
+  REQUIRE(scene.comes([&] { return scene.left() == "no monitor answers"; }));
+  scene.volumes.outcome = {};
+  CHECK(scene.comes([&] { return scene.finder.left().empty(); }));
+  CHECK(scene.volumes.wishes.size() >= 2);
+}
+
+TEST_CASE("one volume that is not ours does not keep another from its server") {
+  Scene scene;
+  scene.volumes.devices.insert(scene.volumes.devices.begin(), {"another", 1, {}});
+  scene.finder.start();
+  REQUIRE(scene.comes([&] { return !scene.volumes.wishes.empty(); }));
+  CHECK(scene.comes([&] { return scene.finder.left().size() == 1 && scene.finder.left().begin()->first == "another"; }));
+}
+
+TEST_CASE("a device whose volume was detached meanwhile is left alone") {
+  Scene scene;
+  for (auto& [target, text] : scene.objects)
+    if (target.starts_with("/apis")) text.replace(text.find("2020"), 4, "2099");
+  scene.finder.start();
+  REQUIRE(scene.comes([&] { return scene.left().find("staged before") != std::string::npos; }));
+  CHECK(scene.volumes.wishes.empty());
+}
+
+TEST_CASE("the SELinux context with which kubelet staged a volume is one of its mount flags") {
+  Scene scene;
+  std::ofstream(scene.path.substr(0, scene.path.rfind('/')) + "/vol_data.json") << R"({"seLinuxMountContext":"u:r:t:s0:c1,c2"})";
+  scene.finder.start();
+  REQUIRE(scene.comes([&] { return !scene.asked.empty(); }));
+  CHECK(scene.asked.front().mount_flags.back() == "context=\"u:r:t:s0:c1,c2\"");
+}
