@@ -22,6 +22,7 @@
 #include "corbd/heal/farewell.hpp"
 #include "corbd/heal/finder.hpp"
 #include "corbd/heal/healer.hpp"
+#include "corbd/heal/reporter.hpp"
 #include "corbd/host/helpers.hpp"
 #include "corbd/host/kms.hpp"
 #include "corbd/host/system.hpp"
@@ -99,7 +100,8 @@ class Agent {
         clusters_(rbd::make_clusters(control_, *clock_, pool_, cluster_config(boot_id))), devices_(nbd::make_devices(control_, *clock_, {})),
         kernel_(krbd::make_kernel_client(helpers_)),
         shell_(control_, *clock_, ports(), shell_config(boot_id)),
-        finder_(control_, *clock_, pool_, api(), shell_, csi::stage_wish, {options.drivername, options.nodeid, options.kubelet_dir}), healer_(control_, *clock_, shell_, heal_config()),
+        finder_(control_, *clock_, pool_, api(), shell_, csi::stage_wish, {options.drivername, options.nodeid, options.kubelet_dir}),
+        reporter_(control_, *clock_, api(), shell_, {options.drivername, options.nodeid}), healer_(control_, *clock_, shell_, heal_config()),
         csi_(control_, *clock_, shell_, csi_config()), admin_(control_, *clock_, admin_sources(), admin_config()),
         web_(control_, *clock_, pool_, web_config(), web_sources()), signals_(io_, SIGTERM, SIGINT) {}
 
@@ -261,6 +263,7 @@ class Agent {
     shell_.on_change([this](const volume::Change& change) {
       admin_.note(change);
       attachments_.note(change);
+      reporter_.note(change);
     });
     if (!options_.domainlabels.empty() || options_.read_affinity) static_cast<void>(labels());
     web_.start();
@@ -307,6 +310,7 @@ class Agent {
     co_await node_.stop(until);
     co_await finder_.stop(until);
     co_await attachments_.stop(until);
+    co_await reporter_.stop(until);
     co_await healer_.stop();
     co_await shell_.stop(until);
     // Without a volume no image is open: its clients end well, and the next start has nobody to fence.
@@ -338,6 +342,7 @@ class Agent {
   std::unique_ptr<device::KernelClient> kernel_;
   volume::Shell shell_;
   heal::Finder finder_;
+  heal::Reporter reporter_;
   heal::Healer healer_;
   csi::Server csi_;
   ops::Admin admin_;

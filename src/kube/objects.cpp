@@ -58,7 +58,7 @@ template <class... Path>
 std::optional<Reference> reference(const json::object& object, Path... path) {
   const auto* value = at(object, path...);
   if (value == nullptr || !value->is_object()) return std::nullopt;
-  Reference found{text(value->get_object(), "name"), text(value->get_object(), "namespace")};
+  Reference found{text(value->get_object(), "name"), text(value->get_object(), "namespace"), text(value->get_object(), "uid")};
   if (found.name.empty()) return std::nullopt;
   return found;
 }
@@ -76,6 +76,8 @@ std::optional<std::chrono::system_clock::time_point> time(const json::object& ob
 }  // namespace
 
 Resource secrets_of(const std::string& name_space) { return {"/api/v1/namespaces/" + name_space + "/secrets", "secrets"}; }
+
+std::string name_of(const json::object& object) { return text(object, "metadata", "name"); }
 
 Node node_of(const json::object& object) {
   Node node;

@@ -19,6 +19,8 @@ inline const Resource kPersistentVolumes{"/api/v1/persistentvolumes", "persisten
 inline const Resource kVolumeAttachments{"/apis/storage.k8s.io/v1/volumeattachments", "volumeattachments.storage.k8s.io"};
 Resource secrets_of(const std::string& name_space);
 
+std::string name_of(const boost::json::object& object);
+
 struct Node {
   std::map<std::string, std::string> labels;
   std::vector<std::string> volumes_attached;  ///< "kubernetes.io/csi/<driver>^<handle>"
@@ -37,6 +39,7 @@ std::string volume_attachment_name(const std::string& handle, const std::string&
 
 struct Reference {
   std::string name, name_space;
+  std::string uid = {};  ///< of a claim
 };
 
 struct PersistentVolume {

@@ -1,0 +1,44 @@
+// Tells people of stalls by events on the object that they look at: the claim of a volume, else its PersistentVolume, else the Node. Nothing waits for it.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "corbd/core/gate.hpp"
+#include "corbd/heal/notices.hpp"
+#include "corbd/volume/wish.hpp"
+
+namespace corbd::heal {
+
+/// Control thread only; stop() before it is destroyed.
+class Reporter {
+ public:
+  struct Config {
+    std::string driver, node;
+    std::chrono::seconds answer_within{10}, look_every{5};
+  };
+  Reporter(executor control, Clock& clock, result<kube::Api*> api, const volume::Volumes& volumes, Config config);
+  ~Reporter();
+
+  void note(const volume::Change& change);
+  task<> stop(Until until);
+
+ private:
+  void tell(std::vector<Notices::Told> all);
+  task<> tell_one(Notices::Told told);
+  task<kube::Involved> find(std::string volume_id);
+  void arm();
+
+  Clock& clock_;
+  const result<kube::Api*> api_;
+  const volume::Volumes& volumes_;
+  const Config config_;
+  Notices notices_;
+  std::unique_ptr<kube::Recorder> recorder_;
+  std::map<std::string, kube::Involved> objects_;  ///< by volume id
+  Clock::TimerId timer_ = 0;
+  CancelScope stopping_;
+  Gate gate_;
+};
+
+}  // namespace corbd::heal

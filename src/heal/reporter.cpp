@@ -1,0 +1,70 @@
+#include "corbd/heal/reporter.hpp"
+
+#include <algorithm>
+
+#include "corbd/kube/objects.hpp"
+
+namespace corbd::heal {
+
+Reporter::Reporter(executor control, Clock& clock, result<kube::Api*> api, const volume::Volumes& volumes, Config config)
+    : clock_(clock), api_(std::move(api)), volumes_(volumes), config_(std::move(config)), gate_(control, clock) {
+  if (api_) recorder_ = std::make_unique<kube::Recorder>(control, clock, **api_, kube::Recorder::Config{"corbd", config_.node});
+}
+
+Reporter::~Reporter() { clock_.cancel(timer_); }
+
+void Reporter::note(const volume::Change& change) {
+  if (!recorder_) return;
+  tell(notices_.changed(change, volumes_.status(change.volume_id).value_or(volume::Status()), clock_.now()));
+  if (change.to == volume::Health::absent) objects_.erase(change.volume_id);
+  arm();
+}
+
+void Reporter::arm() {
+  clock_.cancel(timer_);
+  timer_ = 0;
+  const auto next = notices_.next();
+  if (next == time_point::max() || stopping_.cancelled()) return;
+  timer_ = clock_.schedule(std::max(next, clock_.now() + config_.look_every), [this] {
+    tell(notices_.due(volumes_.status(), clock_.now()));
+    arm();
+  });
+}
+
+void Reporter::tell(std::vector<Notices::Told> all) {
+  for (auto& told : all) gate_.spawn(tell_one(std::move(told)));
+}
+
+task<> Reporter::tell_one(Notices::Told told) {
+  auto about = co_await find(told.volume_id);
+  if (about.kind != "PersistentVolumeClaim") told.notice.message = "Volume " + told.volume_id + ": " + told.notice.message;
+  if (!stopping_.cancelled()) recorder_->tell(std::move(about), std::move(told.notice));
+}
+
+task<kube::Involved> Reporter::find(std::string volume_id) {
+  const auto known = objects_.find(volume_id);
+  if (known != objects_.end()) co_return known->second;
+  // kubelet names a Node by its name where an event wants a UID.
+  kube::Involved about{"Node", "", config_.node, config_.node};
+  const Until until{clock_.now() + config_.answer_within, &stopping_};
+  const auto attachment = co_await (*api_)->get(kube::kVolumeAttachments, kube::volume_attachment_name(volume_id, config_.driver, config_.node), until);
+  if (!attachment) co_return about;
+  const auto volume_name = kube::volume_attachment_of(*attachment).volume;
+  if (volume_name.empty()) co_return about;
+  const auto object = co_await (*api_)->get(kube::kPersistentVolumes, volume_name, until);
+  if (!object) co_return about;
+  const auto volume = kube::persistent_volume_of(*object);
+  about = {"PersistentVolume", "", volume.name, volume.uid};
+  if (volume.claim) about = {"PersistentVolumeClaim", volume.claim->name_space, volume.claim->name, volume.claim->uid};
+  objects_[volume_id] = about;
+  co_return about;
+}
+
+task<> Reporter::stop(Until until) {
+  stopping_.cancel();
+  clock_.cancel(timer_);
+  co_await gate_.close(until);
+  if (recorder_) co_await recorder_->stop(until);
+}
+
+}  // namespace corbd::heal

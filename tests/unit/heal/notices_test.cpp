@@ -1,0 +1,95 @@
+// What people are told of a volume, and when.
+#include "corbd/heal/notices.hpp"
+
+#include "support/catch.hpp"
+
+using namespace corbd;
+using namespace std::chrono_literals;
+using heal::Notices;
+using volume::Health;
+
+namespace {
+
+struct Scene {
+  Notices notices;
+  volume::Status status;
+  time_point now{};
+  Scene() { status.volume_id = "v"; }
+  /// Reasons, in order.
+  std::vector<std::string> becomes(Health health, const std::string& why = "") {
+    status.health = health;
+    return reasons(notices.changed({{}, "v", Health::staged, health, why}, status, now));
+  }
+  std::vector<std::string> after(std::chrono::seconds time) {
+    now += time;
+    return reasons(notices.due({status}, now));
+  }
+  std::vector<std::string> reasons(const std::vector<Notices::Told>& all) {
+    std::vector<std::string> names;
+    for (const auto& told : all) {
+      names.push_back(told.notice.reason);
+      message = told.notice.message;
+      warning = told.notice.warning;
+    }
+    return names;
+  }
+  std::string message;
+  bool warning = false;
+};
+
+using Reasons = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("a stall that ends soon is told to nobody") {
+  Scene scene;
+  CHECK(scene.becomes(Health::reconnecting).empty());
+  CHECK(scene.after(9s).empty());
+  CHECK(scene.becomes(Health::staged).empty());
+  CHECK(scene.notices.next() == time_point::max());
+}
+
+TEST_CASE("a stall that lasts is told once, and its end with its length") {
+  Scene scene;
+  CHECK(scene.becomes(Health::reconnecting).empty());
+  CHECK(scene.after(10s) == Reasons{"VolumeStalled"});
+  CHECK(scene.warning);
+  CHECK(scene.after(5s).empty());
+  CHECK(scene.becomes(Health::staged) == Reasons{"VolumeHealed"});
+  CHECK_THAT(scene.message, ContainsSubstring("15 s"));
+  CHECK_FALSE(scene.warning);
+}
+
+TEST_CASE("healing that fails for a minute is told with its error, once") {
+  Scene scene;
+  scene.becomes(Health::reconnecting);
+  scene.status.last_error = Error{errc::unreachable, "no monitor answers"};
+  CHECK(scene.after(60s) == Reasons{"VolumeStalled", "HealingFailed"});
+  CHECK_THAT(scene.message, ContainsSubstring("no monitor answers") && ContainsSubstring("corbd volume v"));
+  CHECK(scene.after(60s).empty());
+}
+
+TEST_CASE("a client that was cut off is told at once") {
+  Scene scene;
+  scene.status.cut_off = true;
+  CHECK(scene.becomes(Health::reconnecting) == Reasons{"VolumeFenced"});
+  CHECK(scene.after(10s).empty());
+}
+
+TEST_CASE("a volume that is not proven ours is told with the reason, one that is lost with what to do") {
+  Scene scene;
+  CHECK(scene.becomes(Health::unproven, "its lock is free") == Reasons{"HealingFailed"});
+  CHECK_THAT(scene.message, ContainsSubstring("its lock is free"));
+  CHECK(scene.becomes(Health::lost, "it is locked elsewhere") == Reasons{"VolumeLost"});
+  CHECK_THAT(scene.message, ContainsSubstring("End the pods"));
+  CHECK(scene.becomes(Health::failed).empty());
+  CHECK(scene.notices.next() == time_point::max());
+}
+
+TEST_CASE("a volume that is unstaged is told nothing more") {
+  Scene scene;
+  scene.becomes(Health::reconnecting);
+  scene.becomes(Health::absent);
+  CHECK(scene.notices.next() == time_point::max());
+  CHECK(scene.after(60s).empty());
+}

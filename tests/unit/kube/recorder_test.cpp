@@ -1,0 +1,75 @@
+// Events: how many, and what happens to those that the server does not take.
+#include "corbd/kube/recorder.hpp"
+
+#include "support/api_server.hpp"
+#include "support/catch.hpp"
+#include "support/helpers.hpp"
+
+using namespace corbd;
+using namespace std::chrono_literals;
+using test::ApiServer;
+
+namespace {
+
+struct Scene {
+  std::atomic<unsigned> status = 201;
+  test::Loop loop;
+  BlockingPool pool{loop.control(), loop.clock, 1};
+  ApiServer server{[this](const ApiServer::Request&, ApiServer::Peer& peer) { peer.answer(status, R"({"metadata":{"name":"made"}})"); }};
+  kube::Api api{loop.control(), loop.clock, pool, server.access()};
+  kube::Recorder recorder{loop.control(), loop.clock, api, {"corbd", "node-1"}};
+  ~Scene() { test::Started<bool>(loop.io, stopped(*this)).get(); }
+  static task<bool> stopped(Scene& self) {
+    co_await self.recorder.stop({});
+    co_return true;
+  }
+  void tell(int object, const std::string& message = "m") { recorder.tell({"Node", "", "n" + std::to_string(object), ""}, {"Reason", true, message}); }
+  bool sends(std::size_t count) {
+    return test::eventually(loop.io, [&] { return server.requests().size() >= count; });
+  }
+};
+
+}  // namespace
+
+TEST_CASE("more than a burst of events waits for its turn") {
+  Scene scene;
+  for (int i = 0; i < 30; ++i) scene.tell(i);
+  REQUIRE(scene.sends(25));
+  for (int i = 0; i < 50; ++i) scene.loop.io.poll();
+  CHECK(scene.server.requests().size() == 25);
+  REQUIRE(test::eventually(scene.loop.io, [&] {
+    scene.loop.clock.advance(200ms);
+    return scene.server.requests().size() == 30;
+  }));
+}
+
+TEST_CASE("an event that the server refuses is dropped, and the next is told") {
+  Scene scene;
+  scene.status = 403;
+  scene.tell(1);
+  REQUIRE(scene.sends(1));
+  scene.status = 201;
+  scene.tell(2);
+  REQUIRE(scene.sends(2));
+  CHECK_THAT(scene.server.requests()[1].body, ContainsSubstring("n2"));
+}
+
+TEST_CASE("an event that is gone when it is counted is made anew") {
+  Scene scene;
+  scene.tell(1);
+  REQUIRE(scene.sends(1));
+  REQUIRE(test::eventually(scene.loop.io, [&] { return true; }));
+  scene.status = 404;
+  scene.tell(1);
+  REQUIRE(scene.sends(3));
+  CHECK(scene.server.requests()[1].method == "PATCH");
+  CHECK(scene.server.requests()[2].method == "POST");
+}
+
+TEST_CASE("a message is cut where the server would refuse it") {
+  Scene scene;
+  scene.tell(1, std::string(5000, 'x'));
+  REQUIRE(scene.sends(1));
+  CHECK(scene.server.requests()[0].body.find(std::string(1024, 'x')) != std::string::npos);
+  CHECK(scene.server.requests()[0].body.find(std::string(1025, 'x')) == std::string::npos);
+}
