@@ -100,7 +100,7 @@ class Agent {
         clusters_(rbd::make_clusters(control_, *clock_, pool_, cluster_config(boot_id))), devices_(nbd::make_devices(control_, *clock_, {})),
         kernel_(krbd::make_kernel_client(helpers_)),
         shell_(control_, *clock_, ports(), shell_config(boot_id)),
-        finder_(control_, *clock_, pool_, api(), shell_, csi::stage_wish, {options.drivername, options.nodeid, options.kubelet_dir}),
+        finder_(control_, *clock_, pool_, api(), shell_, csi::stage_wish, finder_config()),
         reporter_(control_, *clock_, api(), shell_, {options.drivername, options.nodeid}), healer_(control_, *clock_, shell_, heal_config()),
         csi_(control_, *clock_, shell_, csi_config()), admin_(control_, *clock_, admin_sources(), admin_config()),
         web_(control_, *clock_, pool_, web_config(), web_sources()), signals_(io_, SIGTERM, SIGINT) {}
@@ -137,6 +137,15 @@ class Agent {
   heal::Config heal_config() const {
     heal::Config config;
     config.ward.at_once = static_cast<std::size_t>(options_.heal_at_once);
+    return config;
+  }
+
+  heal::Finder::Config finder_config() {
+    heal::Finder::Config config;
+    config.driver = options_.drivername;
+    config.node = options_.nodeid;
+    config.kubelet_dir = options_.kubelet_dir;
+    config.learned = [this](const std::string& id, const kube::PersistentVolume& volume) { reporter_.know(id, volume); };
     return config;
   }
 

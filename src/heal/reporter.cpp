@@ -2,9 +2,15 @@
 
 #include <algorithm>
 
-#include "corbd/kube/objects.hpp"
-
 namespace corbd::heal {
+namespace {
+
+kube::Involved object_of(const kube::PersistentVolume& volume) {
+  if (!volume.claim) return {"PersistentVolume", "", volume.name, volume.uid};
+  return {"PersistentVolumeClaim", volume.claim->name_space, volume.claim->name, volume.claim->uid};
+}
+
+}  // namespace
 
 Reporter::Reporter(executor control, Clock& clock, result<kube::Api*> api, const volume::Volumes& volumes, Config config)
     : clock_(clock), api_(std::move(api)), volumes_(volumes), config_(std::move(config)), gate_(control, clock) {
@@ -53,12 +59,12 @@ task<kube::Involved> Reporter::find(std::string volume_id) {
   if (volume_name.empty()) co_return about;
   const auto object = co_await (*api_)->get(kube::kPersistentVolumes, volume_name, until);
   if (!object) co_return about;
-  const auto volume = kube::persistent_volume_of(*object);
-  about = {"PersistentVolume", "", volume.name, volume.uid};
-  if (volume.claim) about = {"PersistentVolumeClaim", volume.claim->name_space, volume.claim->name, volume.claim->uid};
+  about = object_of(kube::persistent_volume_of(*object));
   objects_[volume_id] = about;
   co_return about;
 }
+
+void Reporter::know(const std::string& volume_id, const kube::PersistentVolume& volume) { objects_[volume_id] = object_of(volume); }
 
 task<> Reporter::stop(Until until) {
   stopping_.cancel();

@@ -49,7 +49,7 @@ task<result<>> Steps::inherit(Live& live, std::string address) {
   if (!to) co_return to.error();
   auto done = co_await ports_.clusters.inherit(*to, address, soon());
   if (!done) co_return done;
-  log::warning("client.inherited", {{"volume", live.id}, {"address", address}, {"effect", "rbd-nbd's client is fenced as one of this agent's own"}});
+  log::warning("client.inherited", {{"volume", live.id}, {"address", address}, {"effect", "a dead client of this node, of which no record tells, is fenced as one of this agent's own"}});
   live.facts.ownership.reset();
   live.facts.fenced.reset();
   co_return result<>();

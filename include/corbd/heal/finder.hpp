@@ -45,6 +45,8 @@ class Finder {
     std::string driver, node, kubelet_dir;
     std::chrono::seconds look_every{30}, answer_within{30}, stage_within{120};
     std::size_t at_once = 4;
+    /// Called with what was learned of a volume on the way.
+    std::function<void(const std::string& volume_id, const kube::PersistentVolume& volume)> learned = nullptr;
   };
   using MakeWish = std::function<result<volume::Wish>(const StageArguments& arguments)>;
 

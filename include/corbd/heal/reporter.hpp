@@ -6,6 +6,7 @@
 
 #include "corbd/core/gate.hpp"
 #include "corbd/heal/notices.hpp"
+#include "corbd/kube/objects.hpp"
 #include "corbd/volume/wish.hpp"
 
 namespace corbd::heal {
@@ -21,6 +22,8 @@ class Reporter {
   ~Reporter();
 
   void note(const volume::Change& change);
+  /// Spares asking for it.
+  void know(const std::string& volume_id, const kube::PersistentVolume& volume);
   task<> stop(Until until);
 
  private:

@@ -1,0 +1,145 @@
+"""What an API server knows, a scripted one in this kernel, and what is healed by it."""
+import base64
+import hashlib
+import http.server
+import json
+import os
+import shutil
+import threading
+
+from kit import DRIVER, MIB, Writer, check, put, read, say, wait_for
+from stories_seen import volumes_of
+
+NODE = "node-1"
+
+
+class ApiServer:
+    """Objects by path; everything else is not found. Events are kept."""
+
+    def __init__(self, lab):
+        self.objects, self.asked, self.events = {}, [], []
+        server = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def answer(self, code, body):
+                text = json.dumps(body).encode()
+                self.send_response(code)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+
+            def do_GET(self):
+                server.asked.append(self.path)
+                if self.path in server.objects:
+                    return self.answer(200, server.objects[self.path])
+                self.answer(404, {"kind": "Status", "reason": "NotFound", "code": 404, "message": "%s not found" % self.path})
+
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                server.events.append(body)
+                self.answer(201, {"metadata": {"name": "event-%d" % len(server.events)}})
+
+            def log_message(self, *_):
+                pass
+
+        self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+        config = os.path.join(lab.dir, "kubeconfig")
+        put(config, json.dumps({
+            "current-context": "lab", "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "lab"}}],
+            "clusters": [{"name": "lab", "cluster": {"server": "http://127.0.0.1:%d" % self.http.server_port}}], "users": [{"name": "lab", "user": {}}]}))
+        os.environ["KUBERNETES_CONFIG_PATH"] = config
+
+    def attach(self, lab, volume, uid="uid-1"):
+        """The objects of a static volume that is attached to this node."""
+        name = "csi-" + hashlib.sha256((volume.id + DRIVER + NODE).encode()).hexdigest()
+        self.objects["/apis/storage.k8s.io/v1/volumeattachments/" + name] = {
+            "metadata": {"name": name, "uid": uid, "creationTimestamp": "2020-01-01T00:00:00Z"},
+            "spec": {"attacher": DRIVER, "nodeName": NODE, "source": {"persistentVolumeName": "pv-1"}}, "status": {"attached": True}}
+        self.objects["/api/v1/persistentvolumes/pv-1"] = {
+            "metadata": {"name": "pv-1", "uid": "pv-uid"}, "status": {"phase": "Bound"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "claimRef": {"namespace": "shop", "name": "data", "uid": "claim-uid"},
+                     "csi": {"driver": DRIVER, "volumeHandle": volume.id, "fsType": "ext4", "nodeStageSecretRef": {"name": "key", "namespace": "ceph"},
+                             "volumeAttributes": {"staticVolume": "true", "clusterID": volume.cluster_id, "pool": volume.pool}}}}
+        self.objects["/api/v1/namespaces/ceph/secrets/key"] = {"data": {
+            "userID": base64.b64encode(volume.user.encode()).decode(), "userKey": base64.b64encode(read(volume.key_file).strip().encode()).decode()}}
+
+    def attachments_asked(self):
+        return sum("volumeattachments" in path for path in self.asked)
+
+
+def attached(lab, image):
+    server = ApiServer(lab)
+    agent = lab.agent()
+    volume = agent.volume(image)
+    # Where kubelets from 1.24 on stage it.
+    volume.staging = os.path.join(lab.kubelet, "plugins/kubernetes.io/csi", DRIVER, hashlib.sha256(volume.id.encode()).hexdigest(), "globalmount")
+    os.makedirs(volume.staging)
+    server.attach(lab, volume)
+    return server, agent, volume
+
+
+def noted(agent, uid="uid-1"):
+    folder = os.path.join(agent.state_dir, "volumes")
+    return any(json.loads(read(os.path.join(folder, name)))["record"]["attachment_uid"] == uid for name in os.listdir(folder) if name.endswith(".json"))
+
+
+def end(agent, volume):
+    volume.unpublish(patience=30)
+    volume.unstage(patience=30)
+    volume.expect_gone()
+    agent.stop()
+
+
+def story_healed_without_state(lab):
+    """an agent that lost its records and keys heals a volume under its writer by three questions to the API server: no I/O error, no lost write"""
+    server, agent, volume = attached(lab, lab.image("a", size=256 * MIB))
+    agent.start()
+    volume.stage()
+    volume.publish()
+    wait_for("the attachment to be noted", lambda: noted(agent), 30)
+    writer = Writer(lab, os.path.join(volume.target(), "data"), size=16 * MIB).start()
+    writer.wait_more(50)
+    kill = agent.kill()
+    for name in ("state", "runtime"):
+        shutil.rmtree(os.path.join(lab.dir, name))
+    server.asked.clear()
+    agent.start()
+    # Its own dead client looks like anybody's: its watch must end first, which takes 30 s.
+    agent.wait_event("device.reconnected", 120, volume=volume.id)
+    say("asked: %s" % [path for path in server.asked if "nodes" not in path])
+    check(len([path for path in server.asked if "nodes" not in path]) <= 3, "more than three questions")
+    writer.wait_more(50)
+    writer.stop()
+    writer.expect_nothing_lost([kill])
+    end(agent, volume)
+
+
+def story_attachment_proves(lab):
+    """an image without exclusive-lock is healed as long as its volume stayed attached here, and is lost once it was attached anew"""
+    server, agent, volume = attached(lab, lab.image("a", size=256 * MIB, features="layering"))
+    agent.start()
+    volume.stage()
+    volume.publish()
+    wait_for("the attachment to be noted", lambda: noted(agent), 30)
+    writer = Writer(lab, os.path.join(volume.target(), "data"), size=16 * MIB).start()
+    writer.wait_more(50)
+    kill = agent.kill()
+    agent.start()
+    agent.wait_event("device.reconnected", 60, volume=volume.id)
+    writer.wait_more(50)
+    writer.stop()
+    writer.expect_nothing_lost([kill])
+    agent.kill()
+    server.attach(lab, volume, uid="uid-2")
+    agent.start()
+    wait_for("the volume to be lost", lambda: volumes_of(agent)[volume.id]["health"] == "lost", 60)
+    wait_for("an event on its claim", lambda: [one for one in server.events if one["reason"] == "VolumeLost"], 30)
+    about = server.events[-1]["involvedObject"]
+    check((about["kind"], about["name"]) == ("PersistentVolumeClaim", "data"), "the event is on %s" % about)
+    say(server.events[-1]["message"])
+    wait_for("the volume to be given up", lambda: volumes_of(agent)[volume.id]["health"] == "failed", 120)
+    end(agent, volume)
