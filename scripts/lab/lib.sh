@@ -32,8 +32,8 @@ lab_down() {
   exit "$rc"
 }
 
-# Runs a program as a child and waits for it. A session of its own: the end of this script ends it with all its children.
-# lab_modest set: only with the processor time that others leave. A session has its own share (sched(7), autogroup), so it is that whose niceness counts.
+# Runs a program as a child and waits for it. By setsid(1): the end of this script ends it with all its children.
+# lab_modest set: only with the processor time that others leave. What setsid(1) starts has a share of its own (sched(7), autogroup), whose niceness is the one that counts.
 lab_run() {
   local rc=0
   if [ -n "${lab_modest:-}" ]; then set -- nice -n 19 sh -c '{ echo 19 >/proc/self/autogroup; } 2>/dev/null; exec "$@"' sh "$@"; fi

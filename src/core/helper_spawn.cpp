@@ -39,7 +39,7 @@ void plan_files(SpawnPlan& plan, int socket) {
   posix_spawn_file_actions_addclosefrom_np(&plan.files, kHelperSocket + 1);
 }
 
-// A session of its own: neither Ctrl-C on our terminal nor a kill of our group may end a helper in the middle of a
+// As by setsid(2): neither Ctrl-C on our terminal nor a kill of our group may end a helper in the middle of a
 // mkfs.
 void plan_signals(SpawnPlan& plan) {
   sigset_t all;

@@ -1,4 +1,4 @@
-// Memory for payloads, and the budget of bytes in flight. Shared by all sessions of an io thread; used on that thread only.
+// Memory for payloads, and the budget of bytes in flight. Shared by all devices of an io thread; used on that thread only.
 #pragma once
 
 #include <array>

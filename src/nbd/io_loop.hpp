@@ -36,7 +36,7 @@ class Batched {
 class IoLoop {
  public:
   IoLoop(std::uint64_t bytes_in_flight, std::uint32_t max_request_bytes);
-  /// All sessions are gone.
+  /// Whoever serves a device is gone.
   ~IoLoop();
   IoLoop(const IoLoop&) = delete;
   IoLoop& operator=(const IoLoop&) = delete;

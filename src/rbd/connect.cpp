@@ -42,7 +42,7 @@ std::vector<Setting> settings(const image::Access& access, std::chrono::seconds 
       // With zero copy a write that fails before it reaches an object (no lock, read-only, out of range) never completes: the request
       // holds the buffer that its completion waits for (seen on 16.2.15).
       {"rbd_disable_zero_copy_writes", "true"},
-      {"objecter_inflight_ops", "16384"},  // per connection, and waiting for room blocks the caller: above what sessions submit
+      {"objecter_inflight_ops", "16384"},  // per connection, and waiting for room blocks the caller: above what all its devices submit
       {"objecter_inflight_op_bytes", std::to_string(1ULL << 30)},
       {"rbd_blocklist_on_break_lock", "true"},
       // Any other value reaches the monitors as text, which they refuse; librbd then breaks no lock (seen on 16.2.15).

@@ -16,7 +16,7 @@
 
 namespace corbd::device {
 
-/// Who answers for a device: a session of ours, or the kernel's own rbd client.
+/// Who answers for a device: this agent, or the kernel's own rbd client.
 enum class Kind { nbd, krbd };
 /// A device on top of another, as sysfs shows it.
 struct Holder {
