@@ -69,14 +69,10 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-result<std::vector<volume::Place>> mapped_places(const std::string& config_dir, const volume::Place& of) {
+result<std::vector<image::Place>> mapped_places(const std::string& config_dir, const image::Place& of) {
   const auto mappings = rbd::read_cluster_mapping(config_dir);
   if (!mappings) return mappings.error();
-  const auto found = rbd::mapped_places(*mappings, {of.cluster_id, of.pool_id});
-  if (!found) return found.error();
-  std::vector<volume::Place> places;
-  for (const auto& place : *found) places.push_back({place.cluster_id, place.pool_id});
-  return places;
+  return rbd::mapped_places(*mappings, of);
 }
 
 result<std::vector<std::string>> mapped_clusters(const std::string& config_dir, const std::string& cluster_id) {
@@ -240,7 +236,7 @@ class Agent {
     auto read_stash = [this](std::string staging_path) { return stash(std::move(staging_path)); };
     auto write_stash = [this](std::string staging_path, volume::Stash stash) { return leave_stash(std::move(staging_path), std::move(stash)); };
     auto drop_stash = [this](std::string staging_path) { return forget_stash(std::move(staging_path)); };
-    auto places = [dir = options_.config_dir](const volume::Place& of) { return mapped_places(dir, of); };
+    auto places = [dir = options_.config_dir](const image::Place& of) { return mapped_places(dir, of); };
     auto clusters = [dir = options_.config_dir](const std::string& id) { return mapped_clusters(dir, id); };
     auto attachment = [this](std::string volume_id) { return attachments_.ask(std::move(volume_id)); };
     return {*clusters_, *devices_, *kernel_, *mounts_, *filesystems_, *daemons_, *luks_, *kms_, *records_, find_cluster, check_path, read_stash, write_stash,
@@ -308,8 +304,8 @@ class Agent {
     signals_.cancel();
   }
 
-  /// Sessions are drained and the locks kept: they are the next start's proof of ownership (docs/architecture.md). So the images stay
-  /// open, and the process ends without the destructors that would close them.
+  /// What was read is answered, and the locks are kept: they are the next start's proof of ownership (docs/architecture.md). So the images
+  /// stay open, and the process ends without the destructors that would close them.
   task<> leave() {
     log::info("agent.leaving");
     const Until until{clock_->now() + kLeaveWithin};

@@ -59,9 +59,9 @@ result<std::vector<ClusterMapping>> parse_cluster_mapping(std::string_view text)
   return mappings;
 }
 
-result<std::vector<Place>> mapped_places(const std::vector<ClusterMapping>& mappings, const Place& of) {
+result<std::vector<image::Place>> mapped_places(const std::vector<ClusterMapping>& mappings, const image::Place& of) {
   const std::string pool_id = std::to_string(of.pool_id);
-  std::vector<Place> places;
+  std::vector<image::Place> places;
   for (const auto& mapping : mappings)
     for (const auto& clusters : mapping.clusters) {
       const auto cluster = other_side(clusters, of.cluster_id);
@@ -69,7 +69,7 @@ result<std::vector<Place>> mapped_places(const std::vector<ClusterMapping>& mapp
       for (const auto& pools : mapping.pools) {
         const auto pool = other_side(pools, pool_id);
         if (pool.empty()) continue;
-        Place place{std::string(cluster), -1};
+        image::Place place{std::string(cluster), -1};
         const auto [end, failed] = std::from_chars(pool.data(), pool.data() + pool.size(), place.pool_id);
         if (failed != std::errc() || end != pool.data() + pool.size() || place.pool_id < 0)
           return kFile.wrong("\"RBDPoolIDMapping\" maps pool " + pool_id + " to \"" + std::string(pool) + "\": write the other pool's number");

@@ -43,7 +43,7 @@ class Steps {
   task<result<image::Resolved>> find_image(const Staged& wish);
   task<result<image::Resolved>> find_by_name(const Staged& wish);
   task<result<image::Resolved>> locate(const Staged& wish);
-  task<result<image::Resolved>> locate_at(const Staged& wish, Place place);
+  task<result<image::Resolved>> locate_at(const Staged& wish, image::Place place);
   // steps_device.cpp
   task<result<>> start_session(Live& live);
   task<result<>> kernel_connect(Live& live);

@@ -84,13 +84,13 @@ task<result<image::Resolved>> Steps::find_by_name(const Staged& wish) {
 
 /// First where the handle says, then wherever its cluster and pool are mapped to.
 task<result<image::Resolved>> Steps::locate(const Staged& wish) {
-  const Place own{wish.source.cluster_id, wish.reserved->pool_id};
+  const image::Place own{wish.source.cluster_id, wish.reserved->pool_id};
   auto found = co_await locate_at(wish, own);
   if (found || !may_be_elsewhere(found.error())) co_return found;
   Error missing = found.error();
   const auto mapped = ports_.mapped_places(own);
   if (!mapped) missing.text += "; " + mapped.error().text;
-  const auto places = mapped ? *mapped : std::vector<Place>();
+  const auto places = mapped ? *mapped : std::vector<image::Place>();
   for (const auto& place : places) {
     found = co_await locate_at(wish, place);
     if (found || !may_be_elsewhere(found.error())) co_return found;
@@ -99,7 +99,7 @@ task<result<image::Resolved>> Steps::locate(const Staged& wish) {
   co_return missing;
 }
 
-task<result<image::Resolved>> Steps::locate_at(const Staged& wish, Place place) {
+task<result<image::Resolved>> Steps::locate_at(const Staged& wish, image::Place place) {
   const auto cluster = ports_.find_cluster(place.cluster_id);
   if (!cluster) co_return cluster.error();
   auto to = access_to(place.cluster_id, *cluster, wish);

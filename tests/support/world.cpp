@@ -84,7 +84,7 @@ void World::start_agent(bool with_healer) {
   volume::Ports ports{*life_->clusters, *life_->devices, *life_->kernel, *life_->mounts, *life_->filesystems, *life_->daemons, *life_->luks,
                       *life_->kms, *life_->store, find, any_path, read_stash, write_stash, drop_stash, [this](const std::string& file) { return busy(file); }};
   ports.attachment = [this](std::string) { return told(attachment); };
-  ports.mapped_places = [this](const volume::Place&) { return mapped; };
+  ports.mapped_places = [this](const image::Place&) { return mapped; };
   ports.mapped_clusters = [this](const std::string&) {
     std::vector<std::string> ids;
     for (const auto& place : mapped) ids.push_back(place.cluster_id);

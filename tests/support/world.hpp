@@ -152,7 +152,7 @@ class World {
   /// A provisioner's, by pool and uuid: the keys of its omap.
   std::map<std::pair<std::int64_t, std::string>, std::map<std::string, std::string>> journals;
   std::set<std::string> clusters{"lab"};     ///< names in config.json: all of the one cluster
-  std::vector<volume::Place> mapped;         ///< in cluster-mapping.json, for every volume
+  std::vector<image::Place> mapped;          ///< in cluster-mapping.json, for every volume
   std::string crush_location;                ///< of this node, where config.json wants read affinity
   std::set<std::string> options_asked;       ///< of Ceph, "name=value", by any connection
   std::vector<KernelDevice> devices;

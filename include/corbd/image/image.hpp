@@ -58,6 +58,13 @@ struct Reserved {
   bool operator==(const Reserved&) const = default;
 };
 
+/// Where the image of such a volume may be.
+struct Place {
+  std::string cluster_id;  ///< as Access has it
+  std::int64_t pool_id = -1;
+  bool operator==(const Place&) const = default;
+};
+
 struct Resolved {
   Key key;
   std::uint64_t size = 0;  ///< bytes

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "corbd/core/result.hpp"
+#include "corbd/image/image.hpp"
 
 namespace corbd::rbd {
 
@@ -21,15 +22,9 @@ struct ClusterMapping {
 /// invalid_argument names the key.
 result<std::vector<ClusterMapping>> parse_cluster_mapping(std::string_view text);
 
-struct Place {
-  std::string cluster_id;
-  std::int64_t pool_id = -1;
-  bool operator==(const Place&) const = default;
-};
-
 /// Where else the volume of a handle may be, in the order to try: every pool mapping of every entry that maps its cluster.
 /// invalid_argument: the other pool is no number.
-result<std::vector<Place>> mapped_places(const std::vector<ClusterMapping>& mappings, const Place& of);
+result<std::vector<image::Place>> mapped_places(const std::vector<ClusterMapping>& mappings, const image::Place& of);
 /// The clusters to which this one is mapped, in the order to try.
 std::vector<std::string> mapped_clusters(const std::vector<ClusterMapping>& mappings, std::string_view cluster_id);
 

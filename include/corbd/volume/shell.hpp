@@ -26,12 +26,6 @@ struct Cluster {
   std::vector<std::string> ignored = {};  ///< settings of it without effect: a sentence each
 };
 
-/// Where a dynamic volume may be.
-struct Place {
-  std::string cluster_id;
-  std::int64_t pool_id = -1;
-};
-
 inline task<Attachment> no_attachment(std::string) { co_return Attachment{}; }
 
 /// Everything the shell acts through. All outlive it.
@@ -56,7 +50,8 @@ struct Ports {
   /// Whether a helper of an earlier start holds the file.
   std::function<bool(const std::string& busy_file)> busy;
   /// cluster-mapping.json, read anew each time: where else, in the order to try.
-  std::function<result<std::vector<Place>>(const Place& of)> mapped_places = [](const Place&) { return std::vector<Place>(); };
+  std::function<result<std::vector<image::Place>>(const image::Place& of)> mapped_places =
+      [](const image::Place&) { return std::vector<image::Place>(); };
   std::function<result<std::vector<std::string>>(const std::string& cluster_id)> mapped_clusters =
       [](const std::string&) { return std::vector<std::string>(); };
   /// Asks the orchestrator, within seconds.
@@ -93,7 +88,7 @@ class Shell final : public Volumes {
   /// While it drains, no volume that has no record here is staged (unavailable): kubelet asks again, other nodes are free to take it.
   void drain(bool on);
   bool draining() const;
-  /// Leaving: refuses new wishes, waits for those under way, answers what every session has read. Locks stay held: they are the next
+  /// Leaving: refuses new wishes, waits for those under way, answers what was read from every link. Locks stay held: they are the next
   /// start's proof of ownership.
   task<> stop(Until until);
 

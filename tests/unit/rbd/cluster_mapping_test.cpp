@@ -8,10 +8,10 @@
 #include "support/folder.hpp"
 
 using namespace corbd;
+using image::Place;
 using rbd::mapped_clusters;
 using rbd::mapped_places;
 using rbd::parse_cluster_mapping;
-using rbd::Place;
 
 namespace {
 
