@@ -41,6 +41,9 @@ struct NbdDevice {
   std::uint32_t waiting = 0;
 };
 
+/// Of the kernel's own rbd client, which only volumes with mounter rbd want.
+enum class Module { present, loadable, absent };
+
 /// linux/proc_ns.h: the first PID namespace has always this inode.
 inline constexpr std::string_view kHostPids = "pid:[4026531836]";
 
@@ -49,6 +52,7 @@ struct Facts {
   std::string kernel;  ///< uname -r
   bool nbd_there = false;
   std::optional<std::string> nbds_max;
+  Module rbd = Module::absent;
   std::optional<std::uint64_t> capabilities;  ///< effective, one bit each
   std::string pid_namespace;                  ///< "pid:[4026531836]"
   std::string first_process;                  ///< name of pid 1 as we see it

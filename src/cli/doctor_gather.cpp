@@ -37,6 +37,14 @@ std::string link_text(const char* path) {
   return fs::read_symlink(path, failed).string();
 }
 
+/// A module that may be loaded is one that depmod(8) knows.
+Module rbd_module(const std::string& kernel) {
+  std::error_code ignored;
+  if (fs::exists("/sys/bus/rbd", ignored)) return Module::present;
+  const auto known = read_file("/lib/modules/" + kernel + "/modules.dep", kMaxText);
+  return known && known->find("/rbd.ko") != std::string::npos ? Module::loadable : Module::absent;
+}
+
 std::optional<std::uint64_t> effective_capabilities() {
   const auto status = read_file("/proc/self/status", kMaxText);
   const auto at = status ? status->find("CapEff:\t") : std::string::npos;
@@ -128,6 +136,7 @@ Facts gather(const Doctor& options) {
   std::error_code ignored;
   facts.nbd_there = fs::exists("/sys/module/nbd", ignored);
   facts.nbds_max = first_line("/sys/module/nbd/parameters/nbds_max");
+  facts.rbd = rbd_module(facts.kernel);
   facts.capabilities = effective_capabilities();
   facts.pid_namespace = link_text("/proc/self/ns/pid");
   facts.first_process = first_line("/proc/1/comm").value_or("");

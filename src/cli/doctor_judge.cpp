@@ -37,6 +37,17 @@ Finding driver(const Facts& facts) {
                  "write `options nbd nbds_max=0` into /etc/modprobe.d: then only devices in use are there, and no scanner opens the others");
 }
 
+/// A note, whatever it finds: the default mounter needs none of it.
+Finding kernel_client(const Facts& facts) {
+  switch (facts.rbd) {
+    case Module::present: return ok("rbd", "the kernel's rbd module is there: volumes with mounter rbd can be staged");
+    case Module::loadable:
+      return ok("rbd", "the kernel's rbd module is not loaded: volumes with mounter rbd need `modprobe rbd`, and its name in /etc/modules-load.d");
+    case Module::absent: break;
+  }
+  return ok("rbd", "no rbd module of this kernel is to be seen: volumes with mounter rbd are refused");
+}
+
 Finding capabilities(const Facts& facts) {
   const char* check = "capabilities";
   if (!facts.capabilities) return warning(check, "the capabilities of this process could not be read", "look at CapEff in /proc/self/status");
@@ -163,7 +174,7 @@ std::pair<unsigned, unsigned> kernel_version(std::string_view release) {
 
 std::vector<Finding> judge(const Facts& facts) {
   std::vector<Finding> all;
-  for (const auto check : {kernel, driver, capabilities, pid_namespace, network_namespace, propagation, folders_runtime, folders_state, config})
+  for (const auto check : {kernel, driver, kernel_client, capabilities, pid_namespace, network_namespace, propagation, folders_runtime, folders_state, config})
     all.push_back(check(facts));
   monitors(facts, all);
   all.push_back(admin(facts));

@@ -87,6 +87,15 @@ TEST_CASE("the driver must be there, and better without devices from the start")
   CHECK_THAT(find(facts, "nbd").way_out, ContainsSubstring("modprobe nbd nbds_max=0"));
 }
 
+TEST_CASE("the kernel's rbd module is only a note: there, to be loaded, or not to be seen") {
+  auto facts = healthy();
+  for (const auto& [rbd, said] : {std::pair(Module::present, "can be staged"), std::pair(Module::loadable, "modprobe rbd"), std::pair(Module::absent, "are refused")}) {
+    facts.rbd = rbd;
+    CHECK(find(facts, "rbd").verdict == Verdict::ok);
+    CHECK_THAT(find(facts, "rbd").said, ContainsSubstring(said));
+  }
+}
+
 TEST_CASE("without CAP_SYS_ADMIN nothing works, without CAP_SYS_RESOURCE most does") {
   auto facts = healthy();
   facts.capabilities = std::uint64_t{1} << 21;
