@@ -1,0 +1,261 @@
+#include "model.hpp"
+
+#include <algorithm>
+
+namespace corbd::test {
+
+device::Seen device_seen(std::uint32_t index) {
+  device::Seen seen;
+  seen.index = index;
+  seen.backend = kId;
+  seen.dev_major = 43;
+  seen.dev_minor = index * 32;
+  seen.io_timeout_ms = 30000;
+  return seen;
+}
+
+device::Holder mapping() { return {"dm-0", mapping_name(kId), 1 << 29, 253, 0}; }
+
+host::Mount mount_of(const device::Seen& device, const std::string& target) {
+  host::Mount mount;
+  mount.dev_major = device.dev_major;
+  mount.dev_minor = device.dev_minor;
+  mount.target = target;
+  mount.fstype = "ext4";
+  return mount;
+}
+
+void Model::look(Fact fact) {
+  Facts& facts = seen.facts;
+  switch (fact) {
+    case Fact::resolved: facts.resolved = image::Resolved{{"fsid", 1, "", "id-1", 0}, 1 << 30, true, 0, "", {}, kms_id}; break;
+    case Fact::header: facts.header = image::Header{}; break;
+    case Fact::ownership: facts.ownership = ownership; break;
+    case Fact::probe:
+      facts.probe = host::Probe{image_has_filesystem ? host::Probe::Kind::filesystem : host::Probe::Kind::nothing, "ext4"};
+      break;
+    case Fact::has_data: facts.has_data = image_has_data; break;
+    case Fact::format_marker: facts.format_marker = marker; break;
+    case Fact::image_size:
+      seen.image_size = std::max(seen.image_size, cluster_bytes);
+      facts.image_size_asked = true;
+      break;
+    case Fact::filesystem: facts.filesystem = host::Extent{filesystem_bytes, 4096}; break;
+    case Fact::unused: facts.unused = true; break;
+    case Fact::stash: facts.stash = stash; break;
+    case Fact::attachment: facts.attachment = Attachment{}; break;
+    case Fact::served_by_other: facts.served_by_other = other_serves; break;
+    case Fact::encryption: facts.encryption = encryption; break;
+    case Fact::luks:
+      facts.luks = host::LuksHeader{host::Probe{host::Probe::Kind::nothing, ""}, slots};
+      if (luks) facts.luks->found = {host::Probe::Kind::other, "crypto_LUKS"};
+      if (!luks && image_has_filesystem) facts.luks->found = {host::Probe::Kind::filesystem, "ext4"};
+      break;
+    case Fact::keys: facts.keys = keys; break;
+  }
+}
+
+void Model::apply(const Step& step, const Wish& wish) {
+  switch (step.kind) {
+    case Kind::look: return look(step.fact);
+    case Kind::write_record: record = step.record; return;
+    case Kind::fence: seen.facts.fenced = true; return;
+    case Kind::open_image: seen.image_open = true; return;
+    case Kind::lock:
+      seen.lock_held = true;
+      ownership.lock = Lock::mine;
+      return;
+    case Kind::open_tombstone: seen.image_open = seen.tombstone = true; return;
+    case Kind::start_session:
+      seen.link = Observation::Link::serving;
+      seen.attached = false;
+      return;
+    case Kind::kernel_connect:
+      REQUIRE(seen.devices.empty());
+      seen.devices.push_back(device_seen(3));
+      seen.attached = true;
+      return;
+    case Kind::kernel_reconfigure: seen.attached = true; return;
+    case Kind::kernel_resize:
+      REQUIRE(seen.link == Observation::Link::serving);
+      REQUIRE(seen.attached);
+      seen.devices.front().size = seen.image_size;
+      return;
+    case Kind::tune: seen.devices.front().io_timeout_ms = 1000; return;
+    case Kind::mark: marker = true; seen.facts.format_marker = true; return;
+    case Kind::unmark: marker = false; seen.facts.format_marker = false; return;
+    case Kind::mkfs:
+      REQUIRE_FALSE(image_has_filesystem);
+      REQUIRE(marker);
+      image_has_filesystem = image_has_data = true;
+      seen.facts.probe.reset();
+      seen.facts.checked = true;
+      return;
+    case Kind::fsck: seen.facts.checked = true; return;
+    case Kind::mount:
+    case Kind::bind:
+      REQUIRE(answers());
+      seen.mounts.push_back(mount_of(seen.devices.front(), step.path));
+      return;
+    case Kind::grow:
+      REQUIRE(answers());
+      REQUIRE_FALSE(record->read_only);
+      REQUIRE(std::ranges::any_of(seen.mounts, [&](const auto& mount) { return mount.target == step.path && !mount.filesystem_read_only; }));
+      filesystem_bytes = seen.devices.front().size;
+      seen.facts.grown = true;
+      return;
+    case Kind::trim:
+      REQUIRE(answers());
+      REQUIRE_FALSE(record->read_only);
+      seen.facts.trimmed = true;
+      return;
+    case Kind::unbind:
+    case Kind::umount: std::erase_if(seen.mounts, [&](const auto& mount) { return mount.target == step.path; }); return;
+    case Kind::map_krbd:
+      REQUIRE(seen.devices.empty());
+      seen.devices.push_back(device_seen(3));
+      seen.devices.front().kind = device::Kind::krbd;
+      seen.facts.ownership.reset();
+      return;
+    case Kind::unmap_krbd:
+    case Kind::disconnect:
+      REQUIRE((step.kind == Kind::unmap_krbd) == (seen.devices.front().kind == device::Kind::krbd));
+      for (const auto& mount : seen.mounts) REQUIRE_FALSE(shows(mount, seen.devices.front()));
+      seen.devices.clear();
+      seen.attached = false;
+      return;
+    case Kind::stop_session:
+      seen.link = Observation::Link::none;
+      seen.attached = false;
+      return;
+    case Kind::close_image:
+      seen.image_open = seen.lock_held = seen.tombstone = false;
+      seen.facts = Facts();
+      return;
+    case Kind::drop_record: record.reset(); return;
+    case Kind::dismiss:
+      other_serves = false;
+      ownership = {};
+      seen.facts.ownership.reset();
+      seen.facts.served_by_other.reset();
+      seen.facts.dismissed = true;
+      return;
+    case Kind::write_stash:
+      REQUIRE(step.path == kPath);
+      seen.facts.stash = stash = step.stash;
+      return;
+    case Kind::drop_stash:
+      REQUIRE(step.path == kPath);
+      stash.reset();
+      seen.facts.stash.emplace();
+      return;
+    case Kind::note:
+      REQUIRE(seen.image_open);
+      metadata = seen.facts.noted = step.note_text;
+      return;
+    case Kind::inherit:
+      REQUIRE_FALSE(other_serves);
+      REQUIRE(step.path == ownership.owner);
+      ownership.lock = Lock::our_dead;
+      seen.facts.ownership.reset();
+      seen.facts.fenced.reset();
+      return;
+    case Kind::luks_format:
+      REQUIRE((slots.empty() && marker));
+      REQUIRE_FALSE((image_has_filesystem && !luks));
+      luks = image_has_data = true;
+      image_has_filesystem = false;
+      slots = {0};
+      seen.facts.luks.reset();
+      return;
+    case Kind::luks_note: encryption = "encrypted"; seen.facts.encryption = encryption; return;
+    case Kind::luks_open:
+      REQUIRE_FALSE(slots.empty());
+      REQUIRE(answers());
+      seen.devices.front().holders.push_back(mapping());
+      seen.facts.fits = true;
+      return;
+    case Kind::luks_resize:
+      REQUIRE(mapping_of(seen.devices.front()) != nullptr);
+      seen.facts.fits = true;
+      return;
+    case Kind::luks_close:
+      for (const auto& mount : seen.mounts) REQUIRE_FALSE(shows(mount, seen.devices.front()));
+      seen.devices.front().holders.clear();
+      return;
+    case Kind::add_key:
+      REQUIRE_FALSE(keys.second.used);
+      keys.second = {true, true};
+      seen.facts.keys.reset();
+      return;
+    case Kind::new_key:
+      REQUIRE_FALSE(keys.first.used);
+      keys = {{true, true}, {true, false}};
+      seen.facts.rekeyed = true;
+      seen.facts.keys.reset();
+      return;
+    case Kind::remove_key:
+      // What opens with the key that the KMS has stays.
+      REQUIRE((step.key_slot == 0 ? keys.second : keys.first).opens);
+      (step.key_slot == 0 ? keys.first : keys.second) = {};
+      seen.facts.keys.reset();
+      return;
+  }
+  static_cast<void>(wish);
+}
+
+Staged staged_wish() {
+  Staged wish;
+  wish.path = kPath;
+  wish.capability.fstype = "ext4";
+  return wish;
+}
+
+Record some_record(Phase phase) {
+  Record record;
+  record.volume_id = kId;
+  record.boot_id = "boot";
+  record.exclusive_lock = true;
+  if (phase != Phase::unstaging) record.stagings.push_back({kPath, staged_wish().capability, phase == Phase::staged});
+  return record;
+}
+
+Model fresh() {
+  Model model;
+  model.seen.boot_id = "boot";
+  model.seen.key_known = true;
+  return model;
+}
+
+Model staged_model() {
+  Model model = fresh();
+  model.record = some_record(Phase::staged);
+  model.record->device = 3;
+  model.seen.devices.push_back(device_seen(3));
+  model.seen.devices.front().io_timeout_ms = 1000;
+  model.seen.link = Observation::Link::serving;
+  model.seen.attached = model.seen.image_open = model.seen.lock_held = true;
+  model.seen.mounts.push_back(mount_of(model.seen.devices.front(), kPath + "/" + kId));
+  model.image_has_filesystem = model.image_has_data = true;
+  return model;
+}
+
+std::optional<std::vector<Kind>> run(Model& model, const Wish& wish, Decision* last) {
+  std::vector<Kind> kinds;
+  for (int i = 0; i <= 40; ++i) {
+    const Decision decision = model.decide(wish);
+    if (last != nullptr) *last = decision;
+    const auto* step = std::get_if<Step>(&decision);
+    if (step == nullptr) return kinds;
+    kinds.push_back(step->kind);
+    model.apply(*step, wish);
+  }
+  return std::nullopt;
+}
+
+errc failure(const Decision& decision) {
+  const auto* failed = std::get_if<Fail>(&decision);
+  return failed == nullptr ? errc::ok : failed->error.code;
+}
+
+}  // namespace corbd::test

@@ -1,0 +1,40 @@
+// The device: served again, and by whom.
+#include "model.hpp"
+
+using namespace corbd;
+using namespace corbd::test;
+using namespace corbd::volume;
+
+TEST_CASE("a heal fences, opens, proves, locks and reconnects, and touches nothing else") {
+  Model model = staged_model();
+  model.seen.link = Observation::Link::none;
+  model.seen.attached = model.seen.image_open = model.seen.lock_held = false;
+  model.ownership.lock = Lock::our_dead;
+  const auto kinds = run(model, Wish(Healed{}));
+  REQUIRE(kinds);
+  CHECK(*kinds == std::vector{Kind::fence, Kind::open_image, Kind::look, Kind::write_record, Kind::lock, Kind::start_session, Kind::kernel_reconfigure});
+}
+
+TEST_CASE("a session whose image lost its connection is stopped before anything else") {
+  Model model = staged_model();
+  model.seen.link = Observation::Link::held;
+  const auto decision = model.decide(Wish(Healed{}));
+  REQUIRE(std::holds_alternative<Step>(decision));
+  CHECK(std::get<Step>(decision).kind == Kind::stop_session);
+}
+
+TEST_CASE("without a key nothing is opened") {
+  Model model = staged_model();
+  model.seen.link = Observation::Link::none;
+  model.seen.key_known = false;
+  CHECK(failure(model.decide(Wish(Healed{}))) == errc::unavailable);
+}
+
+TEST_CASE("a device of another boot or another index than the record's is nobody's to touch") {
+  Model other_boot = staged_model();
+  other_boot.seen.boot_id = "next";
+  CHECK(failure(other_boot.decide(Wish(Healed{}))) == errc::failed_precondition);
+  Model other_index = staged_model();
+  other_index.record->device = 5;
+  CHECK(failure(other_index.decide(Wish(Healed{}))) == errc::failed_precondition);
+}
