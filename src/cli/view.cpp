@@ -63,7 +63,7 @@ std::string service_of(const v1::Volume& volume) {
     line = "none for " + age(volume.unserved_ms());
   else if (!volume.has_device())
     line = "none needed: it has no device";
-  else if (volume.has_unserved_ms())
+  else if (volume.health() == v1::HEALTH_ABSENT)
     line = "none: the kernel has no device for it";
   line += ", " + std::to_string(volume.waiting()) + " in the kernel's queue";
   if (volume.oldest_request_ms() > 0) line += ", the oldest unanswered request is " + age(volume.oldest_request_ms()) + " old";
@@ -93,7 +93,6 @@ std::string word(v1::Health health) { return word(*v1::Health_descriptor(), heal
 
 Verdict verdict(v1::Health health) {
   switch (health) {
-    case v1::HEALTH_ABSENT:
     case v1::HEALTH_STAGING:
     case v1::HEALTH_STAGED:
     case v1::HEALTH_UNSTAGING: return Verdict::ok;

@@ -28,6 +28,7 @@ Condition condition_of(const Status& status) {
       return {Kind::inaccessible, "OwnershipUnproven", "it is not proven that its image is still this node's, and its I/O waits" + because(status)};
     case Health::reconnecting: return unserved(status);
     case Health::absent:
+      return {Kind::inaccessible, "DeviceGone", "its device is gone, with an earlier boot or by another's hand: end its pods, and it is unstaged and staged anew"};
     case Health::staging:
     case Health::staged:
     case Health::unstaging: break;

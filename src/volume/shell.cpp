@@ -99,8 +99,9 @@ task<result<>> Shell::Impl::start() {
       volume.key_saved = true;
     }
     volume.record = std::move(record);
-    // The agent before us was gone for longer than that; nobody knows how long.
-    if (volume.record->device) volume.unserved_since = clock_.now();
+    volume.gone = volume.record->boot_id != config_.boot_id;
+    // The agent before us was gone for longer than that; nobody knows how long. The kernel's own client needs none.
+    if (volume.record->device && !volume.gone && volume.record->kind == device::Kind::nbd) volume.unserved_since = clock_.now();
     note_health(volume, "the agent started");
   }
   ports_.devices.on_link_dead([this](std::uint32_t index) { link_dead(index); });
@@ -216,6 +217,8 @@ task<result<>> Shell::Impl::pursue(Live& volume, Wish wish) {
   for (int steps = 0; steps < kMaxSteps; ++steps) {
     auto seen = observe(volume, wish, ports_, config_.boot_id, clock_.now());
     if (!seen) co_return seen.error();
+    volume.gone = seen->devices.empty() || (volume.record && volume.record->boot_id != config_.boot_id);
+    if (volume.gone) volume.unserved_since.reset();
     if (seen->facts.resolved) observe_neighbours(*seen, volume);
     const Decision decision = plan(volume.id, volume.record, wish, *seen, config_.policy);
     if (std::holds_alternative<Done>(decision)) co_return result<>();

@@ -268,6 +268,27 @@ TEST_CASE("after a reboot the volume is staged again once the old kernel's watch
   CHECK(scene.want(staged()) == errc::ok);
 }
 
+TEST_CASE("after a reboot, and when somebody unmapped it, a kernel's device is absent, not staged") {
+  Scene scene;
+  REQUIRE(scene.want(staged()) == errc::ok);
+  const auto health = [&] { return scene.world.shell().status(kId)->health; };
+  if (GENERATE(false, true)) {
+    scene.world.reboot();
+    scene.world.start_agent();
+  } else {
+    scene.world.devices.clear();
+    CHECK(scene.want(volume::Healed{}) == errc::ok);
+  }
+  CHECK(health() == volume::Health::absent);
+}
+
+TEST_CASE("a kernel's device is not without a server because the agent was") {
+  Scene scene;
+  REQUIRE(scene.want(staged()) == errc::ok);
+  scene.kill_and_start();
+  CHECK_FALSE(scene.world.shell().status(kId)->unserved_since);
+}
+
 TEST_CASE("what ceph-csi staged after a reboot is taken over, although a record of the boot before is left") {
   Scene scene;
   REQUIRE(scene.want(staged()) == errc::ok);

@@ -15,7 +15,7 @@ namespace corbd::volume {
 
 /// Health in one word, everywhere the same.
 enum class Health {
-  absent,
+  absent,        ///< there is no record, or the device that it names is gone: with an earlier boot, or by another's hand
   staging,
   staged,
   reconnecting,  ///< its device has no server; healing is under way

@@ -43,7 +43,7 @@ TEST_CASE("a health has the word that the log has") {
 
 TEST_CASE("what waits until somebody acts is critical, what may pass by itself a warning") {
   for (const auto health : {v1::HEALTH_UNPROVEN, v1::HEALTH_LOST, v1::HEALTH_FAILED}) CHECK(verdict(health) == Verdict::critical);
-  for (const auto health : {v1::HEALTH_RECONNECTING, static_cast<v1::Health>(99)}) CHECK(verdict(health) == Verdict::warning);
+  for (const auto health : {v1::HEALTH_ABSENT, v1::HEALTH_RECONNECTING, static_cast<v1::Health>(99)}) CHECK(verdict(health) == Verdict::warning);
   for (const auto health : {v1::HEALTH_STAGED, v1::HEALTH_STAGING, v1::HEALTH_UNSTAGING}) CHECK(verdict(health) == Verdict::ok);
 }
 
@@ -148,6 +148,15 @@ TEST_CASE("a volume's page says what is wrong, what is tried, and how it came to
   CHECK_THAT(text, ContainsSubstring("none for 3m20s, 3 in the kernel's queue\n"));
   CHECK_THAT(text, ContainsSubstring("1 failed attempt, the next in 5s; because: its link died\n"));
   CHECK_THAT(text, ContainsSubstring("2026-01-31T12:00:00Z   staged   reconnecting   its link died\n"));
+}
+
+TEST_CASE("a volume whose device is gone has no server, and says why") {
+  v1::GetVolumeResponse response;
+  auto* volume = response.mutable_volume();
+  *volume = staged("v1");
+  volume->set_device(3);
+  volume->set_health(v1::HEALTH_ABSENT);
+  CHECK_THAT(volume_page(response, kNow), ContainsSubstring("none: the kernel has no device for it"));
 }
 
 TEST_CASE("who waits for a cluster is not promised a time") {

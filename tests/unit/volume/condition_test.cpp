@@ -45,6 +45,7 @@ TEST_CASE("each state that keeps a volume from being served has its reason") {
            Row{cut_off, Kind::inaccessible, "ClientFenced"},
            Row{status_of(Health::unproven, errc::unproven), Kind::inaccessible, "OwnershipUnproven"},
            Row{status_of(Health::lost, errc::lost), Kind::inaccessible, "ImageLost"},
+           Row{status_of(Health::absent), Kind::inaccessible, "DeviceGone"},
            Row{status_of(Health::failed), Kind::inaccessible, "GivenUp"},
        }) {
     CHECK(condition_of(status).kind == kind);

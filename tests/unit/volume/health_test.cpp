@@ -1,0 +1,53 @@
+// The one word for a volume's health, from its record and the last look at the kernel.
+#include "live.hpp"
+#include "support/catch.hpp"
+#include "support/loop.hpp"
+
+using namespace corbd;
+using namespace corbd::volume;
+
+namespace {
+
+struct Volume {
+  test::Loop loop;
+  Live live{"image-1", loop.control(), loop.clock};
+  explicit Volume(device::Kind kind) {
+    live.record.emplace();
+    live.record->kind = kind;
+    live.record->device = 3;
+    live.record->stagings.push_back({"/staging", {}, true});
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a device of the kernel's client is served without a link, one of nbd is not") {
+  CHECK(health_of(Volume(device::Kind::krbd).live) == Health::staged);
+  CHECK(health_of(Volume(device::Kind::nbd).live) == Health::reconnecting);
+}
+
+TEST_CASE("a volume whose device is gone is absent, whoever was to serve it") {
+  Volume volume(GENERATE(device::Kind::krbd, device::Kind::nbd));
+  volume.live.gone = true;
+  CHECK(health_of(volume.live) == Health::absent);
+  volume.live.last_error = Error{errc::unproven, "what was tried before it went"};
+  CHECK(health_of(volume.live) == Health::absent);
+}
+
+TEST_CASE("a volume that has no device yet is on its way, not absent") {
+  Volume volume(device::Kind::nbd);
+  volume.live.gone = true;
+  volume.live.record->device.reset();
+  volume.live.record->stagings.front().complete = false;
+  CHECK(health_of(volume.live) == Health::staging);
+}
+
+TEST_CASE("a volume that is given up, or unstaged, is that also without a device") {
+  Volume volume(device::Kind::nbd);
+  volume.live.gone = true;
+  volume.live.record->failed = true;
+  CHECK(health_of(volume.live) == Health::failed);
+  volume.live.record->failed = false;
+  volume.live.record->stagings.clear();
+  CHECK(health_of(volume.live) == Health::unstaging);
+}
