@@ -175,6 +175,12 @@ class World {
   enum class Driver { there, missing, full } driver = Driver::there;  ///< the kernel's, and its table of devices
   std::string boot_id = "boot-1";
   std::map<std::string, host::KmsKind> kms{{"default", host::KmsKind::shared}, {"own", host::KmsKind::per_volume}};
+  /// As a provisioner leaves an image that is to be encrypted; one with a filesystem as its first stage left it, the filesystem inside.
+  void provision_encrypted(const std::string& image, const std::string& kms_id);
+  /// Whether an image whose metadata call it encrypted has a key slot that opens with the key of its KMS. True of every other.
+  bool opens(const std::string& image) const;
+  /// Another node's agent ends the encryption that was begun.
+  void finish_encryption(FakeImage& image);
   int key_derivations = 0, key_derivations_at_once = 0;  ///< under way; the most there ever were
   std::vector<std::string> broken_rules;     ///< what must never happen, and did
   void broke(std::string rule);

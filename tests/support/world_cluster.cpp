@@ -216,6 +216,7 @@ bool World::visit(FakeImage& image, const std::string& visitor, bool by_force) {
   if (image.metadata.erase("corbd/format") > 0) {
     image.content = host::Probe::Kind::filesystem;
     image.fstype = "ext4";
+    finish_encryption(image);
   }
   if (image.exclusive && !image.taken) image.taken = loop_.clock.now();
   for (std::size_t block = image.visits % 2; block < kBlocks; block += 2) {

@@ -7,6 +7,18 @@ namespace corbd::test {
 namespace {
 
 constexpr std::string_view kPrefix = "luks-rbd-";
+constexpr const char *kState = "rbd.csi.ceph.com/encrypted", *kKey = "rbd.csi.ceph.com/dek", *kEncrypted = "encrypted";
+constexpr const char* kPassphrase = "canary-passphrase";  // of encrypted_wish()
+
+std::string begin_of_wrapped(const std::string& volume_id, std::string_view passphrase) {
+  return "wrapped by " + std::string(passphrase) + " for " + volume_id + ": ";
+}
+
+/// The volume's key as its KMS has it.
+std::string key_of(const std::string& volume_id, const FakeImage& image) {
+  const auto wrapped = image.metadata.find(kKey);
+  return wrapped == image.metadata.end() ? kPassphrase : wrapped->second.substr(begin_of_wrapped(volume_id, kPassphrase).size());
+}
 
 KernelDevice* mapped(World& world, const std::string& mapping) {
   const auto place = std::ranges::find_if(world.devices, [&](const auto& device) { return volume::mapping_name(device.backend) == mapping && device.mapping; });
@@ -153,24 +165,46 @@ class Kms final : public host::Kms {
   task<result<Secret>> unwrap(std::string volume_id, std::string wrapped, Secret passphrase, Until until) override {
     auto done = co_await world_.ask_node("unwrap key", until, [] { return result<>(); });
     if (!done) co_return done.error();
-    const std::string prefix = begin(volume_id, passphrase);
+    const std::string prefix = begin_of_wrapped(volume_id, passphrase.reveal());
     if (!wrapped.starts_with(prefix)) co_return Error{errc::unauthenticated, "the passphrase does not open the key"};
     co_return Secret(wrapped.substr(prefix.size()));
   }
   task<result<std::string>> wrap(std::string volume_id, Secret key, Secret passphrase, Until until) override {
     auto done = co_await world_.ask_node("wrap key", until, [] { return result<>(); });
     if (!done) co_return done.error();
-    co_return begin(volume_id, passphrase) + std::string(key.reveal());
+    co_return begin_of_wrapped(volume_id, passphrase.reveal()) + std::string(key.reveal());
   }
 
  private:
-  static std::string begin(const std::string& volume_id, const Secret& passphrase) {
-    return "wrapped by " + std::string(passphrase.reveal()) + " for " + volume_id + ": ";
-  }
   World& world_;
 };
 
 }  // namespace
+
+void World::provision_encrypted(const std::string& name, const std::string& kms_id) {
+  FakeImage& image = images.at(name);
+  if (kms.at(kms_id) == host::KmsKind::per_volume) image.metadata[kKey] = begin_of_wrapped(name, kPassphrase) + "a first key";
+  image.metadata[kState] = "encryptionPrepared";
+  if (image.content == host::Probe::Kind::nothing) return;
+  finish_encryption(image);
+  image.filesystem_bytes = image.size - kLuksHeader;
+}
+
+void World::finish_encryption(FakeImage& image) {
+  const auto place = std::ranges::find_if(images, [&](const auto& entry) { return &entry.second == &image; });
+  if (!image.metadata.contains(kState)) return;
+  image.metadata[kState] = kEncrypted;
+  if (!image.luks || image.luks->keys.empty()) image.luks = FakeLuks{{{0, key_of(place->first, image)}}, ""};
+}
+
+bool World::opens(const std::string& name) const {
+  const auto place = images.find(name);
+  if (place == images.end()) return true;
+  const FakeImage& image = place->second;
+  const auto state = image.metadata.find(kState);
+  if (state == image.metadata.end() || state->second != kEncrypted) return true;
+  return image.luks && std::ranges::any_of(image.luks->keys, [&](const auto& key) { return key.second == key_of(name, image); });
+}
 
 std::unique_ptr<host::Luks> make_luks(World& world) { return std::make_unique<Luks>(world); }
 std::unique_ptr<host::Kms> make_kms(World& world) { return std::make_unique<Kms>(world); }

@@ -96,6 +96,8 @@ History make_history(std::uint64_t seed) {
     fault.what = draw.below(1000);
     history.faults.push_back(fault);
   }
+  for (auto& volume : history.volumes)
+    if (draw.one_in(3)) volume.kms = draw.one_in(2) ? "own" : "default";
   return history;
 }
 

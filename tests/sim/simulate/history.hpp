@@ -26,6 +26,7 @@ std::string text(const Fault& fault);
 struct Volume {
   std::string image;
   bool exclusive = true, filled = false, raw = false, block = false, read_only = false;
+  std::string kms;            ///< of an encrypted one: "default" or "own"
 };
 
 struct History {

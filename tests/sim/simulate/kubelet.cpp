@@ -12,7 +12,7 @@ using volume::Wish;
 }  // namespace
 
 volume::Staged stage_wish(const Volume& volume) {
-  auto wish = test::staged_wish(volume.image);
+  auto wish = volume.kms.empty() ? test::staged_wish(volume.image) : test::encrypted_wish(volume.image, volume.kms);
   wish.capability.block = volume.block;
   wish.capability.read_only = volume.read_only;
   if (volume.block) wish.capability.fstype.clear();
@@ -40,6 +40,7 @@ void Node::kubelet_looks(std::size_t i) {
     if (!kubelet.staged || again) return ask(i, stage_wish(kubelet.volume));
     if (!kubelet.published || one_in(15)) return ask(i, publish_wish(kubelet.volume));
     if (one_in(10)) return ask(i, volume::Expanded{publish_wish(kubelet.volume).target});
+    if (kubelet.volume.kms == "own" && one_in(8)) return ask(i, volume::Rekeyed{stage_wish(kubelet.volume).passphrase});
   } else {
     // A pod ends when its requests have.
     if (kubelet.volume.block && owes(kubelet.volume.image)) return;

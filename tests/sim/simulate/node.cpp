@@ -28,6 +28,7 @@ Node::Node(const History& history, bool trace) : history_(history), trace_(trace
     }
     // Somebody's data without a filesystem.
     if (volume.raw) image.data = true;
+    if (!volume.kms.empty()) world_.provision_encrypted(volume.image, volume.kms);
     Kubelet kubelet;
     kubelet.volume = volume;
     kubelet.image_id = image.id;

@@ -19,6 +19,8 @@ void Node::look_at_rules() {
     if (image == nullptr || world_.blocklisted.contains(opened->client())) continue;
     if (!world_.may_write(*image, opened->client())) world_.broke("a live server has not the lock of its image: " + link->image_id);
   }
+  for (const auto& kubelet : kubelets_)
+    if (!world_.opens(kubelet.volume.image)) world_.broke("no key slot opens with the key that the KMS has: " + kubelet.volume.image);
 }
 
 void Node::look_at_success(const Kubelet& kubelet, const Wish& wish) {
@@ -32,18 +34,23 @@ void Node::look_at_success(const Kubelet& kubelet, const Wish& wish) {
     return known && std::any_of(record->stagings.begin(), record->stagings.end(),
                                 [&](const auto& staging) { return staging.path == path && staging.complete; });
   };
+  const auto* device = device_of(id);
   bool true_now = true;
   if (const auto* staged = std::get_if<volume::Staged>(&wish))
     true_now = staged_at(staged->path) && mounted(volume::staging_target(id, staged->path)) && world_.stashes.contains(staged->path);
+  if (true_now && std::holds_alternative<volume::Staged>(wish)) true_now = device != nullptr && device->mapping.has_value() == !kubelet.volume.kms.empty();
   if (const auto* unstaged = std::get_if<volume::Unstaged>(&wish))
     true_now = !staged_at(unstaged->path) && !mounted(volume::staging_target(id, unstaged->path)) && !world_.stashes.contains(unstaged->path);
   if (const auto* published = std::get_if<volume::Published>(&wish)) true_now = known && !record->publishes.empty() && mounted(published->target);
   if (const auto* unpublished = std::get_if<volume::Unpublished>(&wish)) true_now = !mounted(unpublished->target);
   if (std::holds_alternative<volume::Expanded>(wish)) {
-    const auto* device = device_of(id);
     const auto* image = world_.by_id(kubelet.image_id);
     const bool fills = kubelet.volume.block || kubelet.volume.read_only || image == nullptr || image->filesystem_bytes == 0;
-    true_now = device != nullptr && (fills || image->filesystem_bytes == device->size);
+    true_now = device != nullptr && (fills || image->filesystem_bytes == device->mapping.value_or(device->size));
+  }
+  if (std::holds_alternative<volume::Rekeyed>(wish)) {
+    const auto* image = world_.by_id(kubelet.image_id);
+    true_now = image == nullptr || (image->luks && image->luks->keys.size() == 1);
   }
   if (!true_now) world_.broke(std::string(volume::name(wish)) + " of " + id + " succeeded, but the record and the mounts do not say so");
 }
