@@ -240,6 +240,6 @@ def story_krbd_crashes(lab):
     check(staged >= 22 and unstaged >= 10, "too few points were reached")
 
 
-story_krbd_crashes.limit = 480
+story_krbd_crashes.limit = 900
 # The simulator kills at every call of it; this takes long.
 story_krbd_crashes.by_hand = True

@@ -155,3 +155,7 @@ def story_luks_crashed_half_way(lab):
         volume.unstage()
         expect_closed(volume)
         agent.stop()
+
+
+# Four keys are derived in it, each with 32 MiB, and a guest may be emulated.
+story_luks_crashed_half_way.limit = 480
