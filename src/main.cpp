@@ -6,6 +6,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <map>
 
@@ -15,6 +16,7 @@
 #include "corbd/core/gate.hpp"
 #include "corbd/core/log.hpp"
 #include "corbd/core/process.hpp"
+#include "corbd/csi/registrar.hpp"
 #include "corbd/csi/server.hpp"
 #include "corbd/csi/stage.hpp"
 #include "corbd/csi/topology.hpp"
@@ -81,10 +83,16 @@ result<std::vector<std::string>> mapped_clusters(const std::string& config_dir, 
   return rbd::mapped_clusters(*mappings, cluster_id);
 }
 
+result<std::optional<csi::RegistrarConfig>> registrar_config(const cli::Run& options) {
+  const csi::RegistrarWish wish{options.registers, options.kubelet_dir, options.drivername, options.endpoint, options.endpoint_on_host};
+  std::error_code ignored;
+  return csi::registrar_config(wish, std::filesystem::is_directory(options.kubelet_dir + "/plugins_registry", ignored));
+}
+
 /// One agent process: members in the order in which they may be destroyed from the last to the first.
 class Agent {
  public:
-  Agent(const cli::Run& options, std::string boot_id)
+  Agent(const cli::Run& options, std::string boot_id, const std::optional<csi::RegistrarConfig>& registrar)
       : options_(options), control_(io_.get_executor()), clock_(make_real_clock(control_)), pool_(control_, *clock_, kBlockingThreads),
         gate_(control_, *clock_), access_(kube::find_access(variable("KUBERNETES_CONFIG_PATH"), variable)),
         api_(access_ ? std::make_unique<kube::Api>(control_, *clock_, pool_, *access_) : nullptr), node_(control_, *clock_, api(), options.nodeid),
@@ -99,7 +107,9 @@ class Agent {
         finder_(control_, *clock_, pool_, api(), shell_, csi::stage_wish, finder_config()),
         reporter_(control_, *clock_, api(), shell_, {options.drivername, options.nodeid}), healer_(control_, *clock_, shell_, heal_config()),
         csi_(control_, *clock_, shell_, csi_config()), admin_(control_, *clock_, admin_sources(), admin_config()),
-        web_(control_, *clock_, pool_, web_config(), web_sources()), signals_(io_, SIGTERM, SIGINT) {}
+        web_(control_, *clock_, pool_, web_config(), web_sources()), signals_(io_, SIGTERM, SIGINT) {
+    if (registrar) registrar_.emplace(control_, *clock_, *registrar);
+  }
 
   int run() {
     gate_.spawn(main());
@@ -284,6 +294,7 @@ class Agent {
     healer_.start();
     attachments_.start(shell_);
     finder_.start();
+    if (registrar_) registrar_->start();
     co_await signals_.async_wait(asio::use_awaitable);
     co_await outlast_shutdown();
     co_await leave();
@@ -321,6 +332,8 @@ class Agent {
     // Without a volume no image is open: its clients end well, and the next start has nobody to fence.
     if (shell_.status().empty())
       if (auto closed = co_await clusters_->shutdown(until); !closed) log::warning("clusters.not_closed", {{"error", closed.error().text}});
+    // Last: kubelet unstages nothing of a driver that it does not know, and forgets this one only if it does not come back.
+    if (registrar_) co_await registrar_->stop({clock_->now()});
     log::info("agent.left");
     ::_exit(0);
   }
@@ -352,6 +365,7 @@ class Agent {
   csi::Server csi_;
   ops::Admin admin_;
   ops::Web web_;
+  std::optional<csi::Registrar> registrar_;
   asio::signal_set signals_;
   int exit_code_ = 0;
 };
@@ -366,6 +380,8 @@ int run(const cli::Run& options) {
   if (auto flusher = become_io_flusher(); !flusher) log::warning("agent.io_flusher", {{"error", flusher.error().text}});
   for (const auto& flag : options.ignored) log::info("agent.flag_ignored", {{"flag", flag}});
   if (auto checked = check_labels(options); !checked) return fail(checked.error());
+  const auto registrar = registrar_config(options);
+  if (!registrar) return fail(registrar.error());
   for (const auto& spec : options.failpoints)
     if (auto armed = failpoint::arm(spec); !armed) return fail(armed.error());
   if (auto made = make_folder(options.state_dir, 0700); !made) return fail(made.error());
@@ -375,7 +391,7 @@ int run(const cli::Run& options) {
   if (!lock) return fail(lock.error());
   const auto boot_id = read_boot_id();
   if (!boot_id) return fail(boot_id.error());
-  Agent agent(options, *boot_id);
+  Agent agent(options, *boot_id, *registrar);
   const int code = agent.run();
   std::cerr.flush();
   // Destroying connections of a cluster that does not answer could wait without end.

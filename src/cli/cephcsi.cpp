@@ -38,6 +38,7 @@ result<Run> agent_flags(const std::vector<Given>& given, const Node& node) {
   Run run;
   run.addons_endpoint = "unix:///tmp/csi-addons.sock";
   run.metricsip = "0.0.0.0";
+  run.registers = false;  // a sidecar of its DaemonSet does that
   for (const Flag& flag : flags()) {
     const std::string stands_in = flag.env == nullptr ? std::string() : node.variable(flag.env);
     if (stands_in.empty()) continue;

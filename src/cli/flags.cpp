@@ -24,6 +24,8 @@ constexpr auto kTable = std::to_array<Flag>({
     {"crush-location", Kind::text, &Run::crush_location, "Where this node is in the CRUSH map, instead of by its labels: host:node-1|zone:z1"},
     {"topology", Kind::text, &Run::topology, "Those labels given by hand: name=value,..."},
     {"kubelet-dir", Kind::text, &Run::kubelet_dir, "Every staging and target path must lie below it"},
+    {"register", Kind::boolean, &Run::registers, "Tell kubelet of this driver, as node-driver-registrar does [where <kubelet-dir>/plugins_registry is]"},
+    {"kubelet-registration-path", Kind::text, &Run::endpoint_on_host, "Path of the CSI socket as kubelet sees it on the host [that of --endpoint]"},
     {"state-dir", Kind::text, &Run::state_dir, "Records; on a disk [<pluginpath>/<drivername>/corbd]"},
     {"runtime-dir", Kind::text, &Run::runtime_dir, "Ceph keys of staged volumes, and the admin socket; must be tmpfs"},
     {"config-dir", Kind::text, &Run::config_dir, "Folder of ceph-csi's config.json"},

@@ -16,7 +16,7 @@ namespace corbd::cli {
 struct Flag {
   /// What Go takes for a value of it.
   enum class Kind { boolean, text, number, duration };
-  using Field = std::variant<std::monostate, std::string Run::*, bool Run::*, int Run::*, std::uint16_t Run::*, std::vector<std::string> Run::*>;
+  using Field = std::variant<std::monostate, std::string Run::*, bool Run::*, std::optional<bool> Run::*, int Run::*, std::uint16_t Run::*, std::vector<std::string> Run::*>;
   std::string_view name;        ///< without dashes
   Kind kind = Kind::text;
   Field field = {};             ///< none: ceph-csi has it, and it means nothing to an agent

@@ -63,6 +63,10 @@ struct Assign {
     into.*field = *boolean(value);
     return {};
   }
+  result<> operator()(std::optional<bool> Run::*field) const {
+    into.*field = boolean(value);
+    return {};
+  }
   result<> operator()(int Run::*field) const { return within(field, flag.least, flag.most); }
   result<> operator()(std::uint16_t Run::*field) const { return within(field, 0, 65535); }
   result<> operator()(std::vector<std::string> Run::*field) const {

@@ -23,6 +23,9 @@ struct Add {
   std::string name() const { return "--" + std::string(flag.name); }
   void operator()(std::monostate) const { command.add_option(name(), values, "Of ceph-csi; no meaning here")->expected(0, 1)->group(""); }
   void operator()(bool Run::*field) const { command.add_flag(name(), run.*field, flag.help); }
+  void operator()(std::optional<bool> Run::*field) const {
+    command.add_flag_function(name(), [field, &into = run](std::int64_t given) { into.*field = given > 0; }, flag.help);
+  }
   void operator()(int Run::*field) const {
     command.add_option(name(), run.*field, flag.help)->check(CLI::Range(flag.least, flag.most))->capture_default_str();
   }

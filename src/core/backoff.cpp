@@ -1,6 +1,7 @@
 #include "corbd/core/backoff.hpp"
 
 #include <algorithm>
+#include <random>
 
 namespace corbd {
 
@@ -9,6 +10,11 @@ std::chrono::milliseconds Backoff::after(std::uint32_t attempt, double random) c
   const auto whole = std::min<std::int64_t>(cap.count(), first.count() << shift);
   const auto jittered = static_cast<std::int64_t>(static_cast<double>(whole) * std::max(0.1, random));
   return std::chrono::milliseconds(std::max<std::int64_t>(1, jittered));
+}
+
+double uniform() {
+  static thread_local std::mt19937_64 engine{std::random_device{}()};
+  return std::uniform_real_distribution<double>(0, 1)(engine);
 }
 
 }  // namespace corbd

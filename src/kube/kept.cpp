@@ -26,7 +26,7 @@ task<> Kept::stop(Until until) {
 }
 
 task<> Kept::run(Kept& self) {
-  const std::chrono::milliseconds first(static_cast<std::int64_t>(static_cast<double>(self.spread_.count()) * random()));
+  const std::chrono::milliseconds first(static_cast<std::int64_t>(static_cast<double>(self.spread_.count()) * uniform()));
   if (first.count() > 0 && !co_await self.pause(first)) co_return;
   co_await self.reflect();
   if (self.only_get_) co_await self.poll();
@@ -48,7 +48,7 @@ void Kept::note(std::optional<boost::json::object> object) {
 task<> Kept::reflect() {
   Reflector reflector;
   while (!stopping_.cancelled() && !only_get_) {
-    const auto action = reflector.next(random());
+    const auto action = reflector.next(uniform());
     if (const auto* sleep = std::get_if<Reflector::Sleep>(&action)) {
       if (!co_await pause(sleep->time)) co_return;
     } else if (const auto* from = std::get_if<Reflector::List>(&action)) {
@@ -97,7 +97,7 @@ task<> Kept::poll() {
     if (absent) note(std::nullopt);
     if (!got && !absent) failure_ = got.error();
     failures = got || absent ? 0 : failures + 1;
-    if (!co_await pause(failures == 0 ? std::chrono::milliseconds(kPoll) : backoff.after(failures - 1, random()))) co_return;
+    if (!co_await pause(failures == 0 ? std::chrono::milliseconds(kPoll) : backoff.after(failures - 1, uniform()))) co_return;
   }
 }
 

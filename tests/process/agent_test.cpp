@@ -1,7 +1,10 @@
 // What befalls the agent's process itself. docs/failures.md has the number of each story.
 #include "agent.hpp"
 
+#include <grpcpp/grpcpp.h>
+
 #include "corbd/core/file.hpp"
+#include "pluginregistration/registration.grpc.pb.h"
 #include "support/small_disk.hpp"
 
 #include <sys/socket.h>
@@ -38,6 +41,17 @@ Agent::Options with_stderr(int fd) {
   options.prepare = [fd] { ::dup2(fd, STDERR_FILENO); };
   options.more = {"--verbose"};
   return options;
+}
+
+/// What kubelet is told at the socket.
+pluginregistration::PluginInfo plugin_at(const std::string& socket) {
+  grpc::ClientContext context;
+  context.set_wait_for_ready(true);
+  context.set_deadline(std::chrono::system_clock::now() + 30s);
+  pluginregistration::PluginInfo info;
+  const auto channel = grpc::CreateChannel("unix://" + socket, grpc::InsecureChannelCredentials());
+  pluginregistration::Registration::NewStub(channel)->GetInfo(&context, pluginregistration::InfoRequest(), &info);
+  return info;
 }
 
 }  // namespace
@@ -174,4 +188,41 @@ TEST_CASE("an agent starts over a state folder with damaged, unfinished and newe
   CHECK(aside == 4);
   CHECK(ground.read("state/volumes/newer.json") == newer);
   CHECK_FALSE(fs::exists(ground.at("state/volumes/half.json.tmp")));
+}
+
+TEST_CASE("where kubelet looks for plugins, an agent registers without a flag; asked to end, it takes that back") {
+  const Ground ground;
+  fs::create_directories(ground.at("kubelet/plugins_registry"));
+  const std::string registration = ground.at("kubelet/plugins_registry/rbd.csi.ceph.com-reg.sock");
+  Agent::Options options;
+  options.socket = "kubelet/plugins/rbd.csi.ceph.com/csi.sock";
+  {
+    const Agent killed(ground, options);
+    REQUIRE(killed.answers());
+    CHECK(plugin_at(registration).endpoint() == ground.at(options.socket));
+  }
+  REQUIRE(fs::exists(registration));
+  Agent next(ground, options);
+  REQUIRE(next.answers());
+  CHECK(plugin_at(registration).name() == "rbd.csi.ceph.com");
+  ::kill(next.pid(), SIGTERM);
+  CHECK(next.ended() == 0);
+  CHECK_FALSE(fs::exists(registration));
+}
+
+TEST_CASE("an agent that is to register, and whose socket kubelet could not find, says so and ends; without the flag it serves") {
+  const Ground ground;
+  fs::create_directories(ground.at("kubelet/plugins_registry"));
+  Agent::Options options;
+  SECTION("with the flag") {
+    options.more = {"--register"};
+    Agent agent(ground, options);
+    CHECK(agent.ended() == 1);
+  }
+  SECTION("without") {
+    const Agent agent(ground, options);
+    CHECK(agent.answers());
+    CHECK(fs::is_empty(ground.at("kubelet/plugins_registry")));
+  }
+  CHECK_THAT(ground.read("log"), ContainsSubstring("--kubelet-registration-path"));
 }

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -31,6 +32,8 @@ struct Run {
   bool read_affinity = false;               ///< where config.json wants it and names no labels
   std::string crush_labels;                 ///< the node's labels that say where it is, comma separated
   std::string crush_location;               ///< "host:a|zone:b", instead of labels
+  std::optional<bool> registers;  ///< kubelet is told of the driver; otherwise where its plugins_registry is
+  std::string endpoint_on_host;   ///< of the CSI socket, a path; empty: where `endpoint` says
   bool verbose = false;
 };
 /// `cephcsi --type=liveness`: tells over HTTP whether an agent answers.

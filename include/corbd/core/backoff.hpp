@@ -1,4 +1,4 @@
-// How long to wait before the next try: a pure function.
+// How long to wait before the next try: a pure function, and what to spread it with.
 #pragma once
 
 #include <chrono>
@@ -14,5 +14,8 @@ struct Backoff {
   /// attempt: 0 for the wait after the first failure. random: uniform in [0, 1).
   std::chrono::milliseconds after(std::uint32_t attempt, double random) const;
 };
+
+/// For jitter: in [0, 1).
+double uniform();
 
 }  // namespace corbd

@@ -103,6 +103,26 @@ TEST_CASE("HTTP is served on the pod's address, and only with a port that was gi
   CHECK(without.run(with(kDaemonSet, {"--metricsport=8090"})).metricsip == "0.0.0.0");
 }
 
+TEST_CASE("kubelet is told of the driver by the DaemonSet's sidecar, unless the agent is asked to") {
+  CHECK(Pod().run(kDaemonSet).registers == false);
+  const Run run = Pod().run(with(kDaemonSet, {"--register", "--kubelet-registration-path=/var/lib/kubelet/plugins/rbd.csi.ceph.com/csi.sock"}));
+  CHECK(run.registers == true);
+  CHECK(run.endpoint_on_host == "/var/lib/kubelet/plugins/rbd.csi.ceph.com/csi.sock");
+}
+
+TEST_CASE("`corbd run` leaves it to the node whether kubelet is told, or to whoever says it") {
+  const auto registers = [](Words words) {
+    words.insert(words.begin(), {"corbd", "run", "--nodeid=n"});
+    std::vector<char*> arguments;
+    for (auto& word : words) arguments.push_back(word.data());
+    return std::get<Run>(cli::parse(static_cast<int>(arguments.size()), arguments.data(), "0")).registers;
+  };
+  CHECK(registers({}) == std::nullopt);
+  CHECK(registers({"--register"}) == true);
+  CHECK(registers({"--register=true"}) == true);
+  CHECK(registers({"--register=false"}) == false);
+}
+
 TEST_CASE("CSI-Addons has ceph-csi's default socket") { CHECK(Pod().run({"--type=rbd", "--nodeserver", "--nodeid=n"}).addons_endpoint == "unix:///tmp/csi-addons.sock"); }
 
 TEST_CASE("keys are kept in memory only: in ceph-csi's folder, or else our own, or nowhere") {

@@ -1,0 +1,195 @@
+#include "corbd/csi/registrar.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <tuple>
+
+#include "corbd/core/backoff.hpp"
+#include "corbd/rpc/server.hpp"
+#include "pluginregistration/registration.grpc.pb.h"
+#include "registration.hpp"
+
+namespace corbd::csi {
+namespace {
+
+constexpr std::string_view kScheme = "unix://";
+constexpr std::chrono::seconds kLookEvery{60};
+
+/// Answers on gRPC's thread, as kubelet waits 1 s; what it hears is told on the control thread.
+class Service final : public pluginregistration::Registration::CallbackService {
+ public:
+  using Context = grpc::CallbackServerContext;
+  using Reactor = grpc::ServerUnaryReactor;
+  Service(executor control, const RegistrarConfig& config, std::function<void()> asked, std::function<void(bool, const std::string&)> told)
+      : control_(std::move(control)), config_(config), asked_(std::move(asked)), told_(std::move(told)) {}
+
+  Reactor* GetInfo(Context* context, const pluginregistration::InfoRequest*, pluginregistration::PluginInfo* info) override {
+    info->set_type("CSIPlugin");
+    info->set_name(config_.drivername);
+    info->set_endpoint(config_.endpoint);
+    info->add_supported_versions("1.0.0");
+    asio::post(control_, asked_);
+    return rpc::Server::answer(context, grpc::Status::OK);
+  }
+  Reactor* NotifyRegistrationStatus(Context* context, const pluginregistration::RegistrationStatus* status,
+                                    pluginregistration::RegistrationStatusResponse*) override {
+    asio::post(control_, [told = told_, registered = status->plugin_registered(), text = status->error()] { told(registered, text); });
+    return rpc::Server::answer(context, grpc::Status::OK);
+  }
+
+ private:
+  const executor control_;
+  const RegistrarConfig& config_;
+  const std::function<void()> asked_;
+  const std::function<void(bool, const std::string&)> told_;
+};
+
+rpc::Config rpc_config(const std::string& path) {
+  rpc::Config config;
+  config.endpoint = std::string(kScheme) + path;
+  return config;
+}
+
+}  // namespace
+
+class Registrar::Impl {
+ public:
+  Impl(executor control, Clock& clock, RegistrarConfig config)
+      : control_(control), clock_(clock), config_(std::move(config)), path_(config_.folder + "/" + config_.drivername + "-reg.sock"),
+        gate_(control, clock) {}
+
+  void start() { gate_.spawn(run(*this)); }
+
+  task<> stop(Until until) {
+    withdraw();
+    stopping_.cancel();
+    co_await gate_.close(until);
+    if (socket_) co_await socket_->server.stop(until);
+  }
+
+ private:
+  struct Socket {
+    Socket(executor control, Clock& clock, const std::string& path, std::unique_ptr<Service> answers)
+        : service(std::move(answers)), server(std::move(control), clock, rpc_config(path)) {}
+    std::unique_ptr<Service> service;
+    rpc::Server server;
+    struct stat file {};
+  };
+
+  static task<> run(Impl& self) {
+    while (!self.stopping_.cancelled()) {
+      if (auto listening = self.listen(); !listening) {
+        log::warning("kubelet.not_told", {{"error", listening.error().text}});
+        const auto pause = pause_after(++self.heard_.failures, uniform());
+        co_await sleep_until(self.control_, self.clock_, self.clock_.now() + pause, &self.stopping_);
+        continue;
+      }
+      co_await self.serve();
+      if (self.stopping_.cancelled()) co_return;
+      self.withdraw();
+      co_await self.socket_->server.stop({});
+      self.socket_.reset();
+    }
+  }
+
+  result<> listen() {
+    auto service = std::make_unique<Service>(control_, config_, [this] { asked(); }, [this](bool yes, const std::string& text) { told(yes, text); });
+    auto socket = std::make_unique<Socket>(control_, clock_, path_, std::move(service));
+    heard_ = Heard{{}, {}, heard_.failures};
+    if (auto started = socket->server.start({socket->service.get()}); !started) {
+      auto error = started.error();
+      if (error.code == errc::in_use) error.text += "; with node-driver-registrar beside it this agent needs --register=false";
+      return error;
+    }
+    ::lstat(path_.c_str(), &socket->file);
+    socket_ = std::move(socket);
+    return {};
+  }
+
+  /// Until the socket is to be made anew, or the agent stops.
+  task<> serve() {
+    const double jitter = uniform();
+    while (!stopping_.cancelled()) {
+      const auto now = clock_.now(), at = renewal(heard_, jitter);
+      if (!is_there()) {
+        log::warning("kubelet.socket_gone", {{"path", path_}});
+        co_return;
+      }
+      if (at <= now) {
+        if (!heard_.refused) log::warning("kubelet.silent", {{"driver", config_.drivername}, {"hint", "it asked and registered nothing: its log says why"}});
+        co_return;
+      }
+      news_.emplace(control_, clock_);
+      co_await news_->wait({std::min(at, now + kLookEvery), &stopping_});
+    }
+  }
+
+  void asked() {
+    if (!heard_.asked) heard_.asked = clock_.now();
+    news();
+  }
+
+  void told(bool registered, const std::string& text) {
+    heard_.asked.reset();
+    heard_.refused.reset();
+    if (registered) {
+      heard_.failures = 0;
+      log::info("kubelet.registered", {{"driver", config_.drivername}, {"endpoint", config_.endpoint}});
+    } else {
+      heard_.refused = clock_.now();
+      ++heard_.failures;
+      log::error("kubelet.refused", {{"driver", config_.drivername}, {"endpoint", config_.endpoint}, {"error", text}});
+    }
+    news();
+  }
+
+  void news() {
+    if (news_) news_->set();
+  }
+
+  bool is_there() const {
+    struct stat found {};
+    if (::lstat(path_.c_str(), &found) != 0) return false;
+    // An inode's number is used again at once; its time is not.
+    const auto identity = [](const struct stat& file) { return std::tuple(file.st_dev, file.st_ino, file.st_ctim.tv_sec, file.st_ctim.tv_nsec); };
+    return identity(found) == identity(socket_->file);
+  }
+
+  /// Another's socket at the path stays.
+  void withdraw() const {
+    if (socket_ && is_there()) ::unlink(path_.c_str());
+  }
+
+  executor control_;
+  Clock& clock_;
+  const RegistrarConfig config_;
+  const std::string path_;
+  std::unique_ptr<Socket> socket_;
+  std::optional<Event> news_;
+  Heard heard_;
+  CancelScope stopping_;
+  Gate gate_;
+};
+
+result<std::optional<RegistrarConfig>> registrar_config(const RegistrarWish& wish, bool registry_exists) {
+  if (!wish.by_hand.value_or(registry_exists)) return std::optional<RegistrarConfig>();
+  RegistrarConfig config{wish.kubelet_dir + "/plugins_registry", wish.drivername, wish.endpoint_on_host};
+  if (!config.endpoint.empty() && !config.endpoint.starts_with('/'))
+    return Error{errc::invalid_argument, "--kubelet-registration-path '" + config.endpoint + "' does not begin with /: give the path of the CSI socket on the host"};
+  if (config.endpoint.empty() && wish.endpoint.starts_with(kScheme)) config.endpoint = wish.endpoint.substr(kScheme.size());
+  if (!wish.endpoint_on_host.empty() || config.endpoint.starts_with(wish.kubelet_dir + "/")) return std::optional(std::move(config));
+  const Error unknown{errc::failed_precondition, "kubelet cannot be told of this driver: --endpoint " + wish.endpoint + " does not lie below " +
+                                                     wish.kubelet_dir + ", so give its path on the host as --kubelet-registration-path, or --register=false"};
+  if (wish.by_hand) return unknown;
+  log::warning("kubelet.not_told", {{"error", unknown.text}});
+  return std::optional<RegistrarConfig>();
+}
+
+Registrar::Registrar(executor control, Clock& clock, RegistrarConfig config)
+    : impl_(std::make_unique<Impl>(std::move(control), clock, std::move(config))) {}
+Registrar::~Registrar() = default;
+void Registrar::start() { impl_->start(); }
+task<> Registrar::stop(Until until) { return impl_->stop(until); }
+
+}  // namespace corbd::csi

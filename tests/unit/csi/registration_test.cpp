@@ -1,0 +1,284 @@
+// The registration socket, with a kubelet that is played here; and when it is made anew.
+#include "registration.hpp"
+
+#include <grpcpp/grpcpp.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <filesystem>
+#include <future>
+#include <thread>
+#include <tuple>
+
+#include "corbd/core/fd.hpp"
+#include "corbd/csi/registrar.hpp"
+#include "pluginregistration/registration.grpc.pb.h"
+#include "support/catch.hpp"
+#include "support/folder.hpp"
+#include "support/loop.hpp"
+
+using namespace corbd;
+namespace wire = pluginregistration;
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+namespace {
+
+using Identity = std::tuple<ino_t, time_t, long>;
+
+/// A registrar on a thread of its own, whose time moves when told.
+class Scene {
+ public:
+  Scene() : work_(io_.get_executor()), clock_(io_.get_executor()) {
+    fs::create_directory(folder());
+    registrar_ = std::make_unique<csi::Registrar>(io_.get_executor(), clock_,
+                                                  csi::RegistrarConfig{folder(), "rbd.csi.ceph.com", "/var/lib/kubelet/plugins/rbd.csi.ceph.com/csi.sock"});
+    thread_ = std::thread([this] { io_.run(); });
+  }
+  ~Scene() {
+    stop();
+    on_control([this] { registrar_.reset(); });
+    work_.reset();
+    thread_.join();
+  }
+  void start() {
+    on_control([this] { registrar_->start(); });
+    on_control([] {});
+  }
+  void stop() {
+    std::promise<void> ended;
+    asio::co_spawn(io_, registrar_->stop({}), [&](std::exception_ptr) { ended.set_value(); });
+    REQUIRE(ended.get_future().wait_for(20s) == std::future_status::ready);
+  }
+  template <class Action>
+  void on_control(Action action) {
+    std::promise<void> done;
+    asio::post(io_, [&] {
+      action();
+      done.set_value();
+    });
+    done.get_future().wait();
+  }
+  void advance(duration by) {
+    on_control([&] { clock_.advance(by); });
+    for (int rounds = 0; rounds < 8; ++rounds) on_control([] {});
+  }
+  std::string folder() const { return folder_.path() + "/plugins_registry"; }
+  std::string socket() const { return folder() + "/rbd.csi.ceph.com-reg.sock"; }
+
+  wire::PluginInfo get_info() const {
+    wire::PluginInfo info;
+    grpc::ClientContext context;
+    REQUIRE(kubelet(context)->GetInfo(&context, wire::InfoRequest(), &info).ok());
+    return info;
+  }
+  void notify(bool registered, const std::string& error = {}) const {
+    wire::RegistrationStatus status;
+    status.set_plugin_registered(registered);
+    status.set_error(error);
+    wire::RegistrationStatusResponse response;
+    grpc::ClientContext context;
+    REQUIRE(kubelet(context)->NotifyRegistrationStatus(&context, status, &response).ok());
+  }
+  /// Of the socket's file; nothing while there is none.
+  std::optional<Identity> file() const {
+    struct stat found {};
+    if (::lstat(socket().c_str(), &found) != 0) return std::nullopt;
+    return Identity(found.st_ino, found.st_ctim.tv_sec, found.st_ctim.tv_nsec);
+  }
+  bool made_anew(const std::optional<Identity>& before) const {
+    for (int tries = 0; tries < 2000; ++tries, std::this_thread::sleep_for(10ms))
+      if (const auto now = file(); now && now != before) return true;
+    return false;
+  }
+
+ private:
+  std::unique_ptr<wire::Registration::Stub> kubelet(grpc::ClientContext& context) const {
+    context.set_wait_for_ready(true);
+    context.set_deadline(std::chrono::system_clock::now() + 20s);
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    return wire::Registration::NewStub(grpc::CreateCustomChannel("unix://" + socket(), grpc::InsecureChannelCredentials(), arguments));
+  }
+
+  test::Folder folder_;
+  asio::io_context io_;
+  asio::executor_work_guard<asio::io_context::executor_type> work_;
+  VirtualClock clock_;
+  std::unique_ptr<csi::Registrar> registrar_;
+  std::thread thread_;
+};
+
+Fd bound(const std::string& path) {
+  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  REQUIRE(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+  return fd;
+}
+
+}  // namespace
+
+TEST_CASE("kubelet hears which driver it is, and where its socket is on the host") {
+  Scene scene;
+  scene.start();
+  const auto info = scene.get_info();
+  CHECK(info.type() == "CSIPlugin");
+  CHECK(info.name() == "rbd.csi.ceph.com");
+  CHECK(info.endpoint() == "/var/lib/kubelet/plugins/rbd.csi.ceph.com/csi.sock");
+  REQUIRE(info.supported_versions_size() == 1);
+  CHECK(info.supported_versions(0) == "1.0.0");
+}
+
+TEST_CASE("the registration socket is for root only") {
+  Scene scene;
+  scene.start();
+  struct stat found {};
+  REQUIRE(::stat(scene.socket().c_str(), &found) == 0);
+  CHECK((found.st_mode & 0777) == 0600);
+}
+
+TEST_CASE("kubelet, which waits a second, is answered while the control thread is busy") {
+  Scene scene;
+  scene.start();
+  std::promise<void> release;
+  std::thread blocker([&] { scene.on_control([&] { release.get_future().wait(); }); });
+  CHECK(scene.get_info().name() == "rbd.csi.ceph.com");
+  release.set_value();
+  blocker.join();
+}
+
+TEST_CASE("the socket of an agent that died is replaced at the start") {
+  Scene scene;
+  bound(scene.socket()).reset();
+  const auto before = scene.file();
+  scene.start();
+  CHECK(scene.file() != before);
+  CHECK(scene.get_info().name() == "rbd.csi.ceph.com");
+}
+
+TEST_CASE("a driver that kubelet has registered keeps its socket") {
+  Scene scene;
+  scene.start();
+  const auto before = scene.file();
+  scene.get_info();
+  scene.notify(true);
+  scene.advance(1h);
+  CHECK(scene.file() == before);
+}
+
+TEST_CASE("a socket that kubelet has not looked at yet stays") {
+  Scene scene;
+  scene.start();
+  const auto before = scene.file();
+  scene.advance(24h);
+  CHECK(scene.file() == before);
+}
+
+TEST_CASE("after kubelet refused the driver its socket is made anew, each time after a longer pause") {
+  Scene scene;
+  scene.start();
+  for (const auto pause : {1s, 2s, 4s}) {
+    const auto before = scene.file();
+    scene.get_info();
+    scene.notify(false, "another driver with this name is registered");
+    CHECK(scene.file() == before);
+    scene.advance(pause);
+    REQUIRE(scene.made_anew(before));
+  }
+  CHECK(scene.get_info().name() == "rbd.csi.ceph.com");
+}
+
+TEST_CASE("where kubelet asked and then said nothing the socket is made anew after a minute, and again") {
+  Scene scene;
+  scene.start();
+  for (int times = 0; times < 2; ++times) {
+    const auto before = scene.file();
+    scene.get_info();
+    scene.advance(59s);
+    CHECK(scene.file() == before);
+    scene.advance(1s);
+    REQUIRE(scene.made_anew(before));
+  }
+}
+
+TEST_CASE("a socket that somebody took away is there again within a minute") {
+  Scene scene;
+  scene.start();
+  scene.get_info();
+  scene.notify(true);
+  fs::remove(scene.socket());
+  scene.advance(60s);
+  CHECK(scene.made_anew(std::nullopt));
+}
+
+TEST_CASE("a sidecar that answers at the socket is left alone, and replaced when it is gone") {
+  Scene scene;
+  auto sidecar = bound(scene.socket());
+  REQUIRE(::listen(sidecar.get(), 1) == 0);
+  const auto before = scene.file();
+  scene.start();
+  CHECK(scene.file() == before);
+  sidecar.reset();
+  scene.advance(1s);
+  CHECK(scene.made_anew(before));
+}
+
+TEST_CASE("with the agent's end its socket goes, but not another's that is there by then") {
+  Scene scene;
+  scene.start();
+  SECTION("its own") {
+    scene.stop();
+    CHECK_FALSE(scene.file());
+  }
+  SECTION("another's") {
+    fs::remove(scene.socket());
+    const auto another = bound(scene.socket());
+    scene.stop();
+    CHECK(scene.file());
+  }
+}
+
+TEST_CASE("kubelet is told where its registry is, unless the command line says otherwise") {
+  const std::string below = "unix:///var/lib/kubelet/plugins/d/csi.sock";
+  const auto config = [](std::optional<bool> by_hand, const std::string& endpoint, const std::string& on_host, bool exists) {
+    return csi::registrar_config({by_hand, "/var/lib/kubelet", "d", endpoint, on_host}, exists);
+  };
+  CHECK_FALSE(config({}, below, "", false).value());
+  CHECK_FALSE(config(false, below, "", true).value());
+  for (const auto& told : {config({}, below, "", true).value(), config(true, below, "", false).value()}) {
+    REQUIRE(told);
+    CHECK(told->folder == "/var/lib/kubelet/plugins_registry");
+    CHECK(told->endpoint == "/var/lib/kubelet/plugins/d/csi.sock");
+  }
+}
+
+TEST_CASE("a CSI socket that kubelet has at another path needs that path, and is not made known without it") {
+  const auto config = [](std::optional<bool> by_hand, const std::string& on_host) {
+    return csi::registrar_config({by_hand, "/var/lib/kubelet", "d", "unix:///csi/csi.sock", on_host}, true);
+  };
+  CHECK(config({}, "/host/csi.sock").value()->endpoint == "/host/csi.sock");
+  CHECK_FALSE(config({}, "").value());
+  CHECK(config(true, "").error().code == errc::failed_precondition);
+  CHECK_THAT(config(true, "").error().text, ContainsSubstring("--kubelet-registration-path"));
+  CHECK(config({}, "unix:///host/csi.sock").error().code == errc::invalid_argument);
+}
+
+TEST_CASE("a socket is renewed by what kubelet said to it") {
+  const time_point then{1h};
+  csi::Heard heard;
+  CHECK(csi::renewal(heard, 0.5) == time_point::max());
+  heard.asked = then;
+  CHECK(csi::renewal(heard, 0.5) == then + csi::kSilence);
+  heard.refused = then;
+  heard.failures = 1;
+  CHECK(csi::renewal(heard, 0.5) == then + 500ms);
+  heard.failures = 20;
+  CHECK(csi::renewal(heard, 0.75) == then + csi::kSilence);
+  heard.asked.reset();
+  CHECK(csi::renewal(heard, 0.75) == then + 90s);
+}
