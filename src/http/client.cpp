@@ -1,9 +1,12 @@
 #include "corbd/http/client.hpp"
 
 #include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <array>
+#include <atomic>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/ssl/context.hpp>
@@ -60,6 +63,16 @@ result<std::vector<tcp::endpoint>> look_up(const std::string& host, std::uint16_
   return all;
 }
 
+/// A peer that went without a word is noticed by the kernel, also while nothing is sent: after less than a minute, or half of one with a request out.
+void keep_alive(int fd) {
+  constexpr std::array<std::array<int, 3>, 5> options{{{SOL_SOCKET, SO_KEEPALIVE, 1},
+                                                       {IPPROTO_TCP, TCP_KEEPIDLE, 30},
+                                                       {IPPROTO_TCP, TCP_KEEPINTVL, 5},
+                                                       {IPPROTO_TCP, TCP_KEEPCNT, 5},
+                                                       {IPPROTO_TCP, TCP_USER_TIMEOUT, 30000}}};
+  for (const auto& [level, option, value] : options) ::setsockopt(fd, level, option, &value, sizeof value);
+}
+
 /// What the authorities, the client's certificate and its key make; or why they cannot.
 result<std::unique_ptr<ssl::context>> make_context(const Peer& peer) {
   auto made = std::make_unique<ssl::context>(ssl::context::tls_client);
@@ -114,9 +127,11 @@ bool take(Exchange& exchange, std::string_view piece) {
   const bool good = exchange.reply.status / 100 == 2;
   if (exchange.sink && good) return exchange.sink(piece);
   const std::size_t limit = good ? exchange.limit : kErrorBytes;
-  exchange.too_long = exchange.reply.body.size() + piece.size() > limit;
-  if (!exchange.too_long) exchange.reply.body.append(piece);
-  return !exchange.too_long;
+  const bool fits = exchange.reply.body.size() + piece.size() <= limit;
+  if (fits) exchange.reply.body.append(piece);
+  // Of a refusal the beginning will do.
+  exchange.too_long = good && !fits;
+  return fits;
 }
 
 template <class Stream>
@@ -192,6 +207,7 @@ class Client::Impl {
 
  private:
   using Connected = std::shared_ptr<Connection>;
+  task<result<std::vector<tcp::endpoint>>> find(Until until);
   task<result<Connected>> connect(Until until);
   task<error_code> open(Connection& connection, tcp::endpoint to, Until until);
   task<error_code> run(Connection& connection, Exchange& exchange, Until until);
@@ -204,6 +220,7 @@ class Client::Impl {
   const Timing timing_;
   std::shared_ptr<ssl::context> context_;  ///< of `peer_`
   std::list<Connected> kept_;
+  std::shared_ptr<std::atomic<bool>> looking_up_ = std::make_shared<std::atomic<bool>>(false);  ///< a thread of the pool waits for the resolver
 };
 
 Error Client::Impl::why(const error_code& failed, Until until, std::string_view doing) const {
@@ -225,7 +242,7 @@ task<error_code> Client::Impl::open(Connection& connection, tcp::endpoint to, Un
   if (!fd) co_return error_code(errno, boost::system::system_category());
   connection.socket->assign(to.protocol(), fd.get(), failed);
   if (failed) co_return failed;
-  fd.release();
+  keep_alive(fd.release());
   const SocketCutoff cutoff(clock_, connection.socket, until.at_most(clock_.now() + timing_.connect));
   co_await connection.socket->async_connect(to, into(failed));
   if (failed || !peer_.tls) co_return failed;
@@ -237,6 +254,20 @@ task<error_code> Client::Impl::open(Connection& connection, tcp::endpoint to, Un
   co_return failed;
 }
 
+/// An address needs no resolver, and so no thread of the pool. One that answers nothing holds one thread, however often it is asked.
+task<result<std::vector<tcp::endpoint>>> Client::Impl::find(Until until) {
+  error_code is_name;
+  const auto address = asio::ip::make_address(peer_.host, is_name);
+  if (!is_name) co_return std::vector<tcp::endpoint>(1, tcp::endpoint(address, peer_.port));
+  if (looking_up_->exchange(true)) co_return Error{errc::unavailable, "looking up " + peer_.host + ": the resolver has not answered the last question yet"};
+  auto job = [host = peer_.host, port = peer_.port, looking = looking_up_] {
+    auto found = look_up(host, port);
+    looking->store(false);
+    return found;
+  };
+  co_return co_await pool_.run(std::move(job), until.at_most(clock_.now() + timing_.connect), "looking up " + peer_.host);
+}
+
 task<result<Client::Impl::Connected>> Client::Impl::connect(Until until) {
   if (peer_.tls && !context_) {
     auto made = make_context(peer_);
@@ -244,8 +275,7 @@ task<result<Client::Impl::Connected>> Client::Impl::connect(Until until) {
     context_ = std::move(*made);
   }
   const auto context = context_;  // as long as a handshake uses it
-  auto find = [host = peer_.host, port = peer_.port] { return look_up(host, port); };
-  const auto endpoints = co_await pool_.run(std::move(find), until.at_most(clock_.now() + timing_.connect), "looking up " + peer_.host);
+  const auto endpoints = co_await find(until);
   if (!endpoints) co_return endpoints.error();
   error_code failed = asio::error::host_not_found;
   for (const auto& endpoint : *endpoints) {
@@ -285,7 +315,8 @@ task<result<Reply>> Client::Impl::ask(Message message, Sink sink, Until until) {
       co_return Error{errc::exhausted, "the answer of " + peer_.text() + " to " + message.method + " " + message.target + " has more than " +
                                            std::to_string(exchange.limit) + " bytes"};
     if (!failed) co_return std::move(exchange.reply);
-    // It may have been closed long ago.
+    // It may have been closed long ago, and the others with it.
+    if (kept && !exchange.answered) kept_.clear();
     if (kept && !exchange.answered && message.method == "GET" && clock_.now() < until.deadline) continue;
     co_return why(failed, until, message.method + " " + message.target + " of");
   }

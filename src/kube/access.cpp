@@ -1,5 +1,6 @@
 #include "corbd/kube/access.hpp"
 
+#include <algorithm>
 #include <charconv>
 
 #include "corbd/core/file.hpp"
@@ -70,7 +71,11 @@ result<Secret> read_token(const Access& access) {
   if (!access.token.empty() || access.token_file.empty()) return access.token;
   auto text = read_file(access.token_file, kMaxFile);
   if (!text) return with_context("reading the service account's token", text.error());
-  return trimmed(std::move(*text));
+  auto token = trimmed(std::move(*text));
+  // It goes into a header, whose end a line's end would be.
+  if (std::ranges::any_of(token.reveal(), [](unsigned char c) { return c < 0x21 || c > 0x7e; }))
+    return Error{errc::invalid_argument, "the service account's token in " + access.token_file + " is no token: it has bytes that a header cannot"};
+  return token;
 }
 
 }  // namespace corbd::kube

@@ -1,5 +1,6 @@
 #include "corbd/kube/answer.hpp"
 
+#include <algorithm>
 #include <boost/json/parse.hpp>
 #include <stdexcept>
 
@@ -9,6 +10,7 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::size_t kShown = 300;
+constexpr std::chrono::minutes kLongestRetry{5};  // whatever is asked for: its own longest is half a minute
 
 /// Of a body: its Status object, as far as it is one.
 struct Status {
@@ -76,6 +78,7 @@ Failure failure_of(unsigned status, std::string_view body, std::optional<std::ch
   const Status says = read_status(body);
   Failure failure;
   failure.retry_after = retry_after ? retry_after : says.retry_after;
+  if (failure.retry_after) failure.retry_after = std::clamp<std::chrono::seconds>(*failure.retry_after, std::chrono::seconds(0), kLongestRetry);
   if (status == 410) failure.kind = Failure::Kind::expired;
   if (status == 429) failure.kind = Failure::Kind::throttled;
   if (status == 504 && says.cause == "ResourceVersionTooLarge") failure.kind = Failure::Kind::too_new;

@@ -1,9 +1,9 @@
 #include "corbd/kube/api.hpp"
 
-#include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 
 #include "lines.hpp"
+#include "wire.hpp"
 
 namespace corbd::kube {
 namespace {
@@ -12,7 +12,8 @@ namespace json = boost::json;
 
 constexpr std::chrono::seconds kTokenFor{60};       // kubelet rotates it long before its end
 constexpr std::chrono::seconds kWatchGrace{30};     // how long after its timeout a watch may end
-constexpr std::size_t kPage = 500;
+constexpr std::size_t kPage = 500, kMostPages = 200;
+constexpr std::size_t kObjectBytes = 8 << 20, kPageBytes = 256 << 20;  // a server keeps no object of more than 1.5 MiB
 constexpr const char* kJson = "application/json";
 
 std::string escaped(std::string_view text) {
@@ -38,55 +39,6 @@ std::string query(const std::vector<std::pair<std::string, std::string>>& parts)
 }
 
 std::string selector(const std::string& name) { return name.empty() ? "" : "metadata.name=" + name; }
-
-std::string text_at(const json::object& object, const char* key) {
-  const auto* value = object.if_contains(key);
-  return value != nullptr && value->is_string() ? std::string(value->get_string()) : std::string();
-}
-
-std::string metadata_at(const json::object& object, const char* key) {
-  const auto* metadata = object.if_contains("metadata");
-  return metadata != nullptr && metadata->is_object() ? text_at(metadata->get_object(), key) : std::string();
-}
-
-result<json::object> parse_object(std::string_view text, std::string_view target) {
-  boost::system::error_code failed;
-  auto value = json::parse(json::string_view(text.data(), text.size()), failed);
-  if (failed || !value.is_object())
-    return Error{errc::io, "the API server answers " + std::string(target) + " with no JSON object" + (failed ? ": " + failed.message() : "")};
-  return std::move(value.get_object());
-}
-
-/// A change, the failure that an ERROR line tells, or nothing for what is none.
-struct Line {
-  std::optional<Change> change;
-  std::optional<Failure> failure;
-};
-
-Line read_line(std::string_view text, const Verb& verb, std::string_view target) {
-  auto parsed = parse_object(text, target);
-  if (!parsed) return {std::nullopt, failure_of(parsed.error())};
-  auto* object = parsed->if_contains("object");
-  if (object == nullptr || !object->is_object()) return {std::nullopt, failure_of({errc::io, "the API server sent an event without an object"})};
-  const std::string type = text_at(*parsed, "type");
-  if (type == "ERROR") {
-    const auto* code = object->get_object().if_contains("code");
-    const unsigned status = code != nullptr && code->is_int64() ? static_cast<unsigned>(code->get_int64()) : 500;
-    return {std::nullopt, failure_of(status, json::serialize(*object), std::nullopt, verb, target)};
-  }
-  Change change{Change::Kind::bookmark, {}, metadata_at(object->get_object(), "resourceVersion")};
-  if (type == "BOOKMARK") return {std::move(change), std::nullopt};
-  if (type == "ADDED")
-    change.kind = Change::Kind::added;
-  else if (type == "MODIFIED")
-    change.kind = Change::Kind::modified;
-  else if (type == "DELETED")
-    change.kind = Change::Kind::deleted;
-  else
-    return {};  // of a later API
-  change.object = std::move(object->get_object());
-  return {std::move(change), std::nullopt};
-}
 
 }  // namespace
 
@@ -157,7 +109,7 @@ task<answer<json::object>> Api::Impl::ask(http::Message message, Verb verb, Unti
 
 task<answer<>> Api::Impl::watch(http::Message message, Verb verb, std::function<bool(Change)> on_change, Until until) {
   message.headers.emplace_back("Accept", kJson);
-  Lines lines;
+  Lines lines(kObjectBytes);
   std::optional<Failure> told;
   auto take = [&](std::string_view line) {
     auto read = read_line(line, verb, message.target);
@@ -186,6 +138,7 @@ Api::~Api() = default;
 
 task<answer<json::object>> Api::get(Resource resource, std::string name, Until until) {
   http::Message message;
+  message.limit = kObjectBytes;
   message.target = resource.path + "/" + escaped(name);
   co_return co_await impl_->ask(std::move(message), {"get", resource.rbac}, until);
 }
@@ -193,9 +146,9 @@ task<answer<json::object>> Api::get(Resource resource, std::string name, Until u
 task<answer<Listed>> Api::list(Resource resource, std::string name, std::string version, Until until) {
   Listed all;
   std::string next;
-  do {
+  for (std::size_t pages = 0; pages < kMostPages; ++pages) {
     http::Message message;
-    message.limit = 256 << 20;
+    message.limit = name.empty() ? kPageBytes : kObjectBytes;
     // With a continuation, what it continues has its version.
     message.target = resource.path + query({{"fieldSelector", selector(name)}, {"resourceVersion", next.empty() ? version : ""},
                                             {"limit", std::to_string(kPage)}, {"continue", next}});
@@ -204,18 +157,20 @@ task<answer<Listed>> Api::list(Resource resource, std::string name, std::string 
     all.version = metadata_at(*page, "resourceVersion");
     next = metadata_at(*page, "continue");
     auto* items = page->if_contains("items");
-    if (items == nullptr || !items->is_array()) continue;
-    for (auto& item : items->get_array())
-      if (item.is_object()) all.items.push_back(std::move(item.get_object()));
-  } while (!next.empty());
-  co_return all;
+    if (items != nullptr && items->is_array())
+      for (auto& item : items->get_array())
+        if (item.is_object()) all.items.push_back(std::move(item.get_object()));
+    if (next.empty()) co_return all;
+  }
+  co_return failure_of({errc::exhausted, "the API server's list of " + resource.path + " does not end after " + std::to_string(kMostPages) + " pages"});
 }
 
-task<answer<>> Api::watch(Resource resource, std::string name, std::string version, std::chrono::seconds timeout,
+task<answer<>> Api::watch(Resource resource, std::string name, std::string version, std::chrono::seconds timeout, bool initial,
                           std::function<bool(Change)> on_change, Until until) {
   http::Message message;
   message.target = resource.path + query({{"watch", "1"}, {"fieldSelector", selector(name)}, {"resourceVersion", version},
-                                          {"allowWatchBookmarks", "true"}, {"timeoutSeconds", std::to_string(timeout.count())}});
+                                          {"allowWatchBookmarks", "true"}, {"timeoutSeconds", std::to_string(timeout.count())},
+                                          {"sendInitialEvents", initial ? "true" : ""}, {"resourceVersionMatch", initial ? "NotOlderThan" : ""}});
   message.idle = timeout + kWatchGrace;
   co_return co_await impl_->watch(std::move(message), {"watch", resource.rbac}, std::move(on_change), until);
 }

@@ -1,15 +1,19 @@
 #include "corbd/kube/kept.hpp"
 
+#include <algorithm>
+
 #include "corbd/core/backoff.hpp"
 #include "corbd/core/log.hpp"
 #include "corbd/core/random.hpp"
 #include "corbd/kube/reflector.hpp"
+#include "wire.hpp"
 
 namespace corbd::kube {
 namespace {
 
 constexpr std::chrono::minutes kPoll{5};
 constexpr std::chrono::seconds kAnswer{30};  // for a get, or a list of one
+constexpr std::chrono::seconds kInitial{10}; // until a watch has told what there is: a server that does not know of that goes on without a word
 
 }  // namespace
 
@@ -55,7 +59,7 @@ task<> Kept::reflect() {
       co_await list(reflector, from->version);
     } else {
       const auto& begin = std::get<Reflector::Watch>(action);
-      co_await watch(reflector, begin.version, begin.timeout);
+      co_await watch(reflector, begin.version, begin.timeout, begin.initial);
     }
   }
 }
@@ -63,29 +67,50 @@ task<> Kept::reflect() {
 task<> Kept::list(Reflector& reflector, std::string version) {
   auto listed = co_await api_.list(resource_, name_, std::move(version), {clock_.now() + kAnswer, &stopping_});
   if (listed) {
-    note(listed->items.empty() ? std::nullopt : std::optional(std::move(listed->items.front())));
+    // Whatever else a server sends that knows no selectors.
+    const auto place = std::ranges::find(listed->items, name_, [](const auto& item) { return metadata_at(item, "name"); });
+    note(place == listed->items.end() ? std::nullopt : std::optional(std::move(*place)));
     reflector.listed(std::move(listed->version));
     co_return;
   }
   if (stopping_.cancelled()) co_return;
-  only_get_ = listed.error().error.code == errc::permission_denied;
-  if (!failure_) log::warning(only_get_ ? "kube.no_watch" : "kube.not_listed", {{"resource", resource_.rbac}, {"name", name_}, {"error", listed.error().error.text}});
-  failure_ = listed.error();
+  unknown_because(listed.error());
   reflector.list_failed(listed.error(), clock_.now());
 }
 
-task<> Kept::watch(Reflector& reflector, std::string version, std::chrono::seconds timeout) {
+void Kept::unknown_because(const Failure& failure) {
+  only_get_ = failure.error.code == errc::permission_denied;
+  if (!failure_) log::warning(only_get_ ? "kube.no_watch" : "kube.not_listed", {{"resource", resource_.rbac}, {"name", name_}, {"error", failure.error.text}});
+  failure_ = failure;
+}
+
+task<> Kept::watch(Reflector& reflector, std::string version, std::chrono::seconds timeout, bool initial) {
   reflector.watching(clock_.now());
-  auto take = [this, &reflector](Change change) {
+  bool telling = initial, came = false;
+  CancelScope patience(&stopping_);
+  const auto give_up = clock_.schedule(clock_.now() + kInitial, [&] {
+    if (telling) patience.cancel();
+  });
+  auto take = [&](Change change) {
+    if (telling && change.ends_initial) {
+      telling = false;
+      if (!came) note(std::nullopt);
+      reflector.initial_told(std::move(change.version));
+      return true;
+    }
     reflector.seen(std::move(change.version));
-    if (change.kind == Change::Kind::deleted) note(std::nullopt);
-    if (change.kind == Change::Kind::added || change.kind == Change::Kind::modified) note(std::move(change.object));
+    if (change.kind == Change::Kind::bookmark || metadata_at(change.object, "name") != name_) return true;
+    came = true;
+    note(change.kind == Change::Kind::deleted ? std::nullopt : std::optional(std::move(change.object)));
     return true;
   };
-  const auto ended = co_await api_.watch(resource_, name_, std::move(version), timeout, take, {time_point::max(), &stopping_});
+  const auto ended = co_await api_.watch(resource_, name_, std::move(version), timeout, initial, take, {time_point::max(), &patience});
+  clock_.cancel(give_up);
   if (stopping_.cancelled()) co_return;
-  only_get_ = !ended && ended.error().error.code == errc::permission_denied;
-  reflector.watch_ended(ended ? std::nullopt : std::optional(ended.error()), clock_.now());
+  const auto failure = ended || patience.cancelled() ? std::nullopt : std::optional(ended.error());
+  if (failure && telling && failure->error.code != errc::invalid_argument) unknown_because(*failure);
+  only_get_ = failure && failure->error.code == errc::permission_denied;
+  reflector.watch_ended(failure, clock_.now());
 }
 
 task<> Kept::poll() {

@@ -12,7 +12,7 @@ namespace corbd::kube {
 class Lines {
  public:
   /// limit: bytes of a line, which is one object.
-  explicit Lines(std::size_t limit = 8 << 20) : limit_(limit) {}
+  explicit Lines(std::size_t limit) : limit_(limit) {}
   /// Calls line for each that is whole now; empty ones are left out. exhausted: one is too long. Stops at the first false of line.
   result<> feed(std::string_view piece, const std::function<bool(std::string_view)>& line);
   bool empty() const { return kept_.empty(); }

@@ -1,6 +1,7 @@
 #include "corbd/kube/reflector.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace corbd::kube {
 namespace {
@@ -28,8 +29,10 @@ Reflector::Action Reflector::next(double random) {
     at_least_.reset();
     return Sleep{time};
   }
-  if (does_ == Does::list) return List{from_most_recent_ ? "" : version_};
-  return Watch{version_, kWatch + std::chrono::seconds(static_cast<std::int64_t>(static_cast<double>(kWatch.count()) * random))};
+  const std::string from = from_most_recent_ ? "" : version_;
+  if (does_ == Does::list && !asks_initial_) return List{from};
+  const auto timeout = kWatch + std::chrono::seconds(static_cast<std::int64_t>(static_cast<double>(kWatch.count()) * random));
+  return Watch{from, timeout, does_ == Does::list};
 }
 
 void Reflector::back_off(const std::optional<std::chrono::seconds>& at_least, time_point now) {
@@ -42,7 +45,6 @@ void Reflector::back_off(const std::optional<std::chrono::seconds>& at_least, ti
 
 void Reflector::listed(std::string version) {
   version_ = std::move(version);
-  listed_once_ = true;
   from_most_recent_ = false;
   does_ = Does::watch;
 }
@@ -60,17 +62,36 @@ void Reflector::list_failed(const Failure& failure, time_point now) {
 void Reflector::watching(time_point now) {
   began_ = now;
   events_ = 0;
+  telling_initial_ = does_ == Does::list;
 }
 
 void Reflector::seen(std::string version) {
   ++events_;
-  if (!version.empty()) version_ = std::move(version);
+  // What there is comes in no order.
+  if (!version.empty() && !telling_initial_) version_ = std::move(version);
+}
+
+void Reflector::initial_told(std::string version) {
+  ++events_;
+  telling_initial_ = false;
+  listed(std::move(version));
 }
 
 void Reflector::watch_ended(const std::optional<Failure>& failure, time_point now) {
+  const bool invalid = failure && failure->error.code == errc::invalid_argument;
+  if (std::exchange(telling_initial_, false)) {
+    asks_initial_ = failure && !invalid;
+    if (asks_initial_) list_failed(*failure, now);
+    return;
+  }
   if (failure && failure->kind == Failure::Kind::expired) {
     does_ = Does::list;
     return;
+  }
+  if (invalid) {
+    // Such as a version that is none: it would be refused again.
+    does_ = Does::list;
+    from_most_recent_ = true;
   }
   if (failure || (events_ == 0 && now - began_ < kTooShort)) back_off(failure ? failure->retry_after : std::nullopt, now);
 }

@@ -49,7 +49,7 @@ struct Message {
 struct Reply {
   unsigned status = 0;
   std::optional<std::chrono::seconds> retry_after;  ///< the header, if it is a number
-  std::string body;           ///< with a sink: only of an answer that is no 2xx
+  std::string body;           ///< with a sink: only of an answer that is no 2xx; of such a one the first MiB
 };
 
 /// Takes a piece of a body, as it comes. False: enough.

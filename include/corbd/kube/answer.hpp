@@ -17,7 +17,7 @@ struct Failure {
     other
   } kind = Kind::other;
   Error error;
-  std::optional<std::chrono::seconds> retry_after;
+  std::optional<std::chrono::seconds> retry_after;  ///< at most five minutes
 };
 
 template <class T = void>

@@ -29,6 +29,7 @@ struct Change {
   enum class Kind { added, modified, deleted, bookmark } kind;
   boost::json::object object;  ///< of a bookmark empty
   std::string version;
+  bool ends_initial = false;   ///< of a bookmark: all that there is was told
 };
 
 /// Control thread only. Outlives its calls.
@@ -40,9 +41,10 @@ class Api {
   task<answer<boost::json::object>> get(Resource resource, std::string name, Until until);
   /// All pages. `name`: only that object; empty: all. `version`: as of resourceVersion; empty: the most recent.
   task<answer<Listed>> list(Resource resource, std::string name, std::string version, Until until);
-  /// Until the server ends it, in good order (nothing) or not (why), or `until`. on_change returns false to end it.
-  task<answer<>> watch(Resource resource, std::string name, std::string version, std::chrono::seconds timeout, std::function<bool(Change)> on_change,
-                       Until until);
+  /// Until the server ends it, in good order (nothing) or not (why), or `until`. on_change returns false to end it. `initial`: first of all what there
+  /// is, each as added, and then a bookmark that says so; a server that does not know that refuses (422), or never says so (facts: kubernetes 4.2).
+  task<answer<>> watch(Resource resource, std::string name, std::string version, std::chrono::seconds timeout, bool initial,
+                       std::function<bool(Change)> on_change, Until until);
   task<answer<boost::json::object>> create(Resource resource, boost::json::object body, Until until);
   /// A strategic merge patch.
   task<answer<boost::json::object>> patch(Resource resource, std::string name, boost::json::object body, Until until);

@@ -33,7 +33,8 @@ class Kept {
   task<> poll();
   task<bool> pause(std::chrono::milliseconds time);
   task<> list(class Reflector& reflector, std::string version);
-  task<> watch(class Reflector& reflector, std::string version, std::chrono::seconds timeout);
+  task<> watch(class Reflector& reflector, std::string version, std::chrono::seconds timeout, bool initial);
+  void unknown_because(const Failure& failure);
   void note(std::optional<boost::json::object> object);
 
   executor control_;

@@ -22,6 +22,7 @@ class Reflector {
   struct Watch {
     std::string version;            ///< what came after it
     std::chrono::seconds timeout;   ///< asked of the server
+    bool initial = false;           ///< with what there is at first, in the place of a list: its end is told
     bool operator==(const Watch&) const = default;
   };
   struct Sleep {
@@ -39,7 +40,10 @@ class Reflector {
   void watching(time_point now);
   /// Of an event of the watch that tells a version, a bookmark too.
   void seen(std::string version);
-  /// The server ended the watch, or it broke; no failure: as it should.
+  /// The watch has told all that there is, up to this version: it goes on as any other.
+  void initial_told(std::string version);
+  /// The server ended the watch, or it broke; no failure: as it should, or it was given up because that never came. Where the server does not know of
+  /// such watches none is asked for again.
   void watch_ended(const std::optional<Failure>& failure, time_point now);
 
   const std::string& version() const { return version_; }
@@ -48,7 +52,9 @@ class Reflector {
   void back_off(const std::optional<std::chrono::seconds>& at_least, time_point now);
   enum class Does { list, watch } does_ = Does::list;
   std::string version_ = "0";
-  bool listed_once_ = false, from_most_recent_ = false;
+  bool from_most_recent_ = false;
+  bool asks_initial_ = true;        ///< the server may know watches in the place of a list
+  bool telling_initial_ = false;    ///< this watch is one, and has not told all yet
   std::uint64_t events_ = 0;        ///< of this watch
   time_point began_{};
   std::uint32_t failures_ = 0;      ///< in a row

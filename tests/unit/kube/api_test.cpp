@@ -1,94 +1,21 @@
 // The API client against a scripted server, over plain HTTP and TLS.
-#include "corbd/kube/api.hpp"
-
-#include <boost/asio/executor_work_guard.hpp>
 #include <fstream>
 
-#include "support/api_server.hpp"
-#include "support/catch.hpp"
+#include "scene.hpp"
 #include "support/folder.hpp"
-#include "support/helpers.hpp"
-
-namespace Catch {
-template <class T>
-struct StringMaker<corbd::kube::answer<T>> {
-  static std::string convert(const corbd::kube::answer<T>& from) { return from ? "a value" : from.error().error.text; }
-};
-}  // namespace Catch
 
 using namespace corbd;
 using namespace std::chrono_literals;
 using kube::Change;
+using test::always;
 using test::ApiServer;
+using test::event;
+using test::kThings;
+using test::pieces;
+using test::thing;
 using Peer = ApiServer::Peer;
 using Request = ApiServer::Request;
-
-namespace {
-
-const kube::Resource kThings{"/api/v1/things", "things"};
-
-/// The client on a control thread of its own time; the server's threads are real.
-class Scene {
- public:
-  explicit Scene(ApiServer::Script script, ApiServer::Tls tls = ApiServer::Tls::none, http::Timing timing = {})
-      : server(std::move(script), tls), access(server.access()), timing_(timing) {}
-  kube::Api& api() {
-    if (!api_) api_ = std::make_unique<kube::Api>(io_.get_executor(), *clock_, pool_, access, timing_);
-    return *api_;
-  }
-  template <class T>
-  T run(task<T> work) {
-    test::Started<T> started(io_, std::move(work));
-    return std::move(started.get());
-  }
-  auto get(const std::string& name = "one", Until until = {}) { return run(api().get(kThings, name, until)); }
-  /// A watch to its end: its events, and how it ended.
-  std::pair<std::vector<Change>, kube::answer<>> watch(std::string version = "7") {
-    std::vector<Change> events;
-    auto keep = [&](Change change) {
-      events.push_back(std::move(change));
-      return true;
-    };
-    auto ended = run(api().watch(kThings, "one", std::move(version), 300s, keep, {}));
-    return {std::move(events), std::move(ended)};
-  }
-  Until within(std::chrono::milliseconds time) { return {clock_->now() + time}; }
-
- private:
-  asio::io_context io_;
-  asio::executor_work_guard<asio::io_context::executor_type> work_{io_.get_executor()};
-  std::unique_ptr<Clock> clock_ = make_real_clock(io_.get_executor());
-  BlockingPool pool_{io_.get_executor(), *clock_, 1};
-
- public:
-  ApiServer server;
-  kube::Access access;
-
- private:
-  http::Timing timing_;
-  std::unique_ptr<kube::Api> api_;
-};
-
-void thing(const Request&, Peer& peer) { peer.answer(200, R"({"metadata":{"name":"one"}})"); }
-
-ApiServer::Script always(unsigned status, std::string body, std::string headers = {}) {
-  return [=](const Request&, Peer& peer) { peer.answer(status, body, headers); };
-}
-
-/// A watch whose body comes in these pieces.
-ApiServer::Script pieces(std::vector<std::string> all) {
-  return [all = std::move(all)](const Request&, Peer& peer) {
-    peer.begin();
-    for (const auto& one : all) peer.piece(one);
-    peer.end();
-  };
-}
-
-std::string event(const std::string& type, const std::string& version) {
-  return R"({"type":")" + type + R"(","object":{"kind":"Thing","metadata":{"name":"one","resourceVersion":")" + version + "\"}}}\n";
-}
-
-}  // namespace
+using Scene = test::ApiScene;
 
 TEST_CASE("an object is read by its name, and the connection is used again") {
   Scene scene(thing);
@@ -209,6 +136,20 @@ TEST_CASE("a watch gives its events in order, however its body was cut") {
   CHECK(events[3].version == "12");
   CHECK(scene.server.requests()[0].target ==
         "/api/v1/things?watch=1&fieldSelector=metadata.name%3Done&resourceVersion=7&allowWatchBookmarks=true&timeoutSeconds=300");
+}
+
+TEST_CASE("a watch can tell first what there is, and where that ends") {
+  Scene scene(pieces({event("ADDED", "8"),
+                      R"({"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}}}})" "\n",
+                      R"({"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"10","annotations":{"k8s.io/initial-events-end":true}}}})" "\n"}));
+  const auto [events, ended] = scene.watch("0", true);
+  CHECK(ended);
+  REQUIRE(events.size() == 3);
+  CHECK_FALSE(events[0].ends_initial);
+  CHECK(events[1].ends_initial);
+  CHECK(events[1].version == "9");
+  CHECK_FALSE(events[2].ends_initial);
+  CHECK_THAT(scene.server.requests()[0].target, ContainsSubstring("&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"));
 }
 
 TEST_CASE("an expired version within a good answer is the failure that it is") {

@@ -20,11 +20,18 @@ std::string list(const std::string& items, const std::string& version) {
   return R"({"metadata":{"resourceVersion":")" + version + R"("},"items":[)" + items + "]}";
 }
 std::string change(const std::string& type, const std::string& object) { return R"({"type":")" + type + R"(","object":)" + object + "}\n"; }
+bool asks_initial(const Request& request) { return request.target.find("sendInitialEvents=true") != request.target.npos; }
+const std::string kTold = R"({"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7","annotations":{"k8s.io/initial-events-end":"true"}}}})" "\n";
 bool is_watch(const Request& request) { return request.target.find("watch=1") != request.target.npos; }
 
 class Scene {
  public:
-  explicit Scene(ApiServer::Script script) : server(std::move(script)) {
+  /// Unless `newer`, the server knows no watch in the place of a list.
+  explicit Scene(ApiServer::Script script, bool newer = false)
+      : server(newer ? std::move(script) : [script = std::move(script)](const Request& request, Peer& peer) {
+          if (asks_initial(request)) return peer.answer(422, R"({"reason":"Invalid","message":"sendInitialEvents is forbidden for watch"})");
+          script(request, peer);
+        }) {
     kept.start();
     loop.io.restart();
     loop.io.poll();
@@ -40,6 +47,14 @@ class Scene {
       if (loop.clock.next() < loop.clock.now() + 90s) loop.clock.advance(1s);
       return this->value() == value;
     });
+  }
+  /// Hours pass, from one timer to the next; the server has a moment for each answer.
+  void pass(duration time) {
+    for (const auto end = loop.clock.now() + time; loop.clock.now() < end;) {
+      loop.io.restart();
+      if (loop.io.run_one_for(5ms) > 0) continue;
+      loop.clock.advance(std::min(loop.clock.next(), end) - loop.clock.now());
+    }
   }
   std::string value() const {
     if (!kept.known()) return "unknown";
@@ -116,4 +131,111 @@ TEST_CASE("while the server refuses, the reason is known and the object is not")
   CHECK(test::eventually(scene.loop.io, [&] { return scene.kept.failure().has_value(); }));
   CHECK(scene.value() == "unknown");
   CHECK(scene.kept.failure()->error.code == errc::unauthenticated);
+}
+
+TEST_CASE("a server that is down for hours is asked about once a minute, and once it is back the object is known") {
+  std::atomic<bool> down{true};
+  Scene scene([&](const Request&, Peer& peer) {
+    if (down) peer.close();
+    peer.begin();
+    peer.piece(change("ADDED", thing("a", "1")) + kTold);
+    peer.hang();
+  }, true);
+  scene.pass(3h);
+  CHECK(scene.value() == "unknown");
+  CHECK(scene.server.requests().size() > 100);
+  CHECK(scene.server.requests().size() < 500);
+  down = false;
+  CHECK(scene.becomes("a"));
+}
+
+TEST_CASE("a known object stays known while the server is down, and what changed meanwhile is seen afterwards") {
+  std::atomic<int> lists{0};
+  std::atomic<bool> down{false};
+  Scene scene([&](const Request& request, Peer& peer) {
+    if (down) peer.close();
+    if (!is_watch(request)) return peer.answer(200, list(thing(++lists == 1 ? "a" : "b", "7"), "7"));
+    if (lists == 1) {
+      down = true;
+      peer.close();
+    }
+    peer.begin();
+    peer.piece(change("MODIFIED", thing("c", "9")));
+    peer.hang();
+  });
+  CHECK(scene.becomes("a"));
+  scene.pass(1h);
+  CHECK(scene.value() == "a");
+  down = false;
+  lists = 2;
+  CHECK(scene.becomes("c"));
+}
+
+TEST_CASE("a watch whose other end went without a word is over some time after it should be, and begins anew") {
+  std::atomic<int> watches{0};
+  Scene scene([&](const Request& request, Peer& peer) {
+    if (!is_watch(request)) return peer.answer(200, list(thing("a", "1"), "7"));
+    if (++watches == 1) peer.hang();
+    peer.begin();
+    peer.piece(change("MODIFIED", thing("b", "9")));
+    peer.hang();
+  });
+  CHECK(scene.becomes("a"));
+  scene.pass(15min);
+  CHECK(scene.becomes("b"));
+}
+
+TEST_CASE("a wall clock that jumps by years asks for nothing") {
+  Scene scene([](const Request& request, Peer& peer) {
+    if (!is_watch(request)) return peer.answer(200, list(thing("a", "1"), "7"));
+    peer.hang();
+  });
+  REQUIRE(scene.becomes("a"));
+  REQUIRE(test::eventually(scene.loop.io, [&] { return is_watch(scene.server.requests().back()); }));
+  const auto before = scene.server.requests().size();
+  for (const auto years : {10, -20}) {
+    scene.loop.clock.wall_offset = std::chrono::hours(24 * 365) * years;
+    scene.pass(10s);
+  }
+  CHECK(scene.server.requests().size() == before);
+}
+
+TEST_CASE("another's object is not taken for it, whatever the server selects") {
+  const std::string other = R"({"metadata":{"name":"other","resourceVersion":"1"},"value":"x"})";
+  Scene scene([&](const Request& request, Peer& peer) {
+    if (!is_watch(request)) return peer.answer(200, list(other + "," + thing("a", "1"), "7"));
+    peer.begin();
+    peer.piece(change("MODIFIED", other));
+    peer.piece(change("DELETED", other));
+    peer.piece(change("MODIFIED", thing("b", "9")));
+    peer.hang();
+  });
+  CHECK(scene.becomes("b"));
+  CHECK(scene.changes == 2);
+}
+
+TEST_CASE("a server that tells in its watch what there is is asked once, also for an object that is not there") {
+  for (const std::string& there : {std::string("a"), std::string("absent")}) {
+    Scene scene([&](const Request&, Peer& peer) {
+      peer.begin();
+      if (there == "a") peer.piece(change("ADDED", thing("a", "90")));
+      peer.piece(kTold);
+      peer.hang();
+    }, true);
+    CHECK(test::eventually(scene.loop.io, [&] { return scene.value() == there; }));
+    scene.pass(60s);
+    CHECK(scene.value() == there);
+    CHECK(scene.server.requests().size() == 1);
+  }
+}
+
+TEST_CASE("where a watch does not say that it has told all, a list does after a while, and no such watch is asked for again") {
+  Scene scene([&](const Request& request, Peer& peer) {
+    if (!is_watch(request)) return peer.answer(200, list("", "7"));
+    peer.begin();
+    peer.hang();
+  }, true);
+  CHECK(scene.becomes("absent"));
+  REQUIRE(test::eventually(scene.loop.io, [&] { return scene.server.requests().size() >= 3; }));
+  CHECK_FALSE(asks_initial(scene.server.requests().back()));
 }

@@ -57,6 +57,13 @@ TEST_CASE("objects without what one expects, or with other types, are empty and 
   }
 }
 
+TEST_CASE("modes that are not known are told as they are, and none as none") {
+  const auto found = kube::persistent_volume_of(object(R"({"spec":{"accessModes":["ReadWriteNow",null,7],"volumeMode":"Stream"}})"));
+  CHECK(found.access_modes == std::vector<std::string>{"ReadWriteNow"});
+  CHECK_FALSE(found.block);
+  CHECK(kube::persistent_volume_of(object(R"({"spec":{"accessModes":[]}})")).access_modes.empty());
+}
+
 TEST_CASE("a Secret's values may be any bytes; what is no base64 is left out") {
   const auto data = kube::data_of_secret(object(R"({"data":{"userKey":"AAH/","empty":"","bad":"a"}})"));
   CHECK(data.at("userKey").reveal() == std::string_view("\0\1\xff", 3));

@@ -19,8 +19,8 @@ Failure failed(Failure::Kind kind, std::optional<std::chrono::seconds> retry_aft
 }
 
 bool lists(Reflector& reflector, const std::string& version) { return reflector.next(0) == Reflector::Action(Reflector::List{version}); }
-bool watches(Reflector& reflector, const std::string& version) {
-  return reflector.next(0) == Reflector::Action(Reflector::Watch{version, 300s});
+bool watches(Reflector& reflector, const std::string& version, bool initial = false) {
+  return reflector.next(0) == Reflector::Action(Reflector::Watch{version, 300s, initial});
 }
 std::chrono::milliseconds sleeps(Reflector& reflector, double random = 0) {
   const auto action = reflector.next(random);
@@ -28,9 +28,17 @@ std::chrono::milliseconds sleeps(Reflector& reflector, double random = 0) {
   return sleep == nullptr ? -1ms : sleep->time;
 }
 
+/// Of a server that knows no watch in the place of a list.
+Reflector older() {
+  Reflector reflector;
+  reflector.watching(kNow);
+  reflector.watch_ended(std::nullopt, kNow);
+  return reflector;
+}
+
 /// Listed at version 7, watching.
 Reflector watching() {
-  Reflector reflector;
+  auto reflector = older();
   reflector.listed("7");
   reflector.watching(kNow);
   return reflector;
@@ -38,11 +46,53 @@ Reflector watching() {
 
 }  // namespace
 
-TEST_CASE("it begins with a list from the cache, and watches from there") {
+TEST_CASE("it begins with a watch that tells what there is, and then goes on as any other") {
   Reflector reflector;
-  CHECK(lists(reflector, "0"));
-  reflector.listed("7");
-  CHECK(watches(reflector, "7"));
+  CHECK(watches(reflector, "0", true));
+  reflector.watching(kNow);
+  reflector.seen("90");  // what there is comes in no order
+  reflector.initial_told("7");
+  CHECK(reflector.version() == "7");
+  reflector.seen("8");
+  reflector.watch_ended(std::nullopt, kNow + 300s);
+  CHECK(watches(reflector, "8"));
+}
+
+TEST_CASE("where the server knows no such watch it is a list, from the cache, then and later") {
+  auto failure = failed(Failure::Kind::other);
+  failure.error.code = errc::invalid_argument;
+  for (const auto& ended : {std::optional(failure), std::optional<Failure>()}) {
+    Reflector reflector;
+    reflector.watching(kNow);
+    reflector.seen("90");
+    reflector.watch_ended(ended, kNow);
+    CHECK(lists(reflector, "0"));
+    reflector.listed("7");
+    CHECK(watches(reflector, "7"));
+    reflector.watching(kNow);
+    reflector.watch_ended(failed(Failure::Kind::expired), kNow);
+    CHECK(lists(reflector, "7"));
+  }
+}
+
+TEST_CASE("a watch that breaks before it told what there is is asked for again, after a pause or from the most recent") {
+  Reflector broken;
+  broken.watching(kNow);
+  broken.watch_ended(failed(Failure::Kind::throttled, 5s), kNow);
+  CHECK(sleeps(broken) == 5s);
+  CHECK(watches(broken, "0", true));
+  Reflector early;
+  early.watching(kNow);
+  early.watch_ended(failed(Failure::Kind::too_new), kNow);
+  CHECK(watches(early, "", true));
+}
+
+TEST_CASE("an expired version is told anew by a watch where the server knows such") {
+  Reflector reflector;
+  reflector.watching(kNow);
+  reflector.initial_told("7");
+  reflector.watch_ended(failed(Failure::Kind::expired), kNow);
+  CHECK(watches(reflector, "7", true));
 }
 
 TEST_CASE("a watch is asked to last between five and ten minutes") {
@@ -89,6 +139,15 @@ TEST_CASE("a broken or throttled watch is watched again after a pause, never lis
     CHECK(sleeps(reflector) == 800ms);
     CHECK(watches(reflector, "7"));
   }
+}
+
+TEST_CASE("a watch that the server calls invalid makes a list of the most recent, after a pause") {
+  auto reflector = watching();
+  auto failure = failed(Failure::Kind::other);
+  failure.error.code = errc::invalid_argument;
+  reflector.watch_ended(failure, kNow);
+  CHECK(sleeps(reflector) == 800ms);
+  CHECK(lists(reflector, ""));
 }
 
 TEST_CASE("the pause doubles to thirty seconds, with as much again by chance, and begins anew after two minutes of calm") {

@@ -1,0 +1,263 @@
+// A server, a network or a file that is not as one wishes: what the client makes of it.
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <fstream>
+#include <future>
+#include <map>
+#include <sstream>
+#include <thread>
+
+#include "corbd/core/fd.hpp"
+#include "scene.hpp"
+#include "support/folder.hpp"
+
+using namespace corbd;
+using namespace std::chrono_literals;
+using test::always;
+using test::ApiServer;
+using test::event;
+using test::kThings;
+using test::pieces;
+using test::thing;
+using Peer = ApiServer::Peer;
+using Request = ApiServer::Request;
+using Scene = test::ApiScene;
+
+namespace {
+
+constexpr std::size_t kMiB = 1 << 20;
+
+/// What each call makes of what the server answers.
+std::map<std::string, kube::Failure> failures(const ApiServer::Script& script) {
+  std::map<std::string, kube::Failure> all;
+  const auto keep = [&](const std::string& call, const auto& answer) {
+    if (!answer) all[call] = answer.error();
+  };
+  Scene scene(script);
+  keep("get", scene.get());
+  keep("list", scene.run(scene.api().list(kThings, "one", "0", {})));
+  keep("watch", scene.watch().second);
+  keep("create", scene.run(scene.api().create(kThings, {}, {})));
+  keep("patch", scene.run(scene.api().patch(kThings, "one", {}, {})));
+  return all;
+}
+
+/// The way of the first line of /proc/net/tcp whose peer is that port to keep its connection: its column "tr".
+std::string timer_of_connection_to(std::uint16_t port) {
+  char wanted[16];
+  std::snprintf(wanted, sizeof wanted, ":%04X", port);
+  std::ifstream table("/proc/net/tcp");
+  for (std::string line; std::getline(table, line);) {
+    std::istringstream words(line);
+    std::string slot, local, remote, state, queues, timer;
+    words >> slot >> local >> remote >> state >> queues >> timer;
+    if (remote.ends_with(wanted) && state == "01") return timer.substr(0, 2);
+  }
+  return "none";
+}
+
+}  // namespace
+
+TEST_CASE("an object of 100 MB is given up after a few, however it is asked for") {
+  std::atomic<std::size_t> sent{0};
+  const auto flood = [&](const Request&, Peer& peer) {
+    sent = 0;
+    peer.begin();
+    for (const std::string piece(kMiB, ' '); sent < 100; ++sent) peer.piece(piece);
+    peer.end();
+  };
+  Scene scene(flood);
+  CHECK(scene.get().error().error.code == errc::exhausted);
+  CHECK(sent < 50);
+  CHECK(scene.run(scene.api().list(kThings, "one", "0", {})).error().error.code == errc::exhausted);
+  CHECK(sent < 50);
+  CHECK(scene.watch().second.error().error.code == errc::exhausted);
+  CHECK(sent < 50);
+}
+
+TEST_CASE("a watch may be as long as it likes: each object counts by itself") {
+  std::vector<std::string> body;
+  for (int i = 0; i < 12; ++i)
+    body.push_back(R"({"type":"MODIFIED","object":{"metadata":{"name":"one","resourceVersion":")" + std::to_string(i) + R"("},"filler":")" +
+                   std::string(kMiB, 'x') + "\"}}\n");
+  Scene scene(pieces(body));
+  const auto [events, ended] = scene.watch();
+  CHECK(ended);
+  CHECK(events.size() == body.size());
+}
+
+TEST_CASE("a list without an end is given up") {
+  Scene scene(always(200, R"({"metadata":{"continue":"more"},"items":[]})"));
+  CHECK(scene.run(scene.api().list(kThings, "", "", {})).error().error.code == errc::exhausted);
+}
+
+TEST_CASE("a refusal is that refusal however long its text is") {
+  const auto refused = failures([](const Request&, Peer& peer) {
+    peer.begin(403);
+    for (;;) peer.piece(std::string(kMiB, 'x'));
+  });
+  REQUIRE(refused.size() == 5);
+  for (const auto& [call, failure] : refused) {
+    CAPTURE(call);
+    CHECK(failure.error.code == errc::permission_denied);
+    CHECK(failure.error.text.size() < 1000);
+  }
+}
+
+TEST_CASE("every status has its code in every call, and the text names both") {
+  struct Case {
+    unsigned status;
+    errc code;
+  };
+  const auto [status, code] = GENERATE(values<Case>({{301, errc::unavailable}, {400, errc::invalid_argument}, {401, errc::unauthenticated},
+                                                     {403, errc::permission_denied}, {404, errc::not_found}, {405, errc::unavailable},
+                                                     {409, errc::already_exists}, {410, errc::unavailable}, {422, errc::invalid_argument},
+                                                     {429, errc::unavailable}, {500, errc::unavailable}, {502, errc::unavailable},
+                                                     {503, errc::unavailable}, {504, errc::unavailable}}));
+  const auto refused = failures(always(status, "Too many requests, or so.", "Location: http://127.0.0.1:1/\r\n"));
+  REQUIRE(refused.size() == 5);
+  for (const auto& [call, failure] : refused) {
+    CAPTURE(call, status);
+    CHECK(failure.error.code == code);
+    CHECK_THAT(failure.error.text, ContainsSubstring(call + " /api/v1/things") && ContainsSubstring(std::to_string(status)));
+    CHECK((failure.kind == kube::Failure::Kind::expired) == (status == 410));
+    CHECK((failure.kind == kube::Failure::Kind::throttled) == (status == 429));
+    if (status == 403) CHECK_THAT(failure.error.text, ContainsSubstring("grant the verb '" + call + "' on 'things'"));
+  }
+}
+
+TEST_CASE("a server that wants to be left alone for years, or asks for less than nothing, is asked within five minutes") {
+  Scene years(always(429, "", "Retry-After: 4000000000\r\n"));
+  CHECK(years.get().error().retry_after == 300s);
+  const auto status = [](const std::string& seconds) {
+    Scene scene(always(503, R"({"details":{"retryAfterSeconds":)" + seconds + "}}"));
+    return scene.get().error().retry_after;
+  };
+  CHECK(status("9223372036854775807") == 300s);
+  CHECK(status("-9223372036854775808") == 0s);
+  CHECK(status("7") == 7s);
+  CHECK(status("\"7\"") == std::nullopt);
+}
+
+TEST_CASE("lists with other types than they should have are as empty as they can be") {
+  const auto listed = [](const std::string& body) {
+    Scene scene(always(200, body));
+    auto all = scene.run(scene.api().list(kThings, "one", "0", {}));
+    REQUIRE(all);
+    return *all;
+  };
+  for (const char* body : {"{}", R"({"metadata":7,"items":{"a":1}})", R"({"metadata":null,"items":null})",
+                           R"({"metadata":{"resourceVersion":7,"continue":["x"]},"items":[null,1,[],"one"]})"}) {
+    CAPTURE(body);
+    CHECK(listed(body).items.empty());
+    CHECK(listed(body).version.empty());
+  }
+}
+
+TEST_CASE("a line of a watch that is no event ends it; an event of a type that is not known does not") {
+  const auto ended = [](const std::string& line) {
+    Scene scene(pieces({event("ADDED", "8"), line + "\n", event("ADDED", "9")}));
+    auto [events, how] = scene.watch();
+    CHECK(events.size() == (how ? 2u : 1u));
+    return how ? errc::ok : how.error().error.code;
+  };
+  for (const char* line : {"null", "[]", "garbage", "\x01\xff", R"({"type":"ADDED"})", R"({"type":"ADDED","object":null})", R"({"object":7})"}) {
+    CAPTURE(line);
+    CHECK(ended(line) == errc::io);
+  }
+  CHECK(ended(R"({"type":"ADDED","object":)" + std::string(1000, '[') + std::string(1000, ']') + "}") == errc::io);
+  CHECK(ended(R"({"type":"ERROR","object":{}})") == errc::unavailable);
+  CHECK(ended(R"({"type":"ERROR","object":{"code":"410","message":7}})") == errc::unavailable);
+  CHECK(ended(R"({"type":"ERROR","object":{"code":403}})") == errc::permission_denied);
+  CHECK(ended(R"({"type":7,"object":{}})") == errc::ok);
+}
+
+TEST_CASE("a server that takes the connection and says nothing more, not even for TLS, is told within the limit") {
+  const Fd silent(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  REQUIRE(::bind(silent.get(), reinterpret_cast<sockaddr*>(&address), length) == 0);
+  REQUIRE(::listen(silent.get(), 4) == 0);
+  REQUIRE(::getsockname(silent.get(), reinterpret_cast<sockaddr*>(&address), &length) == 0);
+  http::Timing timing;
+  timing.connect = timing.head = 50ms;
+  const bool tls = GENERATE(false, true);
+  Scene scene(thing, ApiServer::Tls::good, timing);
+  scene.access.port = ntohs(address.sin_port);
+  scene.access.tls = tls;
+  const auto got = scene.get();
+  REQUIRE_FALSE(got);
+  CHECK(got.error().error.code == errc::unavailable);
+  CHECK_THAT(got.error().error.text, ContainsSubstring("no answer in time"));
+}
+
+TEST_CASE("the kernel looks after connections on which nothing is said") {
+  Scene scene(thing);
+  REQUIRE(scene.get());
+  // 02: keepalive.
+  CHECK(timer_of_connection_to(scene.server.port()) == "02");
+}
+
+TEST_CASE("what answers TLS with something else, or HTTP with TLS, is an error") {
+  Scene plain(thing);
+  plain.access.tls = true;
+  plain.access.authorities = test::pki("ca.pem");
+  CHECK_FALSE(plain.get());
+  Scene encrypted(thing, ApiServer::Tls::good);
+  encrypted.access.tls = false;
+  CHECK_FALSE(encrypted.get());
+}
+
+TEST_CASE("proxy variables mean nothing") {
+  for (const char* name : {"http_proxy", "https_proxy", "HTTPS_PROXY", "HTTP_PROXY", "all_proxy", "ALL_PROXY"}) ::setenv(name, "http://127.0.0.1:1", 1);
+  Scene scene(thing, ApiServer::Tls::good);
+  CHECK(scene.get());
+  for (const char* name : {"http_proxy", "https_proxy", "HTTPS_PROXY", "HTTP_PROXY", "all_proxy", "ALL_PROXY"}) ::unsetenv(name);
+}
+
+TEST_CASE("a token that stays refused is tried twice, not for ever") {
+  Scene scene(always(401, ""));
+  scene.access.token = Secret("expired");
+  const auto got = scene.get();
+  CHECK(got.error().error.code == errc::unauthenticated);
+  CHECK_THAT(got.error().error.text, ContainsSubstring("not accepted") && !ContainsSubstring("expired"));
+  CHECK(scene.server.requests().size() == 2);
+}
+
+TEST_CASE("a token file with more than a token in it is refused before it becomes part of a request") {
+  const test::Folder folder;
+  Scene scene(thing);
+  scene.access.token_file = folder.path() + "/token";
+  std::ofstream(scene.access.token_file) << "abc\r\nX-Remote-User: admin\n";
+  const auto got = scene.get();
+  REQUIRE_FALSE(got);
+  CHECK(got.error().error.code == errc::invalid_argument);
+  CHECK_THAT(got.error().error.text, ContainsSubstring(scene.access.token_file) && !ContainsSubstring("abc"));
+  CHECK(scene.server.requests().empty());
+}
+
+TEST_CASE("an address is reached without a thread of the pool, and a resolver that hangs holds one of them however often it is asked") {
+  Scene scene(thing);
+  std::promise<void> release;
+  scene.pool().post([&] { release.get_future().wait(); });
+  CHECK(scene.get());
+  Scene named(thing);
+  named.access.host = "localhost";
+  std::promise<void> answer;
+  named.pool().post([&] { answer.get_future().wait(); });
+  CHECK(named.get("one", named.within(50ms)).error().error.code == errc::timed_out);
+  CHECK_THAT(named.get().error().error.text, ContainsSubstring("has not answered the last question"));
+  answer.set_value();
+  release.set_value();
+  const auto reached = [&] {
+    for (int tries = 0; tries < 3000; ++tries, std::this_thread::sleep_for(10ms))
+      if (named.get()) return true;
+    return false;
+  };
+  CHECK(reached());
+}
