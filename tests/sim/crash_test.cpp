@@ -129,17 +129,22 @@ TEST_CASE("a heal survives the agent's death before every step of it") {
   });
 }
 
-TEST_CASE("a stage whose every call may fail undoes itself before a final code, and a repeat succeeds") {
-  const errc code = GENERATE(errc::unavailable, errc::failed_precondition);
+TEST_CASE("a stage whose every call may fail, with any code and with or without its effect, undoes itself before a final code, and a repeat succeeds") {
+  const auto code = static_cast<errc>(GENERATE(range(1, static_cast<int>(errc_last) + 1)));
+  const bool after = GENERATE(false, true);
   sweep(true, [&](Scene& scene, int at) {
-    scene.world.fail_at = at;
+    int& counter = after ? scene.world.fail_after_at : scene.world.fail_at;
+    counter = at;
     scene.world.error = {code, "made to fail"};
     const auto staged = scene.world.want(kId, Wish(scene.staged(false)));
-    const bool failed = scene.world.fail_at == 0;
+    const bool failed = counter == 0;
+    INFO(name(code) << (staged ? "" : ": " + staged.error().text));
     if (failed && !staged && final_for_caller(staged.error().code)) {
       CHECK(scene.world.devices.empty());
       CHECK(scene.world.mounts.empty());
       CHECK(scene.world.records.empty());
+      CHECK(scene.world.keys.empty());
+      CHECK(scene.world.stashes.empty());
     }
     const auto again = scene.world.want(kId, Wish(scene.staged(false)));
     INFO((again ? "" : again.error().text));
