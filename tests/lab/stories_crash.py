@@ -279,9 +279,8 @@ def in_mkfs():
     return next((pid for pid, line in processes("mkfs.ext4").items() if "/dev/nbd" in line and not line.startswith("/bin/sh")), None)
 
 
-def killed_while_helper_hangs(lab, what, looking_for):
-    agent = lab.agent().start()
-    volume = agent.volume(lab.image("a"))
+def hang_helper(lab, agent, volume, what, looking_for):
+    """The process that hangs in its use of our device, and the stage that waits for it. The network is down then."""
     if what == "mount":
         volume.stage()
         volume.unstage()
@@ -297,12 +296,19 @@ def killed_while_helper_hangs(lab, what, looking_for):
     else:
         wait_for("the helper to begin with mkfs", lambda: os.path.exists(lab.dir + "/begun"), 60)
     network(lab, "down")
+    agent.process.send_signal(signal.SIGCONT)
+    lab.write("go", "")
+    stuck = wait_for("a helper in " + what, looking_for, 60)
+    time.sleep(1)
+    check(looking_for() == stuck, "the helper was through %s before the network was cut" % what)
+    return stuck, call
+
+
+def killed_while_helper_hangs(lab, what, looking_for):
+    agent = lab.agent().start()
+    volume = agent.volume(lab.image("a"))
     try:
-        agent.process.send_signal(signal.SIGCONT)
-        lab.write("go", "")
-        stuck = wait_for("a helper in " + what, looking_for, 60)
-        time.sleep(1)
-        check(looking_for() == stuck, "the helper was through %s before the network was cut" % what)
+        stuck, call = hang_helper(lab, agent, volume, what, looking_for)
         begin = time.monotonic()
         agent.kill()
         took = time.monotonic() - begin
