@@ -186,6 +186,12 @@ def denied_mknod(lab, agent):
     volume = encrypted(lab, agent, "d")
     answer = volume.try_stage(passphrase_file=volume.passphrase_file)
     check(answer["code"] != "OK", "an encrypted volume was staged")
+    # What it could not undo either.
+    agent.stop()
+    agent.begun_by = []
+    agent.start()
+    volume.unstage(patience=60)
+    expect_closed(volume)
     return "%s: %s" % (answer["code"], answer["message"])
 
 
