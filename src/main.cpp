@@ -24,6 +24,7 @@
 #include "corbd/heal/farewell.hpp"
 #include "corbd/heal/finder.hpp"
 #include "corbd/heal/healer.hpp"
+#include "corbd/heal/orphans.hpp"
 #include "corbd/heal/reporter.hpp"
 #include "corbd/host/helpers.hpp"
 #include "corbd/host/kms.hpp"
@@ -105,7 +106,7 @@ class Agent {
         kernel_(krbd::make_kernel_client(helpers_)),
         shell_(control_, *clock_, ports(), shell_config(boot_id)),
         finder_(control_, *clock_, pool_, api(), shell_, csi::stage_wish, finder_config()),
-        reporter_(control_, *clock_, api(), shell_, {options.drivername, options.nodeid}), healer_(control_, *clock_, shell_, heal_config()),
+        orphans_(control_, *clock_, attachments_, shell_, {options.unstage_orphans}), reporter_(control_, *clock_, api(), shell_, {options.drivername, options.nodeid}), healer_(control_, *clock_, shell_, heal_config()),
         csi_(control_, *clock_, shell_, csi_config()), admin_(control_, *clock_, admin_sources(), admin_config()),
         web_(control_, *clock_, pool_, web_config(), web_sources()), signals_(io_, SIGTERM, SIGINT) {
     if (registrar) registrar_.emplace(control_, *clock_, *registrar);
@@ -294,6 +295,7 @@ class Agent {
     healer_.start();
     attachments_.start(shell_);
     finder_.start();
+    orphans_.start();
     if (registrar_) registrar_->start();
     co_await signals_.async_wait(asio::use_awaitable);
     co_await outlast_shutdown();
@@ -325,6 +327,7 @@ class Agent {
     co_await admin_.stop(until.at_most(clock_->now() + kAdminLeavesWithin));
     co_await node_.stop(until);
     co_await finder_.stop(until);
+    co_await orphans_.stop(until);
     co_await attachments_.stop(until);
     co_await reporter_.stop(until);
     co_await healer_.stop();
@@ -360,6 +363,7 @@ class Agent {
   std::unique_ptr<device::KernelClient> kernel_;
   volume::Shell shell_;
   heal::Finder finder_;
+  heal::Orphans orphans_;
   heal::Reporter reporter_;
   heal::Healer healer_;
   csi::Server csi_;

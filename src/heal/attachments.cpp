@@ -2,7 +2,6 @@
 
 #include "corbd/core/backoff.hpp"
 #include "corbd/core/log.hpp"
-#include "corbd/core/random.hpp"
 #include "corbd/kube/objects.hpp"
 
 namespace corbd::heal {
@@ -63,7 +62,7 @@ task<> Attachments::keep_asking(std::string volume_id) {
       noted = co_await volumes_->want(volume_id, volume::Wish(volume::Attached{attachment.uid}), {clock_.now() + std::chrono::minutes(2), &stopping_});
     if (noted) break;
     if (failures == 0) log::info("attachment.unknown", {{"volume", volume_id}, {"error", noted.error().text}});
-    co_await sleep_until(control_, clock_, clock_.now() + backoff.after(failures, random()), &stopping_);
+    co_await sleep_until(control_, clock_, clock_.now() + backoff.after(failures, uniform()), &stopping_);
   }
   asked_for_.erase(volume_id);
 }

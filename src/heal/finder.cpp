@@ -4,7 +4,6 @@
 
 #include "corbd/core/backoff.hpp"
 #include "corbd/core/log.hpp"
-#include "corbd/core/random.hpp"
 #include "corbd/heal/attachments.hpp"
 
 namespace corbd::heal {
@@ -48,7 +47,7 @@ task<> Finder::find(std::string volume_id) {
     const auto& error = found.error();
     if (std::exchange(left_[volume_id], error.text) != error.text)
       log::warning("device.unclaimed", {{"volume", volume_id}, {"code", name(error.code)}, {"why_not_served", error.text}});
-    const std::chrono::milliseconds wait = may_pass(error.code) ? backoff.after(failures, random()) : std::chrono::milliseconds(kNotOurs);
+    const std::chrono::milliseconds wait = may_pass(error.code) ? backoff.after(failures, uniform()) : std::chrono::milliseconds(kNotOurs);
     if (co_await sleep_until(control_, clock_, clock_.now() + wait, &stopping_) == Waited::cancelled) break;
   }
   left_.erase(volume_id);

@@ -39,7 +39,7 @@ Status read_status(std::string_view body) {
     return status;
   }
   const auto& object = value.get_object();
-  status.reason = text_at(object, "reason");
+  status.reason = printable(text_at(object, "reason"));
   status.message = printable(text_at(object, "message"));
   const auto* details = object.if_contains("details");
   if (details == nullptr || !details->is_object()) return status;

@@ -13,7 +13,7 @@ namespace json = boost::json;
 constexpr std::chrono::seconds kTokenFor{60};       // kubelet rotates it long before its end
 constexpr std::chrono::seconds kWatchGrace{30};     // how long after its timeout a watch may end
 constexpr std::size_t kPage = 500, kMostPages = 200;
-constexpr std::size_t kObjectBytes = 8 << 20, kPageBytes = 256 << 20;  // a server keeps no object of more than 1.5 MiB
+constexpr std::size_t kObjectBytes = 4 << 20, kPageBytes = 64 << 20;  // a server keeps no object of more than 1.5 MiB
 constexpr const char* kJson = "application/json";
 
 std::string escaped(std::string_view text) {

@@ -4,7 +4,6 @@
 
 #include "corbd/core/backoff.hpp"
 #include "corbd/core/log.hpp"
-#include "corbd/core/random.hpp"
 #include "corbd/kube/reflector.hpp"
 #include "wire.hpp"
 

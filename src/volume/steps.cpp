@@ -260,6 +260,8 @@ task<result<>> Steps::write_record(Live& live, const Step& step) {
   live.saving = step.record;
   auto saved = co_await save(live, *step.record);
   live.saving.reset();
+  // It may have happened all the same, so the caller must not forget the volume.
+  if (!saved && final_for_caller(saved.error().code)) saved = Error{errc::state_write, saved.error().text};
   const bool refused_again = std::exchange(live.refused, !saved) && live.refused;
   if (saved || !step.may_fail) live.unsure = !saved && saved.error().code != errc::state_newer;
   // Once may be chance, and is tried again.

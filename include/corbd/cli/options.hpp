@@ -21,6 +21,7 @@ struct Run {
   std::uint16_t metricsport = 0;  ///< 0: no HTTP
   std::vector<std::string> failpoints;
   bool heal_without_proof = false;
+  bool unstage_orphans = false;
   int heal_at_once = 16;
   int shutdown_grace_s = 90;
   bool volume_health = false;

@@ -1,0 +1,100 @@
+// Volumes that kubelet has forgotten.
+#include "corbd/heal/orphans.hpp"
+
+#include "support/api_server.hpp"
+#include "support/catch.hpp"
+#include "support/helpers.hpp"
+
+using namespace corbd;
+using namespace std::chrono_literals;
+using test::ApiServer;
+
+namespace {
+
+class Scripted final : public volume::Volumes {
+ public:
+  task<result<>> want(std::string, volume::Wish wish, Until) override {
+    unstaged.push_back(std::get<volume::Unstaged>(wish).path);
+    co_return result<>();
+  }
+  task<result<host::Usage>> usage(std::string, std::string, Until) override { co_return host::Usage{}; }
+  std::vector<volume::Status> status() const override { return {one}; }
+  std::optional<volume::Status> status(const std::string&) const override { return one; }
+  volume::Status one;
+  std::vector<std::string> unstaged;
+};
+
+struct Scene {
+  std::atomic<bool> attached = false;
+  test::Loop loop;
+  BlockingPool pool{loop.control(), loop.clock, 1};
+  ApiServer server{[this](const ApiServer::Request&, ApiServer::Peer& peer) {
+    if (!attached) return peer.answer(404, R"({"kind":"Status","message":"gone"})");
+    peer.answer(200, R"({"metadata":{"uid":"u"},"spec":{"attacher":"driver","nodeName":"node-1"},"status":{"attached":true}})");
+  }};
+  kube::Api api{loop.control(), loop.clock, pool, server.access()};
+  heal::Attachments attachments{loop.control(), loop.clock, &api, {"driver", "node-1", 10min}};
+  Scripted volumes;
+  std::unique_ptr<heal::Orphans> orphans;
+  explicit Scene(bool unstage = true) {
+    volumes.one.volume_id = "v";
+    volumes.one.staged_at = {"/staging"};
+    volumes.one.attachment_uid = "u";
+    heal::Orphans::Config config;
+    config.unstage = unstage;
+    orphans = std::make_unique<heal::Orphans>(loop.control(), loop.clock, attachments, volumes, config);
+    orphans->start();
+  }
+  ~Scene() { test::Started<bool>(loop.io, stopped(*this)).get(); }
+  static task<bool> stopped(Scene& self) {
+    co_await self.orphans->stop({});
+    co_await self.attachments.stop({});
+    co_return true;
+  }
+  /// Each question to the server is answered before more time passes.
+  void pass(std::chrono::minutes time) {
+    for (; time.count() > 0; --time) {
+      loop.clock.advance(1min);
+      for (int i = 0; i < 5; ++i) {
+        loop.io.restart();
+        loop.io.run_one_for(20ms);
+      }
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a volume that no pod uses and that is attached no more is unstaged after the grace, where that is wanted") {
+  Scene scene;
+  scene.pass(10min);
+  CHECK_FALSE(scene.server.requests().empty());
+  CHECK(scene.volumes.unstaged.empty());
+  scene.pass(10min);
+  CHECK(std::ranges::count(scene.volumes.unstaged, "/staging") >= 1);
+}
+
+TEST_CASE("where it is not wanted, a forgotten volume is only told") {
+  Scene scene(false);
+  scene.pass(30min);
+  CHECK_FALSE(scene.server.requests().empty());
+  CHECK(scene.volumes.unstaged.empty());
+}
+
+TEST_CASE("a volume that is still attached is not forgotten") {
+  Scene scene;
+  scene.attached = true;
+  scene.pass(30min);
+  CHECK_FALSE(scene.server.requests().empty());
+  CHECK(scene.volumes.unstaged.empty());
+}
+
+TEST_CASE("a volume that a pod uses, or whose attachment was never seen, is not asked for") {
+  Scene scene;
+  if (GENERATE(true, false))
+    scene.volumes.one.published_at = {"/target"};
+  else
+    scene.volumes.one.attachment_uid.clear();
+  scene.pass(30min);
+  CHECK(scene.volumes.unstaged.empty());
+}
