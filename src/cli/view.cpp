@@ -142,7 +142,7 @@ std::string volumes_table(const v1::ListVolumesResponse& volumes, bool wide, std
                              std::to_string(volume.healing().attempts()), cell(error_of(volume))});
   }
   if (volumes.unclaimed().empty()) return table(rows);
-  Rows left{{"DEVICE'S VOLUME", "NO RECORD NAMES IT, AND IT IS NOT SERVED HERE, BECAUSE"}};
+  Rows left{{"DEVICE'S VOLUME", "IT HAS NO RECORD OR NO KEY HERE, AND IS NOT SERVED, BECAUSE"}};
   for (const auto& device : volumes.unclaimed()) left.push_back({cell(device.volume_id()), cell(device.why())});
   return table(rows) + "\n" + table(left);
 }

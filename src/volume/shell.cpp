@@ -33,6 +33,11 @@ std::optional<Wish> undo_of(const Wish& wish, const std::optional<Record>& befor
   return std::nullopt;
 }
 
+bool is_unclaimed(const Live& volume) {
+  if (!volume.record) return !volume.saving;
+  return volume.record->kind == device::Kind::nbd && volume.key.empty() && !volume.record->failed && !volume.answers();
+}
+
 }  // namespace
 
 class Shell::Impl {
@@ -293,7 +298,7 @@ std::vector<Unclaimed> Shell::Impl::unclaimed() const {
   if (!devices || !mounts) return all;
   for (const auto& device : *devices) {
     const auto place = volumes_.find(device.backend);
-    if (device.backend.empty() || (place != volumes_.end() && (place->second->record || place->second->saving))) continue;
+    if (device.backend.empty() || (place != volumes_.end() && !is_unclaimed(*place->second))) continue;
     Unclaimed found{device.backend, device.index, {}};
     for (const auto& mount : *mounts)
       if (shows(mount, device)) found.mounts.push_back(mount.target);

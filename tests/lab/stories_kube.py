@@ -82,6 +82,24 @@ def attached(lab, image):
     return server, agent, volume
 
 
+def written(lab, image):
+    """The same, staged, its attachment noted, and a writer on it."""
+    server, agent, volume = attached(lab, image)
+    agent.start()
+    volume.stage()
+    volume.publish()
+    wait_for("the attachment to be noted", lambda: noted(agent), 30)
+    writer = Writer(lab, os.path.join(volume.target(), "data"), size=16 * MIB).start()
+    writer.wait_more(50)
+    return server, agent, volume, writer
+
+
+def keeps_writing(writer, kill):
+    writer.wait_more(50)
+    writer.stop()
+    writer.expect_nothing_lost([kill])
+
+
 def noted(agent, uid="uid-1"):
     folder = os.path.join(agent.state_dir, "volumes")
     return any(json.loads(read(os.path.join(folder, name)))["record"]["attachment_uid"] == uid for name in os.listdir(folder) if name.endswith(".json"))
@@ -96,13 +114,7 @@ def end(agent, volume):
 
 def story_healed_without_state(lab):
     """an agent that lost its records and keys heals a volume under its writer by three questions to the API server: no I/O error, no lost write"""
-    server, agent, volume = attached(lab, lab.image("a", size=256 * MIB))
-    agent.start()
-    volume.stage()
-    volume.publish()
-    wait_for("the attachment to be noted", lambda: noted(agent), 30)
-    writer = Writer(lab, os.path.join(volume.target(), "data"), size=16 * MIB).start()
-    writer.wait_more(50)
+    server, agent, volume, writer = written(lab, lab.image("a", size=256 * MIB))
     kill = agent.kill()
     for name in ("state", "runtime"):
         shutil.rmtree(os.path.join(lab.dir, name))
@@ -112,27 +124,29 @@ def story_healed_without_state(lab):
     agent.wait_event("device.reconnected", 120, volume=volume.id)
     say("asked: %s" % [path for path in server.asked if "nodes" not in path])
     check(len([path for path in server.asked if "nodes" not in path]) <= 3, "more than three questions")
-    writer.wait_more(50)
-    writer.stop()
-    writer.expect_nothing_lost([kill])
+    keeps_writing(writer, kill)
+    end(agent, volume)
+
+
+def story_healed_without_keys(lab):
+    """an agent whose keys went with its pod asks the API server for them, and heals by its records: no I/O error, no lost write"""
+    server, agent, volume, writer = written(lab, lab.image("a", size=256 * MIB))
+    kill = agent.kill()
+    shutil.rmtree(os.path.join(lab.dir, "runtime"))
+    agent.start()
+    agent.wait_event("device.reconnected", 60, volume=volume.id)
+    keeps_writing(writer, kill)
+    volume.stage()  # as kubelet does after a restart of its own: nothing is to be done
     end(agent, volume)
 
 
 def story_attachment_proves(lab):
     """an image without exclusive-lock is healed as long as its volume stayed attached here, and is lost once it was attached anew"""
-    server, agent, volume = attached(lab, lab.image("a", size=256 * MIB, features="layering"))
-    agent.start()
-    volume.stage()
-    volume.publish()
-    wait_for("the attachment to be noted", lambda: noted(agent), 30)
-    writer = Writer(lab, os.path.join(volume.target(), "data"), size=16 * MIB).start()
-    writer.wait_more(50)
+    server, agent, volume, writer = written(lab, lab.image("a", size=256 * MIB, features="layering"))
     kill = agent.kill()
     agent.start()
     agent.wait_event("device.reconnected", 60, volume=volume.id)
-    writer.wait_more(50)
-    writer.stop()
-    writer.expect_nothing_lost([kill])
+    keeps_writing(writer, kill)
     agent.kill()
     server.attach(lab, volume, uid="uid-2")
     agent.start()

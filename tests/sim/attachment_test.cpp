@@ -91,3 +91,18 @@ TEST_CASE("rbd-nbd's device without a lock is taken over by the word that came w
   CHECK((scene.want(wish) == errc::ok) == vouched);
   CHECK(scene.device().alive == vouched);
 }
+
+TEST_CASE("a volume whose key is gone is shown as one that only a stage can serve, until that brings the key") {
+  Scene scene;
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+  CHECK(scene.world.shell().unclaimed().empty());
+  scene.world.kill_agent();
+  scene.world.keys.clear();
+  scene.world.start_agent();
+  REQUIRE(scene.world.shell().unclaimed().size() == 1);
+  CHECK(scene.world.shell().unclaimed().front().volume_id == kId);
+  CHECK_FALSE(scene.world.shell().unclaimed().front().mounts.empty());
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+  CHECK(scene.device().alive);
+  CHECK(scene.world.shell().unclaimed().empty());
+}

@@ -1,5 +1,5 @@
-// Volumes that no record names (a new install over ceph-csi, a lost state folder): what the API server says of a device makes the wish that a stage
-// would make, and the planner takes it for ours or not. A volume's device tells its handle, so nothing is ever listed.
+// Volumes that no record names (a new install over ceph-csi, a lost state folder) or whose key is gone (a replaced pod): what the API server says of a
+// device makes the wish that a stage would make, and the planner takes it for ours or not. A volume's device tells its handle, so nothing is ever listed.
 #pragma once
 
 #include <functional>
@@ -56,7 +56,7 @@ class Finder {
   /// Looks at every device, now and from then on.
   void start();
   task<> stop(Until until);
-  /// Why a device that no record names is not served, by volume id.
+  /// Why such a device is not served, by volume id.
   const std::map<std::string, std::string>& left() const { return left_; }
 
  private:

@@ -53,7 +53,8 @@ struct Status {
   std::optional<Error> last_error;
 };
 
-/// A device with a volume's identifier that no record names: rbd-nbd's, another driver's, or ours from before the records were lost.
+/// A device with a volume's identifier that no record names (rbd-nbd's, another driver's, or ours from before the records were lost), or that nobody
+/// serves because its Ceph key is gone.
 struct Unclaimed {
   std::string volume_id;
   std::uint32_t device = 0;          ///< /dev/nbd<n>

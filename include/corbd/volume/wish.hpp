@@ -156,7 +156,7 @@ class Volumes {
   /// Every volume that has a record.
   virtual std::vector<Status> status() const = 0;
   virtual std::optional<Status> status(const std::string& volume_id) const = 0;
-  /// Devices with a volume's identifier that no record names.
+  /// Devices that only a stage, with what it brings, can make this agent's or serve again.
   virtual std::vector<Unclaimed> unclaimed() const { return {}; }
 };
 

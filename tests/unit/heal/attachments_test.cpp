@@ -4,6 +4,7 @@
 #include "support/api_server.hpp"
 #include "support/catch.hpp"
 #include "support/helpers.hpp"
+#include "support/scripted_volumes.hpp"
 
 using namespace corbd;
 using namespace std::chrono_literals;
@@ -12,19 +13,8 @@ using volume::Health;
 
 namespace {
 
-class Scripted final : public volume::Volumes {
- public:
-  task<result<>> want(std::string, volume::Wish wish, Until) override {
-    uids.push_back(std::get<volume::Attached>(wish).uid);
-    if (outcome) one.attachment_uid = uids.back();
-    co_return outcome;
-  }
-  task<result<host::Usage>> usage(std::string, std::string, Until) override { co_return host::Usage{}; }
-  std::vector<volume::Status> status() const override { return {one}; }
-  std::optional<volume::Status> status(const std::string&) const override { return one; }
-  volume::Status one;
-  std::vector<std::string> uids;
-  result<> outcome;
+class Scripted final : public test::ScriptedVolumes {
+  void granted(const std::string&, const volume::Wish& wish) override { all.front().attachment_uid = std::get<volume::Attached>(wish).uid; }
 };
 
 struct Scene {
@@ -39,7 +29,8 @@ struct Scene {
   kube::Api api{loop.control(), loop.clock, pool, server.access()};
   heal::Attachments attachments{loop.control(), loop.clock, &api, {"driver", "node-1"}};
   Scripted volumes;
-  Scene() { volumes.one.volume_id = "v"; }
+  Scene() { volumes.all.emplace_back().volume_id = "v"; }
+  std::string& uid() { return volumes.all.front().attachment_uid; }
   ~Scene() { test::Started<bool>(loop.io, stopped(*this)).get(); }
   static task<bool> stopped(Scene& self) {
     co_await self.attachments.stop({});
@@ -59,12 +50,12 @@ struct Scene {
 TEST_CASE("a volume that does not know its attachment at the agent's start is told") {
   Scene scene;
   scene.attachments.start(scene.volumes);
-  CHECK(scene.comes([&] { return scene.volumes.one.attachment_uid == "uid-1"; }));
+  CHECK(scene.comes([&] { return scene.uid() == "uid-1"; }));
 }
 
 TEST_CASE("a volume that knows its attachment costs the API server nothing at the agent's start") {
   Scene scene;
-  scene.volumes.one.attachment_uid = "uid-0";
+  scene.uid() = "uid-0";
   scene.attachments.start(scene.volumes);
   scene.loop.io.poll();
   CHECK(scene.loop.clock.next() == time_point::max());
@@ -73,12 +64,12 @@ TEST_CASE("a volume that knows its attachment costs the API server nothing at th
 
 TEST_CASE("a volume that is staged is told its attachment, one that is healed is not") {
   Scene scene;
-  scene.volumes.one.attachment_uid = "uid-0";
+  scene.uid() = "uid-0";
   scene.attachments.start(scene.volumes);
   scene.attachments.note(volume::Change{{}, "v", Health::reconnecting, Health::staged, ""});
   CHECK(scene.server.requests().empty());
   scene.attachments.note(volume::Change{{}, "v", Health::staging, Health::staged, ""});
-  CHECK(scene.comes([&] { return scene.volumes.one.attachment_uid == "uid-1"; }));
+  CHECK(scene.comes([&] { return scene.uid() == "uid-1"; }));
 }
 
 TEST_CASE("a server that fails is asked again, one that knows no attachment is not") {
@@ -93,14 +84,14 @@ TEST_CASE("a server that fails is asked again, one that knows no attachment is n
     asked = scene.server.requests().size();
     return rests;
   }));
-  CHECK(scene.volumes.uids.empty());
+  CHECK(scene.volumes.wishes.empty());
 }
 
 TEST_CASE("a volume that is not served yet is told once it is") {
   Scene scene;
   scene.volumes.outcome = Error{errc::unavailable, "not served now"};
   scene.attachments.start(scene.volumes);
-  REQUIRE(scene.comes([&] { return scene.volumes.uids.size() >= 2; }));
+  REQUIRE(scene.comes([&] { return scene.volumes.wishes.size() >= 2; }));
   scene.volumes.outcome = {};
-  CHECK(scene.comes([&] { return scene.volumes.one.attachment_uid == "uid-1"; }));
+  CHECK(scene.comes([&] { return scene.uid() == "uid-1"; }));
 }

@@ -2,30 +2,30 @@
 
 #include "support/catch.hpp"
 #include "support/loop.hpp"
+#include "support/scripted_volumes.hpp"
 
 using namespace corbd;
 using std::chrono::seconds;
 
 namespace {
 
-class Scripted final : public volume::Volumes {
+class Scripted final : public test::ScriptedVolumes {
  public:
-  task<result<>> want(std::string id, volume::Wish wish, Until) override {
-    if (std::holds_alternative<volume::Failed>(wish)) given_up.push_back(id);
-    co_return result<>();
-  }
-  task<result<host::Usage>> usage(std::string, std::string, Until) override { co_return host::Usage{}; }
+  explicit Scripted(Clock& of, duration used_for) : clock(of), unused_at(of.now() + used_for) {}
   std::vector<volume::Status> status() const override {
     volume::Status one;
     one.volume_id = "used";
     one.in_use = clock.now() < unused_at;
     return {one};
   }
-  std::optional<volume::Status> status(const std::string&) const override { return std::nullopt; }
-  explicit Scripted(Clock& of, duration used_for) : clock(of), unused_at(of.now() + used_for) {}
+  std::vector<std::string> given_up;
+
+ private:
+  void granted(const std::string& id, const volume::Wish& wish) override {
+    if (std::holds_alternative<volume::Failed>(wish)) given_up.push_back(id);
+  }
   Clock& clock;
   time_point unused_at;
-  std::vector<std::string> given_up;
 };
 
 }  // namespace

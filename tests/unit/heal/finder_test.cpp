@@ -9,6 +9,7 @@
 #include "support/catch.hpp"
 #include "support/folder.hpp"
 #include "support/helpers.hpp"
+#include "support/scripted_volumes.hpp"
 
 using namespace corbd;
 using namespace std::chrono_literals;
@@ -19,20 +20,10 @@ namespace {
 const std::string kHandle = "volume-1";
 
 /// One device without a record; it is claimed by the wish that names it.
-class Scripted final : public volume::Volumes {
- public:
-  task<result<>> want(std::string id, volume::Wish wish, Until) override {
-    wishes.push_back(std::move(wish));
-    if (outcome) std::erase_if(devices, [&](const auto& device) { return device.volume_id == id; });
-    co_return outcome;
+class Scripted final : public test::ScriptedVolumes {
+  void granted(const std::string& id, const volume::Wish&) override {
+    std::erase_if(devices, [&](const auto& device) { return device.volume_id == id; });
   }
-  task<result<host::Usage>> usage(std::string, std::string, Until) override { co_return host::Usage{}; }
-  std::vector<volume::Status> status() const override { return {}; }
-  std::optional<volume::Status> status(const std::string&) const override { return std::nullopt; }
-  std::vector<volume::Unclaimed> unclaimed() const override { return devices; }
-  std::vector<volume::Unclaimed> devices;
-  std::vector<volume::Wish> wishes;
-  result<> outcome;
 };
 
 struct Scene {

@@ -4,25 +4,13 @@
 #include "support/api_server.hpp"
 #include "support/catch.hpp"
 #include "support/helpers.hpp"
+#include "support/scripted_volumes.hpp"
 
 using namespace corbd;
 using namespace std::chrono_literals;
 using test::ApiServer;
 
 namespace {
-
-class Scripted final : public volume::Volumes {
- public:
-  task<result<>> want(std::string, volume::Wish wish, Until) override {
-    unstaged.push_back(std::get<volume::Unstaged>(wish).path);
-    co_return result<>();
-  }
-  task<result<host::Usage>> usage(std::string, std::string, Until) override { co_return host::Usage{}; }
-  std::vector<volume::Status> status() const override { return {one}; }
-  std::optional<volume::Status> status(const std::string&) const override { return one; }
-  volume::Status one;
-  std::vector<std::string> unstaged;
-};
 
 struct Scene {
   std::atomic<bool> attached = false;
@@ -34,12 +22,13 @@ struct Scene {
   }};
   kube::Api api{loop.control(), loop.clock, pool, server.access()};
   heal::Attachments attachments{loop.control(), loop.clock, &api, {"driver", "node-1", 10min}};
-  Scripted volumes;
+  test::ScriptedVolumes volumes;
   std::unique_ptr<heal::Orphans> orphans;
   explicit Scene(bool unstage = true) {
-    volumes.one.volume_id = "v";
-    volumes.one.staged_at = {"/staging"};
-    volumes.one.attachment_uid = "u";
+    auto& volume = volumes.all.emplace_back();
+    volume.volume_id = "v";
+    volume.staged_at = {"/staging"};
+    volume.attachment_uid = "u";
     heal::Orphans::Config config;
     config.unstage = unstage;
     orphans = std::make_unique<heal::Orphans>(loop.control(), loop.clock, attachments, volumes, config);
@@ -69,16 +58,17 @@ TEST_CASE("a volume that no pod uses and that is attached no more is unstaged af
   Scene scene;
   scene.pass(10min);
   CHECK_FALSE(scene.server.requests().empty());
-  CHECK(scene.volumes.unstaged.empty());
+  CHECK(scene.volumes.wishes.empty());
   scene.pass(10min);
-  CHECK(std::ranges::count(scene.volumes.unstaged, "/staging") >= 1);
+  REQUIRE_FALSE(scene.volumes.wishes.empty());
+  CHECK(std::get<volume::Unstaged>(scene.volumes.wishes.front()).path == "/staging");
 }
 
 TEST_CASE("where it is not wanted, a forgotten volume is only told") {
   Scene scene(false);
   scene.pass(30min);
   CHECK_FALSE(scene.server.requests().empty());
-  CHECK(scene.volumes.unstaged.empty());
+  CHECK(scene.volumes.wishes.empty());
 }
 
 TEST_CASE("a volume that is still attached is not forgotten") {
@@ -86,15 +76,15 @@ TEST_CASE("a volume that is still attached is not forgotten") {
   scene.attached = true;
   scene.pass(30min);
   CHECK_FALSE(scene.server.requests().empty());
-  CHECK(scene.volumes.unstaged.empty());
+  CHECK(scene.volumes.wishes.empty());
 }
 
 TEST_CASE("a volume that a pod uses, or whose attachment was never seen, is not asked for") {
   Scene scene;
   if (GENERATE(true, false))
-    scene.volumes.one.published_at = {"/target"};
+    scene.volumes.all.front().published_at = {"/target"};
   else
-    scene.volumes.one.attachment_uid.clear();
+    scene.volumes.all.front().attachment_uid.clear();
   scene.pass(30min);
-  CHECK(scene.volumes.unstaged.empty());
+  CHECK(scene.volumes.wishes.empty());
 }

@@ -7,6 +7,7 @@
 #include "support/api_server.hpp"
 #include "support/catch.hpp"
 #include "support/helpers.hpp"
+#include "support/scripted_volumes.hpp"
 
 using namespace corbd;
 using namespace std::chrono_literals;
@@ -14,14 +15,6 @@ using test::ApiServer;
 using volume::Health;
 
 namespace {
-
-class Scripted final : public volume::Volumes {
- public:
-  task<result<>> want(std::string, volume::Wish, Until) override { co_return result<>(); }
-  task<result<host::Usage>> usage(std::string, std::string, Until) override { co_return host::Usage{}; }
-  std::vector<volume::Status> status() const override { return {}; }
-  std::optional<volume::Status> status(const std::string&) const override { return std::nullopt; }
-};
 
 struct Scene {
   std::map<std::string, std::string> objects{
@@ -37,7 +30,7 @@ struct Scene {
     place == objects.end() ? peer.answer(404, "{}") : peer.answer(200, place->second);
   }};
   kube::Api api{loop.control(), loop.clock, pool, server.access()};
-  Scripted volumes;
+  test::ScriptedVolumes volumes;
   heal::Reporter reporter{loop.control(), loop.clock, &api, volumes, {"driver", "node-1"}};
   ~Scene() { test::Started<bool>(loop.io, stopped(*this)).get(); }
   static task<bool> stopped(Scene& self) {

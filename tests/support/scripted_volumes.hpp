@@ -1,0 +1,36 @@
+// Volumes that say what a test tells them to, and keep the wishes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "corbd/volume/wish.hpp"
+
+namespace corbd::test {
+
+class ScriptedVolumes : public volume::Volumes {
+ public:
+  task<result<>> want(std::string id, volume::Wish wish, Until) override {
+    wishes.push_back(std::move(wish));
+    if (outcome) granted(id, wishes.back());
+    co_return outcome;
+  }
+  task<result<host::Usage>> usage(std::string, std::string, Until) override { co_return host::Usage{}; }
+  std::vector<volume::Status> status() const override { return all; }
+  std::optional<volume::Status> status(const std::string& id) const override {
+    for (const auto& one : status())
+      if (one.volume_id == id) return one;
+    return std::nullopt;
+  }
+  std::vector<volume::Unclaimed> unclaimed() const override { return devices; }
+
+  std::vector<volume::Status> all;
+  std::vector<volume::Unclaimed> devices;
+  std::vector<volume::Wish> wishes;
+  result<> outcome;
+
+ private:
+  virtual void granted(const std::string&, const volume::Wish&) {}
+};
+
+}  // namespace corbd::test
