@@ -244,7 +244,7 @@ TEST_CASE("a token file with more than a token in it is refused before it become
 TEST_CASE("an address is reached without a thread of the pool, and a resolver that hangs holds one of them however often it is asked") {
   Scene scene(thing);
   std::promise<void> release;
-  scene.pool().post([&] { release.get_future().wait(); });
+  scene.pool.post([&] { release.get_future().wait(); });
   CHECK(scene.get());
   Scene named(thing);
   named.access.host = "localhost";
