@@ -1,0 +1,184 @@
+// The API client against a real API server: that what the scripted server of tests/support says is what a server says.
+// CORBD_LAB_KUBECONFIG: how to reach it; CORBD_LAB_KUBE_NOBODY: the token of somebody who may do nothing; CORBD_LAB_KUBE_FORGOTTEN: a version whose
+// events the server does not know any more (scripts/lab/kubernetes env DIR).
+#include <cstdlib>
+#include <fstream>
+#include <random>
+
+#include "corbd/kube/objects.hpp"
+#include "corbd/kube/own_node.hpp"
+#include "support/api_client.hpp"
+#include "support/api_server.hpp"
+#include "support/folder.hpp"
+
+using namespace corbd;
+using namespace std::chrono_literals;
+using boost::json::object;
+using kube::Change;
+using test::ApiClient;
+
+namespace {
+
+std::string env(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+kube::Access admin() { return kube::read_kubeconfig(env("CORBD_LAB_KUBECONFIG")).value(); }
+
+kube::Access with_token(const std::string& token) {
+  auto access = admin();
+  access.token = Secret(token);
+  return access;
+}
+
+/// For names that no test before this one used: the server keeps what it is given.
+std::string fresh(const std::string& name) { return name + "-" + std::to_string(std::random_device()()); }
+
+const kube::Resource kNamespaces{"/api/v1/namespaces", "namespaces"};
+const kube::Resource kEvents{"/api/v1/namespaces/default/events", "events"};
+
+object node(const std::string& name, const std::string& zone) {
+  return {{"metadata", {{"name", name}, {"labels", {{"zone", zone}}}}}};
+}
+object zone(const std::string& zone) { return {{"metadata", {{"labels", {{"zone", zone}}}}}}; }
+
+std::vector<Change::Kind> kinds(const std::vector<Change>& events) {
+  std::vector<Change::Kind> all;
+  for (const auto& event : events) all.push_back(event.kind);
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a real server: an object is made, read by its name, and listed alone", "[kube]") {
+  ApiClient client(admin());
+  const auto name = fresh("node");
+  REQUIRE(client.create(kube::kNodes, node(name, "a")));
+  REQUIRE(client.create(kube::kNodes, node(fresh("other"), "b")));
+  const auto found = client.get(kube::kNodes, name);
+  REQUIRE(found);
+  CHECK(kube::node_of(*found).labels.at("zone") == "a");
+  const auto listed = client.list(kube::kNodes, name, "0");
+  REQUIRE(listed);
+  CHECK(listed->items.size() == 1);
+}
+
+TEST_CASE("a real server: a list longer than a page comes whole", "[kube]") {
+  ApiClient client(admin());
+  const auto space = fresh("pages");
+  REQUIRE(client.create(kNamespaces, {{"metadata", {{"name", space}}}}));
+  const kube::Resource maps{"/api/v1/namespaces/" + space + "/configmaps", "configmaps"};
+  constexpr std::size_t more_than_a_page = 501;
+  for (std::size_t i = 0; i < more_than_a_page; ++i) REQUIRE(client.create(maps, {{"metadata", {{"name", "m" + std::to_string(i)}}}}));
+  const auto all = client.list(maps);
+  REQUIRE(all);
+  CHECK(all->items.size() == more_than_a_page);
+}
+
+TEST_CASE("a real server: a watch of one node tells its changes and no other's, a bookmark, and ends in good order", "[kube]") {
+  ApiClient client(admin()), other(admin());
+  const auto mine = fresh("node"), theirs = fresh("other");
+  REQUIRE(client.create(kube::kNodes, node(mine, "a")));
+  REQUIRE(client.create(kube::kNodes, node(theirs, "a")));
+  const auto before = client.list(kube::kNodes, mine, "0");
+  REQUIRE(before);
+  REQUIRE(client.patch(kube::kNodes, theirs, zone("b")));
+  const auto changed = client.patch(kube::kNodes, mine, zone("b"));
+  REQUIRE(changed);
+  const auto [events, ended] = client.watch(kube::kNodes, mine, before->version, 5s);
+  CHECK(ended);
+  REQUIRE(events.size() >= 2);
+  const auto& modified = events[events.front().kind == Change::Kind::added ? 1 : 0];
+  CHECK(modified.kind == Change::Kind::modified);
+  CHECK(kube::node_of(modified.object).labels.at("zone") == "b");
+  CHECK(modified.version == changed->at("metadata").at("resourceVersion").as_string());
+  for (const auto& event : events)
+    if (event.kind != Change::Kind::bookmark) CHECK(event.object.at("metadata").at("name").as_string() == mine);
+  const auto& bookmark = events.back();
+  REQUIRE(bookmark.kind == Change::Kind::bookmark);
+
+  // Behind the bookmark there is nothing but what comes now.
+  REQUIRE(client.patch(kube::kNodes, mine, zone("c")));
+  const auto [later, ended_again] = client.watch(kube::kNodes, mine, bookmark.version, 3s);
+  CHECK(ended_again);
+  REQUIRE_FALSE(later.empty());
+  CHECK(kinds(later).front() == Change::Kind::modified);
+  CHECK(kube::node_of(later.front().object).labels.at("zone") == "c");
+}
+
+TEST_CASE("a real server: the own node's labels come, and change", "[kube]") {
+  ApiClient client(admin());
+  const auto name = fresh("node");
+  REQUIRE(client.create(kube::kNodes, node(name, "a")));
+  kube::OwnNode own(client.io.get_executor(), *client.clock, client.pool, name, admin());
+  own.start();
+  const auto in_zone = [&](const std::string& zone) {
+    return test::eventually(client.io, [&] {
+      const auto labels = own.labels();
+      return labels && labels->at("zone") == zone;
+    });
+  };
+  CHECK(in_zone("a"));
+  REQUIRE(client.patch(kube::kNodes, name, zone("b")));
+  CHECK(in_zone("b"));
+  client.run([](kube::OwnNode& node) -> task<bool> {
+    co_await node.stop({});
+    co_return true;
+  }(own));
+}
+
+TEST_CASE("a real server: a version that it has forgotten is expired, one that has not come yet is too new", "[kube]") {
+  ApiClient client(admin());
+  test::expect_expired(client, kEvents, env("CORBD_LAB_KUBE_FORGOTTEN"));
+  test::expect_too_new(client, kube::kNodes, "999999999");
+}
+
+TEST_CASE("a real server: what it refuses", "[kube]") {
+  ApiClient client(admin());
+  test::expect_absent(client, kube::kVolumeAttachments, fresh("nothing"));
+  const auto twice = node(fresh("node"), "a");
+  REQUIRE(client.create(kube::kNodes, twice));
+  test::expect_taken(client, kube::kNodes, twice);
+  ApiClient stranger(with_token("nonsense"));
+  test::expect_stranger(stranger, kube::kNodes);
+  ApiClient nobody(with_token(env("CORBD_LAB_KUBE_NOBODY")));
+  test::expect_forbidden(nobody, kube::kVolumeAttachments);
+  test::expect_forbidden(nobody, kube::kPersistentVolumes);
+}
+
+TEST_CASE("a real server: a token that is replaced in its file is read anew after the 401", "[kube]") {
+  const test::Folder folder;
+  const std::string file = folder.path() + "/token";
+  const auto good = admin();
+  std::ofstream(file) << "nonsense";
+  auto access = good;
+  access.token = Secret();
+  access.token_file = file;
+  ApiClient client(access);
+  test::expect_stranger(client, kube::kNodes);
+  std::ofstream(file) << std::string(good.token.reveal()) << "\n";
+  CHECK(client.list(kube::kNodes));
+}
+
+TEST_CASE("a real server: it is not believed by other authorities than its own", "[kube]") {
+  auto access = admin();
+  access.authorities_file.clear();
+  access.authorities = test::pki("other-ca.pem");
+  ApiClient client(access);
+  test::expect_stranger(client, kube::kNodes);
+}
+
+TEST_CASE("a real server: an event of a volume is made, and counted up", "[kube]") {
+  ApiClient client(admin());
+  const object involved{{"kind", "PersistentVolume"}, {"apiVersion", "v1"}, {"name", "pv-1"}};
+  const auto made = client.create(kEvents, {{"metadata", {{"generateName", "pv-1."}}}, {"involvedObject", involved}, {"reason", "VolumeStalled"},
+                                            {"message", "no answer for 30 s"}, {"type", "Warning"}, {"count", 1},
+                                            {"source", {{"component", "corbd"}, {"host", "node-1"}}}});
+  REQUIRE(made);
+  const std::string name(made->at("metadata").at("name").as_string());
+  const auto counted = client.patch(kEvents, name, {{"count", 2}});
+  REQUIRE(counted);
+  CHECK(counted->at("count").to_number<int>() == 2);
+  CHECK(client.get(kEvents, name)->at("message").as_string() == "no answer for 30 s");
+}
