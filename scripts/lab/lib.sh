@@ -3,7 +3,7 @@
 
 lab_dir=$PWD/build/lab
 lab_pids=()
-lab_ceph=
+lab_ceph= lab_kube=
 
 lab_fail() { echo "${0##*/}: $*" >&2; exit 1; }
 
@@ -27,6 +27,7 @@ lab_down() {
   trap '' INT TERM
   for pid in ${lab_pids[@]+"${lab_pids[@]}"}; do kill -TERM -- "-$pid" 2>/dev/null || kill "$pid" 2>/dev/null || true; done
   wait 2>/dev/null || true
+  [ -z "$lab_kube" ] || scripts/lab/kubernetes stop "$lab_kube" 8>&- || true
   [ -z "$lab_ceph" ] || scripts/lab/ceph stop "$lab_ceph" 8>&- || true
   rm -f "$lab_dir/lock.pid"
   exit "$rc"
@@ -51,6 +52,7 @@ lab_up() {  # NAME
   local left
   # A run that was killed could not stop its cluster.
   for left in "$lab_dir"/*/ceph; do [ ! -e "$left/ceph.conf" ] || scripts/lab/ceph stop "$left" 8>&-; done
+  for left in "$lab_dir"/*/kubernetes; do [ ! -e "$left/kubeconfig" ] || scripts/lab/kubernetes stop "$left" 8>&-; done
   rm -rf "$CORBD_OUT"
   mkdir -p "$CORBD_OUT"
   lab_run scripts/lab/ceph start "$lab_ceph" || lab_fail "no test cluster"
@@ -58,6 +60,20 @@ lab_up() {  # NAME
   eval "$(scripts/lab/ceph env "$lab_ceph" 8>&- | sed 's/^/export /')"
   setpriv --pdeathsig KILL python3 tests/lab/control.py "$CORBD_OUT" "$lab_ceph" 8>&- &
   lab_pids+=($!)
+}
+
+# A real API server and its controllers beside the cluster; exports CORBD_LAB_KUBE*. 77 and the reason in CORBD_LAB_KUBE_MISSING: it cannot be had
+# here; 1: it was to be had and is not.
+lab_kubernetes() {
+  local log=$lab_dir/kubernetes.log rc=0
+  lab_run scripts/lab/kubernetes build >"$log" || rc=$?
+  cat "$log"
+  [ $rc != 77 ] || { CORBD_LAB_KUBE_MISSING=$(sed -n '$s/^kubernetes: //p' "$log"); export CORBD_LAB_KUBE_MISSING; return 77; }
+  [ $rc = 0 ] || return 1
+  lab_kube=${lab_ceph%/ceph}/kubernetes
+  lab_run scripts/lab/kubernetes start "$lab_kube" || return 1
+  # shellcheck disable=SC1090
+  eval "$(scripts/lab/kubernetes env "$lab_kube" 8>&- | sed 's/^/export /')"
 }
 
 # All stories (or those named), over as many boots as it takes: a story may leave a kernel behind that the next cannot use.

@@ -84,7 +84,7 @@ def main():
     options.add_argument("--list", action="store_true")
     options.add_argument("names", nargs="*")
     options = options.parse_args()
-    # What takes longer than a CI run may: only by name.
+    # What takes longer than a CI run may, or needs more than Ceph and a kernel: only by name.
     chosen = [story for story in stories()
               if story.__name__[6:] in options.names or not options.names and not getattr(story, "by_hand", False)]
     if options.list:

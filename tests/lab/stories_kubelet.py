@@ -1,0 +1,144 @@
+"""The agent under a real kubelet with real mounts, and a real API server (scripts/lab/kubernetes). Its containers are pretended: the story
+writes in their place."""
+import os
+import re
+import urllib.request
+
+import kube
+from kit import DRIVER, GIB, Skip, Volume, Writer, check, mounted, now_us, say, wait_for
+
+NODE, METRICS = "node-1", 9090
+POD = "/api/v1/namespaces/default/pods/pod-1"
+
+
+class Kubelet:
+    """Its programs: the containers, which outlive it as those of a real node do, and itself."""
+
+    def __init__(self, lab):
+        self.lab, self.program = lab, os.environ["CORBD_LAB_KUBELET"]
+        self.containers = os.path.join(lab.dir, "containers.sock")
+        self.process = None
+        self._run("containers", "containers", self.containers)
+        wait_for("the pretended containers", lambda: os.path.exists(self.containers), 60)
+
+    def _run(self, name, *words):
+        return self.lab.start([self.program, "-v=2", *words], log=os.path.join(self.lab.out, name + ".log"))
+
+    def start(self):
+        self.process = self._run("kubelet", "node", NODE, os.environ["CORBD_LAB_KUBECONFIG"], self.lab.kubelet, self.containers)
+        return self
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait(20)
+
+    def register(self, agent):
+        """In place of an agent that does not do it itself."""
+        self._run("register", "register", os.path.join(self.lab.kubelet, "plugins_registry"), DRIVER, agent.socket)
+
+
+def calls(method):
+    """How many calls of it the agent answered with OK, since it started."""
+    with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % METRICS, timeout=20) as answer:
+        text = answer.read().decode()
+    found = re.search(r'^corbd_csi_operations_seconds_count\{method="%s",grpc_status_code="OK"\} (\d+)' % method, text, re.M)
+    return int(found.group(1)) if found else 0
+
+
+def describe(lab, server, image):
+    """The driver, a volume, its claim and a pod that uses it, as an administrator and a user would."""
+    server.create("/apis/storage.k8s.io/v1/csidrivers", "CSIDriver", "storage.k8s.io/v1", DRIVER, spec={"attachRequired": False})
+    server.create("/api/v1/namespaces/default/secrets", "Secret", "v1", "rbd", stringData={"userID": lab.user, "userKey": lab.key})
+    server.create("/api/v1/persistentvolumes", "PersistentVolume", "v1", "pv-1", spec={
+        "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "claimRef": {"namespace": "default", "name": "claim-1"},
+        "csi": {"driver": DRIVER, "volumeHandle": image.name, "fsType": "ext4",
+                "nodeStageSecretRef": {"namespace": "default", "name": "rbd"},
+                "volumeAttributes": {"staticVolume": "true", "clusterID": "lab", "pool": image.pool, "mounter": "rbd-nbd"}}})
+    server.create("/api/v1/namespaces/default/persistentvolumeclaims", "PersistentVolumeClaim", "v1", "claim-1", spec={
+        "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "", "volumeName": "pv-1"})
+    server.create("/api/v1/namespaces/default/pods", "Pod", "v1", "pod-1", spec={
+        "nodeName": NODE, "automountServiceAccountToken": False, "terminationGracePeriodSeconds": 1,
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "claim-1"}}],
+        "containers": [{"name": "main", "image": "pretended", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}]})
+
+
+def events(server):
+    for event in server.get("/api/v1/namespaces/default/events")["items"]:
+        say("event: %s %s: %s" % (event["involvedObject"].get("name"), event["reason"], event.get("message", "")[:300]))
+
+
+def story_kubelet(lab):
+    """a real kubelet: a pod's volume is staged and published, lives through a killed agent and a restarted kubelet, and goes with its pod"""
+    if not os.environ.get("CORBD_LAB_KUBECONFIG"):
+        raise Skip(os.environ.get("CORBD_LAB_KUBE_MISSING") or "no API server: scripts/lab/kubernetes start, env")
+    server = kube.Server()
+    image = lab.image("a", size=GIB)
+    agent = lab.agent(flags=["--metricsport", str(METRICS)]).start()
+    kubelet = Kubelet(lab).start()
+    try:
+        live(lab, server, image, agent, kubelet)
+    except Exception:
+        events(server)
+        raise
+
+
+def live(lab, server, image, agent, kubelet):
+    wait_for("kubelet's folder of registrations", lambda: os.path.isdir(os.path.join(lab.kubelet, "plugins_registry")), 120)
+    kubelet.register(agent)
+
+    def registered():
+        found = server.get("/apis/storage.k8s.io/v1/csinodes/" + NODE) or {"spec": {}}
+        return [(one["name"], one["nodeID"]) for one in found["spec"].get("drivers") or []] == [(DRIVER, agent.nodeid)]
+    begin = now_us()
+    wait_for("the registration", registered, 120)
+    say("registered after %.1f s" % ((now_us() - begin) / 1e6))
+
+    begin = now_us()
+    describe(lab, server, image)
+    wait_for("the pod", lambda: (server.get(POD) or {}).get("status", {}).get("phase") == "Running", 240, 0.5)
+    say("Running after %.1f s" % ((now_us() - begin) / 1e6))
+    uid = server.get(POD)["metadata"]["uid"]
+    target = os.path.join(lab.kubelet, "pods", uid, "volumes/kubernetes.io~csi/pv-1/mount")
+    check(mounted(target), "%s is not mounted" % target)
+    volume = Volume(agent, image)
+    device = volume.device
+    check(device is not None, "no device carries %s" % image.name)
+
+    writer = Writer(lab, os.path.join(target, "file")).start()
+    writer.wait_more(40)
+    kill = agent.kill()
+    agent.start()
+    writer.wait_more(40)
+    check(volume.device == device, "the volume has another device after its agent was killed")
+
+    # Kubelet asks for everything anew when it starts. While Ceph cannot be reached only an agent that does not ask it can answer.
+    lab.admin("link", "down")
+    kubelet.kill()
+    begin = now_us()
+    kubelet.start()
+    for method in ("NodeStageVolume", "NodePublishVolume"):
+        wait_for(method + " of the kubelet that started again", lambda: calls(method) == 1, 240, 0.5)
+    say("staged and published again %.1f s after kubelet started, without Ceph" % ((now_us() - begin) / 1e6))
+    lab.admin("link", "up")
+    writer.wait_more(40, timeout=120)
+    writer.stop()
+    found = writer.expect_nothing_lost([kill])
+    say("acknowledged: %d, longest stall %.2f s" % (found["acked"], found["longest_stall_us"] / 1e6))
+    check(server.get(POD)["status"]["phase"] == "Running", "the pod is %s" % server.get(POD)["status"]["phase"])
+    check(server.get(POD)["metadata"]["uid"] == uid, "it is another pod")
+
+    begin = now_us()
+    server.delete(POD)
+    wait_for("the end of the pod", lambda: server.get(POD) is None, 240, 0.5)
+    wait_for("the end of its device", lambda: volume.device is None, 120, 0.5)
+    say("gone after %.1f s" % ((now_us() - begin) / 1e6))
+    check(calls("NodeUnpublishVolume") >= 1 and calls("NodeUnstageVolume") >= 1, "kubelet did not call for it")
+    check(not mounted(target), "%s is still mounted" % target)
+    left = os.listdir(os.path.join(agent.state_dir, "volumes"))
+    check(not [name for name in left if name.endswith(".json")], "records are left: %s" % left)
+    check(agent.stop() == 0, "the agent ended with %s" % agent.process.returncode)
+
+
+story_kubelet.limit = 1500
+# A guest of its own: scripts/test runs it when the parts are built.
+story_kubelet.by_hand = True
