@@ -65,7 +65,6 @@ func node(name, kubeconfig, folder, socket string) {
 }
 
 func main() {
-	klog.InitFlags(nil)
 	flag.Parse()
 	switch arguments := flag.Args(); {
 	case len(arguments) == 2 && arguments[0] == "containers":
