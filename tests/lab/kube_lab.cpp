@@ -109,7 +109,7 @@ TEST_CASE("a real server: the own node's labels come, and change", "[kube]") {
   ApiClient client(admin());
   const auto name = fresh("node");
   REQUIRE(client.create(kube::kNodes, node(name, "a")));
-  kube::OwnNode own(client.io.get_executor(), *client.clock, client.pool, name, admin());
+  kube::OwnNode own(client.io.get_executor(), *client.clock, &client.api(), name);
   own.start();
   const auto in_zone = [&](const std::string& zone) {
     return test::eventually(client.io, [&] {

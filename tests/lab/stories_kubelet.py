@@ -32,10 +32,6 @@ class Kubelet:
         self.process.kill()
         self.process.wait(20)
 
-    def register(self, agent):
-        """In place of an agent that does not do it itself."""
-        self._run("register", "register", os.path.join(self.lab.kubelet, "plugins_registry"), DRIVER, agent.socket)
-
 
 def calls(method):
     """How many calls of it the agent answered with OK, since it started."""
@@ -73,7 +69,12 @@ def story_kubelet(lab):
         raise Skip(os.environ.get("CORBD_LAB_KUBE_MISSING") or "no API server: scripts/lab/kubernetes start, env")
     server = kube.Server()
     image = lab.image("a", size=GIB)
-    agent = lab.agent(flags=["--metricsport", str(METRICS)]).start()
+    # As on a node whose kubelet ran before: the agent registers itself where that is.
+    os.makedirs(os.path.join(lab.kubelet, "plugins_registry"))
+    os.environ["KUBERNETES_CONFIG_PATH"] = os.environ["CORBD_LAB_KUBECONFIG"]
+    agent = lab.agent(flags=["--metricsport", str(METRICS)])
+    agent.flags += ["--kubelet-registration-path", agent.socket]
+    agent.start()
     kubelet = Kubelet(lab).start()
     try:
         live(lab, server, image, agent, kubelet)
@@ -83,9 +84,6 @@ def story_kubelet(lab):
 
 
 def live(lab, server, image, agent, kubelet):
-    wait_for("kubelet's folder of registrations", lambda: os.path.isdir(os.path.join(lab.kubelet, "plugins_registry")), 120)
-    kubelet.register(agent)
-
     def registered():
         found = server.get("/apis/storage.k8s.io/v1/csinodes/" + NODE) or {"spec": {}}
         return [(one["name"], one["nodeID"]) for one in found["spec"].get("drivers") or []] == [(DRIVER, agent.nodeid)]

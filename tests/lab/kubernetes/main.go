@@ -71,9 +71,7 @@ func main() {
 		containers(arguments[1])
 	case len(arguments) == 5 && arguments[0] == "node":
 		node(arguments[1], arguments[2], arguments[3], arguments[4])
-	case len(arguments) == 4 && arguments[0] == "register":
-		register(arguments[1], arguments[2], arguments[3])
 	default:
-		klog.Fatal("usage: hollow-kubelet containers SOCKET | node NAME KUBECONFIG FOLDER SOCKET | register FOLDER DRIVER ENDPOINT")
+		klog.Fatal("usage: hollow-kubelet containers SOCKET | node NAME KUBECONFIG FOLDER SOCKET")
 	}
 }

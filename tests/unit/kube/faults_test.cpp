@@ -249,7 +249,7 @@ TEST_CASE("an address is reached without a thread of the pool, and a resolver th
   Scene named(thing);
   named.access.host = "localhost";
   std::promise<void> answer;
-  named.pool().post([&] { answer.get_future().wait(); });
+  named.pool.post([&] { answer.get_future().wait(); });
   CHECK(named.get("one", named.within(50ms)).error().error.code == errc::timed_out);
   CHECK_THAT(named.get().error().error.text, ContainsSubstring("has not answered the last question"));
   answer.set_value();
