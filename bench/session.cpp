@@ -5,6 +5,8 @@
 //   corbd-bench drive COUNT -- COMMAND...             COUNT reads and COUNT writes of 4 KiB at depth 16 against COMMAND, which serves on stdin
 //   corbd-bench serve                                 a memory image of 64 MiB on stdin
 //   corbd-bench stages [VOLUMES CALLS]                repeats of a stage that is done (stages.hpp); 300 and 1000
+//   corbd-bench watch [EVENTS]                        what a watch of the own Node costs in memory (kube.hpp); 360000
+//   corbd-bench starts [AGENTS]                       agents that start at once, against an API server (kube.hpp); 5000
 #include <libnbd.h>
 #include <sys/resource.h>
 
@@ -20,6 +22,7 @@
 #include <vector>
 
 #include "link.hpp"
+#include "kube.hpp"
 #include "stages.hpp"
 #include "support/memory_image.hpp"
 #include "support/newstyle.hpp"
@@ -206,7 +209,7 @@ int drive(std::uint64_t count, const std::vector<std::string>& command) {
 }
 
 int usage() {
-  std::fputs("usage: corbd-bench session [--seconds S] [--json FILE] | drive COUNT -- COMMAND... | serve | stages [VOLUMES CALLS]\n", stderr);
+  std::fputs("usage: corbd-bench session [--seconds S] [--json FILE] | drive COUNT -- COMMAND... | serve | stages [VOLUMES CALLS] | watch [EVENTS] | starts [AGENTS]\n", stderr);
   return 2;
 }
 
@@ -217,6 +220,10 @@ int main(int argc, char** argv) try {
   if (words == std::vector<std::string>{"serve"}) return serve();
   if (words == std::vector<std::string>{"stages"}) return bench::stages(300, 1000);
   if (words.size() == 3 && words[0] == "stages") return bench::stages(std::stoi(words[1]), std::stoi(words[2]));
+  if (words == std::vector<std::string>{"watch"}) return bench::watch(360000);
+  if (words.size() == 2 && words[0] == "watch") return bench::watch(std::stoi(words[1]));
+  if (words == std::vector<std::string>{"starts"}) return bench::starts(5000);
+  if (words.size() == 2 && words[0] == "starts") return bench::starts(std::stoi(words[1]));
   if (words.size() > 3 && words[0] == "drive" && words[2] == "--") return drive(std::stoull(words[1]), {words.begin() + 3, words.end()});
   if (words.empty() || words[0] != "session" || words.size() % 2 == 0) return usage();
   Seconds time(0.5);
