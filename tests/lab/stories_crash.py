@@ -254,9 +254,9 @@ def story_kill_while_healing_block(lab):
 
 
 for sweep in (story_kill_everywhere_ext4, story_kill_everywhere_xfs, story_kill_everywhere_block):
-    sweep.limit = 480
+    sweep.limit = 900
 # Their steps are among those of ext4, which are swept every time.
-for sweep in (story_kill_everywhere_xfs, story_kill_everywhere_block, story_kill_while_healing_xfs):
+for sweep in (story_kill_everywhere_xfs, story_kill_everywhere_block, story_kill_while_healing_xfs, story_kill_while_healing_block):
     sweep.by_hand = True
 
 
