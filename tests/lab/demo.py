@@ -7,8 +7,9 @@ import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import calls  # noqa: E402
 import picture  # noqa: E402
-from kit import Failed, Lab, Writer, timeline  # noqa: E402
+from kit import BUILD, Failed, Lab, Writer, timeline  # noqa: E402
 
 KILLS = 3
 STEPS = (("restarted", "agent started again"), ("started", "agent up"), ("fenced", "dead predecessor fenced"),
@@ -72,6 +73,7 @@ def demo(lab):
 
 
 def main():
+    calls.load(BUILD)
     lab = Lab("demo")
     code = 1
     try:

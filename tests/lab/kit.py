@@ -12,6 +12,7 @@ import socket
 import subprocess
 import time
 
+import calls
 import control
 import netlink
 
@@ -33,6 +34,12 @@ class Failed(Exception):
 
 class Skip(Exception):
     pass
+
+
+def long(story):
+    """Not in every CI run, which has no time for it: `scripts/test --long`, or by name."""
+    story.long = True
+    return story
 
 
 def check(condition, message):
@@ -397,40 +404,10 @@ class Agent:
 
     def begin_csi(self, method, timeout=120, **options):
         """The same, without waiting for its end."""
-        argv = [CORBD, "csi", method, "--endpoint", self.endpoint, "--timeout", str(timeout)]
-        for name, value in options.items():
-            flag = "--" + name.replace("_", "-")
-            if value is True:
-                argv.append(flag)
-            elif isinstance(value, list):
-                for one in value:
-                    argv += [flag, one]
-            elif value not in (None, False):
-                argv += [flag, str(value)]
-        return Call(method, argv, timeout)
+        return calls.Call(method, self.endpoint, timeout, **options)
 
     def volume(self, image, block=False, **options):
         return Volume(self, image, block, **options)
-
-
-class Call:
-    """A CSI call under way."""
-
-    def __init__(self, method, argv, timeout):
-        self.method, self.timeout = method, timeout
-        self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-    def ended(self):
-        return self.process.poll() is not None
-
-    def end(self):
-        out, err = self.process.communicate(timeout=self.timeout + 60)
-        for line in out.splitlines():
-            try:
-                return json.loads(line)
-            except ValueError:
-                continue
-        raise Failed("corbd csi %s said nothing: exit code %d: %s" % (self.method, self.process.returncode, err[-300:]))
 
 
 class Volume:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the stories: every function story_* of the files stories_*.py, each in a process of its own with a time limit.
 
-Usage: run_in_guest.py [--results FILE] [--list] [NAME...]
+Usage: run_in_guest.py [--results FILE] [--list] [--long] [NAME...]
 A story's first docstring line is the sentence that is printed: `ok N - sentence`, `not ok N - sentence`, `ok N - sentence # SKIP why`.
 FILE keeps what is done; a second run with it goes on behind it. Exit code 75: the kernel is not usable for the stories that are left
 (a new boot is needed); 1: a story failed; 0: all is done and nothing failed.
@@ -17,6 +17,7 @@ import time
 import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import calls  # noqa: E402
 import kit  # noqa: E402
 
 LIMIT = 240
@@ -32,6 +33,10 @@ def stories():
 
 def sentence(story):
     return story.__doc__.strip().splitlines()[0].rstrip(".")
+
+
+def is_long(story):
+    return getattr(story, "long", False)
 
 
 def work(story, name):
@@ -81,16 +86,21 @@ def attempt(story, name, limit):
 def main():
     options = argparse.ArgumentParser()
     options.add_argument("--results")
-    options.add_argument("--list", action="store_true")
+    options.add_argument("--list", action="store_true", help="every story; long: not without --long or its name")
+    options.add_argument("--long", action="store_true")
     options.add_argument("names", nargs="*")
     options = options.parse_args()
-    # What takes longer than a CI run may, or needs more than Ceph and a kernel: only by name.
-    chosen = [story for story in stories()
-              if story.__name__[6:] in options.names or not options.names and not getattr(story, "by_hand", False)]
     if options.list:
-        for story in chosen:
-            print("%-36s %s" % (story.__name__[6:], sentence(story)))
+        for story in stories():
+            print("%-5s %-36s %s" % ("long" if is_long(story) else "", story.__name__[6:], sentence(story)))
         return 0
+    unknown = set(options.names) - {story.__name__[6:] for story in stories()}
+    if unknown:
+        print("no story %s; --list shows them" % ", ".join(sorted(unknown)), file=sys.stderr)
+        return 2
+    chosen = [story for story in stories()
+              if story.__name__[6:] in options.names or not options.names and (options.long or not is_long(story))]
+    calls.load(kit.BUILD)
     results = options.results or os.path.join(os.environ["CORBD_OUT"], "results.jsonl")
     done = {}
     if os.path.exists(results):

@@ -2,7 +2,7 @@
 import json
 import os
 
-from kit import MIB, Writer, check, mounted, now_us, put, run, say, wait_for
+from kit import MIB, Writer, check, long, mounted, now_us, put, run, say, wait_for
 from stories_peer import RbdNbd
 from stories_seen import ask, show, volumes_of
 
@@ -68,6 +68,7 @@ def story_unstaged_for_ceph_csi(lab):
     agent.stop()
 
 
+@long
 def story_adopted_late(lab):
     """rbd-nbd that died before the agent came: its client is fenced once its watch has expired, and its device served under the writer"""
     agent, volume, peer = staged_by_ceph_csi(lab, lab.image("a", size=256 * MIB), "--rbd_cache=false")
@@ -80,6 +81,7 @@ def story_adopted_late(lab):
     say("longest stall %.2f s" % (found["longest_stall_us"] / 1e6))
 
 
+@long
 def story_adopted_by_hand(lab):
     """`corbd heal --adopt` asks a living rbd-nbd to leave, with its cache, and serves its device: no I/O error, no lost write; and so over a restart"""
     agent, volume, peer = staged_by_ceph_csi(lab, lab.image("a", size=256 * MIB))

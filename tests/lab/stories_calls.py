@@ -3,7 +3,7 @@ import json
 import os
 import time
 
-from kit import GIB, MIB, Writer, check, devices, put, read, say, wait_for
+from kit import GIB, MIB, Writer, check, devices, long, put, read, say, wait_for
 
 
 def capacity(path):
@@ -151,6 +151,7 @@ def story_stats(lab):
     volume.expect_gone()
 
 
+@long
 def story_stats_while_healing(lab):
     """a volume without a server has no statistics of before its agent's death to tell, waits for nothing, and comes back"""
     agent = lab.agent().start()
@@ -174,6 +175,7 @@ def story_stats_while_healing(lab):
     volume.expect_gone()
 
 
+@long
 def story_turned_read_only(lab):
     """a filesystem that stopped writing after an error is told abnormal and is not grown"""
     agent = lab.agent().start()

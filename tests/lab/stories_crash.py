@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 
-from kit import CORBD, MIB, TRANSIENT, Failed, Writer, check, now_us, processes, read, run, say, show_timeline, timeline, wait_for
+from kit import CORBD, MIB, TRANSIENT, Failed, Writer, check, long, now_us, processes, read, run, say, show_timeline, timeline, wait_for
 from stories_peer import RbdNbd
 
 
@@ -41,16 +41,15 @@ def story_kill_block(lab):
     volume.expect_gone()
 
 
-def story_kill_50(lab):
-    """50 rounds of kill -9 under O_DIRECT, buffered and mmap writers on ext4, half of them in the middle of the healing: no I/O error, no lost write"""
+def killed_again_and_again(lab, rounds):
     agent = lab.agent().start()
     volume = agent.volume(lab.image("a"))
     volume.stage()
     writers = [Writer(lab, os.path.join(volume.staged_path, mode), size=16 * MIB, mode=mode, threads=2, paced=1).start()
                for mode in ("direct", "fsync", "mmap")]
-    dice = random.Random(50)
+    dice = random.Random(rounds)
     kills = []
-    for number in range(50):
+    for number in range(rounds):
         if number % 2:
             time.sleep(dice.uniform(0.05, 3))
         else:
@@ -67,12 +66,23 @@ def story_kill_50(lab):
         for writer in writers:
             found = writer.expect_nothing_lost(kills)
             if not again:
-                say("%s: acknowledged %d over 50 kills, longest stall %.2f s" % (
-                    os.path.basename(writer.path), found["acked"], found["longest_stall_us"] / 1e6))
+                say("%s: acknowledged %d over %d kills, longest stall %.2f s" % (
+                    os.path.basename(writer.path), found["acked"], rounds, found["longest_stall_us"] / 1e6))
         volume.unstage(patience=30)
         volume.expect_gone()
         if not again:
             volume.stage()
+
+
+def story_kill_10(lab):
+    """10 rounds of kill -9 under O_DIRECT, buffered and mmap writers on ext4, half of them in the middle of the healing: no I/O error, no lost write"""
+    killed_again_and_again(lab, 10)
+
+
+@long
+def story_kill_50(lab):
+    """50 rounds of kill -9 under O_DIRECT, buffered and mmap writers on ext4, half of them in the middle of the healing: no I/O error, no lost write"""
+    killed_again_and_again(lab, 50)
 
 
 story_kill_50.limit = 480
@@ -198,16 +208,19 @@ def killed_everywhere(lab, **options):
     check(points[0] >= (18 if volume.block else 26) and points[1] >= 4 and points[2] >= 4 and points[3] >= 10, "too few points were reached: %s" % points)
 
 
+@long
 def story_kill_everywhere_ext4(lab):
     """kill -9 before and after every step of stage, publish, unpublish and unstage of an ext4 volume: the same call again converges, nothing is left"""
     killed_everywhere(lab)
 
 
+@long
 def story_kill_everywhere_xfs(lab):
     """kill -9 before and after every step of stage, publish, unpublish and unstage of an xfs volume: the same call again converges, nothing is left"""
     killed_everywhere(lab, fstype="xfs")
 
 
+@long
 def story_kill_everywhere_block(lab):
     """kill -9 before and after every step of stage, publish, unpublish and unstage of a block volume: the same call again converges, nothing is left"""
     killed_everywhere(lab, block=True)
@@ -238,16 +251,19 @@ def killed_while_healing(lab, **options):
     volume.expect_gone()
 
 
+@long
 def story_kill_while_healing_ext4(lab):
     """kill -9 before and after every step of the healing of an ext4 volume, under one writer: the next start heals, no I/O error, no lost write"""
     killed_while_healing(lab)
 
 
+@long
 def story_kill_while_healing_xfs(lab):
     """kill -9 before and after every step of the healing of an xfs volume, under one writer: the next start heals, no I/O error, no lost write"""
     killed_while_healing(lab, fstype="xfs")
 
 
+@long
 def story_kill_while_healing_block(lab):
     """kill -9 before and after every step of the healing of a block volume, under one writer: the next start heals, no I/O error, no lost write"""
     killed_while_healing(lab, block=True)
@@ -255,9 +271,6 @@ def story_kill_while_healing_block(lab):
 
 for sweep in (story_kill_everywhere_ext4, story_kill_everywhere_xfs, story_kill_everywhere_block):
     sweep.limit = 900
-# Their steps are among those of ext4, which are swept every time.
-for sweep in (story_kill_everywhere_xfs, story_kill_everywhere_block, story_kill_while_healing_xfs, story_kill_while_healing_block):
-    sweep.by_hand = True
 
 
 # --- while a helper waits for our own device
@@ -348,6 +361,7 @@ def network(lab, way):
         run(["ip", "route", "replace", "10.223.0.0/16", "via", "10.0.2.2"])
 
 
+@long
 def story_kill_in_mount(lab):
     """kill -9 while a helper hangs in mount on our own device: sockets and lock are free at once, the next start heals and the stage ends"""
     killed_while_helper_hangs(lab, "mount", in_mount)

@@ -7,7 +7,7 @@ import time
 
 import yaml
 
-from kit import CORBD, MIB, REPO, Skip, Writer, check, mounted, processes, put, read, run, say
+from kit import CORBD, MIB, REPO, Skip, Writer, check, long, mounted, processes, put, read, run, say
 from stories_crash import hang_helper, in_mkfs, network
 from stories_krbd import KRBD, expect_unmapped, needs_krbd, only_device
 from stories_luks import encrypted, expect_closed, stage
@@ -198,6 +198,8 @@ def denied_mknod(lab, agent):
 WITHOUT = {"SYS_ADMIN": denied_admin, "SYS_RESOURCE": denied_resource, "NET_ADMIN": denied_net_admin, "DAC_READ_SEARCH": denied_dac, "MKNOD": denied_mknod}
 
 
+# Why each is needed, and what a container without privileges lacks, changes with the kernel, not with us; that they are enough is seen every time.
+@long
 def story_capability_missing(lab):
     """without any one of the manifest's capabilities the agent lacks what the manifest says that it is for"""
     all_of_them = granted()
@@ -209,8 +211,6 @@ def story_capability_missing(lab):
 
 
 story_capability_missing.limit = 480
-# Why each is needed, and what a container without privileges lacks, changes with the kernel, not with us; that they are enough is seen every time.
-story_capability_missing.by_hand = True
 
 
 # --- what is no capability
@@ -252,6 +252,7 @@ def refused(lab, image, words):
     return "%s: %s" % (answer["code"], answer["message"])
 
 
+@long
 def story_unprivileged(lab):
     """with all capabilities, but the devices, /sys or mount propagation of a container that is not privileged, no volume reaches its pod"""
     group, words = in_device_cgroup(lab)
@@ -270,7 +271,6 @@ def story_unprivileged(lab):
     agent.stop()
 
 
-story_unprivileged.by_hand = True
 
 
 def story_pid_namespace(lab):

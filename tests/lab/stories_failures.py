@@ -5,7 +5,7 @@ import socket
 import subprocess
 import time
 
-from kit import MIB, Skip, Writer, check, mounted, put, read, run, say, wait_for
+from kit import MIB, Skip, Writer, check, long, mounted, put, read, run, say, wait_for
 from stories_heal import taken_by_another
 from stories_peer import RbdNbd
 
@@ -35,6 +35,7 @@ def story_full_disk_heals(lab):
     agent.stop()
 
 
+@long
 def story_no_descriptors(lab):
     """an agent without a free descriptor serves its devices; a call waits or is refused with a sentence, and succeeds once there are some"""
     agent = lab.agent().start()
@@ -72,6 +73,7 @@ def story_no_descriptors(lab):
     volume.expect_gone()
 
 
+@long
 def story_out_of_memory(lab):
     """an agent that its cgroup's limit kills under a writer is started again and heals: no I/O error, no lost write"""
     root = "/sys/fs/cgroup"
@@ -138,6 +140,7 @@ def story_damaged_filesystem(lab):
     peer.unmap()
 
 
+@long
 def story_hung_unmount(lab):
     """an unmount that hangs on a device nobody may serve holds up no other volume, and ends once its volume is given up"""
     agent = lab.agent().start()

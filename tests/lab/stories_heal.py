@@ -4,7 +4,7 @@ import os
 import signal
 import time
 
-from kit import MIB, Failed, Writer, check, now_us, read, run, say, wait_for
+from kit import MIB, Failed, Writer, check, long, now_us, read, run, say, wait_for
 from stories_crash import watchers
 from stories_peer import RbdNbd
 
@@ -47,6 +47,7 @@ def story_fenced_by_hand(lab):
     volume.expect_gone()
 
 
+@long
 def story_stopped(lab, seconds=45):
     """an agent that is stopped for 45 s, longer than its watches live, goes on where it was: no I/O error, no lost write, its lock still proven"""
     agent, volume, writer = under_load(lab, lab.image("a", size=256 * MIB))
@@ -66,13 +67,13 @@ def story_stopped(lab, seconds=45):
     volume.expect_gone()
 
 
+@long
 def story_stopped_10_min(lab):
     """an agent that is stopped for 10 min goes on where it was"""
     story_stopped(lab, 600)
 
 
 story_stopped_10_min.limit = 800
-story_stopped_10_min.by_hand = True
 
 
 # --- another client had the image
@@ -122,6 +123,7 @@ def story_taken_and_released(lab):
     never_served(lab, "layering,exclusive-lock,object-map,fast-diff")
 
 
+@long
 def story_taken_and_released_layering(lab):
     """the same of an image without exclusive-lock, where nothing shows that anybody was there"""
     never_served(lab, "layering")
@@ -198,11 +200,13 @@ def killed_32(lab, images, rounds):
     return sorted(took)[len(took) // 2]
 
 
+@long
 def story_kill_32(lab):
     """32 volumes with a writer each are killed twice and all write again: no I/O error, no lost write"""
     killed_32(lab, [lab.image("%02d" % number, size=64 * MIB) for number in range(32)], 2)
 
 
+@long
 def story_kill_32_compared(lab):
     """SIGKILL until the last of 32 volumes writes again, beside `rbd-nbd attach` for each of 32 in parallel"""
     images = [lab.image("%02d" % number, size=64 * MIB) for number in range(32)]
@@ -234,9 +238,9 @@ def story_kill_32_compared(lab):
 
 story_kill_32.limit = 420
 story_kill_32_compared.limit = 900
-story_kill_32_compared.by_hand = True
 
 
+@long
 def story_leave_100(lab):
     """SIGTERM with 100 idle volumes: the agent ends, and the next one serves them all"""
     agent = lab.agent().start()
@@ -253,9 +257,9 @@ def story_leave_100(lab):
 
 
 story_leave_100.limit = 900
-story_leave_100.by_hand = True
 
 
+@long
 def story_soak(lab, seconds=600):
     """10 min with a kill every 20 s and stage and unstage all the time: no more descriptors, memory or devices at its end than at its begin"""
     agent = lab.agent().start()
@@ -287,4 +291,3 @@ def story_soak(lab, seconds=600):
 
 
 story_soak.limit = 900
-story_soak.by_hand = True

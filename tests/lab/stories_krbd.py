@@ -3,7 +3,7 @@ import glob
 import json
 import os
 
-from kit import MIB, Skip, Writer, check, mounted, now_us, put, read, run, say
+from kit import MIB, Skip, Writer, check, long, mounted, now_us, put, read, run, say
 from stories_crash import Sweep
 from stories_seen import volumes_of
 
@@ -94,6 +94,7 @@ def story_krbd_life(lab):
     agent.stop()
 
 
+@long
 def story_krbd_block(lab):
     """a raw block volume of the kernel's client: the device itself is staged and published, its writes are in the image"""
     needs_krbd()
@@ -115,6 +116,7 @@ def story_krbd_block(lab):
     agent.stop()
 
 
+@long
 def story_krbd_read_only(lab):
     """a read-only volume of the kernel's client is mapped read-only, and without a watch"""
     needs_krbd()
@@ -135,6 +137,7 @@ def story_krbd_read_only(lab):
     agent.stop()
 
 
+@long
 def story_krbd_namespace(lab):
     """an image in a RADOS namespace is mapped by the kernel's client, and told from one of the same name outside"""
     needs_krbd()
@@ -224,6 +227,8 @@ def story_krbd_of_ceph_csi(lab):
     agent.stop()
 
 
+# The simulator kills at every call of it too.
+@long
 def story_krbd_crashes(lab):
     """kill -9 before and after every step of a stage and an unstage with the kernel's client: the same call again converges, nothing is there twice or left"""
     needs_krbd()
@@ -241,5 +246,3 @@ def story_krbd_crashes(lab):
 
 
 story_krbd_crashes.limit = 900
-# The simulator kills at every call of it; this takes long.
-story_krbd_crashes.by_hand = True

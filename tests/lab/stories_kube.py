@@ -7,7 +7,7 @@ import os
 import shutil
 import threading
 
-from kit import DRIVER, MIB, Writer, check, put, read, say, wait_for
+from kit import DRIVER, MIB, Writer, check, long, put, read, say, wait_for
 from stories_seen import volumes_of
 
 NODE = "node-1"
@@ -140,6 +140,7 @@ def story_healed_without_keys(lab):
     end(agent, volume)
 
 
+@long
 def story_attachment_proves(lab):
     """an image without exclusive-lock is healed as long as its volume stayed attached here, and is lost once it was attached anew"""
     server, agent, volume, writer = written(lab, lab.image("a", size=256 * MIB, features="layering"))

@@ -1,7 +1,7 @@
 """Encrypted volumes: what ceph-csi encrypts opens here, and nothing of it hangs or is lost."""
 import os
 
-from kit import MIB, Writer, check, put, read, run, say
+from kit import MIB, Writer, check, long, put, read, run, say
 
 PASSPHRASE = "a passphrase of the lab"
 
@@ -75,6 +75,7 @@ def story_luks_wrong_passphrase(lab):
     agent.stop()
 
 
+@long
 def story_luks_expanded(lab):
     """an encrypted volume grows under its mount: device, mapping and filesystem"""
     agent = lab.agent().start()
@@ -113,6 +114,7 @@ def story_luks_killed_under_writer(lab):
     agent.stop()
 
 
+@long
 def story_luks_of_cryptsetup(lab):
     """a volume that cryptsetup made with ceph-csi's parameters opens here, and one made here opens with cryptsetup"""
     agent = lab.agent().start()
@@ -140,6 +142,7 @@ def story_luks_of_cryptsetup(lab):
     agent.stop()
 
 
+@long
 def story_luks_crashed_half_way(lab):
     """the agent dies after the header, and after the mapping, of an encrypted volume's first stage: the next stage ends it"""
     for step in ("luks_format.after", "luks_open.after"):

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import time
 
-from kit import GIB, MIB, Writer, check, devices, now_us, processes, read, run, say, show_timeline, timeline, wait_for
+from kit import GIB, MIB, Writer, check, devices, long, now_us, processes, read, run, say, show_timeline, timeline, wait_for
 from stories_peer import RbdNbd
 
 
@@ -80,6 +80,7 @@ def on_device(device):
     return lambda kind: fio(kind, "--filename=" + device, "--ioengine=libaio", "--direct=1")
 
 
+@long
 def story_speed_compared(lab):
     """4 KiB random reads and writes at queue depth 16 on one image: corbd, rbd-nbd, the kernel's client, and librbd without a device"""
     image = lab.image("a")
@@ -156,13 +157,13 @@ def story_stage_compared(lab):
     stages_compared(lab, 3)
 
 
+@long
 def story_stage_20_compared(lab):
     """the same of 20 volumes one after another"""
     stages_compared(lab, 20)
 
 
 story_stage_20_compared.limit = 900
-story_stage_20_compared.by_hand = True
 
 
 # What a stage could start.
@@ -192,6 +193,7 @@ def story_processes_of_a_stage(lab):
     volume.unstage()
 
 
+@long
 def story_idle_cost(lab):
     """what three idle volumes cost: threads and memory, beside three rbd-nbd"""
     def cost(pid):

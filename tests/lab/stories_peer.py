@@ -1,7 +1,7 @@
 """The lab itself, with rbd-nbd in the agent's place: shows that the tools measure what they claim."""
 import os
 
-from kit import Writer, check, devices, now_us, run, say, wait_for
+from kit import Writer, check, devices, long, now_us, run, say, wait_for
 
 
 class RbdNbd:
@@ -43,6 +43,7 @@ class RbdNbd:
         self.process.wait(20)
 
 
+@long
 def story_peer_writer(lab):
     """the verifying writer and a killed and re-attached rbd-nbd: no I/O error, and a stall that the writer measures"""
     peer = RbdNbd(lab, lab.image("a"))

@@ -3,7 +3,7 @@ import os
 import subprocess
 import time
 
-from kit import CORBD, MIB, Skip, check, mounted, processes, put, read, run, say
+from kit import CORBD, MIB, Skip, check, long, mounted, processes, put, read, run, say
 
 
 def refused(volume, codes, words=()):
@@ -97,6 +97,7 @@ def story_target_in_the_way(lab):
     volume.expect_gone()
 
 
+@long
 def story_state_folder_full(lab):
     """with a full or read-only state folder a stage fails before it acts, and what is staged keeps running"""
     agent = lab.agent()

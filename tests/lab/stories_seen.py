@@ -4,7 +4,7 @@ import os
 import subprocess
 import time
 
-from kit import CORBD, MIB, Writer, check, say, wait_for
+from kit import CORBD, MIB, Writer, check, long, say, wait_for
 
 
 def ask(agent, *words, code=0):
@@ -60,6 +60,7 @@ def story_seen(lab):
     volume.expect_gone()
 
 
+@long
 def story_given_up_by_hand(lab):
     """`corbd fail` ends the waiting of a volume whose cluster is gone: its pods get errors, its unmounts end"""
     agent = lab.agent().start()

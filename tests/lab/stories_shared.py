@@ -3,7 +3,7 @@ import os
 import subprocess
 import time
 
-from kit import FEATURES, MIB, Writer, check, put, read, run, say
+from kit import FEATURES, MIB, Writer, check, long, put, read, run, say
 
 
 def write_pattern(path, byte, offset):
@@ -54,6 +54,7 @@ def story_many_writers(lab):
     volume.expect_gone()
 
 
+@long
 def story_many_readers(lab):
     """a volume for many readers is read by two pods while another client has it open to read; its writer of before is gone"""
     agent = lab.agent().start()
@@ -79,6 +80,7 @@ def story_many_readers(lab):
         volume.expect_gone()
 
 
+@long
 def story_journaling(lab):
     """an image with journaling lives as any other, and is healed after a kill -9 under a writer"""
     agent = lab.agent().start()
@@ -140,6 +142,7 @@ def story_qos(lab):
     volume.expect_gone()
 
 
+@long
 def story_notrim(lab):
     """with notrim the device discards nothing, and what it held stays allocated"""
     agent = lab.agent().start()
