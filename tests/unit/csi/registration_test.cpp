@@ -7,7 +7,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <boost/asio/executor_work_guard.hpp>
 #include <filesystem>
 #include <future>
 #include <thread>
@@ -17,6 +16,7 @@
 #include "corbd/csi/registrar.hpp"
 #include "pluginregistration/registration.grpc.pb.h"
 #include "support/catch.hpp"
+#include "support/control_thread.hpp"
 #include "support/folder.hpp"
 #include "support/loop.hpp"
 
@@ -32,39 +32,27 @@ using Identity = std::tuple<ino_t, time_t, long>;
 /// A registrar on a thread of its own, whose time moves when told.
 class Scene {
  public:
-  Scene() : work_(io_.get_executor()), clock_(io_.get_executor()) {
+  test::ControlThread thread;
+
+  Scene() : clock_(thread.control()) {
     fs::create_directory(folder());
-    registrar_ = std::make_unique<csi::Registrar>(io_.get_executor(), clock_,
+    registrar_ = std::make_unique<csi::Registrar>(thread.control(), clock_,
                                                   csi::RegistrarConfig{folder(), "rbd.csi.ceph.com", "/var/lib/kubelet/plugins/rbd.csi.ceph.com/csi.sock"});
-    thread_ = std::thread([this] { io_.run(); });
+    thread.start();
   }
   ~Scene() {
     stop();
-    on_control([this] { registrar_.reset(); });
-    work_.reset();
-    thread_.join();
+    thread.call([this] { registrar_.reset(); });
+    thread.end();
   }
   void start() {
-    on_control([this] { registrar_->start(); });
-    on_control([] {});
+    thread.call([this] { registrar_->start(); });
+    thread.call([] {});
   }
-  void stop() {
-    std::promise<void> ended;
-    asio::co_spawn(io_, registrar_->stop({}), [&](std::exception_ptr) { ended.set_value(); });
-    REQUIRE(ended.get_future().wait_for(20s) == std::future_status::ready);
-  }
-  template <class Action>
-  void on_control(Action action) {
-    std::promise<void> done;
-    asio::post(io_, [&] {
-      action();
-      done.set_value();
-    });
-    done.get_future().wait();
-  }
+  void stop() { thread.finish(registrar_->stop({})); }
   void advance(duration by) {
-    on_control([&] { clock_.advance(by); });
-    for (int rounds = 0; rounds < 8; ++rounds) on_control([] {});
+    thread.call([&] { clock_.advance(by); });
+    for (int rounds = 0; rounds < 8; ++rounds) thread.call([] {});
   }
   std::string folder() const { return folder_.path() + "/plugins_registry"; }
   std::string socket() const { return folder() + "/rbd.csi.ceph.com-reg.sock"; }
@@ -105,11 +93,8 @@ class Scene {
   }
 
   test::Folder folder_;
-  asio::io_context io_;
-  asio::executor_work_guard<asio::io_context::executor_type> work_;
   VirtualClock clock_;
   std::unique_ptr<csi::Registrar> registrar_;
-  std::thread thread_;
 };
 
 Fd bound(const std::string& path) {
@@ -146,7 +131,7 @@ TEST_CASE("kubelet, which waits a second, is answered while the control thread i
   Scene scene;
   scene.start();
   std::promise<void> release;
-  std::thread blocker([&] { scene.on_control([&] { release.get_future().wait(); }); });
+  std::thread blocker([&] { scene.thread.call([&] { release.get_future().wait(); }); });
   CHECK(scene.get_info().name() == "rbd.csi.ceph.com");
   release.set_value();
   blocker.join();

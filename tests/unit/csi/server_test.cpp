@@ -6,7 +6,6 @@
 #include <sys/un.h>
 
 #include <atomic>
-#include <boost/asio/executor_work_guard.hpp>
 #include <fstream>
 #include <future>
 #include <map>
@@ -19,8 +18,9 @@
 #include "csiaddons/identity.grpc.pb.h"
 #include "csiaddons/reclaimspace.grpc.pb.h"
 #include "support/catch.hpp"
+#include "support/control_thread.hpp"
 #include "support/folder.hpp"
-#include "support/loop.hpp"
+#include "support/scripted_volumes.hpp"
 
 using namespace corbd;
 namespace v1 = ::csi::v1;
@@ -29,9 +29,14 @@ using namespace std::chrono_literals;
 namespace {
 
 /// Every wish waits until `open` is set from the control thread.
-class Scripted final : public volume::Volumes {
+class Scripted final : public test::ScriptedVolumes {
  public:
-  Scripted(executor control, Clock& clock) : open(control, clock) {}
+  Scripted(executor control, Clock& clock) : open(control, clock) {
+    auto& one = all.emplace_back();
+    one.volume_id = "image-1";
+    one.health = volume::Health::failed;
+    one.size = 2u << 30;
+  }
   task<result<>> want(std::string, volume::Wish, Until until) override {
     ++asked;
     const Waited how = co_await open.wait(until);
@@ -42,15 +47,6 @@ class Scripted final : public volume::Volumes {
     if (!status(id)) co_return Error{errc::not_found, "no such volume"};
     co_return host::Usage{1 << 30, 1 << 20};
   }
-  std::vector<volume::Status> status() const override { return {}; }
-  std::optional<volume::Status> status(const std::string& id) const override {
-    if (id != "image-1") return std::nullopt;
-    volume::Status status;
-    status.volume_id = id;
-    status.health = volume::Health::failed;
-    status.size = 2u << 30;
-    return status;
-  }
   Event open;
   std::atomic<int> asked{0};
 };
@@ -58,7 +54,7 @@ class Scripted final : public volume::Volumes {
 class Scene {
  public:
   explicit Scene(std::size_t max_calls = 512, bool volume_health = false)
-      : work_(io_.get_executor()), clock_(make_real_clock(io_.get_executor())), volumes(io_.get_executor(), *clock_) {
+      : clock_(make_real_clock(thread.control())), volumes(thread.control(), *clock_) {
     corbd::csi::Config config;
     config.endpoint = "unix://" + socket();
     config.addons_endpoint = "unix://" + addons_socket();
@@ -69,29 +65,15 @@ class Scene {
     config.max_calls = max_calls;
     config.volume_health = volume_health;
     config.on_ended = [this](const rpc::Ended& call) { ++calls[std::string(call.method) + " " + std::to_string(call.grpc_code)]; };
-    server = std::make_unique<corbd::csi::Server>(io_.get_executor(), *clock_, volumes, config);
-    thread_ = std::thread([this] { io_.run(); });
+    server = std::make_unique<corbd::csi::Server>(thread.control(), *clock_, volumes, config);
+    thread.start();
   }
   ~Scene() {
     stop();
-    on_control([this] { server.reset(); });
-    work_.reset();
-    thread_.join();
+    thread.call([this] { server.reset(); });
+    thread.end();
   }
-  void stop() {
-    std::promise<void> ended;
-    asio::co_spawn(io_, server->stop({clock_->now() + 2s}), [&](std::exception_ptr) { ended.set_value(); });
-    REQUIRE(ended.get_future().wait_for(20s) == std::future_status::ready);
-  }
-  template <class Action>
-  void on_control(Action action) {
-    std::promise<void> done;
-    asio::post(io_, [&] {
-      action();
-      done.set_value();
-    });
-    done.get_future().wait();
-  }
+  void stop() { thread.finish(server->stop({clock_->now() + 2s})); }
   std::string addons_socket() const { return folder_.path() + "/csi/csi-addons.sock"; }
   std::string socket() const { return folder_.path() + "/csi/csi.sock"; }
   std::shared_ptr<grpc::Channel> channel() const { return grpc::CreateChannel("unix://" + socket(), grpc::InsecureChannelCredentials()); }
@@ -108,8 +90,11 @@ class Scene {
 
  private:
   test::Folder folder_;
-  asio::io_context io_;
-  asio::executor_work_guard<asio::io_context::executor_type> work_;
+
+ public:
+  test::ControlThread thread;
+
+ private:
   std::unique_ptr<Clock> clock_;
 
  public:
@@ -117,9 +102,6 @@ class Scene {
   std::map<std::string, int> calls;  ///< by method and gRPC status; control thread
   result<std::map<std::string, std::string>> topology = std::map<std::string, std::string>();
   std::unique_ptr<corbd::csi::Server> server;
-
- private:
-  std::thread thread_;
 };
 
 }  // namespace
@@ -128,7 +110,7 @@ TEST_CASE("a caller that runs out of time hears so, and a repeat gets the answer
   Scene scene;
   REQUIRE(scene.server->start());
   CHECK(scene.unstage(200ms) == grpc::StatusCode::DEADLINE_EXCEEDED);
-  scene.on_control([&] { scene.volumes.open.set(); });
+  scene.thread.call([&] { scene.volumes.open.set(); });
   CHECK(scene.unstage(20s) == grpc::StatusCode::OK);
 }
 
@@ -174,7 +156,7 @@ TEST_CASE("more calls than the bound are refused at once, every other one is ans
       (code == grpc::OK ? fine : code == grpc::RESOURCE_EXHAUSTED ? refused : other)++;
     });
   while (refused < 46) std::this_thread::sleep_for(1ms);
-  scene.on_control([&] { scene.volumes.open.set(); });
+  scene.thread.call([&] { scene.volumes.open.set(); });
   for (auto& caller : callers) caller.join();
   CHECK(fine == 4);
   CHECK(refused == 46);
@@ -185,7 +167,7 @@ TEST_CASE("the answers that kubelet asks for all the time come while the control
   Scene scene;
   REQUIRE(scene.server->start());
   std::promise<void> release;
-  std::thread blocker([&] { scene.on_control([&] { release.get_future().wait(); }); });
+  std::thread blocker([&] { scene.thread.call([&] { release.get_future().wait(); }); });
   grpc::ClientContext node_context, probe_context, info_context;
   v1::NodeGetCapabilitiesResponse capabilities;
   CHECK(v1::Node::NewStub(scene.channel())->NodeGetCapabilities(&node_context, v1::NodeGetCapabilitiesRequest(), &capabilities).ok());
@@ -211,7 +193,7 @@ TEST_CASE("of a thousand calls at once each is answered, or told to come later")
   };
   Scene scene;
   REQUIRE(scene.server->start());
-  scene.on_control([&] { scene.volumes.open.set(); });
+  scene.thread.call([&] { scene.volumes.open.set(); });
   const auto channel = scene.channel();
   const auto node = v1::Node::NewStub(channel);
   const auto identity = v1::Identity::NewStub(channel);
@@ -241,7 +223,7 @@ TEST_CASE("of a thousand calls at once each is answered, or told to come later")
 TEST_CASE("an expansion answers with the size that the device has") {
   Scene scene;
   REQUIRE(scene.server->start());
-  scene.on_control([&] { scene.volumes.open.set(); });
+  scene.thread.call([&] { scene.volumes.open.set(); });
   grpc::ClientContext context;
   v1::NodeExpandVolumeRequest request;
   request.set_volume_id("image-1");
@@ -288,7 +270,7 @@ TEST_CASE("a volume's health is served and announced with its flag only") {
 TEST_CASE("on its own socket CSI-Addons hears of a node that gives space back and changes keys, and asks it to") {
   Scene scene;
   REQUIRE(scene.server->start());
-  scene.on_control([&] { scene.volumes.open.set(); });
+  scene.thread.call([&] { scene.volumes.open.set(); });
   const auto channel = grpc::CreateChannel("unix://" + scene.addons_socket(), grpc::InsecureChannelCredentials());
   grpc::ClientContext identity_context, first, second, third;
   identity::GetCapabilitiesResponse capabilities;
@@ -318,7 +300,7 @@ TEST_CASE("another key for a volume is asked of the volume") {
   encryptionkeyrotation::EncryptionKeyRotateResponse response;
   CHECK(rotation->EncryptionKeyRotate(&first, request, &response).error_code() == grpc::INVALID_ARGUMENT);
   request.set_volume_id("image-1");
-  scene.on_control([&] { scene.volumes.open.set(); });
+  scene.thread.call([&] { scene.volumes.open.set(); });
   CHECK(rotation->EncryptionKeyRotate(&second, request, &response).ok());
   CHECK(scene.volumes.asked == 1);
 }
@@ -352,11 +334,11 @@ TEST_CASE("calls that end are told with their status, those that were refused to
   while (scene.volumes.asked == 0) std::this_thread::sleep_for(1ms);
   CHECK(scene.server->in_flight() == 1);
   CHECK(scene.unstage(20s) == grpc::RESOURCE_EXHAUSTED);
-  scene.on_control([&] { scene.volumes.open.set(); });
+  scene.thread.call([&] { scene.volumes.open.set(); });
   waiting.join();
   CHECK(first == grpc::OK);
   std::map<std::string, int> told;
-  scene.on_control([&] { told = scene.calls; });
+  scene.thread.call([&] { told = scene.calls; });
   CHECK(told == std::map<std::string, int>{{"NodeUnstageVolume 0", 1}, {"NodeUnstageVolume 8", 1}});
 }
 
@@ -401,7 +383,7 @@ TEST_CASE("a call that waits does not keep the server from stopping, and hears o
 TEST_CASE("a stage request's secrets are not in the log") {
   Scene scene;
   REQUIRE(scene.server->start());
-  scene.on_control([&] { scene.volumes.open.set(); });
+  scene.thread.call([&] { scene.volumes.open.set(); });
   test::Folder folder;
   const int old = ::dup(STDERR_FILENO);
   std::FILE* log = std::fopen((folder.path() + "/log").c_str(), "w+");

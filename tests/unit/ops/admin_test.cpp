@@ -105,7 +105,7 @@ TEST_CASE("a volume that is not known is NOT_FOUND, by its name") {
     CHECK(status.error_code() == grpc::NOT_FOUND);
     CHECK_THAT(status.error_message(), ContainsSubstring("nobody"));
   }
-  CHECK(scene.volumes.wishes.empty());
+  CHECK(scene.volumes.asked.empty());
 }
 
 TEST_CASE("bytes of an id, an image or an error that are no UTF-8 come as question marks") {
@@ -133,9 +133,9 @@ TEST_CASE("healing one volume tries it now, served or not") {
   v1::HealResponse said;
   REQUIRE(scene.call(&Stub::Heal, heal_request("1"), said).ok());
   CHECK(said.volume_ids(0) == "1");
-  scene.on_control([&] {
-    REQUIRE_FALSE(scene.volumes.wishes.empty());
-    for (const auto& wish : scene.volumes.wishes) CHECK(wish == "heal 1");
+  scene.thread.call([&] {
+    REQUIRE_FALSE(scene.volumes.asked.empty());
+    for (const auto& wish : scene.volumes.asked) CHECK(wish == "heal 1");
   });
 }
 
@@ -160,7 +160,7 @@ TEST_CASE("healing all tries those without a server, and does not wait for them"
   v1::HealResponse said;
   REQUIRE(scene.call(&Stub::Heal, heal_request(""), said).ok());
   CHECK(Texts(said.volume_ids().begin(), said.volume_ids().end()) == Texts{"2", "3"});
-  scene.on_control([&] { CHECK(scene.volumes.wishes == Texts{"heal 2", "heal 3"}); });
+  scene.thread.call([&] { CHECK(scene.volumes.asked == Texts{"heal 2", "heal 3"}); });
 }
 
 TEST_CASE("a volume whose try failed shows how often, when the next comes and why") {
@@ -168,7 +168,7 @@ TEST_CASE("a volume whose try failed shows how often, when the next comes and wh
   scene.volumes.add("1", Health::reconnecting);
   scene.volumes.outcome = Error{errc::in_use, "a foreign watcher"};
   scene.start();
-  scene.on_control([&] { scene.healer.heal("1", "its link died"); });
+  scene.thread.call([&] { scene.healer.heal("1", "its link died"); });
   v1::GetVolumeResponse said;
   while (said.volume().healing().attempts() == 0) REQUIRE(scene.call(&Stub::GetVolume, volume_request("1"), said).ok());
   CHECK(said.volume().healing().why() == "its link died");
@@ -181,7 +181,7 @@ TEST_CASE("a cluster that gave no answer is shown as such, with the volumes that
   scene.volumes.add("1", Health::reconnecting);
   scene.volumes.outcome = Error{errc::unreachable, "no monitor answers"};
   scene.start();
-  scene.on_control([&] { scene.healer.heal("1", "its link died"); });
+  scene.thread.call([&] { scene.healer.heal("1", "its link died"); });
   v1::GetStatusResponse said;
   do {
     REQUIRE(scene.call(&Stub::GetStatus, v1::GetStatusRequest(), said).ok());
@@ -198,7 +198,7 @@ TEST_CASE("failing a volume asks for it and says when it could not be done") {
   scene.start();
   v1::FailResponse said;
   CHECK(scene.call(&Stub::Fail, fail_request("1"), said).ok() == scene.volumes.outcome.has_value());
-  scene.on_control([&] { CHECK(scene.volumes.wishes == Texts{"fail 1"}); });
+  scene.thread.call([&] { CHECK(scene.volumes.asked == Texts{"fail 1"}); });
 }
 
 TEST_CASE("who waits for a volume hears at once that the agent leaves") {
@@ -208,7 +208,7 @@ TEST_CASE("who waits for a volume hears at once that the agent leaves") {
   scene.start();
   v1::FailResponse said;
   auto waiting = std::async(std::launch::async, [&] { return scene.call(&Stub::Fail, fail_request("1"), said, 60s); });
-  for (bool asked = false; !asked;) scene.on_control([&] { asked = !scene.volumes.wishes.empty(); });
+  for (bool asked = false; !asked;) scene.thread.call([&] { asked = !scene.volumes.asked.empty(); });
   scene.stop();
   const auto status = waiting.get();
   CHECK(status.error_code() == grpc::UNAVAILABLE);

@@ -105,9 +105,9 @@ TEST_CASE("corbd fail gives up what it is told is meant") {
   scene.volumes.add("1");
   scene.start();
   CHECK(ask(scene, What::fail, "1").code == 1);
-  scene.on_control([&] { CHECK(scene.volumes.wishes.empty()); });
+  scene.thread.call([&] { CHECK(scene.volumes.asked.empty()); });
   CHECK(ask(scene, What::fail, "1", "", true).code == 0);
-  scene.on_control([&] { CHECK(scene.volumes.wishes == std::vector<std::string>{"fail 1"}); });
+  scene.thread.call([&] { CHECK(scene.volumes.asked == std::vector<std::string>{"fail 1"}); });
 }
 
 TEST_CASE("corbd drain waits until the last volume is gone, and says who is left") {
@@ -116,7 +116,7 @@ TEST_CASE("corbd drain waits until the last volume is gone, and says who is left
   scene.start();
   std::thread unstages([&] {
     while (!scene.draining) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    scene.on_control([&] { scene.volumes.all.clear(); });
+    scene.thread.call([&] { scene.volumes.all.clear(); });
   });
   const auto answer = ask(scene, What::drain);
   unstages.join();
@@ -130,7 +130,7 @@ TEST_CASE("corbd drain waits until the last volume is gone, and says who is left
 TEST_CASE("corbd events shows all that is kept, page by page, and ends") {
   Scene scene;
   scene.start();
-  scene.on_control([&] {
+  scene.thread.call([&] {
     for (int i = 0; i < 600; ++i) scene.server->note({{}, std::to_string(i), Health::staged, Health::lost, "because"});
   });
   const auto text = ask(scene, What::events);
