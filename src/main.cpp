@@ -20,12 +20,9 @@
 #include "corbd/csi/server.hpp"
 #include "corbd/csi/stage.hpp"
 #include "corbd/csi/topology.hpp"
-#include "corbd/heal/attachments.hpp"
 #include "corbd/heal/farewell.hpp"
-#include "corbd/heal/finder.hpp"
 #include "corbd/heal/healer.hpp"
-#include "corbd/heal/orphans.hpp"
-#include "corbd/heal/reporter.hpp"
+#include "corbd/heal/kubernetes.hpp"
 #include "corbd/host/helpers.hpp"
 #include "corbd/host/kms.hpp"
 #include "corbd/host/system.hpp"
@@ -72,18 +69,6 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-result<std::vector<image::Place>> mapped_places(const std::string& config_dir, const image::Place& of) {
-  const auto mappings = rbd::read_cluster_mapping(config_dir);
-  if (!mappings) return mappings.error();
-  return rbd::mapped_places(*mappings, of);
-}
-
-result<std::vector<std::string>> mapped_clusters(const std::string& config_dir, const std::string& cluster_id) {
-  const auto mappings = rbd::read_cluster_mapping(config_dir);
-  if (!mappings) return mappings.error();
-  return rbd::mapped_clusters(*mappings, cluster_id);
-}
-
 result<std::optional<csi::RegistrarConfig>> registrar_config(const cli::Run& options) {
   const csi::RegistrarWish wish{options.registers, options.kubelet_dir, options.drivername, options.endpoint, options.endpoint_on_host};
   std::error_code ignored;
@@ -97,7 +82,6 @@ class Agent {
       : options_(options), control_(io_.get_executor()), clock_(make_real_clock(control_)), pool_(control_, *clock_, kBlockingThreads),
         gate_(control_, *clock_), access_(kube::find_access(variable("KUBERNETES_CONFIG_PATH"), variable)),
         api_(access_ ? std::make_unique<kube::Api>(control_, *clock_, pool_, *access_) : nullptr), node_(control_, *clock_, api(), options.nodeid),
-        attachments_(control_, *clock_, api(), {options.drivername, options.nodeid}),
         helpers_(control_, *clock_, {}), mounts_(host::make_mounts(helpers_)),
         filesystems_(host::make_filesystems(helpers_)), daemons_(host::make_daemons(helpers_)),
         luks_(host::make_luks(helpers_)), kms_(host::make_kms(pool_, options.kms_config_dir)),
@@ -105,8 +89,8 @@ class Agent {
         clusters_(rbd::make_clusters(control_, *clock_, pool_, cluster_config(boot_id))), devices_(nbd::make_devices(control_, *clock_, {})),
         kernel_(krbd::make_kernel_client(helpers_)),
         shell_(control_, *clock_, ports(), shell_config(boot_id)),
-        finder_(control_, *clock_, pool_, api(), shell_, csi::stage_wish, finder_config()),
-        orphans_(control_, *clock_, attachments_, shell_, {options.unstage_orphans}), reporter_(control_, *clock_, api(), shell_, {options.drivername, options.nodeid}), healer_(control_, *clock_, shell_, heal_config()),
+        kubernetes_(control_, *clock_, pool_, api(), node_, shell_, csi::stage_wish, kubernetes_config()),
+        healer_(control_, *clock_, shell_, heal_config()),
         csi_(control_, *clock_, shell_, csi_config()), admin_(control_, *clock_, admin_sources(), admin_config()),
         web_(control_, *clock_, pool_, web_config(), web_sources()), signals_(io_, SIGTERM, SIGINT) {
     if (registrar) registrar_.emplace(control_, *clock_, *registrar);
@@ -147,13 +131,9 @@ class Agent {
     return config;
   }
 
-  heal::Finder::Config finder_config() {
-    heal::Finder::Config config;
-    config.driver = options_.drivername;
-    config.node = options_.nodeid;
-    config.kubelet_dir = options_.kubelet_dir;
-    config.learned = [this](const std::string& id, const kube::PersistentVolume& volume) { reporter_.know(id, volume); };
-    return config;
+  heal::Kubernetes::Config kubernetes_config() {
+    auto heal = [this](const std::string& volume_id, std::string why) { healer_.heal(volume_id, std::move(why)); };
+    return {options_.drivername, options_.nodeid, options_.kubelet_dir, options_.unstage_orphans, options_.watch_all_attachments, heal};
   }
 
   csi::Config csi_config() {
@@ -195,7 +175,7 @@ class Agent {
 
   ops::AdminSources admin_sources() {
     ops::AdminSources sources{shell_, healer_, {}, {}, {}, {}};
-    sources.left = [this] { return finder_.left(); };
+    sources.left = [this] { return kubernetes_.left(); };
     sources.timeline = [this](const std::string& id) { return shell_.timeline(id); };
     sources.stuck_helpers = [this] { return helpers_.stuck(); };
     sources.drain = [this](bool on) { shell_.drain(on); };
@@ -243,43 +223,26 @@ class Agent {
       if (!location) cluster.ignored.push_back("readAffinity: " + location.error().text + ", so reads go to the primary OSD: see --crush-location");
       return cluster;
     };
-    auto check_path = [this](std::string path, bool must_exist) { return check(std::move(path), must_exist); };
-    auto read_stash = [this](std::string staging_path) { return stash(std::move(staging_path)); };
-    auto write_stash = [this](std::string staging_path, volume::Stash stash) { return leave_stash(std::move(staging_path), std::move(stash)); };
-    auto drop_stash = [this](std::string staging_path) { return forget_stash(std::move(staging_path)); };
-    auto places = [dir = options_.config_dir](const image::Place& of) { return mapped_places(dir, of); };
-    auto clusters = [dir = options_.config_dir](const std::string& id) { return mapped_clusters(dir, id); };
-    auto attachment = [this](std::string volume_id) { return attachments_.ask(std::move(volume_id)); };
+    auto check_path = [this](std::string path, bool must_exist) {
+      return pool_.run([root = options_.kubelet_dir, path, must_exist] { return host::check_path(root, path, must_exist); }, {}, "looking at a path");
+    };
+    auto read_stash = [this](std::string at) { return pool_.run([at] { return volume::read_stash(at); }, {}, "reading image-meta.json"); };
+    auto write_stash = [this](std::string at, volume::Stash stash) {
+      return pool_.run([at, stash] { return volume::write_stash(at, stash); }, {}, "writing image-meta.json");
+    };
+    auto drop_stash = [this](std::string at) { return pool_.run([at] { return volume::drop_stash(at); }, {}, "removing image-meta.json"); };
+    auto places = [dir = options_.config_dir](const image::Place& of) { return rbd::mapped_places(dir, of); };
+    auto clusters = [dir = options_.config_dir](const std::string& id) { return rbd::mapped_clusters(dir, id); };
+    auto attachment = [this](std::string volume_id) { return kubernetes_.attachment(std::move(volume_id)); };
     return {*clusters_, *devices_, *kernel_, *mounts_, *filesystems_, *daemons_, *luks_, *kms_, *records_, find_cluster, check_path, read_stash, write_stash,
             drop_stash, host::busy, places, clusters, attachment};
-  }
-
-  task<result<std::optional<volume::Stash>>> stash(std::string staging_path) {
-    auto job = [staging_path] { return volume::read_stash(staging_path); };
-    co_return co_await pool_.run(job, {}, "reading image-meta.json");
-  }
-
-  task<result<>> leave_stash(std::string staging_path, volume::Stash stash) {
-    auto job = [staging_path, stash] { return volume::write_stash(staging_path, stash); };
-    co_return co_await pool_.run(job, {}, "writing image-meta.json");
-  }
-
-  task<result<>> forget_stash(std::string staging_path) {
-    auto job = [staging_path] { return volume::drop_stash(staging_path); };
-    co_return co_await pool_.run(job, {}, "removing image-meta.json");
-  }
-
-  task<result<>> check(std::string path, bool must_exist) {
-    auto job = [root = options_.kubelet_dir, path = std::move(path), must_exist] { return host::check_path(root, path, must_exist); };
-    co_return co_await pool_.run(job, {}, "looking at a path");
   }
 
   task<> main() {
     shell_.on_trouble([this](const std::string& volume_id, std::string why) { healer_.heal(volume_id, std::move(why)); });
     shell_.on_change([this](const volume::Change& change) {
       admin_.note(change);
-      attachments_.note(change);
-      reporter_.note(change);
+      kubernetes_.note(change);
     });
     if (!options_.domainlabels.empty() || options_.read_affinity) static_cast<void>(labels());
     web_.start();
@@ -293,9 +256,7 @@ class Agent {
     }
     log::info("agent.started", {{"endpoint", options_.endpoint}, {"pid", ::getpid()}, {"version", CORBD_VERSION}});
     healer_.start();
-    attachments_.start(shell_);
-    finder_.start();
-    orphans_.start();
+    kubernetes_.start();
     if (registrar_) registrar_->start();
     co_await signals_.async_wait(asio::use_awaitable);
     co_await outlast_shutdown();
@@ -326,10 +287,7 @@ class Agent {
     co_await csi_.stop(until.at_most(clock_->now() + kCallsLeaveWithin));
     co_await admin_.stop(until.at_most(clock_->now() + kAdminLeavesWithin));
     co_await node_.stop(until);
-    co_await finder_.stop(until);
-    co_await orphans_.stop(until);
-    co_await attachments_.stop(until);
-    co_await reporter_.stop(until);
+    co_await kubernetes_.stop(until);
     co_await healer_.stop();
     co_await shell_.stop(until);
     // Without a volume no image is open: its clients end well, and the next start has nobody to fence.
@@ -350,7 +308,6 @@ class Agent {
   const result<kube::Access> access_;
   std::unique_ptr<kube::Api> api_;
   kube::OwnNode node_;
-  heal::Attachments attachments_;
   HelperPool helpers_;
   std::unique_ptr<host::Mounts> mounts_;
   std::unique_ptr<host::Filesystems> filesystems_;
@@ -362,9 +319,7 @@ class Agent {
   std::unique_ptr<device::Devices> devices_;
   std::unique_ptr<device::KernelClient> kernel_;
   volume::Shell shell_;
-  heal::Finder finder_;
-  heal::Orphans orphans_;
-  heal::Reporter reporter_;
+  heal::Kubernetes kubernetes_;
   heal::Healer healer_;
   csi::Server csi_;
   ops::Admin admin_;

@@ -37,6 +37,8 @@ constexpr auto kTable = std::to_array<Flag>({
     {"heal-at-once", Kind::number, &Run::heal_at_once, "Volumes that are healed at the same time", nullptr, 1, 1024},
     {"unstage-orphans", Kind::boolean, &Run::unstage_orphans,
      "Unstage what kubelet has forgotten: staged, used by no pod, and not attached to this node for ten minutes"},
+    {"watch-all-volumeattachments", Kind::boolean, &Run::watch_all_attachments,
+     "Watch the whole cluster's, where this node's are selected if the server can, instead of one while its volume waits for it"},
     {"shutdown-grace", Kind::number, &Run::shutdown_grace_s,
      "Seconds that used devices are still served while the node shuts down; then they answer with I/O errors", nullptr, 0, 86400},
     {"volume-health", Kind::boolean, &Run::volume_health, "Serve NodeGetVolumeHealth, alpha in CSI 1.13, too"},

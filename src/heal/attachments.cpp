@@ -2,19 +2,25 @@
 
 #include "corbd/core/backoff.hpp"
 #include "corbd/core/log.hpp"
-#include "corbd/kube/objects.hpp"
 
 namespace corbd::heal {
 
 using volume::Attachment;
 
-Attachment judge(const kube::answer<boost::json::object>& attachment, const std::string& driver, const std::string& node) {
+namespace {
+
+/// All nodes of a cluster may start at once.
+constexpr std::chrono::seconds kSpread{5};
+
+}  // namespace
+
+Attachment judge(const kube::answer<kube::VolumeAttachment>& attachment, const std::string& driver, const std::string& node) {
   using State = Attachment::State;
   if (!attachment) {
     const auto& error = attachment.error().error;
     return {error.code == errc::not_found ? State::away : State::unknown, "", error.text};
   }
-  const auto found = kube::volume_attachment_of(*attachment);
+  const auto& found = *attachment;
   if (found.attacher != driver || found.node != node)
     return {State::away, "", "its VolumeAttachment is of driver " + found.attacher + " and node " + found.node};
   if (found.uid.empty()) return {State::unknown, "", "its VolumeAttachment has no UID"};
@@ -26,21 +32,88 @@ Attachment judge(const kube::answer<boost::json::object>& attachment, const std:
 Attachments::Attachments(executor control, Clock& clock, result<kube::Api*> api, Config config)
     : control_(control), clock_(clock), api_(std::move(api)), config_(std::move(config)), gate_(control, clock) {}
 
-task<Attachment> Attachments::ask(std::string volume_id) {
-  if (!api_) co_return Attachment{Attachment::State::unknown, "", api_.error().text};
-  const auto name = kube::volume_attachment_name(volume_id, config_.driver, config_.node);
-  const auto found = co_await (*api_)->get(kube::kVolumeAttachments, name, {clock_.now() + config_.answer_within, &stopping_});
-  co_return judge(found, config_.driver, config_.node);
+std::string Attachments::name_of(const std::string& volume_id) const {
+  return kube::volume_attachment_name(volume_id, config_.driver, config_.node);
 }
+
+task<kube::answer<kube::VolumeAttachment>> Attachments::get(std::string volume_id) {
+  if (!api_) co_return kube::failure_of(api_.error());
+  const auto found = co_await (*api_)->get(kube::kVolumeAttachments, name_of(volume_id), {clock_.now() + config_.answer_within, &stopping_});
+  if (!found) co_return found.error();
+  co_return kube::volume_attachment_of(*found);
+}
+
+task<Attachment> Attachments::ask(std::string volume_id) {
+  const auto found = co_await get(volume_id);
+  auto judged = judge(found, config_.driver, config_.node);
+  if (stopping_.cancelled()) co_return judged;
+  // A server that does not answer is the caller's to ask again.
+  if (found && judged.state == Attachment::State::unknown)
+    wait_for(volume_id);
+  else
+    wait_no_more(volume_id);
+  co_return judged;
+}
+
+// --- waiting for an attachment to become one thing or the other
+
+void Attachments::wait_for(const std::string& volume_id) {
+  const auto name = name_of(volume_id);
+  if (!config_.changed || stopping_.cancelled() || !waiting_.emplace(name, volume_id).second || config_.watch_all || !may_watch_) return;
+  auto& watch = watches_[name];
+  watch = std::make_unique<kube::Kept>(control_, clock_, **api_, kube::kVolumeAttachments, kube::Which{name}, [this](const std::string& of) {
+    // What a watch says while it ends counts no more.
+    if (const auto watch = watches_.find(of); watch != watches_.end()) changed(of, watch->second->object());
+  });
+  watch->start();
+}
+
+void Attachments::wait_no_more(const std::string& volume_id) {
+  const auto name = name_of(volume_id);
+  waiting_.erase(name);
+  auto watch = watches_.extract(name);
+  if (!watch) return;
+  may_watch_ = !watch.mapped()->only_gets();
+  gate_.spawn(end(std::move(watch.mapped())));
+}
+
+task<> Attachments::end(std::unique_ptr<kube::Kept> watch) { co_await watch->stop({}); }
+
+void Attachments::changed(const std::string& name, const boost::json::object* attachment) {
+  const auto waits = waiting_.find(name);
+  if (waits == waiting_.end()) return;
+  if (attachment != nullptr && judge(kube::volume_attachment_of(*attachment), config_.driver, config_.node).state == Attachment::State::unknown) return;
+  log::info("attachment.changed", {{"volume", waits->second}, {"name", name}});
+  config_.changed(std::string(waits->second));
+}
+
+// --- the records' knowledge of it
 
 void Attachments::start(volume::Volumes& volumes) {
   volumes_ = &volumes;
+  if (api_ && config_.watch_all) {
+    auto ours = [this](const boost::json::object& object) {
+      const auto attachment = kube::volume_attachment_of(object);
+      return attachment.attacher == config_.driver && attachment.node == config_.node;
+    };
+    auto& all = watches_[""];
+    all = std::make_unique<kube::Kept>(
+        control_, clock_, **api_, kube::kVolumeAttachments, kube::Which{"", "spec.nodeName=" + config_.node, ours},
+        [this](const std::string& name) {
+          const auto& objects = watches_.at("")->objects();
+          const auto found = objects.find(name);
+          changed(name, found == objects.end() ? nullptr : &found->second);
+        },
+        kSpread);
+    all->start();
+  }
   for (const auto& status : volumes.status())
     if (status.attachment_uid.empty()) note(status.volume_id);
 }
 
 void Attachments::note(const volume::Change& change) {
   using volume::Health;
+  if (change.to != Health::reconnecting && change.to != Health::unproven) wait_no_more(change.volume_id);
   if (change.to == Health::staged && (change.from == Health::absent || change.from == Health::staging)) note(change.volume_id);
 }
 
@@ -69,6 +142,7 @@ task<> Attachments::keep_asking(std::string volume_id) {
 
 task<> Attachments::stop(Until until) {
   stopping_.cancel();
+  for (auto& [name, watch] : watches_) co_await watch->stop(until);
   co_await gate_.close(until);
 }
 

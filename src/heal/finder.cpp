@@ -4,7 +4,6 @@
 
 #include "corbd/core/backoff.hpp"
 #include "corbd/core/log.hpp"
-#include "corbd/heal/attachments.hpp"
 
 namespace corbd::heal {
 namespace {
@@ -16,8 +15,9 @@ bool may_pass(errc code) { return code != errc::failed_precondition && code != e
 
 }  // namespace
 
-Finder::Finder(executor control, Clock& clock, BlockingPool& pool, result<kube::Api*> api, volume::Volumes& volumes, MakeWish make_wish, Config config)
-    : control_(control), clock_(clock), pool_(pool), api_(std::move(api)), volumes_(volumes), make_wish_(std::move(make_wish)),
+Finder::Finder(executor control, Clock& clock, BlockingPool& pool, result<kube::Api*> api, Attachments& attachments, volume::Volumes& volumes,
+               MakeWish make_wish, Config config)
+    : control_(control), clock_(clock), pool_(pool), api_(std::move(api)), attachments_(attachments), volumes_(volumes), make_wish_(std::move(make_wish)),
       config_(std::move(config)), slots_(control, clock, "a turn to ask the API server", config_.at_once), gate_(control, clock) {}
 
 Finder::~Finder() { clock_.cancel(timer_); }
@@ -66,15 +66,13 @@ task<result<>> Finder::attempt(std::string volume_id) {
   const auto device = std::ranges::find(all, volume_id, &volume::Unclaimed::volume_id);
   if (device == all.end()) co_return result<>();
 
-  const auto attachment_name = kube::volume_attachment_name(volume_id, config_.driver, config_.node);
-  auto attachment_object = co_await get(kube::kVolumeAttachments, attachment_name, "VolumeAttachment");
-  if (!attachment_object) co_return attachment_object.error();
-  const auto attachment = kube::volume_attachment_of(*attachment_object);
-  const auto proof = judge(std::move(*attachment_object), config_.driver, config_.node);
+  const auto attachment = co_await attachments_.get(volume_id);
+  if (!attachment) co_return with_context("its VolumeAttachment", attachment.error().error);
+  const auto proof = judge(attachment, config_.driver, config_.node);
   if (proof.state != volume::Attachment::State::here) co_return Error{errc::unavailable, proof.why};
-  if (attachment.volume.empty()) co_return Error{errc::failed_precondition, "VolumeAttachment " + attachment_name + " names no PersistentVolume"};
+  if (attachment->volume.empty()) co_return Error{errc::failed_precondition, "its VolumeAttachment names no PersistentVolume"};
 
-  auto volume_object = co_await get(kube::kPersistentVolumes, attachment.volume, "PersistentVolume");
+  auto volume_object = co_await get(kube::kPersistentVolumes, attachment->volume, "PersistentVolume");
   if (!volume_object) co_return volume_object.error();
   const auto volume = kube::persistent_volume_of(*volume_object);
   if (auto checked = check(volume, config_.driver, volume_id); !checked) co_return checked;
@@ -83,12 +81,12 @@ task<result<>> Finder::attempt(std::string volume_id) {
   if (!path) co_return path.error();
   const auto traces = co_await pool_.run([at = *path] { return read_traces(at); }, {clock_.now() + config_.answer_within, &stopping_}, "looking at " + *path);
   if (!traces) co_return traces.error();
-  if (auto checked = check(*traces, attachment); !checked) co_return checked;
+  if (auto checked = check(*traces, *attachment); !checked) co_return checked;
 
   const auto& secret = *volume.node_stage_secret;
   auto secret_object = co_await get(kube::secrets_of(secret.name_space), secret.name, "Secret " + secret.name_space + "/");
   if (!secret_object) co_return secret_object.error();
-  StageArguments arguments{volume_id, *path, volume.fstype, volume.access_modes.front(), volume.block, volume.mount_options, attachment.metadata,
+  StageArguments arguments{volume_id, *path, volume.fstype, volume.access_modes.front(), volume.mode == "Block", volume.mount_options, attachment->metadata,
                            volume.attributes, kube::data_of_secret(*secret_object)};
   if (!traces->selinux_context.empty()) arguments.mount_flags.push_back("context=\"" + traces->selinux_context + "\"");
   auto wish = make_wish_(arguments);

@@ -20,7 +20,7 @@ Error refuse(std::string why) { return {errc::failed_precondition, std::move(why
 result<std::string> staging_path_of(const kube::PersistentVolume& volume, const std::string& kubelet_dir, const std::vector<std::string>& mounts) {
   const std::string below = kubelet_dir + "/plugins/kubernetes.io/csi/";
   std::vector<std::string> paths;
-  if (volume.block) {
+  if (volume.mode == "Block") {
     paths.push_back(below + "volumeDevices/staging/" + volume.name);
   } else {
     paths.push_back(below + volume.driver + "/" + sha256_hex(volume.handle) + "/globalmount");
@@ -38,6 +38,7 @@ result<> check(const kube::PersistentVolume& volume, const std::string& driver, 
   if (volume.handle != handle) return refuse(name + " is of volume " + volume.handle);
   if (volume.deleting) return refuse(name + " is being deleted");
   if (!volume.bound) return refuse(name + " is not bound");
+  if (!volume.mode.empty() && volume.mode != "Filesystem" && volume.mode != "Block") return refuse(name + " has the unknown volumeMode " + volume.mode);
   if (volume.access_modes.empty()) return refuse(name + " has no access mode");
   if (!volume.node_stage_secret) return refuse(name + " names no nodeStageSecretRef");
   return {};

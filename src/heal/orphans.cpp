@@ -5,23 +5,28 @@
 #include "corbd/core/log.hpp"
 
 namespace corbd::heal {
-namespace {
-
-/// Of a volume whose attachment was never seen, its absence tells nothing.
-bool is_suspect(const volume::Status& status) {
-  return !status.staged_at.empty() && status.published_at.empty() && !status.attachment_uid.empty();
-}
-
-}  // namespace
-
-Orphans::Orphans(executor control, Clock& clock, Attachments& attachments, volume::Volumes& volumes, Config config)
-    : clock_(clock), attachments_(attachments), volumes_(volumes), config_(config), gate_(std::move(control), clock) {}
+Orphans::Orphans(executor control, Clock& clock, Attachments& attachments, std::function<std::optional<kube::Node>()> own, volume::Volumes& volumes,
+                 Config config)
+    : clock_(clock), attachments_(attachments), own_(std::move(own)), volumes_(volumes), config_(std::move(config)), gate_(std::move(control), clock) {}
 
 Orphans::~Orphans() { clock_.cancel(timer_); }
 
 void Orphans::start() { look(); }
 
+/// Of a volume whose attachment was never seen, its absence tells nothing.
+bool Orphans::is_suspect(const volume::Status& status) const {
+  if (status.staged_at.empty() || status.attachment_uid.empty()) return false;
+  if (!node_) return status.published_at.empty();
+  return std::ranges::find(node_->volumes_attached, kube::attached_name(status.volume_id, config_.driver)) == node_->volumes_attached.end();
+}
+
 void Orphans::look() {
+  node_ = own_();
+  const bool out_of_service = node_ && node_->out_of_service;
+  if (out_of_service && !std::exchange(told_out_of_service_, true))
+    log::warning("node.out_of_service", {{"hint", "the node is tainted node.kubernetes.io/out-of-service: Kubernetes detaches its volumes by force and may "
+                                                  "attach them elsewhere. Remove the taint once the node is well"}});
+  told_out_of_service_ &= out_of_service;
   const auto all = volumes_.status();
   std::erase_if(suspects_, [&](const auto& entry) {
     return !entry.second.under_way && std::ranges::none_of(all, [&](const auto& status) { return status.volume_id == entry.first && is_suspect(status); });
@@ -46,10 +51,23 @@ task<> Orphans::ask(std::string volume_id) {
   if (attachment.state != volume::Attachment::State::away || !status || !is_suspect(*status) || stopping_.cancelled()) co_return;
   if (!suspect.gone) {
     suspect.gone = clock_.now();
-    log::warning("volume.orphaned", {{"volume", volume_id}, {"staged_at", status->staged_at.front()}, {"why", attachment.why},
-                                     {"hint", config_.unstage ? "it is unstaged when that stays so" : "kubelet has forgotten it: see --unstage-orphans"}});
+    tell(*status, attachment.why);
   }
-  if (config_.unstage && clock_.now() - *suspect.gone >= config_.grace) co_await unstage(*status);
+  if (config_.unstage && status->published_at.empty() && clock_.now() - *suspect.gone >= config_.grace) co_await unstage(*status);
+}
+
+void Orphans::tell(const volume::Status& status, const std::string& why) const {
+  const bool used = !status.published_at.empty();
+  const std::string& at = used ? status.published_at.front() : status.staged_at.front();
+  log::warning(used ? "volume.detached" : "volume.orphaned", {{"volume", status.volume_id}, {"path", at}, {"why", why}});
+  if (!config_.tell) return;
+  if (used)
+    config_.tell(status.volume_id, {"VolumeDetached", true, "Kubernetes has detached the volume while it is in use at " + at + ": " + why +
+                                                                ". It is served as long as the image is this node's. End its pods on this node."});
+  else
+    config_.tell(status.volume_id, {"VolumeOrphaned", true, "The volume is staged at " + at + ", used by no pod and attached no more: " + why +
+                                                                (config_.unstage ? ". It is unstaged when that stays so."
+                                                                                 : ". kubelet has forgotten it; see --unstage-orphans.")});
 }
 
 task<> Orphans::unstage(volume::Status status) {

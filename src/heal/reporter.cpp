@@ -37,6 +37,10 @@ void Reporter::arm() {
   });
 }
 
+void Reporter::tell(const std::string& volume_id, kube::Notice notice) {
+  if (recorder_) gate_.spawn(tell_one({volume_id, std::move(notice)}));
+}
+
 void Reporter::tell(std::vector<Notices::Told> all) {
   for (auto& told : all) gate_.spawn(tell_one(std::move(told)));
 }

@@ -2,6 +2,7 @@
 
 #include <boost/json/serialize.hpp>
 
+#include "fields.hpp"
 #include "lines.hpp"
 #include "wire.hpp"
 
@@ -38,9 +39,11 @@ std::string query(const std::vector<std::pair<std::string, std::string>>& parts)
   return out;
 }
 
-std::string selector(const std::string& name) { return name.empty() ? "" : "metadata.name=" + name; }
+constexpr std::string_view kNamed = "metadata.name=";
 
 }  // namespace
+
+std::string named(const std::string& name) { return std::string(kNamed) + name; }
 
 class Api::Impl {
  public:
@@ -143,19 +146,19 @@ task<answer<json::object>> Api::get(Resource resource, std::string name, Until u
   co_return co_await impl_->ask(std::move(message), {"get", resource.rbac}, until);
 }
 
-task<answer<Listed>> Api::list(Resource resource, std::string name, std::string version, Until until) {
+task<answer<Listed>> Api::list(Resource resource, std::string selector, std::string version, Until until) {
   Listed all;
   std::string next;
   for (std::size_t pages = 0; pages < kMostPages; ++pages) {
     http::Message message;
-    message.limit = name.empty() ? kPageBytes : kObjectBytes;
+    message.limit = selector.starts_with(kNamed) ? kObjectBytes : kPageBytes;
     // With a continuation, what it continues has its version.
-    message.target = resource.path + query({{"fieldSelector", selector(name)}, {"resourceVersion", next.empty() ? version : ""},
+    message.target = resource.path + query({{"fieldSelector", selector}, {"resourceVersion", next.empty() ? version : ""},
                                             {"limit", std::to_string(kPage)}, {"continue", next}});
     auto page = co_await impl_->ask(std::move(message), {"list", resource.rbac}, until);
     if (!page) co_return page.error();
-    all.version = metadata_at(*page, "resourceVersion");
-    next = metadata_at(*page, "continue");
+    all.version = text(*page, "metadata", "resourceVersion");
+    next = text(*page, "metadata", "continue");
     auto* items = page->if_contains("items");
     if (items != nullptr && items->is_array())
       for (auto& item : items->get_array())
@@ -165,10 +168,10 @@ task<answer<Listed>> Api::list(Resource resource, std::string name, std::string 
   co_return failure_of({errc::exhausted, "the API server's list of " + resource.path + " does not end after " + std::to_string(kMostPages) + " pages"});
 }
 
-task<answer<>> Api::watch(Resource resource, std::string name, std::string version, std::chrono::seconds timeout, bool initial,
+task<answer<>> Api::watch(Resource resource, std::string selector, std::string version, std::chrono::seconds timeout, bool initial,
                           std::function<bool(Change)> on_change, Until until) {
   http::Message message;
-  message.target = resource.path + query({{"watch", "1"}, {"fieldSelector", selector(name)}, {"resourceVersion", version},
+  message.target = resource.path + query({{"watch", "1"}, {"fieldSelector", selector}, {"resourceVersion", version},
                                           {"allowWatchBookmarks", "true"}, {"timeoutSeconds", std::to_string(timeout.count())},
                                           {"sendInitialEvents", initial ? "true" : ""}, {"resourceVersionMatch", initial ? "NotOlderThan" : ""}});
   message.idle = timeout + kWatchGrace;

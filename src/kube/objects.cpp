@@ -5,28 +5,12 @@
 
 #include "corbd/core/base64.hpp"
 #include "corbd/core/file.hpp"
+#include "fields.hpp"
 
 namespace corbd::kube {
 namespace {
 
 namespace json = boost::json;
-
-/// The value at the end of the path; nothing when any part is absent or no object.
-template <class... Rest>
-const json::value* at(const json::object& object, const char* key, Rest... rest) {
-  const auto* value = object.if_contains(key);
-  if constexpr (sizeof...(rest) == 0) {
-    return value;
-  } else {
-    return value != nullptr && value->is_object() ? at(value->get_object(), rest...) : nullptr;
-  }
-}
-
-template <class... Path>
-std::string text(const json::object& object, Path... path) {
-  const auto* value = at(object, path...);
-  return value != nullptr && value->is_string() ? std::string(value->get_string()) : std::string();
-}
 
 template <class... Path>
 bool is_true(const json::object& object, Path... path) {
@@ -55,6 +39,16 @@ std::vector<std::string> list(const json::object& object, Path... path) {
 }
 
 template <class... Path>
+std::vector<json::object> objects(const json::object& object, Path... path) {
+  std::vector<json::object> all;
+  const auto* value = at(object, path...);
+  if (value == nullptr || !value->is_array()) return all;
+  for (const auto& one : value->get_array())
+    if (one.is_object()) all.push_back(one.get_object());
+  return all;
+}
+
+template <class... Path>
 std::optional<Reference> reference(const json::object& object, Path... path) {
   const auto* value = at(object, path...);
   if (value == nullptr || !value->is_object()) return std::nullopt;
@@ -77,17 +71,15 @@ std::optional<std::chrono::system_clock::time_point> time(const json::object& ob
 
 Resource secrets_of(const std::string& name_space) { return {"/api/v1/namespaces/" + name_space + "/secrets", "secrets"}; }
 
-std::string name_of(const json::object& object) { return text(object, "metadata", "name"); }
-
 Node node_of(const json::object& object) {
   Node node;
   node.labels = texts(object, "metadata", "labels");
-  const auto* attached = at(object, "status", "volumesAttached");
-  if (attached == nullptr || !attached->is_array()) return node;
-  for (const auto& one : attached->get_array())
-    if (one.is_object()) node.volumes_attached.push_back(text(one.get_object(), "name"));
+  for (const auto& one : objects(object, "status", "volumesAttached")) node.volumes_attached.push_back(text(one, "name"));
+  for (const auto& taint : objects(object, "spec", "taints")) node.out_of_service |= text(taint, "key") == "node.kubernetes.io/out-of-service";
   return node;
 }
+
+std::string attached_name(const std::string& handle, const std::string& driver) { return "kubernetes.io/csi/" + driver + "^" + handle; }
 
 VolumeAttachment volume_attachment_of(const json::object& object) {
   VolumeAttachment found;
@@ -115,7 +107,7 @@ PersistentVolume persistent_volume_of(const json::object& object) {
   found.fstype = text(object, "spec", "csi", "fsType");
   found.bound = text(object, "status", "phase") == "Bound";
   found.deleting = at(object, "metadata", "deletionTimestamp") != nullptr;
-  found.block = text(object, "spec", "volumeMode") == "Block";
+  found.mode = text(object, "spec", "volumeMode");
   found.read_only = is_true(object, "spec", "csi", "readOnly");
   found.access_modes = list(object, "spec", "accessModes");
   found.mount_options = list(object, "spec", "mountOptions");

@@ -1,9 +1,6 @@
 #include "corbd/kube/own_node.hpp"
 
 #include <utility>
-
-#include "corbd/kube/objects.hpp"
-
 namespace corbd::kube {
 namespace {
 
@@ -18,7 +15,7 @@ result<Access> find_access(const std::string& kubeconfig, const Environment& env
 
 OwnNode::OwnNode(executor control, Clock& clock, result<Api*> api, std::string name)
     : name_(std::move(name)), no_access_(api ? Error() : api.error()) {
-  if (api) node_ = std::make_unique<Kept>(control, clock, **api, kNodes, name_, nullptr, kSpread);
+  if (api) node_ = std::make_unique<Kept>(control, clock, **api, kNodes, Which{name_}, nullptr, kSpread);
 }
 
 void OwnNode::start() {
@@ -36,6 +33,11 @@ result<std::map<std::string, std::string>> OwnNode::labels() const {
     return Error{errc::unavailable, what + " are not known yet" + (node_->failure() ? ": " + node_->failure()->error.text : "")};
   if (!node_->object()) return Error{errc::not_found, "the API server knows no node '" + name_ + "': is --nodeid its name there?"};
   return node_of(*node_->object()).labels;
+}
+
+std::optional<Node> OwnNode::now() const {
+  if (!node_ || node_->object() == nullptr) return std::nullopt;
+  return node_of(*node_->object());
 }
 
 }  // namespace corbd::kube

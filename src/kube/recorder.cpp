@@ -5,6 +5,7 @@
 
 #include "corbd/core/log.hpp"
 #include "corbd/kube/objects.hpp"
+#include "fields.hpp"
 
 namespace corbd::kube {
 namespace {
@@ -82,7 +83,7 @@ task<answer<>> Recorder::send(const Waiting& one) {
       {"count", 1}};
   const auto made = co_await api_.create(events_of(one.about), event, until);
   if (!made) co_return made.error();
-  told_[{one.about, one.notice.reason}] = {name_of(*made), 1, clock_.now()};
+  told_[{one.about, one.notice.reason}] = {text(*made, "metadata", "name"), 1, clock_.now()};
   co_return answer<>();
 }
 

@@ -3,28 +3,11 @@
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 
+#include "fields.hpp"
+
 namespace corbd::kube {
-namespace {
 
 namespace json = boost::json;
-
-std::string text_at(const json::object& object, const char* key) {
-  const auto* value = object.if_contains(key);
-  return value != nullptr && value->is_string() ? std::string(value->get_string()) : std::string();
-}
-
-bool ends_initial(const json::object& bookmark) {
-  const auto* metadata = bookmark.if_contains("metadata");
-  const auto* notes = metadata != nullptr && metadata->is_object() ? metadata->get_object().if_contains("annotations") : nullptr;
-  return notes != nullptr && notes->is_object() && text_at(notes->get_object(), "k8s.io/initial-events-end") == "true";
-}
-
-}  // namespace
-
-std::string metadata_at(const json::object& object, const char* key) {
-  const auto* metadata = object.if_contains("metadata");
-  return metadata != nullptr && metadata->is_object() ? text_at(metadata->get_object(), key) : std::string();
-}
 
 result<json::object> parse_object(std::string_view text, std::string_view target) {
   boost::system::error_code failed;
@@ -34,19 +17,19 @@ result<json::object> parse_object(std::string_view text, std::string_view target
   return std::move(value.get_object());
 }
 
-Line read_line(std::string_view text, const Verb& verb, std::string_view target) {
-  auto parsed = parse_object(text, target);
+Line read_line(std::string_view line, const Verb& verb, std::string_view target) {
+  auto parsed = parse_object(line, target);
   if (!parsed) return {std::nullopt, failure_of(parsed.error())};
   auto* object = parsed->if_contains("object");
   if (object == nullptr || !object->is_object()) return {std::nullopt, failure_of({errc::io, "the API server sent an event without an object"})};
-  const std::string type = text_at(*parsed, "type");
+  const std::string type = text(*parsed, "type");
   if (type == "ERROR") {
     const auto* code = object->get_object().if_contains("code");
     const unsigned status = code != nullptr && code->is_int64() ? static_cast<unsigned>(code->get_int64()) : 500;
     return {std::nullopt, failure_of(status, json::serialize(*object), std::nullopt, verb, target)};
   }
-  Change change{Change::Kind::bookmark, {}, metadata_at(object->get_object(), "resourceVersion"), false};
-  change.ends_initial = type == "BOOKMARK" && ends_initial(object->get_object());
+  Change change{Change::Kind::bookmark, {}, text(object->get_object(), "metadata", "resourceVersion"), false};
+  change.ends_initial = type == "BOOKMARK" && text(object->get_object(), "metadata", "annotations", "k8s.io/initial-events-end") == "true";
   if (type == "BOOKMARK") return {std::move(change), std::nullopt};
   if (type == "ADDED")
     change.kind = Change::Kind::added;

@@ -13,14 +13,11 @@ namespace corbd::kube {
 /// io: it is none, or nests deeper than any object of the API.
 result<boost::json::object> parse_object(std::string_view text, std::string_view target);
 
-/// A text of the object's metadata; empty when there is none.
-std::string metadata_at(const boost::json::object& object, const char* key);
-
 /// One line of a watch: a change, the failure that an ERROR line tells, or neither, of a later API's type.
 struct Line {
   std::optional<Change> change;
   std::optional<Failure> failure;
 };
-Line read_line(std::string_view text, const Verb& verb, std::string_view target);
+Line read_line(std::string_view line, const Verb& verb, std::string_view target);
 
 }  // namespace corbd::kube

@@ -96,4 +96,16 @@ result<std::vector<ClusterMapping>> read_cluster_mapping(const std::string& conf
   return mappings;
 }
 
+result<std::vector<image::Place>> mapped_places(const std::string& config_dir, const image::Place& of) {
+  const auto mappings = read_cluster_mapping(config_dir);
+  if (!mappings) return mappings.error();
+  return mapped_places(*mappings, of);
+}
+
+result<std::vector<std::string>> mapped_clusters(const std::string& config_dir, std::string_view cluster_id) {
+  const auto mappings = read_cluster_mapping(config_dir);
+  if (!mappings) return mappings.error();
+  return mapped_clusters(*mappings, cluster_id);
+}
+
 }  // namespace corbd::rbd

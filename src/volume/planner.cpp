@@ -87,17 +87,22 @@ Decision stage_new(const View& view, const Staged& wish) {
   return write(std::move(record));
 }
 
+/// "a read-only filesystem ext4 at /path"
+std::string use_of(const Record& record, const std::string& fstype) {
+  const std::string how = record.read_only ? "read-only " : record.shared ? "shared " : "";
+  std::string where = "no path any more";
+  if (!record.stagings.empty()) where = record.stagings.front().path;
+  else if (!record.publishes.empty()) where = record.publishes.front().target;
+  return "a " + how + (record.block ? "block device" : "filesystem " + fstype) + " at " + where;
+}
+
 /// One device serves all staging paths of its volume, so they must use it alike.
 Decision stage_another(const View& view, const Staged& wish) {
   const Record& record = *view.record;
   const auto& wanted = wish.capability;
   const std::string fstype = record.stagings.empty() ? wanted.fstype : record.stagings.front().capability.fstype;
   if (record.block != wanted.block || record.read_only != wanted.read_only || record.shared != wanted.shared || fstype != wanted.fstype)
-    return fail(errc::failed_precondition, "volume " + view.id + " is in use as a " + (record.read_only ? "read-only " : record.shared ? "shared " : "") +
-                                               (record.block ? "block device" : "filesystem " + fstype) + " at " +
-                                               (record.stagings.empty() ? record.publishes.empty() ? "no path any more" : record.publishes.front().target
-                                                                        : record.stagings.front().path) +
-                                               ": unstage and unpublish it there first");
+    return fail(errc::failed_precondition, "volume " + view.id + " is in use as " + use_of(record, fstype) + ": unstage and unpublish it there first");
   if (mounted_at(view, staging_target(view.id, wish.path)))
     return fail(errc::failed_precondition, "something else is mounted at " + staging_target(view.id, wish.path) + ": unmount it");
   Record more = record;

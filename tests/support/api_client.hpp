@@ -36,7 +36,7 @@ class ApiClient {
   }
   auto get(const kube::Resource& resource, const std::string& name, Until until = {}) { return run(api().get(resource, name, until)); }
   auto list(const kube::Resource& resource, const std::string& name = "", const std::string& version = "") {
-    return run(api().list(resource, name, version, {}));
+    return run(api().list(resource, selector(name), version, {}));
   }
   auto create(const kube::Resource& resource, boost::json::object body) { return run(api().create(resource, std::move(body), {})); }
   auto patch(const kube::Resource& resource, const std::string& name, boost::json::object body) {
@@ -50,9 +50,10 @@ class ApiClient {
       events.push_back(std::move(change));
       return true;
     };
-    auto ended = run(api().watch(resource, name, std::move(version), timeout, initial, keep, {}));
+    auto ended = run(api().watch(resource, selector(name), std::move(version), timeout, initial, keep, {}));
     return {std::move(events), std::move(ended)};
   }
+  static std::string selector(const std::string& name) { return name.empty() ? "" : kube::named(name); }
   Until within(std::chrono::milliseconds time) { return {clock->now() + time}; }
 
   asio::io_context io;

@@ -22,6 +22,7 @@ struct Run {
   std::vector<std::string> failpoints;
   bool heal_without_proof = false;
   bool unstage_orphans = false;
+  bool watch_all_attachments = false;
   int heal_at_once = 16;
   int shutdown_grace_s = 90;
   bool volume_health = false;

@@ -10,8 +10,7 @@
 #include "corbd/core/async_lock.hpp"
 #include "corbd/core/blocking_pool.hpp"
 #include "corbd/core/gate.hpp"
-#include "corbd/kube/objects.hpp"
-#include "corbd/volume/wish.hpp"
+#include "corbd/heal/attachments.hpp"
 
 namespace corbd::heal {
 
@@ -50,7 +49,8 @@ class Finder {
   };
   using MakeWish = std::function<result<volume::Wish>(const StageArguments& arguments)>;
 
-  Finder(executor control, Clock& clock, BlockingPool& pool, result<kube::Api*> api, volume::Volumes& volumes, MakeWish make_wish, Config config);
+  Finder(executor control, Clock& clock, BlockingPool& pool, result<kube::Api*> api, Attachments& attachments, volume::Volumes& volumes, MakeWish make_wish,
+         Config config);
   ~Finder();
 
   /// Looks at every device, now and from then on.
@@ -70,6 +70,7 @@ class Finder {
   Clock& clock_;
   BlockingPool& pool_;
   const result<kube::Api*> api_;
+  Attachments& attachments_;
   volume::Volumes& volumes_;
   const MakeWish make_wish_;
   const Config config_;

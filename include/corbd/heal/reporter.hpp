@@ -22,6 +22,7 @@ class Reporter {
   ~Reporter();
 
   void note(const volume::Change& change);
+  void tell(const std::string& volume_id, kube::Notice notice);
   /// Spares asking for it.
   void know(const std::string& volume_id, const kube::PersistentVolume& volume);
   task<> stop(Until until);

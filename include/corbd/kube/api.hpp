@@ -13,7 +13,7 @@
 
 namespace corbd::kube {
 
-/// What to ask of: "/api/v1/nodes", "nodes", and an object's name or a selector.
+/// What to ask of: "/api/v1/nodes", "nodes".
 struct Resource {
   std::string path;         ///< of the collection
   std::string rbac;         ///< as RBAC names it: "volumeattachments.storage.k8s.io"
@@ -32,6 +32,9 @@ struct Change {
   bool ends_initial = false;   ///< of a bookmark: all that there is was told
 };
 
+/// The field selector of the one object of that name.
+std::string named(const std::string& name);
+
 /// Control thread only. Outlives its calls.
 class Api {
  public:
@@ -39,11 +42,11 @@ class Api {
   ~Api();
 
   task<answer<boost::json::object>> get(Resource resource, std::string name, Until until);
-  /// All pages. `name`: only that object; empty: all. `version`: as of resourceVersion; empty: the most recent.
-  task<answer<Listed>> list(Resource resource, std::string name, std::string version, Until until);
+  /// All pages. `selector`: of fields; empty: all objects. `version`: as of resourceVersion; empty: the most recent.
+  task<answer<Listed>> list(Resource resource, std::string selector, std::string version, Until until);
   /// Until the server ends it, in good order (nothing) or not (why), or `until`. on_change returns false to end it. `initial`: first of all what there
   /// is, each as added, and then a bookmark that says so; a server that does not know that refuses (422), or never says so (facts: kubernetes 4.2).
-  task<answer<>> watch(Resource resource, std::string name, std::string version, std::chrono::seconds timeout, bool initial,
+  task<answer<>> watch(Resource resource, std::string selector, std::string version, std::chrono::seconds timeout, bool initial,
                        std::function<bool(Change)> on_change, Until until);
   task<answer<boost::json::object>> create(Resource resource, boost::json::object body, Until until);
   /// A strategic merge patch.

@@ -19,13 +19,14 @@ inline const Resource kPersistentVolumes{"/api/v1/persistentvolumes", "persisten
 inline const Resource kVolumeAttachments{"/apis/storage.k8s.io/v1/volumeattachments", "volumeattachments.storage.k8s.io"};
 Resource secrets_of(const std::string& name_space);
 
-std::string name_of(const boost::json::object& object);
-
 struct Node {
   std::map<std::string, std::string> labels;
   std::vector<std::string> volumes_attached;  ///< "kubernetes.io/csi/<driver>^<handle>"
+  bool out_of_service = false;  ///< tainted so: the cluster takes it for dead, and detaches its volumes by force
 };
 Node node_of(const boost::json::object& object);
+/// As a Node's status names it.
+std::string attached_name(const std::string& handle, const std::string& driver);
 
 struct VolumeAttachment {
   std::string uid, attacher, node, volume;    ///< volume: of the PersistentVolume; empty for one inline in a pod
@@ -44,7 +45,8 @@ struct Reference {
 
 struct PersistentVolume {
   std::string name, uid, driver, handle, fstype;  ///< driver empty: it is no CSI volume
-  bool bound = false, deleting = false, block = false, read_only = false;
+  std::string mode;  ///< "Filesystem", "Block", or empty: a filesystem
+  bool bound = false, deleting = false, read_only = false;
   std::vector<std::string> access_modes, mount_options;
   std::map<std::string, std::string> attributes;
   std::optional<Reference> node_stage_secret, claim;

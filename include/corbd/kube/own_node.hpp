@@ -1,4 +1,5 @@
-// This node's own Node object, for its labels: where the node is. Nothing waits for it; whoever needs a label hears that it is not known yet.
+// This node's own Node object: its labels tell where the node is, its status what is attached to it. Nothing waits for it; whoever needs a label hears
+// that it is not known yet.
 #pragma once
 
 #include <map>
@@ -7,6 +8,7 @@
 
 #include "corbd/kube/access.hpp"
 #include "corbd/kube/kept.hpp"
+#include "corbd/kube/objects.hpp"
 
 namespace corbd::kube {
 
@@ -24,6 +26,8 @@ class OwnNode {
   task<> stop(Until until);
   /// unavailable: not known yet, and why; not_found: there is no such Node.
   result<std::map<std::string, std::string>> labels() const;
+  /// As it is now; nothing while that is not known.
+  std::optional<Node> now() const;
 
  private:
   const std::string name_;

@@ -30,5 +30,8 @@ std::vector<std::string> mapped_clusters(const std::vector<ClusterMapping>& mapp
 
 /// parse_cluster_mapping() of `<dir>/cluster-mapping.json`; empty when there is no such file.
 result<std::vector<ClusterMapping>> read_cluster_mapping(const std::string& config_dir);
+/// The two above, of that file as it is now.
+result<std::vector<image::Place>> mapped_places(const std::string& config_dir, const image::Place& of);
+result<std::vector<std::string>> mapped_clusters(const std::string& config_dir, std::string_view cluster_id);
 
 }  // namespace corbd::rbd

@@ -1,6 +1,9 @@
 // Under which VolumeAttachment the volumes of this node are here.
 #include "corbd/heal/attachments.hpp"
 
+#include <algorithm>
+#include <thread>
+
 #include "support/api_server.hpp"
 #include "support/catch.hpp"
 #include "support/helpers.hpp"
@@ -94,4 +97,114 @@ TEST_CASE("a volume that is not served yet is told once it is") {
   REQUIRE(scene.comes([&] { return scene.volumes.wishes.size() >= 2; }));
   scene.volumes.outcome = {};
   CHECK(scene.comes([&] { return scene.uid() == "uid-1"; }));
+}
+
+// --- while an attachment is neither here nor away
+
+namespace {
+
+bool is_watch(const ApiServer::Request& request) { return request.target.find("watch=1") != request.target.npos; }
+bool is_get(const ApiServer::Request& request) { return request.target.find('?') == request.target.npos; }
+const std::string kName = kube::volume_attachment_name("v", "driver", "node-1");
+
+std::string attachment(bool attached, const std::string& node = "node-1") {
+  return R"({"metadata":{"name":")" + kName + R"(","uid":"uid-1"},"spec":{"attacher":"driver","nodeName":")" + node + R"("},"status":{"attached":)" +
+         (attached ? "true" : "false") + "}}";
+}
+
+struct Leaving {
+  ~Leaving() { gone = true; }
+  std::atomic<bool>& gone;
+};
+
+/// Attached only once `attach` is set: then a watch says so.
+struct Waiting {
+  std::atomic<bool> attach = false, may_watch = true, gone = false;  ///< gone: who watched
+  test::Loop loop;
+  BlockingPool pool{loop.control(), loop.clock, 1};
+  ApiServer server{[this](const ApiServer::Request& request, ApiServer::Peer& peer) {
+    if (is_get(request)) return peer.answer(200, attachment(attach));
+    if (!may_watch) return peer.answer(403, R"({"reason":"Forbidden","message":"no"})");
+    if (!is_watch(request)) return peer.answer(200, R"({"metadata":{"resourceVersion":"1"},"items":[)" + attachment(false) + "]}");
+    if (request.target.find("sendInitialEvents") != request.target.npos) return peer.answer(422, R"({"reason":"Invalid","message":"no"})");
+    peer.begin();
+    while (!attach) std::this_thread::sleep_for(1ms);
+    peer.piece(R"({"type":"MODIFIED","object":)" + attachment(true) + "}\n");
+    const Leaving leaving{gone};
+    peer.hang();
+  }};
+  kube::Api api{loop.control(), loop.clock, pool, server.access()};
+  std::vector<std::string> changed;
+  test::ScriptedVolumes volumes;
+  heal::Attachments attachments;
+  explicit Waiting(bool watch_all = false)
+      : attachments(loop.control(), loop.clock, &api, {"driver", "node-1", 10s, watch_all, [this](const std::string& id) { changed.push_back(id); }}) {
+    attachments.start(volumes);
+  }
+  ~Waiting() {
+    attach = true;
+    test::Started<bool>(loop.io, stopped(*this)).get();
+  }
+  static task<bool> stopped(Waiting& self) {
+    co_await self.attachments.stop({});
+    co_return true;
+  }
+  volume::Attachment::State ask() { return test::Started<volume::Attachment>(loop.io, attachments.ask("v")).get().state; }
+  bool comes(std::function<bool()> condition) {
+    return test::eventually(loop.io, [&] {
+      if (loop.clock.next() < loop.clock.now() + 90s) loop.clock.advance(1s);
+      return condition();
+    });
+  }
+  std::size_t asked(bool (*what)(const ApiServer::Request&)) const {
+    const auto all = server.requests();
+    return static_cast<std::size_t>(std::ranges::count_if(all, what));
+  }
+};
+
+using State = volume::Attachment::State;
+
+}  // namespace
+
+TEST_CASE("an attachment that is not attached yet is watched by its name, and its change is told") {
+  Waiting scene;
+  REQUIRE(scene.ask() == State::unknown);
+  REQUIRE(scene.comes([&] { return scene.asked(is_watch) > 1; }));
+  CHECK(scene.changed.empty());
+  scene.attach = true;
+  CHECK(scene.comes([&] { return scene.changed == std::vector<std::string>{"v"}; }));
+  for (const auto& request : scene.server.requests()) CHECK(request.target.find(kName) != request.target.npos);
+}
+
+TEST_CASE("an attachment that was found here or away is not watched any more") {
+  Waiting scene;
+  REQUIRE(scene.ask() == State::unknown);
+  REQUIRE(scene.comes([&] { return scene.asked(is_watch) > 1; }));
+  scene.attach = true;
+  REQUIRE(scene.comes([&] { return !scene.changed.empty(); }));
+  REQUIRE(scene.ask() == State::here);
+  CHECK(scene.comes([&] { return scene.gone.load(); }));
+}
+
+TEST_CASE("where it may not be watched, an attachment is left to those who ask again") {
+  Waiting scene;
+  scene.may_watch = false;
+  REQUIRE(scene.ask() == State::unknown);
+  REQUIRE(scene.comes([&] { return scene.asked(is_get) > 1; }));
+  scene.attachments.note(volume::Change{{}, "v", Health::reconnecting, Health::staged, ""});
+  const auto before = scene.server.requests().size();
+  REQUIRE(scene.ask() == State::unknown);
+  scene.loop.poll();
+  CHECK(scene.server.requests().size() == before + 1);
+}
+
+TEST_CASE("one watch of all nodes' attachments takes the place of one for each, and is never the proof") {
+  Waiting scene(true);
+  REQUIRE(scene.comes([&] { return scene.asked(is_watch) > 1; }));
+  REQUIRE(scene.ask() == State::unknown);
+  scene.attach = true;
+  CHECK(scene.comes([&] { return scene.changed == std::vector<std::string>{"v"}; }));
+  CHECK(scene.asked(is_get) == 1);
+  CHECK(scene.ask() == State::here);
+  CHECK(scene.asked(is_get) == 2);
 }

@@ -46,7 +46,8 @@ struct Scene {
   }};
   kube::Api api{loop.control(), loop.clock, pool, server.access()};
   Scripted volumes;
-  heal::Finder finder{loop.control(), loop.clock, pool, &api, volumes,
+  heal::Attachments attachments{loop.control(), loop.clock, &api, {"driver", "node-1"}};
+  heal::Finder finder{loop.control(), loop.clock, pool, &api, attachments, volumes,
                       [this](const heal::StageArguments& arguments) -> result<volume::Wish> {
                         asked.push_back(arguments);
                         volume::Staged wish;
@@ -62,6 +63,7 @@ struct Scene {
   ~Scene() { test::Started<bool>(loop.io, stopped(*this)).get(); }
   static task<bool> stopped(Scene& self) {
     co_await self.finder.stop({});
+    co_await self.attachments.stop({});
     co_return true;
   }
   /// `patience`: time that may pass for the agent.

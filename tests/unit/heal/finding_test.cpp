@@ -34,7 +34,7 @@ kube::PersistentVolume a_volume() {
 std::string why(const result<>& checked) { return checked ? "" : checked.error().text; }
 std::string why_not(kube::PersistentVolume of) { return why(heal::check(of, "rbd.csi.ceph.com", kHandle)); }
 
-kube::answer<boost::json::object> attachment(const std::string& text) { return boost::json::parse(text).as_object(); }
+kube::VolumeAttachment attachment(const std::string& text) { return kube::volume_attachment_of(boost::json::parse(text).as_object()); }
 Attachment judged(const std::string& text) { return heal::judge(attachment(text), "rbd.csi.ceph.com", "node-1"); }
 
 }  // namespace
@@ -46,7 +46,7 @@ TEST_CASE("a volume is looked for where kubelets stage it, from 1.24 on and befo
 
 TEST_CASE("a block volume is looked for by the volume's mode, at its own path") {
   auto block = a_volume();
-  block.block = true;
+  block.mode = "Block";
   CHECK(*heal::staging_path_of(block, "/k", {kBelow + "volumeDevices/staging/pv-1/" + kHandle}) == kBelow + "volumeDevices/staging/pv-1");
 }
 
@@ -73,6 +73,9 @@ TEST_CASE("a PersistentVolume that is not this driver's, bound, with this handle
   other = a_volume();
   other.bound = false;
   CHECK_THAT(why_not(other), ContainsSubstring("not bound"));
+  other = a_volume();
+  other.mode = "Stream";
+  CHECK_THAT(why_not(other), ContainsSubstring("volumeMode Stream"));
   other = a_volume();
   other.access_modes.clear();
   CHECK_THAT(why_not(other), ContainsSubstring("access mode"));

@@ -22,6 +22,8 @@ struct Scene {
   }};
   kube::Api api{loop.control(), loop.clock, pool, server.access()};
   heal::Attachments attachments{loop.control(), loop.clock, &api, {"driver", "node-1", 10min}};
+  std::optional<kube::Node> node;
+  std::vector<std::string> told;
   test::ScriptedVolumes volumes;
   std::unique_ptr<heal::Orphans> orphans;
   explicit Scene(bool unstage = true) {
@@ -30,8 +32,10 @@ struct Scene {
     volume.staged_at = {"/staging"};
     volume.attachment_uid = "u";
     heal::Orphans::Config config;
+    config.driver = "driver";
     config.unstage = unstage;
-    orphans = std::make_unique<heal::Orphans>(loop.control(), loop.clock, attachments, volumes, config);
+    config.tell = [this](const std::string&, const kube::Notice& notice) { told.push_back(notice.reason); };
+    orphans = std::make_unique<heal::Orphans>(loop.control(), loop.clock, attachments, [this] { return node; }, volumes, config);
     orphans->start();
   }
   ~Scene() { test::Started<bool>(loop.io, stopped(*this)).get(); }
@@ -67,7 +71,7 @@ TEST_CASE("a volume that no pod uses and that is attached no more is unstaged af
 TEST_CASE("where it is not wanted, a forgotten volume is only told") {
   Scene scene(false);
   scene.pass(30min);
-  CHECK_FALSE(scene.server.requests().empty());
+  CHECK(scene.told == std::vector<std::string>{"VolumeOrphaned"});
   CHECK(scene.volumes.wishes.empty());
 }
 
@@ -86,5 +90,21 @@ TEST_CASE("a volume that a pod uses, or whose attachment was never seen, is not 
   else
     scene.volumes.all.front().attachment_uid.clear();
   scene.pass(30min);
+  CHECK(scene.volumes.wishes.empty());
+}
+
+TEST_CASE("where the own Node is known, a volume that it names is not asked for") {
+  Scene scene;
+  scene.node.emplace().volumes_attached = {"kubernetes.io/csi/driver^v"};
+  scene.pass(30min);
+  CHECK(scene.server.requests().empty());
+}
+
+TEST_CASE("a volume in use that the own Node does not name any more is asked for, told, and left as it is") {
+  Scene scene;
+  scene.node.emplace();
+  scene.volumes.all.front().published_at = {"/target"};
+  scene.pass(30min);
+  CHECK(scene.told == std::vector<std::string>{"VolumeDetached"});
   CHECK(scene.volumes.wishes.empty());
 }

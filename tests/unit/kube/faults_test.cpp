@@ -38,7 +38,7 @@ std::map<std::string, kube::Failure> failures(const ApiServer::Script& script) {
   };
   Scene scene(script);
   keep("get", scene.get());
-  keep("list", scene.run(scene.api().list(kThings, "one", "0", {})));
+  keep("list", scene.run(scene.api().list(kThings, kube::named("one"), "0", {})));
   keep("watch", scene.watch().second);
   keep("create", scene.run(scene.api().create(kThings, {}, {})));
   keep("patch", scene.run(scene.api().patch(kThings, "one", {}, {})));
@@ -72,7 +72,7 @@ TEST_CASE("an object of 100 MB is given up after a few, however it is asked for"
   Scene scene(flood);
   CHECK(scene.get().error().error.code == errc::exhausted);
   CHECK(sent < 50);
-  CHECK(scene.run(scene.api().list(kThings, "one", "0", {})).error().error.code == errc::exhausted);
+  CHECK(scene.run(scene.api().list(kThings, kube::named("one"), "0", {})).error().error.code == errc::exhausted);
   CHECK(sent < 50);
   CHECK(scene.watch().second.error().error.code == errc::exhausted);
   CHECK(sent < 50);
@@ -145,7 +145,7 @@ TEST_CASE("a server that wants to be left alone for years, or asks for less than
 TEST_CASE("lists with other types than they should have are as empty as they can be") {
   const auto listed = [](const std::string& body) {
     Scene scene(always(200, body));
-    auto all = scene.run(scene.api().list(kThings, "one", "0", {}));
+    auto all = scene.run(scene.api().list(kThings, kube::named("one"), "0", {}));
     REQUIRE(all);
     return *all;
   };

@@ -1,6 +1,8 @@
 // One object kept as the server has it, whatever the server does. Time is virtual: pauses pass when a test says so.
 #include "corbd/kube/kept.hpp"
 
+#include <algorithm>
+
 #include "support/api_server.hpp"
 #include "support/catch.hpp"
 #include "support/helpers.hpp"
@@ -27,8 +29,8 @@ bool is_watch(const Request& request) { return request.target.find("watch=1") !=
 class Scene {
  public:
   /// Unless `newer`, the server knows no watch in the place of a list.
-  explicit Scene(ApiServer::Script script, bool newer = false)
-      : server(newer ? std::move(script) : [script = std::move(script)](const Request& request, Peer& peer) {
+  explicit Scene(ApiServer::Script script, bool newer = false, kube::Which which = {"one"})
+      : which(std::move(which)), server(newer ? std::move(script) : [script = std::move(script)](const Request& request, Peer& peer) {
           if (asks_initial(request)) return peer.answer(422, R"({"reason":"Invalid","message":"sendInitialEvents is forbidden for watch"})");
           script(request, peer);
         }) {
@@ -61,12 +63,13 @@ class Scene {
     return kept.object() ? std::string(kept.object()->at("value").as_string()) : "absent";
   }
 
+  kube::Which which;
   test::Loop loop;
   BlockingPool pool{loop.control(), loop.clock, 1};
   ApiServer server;
   kube::Api api{loop.control(), loop.clock, pool, server.access()};
   int changes = 0;
-  kube::Kept kept{loop.control(), loop.clock, api, {"/api/v1/things", "things"}, "one", [this] { ++changes; }};
+  kube::Kept kept{loop.control(), loop.clock, api, {"/api/v1/things", "things"}, which, [this](const std::string&) { ++changes; }};
 };
 
 }  // namespace
@@ -239,4 +242,71 @@ TEST_CASE("where a watch does not say that it has told all, a list does after a 
   CHECK(scene.becomes("absent"));
   REQUIRE(test::eventually(scene.loop.io, [&] { return scene.server.requests().size() >= 3; }));
   CHECK_FALSE(asks_initial(scene.server.requests().back()));
+}
+
+// --- those of a collection that are ours
+
+namespace {
+
+std::string owned(const std::string& name, const std::string& owner) {
+  return R"({"metadata":{"name":")" + name + R"("},"owner":")" + owner + "\"}";
+}
+kube::Which ours() {
+  return {"", "owner=me", [](const boost::json::object& object) { return object.at("owner").as_string() == "me"; }};
+}
+bool selects(const Request& request) { return request.target.find("owner%3Dme") != request.target.npos; }
+std::vector<std::string> names(const Scene& scene) {
+  std::vector<std::string> all;
+  for (const auto& [name, object] : scene.kept.objects()) all.push_back(name);
+  return all;
+}
+bool become(Scene& scene, const std::vector<std::string>& expected) {
+  return test::eventually(scene.loop.io, [&] {
+    if (scene.loop.clock.next() < scene.loop.clock.now() + 90s) scene.loop.clock.advance(1s);
+    return names(scene) == expected;
+  });
+}
+
+}  // namespace
+
+TEST_CASE("of a collection what is ours is kept, listed and as the watch tells; what ceases to be ours goes") {
+  Scene scene([](const Request& request, Peer& peer) {
+    if (!is_watch(request)) return peer.answer(200, list(owned("a", "me") + "," + owned("b", "you") + "," + owned("c", "me"), "7"));
+    peer.begin();
+    peer.piece(change("ADDED", owned("d", "me")) + change("ADDED", owned("e", "you")) + change("MODIFIED", owned("a", "you")) + change("DELETED", owned("c", "me")));
+    peer.hang();
+  }, false, ours());
+  CHECK(become(scene, {"d"}));
+}
+
+TEST_CASE("a watch that begins with what there is replaces what was kept at its end") {
+  Scene scene([](const Request&, Peer& peer) {
+    peer.begin();
+    peer.piece(change("ADDED", owned("a", "me")) + change("ADDED", owned("b", "you")) + kTold);
+    peer.hang();
+  }, true, ours());
+  CHECK(become(scene, {"a"}));
+}
+
+TEST_CASE("a server that cannot select by that field is asked for all, once and for good") {
+  Scene scene([](const Request& request, Peer& peer) {
+    if (selects(request)) return peer.answer(400, R"({"reason":"BadRequest","message":"field label not supported: owner"})");
+    if (!is_watch(request)) return peer.answer(200, list(owned("a", "me") + "," + owned("b", "you"), "7"));
+    peer.begin();
+    peer.hang();
+  }, false, ours());
+  CHECK(become(scene, {"a"}));
+  const auto requests = scene.server.requests();
+  CHECK(std::ranges::count_if(requests, [](const auto& request) { return selects(request) && !asks_initial(request); }) == 1);
+}
+
+TEST_CASE("a collection that may not be listed is asked for again, and never object by object") {
+  Scene scene([](const Request&, Peer& peer) {
+    peer.answer(403, R"({"reason":"Forbidden","message":"no"})");
+  }, false, ours());
+  scene.pass(3min);
+  const auto requests = scene.server.requests();
+  CHECK(requests.size() > 2);
+  CHECK(std::ranges::all_of(requests, [](const auto& request) { return request.target.starts_with("/api/v1/things?"); }));
+  CHECK_FALSE(scene.kept.known());
 }

@@ -28,6 +28,14 @@ TEST_CASE("of a VolumeAttachment it is read whose it is, and whether it goes") {
   CHECK(found.metadata.at("a") == "b");
 }
 
+TEST_CASE("of a Node it is known what is attached to it, and whether it is out of service") {
+  const auto node = kube::node_of(object(R"({"spec":{"taints":[{"key":"other"},{"key":"node.kubernetes.io/out-of-service","effect":"NoExecute"}]},
+      "status":{"volumesAttached":[{"name":"kubernetes.io/csi/d^h","devicePath":""}]}})"));
+  CHECK(node.volumes_attached == std::vector<std::string>{kube::attached_name("h", "d")});
+  CHECK(node.out_of_service);
+  CHECK_FALSE(kube::node_of(object(R"({"spec":{"taints":[{"key":"other"}]}})")).out_of_service);
+}
+
 TEST_CASE("a VolumeAttachment's name is computed from handle, driver and node") {
   // printf handledrivernode | sha256sum
   CHECK(kube::volume_attachment_name("handle", "driver", "node") == "csi-fdef298eb16db6fa42906ef1ff09a93a7f3028f8290cc9d71628ff91c237bfa7");
@@ -37,7 +45,7 @@ TEST_CASE("of a PersistentVolume its mode is what volumeMode says") {
   const auto found = kube::persistent_volume_of(object(R"({"metadata":{"name":"pv"},"spec":{"volumeMode":"Block","accessModes":["ReadWriteOnce"],
       "csi":{"driver":"d","volumeHandle":"h","fsType":"ext4","volumeAttributes":{"pool":"p","n":1},"nodeStageSecretRef":{"name":"s","namespace":"ns"}},
       "claimRef":{"name":"c","namespace":"default"}},"status":{"phase":"Bound"}})"));
-  CHECK(found.block);
+  CHECK(found.mode == "Block");
   CHECK(found.bound);
   CHECK(found.attributes == std::map<std::string, std::string>{{"pool", "p"}});
   REQUIRE(found.node_stage_secret);
@@ -60,7 +68,7 @@ TEST_CASE("objects without what one expects, or with other types, are empty and 
 TEST_CASE("modes that are not known are told as they are, and none as none") {
   const auto found = kube::persistent_volume_of(object(R"({"spec":{"accessModes":["ReadWriteNow",null,7],"volumeMode":"Stream"}})"));
   CHECK(found.access_modes == std::vector<std::string>{"ReadWriteNow"});
-  CHECK_FALSE(found.block);
+  CHECK(found.mode == "Stream");
   CHECK(kube::persistent_volume_of(object(R"({"spec":{"accessModes":[]}})")).access_modes.empty());
 }
 

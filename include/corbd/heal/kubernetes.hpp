@@ -1,0 +1,41 @@
+// What healing has of Kubernetes, in one: proofs of ownership, volumes that only the API server knows, volumes that kubelet forgot, and what people are
+// told. Each does nothing where there is no API server, and nothing that has its proof waits for one.
+#pragma once
+
+#include "corbd/heal/attachments.hpp"
+#include "corbd/heal/finder.hpp"
+#include "corbd/heal/orphans.hpp"
+#include "corbd/heal/reporter.hpp"
+#include "corbd/kube/own_node.hpp"
+
+namespace corbd::heal {
+
+/// Control thread only; stop() before it is destroyed.
+class Kubernetes {
+ public:
+  struct Config {
+    std::string driver, node, kubelet_dir;
+    bool unstage_orphans = false, watch_all_attachments = false;
+    /// Called when the API server may now tell of a volume what it could not before.
+    std::function<void(const std::string& volume_id, std::string why)> heal = nullptr;
+  };
+  Kubernetes(executor control, Clock& clock, BlockingPool& pool, const result<kube::Api*>& api, kube::OwnNode& own, volume::Volumes& volumes,
+             Finder::MakeWish make_wish, const Config& config);
+
+  void start();
+  void note(const volume::Change& change);
+  task<volume::Attachment> attachment(std::string volume_id) { return attachments_.ask(std::move(volume_id)); }
+  /// Why a device without a record is not served, by volume id.
+  const std::map<std::string, std::string>& left() const { return finder_.left(); }
+  task<> stop(Until until);
+
+ private:
+  kube::OwnNode& own_;
+  volume::Volumes& volumes_;
+  Attachments attachments_;
+  Reporter reporter_;
+  Finder finder_;
+  Orphans orphans_;
+};
+
+}  // namespace corbd::heal

@@ -1,0 +1,62 @@
+#include "corbd/heal/kubernetes.hpp"
+
+namespace corbd::heal {
+namespace {
+
+Finder::Config finder_config(const Kubernetes::Config& config, Reporter& reporter) {
+  Finder::Config made;
+  made.driver = config.driver;
+  made.node = config.node;
+  made.kubelet_dir = config.kubelet_dir;
+  made.learned = [&reporter](const std::string& id, const kube::PersistentVolume& volume) { reporter.know(id, volume); };
+  return made;
+}
+
+Attachments::Config attachments_config(const Kubernetes::Config& config) {
+  Attachments::Config made;
+  made.driver = config.driver;
+  made.node = config.node;
+  made.watch_all = config.watch_all_attachments;
+  made.changed = [heal = config.heal](const std::string& id) {
+    if (heal) heal(id, "its VolumeAttachment changed");
+  };
+  return made;
+}
+
+Orphans::Config orphans_config(const Kubernetes::Config& config, Reporter& reporter) {
+  Orphans::Config made;
+  made.driver = config.driver;
+  made.unstage = config.unstage_orphans;
+  made.tell = [&reporter](const std::string& id, kube::Notice notice) { reporter.tell(id, std::move(notice)); };
+  return made;
+}
+
+}  // namespace
+
+Kubernetes::Kubernetes(executor control, Clock& clock, BlockingPool& pool, const result<kube::Api*>& api, kube::OwnNode& own, volume::Volumes& volumes,
+                       Finder::MakeWish make_wish, const Config& config)
+    : own_(own), volumes_(volumes), attachments_(control, clock, api, attachments_config(config)),
+      reporter_(control, clock, api, volumes, {config.driver, config.node}),
+      finder_(control, clock, pool, api, attachments_, volumes, std::move(make_wish), finder_config(config, reporter_)),
+      orphans_(control, clock, attachments_, [this] { return own_.now(); }, volumes, orphans_config(config, reporter_)) {}
+
+void Kubernetes::start() {
+  own_.start();
+  attachments_.start(volumes_);
+  finder_.start();
+  orphans_.start();
+}
+
+void Kubernetes::note(const volume::Change& change) {
+  attachments_.note(change);
+  reporter_.note(change);
+}
+
+task<> Kubernetes::stop(Until until) {
+  co_await finder_.stop(until);
+  co_await orphans_.stop(until);
+  co_await attachments_.stop(until);
+  co_await reporter_.stop(until);
+}
+
+}  // namespace corbd::heal
