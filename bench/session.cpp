@@ -5,6 +5,7 @@
 //   corbd-bench drive COUNT -- COMMAND...             COUNT reads and COUNT writes of 4 KiB at depth 16 against COMMAND, which serves on stdin
 //   corbd-bench serve                                 a memory image of 64 MiB on stdin
 //   corbd-bench stages [VOLUMES CALLS]                repeats of a stage that is done (stages.hpp); 300 and 1000
+//   corbd-bench idle [VOLUMES SECONDS]                the CPU of volumes that nobody uses (stages.hpp); 300 and 60
 //   corbd-bench watch [EVENTS]                        what a watch of the own Node costs in memory (kube.hpp); 360000
 //   corbd-bench starts [AGENTS]                       agents that start at once, against an API server (kube.hpp); 5000
 #include <libnbd.h>
@@ -209,7 +210,7 @@ int drive(std::uint64_t count, const std::vector<std::string>& command) {
 }
 
 int usage() {
-  std::fputs("usage: corbd-bench session [--seconds S] [--json FILE] | drive COUNT -- COMMAND... | serve | stages [VOLUMES CALLS] | watch [EVENTS] | starts [AGENTS]\n", stderr);
+  std::fputs("usage: corbd-bench session [--seconds S] [--json FILE] | drive COUNT -- COMMAND... | serve | stages [VOLUMES CALLS] | idle [VOLUMES SECONDS] | watch [EVENTS] | starts [AGENTS]\n", stderr);
   return 2;
 }
 
@@ -220,6 +221,8 @@ int main(int argc, char** argv) try {
   if (words == std::vector<std::string>{"serve"}) return serve();
   if (words == std::vector<std::string>{"stages"}) return bench::stages(300, 1000);
   if (words.size() == 3 && words[0] == "stages") return bench::stages(std::stoi(words[1]), std::stoi(words[2]));
+  if (words == std::vector<std::string>{"idle"}) return bench::idle(300, std::chrono::seconds(60));
+  if (words.size() == 3 && words[0] == "idle") return bench::idle(std::stoi(words[1]), std::chrono::seconds(std::stoi(words[2])));
   if (words == std::vector<std::string>{"watch"}) return bench::watch(360000);
   if (words.size() == 2 && words[0] == "watch") return bench::watch(std::stoi(words[1]));
   if (words == std::vector<std::string>{"starts"}) return bench::starts(5000);

@@ -3,6 +3,7 @@
 #include <grpcpp/grpcpp.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
@@ -20,6 +21,7 @@
 
 #include "corbd/core/log.hpp"
 #include "corbd/csi/server.hpp"
+#include "corbd/heal/healer.hpp"
 #include "corbd/host/helpers.hpp"
 #include "corbd/host/kms.hpp"
 #include "corbd/host/luks.hpp"
@@ -171,6 +173,7 @@ struct Agent {
   std::unique_ptr<host::Kms> kms = host::make_kms(pool, dir);
   std::unique_ptr<volume::RecordStore> records = volume::make_record_store(pool, dir + "/state", dir + "/runtime");
   volume::Shell shell{control, *clock, ports(), shell_config()};
+  heal::Healer healer{control, *clock, shell, {}};
   csi::Server server;
 };
 
@@ -188,10 +191,18 @@ double call(const std::string& dir, int number) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
 }
 
-int kubelet(const std::string& dir, int volumes, int calls) try {
+std::string idle_mark(const std::string& dir) { return dir + "/idle"; }
+
+/// idle: not zero, and nothing is called for so long once all are staged.
+int kubelet(const std::string& dir, int volumes, int calls, std::chrono::seconds idle) try {
   while (!fs::exists(dir + "/csi.sock")) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   for (int number = 0; number < volumes; ++number) call(dir, number);
   std::this_thread::sleep_for(2 * kSettled);
+  if (idle.count() > 0) {
+    std::ofstream(idle_mark(dir)).flush();
+    std::this_thread::sleep_for(idle);
+    return 0;
+  }
   std::vector<double> took;
   for (int i = 0; i < calls; ++i) took.push_back(call(dir, i * 7 % volumes));
   std::sort(took.begin(), took.end());
@@ -205,25 +216,41 @@ int kubelet(const std::string& dir, int volumes, int calls) try {
   return 1;
 }
 
-}  // namespace
+double cpu_seconds() {
+  rusage used{};
+  ::getrusage(RUSAGE_SELF, &used);
+  const auto seconds = [](const timeval& time) { return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6; };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
 
-int stages(int volumes, int calls) {
+int serve(int volumes, int calls, std::chrono::seconds idle) {
   std::string dir = "/dev/shm/corbd-bench-XXXXXX";
   if (::mkdtemp(dir.data()) == nullptr) throw std::runtime_error("no folder below /dev/shm");
   for (const char* name : {"/state", "/runtime"}) fs::create_directory(dir + name);
   for (int number = 0; number < volumes; ++number) fs::create_directories(path_of(dir, number));
   // Before any thread, and before gRPC.
   const pid_t child = ::fork();
-  if (child == 0) ::_exit(kubelet(dir, volumes, calls));
+  if (child == 0) ::_exit(kubelet(dir, volumes, calls, idle));
   if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
     throw std::runtime_error("a mount namespace of its own needs root");
   log::set_level(log::Level::error);
   Agent agent(dir);
   bool up = false;
-  asio::co_spawn(agent.io, agent.shell.start(), [&](std::exception_ptr, result<> done) { up = done && agent.server.start(); });
+  asio::co_spawn(agent.io, agent.shell.start(), [&](std::exception_ptr, result<> done) {
+    up = done && agent.server.start();
+    agent.healer.start();
+  });
   const auto work = asio::make_work_guard(agent.io);
   int status = 0;
-  while (::waitpid(child, &status, WNOHANG) == 0) agent.io.run_one_for(std::chrono::milliseconds(100));
+  while (::waitpid(child, &status, WNOHANG) == 0 && !fs::exists(idle_mark(dir))) agent.io.run_one_for(std::chrono::milliseconds(100));
+  if (idle.count() > 0) {
+    const double before = cpu_seconds();
+    agent.io.run_for(idle);
+    const double used = cpu_seconds() - before;
+    std::printf("%d idle volumes beside a cluster that is none: %.3f s of CPU in %lld s, %.3f %% of a core\n", volumes, used,
+                static_cast<long long>(idle.count()), 100 * used / static_cast<double>(idle.count()));
+    ::waitpid(child, &status, 0);
+  }
   std::fflush(stdout);
   fs::remove_all(dir + "/state");
   // Its threads, connections and mounts end with the process.
@@ -232,5 +259,10 @@ int stages(int volumes, int calls) {
   fs::remove_all(dir);
   ::_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
 }
+
+}  // namespace
+
+int stages(int volumes, int calls) { return serve(volumes, calls, {}); }
+int idle(int volumes, std::chrono::seconds time) { return serve(volumes, 0, time); }
 
 }  // namespace corbd::bench

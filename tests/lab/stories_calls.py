@@ -66,6 +66,7 @@ def story_expand_block(lab):
     volume.expect_gone()
 
 
+@long
 def story_grows_at_stage(lab):
     """a filesystem whose image grew while it was not staged is grown by its next stage, and by one that only reads it is not"""
     agent = lab.agent().start()
@@ -119,6 +120,7 @@ def story_reclaim(lab):
     volume.expect_gone()
 
 
+@long
 def story_stats(lab):
     """the statistics are those of statvfs, come also while the cluster does not answer, and say then what is wrong"""
     agent = lab.agent(flags=["--volume-health"]).start()

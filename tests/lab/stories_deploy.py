@@ -273,6 +273,7 @@ def story_unprivileged(lab):
 
 
 
+@long
 def story_pid_namespace(lab):
     """an agent that is the init of a PID namespace, killed while a mkfs in there waits for its device, does not end before another agent serves that"""
     agent = lab.agent()

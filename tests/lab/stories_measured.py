@@ -9,6 +9,7 @@ from kit import GIB, MIB, Writer, check, devices, long, now_us, processes, read,
 from stories_peer import RbdNbd
 
 
+@long
 def story_recovery_compared(lab):
     """from SIGKILL to the first completed write: against rbd-nbd killed and re-attached in the same way"""
     peer = RbdNbd(lab, lab.image("peer"))
@@ -152,6 +153,7 @@ def stages_compared(lab, volumes):
         our, their, their / our, volumes))
 
 
+@long
 def story_stage_compared(lab):
     """stage and publish of a fresh 1 GiB ext4 volume, beside a script of rbd-nbd map, blkid, mkfs and mount"""
     stages_compared(lab, 3)
