@@ -100,9 +100,10 @@ void Attachments::start(volume::Volumes& volumes) {
     all = std::make_unique<kube::Kept>(
         control_, clock_, **api_, kube::kVolumeAttachments, kube::Which{"", "spec.nodeName=" + config_.node, ours},
         [this](const std::string& name) {
-          const auto& objects = watches_.at("")->objects();
-          const auto found = objects.find(name);
-          changed(name, found == objects.end() ? nullptr : &found->second);
+          const auto watch = watches_.find("");
+          if (watch == watches_.end()) return;
+          const auto found = watch->second->objects().find(name);
+          changed(name, found == watch->second->objects().end() ? nullptr : &found->second);
         },
         kSpread);
     all->start();
@@ -142,7 +143,9 @@ task<> Attachments::keep_asking(std::string volume_id) {
 
 task<> Attachments::stop(Until until) {
   stopping_.cancel();
-  for (auto& [name, watch] : watches_) co_await watch->stop(until);
+  // Volumes go on changing meanwhile.
+  const auto watches = std::exchange(watches_, {});
+  for (const auto& [name, watch] : watches) co_await watch->stop(until);
   co_await gate_.close(until);
 }
 

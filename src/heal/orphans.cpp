@@ -5,6 +5,7 @@
 #include "corbd/core/log.hpp"
 
 namespace corbd::heal {
+
 Orphans::Orphans(executor control, Clock& clock, Attachments& attachments, std::function<std::optional<kube::Node>()> own, volume::Volumes& volumes,
                  Config config)
     : clock_(clock), attachments_(attachments), own_(std::move(own)), volumes_(volumes), config_(std::move(config)), gate_(std::move(control), clock) {}
@@ -33,7 +34,8 @@ void Orphans::look() {
   });
   for (const auto& status : all) {
     if (!is_suspect(status)) continue;
-    Suspect& suspect = suspects_.try_emplace(status.volume_id, Suspect{clock_.now(), {}, {}, false}).first->second;
+    Suspect& suspect = suspects_.try_emplace(status.volume_id, Suspect{clock_.now(), clock_.now(), {}, {}, false}).first->second;
+    if (!status.published_at.empty()) suspect.used = clock_.now();
     const bool due = clock_.now() - suspect.since >= config_.unused_for && (suspect.asked == time_point() || clock_.now() - suspect.asked >= config_.ask_every);
     if (due && !suspect.under_way) suspect.under_way = gate_.spawn(ask(status.volume_id));
   }
@@ -53,7 +55,7 @@ task<> Orphans::ask(std::string volume_id) {
     suspect.gone = clock_.now();
     tell(*status, attachment.why);
   }
-  if (config_.unstage && status->published_at.empty() && clock_.now() - *suspect.gone >= config_.grace) co_await unstage(*status);
+  if (config_.unstage && status->published_at.empty() && clock_.now() - std::max(*suspect.gone, suspect.used) >= config_.grace) co_await unstage(*status);
 }
 
 void Orphans::tell(const volume::Status& status, const std::string& why) const {

@@ -33,7 +33,7 @@ class Orphans {
 
  private:
   struct Suspect {
-    time_point since{}, asked{};
+    time_point since{}, used{}, asked{};  ///< used: by a pod, last
     std::optional<time_point> gone;  ///< since when its attachment was not there, without a break
     bool under_way = false;
   };

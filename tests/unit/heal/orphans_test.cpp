@@ -108,3 +108,15 @@ TEST_CASE("a volume in use that the own Node does not name any more is asked for
   CHECK(scene.told == std::vector<std::string>{"VolumeDetached"});
   CHECK(scene.volumes.wishes.empty());
 }
+
+TEST_CASE("the grace of a volume that was detached under its pod begins when the pod is gone") {
+  Scene scene;
+  scene.node.emplace();
+  scene.volumes.all.front().published_at = {"/target"};
+  scene.pass(30min);
+  scene.volumes.all.front().published_at.clear();
+  scene.pass(8min);
+  CHECK(scene.volumes.wishes.empty());
+  scene.pass(8min);
+  CHECK_FALSE(scene.volumes.wishes.empty());
+}
