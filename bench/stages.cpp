@@ -3,7 +3,6 @@
 #include <grpcpp/grpcpp.h>
 #include <sched.h>
 #include <sys/mount.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
@@ -27,6 +26,7 @@
 #include "corbd/host/luks.hpp"
 #include "corbd/nbd/devices.hpp"
 #include "csi/v1/csi.grpc.pb.h"
+#include "support/cpu.hpp"
 #include "support/memory_image.hpp"
 #include "support/still_ports.hpp"
 
@@ -216,13 +216,6 @@ int kubelet(const std::string& dir, int volumes, int calls, std::chrono::seconds
   return 1;
 }
 
-double cpu_seconds() {
-  rusage used{};
-  ::getrusage(RUSAGE_SELF, &used);
-  const auto seconds = [](const timeval& time) { return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6; };
-  return seconds(used.ru_utime) + seconds(used.ru_stime);
-}
-
 int serve(int volumes, int calls, std::chrono::seconds idle) {
   std::string dir = "/dev/shm/corbd-bench-XXXXXX";
   if (::mkdtemp(dir.data()) == nullptr) throw std::runtime_error("no folder below /dev/shm");
@@ -244,9 +237,9 @@ int serve(int volumes, int calls, std::chrono::seconds idle) {
   int status = 0;
   while (::waitpid(child, &status, WNOHANG) == 0 && !fs::exists(idle_mark(dir))) agent.io.run_one_for(std::chrono::milliseconds(100));
   if (idle.count() > 0) {
-    const double before = cpu_seconds();
+    const double before = test::cpu_seconds();
     agent.io.run_for(idle);
-    const double used = cpu_seconds() - before;
+    const double used = test::cpu_seconds() - before;
     std::printf("%d idle volumes beside a cluster that is none: %.3f s of CPU in %lld s, %.3f %% of a core\n", volumes, used,
                 static_cast<long long>(idle.count()), 100 * used / static_cast<double>(idle.count()));
     ::waitpid(child, &status, 0);

@@ -43,6 +43,11 @@ task<kube::answer<kube::VolumeAttachment>> Attachments::get(std::string volume_i
   co_return kube::volume_attachment_of(*found);
 }
 
+task<Attachment> Attachments::look(std::string volume_id) {
+  const auto found = co_await get(std::move(volume_id));
+  co_return judge(found, config_.driver, config_.node);
+}
+
 task<Attachment> Attachments::ask(std::string volume_id) {
   const auto found = co_await get(volume_id);
   auto judged = judge(found, config_.driver, config_.node);
@@ -129,7 +134,7 @@ task<> Attachments::keep_asking(std::string volume_id) {
   for (std::uint32_t failures = 0; !stopping_.cancelled(); ++failures) {
     const auto status = volumes_->status(volume_id);
     if (!status) break;
-    const auto attachment = co_await ask(volume_id);
+    const auto attachment = co_await look(volume_id);
     if (attachment.state == Attachment::State::away) break;
     result<> noted = Error{errc::unavailable, attachment.why};
     if (attachment.state == Attachment::State::here)

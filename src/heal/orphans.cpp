@@ -43,7 +43,7 @@ void Orphans::look() {
 }
 
 task<> Orphans::ask(std::string volume_id) {
-  const auto attachment = co_await attachments_.ask(volume_id);
+  const auto attachment = co_await attachments_.look(volume_id);
   // A pod may have come meanwhile.
   const auto status = volumes_.status(volume_id);
   Suspect& suspect = suspects_.at(volume_id);

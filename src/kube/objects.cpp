@@ -29,22 +29,17 @@ std::map<std::string, std::string> texts(const json::object& object, Path... pat
 }
 
 template <class... Path>
-std::vector<std::string> list(const json::object& object, Path... path) {
-  std::vector<std::string> all;
+const json::array& array(const json::object& object, Path... path) {
+  static const json::array none;
   const auto* value = at(object, path...);
-  if (value == nullptr || !value->is_array()) return all;
-  for (const auto& one : value->get_array())
-    if (one.is_string()) all.emplace_back(one.get_string());
-  return all;
+  return value != nullptr && value->is_array() ? value->get_array() : none;
 }
 
 template <class... Path>
-std::vector<json::object> objects(const json::object& object, Path... path) {
-  std::vector<json::object> all;
-  const auto* value = at(object, path...);
-  if (value == nullptr || !value->is_array()) return all;
-  for (const auto& one : value->get_array())
-    if (one.is_object()) all.push_back(one.get_object());
+std::vector<std::string> list(const json::object& object, Path... path) {
+  std::vector<std::string> all;
+  for (const auto& one : array(object, path...))
+    if (one.is_string()) all.emplace_back(one.get_string());
   return all;
 }
 
@@ -74,8 +69,10 @@ Resource secrets_of(const std::string& name_space) { return {"/api/v1/namespaces
 Node node_of(const json::object& object) {
   Node node;
   node.labels = texts(object, "metadata", "labels");
-  for (const auto& one : objects(object, "status", "volumesAttached")) node.volumes_attached.push_back(text(one, "name"));
-  for (const auto& taint : objects(object, "spec", "taints")) node.out_of_service |= text(taint, "key") == "node.kubernetes.io/out-of-service";
+  for (const auto& one : array(object, "status", "volumesAttached"))
+    if (one.is_object()) node.volumes_attached.push_back(text(one.get_object(), "name"));
+  for (const auto& taint : array(object, "spec", "taints"))
+    if (taint.is_object()) node.out_of_service |= text(taint.get_object(), "key") == "node.kubernetes.io/out-of-service";
   return node;
 }
 

@@ -38,7 +38,7 @@ def _secrets(options):
     with open(options["key_file"]) as file:
         secrets = {"userID": options["user"], "userKey": file.read().strip()}
     if options.get("passphrase_file"):
-        with open(options["passphrase_file"]) as file:
+        with open(options["passphrase_file"], newline="") as file:
             secrets["encryptionPassphrase"] = file.read()
     return secrets
 

@@ -1,7 +1,6 @@
 // What open images cost that nobody reads or writes: librbd's part of an idle agent. By name: lab_rbd "[idle]".
-#include <sys/resource.h>
-
 #include "rbd_lab.hpp"
+#include "support/cpu.hpp"
 
 using namespace corbd;
 using namespace corbd::lab;
@@ -10,13 +9,6 @@ namespace {
 
 constexpr int kImages = 300;
 constexpr std::chrono::seconds kTime{60};
-
-double cpu_seconds() {
-  rusage used{};
-  ::getrusage(RUSAGE_SELF, &used);
-  const auto seconds = [](const timeval& time) { return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6; };
-  return seconds(used.ru_utime) + seconds(used.ru_stime);
-}
 
 }  // namespace
 
@@ -34,9 +26,9 @@ TEST_CASE("300 open images that nobody uses", "[.idle]") {
     images.push_back(std::move(*image));
   }
   agent.run_for(std::chrono::seconds(10));
-  const double before = cpu_seconds();
+  const double before = test::cpu_seconds();
   agent.run_for(kTime);
-  const double used = cpu_seconds() - before;
+  const double used = test::cpu_seconds() - before;
   std::printf("%d open images: %.3f s of CPU in %lld s, %.3f %% of a core\n", kImages, used, static_cast<long long>(kTime.count()),
               100 * used / static_cast<double>(kTime.count()));
   for (auto& image : images) CHECK(agent.run(image->close(agent.in(std::chrono::seconds(20)))));

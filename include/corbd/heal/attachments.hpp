@@ -33,7 +33,9 @@ class Attachments {
 
   /// As the server has it now: what a watch told may be old, so it proves nothing.
   task<kube::answer<kube::VolumeAttachment>> get(std::string volume_id);
-  /// get(), judged. One that is neither here nor away is watched until another ask() says that it is.
+  /// get(), judged.
+  task<volume::Attachment> look(std::string volume_id);
+  /// look(), for a volume that waits for it: one that is neither here nor away is watched until another ask() says that it is.
   task<volume::Attachment> ask(std::string volume_id);
   /// Notes in the records of served volumes by which attachment they are here: now, of those that do not know it ...
   void start(volume::Volumes& volumes);

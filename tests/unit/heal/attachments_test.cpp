@@ -208,3 +208,10 @@ TEST_CASE("one watch of all nodes' attachments takes the place of one for each, 
   CHECK(scene.ask() == State::here);
   CHECK(scene.asked(is_get) == 2);
 }
+
+TEST_CASE("an attachment that nobody waits for is not watched") {
+  Waiting scene;
+  REQUIRE(test::Started<volume::Attachment>(scene.loop.io, scene.attachments.look("v")).get().state == State::unknown);
+  scene.loop.poll();
+  CHECK(scene.server.requests().size() == 1);
+}
