@@ -10,6 +10,7 @@
 #include <fstream>
 #include <map>
 #include <mutex>
+#include <thread>
 
 #include "corbd/core/log.hpp"
 #include "corbd/kube/own_node.hpp"
@@ -22,10 +23,10 @@ using test::ApiServer;
 using Steady = std::chrono::steady_clock;
 
 /// As large as the Node of a machine with some images and volumes.
-std::string node(int version) {
+std::string node(int version, const std::string& name = "node-1") {
   std::string images;
   for (int i = 0; i < 40; ++i) images += (i == 0 ? "" : ",") + ("{\"names\":[\"registry.example/project/image-" + std::to_string(i) + "@sha256:" + std::string(64, 'a') + "\"]}");
-  return R"({"metadata":{"name":"node-1","resourceVersion":")" + std::to_string(version) + R"(","labels":{"version":")" + std::to_string(version) +
+  return R"({"metadata":{"name":")" + name + R"(","resourceVersion":")" + std::to_string(version) + R"(","labels":{"version":")" + std::to_string(version) +
          R"("}},"status":{"images":[)" + images + "]}}";
 }
 
@@ -39,7 +40,9 @@ bool asks_watch(const ApiServer::Request& request) { return request.target.find(
 bool asks_initial(const ApiServer::Request& request) { return request.target.find("sendInitialEvents") != request.target.npos; }
 const std::string kTold = R"({"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"1","annotations":{"k8s.io/initial-events-end":"true"}}}})" "\n";
 
-std::string change(const char* type, int version) { return R"({"type":")" + std::string(type) + R"(","object":)" + node(version) + "}\n"; }
+std::string change(const char* type, int version, const std::string& name = "node-1") {
+  return R"({"type":")" + std::string(type) + R"(","object":)" + node(version, name) + "}\n";
+}
 
 struct Agent {
   Agent(executor control, Clock& clock, BlockingPool& pool, const kube::Access& access, const std::string& name)
@@ -52,13 +55,17 @@ struct Agent {
 
 }  // namespace
 
-int watch(int events) {
+int watch(int events, int rate) {
   log::set_level(log::Level::error);
-  ApiServer server([events](const ApiServer::Request& request, ApiServer::Peer& peer) {
+  ApiServer server([events, rate](const ApiServer::Request& request, ApiServer::Peer& peer) {
     if (!asks_watch(request)) return peer.answer(200, R"({"metadata":{"resourceVersion":"1"},"items":[)" + node(1) + "]}");
     peer.begin();
     if (asks_initial(request)) peer.piece(change("ADDED", 1) + kTold);
-    for (int version = 2; version <= events; ++version) peer.piece(change("MODIFIED", version));
+    const auto begin = Steady::now();
+    for (int version = 2; version <= events; ++version) {
+      if (rate > 0) std::this_thread::sleep_until(begin + std::chrono::nanoseconds(std::chrono::seconds(version)) / rate);
+      peer.piece(change("MODIFIED", version, version % 2 == events % 2 ? "node-1" : "node-2"));
+    }
     peer.hang();
   });
   asio::io_context io;
@@ -74,8 +81,8 @@ int watch(int events) {
   const double early = resident_mib();
   while (seen() < events) io.run_one();
   const double seconds = std::chrono::duration<double>(Steady::now() - begin).count();
-  std::printf("%d changes of a Node of %zu bytes, an hour at %.0f a second: %.1f MiB after a tenth, %.1f MiB after all; %.0f changes a second were taken\n", events,
-              node(events).size(), events / 3600.0, early, resident_mib(), events / seconds);
+  std::printf("%d changes of Nodes of %zu bytes, half of them the own, %.0f a second for %.0f s: %.1f MiB after a tenth, %.1f MiB after all\n", events,
+              node(events).size(), events / seconds, seconds, early, resident_mib());
   std::fflush(stdout);
   // The server's threads end with the process.
   ::_exit(0);

@@ -6,7 +6,7 @@
 //   corbd-bench serve                                 a memory image of 64 MiB on stdin
 //   corbd-bench stages [VOLUMES CALLS]                repeats of a stage that is done (stages.hpp); 300 and 1000
 //   corbd-bench idle [VOLUMES SECONDS]                the CPU of volumes that nobody uses (stages.hpp); 300 and 60
-//   corbd-bench watch [EVENTS]                        what a watch of the own Node costs in memory (kube.hpp); 360000
+//   corbd-bench watch [EVENTS [A_SECOND]]             what a watch of the own Node costs in memory (kube.hpp); 360000, as fast as they are taken
 //   corbd-bench starts [AGENTS]                       agents that start at once, against an API server (kube.hpp); 5000
 #include <libnbd.h>
 #include <sys/resource.h>
@@ -210,7 +210,7 @@ int drive(std::uint64_t count, const std::vector<std::string>& command) {
 }
 
 int usage() {
-  std::fputs("usage: corbd-bench session [--seconds S] [--json FILE] | drive COUNT -- COMMAND... | serve | stages [VOLUMES CALLS] | idle [VOLUMES SECONDS] | watch [EVENTS] | starts [AGENTS]\n", stderr);
+  std::fputs("usage: corbd-bench session [--seconds S] [--json FILE] | drive COUNT -- COMMAND... | serve | stages [VOLUMES CALLS] | idle [VOLUMES SECONDS] | watch [EVENTS [A_SECOND]] | starts [AGENTS]\n", stderr);
   return 2;
 }
 
@@ -223,8 +223,9 @@ int main(int argc, char** argv) try {
   if (words.size() == 3 && words[0] == "stages") return bench::stages(std::stoi(words[1]), std::stoi(words[2]));
   if (words == std::vector<std::string>{"idle"}) return bench::idle(300, std::chrono::seconds(60));
   if (words.size() == 3 && words[0] == "idle") return bench::idle(std::stoi(words[1]), std::chrono::seconds(std::stoi(words[2])));
-  if (words == std::vector<std::string>{"watch"}) return bench::watch(360000);
-  if (words.size() == 2 && words[0] == "watch") return bench::watch(std::stoi(words[1]));
+  if (words == std::vector<std::string>{"watch"}) return bench::watch(360000, 0);
+  if (words.size() == 2 && words[0] == "watch") return bench::watch(std::stoi(words[1]), 0);
+  if (words.size() == 3 && words[0] == "watch") return bench::watch(std::stoi(words[1]), std::stoi(words[2]));
   if (words == std::vector<std::string>{"starts"}) return bench::starts(5000);
   if (words.size() == 2 && words[0] == "starts") return bench::starts(std::stoi(words[1]));
   if (words.size() > 3 && words[0] == "drive" && words[2] == "--") return drive(std::stoull(words[1]), {words.begin() + 3, words.end()});

@@ -5,7 +5,7 @@ import re
 import urllib.request
 
 import kube
-from kit import DRIVER, GIB, Skip, Volume, Writer, check, long, mounted, now_us, say, wait_for
+from kit import DRIVER, GIB, Skip, Volume, Writer, check, mounted, now_us, say, wait_for
 
 NODE, METRICS = "node-1", 9090
 POD = "/api/v1/namespaces/default/pods/pod-1"
@@ -63,7 +63,6 @@ def events(server):
         say("event: %s %s: %s" % (event["involvedObject"].get("name"), event["reason"], event.get("message", "")[:300]))
 
 
-@long
 def story_kubelet(lab):
     """a real kubelet: a pod's volume is staged and published, lives through a killed agent and a restarted kubelet, and goes with its pod"""
     if not os.environ.get("CORBD_LAB_KUBECONFIG"):

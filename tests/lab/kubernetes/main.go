@@ -1,8 +1,11 @@
-// A kubelet whose mounts are real and whose containers are pretended, for the lab: kubemark's pieces of the kubelet with this machine's own
-// mounter and with a root folder that outlives the process.
+// The parts of Kubernetes that the lab needs, in one program: linked once. It is called by the name of one of them.
 //
+//	kube-apiserver, kube-controller-manager                as upstream
 //	hollow-kubelet containers SOCKET                       the pretended containers, which stay while kubelets come and go
 //	hollow-kubelet node NAME KUBECONFIG FOLDER SOCKET      the kubelet of the node NAME
+//
+// The kubelet's mounts are real and its containers pretended: kubemark's pieces of the kubelet with this machine's own mounter and with a
+// root folder that outlives the process.
 //
 // Built by scripts/lab/kubernetes within the source tree of Kubernetes 1.20.
 package main
@@ -10,11 +13,15 @@ package main
 import (
 	"flag"
 	"os"
+	"path/filepath"
 	"time"
 
+	"github.com/spf13/cobra"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
+	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
+	controllers "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	cadvisortest "k8s.io/kubernetes/pkg/kubelet/cadvisor/testing"
 	"k8s.io/kubernetes/pkg/kubelet/cm"
 	"k8s.io/kubernetes/pkg/kubelet/cri/remote"
@@ -64,7 +71,7 @@ func node(name, kubeconfig, folder, socket string) {
 	kubelet.Run()
 }
 
-func main() {
+func hollowKubelet() {
 	flag.Parse()
 	switch arguments := flag.Args(); {
 	case len(arguments) == 2 && arguments[0] == "containers":
@@ -73,5 +80,24 @@ func main() {
 		node(arguments[1], arguments[2], arguments[3], arguments[4])
 	default:
 		klog.Fatal("usage: hollow-kubelet containers SOCKET | node NAME KUBECONFIG FOLDER SOCKET")
+	}
+}
+
+func upstream(command *cobra.Command) {
+	if command.Execute() != nil {
+		os.Exit(1)
+	}
+}
+
+func main() {
+	switch name := filepath.Base(os.Args[0]); name {
+	case "kube-apiserver":
+		upstream(apiserver.NewAPIServerCommand())
+	case "kube-controller-manager":
+		upstream(controllers.NewControllerManagerCommand())
+	case "hollow-kubelet":
+		hollowKubelet()
+	default:
+		klog.Fatalf("%s is none of kube-apiserver, kube-controller-manager, hollow-kubelet", name)
 	}
 }
