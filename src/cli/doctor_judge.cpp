@@ -7,8 +7,19 @@
 namespace corbd::cli {
 namespace {
 
-// linux/capability.h
-constexpr unsigned kSysAdmin = 21, kSysResource = 24;
+struct Right {
+  unsigned bit;  ///< linux/capability.h
+  const char* name;
+  const char* without;
+};
+/// Those of deploy/kubernetes/base/daemonset.yaml. Nothing works without the first, most does without each of the others.
+constexpr Right kRights[] = {
+    {21, "CAP_SYS_ADMIN", "neither nbd devices nor mounts can be made"},
+    {24, "CAP_SYS_RESOURCE", "memory pressure can block the agent on its own devices, and ext4 does not grow in use"},
+    {12, "CAP_NET_ADMIN", "a device's socket has the node's own send buffer, and the kernel can stop in the middle of a request"},
+    {2, "CAP_DAC_READ_SEARCH", "a root folder that belongs to its application alone is not synced, grown or trimmed"},
+    {27, "CAP_MKNOD", "encrypted volumes are not opened where no udev makes their nodes"},
+};
 
 Finding ok(std::string check, std::string said) { return {std::move(check), Verdict::ok, std::move(said), {}}; }
 Finding warning(std::string check, std::string said, std::string way_out) {
@@ -51,13 +62,16 @@ Finding kernel_client(const Facts& facts) {
 Finding capabilities(const Facts& facts) {
   const char* check = "capabilities";
   if (!facts.capabilities) return warning(check, "the capabilities of this process could not be read", "look at CapEff in /proc/self/status");
-  const auto has = [&](unsigned bit) { return (*facts.capabilities >> bit & 1) != 0; };
-  if (!has(kSysAdmin))
-    return failure(check, "CAP_SYS_ADMIN is missing: neither nbd devices nor mounts can be made", "run as root, in a pod with `privileged: true`");
-  if (!has(kSysResource))
-    return warning(check, "CAP_SYS_RESOURCE is missing: memory pressure can block the agent on its own devices, and ext4 does not grow in use",
-                   "add it, in a pod with `privileged: true`");
-  return ok(check, "CAP_SYS_ADMIN and CAP_SYS_RESOURCE are there");
+  std::string all;
+  for (const auto& right : kRights) {
+    if ((*facts.capabilities >> right.bit & 1) == 0) {
+      const auto said = std::string(right.name) + " is missing: " + right.without;
+      return &right == kRights ? failure(check, said, "run as root, in a pod with `privileged: true`")
+                               : warning(check, said, "add it, in a pod with `privileged: true`");
+    }
+    all += (all.empty() ? "" : ", ") + std::string(right.name);
+  }
+  return ok(check, all + " are there");
 }
 
 Finding pid_namespace(const Facts& facts) {

@@ -317,8 +317,8 @@ def hang_helper(lab, agent, volume, what, looking_for):
     return stuck, call
 
 
-def killed_while_helper_hangs(lab, what, looking_for):
-    agent = lab.agent().start()
+def killed_while_helper_hangs(lab, agent, what, looking_for, within=5):
+    agent.start()
     volume = agent.volume(lab.image("a"))
     try:
         stuck, call = hang_helper(lab, agent, volume, what, looking_for)
@@ -326,7 +326,7 @@ def killed_while_helper_hangs(lab, what, looking_for):
         agent.kill()
         took = time.monotonic() - begin
         say("killed while process %d hangs in %s: the agent was gone after %.2f s" % (stuck, what, took))
-        check(took < 5, "the killed agent took %.1f s to be gone" % took)
+        check(took < within, "the killed agent took %.1f s to be gone" % took)
         check(not agent.listens(), "the agent's socket still answers")
         lock_is_free(agent)
     finally:
@@ -364,12 +364,13 @@ def network(lab, way):
 @long
 def story_kill_in_mount(lab):
     """kill -9 while a helper hangs in mount on our own device: sockets and lock are free at once, the next start heals and the stage ends"""
-    killed_while_helper_hangs(lab, "mount", in_mount)
+    killed_while_helper_hangs(lab, lab.agent(), "mount", in_mount)
 
 
+@long
 def story_kill_in_mkfs(lab):
     """kill -9 while a helper hangs in mkfs on our own device: sockets and lock are free at once, the next start heals and the stage ends"""
-    killed_while_helper_hangs(lab, "mkfs", in_mkfs)
+    killed_while_helper_hangs(lab, lab.agent(), "mkfs", in_mkfs)
 
 
 # --- whose image is it

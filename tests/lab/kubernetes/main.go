@@ -1,6 +1,6 @@
 // The parts of Kubernetes that the lab needs, in one program: linked once. It is called by the name of one of them.
 //
-//	kube-apiserver, kube-controller-manager                as upstream
+//	kube-apiserver, kube-controller-manager, kubectl       as upstream
 //	hollow-kubelet containers SOCKET                       the pretended containers, which stay while kubelets come and go
 //	hollow-kubelet node NAME KUBECONFIG FOLDER SOCKET      the kubelet of the node NAME
 //
@@ -20,6 +20,7 @@ import (
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
+	kubectl "k8s.io/kubectl/pkg/cmd"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllers "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	cadvisortest "k8s.io/kubernetes/pkg/kubelet/cadvisor/testing"
@@ -95,9 +96,11 @@ func main() {
 		upstream(apiserver.NewAPIServerCommand())
 	case "kube-controller-manager":
 		upstream(controllers.NewControllerManagerCommand())
+	case "kubectl":
+		upstream(kubectl.NewDefaultKubectlCommand())
 	case "hollow-kubelet":
 		hollowKubelet()
 	default:
-		klog.Fatalf("%s is none of kube-apiserver, kube-controller-manager, hollow-kubelet", name)
+		klog.Fatalf("%s is none of kube-apiserver, kube-controller-manager, kubectl, hollow-kubelet", name)
 	}
 }

@@ -96,11 +96,14 @@ TEST_CASE("the kernel's rbd module is only a note: there, to be loaded, or not t
   }
 }
 
-TEST_CASE("without CAP_SYS_ADMIN nothing works, without CAP_SYS_RESOURCE most does") {
+TEST_CASE("without CAP_SYS_ADMIN nothing works, without any other right of the manifest most does, and what is missing is named") {
   auto facts = healthy();
-  facts.capabilities = std::uint64_t{1} << 21;
-  CHECK(find(facts, "capabilities").verdict == Verdict::warning);
-  facts.capabilities = std::uint64_t{1} << 24;
+  for (const auto& [bit, name] : {std::pair(24, "CAP_SYS_RESOURCE"), std::pair(12, "CAP_NET_ADMIN"), std::pair(2, "CAP_DAC_READ_SEARCH"), std::pair(27, "CAP_MKNOD")}) {
+    facts.capabilities = ~(std::uint64_t{1} << bit);
+    CHECK(find(facts, "capabilities").verdict == Verdict::warning);
+    CHECK_THAT(find(facts, "capabilities").said, ContainsSubstring(name));
+  }
+  facts.capabilities = ~(std::uint64_t{1} << 21);
   CHECK(find(facts, "capabilities").verdict == Verdict::failure);
   facts.capabilities.reset();
   CHECK(find(facts, "capabilities").verdict == Verdict::warning);
