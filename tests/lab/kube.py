@@ -18,7 +18,8 @@ class Server:
 
     def ask(self, method, path, body=None, missing=False):
         """The answer; None for an object that is not there, if that is no mistake."""
-        headers = {"Authorization": "Bearer " + self.token, "Content-Type": "application/json"}
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        headers = {"Authorization": "Bearer " + self.token, "Content-Type": kind}
         request = urllib.request.Request(self.url + path, json.dumps(body).encode() if body is not None else None, headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=60, context=self.trust) as answer:
@@ -33,6 +34,9 @@ class Server:
 
     def create(self, path, kind, version, name, **more):
         return self.ask("POST", path, dict(kind=kind, apiVersion=version, metadata={"name": name}, **more))
+
+    def patch(self, path, **body):
+        return self.ask("PATCH", path, body)
 
     def delete(self, path):
         self.ask("DELETE", path)

@@ -1,14 +1,16 @@
-"""The agent under a real kubelet with real mounts, and a real API server (scripts/lab/kubernetes). Its containers are pretended: the story
-writes in their place."""
+"""The agent under a real kubelet with real mounts, and a real API server with the manifests of deploy/kubernetes and the controllers that bind
+and attach (scripts/lab/kubernetes). Its containers are pretended: the story writes in their place, and in that of the external attacher."""
 import os
 import re
+import threading
 import urllib.request
 
 import kube
-from kit import DRIVER, GIB, Skip, Volume, Writer, check, mounted, now_us, say, wait_for
+from kit import DRIVER, GIB, Skip, Volume, Writer, check, mounted, now_us, read, say, wait_for
 
 NODE, METRICS = "node-1", 9090
 POD = "/api/v1/namespaces/default/pods/pod-1"
+ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"
 
 
 class Kubelet:
@@ -41,9 +43,27 @@ def calls(method):
     return int(found.group(1)) if found else 0
 
 
+class Attacher:
+    """As external-attacher with a driver that has nothing to attach, as ceph-csi's: what shall be attached is said to be."""
+
+    def __init__(self, server):
+        self.server, self.ends = server, threading.Event()
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        while not self.ends.wait(0.5):
+            for one in self.server.get(ATTACHMENTS)["items"]:
+                if one["spec"]["attacher"] == DRIVER and not one.get("status", {}).get("attached"):
+                    self.server.patch("%s/%s/status" % (ATTACHMENTS, one["metadata"]["name"]), status={"attached": True})
+
+    def end(self):
+        self.ends.set()
+        self.thread.join(60)
+
+
 def describe(lab, server, image):
-    """The driver, a volume, its claim and a pod that uses it, as an administrator and a user would."""
-    server.create("/apis/storage.k8s.io/v1/csidrivers", "CSIDriver", "storage.k8s.io/v1", DRIVER, spec={"attachRequired": False})
+    """A volume, its claim and a pod that uses it, as an administrator and a user would."""
     server.create("/api/v1/namespaces/default/secrets", "Secret", "v1", "rbd", stringData={"userID": lab.user, "userKey": lab.key})
     server.create("/api/v1/persistentvolumes", "PersistentVolume", "v1", "pv-1", spec={
         "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "claimRef": {"namespace": "default", "name": "claim-1"},
@@ -71,16 +91,20 @@ def story_kubelet(lab):
     image = lab.image("a", size=GIB)
     # As on a node whose kubelet ran before: the agent registers itself where that is.
     os.makedirs(os.path.join(lab.kubelet, "plugins_registry"))
-    os.environ["KUBERNETES_CONFIG_PATH"] = os.environ["CORBD_LAB_KUBECONFIG"]
+    # With the rights of the manifests, no others.
+    os.environ["KUBERNETES_CONFIG_PATH"] = os.environ["CORBD_LAB_KUBE_AGENT"]
     agent = lab.agent(flags=["--metricsport", str(METRICS)])
     agent.flags += ["--kubelet-registration-path", agent.socket]
     agent.start()
     kubelet = Kubelet(lab).start()
+    attacher = Attacher(server)
     try:
         live(lab, server, image, agent, kubelet)
     except Exception:
         events(server)
         raise
+    finally:
+        attacher.end()
 
 
 def live(lab, server, image, agent, kubelet):
@@ -101,6 +125,9 @@ def live(lab, server, image, agent, kubelet):
     volume = Volume(agent, image)
     device = volume.device
     check(device is not None, "no device carries %s" % image.name)
+    attachment, = server.get(ATTACHMENTS)["items"]
+    records = [read(os.path.join(agent.state_dir, "volumes", name)) for name in os.listdir(os.path.join(agent.state_dir, "volumes"))]
+    check(any(attachment["metadata"]["uid"] in record for record in records), "no record knows the attachment: %s" % records)
 
     writer = Writer(lab, os.path.join(target, "file")).start()
     writer.wait_more(40)
@@ -132,6 +159,9 @@ def live(lab, server, image, agent, kubelet):
     say("gone after %.1f s" % ((now_us() - begin) / 1e6))
     check(calls("NodeUnpublishVolume") >= 1 and calls("NodeUnstageVolume") >= 1, "kubelet did not call for it")
     check(not mounted(target), "%s is still mounted" % target)
+    wait_for("the end of its attachment", lambda: not server.get(ATTACHMENTS)["items"], 240, 0.5)
+    denied = [line for line in read(agent.log_file).splitlines() if "grant the verb" in line]
+    check(not denied, "the manifests' rights do not suffice: %s" % denied[:2])
     left = os.listdir(os.path.join(agent.state_dir, "volumes"))
     check(not [name for name in left if name.endswith(".json")], "records are left: %s" % left)
     check(agent.stop() == 0, "the agent ended with %s" % agent.process.returncode)
