@@ -126,8 +126,9 @@ def live(lab, server, image, agent, kubelet):
     device = volume.device
     check(device is not None, "no device carries %s" % image.name)
     attachment, = server.get(ATTACHMENTS)["items"]
-    records = [read(os.path.join(agent.state_dir, "volumes", name)) for name in os.listdir(os.path.join(agent.state_dir, "volumes"))]
-    check(any(attachment["metadata"]["uid"] in record for record in records), "no record knows the attachment: %s" % records)
+    folder = os.path.join(agent.state_dir, "volumes")
+    wait_for("its record to know the attachment",
+             lambda: any(attachment["metadata"]["uid"] in read(os.path.join(folder, name)) for name in os.listdir(folder)), 60)
 
     writer = Writer(lab, os.path.join(target, "file")).start()
     writer.wait_more(40)
