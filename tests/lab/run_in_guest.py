@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Runs the stories: every function story_* of the files stories_*.py, each in a process of its own with a time limit.
 
-Usage: run_in_guest.py [--results FILE] [--list] [--long] [NAME...]
+Usage: run_in_guest.py [--list] [--long] [NAME...]
 A story's first docstring line is the sentence that is printed: `ok N - sentence`, `not ok N - sentence`, `ok N - sentence # SKIP why`.
-FILE keeps what is done; a second run with it goes on behind it. Exit code 75: the kernel is not usable for the stories that are left
+$CORBD_OUT/results.jsonl keeps what is done; a second run with it goes on behind it. Exit code 75: the kernel is not usable for the stories that are left
 (a new boot is needed); 1: a story failed; 0: all is done and nothing failed.
 """
 import argparse
@@ -85,7 +85,6 @@ def attempt(story, name, limit):
 
 def main():
     options = argparse.ArgumentParser()
-    options.add_argument("--results")
     options.add_argument("--list", action="store_true", help="every story; long: not without --long or its name")
     options.add_argument("--long", action="store_true")
     options.add_argument("names", nargs="*")
@@ -101,7 +100,7 @@ def main():
     chosen = [story for story in stories()
               if story.__name__[6:] in options.names or not options.names and (options.long or not is_long(story))]
     calls.load(kit.BUILD)
-    results = options.results or os.path.join(os.environ["CORBD_OUT"], "results.jsonl")
+    results = os.path.join(os.environ["CORBD_OUT"], "results.jsonl")
     done = {}
     if os.path.exists(results):
         for line in open(results):

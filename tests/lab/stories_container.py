@@ -1,4 +1,4 @@
-"""The agent in a container of runc, with what a runtime of Kubernetes makes of the DaemonSet of deploy/kubernetes."""
+"""The agent in a container of runc, with what a runtime of Kubernetes makes of the DaemonSet of deploy/kubernetes; and in one that is not privileged."""
 import json
 import os
 import re
@@ -222,6 +222,7 @@ def refused(agent, image, change):
     return "%s: %s" % (answer["code"], answer["message"])
 
 
+# What it lacks changes with the kernel, not with us.
 @long
 def story_unprivileged(lab):
     """with the devices, /sys or mount propagation of a container that is not privileged no volume reaches its pod"""

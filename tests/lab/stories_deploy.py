@@ -1,4 +1,4 @@
-"""The rights that deploy/kubernetes gives the agent: none too many, and what a container without `privileged` lacks. That they are enough:
+"""The rights that deploy/kubernetes gives the agent, read from there: none too many, and why the host's PIDs. That they are enough, in a container:
 stories_container.py."""
 import os
 import re
@@ -41,8 +41,8 @@ def capabilities_of(pid):
     return {number for number in range(64) if bits >> number & 1}
 
 
-def limited(lab, capabilities, name="agent"):
-    agent = lab.agent(name)
+def limited(lab, capabilities):
+    agent = lab.agent()
     agent.begun_by = with_only(capabilities)
     agent.start()
     check(capabilities_of(agent.process.pid) == {NUMBERS[name] for name in capabilities}, "it has other capabilities than it shall")
@@ -105,7 +105,7 @@ def denied_mknod(lab, agent):
 WITHOUT = {"SYS_ADMIN": denied_admin, "SYS_RESOURCE": denied_resource, "NET_ADMIN": denied_net_admin, "DAC_READ_SEARCH": denied_dac, "MKNOD": denied_mknod}
 
 
-# Why each is needed, and what a container without privileges lacks, changes with the kernel, not with us; that they are enough is seen every time.
+# Why each is needed changes with the kernel, not with us; that they are enough is seen every time.
 @long
 def story_capability_missing(lab):
     """without any one of the manifest's capabilities the agent lacks what the manifest says that it is for"""
