@@ -46,6 +46,11 @@ std::vector<Notices::Told> Notices::changed(const volume::Change& change, const 
       break;
     }
     case Health::absent:
+      stalls_.erase(id);
+      if (status.in_use)
+        all.push_back({id, {"VolumeLost", true, "Another program disconnected its device, which gives only I/O errors. End its pods on this node, then it is "
+                                                "staged anew." + see(id)}});
+      break;
     case Health::staging:
     case Health::unstaging: stalls_.erase(id); break;
   }

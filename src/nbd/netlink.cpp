@@ -139,7 +139,7 @@ result<> Netlink::reconfigure(const device::ReconnectArgs& args, int socket) {
   if (args.foreign) message.u64(NBD_ATTR_TIMEOUT, 0);
   const auto answer = transact(message, what);
   if (!answer) return answer.error();
-  if (*answer->error == EINVAL) return Error{errc::unavailable, what + ": it is not configured any more, or for another volume"};
+  if (*answer->error == EINVAL) return Error{errc::not_found, what + ": it is not configured any more, or for another volume"};
   if (*answer->error != 0) return kernel_error(*answer->error, what);
   return {};
 }

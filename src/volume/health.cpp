@@ -26,7 +26,7 @@ Health health_of(const Live& live) {
   const Record& record = *live.record;
   if (record.failed) return Health::failed;
   if (record.stagings.empty() && record.publishes.empty()) return Health::unstaging;
-  if (live.gone && record.device) return Health::absent;
+  if ((live.gone || live.disconnected) && record.device) return Health::absent;
   if (!live.answers() && record.device) {
     const errc code = live.last_error ? live.last_error->code : errc::ok;
     if (code == errc::unproven) return Health::unproven;

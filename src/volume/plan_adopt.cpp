@@ -123,6 +123,7 @@ std::optional<Decision> unstage_other(const View& view, const std::string& targe
   const auto* device = view.seen.device();
   if (!stash) return device == nullptr ? std::nullopt : umount_unknown(view, target);
   if (device == nullptr) return std::nullopt;
+  if (view.seen.facts.disconnected) return until_closed(view);
   if (stash->nbd != (device->kind == device::Kind::nbd))
     return fail(errc::failed_precondition, foreign(view, "ceph-csi's image-meta.json says that the kernel's rbd mapped it"));
   if (!stash->device.empty() && stash->device != device::path(*device))

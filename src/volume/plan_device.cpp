@@ -166,6 +166,11 @@ Source found_at(const Source& wished, const image::Resolved& found) {
   return source;
 }
 
+Wait until_closed(const View& view) {
+  const std::string path = device::path(*view.seen.device());
+  return Wait{path + " of volume " + view.id + " is disconnected, and somebody still has it open: `fuser -v " + path + "` tells who"};
+}
+
 std::optional<Decision> bring_up(const View& view) {
   using Link = Observation::Link;
   const auto* device = view.seen.device();
@@ -176,6 +181,11 @@ std::optional<Decision> bring_up(const View& view) {
     return fail(errc::failed_precondition, device::path(*device) + " carries the id of volume " + view.id + " but its record names " +
                                                device::path(*view.record->device, device->kind) + ": disconnect it by the tool that made it");
   if (by_kernel(view)) return bring_up_krbd(view);
+  if (device != nullptr && view.seen.facts.disconnected) {
+    if (view.seen.mounts.empty() && device->holders.empty()) return until_closed(view);
+    return fail(errc::unavailable, device::path(*device) + " of volume " + view.id + " was disconnected by another program while it was in use, and gives only "
+                                       "I/O errors: end its pods, and it is unstaged and staged anew");
+  }
   // The process's own side of a dead link goes first; what the image's connection broke, with its image.
   if (view.seen.link == Link::held || view.seen.link == Link::closed) return Step{Step::Kind::stop_session};
   if (view.record->adopting && !view.record->failed && device != nullptr && view.seen.link == Link::none) {

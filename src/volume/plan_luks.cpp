@@ -93,7 +93,8 @@ std::optional<Decision> fill_mapping(const View& view) {
 
 std::optional<Decision> close_mapping(const View& view) {
   if (view.record->kms_id.empty() || mapping_of(view) == nullptr) return std::nullopt;
-  if (auto step = bring_up(view)) return step;
+  if (!view.seen.facts.disconnected)
+    if (auto step = bring_up(view)) return step;
   return Step{Step::Kind::luks_close};
 }
 

@@ -193,6 +193,7 @@ Decision take_down(const View& view) {
         return fail(errc::in_use, device::path(*device) + " of volume " + view.id + " is used by " +
                                       (holder.mapping.empty() ? holder.name : holder.mapping));
     if (auto step = close_mapping(view)) return *step;
+    if (view.seen.facts.disconnected) return until_closed(view);
     if (view.seen.facts.unused != true) {
       if (auto step = bring_up(view)) return *step;
       return look(Fact::unused);
@@ -228,8 +229,8 @@ Decision unstage(const View& view, const Unstaged& wish) {
   if (!view.record)
     if (auto step = unstage_other(view, target)) return *step;
   if (mounted_at(view, target)) {
-    // syncfs and the last umount need a live link: a dead one would hold the helper.
-    if (view.record && ours_at(view, target))
+    // syncfs and the last umount need a live link: a dead one would hold the helper. One that is disconnected gives errors at once.
+    if (view.record && ours_at(view, target) && !view.seen.facts.disconnected)
       if (auto step = bring_up(view)) return *step;
     return at(Step::Kind::umount, target);
   }

@@ -219,17 +219,19 @@ task<result<>> Shell::Impl::prepare(Live& volume, const Wish& wish) {
 }
 
 task<result<>> Shell::Impl::pursue(Live& volume, Wish wish) {
+  std::string waits_for;
   for (int steps = 0; steps < kMaxSteps; ++steps) {
     auto seen = observe(volume, wish, ports_, config_.boot_id, clock_.now());
     if (!seen) co_return seen.error();
     volume.gone = seen->devices.empty() || (volume.record && volume.record->boot_id != config_.boot_id);
     if (volume.gone) volume.unserved_since.reset();
+    if (seen->devices.empty()) volume.disconnected = false;
     if (seen->facts.resolved) observe_neighbours(*seen, volume);
     const Decision decision = plan(volume.id, volume.record, wish, *seen, config_.policy);
     if (std::holds_alternative<Done>(decision)) co_return result<>();
     if (const auto* failed = std::get_if<Fail>(&decision)) co_return failed->error;
     if (const auto* wait = std::get_if<Wait>(&decision)) {
-      if (steps == 0) log::info("volume.waits", {{"volume", volume.id}, {"wish", name(wish)}, {"why", wait->why}});
+      if (std::exchange(waits_for, wait->why) != wait->why) log::info("volume.waits", {{"volume", volume.id}, {"wish", name(wish)}, {"why", wait->why}});
       co_await sleep_until(control_, clock_, clock_.now() + kWaitPause);
       volume.facts.ownership.reset();
       volume.facts.served_by_other.reset();
@@ -239,7 +241,7 @@ task<result<>> Shell::Impl::pursue(Live& volume, Wish wish) {
     note_health(volume, std::string(name(wish)));
     if (!done) co_return with_context(std::string(name(std::get<Step>(decision).kind)) + " of volume " + volume.id, done.error());
   }
-  co_return Error{errc::unavailable, std::string(name(wish)) + " of volume " + volume.id + " still waits: repeat it"};
+  co_return Error{errc::unavailable, std::string(name(wish)) + " of volume " + volume.id + " still waits" + (waits_for.empty() ? "" : ": " + waits_for) + ": repeat it"};
 }
 
 /// Other volumes of this node on the same image.

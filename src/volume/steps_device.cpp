@@ -31,6 +31,7 @@ task<result<>> Steps::kernel_connect(Live& live) {
   auto index = co_await ports_.devices.connect(*live.link, args, soon());
   if (!index) co_return index.error();
   live.attached = true;
+  live.facts.disconnected = live.disconnected = false;
   log::info("device.connected", {{"volume", live.id}, {"device", device::path(*index)}});
   co_return result<>();
 }
@@ -39,8 +40,17 @@ task<result<>> Steps::kernel_reconfigure(Live& live) {
   const auto index = device_index(live);
   if (!index) co_return index.error();
   auto done = co_await ports_.devices.reconnect(*live.link, {*index, live.id, dead_conn_timeout_s(live), live.record->adopting}, soon());
+  if (!done && done.error().code == errc::not_found) {
+    // nbd has no way to see it before: until the last who has it open closes it, sysfs shows it as it was.
+    if (!std::exchange(live.disconnected, true))
+      log::error("device.taken_away", {{"volume", live.id}, {"device", device::path(*index)}, {"error", done.error().text},
+                                       {"hint", "another program disconnected it; end its pods, and it is unstaged and staged anew"}});
+    live.facts.disconnected = true;
+    co_return result<>();
+  }
   if (!done) co_return done;
   live.attached = true;
+  live.disconnected = false;
   const auto stall = clock_.now() - live.unserved_since.value_or(clock_.now());
   live.longest_stall = std::max(live.longest_stall, stall);
   live.unserved_since.reset();
@@ -66,6 +76,7 @@ task<result<>> Steps::disconnect(Live& live) {
   auto gone = co_await ports_.devices.disconnect(*index, soon());
   if (!gone) co_return gone;
   live.attached = false;
+  live.facts.disconnected = true;
   log::info("device.disconnected", {{"volume", live.id}, {"device", device::path(*index)}});
   co_return result<>();
 }

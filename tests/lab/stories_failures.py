@@ -5,9 +5,11 @@ import socket
 import subprocess
 import time
 
+import netlink
 from kit import MIB, Skip, Writer, check, long, mounted, put, read, run, say, wait_for
 from stories_heal import taken_by_another
 from stories_peer import RbdNbd
+from stories_seen import volumes_of
 
 
 def story_full_disk_heals(lab):
@@ -170,3 +172,49 @@ def story_hung_unmount(lab):
 
 
 story_hung_unmount.limit = 360
+
+
+def story_held_open(lab):
+    """an unstage waits as long as another program has the device open, says so, and ends when that closes it, also over a restart"""
+    agent = lab.agent().start()
+    volume = agent.volume(lab.image("a", size=64 * MIB))
+    volume.stage()
+    held = os.open("/dev/nbd%d" % volume.device, os.O_RDONLY)
+    call = volume.begin("unstage")
+    seen = agent.wait_event("volume.waits", 20, volume=volume.id)
+    say(seen["why"])
+    check("fuser" in seen["why"], "it does not say what to do")
+    agent.kill()
+    call.end()
+    agent.start()
+    call = volume.begin("unstage")
+    agent.wait_event("volume.waits", 20, volume=volume.id)
+    os.close(held)
+    answer = call.end()
+    check(answer["code"] == "OK", "unstage: %s" % answer)
+    volume.expect_gone()
+    agent.stop()
+
+
+def story_taken_away(lab):
+    """a mounted volume whose device another program disconnects gets I/O errors, is told as such, and is unstaged and staged anew once its pod has ended"""
+    agent = lab.agent().start()
+    volume = agent.volume(lab.image("a", size=64 * MIB))
+    volume.stage()
+    volume.publish()
+    put(os.path.join(volume.staged_path, "kept"), "x")
+    netlink.disconnect(volume.device)
+    agent.wait_event("volume.state", 20, volume=volume.id, to="absent")
+    told = wait_for("its error", lambda: volumes_of(agent)[volume.id].get("last_error"), 20)
+    say("%s" % told)
+    answer = volume.try_stage(timeout=20)
+    say("stage: %s: %s" % (answer["code"], answer["message"]))
+    check(answer["code"] == "UNAVAILABLE", "it is staged")
+    volume.unpublish(patience=20)
+    volume.unstage(patience=20)
+    volume.expect_gone()
+    volume.stage(patience=20)
+    check(read(os.path.join(volume.staged_path, "kept")) == "x", "what was written is gone")
+    volume.unstage(patience=20)
+    volume.expect_gone()
+    agent.stop()

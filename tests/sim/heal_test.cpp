@@ -110,19 +110,6 @@ TEST_CASE("after a reboot nothing is healed and the record is closed") {
   CHECK(world.records.empty());
 }
 
-TEST_CASE("a volume whose device another program disconnected is absent from the next look on, and can be unstaged and staged anew") {
-  test::Loop loop;
-  World world(loop);
-  stage_and_kill(world, true);
-  world.devices.clear();
-  CHECK(heal(world) == errc::ok);
-  const auto status = world.shell().status(kId);
-  CHECK(status->health == volume::Health::absent);
-  CHECK_FALSE(status->unserved_since);
-  CHECK(world.want(kId, Wish(volume::Unstaged{test::staged_wish(kId).path})));
-  CHECK(world.want(kId, Wish(test::staged_wish(kId))));
-}
-
 TEST_CASE("a volume that answers is healed without a call to the cluster") {
   test::Loop loop;
   World world(loop);

@@ -77,6 +77,8 @@ struct KernelDevice {
   std::string image_id;               ///< of what serves it
   std::uint64_t size = 0;
   bool alive = false;
+  bool disconnected = false;          ///< it takes no link any more, and is there as long as somebody has it open
+  int openers = 0;                    ///< programs that have it open without using it
   bool read_only = false;
   bool trim = true;
   std::uint64_t dead_conn_timeout_s = 0;
@@ -230,6 +232,12 @@ class World {
   // The application: world_kernel.cpp
   void application_writes(KernelDevice& device, std::size_t block);
   void application_reads(KernelDevice& device, std::size_t block);
+  /// By whomever. Its requests get errors; it is gone once nobody has it open.
+  void disconnect(std::uint32_t index);
+  void open_device(std::uint32_t index);
+  void close_device(std::uint32_t index);
+  /// After something of the device was closed.
+  void let_go(std::uint32_t index);
   std::uint64_t answered = 0, errors = 0;    ///< requests that ended well, and with EIO
 
   // For the ports.

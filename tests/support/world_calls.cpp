@@ -135,7 +135,7 @@ void World::run_helper(const std::shared_ptr<HelperJob>& job) {
     return;
   }
   const bool needs_device = !job->syncs || (device != nullptr && !device->requests.empty());
-  if (device != nullptr && !device->alive && needs_device && hazards != nullptr) {
+  if (device != nullptr && !device->alive && !device->disconnected && needs_device && hazards != nullptr) {
     job->waits = true;
     trace(job->asked->call + " waits for " + device::path(device->index));
     return;
@@ -143,7 +143,8 @@ void World::run_helper(const std::shared_ptr<HelperJob>& job) {
   std::erase(helpers_, job);
   const auto& asked = job->asked;
   const bool lives = life_ && asked->life == lives_;
-  result<> value = asked->effect();
+  const bool reads = !job->syncs && asked->call != "luks close" && asked->call != "check unused";
+  result<> value = device != nullptr && device->disconnected && reads ? Error{errc::io, device::path(device->index) + " is disconnected"} : asked->effect();
   trace(asked->call + (lives ? "" : " (left by a dead agent)") + (value ? "" : ": " + value.error().text));
   if (lives && asked->fate.crash_after) return loop_.crash();
   if (asked->fate.fail_after) value = with_context(asked->call, *asked->fate.fail_after);

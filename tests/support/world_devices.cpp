@@ -76,7 +76,7 @@ class Devices final : public device::Devices {
     if (now != nullptr && !now->alive) world_.broke("a device was resized on a dead link");
     co_return co_await world_.ask_node("kernel resize", until, [&world = world_, index, backend, bytes]() -> result<> {
       KernelDevice* known = world.by_index(index);
-      if (known == nullptr || known->backend != backend) return Error{errc::not_found, "no such device"};
+      if (known == nullptr || known->backend != backend || known->disconnected) return Error{errc::not_found, "not configured"};
       if (bytes < known->size) world.broke("a device was made smaller");
       known->size = bytes;
       return {};
@@ -93,7 +93,7 @@ class Devices final : public device::Devices {
       const auto is_write = [](const KernelRequest& request) { return request.write; };
       if (known != nullptr && std::any_of(known->requests.begin(), known->requests.end(), is_write) && !world.given_up.contains(known->backend))
         world.broke("a device was disconnected with writes waiting in it");
-      std::erase_if(world.devices, [&](const auto& one) { return one.index == index; });
+      world.disconnect(index);
       return {};
     });
   }
@@ -134,7 +134,7 @@ class Devices final : public device::Devices {
     if (link == nullptr) return Error{errc::unavailable, "no process"};
     if (link->given == index) return still_serves(*link);
     KernelDevice* known = world.by_index(index);
-    if (known == nullptr || known->backend != backend) return Error{errc::not_found, "no such device"};
+    if (known == nullptr || known->backend != backend || known->disconnected) return Error{errc::not_found, "not configured"};
     if (known->alive) {
       // The kernel says yes and drops the socket: our end reads its end, now or in a moment.
       world.trace("the kernel drops the socket: the old link of " + device::path(index) + " lives");

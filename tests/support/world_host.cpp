@@ -122,7 +122,9 @@ class Mounts final : public host::Mounts {
     // syncfs waits for what the device owes.
     const auto waits_for = mounted_device(world_, target);
     auto effect = [&world = world_, target]() -> result<> {
+      const auto of = mounted_device(world, target);
       std::erase_if(world.mounts, [&](const auto& mount) { return mount.target == target; });
+      if (of) world.let_go(*of);
       return {};
     };
     co_return co_await world_.ask_helper("unmount", waits_for, std::move(busy), until, std::move(effect));

@@ -106,6 +106,10 @@ void World::application_reads(KernelDevice& device, std::size_t block) {
 
 /// Requests of one block come one after another, as those of one page do.
 void World::ask_device(KernelDevice& device, KernelRequest request) {
+  if (device.disconnected) {
+    ++errors;
+    return;
+  }
   const auto waits = [&](const KernelRequest& other) { return other.block == request.block; };
   if (std::any_of(device.requests.begin(), device.requests.end(), waits)) return;
   request.id = ++requests_;
@@ -118,6 +122,42 @@ void World::send(KernelDevice& device, KernelRequest& request) {
   // By value: an answer may come at once and end the request.
   const KernelRequest sent = request;
   if (const auto place = links.find(device.link); place != links.end()) place->second->take(device.index, sent);
+}
+
+void World::disconnect(std::uint32_t index) {
+  KernelDevice* device = by_index(index);
+  if (device == nullptr || device->disconnected) return;
+  trace(device::path(index) + " is disconnected");
+  device->disconnected = true;
+  device->alive = false;
+  errors += device->requests.size();
+  device->requests.clear();
+  // rbd-nbd, too, has it open until it has ended.
+  if (others.contains(index))
+    loop_.outside_in(std::chrono::milliseconds(5), [this, index] { other_ends(index, true); });
+  const auto link = links.find(device->link);
+  if (link != links.end()) link->second->stop(FakeLink::State::closed, 0);
+  wake_helpers(index);
+  let_go(index);
+}
+
+void World::let_go(std::uint32_t index) {
+  const KernelDevice* device = by_index(index);
+  if (device == nullptr || !device->disconnected || device->openers > 0 || device->mapping || others.contains(index)) return;
+  // A path that the device is bound on does not hold it open.
+  const auto holds = [&](const host::Mount& mount) { return mount.fstype != "devtmpfs" && shows_device(mount, index); };
+  if (std::any_of(mounts.begin(), mounts.end(), holds)) return;
+  trace(device::path(index) + " is gone");
+  std::erase_if(devices, [&](const auto& one) { return one.index == index; });
+}
+
+void World::open_device(std::uint32_t index) { ++by_index(index)->openers; }
+
+void World::close_device(std::uint32_t index) {
+  KernelDevice* device = by_index(index);
+  if (device == nullptr || device->openers == 0) return;
+  --device->openers;
+  let_go(index);
 }
 
 void World::connect_link(KernelDevice& device, int link) {

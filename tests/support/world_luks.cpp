@@ -95,6 +95,7 @@ class Luks final : public host::Luks {
       if (on == nullptr) return {};
       if (std::ranges::any_of(world.mounts, [&](const auto& mount) { return shows_device(mount, on->index); })) return Error{errc::in_use, mapping + " is mounted"};
       on->mapping.reset();
+      world.let_go(on->index);
       return {};
     });
   }
@@ -134,7 +135,7 @@ class Luks final : public host::Luks {
   }
   std::optional<std::uint32_t> below(const std::string& mapping) {
     const KernelDevice* on = mapped(world_, mapping);
-    if (on != nullptr && !on->alive && world_.hazards == nullptr) world_.broke("a mapping without a live link was used");
+    if (on != nullptr && !on->alive && !on->disconnected && world_.hazards == nullptr) world_.broke("a mapping without a live link was used");
     return on == nullptr ? std::nullopt : std::optional(on->index);
   }
   task<result<>> ask(std::string call, std::string device, std::string busy, Until until,

@@ -109,6 +109,7 @@ void World::other_ends(std::uint32_t index, bool cleanly) {
   }
   if (device != nullptr) link_ended(device->link);
   if (tell_dead && hazards == nullptr) tell_dead(index);
+  let_go(index);
 }
 
 }  // namespace corbd::test

@@ -112,12 +112,13 @@ class Devices {
   /// A new device; its index.
   virtual task<result<std::uint32_t>> connect(Link& link, ConnectArgs args, Until until) = 0;
   /// Gives an existing device whose link is dead a new one. Never carries a size. unavailable when the kernel dropped our socket because
-  /// the old link still lives.
+  /// the old link still lives; not_found when the device takes no link any more: it was disconnected, by whomever, or is another volume's.
   virtual task<result<>> reconnect(Link& link, ReconnectArgs args, Until until) = 0;
   /// Makes a device larger. On a live link only, and only while nothing is stuck: kernels from 6.9 hold nbd's mutex of the whole machine
   /// until every request in flight has ended. unavailable when the link is not alive or something is older than a second.
   virtual task<result<>> resize(Link& link, std::uint32_t index, std::string backend, std::uint64_t bytes, Until until) = 0;
-  /// The caller made sure that nobody uses the device. Done too when it is not connected.
+  /// The caller made sure that nobody uses the device. Done too when it is not connected. Whoever has it open, even without using it, keeps its
+  /// name and identifier in sysfs until he closes it.
   virtual task<result<>> disconnect(std::uint32_t index, Until until) = 0;
   /// Called on the control thread with the index of a device whose link the kernel reports dead, also of a device that we do not serve.
   virtual void on_link_dead(std::function<void(std::uint32_t index)> dead) = 0;

@@ -44,6 +44,7 @@ struct Facts {
   std::optional<std::optional<Stash>> stash;          ///< ceph-csi's, at the wish's staging path
   std::optional<bool> served_by_other;                ///< an rbd-nbd process serves the device
   bool dismissed = false;                             ///< that process was asked to end, and did, in this operation
+  bool disconnected = false;                          ///< the device takes no link any more; whoever has it open still keeps it
   bool gone = false;                                  ///< the very image does not exist any more
   std::optional<Attachment> attachment;
   std::optional<Note> noted;                          ///< in this operation

@@ -71,6 +71,8 @@ void Node::happen(const Fault& fault) {
     case Kind::disk_full: disk_full_until_ = end; break;
     case Kind::wall_jump: loop_.clock.wall_offset += std::chrono::hours(static_cast<int>(fault.what) - 500); break;
     case Kind::suspend: suspended_for_ = fault.lasts; break;
+    case Kind::hold_open:
+    case Kind::take_away: happen_to_device(fault); break;
     default: happen_to_image(fault);
   }
 }
@@ -94,6 +96,16 @@ void Node::happen_to_image(const Fault& fault) {
       return;
     default: return;
   }
+}
+
+void Node::happen_to_device(const Fault& fault) {
+  const auto* device = device_of(history_.volumes[fault.what % history_.volumes.size()].image);
+  if (device == nullptr) return;
+  const auto index = device->index;
+  if (fault.kind == Kind::take_away) return world_.disconnect(index);
+  world_.open_device(index);
+  // Of that device; one that is made in its place later is another.
+  loop_.outside_in(fault.lasts, [this, index] { world_.close_device(index); });
 }
 
 void Node::visit(const Fault& fault, bool by_force) {

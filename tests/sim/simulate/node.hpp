@@ -44,6 +44,7 @@ class Node final : public test::Hazards {
   void happen(const Fault& fault);
   void visit(const Fault& fault, bool by_force);
   void happen_to_image(const Fault& fault);
+  void happen_to_device(const Fault& fault);
   void stop_faults();
   Error error_of(const std::string& call, std::uint32_t what) const;
   // kubelet.cpp: those above

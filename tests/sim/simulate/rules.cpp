@@ -59,7 +59,7 @@ bool Node::provably_ours(const Kubelet& kubelet) const {
   const std::string& id = kubelet.volume.image;
   const auto record = std::find_if(world_.records.begin(), world_.records.end(), [&](const auto& one) { return one.volume_id == id; });
   if (record == world_.records.end() || record->failed || record->boot_id != world_.boot_id || !world_.keys.contains(id)) return false;
-  const auto has_id = [&](const auto& device) { return device.backend == id; };
+  const auto has_id = [&](const auto& device) { return device.backend == id && !device.disconnected; };
   if (std::none_of(world_.devices.begin(), world_.devices.end(), has_id)) return false;
   const auto image = world_.images.find(id);
   if (image == world_.images.end()) return false;

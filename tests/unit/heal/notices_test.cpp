@@ -86,6 +86,16 @@ TEST_CASE("a volume that is not proven ours is told with the reason, one that is
   CHECK(scene.notices.next() == time_point::max());
 }
 
+TEST_CASE("a volume whose device another program disconnected in use is told once, with what to do") {
+  Scene scene;
+  scene.becomes(Health::reconnecting);
+  scene.status.in_use = true;
+  CHECK(scene.becomes(Health::absent) == Reasons{"VolumeLost"});
+  CHECK(scene.message.find("End its pods") != std::string::npos);
+  CHECK(scene.after(120s).empty());
+  CHECK(scene.becomes(Health::staged).empty());
+}
+
 TEST_CASE("a volume that is unstaged is told nothing more") {
   Scene scene;
   scene.becomes(Health::reconnecting);

@@ -114,7 +114,7 @@ TEST_CASE("a dead link is replaced, and I/O that waited for it goes on", "[.kern
   node.serve();
   auto again = node.reconnect("another volume");
   REQUIRE_FALSE(again);
-  CHECK(again.error().code == errc::unavailable);
+  CHECK(again.error().code == errc::not_found);
   CHECK(node.reconnect());
   writer.join();
   CHECK(written == 0);

@@ -74,8 +74,13 @@ void Model::apply(const Step& step, const Wish& wish) {
       REQUIRE(seen.devices.empty());
       seen.devices.push_back(device_seen(3));
       seen.attached = true;
+      seen.facts.disconnected = cut = false;
       return;
-    case Kind::kernel_reconfigure: seen.attached = true; return;
+    case Kind::kernel_reconfigure:
+      REQUIRE_FALSE(seen.facts.disconnected);
+      seen.attached = !cut;
+      seen.facts.disconnected = cut;
+      return;
     case Kind::kernel_resize:
       REQUIRE(seen.link == Observation::Link::serving);
       REQUIRE(seen.attached);
@@ -110,7 +115,10 @@ void Model::apply(const Step& step, const Wish& wish) {
       seen.facts.trimmed = true;
       return;
     case Kind::unbind:
-    case Kind::umount: std::erase_if(seen.mounts, [&](const auto& mount) { return mount.target == step.path; }); return;
+    case Kind::umount:
+      std::erase_if(seen.mounts, [&](const auto& mount) { return mount.target == step.path; });
+      if (cut && !open && seen.mounts.empty() && seen.device() != nullptr && seen.device()->holders.empty()) seen.devices.clear();
+      return;
     case Kind::map_krbd:
       REQUIRE(seen.devices.empty());
       seen.devices.push_back(device_seen(3));
@@ -121,7 +129,10 @@ void Model::apply(const Step& step, const Wish& wish) {
     case Kind::disconnect:
       REQUIRE((step.kind == Kind::unmap_krbd) == (seen.devices.front().kind == device::Kind::krbd));
       for (const auto& mount : seen.mounts) REQUIRE_FALSE(shows(mount, seen.devices.front()));
-      seen.devices.clear();
+      REQUIRE_FALSE(seen.facts.disconnected);
+      seen.facts.disconnected = step.kind == Kind::disconnect;
+      if (!open || step.kind == Kind::unmap_krbd) seen.devices.clear();
+      if (seen.link != Observation::Link::none) seen.link = Observation::Link::closed;
       seen.attached = false;
       return;
     case Kind::stop_session:

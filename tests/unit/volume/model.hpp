@@ -29,6 +29,8 @@ struct Model {
   std::uint64_t filesystem_bytes = 0, cluster_bytes = 0;
   image::Ownership ownership;
   bool other_serves = false;
+  bool cut = false;        ///< its device takes no link any more
+  bool open = false;       ///< somebody has its device open, without using it
   std::string kms_id;      ///< by its journal
   std::string encryption;  ///< the image's metadata
   bool luks = false;       ///< it has a header; what is on the image is then below that

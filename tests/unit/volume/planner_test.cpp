@@ -60,6 +60,35 @@ TEST_CASE("an unstage takes everything down in this order") {
                               Kind::drop_stash, Kind::drop_record});
 }
 
+TEST_CASE("a device that somebody has open is disconnected once, and then waited for") {
+  Model model = staged_model();
+  model.open = true;
+  Decision last;
+  const auto kinds = run(model, Wish(Unstaged{kPath}), &last);
+  REQUIRE(kinds);
+  CHECK(std::ranges::count(*kinds, Kind::disconnect) == 1);
+  const auto* wait = std::get_if<Wait>(&last);
+  REQUIRE(wait != nullptr);
+  CHECK(wait->why.find("fuser -v /dev/nbd3") != std::string::npos);
+  model.seen.devices.clear();
+  REQUIRE(run(model, Wish(Unstaged{kPath}), &last));
+  CHECK(std::holds_alternative<Done>(last));
+}
+
+TEST_CASE("a mounted device that another program disconnected is not served, and is unmounted without a link") {
+  Model model = staged_model();
+  model.cut = true;
+  model.seen.link = Observation::Link::closed;
+  model.seen.attached = false;
+  Model unstaged = model;
+  Decision last;
+  REQUIRE(run(model, Wish(Healed{}), &last));
+  CHECK(failure(last) == errc::unavailable);
+  REQUIRE(run(unstaged, Wish(Unstaged{kPath}), &last));
+  CHECK(std::holds_alternative<Done>(last));
+  CHECK_FALSE(unstaged.record);
+}
+
 TEST_CASE("a device that device-mapper holds is not disconnected") {
   Model model = staged_model();
   model.seen.devices.front().holders.push_back({.name = "dm-0", .mapping = "vg-data"});
@@ -129,6 +158,8 @@ TEST_CASE("from any state every wish ends within 40 steps, at a fixed point, and
                           Wish(Trimmed{expanded.path}), Wish(Rekeyed{})};
   const Wish& wish = wishes.at(random() % wishes.size());
   encrypt(model, random);
+  model.open = random() % 4 == 0;
+  model.cut = !model.seen.devices.empty() && !model.seen.attached && !model.other_serves && random() % 4 == 0;
   Decision last;
   REQUIRE(run(model, wish, &last));
   if (std::holds_alternative<Done>(last)) CHECK(std::holds_alternative<Done>(model.decide(wish)));

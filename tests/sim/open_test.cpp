@@ -1,0 +1,100 @@
+// Who has a device open, or disconnects it, besides us and the volume's pods.
+#include "scene.hpp"
+
+using namespace corbd;
+using namespace std::chrono_literals;
+using test::kId;
+using test::Scene;
+using volume::Health;
+
+namespace {
+
+const volume::Unstaged kUnstaged{test::staged_wish(kId).path};
+
+volume::Staged block_wish() {
+  auto wish = test::staged_wish(kId);
+  wish.capability = {};
+  wish.capability.block = true;
+  return wish;
+}
+
+Health health(Scene& scene) { return scene.world.shell().status(kId)->health; }
+
+}  // namespace
+
+TEST_CASE("an unstage disconnects its device once, waits as long as another program has it open, and says so") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.world.open_device(0);
+  int disconnects = 0;
+  scene.world.before_call = [&](const std::string& call) { disconnects += call == "disconnect" ? 1 : 0; };
+  const bool soon = GENERATE(true, false);
+  if (soon) scene.loop.outside_in(10s, [&] { scene.world.close_device(0); });
+  const auto done = scene.world.want(kId, kUnstaged);
+  CHECK(done.has_value() == soon);
+  CHECK(disconnects == 1);
+  if (soon) return;
+  CHECK(done.error().code == errc::unavailable);
+  CHECK(done.error().text.find("fuser -v /dev/nbd0") != std::string::npos);
+  // The kernel refuses it a link from then on: a repeat waits, too, also by the next agent.
+  if (GENERATE(true, false)) scene.kill_and_start();
+  CHECK(scene.want(kUnstaged) == errc::unavailable);
+  scene.world.close_device(0);
+  CHECK(scene.want(kUnstaged) == errc::ok);
+  CHECK(scene.world.records.empty());
+}
+
+TEST_CASE("a volume that is staged again while another program has its disconnected device open gets a new one once that is closed") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.world.open_device(0);
+  REQUIRE(scene.want(kUnstaged) == errc::unavailable);
+  scene.loop.outside_in(5s, [&] { scene.world.close_device(0); });
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+  CHECK(scene.device().alive);
+  CHECK_FALSE(scene.device().disconnected);
+}
+
+TEST_CASE("a volume whose unused device another program disconnected is absent from the next look on, and can be unstaged and staged anew") {
+  Scene scene;
+  REQUIRE(scene.want(block_wish()) == errc::ok);
+  scene.world.disconnect(0);
+  REQUIRE(scene.world.devices.empty());
+  CHECK(scene.want(volume::Healed{}) == errc::ok);
+  CHECK(health(scene) == Health::absent);
+  CHECK_FALSE(scene.world.shell().status(kId)->unserved_since);
+  CHECK(scene.want(kUnstaged) == errc::ok);
+  CHECK(scene.want(block_wish()) == errc::ok);
+}
+
+TEST_CASE("a mounted volume whose device another program disconnected is absent, and unstaged and staged anew once its pods have ended") {
+  Scene scene;
+  const bool encrypted = GENERATE(false, true);
+  const bool restarted = GENERATE(false, true);
+  const auto wish = encrypted ? test::encrypted_wish(kId) : test::staged_wish(kId);
+  if (encrypted) scene.world.provision_encrypted(kId, "default");
+  REQUIRE(scene.want(wish) == errc::ok);
+  scene.world.application_writes(scene.device(), 0);
+  scene.world.disconnect(0);
+  if (restarted) scene.kill_and_start();
+  CHECK(scene.want(volume::Healed{}) == errc::unavailable);
+  CHECK(health(scene) == Health::absent);
+  CHECK(scene.want(wish) == errc::unavailable);
+  CHECK(scene.want(volume::Unstaged{wish.path}) == errc::ok);
+  CHECK(scene.world.devices.empty());
+  CHECK(scene.world.records.empty());
+  CHECK(scene.want(wish) == errc::ok);
+  CHECK(health(scene) == Health::staged);
+  CHECK(scene.device().alive);
+}
+
+TEST_CASE("a device that rbd-nbd has open until it has ended is disconnected once, and waited for") {
+  Scene scene;
+  scene.world.other_stages(kId, kUnstaged.path);
+  int disconnects = 0;
+  scene.world.before_call = [&](const std::string& call) { disconnects += call == "disconnect" ? 1 : 0; };
+  CHECK(scene.want(kUnstaged) == errc::ok);
+  CHECK(disconnects == 1);
+  CHECK(scene.world.devices.empty());
+  CHECK(scene.world.others.empty());
+}
