@@ -88,6 +88,19 @@ lab_stories() {
   [ "$rc" = 0 ] && ! grep -q '"status": "not ok"' "$CORBD_OUT/results.jsonl"
 }
 
+lab_failures() {  # FILE: sentence and reason of each story that failed, of results.jsonl
+  python3 - "$1" <<'PY'
+import json, os, sys
+last = {}
+for line in open(sys.argv[1]) if os.path.exists(sys.argv[1]) else ():
+    entry = json.loads(line)
+    last[entry["story"]] = entry
+for entry in last.values():
+    if entry["status"] in ("not ok", "begun"):
+        print("%s: %s" % (entry.get("sentence", entry["story"]), entry.get("why", "it did not end")))
+PY
+}
+
 lab_summary() {  # FILE: "passed failed skipped" of results.jsonl
   python3 - "$1" <<'PY'
 import json, os, sys

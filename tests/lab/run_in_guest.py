@@ -2,7 +2,7 @@
 """Runs the stories: every function story_* of the files stories_*.py, each in a process of its own with a time limit.
 
 Usage: run_in_guest.py [--list] [--long] [NAME...]
-A story's first docstring line is the sentence that is printed: `ok N - sentence`, `not ok N - sentence`, `ok N - sentence # SKIP why`.
+A story's first docstring line is the sentence that is printed: `ok N - sentence`, `not ok N - sentence # why`, `ok N - sentence # SKIP why`.
 $CORBD_OUT/results.jsonl keeps what is done; a second run with it goes on behind it. Exit code 75: the kernel is not usable for the stories that are left
 (a new boot is needed); 1: a story failed; 0: all is done and nothing failed.
 """
@@ -40,23 +40,23 @@ def is_long(story):
 
 
 def work(story, name):
-    """In the child: exit code 0 done, 77 skipped, 1 failed; the reason of a skip goes to a file."""
+    """In the child: exit code 0 done, 77 skipped, 1 failed; the reason of the last two goes to a file."""
     lab = kit.Lab(name)
     try:
         story(lab)
         code = 0
     except kit.Skip as skip:
-        with open(os.path.join(lab.out, "skip"), "w") as file:
-            file.write(str(skip))
+        kit.put(os.path.join(lab.out, "why"), str(skip))
         code = 77
     except BaseException as error:
-        if isinstance(error, kit.Failed):
-            kit.say("failed: %s" % error)
-        else:
-            kit.say("failed: " + traceback.format_exc().replace("\n", "\n# "))
+        kit.put(os.path.join(lab.out, "why"), str(error) if isinstance(error, kit.Failed) else repr(error))
+        if not isinstance(error, kit.Failed):
+            kit.say(traceback.format_exc().replace("\n", "\n# "))
         lab.diagnose()
         code = 1
     clean = lab.clean()
+    if code == 0 and not clean:
+        kit.put(os.path.join(lab.out, "why"), "it left something behind")
     sys.stdout.flush()
     # A story that passed but left something behind did not pass.
     os._exit(code if clean else 76 if code == 1 else 78)
@@ -75,8 +75,8 @@ def attempt(story, name, limit):
             code = os.waitstatus_to_exitcode(status)
             return {0: ("ok", True), 77: ("skip", True), 76: ("not ok", False), 78: ("not ok", False)}.get(code, ("not ok", code == 1))
         time.sleep(0.05)
-    kit.say("failed: not done after %d s" % limit)
     lab = kit.Lab(name)
+    kit.put(os.path.join(lab.out, "why"), "not done after %d s" % limit)
     lab.agents = [kit.Agent(lab)]
     lab.diagnose()
     os.kill(child, signal.SIGKILL)
@@ -116,8 +116,9 @@ def main():
         name = story.__name__[6:]
         if done.get(name) == "begun":
             # The kernel went away in the middle of it.
-            print("not ok %d - %s # the guest ended in it" % (number, sentence(story)), flush=True)
-            keep(name, "not ok", sentence=sentence(story))
+            why = "the guest ended in it"
+            print("not ok %d - %s # %s" % (number, sentence(story), why), flush=True)
+            keep(name, "not ok", sentence=sentence(story), why=why)
             failed = True
         if name in done:
             continue
@@ -125,9 +126,9 @@ def main():
         begin = time.monotonic()
         status, clean = attempt(story, name, getattr(story, "limit", LIMIT))
         took = time.monotonic() - begin
-        why = kit.read(os.path.join(os.environ["CORBD_OUT"], "stories", name, "skip")) if status == "skip" else ""
-        print("%s %d - %s%s (%.0f s)" % ("ok" if status != "not ok" else status, number, sentence(story),
-                                         " # SKIP " + why if status == "skip" else "", took), flush=True)
+        why = " ".join(kit.read(os.path.join(os.environ["CORBD_OUT"], "stories", name, "why")).split()) if status != "ok" else ""
+        print("%s %d - %s (%.0f s)%s" % ("ok" if status == "skip" else status, number, sentence(story), took,
+                                         {"skip": " # SKIP " + why, "not ok": " # " + why}.get(status, "")), flush=True)
         keep(name, status, sentence=sentence(story), seconds=round(took, 1), why=why)
         failed = failed or status == "not ok"
         if not clean:
