@@ -42,7 +42,7 @@ task<result<>> Steps::kernel_reconfigure(Live& live) {
   auto done = co_await ports_.devices.reconnect(*live.link, {*index, live.id, dead_conn_timeout_s(live), live.record->adopting}, soon());
   if (!done && done.error().code == errc::not_found) {
     // nbd has no way to see it before: until the last who has it open closes it, sysfs shows it as it was.
-    if (!std::exchange(live.disconnected, true))
+    if (!std::exchange(live.disconnected, true) && !live.record->stagings.empty())
       log::error("device.taken_away", {{"volume", live.id}, {"device", device::path(*index)}, {"error", done.error().text},
                                        {"hint", "another program disconnected it; end its pods, and it is unstaged and staged anew"}});
     live.facts.disconnected = true;
@@ -76,7 +76,7 @@ task<result<>> Steps::disconnect(Live& live) {
   auto gone = co_await ports_.devices.disconnect(*index, soon());
   if (!gone) co_return gone;
   live.attached = false;
-  live.facts.disconnected = true;
+  live.facts.disconnected = live.disconnected = true;
   log::info("device.disconnected", {{"volume", live.id}, {"device", device::path(*index)}});
   co_return result<>();
 }

@@ -8,6 +8,7 @@ import time
 import netlink
 from kit import MIB, Skip, Writer, check, long, mounted, put, read, run, say, wait_for
 from stories_heal import taken_by_another
+from stories_luks import encrypted, expect_closed
 from stories_peer import RbdNbd
 from stories_seen import volumes_of
 
@@ -196,25 +197,39 @@ def story_held_open(lab):
     agent.stop()
 
 
-def story_taken_away(lab):
-    """a mounted volume whose device another program disconnects gets I/O errors, is told as such, and is unstaged and staged anew once its pod has ended"""
-    agent = lab.agent().start()
-    volume = agent.volume(lab.image("a", size=64 * MIB))
-    volume.stage()
+def taken_away(agent, volume, **options):
+    volume.stage(**options)
     volume.publish()
     put(os.path.join(volume.staged_path, "kept"), "x")
     netlink.disconnect(volume.device)
     agent.wait_event("volume.state", 20, volume=volume.id, to="absent")
     told = wait_for("its error", lambda: volumes_of(agent)[volume.id].get("last_error"), 20)
     say("%s" % told)
-    answer = volume.try_stage(timeout=20)
+    answer = volume.try_stage(timeout=20, **options)
     say("stage: %s: %s" % (answer["code"], answer["message"]))
     check(answer["code"] == "UNAVAILABLE", "it is staged")
     volume.unpublish(patience=20)
     volume.unstage(patience=20)
     volume.expect_gone()
-    volume.stage(patience=20)
+    volume.stage(patience=20, **options)
     check(read(os.path.join(volume.staged_path, "kept")) == "x", "what was written is gone")
     volume.unstage(patience=20)
     volume.expect_gone()
+
+
+def story_taken_away(lab):
+    """a mounted volume whose device another program disconnects gets I/O errors, is told as such, and is unstaged and staged anew once its pod has ended"""
+    agent = lab.agent().start()
+    taken_away(agent, agent.volume(lab.image("a", size=64 * MIB)))
+    agent.stop()
+
+
+@long
+def story_taken_away_others(lab):
+    """the same of an xfs volume and of an encrypted one"""
+    agent = lab.agent().start()
+    taken_away(agent, agent.volume(lab.image("a", size=512 * MIB), fstype="xfs"))
+    volume = encrypted(lab, agent, "b")
+    taken_away(agent, volume, passphrase_file=volume.passphrase_file)
+    expect_closed(volume)
     agent.stop()
