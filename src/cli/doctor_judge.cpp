@@ -62,16 +62,15 @@ Finding kernel_client(const Facts& facts) {
 Finding capabilities(const Facts& facts) {
   const char* check = "capabilities";
   if (!facts.capabilities) return warning(check, "the capabilities of this process could not be read", "look at CapEff in /proc/self/status");
-  std::string all;
+  const auto has = [&](const Right& right) { return (*facts.capabilities >> right.bit & 1) != 0; };
+  std::string there, missing;
   for (const auto& right : kRights) {
-    if ((*facts.capabilities >> right.bit & 1) == 0) {
-      const auto said = std::string(right.name) + " is missing: " + right.without;
-      return &right == kRights ? failure(check, said, "run as root, in a pod with `privileged: true`")
-                               : warning(check, said, "add it, in a pod with `privileged: true`");
-    }
-    all += (all.empty() ? "" : ", ") + std::string(right.name);
+    if (has(right)) there += (there.empty() ? "" : ", ") + std::string(right.name);
+    else missing += (missing.empty() ? "" : "; ") + std::string(right.name) + " is missing: " + right.without;
   }
-  return ok(check, all + " are there");
+  if (missing.empty()) return ok(check, there + " are there");
+  return has(kRights[0]) ? warning(check, missing, "add what is missing, in a pod with `privileged: true`")
+                         : failure(check, missing, "run as root, in a pod with `privileged: true`");
 }
 
 Finding pid_namespace(const Facts& facts) {

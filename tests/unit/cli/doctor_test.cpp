@@ -105,6 +105,9 @@ TEST_CASE("without CAP_SYS_ADMIN nothing works, without any other right of the m
   }
   facts.capabilities = ~(std::uint64_t{1} << 21);
   CHECK(find(facts, "capabilities").verdict == Verdict::failure);
+  facts.capabilities = 0;
+  for (const std::string name : {"CAP_SYS_ADMIN", "CAP_SYS_RESOURCE", "CAP_NET_ADMIN", "CAP_DAC_READ_SEARCH", "CAP_MKNOD"})
+    CHECK_THAT(find(facts, "capabilities").said, ContainsSubstring(name + " is missing"));
   facts.capabilities.reset();
   CHECK(find(facts, "capabilities").verdict == Verdict::warning);
 }
