@@ -12,9 +12,11 @@ namespace {
 
 constexpr std::chrono::seconds kStuck{1}, kBackendsFor{1};
 
-result<std::uint32_t> give_to_kernel(KernelEnd& end, Netlink& netlink, const device::ConnectArgs& args) {
+result<std::uint32_t> give_to_kernel(KernelEnd& end, Netlink& netlink, const device::ConnectArgs& args, const std::string& sysfs) {
   if (end.index) return *end.index;  // by an earlier command, whose caller did not wait for its end
-  auto index = netlink.connect(args, end.socket.get());
+  const auto number = number_to_ask_for(sysfs, args.avoid);
+  if (!number) return number.error();
+  auto index = netlink.connect(args, *number, end.socket.get());
   if (!index) return index;
   end.index = *index;
   end.socket.reset();
@@ -68,8 +70,8 @@ class Devices final : public device::Devices {
 
   task<result<std::uint32_t>> connect(device::Link& link, device::ConnectArgs args, Until until) override {
     std::string what = "connecting an nbd device for " + args.backend;
-    auto command = [end = static_cast<Link&>(link).kernel_end(), args = std::move(args)](Netlink& netlink) {
-      return give_to_kernel(*end, netlink, args);
+    auto command = [end = static_cast<Link&>(link).kernel_end(), args = std::move(args), sysfs = sysfs_](Netlink& netlink) {
+      return give_to_kernel(*end, netlink, args, sysfs);
     };
     co_return co_await on_netlink<std::uint32_t>(std::move(command), until, std::move(what));
   }

@@ -103,12 +103,13 @@ result<Netlink::Answer> Netlink::transact(Message& message, const std::string& w
   return answer;
 }
 
-result<std::uint32_t> Netlink::connect(const device::ConnectArgs& args, int socket) {
+result<std::uint32_t> Netlink::connect(const device::ConnectArgs& args, std::optional<std::uint32_t> index, int socket) {
   const std::string what = "connecting an nbd device for " + args.backend;
   Message message(family_, NBD_CMD_CONNECT);
   std::uint64_t flags = NBD_FLAG_HAS_FLAGS | NBD_FLAG_SEND_FLUSH | NBD_FLAG_SEND_FUA | kSendWriteZeroes;
   if (args.trim) flags |= NBD_FLAG_SEND_TRIM;
   if (args.read_only) flags |= NBD_FLAG_READ_ONLY;
+  if (index) message.u32(NBD_ATTR_INDEX, *index);
   // No NBD_ATTR_TIMEOUT: with it slow I/O would be killed.
   message.u64(NBD_ATTR_SIZE_BYTES, args.size)
       .u64(NBD_ATTR_BLOCK_SIZE_BYTES, args.block_size)

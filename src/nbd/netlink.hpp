@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,8 @@ class Netlink {
   static result<Netlink> open();
 
   /// A new device; the kernel picks its index. `socket` stays the caller's to close, and should be closed at once.
-  result<std::uint32_t> connect(const device::ConnectArgs& args, int socket);
+  /// `index`: the number that it shall have; absent: whichever the kernel takes.
+  result<std::uint32_t> connect(const device::ConnectArgs& args, std::optional<std::uint32_t> index, int socket);
   /// Gives a device with a dead link a new one. Succeeds, and the kernel drops the socket, when the old link still lives.
   result<> reconfigure(const device::ReconnectArgs& args, int socket);
   /// Only with a live link and nothing stuck: see device::Devices::resize.

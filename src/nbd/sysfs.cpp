@@ -72,6 +72,19 @@ result<std::vector<std::pair<std::uint32_t, std::string>>> read_backends(const s
 
 std::optional<device::Seen> read_one(const std::string& sysfs, std::uint32_t index) { return read_device(folder_of(sysfs, index), index); }
 
+result<std::optional<std::uint32_t>> number_to_ask_for(const std::string& sysfs, const std::vector<std::uint32_t>& avoid) {
+  if (avoid.empty()) return std::nullopt;
+  const auto backends = read_backends(sysfs);
+  if (!backends) return backends.error();
+  const auto is_there = [&](std::uint32_t index) { return std::ranges::find(*backends, index, &std::pair<std::uint32_t, std::string>::first) != backends->end(); };
+  if (std::ranges::all_of(avoid, is_there)) return std::nullopt;
+  const auto configured = read_inventory(sysfs);
+  if (!configured) return configured.error();
+  std::uint32_t number = 0;
+  while (std::ranges::find(avoid, number) != avoid.end() || std::ranges::find(*configured, number, &device::Seen::index) != configured->end()) ++number;
+  return number;
+}
+
 bool driver_present(const std::string& sysfs) {
   std::error_code ignored;
   return fs::exists(sysfs + "/module/nbd", ignored);

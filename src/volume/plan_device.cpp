@@ -126,6 +126,24 @@ std::optional<Decision> bring_up_image(const View& view) {
   return note_break(view, who.version, std::nullopt);
 }
 
+/// A path on which a raw device is bound outlives the device, and so does what a pod was given of it: with a new one of that number it would have that.
+std::optional<Decision> clear_paths(const View& view) {
+  const Record& record = *view.record;
+  if (!record.block || !record.device) return std::nullopt;
+  if (!record.publishes.empty())
+    return fail(errc::unavailable, device::path(*record.device, record.kind) + " of volume " + view.id + " is gone by another program's hand, and the volume is "
+                                       "still published at " + record.publishes.front().target + ": end its pods, and it is unstaged and staged anew");
+  const std::string node = "/" + device::name(record.kind, *record.device);
+  for (const auto& staging : record.stagings)
+    for (const auto& mount : view.seen.mounts)
+      if (mount.target == staging_target(view.id, staging.path) && mount.fstype == "devtmpfs" && (mount.root == node || mount.root == node + "//deleted")) {
+        Step step{Step::Kind::umount};
+        step.path = mount.target;
+        return step;
+      }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Decision given_up(const View& view) {
@@ -180,6 +198,8 @@ std::optional<Decision> bring_up(const View& view) {
   if (device != nullptr && view.record->device && *view.record->device != device->index)
     return fail(errc::failed_precondition, device::path(*device) + " carries the id of volume " + view.id + " but its record names " +
                                                device::path(*view.record->device, device->kind) + ": disconnect it by the tool that made it");
+  if (device == nullptr)
+    if (auto step = clear_paths(view)) return step;
   if (by_kernel(view)) return bring_up_krbd(view);
   if (device != nullptr && view.seen.facts.disconnected) {
     if (view.seen.mounts.empty() && device->holders.empty()) return until_closed(view);

@@ -45,7 +45,8 @@ class Shell::Impl {
   Impl(executor control, Clock& clock, Ports ports, Config config)
       : control_(control), clock_(clock), ports_(std::move(ports)), config_(std::move(config)), gate_(control, clock),
         steps_(control_, clock_, ports_, config_, [this](Live& volume, std::string why) { trouble(volume, std::move(why)); },
-               [this](auto link, auto image) { gate_.spawn(bury(std::move(link), std::move(image))); }) {}
+               [this](auto link, auto image) { gate_.spawn(bury(std::move(link), std::move(image))); },
+               [this](const Live& volume) { return numbers_of_others(volume); }) {}
 
   task<result<>> start();
   task<result<>> want(std::string id, Wish wish, Until until);
@@ -68,6 +69,7 @@ class Shell::Impl {
   task<result<>> prepare(Live& volume, const Wish& wish);
   bool shows_at(const Live& volume, const std::string& path) const;
   void observe_neighbours(Observation& seen, const Live& volume) const;
+  std::vector<std::uint32_t> numbers_of_others(const Live& volume) const;
   void trouble(Live& volume, std::string why);
   void link_dead(std::uint32_t index);
   static task<> bury(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image);
@@ -250,6 +252,16 @@ void Shell::Impl::observe_neighbours(Observation& seen, const Live& volume) cons
     const auto& record = other->saving ? other->saving : other->record;
     if (id != volume.id && record && record->key == seen.facts.resolved->key) (record->read_only ? seen.image_reader : seen.image_writer) = id;
   }
+}
+
+std::vector<std::uint32_t> Shell::Impl::numbers_of_others(const Live& volume) const {
+  std::vector<std::uint32_t> numbers;
+  for (const auto& [id, other] : volumes_) {
+    const auto& record = other->record;
+    if (id != volume.id && record && record->kind == device::Kind::nbd && record->device && record->boot_id == config_.boot_id)
+      numbers.push_back(*record->device);
+  }
+  return numbers;
 }
 
 /// kubelet binds a raw block volume's device on a path of its own.

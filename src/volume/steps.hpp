@@ -16,8 +16,10 @@ class Steps {
   using Trouble = std::function<void(Live& live, std::string why)>;
   /// Waits for the operations under way, however long that takes, and closes; nobody waits for it.
   using Bury = std::function<void(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image)>;
-  Steps(executor control, Clock& clock, const Ports& ports, const Config& config, Trouble trouble, Bury bury)
-      : clock_(clock), ports_(ports), config_(config), trouble_(std::move(trouble)), bury_(std::move(bury)),
+  /// The numbers of other volumes' nbd devices, as their records name them.
+  using Numbers = std::function<std::vector<std::uint32_t>(const Live& live)>;
+  Steps(executor control, Clock& clock, const Ports& ports, const Config& config, Trouble trouble, Bury bury, Numbers numbers)
+      : clock_(clock), ports_(ports), config_(config), trouble_(std::move(trouble)), bury_(std::move(bury)), numbers_(std::move(numbers)),
         key_derivations_(std::move(control), clock, "the turn to derive a LUKS key", kKeyDerivations) {}
 
   /// The step, between its two failpoints. What it learned goes into live.facts.
@@ -111,6 +113,7 @@ class Steps {
   const Config& config_;
   Trouble trouble_;
   Bury bury_;
+  Numbers numbers_;
   Slots key_derivations_;
 };
 

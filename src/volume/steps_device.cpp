@@ -28,6 +28,7 @@ task<result<>> Steps::kernel_connect(Live& live) {
   args.read_only = live.record->read_only;
   args.trim = live.record->source.serving.trim;
   args.dead_conn_timeout_s = dead_conn_timeout_s(live);
+  args.avoid = numbers_(live);
   auto index = co_await ports_.devices.connect(*live.link, args, soon());
   if (!index) co_return index.error();
   live.attached = true;

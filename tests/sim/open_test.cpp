@@ -67,6 +67,23 @@ TEST_CASE("a volume whose unused device another program disconnected is absent f
   CHECK(scene.want(block_wish()) == errc::ok);
 }
 
+TEST_CASE("a raw device that another program took away from a pod is not made anew before that has ended, and no other volume gets its number") {
+  Scene scene;
+  const auto wish = block_wish();
+  REQUIRE(scene.want(wish) == errc::ok);
+  REQUIRE(scene.want(volume::Published{wish.path, "/kubelet/pods/p/" + kId, false, wish.capability}) == errc::ok);
+  scene.world.disconnect(0);
+  CHECK(scene.want(wish) == errc::unavailable);
+  scene.world.images["image-2"].id = "id-2";
+  if (GENERATE(true, false)) scene.kill_and_start();
+  REQUIRE(scene.want(test::staged_wish("image-2"), "image-2") == errc::ok);
+  CHECK(scene.device().index == 1);
+  CHECK(scene.want(volume::Unpublished{"/kubelet/pods/p/" + kId}) == errc::ok);
+  CHECK(scene.want(wish) == errc::ok);
+  CHECK(scene.want(volume::Unstaged{wish.path}) == errc::ok);
+  CHECK(scene.world.devices.size() == 1);
+}
+
 TEST_CASE("a mounted volume whose device another program disconnected is absent, and unstaged and staged anew once its pods have ended") {
   Scene scene;
   const bool encrypted = GENERATE(false, true);

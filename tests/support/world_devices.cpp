@@ -55,7 +55,7 @@ class Devices final : public device::Devices {
     made.trim = args.trim;
     made.dead_conn_timeout_s = args.dead_conn_timeout_s;
     const auto index = std::make_shared<std::uint32_t>(0);
-    auto done = co_await world_.ask_node("kernel connect", until, [&world = world_, made, index] { return make_device(world, made, *index); });
+    auto done = co_await world_.ask_node("kernel connect", until, [&world = world_, made, avoid = args.avoid, index] { return make_device(world, made, avoid, *index); });
     if (!done) co_return done.error();
     co_return *index;
   }
@@ -106,7 +106,7 @@ class Devices final : public device::Devices {
     return place == world.links.end() ? nullptr : place->second;
   }
 
-  static result<> make_device(World& world, KernelDevice made, std::uint32_t& index) {
+  static result<> make_device(World& world, KernelDevice made, const std::vector<std::uint32_t>& avoid, std::uint32_t& index) {
     World::FakeLink* link = find_link(world, made.link);
     if (link != nullptr && link->given) {
       index = *link->given;  // by an earlier command, whose caller did not wait for its end
@@ -118,7 +118,10 @@ class Devices final : public device::Devices {
     if (world.driver == World::Driver::full) return Error{errc::exhausted, "no device is free"};
     for (const auto& known : world.devices)
       if (known.backend == made.backend) world.broke("a second device was made for one volume");
-    while (world.by_index(made.index) != nullptr) ++made.index;
+    while (world.by_index(made.index) != nullptr || std::ranges::find(avoid, made.index) != avoid.end()) ++made.index;
+    for (const auto& mount : world.mounts)
+      if (mount.root == "/nbd" + std::to_string(made.index) && mount.target.find(made.backend) == std::string::npos)
+        world.broke("a device got the number of one that another volume's pods were given: " + mount.target);
     index = made.index;
     world.devices.push_back(made);
     // A process that died in the syscall leaves a device whose link is dead from the start.

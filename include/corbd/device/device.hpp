@@ -71,6 +71,9 @@ struct ConnectArgs {
   bool read_only = false;
   bool trim = true;                 ///< the device offers to discard
   std::uint64_t dead_conn_timeout_s = 86400;
+  /// Numbers that the device does not get: of devices of other volumes, of which some may be gone. A pod that was given such a device by its number
+  /// would have this one.
+  std::vector<std::uint32_t> avoid;
 };
 
 /// A device that exists and whose link is dead.

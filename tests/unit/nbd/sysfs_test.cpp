@@ -54,6 +54,20 @@ TEST_CASE("a configured device is seen with everything the planner asks for") {
   CHECK(seen.holders == std::vector<device::Holder>{{"dm-1", "luks-rbd-volume-3", 1u << 19, 253, 1}, {"dm-0", "", 0, 0, 0}});
 }
 
+TEST_CASE("a new device has the number that the kernel takes, unless one that is to be avoided is free: then the first that is neither") {
+  Tree tree;
+  tree.device(0).file("block/nbd0/backend", "a").file("block/nbd0/pid", "1");
+  tree.device(2).file("block/nbd2/backend", "c").file("block/nbd2/pid", "1");
+  tree.device(3).file("block/nbd3/pid", "1");  // of a tool that gives no identifier
+  tree.device(4);                              // not configured
+  using Number = std::optional<std::uint32_t>;
+  CHECK(nbd::number_to_ask_for(tree.root(), {}).value() == Number());
+  CHECK(nbd::number_to_ask_for(tree.root(), {0, 2}).value() == Number());
+  CHECK(nbd::number_to_ask_for(tree.root(), {0, 1}).value() == Number(4));
+  CHECK(nbd::number_to_ask_for(tree.root(), {4}).value() == Number(1));
+  CHECK(nbd::number_to_ask_for(tree.root(), {1, 4}).value() == Number(5));
+}
+
 TEST_CASE("a device that is not configured is not seen, nor is anything that is no nbd") {
   Tree tree;
   tree.device(0).folder("block/sda").folder("block/nbdx").file("block/nbd7p1/backend", "x");

@@ -38,3 +38,33 @@ TEST_CASE("a device of another boot or another index than the record's is nobody
   other_index.record->device = 5;
   CHECK(failure(other_index.decide(Wish(Healed{}))) == errc::failed_precondition);
 }
+
+TEST_CASE("of a raw device that is gone nothing new is made while a pod has it, and what is left of its staging goes first") {
+  Model model = staged_model();
+  model.record->block = true;
+  model.record->stagings.front().capability.block = true;
+  model.record->stagings.front().capability.fstype.clear();
+  Staged wish = staged_wish();
+  wish.capability = model.record->stagings.front().capability;
+  model.seen.devices.clear();
+  model.seen.link = Observation::Link::closed;
+  model.seen.attached = false;
+  host::Mount& left = model.seen.mounts.front();
+  left = {};
+  left.target = kPath + "/" + kId;
+  left.fstype = "devtmpfs";
+  left.root = GENERATE("/nbd3", "/nbd3//deleted");
+  const bool published = GENERATE(true, false);
+  if (published) model.record->publishes.push_back({"/target", kPath, false});
+  const auto decision = model.decide(wish);
+  if (published) {
+    CHECK(failure(decision) == errc::unavailable);
+    return;
+  }
+  const auto* step = std::get_if<Step>(&decision);
+  REQUIRE(step != nullptr);
+  CHECK(step->kind == Kind::umount);
+  Decision last;
+  REQUIRE(run(model, wish, &last));
+  CHECK(std::holds_alternative<Done>(last));
+}
