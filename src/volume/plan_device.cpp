@@ -133,18 +133,24 @@ std::optional<Decision> clear_paths(const View& view) {
   if (!record.publishes.empty())
     return fail(errc::unavailable, device::path(*record.device, record.kind) + " of volume " + view.id + " is gone by another program's hand, and the volume is "
                                        "still published at " + record.publishes.front().target + ": end its pods, and it is unstaged and staged anew");
-  const std::string node = "/" + device::name(record.kind, *record.device);
-  for (const auto& staging : record.stagings)
-    for (const auto& mount : view.seen.mounts)
-      if (mount.target == staging_target(view.id, staging.path) && mount.fstype == "devtmpfs" && (mount.root == node || mount.root == node + "//deleted")) {
-        Step step{Step::Kind::umount};
-        step.path = mount.target;
-        return step;
-      }
+  for (const auto& staging : record.stagings) {
+    Step step{Step::Kind::umount};
+    step.path = staging_target(view.id, staging.path);
+    if (shows_device_that_is_gone(view, step.path)) return step;
+  }
   return std::nullopt;
 }
 
 }  // namespace
+
+bool shows_device_that_is_gone(const View& view, const std::string& target) {
+  const Record& record = *view.record;
+  if (!record.device || !view.seen.devices.empty()) return false;
+  const std::string node = "/" + device::name(record.kind, *record.device);
+  return std::ranges::any_of(view.seen.mounts, [&](const auto& mount) {
+    return mount.target == target && mount.fstype == "devtmpfs" && (mount.root == node || mount.root == node + "//deleted");
+  });
+}
 
 Decision given_up(const View& view) {
   return fail(errc::lost, "volume " + view.id + " was given up and answers with I/O errors: end its pods and unstage it, then stage it anew");

@@ -28,6 +28,8 @@ Decision open_elsewhere(const View& view);
 /// Of a new record: where the image was found, and how the wish wants it served.
 Source found_at(const Source& wished, const image::Resolved& found);
 
+/// Whether a raw device that the record names, and that is gone, is still bound there. Needs a record.
+bool shows_device_that_is_gone(const View& view, const std::string& target);
 /// Of a device that was disconnected: it goes when nobody has it open any more.
 Wait until_closed(const View& view);
 /// The next step towards a device that answers; nothing when it does. Needs a record.

@@ -6,7 +6,7 @@ import subprocess
 import time
 
 import netlink
-from kit import MIB, Skip, Writer, check, long, mounted, put, read, run, say, wait_for
+from kit import MIB, Skip, Writer, check, devices, long, mounted, put, read, run, say, wait_for
 from stories_heal import taken_by_another
 from stories_luks import encrypted, expect_closed
 from stories_peer import RbdNbd
@@ -221,6 +221,45 @@ def story_taken_away(lab):
     """a mounted volume whose device another program disconnects gets I/O errors, is told as such, and is unstaged and staged anew once its pod has ended"""
     agent = lab.agent().start()
     taken_away(agent, agent.volume(lab.image("a", size=64 * MIB)))
+    agent.stop()
+
+
+def story_taken_away_block(lab):
+    """a raw device that another program takes away below an idle pod: that gets no other volume's by its number, and when it has ended the volume is staged anew"""
+    agent = lab.agent().start()
+    volume = agent.volume(lab.image("a", size=64 * MIB), block=True)
+    volume.stage()
+    volume.publish()
+    number = volume.device
+    netlink.disconnect(number)
+    wait_for("the device to go", lambda: number not in devices(), 20)
+    answer = volume.try_stage(timeout=20)
+    say("stage: %s: %s" % (answer["code"], answer["message"]))
+    check(answer["code"] == "UNAVAILABLE", "it is staged under its pod")
+    other = agent.volume(lab.image("b", size=64 * MIB), block=True)
+    other.stage()
+    check(other.device != number, "the other volume has its number: the pod would write to it")
+    for restart in (False, True):
+        try:
+            with open(volume.target(), "rb") as file:
+                check(not file.read(1), "the pod reads something")
+        except OSError as error:
+            say("the pod gets: %s" % error)
+        if not restart:
+            agent.kill()
+            agent.start()
+            agent.wait_event("device.reconnected", 60, volume=other.id)
+    other.unstage(patience=20)
+    other.stage()
+    check(other.device != number, "after a restart the other volume has its number")
+    volume.unpublish()
+    volume.stage(patience=20)
+    volume.publish()
+    run(["dd", "if=/dev/zero", "of=" + volume.target(), "bs=4096", "count=1", "oflag=direct"])
+    volume.unpublish()
+    for one in (volume, other):
+        one.unstage(patience=20)
+    volume.expect_gone()
     agent.stop()
 
 

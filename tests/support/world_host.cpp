@@ -283,7 +283,7 @@ void begin_format(World& world, const std::string& device) {
   // Without the exclusive-lock feature nothing keeps another node away between the proof and the format.
   const bool guarded = image->exclusive || image->visits == 0;
   if (guarded && image->content != host::Probe::Kind::nothing) world.broke("a device with a signature was formatted");
-  if (image->luks && !image->luks->keys.empty() && !is_mapping(device)) world.broke("a LUKS header with a key was formatted over");
+  if (guarded && image->luks && !image->luks->keys.empty() && !is_mapping(device)) world.broke("a LUKS header with a key was formatted over");
   const bool allowed = image->only_formatted && image->metadata.contains("corbd/format");
   if (image->data && !allowed && guarded) world.broke("an image with data was formatted");
   image->data = image->only_formatted = true;

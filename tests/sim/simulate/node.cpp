@@ -57,6 +57,8 @@ Outcome Node::live() {
   stop_faults();
   settle();
   take_down();
+  // Images of volumes that were given up are closed when they can be.
+  for (const auto end = loop_.clock.now() + 2min; !world_.opened.empty() && loop_.clock.now() < end && world_.broken_rules.empty();) step(end);
   look_at_what_is_left();
   if (world_.running()) world_.stop_agent();
   return {world_.broken_rules, static_cast<std::uint64_t>(world_.calls), world_.answered};
