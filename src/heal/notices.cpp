@@ -47,9 +47,9 @@ std::vector<Notices::Told> Notices::changed(const volume::Change& change, const 
     }
     case Health::absent:
       stalls_.erase(id);
-      if (status.in_use)
-        all.push_back({id, {"VolumeLost", true, "Another program disconnected its device, which gives only I/O errors. End its pods on this node, then it is "
-                                                "staged anew." + see(id)}});
+      if (status.in_use || !status.published_at.empty())
+        all.push_back({id, {"VolumeLost", true, "Another program disconnected its device, and its pods get I/O errors. End them on this node, then it is staged "
+                                                "anew." + see(id)}});
       break;
     case Health::staging:
     case Health::unstaging: stalls_.erase(id); break;
