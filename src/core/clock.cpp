@@ -4,6 +4,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <map>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace corbd {
 namespace {
@@ -43,6 +44,14 @@ struct VirtualClock::State {
   time_point now{start};
   TimerId last = 0;
   std::multimap<time_point, std::pair<TimerId, std::function<void()>>> timers;
+  std::shared_ptr<std::unordered_set<TimerId>> posted = std::make_shared<std::unordered_set<TimerId>>();
+
+  void post(TimerId id, std::function<void()> action) const {
+    posted->insert(id);
+    asio::post(control, [posted = posted, id, action = std::move(action)] {
+      if (posted->erase(id) != 0) action();
+    });
+  }
 };
 
 VirtualClock::VirtualClock(executor control) : state_(std::make_unique<State>()) { state_->control = std::move(control); }
@@ -59,13 +68,14 @@ std::chrono::system_clock::time_point VirtualClock::wall() const {
 Clock::TimerId VirtualClock::schedule(time_point at, std::function<void()> action) {
   const TimerId id = ++state_->last;
   if (at <= state_->now)
-    asio::post(state_->control, std::move(action));
+    state_->post(id, std::move(action));
   else
     state_->timers.emplace(at, std::pair(id, std::move(action)));
   return id;
 }
 
 void VirtualClock::cancel(TimerId timer) {
+  state_->posted->erase(timer);
   std::erase_if(state_->timers, [timer](const auto& entry) { return entry.second.first == timer; });
 }
 
@@ -74,7 +84,7 @@ void VirtualClock::advance(duration by) {
   while (!state_->timers.empty() && state_->timers.begin()->first <= until) {
     auto entry = state_->timers.extract(state_->timers.begin());
     state_->now = entry.key();
-    asio::post(state_->control, std::move(entry.mapped().second));
+    state_->post(entry.mapped().first, std::move(entry.mapped().second));
   }
   state_->now = until;
 }

@@ -11,12 +11,23 @@ namespace corbd::nbd {
 namespace {
 
 constexpr std::chrono::seconds kStuck{1}, kBackendsFor{1};
+constexpr int kNumbers = 4;  ///< that are tried for a new device
+
+result<std::uint32_t> connect_beside(Netlink& netlink, const device::ConnectArgs& args, int socket, const std::string& sysfs) {
+  auto avoid = args.avoid;
+  for (int tries = 1;; ++tries) {
+    const auto number = number_to_ask_for(sysfs, avoid);
+    if (!number) return number.error();
+    auto index = netlink.connect(args, *number, socket);
+    if (index || !*number || tries == kNumbers) return index;
+    // EINVAL for one on its way out, as for anything else that it does not like; EBUSY for one that another program made meanwhile.
+    avoid.push_back(**number);
+  }
+}
 
 result<std::uint32_t> give_to_kernel(KernelEnd& end, Netlink& netlink, const device::ConnectArgs& args, const std::string& sysfs) {
   if (end.index) return *end.index;  // by an earlier command, whose caller did not wait for its end
-  const auto number = number_to_ask_for(sysfs, args.avoid);
-  if (!number) return number.error();
-  auto index = netlink.connect(args, *number, end.socket.get());
+  auto index = connect_beside(netlink, args, end.socket.get(), sysfs);
   if (!index) return index;
   end.index = *index;
   end.socket.reset();

@@ -78,10 +78,10 @@ result<std::optional<std::uint32_t>> number_to_ask_for(const std::string& sysfs,
   if (!backends) return backends.error();
   const auto is_there = [&](std::uint32_t index) { return std::ranges::find(*backends, index, &std::pair<std::uint32_t, std::string>::first) != backends->end(); };
   if (std::ranges::all_of(avoid, is_there)) return std::nullopt;
-  const auto configured = read_inventory(sysfs);
-  if (!configured) return configured.error();
+  const auto known = indices(sysfs);  // also those on their way out, which the kernel refuses
+  if (!known) return known.error();
   std::uint32_t number = 0;
-  while (std::ranges::find(avoid, number) != avoid.end() || std::ranges::find(*configured, number, &device::Seen::index) != configured->end()) ++number;
+  while (std::ranges::find(avoid, number) != avoid.end() || std::ranges::binary_search(*known, number)) ++number;
   return number;
 }
 

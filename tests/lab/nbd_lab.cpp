@@ -1,13 +1,23 @@
-// The kernel's own nbd driver against make_devices(). Needs root and a kernel to play with: only where scripts/lab/guest says so.
-#include <cstdlib>
+// The kernel's own nbd driver against make_devices(): the story `driver`. Needs root and a kernel to play with.
+#include <fcntl.h>
 
+#include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
+#include "corbd/core/fd.hpp"
 #include "corbd/nbd/devices.hpp"
-#include "ground.hpp"
+#include "support/catch.hpp"
+#include "support/memory_image.hpp"
 
 namespace corbd::test {
 namespace {
 
-bool in_lab() { return std::getenv("CORBD_LAB_WHERE") != nullptr; }
+constexpr std::chrono::seconds kPatience{20};
+const std::string kBackend = "lab-driver";
 
 struct Node {
   Node() : clock(make_real_clock(control.get_executor())), devices(nbd::make_devices(control.get_executor(), *clock, {})) {}
@@ -36,24 +46,25 @@ struct Node {
     REQUIRE(made);
     link = std::move(*made);
   }
-  void connect(std::uint32_t block_size = 512) {
+  void connect(std::uint32_t block_size = 512, std::vector<std::uint32_t> avoid = {}) {
     serve();
     device::ConnectArgs args;
-    args.backend = "kernel-test";
+    args.backend = kBackend;
     args.size = image.size();
     args.block_size = block_size;
+    args.avoid = std::move(avoid);
     const auto got = run(devices->connect(*link, args, soon()));
     REQUIRE(got);
     index = *got;
   }
-  result<> reconnect(std::string backend = "kernel-test") {
-    return run(devices->reconnect(*link, {*index, std::move(backend)}, soon()));
+  result<> reconnect(const std::string& backend = kBackend) {
+    return run(devices->reconnect(*link, {*index, backend}, soon()));
   }
   std::optional<device::Seen> seen() {
     const auto all = devices->inventory();
     REQUIRE(all);
     for (const auto& one : *all)
-      if (one.backend == "kernel-test") return one;
+      if (one.backend == kBackend) return one;
     return std::nullopt;
   }
   /// The exit code of a shell command in which $D is the device.
@@ -72,8 +83,7 @@ struct Node {
 
 }  // namespace
 
-TEST_CASE("the kernel takes a device, uses it and lets it go", "[.kernel]") {
-  if (!in_lab()) return;
+TEST_CASE("the kernel takes a device, uses it and lets it go") {
   Node node;
   REQUIRE(node.devices->ready());
   node.connect();
@@ -84,11 +94,11 @@ TEST_CASE("the kernel takes a device, uses it and lets it go", "[.kernel]") {
   CHECK(seen->dev_major == 43);
   CHECK(node.shell("head -c 1048576 /dev/urandom >/tmp/data && dd if=/tmp/data of=$D bs=64k oflag=direct && "
                    "dd if=$D bs=32k iflag=direct | cmp - /tmp/data && blkdiscard -o 4096 -l 4096 $D && sync $D") == 0);
-  const Bytes content = node.image.content();
+  const auto content = node.image.content();
   CHECK(std::all_of(content.begin() + 4096, content.begin() + 8192, [](std::byte one) { return one == std::byte{0}; }));
   // The caller that left early asks again and learns the same.
   device::ConnectArgs args;
-  args.backend = "kernel-test";
+  args.backend = kBackend;
   args.size = node.image.size();
   CHECK(node.run(node.devices->connect(*node.link, args, node.soon())).value() == node.index);
   CHECK(node.run(node.devices->disconnect(*node.index, node.soon())));
@@ -96,8 +106,7 @@ TEST_CASE("the kernel takes a device, uses it and lets it go", "[.kernel]") {
   CHECK(node.run(node.devices->disconnect(*node.index, node.soon())));
 }
 
-TEST_CASE("a dead link is replaced, and I/O that waited for it goes on", "[.kernel]") {
-  if (!in_lab()) return;
+TEST_CASE("a dead link is replaced, and I/O that waited for it goes on") {
   Node node;
   node.connect(4096);
   REQUIRE(node.shell("echo 1000 >/sys/block/$(basename $D)/queue/io_timeout") == 0);
@@ -121,8 +130,7 @@ TEST_CASE("a dead link is replaced, and I/O that waited for it goes on", "[.kern
   CHECK(node.image.content()[65535] == std::byte{'x'});
 }
 
-TEST_CASE("a new link is not taken while the old one lives, and we notice", "[.kernel]") {
-  if (!in_lab()) return;
+TEST_CASE("a new link is not taken while the old one lives, and we notice") {
   Node node;
   node.connect();
   const auto old = std::move(node.link);
@@ -135,12 +143,11 @@ TEST_CASE("a new link is not taken while the old one lives, and we notice", "[.k
   old->shut();
 }
 
-TEST_CASE("the kernel's refusal of a block size is told", "[.kernel]") {
-  if (!in_lab()) return;
+TEST_CASE("the kernel's refusal of a block size is told") {
   Node node;
   node.serve();
   device::ConnectArgs args;
-  args.backend = "kernel-test";
+  args.backend = kBackend;
   args.size = node.image.size();
   args.block_size = 513;
   const auto got = node.run(node.devices->connect(*node.link, args, node.soon()));
@@ -148,14 +155,44 @@ TEST_CASE("the kernel's refusal of a block size is told", "[.kernel]") {
   CHECK(got.error().code == errc::failed_precondition);
 }
 
-TEST_CASE("a disconnect ends the link by the kernel's goodbye", "[.kernel]") {
-  if (!in_lab()) return;
+TEST_CASE("a disconnect ends the link by the kernel's goodbye") {
   Node node;
   node.connect();
   CHECK(node.run(node.devices->disconnect(*node.index, node.soon())));
   const auto serving = [&] { return node.link->state() == device::Link::State::serving; };
   for (int i = 0; serving() && i < 20000; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   CHECK(node.link->state() == device::Link::State::closed);
+}
+
+TEST_CASE("a disconnected device stays as long as somebody has it open, and takes no link meanwhile") {
+  Node node;
+  node.connect();
+  Fd held(::open(device::path(*node.index).c_str(), O_RDONLY | O_CLOEXEC));
+  REQUIRE(held);
+  CHECK(node.run(node.devices->disconnect(*node.index, node.soon())));
+  CHECK(node.seen());
+  node.serve();
+  const auto taken = node.reconnect();
+  REQUIRE_FALSE(taken);
+  CHECK(taken.error().code == errc::not_found);
+  CHECK(node.run(node.devices->disconnect(*node.index, node.soon())));
+  held.reset();
+  for (int i = 0; node.seen() && i < 20000; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  CHECK_FALSE(node.seen());
+}
+
+TEST_CASE("a device gets none of the numbers that are to be avoided, also after one that was there has gone") {
+  Node first;
+  first.connect();
+  const std::uint32_t avoided = *first.index;
+  Node second;
+  second.connect(512, {avoided});
+  CHECK(*second.index != avoided);
+  CHECK(first.run(first.devices->disconnect(avoided, first.soon())));
+  CHECK(second.run(second.devices->disconnect(*second.index, second.soon())));
+  second.link.reset();
+  second.connect(512, {avoided});
+  CHECK(*second.index != avoided);
 }
 
 }  // namespace corbd::test

@@ -1,0 +1,30 @@
+#include "corbd/core/clock.hpp"
+
+#include <thread>
+
+#include "support/catch.hpp"
+
+using namespace corbd;
+using namespace std::chrono_literals;
+
+TEST_CASE("a timer that is cancelled when it is due, but has not run, does not run, by the virtual clock and by the real one") {
+  asio::io_context io;
+  VirtualClock virtual_clock(io.get_executor());
+  const auto real_clock = make_real_clock(io.get_executor());
+  const bool real = GENERATE(false, true);
+  Clock& clock = real ? *real_clock : static_cast<Clock&>(virtual_clock);
+  Clock::TimerId second = 0;
+  int ran = 0;
+  const auto at = clock.now() + 1ms;
+  clock.schedule(at, [&] {
+    ++ran;
+    clock.cancel(second);
+  });
+  second = clock.schedule(at + 1ms, [&] { ++ran; });
+  const auto now = clock.schedule(clock.now(), [&] { ++ran; });
+  clock.cancel(now);
+  if (real) std::this_thread::sleep_for(5ms);
+  else virtual_clock.advance(2ms);
+  io.run_for(50ms);
+  CHECK(ran == 1);
+}
