@@ -4,7 +4,7 @@ import stat
 import threading
 import time
 
-from kit import BUILD, FEATURES, Failed, MIB, Writer, check, long, mounted, now_us, put, read, run, say, wait_for
+from kit import BUILD, FEATURES, Failed, MIB, Writer, check, mounted, now_us, put, read, run, say, wait_for
 from stories_peer import RbdNbd
 
 
@@ -12,7 +12,6 @@ def file_of(volume, pod="pod-1"):
     return os.path.join(volume.target(pod), "hello")
 
 
-@long
 def story_driver(lab):
     """the nbd room against this kernel's own driver: links, replaced links, sizes, disconnects, numbers"""
     said = run([os.path.join(BUILD, "tests", "lab", "lab_nbd"), "-s", "-r", "compact"], timeout=200)
