@@ -200,8 +200,9 @@ Decision take_down(const View& view) {
     }
     return Step{by_kernel(view) ? Step::Kind::unmap_krbd : Step::Kind::disconnect};
   }
+  // Here, too, the last unpublish comes again. Until then the record keeps the number from other volumes.
   for (const auto& publish : view.record->publishes)
-    if (shows_device_that_is_gone(view, publish.target)) return Done{};  // and here: until then the record keeps its number from other volumes
+    if (shows_device_that_is_gone(view, publish.target)) return Done{};
   if (view.seen.link != Observation::Link::none) return Step{Step::Kind::stop_session};
   if (view.seen.image_open) return Step{Step::Kind::close_image};
   return Step{Step::Kind::drop_record};

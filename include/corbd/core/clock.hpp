@@ -25,7 +25,7 @@ class Clock {
   virtual std::chrono::system_clock::time_point wall() const = 0;
   /// Runs `action` on the control thread at `at` or soon after; never from inside this call.
   virtual TimerId schedule(time_point at, std::function<void()> action) = 0;
-  /// No effect on a timer that has run.
+  /// No effect on a timer that has run. One that is due and has not run will not: who cancels may be gone in a moment.
   virtual void cancel(TimerId timer) = 0;
 };
 
