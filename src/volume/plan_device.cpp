@@ -45,6 +45,8 @@ std::optional<Decision> prove_by_attachment(const View& view) {
   // One that was never seen proves nothing by its absence: a driver may do without.
   if (attachment.state == State::here && !known.empty()) return lost(view, "was detached from this node and attached to it again meanwhile");
   if (attachment.state == State::away && !known.empty()) return lost(view, "is not attached to this node any more (" + attachment.why + ")");
+  // The operator's word fills in what nobody knows. It overrules nobody who says otherwise.
+  if (view.policy.heal_without_proof && attachment.state != State::away) return std::nullopt;
   std::string why = view.record->exclusive_lock ? "its lock is free, so another node may have written"
                                                 : "it has no exclusive-lock feature, so nothing shows who wrote last";
   why += attachment.state == State::here ? ", and under which VolumeAttachment it was staged is not known"
@@ -72,7 +74,7 @@ std::optional<Decision> prove(const View& view) {
   const bool broken_by_us = who.lock == Lock::none && view.record->freed == who.version;
   // rbd-nbd had it until a moment ago, nobody else had it open before or has it now.
   if (view.seen.facts.dismissed && who.lock == Lock::none) return std::nullopt;
-  if (who.lock == Lock::mine || who.lock == Lock::our_dead || broken_by_us || view.policy.heal_without_proof) return std::nullopt;
+  if (who.lock == Lock::mine || who.lock == Lock::our_dead || broken_by_us) return std::nullopt;
   return prove_by_attachment(view);
 }
 

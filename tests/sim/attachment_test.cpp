@@ -106,3 +106,21 @@ TEST_CASE("a volume whose key is gone is shown as one that only a stage can serv
   CHECK(scene.device().alive);
   CHECK(scene.world.shell().unclaimed().empty());
 }
+
+TEST_CASE("the operator's word overrules no orchestrator that has the volume elsewhere") {
+  Scene scene;
+  scene.filled();
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  REQUIRE(scene.want(volume::Attached{"uid-1"}) == errc::ok);
+  scene.world.kill_agent();
+  scene.world.application_writes(scene.device(), 0);  // waits in the kernel
+  REQUIRE(scene.world.visit(scene.image(), "10.0.0.2:0/5", true));
+  scene.world.leave(scene.image(), "10.0.0.2:0/5", true);
+  scene.world.attachment = {GENERATE(State::away, State::here), "uid-2", "it was deleted"};
+  scene.world.heal_without_proof = true;
+  scene.world.start_agent();
+  CHECK(scene.want(volume::Healed{}) == errc::lost);
+  scene.loop.advance(std::chrono::seconds(10));
+  CHECK_FALSE(scene.device().alive);
+  CHECK(scene.world.answered == 0);
+}
