@@ -17,4 +17,8 @@ double uniform() {
   return std::uniform_real_distribution<double>(0, 1)(engine);
 }
 
+Jitter repeatable_jitter(std::uint64_t seed) {
+  return [engine = std::mt19937_64(seed)]() mutable { return std::uniform_real_distribution<double>(0, 1)(engine); };
+}
+
 }  // namespace corbd

@@ -26,18 +26,11 @@ Outcome outcome_of(const result<>& healed, bool was_unserved) {
 }  // namespace
 
 Healer::Healer(executor control, Clock& clock, volume::Volumes& volumes, Config config)
-    : control_(control), clock_(clock), volumes_(volumes), config_(config), ward_(config.ward), gate_(control, clock),
-      random_state_(config.random_seed) {}
+    : control_(control), clock_(clock), volumes_(volumes), config_(std::move(config)), ward_(config_.ward), gate_(control, clock) {}
 
 Healer::~Healer() {
   clock_.cancel(look_timer_);
   clock_.cancel(next_timer_);
-}
-
-double Healer::random() {
-  // Knuth's MMIX generator: jitter needs no more.
-  random_state_ = random_state_ * 6364136223846793005ULL + 1442695040888963407ULL;
-  return static_cast<double>(random_state_ >> 11) / static_cast<double>(1ULL << 53);
 }
 
 void Healer::start() {
@@ -112,8 +105,10 @@ void Healer::arm(time_point at, Clock::TimerId& timer, void (Healer::*then)()) {
 }
 
 void Healer::go_on() {
-  for (auto& volume_id : ward_.start(clock_.now())) gate_.spawn(attempt(std::move(volume_id)));
+  auto chosen = ward_.start(clock_.now());
+  // Before they begin: a try that ends at once arms it for now.
   arm(ward_.next(clock_.now()), next_timer_, &Healer::go_on);
+  for (auto& volume_id : chosen) gate_.spawn(attempt(std::move(volume_id)));
 }
 
 task<> Healer::attempt(std::string volume_id) {
@@ -127,8 +122,9 @@ task<> Healer::attempt(std::string volume_id) {
   if (healed) told_.erase(volume_id);
   if (outcome == Outcome::healed)
     log::info("volume.healed", {{"volume", volume_id}, {"attempts", ward_.patients().at(volume_id).attempts + 1}});
-  ward_.ended(volume_id, outcome, clock_.now(), random());
-  go_on();
+  ward_.ended(volume_id, outcome, clock_.now(), config_.jitter());
+  // By the timer, not from here: tries that end at once would nest, one for each volume of the node.
+  arm(clock_.now(), next_timer_, &Healer::go_on);
 }
 
 /// Each new reason once, then the attempts that double: 2, 4, 8 ...

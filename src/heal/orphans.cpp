@@ -37,7 +37,10 @@ void Orphans::look() {
     Suspect& suspect = suspects_.try_emplace(status.volume_id, Suspect{clock_.now(), clock_.now(), {}, {}, false}).first->second;
     if (!status.published_at.empty()) suspect.used = clock_.now();
     const bool due = clock_.now() - suspect.since >= config_.unused_for && (suspect.asked == time_point() || clock_.now() - suspect.asked >= config_.ask_every);
-    if (due && !suspect.under_way) suspect.under_way = gate_.spawn(ask(status.volume_id));
+    if (!due || suspect.under_way) continue;
+    // Before it begins: it may end at once.
+    suspect.under_way = true;
+    if (!gate_.spawn(ask(status.volume_id))) suspect.under_way = false;
   }
   timer_ = clock_.schedule(clock_.now() + config_.look_every, [this] { look(); });
 }

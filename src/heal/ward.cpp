@@ -6,8 +6,10 @@
 namespace corbd::heal {
 namespace {
 
-bool before(const Patient* one, const Patient* other) {
-  return std::tuple(!one->blocked, one->since, one->volume_id) < std::tuple(!other->blocked, other->since, other->volume_id);
+/// As a heap has it: its front comes first.
+bool after(const Patient* one, const Patient* other) {
+  const auto rank = [](const Patient& of) { return std::tuple<bool, time_point, const std::string&>(!of.blocked, of.since, of.volume_id); };
+  return rank(*other) < rank(*one);
 }
 
 }  // namespace
@@ -58,10 +60,12 @@ std::vector<std::string> Ward::start(time_point now) {
   std::vector<Patient*> waiting;
   for (auto& [id, patient] : patients_)
     if (!patient.under_way && patient.due <= now) waiting.push_back(&patient);
-  std::sort(waiting.begin(), waiting.end(), before);
+  // Only the first few are asked for, of thousands perhaps.
+  std::make_heap(waiting.begin(), waiting.end(), after);
   std::vector<std::string> chosen;
-  for (Patient* patient : waiting) {
-    if (under_way_ == config_.at_once) break;
+  for (; !waiting.empty() && under_way_ < config_.at_once; waiting.pop_back()) {
+    std::pop_heap(waiting.begin(), waiting.end(), after);
+    Patient* patient = waiting.back();
     Breaker& of = breaker(patient->cluster_id);
     if (!of.allows(now)) continue;
     of.began();

@@ -18,7 +18,7 @@ class ScriptedVolumes : public volume::Volumes {
   task<result<host::Usage>> usage(std::string, std::string, Until) override { co_return host::Usage{}; }
   std::vector<volume::Status> status() const override { return all; }
   std::optional<volume::Status> status(const std::string& id) const override {
-    for (const auto& one : status())
+    for (const auto& one : all)
       if (one.volume_id == id) return one;
     return std::nullopt;
   }

@@ -93,7 +93,7 @@ void World::start_agent(bool with_healer) {
   life_->shell = std::make_unique<volume::Shell>(loop_.control(), loop_.clock, ports, config);
   if (with_healer) {
     heal::Config healing;
-    healing.random_seed = static_cast<std::uint32_t>(lives_);
+    healing.jitter = repeatable_jitter(static_cast<std::uint64_t>(lives_));
     life_->healer = std::make_unique<heal::Healer>(loop_.control(), loop_.clock, *life_->shell, healing);
     life_->shell->on_trouble([this](const std::string& id, std::string why) { life_->healer->heal(id, std::move(why)); });
   }

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 
 namespace corbd {
 
@@ -15,7 +16,11 @@ struct Backoff {
   std::chrono::milliseconds after(std::uint32_t attempt, double random) const;
 };
 
-/// For jitter: in [0, 1).
+/// Draws for jitter: in [0, 1).
+using Jitter = std::function<double()>;
+/// The agent's one generator, seeded by the system's entropy: no two nodes draw the same. Any thread.
 double uniform();
+/// The same numbers in every run, for tests that are played again.
+Jitter repeatable_jitter(std::uint64_t seed);
 
 }  // namespace corbd

@@ -16,7 +16,7 @@ struct Config {
   std::chrono::seconds look_every{30};   ///< a full look at the kernel's truth
   std::chrono::seconds try_limit{120};   ///< one try of one volume
   std::chrono::seconds stuck_after{60};  ///< a request older than that, while the cluster answers others, is reported
-  std::uint32_t random_seed = 1;         ///< of the jitter
+  Jitter jitter = uniform;               ///< of the backoffs
 };
 
 /// Control thread only; stop() before it is destroyed.
@@ -42,7 +42,6 @@ class Healer {
   void arm(time_point at, Clock::TimerId& timer, void (Healer::*then)());
   task<> attempt(std::string volume_id);
   void tell(const std::string& volume_id, const Error& error);
-  double random();
 
   executor control_;
   Clock& clock_;
@@ -54,7 +53,6 @@ class Healer {
   Clock::TimerId look_timer_ = 0, next_timer_ = 0;
   std::map<std::string, std::string> told_;   ///< the last error said of a volume
   std::map<std::string, bool> stuck_;         ///< volumes that were reported stuck
-  std::uint64_t random_state_;
 };
 
 }  // namespace corbd::heal

@@ -120,3 +120,26 @@ TEST_CASE("the grace of a volume that was detached under its pod begins when the
   scene.pass(8min);
   CHECK_FALSE(scene.volumes.wishes.empty());
 }
+
+TEST_CASE("a volume whose question ends at once is asked about again") {
+  struct Counting : test::ScriptedVolumes {
+    std::optional<volume::Status> status(const std::string& id) const override {
+      ++asked;
+      return ScriptedVolumes::status(id);
+    }
+    std::vector<volume::Status> status() const override { return all; }
+    mutable int asked = 0;
+  } volumes;
+  auto& volume = volumes.all.emplace_back();
+  volume.volume_id = "v";
+  volume.staged_at = {"/staging"};
+  volume.attachment_uid = "u";
+  test::Loop loop;
+  const Error no_server{errc::unavailable, "no API server is known"};
+  heal::Attachments attachments(loop.control(), loop.clock, no_server, {"driver", "node-1", 10min});
+  heal::Orphans orphans(loop.control(), loop.clock, attachments, [] { return std::optional<kube::Node>(); }, volumes, {});
+  orphans.start();
+  loop.advance(20min);
+  CHECK(volumes.asked > 1);
+  loop.run(orphans.stop({}));
+}

@@ -1,0 +1,72 @@
+#include "corbd/heal/healer.hpp"
+
+#include <set>
+
+#include "support/catch.hpp"
+#include "support/loop.hpp"
+#include "support/scripted_volumes.hpp"
+
+using namespace corbd;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// Many volumes whose answers come at once, as those of volumes that need nothing do.
+class ManyVolumes final : public test::ScriptedVolumes {
+ public:
+  explicit ManyVolumes(std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      auto& volume = all.emplace_back();
+      volume.volume_id = std::to_string(i);
+      volume.cluster_id = "lab";
+      places_[volume.volume_id] = i;
+    }
+  }
+  std::optional<volume::Status> status(const std::string& id) const override { return all.at(places_.at(id)); }
+  std::vector<volume::Status> status() const override { return all; }
+
+ private:
+  std::map<std::string, std::size_t> places_;
+};
+
+/// When a healer of default settings tries a volume that always fails.
+std::vector<time_point> tries(heal::Config config) {
+  test::Loop loop;
+  ManyVolumes volumes(1);
+  volumes.outcome = Error{errc::lost, "as asked for"};
+  heal::Healer healer(loop.control(), loop.clock, volumes, std::move(config));
+  std::vector<time_point> at;
+  healer.start();
+  for (std::size_t seen = 0; at.size() < 6;) {
+    loop.step();
+    if (volumes.wishes.size() > seen) at.push_back(loop.clock.now());
+    seen = volumes.wishes.size();
+  }
+  loop.run(healer.stop());
+  return at;
+}
+
+}  // namespace
+
+TEST_CASE("two healers of two nodes try again at different times") {
+  CHECK(tries({}) != tries({}));
+}
+
+TEST_CASE("a healer that is given its numbers tries at the same times again") {
+  heal::Config one, other;
+  one.jitter = repeatable_jitter(7);
+  other.jitter = repeatable_jitter(7);
+  CHECK(tries(one) == tries(other));
+}
+
+TEST_CASE("a start looks at twenty thousand volumes that need nothing, each once") {
+  test::Loop loop;
+  ManyVolumes volumes(20'000);
+  heal::Config config;
+  config.ward.at_once = 2000;
+  heal::Healer healer(loop.control(), loop.clock, volumes, config);
+  healer.start();
+  loop.poll();
+  CHECK(volumes.wishes.size() == 20'000);
+  loop.run(healer.stop());
+}
