@@ -44,8 +44,8 @@ namespace {
 
 constexpr std::chrono::seconds kLeaveWithin{2};
 constexpr std::chrono::milliseconds kAskSystem{500};
-// Neither calls under way nor who only looks may take the time in which requests are answered to the kernel.
-constexpr std::chrono::milliseconds kCallsLeaveWithin{1000}, kAdminLeavesWithin{100};
+// Sessions and operations first; neither calls under way nor who only looks may take their time.
+constexpr std::chrono::milliseconds kVolumesLeaveWithin{1600}, kCallsLeaveWithin{200}, kAdminLeavesWithin{100};
 constexpr std::size_t kBlockingThreads = 8;
 
 int fail(const Error& error) {
@@ -284,12 +284,12 @@ class Agent {
     log::info("agent.leaving");
     const Until until{clock_->now() + kLeaveWithin};
     co_await web_.stop({clock_->now()});
+    co_await healer_.stop();
+    co_await shell_.stop(until.at_most(clock_->now() + kVolumesLeaveWithin));
     co_await csi_.stop(until.at_most(clock_->now() + kCallsLeaveWithin));
     co_await admin_.stop(until.at_most(clock_->now() + kAdminLeavesWithin));
     co_await node_.stop(until);
     co_await kubernetes_.stop(until);
-    co_await healer_.stop();
-    co_await shell_.stop(until);
     // Without a volume no image is open: its clients end well, and the next start has nobody to fence.
     if (shell_.status().empty())
       if (auto closed = co_await clusters_->shutdown(until); !closed) log::warning("clusters.not_closed", {{"error", closed.error().text}});

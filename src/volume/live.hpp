@@ -24,17 +24,25 @@ struct Live {
   std::string id;
   AsyncLock lock;
   std::list<std::shared_ptr<Operation>> operations;
+  std::size_t users = 0;  ///< coroutines besides the operations that have a reference to this
+  /// Gone with this: what a link or an image tells, which may outlive it, looks here first.
+  const std::shared_ptr<char> alive = std::make_shared<char>();
 
   std::optional<Record> record;
   std::optional<Record> saving;  ///< on its way to the disk; it counts already for other volumes
   Secret key;
   bool key_saved = false;
+  /// Another key, as a stage brought it, of which nobody knows yet whether the cluster takes it. `key` served the volume and stays until this one did.
+  std::optional<Secret> offered;
+  bool tries_offered = false;  ///< by the operation under way
+  const Secret& asks_with() const { return tries_offered && offered ? *offered : key; }
   bool unsure = false;  ///< the last write of the record failed: it may be on the disk all the same
   bool refused = false;  ///< the last write of the record failed, whatever it was for
   std::unique_ptr<image::Image> image;
   std::uint64_t opening = 0;  ///< counts the images: news of an earlier one, which may still be closing, is none of this one
   std::unique_ptr<device::Link> link;
   bool attached = false;
+  const device::Link* drained = nullptr;  ///< the agent ends, and `link` takes no request any more
   bool tombstone = false;  ///< `image` is none: it answers EIO to everything
   bool lock_held = false;
   bool closing = false;    ///< the close of `image` was asked for; it may go on although the wait for it ended
@@ -62,6 +70,8 @@ struct Live {
     link_scopes.back().cancel();
     link_scopes.emplace_back();
   }
+  /// Nobody uses it, and nothing is remembered of it that the next operation would not find out.
+  bool idle() const { return !record && !saving && !unsure && !disconnected && !link && !image && !usage_answer && operations.empty() && users == 0; }
   bool answers() const { return (record && record->kind == device::Kind::krbd) || served() || (served_by_other && !other_died); }
   bool served() const { return link && link->state() == device::Link::State::serving && attached; }
 };

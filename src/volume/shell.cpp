@@ -15,8 +15,12 @@ namespace {
 constexpr int kMaxSteps = 80;  // twice what I7 allows; more is a defect of the planner
 constexpr std::chrono::milliseconds kWaitPause{300};
 constexpr std::size_t kTimeline = 64;
+// How long a volume that was refused as in use is known to wait, once nobody asks for it any more.
+constexpr std::chrono::hours kRememberRefusal{24};
 // A conflicting call is told while it can still hear it.
 constexpr std::chrono::seconds kAnswerBefore{5};
+
+Error leaves() { return {errc::unavailable, "the agent is stopping: repeat when it is back"}; }
 
 bool published_at(const std::optional<Record>& record, const std::string& target) {
   return record && std::any_of(record->publishes.begin(), record->publishes.end(), [&](const auto& publish) { return publish.target == target; });
@@ -31,6 +35,18 @@ std::optional<Wish> undo_of(const Wish& wish, const std::optional<Record>& befor
   if (const auto* published = std::get_if<Published>(&wish))
     if (!published_at(before, published->target) && published_at(record, published->target)) return Wish(Unpublished{published->target});
   return std::nullopt;
+}
+
+/// A volume that is served is not asked of the cluster again, so a wrong key must not take the place of the one that heals it.
+void offer_key(Live& volume, const Secret& key) {
+  if (volume.key == key) return volume.offered.reset();
+  if (volume.record && !volume.key.empty()) {
+    volume.offered = key;
+    return;
+  }
+  volume.key = key;
+  volume.key_saved = false;
+  volume.offered.reset();
 }
 
 bool is_unclaimed(const Live& volume) {
@@ -62,6 +78,7 @@ class Shell::Impl {
 
  private:
   Live& live(const std::string& id);
+  void forget_if_idle(const std::string& id);
   task<> run(Live& volume, std::shared_ptr<Operation> operation, Until lock_until);
   task<result<>> fulfil(Live& volume, Wish wish);
   task<result<>> pursue(Live& volume, Wish wish);
@@ -72,6 +89,8 @@ class Shell::Impl {
   std::vector<std::uint32_t> numbers_of_others(const Live& volume) const;
   void trouble(Live& volume, std::string why);
   void link_dead(std::uint32_t index);
+  task<> drain(Live& volume, Until until);
+  task<> drain_all(Until until);
   static task<> bury(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image);
   void note_health(Live& volume, const std::string& why);
 
@@ -83,12 +102,22 @@ class Shell::Impl {
   Steps steps_;
   Gauges gauges_{control_, clock_, ports_, gate_};
   std::map<std::string, std::unique_ptr<Live>> volumes_;
+  bool leaving_ = false;
 };
 
 Live& Shell::Impl::live(const std::string& id) {
-  auto& place = volumes_[id];
-  if (!place) place = std::make_unique<Live>(id, control_, clock_);
-  return *place;
+  if (const auto known = volumes_.find(id); known != volumes_.end()) return *known->second;
+  std::erase_if(volumes_, [&](const auto& entry) {
+    const auto& refused = entry.second->in_use_since;
+    return entry.second->idle() && (!refused || clock_.now() - *refused > kRememberRefusal);
+  });
+  return *volumes_.emplace(id, std::make_unique<Live>(id, control_, clock_)).first->second;
+}
+
+/// The last thing that a coroutine does with a volume. Of one that is waited for it is remembered since when: live() forgets that.
+void Shell::Impl::forget_if_idle(const std::string& id) {
+  const auto place = volumes_.find(id);
+  if (place != volumes_.end() && place->second->idle() && !place->second->in_use_since) volumes_.erase(place);
 }
 
 task<result<>> Shell::Impl::start() {
@@ -116,9 +145,12 @@ task<result<>> Shell::Impl::start() {
 }
 
 task<result<>> Shell::Impl::want(std::string id, Wish wish, Until until) {
+  if (leaving_) co_return leaves();
   Live& volume = live(id);
-  if (draining_ && std::holds_alternative<Staged>(wish) && !volume.record && volume.operations.empty())
+  if (draining_ && std::holds_alternative<Staged>(wish) && !volume.record && volume.operations.empty()) {
+    forget_if_idle(id);
     co_return Error{errc::unavailable, "the agent is drained and stages nothing new: `corbd drain --undo` ends that"};
+  }
   const auto same = [&](const auto& operation) { return operation->wish == wish; };
   auto place = std::find_if(volume.operations.begin(), volume.operations.end(), same);
   std::shared_ptr<Operation> operation;
@@ -129,10 +161,7 @@ task<result<>> Shell::Impl::want(std::string id, Wish wish, Until until) {
     volume.operations.push_back(operation);
     Until lock_until;
     if (until.deadline != time_point::max()) lock_until.deadline = until.deadline - kAnswerBefore;
-    if (!gate_.spawn(run(volume, operation, lock_until))) {
-      volume.operations.remove(operation);
-      co_return Error{errc::unavailable, "the agent is stopping: repeat when it is back"};
-    }
+    gate_.spawn(run(volume, operation, lock_until));
   }
   const Waited how = co_await operation->done.wait(until);
   if (how != Waited::ready) co_return wait_error(how, std::string(name(wish)) + " of volume " + id + ", which goes on");
@@ -151,6 +180,11 @@ task<> Shell::Impl::run(Live& volume, std::shared_ptr<Operation> operation, Unti
     const bool lost = volume.last_error && volume.last_error->code == errc::lost;
     if (volume.served() || (volume.last_error && volume.last_error->code == errc::unproven)) volume.lost_since.reset();
     if (lost && !volume.lost_since) volume.lost_since = clock_.now();
+    // It was replaced in the cluster, perhaps: the next try shows which of the two is right.
+    if (volume.offered && !volume.tries_offered && volume.last_error && volume.last_error->code == errc::unauthenticated) {
+      std::swap(volume.key, *volume.offered);
+      volume.key_saved = false;
+    }
     note_health(volume, volume.last_error ? volume.last_error->text : std::string(name(operation->wish)) + " done");
     guard->release();
   } else {
@@ -158,6 +192,7 @@ task<> Shell::Impl::run(Live& volume, std::shared_ptr<Operation> operation, Unti
   }
   volume.operations.remove(operation);
   operation->done.set();
+  forget_if_idle(std::string(volume.id));
 }
 
 /// The wish, and when it fails for good the undo of what it added: the caller forgets the volume at a final code (I3, I6).
@@ -199,12 +234,9 @@ task<result<>> Shell::Impl::make_durable(Live& volume, const Wish& wish, bool ha
 
 task<result<>> Shell::Impl::prepare(Live& volume, const Wish& wish) {
   volume.facts = Facts();
+  volume.tries_offered = std::holds_alternative<Staged>(wish);
   if (const auto* staged = std::get_if<Staged>(&wish)) {
-    const bool rotated = volume.key != staged->key;
-    if (rotated) {
-      volume.key = staged->key;
-      volume.key_saved = false;
-    }
+    offer_key(volume, staged->key);
     if (staged->attachment.state != Attachment::State::unknown) volume.facts.attachment = staged->attachment;
     co_return co_await ports_.check_path(staged->path, true);
   }
@@ -223,6 +255,8 @@ task<result<>> Shell::Impl::prepare(Live& volume, const Wish& wish) {
 task<result<>> Shell::Impl::pursue(Live& volume, Wish wish) {
   std::string waits_for;
   for (int steps = 0; steps < kMaxSteps; ++steps) {
+    // As a death here: the next start goes on from what is true then.
+    if (leaving_) co_return leaves();
     auto seen = observe(volume, wish, ports_, config_.boot_id, clock_.now());
     if (!seen) co_return seen.error();
     volume.gone = seen->devices.empty() || (volume.record && volume.record->boot_id != config_.boot_id);
@@ -277,7 +311,12 @@ task<result<host::Usage>> Shell::Impl::usage(std::string id, std::string path, U
   const auto place = volumes_.find(id);
   if (place == volumes_.end() || !place->second->record || !shows_at(*place->second, path))
     co_return Error{errc::not_found, "volume " + id + " is neither staged nor published at " + path};
-  co_return co_await gauges_.read(*place->second, std::move(path), until);
+  Live& volume = *place->second;
+  ++volume.users;
+  auto told = co_await gauges_.read(volume, std::move(path), until);
+  --volume.users;
+  forget_if_idle(id);
+  co_return told;
 }
 
 std::vector<Status> Shell::Impl::status() const {
@@ -364,14 +403,28 @@ void Shell::Impl::link_dead(std::uint32_t index) {
   }
 }
 
+task<> Shell::Impl::drain(Live& volume, Until until) {
+  ++volume.users;
+  const Waited drained = co_await volume.link->drain(until);
+  --volume.users;
+  if (drained != Waited::ready) log::warning("volume.undrained", {{"volume", volume.id}, {"in_flight", volume.link ? volume.link->in_flight() : 0}});
+}
+
+task<> Shell::Impl::drain_all(Until until) {
+  Gate drains(control_, clock_);
+  for (const auto& [id, volume] : volumes_)
+    if (volume->link && std::exchange(volume->drained, volume->link.get()) != volume->link.get()) drains.spawn(drain(*volume, until));
+  co_await drains.close({});
+}
+
+/// Sessions first and all at once: an operation may wait for a cluster that answers nothing. It begins no step any more, and a link that its last step made
+/// is drained after it.
 task<> Shell::Impl::stop(Until until) {
+  leaving_ = true;
   gauges_.stop();
+  co_await drain_all(until);
   co_await gate_.close(until);
-  for (auto& [id, volume] : volumes_) {
-    if (!volume->link) continue;
-    const Waited drained = co_await volume->link->drain(until);
-    if (drained != Waited::ready) log::warning("volume.undrained", {{"volume", id}, {"in_flight", volume->link->in_flight()}});
-  }
+  co_await drain_all(until);
 }
 
 Shell::Shell(executor control, Clock& clock, Ports ports, Config config)

@@ -142,7 +142,7 @@ result<image::Access> Steps::access(const Live& live) const {
   const Source& source = live.record->source;
   auto cluster = ports_.find_cluster(source.cluster_id);
   if (!cluster) return cluster.error();
-  return image::Access{source.cluster_id, cluster->monitors, live.record->user, live.key,
+  return image::Access{source.cluster_id, cluster->monitors, live.record->user, live.asks_with(),
                        with_affinity(source.serving.config, cluster->crush_location)};
 }
 
@@ -272,12 +272,27 @@ task<result<>> Steps::write_record(Live& live, const Step& step) {
 }
 
 task<result<>> Steps::save(Live& live, Record record) {
-  if (!live.key_saved && !live.key.empty()) {
-    auto saved = co_await ports_.records.save_key(live.id, live.key);
-    if (!saved) co_return saved;
-    live.key_saved = true;
-  }
+  // Of two the one that works is kept: key_worked().
+  if (!live.offered)
+    if (auto saved = co_await save_key(live); !saved) co_return saved;
   co_return co_await ports_.records.save(std::move(record));
+}
+
+task<result<>> Steps::save_key(Live& live) {
+  if (live.key_saved || live.key.empty()) co_return result<>();
+  auto saved = co_await ports_.records.save_key(live.id, live.key);
+  if (saved) live.key_saved = true;
+  co_return saved;
+}
+
+/// The cluster took the key of this operation. Healing goes on without a file of it: the next write of the record tries again.
+task<> Steps::key_worked(Live& live) {
+  if (live.tries_offered && live.offered) {
+    live.key = std::move(*live.offered);
+    live.offered.reset();
+    live.key_saved = false;
+  }
+  if (auto saved = co_await save_key(live); !saved) log::warning("key.not_written", {{"volume", live.id}, {"error", saved.error().text}});
 }
 
 task<result<>> Steps::fence(Live& live) {
@@ -296,11 +311,12 @@ task<result<>> Steps::open_image(Live& live) {
   image::OpenOptions options;
   options.read_only = live.record->read_only || live.record->kind == device::Kind::krbd;
   const auto opening = ++live.opening;
-  options.on_resized = [this, &live, opening] {
-    if (live.attached && live.opening == opening) trouble_(live, "its image has another size");
+  const auto alive = std::weak_ptr<char>(live.alive);
+  options.on_resized = [this, &live, alive, opening] {
+    if (!alive.expired() && live.attached && live.opening == opening) trouble_(live, "its image has another size");
   };
-  options.on_lost = [this, &live, opening](const std::string& why) {
-    if (live.opening != opening) return;
+  options.on_lost = [this, &live, alive, opening](const std::string& why) {
+    if (alive.expired() || live.opening != opening) return;
     live.lock_held = false;
     if (live.link)
       live.link->hold();
@@ -317,6 +333,7 @@ task<result<>> Steps::open_image(Live& live) {
   live.lock_held = false;
   live.facts.ownership.reset();
   log::info("image.opened", {{"volume", live.id}, {"image", live.record->key.text()}});
+  co_await key_worked(live);
   co_return result<>();
 }
 
@@ -372,6 +389,7 @@ task<result<>> Steps::drop_record(Live& live, const Wish& wish) {
   const auto* staged = std::get_if<Staged>(&wish);
   live.key = staged != nullptr ? staged->key : Secret();
   live.key_saved = false;
+  live.offered.reset();
   co_return result<>();
 }
 

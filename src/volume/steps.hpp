@@ -32,6 +32,8 @@ class Steps {
   task<result<>> look_at_device(Live& live, const Step& step);
   task<result<>> write_record(Live& live, const Step& step);
   task<result<>> save(Live& live, Record record);
+  task<result<>> save_key(Live& live);
+  task<> key_worked(Live& live);
   task<result<>> fence(Live& live);
   task<result<>> open_image(Live& live);
   task<result<>> open_tombstone(Live& live);

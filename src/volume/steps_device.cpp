@@ -6,7 +6,8 @@ namespace corbd::volume {
 
 task<result<>> Steps::start_session(Live& live) {
   // A link that ends while its volume is taken down ends as meant.
-  auto report = [this, &live] {
+  auto report = [this, &live, alive = std::weak_ptr<char>(live.alive)] {
+    if (alive.expired()) return;
     const bool used = live.record && !(live.record->stagings.empty() && live.record->publishes.empty());
     if (!used || !live.attached) return;
     ++live.links_lost;

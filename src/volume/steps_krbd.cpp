@@ -25,7 +25,7 @@ task<result<>> Steps::map_krbd(Live& live) {
   device::MapArgs args;
   args.monitors = cluster->monitors;
   args.user = live.record->user;
-  args.key = live.key;
+  args.key = live.asks_with();
   args.name = {source.pool, source.ns, source.image};
   args.image = live.record->key;
   args.read_only = live.record->read_only;

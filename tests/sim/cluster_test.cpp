@@ -150,6 +150,47 @@ TEST_CASE("a key that was changed, or lost, while the agent was down comes with 
   CHECK(scene.world.keys.at(kId) == wish.key);
 }
 
+TEST_CASE("a wrong key that comes with a stage of a volume that is served does not keep it from being healed by the right one") {
+  Used scene;
+  auto wish = test::staged_wish(kId);
+  wish.key = Secret("a key of a secret that was edited badly");
+  CHECK(scene.want(wish) == errc::ok);
+  scene.world.blocklist(scene.world.client());
+  scene.writes(0);
+  scene.loop.advance(10s);
+  CHECK(scene.world.answered == 1);
+  scene.kill_and_start();
+  CHECK(scene.want(volume::Healed{}) == errc::ok);
+  CHECK(scene.world.keys.at(kId) == scene.world.cluster_key);
+}
+
+TEST_CASE("a wrong key that comes while nobody serves the volume fails that stage, and the right one heals") {
+  Used scene;
+  scene.world.kill_agent();
+  scene.world.start_agent();
+  auto wish = test::staged_wish(kId);
+  wish.key = Secret("a key of a secret that was edited badly");
+  CHECK(scene.want(wish) == errc::unauthenticated);
+  CHECK(scene.want(volume::Healed{}) == errc::ok);
+  CHECK(scene.device().alive);
+  CHECK(scene.world.keys.at(kId) == scene.world.cluster_key);
+}
+
+TEST_CASE("a new key that came with a stage of a served volume heals it once the cluster refuses the old one, and stays for the next start") {
+  Used scene;
+  auto wish = test::staged_wish(kId);
+  wish.key = Secret("the new key");
+  CHECK(scene.want(wish) == errc::ok);
+  scene.world.cluster_key = wish.key;
+  scene.world.blocklist(scene.world.client());
+  scene.writes(0);
+  scene.loop.advance(10s);
+  CHECK(scene.world.answered == 1);
+  CHECK(scene.world.keys.at(kId) == wish.key);
+  scene.kill_and_start();
+  CHECK(scene.want(volume::Healed{}) == errc::ok);
+}
+
 TEST_CASE("a successor of an agent that left well serves what the application asked for in between") {
   Used scene;
   scene.world.stop_agent();

@@ -65,7 +65,7 @@ task<volume::Attachment> World::told(volume::Attachment attachment) { co_return 
 
 void World::start_agent(bool with_healer) {
   ++lives_;
-  fenced_once = false;
+  fenced_once = leaving = false;
   key_derivations = 0;
   refused.clear();
   client_.clear();
@@ -133,10 +133,15 @@ void World::kill_agent() {
   expire_watches(std::move(dead));
 }
 
-void World::stop_agent() {
+task<> World::leave_well() {
   const Until until{loop_.clock.now() + std::chrono::seconds(2)};
-  if (life_->healer) loop_.run(life_->healer->stop());
-  loop_.run(life_->shell->stop(until));
+  leaving = true;
+  if (life_->healer) co_await life_->healer->stop();
+  co_await life_->shell->stop(until);
+}
+
+void World::stop_agent() {
+  loop_.run(leave_well());
   kill_agent();
 }
 

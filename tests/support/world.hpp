@@ -131,6 +131,8 @@ class World {
   void kill_agent();
   /// It leaves as on SIGTERM.
   void stop_agent();
+  /// Until its process would end.
+  task<> leave_well();
   void reboot();
   bool running() const { return life_ != nullptr; }
   volume::Shell& shell();
@@ -270,6 +272,7 @@ class World {
   std::map<int, FakeOpened*> opened;         ///< of this life
   int made = 0;                              ///< links and opened images, ever
   bool fenced_once = false;                  ///< in this life
+  bool leaving = false;                      ///< this life was told to end
   std::function<void(std::uint32_t)> tell_dead;
 
  private:

@@ -33,6 +33,7 @@ World::FakeLink::~FakeLink() {
 
 void World::FakeLink::take(std::uint32_t device, const KernelRequest& request) {
   if (state_ != State::serving || draining_) return;
+  if (world_.leaving) world_.broke("a session took a request after the agent was told to leave");
   if (ops_.empty()) busy_since_ = world_.loop().clock.now();
   SessionOp& op = ops_.emplace_back();
   op.done = &FakeLink::completed;

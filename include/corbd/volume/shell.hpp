@@ -88,8 +88,8 @@ class Shell final : public Volumes {
   /// While it drains, no volume that has no record here is staged (unavailable): kubelet asks again, other nodes are free to take it.
   void drain(bool on);
   bool draining() const;
-  /// Leaving: refuses new wishes, waits for those under way, answers what was read from every link. Locks stay held: they are the next
-  /// start's proof of ownership.
+  /// Leaving: refuses new wishes and the further steps of those under way, answers what was read from every link, all at once, and then waits for the
+  /// steps under way. Locks stay held: they are the next start's proof of ownership.
   task<> stop(Until until);
 
  private:

@@ -1,0 +1,45 @@
+// What the agent remembers of volumes that are gone.
+#include <malloc.h>
+
+#include "scene.hpp"
+
+using namespace corbd;
+using test::Scene;
+
+namespace {
+
+/// Bytes of the heap for each of `count` volumes, after some that fill what is kept for reuse.
+template <class Life>
+double growth(int count, Life life) {
+  for (int i = 0; i < 100; ++i) life("warm-" + std::to_string(i));
+  const auto used = [] { return static_cast<double>(mallinfo2().uordblks); };
+  const double before = used();
+  for (int i = 0; i < count; ++i) life("csi-vol-" + std::to_string(i));
+  return (used() - before) / count;
+}
+
+}  // namespace
+
+TEST_CASE("of a volume that was unstaged nothing stays in memory") {
+  Scene scene;
+  const double bytes = growth(1000, [&](const std::string& id) {
+    scene.world.images[id].id = "id-" + id;
+    const auto wish = test::staged_wish(id);
+    REQUIRE(scene.want(wish, id) == errc::ok);
+    REQUIRE(scene.want(volume::Unstaged{wish.path}, id) == errc::ok);
+    scene.world.images.erase(id);
+    scene.world.keys.erase(id);
+    scene.world.stashes.clear();
+  });
+  CHECK(bytes < 200);
+}
+
+TEST_CASE("of a volume whose stage failed, or that was only asked about, nothing stays in memory") {
+  Scene scene;
+  const double bytes = growth(1000, [&](const std::string& id) {
+    REQUIRE(scene.want(test::staged_wish(id), id) == errc::not_found);
+    REQUIRE(scene.want(volume::Healed{}, id) == errc::ok);
+    REQUIRE(scene.want(volume::Unstaged{"/kubelet/staging/" + id}, id) == errc::ok);
+  });
+  CHECK(bytes < 200);
+}

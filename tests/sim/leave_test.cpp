@@ -1,0 +1,82 @@
+// SIGTERM: what was read is answered, whatever else is under way.
+#include "corbd/core/gate.hpp"
+#include "scene.hpp"
+#include "support/world_ports.hpp"
+
+using namespace corbd;
+using test::kId;
+using test::Scene;
+using volume::Wish;
+using namespace std::chrono_literals;
+
+namespace {
+
+task<> ask(Scene& in, std::string id, Wish wish) { static_cast<void>(co_await in.world.shell().want(std::move(id), std::move(wish), {})); }
+
+/// An application that writes without a pause.
+struct Load {
+  explicit Load(Scene& over) : scene(over) { write(); }
+  void write() {
+    for (auto& device : scene.world.devices)
+      for (std::size_t block = 0; block < test::kBlocks; ++block) scene.world.application_writes(device, block);
+    if (!stopped) scene.loop.outside_in(100ms, [this] { write(); });
+  }
+  Scene& scene;
+  bool stopped = false;
+};
+
+}  // namespace
+
+TEST_CASE("SIGTERM under load with a stage under way drains every session, and nothing that was read stays without an answer") {
+  test::Calm calm;
+  Scene scene;
+  scene.world.hazards = &calm;
+  const std::vector<std::string> ids{kId, "image-2", "image-3", "image-4"};
+  for (const auto& id : ids) {
+    scene.world.images[id].id = "id-" + id;
+    scene.world.images[id].data = true;
+    scene.world.images[id].content = host::Probe::Kind::filesystem;
+    scene.world.images[id].fstype = "ext4";
+    REQUIRE(scene.want(test::staged_wish(id), id) == errc::ok);
+  }
+  // Its mkfs lasts longer than the agent may take to leave.
+  scene.world.images["image-5"].id = "id-5";
+  scene.world.delayed = "mkfs";
+  Gate gate(scene.loop.control(), scene.loop.clock);
+  gate.spawn(ask(scene, "image-5", test::staged_wish("image-5")));
+  scene.loop.advance(1s);
+  REQUIRE(scene.world.devices.size() == 5);
+  scene.world.cluster_slow = 600ms;
+  Load load(scene);
+  scene.loop.advance(1s);
+  const auto before = scene.world.answered;
+  scene.loop.run(scene.world.leave_well());
+  std::uint64_t unanswered = 0;
+  for (const auto& [serial, link] : scene.world.links) unanswered += link->in_flight();
+  CHECK(unanswered == 0);
+  CHECK(scene.world.answered > before);
+  for (const auto& rule : scene.world.broken_rules) FAIL_CHECK(rule);
+  load.stopped = true;
+  scene.world.kill_agent();
+  scene.world.hazards = nullptr;
+}
+
+TEST_CASE("an agent that leaves begins no step any more, and its successor ends what was under way") {
+  Scene scene;
+  // It asks where the image is, and hears of it while the agent leaves.
+  scene.world.cluster_slow = 1s;
+  Gate gate(scene.loop.control(), scene.loop.clock);
+  gate.spawn(ask(scene, kId, test::staged_wish(kId)));
+  scene.loop.advance(10ms);
+  std::vector<std::string> calls;
+  scene.world.before_call = [&](const std::string& call) { calls.push_back(call); };
+  scene.loop.run(scene.world.leave_well());
+  CHECK(scene.world.want(kId, test::staged_wish(kId)).error().code == errc::unavailable);
+  scene.loop.advance(2min);
+  CHECK(calls.empty());
+  CHECK(scene.world.devices.empty());
+  scene.world.before_call = nullptr;
+  scene.world.cluster_slow = {};
+  scene.kill_and_start();
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+}
