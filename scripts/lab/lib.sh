@@ -113,12 +113,33 @@ print(count("ok"), count("not ok") + count("begun"), count("skip"))
 PY
 }
 
-# Configures and builds the preset; silent unless it fails.
+# Configures and builds the preset. Says every 5 s how far it is, but not beside other work (lab_modest). The log has everything, a failure shows its end.
 lab_build() {  # PRESET [TARGET...]
-  local preset=$1 log=$lab_dir/build-$1.log begin=$SECONDS
+  local preset=$1 log=$lab_dir/build-$1.log begin=$SECONDS rc=0
   shift
   echo "${0##*/}: building $preset (log: ${log#"$PWD/"})"
-  { lab_run cmake --preset "$preset" && lab_run cmake --build --preset "$preset" -j "$(nproc)" ${1:+--target "$@"}; } >"$log" 2>&1 ||
-    { tail -n 60 "$log" >&2; echo "${0##*/}: the $preset build failed" >&2; return 1; }
+  : >"$log"
+  if [ -z "${lab_modest:-}" ]; then
+    lab_tell_progress "$log" 8>&- &
+    lab_pids+=($!)
+  fi
+  { lab_run cmake --preset "$preset" && lab_run cmake --build --preset "$preset" -j "$(nproc)" ${1:+--target "$@"}; } >>"$log" 2>&1 || rc=$?
+  if [ -z "${lab_modest:-}" ]; then
+    kill "${lab_pids[-1]}" && wait "${lab_pids[-1]}" || true
+    unset 'lab_pids[-1]'
+  fi
+  [ $rc = 0 ] || { tail -n 60 "$log" >&2; echo "${0##*/}: the $preset build failed" >&2; return 1; }
   echo "${0##*/}: built $preset in $((SECONDS - begin)) s"
+}
+
+lab_tell_progress() {  # LOG of cmake and ninja; until it is killed
+  local begin=$SECONDS said=$SECONDS step
+  trap - EXIT INT TERM
+  while sleep 1; do
+    [ $((SECONDS - said)) -ge 5 ] || continue
+    said=$SECONDS
+    step=$(sed -n 's|^\[\([0-9]*\)/\([0-9]*\)\] .*|\1 \2|p' "$1" | tail -n 1)
+    if [ -n "$step" ]; then step="$((100 * ${step% *} / ${step#* })) % (${step/ / of })"; fi
+    echo "${0##*/}: ${step:-configuring}, $((SECONDS - begin)) s"
+  done
 }
