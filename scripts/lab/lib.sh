@@ -45,6 +45,15 @@ lab_run() {
   return $rc
 }
 
+# The guest and its kernel, for scripts/lab/guest; false if it is another option.
+lab_option() {  # OPTION VALUE
+  case "$1" in
+    --guest) export CORBD_LAB_GUEST=${2:?} ;;
+    --kernel) export CORBD_LAB_KERNEL=${2:?} ;;
+    *) return 1 ;;
+  esac
+}
+
 # A fresh cluster and the server of control.py; exports CORBD_LAB_*. CORBD_OUT becomes build/lab/NAME/out, emptied.
 lab_up() {  # NAME
   lab_ceph=$lab_dir/$1/ceph

@@ -124,7 +124,12 @@ TEST_CASE("a dead link is replaced, and I/O that waited for it goes on") {
   auto again = node.reconnect("another volume");
   REQUIRE_FALSE(again);
   CHECK(again.error().code == errc::not_found);
-  CHECK(node.reconnect());
+  // On one processor the kernel may learn only after us that the old link is dead; then it is as if that lived.
+  result<> taken = node.reconnect();
+  for (int i = 0; !taken && taken.error().code == errc::unavailable && i < 100; ++i) taken = node.reconnect();
+  CHECK(taken);
+  // A write that nobody serves would never end.
+  if (!taken) node.run(node.devices->disconnect(*node.index, node.soon()));
   writer.join();
   CHECK(written == 0);
   CHECK(node.image.content()[65535] == std::byte{'x'});

@@ -55,11 +55,11 @@ class Contained(Agent):
                         "env": ["PATH=%s/bin:%s" % (self.lab.dir, os.environ["PATH"])],
                         "capabilities": {"bounding": rights, "effective": rights, "permitted": rights}},
             "root": {"path": root, "readonly": True},
-            "mounts": [{"destination": "/proc", "type": "proc", "source": "proc"},
+            # Where the mounts of the checkout and of the lab's folder lie below /tmp, they come upon it.
+            "mounts": [{"destination": "/proc", "type": "proc", "source": "proc"}, {"destination": "/tmp", "type": "tmpfs", "source": "tmpfs"},
                        host("/dev"), host("/sys"), host("/usr", "ro"), host("/etc", "ro"), host(REPO, "ro"),
                        # The lab's folder for kubelet's and for /run/corbd.
-                       host(self.lab.dir, "rshared"),
-                       {"destination": "/tmp", "type": "tmpfs", "source": "tmpfs"}],
+                       host(self.lab.dir, "rshared")],
             # hostPID, hostNetwork; and of a privileged container all devices, no masked and no read-only paths.
             "linux": {"namespaces": [{"type": "mount"}, {"type": "ipc"}, {"type": "uts"}], "rootfsPropagation": "rshared",
                       "cgroupsPath": "/corbd-lab/" + self.id, "resources": {"devices": [{"allow": True, "access": "rwm"}]}}}

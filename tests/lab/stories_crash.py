@@ -358,7 +358,7 @@ def network(lab, way):
         return
     run(["ip", "link", "set", "eth0", way])
     if way == "up":
-        run(["ip", "route", "replace", "10.223.0.0/16", "via", "10.0.2.2"])
+        run(["ip", "route", "replace", "10.223.0.0/16", "via", os.environ["CORBD_LAB_GATEWAY"]])
 
 
 @long

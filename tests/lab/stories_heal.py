@@ -209,6 +209,7 @@ def story_kill_32(lab):
 @long
 def story_kill_32_compared(lab):
     """SIGKILL until the last of 32 volumes writes again, beside `rbd-nbd attach` for each of 32 in parallel"""
+    lab.expect_speed()
     images = [lab.image("%02d" % number, size=64 * MIB) for number in range(32)]
     ours = killed_32(lab, images, 3)
     peers = [RbdNbd(lab, image) for image in images]

@@ -12,6 +12,7 @@ from stories_peer import RbdNbd
 @long
 def story_recovery_compared(lab):
     """from SIGKILL to the first completed write: against rbd-nbd killed and re-attached in the same way"""
+    lab.expect_speed()
     peer = RbdNbd(lab, lab.image("peer"))
     peer.map()
     writer = Writer(lab, peer.device).start()
@@ -84,6 +85,7 @@ def on_device(device):
 @long
 def story_speed_compared(lab):
     """4 KiB random reads and writes at queue depth 16 on one image: corbd, rbd-nbd, the kernel's client, and librbd without a device"""
+    lab.expect_speed()
     image = lab.image("a")
     lab.admin("rbd", "bench", "--io-type", "write", "--io-size", "1M", "--io-total", "256M", image.spec)
     found = {}
@@ -126,6 +128,7 @@ mount --bind {dir}/staged {dir}/target
 
 
 def stages_compared(lab, volumes):
+    lab.expect_speed()
     agent = lab.agent().start()
     ours, theirs = [], []
     for number in range(volumes):
