@@ -16,6 +16,7 @@ function(corbd_room name)
   foreach(used ${ROOM_USES})
     string(APPEND map "  use corbd_${used}\n")
   endforeach()
+  set_property(GLOBAL APPEND_STRING PROPERTY CORBD_MAP_RULES "${map}")
   foreach(header ${headers})
     string(APPEND map "  textual header \"${header}\"\n")
   endforeach()
@@ -26,9 +27,13 @@ function(corbd_room name)
   if(sources)
     add_library(corbd_${name} STATIC ${sources})
     set_property(GLOBAL APPEND PROPERTY CORBD_FENCED corbd_${name})
-    # Most of what a compilation costs: parsed once for a room. No header of ours: the fence looks at the includes that a file has itself.
-    target_precompile_headers(corbd_${name} PRIVATE <boost/asio/awaitable.hpp> <boost/asio/co_spawn.hpp> <boost/json/object.hpp>
-      <boost/system/result.hpp> <algorithm> <chrono> <functional> <map> <memory> <optional> <string> <variant> <vector>)
+    # Most of what a compilation costs: parsed once for all rooms. No header of ours: the fence looks at the includes that a file has itself.
+    if(name STREQUAL core)
+      target_precompile_headers(corbd_core PRIVATE <boost/asio/awaitable.hpp> <boost/asio/co_spawn.hpp> <boost/json/object.hpp>
+        <boost/system/result.hpp> <algorithm> <chrono> <functional> <map> <memory> <optional> <string> <variant> <vector>)
+    else()
+      target_precompile_headers(corbd_${name} REUSE_FROM corbd_core)
+    endif()
     target_include_directories(corbd_${name} PRIVATE ${CMAKE_SOURCE_DIR}/src/${name} ${CMAKE_BINARY_DIR}/generated)
   else()
     add_library(corbd_${name} INTERFACE)
@@ -38,11 +43,13 @@ function(corbd_room name)
   target_link_libraries(corbd_${name} ${scope} corbd_flags ${used_targets} ${ROOM_LIBS})
 endfunction()
 
-# Writes the module map and fences every room with it. ccache does not look into the map: its hash goes on the command line.
+# Writes the module map and fences every room with it. ccache does not look into the map: the hash of its rules goes on the command line. Not of the
+# headers' names: each new header would have everything compiled anew, and a file that includes it is compiled for that already.
 function(corbd_fence_rooms)
   get_property(text GLOBAL PROPERTY CORBD_MAP_TEXT)
   file(CONFIGURE OUTPUT ${CORBD_ROOM_MAP} CONTENT "${text}" @ONLY)
-  string(SHA256 hash "${text}")
+  get_property(rules GLOBAL PROPERTY CORBD_MAP_RULES)
+  string(SHA256 hash "${rules}")
   get_property(fenced GLOBAL PROPERTY CORBD_FENCED)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
     foreach(target ${fenced})
