@@ -119,7 +119,6 @@ class Agent {
     volume::Config config;
     config.boot_id = boot_id;
     config.policy.driver = options_.drivername;
-    config.policy.heal_without_proof = options_.heal_without_proof;
     config.policy.node = options_.nodeid;
     config.policy.fencing = options_.fencing;
     return config;
@@ -180,6 +179,7 @@ class Agent {
     sources.stuck_helpers = [this] { return helpers_.stuck(); };
     sources.drain = [this](bool on) { shell_.drain(on); };
     sources.draining = [this] { return shell_.draining(); };
+    sources.vouched = [this](const std::string& id, const std::string& by, const result<>& done) { kubernetes_.vouched(id, by, done); };
     return sources;
   }
 
@@ -338,6 +338,9 @@ int run(const cli::Run& options) {
   // Before any thread: the flag is per thread and inherited.
   if (auto flusher = become_io_flusher(); !flusher) log::warning("agent.io_flusher", {{"error", flusher.error().text}});
   for (const auto& flag : options.ignored) log::info("agent.flag_ignored", {{"flag", flag}});
+  if (options.heal_without_proof)
+    return fail({errc::invalid_argument, "--heal-without-proof is gone, because it spoke for every volume of the node: start without it, and say "
+                                         "`corbd heal ID --without-proof` for one volume that no other node used"});
   if (auto checked = check_labels(options); !checked) return fail(checked.error());
   const auto registrar = registrar_config(options);
   if (!registrar) return fail(registrar.error());

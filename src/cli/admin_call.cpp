@@ -130,6 +130,7 @@ int heal(Asking& asking, const Admin& ask) {
   v1::HealRequest request;
   request.set_id(ask.volume_id);
   request.set_adopt(ask.adopt);
+  request.set_without_proof(ask.without_proof);
   v1::HealResponse response;
   if (!asking.answered(&v1::Admin::Stub::Heal, request, response)) return kRefused;
   if (!ask.volume_id.empty()) return say_state(asking, ask);

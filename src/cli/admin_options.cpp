@@ -41,6 +41,10 @@ void add_admin(CLI::App& app, Admin& into) {
   auto* heal = add(app, into, What::heal, "heal", "Try now what waits for its next try");
   heal->add_option("id", into.volume_id, "Volume id, whose try is waited for [every volume without a server, not waited for]");
   heal->add_flag("--adopt", into.adopt, "Ask rbd-nbd, if it serves the volume, to end, and serve it from now on; needs an id")->needs("id");
+  heal->add_flag("--without-proof", into.without_proof,
+                 "Your word that no other node used the image: it counts in this one try, and not against whoever says otherwise; needs an id")
+      ->needs("id")
+      ->excludes("--adopt");
   add_timeout(heal, into, "120");
 
   auto* fail = add(app, into, What::fail, "fail", "Give a volume up: every request of its device gets EIO until it is unstaged");

@@ -120,7 +120,8 @@ task<> Healer::attempt(std::string volume_id) {
   const Outcome outcome = outcome_of(healed, before && before->unserved && !(after && after->served_by_other));
   if (!healed) tell(volume_id, healed.error());
   if (healed) told_.erase(volume_id);
-  if (outcome == Outcome::healed)
+  // Its tombstone answers, nobody else.
+  if (outcome == Outcome::healed && after && after->health != volume::Health::failed)
     log::info("volume.healed", {{"volume", volume_id}, {"attempts", ward_.patients().at(volume_id).attempts + 1}});
   ward_.ended(volume_id, outcome, clock_.now(), config_.jitter());
   // By the timer, not from here: tries that end at once would nest, one for each volume of the node.

@@ -15,6 +15,12 @@ std::string last_error(const volume::Status& status) { return status.last_error 
 
 }  // namespace
 
+kube::Notice vouched_notice(const std::string& by, const result<>& done) {
+  const std::string who = by.empty() ? "An operator" : "An operator (" + by + " on the node)";
+  if (done) return {"HealedByWord", true, who + " gave the word that no other node used the image, and the volume is served: what waited in this node was written."};
+  return {"HealByWordRefused", true, who + " gave the word that no other node used the image, and the volume is not served: " + done.error().text};
+}
+
 std::vector<Notices::Told> Notices::changed(const volume::Change& change, const volume::Status& status, time_point now) {
   std::vector<Told> all;
   const std::string& id = change.volume_id;

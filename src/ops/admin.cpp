@@ -92,10 +92,14 @@ class Desk {
   }
 
   /// The one volume's wish joins the healer's own try of it.
-  task<result<>> answer(const v1::HealRequest& request, v1::HealResponse& response, Until until) {
+  task<result<>> answer(const v1::HealRequest& request, v1::HealResponse& response, Until until, std::string by) {
     const std::string& id = request.id();
     if (!id.empty() && !sources_.volumes.status(id)) co_return unknown(id);
     if (request.adopt() && id.empty()) co_return Error{errc::invalid_argument, "only one volume at a time can be taken over from rbd-nbd: name it"};
+    if (request.without_proof()) {
+      response.add_volume_ids(id);
+      co_return co_await vouch(request, std::move(by), until);
+    }
     log::info("admin.heal", {{"volume", id.empty() ? "all that have no server" : id}, {"adopt", request.adopt()}});
     sources_.healer.hurry(id);
     if (!id.empty()) {
@@ -143,6 +147,18 @@ class Desk {
     return {errc::not_found, "volume " + id + " has no record on this node: `corbd volumes` lists those that have"};
   }
 
+  /// The word is in the wish, so it ends with it: no later try has it.
+  task<result<>> vouch(const v1::HealRequest& request, std::string by, Until until) {
+    const std::string& id = request.id();
+    if (id.empty() || request.adopt())
+      co_return Error{errc::invalid_argument, "the word that no other node used an image counts for one volume, and not for one that rbd-nbd serves: name it, without adopt"};
+    log::warning("admin.heal_without_proof", {{"volume", id}, {"by", by}, {"effect", "if nobody says otherwise, what waits is written"}});
+    auto done = co_await want(id, volume::Wish(volume::Healed{true}), until);
+    log::warning("volume.vouched", {{"volume", id}, {"by", by}, {"error", done ? "" : done.error().text}});
+    sources_.vouched(id, by, done);
+    co_return done;
+  }
+
   task<result<>> want(std::string id, volume::Wish wish, Until until) {
     Either either(leaving_, *until.scope);
     until.scope = either.scope();
@@ -174,7 +190,8 @@ class Service final : public v1::Admin::CallbackService {
     return serve(context, "GetVolume", request->id(), *request, *response);
   }
   Reactor* Heal(Context* context, const v1::HealRequest* request, v1::HealResponse* response) override {
-    return serve(context, "Heal", request->id(), *request, *response);
+    auto work = [this, request, response, by = rpc::peer_of(*context)](Until until) { return desk_.answer(*request, *response, until, by); };
+    return server_.unary(context, "Heal", request->id(), work);
   }
   Reactor* Fail(Context* context, const v1::FailRequest* request, v1::FailResponse* response) override {
     return serve(context, "Fail", request->id(), *request, *response);

@@ -1,7 +1,9 @@
 #include "corbd/rpc/server.hpp"
 
 #include <grpc/support/log.h>
+#include <sys/socket.h>
 
+#include <charconv>
 #include <thread>
 
 #include "corbd/core/log.hpp"
@@ -21,6 +23,19 @@ void log_grpc(gpr_log_func_args* said) {
 }  // namespace
 
 grpc::Status to_status(const Error& error) { return {static_cast<grpc::StatusCode>(grpc_code(error.code)), valid_utf8(error.text)}; }
+
+// gRPC calls a connection that it was given "fd:<number>" (grpc_server_add_channel_from_fd).
+std::string peer_of(const grpc::ServerContextBase& context) {
+  constexpr std::string_view prefix = "fd:";
+  const std::string peer = context.peer();
+  int connection = -1;
+  const char* end = peer.data() + peer.size();
+  if (!peer.starts_with(prefix) || std::from_chars(peer.data() + prefix.size(), end, connection).ptr != end) return {};
+  ucred who{};
+  socklen_t size = sizeof who;
+  if (::getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0) return {};
+  return "uid " + std::to_string(who.uid) + ", pid " + std::to_string(who.pid);
+}
 
 /// One call from its method to OnDone. Everything but the callbacks' posts is on the control thread, its end too.
 class Server::Call final : public grpc::ServerUnaryReactor {

@@ -62,6 +62,7 @@ struct Live {
   std::optional<time_point> other_died;  ///< when the kernel told of the end of its link
   bool gone = false;  ///< at the last look the kernel had no device of it; of an earlier boot's record that is known without one
   bool disconnected = false;  ///< the device that it has takes no link any more
+  bool cut_off = false;  ///< its client was, while it served; until it is served again
   std::optional<time_point> unserved_since, lost_since, in_use_since;
   std::uint32_t links_lost = 0;
   duration longest_stall{};

@@ -85,6 +85,7 @@ result<Observation> observe(const Live& volume, const Wish& wish, const Ports& p
   seen.lock_held = volume.lock_held;
   seen.tombstone = volume.tombstone;
   if (volume.other_died) seen.other_dead_for = now - *volume.other_died;
+  seen.cut_off = volume.cut_off;
   if (volume.in_use_since) seen.in_use_for = now - *volume.in_use_since;
   if (volume.lost_since) seen.lost_for = now - *volume.lost_since;
   seen.key_known = !volume.key.empty();

@@ -32,12 +32,6 @@ std::string mismatch(const Stash& stash, const device::Seen& device, const image
   return "";
 }
 
-bool watches(const image::Ownership& who, const std::string& address) {
-  return std::find(who.foreign_watchers.begin(), who.foreign_watchers.end(), address) != who.foreign_watchers.end();
-}
-
-bool on_this_node(const image::Ownership& who, const std::string& address) { return image::host_of(address) == image::host_of(who.self); }
-
 /// It ends by itself or was asked to: what it wrote last is stored, and it gave its lock back. Before that nobody but it may have the image.
 Decision dismiss(const View& view) {
   const auto& who = *view.seen.facts.ownership;
@@ -71,6 +65,35 @@ std::optional<Decision> needs_daemon(const View& view) {
 }
 
 }  // namespace
+
+bool watches(const image::Ownership& who, const std::string& address) {
+  return std::find(who.foreign_watchers.begin(), who.foreign_watchers.end(), address) != who.foreign_watchers.end();
+}
+
+bool on_this_node(const image::Ownership& who, const std::string& address) { return image::host_of(address) == image::host_of(who.self); }
+
+bool left_by_this_node(const View& view) {
+  const auto& who = *view.seen.facts.ownership;
+  return who.lock == image::Ownership::Lock::other && on_this_node(who, who.owner) && !watches(who, who.owner);
+}
+
+Step inherit(const View& view) {
+  Step step{Step::Kind::inherit};
+  step.path = view.seen.facts.ownership->owner;
+  return step;
+}
+
+std::optional<Decision> yield_to_other(const View& view) {
+  const auto& who = *view.seen.facts.ownership;
+  const bool by_owner = who.lock == image::Ownership::Lock::other && on_this_node(who, who.owner);
+  if (!by_owner && std::ranges::none_of(who.foreign_watchers, [&](const auto& watcher) { return on_this_node(who, watcher); })) return std::nullopt;
+  if (!view.seen.facts.served_by_other) return look(Fact::served_by_other);
+  if (!*view.seen.facts.served_by_other) return std::nullopt;
+  Step step{Step::Kind::write_record};
+  step.record = view.record;
+  step.record->adopting = true;
+  return step;
+}
 
 Decision adopt(const View& view, const Staged& wish) {
   const auto* device = view.seen.device();
@@ -143,20 +166,13 @@ std::optional<Decision> unstage_other(const View& view, const std::string& targe
 std::optional<Decision> end_other_client(const View& view) {
   if (view.seen.facts.served_by_other == true) return dismiss(view);
   const auto& who = *view.seen.facts.ownership;
-  if (who.lock != image::Ownership::Lock::other) return std::nullopt;
-  const std::string image = "image " + view.record->key.text() + " of volume " + view.id;
-  if (view.record->shared && !on_this_node(who, who.owner)) return std::nullopt;
-  if (!on_this_node(who, who.owner))
-    return fail(errc::unproven, image + ", which rbd-nbd served here, is locked by the client at " + who.owner +
-                                    ": not served until that is gone. If that is rbd-nbd's own, because it ran in another network namespace, "
-                                    "blocklist it by hand and start the agent with --heal-without-proof");
+  if (who.lock != image::Ownership::Lock::other || !on_this_node(who, who.owner)) return std::nullopt;
   // Its process is gone. A watch that stays longer is a living client's.
   const bool just_died = view.seen.other_dead_for && *view.seen.other_dead_for < kWatchStands;
   if (watches(who, who.owner) && !just_died)
-    return Wait{"the cluster still sees the client at " + who.owner + ", which locks " + image + ": 30 s after rbd-nbd's death it does not"};
-  Step step{Step::Kind::inherit};
-  step.path = who.owner;
-  return step;
+    return Wait{"the cluster still sees the client at " + who.owner + ", which locks image " + view.record->key.text() + " of volume " + view.id +
+                ": 30 s after rbd-nbd's death it does not"};
+  return inherit(view);
 }
 
 }  // namespace corbd::volume

@@ -35,24 +35,69 @@ std::string waited(const View& view) {
   return "; it has waited for " + std::to_string(std::chrono::duration_cast<std::chrono::seconds>(*view.seen.in_use_for).count()) + " s";
 }
 
-/// Where the lock proves nothing: as long as a volume stays attached here, no other node may have it.
-std::optional<Decision> prove_by_attachment(const View& view) {
-  if (!view.seen.facts.attachment) return look(Fact::attachment);
+bool is_known(const View& view) { return !view.record->attachment_uid.empty(); }
+
+/// As long as a volume stays attached here, no other node may have it. Of one whose attachment was never seen, its absence proves nothing: a driver may
+/// do without.
+bool stayed_here(const View& view) {
   const auto& attachment = *view.seen.facts.attachment;
-  const std::string& known = view.record->attachment_uid;
+  return is_known(view) && attachment.state == Attachment::State::here && attachment.uid == view.record->attachment_uid;
+}
+
+/// What the orchestrator knows to be another's; null: nothing of the kind.
+const char* taken_away(const View& view) {
   using State = Attachment::State;
-  if (attachment.state == State::here && !known.empty() && attachment.uid == known) return std::nullopt;
-  // One that was never seen proves nothing by its absence: a driver may do without.
-  if (attachment.state == State::here && !known.empty()) return lost(view, "was detached from this node and attached to it again meanwhile");
-  if (attachment.state == State::away && !known.empty()) return lost(view, "is not attached to this node any more (" + attachment.why + ")");
-  // The operator's word fills in what nobody knows. It overrules nobody who says otherwise.
-  if (view.policy.heal_without_proof && attachment.state != State::away) return std::nullopt;
-  std::string why = view.record->exclusive_lock ? "its lock is free, so another node may have written"
-                                                : "it has no exclusive-lock feature, so nothing shows who wrote last";
-  why += attachment.state == State::here ? ", and under which VolumeAttachment it was staged is not known"
-                                         : attachment.why.empty() ? "" : ", and its VolumeAttachment does not show it: " + attachment.why;
-  return fail(errc::unproven, "image " + view.record->key.text() + " of volume " + view.id + " is not proven ours: " + why +
-                                  ". If no other node used it, start the agent with --heal-without-proof");
+  const State state = view.seen.facts.attachment->state;
+  if (!is_known(view)) return nullptr;
+  if (state == State::here && !stayed_here(view)) return "was detached from this node and attached to it again meanwhile";
+  return state == State::away ? "is not attached to this node any more" : nullptr;
+}
+
+/// The operator's word fills in what nobody knows.
+bool vouched_for(const View& view) { return view.vouched && view.seen.facts.attachment->state != Attachment::State::away; }
+
+Decision unproven(const View& view, const std::string& why) {
+  const std::string word = view.vouched ? ". --without-proof does not reach over that" : "";
+  return fail(errc::unproven, "image " + view.record->key.text() + " of volume " + view.id + " is not proven ours: " + why + word);
+}
+
+/// "it is locked by the client at 10.0.0.7:0/1 (client.4119)". Who has it may be a tool that mends the image, rbd-nbd of this node, or another node's agent.
+std::string locked_by(const View& view) {
+  const auto& who = *view.seen.facts.ownership;
+  const std::string owner = "the client at " + with_client(view, who.owner);
+  if (left_by_this_node(view)) return "its lock was left by " + owner + " of this node, which is dead and not known as this agent's";
+  return "it is locked by " + owner + ": not served until that client is gone";
+}
+
+/// Neither the lock nor anybody else speaks for us.
+Decision nothing_proves(const View& view) {
+  const auto& attachment = *view.seen.facts.attachment;
+  const auto& who = *view.seen.facts.ownership;
+  std::string why;
+  if (who.lock == image::Ownership::Lock::other) why = locked_by(view);
+  else if (view.record->exclusive_lock) why = "its lock is free, so another node may have written";
+  else why = "it has no exclusive-lock feature, so nothing shows who wrote last";
+  why += attachment.state == Attachment::State::here ? ", and under which VolumeAttachment it was staged is not known"
+                                                     : attachment.why.empty() ? "" : ", and its VolumeAttachment does not show it: " + attachment.why;
+  if (view.vouched) return unproven(view, why);
+  return unproven(view, why + ". If no other node used it: `corbd heal " + view.id + " --without-proof`");
+}
+
+/// The image is held, or left, by a client that this agent does not know.
+Decision prove_against_other(const View& view) {
+  const auto& who = *view.seen.facts.ownership;
+  const bool vouched = stayed_here(view) || vouched_for(view);
+  if (left_by_this_node(view) && who.foreign_watchers.empty()) return vouched ? Decision(inherit(view)) : nothing_proves(view);
+  if (who.lock != image::Ownership::Lock::other)
+    return unproven(view, "it is open at " + with_client(view, who.foreign_watchers.front()) + ": not served until that client is gone");
+  // Without an orchestrator to say more: who takes a lock from a client that lives has it fenced first.
+  if (view.seen.cut_off && !is_known(view) && view.seen.facts.attachment->state != Attachment::State::here && !on_this_node(who, who.owner))
+    return lost(view, "was taken from this node while it wrote, by the client at " + with_client(view, who.owner));
+  const std::string hint = view.record->adopting && !on_this_node(who, who.owner)
+                               ? ". If that is rbd-nbd's own, because it ran in another network namespace, blocklist it, break its lock (`rbd lock rm`), and say "
+                                 "`corbd heal " + view.id + " --without-proof`"
+                               : "";
+  return unproven(view, locked_by(view) + hint);
 }
 
 /// Rule 2a. A device that exists may have unwritten pages above it: serving it again needs proof that nobody else wrote meanwhile.
@@ -60,22 +105,28 @@ std::optional<Decision> prove_by_attachment(const View& view) {
 std::optional<Decision> prove(const View& view) {
   const auto& who = *view.seen.facts.ownership;
   using Lock = image::Ownership::Lock;
-  const std::string image = view.record->key.text();
   if (view.seen.devices.empty()) {
     if (!who.foreign_watchers.empty()) return open_elsewhere(view);
     // Whoever has the lock has no watch any more, as after the death of its node: librbd has it blocklisted, and takes the lock then.
     return std::nullopt;
   }
-  if (who.lock == Lock::other) return lost(view, "is locked by the client at " + who.owner);
-  if (!who.foreign_watchers.empty())
-    return fail(errc::unproven, "image " + image + " of volume " + view.id + " is open at " + who.foreign_watchers.front() +
-                                    ": not served until that client is gone");
+  const bool alone = who.lock != Lock::other && who.foreign_watchers.empty();
   // An earlier start broke our own dead lock and died before it took it: nothing changed the header since.
   const bool broken_by_us = who.lock == Lock::none && view.record->freed == who.version;
   // rbd-nbd had it until a moment ago, nobody else had it open before or has it now.
-  if (view.seen.facts.dismissed && who.lock == Lock::none) return std::nullopt;
-  if (who.lock == Lock::mine || who.lock == Lock::our_dead || broken_by_us) return std::nullopt;
-  return prove_by_attachment(view);
+  const bool dismissed = who.lock == Lock::none && view.seen.facts.dismissed;
+  if (alone && (who.lock == Lock::mine || who.lock == Lock::our_dead || broken_by_us || dismissed)) return std::nullopt;
+  if (!alone && !view.record->adopting)
+    if (auto step = yield_to_other(view)) return step;
+  // Before a foreign client is believed to be a thief, and before anybody's word is taken.
+  if (!view.seen.facts.attachment) return look(Fact::attachment);
+  if (const char* why = taken_away(view)) {
+    const std::string& said = view.seen.facts.attachment->why;
+    return lost(view, said.empty() ? why : std::string(why) + " (" + said + ")");
+  }
+  if (!alone) return prove_against_other(view);
+  if (stayed_here(view) || vouched_for(view)) return std::nullopt;
+  return nothing_proves(view);
 }
 
 Step note_break(const View& view, std::optional<std::uint64_t> breaking, std::optional<std::uint64_t> freed) {
@@ -220,7 +271,10 @@ std::optional<Decision> bring_up(const View& view) {
     if (!view.seen.facts.served_by_other) return look(Fact::served_by_other);
     const bool leaving = view.seen.other_dead_for.has_value();
     if (*view.seen.facts.served_by_other && leaving) return Wait{"rbd-nbd ends"};
-    if (*view.seen.facts.served_by_other && !view.take_over) return std::nullopt;
+    if (*view.seen.facts.served_by_other && !view.take_over) {
+      if (view.seen.image_open) return Step{Step::Kind::close_image};
+      return std::nullopt;
+    }
   }
   if (view.record->failed && !view.seen.tombstone && view.seen.link != Link::none) return Step{Step::Kind::stop_session};
   if (view.seen.link == Link::serving && device != nullptr && view.seen.attached) {

@@ -14,6 +14,7 @@ struct View {
   const Observation& seen;
   const Policy& policy;
   bool take_over = false;  ///< rbd-nbd is asked to leave the device
+  bool vouched = false;    ///< the operator's word that no other node used the image
 };
 
 Step look(Fact fact);
@@ -39,7 +40,15 @@ std::optional<Decision> bring_up(const View& view);
 Decision adopt(const View& view, const Staged& wish);
 /// A volume without a record that ceph-csi staged: what is to be done besides the umount of its staging target, if anything.
 std::optional<Decision> unstage_other(const View& view, const std::string& target);
-/// What rbd-nbd's client still needs before the image is ours to prove; nothing when that is done. Image open, ownership known.
+/// What rbd-nbd's client still needs before the image is ours to prove; nothing when that is done, or is not rbd-nbd's. Image open, ownership known.
 std::optional<Decision> end_other_client(const View& view);
+/// A record of ours whose device rbd-nbd may have got since: if it serves it, the volume is to be adopted. Ownership known.
+std::optional<Decision> yield_to_other(const View& view);
+/// Whether the image's lock is that of a client of this node that does not watch it any more: the cluster has given that one up. Ownership known.
+bool left_by_this_node(const View& view);
+/// Who has the lock, and is nobody of ours.
+Step inherit(const View& view);
+bool watches(const image::Ownership& who, const std::string& address);
+bool on_this_node(const image::Ownership& who, const std::string& address);
 
 }  // namespace corbd::volume

@@ -281,11 +281,10 @@ Decision give_up(const View& view) {
   return write(std::move(record));
 }
 
-}  // namespace
-
-Decision plan(const std::string& volume_id, const std::optional<Record>& record, const Wish& wish, const Observation& seen,
-              const Policy& policy) {
-  const View view{volume_id, record, seen, policy, std::holds_alternative<Adopted>(wish)};
+Decision decide(const View& view, const Wish& wish) {
+  const auto& volume_id = view.id;
+  const auto& record = view.record;
+  const auto& seen = view.seen;
   if (seen.devices.size() > 1)
     return fail(errc::failed_precondition, std::to_string(seen.devices.size()) + " devices carry the id of volume " + volume_id +
                                                ": disconnect the one that is not in use");
@@ -307,7 +306,9 @@ Decision plan(const std::string& volume_id, const std::optional<Record>& record,
     Decision operator()(const Unstaged& wanted) const { return unstage(view, wanted); }
     Decision operator()(const Published& wanted) const { return publish(view, wanted); }
     Decision operator()(const Unpublished& wanted) const { return unpublish(view, wanted); }
-    Decision operator()(const Healed&) const { return heal(view); }
+    Decision operator()(const Healed& wanted) const {
+      return wanted.vouched && view.record && view.record->failed ? given_up(view) : heal(view);
+    }
     Decision operator()(const Adopted&) const { return heal(view); }
     Decision operator()(const Failed&) const { return give_up(view); }
     Decision operator()(const Expanded& wanted) const { return expand(view, wanted); }
@@ -316,6 +317,22 @@ Decision plan(const std::string& volume_id, const std::optional<Record>& record,
     Decision operator()(const Attached& wanted) const { return attach(view, wanted); }
   };
   return std::visit(Visit{view}, wish);
+}
+
+/// What was only looked at, and is another's to use or may be.
+bool leaves(const Observation& seen, errc why) {
+  return seen.image_open && !seen.tombstone && seen.link == Observation::Link::none && (why == errc::in_use || why == errc::unproven || why == errc::lost);
+}
+
+}  // namespace
+
+Decision plan(const std::string& volume_id, const std::optional<Record>& record, const Wish& wish, const Observation& seen,
+              const Policy& policy) {
+  const auto* healed = std::get_if<Healed>(&wish);
+  const View view{volume_id, record, seen, policy, std::holds_alternative<Adopted>(wish), healed != nullptr && healed->vouched};
+  Decision decision = decide(view, wish);
+  if (auto* failed = std::get_if<Fail>(&decision)) failed->leaves = leaves(seen, failed->error.code);
+  return decision;
 }
 
 }  // namespace corbd::volume

@@ -82,6 +82,7 @@ class Shell::Impl {
   task<> run(Live& volume, std::shared_ptr<Operation> operation, Until lock_until);
   task<result<>> fulfil(Live& volume, Wish wish);
   task<result<>> pursue(Live& volume, Wish wish);
+  task<> leave_image(Live& volume, const Wish& wish);
   task<result<>> make_durable(Live& volume, const Wish& wish, bool had_record);
   task<result<>> prepare(Live& volume, const Wish& wish);
   bool shows_at(const Live& volume, const std::string& path) const;
@@ -265,7 +266,10 @@ task<result<>> Shell::Impl::pursue(Live& volume, Wish wish) {
     if (seen->facts.resolved) observe_neighbours(*seen, volume);
     const Decision decision = plan(volume.id, volume.record, wish, *seen, config_.policy);
     if (std::holds_alternative<Done>(decision)) co_return result<>();
-    if (const auto* failed = std::get_if<Fail>(&decision)) co_return failed->error;
+    if (const auto* failed = std::get_if<Fail>(&decision)) {
+      if (failed->leaves) co_await leave_image(volume, wish);
+      co_return failed->error;
+    }
     if (const auto* wait = std::get_if<Wait>(&decision)) {
       if (std::exchange(waits_for, wait->why) != wait->why) log::info("volume.waits", {{"volume", volume.id}, {"wish", name(wish)}, {"why", wait->why}});
       co_await sleep_until(control_, clock_, clock_.now() + kWaitPause);
@@ -277,7 +281,14 @@ task<result<>> Shell::Impl::pursue(Live& volume, Wish wish) {
     note_health(volume, std::string(name(wish)));
     if (!done) co_return with_context(std::string(name(std::get<Step>(decision).kind)) + " of volume " + volume.id, done.error());
   }
+  if (volume.image && !volume.link) co_await leave_image(volume, wish);
   co_return Error{errc::unavailable, std::string(name(wish)) + " of volume " + volume.id + " still waits" + (waits_for.empty() ? "" : ": " + waits_for) + ": repeat it"};
+}
+
+/// A close that does not end in time goes on, and the next wish begins with it.
+task<> Shell::Impl::leave_image(Live& volume, const Wish& wish) {
+  if (auto closed = co_await steps_.run(volume, Step{Step::Kind::close_image}, wish); !closed)
+    log::warning("image.not_left", {{"volume", volume.id}, {"error", closed.error().text}});
 }
 
 /// Other volumes of this node on the same image.

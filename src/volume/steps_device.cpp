@@ -57,6 +57,7 @@ task<result<>> Steps::kernel_reconfigure(Live& live) {
   live.longest_stall = std::max(live.longest_stall, stall);
   live.unserved_since.reset();
   live.other_died.reset();
+  live.cut_off = false;
   log::info("device.reconnected", {{"volume", live.id}, {"device", device::path(*index)},
                                    {"unserved_ms", std::chrono::duration_cast<std::chrono::milliseconds>(stall).count()}});
   co_return result<>();
@@ -85,6 +86,7 @@ task<result<>> Steps::disconnect(Live& live) {
 
 task<result<>> Steps::stop_session(Live& live) {
   const bool broken = live.link->state() == device::Link::State::held;
+  live.cut_off |= broken && !live.tombstone;
   live.link->shut();
   live.attached = false;
   // Given up, perhaps because the cluster answers nothing: that must not keep the device from its tombstone.

@@ -10,6 +10,7 @@ import time
 
 from kit import CORBD, MIB, TRANSIENT, Failed, Writer, check, long, now_us, processes, read, run, say, show_timeline, timeline, wait_for
 from stories_peer import RbdNbd
+from stories_seen import ask
 
 
 def restart_under(writer, agent, volume):
@@ -424,9 +425,9 @@ def story_unproven(lab):
     answer = volume.try_stage(timeout=20)
     check(answer["code"] != "OK", "stage blesses a volume that is not served")
     say("stage meanwhile: %s: %s" % (answer["code"], answer["message"]))
-    agent.kill()
-    agent.spawn(flags=["--heal-without-proof"])
+    say(ask(agent, "heal", volume.id, "--without-proof").strip())
     agent.wait_event("device.reconnected", 60, volume=volume.id)
+    check(agent.events("admin.heal_without_proof", volume=volume.id), "the word is not in the log")
     writer.wait_more(20)
     writer.stop()
     writer.expect_nothing_lost(kills)

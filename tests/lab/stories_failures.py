@@ -10,7 +10,7 @@ from kit import MIB, Skip, Writer, check, devices, long, mounted, put, read, run
 from stories_heal import taken_by_another
 from stories_luks import encrypted, expect_closed
 from stories_peer import RbdNbd
-from stories_seen import volumes_of
+from stories_seen import ask, volumes_of
 
 
 def story_full_disk_heals(lab):
@@ -157,14 +157,15 @@ def story_hung_unmount(lab):
     run(["dd", "if=/dev/zero", "of=" + peer.device, "bs=4096", "count=1", "seek=15000", "oflag=direct"])
     unmount = lab.start(["umount", volume.staged_path])
     agent.start()
-    agent.wait_event("volume.state", 60, volume=volume.id, to="lost")
+    agent.wait_event("volume.state", 60, volume=volume.id, to="unproven")
     for _ in range(2):
         other.stage()
         other.expect_staged()
         other.unstage()
     answer = volume.try_unstage(timeout=10)
-    say("unstage of the lost volume: %s: %s" % (answer["code"], answer["message"]))
+    say("unstage of the unproven volume: %s: %s" % (answer["code"], answer["message"]))
     check(answer["code"] != "OK" and unmount.poll() is None, "the unmount did not wait")
+    ask(agent, "fail", volume.id, "--yes-really")
     agent.wait_event("volume.failed", 150, volume=volume.id)
     unmount.wait(60)
     volume.unstage(patience=90)

@@ -169,6 +169,15 @@ TEST_CASE("an agent does not start on a state folder that it cannot write, and s
   CHECK_THAT(agent.log(), ContainsSubstring("Read-only file system"));
 }
 
+TEST_CASE("an agent that is to heal every volume without proof ends, and names the command for one") {
+  const Ground ground;
+  Agent::Options options;
+  options.more = {"--heal-without-proof"};
+  Agent agent(ground, options);
+  CHECK(agent.ended() == 1);
+  CHECK_THAT(agent.log(), ContainsSubstring("corbd heal ID --without-proof"));
+}
+
 TEST_CASE("an agent starts over a state folder with damaged, unfinished and newer files: the damaged set aside, the newer left") {
   const Ground ground;
   for (const char* folder : {"state/volumes", "state/incarnations"}) fs::create_directory(ground.at(folder));

@@ -117,9 +117,8 @@ TEST_CASE("the operator's word overrules no orchestrator that has the volume els
   REQUIRE(scene.world.visit(scene.image(), "10.0.0.2:0/5", true));
   scene.world.leave(scene.image(), "10.0.0.2:0/5", true);
   scene.world.attachment = {GENERATE(State::away, State::here), "uid-2", "it was deleted"};
-  scene.world.heal_without_proof = true;
   scene.world.start_agent();
-  CHECK(scene.want(volume::Healed{}) == errc::lost);
+  CHECK(scene.want(volume::Healed{true}) == errc::lost);
   scene.loop.advance(std::chrono::seconds(10));
   CHECK_FALSE(scene.device().alive);
   CHECK(scene.world.answered == 0);

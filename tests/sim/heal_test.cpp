@@ -65,9 +65,7 @@ TEST_CASE("an image without exclusive-lock waits unproven until the operator giv
   World world(loop);
   stage_and_kill(world, false);
   CHECK(heal(world) == errc::unproven);
-  world.kill_agent();
-  world.heal_without_proof = true;
-  CHECK(heal(world) == errc::ok);
+  CHECK(world.want(kId, Wish(volume::Healed{true})));
 }
 
 TEST_CASE("the operator's word does not reach over a client that has the image open") {
@@ -75,16 +73,8 @@ TEST_CASE("the operator's word does not reach over a client that has the image o
   World world(loop);
   stage_and_kill(world, false);
   world.images[kId].watchers.insert("10.0.0.2:0/5");
-  world.heal_without_proof = true;
   CHECK(heal(world) == errc::unproven);
-}
-
-TEST_CASE("an image that another client has locked is lost") {
-  test::Loop loop;
-  World world(loop);
-  stage_and_kill(world, true);
-  world.images[kId].lock_owner = "10.0.0.2:0/5";
-  CHECK(heal(world) == errc::lost);
+  CHECK(world.want(kId, Wish(volume::Healed{true})).error().code == errc::unproven);
   CHECK_FALSE(world.devices.front().alive);
 }
 

@@ -97,5 +97,6 @@ TEST_CASE("a device that exists is not served again over a lock of another clien
   REQUIRE(scene.world.visit(scene.image(), kOther, true));
   scene.world.leave(scene.image(), kOther, false);
   scene.world.start_agent();
-  CHECK(scene.want(volume::Healed{}) == errc::lost);
+  CHECK(scene.want(volume::Healed{}) == errc::unproven);
+  CHECK_FALSE(scene.device().alive);
 }

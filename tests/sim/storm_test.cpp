@@ -114,6 +114,8 @@ TEST_CASE("a wall clock that jumps by years, forward or back, neither hurries no
 TEST_CASE("a lost volume is given up by the steady clock, whatever the wall clock shows") {
   Node node(1);
   node.stage_all();
+  REQUIRE(node.world.want(node.ids.front(), volume::Attached{"uid-1"}));
+  node.world.attachment = {volume::Attachment::State::away, "", "it was deleted"};
   node.world.kill_agent();
   auto& image = node.world.images[node.ids.front()];
   REQUIRE(node.world.visit(image, "10.0.0.2:0/5", true));

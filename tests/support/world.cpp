@@ -74,7 +74,6 @@ void World::start_agent(bool with_healer) {
   volume::Config config;
   config.boot_id = boot_id;
   config.policy.driver = "rbd.csi.ceph.com";
-  config.policy.heal_without_proof = heal_without_proof;
   config.policy.node = "node-1";
   config.policy.fencing = fencing;
   auto find = [this](const std::string& id) { return find_cluster(*this, id); };

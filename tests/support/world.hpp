@@ -165,7 +165,6 @@ class World {
   std::map<std::string, Secret> keys;
   std::set<std::string> blocklisted;
   std::map<std::string, Client> clients;     ///< of this node, as its incarnation files tell
-  bool heal_without_proof = false;
   volume::Attachment attachment;  ///< what the orchestrator says of every volume
   bool fencing = false;
   std::string node_address = "10.0.0.1";     ///< of this node's clients
@@ -209,6 +208,12 @@ class World {
   /// operator has our client blocklisted first. False: it was refused.
   bool visit(FakeImage& image, const std::string& visitor, bool by_force);
   void leave(FakeImage& image, const std::string& visitor, bool cleanly);
+  /// A tool of the cluster's (a flatten, a resize) has the image open and its lock, as far as the cluster allows; it writes nothing of the volume's. False:
+  /// the cluster did not allow it.
+  bool maintain(FakeImage& image, const std::string& by);
+  /// Another node's agent wants the image: it opens it for `looks`, and closes it again as long as somebody else has it open, until it has it.
+  void other_agent_waits(const std::string& image, const std::string& by, duration looks = std::chrono::milliseconds(200));
+  std::set<std::string> other_agents;        ///< those that got their image
   void remove_image(const std::string& name);
   void resized(const std::string& image_id);
 
@@ -217,6 +222,8 @@ class World {
   std::map<std::string, volume::Stash> stashes;       ///< by staging path
   /// The image is mapped by rbd-nbd, and its filesystem staged at the path. The device's index.
   std::uint32_t other_stages(const std::string& image, const std::string& staging_path, std::string volume_id = {});
+  /// What ceph-csi's healer does with a device that nobody serves: rbd-nbd serves it, once the cluster has given its last client up.
+  void other_heals(std::uint32_t index);
   /// By SIGKILL (its lock stays, its watch for a while), or cleanly as on SIGTERM.
   void other_ends(std::uint32_t index, bool cleanly);
 
@@ -290,6 +297,7 @@ class World {
   void stored(const Work& work, FakeImage& image);
   void send(KernelDevice& device, KernelRequest& request);
   void replay(std::uint32_t index, int link, std::uint64_t request);
+  void other_serves(std::uint32_t index, int link, std::uint64_t request);
   void ask_device(KernelDevice& device, KernelRequest request);
   void seen_dead(int link);
   void run_helper(const std::shared_ptr<HelperJob>& job);

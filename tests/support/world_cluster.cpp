@@ -234,6 +234,36 @@ void World::leave(FakeImage& image, const std::string& visitor, bool cleanly) {
   image.changed();
 }
 
+bool World::maintain(FakeImage& image, const std::string& by) {
+  if (cluster_dead) return false;
+  if (image.exclusive && !image.lock_owner.empty()) {
+    if (image.watchers.contains(image.lock_owner)) return false;
+    blocklist(image.lock_owner);
+  }
+  trace("a tool at " + by + " works on " + image.id);
+  image.watchers.insert(by);
+  if (image.exclusive) image.lock_owner = by;
+  image.changed();
+  return true;
+}
+
+void World::other_agent_waits(const std::string& name, const std::string& by, duration looks) {
+  const auto place = images.find(name);
+  if (place == images.end()) return;
+  const auto again = [this, name, by, looks](duration in) { loop_.outside_in(in, [=, this] { other_agent_waits(name, by, looks); }); };
+  if (cluster_dead) return again(std::chrono::seconds(5));
+  place->second.watchers.insert(by);
+  loop_.outside_in(looks, [=, this] {
+    const auto still = images.find(name);
+    if (still == images.end()) return;
+    FakeImage& image = still->second;
+    const bool alone = image.watchers.size() == 1;
+    image.watchers.erase(by);
+    if (alone && visit(image, by, false)) other_agents.insert(by);
+    else again(std::chrono::seconds(1) + (hazards == nullptr ? duration(std::chrono::milliseconds(700)) : hazards->any(std::chrono::seconds(2))));
+  });
+}
+
 void World::remove_image(const std::string& name) {
   const auto place = images.find(name);
   if (place == images.end() || !place->second.watchers.empty()) return;
@@ -293,7 +323,7 @@ void World::stored(const Work& work, FakeImage& image) {
     broke("an acknowledged write was overwritten by an older one: " + where + " had " + std::to_string(image.acked[work.block]) + ", got " +
           std::to_string(work.number));
   const bool link_is_later = work.link_visits != work.device_visits;
-  if (!heal_without_proof && !image.shared && (link_is_later || (image.exclusive && image.visits != work.device_visits)))
+  if (!image.shared && (link_is_later || (image.exclusive && image.visits != work.device_visits)))
     broke("a write from before another node's visit was replayed: " + where);
   image.blocks[work.block] = work.number;
   image.data = true;

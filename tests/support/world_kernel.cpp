@@ -122,7 +122,9 @@ void World::send(KernelDevice& device, KernelRequest& request) {
   request.sent_on = device.link;
   // By value: an answer may come at once and end the request.
   const KernelRequest sent = request;
-  if (const auto place = links.find(device.link); place != links.end()) place->second->take(device.index, sent);
+  if (const auto place = links.find(device.link); place != links.end()) return place->second->take(device.index, sent);
+  if (others.contains(device.index))
+    loop_.outside_in(std::chrono::milliseconds(2), [this, index = device.index, link = device.link, id = sent.id] { other_serves(index, link, id); });
 }
 
 void World::disconnect(std::uint32_t index) {

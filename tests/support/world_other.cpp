@@ -1,4 +1,6 @@
 // rbd-nbd on this node, and what ceph-csi leaves for it.
+#include <algorithm>
+
 #include "support/world_ports.hpp"
 
 namespace corbd::test {
@@ -94,6 +96,33 @@ task<result<>> World::forget_stash(std::string path) {
     stashes.erase(path);
     return {};
   });
+}
+
+void World::other_heals(std::uint32_t index) {
+  KernelDevice* device = by_index(index);
+  if (device == nullptr || device->alive || device->disconnected) return;
+  FakeImage* image = by_id(device->image_id);
+  if (image == nullptr) return;
+  const std::string client = "10.0.0.1:0/9" + std::to_string(++made);
+  trace("rbd-nbd serves " + device::path(index) + " again");
+  if (!image->lock_owner.empty()) blocklist(image->lock_owner);
+  if (image->exclusive) image->lock_owner = client;
+  image->watchers.insert(client);
+  image->changed();
+  others[index] = client;
+  device->request_timeout = true;
+  connect_link(*device, ++made);
+}
+
+/// At once, and with its cache written through.
+void World::other_serves(std::uint32_t index, int link, std::uint64_t id) {
+  KernelDevice* device = by_index(index);
+  if (device == nullptr || !others.contains(index) || device->link != link || cluster_dead) return;
+  FakeImage* image = by_id(device->image_id);
+  const auto place = std::find_if(device->requests.begin(), device->requests.end(), [&](const auto& request) { return request.id == id; });
+  if (image == nullptr || place == device->requests.end()) return;
+  if (place->write) image->blocks[place->block] = place->number;
+  answer(index, id, 0, image->blocks[place->block], false);
 }
 
 void World::other_ends(std::uint32_t index, bool cleanly) {

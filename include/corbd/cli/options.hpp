@@ -70,7 +70,7 @@ struct Admin {
   std::string runtime_dir = "/run/corbd";
   std::string volume_id;
   std::string output;       ///< table, wide, text or json; empty: the first that the subcommand has
-  bool follow = false, yes_really = false, adopt = false, undo = false;
+  bool follow = false, yes_really = false, adopt = false, without_proof = false, undo = false;
   int timeout_s = 0;        ///< 0: 120 for heal and fail, an hour for drain, 10 for the others
 };
 

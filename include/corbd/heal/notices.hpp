@@ -7,10 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "corbd/core/result.hpp"
 #include "corbd/kube/recorder.hpp"
 #include "corbd/volume/status.hpp"
 
 namespace corbd::heal {
+
+/// HealedByWord, or HealByWordRefused with the reason: an operator's word in the place of a proof.
+kube::Notice vouched_notice(const std::string& by, const result<>& done);
 
 /// VolumeStalled, VolumeFenced, HealingFailed, VolumeLost, VolumeHealed; each once a stall. A stall that an agent's restart heals in time is none.
 class Notices {

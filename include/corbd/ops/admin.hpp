@@ -26,6 +26,9 @@ struct AdminSources {
   std::function<std::vector<HelperPool::Stuck>()> stuck_helpers;
   std::function<void(bool on)> drain;  ///< volume::Shell::drain
   std::function<bool()> draining;
+  /// Somebody gave his word for a volume (HealRequest.without_proof), and how the try ended. `by`: "uid 0, pid 4711"; empty: not known.
+  std::function<void(const std::string& volume_id, const std::string& by, const result<>& done)> vouched =
+      [](const std::string&, const std::string&, const result<>&) {};
   /// heal::Finder::left
   std::function<std::map<std::string, std::string>()> left = [] { return std::map<std::string, std::string>(); };
 };

@@ -60,6 +60,9 @@ class Server {
   std::unique_ptr<Listener> listener_;
 };
 
+/// Who calls over the unix socket: "uid 0, pid 4711" (pid 0: of another PID namespace); empty when that is not known.
+std::string peer_of(const grpc::ServerContextBase& context);
+
 /// The status a caller sees; the text is made valid UTF-8.
 grpc::Status to_status(const Error& error);
 

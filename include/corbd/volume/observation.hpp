@@ -67,6 +67,7 @@ struct Observation {
   std::string client;                                 ///< address of the open image's
   bool lock_held = false;
   std::optional<duration> other_dead_for;             ///< since the link of rbd-nbd, which was seen serving until then, ended
+  bool cut_off = false;                               ///< the cluster cut our client off while it served, and nobody served since
   std::optional<duration> in_use_for;                 ///< since it was first found in use by somebody else, without a break
   std::optional<duration> lost_for;                   ///< since it was first proven lost, without a break
   bool key_known = false;                             ///< a Ceph key is at hand

@@ -45,12 +45,15 @@ std::string_view name(Step::Kind kind);
 
 struct Done {};
 struct Wait { std::string why; };
-struct Fail { Error error; };
+struct Fail {
+  Error error;
+  /// What was opened only to look is closed: a watch of ours would keep the node out that may have the image.
+  bool leaves = false;
+};
 using Decision = std::variant<Step, Done, Wait, Fail>;
 
 /// What the operator decided for the whole agent.
 struct Policy {
-  bool heal_without_proof = false;
   std::chrono::seconds tombstone_after{60};  ///< how long a lost volume waits before its device answers EIO
   std::string driver;
   std::string node;      ///< as the orchestrator names it

@@ -84,7 +84,6 @@ History make_history(std::uint64_t seed) {
     volume.read_only = volume.filled && draw.one_in(5);
     history.volumes.push_back(volume);
   }
-  history.without_proof = draw.one_in(12);
   history.length = std::chrono::seconds(20 + draw.below(160));
   const std::uint32_t faults = draw.one_in(20) ? 0 : 1 + draw.below(7);
   for (std::uint32_t i = 0; i < faults; ++i) {

@@ -33,7 +33,6 @@ struct History {
   std::uint64_t seed = 0;
   std::vector<Volume> volumes;
   std::vector<Fault> faults;
-  bool without_proof = false;
   Millis length{};            ///< until the faults stop
 };
 History make_history(std::uint64_t seed);

@@ -15,7 +15,6 @@ constexpr std::chrono::minutes kServedWithin{10};
 
 Node::Node(const History& history, bool trace) : history_(history), trace_(trace), random_(history.seed * 2 + 1), start_(loop_.clock.now()) {
   world_.hazards = this;
-  world_.heal_without_proof = history.without_proof;
   slow_death_until_ = untold_until_ = disk_full_until_ = slow_until_ = dead_until_ = start_;
   for (const auto& volume : history.volumes) {
     test::FakeImage& image = world_.images[volume.image];

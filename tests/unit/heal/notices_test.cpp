@@ -97,6 +97,16 @@ TEST_CASE("a volume whose device another program disconnected in use is told onc
   CHECK(scene.becomes(Health::staged).empty());
 }
 
+TEST_CASE("an operator's word is told as a warning, with who gave it and what came of it") {
+  const auto served = heal::vouched_notice("uid 0, pid 7", {});
+  CHECK(served.reason == "HealedByWord");
+  CHECK(served.warning);
+  CHECK_THAT(served.message, ContainsSubstring("uid 0, pid 7"));
+  const auto refused = heal::vouched_notice("", Error{errc::lost, "it is attached elsewhere"});
+  CHECK(refused.reason == "HealByWordRefused");
+  CHECK_THAT(refused.message, ContainsSubstring("it is attached elsewhere"));
+}
+
 TEST_CASE("a volume that is unstaged is told nothing more") {
   Scene scene;
   scene.becomes(Health::reconnecting);

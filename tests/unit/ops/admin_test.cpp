@@ -150,6 +150,34 @@ TEST_CASE("healing one volume ends with the try's own error") {
   CHECK_THAT(status.error_message(), ContainsSubstring("the lock is free"));
 }
 
+TEST_CASE("a word for one volume goes with one wish, and is told with who gave it and how it ended") {
+  Scene scene;
+  scene.volumes.add("1", Health::reconnecting);
+  const bool refused = GENERATE(true, false);
+  if (refused) scene.volumes.outcome = Error{errc::unproven, "it is locked by another"};
+  scene.start();
+  v1::HealResponse said;
+  auto request = heal_request("1");
+  request.set_without_proof(true);
+  CHECK(scene.call(&Stub::Heal, request, said).ok() != refused);
+  scene.thread.call([&] {
+    CHECK(scene.volumes.asked == Texts{"heal 1 without proof"});
+    CHECK(scene.vouched == Texts{"1", "uid " + std::to_string(::getuid()) + ", pid " + std::to_string(::getpid()), refused ? "it is locked by another" : ""});
+  });
+}
+
+TEST_CASE("a word for all volumes, or for one that rbd-nbd is to leave, is refused") {
+  Scene scene;
+  scene.volumes.add("1", Health::reconnecting);
+  scene.start();
+  v1::HealResponse said;
+  auto request = heal_request(GENERATE("", "1"));
+  request.set_without_proof(true);
+  if (!request.id().empty()) request.set_adopt(true);
+  CHECK(scene.call(&Stub::Heal, request, said).error_code() == grpc::INVALID_ARGUMENT);
+  scene.thread.call([&] { CHECK(scene.volumes.asked.empty()); });
+}
+
 TEST_CASE("healing all tries those without a server, and does not wait for them") {
   Scene scene;
   scene.volumes.add("1");

@@ -23,7 +23,8 @@ class Scripted final : public ScriptedVolumes {
  public:
   Scripted(executor control, Clock& clock) : never_(std::move(control), clock) {}
   task<result<>> want(std::string id, volume::Wish wish, Until until) override {
-    asked.push_back(std::string(name(wish)) + " " + id);
+    const auto* healed = std::get_if<volume::Healed>(&wish);
+    asked.push_back(std::string(name(wish)) + " " + id + (healed != nullptr && healed->vouched ? " without proof" : ""));
     if (!held) co_return outcome;
     const Waited how = co_await never_.wait(until);
     co_return wait_error(how, "the scripted volume");
@@ -57,6 +58,9 @@ class Scene {
     sources.stuck_helpers = [this] { return stuck; };
     sources.drain = [this](bool on) { draining = on; };
     sources.draining = [this] { return draining.load(); };
+    sources.vouched = [this](const std::string& id, const std::string& by, const result<>& done) {
+      vouched = {id, by, done ? "" : done.error().text};
+    };
     server = std::make_unique<ops::Admin>(thread.control(), *clock_, sources, config);
   }
   void start() {
@@ -101,6 +105,7 @@ class Scene {
   heal::Healer healer;
   std::map<std::string, std::vector<volume::Change>> timelines;
   std::atomic<bool> draining{false};
+  std::vector<std::string> vouched;  ///< volume, by whom, error
   std::vector<HelperPool::Stuck> stuck;
   std::unique_ptr<ops::Admin> server;
 };

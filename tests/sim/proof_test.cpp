@@ -1,0 +1,299 @@
+// Whose an image is when others come by: tools of the cluster, rbd-nbd of this node, another node's agent that waits for us, and the orchestrator's word
+// against the lock's (rule 2a).
+#include "scene.hpp"
+
+using namespace corbd;
+using namespace std::chrono_literals;
+using test::kId;
+using test::Scene;
+using volume::Attachment;
+using volume::Health;
+using State = Attachment::State;
+
+namespace {
+
+const std::string kTool = "10.0.0.9:0/77";
+const std::string kOther = "10.0.0.2:0/5";
+const Attachment kHere{State::here, "uid-1", ""};
+const Attachment kAway{State::away, "", "it was deleted"};
+
+/// A volume that was served under attachment "uid-1", or without any, and whose agent died with a write in the kernel.
+struct Dead : Scene {
+  explicit Dead(bool attached = true) {
+    filled();
+    REQUIRE(want(test::staged_wish(kId)) == errc::ok);
+    if (attached) REQUIRE(want(volume::Attached{"uid-1"}) == errc::ok);
+    world.kill_agent();
+    world.application_writes(device(), 0);
+  }
+  ~Dead() {
+    for (const auto& rule : world.broken_rules) FAIL_CHECK(rule);
+  }
+  void start(Attachment told, bool with_healer = true) {
+    world.attachment = std::move(told);
+    world.start_agent(with_healer);
+  }
+  Health health() { return world.shell().status(kId)->health; }
+  std::string error() {
+    const auto status = world.shell().status(kId);
+    return status->last_error ? status->last_error->text : "";
+  }
+  bool watched() { return image().watchers.contains(world.client()); }
+  /// The watches of our dead client are over.
+  void forgotten() {
+    loop.advance(31s);
+    image().watchers.clear();
+  }
+};
+
+}  // namespace
+
+// --- Our own watch
+
+TEST_CASE("a stage that finds the image in use closes it") {
+  Scene scene;
+  scene.image().watchers.insert(kOther);
+  CHECK(scene.want(test::staged_wish(kId)) == errc::in_use);
+  CHECK(scene.image().watchers == std::set{kOther});
+}
+
+TEST_CASE("what is unproven or lost is closed") {
+  Dead scene;
+  const int which = GENERATE(range(0, 3));
+  const Attachment told = which == 0 ? kHere : which == 1 ? Attachment() : kAway;
+  scene.image().watchers.insert(kOther);
+  scene.start(told, false);
+  CHECK(scene.want(volume::Healed{}) == (told.state == State::away ? errc::lost : errc::unproven));
+  CHECK_FALSE(scene.watched());
+  CHECK_FALSE(scene.device().alive);
+}
+
+TEST_CASE("a node whose volume moved lets the other's agent in") {
+  Dead scene;
+  scene.forgotten();
+  scene.start(kAway);
+  scene.world.other_agent_waits(kId, kOther);
+  scene.loop.advance(3min);
+  CHECK(scene.world.other_agents.contains(kOther));
+  CHECK(scene.health() == Health::failed);
+}
+
+TEST_CASE("a node that can prove nothing lets the other's agent in, and never writes over it") {
+  Dead scene(false);
+  scene.forgotten();
+  scene.image().lock_owner.clear();
+  scene.start({});
+  scene.world.other_agent_waits(kId, kOther);
+  scene.loop.advance(3min);
+  CHECK(scene.world.other_agents.contains(kOther));
+  CHECK(scene.health() == Health::unproven);
+  scene.world.leave(scene.image(), kOther, true);
+  scene.loop.advance(10min);
+  CHECK(scene.health() == Health::unproven);
+}
+
+TEST_CASE("of a node that heals and an agent that waits one gets the image") {
+  Dead scene(GENERATE(true, false));
+  const bool stayed = !scene.world.records.front().attachment_uid.empty();
+  scene.world.other_agent_waits(kId, kOther, GENERATE(200ms, 2s));
+  scene.start(stayed ? kHere : Attachment{});
+  scene.loop.advance(10min);
+  const bool ours = scene.health() == Health::staged;
+  CHECK(ours != scene.world.other_agents.contains(kOther));
+  CHECK(scene.world.answered == (ours ? 1 : 0));
+}
+
+TEST_CASE("of two agents that stage one image one gets it") {
+  Scene scene;
+  scene.world.other_agent_waits(kId, kOther, 5s);
+  bool ours = false;
+  for (int tries = 0; tries < 20 && !ours; ++tries) {
+    ours = scene.want(test::staged_wish(kId)) == errc::ok;
+    scene.loop.advance(std::chrono::milliseconds(1700 + 100 * tries));
+  }
+  CHECK(ours != scene.world.other_agents.contains(kOther));
+}
+
+// --- Others' locks
+
+TEST_CASE("a tool that has the dead client's lock for minutes costs a volume that stayed here only that time") {
+  Dead scene;
+  scene.forgotten();
+  REQUIRE(scene.world.maintain(scene.image(), kTool));
+  scene.start(kHere);
+  scene.loop.advance(3min);
+  CHECK(scene.health() == Health::unproven);
+  CHECK(scene.error().find(kTool) != std::string::npos);
+  scene.world.leave(scene.image(), kTool, true);
+  scene.loop.advance(2min);
+  CHECK(scene.health() == Health::staged);
+  CHECK(scene.world.answered == 1);
+}
+
+TEST_CASE("without an orchestrator another's lock is unproven, and nothing waiting is written once it is free") {
+  Dead scene(false);
+  REQUIRE(scene.world.visit(scene.image(), kOther, true));
+  scene.start({});
+  scene.loop.advance(10min);
+  CHECK(scene.health() == Health::unproven);
+  scene.world.leave(scene.image(), kOther, true);
+  scene.loop.advance(10min);
+  CHECK(scene.health() == Health::unproven);
+  CHECK(scene.world.answered == 0);
+}
+
+TEST_CASE("time in which a volume was unproven does not count for giving it up") {
+  Dead scene;
+  scene.start({State::unknown, "", "no route to host"}, false);
+  scene.image().lock_owner = kOther;
+  CHECK(scene.want(volume::Healed{}) == errc::unproven);
+  scene.loop.advance(5min);
+  scene.world.attachment = kAway;
+  CHECK(scene.want(volume::Healed{}) == errc::lost);
+  scene.loop.advance(50s);
+  CHECK(scene.want(volume::Healed{}) == errc::lost);
+  CHECK_FALSE(scene.world.records.front().failed);
+}
+
+TEST_CASE("a lock that was taken from a client that lived is lost where no orchestrator knows more") {
+  Scene scene;
+  scene.filled();
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  const bool attached = GENERATE(true, false);
+  if (attached) REQUIRE(scene.want(volume::Attached{"uid-1"}) == errc::ok);
+  scene.world.attachment = attached ? kHere : Attachment{};
+  REQUIRE(scene.world.visit(scene.image(), kOther, true));
+  scene.loop.advance(1s);
+  CHECK(scene.want(volume::Healed{}) == (attached ? errc::unproven : errc::lost));
+}
+
+TEST_CASE("a dead client of this node that no file tells of is fenced, and its volume served, when the volume stayed here") {
+  Dead scene;
+  const std::string client = scene.image().lock_owner;
+  scene.world.clients.clear();  // its file was damaged, and set aside
+  scene.start(kHere);
+  scene.loop.advance(20s);
+  CHECK_FALSE(scene.world.blocklisted.contains(client));  // its watch stands: it may live
+  CHECK(scene.health() == Health::unproven);
+  scene.loop.advance(2min);
+  CHECK(scene.world.blocklisted.contains(client));
+  CHECK(scene.health() == Health::staged);
+  CHECK(scene.world.answered == 1);
+}
+
+TEST_CASE("a dead client of this node that no file tells of proves nothing by itself, but the operator's word lets it be fenced") {
+  Dead scene(false);
+  const std::string client = scene.image().lock_owner;
+  scene.world.clients.clear();
+  scene.start({});
+  scene.loop.advance(5min);
+  CHECK(scene.health() == Health::unproven);
+  CHECK(scene.error().find("--without-proof") != std::string::npos);
+  CHECK_FALSE(scene.world.blocklisted.contains(client));
+  CHECK(scene.want(volume::Healed{true}) == errc::ok);
+  CHECK(scene.world.blocklisted.contains(client));
+}
+
+TEST_CASE("a client of this node that watches lives, and is not fenced whoever vouches") {
+  Dead scene;
+  scene.forgotten();
+  const std::string tool = "10.0.0.1:0/4711";  // `rbd` on this host
+  REQUIRE(scene.world.maintain(scene.image(), tool));
+  scene.start(kHere);
+  scene.loop.advance(5min);
+  CHECK(scene.want(volume::Healed{true}) == errc::unproven);
+  CHECK_FALSE(scene.world.blocklisted.contains(tool));
+  CHECK_FALSE(scene.device().alive);
+}
+
+// --- The operator's word
+
+TEST_CASE("the operator's word counts in one try, and is forgotten with it") {
+  Scene scene;
+  scene.image().exclusive = false;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.kill_and_start();
+  CHECK(scene.want(volume::Healed{}) == errc::unproven);
+  scene.world.fail_at = 3;  // the look at its owner
+  REQUIRE(scene.want(volume::Healed{true}) != errc::ok);
+  CHECK(scene.want(volume::Healed{}) == errc::unproven);
+  CHECK(scene.want(volume::Healed{true}) == errc::ok);
+  CHECK(scene.device().alive);
+  scene.kill_and_start();
+  CHECK(scene.want(volume::Healed{}) == errc::unproven);
+}
+
+TEST_CASE("the operator's word reaches over no client, no attachment and no volume that was given up") {
+  Dead scene;
+  scene.image().lock_owner.clear();
+  const int what = GENERATE(range(0, 6));
+  CAPTURE(what);
+  Attachment told{State::unknown, "", "no route to host"};
+  errc expected = errc::unproven;
+  if (what == 0) scene.image().watchers.insert(kOther);
+  if (what == 1) scene.image().lock_owner = kOther;
+  if (what == 2) told = {State::here, "uid-2", ""};
+  if (what == 3 || what == 4) told = kAway;
+  if (what == 4) scene.world.records.front().attachment_uid.clear();
+  if (what == 2 || what == 3 || what == 5) expected = errc::lost;
+  scene.start(told, false);
+  if (what == 5) REQUIRE(scene.want(volume::Failed{}) == errc::ok);
+  CHECK(scene.want(volume::Healed{true}) == expected);
+  CHECK(scene.world.answered == 0);
+  if (what != 5) CHECK_FALSE(scene.device().alive);
+}
+
+// --- rbd-nbd, there and back
+
+TEST_CASE("a volume goes to ceph-csi's healer and comes back, twice, under its writer") {
+  Scene scene;
+  scene.filled();
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  REQUIRE(scene.want(volume::Attached{"uid-1"}) == errc::ok);
+  scene.world.attachment = kHere;
+  for (int round = 0; round < 2; ++round) {
+    CAPTURE(round);
+    scene.world.stop_agent();
+    scene.world.application_writes(scene.device(), 0);
+    scene.loop.advance(31s);
+    scene.world.other_heals(0);
+    scene.loop.advance(3s);
+    scene.world.application_writes(scene.device(), 1);
+    scene.loop.advance(1s);
+    scene.world.other_ends(0, GENERATE(false, true));
+    scene.world.application_writes(scene.device(), 2);
+    scene.world.start_agent(true);
+    scene.loop.advance(3min);
+    const auto status = scene.world.shell().status(kId);
+    CHECK(status->health == Health::staged);
+    CHECK_FALSE(status->served_by_other);
+    CHECK(scene.device().alive);
+    CHECK(scene.device().requests.empty());
+    CHECK_FALSE(scene.world.records.front().failed);
+  }
+  CHECK(scene.world.errors == 0);
+  for (const auto& rule : scene.world.broken_rules) FAIL_CHECK(rule);
+}
+
+TEST_CASE("a device that ceph-csi's healer gave to rbd-nbd is left alone as long as that lives") {
+  Scene scene;
+  scene.filled();
+  scene.image().exclusive = GENERATE(true, false);
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  REQUIRE(scene.want(volume::Attached{"uid-1"}) == errc::ok);
+  scene.world.attachment = kHere;
+  scene.world.stop_agent();
+  scene.loop.advance(31s);
+  scene.world.other_heals(0);
+  const std::string client = scene.world.others.at(0);
+  scene.world.start_agent(true);
+  scene.loop.advance(5min);
+  CHECK(scene.world.shell().status(kId)->served_by_other);
+  CHECK_FALSE(scene.world.blocklisted.contains(client));
+  CHECK(scene.image().watchers == std::set{client});
+  scene.world.other_ends(0, false);
+  scene.loop.advance(3min);
+  CHECK_FALSE(scene.world.shell().status(kId)->served_by_other);
+  CHECK(scene.device().alive);
+  CHECK(scene.want(volume::Unstaged{test::staged_wish(kId).path}) == errc::ok);
+}
