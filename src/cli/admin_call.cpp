@@ -214,6 +214,12 @@ int events(Asking& asking, const Admin& ask) {
   }
 }
 
+/// Says nothing when all is well: kubelet asks every few seconds.
+int alive(Asking& asking, const Admin&) {
+  v1::CheckAliveResponse response;
+  return asking.answered(&v1::Admin::Stub::CheckAlive, v1::CheckAliveRequest(), response) ? 0 : kRefused;
+}
+
 }  // namespace
 
 int call_admin(const Admin& ask) {
@@ -222,7 +228,8 @@ int call_admin(const Admin& ask) {
     int (*run)(Asking&, const Admin&);
   };
   // In the order of Admin::What, after none.
-  constexpr Row rows[] = {{"status", status}, {"volumes", volumes}, {"volume", volume}, {"heal", heal}, {"fail", fail}, {"drain", drain}, {"events", events}};
+  constexpr Row rows[] = {{"status", status}, {"volumes", volumes}, {"volume", volume}, {"heal", heal}, {"fail", fail}, {"drain", drain}, {"events", events},
+                          {"alive", alive}};
   const Row& row = rows[static_cast<int>(ask.what) - 1];
   const auto socket = admin_socket(ask.runtime_dir);
   if (const auto there = look_for_agent(socket); !there) {

@@ -59,6 +59,9 @@ void add_admin(CLI::App& app, Admin& into) {
   auto* events = add(app, into, What::events, "events", "The last changes of volumes' states");
   events->add_flag("-f,--follow", into.follow, "Go on with those to come, also over a restart of the agent");
   add_output(events, into, {"text", "json"});
+
+  auto* alive = add(app, into, What::alive, "alive", "Whether the agent answers, for a liveness probe: says nothing and ends with 0 if it does");
+  add_timeout(alive, into, "10");
 }
 
 }  // namespace corbd::cli

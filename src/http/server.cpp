@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/redirect_error.hpp>
@@ -16,6 +17,7 @@
 
 #include "corbd/core/fd.hpp"
 #include "corbd/core/gate.hpp"
+#include "peer.hpp"
 
 namespace corbd::http {
 namespace {
@@ -30,13 +32,18 @@ constexpr std::chrono::seconds kNoDescriptors{1};  // pause of the accepting whe
 constexpr std::size_t kDrained = 64 << 10;         // bytes taken off a client that was refused, so that it sees why
 
 struct Connection {
-  Connection(const executor& control, const Limits& limits) : socket(control), buffer(limits.header_bytes + limits.body_bytes) {}
+  Connection(const executor& control, const Limits& limits, Peer of, time_point now)
+      : socket(control), buffer(limits.header_bytes + limits.body_bytes), peer(std::move(of)), since(now) {}
   void cut() {
     error_code ignored;
     socket.close(ignored);
   }
   tcp::socket socket;
   boost::beast::flat_buffer buffer;
+  const Peer peer;
+  time_point since;         ///< its client is waited for: its start, or the end of its last answer
+  bool answering = false;   ///< it does not make room for another
+  bool evicted = false;     ///< it made room, and its coroutine is about to end
   bool idle = false;        ///< owes nobody an answer: stopping does not wait for it
   std::uint64_t watch = 0;  ///< of the newest Cutoff
 };
@@ -119,6 +126,7 @@ task<error_code> await_byte(Clock& clock, std::shared_ptr<Connection> connection
 
 task<error_code> write_answer(Clock& clock, std::shared_ptr<Connection> connection, Answer& answer, bool header_only, duration limit) {
   const Cutoff cutoff(clock, connection, limit);
+  connection->answering = true;
   error_code failed;
   answer.prepare_payload();
   wire::response_serializer<wire::string_body> serializer(answer);
@@ -126,6 +134,8 @@ task<error_code> write_answer(Clock& clock, std::shared_ptr<Connection> connecti
     co_await wire::async_write_header(connection->socket, serializer, asio::redirect_error(asio::use_awaitable, failed));
   else
     co_await wire::async_write(connection->socket, serializer, asio::redirect_error(asio::use_awaitable, failed));
+  connection->answering = false;
+  connection->since = clock.now();
   co_return failed;
 }
 
@@ -150,14 +160,16 @@ class Server::Impl {
   result<> start();
   task<> stop(Until until);
   std::uint16_t port() const { return port_; }
-  std::size_t connections() const { return connections_.size(); }
+  std::size_t connections() const { return static_cast<std::size_t>(std::ranges::count(connections_, false, &is_evicted)); }
 
  private:
   using Place = std::list<std::shared_ptr<Connection>>::iterator;
   static task<> accept(Impl& self);
   static task<> serve(Impl& self, Place place);
   static task<> converse(Impl& self, std::shared_ptr<Connection> connection);
-  void admit(Fd fd);
+  void admit(Fd fd, Peer peer);
+  static bool is_evicted(const std::shared_ptr<Connection>& connection) { return connection->evicted; }
+  bool make_room(const Peer& peer);
   Answer answer(const wire::request<wire::string_body>& request) const;
 
   executor control_;
@@ -192,15 +204,36 @@ task<> Server::Impl::accept(Impl& self) {
     co_await self.acceptor_.async_wait(tcp::acceptor::wait_read, asio::redirect_error(asio::use_awaitable, failed));
     if (failed) co_return;
     // Not Asio's: its sockets are not CLOEXEC.
-    Fd fd(::accept4(self.acceptor_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    tcp::endpoint from;
+    auto length = static_cast<socklen_t>(from.capacity());
+    Fd fd(::accept4(self.acceptor_.native_handle(), from.data(), &length, SOCK_CLOEXEC | SOCK_NONBLOCK));
     const bool exhausted = !fd && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM);
     if (exhausted) co_await sleep_until(self.control_, self.clock_, self.clock_.now() + kNoDescriptors, &self.stopping_);
-    if (fd && self.connections_.size() < self.config_.limits.connections) self.admit(std::move(fd));
+    if (!fd) continue;
+    from.resize(length);
+    const Peer peer = peer_of(from.address());
+    if (self.make_room(peer)) self.admit(std::move(fd), peer);
   }
 }
 
-void Server::Impl::admit(Fd fd) {
-  const auto connection = std::make_shared<Connection>(control_, config_.limits);
+/// Of the peer's own connections one goes where it has its share already, of all where the server is full.
+bool Server::Impl::make_room(const Peer& peer) {
+  const auto of_peer = [&](const auto& connection) { return !connection->evicted && connection->peer == peer; };
+  const bool has_its_share = static_cast<std::size_t>(std::ranges::count_if(connections_, of_peer)) >= config_.limits.peer_connections;
+  if (!has_its_share && connections() < config_.limits.connections) return true;
+  std::shared_ptr<Connection> idlest;
+  for (const auto& connection : connections_) {
+    const bool may_go = !connection->evicted && !connection->answering && (!has_its_share || connection->peer == peer);
+    if (may_go && (idlest == nullptr || connection->since < idlest->since)) idlest = connection;
+  }
+  if (idlest == nullptr) return false;
+  idlest->evicted = true;
+  idlest->cut();
+  return true;
+}
+
+void Server::Impl::admit(Fd fd, Peer peer) {
+  const auto connection = std::make_shared<Connection>(control_, config_.limits, std::move(peer), clock_.now());
   error_code failed;
   connection->socket.assign(acceptor_.local_endpoint(failed).protocol(), fd.get(), failed);
   if (failed) return;

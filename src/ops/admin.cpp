@@ -59,6 +59,8 @@ class Desk {
   void note(const volume::Change& change) { events_.push(change); }
   void leave() { leaving_.cancel(); }
 
+  task<result<>> answer(const v1::CheckAliveRequest&, v1::CheckAliveResponse&, Until) { co_return result<>(); }
+
   task<result<>> answer(const v1::GetStatusRequest&, v1::GetStatusResponse& response, Until) {
     using namespace std::chrono;
     response.set_version(config_.version);
@@ -180,6 +182,9 @@ class Service final : public v1::Admin::CallbackService {
  public:
   Service(rpc::Server& server, Desk& desk) : server_(server), desk_(desk) {}
 
+  Reactor* CheckAlive(Context* context, const v1::CheckAliveRequest* request, v1::CheckAliveResponse* response) override {
+    return serve(context, "CheckAlive", {}, *request, *response, rpc::Server::Bound::none);
+  }
   Reactor* GetStatus(Context* context, const v1::GetStatusRequest* request, v1::GetStatusResponse* response) override {
     return serve(context, "GetStatus", {}, *request, *response);
   }
@@ -205,9 +210,10 @@ class Service final : public v1::Admin::CallbackService {
 
  private:
   template <class Request, class Response>
-  Reactor* serve(Context* context, const char* method, const std::string& subject, const Request& request, Response& response) {
+  Reactor* serve(Context* context, const char* method, const std::string& subject, const Request& request, Response& response,
+                 rpc::Server::Bound bound = rpc::Server::Bound::max_calls) {
     auto work = [this, &request, &response](Until until) { return desk_.answer(request, response, until); };
-    return server_.unary(context, method, subject, work);
+    return server_.unary(context, method, subject, work, bound);
   }
 
   rpc::Server& server_;

@@ -131,8 +131,8 @@ task<> Server::stop(Until until) {
 }
 
 grpc::ServerUnaryReactor* Server::unary(grpc::CallbackServerContext* context, std::string method, std::string subject,
-                                        std::function<task<result<>>(Until)> work) {
-  if (in_flight_.fetch_add(1) >= config_.max_calls) {
+                                        std::function<task<result<>>(Until)> work, Bound bound) {
+  if (in_flight_.fetch_add(1) >= config_.max_calls && bound == Bound::max_calls) {
     in_flight_.fetch_sub(1);
     const Error full{errc::exhausted, std::to_string(config_.max_calls) + " calls are in flight already: repeat later"};
     if (config_.on_ended)

@@ -63,9 +63,10 @@ struct CsiCall {
   int timeout_s = 120;
 };
 
-/// The subcommands that ask a running agent on its admin socket: `corbd status`, `volumes`, `volume`, `heal`, `fail`, `drain`, `events`.
+/// The subcommands that ask a running agent on its admin socket: `corbd status`, `volumes`, `volume`, `heal`, `fail`, `drain`, `events`,
+/// `alive`.
 struct Admin {
-  enum class What { none, status, volumes, volume, heal, fail, drain, events };
+  enum class What { none, status, volumes, volume, heal, fail, drain, events, alive };
   What what = What::none;
   std::string runtime_dir = "/run/corbd";
   std::string volume_id;

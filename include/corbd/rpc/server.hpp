@@ -39,10 +39,12 @@ class Server {
   /// Takes no new calls, waits for those in flight, cancels what is left at half the time.
   task<> stop(Until until);
 
+  /// Whether a call may be refused for the number of those in flight.
+  enum class Bound { max_calls, none };
   /// What a service method returns. `work` runs as a task on the control thread; its Until ends with the caller's deadline or
   /// cancellation. `subject` names the object in the log (a volume id).
   grpc::ServerUnaryReactor* unary(grpc::CallbackServerContext* context, std::string method, std::string subject,
-                                  std::function<task<result<>>(Until)> work);
+                                  std::function<task<result<>>(Until)> work, Bound bound = Bound::max_calls);
   /// A method that answers at once, on gRPC's own thread.
   static grpc::ServerUnaryReactor* answer(grpc::CallbackServerContext* context, const grpc::Status& status);
 

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "corbd/core/fd.hpp"
+#include "peer.hpp"
 #include "support/catch.hpp"
 #include "support/loop.hpp"
 
@@ -17,11 +18,16 @@ using namespace std::chrono_literals;
 
 namespace {
 
+constexpr std::string_view kGet = "GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\n\r\n";
+
 class Client {
  public:
-  explicit Client(std::uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
+  /// Of 127.0.0.<host>: every address of 127.0.0.0/8 is this machine's.
+  explicit Client(std::uint16_t port, std::uint8_t host = 1) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl((127u << 24) + host);
+    REQUIRE(::bind(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
     address.sin_port = htons(port);
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     ::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
@@ -64,7 +70,18 @@ class Scene {
   ~Scene() {
     if (server) loop.run(server->stop({loop.clock.now()}));
   }
-  Client client() const { return Client(server->port()); }
+  Client client(std::uint8_t host = 1) const { return Client(server->port(), host); }
+  /// That many, each answered once and kept.
+  std::vector<Client> kept(std::size_t count, std::uint8_t host = 1) {
+    std::vector<Client> all;
+    for (std::size_t i = 0; i < count; ++i) {
+      all.push_back(client(host));
+      all.back().send(kGet);
+      REQUIRE(says(all.back(), "hello\n"));
+      all.back().said.clear();
+    }
+    return all;
+  }
   /// Runs the loop until it is so; the kernel may need a moment, the virtual clock stands still.
   template <class Condition>
   bool comes(Condition condition) {
@@ -92,8 +109,6 @@ class Scene {
   std::vector<std::string> asked;
   std::unique_ptr<http::Server> server;
 };
-
-constexpr std::string_view kGet = "GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\n\r\n";
 
 }  // namespace
 
@@ -204,21 +219,99 @@ TEST_CASE("a client that does not take its answer ends with the idle time") {
   loop.run(server.stop({}));
 }
 
-TEST_CASE("connections beyond the bound are closed at once, the others served") {
+TEST_CASE("32 idle connections of one client keep nobody from being answered, that client neither") {
+  Scene scene;
+  const auto held = scene.kept(32);
+  auto probe = scene.client(), other = scene.client(2);
+  probe.send(kGet);
+  CHECK(scene.says(probe, "hello\n"));
+  other.send(kGet);
+  CHECK(scene.says(other, "hello\n"));
+}
+
+TEST_CASE("one peer has its share of the connections: one more takes the place of its own that waits longest for its client") {
+  http::Limits limits;
+  limits.peer_connections = 2;
+  Scene scene(limits);
+  auto other = scene.kept(1, 2);
+  scene.loop.advance(1s);
+  auto held = scene.kept(2);
+  scene.loop.advance(1s);
+  held[0].send(kGet);
+  REQUIRE(scene.says(held[0], "hello\n"));
+  scene.loop.advance(1s);
+  auto third = scene.kept(1);
+  CHECK(scene.closes(held[1]));
+  CHECK(scene.server->connections() == 3);
+  for (auto* kept : {&held[0], &other[0], &third[0]}) {
+    kept->send(kGet);
+    CHECK(scene.says(*kept, "hello\n"));
+  }
+}
+
+TEST_CASE("where the server is full, the connection that waits longest for its client makes room, whosoever it is") {
   http::Limits limits;
   limits.connections = 2;
   Scene scene(limits);
-  auto first = scene.client(), second = scene.client();
-  REQUIRE(scene.comes([&] { return scene.server->connections() == 2; }));
-  auto third = scene.client();
-  CHECK(scene.closes(third));
-  first.send(kGet);
-  CHECK(scene.says(first, "hello\n"));
-  second.leave();
+  auto first = scene.kept(1, 1), second = scene.kept(1, 2);
+  scene.loop.advance(1s);
+  auto third = scene.kept(1, 3);
+  CHECK(scene.closes(first[0]));
+  second[0].send(kGet);
+  CHECK(scene.says(second[0], "hello\n"));
+  CHECK(scene.server->connections() == 2);
+}
+
+TEST_CASE("a request that comes byte by byte makes room like a connection that says nothing") {
+  http::Limits limits;
+  limits.connections = 1;
+  Scene scene(limits);
+  auto slow = scene.client(1);
+  slow.send("GET / HT");
   REQUIRE(scene.comes([&] { return scene.server->connections() == 1; }));
-  auto fourth = scene.client();
-  fourth.send(kGet);
-  CHECK(scene.says(fourth, "hello\n"));
+  auto quick = scene.kept(1, 2);
+  CHECK(scene.closes(slow));
+}
+
+TEST_CASE("a connection that is owed an answer makes room for nobody: the next one is closed at once") {
+  test::Loop loop;
+  http::Config config;
+  config.limits.connections = 1;
+  bool asked = false;
+  http::Server server(loop.control(), loop.clock, config, [&](const http::Request&) {
+    asked = true;
+    return http::Response{200, "a/b", std::string(32 << 20, 'x')};
+  });
+  REQUIRE(server.start());
+  const auto comes = [&](auto condition) {
+    for (int i = 0; i < 20000 && !condition(); ++i) {
+      loop.poll();
+      ::poll(nullptr, 0, 1);
+    }
+    return condition();
+  };
+  Client slow(server.port());
+  slow.send(kGet);
+  REQUIRE(comes([&] { return asked; }));
+  Client next(server.port(), 2);
+  CHECK(comes([&] {
+    next.take();
+    return next.closed;
+  }));
+  CHECK(server.connections() == 1);
+  loop.advance(30s);
+  CHECK(server.connections() == 0);
+  loop.run(server.stop({}));
+}
+
+TEST_CASE("an IPv4 client is the same peer where an IPv6 socket shows it, and an IPv6 client has the bound of its /64") {
+  const auto peer = [](const char* text) { return http::peer_of(asio::ip::make_address(text)); };
+  CHECK(peer("::ffff:10.1.2.3") == peer("10.1.2.3"));
+  CHECK_FALSE(peer("10.1.2.3") == peer("10.1.2.4"));
+  CHECK(peer("2001:db8:0:1::5") == peer("2001:db8:0:1:ffff::6"));
+  CHECK_FALSE(peer("2001:db8:0:1::5") == peer("2001:db8:0:2::5"));
+  CHECK(peer("fe80::1%1") == peer("fe80::2"));
+  CHECK_FALSE(peer("::1") == peer("127.0.0.1"));
 }
 
 TEST_CASE("a client that leaves in the middle of a request costs nothing") {

@@ -3,6 +3,7 @@
 #include <boost/json/parse.hpp>
 #include <iostream>
 #include <sstream>
+#include <thread>
 
 #include "corbd/cli/options.hpp"
 #include "scene.hpp"
@@ -11,6 +12,7 @@ using namespace corbd;
 using test::Scene;
 using volume::Health;
 using What = cli::Admin::What;
+using namespace std::chrono_literals;
 
 namespace {
 
@@ -19,14 +21,15 @@ struct Answer {
   std::string out, problems;
 };
 
-Answer ask(const Scene& scene, What what, const std::string& id = {}, const std::string& output = {}, bool yes_really = false) {
+Answer ask(const Scene& scene, What what, const std::string& id = {}, const std::string& output = {}, bool yes_really = false,
+           int timeout_s = 20) {
   cli::Admin question;
   question.what = what;
   question.runtime_dir = scene.socket().substr(0, scene.socket().rfind('/'));
   question.volume_id = id;
   question.output = output;
   question.yes_really = yes_really;
-  question.timeout_s = 20;
+  question.timeout_s = timeout_s;
   std::ostringstream out, problems;
   auto* old_out = std::cout.rdbuf(out.rdbuf());
   auto* old_problems = std::cerr.rdbuf(problems.rdbuf());
@@ -48,6 +51,44 @@ TEST_CASE("corbd status ends with the verdict as its exit code") {
   CHECK(answer.code == code);
   CHECK(answer.out.ends_with("Overall: " + word + "\n"));
   CHECK(answer.problems.empty());
+}
+
+TEST_CASE("corbd alive ends with 0 and says nothing as long as the agent answers, however many calls are in flight") {
+  Scene scene;
+  scene.volumes.add("1");
+  scene.volumes.held = true;
+  scene.start();
+  const auto stub = scene.stub();
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<v1::HealResponse> responses(70);
+  std::atomic<int> ended{0};
+  v1::HealRequest heal;
+  heal.set_id("1");
+  for (auto& response : responses) {
+    contexts.push_back(std::make_unique<grpc::ClientContext>());
+    stub->async()->Heal(contexts.back().get(), &heal, &response, [&](const grpc::Status&) { ++ended; });
+  }
+  // Six of them are beyond the bound.
+  for (int i = 0; i < 20000 && ended < 6; ++i) std::this_thread::sleep_for(1ms);
+  const auto answer = ask(scene, What::alive);
+  CHECK(answer.code == 0);
+  CHECK((answer.out + answer.problems).empty());
+  for (auto& context : contexts) context->TryCancel();
+  for (int i = 0; i < 20000 && ended < 70; ++i) std::this_thread::sleep_for(1ms);
+  REQUIRE(ended == 70);
+}
+
+TEST_CASE("corbd alive ends with 1 when the control thread does not answer in time") {
+  Scene scene;
+  scene.start();
+  std::atomic<bool> go_on{false};
+  asio::post(scene.thread.control(), [&] {
+    while (!go_on) std::this_thread::sleep_for(1ms);
+  });
+  const auto answer = ask(scene, What::alive, "", "", false, 1);
+  go_on = true;
+  CHECK(answer.code == 1);
+  CHECK_THAT(answer.problems, ContainsSubstring("no answer within 1 s"));
 }
 
 TEST_CASE("JSON on stdout is one document of what was asked") {
