@@ -89,7 +89,8 @@ class Agent {
         clusters_(rbd::make_clusters(control_, *clock_, pool_, cluster_config(boot_id))), devices_(nbd::make_devices(control_, *clock_, {})),
         kernel_(krbd::make_kernel_client(helpers_)),
         shell_(control_, *clock_, ports(), shell_config(boot_id)),
-        kubernetes_(control_, *clock_, pool_, api(), node_, shell_, csi::stage_wish, kubernetes_config()),
+        kubernetes_(control_, *clock_, pool_, api(), node_, shell_, [this](const heal::StageArguments& of) { return csi::stage_wish(of, default_mounter()); },
+                    kubernetes_config()),
         healer_(control_, *clock_, shell_, heal_config()),
         csi_(control_, *clock_, shell_, csi_config()), admin_(control_, *clock_, admin_sources(), admin_config()),
         web_(control_, *clock_, pool_, web_config(), web_sources()), signals_(io_, SIGTERM, SIGINT) {
@@ -135,6 +136,8 @@ class Agent {
     return {options_.drivername, options_.nodeid, options_.kubelet_dir, options_.unstage_orphans, options_.watch_all_attachments, heal};
   }
 
+  volume::Mounter default_mounter() const { return options_.default_mounter == "rbd" ? volume::Mounter::krbd : volume::Mounter::nbd; }
+
   csi::Config csi_config() {
     csi::Config config;
     config.endpoint = options_.endpoint;
@@ -142,6 +145,7 @@ class Agent {
     config.drivername = options_.drivername;
     config.nodeid = options_.nodeid;
     config.version = CORBD_VERSION;
+    config.default_mounter = default_mounter();
     config.volume_health = options_.volume_health;
     config.topology = [this] { return topology(); };
     config.on_ended = [this](const rpc::Ended& call) { web_.ended(call); };

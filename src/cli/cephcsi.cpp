@@ -39,6 +39,8 @@ result<Run> agent_flags(const std::vector<Given>& given, const Node& node) {
   run.addons_endpoint = "unix:///tmp/csi-addons.sock";
   run.metricsip = "0.0.0.0";
   run.registers = false;  // a sidecar of its DaemonSet does that
+  // A volume keeps its attributes for life. What is served over nbd by mistake ceph-csi's healer would leave alone, should it come back.
+  run.default_mounter = "rbd";
   for (const Flag& flag : flags()) {
     const std::string stands_in = flag.env == nullptr ? std::string() : node.variable(flag.env);
     if (stands_in.empty()) continue;
@@ -108,6 +110,8 @@ result<Command> cephcsi_command(const std::vector<Given>& given, const Node& nod
   auto run = agent_flags(given, node);
   if (!run) return run.error();
   if (!run->metricspath.starts_with('/')) return invalid("--metricspath '" + run->metricspath + "' does not begin with /");
+  if (std::ranges::find(kMounters, run->default_mounter) == kMounters.end())
+    return invalid("--default-mounter '" + run->default_mounter + "' is not known: rbd (the kernel's client) or rbd-nbd (this agent)");
   const std::string type = text(given, "type");
   if (type == "rbd") return agent(given, std::move(*run), node);
   if (type == "liveness") return liveness(given, *run);

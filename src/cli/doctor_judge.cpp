@@ -48,7 +48,7 @@ Finding driver(const Facts& facts) {
                  "write `options nbd nbds_max=0` into /etc/modprobe.d: then only devices in use are there, and no scanner opens the others");
 }
 
-/// A note, whatever it finds: the default mounter needs none of it.
+/// A note, whatever it finds: volumes that the agent serves itself need none of it.
 Finding kernel_client(const Facts& facts) {
   switch (facts.rbd) {
     case Module::present: return ok("rbd", "the kernel's rbd module is there: volumes with mounter rbd can be staged");

@@ -21,6 +21,7 @@ constexpr auto kTable = std::to_array<Flag>({
     {"enable-read-affinity", Kind::boolean, &Run::read_affinity, "Read from the nearest OSD, where config.json enables it without labels of its own"},
     {"crush-location-labels", Kind::text, &Run::crush_labels, "Labels of the node that say where it is, comma separated"},
     // Ours.
+    {"default-mounter", Kind::text, &Run::default_mounter, "Who serves a volume whose attributes name no mounter: rbd (the kernel) or rbd-nbd (this agent)"},
     {"crush-location", Kind::text, &Run::crush_location, "Where this node is in the CRUSH map, instead of by its labels: host:node-1|zone:z1"},
     {"topology", Kind::text, &Run::topology, "Those labels given by hand: name=value,..."},
     {"kubelet-dir", Kind::text, &Run::kubelet_dir, "Every staging and target path must lie below it"},

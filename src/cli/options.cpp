@@ -40,6 +40,7 @@ CLI::App* add_run(CLI::App& app, Run& run, std::vector<std::string>& values, boo
   auto* command = app.add_subcommand("run", "Serve the CSI socket and every device of this node");
   for (const Flag& flag : flags()) std::visit(Add{*command, flag, run, values}, flag.field);
   command->get_option("--metricspath")->check(begins_with_slash);
+  command->get_option("--default-mounter")->check(CLI::IsMember(std::vector<std::string>(kMounters.begin(), kMounters.end())));
   command->add_flag("--list-failpoints", list, "Print their names and exit");
   return command;
 }

@@ -152,11 +152,13 @@ result<> complete_dynamic(const ::csi::v1::NodeStageVolumeRequest& request, volu
   return {};
 }
 
-result<volume::Parameters> parameters_of(const Map& context) { return volume::read_parameters({context.begin(), context.end()}); }
+result<volume::Parameters> parameters_of(const Map& context, volume::Mounter unnamed) {
+  return volume::read_parameters({context.begin(), context.end()}, unnamed);
+}
 
 /// The volume's part of the wish.
-result<> complete(const ::csi::v1::NodeStageVolumeRequest& request, volume::Staged& into) {
-  auto parameters = parameters_of(request.volume_context());
+result<> complete(const ::csi::v1::NodeStageVolumeRequest& request, volume::Mounter unnamed, volume::Staged& into) {
+  auto parameters = parameters_of(request.volume_context(), unnamed);
   if (!parameters) return parameters.error();
   if (auto done = parameters->is_static ? complete_static(request, *parameters, into) : complete_dynamic(request, into); !done) return done;
   into.capability.read_only |= parameters->read_only;
@@ -207,7 +209,7 @@ result<Credentials> credentials_of(const Map& secrets) {
 
 }  // namespace
 
-result<volume::Wish> wish_of(const ::csi::v1::NodeStageVolumeRequest& request) {
+result<volume::Wish> wish_of(const ::csi::v1::NodeStageVolumeRequest& request, volume::Mounter unnamed) {
   if (!request.has_volume_capability()) return invalid("volume capability missing in request");
   if (auto id = check_id(request.volume_id()); !id) return id.error();
   if (auto path = check_path(request.staging_target_path(), "staging target path"); !path) return path.error();
@@ -217,7 +219,7 @@ result<volume::Wish> wish_of(const ::csi::v1::NodeStageVolumeRequest& request) {
   volume::Staged wish;
   wish.path = request.staging_target_path();
   wish.capability = std::move(*capability);
-  if (auto done = complete(request, wish); !done) return done.error();
+  if (auto done = complete(request, unnamed, wish); !done) return done.error();
   auto credentials = credentials_of(request.secrets());
   if (!credentials) return credentials.error();
   wish.user = std::move(credentials->user);
@@ -232,7 +234,7 @@ result<volume::Wish> wish_of(const ::csi::v1::NodeUnstageVolumeRequest& request)
   return volume::Wish(volume::Unstaged{request.staging_target_path()});
 }
 
-result<volume::Wish> wish_of(const ::csi::v1::NodePublishVolumeRequest& request) {
+result<volume::Wish> wish_of(const ::csi::v1::NodePublishVolumeRequest& request, volume::Mounter unnamed) {
   if (!request.has_volume_capability()) return invalid("volume capability missing in request");
   if (auto id = check_id(request.volume_id()); !id) return id.error();
   if (auto path = check_path(request.target_path(), "target path"); !path) return path.error();
@@ -240,7 +242,7 @@ result<volume::Wish> wish_of(const ::csi::v1::NodePublishVolumeRequest& request)
   if (auto allowed = check_service_account(request); !allowed) return allowed.error();
   auto capability = capability_of(request.volume_capability());
   if (!capability) return capability.error();
-  const auto parameters = parameters_of(request.volume_context());
+  const auto parameters = parameters_of(request.volume_context(), unnamed);
   if (!parameters) return parameters.error();
   capability->read_only |= parameters->read_only;
   volume::Published wish;

@@ -6,9 +6,10 @@
 
 namespace corbd::csi {
 
-result<volume::Wish> wish_of(const ::csi::v1::NodeStageVolumeRequest& request);
+/// `unnamed`: as of volume::read_parameters.
+result<volume::Wish> wish_of(const ::csi::v1::NodeStageVolumeRequest& request, volume::Mounter unnamed = volume::Mounter::nbd);
 result<volume::Wish> wish_of(const ::csi::v1::NodeUnstageVolumeRequest& request);
-result<volume::Wish> wish_of(const ::csi::v1::NodePublishVolumeRequest& request);
+result<volume::Wish> wish_of(const ::csi::v1::NodePublishVolumeRequest& request, volume::Mounter unnamed = volume::Mounter::nbd);
 result<volume::Wish> wish_of(const ::csi::v1::NodeUnpublishVolumeRequest& request);
 result<volume::Wish> wish_of(const ::csi::v1::NodeExpandVolumeRequest& request);
 

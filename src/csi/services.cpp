@@ -45,13 +45,13 @@ class Node final : public v1::Node::CallbackService {
   Node(rpc::Server& server, volume::Volumes& volumes, const Config& config) : server_(server), volumes_(volumes), config_(config) {}
 
   Reactor* NodeStageVolume(Context* context, const v1::NodeStageVolumeRequest* request, v1::NodeStageVolumeResponse*) override {
-    return want(context, "NodeStageVolume", *request);
+    return want(context, "NodeStageVolume", *request, config_.default_mounter);
   }
   Reactor* NodeUnstageVolume(Context* context, const v1::NodeUnstageVolumeRequest* request, v1::NodeUnstageVolumeResponse*) override {
     return want(context, "NodeUnstageVolume", *request);
   }
   Reactor* NodePublishVolume(Context* context, const v1::NodePublishVolumeRequest* request, v1::NodePublishVolumeResponse*) override {
-    return want(context, "NodePublishVolume", *request);
+    return want(context, "NodePublishVolume", *request, config_.default_mounter);
   }
   Reactor* NodeUnpublishVolume(Context* context, const v1::NodeUnpublishVolumeRequest* request,
                                v1::NodeUnpublishVolumeResponse*) override {
@@ -85,9 +85,10 @@ class Node final : public v1::Node::CallbackService {
   }
 
  private:
-  template <class Request>
-  Reactor* want(Context* context, const char* method, const Request& request) {
-    auto work = [this, &request](Until until) { return carry_out(volumes_, request.volume_id(), wish_of(request), until); };
+  /// `mounter`: of those whose wish depends on it.
+  template <class Request, class... Mounter>
+  Reactor* want(Context* context, const char* method, const Request& request, Mounter... mounter) {
+    auto work = [this, &request, mounter...](Until until) { return carry_out(volumes_, request.volume_id(), wish_of(request, mounter...), until); };
     return server_.unary(context, method, request.volume_id(), work);
   }
 

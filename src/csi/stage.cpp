@@ -18,7 +18,7 @@ result<Mode::Mode> mode_of(const std::string& access_mode) {
 
 }  // namespace
 
-result<volume::Wish> stage_wish(const heal::StageArguments& arguments) {
+result<volume::Wish> stage_wish(const heal::StageArguments& arguments, volume::Mounter unnamed) {
   const auto mode = mode_of(arguments.access_mode);
   if (!mode) return mode.error();
   ::csi::v1::NodeStageVolumeRequest request;
@@ -35,7 +35,7 @@ result<volume::Wish> stage_wish(const heal::StageArguments& arguments) {
     capability.mutable_mount()->set_fs_type(arguments.fstype);
     for (const auto& flag : arguments.mount_flags) capability.mutable_mount()->add_mount_flags(flag);
   }
-  return wish_of(request);
+  return wish_of(request, unnamed);
 }
 
 }  // namespace corbd::csi

@@ -38,9 +38,10 @@ result<> check_features(std::string_view list) {
   return {};
 }
 
-result<Mounter> mounter_of(const Attributes& attributes) {
-  const std::string mounter = value(attributes, "mounter");
-  if (mounter.empty() || mounter == "rbd-nbd") return Mounter::nbd;
+result<Mounter> mounter_of(const Attributes& attributes, Mounter unnamed) {
+  std::string mounter = value(attributes, "mounter");
+  if (mounter.empty()) mounter = unnamed == Mounter::nbd ? "rbd-nbd" : "rbd";
+  if (mounter == "rbd-nbd") return Mounter::nbd;
   if (mounter != "rbd") return invalid("mounter '" + printable(mounter) + "' is not known: use rbd-nbd, or rbd for the kernel's own client");
   return go_true(value(attributes, "tryOtherMounters")) ? Mounter::krbd_if_able : Mounter::krbd;
 }
@@ -115,11 +116,11 @@ bool go_true(std::string_view text) {
   return std::find(yes.begin(), yes.end(), text) != yes.end();
 }
 
-result<Parameters> read_parameters(const Attributes& attributes) {
+result<Parameters> read_parameters(const Attributes& attributes, Mounter unnamed) {
   Parameters parameters;
   parameters.is_static = go_true(value(attributes, "staticVolume"));
   parameters.migrated = go_true(value(attributes, "migration"));
-  const auto mounter = mounter_of(attributes);
+  const auto mounter = mounter_of(attributes, unnamed);
   if (!mounter) return mounter.error();
   parameters.mounter = *mounter;
   if (parameters.is_static)

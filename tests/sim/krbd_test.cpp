@@ -197,6 +197,28 @@ TEST_CASE("an image with a feature that the kernel does not know goes to nbd whe
   CHECK(scene.device().kind == device::Kind::nbd);
 }
 
+TEST_CASE("a volume that is staged keeps what serves it, whoever is the default one when it is staged again") {
+  using volume::Mounter;
+  const auto kind = GENERATE(device::Kind::nbd, device::Kind::krbd);
+  const bool by_us = GENERATE(true, false);
+  Scene scene;
+  auto wish = staged();
+  wish.mounter = kind == device::Kind::nbd ? Mounter::nbd : Mounter::krbd;
+  if (by_us) REQUIRE(scene.want(wish) == errc::ok);
+  else if (kind == device::Kind::krbd) by_ceph_csi(scene);
+  else scene.world.other_stages(kId, wish.path);
+  const auto index = scene.device().index;
+  scene.kill_and_start();
+  wish.mounter = kind == device::Kind::nbd ? Mounter::krbd : Mounter::nbd;
+  CHECK(scene.want(wish) == errc::ok);
+  REQUIRE(scene.world.devices.size() == 1);
+  CHECK(scene.device().kind == kind);
+  CHECK(scene.device().index == index);
+  CHECK(scene.world.records.front().kind == kind);
+  CHECK(scene.want(unstaged()) == errc::ok);
+  CHECK(scene.world.devices.empty());
+}
+
 TEST_CASE("without the kernel's module a volume that wants it is refused, also if another mounter may try") {
   Scene scene;
   scene.world.rbd_module = false;

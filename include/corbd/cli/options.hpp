@@ -1,14 +1,19 @@
 // The command line: what `corbd run` and the other subcommands take.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
 namespace corbd::cli {
+
+/// ceph-csi's names of who serves a volume: the kernel's own client, and over nbd this agent.
+inline constexpr std::array<std::string_view, 2> kMounters{"rbd", "rbd-nbd"};
 
 /// `corbd run`; names as ceph-csi's where it has one.
 struct Run {
@@ -33,6 +38,7 @@ struct Run {
   std::vector<std::string> ignored;  ///< flags of ceph-csi that were given and mean nothing here
   bool read_affinity = false;               ///< where config.json wants it and names no labels
   std::string crush_labels;                 ///< the node's labels that say where it is, comma separated
+  std::string default_mounter = "rbd-nbd";  ///< of volumes that name none: kMounters
   std::string crush_location;               ///< "host:a|zone:b", instead of labels
   std::optional<bool> registers;  ///< kubelet is told of the driver; otherwise where its plugins_registry is
   std::string endpoint_on_host;   ///< of the CSI socket, a path; empty: where `endpoint` says

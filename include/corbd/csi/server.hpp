@@ -20,6 +20,7 @@ struct Config {
   std::string version;
   /// Segments (csi/topology.hpp); an error while they are not known. Control thread.
   std::function<result<std::map<std::string, std::string>>()> topology = [] { return std::map<std::string, std::string>(); };
+  volume::Mounter default_mounter = volume::Mounter::nbd;  ///< of volumes whose attributes name none: nbd or krbd
   bool volume_health = false;  ///< NodeGetVolumeHealth of CSI 1.13 (alpha): older callers do not know its capability
   std::size_t max_calls = 512;
   std::function<void(const rpc::Ended&)> on_ended;  ///< as of rpc::Config

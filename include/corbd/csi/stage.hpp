@@ -5,7 +5,7 @@
 
 namespace corbd::csi {
 
-/// As of a NodeStageVolume with these arguments; the same checks and errors.
-result<volume::Wish> stage_wish(const heal::StageArguments& arguments);
+/// As of a NodeStageVolume with these arguments; the same checks and errors. `unnamed`: Config::default_mounter.
+result<volume::Wish> stage_wish(const heal::StageArguments& arguments, volume::Mounter unnamed = volume::Mounter::nbd);
 
 }  // namespace corbd::csi

@@ -50,8 +50,8 @@ struct Parameters {
   Stash stash;              ///< what goes into ceph-csi's as it is
   bool operator==(const Parameters&) const = default;
 };
-/// invalid_argument names the attribute; unimplemented for encrypted files.
-result<Parameters> read_parameters(const Attributes& attributes);
+/// invalid_argument names the attribute; unimplemented for encrypted files. `unnamed`: who serves a volume that names no mounter, nbd or krbd.
+result<Parameters> read_parameters(const Attributes& attributes, Mounter unnamed = Mounter::nbd);
 
 /// Of a volume that is encrypted: invalid_argument for a type that ceph-csi does not know, unimplemented for files.
 result<> check_encryption_type(std::string_view type);

@@ -103,6 +103,26 @@ TEST_CASE("HTTP is served on the pod's address, and only with a port that was gi
   CHECK(without.run(with(kDaemonSet, {"--metricsport=8090"})).metricsip == "0.0.0.0");
 }
 
+TEST_CASE("under ceph-csi's name a volume that names no mounter is the kernel's, as ceph-csi has it, unless the flag says otherwise") {
+  CHECK(Pod().run(kDaemonSet).default_mounter == "rbd");
+  CHECK(Pod().run(with(kDaemonSet, {"--default-mounter=rbd-nbd"})).default_mounter == "rbd-nbd");
+  const auto refused = Pod().refusal(with(kDaemonSet, {"--default-mounter=nbd"}));
+  CHECK(refused.code == errc::invalid_argument);
+  CHECK_THAT(refused.text, ContainsSubstring("rbd (the kernel's client) or rbd-nbd (this agent)"));
+}
+
+TEST_CASE("under the name corbd a volume that names no mounter is served over nbd, unless the flag says otherwise") {
+  const auto parsed = [](Words words) {
+    words.insert(words.begin(), {"corbd", "run", "--nodeid=n"});
+    std::vector<char*> arguments;
+    for (auto& word : words) arguments.push_back(word.data());
+    return cli::parse(static_cast<int>(arguments.size()), arguments.data(), "0");
+  };
+  CHECK(std::get<Run>(parsed({})).default_mounter == "rbd-nbd");
+  CHECK(std::get<Run>(parsed({"--default-mounter=rbd"})).default_mounter == "rbd");
+  CHECK(std::holds_alternative<cli::Exit>(parsed({"--default-mounter=krbd"})));
+}
+
 TEST_CASE("kubelet is told of the driver by the DaemonSet's sidecar, unless the agent is asked to") {
   CHECK(Pod().run(kDaemonSet).registers == false);
   const Run run = Pod().run(with(kDaemonSet, {"--register", "--kubelet-registration-path=/var/lib/kubelet/plugins/rbd.csi.ceph.com/csi.sock"}));

@@ -246,6 +246,25 @@ TEST_CASE("the kernel's client and its options are part of the wish") {
   CHECK(wish.source.kernel.map == "queue_depth=64");
 }
 
+TEST_CASE("a stage and a publish of a volume that names no mounter mean the same default one") {
+  using corbd::volume::Mounter;
+  auto stage = stage_request();
+  stage.mutable_volume_context()->erase("mounter");
+  (*stage.mutable_volume_context())["mapOptions"] = "krbd:ro";
+  ::csi::v1::NodePublishVolumeRequest publish;
+  publish.set_volume_id(stage.volume_id());
+  publish.set_staging_target_path(stage.staging_target_path());
+  publish.set_target_path("/k/pods/p/mount");
+  *publish.mutable_volume_capability() = stage.volume_capability();
+  *publish.mutable_volume_context() = stage.volume_context();
+  for (const auto unnamed : {Mounter::krbd, Mounter::nbd}) {
+    const auto staged = std::get<corbd::volume::Staged>(*corbd::csi::wish_of(stage, unnamed));
+    CHECK(staged.mounter == unnamed);
+    CHECK(staged.capability.read_only == (unnamed == Mounter::krbd));
+    CHECK(std::get<corbd::volume::Published>(*corbd::csi::wish_of(publish, unnamed)).capability == staged.capability);
+  }
+}
+
 TEST_CASE("what is not served yet says so by name") {
   auto request = stage_request();
   (*request.mutable_volume_context())["encrypted"] = "true";

@@ -40,6 +40,11 @@ TEST_CASE("the first access mode of a PersistentVolume decides how its volume is
   CHECK(csi::stage_wish(arguments("ReadSometimes")).error().code == errc::invalid_argument);
 }
 
+TEST_CASE("the default mounter holds for what the API server tells, too") {
+  CHECK(std::get<Staged>(*csi::stage_wish(arguments(), volume::Mounter::krbd)).mounter == volume::Mounter::krbd);
+  CHECK(std::get<Staged>(*csi::stage_wish(arguments())).mounter == volume::Mounter::nbd);
+}
+
 TEST_CASE("a secret without a key is refused as in a call") {
   auto empty = arguments();
   empty.secrets.erase("userKey");

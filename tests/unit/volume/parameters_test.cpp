@@ -136,6 +136,23 @@ TEST_CASE("attributes that say nothing of serving leave it as it is") {
   CHECK((*parameters == nothing));
 }
 
+TEST_CASE("a volume that names no mounter is the default one's, with the options that it has for that one") {
+  using volume::Mounter;
+  const auto of = [](volume::Attributes attributes, Mounter unnamed) { return read_parameters(attributes, unnamed).value(); };
+  const std::string mounter = GENERATE("absent", "");
+  volume::Attributes plain{{"mapOptions", "krbd:queue_depth=64;nbd:notrim"}};
+  if (mounter.empty()) plain["mounter"] = "";
+  CHECK(of(plain, Mounter::nbd).mounter == Mounter::nbd);
+  CHECK_FALSE(of(plain, Mounter::nbd).serving.trim);
+  CHECK(of(plain, Mounter::krbd).mounter == Mounter::krbd);
+  CHECK(of(plain, Mounter::krbd).kernel.map == "queue_depth=64");
+  plain["tryOtherMounters"] = "true";
+  CHECK(of(plain, Mounter::krbd).mounter == Mounter::krbd_if_able);
+  CHECK(of(plain, Mounter::nbd).mounter == Mounter::nbd);
+  CHECK(of({{"mounter", "rbd-nbd"}}, Mounter::krbd).mounter == Mounter::nbd);
+  CHECK(of({{"mounter", "rbd"}}, Mounter::nbd).mounter == Mounter::krbd);
+}
+
 TEST_CASE("the kernel's client is meant by mounter rbd, and where another may try, as far as it is able") {
   using volume::Mounter;
   CHECK(read_parameters({{"mounter", "rbd"}})->mounter == Mounter::krbd);
