@@ -39,6 +39,8 @@ void Ward::admit(Patient found, time_point now) {
   // Down again soon after it was healed: the backoff goes on where it was.
   if (const auto past = healed_.find(found.volume_id); past != healed_.end()) {
     found.attempts = past->second.attempts;
+    // Healed and down at once: the healing did not help.
+    if (past->second.by_a_try && now - past->second.healed_at < config_.at_once_again) ++found.attempts;
     if (found.attempts > 0) found.due = past->second.healed_at + config_.backoff.after(found.attempts, 0.5);
     healed_.erase(past);
   }
@@ -52,7 +54,7 @@ void Ward::hurry(const std::string& volume_id, time_point now) {
 void Ward::discharge(const std::string& volume_id, time_point now) {
   const auto place = patients_.find(volume_id);
   if (place == patients_.end() || place->second.under_way) return;
-  healed_[volume_id] = {place->second.attempts, now};
+  healed_[volume_id] = {place->second.attempts, now, false};
   patients_.erase(place);
 }
 
@@ -94,7 +96,11 @@ void Ward::ended(const std::string& volume_id, Outcome outcome, time_point now, 
     of.unasked();
   else
     of.answered();
-  if (outcome == Outcome::healed || outcome == Outcome::well) return discharge(volume_id, now);
+  if (outcome == Outcome::healed || outcome == Outcome::well) {
+    discharge(volume_id, now);
+    healed_.at(volume_id).by_a_try = outcome == Outcome::healed;
+    return;
+  }
   patient.due = now + config_.backoff.after(patient.attempts++, random);
 }
 

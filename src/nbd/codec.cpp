@@ -23,10 +23,12 @@ struct Row {
   Verdict verdict;
 };
 
-constexpr Verdict kHold{true, 0};
+constexpr Verdict kHold{true}, kDoubt{true, true};
+constexpr Verdict reply(std::uint32_t error) { return {false, false, error}; }
 
-// Held is what the connection says of itself; replied is what the image says. A doubtful one is held: an application that waits can go on
-// later, one that was told EIO cannot.
+// Held is what the connection, or this machine, says of itself; replied is what the image says. A doubtful one is held: an application that
+// waits can go on later, one that was told EIO cannot. What is in no row is doubtful: the volume stalls and says why until the error passes or a
+// person gives it up (`corbd fail`).
 constexpr Row kVerdicts[] = {
     {ESHUTDOWN, kHold},  // blocklisted: this client is dead for good
     {EROFS, kHold},      // the exclusive lock is not ours any more
@@ -36,11 +38,13 @@ constexpr Row kVerdicts[] = {
     {ENXIO, kHold},      // an OSD that is not responsible for the object: routing
     {EPERM, kHold},      // the rights of the cluster user, which an operator can give back
     {EACCES, kHold},
-    {ENOSPC, {false, wire_enospc}},
-    {EDQUOT, {false, wire_enospc}},
-    {EINVAL, {false, wire_einval}},  // never masked as success: that would drop data
-    {ENOMEM, {false, wire_enomem}},
-    {EOPNOTSUPP, {false, wire_enotsup}},
+    {ENOMEM, kDoubt},    // of this process
+    {EIO, reply(wire_eio)},        // an OSD cannot read what it has stored
+    {ENOENT, reply(wire_eio)},     // the pool is gone, by the newest map: a missing object reads as zeros
+    {ENOSPC, reply(wire_enospc)},
+    {EDQUOT, reply(wire_enospc)},
+    {EINVAL, reply(wire_einval)},  // never masked as success: that would drop data
+    {EOPNOTSUPP, reply(wire_enotsup)},
 };
 
 }  // namespace
@@ -86,7 +90,7 @@ Verdict judge(int result) {
   if (result >= 0) return {};
   for (const Row& row : kVerdicts)
     if (row.error == -result) return row.verdict;
-  return {false, wire_eio};
+  return kDoubt;
 }
 
 }  // namespace corbd::nbd

@@ -18,7 +18,7 @@ enum class Command : std::uint16_t { read = 0, write = 1, disconnect = 2, flush 
 inline constexpr std::uint16_t flag_fua = 1 << 0, flag_no_hole = 1 << 1;
 
 /// Error numbers on the wire; they are Linux's. The kernel turns each of them into EIO.
-inline constexpr std::uint32_t wire_eperm = 1, wire_eio = 5, wire_enomem = 12, wire_einval = 22, wire_enospc = 28, wire_enotsup = 95;
+inline constexpr std::uint32_t wire_eperm = 1, wire_eio = 5, wire_einval = 22, wire_enospc = 28, wire_enotsup = 95;
 
 struct Request {
   std::uint16_t flags = 0;
@@ -49,6 +49,7 @@ std::uint32_t check(const Request& request, const Limits& limits);
 /// What becomes of a request whose image operation ended with `result` (0 or -errno).
 struct Verdict {
   bool hold = false;        ///< never reply: shut the link, so that the kernel keeps the request and repeats it on the next one
+  bool doubtful = false;    ///< held, but nothing says that the client is cut off: its image stays open, and with it the lock that is our proof
   std::uint32_t error = 0;  ///< to reply
 };
 Verdict judge(int result);

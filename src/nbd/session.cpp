@@ -242,8 +242,10 @@ void Session::finish(Slot& slot) {
   const Verdict verdict = judge(slot.result);
   if (verdict.hold && serving()) {
     Probe::add(probe_.held);
-    log::warning("nbd.held", {{"image", image_.key().text()}, {"errno", -slot.result}});
-    stop(State::held, -slot.result);
+    const char* hint = "the kernel repeats the request on the next link; if it stays so, corbd fail gives the volume up";
+    if (verdict.doubtful) log::error("nbd.doubtful", {{"image", image_.key().text()}, {"errno", -slot.result}, {"hint", hint}});
+    else log::warning("nbd.held", {{"image", image_.key().text()}, {"errno", -slot.result}});
+    stop(verdict.doubtful ? State::closed : State::held, -slot.result);
   }
   if (!serving()) return release(slot);
   if (verdict.error != 0) Probe::add(probe_.image_errors);

@@ -1,8 +1,27 @@
 // The steps of the device: our link, and the kernel's side.
+#include <cerrno>
+#include <system_error>
+
 #include "corbd/core/log.hpp"
 #include "steps.hpp"
 
 namespace corbd::volume {
+namespace {
+
+std::string why_ended(int error) {
+  switch (error) {
+    case 0: return "its link ended";
+    case ESHUTDOWN:
+    case EROFS:
+    case ETIMEDOUT:
+    case ENOTCONN: return "its client was cut off from the cluster";
+    default:
+      return "the cluster answered a request with errno " + std::to_string(error) + " (" + std::generic_category().message(error) +
+             "), which the application is not told: the request is repeated on a new link";
+  }
+}
+
+}  // namespace
 
 task<result<>> Steps::start_session(Live& live) {
   // A link that ends while its volume is taken down ends as meant.
@@ -12,7 +31,7 @@ task<result<>> Steps::start_session(Live& live) {
     if (!used || !live.attached) return;
     ++live.links_lost;
     if (!live.unserved_since) live.unserved_since = clock_.now();
-    trouble_(live, live.link && live.link->error() != 0 ? "its client was cut off from the cluster" : "its link ended");
+    trouble_(live, why_ended(live.link ? live.link->error() : 0));
   };
   auto link = ports_.devices.serve(*live.image, live.record->read_only, report);
   if (!link) co_return link.error();

@@ -1,4 +1,7 @@
 // What fails in the cluster, or at its other clients, while volumes are in use. docs/failures.md has the number of each story.
+#include <algorithm>
+#include <cerrno>
+
 #include "scene.hpp"
 
 using namespace corbd;
@@ -73,6 +76,35 @@ TEST_CASE("requests that the cluster takes longer for than the kernel's timer ar
   CHECK(scene.world.answered == 3);
   CHECK(scene.world.errors == 0);
   CHECK(scene.device().link == link);
+}
+
+TEST_CASE("an error that nobody knows is kept from the application until it has passed, and the volume says what it was") {
+  Used scene;
+  scene.world.odd_error = EBADE;
+  scene.writes(0);
+  scene.loop.advance(10min);
+  CHECK(scene.device().requests.size() == 1);
+  CHECK(scene.world.errors == 0);
+  const auto timeline = scene.world.shell().timeline(kId);
+  const auto told = [](const volume::Change& change) { return change.why.find("errno 52") != std::string::npos; };
+  CHECK(std::ranges::any_of(timeline, told));
+  // Not as fast as the requests fail.
+  CHECK(scene.world_status().links_lost < 60);
+  scene.world.odd_error = 0;
+  scene.loop.advance(2min);
+  CHECK(scene.world.answered == 1);
+  CHECK(scene.world.errors == 0);
+}
+
+TEST_CASE("a volume whose requests meet an error that nobody knows can be given up by hand") {
+  Used scene;
+  scene.world.odd_error = EBADE;
+  scene.writes(0);
+  scene.loop.advance(1min);
+  CHECK(scene.want(volume::Failed{}) == errc::ok);
+  scene.loop.advance(10s);
+  CHECK(scene.health() == volume::Health::failed);
+  CHECK(scene.world.errors == 1);
 }
 
 TEST_CASE("a client that the cluster cuts off while it writes is replaced, and nothing of it reaches the application") {

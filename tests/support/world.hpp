@@ -201,6 +201,7 @@ class World {
   Secret cluster_key{"canary-key"};          ///< any other is refused
   bool cluster_dead = false;
   duration cluster_slow{};
+  int odd_error = 0;                         ///< errno with which OSDs answer every read and write, and do nothing
   std::set<std::string> given_up;            ///< volumes failed by hand
   void revive_cluster();
   void blocklist(const std::string& address);

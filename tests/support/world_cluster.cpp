@@ -311,6 +311,8 @@ void World::run_work(Work work) {
     failed = -ENOENT;
   else if (work.write && image->exclusive && image->lock_owner != work.client)
     failed = -EROFS;
+  else if (odd_error != 0)
+    failed = -odd_error;
   if (failed == 0 && work.write) stored(work, *image);
   if (failed == -ESHUTDOWN) note_cut(work.client);
   const std::uint64_t number = failed == 0 ? image->blocks[work.block] : 0;

@@ -3,15 +3,10 @@
 #include <cerrno>
 #include <cstring>
 
+#include "codec.hpp"
 #include "support/world_ports.hpp"
 
 namespace corbd::test {
-namespace {
-
-/// Rule 9: these are never replied.
-bool cuts_off(int error) { return error == -ESHUTDOWN || error == -EROFS || error == -ETIMEDOUT || error == -ENOTCONN; }
-
-}  // namespace
 
 // --- What serves it ----------------------------------------------------------------------------------------------------------------------
 
@@ -62,8 +57,8 @@ void World::FakeLink::end(SessionOp& op, int result) {
   ops_.remove_if([&](const SessionOp& one) { return &one == &op; });
   busy_since_ = world_.loop().clock.now();
   if (state_ == State::serving) {
-    if (cuts_off(result))
-      stop(State::held, -result);
+    if (const auto verdict = nbd::judge(result); verdict.hold)
+      stop(verdict.doubtful ? State::closed : State::held, -result);
     else
       world_.answer(device, request, result, number, tombstone());
   }

@@ -46,11 +46,11 @@ class Link {
   enum class State {
     serving,  ///< answers the kernel
     held,     ///< the image's connection failed: socket shut, requests in flight unanswered, for the kernel to repeat (rule 9)
-    closed    ///< the kernel's end is gone, or the link was shut
+    closed    ///< the kernel's end is gone, the link was shut, or the image answered what nobody knows (error())
   };
   virtual ~Link() = default;  ///< shut() and idle() first: operations of the image must have ended
   virtual State state() const = 0;
-  virtual int error() const = 0;  ///< errno that made it held, 0 otherwise
+  virtual int error() const = 0;  ///< of the image, errno that ended it; 0: something else did
   /// Shuts the socket down: the kernel sees a dead link. Idempotent.
   virtual void shut() = 0;
   /// The same, because the image's client is cut off: the state becomes held.

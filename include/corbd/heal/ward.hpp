@@ -40,6 +40,7 @@ class Ward {
     std::size_t at_once = 16;
     Backoff backoff{};
     std::chrono::seconds reset_after{120};
+    std::chrono::seconds at_once_again{5};  ///< what is down again within this time after it was healed counts as a try that failed
   };
   explicit Ward(Config config) : config_(config) {}
 
@@ -67,6 +68,7 @@ class Ward {
   struct Past {
     std::uint32_t attempts;
     time_point healed_at;
+    bool by_a_try = false;  ///< otherwise it was well without one
   };
   Breaker& breaker(const std::string& cluster_id);
 

@@ -1,5 +1,6 @@
 // What goes wrong, and when.
 #include <algorithm>
+#include <cerrno>
 
 #include "node.hpp"
 
@@ -56,6 +57,10 @@ void Node::happen(const Fault& fault) {
     case Kind::cluster_slow:
       world_.cluster_slow = Millis(fault.what * 5);
       loop_.outside(end, [this] { world_.cluster_slow = duration::zero(); });
+      break;
+    case Kind::odd_error:
+      world_.odd_error = EBADE;
+      loop_.outside(end, [this] { world_.odd_error = 0; });
       break;
     case Kind::fence_us:
       // Or in the middle of what the agent does next.
@@ -128,6 +133,7 @@ void Node::stop_faults() {
   armed_.clear();
   slow_death_until_ = untold_until_ = disk_full_until_ = loop_.clock.now();
   world_.cluster_slow = duration::zero();
+  world_.odd_error = 0;
   if (world_.cluster_dead) world_.revive_cluster();
   for (const auto& [visitor, visit] : visitors_)
     if (const auto image = world_.images.find(visit.first); image != world_.images.end()) world_.leave(image->second, visitor, visit.second);

@@ -45,6 +45,7 @@ constexpr std::array kWeights{
     Weight{Kind::leave_and_return, "the agent is restarted well", 4, 10'000},
     Weight{Kind::hold_open, "another program opens a device", 4, 60'000},
     Weight{Kind::take_away, "another program disconnects a device", 2, 1},
+    Weight{Kind::odd_error, "OSDs answer with an error that nobody knows", 3, 30'000},
 };
 
 const Weight& weight_of(Kind kind) {

@@ -122,6 +122,29 @@ TEST_CASE("the backoff starts over after two minutes of health, and goes on befo
   CHECK(ward.start(now).empty() != long_healthy);
 }
 
+TEST_CASE("a volume that is down again as soon as it is healed is tried ever more seldom") {
+  Ward ward({});
+  auto now = t0;
+  std::vector<duration> waits;
+  for (int round = 0; round < 12; ++round) {
+    ward.admit(patient("1"), now);
+    const auto due = std::max(now, ward.next(now) == time_point::max() ? now : ward.next(now));
+    waits.push_back(due - now);
+    now = due;
+    REQUIRE(ward.start(now) == Ids{"1"});
+    ward.ended("1", Outcome::healed, now, 0.5);
+  }
+  CHECK(waits.front() == duration::zero());
+  CHECK(std::ranges::is_sorted(waits));
+  CHECK(waits.back() >= seconds(20));
+  // One that nothing was done to was not healed in vain.
+  ward.admit(patient("2"), now);
+  REQUIRE(ward.start(now) == Ids{"2"});
+  ward.ended("2", Outcome::well, now, 0.5);
+  ward.admit(patient("2"), now);
+  CHECK(ward.start(now) == Ids{"2"});
+}
+
 TEST_CASE("a volume asked for by hand is tried at once") {
   Ward ward({});
   ward.admit(patient("1"), t0);

@@ -1,6 +1,7 @@
 #include "codec.hpp"
 
 #include <cerrno>
+#include <set>
 
 #include "ground.hpp"
 
@@ -78,10 +79,20 @@ TEST_CASE("a read-only device refuses whatever changes it with EPERM") {
 }
 
 TEST_CASE("no error of the connection is ever replied") {
-  for (const int error : {ESHUTDOWN, EROFS, ETIMEDOUT, ENOTCONN, ECANCELED, ENXIO, EPERM, EACCES}) {
+  for (const int error : {ESHUTDOWN, EROFS, ETIMEDOUT, ENOTCONN, ECANCELED, ENXIO, EPERM, EACCES, ENOMEM}) {
     INFO(error);
     CHECK(nbd::judge(-error).hold);
+    CHECK(nbd::judge(-error).doubtful == (error == ENOMEM));
   }
+}
+
+TEST_CASE("an error that nobody knows is held, and its image kept: only what the image says of itself is replied") {
+  const std::set<int> of_image{EIO, ENOENT, ENOSPC, EDQUOT, EINVAL, EOPNOTSUPP};
+  for (int error = 1; error < 4096; ++error) {
+    INFO(error);
+    CHECK(nbd::judge(-error).hold != of_image.contains(error));
+  }
+  for (const int error : {EAGAIN, EBUSY, EBADE, ESTALE, EILSEQ, 1234}) CHECK(nbd::judge(-error).doubtful);
 }
 
 TEST_CASE("what the image says is replied") {
@@ -92,7 +103,7 @@ TEST_CASE("what the image says is replied") {
   CHECK(nbd::judge(-EINVAL).error == nbd::wire_einval);
   CHECK(nbd::judge(-ENOSPC).error == nbd::wire_enospc);
   CHECK(nbd::judge(-EDQUOT).error == nbd::wire_enospc);
-  for (const int error : {EIO, ENOENT, EINVAL, ENOSPC, EDQUOT, ENOMEM, EOPNOTSUPP}) CHECK_FALSE(nbd::judge(-error).hold);
+  for (const int error : {EIO, ENOENT, EINVAL, ENOSPC, EDQUOT, EOPNOTSUPP}) CHECK_FALSE(nbd::judge(-error).hold);
 }
 
 }  // namespace corbd::test

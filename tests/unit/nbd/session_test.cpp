@@ -167,6 +167,16 @@ TEST_CASE("an error of the connection ends the stream without a reply, then or l
   }
 }
 
+TEST_CASE("an error that nobody knows ends the stream without a reply, and says nothing of the image's connection") {
+  Ground ground;
+  ground.image.fail(Io::write, EBADE);
+  ground.send(request(Command::write, 3, 0, 512) + pattern(512));
+  CHECK(ground.ends());
+  CHECK(ground.link->state() == State::closed);
+  CHECK(ground.link->error() == EBADE);
+  CHECK(ground.idle() == Waited::ready);
+}
+
 TEST_CASE("replies that did not leave yet are dropped with a held link") {
   Ground ground;
   ground.image.fail(Io::flush, ESHUTDOWN);
