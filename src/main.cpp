@@ -364,6 +364,12 @@ int run(const cli::Run& options) {
   ::_exit(code);
 }
 
+/// A helper does as its agent, by the limit that it inherits.
+bool may_dump(const cli::Command& command) {
+  if (const auto* agent = std::get_if<cli::Run>(&command)) return agent->allow_core_dumps;
+  return std::holds_alternative<cli::Helper>(command) && !core_dumps_forbidden();
+}
+
 // Before the constructors of the libraries, which open files too.
 __attribute__((section(".preinit_array"), used)) void (*const before_libraries)() = &fill_standard_streams;
 
@@ -375,6 +381,7 @@ int main(int argc, char** argv) {
   install_signal_handlers();
   const auto command = cli::parse(argc, argv, std::string("corbd ") + CORBD_VERSION + " (" + CORBD_GIT_HASH + ")");
   if (const auto* stopped = std::get_if<cli::Exit>(&command)) return stopped->code;
+  if (!may_dump(command)) forbid_core_dumps();
   if (const auto* watch = std::get_if<cli::Liveness>(&command)) return cli::watch_liveness(*watch);
   if (const auto* call = std::get_if<cli::CsiCall>(&command)) return cli::call_csi(*call);
   if (const auto* ask = std::get_if<cli::Admin>(&command)) return cli::call_admin(*ask);

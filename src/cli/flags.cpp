@@ -42,6 +42,7 @@ constexpr auto kTable = std::to_array<Flag>({
     {"shutdown-grace", Kind::number, &Run::shutdown_grace_s,
      "Seconds that used devices are still served while the node shuts down; then they answer with I/O errors", nullptr, 0, 86400},
     {"volume-health", Kind::boolean, &Run::volume_health, "Serve NodeGetVolumeHealth, alpha in CSI 1.13, too"},
+    {"allow-core-dumps", Kind::boolean, &Run::allow_core_dumps, "Leave a core dump when the agent crashes; it has the Ceph keys and passphrases in it"},
     {"verbose", Kind::boolean, &Run::verbose, "Log every step"},
     // ceph-csi's, with a meaning in its own command line only: cephcsi.cpp.
     {"type"},

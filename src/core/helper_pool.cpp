@@ -11,6 +11,7 @@
 #include <map>
 
 #include "corbd/core/log.hpp"
+#include "corbd/core/secret.hpp"
 #include "helper_wire.hpp"
 
 namespace corbd {
@@ -21,6 +22,9 @@ using Descriptor = asio::posix::stream_descriptor;
 
 struct Job {
   Job(HelperRequest asked, executor control, Clock& clock) : request(std::move(asked)), promise(control, clock) {}
+  ~Job() { wipe(request.body); }
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
   HelperRequest request;
   Promise<json::object> promise;
   bool abandoned = false;  ///< the caller left while it waited in the queue
@@ -60,6 +64,7 @@ class HelperPool::Impl {
   void dispatch();
   bool give(Helper& helper, Id id, const std::shared_ptr<Job>& job, const std::string& message);
   void start(const std::shared_ptr<Job>& job);
+  void send_to_one(const std::shared_ptr<Job>& job, const std::string& message);
   result<Id> add();
   void watch_socket(Id id);
   void watch_exit(Id id);
@@ -109,7 +114,13 @@ void HelperPool::Impl::dispatch() {
 }
 
 void HelperPool::Impl::start(const std::shared_ptr<Job>& job) {
-  const std::string message = helper_wire::pack_request(job->request);
+  std::string message = helper_wire::pack_request(job->request);
+  wipe(job->request.body);
+  send_to_one(job, message);
+  wipe(message);
+}
+
+void HelperPool::Impl::send_to_one(const std::shared_ptr<Job>& job, const std::string& message) {
   if (message.size() > helper_wire::kMaxMessage)
     return job->promise.set(
         Error{errc::invalid_argument, job->request.what + ": the request is longer than a message may be"});

@@ -10,6 +10,7 @@
 #include <exception>
 #include <thread>
 
+#include "corbd/core/secret.hpp"
 #include "helper_wire.hpp"
 
 namespace corbd {
@@ -34,9 +35,14 @@ result<Fd> take_busy_file(const std::string& path) {
   return Error{errc::busy, "an earlier operation on the same volume still runs: its helper holds " + path};
 }
 
-result<json::object> answer(const std::string& message, const HelperWork& work) {
+result<json::object> answer(std::string& message, const HelperWork& work) {
   auto request = helper_wire::unpack_request(message);
+  wipe(message);
   if (!request) return request.error();
+  struct Wiped {
+    json::object& body;
+    ~Wiped() { wipe(body); }
+  } const wiped{request->body};
   Fd busy;
   if (!request->busy_file.empty()) {
     auto taken = take_busy_file(request->busy_file);

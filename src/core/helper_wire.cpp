@@ -6,6 +6,8 @@
 #include <boost/json/serialize.hpp>
 #include <cerrno>
 
+#include "corbd/core/secret.hpp"
+
 namespace corbd::helper_wire {
 namespace {
 
@@ -34,7 +36,9 @@ std::string pack_request(const HelperRequest& request) {
   json::object message;
   message["body"] = request.body;
   message["busy_file"] = request.busy_file;
-  return json::serialize(message);
+  std::string packed = json::serialize(message);
+  wipe(message);
+  return packed;
 }
 
 std::string pack_reply(const result<json::object>& reply) {
@@ -65,10 +69,11 @@ result<json::object> unpack_reply(std::string_view message) {
 result<Request> unpack_request(std::string_view message) {
   boost::system::error_code failed;
   json::value parsed = json::parse(message, failed);
-  const json::object* object = failed ? nullptr : parsed.if_object();
-  const json::object* body = object == nullptr ? nullptr : object_of(*object, "body");
-  if (body == nullptr) return Error{errc::internal, "the request to the helper is not a JSON object with a body"};
-  return Request{*body, std::string(text_of(*object, "busy_file"))};
+  json::object* object = failed ? nullptr : parsed.if_object();
+  json::value* body = object == nullptr ? nullptr : object->if_contains("body");
+  if (body == nullptr || !body->is_object()) return Error{errc::internal, "the request to the helper is not a JSON object with a body"};
+  // Moved: a copy would be one more to wipe.
+  return Request{std::move(body->get_object()), std::string(text_of(*object, "busy_file"))};
 }
 
 int send(int socket, std::string_view message) {

@@ -49,6 +49,18 @@ result<> become_io_flusher() {
   return {};
 }
 
+void forbid_core_dumps() {
+  const rlimit none{0, 0};
+  ::setrlimit(RLIMIT_CORE, &none);
+  // The limit does not hold for a core_pattern that is a pipe.
+  ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+}
+
+bool core_dumps_forbidden() {
+  rlimit limit{};
+  return ::getrlimit(RLIMIT_CORE, &limit) == 0 && limit.rlim_max == 0;
+}
+
 void install_signal_handlers() {
   ::signal(SIGPIPE, SIG_IGN);
   std::array<void*, 1> warm_up;  // the first backtrace() loads libgcc: not inside a signal handler

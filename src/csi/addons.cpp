@@ -81,6 +81,7 @@ class KeyRotation final : public encryptionkeyrotation::EncryptionKeyRotationCon
     if (auto valid = check_volume_id(request.volume_id()); !valid) co_return valid;
     volume::Rekeyed wish;
     if (const auto place = request.secrets().find("encryptionPassphrase"); place != request.secrets().end()) wish.passphrase = Secret(place->second);
+    wipe_secrets(request);
     co_return co_await volumes.want(request.volume_id(), volume::Wish(std::move(wish)), until);
   }
 

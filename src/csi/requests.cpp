@@ -187,24 +187,25 @@ result<> check_service_account(const ::csi::v1::NodePublishVolumeRequest& reques
 }
 
 struct Credentials {
-  std::string user, key;
+  std::string user;
+  Secret key;
 };
 
 /// A migrated volume's secret has its key in "key" and its user, if not admin, in "adminId".
 result<Credentials> credentials_of(const Map& secrets) {
-  if (!value(secrets, "key").empty()) {
+  if (const auto migrated = secrets.find("key"); migrated != secrets.end() && !migrated->second.empty()) {
     auto key = secret(secrets, "key");
     if (!key) return key.error();
-    if (value(secrets, "adminId").empty()) return Credentials{"admin", std::move(*key)};
+    if (value(secrets, "adminId").empty()) return Credentials{"admin", Secret(std::move(*key))};
     auto user = secret(secrets, "adminId");
     if (!user) return user.error();
-    return Credentials{std::move(*user), std::move(*key)};
+    return Credentials{std::move(*user), Secret(std::move(*key))};
   }
   auto user = secret(secrets, "userID");
   if (!user) return user.error();
   auto key = secret(secrets, "userKey");
   if (!key) return key.error();
-  return Credentials{std::move(*user), std::move(*key)};
+  return Credentials{std::move(*user), Secret(std::move(*key))};
 }
 
 }  // namespace
@@ -223,7 +224,7 @@ result<volume::Wish> wish_of(const ::csi::v1::NodeStageVolumeRequest& request, v
   auto credentials = credentials_of(request.secrets());
   if (!credentials) return credentials.error();
   wish.user = std::move(credentials->user);
-  wish.key = Secret(std::move(credentials->key));
+  wish.key = std::move(credentials->key);
   wish.passphrase = Secret(value(request.secrets(), "encryptionPassphrase"));
   return volume::Wish(std::move(wish));
 }

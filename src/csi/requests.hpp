@@ -13,6 +13,13 @@ result<volume::Wish> wish_of(const ::csi::v1::NodePublishVolumeRequest& request,
 result<volume::Wish> wish_of(const ::csi::v1::NodeUnpublishVolumeRequest& request);
 result<volume::Wish> wish_of(const ::csi::v1::NodeExpandVolumeRequest& request);
 
+/// gRPC keeps a request until its call has ended, maybe long after the wish has what is secret in it.
+template <class Request>
+void wipe_secrets(const Request& request) {
+  // gRPC made it, as no const object.
+  for (auto& [name, secret] : *const_cast<Request&>(request).mutable_secrets()) wipe(secret);
+}
+
 /// Of NodeReclaimSpace. The sidecar sends only the staging path.
 result<volume::Wish> trim_wish(const std::string& volume_id, const std::string& staging_path, const std::string& volume_path);
 

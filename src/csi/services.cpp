@@ -58,7 +58,10 @@ class Node final : public v1::Node::CallbackService {
     return want(context, "NodeUnpublishVolume", *request);
   }
   Reactor* NodeExpandVolume(Context* context, const v1::NodeExpandVolumeRequest* request, v1::NodeExpandVolumeResponse* response) override {
-    auto work = [this, request, response](Until until) { return expand(volumes_, *request, *response, until); };
+    auto work = [this, request, response](Until until) {
+      wipe_secrets(*request);
+      return expand(volumes_, *request, *response, until);
+    };
     return server_.unary(context, "NodeExpandVolume", request->volume_id(), work);
   }
   Reactor* NodeGetVolumeStats(Context* context, const v1::NodeGetVolumeStatsRequest* request,
@@ -88,7 +91,11 @@ class Node final : public v1::Node::CallbackService {
   /// `mounter`: of those whose wish depends on it.
   template <class Request, class... Mounter>
   Reactor* want(Context* context, const char* method, const Request& request, Mounter... mounter) {
-    auto work = [this, &request, mounter...](Until until) { return carry_out(volumes_, request.volume_id(), wish_of(request, mounter...), until); };
+    auto work = [this, &request, mounter...](Until until) {
+      auto wish = wish_of(request, mounter...);
+      if constexpr (requires { request.secrets(); }) wipe_secrets(request);
+      return carry_out(volumes_, request.volume_id(), std::move(wish), until);
+    };
     return server_.unary(context, method, request.volume_id(), work);
   }
 

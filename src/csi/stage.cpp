@@ -35,7 +35,9 @@ result<volume::Wish> stage_wish(const heal::StageArguments& arguments, volume::M
     capability.mutable_mount()->set_fs_type(arguments.fstype);
     for (const auto& flag : arguments.mount_flags) capability.mutable_mount()->add_mount_flags(flag);
   }
-  return wish_of(request, unnamed);
+  auto wish = wish_of(request, unnamed);
+  wipe_secrets(request);
+  return wish;
 }
 
 }  // namespace corbd::csi

@@ -88,6 +88,7 @@ task<result<>> Finder::attempt(std::string volume_id) {
   if (!secret_object) co_return secret_object.error();
   StageArguments arguments{volume_id, *path, volume.fstype, volume.access_modes.front(), volume.mode == "Block", volume.mount_options, attachment->metadata,
                            volume.attributes, kube::data_of_secret(*secret_object)};
+  wipe(*secret_object);
   if (!traces->selinux_context.empty()) arguments.mount_flags.push_back("context=\"" + traces->selinux_context + "\"");
   auto wish = make_wish_(arguments);
   if (!wish) co_return wish.error();

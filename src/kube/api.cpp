@@ -103,9 +103,10 @@ task<answer<http::Reply>> Api::Impl::send(http::Message message, http::Sink sink
 task<answer<json::object>> Api::Impl::ask(http::Message message, Verb verb, Until until) {
   message.headers.emplace_back("Accept", kJson);
   const std::string target = message.target;
-  const auto reply = co_await send(std::move(message), nullptr, std::move(verb), until);
+  auto reply = co_await send(std::move(message), nullptr, std::move(verb), until);
   if (!reply) co_return reply.error();
   auto parsed = parse_object(reply->body, target);
+  wipe(reply->body);  // it may be a Secret
   if (!parsed) co_return failure_of(parsed.error());
   co_return std::move(*parsed);
 }

@@ -116,8 +116,10 @@ PersistentVolume persistent_volume_of(const json::object& object) {
 
 std::map<std::string, Secret> data_of_secret(const json::object& object) {
   std::map<std::string, Secret> all;
-  for (auto& [name, encoded] : texts(object, "data"))
+  for (auto& [name, encoded] : texts(object, "data")) {
     if (auto decoded = from_base64(encoded)) all.emplace(name, Secret(std::move(*decoded)));
+    wipe(encoded);
+  }
   return all;
 }
 

@@ -38,6 +38,7 @@ struct Run {
   std::vector<std::string> ignored;  ///< flags of ceph-csi that were given and mean nothing here
   bool read_affinity = false;               ///< where config.json wants it and names no labels
   std::string crush_labels;                 ///< the node's labels that say where it is, comma separated
+  bool allow_core_dumps = false;            ///< for finding a defect: a dump has the keys of all volumes
   std::string default_mounter = "rbd-nbd";  ///< of volumes that name none: kMounters
   std::string crush_location;               ///< "host:a|zone:b", instead of labels
   std::optional<bool> registers;  ///< kubelet is told of the driver; otherwise where its plugins_registry is

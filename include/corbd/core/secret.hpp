@@ -1,23 +1,47 @@
-// A string that no stream, formatter or JSON writer accepts, and that is wiped when it goes.
+// A string that no stream, formatter or JSON writer accepts, and that is wiped when it goes, is moved from, or gets another value. What a library
+// keeps of it (librados its key, gRPC the bytes as they came) is out of reach: core dumps are forbidden instead (core/process.hpp).
 #pragma once
 
 #include <string.h>
 
+#include <boost/json/fwd.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
 
 namespace corbd {
 
+/// Overwrites what it holds and what it held before it became shorter, and leaves it empty.
+inline void wipe(std::string& text) {
+  text.resize(text.capacity());
+  explicit_bzero(text.data(), text.size());
+  text.clear();
+}
+/// Overwrites every string below it with zeroes.
+void wipe(boost::json::value& value);
+/// The same, and leaves it empty.
+void wipe(boost::json::object& object);
+
 class Secret {
  public:
   Secret() = default;
-  explicit Secret(std::string value) : value_(std::move(value)) {}
+  explicit Secret(const std::string& value) : value_(value) {}
+  /// Wipes the source: a short text stays in a string that was moved from.
+  explicit Secret(std::string&& value) : value_(std::move(value)) { wipe(value); }
   Secret(const Secret&) = default;
-  Secret(Secret&&) = default;
-  Secret& operator=(const Secret&) = default;
-  Secret& operator=(Secret&&) = default;
-  ~Secret() { explicit_bzero(value_.data(), value_.size()); }
+  Secret(Secret&& other) noexcept : value_(std::move(other.value_)) { wipe(other.value_); }
+  Secret& operator=(const Secret& other) {
+    if (this != &other) *this = Secret(other);
+    return *this;
+  }
+  Secret& operator=(Secret&& other) noexcept {
+    if (this == &other) return *this;
+    wipe(value_);
+    value_ = std::move(other.value_);
+    wipe(other.value_);
+    return *this;
+  }
+  ~Secret() { wipe(value_); }
 
   bool empty() const { return value_.empty(); }
   /// The only way to the text; for handing it to a library or a 0600 file.
