@@ -1,4 +1,5 @@
-"""CSI's public conformance suite (csi-sanity of kubernetes-csi/csi-test) against the agent and the test provisioner."""
+"""CSI's public conformance suite (csi-sanity of kubernetes-csi/csi-test) against the agent and the test provisioner. No package has it:
+`go install github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity@latest`, then CORBD_SANITY=path (CONTRIBUTING)."""
 import os
 import shutil
 import subprocess
@@ -7,7 +8,7 @@ import kit
 from kit import MIB, Skip, check, say, wait_for
 
 # What a node plugin has no part in, and what the test provisioner does not do.
-NOT_OURS = "Controller Service|GroupController|Snapshot|ListVolumes|ValidateVolumeCapabilities"
+NOT_OURS = "Controller Service|GroupController|Snapshot|ListVolumes"
 
 
 def story_conformance(lab):
@@ -25,6 +26,7 @@ def story_conformance(lab):
         "CreateVolume", "DeleteVolume", "ControllerExpandVolume", "NodeStageVolume", "NodePublishVolume")))
     mount_dir = os.path.join(lab.kubelet, "conformance")
     os.makedirs(mount_dir)
+    failed = []
     try:
         for kind in ("mount", "block"):
             argv = [suite, "--csi.endpoint", agent.endpoint, "--csi.controllerendpoint", endpoint, "--csi.secrets", secrets,
@@ -34,10 +36,13 @@ def story_conformance(lab):
             done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600)
             for line in done.stdout.splitlines()[-30:]:
                 say(line)
-            check(done.returncode == 0, "csi-sanity, %s: exit code %d" % (kind, done.returncode))
+            if done.returncode != 0:
+                failed.append("csi-sanity, %s: exit code %d" % (kind, done.returncode))
     finally:
         provisioner.stdin.close()
         provisioner.wait(20)
+    # Of both kinds, whatever became of the first.
+    check(not failed, "; ".join(failed))
 
 
 story_conformance.limit = 1300

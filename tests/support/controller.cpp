@@ -54,7 +54,27 @@ class Controller::Calls final : public v1::Controller::Service {
   }
   grpc::Status ControllerExpandVolume(grpc::ServerContext*, const v1::ControllerExpandVolumeRequest* request,
                                       v1::ControllerExpandVolumeResponse* response) override {
+    if (request->volume_id().empty()) return invalid("volume id is missing");
+    if (!request->has_capacity_range()) return invalid("capacity range is missing");
     return guarded([&] { return expand(*request, *response); });
+  }
+  /// A volume of ours is used in every way that a node serves.
+  grpc::Status ValidateVolumeCapabilities(grpc::ServerContext*, const v1::ValidateVolumeCapabilitiesRequest* request,
+                                          v1::ValidateVolumeCapabilitiesResponse* response) override {
+    if (request->volume_id().empty()) return invalid("volume id is missing");
+    if (request->volume_capabilities().empty()) return invalid("volume capabilities are missing");
+    auto found = open(request->volume_id(), true, [](rbd_image_t) { return 0; });
+    if (!found.ok()) return found;
+    using Mode = v1::VolumeCapability::AccessMode;
+    for (const auto& capability : request->volume_capabilities())
+      if (capability.has_mount() && capability.access_mode().mode() == Mode::MULTI_NODE_MULTI_WRITER) {
+        response->set_message("many nodes write raw block only");
+        return grpc::Status::OK;
+      }
+    *response->mutable_confirmed()->mutable_volume_capabilities() = request->volume_capabilities();
+    *response->mutable_confirmed()->mutable_volume_context() = request->volume_context();
+    *response->mutable_confirmed()->mutable_parameters() = request->parameters();
+    return grpc::Status::OK;
   }
   grpc::Status ControllerGetCapabilities(grpc::ServerContext*, const v1::ControllerGetCapabilitiesRequest*,
                                          v1::ControllerGetCapabilitiesResponse* response) override {
@@ -81,22 +101,33 @@ class Controller::Calls final : public v1::Controller::Service {
     return grpc::Status::OK;
   }
 
-  grpc::Status expand(const v1::ControllerExpandVolumeRequest& request, v1::ControllerExpandVolumeResponse& response) {
-    const auto handle = volume::decode_handle(request.volume_id());
-    if (!handle) return {grpc::StatusCode::NOT_FOUND, "no volume " + request.volume_id()};
+  /// `work`: on the volume's image; 0 or -errno.
+  template <class Work>
+  grpc::Status open(const std::string& volume_id, bool read_only, Work work) {
+    const auto handle = volume::decode_handle(volume_id);
+    if (!handle) return {grpc::StatusCode::NOT_FOUND, "no volume " + volume_id};
     rados_ioctx_t io = nullptr;
-    if (rados_ioctx_create2(cluster_, handle->pool_id, &io) < 0) return {grpc::StatusCode::NOT_FOUND, "no pool of " + request.volume_id()};
+    if (rados_ioctx_create2(cluster_, handle->pool_id, &io) < 0) return {grpc::StatusCode::NOT_FOUND, "no pool of " + volume_id};
     rbd_image_t image = nullptr;
-    int r = rbd_open(io, ("csi-vol-" + handle->uuid).c_str(), &image, nullptr);
-    std::uint64_t bytes = 0;
+    const std::string name = "csi-vol-" + handle->uuid;
+    int r = read_only ? rbd_open_read_only(io, name.c_str(), &image, nullptr) : rbd_open(io, name.c_str(), &image, nullptr);
     if (r >= 0) {
-      r = rbd_get_size(image, &bytes);
-      bytes = std::max(bytes, static_cast<std::uint64_t>(wanted_bytes(request.capacity_range())));
-      if (r >= 0) r = rbd_resize(image, bytes);
+      r = work(image);
       rbd_close(image);
     }
     rados_ioctx_destroy(io);
-    if (r < 0) return {grpc::StatusCode::NOT_FOUND, "volume " + request.volume_id() + " has no image, or it cannot grow"};
+    if (r < 0) return {grpc::StatusCode::NOT_FOUND, "volume " + volume_id + " has no image, or it cannot grow"};
+    return grpc::Status::OK;
+  }
+
+  grpc::Status expand(const v1::ControllerExpandVolumeRequest& request, v1::ControllerExpandVolumeResponse& response) {
+    std::uint64_t bytes = 0;
+    auto grown = open(request.volume_id(), false, [&](rbd_image_t image) {
+      const int r = rbd_get_size(image, &bytes);
+      bytes = std::max(bytes, static_cast<std::uint64_t>(wanted_bytes(request.capacity_range())));
+      return r < 0 ? r : rbd_resize(image, bytes);
+    });
+    if (!grown.ok()) return grown;
     response.set_capacity_bytes(static_cast<std::int64_t>(bytes));
     response.set_node_expansion_required(true);
     return grpc::Status::OK;
