@@ -173,6 +173,7 @@ class Agent {
     config.runtime_dir = options_.runtime_dir;
     config.version = CORBD_VERSION;
     config.nodeid = options_.nodeid;
+    config.driver = options_.drivername;
     return config;
   }
 

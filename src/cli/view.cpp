@@ -29,6 +29,13 @@ std::string device_of(const v1::Volume& volume) {
   return (volume.by_kernel() ? "/dev/rbd" : "/dev/nbd") + std::to_string(volume.device());
 }
 
+/// Who answers its requests now.
+std::string server_of(const v1::Volume& volume) {
+  if (!volume.has_device() || volume.unserved() || volume.health() == v1::HEALTH_ABSENT) return "";
+  if (volume.by_kernel()) return "kernel";
+  return volume.served_by_other() ? "rbd-nbd" : "corbd";
+}
+
 std::string error_of(const v1::Volume& volume) {
   return volume.has_last_error() ? volume.last_error().code() + ": " + volume.last_error().text() : "";
 }
@@ -111,7 +118,8 @@ Verdict verdict(const v1::Cluster& cluster) {
 Verdict verdict(const v1::GetStatusResponse& status) {
   Verdict worst = volumes_verdict(status);
   for (const auto& cluster : status.clusters()) worst = std::max(worst, verdict(cluster));
-  return status.stuck_helpers().empty() && !status.draining() ? worst : std::max(worst, Verdict::warning);
+  const bool quiet = status.stuck_helpers().empty() && !status.draining() && status.unclaimed_nbd() == 0;
+  return quiet ? worst : std::max(worst, Verdict::warning);
 }
 
 std::string status_screen(const v1::GetStatusResponse& status) {
@@ -121,6 +129,12 @@ std::string status_screen(const v1::GetStatusResponse& status) {
                       ", up " + age(status.uptime_ms()) +
                       (status.draining() ? "; drained: stages nothing new (corbd drain --undo)" : "")});
   rows.push_back({"volumes", name(volumes_verdict(status)), volumes_line(status)});
+  if (status.unclaimed_nbd() > 0)
+    rows.push_back({"nbd", name(Verdict::warning), many(status.unclaimed_nbd(), "device") +
+                    " with volumes of which nothing is known here: another program serves them, or nobody (see: corbd volumes; restart kubelet)"});
+  if (status.unclaimed_krbd() > 0)
+    rows.push_back({"rbd", name(Verdict::ok), many(status.unclaimed_krbd(), "device") +
+                    " of the kernel's client that ceph-csi has staged (see: corbd volumes; known here with the next stage: restart kubelet)"});
   for (const auto& cluster : status.clusters())
     rows.push_back({"cluster " + cell(cluster.id()), name(verdict(cluster)), cluster_line(cluster)});
   if (status.stuck_helpers().empty()) rows.push_back({"helpers", name(Verdict::ok), "none hangs"});
@@ -131,19 +145,20 @@ std::string status_screen(const v1::GetStatusResponse& status) {
 }
 
 std::string volumes_table(const v1::ListVolumesResponse& volumes, bool wide, std::int64_t now_ms) {
-  Rows rows{{"ID", "POOL", "NAMESPACE", "IMAGE", "DEVICE", "STATE", "SINCE", "LINKS-LOST", "LONGEST-STALL"}};
+  Rows rows{{"ID", "POOL", "NAMESPACE", "IMAGE", "DEVICE", "STATE", "SERVED-BY", "SINCE", "LINKS-LOST", "LONGEST-STALL"}};
   if (wide) rows.front().insert(rows.front().end(), {"SIZE", "STAGED-AT", "PUBLISHED-AT", "ATTEMPTS", "LAST-ERROR"});
   for (const auto& volume : volumes.volumes()) {
     auto& row = rows.emplace_back(std::vector<std::string>{
         cell(volume.id()), cell(volume.pool()), cell(volume.namespace_()), cell(volume.image()), cell(device_of(volume)), word(volume.health()),
-        age(now_ms - volume.since_at_ms()), std::to_string(volume.links_lost()), age(volume.longest_stall_ms())});
+        cell(server_of(volume)), age(now_ms - volume.since_at_ms()), std::to_string(volume.links_lost()), age(volume.longest_stall_ms())});
     if (wide)
       row.insert(row.end(), {size_text(volume.size_bytes()), cell(joined(volume.staged_at(), ",")), cell(joined(volume.published_at(), ",")),
                              std::to_string(volume.healing().attempts()), cell(error_of(volume))});
   }
   if (volumes.unclaimed().empty()) return table(rows);
-  Rows left{{"DEVICE'S VOLUME", "IT HAS NO RECORD OR NO KEY HERE, AND IS NOT SERVED, BECAUSE"}};
-  for (const auto& device : volumes.unclaimed()) left.push_back({cell(device.volume_id()), cell(device.why())});
+  Rows left{{"DEVICE", "ITS VOLUME", "IT HAS NO RECORD OR NO KEY HERE, AND IS NOT SERVED FROM HERE, BECAUSE"}};
+  for (const auto& device : volumes.unclaimed())
+    left.push_back({(device.by_kernel() ? "/dev/rbd" : "/dev/nbd") + std::to_string(device.device()), cell(device.volume_id()), cell(device.why())});
   return table(rows) + "\n" + table(left);
 }
 

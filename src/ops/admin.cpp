@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 
 #include "corbd/core/log.hpp"
 #include "corbd/rpc/server.hpp"
@@ -21,6 +22,9 @@ using Reactor = grpc::ServerUnaryReactor;
 constexpr std::size_t kKeptEvents = 1024;
 constexpr std::size_t kPage = 256;
 constexpr std::chrono::milliseconds kLongestWait{60000};
+
+constexpr const char* kNobodyTold = "no record here names it, and no API server was asked: its next NodeStageVolume makes it known (restart kubelet)";
+constexpr const char* kLeftToKernel = "the kernel serves it; its next NodeStageVolume makes it known here (restart kubelet)";
 
 rpc::Config rpc_config(const AdminConfig& config) {
   rpc::Config out;
@@ -70,6 +74,8 @@ class Desk {
     count(response, sources_.volumes.status(), sources_.healer.ward());
     add_stuck(response, sources_.stuck_helpers(), clock_.now());
     response.set_draining(sources_.draining());
+    for (const auto& device : unclaimed()) device.kind == device::Kind::nbd ? response.set_unclaimed_nbd(response.unclaimed_nbd() + 1)
+                                                                            : response.set_unclaimed_krbd(response.unclaimed_krbd() + 1);
     co_return result<>();
   }
 
@@ -77,10 +83,15 @@ class Desk {
     auto all = sources_.volumes.status();
     std::sort(all.begin(), all.end(), [](const auto& one, const auto& other) { return one.volume_id < other.volume_id; });
     for (const auto& status : all) *response.add_volumes() = to_message(status, sources_.healer.ward(), clock_.now());
-    for (const auto& [volume_id, why] : sources_.left()) {
+    const auto left = sources_.left();
+    for (const auto& device : unclaimed()) {
+      const auto why = left.find(device.volume_id);
+      const bool by_kernel = device.kind == device::Kind::krbd;
       auto& entry = *response.add_unclaimed();
-      entry.set_volume_id(rpc::valid_utf8(volume_id));
-      entry.set_why(rpc::valid_utf8(why));
+      entry.set_volume_id(rpc::valid_utf8(device.volume_id));
+      entry.set_device(device.device);
+      entry.set_by_kernel(by_kernel);
+      entry.set_why(by_kernel ? kLeftToKernel : why == left.end() ? kNobodyTold : rpc::valid_utf8(why->second));
     }
     co_return result<>();
   }
@@ -145,6 +156,13 @@ class Desk {
   }
 
  private:
+  std::vector<volume::Unclaimed> unclaimed() const {
+    auto all = sources_.volumes.unclaimed();
+    std::ranges::move(sources_.volumes.left_to_kernel(), std::back_inserter(all));
+    std::erase_if(all, [&](const auto& device) { return of_another_driver(device, config_.driver); });
+    return all;
+  }
+
   static Error unknown(const std::string& id) {
     return {errc::not_found, "volume " + id + " has no record on this node: `corbd volumes` lists those that have"};
   }

@@ -111,6 +111,18 @@ void count(v1::GetStatusResponse& into, const std::vector<volume::Status>& all, 
   }
 }
 
+bool of_another_driver(const volume::Unclaimed& device, const std::string& driver) {
+  constexpr std::string_view folder = "/kubernetes.io/csi/";
+  return std::ranges::any_of(device.mounts, [&](const std::string& path) {
+    const auto at = path.find(folder);
+    if (at == std::string::npos) return false;
+    const auto begin = at + folder.size();
+    const std::string name = path.substr(begin, path.find('/', begin) - begin);
+    // Raw block has a folder for all drivers; before Kubernetes 1.24 filesystems had one too.
+    return name != driver && name != "volumeDevices" && name != "pv";
+  });
+}
+
 void add_stuck(v1::GetStatusResponse& into, const std::vector<HelperPool::Stuck>& stuck, time_point now) {
   for (const auto& one : stuck) {
     auto* entry = into.add_stuck_helpers();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <set>
 
 #include "corbd/core/gate.hpp"
 #include "corbd/core/log.hpp"
@@ -54,6 +55,11 @@ bool is_unclaimed(const Live& volume) {
   return volume.record->kind == device::Kind::nbd && volume.key.empty() && !volume.record->failed && !volume.answers();
 }
 
+/// kubelet's folders: .../<driver>/<hash>/globalmount/<volume id>, and of raw block .../volumeDevices/staging/<name>/<volume id>.
+bool is_staging_target(const std::string& path) {
+  return path.find("/globalmount/") != std::string::npos || path.find("/staging/") != std::string::npos;
+}
+
 }  // namespace
 
 class Shell::Impl {
@@ -70,6 +76,7 @@ class Shell::Impl {
   std::vector<Status> status() const;
   std::optional<Status> status(const std::string& id) const;
   std::vector<Unclaimed> unclaimed() const;
+  std::vector<Unclaimed> left_to_kernel() const;
   std::vector<Change> timeline(const std::string& id) const;
   task<> stop(Until until);
   bool draining_ = false;
@@ -371,6 +378,28 @@ std::vector<Unclaimed> Shell::Impl::unclaimed() const {
   return all;
 }
 
+std::vector<Unclaimed> Shell::Impl::left_to_kernel() const {
+  const auto devices = ports_.kernel.inventory();
+  const auto mounts = ports_.mounts.table();
+  if (!devices || !mounts) return {};
+  std::set<std::uint32_t> recorded;
+  for (const auto& [id, volume] : volumes_)
+    if (volume->record && volume->record->kind == device::Kind::krbd)
+      for (const auto& seen : device::of_image(*devices, volume->record->key)) recorded.insert(seen.index);
+  std::vector<Unclaimed> all;
+  for (const auto& device : *devices) {
+    if (recorded.contains(device.seen.index)) continue;
+    Unclaimed found{{}, device.seen.index, {}, device::Kind::krbd};
+    for (const auto& mount : *mounts) {
+      if (!shows(mount, device.seen)) continue;
+      found.mounts.push_back(mount.target);
+      if (is_staging_target(mount.target)) found.volume_id = mount.target.substr(mount.target.rfind('/') + 1);
+    }
+    if (!found.volume_id.empty()) all.push_back(std::move(found));
+  }
+  return all;
+}
+
 std::vector<Change> Shell::Impl::timeline(const std::string& id) const {
   const auto place = volumes_.find(id);
   if (place == volumes_.end()) return {};
@@ -449,6 +478,7 @@ task<result<host::Usage>> Shell::usage(std::string volume_id, std::string path, 
 std::vector<Status> Shell::status() const { return impl_->status(); }
 std::optional<Status> Shell::status(const std::string& volume_id) const { return impl_->status(volume_id); }
 std::vector<Unclaimed> Shell::unclaimed() const { return impl_->unclaimed(); }
+std::vector<Unclaimed> Shell::left_to_kernel() const { return impl_->left_to_kernel(); }
 std::vector<Change> Shell::timeline(const std::string& volume_id) const { return impl_->timeline(volume_id); }
 void Shell::on_trouble(std::function<void(std::string, std::string)> trouble) { impl_->trouble_ = std::move(trouble); }
 void Shell::on_change(std::function<void(const Change&)> change) { impl_->change_ = std::move(change); }

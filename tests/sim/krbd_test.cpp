@@ -197,6 +197,17 @@ TEST_CASE("an image with a feature that the kernel does not know goes to nbd whe
   CHECK(scene.device().kind == device::Kind::nbd);
 }
 
+TEST_CASE("what ceph-csi staged with the kernel's client is told of before it is staged again, and is ours afterwards") {
+  Scene scene;
+  by_ceph_csi(scene);
+  const auto left = scene.world.shell().left_to_kernel();
+  REQUIRE(left.size() == 1);
+  CHECK(left.front().volume_id == kId);
+  CHECK(left.front().device == scene.device().index);
+  REQUIRE(scene.want(staged()) == errc::ok);
+  CHECK(scene.world.shell().left_to_kernel().empty());
+}
+
 TEST_CASE("a volume that is staged keeps what serves it, whoever is the default one when it is staged again") {
   using volume::Mounter;
   const auto kind = GENERATE(device::Kind::nbd, device::Kind::krbd);

@@ -25,7 +25,8 @@ class ScriptedVolumes : public volume::Volumes {
   std::vector<volume::Unclaimed> unclaimed() const override { return devices; }
 
   std::vector<volume::Status> all;
-  std::vector<volume::Unclaimed> devices;
+  std::vector<volume::Unclaimed> left_to_kernel() const override { return kernel_devices; }
+  std::vector<volume::Unclaimed> devices, kernel_devices;
   std::vector<volume::Wish> wishes;
   result<> outcome;
 

@@ -15,6 +15,7 @@ namespace corbd::ops {
 struct AdminConfig {
   std::string runtime_dir;  ///< the socket is <runtime_dir>/admin.sock, 0600
   std::string version, nodeid;
+  std::string driver;  ///< whose devices are shown, as far as their paths say it
   std::size_t max_calls = 64;  ///< in flight, those that wait for events included
 };
 

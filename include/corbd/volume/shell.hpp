@@ -79,6 +79,7 @@ class Shell final : public Volumes {
   std::vector<Status> status() const override;
   std::optional<Status> status(const std::string& volume_id) const override;
   std::vector<Unclaimed> unclaimed() const override;
+  std::vector<Unclaimed> left_to_kernel() const override;
   /// The last changes of its health, oldest first.
   std::vector<Change> timeline(const std::string& volume_id) const;
   /// Called when a volume may need healing: its device lost its service, its client was cut off, its image grew. Set before start().

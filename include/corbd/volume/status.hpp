@@ -54,11 +54,12 @@ struct Status {
 };
 
 /// A device with a volume's identifier that no record names (rbd-nbd's, another driver's, or ours from before the records were lost), or that nobody
-/// serves because its Ceph key is gone.
+/// serves because its Ceph key is gone. Or one of the kernel's client that ceph-csi has staged.
 struct Unclaimed {
   std::string volume_id;
-  std::uint32_t device = 0;          ///< /dev/nbd<n>
+  std::uint32_t device = 0;          ///< /dev/nbd<n>, /dev/rbd<n>
   std::vector<std::string> mounts;   ///< where it, or the mapping above it, is mounted or bound
+  device::Kind kind = device::Kind::nbd;
 };
 
 /// A volume's health changed.

@@ -160,6 +160,8 @@ class Volumes {
   virtual std::optional<Status> status(const std::string& volume_id) const = 0;
   /// Devices that only a stage, with what it brings, can make this agent's or serve again.
   virtual std::vector<Unclaimed> unclaimed() const { return {}; }
+  /// The same of the kernel's client, which serves them whatever we do. They carry no identifier: a path where they are staged ends in the volume's.
+  virtual std::vector<Unclaimed> left_to_kernel() const { return {}; }
 };
 
 }  // namespace corbd::volume

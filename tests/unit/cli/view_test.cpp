@@ -95,8 +95,39 @@ TEST_CASE("the table of volumes has the columns of rbd device list, then the sta
   v1::ListVolumesResponse volumes;
   *volumes.add_volumes() = staged("v1");
   CHECK(volumes_table(volumes, false, kNow) ==
-        "ID   POOL   NAMESPACE   IMAGE   DEVICE      STATE    SINCE   LINKS-LOST   LONGEST-STALL\n"
-        "v1   pool   <none>      image   /dev/nbd3   staged   3m20s   0            0s\n");
+        "ID   POOL   NAMESPACE   IMAGE   DEVICE      STATE    SERVED-BY   SINCE   LINKS-LOST   LONGEST-STALL\n"
+        "v1   pool   <none>      image   /dev/nbd3   staged   corbd       3m20s   0            0s\n");
+}
+
+TEST_CASE("the tables say who serves a volume: this agent, rbd-nbd, the kernel, or nobody") {
+  const auto shown = [](auto change) {
+    v1::ListVolumesResponse volumes;
+    change(*volumes.add_volumes() = staged("v1"));
+    return volumes_table(volumes, GENERATE(true, false), kNow);
+  };
+  CHECK_THAT(shown([](v1::Volume&) {}), ContainsSubstring("staged   corbd "));
+  CHECK_THAT(shown([](v1::Volume& one) { one.set_served_by_other(true); }), ContainsSubstring("staged   rbd-nbd "));
+  CHECK_THAT(shown([](v1::Volume& one) { one.set_by_kernel(true); }), ContainsSubstring("staged   kernel "));
+  CHECK_THAT(shown([](v1::Volume& one) { one.set_unserved(true); }), ContainsSubstring("staged   <none> "));
+  CHECK_THAT(shown([](v1::Volume& one) { one.clear_device(); }), ContainsSubstring("staged   <none> "));
+}
+
+TEST_CASE("devices of volumes that nobody here knows are named by the status, with the way out, and listed") {
+  auto status = status_with(v1::HEALTH_STAGED);
+  status.clear_volumes();
+  status.set_unclaimed_krbd(2);
+  CHECK(verdict(status) == Verdict::ok);
+  status.set_unclaimed_nbd(5);
+  CHECK(verdict(status) == Verdict::warning);
+  const auto screen = status_screen(status);
+  CHECK_THAT(screen, ContainsSubstring("5 devices with volumes of which nothing is known here") && ContainsSubstring("restart kubelet"));
+  CHECK_THAT(screen, ContainsSubstring("2 devices of the kernel's client"));
+  v1::ListVolumesResponse volumes;
+  auto* device = volumes.add_unclaimed();
+  device->set_volume_id("v7");
+  device->set_device(4);
+  device->set_why("because");
+  CHECK_THAT(volumes_table(volumes, false, kNow), ContainsSubstring("/dev/nbd4   v7           because\n"));
 }
 
 TEST_CASE("a device of the kernel's client has its own name") {

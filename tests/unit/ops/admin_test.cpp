@@ -43,6 +43,29 @@ TEST_CASE("the admin socket is 0600 and its folder stays as it was") {
   CHECK((found.st_mode & 0777) == 0700);
 }
 
+TEST_CASE("devices without a record are counted and listed, also where no API server tells of them; another driver's are not") {
+  Scene scene;
+  const std::string folder = "/var/lib/kubelet/plugins/kubernetes.io/csi/";
+  scene.volumes.devices = {{"a", 0, {folder + "rbd.csi.ceph.com/1/globalmount/a", "/var/lib/kubelet/pods/p/volumes/kubernetes.io~csi/x/mount"}},
+                           {"b", 1, {folder + "volumeDevices/staging/pvc-b/b"}},
+                           {"c", 2, {folder + "other.csi.ceph.com/1/globalmount/c"}},
+                           {"d", 3, {}}};
+  scene.volumes.kernel_devices = {{"e", 0, {folder + "pv/pvc-e/globalmount/e"}, device::Kind::krbd}};
+  scene.start();
+  v1::GetStatusResponse status;
+  REQUIRE(scene.call(&Stub::GetStatus, v1::GetStatusRequest(), status).ok());
+  CHECK(status.unclaimed_nbd() == 3);
+  CHECK(status.unclaimed_krbd() == 1);
+  v1::ListVolumesResponse volumes;
+  REQUIRE(scene.call(&Stub::ListVolumes, v1::ListVolumesRequest(), volumes).ok());
+  Texts listed;
+  for (const auto& one : volumes.unclaimed()) {
+    listed.push_back((one.by_kernel() ? "rbd" : "nbd") + std::to_string(one.device()) + " " + one.volume_id());
+    CHECK_THAT(one.why(), ContainsSubstring("restart kubelet"));
+  }
+  CHECK(listed == Texts{"nbd0 a", "nbd1 b", "nbd3 d", "rbd0 e"});
+}
+
 TEST_CASE("the status counts volumes by health and by cluster, and names the agent") {
   Scene scene;
   scene.volumes.add("1");

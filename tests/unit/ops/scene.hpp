@@ -53,6 +53,7 @@ class Scene {
     config.runtime_dir = folder_.path();
     config.version = "1.2";
     config.nodeid = "node-1";
+    config.driver = "rbd.csi.ceph.com";
     ops::AdminSources sources{volumes, healer, {}, {}, {}, {}};
     sources.timeline = [this](const std::string& id) { return timelines[id]; };
     sources.stuck_helpers = [this] { return stuck; };
