@@ -63,10 +63,13 @@ struct Facts {
   std::vector<Monitor> monitors;
   std::vector<NbdDevice> devices;
   std::set<std::string> recorded;  ///< volume ids of the records
+  std::optional<bool> dumps_core;  ///< whether the agent that holds the state folder may; absent: there is none
 };
 
 // --- pure
 
+/// Of /proc/<pid>/limits; absent when the line is not there.
+std::optional<bool> dumps_core(std::string_view limits);
 /// (major, minor) of "6.1.0-13-amd64"; (0, 0) for what is none.
 std::pair<unsigned, unsigned> kernel_version(std::string_view release);
 /// "HOST", "HOST:PORT", "[IPV6]:PORT", "v2:HOST:PORT/0", "[v2:...,v1:...]". Without a port both of Ceph's.

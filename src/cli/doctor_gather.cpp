@@ -121,6 +121,16 @@ std::set<std::string> recorded(const std::string& state_dir) {
   return ids;
 }
 
+/// The lock file of a state folder names its holder. One that has ended may have left its name.
+std::optional<bool> agent_dumps_core(const std::string& state_dir) {
+  const auto pid = first_line(state_dir + "/lock");
+  if (!pid || pid->empty()) return std::nullopt;
+  const auto name = first_line("/proc/" + *pid + "/comm");
+  const auto limits = read_file("/proc/" + *pid + "/limits", kMaxText);
+  if (!limits || !name || (*name != "corbd" && *name != "cephcsi")) return std::nullopt;
+  return dumps_core(*limits);
+}
+
 /// Pid 1 is the host's only in the host's PID namespace; elsewhere we might compare with ourselves. A file below net/ has another number in each
 /// network namespace, and unlike the link ns/net it is shown without CAP_SYS_PTRACE, which the agent's pod has not.
 std::optional<bool> in_host_network(const std::string& pid_namespace) {
@@ -158,6 +168,7 @@ Facts gather(const Doctor& options) {
   ask_monitors(facts.monitors);
   facts.devices = nbd_devices();
   facts.recorded = recorded(options.state_dir);
+  facts.dumps_core = agent_dumps_core(options.state_dir);
   return facts;
 }
 

@@ -118,6 +118,13 @@ Finding folders_state(const Facts& facts) {
   return failure("state-dir", error.text, "free or remount that disk, or give another --state-dir: without it no volume can be staged or unstaged");
 }
 
+Finding core_dumps(const Facts& facts) {
+  if (!facts.dumps_core) return ok("core-dumps", "no agent runs that could leave one");
+  if (!*facts.dumps_core) return ok("core-dumps", "the agent leaves none");
+  return warning("core-dumps", "the agent leaves a core dump when it crashes, with the Ceph keys and passphrases of its volumes in it",
+                 "start it without --allow-core-dumps once the defect is found, and remove the dumps");
+}
+
 Finding config(const Facts& facts) {
   const char* check = "config.json";
   const char* way_out = "see ceph-csi's ConfigMap ceph-csi-config: a list of {\"clusterID\", \"monitors\"}";
@@ -176,6 +183,14 @@ void devices(const Facts& facts, std::vector<Finding>& into) {
 
 }  // namespace
 
+std::optional<bool> dumps_core(std::string_view limits) {
+  constexpr std::string_view name = "Max core file size";
+  const auto at = limits.find(name);
+  if (at == limits.npos) return std::nullopt;
+  const auto soft = limits.find_first_not_of(' ', at + name.size());
+  return soft != limits.npos && limits.substr(soft, limits.find(' ', soft) - soft) != "0";
+}
+
 std::pair<unsigned, unsigned> kernel_version(std::string_view release) {
   unsigned major = 0, minor = 0;
   const char* const end = release.data() + release.size();
@@ -187,7 +202,7 @@ std::pair<unsigned, unsigned> kernel_version(std::string_view release) {
 
 std::vector<Finding> judge(const Facts& facts) {
   std::vector<Finding> all;
-  for (const auto check : {kernel, driver, kernel_client, capabilities, pid_namespace, network_namespace, propagation, folders_runtime, folders_state, config})
+  for (const auto check : {kernel, driver, kernel_client, capabilities, pid_namespace, network_namespace, propagation, folders_runtime, folders_state, core_dumps, config})
     all.push_back(check(facts));
   monitors(facts, all);
   all.push_back(admin(facts));

@@ -111,6 +111,29 @@ TEST_CASE("an agent whose log nobody reads, or whose log's disk is full, or whos
   CHECK(agent.answers());
 }
 
+TEST_CASE("an agent leaves no core dump unless it may, but always a backtrace") {
+  const bool allowed = GENERATE(false, true);
+  const Ground ground;
+  const test::Folder dumps;
+  Agent::Options options;
+  options.prepare = [&] {
+    const rlimit unlimited{RLIM_INFINITY, RLIM_INFINITY};
+    ::setrlimit(RLIMIT_CORE, &unlimited);
+    static_cast<void>(::chdir(dumps.path().c_str()));
+  };
+  if (allowed) options.more = {"--allow-core-dumps"};
+  Agent agent(ground, options);
+  REQUIRE(agent.answers());
+  const auto limits = read_file("/proc/" + std::to_string(agent.pid()) + "/limits", 1 << 16);
+  REQUIRE(limits);
+  CHECK((limits->find("Max core file size        unlimited") != std::string::npos) == allowed);
+  if (allowed) return;  // a dump of hundreds of megabytes, wherever this machine's core_pattern puts it
+  ::kill(agent.pid(), SIGSEGV);
+  CHECK(agent.ended() == -SIGSEGV);
+  CHECK_THAT(agent.log(), ContainsSubstring("/corbd("));
+  CHECK(fs::is_empty(dumps.path()));
+}
+
 TEST_CASE("an agent without a free descriptor answers again once it has one") {
   const Ground ground;
   Agent::Options options;

@@ -62,6 +62,21 @@ TEST_CASE("everything that is not well names a way out") {
     if (finding.verdict != Verdict::ok) CHECK_FALSE(finding.way_out.empty());
 }
 
+TEST_CASE("an agent that may leave a core dump is named, for it has keys in it") {
+  const std::string limits = "Limit                     Soft Limit           Hard Limit           Units     \n"
+                             "Max cpu time              unlimited            unlimited            seconds   \n"
+                             "Max core file size        ";
+  CHECK(dumps_core(limits + "0                    0                    bytes     \n") == false);
+  CHECK(dumps_core(limits + "unlimited            unlimited            bytes     \n") == true);
+  CHECK(dumps_core("Max cpu time   unlimited") == std::nullopt);
+  auto facts = healthy();
+  facts.dumps_core = false;
+  CHECK(find(facts, "core-dumps").verdict == Verdict::ok);
+  facts.dumps_core = true;
+  CHECK(find(facts, "core-dumps").verdict == Verdict::warning);
+  CHECK_THAT(find(facts, "core-dumps").way_out, ContainsSubstring("--allow-core-dumps"));
+}
+
 TEST_CASE("the exit code is that of the worst finding") {
   CHECK(exit_code({{"a", Verdict::ok, "", ""}, {"b", Verdict::warning, "", ""}}) == 1);
   CHECK(exit_code({{"a", Verdict::failure, "", ""}, {"b", Verdict::warning, "", ""}}) == 2);
