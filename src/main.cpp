@@ -46,7 +46,8 @@ constexpr std::chrono::seconds kLeaveWithin{2};
 constexpr std::chrono::milliseconds kAskSystem{500};
 // Sessions and operations first; neither calls under way nor who only looks may take their time.
 constexpr std::chrono::milliseconds kVolumesLeaveWithin{1600}, kCallsLeaveWithin{200}, kAdminLeavesWithin{100};
-constexpr std::size_t kBlockingThreads = 8;
+// Each cluster has threads of its own (rbd/lane.hpp).
+constexpr std::size_t kFileThreads = 4, kNameThreads = 2;
 
 int fail(const Error& error) {
   log::error("agent.refuses", {{"code", name(error.code)}, {"error", error.text}});
@@ -79,21 +80,22 @@ result<std::optional<csi::RegistrarConfig>> registrar_config(const cli::Run& opt
 class Agent {
  public:
   Agent(const cli::Run& options, std::string boot_id, const std::optional<csi::RegistrarConfig>& registrar)
-      : options_(options), control_(io_.get_executor()), clock_(make_real_clock(control_)), pool_(control_, *clock_, kBlockingThreads),
+      : options_(options), control_(io_.get_executor()), clock_(make_real_clock(control_)), files_(control_, *clock_, kFileThreads),
+        names_(control_, *clock_, kNameThreads),
         gate_(control_, *clock_), access_(kube::find_access(variable("KUBERNETES_CONFIG_PATH"), variable)),
-        api_(access_ ? std::make_unique<kube::Api>(control_, *clock_, pool_, *access_) : nullptr), node_(control_, *clock_, api(), options.nodeid),
+        api_(access_ ? std::make_unique<kube::Api>(control_, *clock_, names_, *access_) : nullptr), node_(control_, *clock_, api(), options.nodeid),
         helpers_(control_, *clock_, {}), mounts_(host::make_mounts(helpers_)),
         filesystems_(host::make_filesystems(helpers_)), daemons_(host::make_daemons(helpers_)),
-        luks_(host::make_luks(helpers_)), kms_(host::make_kms(pool_, options.kms_config_dir)),
-        records_(volume::make_record_store(pool_, options.state_dir, options.runtime_dir)),
-        clusters_(rbd::make_clusters(control_, *clock_, pool_, cluster_config(boot_id))), devices_(nbd::make_devices(control_, *clock_, {})),
+        luks_(host::make_luks(helpers_)), kms_(host::make_kms(files_, options.kms_config_dir)),
+        records_(volume::make_record_store(files_, options.state_dir, options.runtime_dir)),
+        clusters_(rbd::make_clusters(control_, *clock_, files_, cluster_config(boot_id))), devices_(nbd::make_devices(control_, *clock_, {})),
         kernel_(krbd::make_kernel_client(helpers_)),
         shell_(control_, *clock_, ports(), shell_config(boot_id)),
-        kubernetes_(control_, *clock_, pool_, api(), node_, shell_, [this](const heal::StageArguments& of) { return csi::stage_wish(of, default_mounter()); },
+        kubernetes_(control_, *clock_, files_, api(), node_, shell_, [this](const heal::StageArguments& of) { return csi::stage_wish(of, default_mounter()); },
                     kubernetes_config()),
         healer_(control_, *clock_, shell_, heal_config()),
         csi_(control_, *clock_, shell_, csi_config()), admin_(control_, *clock_, admin_sources(), admin_config()),
-        web_(control_, *clock_, pool_, web_config(), web_sources()), signals_(io_, SIGTERM, SIGINT) {
+        web_(control_, *clock_, files_, web_config(), web_sources()), signals_(io_, SIGTERM, SIGINT) {
     if (registrar) registrar_.emplace(control_, *clock_, *registrar);
   }
 
@@ -229,13 +231,13 @@ class Agent {
       return cluster;
     };
     auto check_path = [this](std::string path, bool must_exist) {
-      return pool_.run([root = options_.kubelet_dir, path, must_exist] { return host::check_path(root, path, must_exist); }, {}, "looking at a path");
+      return files_.run([root = options_.kubelet_dir, path, must_exist] { return host::check_path(root, path, must_exist); }, {}, "looking at a path");
     };
-    auto read_stash = [this](std::string at) { return pool_.run([at] { return volume::read_stash(at); }, {}, "reading image-meta.json"); };
+    auto read_stash = [this](std::string at) { return files_.run([at] { return volume::read_stash(at); }, {}, "reading image-meta.json"); };
     auto write_stash = [this](std::string at, volume::Stash stash) {
-      return pool_.run([at, stash] { return volume::write_stash(at, stash); }, {}, "writing image-meta.json");
+      return files_.run([at, stash] { return volume::write_stash(at, stash); }, {}, "writing image-meta.json");
     };
-    auto drop_stash = [this](std::string at) { return pool_.run([at] { return volume::drop_stash(at); }, {}, "removing image-meta.json"); };
+    auto drop_stash = [this](std::string at) { return files_.run([at] { return volume::drop_stash(at); }, {}, "removing image-meta.json"); };
     auto places = [dir = options_.config_dir](const image::Place& of) { return rbd::mapped_places(dir, of); };
     auto clusters = [dir = options_.config_dir](const std::string& id) { return rbd::mapped_clusters(dir, id); };
     auto attachment = [this](std::string volume_id) { return kubernetes_.attachment(std::move(volume_id)); };
@@ -270,9 +272,9 @@ class Agent {
 
   /// While the node goes down with our devices in use, they are served; a second signal ends that.
   task<> outlast_shutdown() {
-    // Also when a bus, or a cluster that holds all the pool's threads, answers nothing.
+    // Also when a bus answers nothing.
     const Until until{clock_->now() + 2 * kAskSystem};
-    const auto stopping = co_await pool_.run([] { return host::system_stopping(kAskSystem); }, until, "asking whether the node shuts down");
+    const auto stopping = co_await names_.run([] { return host::system_stopping(kAskSystem); }, until, "asking whether the node shuts down");
     if (!stopping) log::debug("system.unknown", {{"error", stopping.error().text}});
     if (!stopping || !*stopping) co_return;
     CancelScope hurry;
@@ -308,7 +310,8 @@ class Agent {
   asio::io_context io_{1};
   executor control_;
   std::unique_ptr<Clock> clock_;
-  BlockingPool pool_;
+  BlockingPool files_;  ///< records, keys, paths: always answered
+  BlockingPool names_;  ///< who may not answer for long: name servers, the system bus
   Gate gate_;
   const result<kube::Access> access_;
   std::unique_ptr<kube::Api> api_;

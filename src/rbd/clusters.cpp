@@ -22,12 +22,12 @@ result<Target> find_by_name(Connection& connection, const image::Name& name) {
 
 task<result<image::Resolved>> identify(Connections& connections, const Lease& lease, const Target& target) {
   auto read = [held = lease.connection(), &target] { return read_identity(*held, target); };
-  co_return co_await lease->group->lanes->cluster.call(connections.gate(), std::move(read), {}, "reading image " + target.name.text());
+  co_return co_await lease->group->lanes->cluster.call_to_end(connections.gate(), std::move(read), "reading image " + target.name.text());
 }
 
 task<result<image::Resolved>> resolve_to_end(Connections& connections, const Lease& lease, const image::Name& name) {
   auto find = [held = lease.connection(), name] { return find_by_name(*held, name); };
-  auto target = co_await lease->group->lanes->cluster.call(connections.gate(), std::move(find), {}, "looking up pool " + name.pool);
+  auto target = co_await lease->group->lanes->cluster.call_to_end(connections.gate(), std::move(find), "looking up pool " + name.pool);
   if (!target) co_return target.error();
   co_return co_await identify(connections, lease, *target);
 }
@@ -37,14 +37,14 @@ task<> complete_journal(Connections& connections, const Lease& lease, std::int64
   auto write = [held = lease.connection(), pool_id, uuid = reserved.uuid, key] {
     return write_image_id(*held, pool_id, key.ns, uuid, key.image_id);
   };
-  const auto written = co_await lease->group->lanes->cluster.call(connections.gate(), std::move(write), {}, "writing a journal");
+  const auto written = co_await lease->group->lanes->cluster.call_to_end(connections.gate(), std::move(write), "writing a journal");
   if (!written) log::warning("journal.not_written", {{"image", key.text()}, {"error", written.error().text}});
 }
 
 task<result<image::Resolved>> locate_to_end(Connections& connections, const Lease& lease, const image::Reserved& reserved,
                                             const std::string& ns) {
   auto find = [held = lease.connection(), reserved, ns] { return find_by_journal(*held, reserved, ns); };
-  auto located = co_await lease->group->lanes->cluster.call(connections.gate(), std::move(find), {}, "reading the journal of " + reserved.uuid);
+  auto located = co_await lease->group->lanes->cluster.call_to_end(connections.gate(), std::move(find), "reading the journal of " + reserved.uuid);
   if (!located) co_return located.error();
   auto found = co_await identify(connections, lease, located->target);
   if (!found) co_return found;
@@ -81,8 +81,8 @@ task<> open_and_tell(Connections& connections, Lease lease, image::Key key, imag
 
 class Clusters final : public image::Clusters {
  public:
-  Clusters(executor control, Clock& clock, BlockingPool& pool, Config config)
-      : connections_(std::make_unique<Connections>(control, clock, pool, std::move(config))) {}
+  Clusters(executor control, Clock& clock, BlockingPool& files, Config config)
+      : connections_(std::make_unique<Connections>(control, clock, files, std::move(config))) {}
 
   ~Clusters() override {
     if (connections_->gate().count() == 0) return;
@@ -163,8 +163,8 @@ task<result<std::unique_ptr<image::Image>>> Clusters::open(image::Access access,
 
 }  // namespace
 
-std::unique_ptr<image::Clusters> make_clusters(executor control, Clock& clock, BlockingPool& pool, Config config) {
-  return std::make_unique<Clusters>(control, clock, pool, std::move(config));
+std::unique_ptr<image::Clusters> make_clusters(executor control, Clock& clock, BlockingPool& files, Config config) {
+  return std::make_unique<Clusters>(control, clock, files, std::move(config));
 }
 
 }  // namespace corbd::rbd

@@ -26,8 +26,8 @@ Lease::~Lease() {
   if (connection_) owner_->leave(connection_);
 }
 
-Connections::Connections(executor control, Clock& clock, BlockingPool& pool, Config config)
-    : control_(control), clock_(clock), pool_(pool), config_(std::move(config)), gate_(control, clock) {
+Connections::Connections(executor control, Clock& clock, BlockingPool& files, Config config, Dial dial)
+    : control_(control), clock_(clock), files_(files), config_(std::move(config)), dial_(std::move(dial)), gate_(control, clock) {
   auto loaded = load_incarnations(config_.incarnations_dir, wall_seconds(), config_.boot_id);
   if (!loaded) {
     unreadable_ = with_context("the agent's earlier Ceph clients are not known, so none of their images can be served", loaded.error());
@@ -48,18 +48,23 @@ std::int64_t Connections::wall_seconds() const {
 Group& Connections::group_for(const image::Access& access) {
   for (auto& group : groups_)
     if (same_access(group->access, access)) return *group;
-  // Idle ones of a replaced key go now, the others when their last image is closed.
-  for (auto& group : groups_)
-    if (group->access.cluster_id == access.cluster_id && group->access.user == access.user && group->access.config == access.config) {
-      group->outdated = true;
-      for (const auto& connection : std::vector(group->serving)) retire_if_idle(connection);
-    }
   auto& lanes = lanes_[access.cluster_id];
-  if (!lanes) lanes = std::make_unique<Lanes>(control_, clock_, pool_, access.cluster_id);
+  if (!lanes) lanes = std::make_unique<Lanes>(control_, clock_, access.cluster_id);
   auto made = std::make_unique<Group>();
   made->access = access;
   made->lanes = lanes.get();
   return *groups_.emplace_back(std::move(made));
+}
+
+// Idle ones of a replaced key go now, the others when their last image is closed. Not before the new key has worked.
+void Connections::outdate_others(const Group& newer) {
+  for (auto& group : groups_) {
+    const auto& access = group->access;
+    if (group.get() == &newer || access.cluster_id != newer.access.cluster_id || access.user != newer.access.user || access.config != newer.access.config)
+      continue;
+    group->outdated = true;
+    for (const auto& connection : std::vector(group->serving)) retire_if_idle(connection);
+  }
 }
 
 // The fullest that has room, so that the others can become empty and be closed.
@@ -108,8 +113,8 @@ task<> Connections::connect_one(Group& group, std::shared_ptr<Attempt> attempt) 
 // I5: the addresses are durable before anybody can open an image through the connection.
 task<result<>> Connections::connect_and_record(Group& group) {
   const auto began = fencings_;
-  auto dial = [access = group.access, timeout = config_.mon_timeout] { return connect(access, timeout); };
-  auto made = co_await group.lanes->cluster.call(gate_, std::move(dial), {}, "connecting to " + cluster_text(group.access));
+  auto job = [dial = dial_, access = group.access, timeout = config_.mon_timeout] { return dial(access, timeout); };
+  auto made = co_await group.lanes->cluster.call_to_end(gate_, std::move(job), "connecting to " + cluster_text(group.access));
   if (!made) co_return made.error();
   const auto connection = std::make_shared<Connection>();
   connection->cluster = made->cluster;
@@ -126,12 +131,13 @@ task<result<>> Connections::connect_and_record(Group& group) {
   Incarnation incarnation{Incarnation::State::live, connection->uuid, made->fsid, group.access.cluster_id, made->addresses, 0};
   incarnations_.add(incarnation);
   auto save = [dir = config_.incarnations_dir, incarnation] { return save_incarnation(dir, incarnation); };
-  auto saved = co_await pool_.run(std::move(save), {}, "writing the incarnation");
+  auto saved = co_await files_.run(std::move(save), {}, "writing the incarnation");
   if (!saved) {
     co_await shut(connection);
     co_return saved.error();
   }
   group.serving.push_back(connection);
+  outdate_others(group);
   gate_.spawn(refill_spares());
   log::info("cluster.connected", {{"cluster", group.access.cluster_id},
                                   {"fsid", connection->fsid},
@@ -146,7 +152,7 @@ task<> Connections::refill_spares() {
     keep_spares(dir);
     return {};
   };
-  static_cast<void>(co_await pool_.run(std::move(job), {}, "keeping spare files"));
+  static_cast<void>(co_await files_.run(std::move(job), {}, "keeping spare files"));
 }
 
 void Connections::leave(const std::shared_ptr<Connection>& connection) {
@@ -157,7 +163,8 @@ void Connections::leave(const std::shared_ptr<Connection>& connection) {
   if (leases_ == 0 && no_lease_) no_lease_->set();
 }
 
-void Connections::drop_blocklisted() {
+std::vector<std::shared_ptr<Connection>> Connections::take_blocklisted() {
+  std::vector<std::shared_ptr<Connection>> taken;
   for (auto& group : groups_)
     for (const auto& connection : std::vector(group->serving)) {
       if (!connection->blocklisted.load(std::memory_order_relaxed)) continue;
@@ -168,9 +175,18 @@ void Connections::drop_blocklisted() {
       log::warning("cluster.blocklisted", {{"cluster", group->access.cluster_id},
                                            {"address", connection->addresses.front()},
                                            {"images", connection->users}});
-      for (Opened* image : std::set(connection->images)) lose(*image, "the cluster has blocklisted its client");
-      retire_if_idle(connection);
+      taken.push_back(connection);
     }
+  return taken;
+}
+
+// Who is told may come back at once, for another connection, and may close images: nothing that changes then is walked meanwhile.
+void Connections::drop_blocklisted() {
+  for (const auto& connection : take_blocklisted()) {
+    for (Opened* image : std::set(connection->images))
+      if (connection->images.contains(image)) lose(*image, "the cluster has blocklisted its client");
+    retire_if_idle(connection);
+  }
 }
 
 // One idle connection stays for the next image; when leaving, or with a replaced key, none does.
@@ -190,7 +206,7 @@ task<> Connections::shut(std::shared_ptr<Connection> connection) {
     rados_shutdown(cluster);
     return forget ? forget_incarnation(dir, uuid) : result<>();
   };
-  const auto ended = co_await connection->group->lanes->cluster.call(gate_, std::move(end), {}, "closing a connection");
+  const auto ended = co_await connection->group->lanes->cluster.call_to_end(gate_, std::move(end), "closing a connection", false);
   if (!ended) log::warning("incarnation.not_forgotten", {{"error", ended.error().text}});
   if (connection->dropped) co_return;
   if (connection->clean)

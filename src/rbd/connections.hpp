@@ -79,10 +79,14 @@ struct Group {
   bool outdated = false;  ///< the same user has a newer key or other monitors
 };
 
+/// Makes a client; on a pool thread, for as long as the cluster takes.
+using Dial = std::function<result<Connected>(const image::Access& access, std::chrono::seconds mon_timeout)>;
+
 /// Control thread only.
 class Connections {
  public:
-  Connections(executor control, Clock& clock, BlockingPool& pool, Config config);
+  /// files: for the incarnations'; a cluster's calls have threads of their own.
+  Connections(executor control, Clock& clock, BlockingPool& files, Config config, Dial dial = &connect);
 
   /// For an image: a connection that has room. Otherwise any that lives.
   enum class Need { any, room_for_image };
@@ -105,6 +109,7 @@ class Connections {
  private:
   friend class Lease;
   Group& group_for(const image::Access& access);
+  void outdate_others(const Group& newer);
   std::shared_ptr<Connection> choose(Group& group, Need need);
   void start_connecting(Group& group);
   task<> connect_one(Group& group, std::shared_ptr<Attempt> attempt);
@@ -114,6 +119,7 @@ class Connections {
   task<result<>> fence_dead_of(const Connection& through);
   task<> record_fenced(Incarnation incarnation);
   void drop_blocklisted();
+  std::vector<std::shared_ptr<Connection>> take_blocklisted();
   void leave(const std::shared_ptr<Connection>& connection);
   void retire_if_idle(std::shared_ptr<Connection> connection);
   task<> shut(std::shared_ptr<Connection> connection);
@@ -121,8 +127,9 @@ class Connections {
 
   executor control_;
   Clock& clock_;
-  BlockingPool& pool_;
+  BlockingPool& files_;
   Config config_;
+  Dial dial_;
   Gate gate_;
   Incarnations incarnations_;
   std::optional<Error> unreadable_;  ///< the incarnation files: whom to fence is not known

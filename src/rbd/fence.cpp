@@ -80,7 +80,7 @@ task<result<>> Connections::inherit(Lease lease, std::string address) {
   if (incarnations_.find(lease->fsid, bare) != nullptr) co_return result<>();
   Incarnation incarnation{Incarnation::State::dead, make_uuid(), lease->fsid, lease->group->access.cluster_id, {bare}, 0};
   auto save = [dir = config_.incarnations_dir, incarnation] { return save_incarnation(dir, incarnation); };
-  if (auto saved = co_await pool_.run(std::move(save), {}, "writing the incarnation"); !saved) co_return saved;
+  if (auto saved = co_await files_.run(std::move(save), {}, "writing the incarnation"); !saved) co_return saved;
   incarnations_.add(std::move(incarnation));
   co_return result<>();
 }
@@ -96,7 +96,7 @@ task<> Connections::fence_all(Lease lease, std::shared_ptr<Attempt> attempt) {
 task<result<>> Connections::fence_dead_of(const Connection& through) {
   Lane& lane = through.group->lanes->cluster;
   auto job = [cluster = through.cluster, dead = incarnations_.unfenced(through.fsid)] { return fence_on_pool_thread(cluster, dead); };
-  auto fenced = co_await lane.call(gate_, std::move(job), {}, "blocklisting");
+  auto fenced = co_await lane.call_to_end(gate_, std::move(job), "blocklisting");
   if (!fenced) co_return fenced.error();
   // A connection that is made from here on has the map; the others wait for it.
   if (!fenced->done.empty()) ++fencings_;
@@ -106,7 +106,7 @@ task<result<>> Connections::fence_dead_of(const Connection& through) {
     for (const auto& connection : group->serving)
       if (connection->fsid == through.fsid) leases.emplace_back(*this, connection);
   for (const auto& lease : leases)
-    if (auto awaited = co_await await_map(lease, {}); !awaited && !fenced->failed) fenced->failed = awaited.error();
+    if (auto awaited = co_await await_map(lease, {clock_.now() + Lane::kPatience}); !awaited && !fenced->failed) fenced->failed = awaited.error();
   if (fenced->failed) co_return *fenced->failed;
   co_return result<>();
 }
@@ -120,7 +120,7 @@ task<> Connections::record_fenced(Incarnation incarnation) {
   incarnations_.set_state(incarnation.uuid, incarnation.state, incarnation.fenced_at);
   auto save = [dir = config_.incarnations_dir, incarnation] { return save_incarnation(dir, incarnation); };
   // Not written means fenced once more by the next start.
-  if (auto saved = co_await pool_.run(std::move(save), {}, "writing the incarnation"); !saved)
+  if (auto saved = co_await files_.run(std::move(save), {}, "writing the incarnation"); !saved)
     log::warning("incarnation.not_written", {{"error", saved.error().text}});
 }
 

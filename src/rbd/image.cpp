@@ -13,10 +13,11 @@
 namespace corbd::rbd {
 namespace {
 
-/// A blocking call on the image; `calls` keeps the handle open for it.
+/// A blocking call on the image; `calls` keeps the handle open for it. One at a time: an image that does not answer, asked again and again, takes one
+/// thread of its cluster.
 template <class Job, class R = std::invoke_result_t<Job>>
 task<R> call(std::shared_ptr<Opened> opened, Job job, Until until, std::string doing) {
-  co_return co_await opened->lane().call(opened->calls, std::move(job), until, std::move(doing));
+  co_return co_await opened->lane().call(opened->calls, std::move(job), until, std::move(doing), &opened->turn);
 }
 
 struct Seen {

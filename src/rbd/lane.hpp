@@ -1,4 +1,4 @@
-// Blocking library calls of one cluster: on the pool, a few at a time, so that a cluster which does not answer cannot take all its threads.
+// Blocking library calls of one cluster: on threads of its own, a few at a time, so that one which does not answer takes nothing from the others.
 #pragma once
 
 #include "corbd/core/async_lock.hpp"
@@ -10,26 +10,50 @@ namespace corbd::rbd {
 /// Control thread only. Outlives the gates given to it.
 class Lane {
  public:
-  Lane(executor control, Clock& clock, BlockingPool& pool, std::string what, std::size_t at_once)
-      : control_(control), clock_(clock), pool_(pool), slots_(control, clock, std::move(what), at_once) {}
+  /// How long a call that is waited for to its end waits for a thread.
+  static constexpr std::chrono::seconds kPatience{60};
+
+  /// `whose`: "cluster lab".
+  Lane(executor control, Clock& clock, BlockingPool& pool, const std::string& whose, std::size_t at_once)
+      : control_(control), clock_(clock), pool_(pool),
+        slots_(control, clock, "one of the " + std::to_string(at_once) + " threads for " + whose + ", which wait for it: see `ceph health detail`", at_once) {}
 
   /// A waiter that leaves leaves the job running; it keeps its slot, and `gate` open, until it has ended. So what the job uses may be
-  /// freed after the gate closed.
+  /// freed after the gate closed. `turn`, if any, is taken before and kept as long: who has it takes no second thread.
   template <class Job, class R = std::invoke_result_t<Job>>
-  task<R> call(Gate& gate, Job job, Until until, std::string what) {
-    auto slot = co_await slots_.take(until);
-    if (!slot) co_return with_context(what, slot.error());
-    Promise<typename R::value_type> promise(control_, clock_);
-    const auto future = promise.future();
-    if (!gate.spawn(carry<Job, R>(pool_, std::move(*slot), std::move(job), promise, what)))
-      co_return Error{errc::cancelled, what + ": it is being closed"};
-    co_return co_await future.get(until, std::move(what));
+  task<R> call(Gate& gate, Job job, Until until, std::string what, Slots* turn = nullptr) {
+    co_return co_await run<Job, R>(gate, std::move(job), until, until, std::move(what), turn);
+  }
+
+  /// Waited for to its end, once it has a thread. Who must not give up waits for one as long as it takes.
+  template <class Job, class R = std::invoke_result_t<Job>>
+  task<R> call_to_end(Gate& gate, Job job, std::string what, bool may_give_up = true) {
+    Until for_thread;
+    if (may_give_up) for_thread.deadline = clock_.now() + kPatience;
+    co_return co_await run<Job, R>(gate, std::move(job), for_thread, {}, std::move(what), nullptr);
   }
 
  private:
   template <class Job, class R>
-  static task<> carry(BlockingPool& pool, [[maybe_unused]] Slots::Guard slot, Job job, Promise<typename R::value_type> promise,
-                      std::string what) {
+  task<R> run(Gate& gate, Job job, Until for_thread, Until until, std::string what, Slots* turn) {
+    Slots::Guard mine;
+    if (turn != nullptr) {
+      auto taken = co_await turn->take(for_thread);
+      if (!taken) co_return with_context(what, taken.error());
+      mine = std::move(*taken);
+    }
+    auto slot = co_await slots_.take(for_thread);
+    if (!slot) co_return with_context(what, slot.error());
+    Promise<typename R::value_type> promise(control_, clock_);
+    const auto future = promise.future();
+    if (!gate.spawn(carry<Job, R>(pool_, std::move(mine), std::move(*slot), std::move(job), promise, what)))
+      co_return Error{errc::cancelled, what + ": it is being closed"};
+    co_return co_await future.get(until, std::move(what));
+  }
+
+  template <class Job, class R>
+  static task<> carry(BlockingPool& pool, [[maybe_unused]] Slots::Guard turn, [[maybe_unused]] Slots::Guard slot, Job job,
+                      Promise<typename R::value_type> promise, std::string what) {
     promise.set(co_await pool.run(std::move(job), {}, std::move(what)));
   }
 
@@ -39,14 +63,18 @@ class Lane {
   Slots slots_;
 };
 
-/// Two per cluster: what a monitor answers ends by mon_timeout; a call on an image may wait as long as its placement group is down, and must
-/// not keep connections from being made.
+/// A cluster's. What a monitor answers ends by mon_timeout; a call on an image may wait as long as its placement group is down, and must not keep
+/// connections from being made; nor may the looks that nobody asked for keep volumes from being opened.
 struct Lanes {
-  Lanes(executor control, Clock& clock, BlockingPool& pool, const std::string& cluster_id)
-      : cluster(control, clock, pool, "a free thread for cluster " + cluster_id, 2),
-        images(control, clock, pool, "a free thread for images of cluster " + cluster_id, 4) {}
+  static constexpr std::size_t kCluster = 2, kImages = 8, kLooks = 2;
+  Lanes(executor control, Clock& clock, const std::string& cluster_id)
+      : threads(control, clock, kCluster + kImages + kLooks), cluster(control, clock, threads, "cluster " + cluster_id, kCluster),
+        images(control, clock, threads, "images of cluster " + cluster_id, kImages),
+        looks(control, clock, threads, "looks at images of cluster " + cluster_id, kLooks) {}
+  BlockingPool threads;
   Lane cluster;
   Lane images;
+  Lane looks;
 };
 
 }  // namespace corbd::rbd

@@ -37,7 +37,7 @@ struct UpdateSignal {
 
 Opened::Opened(Connections& all, Lease from, image::Key which, bool only_reads)
     : connections(all), lease(std::move(from)), connection(*lease.connection()), key(std::move(which)), read_only(only_reads),
-      calls(all.control(), all.clock()), idle(all.control(), all.clock()), closed(all.control(), all.clock()) {}
+      calls(all.control(), all.clock()), turn(all.control(), all.clock(), "the call under way on this image", 1), idle(all.control(), all.clock()), closed(all.control(), all.clock()) {}
 
 Opened::~Opened() = default;
 
@@ -119,7 +119,7 @@ task<> unwatch(Opened& opened) {
     return {};
   };
   Lane& lane = opened.lease->group->lanes->cluster;
-  const auto ended = co_await lane.call(opened.connections.gate(), std::move(job), {}, "closing image " + opened.text());
+  const auto ended = co_await lane.call_to_end(opened.connections.gate(), std::move(job), "closing image " + opened.text(), false);
   if (!ended) log::warning("image.watch_not_ended", {{"image", opened.text()}, {"error", ended.error().text}});
 }
 
@@ -136,9 +136,11 @@ task<> refresh(std::shared_ptr<Opened> opened) {
   do {
     opened->refresh_again = false;
     auto job = [&image = *opened, locked = opened->held.has_value()] { return read_details(image, locked); };
-    auto details = co_await opened->lane().call(opened->calls, std::move(job), {}, "reading image " + opened->text());
+    auto details = co_await opened->lease->group->lanes->looks.call_to_end(opened->calls, std::move(job), "reading image " + opened->text());
     if (!details) {
-      if (!opened->closing) log::warning("image.not_refreshed", {{"image", opened->text()}, {"error", details.error().text}});
+      // Without a thread: the others hang in such looks, and are told of as volumes whose requests are stuck.
+      const bool no_turn = details.error().code == errc::timed_out;
+      if (!opened->closing) log::write(no_turn ? log::Level::debug : log::Level::warning, "image.not_refreshed", {{"image", opened->text()}, {"error", details.error().text}});
     } else {
       note_size(*opened, details->size);
       // librbd makes its caches when it opens an image: this one has none, the next open is refused.
@@ -174,7 +176,7 @@ task<result<std::shared_ptr<Opened>>> open_image(Connections& connections, Lease
   opened->on_lost = std::move(options.on_lost);
   auto find = [&image = *opened] { return open_pool(image.connection.cluster, image.key.pool_id, image.key.ns); };
   Lane& short_calls = opened->lease->group->lanes->cluster;
-  auto pool = co_await short_calls.call(opened->calls, std::move(find), {}, "opening pool " + std::to_string(opened->key.pool_id));
+  auto pool = co_await short_calls.call_to_end(opened->calls, std::move(find), "opening pool " + std::to_string(opened->key.pool_id));
   if (!pool) co_return pool.error();
   opened->pool = std::move(*pool);
   if (const int r = opened->connection.note(co_await submit_open(*opened, read_only)); r < 0)
@@ -182,7 +184,7 @@ task<result<std::shared_ptr<Opened>>> open_image(Connections& connections, Lease
   opened->connection.images.insert(opened.get());
   opened->signal = std::make_unique<UpdateSignal>(UpdateSignal{connections.control(), opened});
   auto rest = [&image = *opened] { return settle(image); };
-  auto settled = co_await opened->lane().call(opened->calls, std::move(rest), {}, "reading image " + opened->key.text());
+  auto settled = co_await opened->lane().call_to_end(opened->calls, std::move(rest), "reading image " + opened->key.text());
   if (settled) co_return opened;
   co_await close_image(opened);
   co_return settled.error();

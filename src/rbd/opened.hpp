@@ -57,6 +57,7 @@ struct Opened {
 
   /// Blocking calls under way. They use this object by reference, never by a share of it: the last share must go on the control thread.
   Gate calls;
+  Slots turn;
   std::atomic<std::int64_t> in_use{1};  ///< operations under way, and one for being open
   Promise<bool> idle;
   Event closed;

@@ -16,7 +16,8 @@ struct Config {
   std::chrono::seconds mon_timeout{10};  ///< connecting and monitor commands
 };
 
-/// Reads the incarnation files: all of them are dead, because the caller holds the state directory's lock.
-std::unique_ptr<image::Clusters> make_clusters(executor control, Clock& clock, BlockingPool& pool, Config config);
+/// Reads the incarnation files: all of them are dead, because the caller holds the state directory's lock. files: for those only; the calls of
+/// each cluster have twelve threads of its own, made with its first.
+std::unique_ptr<image::Clusters> make_clusters(executor control, Clock& clock, BlockingPool& files, Config config);
 
 }  // namespace corbd::rbd

@@ -1,0 +1,166 @@
+// Who waits for whom among clusters, and what happens to whom a cut-off client is told. The clients are librados's own, connected to nothing.
+#include "connections.hpp"
+
+#include <boost/asio/detached.hpp>
+#include <future>
+
+#include "opened.hpp"
+#include "support/folder.hpp"
+#include "support/helpers.hpp"
+
+using namespace corbd;
+using rbd::Connections;
+using test::eventually;
+using test::Started;
+using namespace std::chrono_literals;
+
+namespace {
+
+image::Access access(const std::string& cluster, const std::string& user = "node", const std::string& key = "key") {
+  return {cluster, {"10.0.0.9"}, user, Secret(key), {}};
+}
+
+/// Clusters of which some hang until the test's end.
+struct Scene {
+  std::promise<void> end;
+  std::shared_future<void> ended{end.get_future()};
+  test::Folder folder;
+  test::Loop loop;
+  BlockingPool files{loop.control(), loop.clock, 4};
+  std::unique_ptr<Connections> connections = std::make_unique<Connections>(
+      loop.control(), loop.clock, files, rbd::Config{folder.path()}, [this](const image::Access& to, std::chrono::seconds) { return dial(to); });
+
+  result<rbd::Connected> dial(const image::Access& to) {
+    if (to.cluster_id.starts_with("hangs")) ended.wait();
+    if (to.key != Secret("key")) return Error{errc::unauthenticated, "refused"};
+    rbd::Connected made;
+    rados_create2(&made.cluster, "ceph", "client.test", 0);
+    made.fsid = "fsid of " + to.cluster_id;
+    made.addresses = {"10.0.0.1:0/" + std::to_string(++dialled)};
+    return made;
+  }
+  result<rbd::Lease>& get(Started<result<rbd::Lease>>& from) { return from.get(); }
+  std::unique_ptr<Started<result<rbd::Lease>>> lease(image::Access to, Until until = {}) {
+    return std::make_unique<Started<result<rbd::Lease>>>(loop.io, connections->lease(std::move(to), Connections::Need::any, until));
+  }
+  ~Scene() {
+    end.set_value();
+    Started<result<>>(loop.io, connections->shutdown({})).get();
+    connections.reset();
+  }
+  std::atomic<int> dialled = 0;
+};
+
+}  // namespace
+
+TEST_CASE("clusters that do not answer keep neither another cluster nor the agent's files waiting") {
+  Scene scene;
+  std::vector<std::unique_ptr<Started<result<rbd::Lease>>>> hanging;
+  for (const char* cluster : {"hangs-1", "hangs-2"})
+    for (const char* user : {"a", "b", "c"}) hanging.push_back(scene.lease(access(cluster, user), {scene.loop.clock.now() + 10s}));
+  CHECK(scene.lease(access("answers"))->get());
+  const auto file = [] { return result<int>(7); };
+  CHECK(Started<result<int>>(scene.loop.io, scene.files.run(file, {}, "a file")).get().value() == 7);
+  scene.loop.clock.advance(11s);
+  for (auto& one : hanging) CHECK(one->get().error().code == errc::unavailable);
+}
+
+TEST_CASE("calls on images that hang keep no other cluster's images waiting, whichever kind they are") {
+  Scene scene;
+  rbd::Lanes hangs(scene.loop.control(), scene.loop.clock, "hangs"), answers(scene.loop.control(), scene.loop.clock, "answers");
+  Gate gate(scene.loop.control(), scene.loop.clock);
+  const auto stuck = [ended = scene.ended] {
+    ended.wait();
+    return result<int>(1);
+  };
+  std::vector<std::unique_ptr<Started<result<int>>>> calls;
+  for (rbd::Lane* lane : {&hangs.cluster, &hangs.images, &hangs.looks})
+    for (int i = 0; i < 20; ++i)
+      calls.push_back(std::make_unique<Started<result<int>>>(scene.loop.io, lane->call(gate, stuck, {scene.loop.clock.now() + 1min}, "asking")));
+  for (rbd::Lane* lane : {&answers.cluster, &answers.images, &answers.looks})
+    CHECK(Started<result<int>>(scene.loop.io, lane->call(gate, [] { return result<int>(2); }, {}, "asking")).get().value() == 2);
+  scene.loop.clock.advance(61s);
+  for (auto& call : calls) CHECK(call->get().error().code == errc::timed_out);
+  CHECK_THAT(calls.back()->get().error().text, ContainsSubstring("threads for looks at images of cluster hangs"));
+  scene.end.set_value();
+  scene.end = {};
+  CHECK(eventually(scene.loop.io, [&] { return gate.count() == 0; }));
+}
+
+TEST_CASE("a call that is waited for to its end gives up after a minute without a thread, not once it has one") {
+  Scene scene;
+  rbd::Lanes lanes(scene.loop.control(), scene.loop.clock, "hangs");
+  Gate gate(scene.loop.control(), scene.loop.clock);
+  const auto stuck = [ended = scene.ended] {
+    ended.wait();
+    return result<int>(1);
+  };
+  Started<result<int>> first(scene.loop.io, lanes.looks.call_to_end(gate, stuck, "asking"));
+  Started<result<int>> second(scene.loop.io, lanes.looks.call_to_end(gate, stuck, "asking"));
+  Started<result<int>> third(scene.loop.io, lanes.looks.call_to_end(gate, stuck, "asking"));
+  scene.loop.clock.advance(2min);
+  CHECK(third.get().error().code == errc::timed_out);
+  CHECK_FALSE(first.done());
+  scene.end.set_value();
+  scene.end = {};
+  CHECK(first.get().value() == 1);
+  CHECK(second.get().value() == 1);
+}
+
+TEST_CASE("an image that hangs and is asked again and again takes one thread of its cluster") {
+  Scene scene;
+  rbd::Lanes lanes(scene.loop.control(), scene.loop.clock, "a");
+  Gate gate(scene.loop.control(), scene.loop.clock);
+  Slots one(scene.loop.control(), scene.loop.clock, "the call under way on image one", 1), other(scene.loop.control(), scene.loop.clock, "other", 1);
+  std::atomic<int> begun = 0;
+  const auto stuck = [&begun, ended = scene.ended] {
+    ++begun;
+    ended.wait();
+    return result<int>(1);
+  };
+  for (std::size_t i = 0; i < 2 * rbd::Lanes::kImages; ++i) {
+    Started<result<int>> call(scene.loop.io, lanes.images.call(gate, stuck, {scene.loop.clock.now() + 1min}, "asking", &one));
+    scene.loop.clock.advance(61s);
+    CHECK_FALSE(call.get());
+  }
+  CHECK(begun == 1);
+  CHECK(Started<result<int>>(scene.loop.io, lanes.images.call(gate, [] { return result<int>(2); }, {}, "asking", &other)).get().value() == 2);
+  scene.end.set_value();
+  scene.end = {};
+  CHECK(eventually(scene.loop.io, [&] { return gate.count() == 0; }));
+}
+
+TEST_CASE("who is told that a client is cut off may ask for other connections at once") {
+  Scene scene;
+  std::vector<std::shared_ptr<rbd::Opened>> images;
+  int told = 0;
+  for (const char* user : {"a", "b", "c"}) {
+    auto lease = scene.lease(access("lab", user));
+    REQUIRE(lease->get());
+    auto& image = images.emplace_back(std::make_shared<rbd::Opened>(*scene.connections, std::move(*lease->get()), image::Key{"fsid", 1, "", user, 0}, true));
+    image->connection.images.insert(image.get());
+    image->on_lost = [&](const std::string&) {
+      ++told;
+      for (int i = 0; i < 20; ++i)
+        asio::co_spawn(scene.loop.io, scene.connections->lease(access("lab", "new-" + std::to_string(told * 100 + i)), Connections::Need::any, {}), asio::detached);
+      // It may close its neighbours, too.
+      for (auto& neighbour : images) neighbour->connection.images.erase(neighbour.get());
+    };
+  }
+  for (auto& image : images) image->connection.blocklisted = true;
+  images.front()->connection.on_blocklisted();
+  CHECK(eventually(scene.loop.io, [&] { return told > 0 && scene.dialled >= 23; }));
+  for (auto& image : images) image->connection.images.clear();
+  images.clear();
+}
+
+TEST_CASE("a connection of the key that works stays while another key is tried that does not") {
+  Scene scene;
+  {
+    auto good = scene.lease(access("lab"));
+    REQUIRE(good->get());
+  }
+  CHECK(scene.lease(access("lab", "node", "wrong"))->get().error().code == errc::unauthenticated);
+  CHECK(scene.lease(access("lab"))->get());
+  CHECK(scene.dialled == 1);
+}
