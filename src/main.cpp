@@ -48,6 +48,8 @@ constexpr std::chrono::milliseconds kAskSystem{500};
 constexpr std::chrono::milliseconds kVolumesLeaveWithin{1600}, kCallsLeaveWithin{200}, kAdminLeavesWithin{100};
 // Each cluster has threads of its own (rbd/lane.hpp).
 constexpr std::size_t kFileThreads = 4, kNameThreads = 2;
+// Within the pod's terminationGracePeriodSeconds.
+constexpr std::chrono::seconds kCommandsEndWithin{90};
 
 int fail(const Error& error) {
   log::error("agent.refuses", {{"code", name(error.code)}, {"error", error.text}});
@@ -285,10 +287,21 @@ class Agent {
     signals_.cancel();
   }
 
+  /// A process cannot end inside a command to the kernel's nbd driver: its thread would keep the sockets, which nobody serves, and the lock of the state
+  /// folder. A resize may wait for the very requests that are served here.
+  task<> end_commands() {
+    if (co_await devices_->end_commands({clock_->now()}) == Waited::ready) co_return;
+    log::warning("agent.waits", {{"why", "a command to the kernel's nbd driver is under way"}, {"at_most_s", kCommandsEndWithin.count()},
+                                 {"effect", "devices are served meanwhile"}});
+    if (co_await devices_->end_commands({clock_->now() + kCommandsEndWithin}) == Waited::ready) co_return;
+    log::error("agent.leaves_in_command", {{"effect", "the next agent starts when the kernel has ended it"}, {"hint", "`dmesg` tells what nbd waits for"}});
+  }
+
   /// What was read is answered, and the locks are kept: they are the next start's proof of ownership (docs/architecture.md). So the images
   /// stay open, and the process ends without the destructors that would close them.
   task<> leave() {
     log::info("agent.leaving");
+    co_await end_commands();
     const Until until{clock_->now() + kLeaveWithin};
     co_await web_.stop({clock_->now()});
     co_await healer_.stop();

@@ -1,7 +1,10 @@
 #include "corbd/nbd/devices.hpp"
 
-#include <atomic>
+#include <algorithm>
+#include <chrono>
+#include <map>
 
+#include "commands.hpp"
 #include "corbd/core/log.hpp"
 #include "link.hpp"
 #include "netlink_thread.hpp"
@@ -10,24 +13,26 @@
 namespace corbd::nbd {
 namespace {
 
-constexpr std::chrono::seconds kStuck{1}, kBackendsFor{1};
-constexpr int kNumbers = 4;  ///< that are tried for a new device
+constexpr std::chrono::seconds kBackendsFor{1};
+constexpr std::size_t kNumbers = 8;  ///< that are tried for a new device
 
-result<std::uint32_t> connect_beside(Netlink& netlink, const device::ConnectArgs& args, int socket, const std::string& sysfs) {
-  auto avoid = args.avoid;
-  for (int tries = 1;; ++tries) {
-    const auto number = number_to_ask_for(sysfs, avoid);
-    if (!number) return number.error();
-    auto index = netlink.connect(args, *number, socket);
-    if (index || !*number || tries == kNumbers) return index;
-    // EINVAL for one on its way out, as for anything else that it does not like; EBUSY for one that another program made meanwhile.
-    avoid.push_back(**number);
+/// The lowest number that is free. The kernel would rather take any device that is there than fill a hole, of which nobody is to be left.
+result<std::uint32_t> connect_new(Netlink& netlink, const device::ConnectArgs& args, int socket, const std::string& sysfs) {
+  const auto numbers = free_numbers(sysfs, args.avoid, kNumbers);
+  if (!numbers) return numbers.error();
+  result<std::uint32_t> index = Error{errc::internal, "no number was tried"};
+  for (const Number& number : *numbers) {
+    index = netlink.connect(args, number.index, socket);
+    // Somebody looks at it just now, or connected it; one that is on its way out is refused as an argument that the kernel does not like would be.
+    const bool next = !index && (index.error().code == errc::in_use || (index.error().code == errc::failed_precondition && number.exists));
+    if (!next) return index;
   }
+  return index;
 }
 
 result<std::uint32_t> give_to_kernel(KernelEnd& end, Netlink& netlink, const device::ConnectArgs& args, const std::string& sysfs) {
   if (end.index) return *end.index;  // by an earlier command, whose caller did not wait for its end
-  auto index = connect_beside(netlink, args, end.socket.get(), sysfs);
+  auto index = connect_new(netlink, args, end.socket.get(), sysfs);
   if (!index) return index;
   end.index = *index;
   end.socket.reset();
@@ -45,31 +50,87 @@ result<> give_back_to_kernel(KernelEnd& end, Netlink& netlink, const device::Rec
   return {};
 }
 
+/// Which device carries what, as of one look at all of them. Control thread.
+class Backends {
+ public:
+  Backends(const Clock& clock, const std::string& sysfs) : clock_(clock), sysfs_(sysfs) {}
+  /// Those with this identifier, as they are now.
+  result<std::vector<device::Seen>> find(const std::string& backend) {
+    // Who carries what changes only by a command: of ours we know, another's is seen a second later.
+    if (!read_at_ || clock_.now() - *read_at_ >= kBackendsFor) {
+      const auto all = read_backends(sysfs_);
+      if (!all) return all.error();
+      carried_.clear();
+      for (const auto& [index, carried] : *all) carried_.emplace(carried, index);
+      read_at_ = clock_.now();
+    }
+    std::vector<device::Seen> found;
+    const auto [first, last] = carried_.equal_range(backend);
+    for (auto place = first; place != last; ++place)
+      if (auto seen = read_one(sysfs_, place->second); seen && seen->backend == backend) found.push_back(std::move(*seen));
+    return found;
+  }
+  void connected(const std::string& backend, std::uint32_t index) {
+    if (!read_at_) return;
+    const auto [first, last] = carried_.equal_range(backend);
+    if (std::none_of(first, last, [&](const auto& one) { return one.second == index; })) carried_.emplace(backend, index);
+  }
+
+ private:
+  const Clock& clock_;
+  const std::string& sysfs_;
+  std::multimap<std::string, std::uint32_t> carried_;
+  std::optional<time_point> read_at_;
+};
+
+/// What the control thread knows. Held also by what is on its way there.
+struct Known {
+  Known(executor control, Clock& clock, std::string root) : sysfs(std::move(root)), backends(clock, sysfs), commands(std::move(control), clock) {}
+  const std::string sysfs;
+  std::function<void(std::uint32_t)> dead;
+  Backends backends;
+  /// Devices that we disconnected: what sysfs showed of them then. As long as it does, somebody has them open.
+  struct Disconnected {
+    std::string backend, pid;
+  };
+  std::map<std::uint32_t, Disconnected> disconnected;
+  Commands commands;
+
+  void connected(const std::string& backend, std::uint32_t index) {
+    disconnected.erase(index);
+    backends.connected(backend, index);
+  }
+  void note_disconnected(std::uint32_t index, const std::string& backend) {
+    if (read_backend(sysfs, index) == backend) disconnected[index] = {backend, read_pid(sysfs, index)};
+  }
+  void complete(device::Seen& seen) {
+    const auto place = disconnected.find(seen.index);
+    if (place == disconnected.end()) return;
+    // Another program's process id: it was connected anew.
+    seen.disconnected = place->second.backend == seen.backend && place->second.pid == read_pid(sysfs, seen.index);
+    if (!seen.disconnected) disconnected.erase(place);
+  }
+};
+
 class Devices final : public device::Devices {
  public:
   Devices(executor control, Clock& clock, Config config)
-      : control_(control), clock_(clock), sysfs_(std::move(config.sysfs)), loop_(config.bytes_in_flight, config.max_request_bytes),
-        dead_(std::make_shared<std::function<void(std::uint32_t)>>()), netlink_(probe_, [control, dead = dead_](std::uint32_t index) {
-          asio::post(control, [dead, index] {
-            if (*dead) (*dead)(index);
+      : control_(control), clock_(clock), loop_(config.bytes_in_flight, config.max_request_bytes),
+        known_(std::make_shared<Known>(control, clock, std::move(config.sysfs))), netlink_(probe_, [control, known = known_](std::uint32_t index) {
+          asio::post(control, [known, index] {
+            if (known->dead) known->dead(index);
           });
         }) {}
 
   result<> ready() const override {
-    if (driver_present(sysfs_)) return {};
+    if (driver_present(known_->sysfs)) return {};
     return Error{errc::failed_precondition, "the kernel's nbd driver is not there: run `modprobe nbd nbds_max=0` on the node"};
   }
-  result<std::vector<device::Seen>> inventory() const override { return read_inventory(sysfs_); }
-  result<std::vector<device::Seen>> find(const std::string& backend) const override {
-    // Who carries what changes only by a command: ours is counted, another's is seen a second later.
-    const auto commands = commands_.load();
-    const bool old = !backends_ || backends_->commands != commands || clock_.now() - backends_->read_at >= kBackendsFor;
-    if (auto found = old ? std::nullopt : still(backend)) return *found;
-    auto read = read_backends(sysfs_);
-    if (!read) return read.error();
-    backends_ = Backends{std::move(*read), commands, clock_.now()};
-    return still(backend).value_or(std::vector<device::Seen>());
-  }
+  result<std::vector<device::Seen>> inventory() const override { return completed(read_inventory(known_->sysfs)); }
+  result<std::vector<device::Seen>> find(const std::string& backend) const override { return completed(known_->backends.find(backend)); }
+  std::string backend_of(std::uint32_t index) const override { return read_backend(known_->sysfs, index).value_or(""); }
+  std::optional<device::Command> under_way(const std::string& backend) const override { return known_->commands.find(backend); }
+  task<Waited> end_commands(Until until) override { return end_all(known_, until); }
 
   result<std::unique_ptr<device::Link>> serve(image::Image& image, bool read_only, std::function<void()> on_stopped) override {
     auto pair = make_socket_pair();
@@ -80,18 +141,22 @@ class Devices final : public device::Devices {
   }
 
   task<result<std::uint32_t>> connect(device::Link& link, device::ConnectArgs args, Until until) override {
-    std::string what = "connecting an nbd device for " + args.backend;
-    auto command = [end = static_cast<Link&>(link).kernel_end(), args = std::move(args), sysfs = sysfs_](Netlink& netlink) {
-      return give_to_kernel(*end, netlink, args, sysfs);
+    const std::string backend = args.backend;
+    auto command = [end = static_cast<Link&>(link).kernel_end(), args = std::move(args), known = known_](Netlink& netlink) {
+      return give_to_kernel(*end, netlink, args, known->sysfs);
     };
-    co_return co_await on_netlink<std::uint32_t>(std::move(command), until, std::move(what));
+    auto ended = [known = known_, backend](const result<std::uint32_t>& index) {
+      if (index) known->connected(backend, *index);
+    };
+    co_return co_await on_netlink<std::uint32_t>(backend, std::move(command), std::move(ended), until, "connecting an nbd device for " + backend);
   }
 
   task<result<>> reconnect(device::Link& link, device::ReconnectArgs args, Until until) override {
     const Link& ours = static_cast<Link&>(link);
     const std::uint32_t index = args.index;
+    const std::string backend = args.backend;
     auto command = [end = ours.kernel_end(), args = std::move(args)](Netlink& netlink) { return give_back_to_kernel(*end, netlink, args); };
-    auto done = co_await on_netlink<void>(std::move(command), until, "reconnecting " + device::path(index));
+    auto done = co_await on_netlink<void>(backend, std::move(command), {}, until, "reconnecting " + device::path(index));
     // The kernel says yes and drops the socket when no link of the device is dead.
     if (done && !ours.connected())
       done = Error{errc::unavailable, device::path(index) + " did not take the new link: its old one still lives"};
@@ -100,65 +165,76 @@ class Devices final : public device::Devices {
 
   task<result<>> resize(device::Link& link, std::uint32_t index, std::string backend, std::uint64_t bytes, Until until) override {
     const Link& ours = static_cast<Link&>(link);
-    if (!ours.connected() || ours.oldest() > kStuck)
-      co_return Error{errc::unavailable, device::path(index) + " is not resized while its link is down or a request waits for the cluster"};
-    auto command = [index, backend = std::move(backend), bytes](Netlink& netlink) { return netlink.resize(index, backend, bytes); };
-    co_return co_await on_netlink<void>(std::move(command), until, "resizing " + device::path(index));
+    if (!ours.connected()) co_return not_resized(index, "its link is down");
+    // It may wait for its turn, and what was true when it was asked for may be so no more: the command itself looks.
+    auto command = [vital = ours.vital(), asked = std::chrono::steady_clock::now(), index, backend, bytes](Netlink& netlink) -> result<> {
+      if (auto may = may_resize(*vital, std::chrono::steady_clock::now() - asked); !may) return not_resized(index, may.error().text);
+      return netlink.resize(index, backend, bytes);
+    };
+    co_return co_await on_netlink<void>(backend, std::move(command), {}, until, "resizing " + device::path(index));
   }
 
-  task<result<>> disconnect(std::uint32_t index, Until until) override {
-    auto command = [index](Netlink& netlink) { return netlink.disconnect(index); };
-    co_return co_await on_netlink<void>(command, until, "disconnecting " + device::path(index));
+  task<result<>> disconnect(std::uint32_t index, std::string backend, Until until) override {
+    auto command = [known = known_, index, backend](Netlink& netlink) -> result<> {
+      // While it waited for its turn the number may have become another's.
+      if (read_backend(known->sysfs, index) != backend) return {};
+      return netlink.disconnect(index);
+    };
+    auto ended = [known = known_, index, backend](const result<>& done) {
+      if (done) known->note_disconnected(index, backend);
+    };
+    co_return co_await on_netlink<void>(backend, std::move(command), std::move(ended), until, "disconnecting " + device::path(index));
   }
 
-  void on_link_dead(std::function<void(std::uint32_t)> dead) override { *dead_ = std::move(dead); }
+  void on_link_dead(std::function<void(std::uint32_t)> dead) override { known_->dead = std::move(dead); }
   device::Counters counters() const override { return probe_.read(); }
 
  private:
-  /// As of one look at all devices.
-  struct Backends {
-    std::vector<std::pair<std::uint32_t, std::string>> all;
-    std::uint64_t commands;
-    time_point read_at;
-  };
-  /// Nothing when the look is not true any more.
-  std::optional<std::vector<device::Seen>> still(const std::string& backend) const {
-    std::vector<device::Seen> found;
-    for (const auto& [index, carried] : backends_->all) {
-      if (carried != backend) continue;
-      auto seen = read_one(sysfs_, index);
-      if (!seen || seen->backend != backend) return std::nullopt;
-      found.push_back(std::move(*seen));
-    }
-    return found;
+  static task<Waited> end_all(std::shared_ptr<Known> known, Until until) {
+    known->commands.close();
+    co_return co_await known->commands.none().wait(until);
   }
 
-  /// A wait that ends early leaves the command running, but one that has not begun is dropped: the device may be another's by then.
+  static Error not_resized(std::uint32_t index, const std::string& why) {
+    return {errc::unavailable, device::path(index) + " is not resized now, for newer kernels would stop all nbd commands until it answers: " + why};
+  }
+
+  result<std::vector<device::Seen>> completed(result<std::vector<device::Seen>> all) const {
+    if (all)
+      for (auto& seen : *all) known_->complete(seen);
+    return all;
+  }
+
+  /// A wait that ends early leaves the command running: it is under way until the control thread has heard of its end. One that has not begun is
+  /// dropped. `ended`: on the control thread, before the caller hears of it.
   template <class T, class Command>
-  task<result<T>> on_netlink(Command command, Until until, std::string what) {
+  task<result<T>> on_netlink(std::string backend, Command command, std::function<void(const result<T>&)> ended, Until until, std::string what) {
     Promise<T> promise(control_, clock_);
     auto future = promise.future();
-    const auto wanted = std::make_shared<std::atomic<bool>>(true);
-    netlink_.post([this, promise, wanted, command = std::move(command)] {
-      if (!*wanted) return;
+    const auto ticket = known_->commands.add(backend, {what, clock_.wall()}, [promise, what] {
+      promise.set(Error{errc::unavailable, what + ": the agent is leaving"});
+    });
+    if (!ticket) co_return Error{errc::unavailable, what + ": the agent is leaving"};
+    netlink_.post([control = control_, known = known_, promise, ticket, command = std::move(command), ended = std::move(ended)] {
+      if (!ticket->begin()) return;
       auto netlink = Netlink::open();
       auto done = netlink ? command(*netlink) : result<T>(netlink.error());
-      ++commands_;
+      asio::post(control, [known, ticket, ended, done] {
+        if (ended) ended(done);
+        known->commands.remove(ticket);
+      });
       promise.set(std::move(done));
     });
     auto outcome = co_await future.get(until, std::move(what));
-    *wanted = false;
+    known_->commands.leave(ticket);
     co_return outcome;
   }
 
   executor control_;
   Clock& clock_;
-  std::string sysfs_;
   Probe probe_;
   IoLoop loop_;
-  std::shared_ptr<std::function<void(std::uint32_t)>> dead_;  ///< control thread
-  mutable std::optional<Backends> backends_;
-  std::atomic<std::uint64_t> commands_{0};  ///< of ours that ended
+  std::shared_ptr<Known> known_;
   NetlinkThread netlink_;
 };
 

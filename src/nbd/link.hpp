@@ -32,6 +32,7 @@ class Link final : public device::Link {
   task<Waited> drain(Until until) override;
 
   const std::shared_ptr<KernelEnd>& kernel_end() const { return kernel_end_; }
+  const std::shared_ptr<Vital>& vital() const { return session_->vital(); }
   int socket() const { return session_->socket(); }
   /// Whether the peer is there still.
   bool connected() const;

@@ -15,8 +15,9 @@
 namespace corbd::nbd {
 namespace {
 
-// Not in linux/nbd.h of every supported system; kernels before 6.12 ignore it.
-constexpr std::uint64_t kSendWriteZeroes = 1 << 6;
+// A device that is disconnected stays, for whoever connects its number next: rbd-nbd 16.2 lists devices until the first number that is missing.
+// Also those that an earlier version made otherwise.
+constexpr std::uint64_t kStays = 0;
 
 constexpr const char* kNoDriver =
     "the kernel's nbd driver is not there: run `modprobe nbd nbds_max=0` on the node (before Linux 6.4 it is seen from the host's network "
@@ -103,18 +104,20 @@ result<Netlink::Answer> Netlink::transact(Message& message, const std::string& w
   return answer;
 }
 
-result<std::uint32_t> Netlink::connect(const device::ConnectArgs& args, std::optional<std::uint32_t> index, int socket) {
+result<std::uint32_t> Netlink::connect(const device::ConnectArgs& args, std::uint32_t index, int socket) {
   const std::string what = "connecting an nbd device for " + args.backend;
   Message message(family_, NBD_CMD_CONNECT);
-  std::uint64_t flags = NBD_FLAG_HAS_FLAGS | NBD_FLAG_SEND_FLUSH | NBD_FLAG_SEND_FUA | kSendWriteZeroes;
+  // Without NBD_FLAG_SEND_WRITE_ZEROES: the kernel (from 6.12) never takes it back from a number, and rbd-nbd, which may have it next, ends at such
+  // a request.
+  std::uint64_t flags = NBD_FLAG_HAS_FLAGS | NBD_FLAG_SEND_FLUSH | NBD_FLAG_SEND_FUA;
   if (args.trim) flags |= NBD_FLAG_SEND_TRIM;
   if (args.read_only) flags |= NBD_FLAG_READ_ONLY;
-  if (index) message.u32(NBD_ATTR_INDEX, *index);
+  message.u32(NBD_ATTR_INDEX, index);
   // No NBD_ATTR_TIMEOUT: with it slow I/O would be killed.
   message.u64(NBD_ATTR_SIZE_BYTES, args.size)
       .u64(NBD_ATTR_BLOCK_SIZE_BYTES, args.block_size)
       .u64(NBD_ATTR_SERVER_FLAGS, flags)
-      .u64(NBD_ATTR_CLIENT_FLAGS, NBD_CFLAG_DESTROY_ON_DISCONNECT)
+      .u64(NBD_ATTR_CLIENT_FLAGS, kStays)
       .u64(NBD_ATTR_DEAD_CONN_TIMEOUT, args.dead_conn_timeout_s)
       .text(NBD_ATTR_BACKEND_IDENTIFIER, args.backend)
       .socket(socket);
@@ -133,6 +136,7 @@ result<> Netlink::reconfigure(const device::ReconnectArgs& args, int socket) {
   Message message(family_, NBD_CMD_RECONFIGURE);
   // Never a size: a changed one on a dead link hangs nbd for ever on kernels from 6.9.
   message.u32(NBD_ATTR_INDEX, args.index)
+      .u64(NBD_ATTR_CLIENT_FLAGS, kStays)
       .u64(NBD_ATTR_DEAD_CONN_TIMEOUT, args.dead_conn_timeout_s)
       .text(NBD_ATTR_BACKEND_IDENTIFIER, args.backend)
       .socket(socket);

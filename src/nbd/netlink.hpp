@@ -21,9 +21,9 @@ class Netlink {
   /// failed_precondition when the kernel has no nbd family.
   static result<Netlink> open();
 
-  /// A new device; the kernel picks its index. `socket` stays the caller's to close, and should be closed at once.
-  /// `index`: the number that it shall have; absent: whichever the kernel takes.
-  result<std::uint32_t> connect(const device::ConnectArgs& args, std::optional<std::uint32_t> index, int socket);
+  /// A device of that number; its index. `socket` stays the caller's to close, and should be closed at once. in_use: somebody has it open;
+  /// failed_precondition: the kernel does not like size or block size, or the device is on its way out.
+  result<std::uint32_t> connect(const device::ConnectArgs& args, std::uint32_t index, int socket);
   /// Gives a device with a dead link a new one. Succeeds, and the kernel drops the socket, when the old link still lives.
   result<> reconfigure(const device::ReconnectArgs& args, int socket);
   /// Only with a live link and nothing stuck: see device::Devices::resize.

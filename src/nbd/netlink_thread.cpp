@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 
+#include <algorithm>
+
 #include "corbd/core/log.hpp"
 
 namespace corbd::nbd {
@@ -35,7 +37,11 @@ void NetlinkThread::hear() {
 void NetlinkThread::wait() {
   news_.async_wait(asio::posix::descriptor_base::wait_read, [this](boost::system::error_code failed) {
     if (failed) return;
-    for (const std::uint32_t index : dead_links_->read_dead_links()) {
+    auto dead = dead_links_->read_dead_links();
+    std::ranges::sort(dead);
+    const auto again = std::ranges::unique(dead);
+    dead.erase(again.begin(), again.end());
+    for (const std::uint32_t index : dead) {
       Probe::add(probe_.links_dead);
       log::info("nbd.link_dead", {{"device", device::path(index)}});
       dead_(index);

@@ -17,6 +17,8 @@ namespace {
 constexpr int kReadsPerTurn = 16;  // then it is the other devices' turn
 // The kernel's nbd has 128 requests per socket at most. A peer with more of them unanswered is not read from.
 constexpr std::size_t kMaxRequests = 256;
+// What waits for longer waits for a cluster that may never answer.
+constexpr std::chrono::seconds kStuck{1};
 // The kernel sends discards of 4 GiB: 1,024 objects of 4 MiB, as many as librados lets be under way in all (objecter_inflight_ops), and
 // beyond that it blocks. Piece after piece, a discard is 64 of them.
 constexpr std::uint32_t kPiece = 256u << 20;
@@ -209,20 +211,27 @@ void Session::note_begin(Slot& slot) {
   slot.began_ms = coarse_ms();
   slot.older = std::exchange(newest_, &slot);
   (slot.older != nullptr ? slot.older->newer : oldest_) = &slot;
-  if (slot.older == nullptr) oldest_ms_.store(slot.began_ms, std::memory_order_relaxed);
+  if (slot.older == nullptr) vital_->oldest_ms.store(slot.began_ms, std::memory_order_relaxed);
 }
 
 void Session::note_end(Slot& slot) {
   in_flight_.fetch_sub(1, std::memory_order_relaxed);
   (slot.older != nullptr ? slot.older->newer : oldest_) = slot.newer;
   (slot.newer != nullptr ? slot.newer->older : newest_) = slot.older;
-  if (slot.older == nullptr) oldest_ms_.store(oldest_ != nullptr ? oldest_->began_ms : 0, std::memory_order_relaxed);
+  if (slot.older == nullptr) vital_->oldest_ms.store(oldest_ != nullptr ? oldest_->began_ms : 0, std::memory_order_relaxed);
   slot.older = slot.newer = nullptr;
 }
 
-duration Session::oldest() const {
-  const std::int64_t began = oldest_ms_.load(std::memory_order_relaxed);
+duration Vital::oldest() const {
+  const std::int64_t began = oldest_ms.load(std::memory_order_relaxed);
   return began == 0 ? duration::zero() : std::chrono::milliseconds(coarse_ms() - began);
+}
+
+result<> may_resize(const Vital& vital, duration waited) {
+  if (vital.state.load(std::memory_order_acquire) != Vital::State::serving) return Error{errc::unavailable, "its link is down"};
+  if (vital.oldest() > kStuck) return Error{errc::unavailable, "a request waits for the cluster"};
+  if (waited > kStuck) return Error{errc::unavailable, "other commands to the kernel took long, and whether the cluster answers is not known any more"};
+  return {};
 }
 
 void Session::submit_piece(Slot& slot) {

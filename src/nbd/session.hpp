@@ -18,6 +18,18 @@
 
 namespace corbd::nbd {
 
+/// What any thread may look at, also after the session.
+struct Vital {
+  using State = device::Link::State;
+  std::atomic<State> state{State::serving};
+  std::atomic<std::int64_t> oldest_ms{0};    ///< when the oldest operation of the image under way began; 0: there is none
+  /// Its age, to a few milliseconds.
+  duration oldest() const;
+};
+/// A resize may go to the kernel: nothing would keep the requests in flight, for which newer kernels wait, from their end. `waited`: since the
+/// cluster was known to answer.
+result<> may_resize(const Vital& vital, duration waited);
+
 class Session final : Budget::Waiter, Batched {
  public:
   /// Each at most once, on the io thread.
@@ -33,11 +45,12 @@ class Session final : Budget::Waiter, Batched {
   ~Session();
 
   // Any thread.
-  State state() const { return state_.load(std::memory_order_acquire); }
+  const std::shared_ptr<Vital>& vital() const { return vital_; }
+  State state() const { return vital_->state.load(std::memory_order_acquire); }
   int error() const { return error_.load(std::memory_order_acquire); }
   std::uint64_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
   /// Age of the oldest operation of the image under way, to a few milliseconds; zero when there is none.
-  duration oldest() const;
+  duration oldest() const { return vital_->oldest(); }
   /// For looking only; closed with this object.
   int socket() const { return fd_; }
 
@@ -89,7 +102,7 @@ class Session final : Budget::Waiter, Batched {
   bool quiet() const;
   /// The last call of every way in: it may destroy this object.
   void settle();
-  bool serving() const { return state_.load(std::memory_order_relaxed) == State::serving; }
+  bool serving() const { return vital_->state.load(std::memory_order_relaxed) == State::serving; }
 
   IoLoop& loop_;
   image::Image& image_;
@@ -100,10 +113,9 @@ class Session final : Budget::Waiter, Batched {
   const int fd_;
   std::unique_ptr<Session> self_;  ///< once detached
 
-  std::atomic<State> state_{State::serving};
+  const std::shared_ptr<Vital> vital_ = std::make_shared<Vital>();
   std::atomic<int> error_{0};
   std::atomic<std::uint64_t> in_flight_{0};  ///< operations of the image under way
-  std::atomic<std::int64_t> oldest_ms_{0};   ///< when the oldest of them began; 0: none
   Slot* oldest_ = nullptr;                   ///< they in the order in which they began
   Slot* newest_ = nullptr;
 

@@ -65,7 +65,7 @@ void Session::release_all(Reply* replies) {
 void Session::stop(State state, int error) {
   if (!serving()) return;
   error_.store(error, std::memory_order_release);
-  state_.store(state, std::memory_order_release);
+  vital_->state.store(state, std::memory_order_release);
   ::shutdown(fd_, SHUT_RDWR);
   boost::system::error_code ignored;
   stream_.cancel(ignored);

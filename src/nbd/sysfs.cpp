@@ -16,10 +16,15 @@ using sysfs::attribute;
 using sysfs::number;
 using sysfs::number_of;
 
+/// Both files are there only while the device is configured; `backend` only if it was given one.
+bool is_configured(const fs::path& folder) {
+  std::error_code failed;
+  return fs::exists(folder / "pid", failed) || fs::exists(folder / "backend", failed);
+}
+
 std::optional<device::Seen> read_device(const fs::path& folder, std::uint32_t index) {
   const auto backend = attribute(folder / "backend");
-  // Both files are there only while the device is configured; `backend` only if it was given one.
-  if (!backend && !attribute(folder / "pid")) return std::nullopt;
+  if (!backend && !is_configured(folder)) return std::nullopt;
   const auto dev = attribute(folder / "dev");
   if (!dev) return std::nullopt;
   device::Seen seen;
@@ -66,23 +71,26 @@ result<std::vector<std::pair<std::uint32_t, std::string>>> read_backends(const s
   if (!all) return all.error();
   std::vector<std::pair<std::uint32_t, std::string>> found;
   for (const std::uint32_t index : *all)
-    if (auto backend = attribute(folder_of(sysfs, index) / "backend")) found.emplace_back(index, std::move(*backend));
+    if (auto backend = read_backend(sysfs, index)) found.emplace_back(index, std::move(*backend));
   return found;
 }
 
 std::optional<device::Seen> read_one(const std::string& sysfs, std::uint32_t index) { return read_device(folder_of(sysfs, index), index); }
 
-result<std::optional<std::uint32_t>> number_to_ask_for(const std::string& sysfs, const std::vector<std::uint32_t>& avoid) {
-  if (avoid.empty()) return std::nullopt;
-  const auto backends = read_backends(sysfs);
-  if (!backends) return backends.error();
-  const auto is_there = [&](std::uint32_t index) { return std::ranges::find(*backends, index, &std::pair<std::uint32_t, std::string>::first) != backends->end(); };
-  if (std::ranges::all_of(avoid, is_there)) return std::nullopt;
-  const auto known = indices(sysfs);  // also those on their way out, which the kernel refuses
+std::optional<std::string> read_backend(const std::string& sysfs, std::uint32_t index) { return attribute(folder_of(sysfs, index) / "backend"); }
+
+std::string read_pid(const std::string& sysfs, std::uint32_t index) { return attribute(folder_of(sysfs, index) / "pid").value_or(""); }
+
+result<std::vector<Number>> free_numbers(const std::string& sysfs, const std::vector<std::uint32_t>& avoid, std::size_t count) {
+  const auto known = indices(sysfs);
   if (!known) return known.error();
-  std::uint32_t number = 0;
-  while (std::ranges::find(avoid, number) != avoid.end() || std::ranges::binary_search(*known, number)) ++number;
-  return number;
+  std::vector<Number> numbers;
+  for (std::uint32_t index = 0; numbers.size() < count; ++index) {
+    if (std::ranges::find(avoid, index) != avoid.end()) continue;
+    const bool exists = std::ranges::binary_search(*known, index);
+    if (!exists || !is_configured(folder_of(sysfs, index))) numbers.push_back({index, exists});
+  }
+  return numbers;
 }
 
 bool driver_present(const std::string& sysfs) {

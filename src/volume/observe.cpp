@@ -67,6 +67,7 @@ result<Observation> observe(const Live& volume, const Wish& wish, const Ports& p
   seen.boot_id = boot_id;
   if (auto kernel = observe_kernel(seen, volume, wish, ports); !kernel) return kernel.error();
   if (!volume.record && wants_kernel(wish)) seen.kernel_features = ports.kernel.features();
+  seen.command = ports.devices.under_way(volume.id);
   seen.busy = ports.busy(ports.records.busy_file(volume.id));
   if (volume.link) {
     switch (volume.link->state()) {
@@ -90,6 +91,8 @@ result<Observation> observe(const Live& volume, const Wish& wish, const Ports& p
   if (volume.lost_since) seen.lost_for = now - *volume.lost_since;
   seen.key_known = !volume.key.empty();
   seen.facts = volume.facts;
+  // By a command that outlived its caller, too.
+  if (const auto* device = seen.device(); device != nullptr && device->disconnected) seen.facts.disconnected = true;
   return seen;
 }
 

@@ -1,6 +1,7 @@
 #include "corbd/volume/planner.hpp"
 
 #include <algorithm>
+#include <ctime>
 
 #include "plan_device.hpp"
 #include "plan_expand.hpp"
@@ -27,6 +28,15 @@ const Staging* staging_at(const Record& record, const std::string& path) {
 }
 
 Decision fail(errc code, std::string text) { return Fail{{code, std::move(text)}}; }
+
+/// "2026-11-22T12:03:04Z"
+std::string utc(std::chrono::system_clock::time_point at) {
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(at);
+  std::tm parts{};
+  ::gmtime_r(&seconds, &parts);
+  char text[32];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
+}
 
 Step write(Record record) {
   Step step{Step::Kind::write_record};
@@ -285,6 +295,8 @@ Decision decide(const View& view, const Wish& wish) {
   const auto& volume_id = view.id;
   const auto& record = view.record;
   const auto& seen = view.seen;
+  // What is true of the device now need not be so a moment later: it may be disconnected below what would be mounted.
+  if (seen.command) return Wait{seen.command->what + " of volume " + volume_id + " is under way in the kernel since " + utc(seen.command->since)};
   if (seen.devices.size() > 1)
     return fail(errc::failed_precondition, std::to_string(seen.devices.size()) + " devices carry the id of volume " + volume_id +
                                                ": disconnect the one that is not in use");

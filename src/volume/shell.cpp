@@ -1,7 +1,6 @@
 #include "corbd/volume/shell.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <set>
 
@@ -270,6 +269,7 @@ task<result<>> Shell::Impl::pursue(Live& volume, Wish wish) {
     volume.gone = seen->devices.empty() || (volume.record && volume.record->boot_id != config_.boot_id);
     if (volume.gone) volume.unserved_since.reset();
     if (seen->devices.empty()) volume.disconnected = false;
+    else if (seen->facts.disconnected) volume.disconnected = true;
     if (seen->facts.resolved) observe_neighbours(*seen, volume);
     const Decision decision = plan(volume.id, volume.record, wish, *seen, config_.policy);
     if (std::holds_alternative<Done>(decision)) co_return result<>();
@@ -341,15 +341,20 @@ std::vector<Status> Shell::Impl::status() const {
   std::vector<Status> all;
   const auto devices = ports_.devices.inventory();
   const auto mapped = ports_.kernel.inventory();
-  const auto mounts = ports_.mounts.table();
+  const auto table = ports_.mounts.table();
+  const auto mounts = table ? *table : std::vector<host::Mount>();
+  std::map<std::string_view, const device::Seen*> by_backend;
+  if (devices)
+    for (const auto& device : *devices) by_backend[device.backend] = &device;
   for (const auto& [id, volume] : volumes_) {
     if (!volume->record) continue;
-    std::vector<device::Seen> found;
-    if (volume->record->kind == device::Kind::krbd)
-      found = mapped ? device::of_image(*mapped, volume->record->key) : found;
-    else if (devices)
-      std::ranges::copy_if(*devices, std::back_inserter(found), [&](const auto& device) { return device.backend == id; });
-    all.push_back(status_of(*volume, found.empty() ? nullptr : &found.back(), mounts ? *mounts : std::vector<host::Mount>()));
+    if (volume->record->kind == device::Kind::krbd) {
+      const auto found = mapped ? device::of_image(*mapped, volume->record->key) : std::vector<device::Seen>();
+      all.push_back(status_of(*volume, found.empty() ? nullptr : &found.back(), mounts));
+      continue;
+    }
+    const auto place = by_backend.find(id);
+    all.push_back(status_of(*volume, place == by_backend.end() ? nullptr : place->second, mounts));
   }
   return all;
 }
@@ -432,15 +437,11 @@ task<> Shell::Impl::bury(std::unique_ptr<device::Link> link, std::unique_ptr<ima
 }
 
 void Shell::Impl::link_dead(std::uint32_t index) {
-  const auto devices = ports_.devices.inventory();
-  if (!devices) return;
-  for (const auto& device : *devices) {
-    const auto place = device.index == index ? volumes_.find(device.backend) : volumes_.end();
-    if (place == volumes_.end() || !place->second->record || place->second->served()) continue;
-    Live& volume = *place->second;
-    if (volume.served_by_other && !volume.other_died) volume.other_died = volume.unserved_since = clock_.now();
-    trouble(volume, "the kernel reports a dead link");
-  }
+  const auto place = volumes_.find(ports_.devices.backend_of(index));
+  if (place == volumes_.end() || !place->second->record || place->second->served()) return;
+  Live& volume = *place->second;
+  if (volume.served_by_other && !volume.other_died) volume.other_died = volume.unserved_since = clock_.now();
+  trouble(volume, "the kernel reports a dead link");
 }
 
 task<> Shell::Impl::drain(Live& volume, Until until) {

@@ -85,6 +85,10 @@ task<result<>> Steps::kernel_reconfigure(Live& live) {
 task<result<>> Steps::kernel_resize(Live& live) {
   const auto index = device_index(live);
   if (!index) co_return index.error();
+  // That the cluster answers has to be known when it begins: newer kernels wait for every request in flight, with all other nbd commands behind.
+  auto asked = co_await live.image->refresh(soon());
+  if (!asked && (asked.error().code == errc::unavailable || asked.error().code == errc::timed_out)) co_return Error{errc::unreachable, asked.error().text};
+  if (!asked) co_return asked;
   const std::uint64_t bytes = device_bytes(live.image->size(), live.record->block_size);
   auto done = co_await ports_.devices.resize(*live.link, *index, live.id, bytes, soon());
   if (!done) co_return done;
@@ -95,7 +99,7 @@ task<result<>> Steps::kernel_resize(Live& live) {
 task<result<>> Steps::disconnect(Live& live) {
   const auto index = device_index(live);
   if (!index) co_return index.error();
-  auto gone = co_await ports_.devices.disconnect(*index, soon());
+  auto gone = co_await ports_.devices.disconnect(*index, live.id, soon());
   if (!gone) co_return gone;
   live.attached = false;
   live.facts.disconnected = live.disconnected = true;

@@ -24,7 +24,7 @@ struct Node {
   ~Node() {
     if (index) {
       if (link) link->shut();
-      run(devices->disconnect(*index, soon()));
+      run(devices->disconnect(*index, kBackend, soon()));
     }
     link.reset();
   }
@@ -101,9 +101,9 @@ TEST_CASE("the kernel takes a device, uses it and lets it go") {
   args.backend = kBackend;
   args.size = node.image.size();
   CHECK(node.run(node.devices->connect(*node.link, args, node.soon())).value() == node.index);
-  CHECK(node.run(node.devices->disconnect(*node.index, node.soon())));
+  CHECK(node.run(node.devices->disconnect(*node.index, kBackend, node.soon())));
   CHECK_FALSE(node.seen());
-  CHECK(node.run(node.devices->disconnect(*node.index, node.soon())));
+  CHECK(node.run(node.devices->disconnect(*node.index, kBackend, node.soon())));
 }
 
 TEST_CASE("a dead link is replaced, and I/O that waited for it goes on") {
@@ -163,7 +163,7 @@ TEST_CASE("the kernel's refusal of a block size is told") {
 TEST_CASE("a disconnect ends the link by the kernel's goodbye") {
   Node node;
   node.connect();
-  CHECK(node.run(node.devices->disconnect(*node.index, node.soon())));
+  CHECK(node.run(node.devices->disconnect(*node.index, kBackend, node.soon())));
   const auto serving = [&] { return node.link->state() == device::Link::State::serving; };
   for (int i = 0; serving() && i < 20000; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   CHECK(node.link->state() == device::Link::State::closed);
@@ -174,13 +174,14 @@ TEST_CASE("a disconnected device stays as long as somebody has it open, and take
   node.connect();
   Fd held(::open(device::path(*node.index).c_str(), O_RDONLY | O_CLOEXEC));
   REQUIRE(held);
-  CHECK(node.run(node.devices->disconnect(*node.index, node.soon())));
-  CHECK(node.seen());
+  CHECK(node.run(node.devices->disconnect(*node.index, kBackend, node.soon())));
+  REQUIRE(node.seen());
+  CHECK(node.seen()->disconnected);
   node.serve();
   const auto taken = node.reconnect();
   REQUIRE_FALSE(taken);
   CHECK(taken.error().code == errc::not_found);
-  CHECK(node.run(node.devices->disconnect(*node.index, node.soon())));
+  CHECK(node.run(node.devices->disconnect(*node.index, kBackend, node.soon())));
   held.reset();
   for (int i = 0; node.seen() && i < 20000; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   CHECK_FALSE(node.seen());
@@ -193,11 +194,34 @@ TEST_CASE("a device gets none of the numbers that are to be avoided, also after 
   Node second;
   second.connect(512, {avoided});
   CHECK(*second.index != avoided);
-  CHECK(first.run(first.devices->disconnect(avoided, first.soon())));
-  CHECK(second.run(second.devices->disconnect(*second.index, second.soon())));
+  CHECK(first.run(first.devices->disconnect(avoided, kBackend, first.soon())));
+  CHECK(second.run(second.devices->disconnect(*second.index, kBackend, second.soon())));
   second.link.reset();
   second.connect(512, {avoided});
   CHECK(*second.index != avoided);
+}
+
+TEST_CASE("a disconnected device stays, unconfigured, and the next one has its number again, and offers no more than it is asked to") {
+  Node node;
+  node.connect();
+  const std::uint32_t index = *node.index;
+  const std::string block = "/sys/block/" + device::name(device::Kind::nbd, index);
+  CHECK(node.shell("test \"$(cat " + block + "/queue/write_zeroes_max_bytes)\" = 0") == 0);
+  CHECK(node.run(node.devices->disconnect(index, kBackend, node.soon())));
+  for (int i = 0; node.seen() && i < 20000; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  CHECK(node.shell("test -e " + block + " && ! test -e " + block + "/pid && test \"$(cat " + block + "/size)\" = 0") == 0);
+  node.link.reset();
+  node.connect();
+  CHECK(*node.index == index);
+}
+
+TEST_CASE("no number below that of a new device is without a device") {
+  Node first, second;
+  first.connect();
+  second.connect();
+  CHECK(first.run(first.devices->disconnect(*first.index, kBackend, first.soon())));
+  for (std::uint32_t index = 0; index < *second.index; ++index)
+    CHECK(second.shell("test -e /sys/block/" + device::name(device::Kind::nbd, index)) == 0);
 }
 
 }  // namespace corbd::test

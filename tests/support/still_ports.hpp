@@ -38,7 +38,7 @@ class Devices : public device::Devices {
   }
   task<result<>> reconnect(device::Link&, device::ReconnectArgs, Until) override { co_return result<>(); }
   task<result<>> resize(device::Link&, std::uint32_t, std::string, std::uint64_t, Until) override { co_return result<>(); }
-  task<result<>> disconnect(std::uint32_t, Until) override { co_return result<>(); }
+  task<result<>> disconnect(std::uint32_t, std::string, Until) override { co_return result<>(); }
   void on_link_dead(std::function<void(std::uint32_t)>) override {}
 
   void add(std::string backend, std::uint64_t size) {

@@ -133,6 +133,7 @@ void World::kill_agent() {
 }
 
 task<> World::leave_well() {
+  co_await life_->devices->end_commands({loop_.clock.now() + std::chrono::minutes(5)});
   const Until until{loop_.clock.now() + std::chrono::seconds(2)};
   leaving = true;
   if (life_->healer) co_await life_->healer->stop();

@@ -262,6 +262,9 @@ class World {
   task<result<>> ask_cluster(std::string call, std::string by, Until until, Effect effect);
   /// The same of the kernel or of a file.
   task<result<>> ask_node(std::string call, Until until, Effect effect);
+  /// The same of the kernel's nbd driver: a command that nobody takes back. It has its effect also after the caller has left, and until its end is
+  /// told it is under way. `ended`: when it is told.
+  task<result<>> ask_driver(std::string call, std::string backend, Until until, Effect effect, std::function<void(const result<>&)> ended = {});
   /// The same of a helper process, which waits as long as the device has no server, and outlives the agent.
   task<result<>> ask_helper(std::string call, std::optional<std::uint32_t> device, std::string busy_file, Until until, Effect effect);
   std::string connection();                  ///< a client that is not known to be cut off
@@ -282,6 +285,12 @@ class World {
   bool fenced_once = false;                  ///< in this life
   bool leaving = false;                      ///< this life was told to end
   std::function<void(std::uint32_t)> tell_dead;
+  struct UnderWay {
+    std::string backend;
+    device::Command told;
+  };
+  std::list<UnderWay> under_way;             ///< commands to the driver, of this life
+  std::set<std::pair<std::uint32_t, int>> disconnected_by_us;  ///< devices, by index and link, of which this life knows it
 
  private:
   task<result<std::optional<volume::Stash>>> stash_at(std::string path);

@@ -55,10 +55,30 @@ task<result<>> World::ask_node(std::string call, Until until, Effect effect) {
   co_return reply->value;
 }
 
-/// A process ends with its syscalls: each comes to its end then, or was not begun.
+task<result<>> World::ask_driver(std::string call, std::string backend, Until until, Effect effect, std::function<void(const result<>&)> ended) {
+  const auto reply = std::make_shared<Reply>(loop_.control(), loop_.clock);
+  const auto asked = std::make_shared<Asked>(Asked{call, "", false, next_fate(call), std::move(effect), reply, lives_, true});
+  if (asked->fate.crash_before) co_await die();
+  if (asked->fate.fail) co_return with_context(call, *asked->fate.fail);
+  const auto place = under_way.insert(under_way.end(), {std::move(backend), {call, loop_.clock.wall()}});
+  asked->told = [this, place, ended = std::move(ended)](const result<>& value) {
+    under_way.erase(place);
+    if (ended) ended(value);
+  };
+  in_syscall_.push_back(asked);
+  loop_.outside_in(asked->fate.before, [this, asked] { perform(asked); });
+  const Waited how = co_await reply->done.wait(until);
+  if (how != Waited::ready) co_return wait_error(how, call);
+  co_return reply->value;
+}
+
+/// A process ends with its syscalls: each comes to its end then, or was not begun. The next one starts later, for what waits in the kernel keeps the
+/// lock of the state folder.
 void World::end_syscalls() {
+  under_way.clear();
+  disconnected_by_us.clear();
   for (const auto& asked : std::exchange(in_syscall_, {}))
-    if (hazards != nullptr && asked->fate.before < std::chrono::seconds(1) && hazards->any(duration(2)).count() == 0) {
+    if (hazards != nullptr && (asked->of_driver || asked->fate.before < std::chrono::seconds(1)) && hazards->any(duration(2)).count() == 0) {
       static_cast<void>(asked->effect());
       trace(asked->call + " (of a dead agent)");
     }
@@ -69,8 +89,8 @@ void World::perform(std::shared_ptr<Asked> asked) {
   if (!asked->of_cluster) {
     if (!lives) return;
     std::erase(in_syscall_, asked);
-    // Whoever wanted it has left before it was begun.
-    if (asked->reply.expired()) return;
+    // Whoever wanted it has left before it was begun. The driver's mutex lets nobody leave.
+    if (asked->reply.expired() && !asked->of_driver) return;
   }
   // The asker is dead: the message was out already, or it was not.
   if (!lives && (hazards == nullptr || hazards->any(duration(2)).count() == 0)) return;
@@ -92,7 +112,8 @@ void World::perform(std::shared_ptr<Asked> asked) {
 }
 
 void World::deliver(const std::shared_ptr<Asked>& asked, result<> value) {
-  const auto tell = [asked, value = std::move(value)] {
+  const auto tell = [this, asked, value = std::move(value)] {
+    if (asked->told && life_ && asked->life == lives_) asked->told(value);
     const auto reply = asked->reply.lock();
     if (!reply) return;
     reply->value = value;

@@ -23,6 +23,7 @@ class Devices final : public device::Devices {
       seen.dev_minor = known.index * 32;
       seen.io_timeout_ms = known.io_timeout_ms;
       seen.waiting = static_cast<std::uint32_t>(known.requests.size());
+      seen.disconnected = known.disconnected && world_.disconnected_by_us.contains({known.index, known.link});
       if (known.mapping)
         seen.holders.push_back({"dm-" + std::to_string(known.index), volume::mapping_name(known.backend), *known.mapping, kMappingMajor, known.index});
       all.push_back(seen);
@@ -55,36 +56,46 @@ class Devices final : public device::Devices {
     made.trim = args.trim;
     made.dead_conn_timeout_s = args.dead_conn_timeout_s;
     const auto index = std::make_shared<std::uint32_t>(0);
-    auto done = co_await world_.ask_node("kernel connect", until, [&world = world_, made, avoid = args.avoid, index] { return make_device(world, made, avoid, *index); });
+    auto done = co_await world_.ask_driver("kernel connect", args.backend, until, [&world = world_, made, avoid = args.avoid, index] { return make_device(world, made, avoid, *index); });
     if (!done) co_return done.error();
     co_return *index;
   }
 
   task<result<>> reconnect(device::Link& link, device::ReconnectArgs args, Until until) override {
     const int serial = static_cast<World::FakeLink&>(link).serial;
-    co_return co_await world_.ask_node("kernel reconfigure", until, [&world = world_, serial, args] {
+    co_return co_await world_.ask_driver("kernel reconfigure", args.backend, until, [&world = world_, serial, args] {
       if (KernelDevice* known = world.by_index(args.index); known != nullptr && args.foreign) known->request_timeout = false;
       return give_back(world, serial, args.index, args.backend);
     });
   }
 
   task<result<>> resize(device::Link& link, std::uint32_t index, std::string backend, std::uint64_t bytes, Until until) override {
-    auto& ours = static_cast<World::FakeLink&>(link);
-    if (ours.state() != device::Link::State::serving || ours.oldest() > std::chrono::seconds(1))
-      co_return Error{errc::unavailable, "not resized while its link is down or a request waits for the cluster"};
-    const KernelDevice* now = world_.by_index(index);
-    if (now != nullptr && !now->alive) world_.broke("a device was resized on a dead link");
-    co_return co_await world_.ask_node("kernel resize", until, [&world = world_, index, backend, bytes]() -> result<> {
+    const int serial = static_cast<World::FakeLink&>(link).serial;
+    const time_point asked = world_.loop().clock.now();
+    co_return co_await world_.ask_driver("kernel resize", backend, until, [&world = world_, serial, index, backend, bytes, asked]() -> result<> {
+      const World::FakeLink* ours = find_link(world, serial);
+      const bool serving = ours != nullptr && ours->state() == device::Link::State::serving;
+      if (!serving || ours->oldest() > std::chrono::seconds(1) || world.loop().clock.now() - asked > std::chrono::seconds(1))
+        return Error{errc::unavailable, "not resized while its link is down or a request waits for the cluster"};
       KernelDevice* known = world.by_index(index);
       if (known == nullptr || known->backend != backend || known->disconnected) return Error{errc::not_found, "not configured"};
+      if (!known->alive) world.broke("a device was resized on a dead link");
       if (bytes < known->size) world.broke("a device was made smaller");
       known->size = bytes;
       return {};
     });
   }
 
-  task<result<>> disconnect(std::uint32_t index, Until until) override {
-    co_return co_await world_.ask_node("disconnect", until, [&world = world_, index]() -> result<> {
+  task<result<>> disconnect(std::uint32_t index, std::string backend, Until until) override {
+    // It is looked at when the command begins; then it waits in the kernel.
+    const KernelDevice* begun = world_.by_index(index);
+    const bool carries = begun != nullptr && begun->backend == backend;
+    const int link = carries ? begun->link : 0;
+    auto ended = [&world = world_, index, link](const result<>& done) {
+      if (done) world.disconnected_by_us.insert({index, link});
+    };
+    co_return co_await world_.ask_driver("disconnect", backend, until, [&world = world_, index, carries]() -> result<> {
+      if (!carries) return {};
       for (const auto& mount : world.mounts) {
         if (shows_device(mount, index)) world.broke("a mounted device was disconnected");
       }
@@ -95,7 +106,20 @@ class Devices final : public device::Devices {
         world.broke("a device was disconnected with writes waiting in it");
       world.disconnect(index);
       return {};
-    });
+    }, ended);
+  }
+
+  std::optional<device::Command> under_way(const std::string& backend) const override {
+    for (const auto& command : world_.under_way)
+      if (command.backend == backend) return command.told;
+    return std::nullopt;
+  }
+  task<Waited> end_commands(Until until) override {
+    while (!world_.under_way.empty()) {
+      if (world_.loop().clock.now() >= until.deadline) co_return Waited::deadline;
+      co_await sleep_until(world_.loop().control(), world_.loop().clock, world_.loop().clock.now() + std::chrono::milliseconds(10));
+    }
+    co_return Waited::ready;
   }
 
   void on_link_dead(std::function<void(std::uint32_t)> dead) override { world_.tell_dead = std::move(dead); }

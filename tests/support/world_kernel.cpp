@@ -145,7 +145,8 @@ void World::let_go(std::uint32_t index) {
   // A path that the device is bound on does not hold it open.
   const auto holds = [&](const host::Mount& mount) { return mount.fstype != "devtmpfs" && shows_device(mount, index); };
   if (std::any_of(mounts.begin(), mounts.end(), holds)) return;
-  trace(device::path(index) + " is gone");
+  // It stays, unconfigured: the next device of that number is a new one.
+  trace(device::path(index) + " is free");
   std::erase_if(devices, [&](const auto& one) { return one.index == index; });
 }
 

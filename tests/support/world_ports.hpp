@@ -39,6 +39,8 @@ struct World::Asked {
   Effect effect;
   std::weak_ptr<Reply> reply;
   int life = 0;
+  bool of_driver = false;
+  std::function<void(const result<>&)> told = {};  ///< when its end is known to the agent's process, whoever has left
 };
 
 struct World::HelperJob {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -37,6 +38,7 @@ struct Seen {
   std::uint32_t dev_major = 0, dev_minor = 0;
   std::uint32_t io_timeout_ms = 0;
   std::uint32_t waiting = 0;    ///< requests given to the driver and not answered yet
+  bool disconnected = false;    ///< by a command of this process: it takes no link any more, and stays as long as somebody has it open
   std::vector<Holder> holders;        ///< also of its partitions
 };
 
@@ -95,6 +97,12 @@ struct Counters {
   std::uint64_t links_dead = 0;    ///< dead links the kernel told of
 };
 
+/// A command to the kernel's driver whose end is not known. It cannot be taken back, and may outlive whoever waited for it.
+struct Command {
+  std::string what;                               ///< "disconnecting /dev/nbd0"
+  std::chrono::system_clock::time_point since;    ///< when it was asked for
+};
+
 class Devices {
  public:
   virtual ~Devices() = default;
@@ -103,16 +111,28 @@ class Devices {
   virtual result<> ready() const = 0;
   /// Every configured device, from sysfs; cannot hang.
   virtual result<std::vector<Seen>> inventory() const = 0;
+  /// The identifier of one device; "" when it has none.
+  virtual std::string backend_of(std::uint32_t index) const {
+    const auto all = inventory();
+    if (all)
+      for (const auto& seen : *all)
+        if (seen.index == index) return seen.backend;
+    return {};
+  }
   /// Those of them that carry this identifier, as they are now. One that somebody else makes may be seen a second later.
   virtual result<std::vector<Seen>> find(const std::string& backend) const {
     auto all = inventory();
     if (all) std::erase_if(*all, [&](const Seen& seen) { return seen.backend != backend; });
     return all;
   }
+  /// The command under way on the device with this identifier: until its end is known nothing may be done to that device.
+  virtual std::optional<Command> under_way(const std::string&) const { return std::nullopt; }
+  /// Begins no command any more (unavailable); ready when none is under way. For leaving: a process that ends inside one keeps its sockets.
+  virtual task<Waited> end_commands(Until) { co_return Waited::ready; }
   /// Starts answering on one end of a new socket pair; the kernel gets the other with connect() or reconnect().
   /// The image outlives the link. on_stopped: the state left `serving`.
   virtual result<std::unique_ptr<Link>> serve(image::Image& image, bool read_only, std::function<void()> on_stopped) = 0;
-  /// A new device; its index.
+  /// A new device, with the lowest number that is free and not to be avoided; its index.
   virtual task<result<std::uint32_t>> connect(Link& link, ConnectArgs args, Until until) = 0;
   /// Gives an existing device whose link is dead a new one. Never carries a size. unavailable when the kernel dropped our socket because
   /// the old link still lives; not_found when the device takes no link any more: it was disconnected, by whomever, or is another volume's.
@@ -120,9 +140,9 @@ class Devices {
   /// Makes a device larger. On a live link only, and only while nothing is stuck: kernels from 6.9 hold nbd's mutex of the whole machine
   /// until every request in flight has ended. unavailable when the link is not alive or something is older than a second.
   virtual task<result<>> resize(Link& link, std::uint32_t index, std::string backend, std::uint64_t bytes, Until until) = 0;
-  /// The caller made sure that nobody uses the device. Done too when it is not connected. Whoever has it open, even without using it, keeps its
-  /// name and identifier in sysfs until he closes it.
-  virtual task<result<>> disconnect(std::uint32_t index, Until until) = 0;
+  /// The caller made sure that nobody uses the device. Done too when it is not connected, or carries another identifier by now. Whoever has it open,
+  /// even without using it, keeps its name and identifier in sysfs until he closes it. Then it is there without either, for whoever connects it next.
+  virtual task<result<>> disconnect(std::uint32_t index, std::string backend, Until until) = 0;
   /// Called on the control thread with the index of a device whose link the kernel reports dead, also of a device that we do not serve.
   virtual void on_link_dead(std::function<void(std::uint32_t index)> dead) = 0;
   virtual Counters counters() const { return {}; }

@@ -12,8 +12,10 @@ using Kind = Fault::Kind;
 
 bool of_call(Kind kind) {
   return kind == Kind::fail_call || kind == Kind::fail_after_call || kind == Kind::delay_call || kind == Kind::crash_before_call ||
-         kind == Kind::crash_after_call;
+         kind == Kind::crash_after_call || kind == Kind::late_command;
 }
+
+bool to_driver(const std::string& call) { return call == "disconnect" || call.starts_with("kernel "); }
 
 }  // namespace
 
@@ -30,7 +32,7 @@ void Node::happen(const Fault& fault) {
   const auto end = loop_.clock.now() + fault.lasts;
   if (of_call(fault.kind)) {
     armed_.push_back(fault);
-    armed_.back().what = fault.what % 12;
+    armed_.back().what = fault.what % (fault.kind == Kind::late_command ? 3 : 12);
     return;
   }
   switch (fault.kind) {
@@ -158,12 +160,14 @@ test::Fate Node::fate(const std::string& call) {
   if (loop_.clock.now() < disk_full_until_ && call.starts_with("save"))
     (one_in(2) ? fate.fail : fate.fail_after) = Error{errc::state_write, "no space left on the device"};
   for (auto fault = armed_.begin(); fault != armed_.end(); ++fault) {
+    if (fault->kind == Kind::late_command && !to_driver(call)) continue;
     if (fault->what-- > 0) continue;
     trace("FAULT strikes " + call + ": " + text(*fault));
     switch (fault->kind) {
       case Kind::fail_call: fate.fail = error_of(call, static_cast<std::uint32_t>(fault->at.count())); break;
       case Kind::fail_after_call: fate.fail_after = error_of(call, static_cast<std::uint32_t>(fault->at.count())); break;
       case Kind::delay_call: (one_in(2) ? fate.before : fate.after) += fault->lasts; break;
+      case Kind::late_command: fate.before += fault->lasts; break;
       case Kind::crash_before_call: fate.crash_before = true; break;
       case Kind::fence_us:
         if (!world_.client().empty()) world_.blocklist(world_.client());

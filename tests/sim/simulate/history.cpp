@@ -46,6 +46,7 @@ constexpr std::array kWeights{
     Weight{Kind::hold_open, "another program opens a device", 4, 60'000},
     Weight{Kind::take_away, "another program disconnects a device", 2, 1},
     Weight{Kind::odd_error, "OSDs answer with an error that nobody knows", 3, 30'000},
+    Weight{Kind::late_command, "a command to the driver takes effect late", 5, 150'000},
 };
 
 const Weight& weight_of(Kind kind) {

@@ -15,7 +15,7 @@ using Millis = std::chrono::milliseconds;
 struct Fault {
   enum class Kind {
     fail_call, fail_after_call, delay_call, crash_before_call, crash_after_call, kill, cluster_dead, cluster_slow, fence_us, visit, visit_by_force,
-    links_die_slowly, dead_links_untold, wall_jump, suspend, reboot, disk_full, grow, remove_image, give_up, leave_and_return, hold_open, take_away, odd_error
+    links_die_slowly, dead_links_untold, wall_jump, suspend, reboot, disk_full, grow, remove_image, give_up, leave_and_return, hold_open, take_away, odd_error, late_command
   } kind = Kind::kill;
   Millis at{};                ///< since the start; of a call: the first from then on
   Millis lasts{};

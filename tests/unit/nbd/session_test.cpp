@@ -306,6 +306,27 @@ TEST_CASE("the next server answers on the socket of a drained link") {
   CHECK(ground.reply().cookie == 1);
 }
 
+TEST_CASE("a resize may go to the kernel only while the link serves, nothing waits, and the cluster answered a moment ago") {
+  Ground ground(Ends::when_told);
+  const auto vital = ground.link->vital();
+  CHECK(nbd::may_resize(*vital, duration::zero()));
+  CHECK(nbd::may_resize(*vital, std::chrono::seconds(2)).error().code == errc::unavailable);
+  ground.send(request(Command::flush, 1));
+  REQUIRE(ground.eventually([&] { return ground.image.waiting() == 1; }));
+  CHECK(nbd::may_resize(*vital, duration::zero()));
+  CHECK(ground.eventually([&] { return !nbd::may_resize(*vital, duration::zero()); }));
+  ground.image.release();
+  CHECK(ground.reply().cookie == 1);
+  ground.settle();
+  CHECK(nbd::may_resize(*vital, duration::zero()));
+  ground.link->shut();
+  ground.settle();
+  CHECK_FALSE(nbd::may_resize(*vital, duration::zero()));
+  // A command may look when the link is no more.
+  ground.link.reset();
+  CHECK_FALSE(nbd::may_resize(*vital, duration::zero()));
+}
+
 TEST_CASE("a drain of a link that is down is over when its operations are") {
   Ground ground(Ends::when_told);
   ground.send(request(Command::flush, 1));

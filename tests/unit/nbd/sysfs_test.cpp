@@ -54,18 +54,16 @@ TEST_CASE("a configured device is seen with everything the planner asks for") {
   CHECK(seen.holders == std::vector<device::Holder>{{"dm-1", "luks-rbd-volume-3", 1u << 19, 253, 1}, {"dm-0", "", 0, 0, 0}});
 }
 
-TEST_CASE("a new device has the number that the kernel takes, unless one that is to be avoided is free: then the first that is neither") {
+TEST_CASE("a new device gets the lowest number that is free and not to be avoided, also one whose device is there unconfigured") {
   Tree tree;
   tree.device(0).file("block/nbd0/backend", "a").file("block/nbd0/pid", "1");
   tree.device(2).file("block/nbd2/backend", "c").file("block/nbd2/pid", "1");
   tree.device(3).file("block/nbd3/pid", "1");  // of a tool that gives no identifier
-  tree.device(4);                              // not configured
-  using Number = std::optional<std::uint32_t>;
-  CHECK(nbd::number_to_ask_for(tree.root(), {}).value() == Number());
-  CHECK(nbd::number_to_ask_for(tree.root(), {0, 2}).value() == Number());
-  CHECK(nbd::number_to_ask_for(tree.root(), {0, 1}).value() == Number(5));
-  CHECK(nbd::number_to_ask_for(tree.root(), {4}).value() == Number(1));
-  CHECK(nbd::number_to_ask_for(tree.root(), {1, 4}).value() == Number(5));
+  tree.device(4);                              // disconnected
+  using Numbers = std::vector<nbd::Number>;
+  CHECK(nbd::free_numbers(tree.root(), {}, 3).value() == Numbers{{1, false}, {4, true}, {5, false}});
+  CHECK(nbd::free_numbers(tree.root(), {0, 1}, 2).value() == Numbers{{4, true}, {5, false}});
+  CHECK(nbd::free_numbers(tree.root(), {1, 4}, 1).value() == Numbers{{5, false}});
 }
 
 TEST_CASE("a device that is not configured is not seen, nor is anything that is no nbd") {
@@ -115,6 +113,18 @@ TEST_CASE("without the driver the devices are not ready, and say what to do") {
   CHECK_THAT(ready.error().text, ContainsSubstring("modprobe nbd"));
   tree.folder("module/nbd");
   CHECK(devices->ready());
+}
+
+TEST_CASE("the identifier of one device is told without looking at the others") {
+  Tree tree;
+  tree.device(1).file("block/nbd1/backend", "one").device(2);
+  Loop loop;
+  nbd::Config config;
+  config.sysfs = tree.root();
+  const auto devices = nbd::make_devices(loop.control(), loop.clock, config);
+  CHECK(devices->backend_of(1) == "one");
+  CHECK(devices->backend_of(2).empty());
+  CHECK(devices->backend_of(3).empty());
 }
 
 TEST_CASE("the devices with one identifier are found as they are now, and one that lost it is not") {

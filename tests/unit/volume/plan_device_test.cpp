@@ -68,3 +68,12 @@ TEST_CASE("of a raw device that is gone nothing new is made while a pod has it, 
   REQUIRE(run(model, wish, &last));
   CHECK(std::holds_alternative<Done>(last));
 }
+
+TEST_CASE("on a device with a command under way nothing is planned, and whoever asks is told which and since when") {
+  Model model = staged_model();
+  model.seen.command = device::Command{"disconnecting /dev/nbd3", std::chrono::system_clock::time_point(std::chrono::seconds(1'700'000'000))};
+  const Wish wish = GENERATE(Wish(Healed{}), Wish(staged_wish()), Wish(Unstaged{kPath}), Wish(Unpublished{"/target"}), Wish(Failed{}));
+  const auto decision = model.decide(wish);
+  REQUIRE(std::holds_alternative<Wait>(decision));
+  CHECK(std::get<Wait>(decision).why == "disconnecting /dev/nbd3 of volume image-1 is under way in the kernel since 2023-11-14T22:13:20Z");
+}

@@ -1,0 +1,130 @@
+// Commands to the kernel's driver that outlive whoever waited for them.
+#include "scene.hpp"
+
+using namespace corbd;
+using namespace std::chrono_literals;
+using test::kId;
+using test::Scene;
+
+namespace {
+
+const volume::Unstaged kUnstaged{test::staged_wish(kId).path};
+
+/// Its disconnect waits in the kernel for 90 s, longer than the unstage for it.
+void unstage_late(Scene& scene) {
+  scene.filled();
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.world.delayed = "disconnect";
+  REQUIRE(scene.want(kUnstaged) == errc::timed_out);
+}
+
+}  // namespace
+
+TEST_CASE("a volume is not staged on a device whose disconnect is still under way, and is on a new one afterwards") {
+  Scene scene;
+  unstage_late(scene);
+  const auto refused = scene.world.want(kId, test::staged_wish(kId));
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == errc::unavailable);
+  CHECK(refused.error().text.find("disconnect of volume image-1 is under way in the kernel since 20") != std::string::npos);
+  CHECK(scene.world.mounts.empty());
+  scene.loop.advance(60s);
+  CHECK(scene.world.devices.empty());
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+  CHECK(scene.device().alive);
+  CHECK(scene.world.mounts.size() == 1);
+}
+
+TEST_CASE("a disconnect that ended after its caller had left is known, also while somebody has the device open") {
+  Scene scene;
+  unstage_late(scene);
+  scene.world.open_device(0);
+  scene.loop.advance(60s);
+  REQUIRE(scene.device().disconnected);
+  int calls = 0;
+  scene.world.before_call = [&](const std::string& call) { calls += call == "disconnect" || call == "kernel reconfigure" ? 1 : 0; };
+  CHECK(scene.want(test::staged_wish(kId)) == errc::unavailable);
+  CHECK(scene.world.shell().status(kId)->health == volume::Health::absent);
+  CHECK(scene.want(kUnstaged) == errc::unavailable);
+  CHECK(calls == 0);
+  scene.world.close_device(0);
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+  CHECK(scene.device().alive);
+}
+
+TEST_CASE("an agent that dies while its disconnect waits in the kernel leaves a device that the next one gets right, whether or not it happened") {
+  Scene scene;
+  test::Calm calm;
+  const bool happens = GENERATE(true, false);
+  const bool open = GENERATE(true, false);
+  unstage_late(scene);
+  if (open) scene.world.open_device(0);
+  if (happens) scene.world.hazards = &calm;
+  scene.world.kill_agent();
+  scene.world.hazards = nullptr;
+  REQUIRE((scene.world.devices.empty() || scene.device().disconnected) == happens);
+  scene.world.start_agent();
+  if (happens && open) {
+    CHECK(scene.want(test::staged_wish(kId)) == errc::unavailable);
+    scene.world.close_device(0);
+  }
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+  CHECK(scene.device().alive);
+  if (open) scene.world.close_device(0);
+  CHECK(scene.want(kUnstaged) == errc::ok);
+  CHECK(scene.world.devices.empty());
+}
+
+TEST_CASE("a connect and a reconnect that end after their callers had left are taken as they are") {
+  Scene scene;
+  scene.filled();
+  const bool heals = GENERATE(true, false);
+  if (heals) {
+    REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+    scene.kill_and_start();
+    scene.world.delayed = "kernel reconfigure";
+    CHECK(scene.want(volume::Healed{}) == errc::timed_out);
+  } else {
+    scene.world.delayed = "kernel connect";
+    CHECK(scene.want(test::staged_wish(kId)) == errc::timed_out);
+  }
+  CHECK(scene.want(test::staged_wish(kId)) == errc::unavailable);
+  scene.loop.advance(60s);
+  int commands = 0;
+  scene.world.before_call = [&](const std::string& call) { commands += call == "kernel connect" ? 1 : 0; };
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+  CHECK(commands == 0);
+  CHECK(scene.world.devices.size() == 1);
+  CHECK(scene.device().alive);
+}
+
+TEST_CASE("a growth that waited for its turn among the kernel's commands is asked for again, not sent late") {
+  Scene scene;
+  scene.filled();
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  const auto before = scene.device().size;
+  scene.image().size = 2 * before;
+  scene.world.delayed = "kernel resize";
+  scene.world.resized(scene.image().id);
+  CHECK(scene.want(volume::Healed{}) == errc::timed_out);
+  scene.loop.advance(60s);
+  CHECK(scene.device().size == before);
+  CHECK(scene.want(volume::Healed{}) == errc::ok);
+  CHECK(scene.device().size == 2 * before);
+}
+
+TEST_CASE("an agent that is told to leave waits for the command under way, and serves its device meanwhile") {
+  Scene scene;
+  scene.filled();
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.image().size *= 2;
+  scene.world.delayed = "kernel resize";
+  scene.world.resized(scene.image().id);
+  REQUIRE(scene.want(volume::Healed{}) == errc::timed_out);
+  REQUIRE(scene.world.under_way.size() == 1);
+  bool served = false;
+  scene.loop.outside_in(10s, [&] { scene.world.application_writes(scene.device(), 0); });
+  scene.loop.outside_in(11s, [&] { served = scene.world.answered == 1; });
+  scene.world.stop_agent();
+  CHECK(served);
+}
