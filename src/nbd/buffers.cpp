@@ -1,9 +1,12 @@
 #include "buffers.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
 #include <new>
+#include <utility>
 
 namespace corbd::nbd {
 namespace {
@@ -12,7 +15,8 @@ constexpr std::size_t kSmallest = 4096;
 
 Buffers::~Buffers() {
   for (auto& list : free_)
-    for (std::byte* buffer : list) std::free(buffer);
+    for (auto* buffers : {&list.kept, &list.bare})
+      for (std::byte* buffer : *buffers) std::free(buffer);
 }
 
 std::size_t Buffers::rounded(std::size_t bytes) { return std::bit_ceil(std::max(bytes, kSmallest)); }
@@ -25,16 +29,21 @@ std::byte* Buffers::take(std::size_t bytes) {
   const std::size_t size = rounded(bytes);
   auto& list = free_.at(class_of(bytes));
   std::byte* buffer = nullptr;
-  if (!list.empty()) {
-    buffer = list.back();
-    list.pop_back();
+  if (!list.kept.empty()) {
+    buffer = list.kept.back();
+    list.kept.pop_back();
     kept_ -= size;
+  } else if (!list.bare.empty()) {
+    buffer = list.bare.back();
+    list.bare.pop_back();
   } else {
     buffer = static_cast<std::byte*>(std::aligned_alloc(kSmallest, size));
     if (buffer == nullptr) throw std::bad_alloc();
     ++made_;
   }
   used_ += size;
+  peak_ = std::max(peak_, used_);
+  count();
   return buffer;
 }
 
@@ -42,36 +51,53 @@ void Buffers::give(std::byte* buffer, std::size_t bytes) {
   const std::size_t size = rounded(bytes);
   used_ -= size;
   kept_ += size;
-  free_.at(class_of(bytes)).push_back(buffer);
-  if (used_ == 0 && kept_ > keep_bytes_) trim();
+  free_.at(class_of(bytes)).kept.push_back(buffer);
+  count();
 }
 
-void Buffers::trim() {
-  std::size_t size = kSmallest << (kClasses - 1);
-  for (auto list = free_.rbegin(); list != free_.rend() && kept_ > keep_bytes_; ++list, size /= 2)
-    while (!list->empty() && kept_ > keep_bytes_) {
-      std::free(list->back());
-      list->pop_back();
+void Buffers::count() { resident_.store(used_ + kept_, std::memory_order_relaxed); }
+
+void Buffers::look_back() {
+  leave_ = std::max(keep_bytes_, peak_ - used_);
+  peak_ = used_;
+}
+
+bool Buffers::trim(std::size_t at_most) {
+  std::size_t size = kSmallest << (kClasses - 1), given = 0;
+  for (auto list = free_.rbegin(); list != free_.rend() && kept_ > leave_; ++list, size /= 2)
+    while (!list->kept.empty() && kept_ > leave_) {
+      if (given >= at_most) return true;
+      std::byte* buffer = list->kept.back();
+      list->kept.pop_back();
+      ::madvise(buffer, size, MADV_DONTNEED);
+      list->bare.push_back(buffer);
       kept_ -= size;
+      given += size;
+      count();
     }
+  return false;
 }
 
-Budget::Budget(std::uint64_t bytes, std::uint64_t per_device) : free_(static_cast<std::int64_t>(bytes)), per_device_(per_device) {}
-
-bool Budget::take(std::uint64_t bytes, std::uint64_t in_flight) {
-  if (static_cast<std::int64_t>(bytes) > free_ && in_flight + bytes > per_device_) return false;
-  free_ -= static_cast<std::int64_t>(bytes);
+bool Budget::take(Waiter& device, std::uint64_t bytes, std::uint64_t in_flight) {
+  if (std::exchange(device.granted_, 0) != 0) return true;
+  const bool reserved = in_flight == 0 || in_flight + bytes <= per_device_;
+  if (!reserved && (first_ != nullptr || !has_room(bytes))) return false;
+  remove(device);
+  add(bytes);
   return true;
 }
 
 void Budget::give(std::uint64_t bytes) {
-  free_ += static_cast<std::int64_t>(bytes);
-  std::int64_t left = free_;
-  while (first_ != nullptr && static_cast<std::int64_t>(first_->wants_) <= left) {
+  used_.store(used() - bytes, std::memory_order_relaxed);
+  grant();
+}
+
+void Budget::grant() {
+  while (first_ != nullptr && has_room(first_->wants_)) {
     Waiter& woken = *first_;
-    left -= static_cast<std::int64_t>(woken.wants_);
-    first_ = woken.next_;
-    woken.waits_ = false;
+    remove(woken);
+    woken.granted_ = woken.wants_;
+    add(woken.wants_);
     woken.budget_freed();
   }
 }
@@ -86,12 +112,18 @@ void Budget::wait(Waiter& waiter, std::uint64_t bytes) {
   *last = &waiter;
 }
 
-void Budget::forget(Waiter& waiter) {
+void Budget::remove(Waiter& waiter) {
   if (!waiter.waits_) return;
   waiter.waits_ = false;
   Waiter** at = &first_;
   while (*at != &waiter) at = &(*at)->next_;
   *at = waiter.next_;
+}
+
+void Budget::forget(Waiter& waiter) {
+  remove(waiter);
+  // Who comes behind it may have had to wait for it only.
+  give(std::exchange(waiter.granted_, 0));
 }
 
 }  // namespace corbd::nbd

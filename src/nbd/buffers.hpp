@@ -2,14 +2,15 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 namespace corbd::nbd {
 
-/// Freed buffers are kept by size class, so that a busy device asks nobody for memory. When none is in use any more, all but `keep_bytes`
-/// go back to the system.
+/// Freed buffers are kept by size class, so that a busy device asks nobody for memory. The pages of those that a while did not need go back to the
+/// system; their addresses stay, so that neither the number of mappings nor what else lies between them matters.
 class Buffers {
  public:
   explicit Buffers(std::size_t keep_bytes) : keep_bytes_(keep_bytes) {}
@@ -22,22 +23,38 @@ class Buffers {
   /// Aligned to 4 KiB.
   std::byte* take(std::size_t bytes);
   void give(std::byte* buffer, std::size_t bytes);
+  /// More is kept than would be for good.
+  bool has_spare() const { return kept_ > keep_bytes_; }
+  /// Ends a period: what was in use at once since the last call, or `keep_bytes`, is what trim() leaves.
+  void look_back();
+  /// Gives back about that many bytes at most. True: there is more.
+  bool trim(std::size_t at_most);
   /// How often the system was asked.
   std::uint64_t made() const { return made_; }
+  /// Bytes in use and kept. Any thread.
+  std::size_t resident() const { return resident_.load(std::memory_order_relaxed); }
 
  private:
   static constexpr std::size_t kClasses = 20;  // 4 KiB to 2 GiB
   static std::size_t class_of(std::size_t bytes);
-  void trim();
+  void count();
+  struct Free {
+    std::vector<std::byte*> kept;
+    std::vector<std::byte*> bare;  ///< without pages
+  };
 
   std::size_t keep_bytes_;
-  std::size_t kept_ = 0, used_ = 0;  ///< bytes
+  std::size_t kept_ = 0, used_ = 0;     ///< bytes
+  std::size_t peak_ = 0;                ///< of used_ in this period
+  std::size_t leave_ = SIZE_MAX;        ///< of kept_ by trim()
   std::uint64_t made_ = 0;
-  std::array<std::vector<std::byte*>, kClasses> free_;
+  std::atomic<std::size_t> resident_{0};
+  std::array<Free, kClasses> free_;
 };
 
-/// Bytes that may be in flight at once, over all devices. Above it each device may have one largest request, so that none is starved by
-/// others: whoever is refused has something in flight itself, whose end lets it go on.
+/// Bytes that may be in flight at once, over all devices. Above it each device may have `per_device`, or one request that is longer, so that none is
+/// starved by others: whoever is refused has something in flight itself, whose end lets it go on. So the sum is never above the budget and, for each
+/// device, the larger of `per_device` and its longest request.
 class Budget {
  public:
   class Waiter {
@@ -52,19 +69,30 @@ class Budget {
     Waiter* next_ = nullptr;
     bool waits_ = false;
     std::uint64_t wants_ = 0;
+    std::uint64_t granted_ = 0;
   };
 
-  Budget(std::uint64_t bytes, std::uint64_t per_device);
-  /// in_flight: what the device has taken already.
-  bool take(std::uint64_t bytes, std::uint64_t in_flight);
-  /// Tells those who wait, in the order they came, as far as the bytes may reach.
+  Budget(std::uint64_t bytes, std::uint64_t per_device) : bytes_(bytes), per_device_(per_device) {}
+  /// in_flight: what the device has taken already. Whoever was refused has to wait() and asks for the same again.
+  bool take(Waiter& device, std::uint64_t bytes, std::uint64_t in_flight);
   void give(std::uint64_t bytes);
+  /// It is told when the bytes are its own. In the order they came; nobody overtakes.
   void wait(Waiter& waiter, std::uint64_t bytes);
   void forget(Waiter& waiter);
 
+  // Any thread.
+  std::uint64_t bytes() const { return bytes_; }
+  std::uint64_t per_device() const { return per_device_; }
+  std::uint64_t used() const { return used_.load(std::memory_order_relaxed); }
+
  private:
-  std::int64_t free_;  ///< below zero by what the reservations took
-  std::uint64_t per_device_;
+  bool has_room(std::uint64_t bytes) const { return used() + bytes <= bytes_; }
+  void add(std::uint64_t bytes) { used_.store(used() + bytes, std::memory_order_relaxed); }
+  void remove(Waiter& waiter);
+  void grant();
+
+  const std::uint64_t bytes_, per_device_;
+  std::atomic<std::uint64_t> used_{0};  ///< above bytes_ by what the reservations took
   Waiter* first_ = nullptr;
 };
 

@@ -115,7 +115,7 @@ struct Known {
 class Devices final : public device::Devices {
  public:
   Devices(executor control, Clock& clock, Config config)
-      : control_(control), clock_(clock), loop_(config.bytes_in_flight, config.max_request_bytes),
+      : control_(control), clock_(clock), loop_(config.bytes_in_flight, config.max_request_bytes, config.reserved_bytes),
         known_(std::make_shared<Known>(control, clock, std::move(config.sysfs))), netlink_(probe_, [control, known = known_](std::uint32_t index) {
           asio::post(control, [known, index] {
             if (known->dead) known->dead(index);
@@ -187,7 +187,14 @@ class Devices final : public device::Devices {
   }
 
   void on_link_dead(std::function<void(std::uint32_t)> dead) override { known_->dead = std::move(dead); }
-  device::Counters counters() const override { return probe_.read(); }
+  device::Counters counters() const override {
+    device::Counters now = probe_.read();
+    now.budget = loop_.budget.bytes();
+    now.reserved = loop_.sessions * loop_.budget.per_device();
+    now.in_flight = loop_.budget.used();
+    now.buffers = loop_.buffers.resident();
+    return now;
+  }
 
  private:
   static task<Waited> end_all(std::shared_ptr<Known> known, Until until) {

@@ -8,6 +8,9 @@
 namespace corbd::nbd {
 namespace {
 constexpr std::size_t kKeptBuffers = 32u << 20;
+// Twice that after a peak its memory is back: the peak counts for the period in which it ended.
+constexpr std::chrono::seconds kTrimPeriod{4};
+constexpr std::size_t kTrimSlice = 32u << 20;  // then it is the devices' turn
 }
 
 /// Asio's memory for the posted wake-up: a thread of librbd has none to recycle and would call malloc for each.
@@ -34,15 +37,40 @@ struct IoLoop::Wake {
   IoLoop* loop;
 };
 
-IoLoop::IoLoop(std::uint64_t bytes_in_flight, std::uint32_t max_request_bytes)
-    : buffers(kKeptBuffers), budget(bytes_in_flight, Buffers::rounded(max_request_bytes)), max_request_(max_request_bytes),
+IoLoop::IoLoop(std::uint64_t bytes_in_flight, std::uint32_t max_request_bytes, std::uint32_t reserved_bytes)
+    : buffers(kKeptBuffers), budget(bytes_in_flight, reserved_bytes), max_request_(max_request_bytes),
       work_(io_.get_executor()), thread_([this] { io_.run(); }) {
   pthread_setname_np(thread_.native_handle(), "corbd-io");
 }
 
 IoLoop::~IoLoop() {
+  asio::post(io_, [this] {
+    ends_ = true;
+    trims_.cancel();
+  });
   work_.reset();
   thread_.join();
+}
+
+void IoLoop::give_buffer(std::byte* buffer, std::size_t bytes) {
+  buffers.give(buffer, bytes);
+  if (buffers.has_spare()) trim_later();
+}
+
+void IoLoop::trim_later() {
+  if (ends_ || std::exchange(trims_soon_, true)) return;
+  trims_.expires_after(kTrimPeriod);
+  trims_.async_wait([this](boost::system::error_code ended) {
+    trims_soon_ = false;
+    if (ended) return;
+    buffers.look_back();
+    trim();
+  });
+}
+
+void IoLoop::trim() {
+  if (buffers.trim(kTrimSlice)) return asio::post(io_, [this] { trim(); });
+  if (buffers.has_spare()) trim_later();
 }
 
 void IoLoop::complete(Completion& completion) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <thread>
@@ -35,7 +36,7 @@ class Batched {
 
 class IoLoop {
  public:
-  IoLoop(std::uint64_t bytes_in_flight, std::uint32_t max_request_bytes);
+  IoLoop(std::uint64_t bytes_in_flight, std::uint32_t max_request_bytes, std::uint32_t reserved_bytes = 1u << 20);
   /// Whoever serves a device is gone.
   ~IoLoop();
   IoLoop(const IoLoop&) = delete;
@@ -49,18 +50,26 @@ class IoLoop {
   /// Io thread, from `completed`: batch_ended() is to be called before the loop goes on.
   void at_batch_end(Batched& what);
 
+  /// Io thread. What many requests needed at once and is needed no more goes back to the system within 10 s.
+  void give_buffer(std::byte* buffer, std::size_t bytes);
+
   Buffers buffers;  ///< io thread
   Budget budget;    ///< io thread
+  std::atomic<std::uint64_t> sessions{0};
 
  private:
   struct Wake;
   template <class T>
   struct WakeMemory;
   void drain();
+  void trim_later();
+  void trim();
 
   const std::uint32_t max_request_;
   asio::io_context io_{1};
   asio::executor_work_guard<asio::io_context::executor_type> work_;
+  asio::steady_timer trims_{io_};
+  bool trims_soon_ = false, ends_ = false;
   std::atomic<Completion*> completions_{nullptr};  ///< newest first
   Batched* batched_ = nullptr;
   alignas(std::max_align_t) std::byte wake_memory_[256];  ///< one wake-up is under way at most

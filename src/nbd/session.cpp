@@ -34,9 +34,11 @@ std::int64_t coarse_ms() {
 
 Session::Session(IoLoop& loop, image::Image& image, bool read_only, Fd socket, Notices notices, Probe& probe)
     : loop_(loop), image_(image), read_only_(read_only || image.read_only()), notices_(std::move(notices)), probe_(probe),
-      stream_(loop.io().get_executor(), socket.get()), fd_(socket.release()) {}
+      stream_(loop.io().get_executor(), socket.get()), fd_(socket.release()) {
+  ++loop_.sessions;
+}
 
-Session::~Session() = default;
+Session::~Session() { --loop_.sessions; }
 
 void Session::start() {
   wait_readable();
@@ -144,7 +146,7 @@ bool Session::begin(const Pending& pending) {
     return true;
   }
   const std::size_t bytes = request.has_data() ? Buffers::rounded(request.length) : 0;
-  if (bytes > 0 && !loop_.budget.take(bytes, budget_used_)) {
+  if (bytes > 0 && !loop_.budget.take(*this, bytes, budget_used_)) {
     Probe::add(probe_.budget_waits);
     loop_.budget.wait(*this, bytes);
     return false;
@@ -264,7 +266,7 @@ void Session::finish(Slot& slot) {
 void Session::release(Slot& slot) {
   if (slot.buffer != nullptr) {
     const std::size_t bytes = Buffers::rounded(slot.request.length);
-    loop_.buffers.give(std::exchange(slot.buffer, nullptr), slot.request.length);
+    loop_.give_buffer(std::exchange(slot.buffer, nullptr), slot.request.length);
     budget_used_ -= bytes;
     loop_.budget.give(bytes);
   }

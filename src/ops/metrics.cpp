@@ -115,6 +115,11 @@ void devices(Text& text, const device::Counters& counters) {
   count("corbd_nbd_links_broken_total", "Links shut because the peer did not speak the protocol.", counters.broken);
   count("corbd_nbd_links_dead_total", "Dead links the kernel told of.", counters.links_dead);
   count("corbd_nbd_budget_waits_total", "Times a device was read no further because too much was in flight.", counters.budget_waits);
+  const auto gauge = [&](std::string_view name, std::string_view help, std::uint64_t value) { text.single(name, "gauge", help, static_cast<double>(value)); };
+  gauge("corbd_nbd_budget_bytes", "What requests in flight of all devices may take together.", counters.budget);
+  gauge("corbd_nbd_reserved_bytes", "What they may take beyond that: one largest request for each device.", counters.reserved);
+  gauge("corbd_nbd_in_flight_bytes", "What requests in flight take.", counters.in_flight);
+  gauge("corbd_nbd_buffer_bytes", "Memory for requests, in flight and kept for the next.", counters.buffers);
 }
 
 void calls(Text& text, const Snapshot& snapshot) {

@@ -95,6 +95,11 @@ struct Counters {
   std::uint64_t broken = 0;        ///< links shut because the peer did not speak the protocol
   std::uint64_t budget_waits = 0;  ///< times a reader stopped because too much was in flight
   std::uint64_t links_dead = 0;    ///< dead links the kernel told of
+  // As they are now, bytes.
+  std::uint64_t budget = 0;        ///< what requests in flight may take, of all devices together
+  std::uint64_t reserved = 0;      ///< what they may take beyond that: one largest request for each device that is served
+  std::uint64_t in_flight = 0;     ///< what they take
+  std::uint64_t buffers = 0;       ///< memory for that, also what is kept for the next requests
 };
 
 /// A command to the kernel's driver whose end is not known. It cannot be taken back, and may outlive whoever waited for it.

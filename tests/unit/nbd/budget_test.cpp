@@ -1,5 +1,9 @@
 #include "buffers.hpp"
 
+#include <sys/mman.h>
+
+#include <algorithm>
+
 #include "ground.hpp"
 
 namespace corbd::test {
@@ -56,43 +60,90 @@ TEST_CASE("a buffer that was given back is used again") {
   buffers.give(first, 8192);
 }
 
-TEST_CASE("when nothing is in use, no more than the agreed memory is kept") {
-  nbd::Buffers buffers(8192);
-  std::byte* small = buffers.take(8192);
-  std::byte* large = buffers.take(1 << 20);
-  buffers.give(large, 1 << 20);
-  CHECK(buffers.take(1 << 20) == large);
-  buffers.give(large, 1 << 20);
-  buffers.give(small, 8192);
-  CHECK(buffers.take(8192) == small);
-  buffers.give(small, 8192);
-  CHECK(buffers.made() == 2);
+TEST_CASE("memory of a peak goes back once the period after it ends, also while a buffer stays in use") {
+  constexpr std::size_t kept = 1 << 20, size = 256 << 10, count = 64;
+  nbd::Buffers buffers(kept);
+  std::byte* stays = buffers.take(4096);
+  std::vector<std::byte*> peak;
+  for (std::size_t i = 0; i < count; ++i) {
+    peak.push_back(buffers.take(size));
+    std::memset(peak.back(), 1, size);
+  }
+  for (auto* buffer : peak) buffers.give(buffer, size);
+  CHECK(buffers.has_spare());
+  CHECK(buffers.resident() == count * size + 4096);
+  // The peak was in this period: it may come again.
+  buffers.look_back();
+  CHECK_FALSE(buffers.trim(SIZE_MAX));
+  CHECK(buffers.resident() == count * size + 4096);
+  buffers.look_back();
+  CHECK(buffers.trim(4 * size));
+  CHECK_FALSE(buffers.trim(SIZE_MAX));
+  CHECK_FALSE(buffers.has_spare());
+  CHECK(buffers.resident() == kept + 4096);
+  const auto has_pages = [&](std::byte* buffer) {
+    unsigned char there = 0;
+    REQUIRE(::mincore(buffer, 4096, &there) == 0);
+    return there % 2 != 0;
+  };
+  CHECK(std::ranges::count_if(peak, has_pages) == kept / size);
+  // Their addresses are used again.
+  const auto made = buffers.made();
+  for (auto*& buffer : peak) buffer = buffers.take(size);
+  CHECK(buffers.made() == made);
+  for (auto* buffer : peak) buffers.give(buffer, size);
+  buffers.give(stays, 4096);
 }
 
-TEST_CASE("a spent budget still has one largest request for each device") {
+TEST_CASE("a spent budget still has the reserved bytes, or one request that is longer, for each device") {
   nbd::Budget budget(100, 50);
-  CHECK(budget.take(100, 0));
-  CHECK(budget.take(50, 0));
-  CHECK_FALSE(budget.take(1, 50));
-  CHECK(budget.take(10, 40));
+  Waiter device;
+  CHECK(budget.take(device, 100, 0));
+  CHECK(budget.take(device, 50, 0));
+  CHECK_FALSE(budget.take(device, 1, 50));
+  CHECK(budget.take(device, 10, 40));
+  CHECK(budget.take(device, 80, 0));
+  CHECK_FALSE(budget.take(device, 80, 1));
+  CHECK(budget.used() == 240);
 }
 
-TEST_CASE("who waits for the budget is told in order, as far as it reaches") {
+TEST_CASE("300 busy devices get no more than the budget and 1 MiB each") {
+  constexpr std::uint64_t total = 512ull << 20, each = 1 << 20;
+  const std::uint64_t length = GENERATE(256ull << 10, 1ull << 20);
+  nbd::Budget budget(total, each);
+  std::vector<Waiter> devices(300);
+  for (auto& device : devices) {
+    std::uint64_t mine = 0;
+    for (int i = 0; i < 128 && budget.take(device, length, mine); ++i) mine += length;
+    CHECK(mine >= length);
+    budget.wait(device, length);
+  }
+  CHECK(budget.used() <= total + devices.size() * each);
+  for (auto& device : devices) budget.forget(device);
+}
+
+TEST_CASE("who waits for the budget is given it in order, and nobody overtakes") {
   nbd::Budget budget(100, 10);
-  Waiter first, second, third;
-  REQUIRE(budget.take(100, 0));
+  Waiter busy, first, second, third, late;
+  REQUIRE(budget.take(busy, 100, 0));
   budget.wait(first, 30);
   budget.wait(second, 30);
   budget.wait(third, 30);
   budget.forget(second);
   budget.give(20);
   CHECK(first.woken == 0);
+  CHECK_FALSE(budget.take(late, 15, 1));
   budget.give(20);
   CHECK(first.woken == 1);
   CHECK(third.woken == 0);
+  // What it was told of is its own, whoever asks before it.
+  CHECK_FALSE(budget.take(late, 10, 1));
+  CHECK(budget.take(first, 30, 1));
   budget.give(60);
   CHECK(second.woken == 0);
   CHECK(third.woken == 1);
+  budget.forget(third);
+  CHECK(budget.used() == 30);
 }
 
 TEST_CASE("a device that spent the budget is not read from until it answers") {

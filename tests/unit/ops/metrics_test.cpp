@@ -101,10 +101,18 @@ TEST_CASE("the devices' counters have the commands' names") {
   ops::Snapshot snapshot;
   snapshot.devices.requests = {10, 20, 0, 30, 40, 0, 50};
   snapshot.devices.image_errors = 7;
+  snapshot.devices.budget = 512;
+  snapshot.devices.reserved = 3;
+  snapshot.devices.in_flight = 4;
+  snapshot.devices.buffers = 5;
   const auto text = ops::render(snapshot);
   CHECK_THAT(text, ContainsSubstring("corbd_nbd_requests_total{command=\"write\"} 20\n"));
   CHECK_THAT(text, ContainsSubstring("corbd_nbd_requests_total{command=\"write_zeroes\"} 50\n"));
   CHECK_THAT(text, ContainsSubstring("corbd_nbd_image_errors_total 7\n"));
+  CHECK_THAT(text, ContainsSubstring("corbd_nbd_budget_bytes 512\n"));
+  CHECK_THAT(text, ContainsSubstring("corbd_nbd_reserved_bytes 3\n"));
+  CHECK_THAT(text, ContainsSubstring("corbd_nbd_in_flight_bytes 4\n"));
+  CHECK_THAT(text, ContainsSubstring("corbd_nbd_buffer_bytes 5\n"));
 }
 
 TEST_CASE("every line is a comment or a sample, and a metric is described once") {
