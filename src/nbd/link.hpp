@@ -26,6 +26,7 @@ class Link final : public device::Link {
   int error() const override { return session_->error(); }
   std::uint64_t in_flight() const override { return session_->in_flight(); }
   duration oldest() const override { return session_->oldest(); }
+  std::optional<time_point> first_answer() const override { return session_->vital()->first_answer(); }
   void shut() override;
   void hold() override;
   task<Waited> idle(Until until) override;

@@ -23,8 +23,11 @@ struct Vital {
   using State = device::Link::State;
   std::atomic<State> state{State::serving};
   std::atomic<std::int64_t> oldest_ms{0};    ///< when the oldest operation of the image under way began; 0: there is none
+  std::atomic<std::int64_t> first_answer_ms{0};
   /// Its age, to a few milliseconds.
   duration oldest() const;
+  std::optional<time_point> first_answer() const;
+  void answered();
 };
 /// A resize may go to the kernel: nothing would keep the requests in flight, for which newer kernels wait, from their end. `waited`: since the
 /// cluster was known to answer.

@@ -16,6 +16,7 @@ constexpr int kSendBuffer = 4 << 20;
 }  // namespace
 
 void Session::answer(Slot& slot, std::uint32_t error) {
+  vital_->answered();
   slot.head = make_reply(slot.request.cookie, error);
   slot.data = slot.buffer;
   slot.data_bytes = slot.request.command == Command::read && error == 0 ? slot.request.length : 0;

@@ -21,6 +21,19 @@ bool is_used(const device::Seen& device, const std::vector<host::Mount>& mounts)
 
 }  // namespace
 
+duration longest_stall(const Live& live) {
+  const auto answered = live.stalled_since && live.link ? live.link->first_answer() : std::nullopt;
+  return answered ? std::max(live.longest_stall, *answered - *live.stalled_since) : live.longest_stall;
+}
+
+void note_stall(Live& live) {
+  if (!live.stalled_since) return;
+  live.longest_stall = longest_stall(live);
+  const bool over = live.link && live.link->first_answer();
+  if (!over) live.unserved_since = live.stalled_since;
+  live.stalled_since.reset();
+}
+
 Health health_of(const Live& live) {
   if (!live.record) return Health::absent;
   const Record& record = *live.record;
@@ -64,7 +77,7 @@ Status status_of(const Live& live, const device::Seen* seen, const std::vector<h
   status.waiting = seen != nullptr ? seen->waiting : 0;
   status.oldest = live.link ? live.link->oldest() : duration::zero();
   status.links_lost = live.links_lost;
-  status.longest_stall = live.longest_stall;
+  status.longest_stall = longest_stall(live);
   status.last_error = live.last_error;
   return status;
 }

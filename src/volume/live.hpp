@@ -64,6 +64,7 @@ struct Live {
   bool disconnected = false;  ///< the device that it has takes no link any more
   bool cut_off = false;  ///< its client was, while it served; until it is served again
   std::optional<time_point> unserved_since, lost_since, in_use_since;
+  std::optional<time_point> stalled_since;  ///< it is served again, and requests waited for that; over with the first answer
   std::uint32_t links_lost = 0;
   duration longest_stall{};
 
@@ -86,6 +87,11 @@ result<std::vector<device::Seen>> find_devices(const Live& volume, const Ports& 
 
 /// Without the volumes beside it, and with the facts that this operation has learned.
 result<Observation> observe(const Live& volume, const Wish& wish, const Ports& ports, const std::string& boot_id, time_point now);
+
+/// Until now, and in all that it is known of.
+duration longest_stall(const Live& live);
+/// Its link ends, or is about to be replaced: a stall that was over by then counts, any other goes on.
+void note_stall(Live& live);
 
 /// From the record and what is at hand.
 Health health_of(const Live& live);

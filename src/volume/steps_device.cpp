@@ -30,6 +30,7 @@ task<result<>> Steps::start_session(Live& live) {
     const bool used = live.record && !(live.record->stagings.empty() && live.record->publishes.empty());
     if (!used || !live.attached) return;
     ++live.links_lost;
+    note_stall(live);
     if (!live.unserved_since) live.unserved_since = clock_.now();
     trouble_(live, why_ended(live.link ? live.link->error() : 0));
   };
@@ -58,8 +59,9 @@ task<result<>> Steps::kernel_connect(Live& live) {
 }
 
 task<result<>> Steps::kernel_reconfigure(Live& live) {
-  const auto index = device_index(live);
-  if (!index) co_return index.error();
+  const auto device = device_of(live);
+  if (!device) co_return device.error();
+  const result<std::uint32_t> index = device->index;
   auto done = co_await ports_.devices.reconnect(*live.link, {*index, live.id, dead_conn_timeout_s(live), live.record->adopting}, soon());
   if (!done && done.error().code == errc::not_found) {
     // nbd has no way to see it before: until the last who has it open closes it, sysfs shows it as it was.
@@ -72,8 +74,11 @@ task<result<>> Steps::kernel_reconfigure(Live& live) {
   if (!done) co_return done;
   live.attached = true;
   live.disconnected = false;
-  const auto stall = clock_.now() - live.unserved_since.value_or(clock_.now());
-  live.longest_stall = std::max(live.longest_stall, stall);
+  const auto began = live.unserved_since.value_or(clock_.now());
+  const auto stall = clock_.now() - began;
+  // Whoever waits does so until the kernel has sent his request again, which it does in its own time.
+  if (device->waiting > 0) live.stalled_since = began;
+  else live.longest_stall = std::max(live.longest_stall, stall);
   live.unserved_since.reset();
   live.other_died.reset();
   live.cut_off = false;
@@ -110,6 +115,7 @@ task<result<>> Steps::disconnect(Live& live) {
 task<result<>> Steps::stop_session(Live& live) {
   const bool broken = live.link->state() == device::Link::State::held;
   live.cut_off |= broken && !live.tombstone;
+  note_stall(live);
   live.link->shut();
   live.attached = false;
   // Given up, perhaps because the cluster answers nothing: that must not keep the device from its tombstone.

@@ -128,3 +128,23 @@ TEST_CASE("an agent that is told to leave waits for the command under way, and s
   scene.world.stop_agent();
   CHECK(served);
 }
+
+TEST_CASE("a stall lasts until a request that waited is answered, not until the device has a server again") {
+  Scene scene;
+  scene.filled();
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  const bool waits = GENERATE(true, false);
+  scene.world.cluster_dead = true;
+  if (waits) scene.world.application_writes(scene.device(), 0);
+  scene.loop.advance(1s);
+  scene.world.cluster_dead = false;
+  scene.kill_and_start();
+  scene.loop.advance(5s);
+  REQUIRE(scene.want(volume::Healed{}) == errc::ok);
+  // The kernel sends what was in flight again when its timer has fired.
+  const auto at_reconnect = scene.world.shell().status(kId)->longest_stall;
+  scene.loop.advance(5s);
+  const auto in_the_end = scene.world.shell().status(kId)->longest_stall;
+  if (waits) CHECK(in_the_end >= 5s + 1s);
+  else CHECK((at_reconnect == in_the_end && in_the_end >= 5s && in_the_end < 6s));
+}

@@ -57,10 +57,12 @@ void World::FakeLink::end(SessionOp& op, int result) {
   ops_.remove_if([&](const SessionOp& one) { return &one == &op; });
   busy_since_ = world_.loop().clock.now();
   if (state_ == State::serving) {
-    if (const auto verdict = nbd::judge(result); verdict.hold)
+    if (const auto verdict = nbd::judge(result); verdict.hold) {
       stop(verdict.doubtful ? State::closed : State::held, -result);
-    else
+    } else {
+      if (!first_answer_) first_answer_ = world_.loop().clock.now();
       world_.answer(device, request, result, number, tombstone());
+    }
   }
   if (!ops_.empty()) return;
   if (draining_) drained_.set();

@@ -110,6 +110,8 @@ class World::FakeLink final : public device::Link {
   std::uint64_t in_flight() const override { return ops_.size(); }
   duration oldest() const override { return ops_.empty() ? duration::zero() : world_.loop().clock.now() - busy_since_; }
 
+  std::optional<time_point> first_answer() const override { return first_answer_; }
+
   void take(std::uint32_t device, const KernelRequest& request);
   void stop(State state, int error);
   /// The image's client, if it is an image.
@@ -131,6 +133,7 @@ class World::FakeLink final : public device::Link {
   bool draining_ = false;
   std::list<SessionOp> ops_;
   time_point busy_since_{};
+  std::optional<time_point> first_answer_;
   Event idle_, drained_;
 };
 

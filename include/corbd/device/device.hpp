@@ -64,6 +64,8 @@ class Link {
   virtual std::uint64_t in_flight() const = 0;
   /// Age of the oldest operation of the image under way; zero when there is none.
   virtual duration oldest() const = 0;
+  /// When it answered the kernel for the first time.
+  virtual std::optional<time_point> first_answer() const { return std::nullopt; }
 };
 
 struct ConnectArgs {
