@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "link.hpp"
+#include "inventory.hpp"
 #include "kube.hpp"
 #include "stages.hpp"
 #include "support/memory_image.hpp"
@@ -210,7 +211,7 @@ int drive(std::uint64_t count, const std::vector<std::string>& command) {
 }
 
 int usage() {
-  std::fputs("usage: corbd-bench session [--seconds S] [--json FILE] | drive COUNT -- COMMAND... | serve | stages [VOLUMES CALLS] | idle [VOLUMES SECONDS] | watch [EVENTS [A_SECOND]] | starts [AGENTS]\n", stderr);
+  std::fputs("usage: corbd-bench session [--seconds S] [--json FILE] | drive COUNT -- COMMAND... | serve | stages [VOLUMES CALLS] | idle [VOLUMES SECONDS] | watch [EVENTS [A_SECOND]] | starts [AGENTS] | inventory | memory [DEVICES DEPTH BYTES]\n", stderr);
   return 2;
 }
 
@@ -226,6 +227,10 @@ int main(int argc, char** argv) try {
   if (words == std::vector<std::string>{"watch"}) return bench::watch(360000, 0);
   if (words.size() == 2 && words[0] == "watch") return bench::watch(std::stoi(words[1]), 0);
   if (words.size() == 3 && words[0] == "watch") return bench::watch(std::stoi(words[1]), std::stoi(words[2]));
+  if (words == std::vector<std::string>{"inventory"}) return bench::inventory();
+  if (words == std::vector<std::string>{"memory"}) return bench::memory(300, 128, 256 << 10);
+  if (words.size() == 4 && words[0] == "memory")
+    return bench::memory(std::stoi(words[1]), std::stoi(words[2]), static_cast<unsigned>(std::stoul(words[3])));
   if (words == std::vector<std::string>{"starts"}) return bench::starts(5000);
   if (words.size() == 2 && words[0] == "starts") return bench::starts(std::stoi(words[1]));
   if (words.size() > 3 && words[0] == "drive" && words[2] == "--") return drive(std::stoull(words[1]), {words.begin() + 3, words.end()});
