@@ -62,7 +62,7 @@ void put(const fs::path& file, std::string_view text) {
 std::string json_of(const std::string& path) {
   const auto text = read_file(path, kMaxText);
   if (!text) return text.error().text + "\n";
-  json::error_code failed;
+  boost::system::error_code failed;
   const auto parsed = json::parse(*text, failed);
   if (failed) return path + " is no JSON and left out: " + std::to_string(text->size()) + " bytes, " + failed.message() + "\n";
   return json::serialize(redacted_json(parsed)) + "\n";

@@ -112,7 +112,7 @@ std::set<std::string> recorded(const std::string& state_dir) {
   for (fs::directory_iterator at(state_dir + "/volumes", failed), end; !failed && at != end; at.increment(failed)) {
     if (at->path().extension() != ".json") continue;
     const auto text = read_file(at->path(), kMaxText);
-    json::error_code bad;
+    boost::system::error_code bad;
     const auto parsed = json::parse(text ? *text : "null", bad);
     const auto* record = !bad && parsed.is_object() ? parsed.get_object().if_contains("record") : nullptr;
     const auto* id = record != nullptr && record->is_object() ? record->get_object().if_contains("volume_id") : nullptr;

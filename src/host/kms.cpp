@@ -63,7 +63,7 @@ struct Wrapped {
 
 result<Wrapped> parse_wrapped(std::string_view text) {
   const Error wrong{errc::state_corrupt, "the volume key in the image's metadata is not what ceph-csi's metadata KMS writes"};
-  json::error_code failed;
+  boost::system::error_code failed;
   const auto value = json::parse(json::string_view(text.data(), text.size()), failed);
   if (failed || !value.is_object()) return wrong;
   const auto member = [&](const char* name) -> std::optional<Bytes> {
@@ -124,7 +124,7 @@ class FileKms final : public Kms {
 }  // namespace
 
 result<KmsKind> kms_kind(std::string_view config, std::string_view kms_id) {
-  json::error_code failed;
+  boost::system::error_code failed;
   const auto value = json::parse(json::string_view(config.data(), config.size()), failed);
   if (failed || !value.is_object()) return Error{errc::failed_precondition, "the KMS config is no JSON object: correct it in the ConfigMap"};
   const auto& all = value.get_object();

@@ -18,7 +18,7 @@ bool same_key(std::string_view left, std::string_view right) {
 
 result<std::optional<json::array>> GoJson::list(std::string_view text) const {
   if (text.find_first_not_of(" \t\r\n") == text.npos) return std::optional<json::array>();
-  json::error_code failed;
+  boost::system::error_code failed;
   auto parsed = json::parse(text, failed);
   if (failed) return wrong("not JSON: " + failed.message() + ": correct it in the ConfigMap");
   if (!parsed.is_array()) return wrong("not an array of objects: correct it in the ConfigMap");

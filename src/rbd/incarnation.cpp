@@ -105,7 +105,7 @@ std::string to_json(const Incarnation& incarnation) {
 }
 
 result<Incarnation> parse_incarnation(std::string_view text) {
-  json::error_code failed;
+  boost::system::error_code failed;
   const auto value = json::parse(text, failed);
   if (failed || !value.is_object()) return corrupt("not a JSON object");
   const auto& object = value.get_object();

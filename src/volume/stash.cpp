@@ -94,7 +94,7 @@ result<std::optional<Stash>> read_stash(const std::string& staging_path) {
 }
 
 result<Stash> parse_stash(std::string_view text) {
-  json::error_code failed;
+  boost::system::error_code failed;
   const auto value = json::parse(json::string_view(text.data(), text.size()), failed);
   if (failed || !value.is_object()) return corrupt("not a JSON object");
   const auto& object = value.get_object();
