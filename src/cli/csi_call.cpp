@@ -17,12 +17,12 @@
 namespace corbd::cli {
 namespace {
 
-namespace v1 = ::csi::v1;
+namespace spec = ::csi::v1;
 
-v1::VolumeCapability capability_of(const CsiCall& call) {
-  v1::VolumeCapability capability;
-  auto mode = v1::VolumeCapability::AccessMode::UNKNOWN;
-  v1::VolumeCapability::AccessMode::Mode_Parse(call.mode, &mode);
+spec::VolumeCapability capability_of(const CsiCall& call) {
+  spec::VolumeCapability capability;
+  auto mode = spec::VolumeCapability::AccessMode::UNKNOWN;
+  spec::VolumeCapability::AccessMode::Mode_Parse(call.mode, &mode);
   capability.mutable_access_mode()->set_mode(mode);
   if (call.block) {
     capability.mutable_block();
@@ -47,8 +47,8 @@ google::protobuf::Map<std::string, std::string> attributes_of(const CsiCall& cal
   return attributes;
 }
 
-grpc::Status stage(v1::Node::Stub& node, grpc::ClientContext& context, const CsiCall& call) {
-  v1::NodeStageVolumeRequest request;
+grpc::Status stage(spec::Node::Stub& node, grpc::ClientContext& context, const CsiCall& call) {
+  spec::NodeStageVolumeRequest request;
   request.set_volume_id(call.volume_id);
   request.set_staging_target_path(call.staging_path);
   *request.mutable_volume_capability() = capability_of(call);
@@ -63,35 +63,35 @@ grpc::Status stage(v1::Node::Stub& node, grpc::ClientContext& context, const Csi
     if (!passphrase) return {grpc::StatusCode::INVALID_ARGUMENT, passphrase.error().text};
     (*request.mutable_secrets())["encryptionPassphrase"] = *passphrase;
   }
-  v1::NodeStageVolumeResponse response;
+  spec::NodeStageVolumeResponse response;
   return node.NodeStageVolume(&context, request, &response);
 }
 
-grpc::Status unstage(v1::Node::Stub& node, grpc::ClientContext& context, const CsiCall& call) {
-  v1::NodeUnstageVolumeRequest request;
+grpc::Status unstage(spec::Node::Stub& node, grpc::ClientContext& context, const CsiCall& call) {
+  spec::NodeUnstageVolumeRequest request;
   request.set_volume_id(call.volume_id);
   request.set_staging_target_path(call.staging_path);
-  v1::NodeUnstageVolumeResponse response;
+  spec::NodeUnstageVolumeResponse response;
   return node.NodeUnstageVolume(&context, request, &response);
 }
 
-grpc::Status publish(v1::Node::Stub& node, grpc::ClientContext& context, const CsiCall& call) {
-  v1::NodePublishVolumeRequest request;
+grpc::Status publish(spec::Node::Stub& node, grpc::ClientContext& context, const CsiCall& call) {
+  spec::NodePublishVolumeRequest request;
   request.set_volume_id(call.volume_id);
   request.set_staging_target_path(call.staging_path);
   request.set_target_path(call.target);
   request.set_readonly(call.readonly);
   *request.mutable_volume_capability() = capability_of(call);
   *request.mutable_volume_context() = attributes_of(call);
-  v1::NodePublishVolumeResponse response;
+  spec::NodePublishVolumeResponse response;
   return node.NodePublishVolume(&context, request, &response);
 }
 
-grpc::Status unpublish(v1::Node::Stub& node, grpc::ClientContext& context, const CsiCall& call) {
-  v1::NodeUnpublishVolumeRequest request;
+grpc::Status unpublish(spec::Node::Stub& node, grpc::ClientContext& context, const CsiCall& call) {
+  spec::NodeUnpublishVolumeRequest request;
   request.set_volume_id(call.volume_id);
   request.set_target_path(call.target);
-  v1::NodeUnpublishVolumeResponse response;
+  spec::NodeUnpublishVolumeResponse response;
   return node.NodeUnpublishVolume(&context, request, &response);
 }
 
@@ -102,8 +102,8 @@ boost::json::value to_json(const google::protobuf::Message& response) {
   return boost::json::parse(text);
 }
 
-v1::NodeExpandVolumeRequest expand(const CsiCall& call) {
-  v1::NodeExpandVolumeRequest request;
+spec::NodeExpandVolumeRequest expand(const CsiCall& call) {
+  spec::NodeExpandVolumeRequest request;
   request.set_volume_id(call.volume_id);
   request.set_volume_path(call.target);
   request.set_staging_target_path(call.staging_path);
@@ -111,23 +111,23 @@ v1::NodeExpandVolumeRequest expand(const CsiCall& call) {
   return request;
 }
 
-v1::NodeGetVolumeStatsRequest stats(const CsiCall& call) {
-  v1::NodeGetVolumeStatsRequest request;
+spec::NodeGetVolumeStatsRequest stats(const CsiCall& call) {
+  spec::NodeGetVolumeStatsRequest request;
   request.set_volume_id(call.volume_id);
   request.set_volume_path(call.target);
   return request;
 }
 
-v1::NodeGetVolumeHealthRequest health(const CsiCall& call) {
-  v1::NodeGetVolumeHealthRequest request;
+spec::NodeGetVolumeHealthRequest health(const CsiCall& call) {
+  spec::NodeGetVolumeHealthRequest request;
   request.set_volume_id(call.volume_id);
   return request;
 }
 
-using Node = v1::Node::Stub;
+using NodeStub = spec::Node::Stub;
 
 template <class Request, class Response>
-grpc::Status ask(Node& node, grpc::Status (Node::*method)(grpc::ClientContext*, const Request&, Response*), grpc::ClientContext& context,
+grpc::Status ask(NodeStub& node, grpc::Status (NodeStub::*method)(grpc::ClientContext*, const Request&, Response*), grpc::ClientContext& context,
                  const Request& request, boost::json::value& answer) {
   Response response;
   const auto status = (node.*method)(&context, request, &response);
@@ -143,13 +143,13 @@ grpc::Status reclaim(grpc::ClientContext& context, const std::shared_ptr<grpc::C
   return reclaimspace::ReclaimSpaceNode::NewStub(channel)->NodeReclaimSpace(&context, request, &response);
 }
 
-grpc::Status identity(v1::Identity::Stub& stub, grpc::ClientContext& context, const CsiCall& call, std::string& said) {
+grpc::Status identity(spec::Identity::Stub& stub, grpc::ClientContext& context, const CsiCall& call, std::string& said) {
   if (call.method == "probe") {
-    v1::ProbeResponse response;
-    return stub.Probe(&context, v1::ProbeRequest(), &response);
+    spec::ProbeResponse response;
+    return stub.Probe(&context, spec::ProbeRequest(), &response);
   }
-  v1::GetPluginInfoResponse response;
-  const auto status = stub.GetPluginInfo(&context, v1::GetPluginInfoRequest(), &response);
+  spec::GetPluginInfoResponse response;
+  const auto status = stub.GetPluginInfo(&context, spec::GetPluginInfoRequest(), &response);
   said = response.name() + " " + response.vendor_version();
   return status;
 }
@@ -168,8 +168,8 @@ int call_csi(const CsiCall& call) {
   for (const char* pause : {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, GRPC_ARG_MAX_RECONNECT_BACKOFF_MS})
     arguments.SetInt(pause, 100);
   auto channel = grpc::CreateCustomChannel(call.endpoint, grpc::InsecureChannelCredentials(), arguments);
-  v1::Node::Stub node(channel);
-  v1::Identity::Stub plugin(channel);
+  spec::Node::Stub node(channel);
+  spec::Identity::Stub plugin(channel);
   grpc::ClientContext context;
   context.set_wait_for_ready(call.wait);
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(call.timeout_s));
@@ -180,9 +180,9 @@ int call_csi(const CsiCall& call) {
   else if (call.method == "unstage") status = unstage(node, context, call);
   else if (call.method == "publish") status = publish(node, context, call);
   else if (call.method == "unpublish") status = unpublish(node, context, call);
-  else if (call.method == "expand") status = ask(node, &Node::NodeExpandVolume, context, expand(call), answer);
-  else if (call.method == "stats") status = ask(node, &Node::NodeGetVolumeStats, context, stats(call), answer);
-  else if (call.method == "health") status = ask(node, &Node::NodeGetVolumeHealth, context, health(call), answer);
+  else if (call.method == "expand") status = ask(node, &NodeStub::NodeExpandVolume, context, expand(call), answer);
+  else if (call.method == "stats") status = ask(node, &NodeStub::NodeGetVolumeStats, context, stats(call), answer);
+  else if (call.method == "health") status = ask(node, &NodeStub::NodeGetVolumeHealth, context, health(call), answer);
   else if (call.method == "reclaim") status = reclaim(context, channel, call);
   else status = identity(plugin, context, call, said);
   boost::json::object line{{"code", code_name(status.error_code())}, {"message", status.ok() ? said : status.error_message()}};

@@ -10,16 +10,16 @@
 namespace corbd::cli {
 namespace {
 
-constexpr const char* word(Verdict verdict) {
+constexpr const char* word(Grade verdict) {
   switch (verdict) {
-    case Verdict::ok: return "OK";
-    case Verdict::warning: return "WARN";
-    case Verdict::failure: return "FAIL";
+    case Grade::ok: return "OK";
+    case Grade::warning: return "WARN";
+    case Grade::failure: return "FAIL";
   }
   return "";
 }
 
-void print(const std::vector<Finding>& findings) {
+void print_findings(const std::vector<Finding>& findings) {
   std::size_t width = 0;
   for (const auto& finding : findings) width = std::max(width, finding.check.size());
   const std::string indent(width + 8, ' ');
@@ -42,12 +42,12 @@ boost::json::array report(const std::vector<Finding>& findings) {
 int diagnose(const Doctor& options, const std::string& version) {
   const auto findings = judge(gather(options));
   if (options.output == "json") std::cout << boost::json::serialize(report(findings)) << "\n";
-  else print(findings);
+  else print_findings(findings);
   std::cout.flush();
   if (options.bundle.empty()) return exit_code(findings);
   if (const auto packed = write_bundle(options, version, findings); !packed) {
     std::cerr << "corbd doctor: " << packed.error().text << "\n";
-    return static_cast<int>(Verdict::failure);
+    return static_cast<int>(Grade::failure);
   }
   std::cerr << "packed into " << options.bundle << "\n";
   return exit_code(findings);

@@ -15,11 +15,11 @@
 
 namespace corbd::cli {
 
-enum class Verdict { ok, warning, failure };
+enum class Grade { ok, warning, failure };
 
 struct Finding {
   std::string check;
-  Verdict verdict = Verdict::ok;
+  Grade verdict = Grade::ok;
   std::string said;     ///< one sentence
   std::string way_out;  ///< empty when there is nothing to do
 };

@@ -27,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 namespace json = boost::json;
 
-constexpr std::size_t kMaxText = 16 << 20;
+constexpr std::size_t kMaxPacked = 16 << 20;
 
 /// Of a device; sysfs only, so that nothing waits for the device itself.
 constexpr const char* kAttributes[] = {"size", "ro", "pid", "backend", "inflight", "stat", "queue/io_timeout", "queue/scheduler",
@@ -60,7 +60,7 @@ void put(const fs::path& file, std::string_view text) {
 
 /// What is no JSON is not packed: nothing is known of what it holds.
 std::string json_of(const std::string& path) {
-  const auto text = read_file(path, kMaxText);
+  const auto text = read_file(path, kMaxPacked);
   if (!text) return text.error().text + "\n";
   boost::system::error_code failed;
   const auto parsed = json::parse(*text, failed);
@@ -121,7 +121,7 @@ result<> write_bundle(const Doctor& options, const std::string& version, const s
   const fs::path into = folder.path() / "corbd-bundle";
   put(into / "doctor.json", json::serialize(redacted_json(json::value(report(findings)))) + "\n");
   put(into / "versions.txt", versions(version));
-  if (const auto mounts = read_file("/proc/self/mountinfo", kMaxText)) put(into / "mountinfo.txt", redacted_text(*mounts));
+  if (const auto mounts = read_file("/proc/self/mountinfo", kMaxPacked)) put(into / "mountinfo.txt", redacted_text(*mounts));
   put(into / "config.json", json_of(options.config_dir + "/config.json"));
   put_sysfs(into);
   put_records(into, options.state_dir);

@@ -21,12 +21,12 @@ constexpr Right kRights[] = {
     {27, "CAP_MKNOD", "encrypted volumes are not opened where no udev makes their nodes"},
 };
 
-Finding ok(std::string check, std::string said) { return {std::move(check), Verdict::ok, std::move(said), {}}; }
+Finding ok(std::string check, std::string said) { return {std::move(check), Grade::ok, std::move(said), {}}; }
 Finding warning(std::string check, std::string said, std::string way_out) {
-  return {std::move(check), Verdict::warning, std::move(said), std::move(way_out)};
+  return {std::move(check), Grade::warning, std::move(said), std::move(way_out)};
 }
 Finding failure(std::string check, std::string said, std::string way_out) {
-  return {std::move(check), Verdict::failure, std::move(said), std::move(way_out)};
+  return {std::move(check), Grade::failure, std::move(said), std::move(way_out)};
 }
 
 Finding kernel(const Facts& facts) {
@@ -211,7 +211,7 @@ std::vector<Finding> judge(const Facts& facts) {
 }
 
 int exit_code(const std::vector<Finding>& findings) {
-  auto worst = Verdict::ok;
+  auto worst = Grade::ok;
   for (const auto& finding : findings) worst = std::max(worst, finding.verdict);
   return static_cast<int>(worst);
 }

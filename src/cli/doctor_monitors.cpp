@@ -48,7 +48,7 @@ bool answers(const Endpoint& endpoint) {
 }
 
 /// Shared with threads that may outlive the asking: resolving a name has no limit of its own.
-struct Asking {
+struct Round {
   std::vector<std::pair<std::size_t, Endpoint>> all;  ///< with the monitor's place
   std::atomic<std::size_t> next{0};
   std::mutex mutex;
@@ -57,7 +57,7 @@ struct Asking {
   std::size_t ended = 0;
 };
 
-void ask(const std::shared_ptr<Asking>& asking) {
+void ask_some(const std::shared_ptr<Round>& asking) {
   for (std::size_t i = asking->next++; i < asking->all.size(); i = asking->next++) {
     const auto& [monitor, endpoint] = asking->all.at(i);
     const bool yes = answers(endpoint);
@@ -71,11 +71,11 @@ void ask(const std::shared_ptr<Asking>& asking) {
 }  // namespace
 
 void ask_monitors(std::vector<Monitor>& monitors) {
-  const auto asking = std::make_shared<Asking>();
+  const auto asking = std::make_shared<Round>();
   for (std::size_t i = 0; i < monitors.size(); ++i)
     for (auto& endpoint : endpoints_of(monitors.at(i).text)) asking->all.emplace_back(i, std::move(endpoint));
   asking->answered.resize(monitors.size());
-  for (std::size_t i = 0; i < std::min(kThreads, asking->all.size()); ++i) std::thread(ask, asking).detach();
+  for (std::size_t i = 0; i < std::min(kThreads, asking->all.size()); ++i) std::thread(ask_some, asking).detach();
   std::unique_lock lock(asking->mutex);
   asking->changed.wait_for(lock, kAll, [&] { return asking->ended == asking->all.size(); });
   for (std::size_t i = 0; i < monitors.size(); ++i) monitors.at(i).answers = asking->answered.at(i);

@@ -12,10 +12,10 @@ namespace {
 
 using Kind = Flag::Kind;
 
-Error invalid(std::string text) { return {errc::invalid_argument, std::move(text)}; }
+Error bad_flag(std::string text) { return {errc::invalid_argument, std::move(text)}; }
 
 Error wrong(const Flag& flag, const std::string& value, const char* wanted) {
-  return invalid("flag --" + std::string(flag.name) + " has the value '" + value + "': it takes " + wanted);
+  return bad_flag("flag --" + std::string(flag.name) + " has the value '" + value + "': it takes " + wanted);
 }
 
 std::optional<bool> boolean(std::string_view text) {
@@ -102,7 +102,7 @@ Error unknown(std::string_view name) {
   std::vector<std::string_view> known;
   for (const Flag& flag : flags()) known.push_back(flag.name);
   const std::string near = nearest(name, known);
-  return invalid("flag --" + std::string(name) + " is not known" + (near.empty() ? ": --help lists those that are" : ": did you mean --" + near + "?"));
+  return bad_flag("flag --" + std::string(name) + " is not known" + (near.empty() ? ": --help lists those that are" : ": did you mean --" + near + "?"));
 }
 
 }  // namespace
@@ -120,7 +120,7 @@ result<std::chrono::milliseconds> parse_go_duration(std::string_view text) {
   };
   // The longer ones first.
   constexpr std::array<Unit, 8> units{{{"ns", 1e-6}, {"us", 1e-3}, {"\u00b5s", 1e-3}, {"\u03bcs", 1e-3}, {"ms", 1}, {"s", 1e3}, {"m", 6e4}, {"h", 3.6e6}}};
-  const Error wrong = invalid("'" + std::string(text) + "' is no time such as 60s or 1m30s");
+  const Error wrong = bad_flag("'" + std::string(text) + "' is no time such as 60s or 1m30s");
   if (text == "0") return std::chrono::milliseconds(0);
   if (text.empty()) return wrong;
   double total = 0;
@@ -150,7 +150,7 @@ result<std::vector<Given>> parse_go(std::span<const std::string> arguments) {
     std::string_view word = arguments[i];
     // A lone "-" and "--" end Go's flags, and what follows would go unheard.
     if (!word.starts_with('-') || word == "-" || word == "--")
-      return invalid("'" + std::string(word) + "' is no flag" +
+      return bad_flag("'" + std::string(word) + "' is no flag" +
                      (given.empty() || given.back().flag->kind != Kind::boolean
                           ? std::string(": every argument begins with --")
                           : ": the value of a boolean goes behind '=', as in --" + std::string(given.back().flag->name) + "=true"));
@@ -164,7 +164,7 @@ result<std::vector<Given>> parse_go(std::span<const std::string> arguments) {
     if (equals != word.npos)
       one.value = word.substr(equals + 1);
     else if (flag->kind != Kind::boolean && i + 1 == arguments.size())
-      return invalid("flag --" + std::string(name) + " has no value");
+      return bad_flag("flag --" + std::string(name) + " has no value");
     else if (flag->kind != Kind::boolean)
       one.value = arguments[++i];
     if (auto checked = check(*flag, one.value); !checked) return checked.error();

@@ -15,14 +15,14 @@
 namespace corbd::cli {
 namespace {
 
-namespace v1 = ::csi::v1;
+namespace spec = ::csi::v1;
 
-bool ready(v1::Identity::Stub& plugin, std::chrono::milliseconds timeout) {
+bool ready(spec::Identity::Stub& plugin, std::chrono::milliseconds timeout) {
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + timeout);
   context.set_wait_for_ready(true);
-  v1::ProbeResponse response;
-  const auto status = plugin.Probe(&context, v1::ProbeRequest(), &response);
+  spec::ProbeResponse response;
+  const auto status = plugin.Probe(&context, spec::ProbeRequest(), &response);
   if (!status.ok()) log::warning("liveness.no_answer", {{"code", static_cast<int>(status.error_code())}, {"error", status.error_message()}});
   return status.ok() && (!response.has_ready() || response.ready().value());
 }
@@ -31,7 +31,7 @@ void ask_for_ever(const Liveness& watch, std::atomic<bool>& alive) {
   // An agent that is back is to be seen at the next probe.
   grpc::ChannelArguments arguments;
   for (const char* pause : {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, GRPC_ARG_MAX_RECONNECT_BACKOFF_MS}) arguments.SetInt(pause, 100);
-  v1::Identity::Stub plugin(grpc::CreateCustomChannel(watch.endpoint, grpc::InsecureChannelCredentials(), arguments));
+  spec::Identity::Stub plugin(grpc::CreateCustomChannel(watch.endpoint, grpc::InsecureChannelCredentials(), arguments));
   for (;;) {
     alive = ready(plugin, watch.timeout);
     std::this_thread::sleep_for(watch.poll);

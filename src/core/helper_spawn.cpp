@@ -13,7 +13,7 @@
 namespace corbd::helper_wire {
 namespace {
 
-Error failed(std::string_view doing, int error) {
+Error spawn_failed(std::string_view doing, int error) {
   return {errc::unavailable, "starting a helper: " + std::string(doing) + ": " + std::strerror(error)};
 }
 
@@ -57,7 +57,7 @@ void plan_signals(SpawnPlan& plan) {
 
 result<Child> spawn(const std::string& program, const std::vector<std::string>& arguments) {
   std::array<int, 2> ends;
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) return failed("socketpair", errno);
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) return spawn_failed("socketpair", errno);
   Child child;
   child.socket = Fd(ends[0]);
   const Fd theirs(ends[1]);
@@ -74,12 +74,12 @@ result<Child> spawn(const std::string& program, const std::vector<std::string>& 
   for (const auto& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   const int refused = ::posix_spawn(&child.pid, program.c_str(), &plan.files, &plan.attributes, argv.data(), environ);
-  if (refused != 0) return failed(program, refused);
+  if (refused != 0) return spawn_failed(program, refused);
 
   // By number: sys/pidfd.h of Debian 12 lacks extern "C". CLOEXEC is implied. It ends by itself should this fail: its
   // socket closes.
   child.pidfd = Fd(static_cast<int>(::syscall(SYS_pidfd_open, child.pid, 0)));
-  if (!child.pidfd) return failed("pidfd_open", errno);
+  if (!child.pidfd) return spawn_failed("pidfd_open", errno);
   return child;
 }
 

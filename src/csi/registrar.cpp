@@ -45,7 +45,7 @@ class Service final : public pluginregistration::Registration::CallbackService {
   const std::function<void(bool, const std::string&)> told_;
 };
 
-rpc::Config rpc_config(const std::string& path) {
+rpc::Config registrar_config(const std::string& path) {
   rpc::Config config;
   config.endpoint = std::string(kScheme) + path;
   return config;
@@ -71,7 +71,7 @@ class Registrar::Impl {
  private:
   struct Socket {
     Socket(executor control, Clock& clock, const std::string& path, std::unique_ptr<Service> answers)
-        : service(std::move(answers)), server(std::move(control), clock, rpc_config(path)) {}
+        : service(std::move(answers)), server(std::move(control), clock, registrar_config(path)) {}
     std::unique_ptr<Service> service;
     rpc::Server server;
     struct stat file {};

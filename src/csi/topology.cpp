@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kMaxPrefix = 63;  // of a label's name in Kubernetes
 
-Error invalid(std::string text) { return {errc::invalid_argument, std::move(text)}; }
+Error bad_topology(std::string text) { return {errc::invalid_argument, std::move(text)}; }
 
 std::vector<std::string> parts(std::string_view text) {
   std::vector<std::string> all;
@@ -33,9 +33,9 @@ result<Labels> parse_labels(std::string_view text) {
   if (text.empty()) return labels;
   for (const auto& part : parts(text)) {
     const std::size_t equals = part.find('=');
-    if (equals == part.npos || equals == 0) return invalid("--topology: '" + part + "' is not name=value");
+    if (equals == part.npos || equals == 0) return bad_topology("--topology: '" + part + "' is not name=value");
     if (!labels.emplace(part.substr(0, equals), part.substr(equals + 1)).second)
-      return invalid("--topology: label '" + part.substr(0, equals) + "' is given twice");
+      return bad_topology("--topology: label '" + part.substr(0, equals) + "' is given twice");
   }
   return labels;
 }
@@ -53,14 +53,14 @@ result<Labels> topology_of(std::string_view driver, std::string_view domain_labe
   if (domain_labels.empty()) return segments;
   const std::string prefix = "topology." + lower(driver);
   if (prefix.size() > kMaxPrefix)
-    return invalid("--domainlabels: '" + prefix + "' has " + std::to_string(prefix.size()) + " bytes, and the prefix of a label at most 63: give the driver a shorter name");
+    return bad_topology("--domainlabels: '" + prefix + "' has " + std::to_string(prefix.size()) + " bytes, and the prefix of a label at most 63: give the driver a shorter name");
   std::string missing;
   for (const auto& label : parts(domain_labels)) {
     const std::string name = label.substr(label.find('/') + 1);
     const auto value = node_labels.find(label);
     if (value == node_labels.end()) missing += (missing.empty() ? "'" : ", '") + label + "'";
     if (!segments.emplace(prefix + "/" + name, value == node_labels.end() ? "" : value->second).second)
-      return invalid("--domainlabels: label '" + label + "' is named twice, or another one ends like it");
+      return bad_topology("--domainlabels: label '" + label + "' is named twice, or another one ends like it");
   }
   if (!missing.empty()) return Error{errc::failed_precondition, "--domainlabels: the node has no label " + missing};
   return segments;

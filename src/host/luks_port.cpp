@@ -12,7 +12,7 @@ namespace json = boost::json;
 /// argon2 beside others on a slow machine, over a slow cluster.
 constexpr std::chrono::seconds kPatience{120};
 
-HelperRequest request(std::string what, json::object body, std::string busy_file) {
+HelperRequest luks_request(std::string what, json::object body, std::string busy_file) {
   return {std::move(what), std::move(body), std::move(busy_file), kPatience};
 }
 
@@ -22,7 +22,7 @@ class HelperLuks final : public Luks {
 
   task<result<LuksHeader>> look(std::string device, std::string busy_file, Until until) override {
     json::object body{{"op", "luks_look"}, {"device", device}};
-    const auto reply = co_await helpers_.call(request("look for LUKS on " + device, std::move(body), std::move(busy_file)), until);
+    const auto reply = co_await helpers_.call(luks_request("look for LUKS on " + device, std::move(body), std::move(busy_file)), until);
     if (!reply) co_return reply.error();
     co_return luks_header_from_json(*reply);
   }
@@ -45,7 +45,7 @@ class HelperLuks final : public Luks {
   }
   task<result<bool>> opens(std::string device, int slot, Secret passphrase, std::string busy_file, Until until) override {
     json::object body{{"op", "luks_opens"}, {"device", device}, {"slot", slot}, {"passphrase", passphrase.reveal()}};
-    const auto reply = co_await helpers_.call(request("try a LUKS key of " + device, std::move(body), std::move(busy_file)), until);
+    const auto reply = co_await helpers_.call(luks_request("try a LUKS key of " + device, std::move(body), std::move(busy_file)), until);
     if (!reply) co_return reply.error();
     const auto* opens = reply->if_contains("opens");
     if (opens == nullptr || !opens->is_bool()) co_return Error{errc::internal, "the helper's reply about a LUKS key is not understood"};
@@ -62,7 +62,7 @@ class HelperLuks final : public Luks {
 
  private:
   task<result<>> perform(std::string what, json::object body, std::string busy_file, Until until) {
-    const auto reply = co_await helpers_.call(request(std::move(what), std::move(body), std::move(busy_file)), until);
+    const auto reply = co_await helpers_.call(luks_request(std::move(what), std::move(body), std::move(busy_file)), until);
     if (!reply) co_return reply.error();
     co_return result<>();
   }

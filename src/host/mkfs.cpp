@@ -49,7 +49,7 @@ Arguments default_options(const std::string& fstype) {
 }
 
 // At single spaces, as ceph-csi does: two in a row make an empty argument.
-Arguments split(const std::string& options) {
+Arguments arguments_of(const std::string& options) {
   Arguments parts(1);
   for (const char c : options) {
     if (c == ' ')
@@ -91,7 +91,7 @@ result<> mkfs(const std::string& device, const std::string& fstype, const std::s
   if (found->kind != Probe::Kind::nothing)
     return Error{errc::not_empty, device + " is not formatted: it already holds " + describe(*found)};
   Arguments argv{"mkfs." + fstype};
-  for (auto& argument : options.empty() ? default_options(fstype) : split(options)) argv.push_back(std::move(argument));
+  for (auto& argument : options.empty() ? default_options(fstype) : arguments_of(options)) argv.push_back(std::move(argument));
   argv.push_back(device);
   const auto ended = run(argv, Capture::errors);
   if (!ended && ended.error().code == errc::not_found) return Error{errc::failed_precondition, ended.error().text};

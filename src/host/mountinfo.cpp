@@ -22,7 +22,7 @@ struct Unref {
   void operator()(libmnt_iter* iterator) const { mnt_free_iter(iterator); }
 };
 
-std::string text(const char* from) { return from == nullptr ? std::string() : std::string(from); }
+std::string text_of(const char* from) { return from == nullptr ? std::string() : std::string(from); }
 
 // A field that holds it between commas.
 bool has_option(const std::string& options, const std::string& wanted) {
@@ -44,13 +44,13 @@ Mount convert(libmnt_fs* line, const std::string& ext4) {
   const dev_t device = mnt_fs_get_devno(line);
   mount.dev_major = major(device);
   mount.dev_minor = minor(device);
-  mount.root = text(mnt_fs_get_root(line));
-  mount.target = text(mnt_fs_get_target(line));
-  mount.fstype = text(mnt_fs_get_fstype(line));
-  mount.source = text(mnt_fs_get_source(line));
-  mount.options = text(mnt_fs_get_vfs_options(line));
+  mount.root = text_of(mnt_fs_get_root(line));
+  mount.target = text_of(mnt_fs_get_target(line));
+  mount.fstype = text_of(mnt_fs_get_fstype(line));
+  mount.source = text_of(mnt_fs_get_source(line));
+  mount.options = text_of(mnt_fs_get_vfs_options(line));
   mount.read_only = has_option(mount.options, "ro");
-  const std::string filesystem = text(mnt_fs_get_fs_options(line));
+  const std::string filesystem = text_of(mnt_fs_get_fs_options(line));
   mount.filesystem_read_only = stopped_writing(mount, filesystem, ext4);
   for (const auto* option : {"ro", "emergency_ro", "shutdown"})
     if (has_option(filesystem, option)) mount.filesystem_read_only = true;

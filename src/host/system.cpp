@@ -11,7 +11,7 @@ namespace {
 
 using Bus = std::unique_ptr<sd_bus, decltype(&sd_bus_close_unref)>;
 
-Error failure(const char* what, int r) {
+Error bus_failure(const char* what, int r) {
   return {errc::unavailable, std::string("asking ") + what + " over D-Bus: " + std::strerror(-r) +
                                  ": mount /run/dbus of the node, so that the agent knows when the node shuts down"};
 }
@@ -20,7 +20,7 @@ Error failure(const char* what, int r) {
 
 result<bool> system_stopping(std::chrono::milliseconds patience) {
   sd_bus* opened = nullptr;
-  if (const int r = sd_bus_open_system(&opened); r < 0) return failure("the system bus", r);
+  if (const int r = sd_bus_open_system(&opened); r < 0) return bus_failure("the system bus", r);
   const Bus bus(opened, &sd_bus_close_unref);
   // Two questions share it.
   sd_bus_set_method_call_timeout(bus.get(), static_cast<std::uint64_t>(std::chrono::microseconds(patience).count() / 2));
@@ -33,7 +33,7 @@ result<bool> system_stopping(std::chrono::milliseconds patience) {
   const int logind = sd_bus_get_property_trivial(bus.get(), "org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager",
                                                  "PreparingForShutdown", nullptr, 'b', &preparing);
   if (logind >= 0 && preparing != 0) return true;
-  if (systemd < 0 && logind < 0) return failure("systemd", systemd);
+  if (systemd < 0 && logind < 0) return bus_failure("systemd", systemd);
   return false;
 }
 

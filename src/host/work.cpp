@@ -126,7 +126,7 @@ struct Operation {
   std::string_view name;
   result<json::object> (*perform)(const json::object&);
 };
-constexpr std::array kOperations{
+constexpr std::array kHelperOperations{
     Operation{"probe", do_probe}, Operation{"mkfs", do_mkfs},
     Operation{"fsck", do_fsck},   Operation{"mount", do_mount},
     Operation{"bind", do_bind},   Operation{"unmount", do_unmount},
@@ -145,8 +145,8 @@ constexpr std::array kOperations{
 result<json::object> work(const json::object& request) {
   const std::string wanted = text(request, "op");
   const auto* operation =
-      std::find_if(kOperations.begin(), kOperations.end(), [&](const Operation& o) { return o.name == wanted; });
-  if (operation == kOperations.end()) return Error{errc::unimplemented, "the helper knows no operation " + wanted};
+      std::find_if(kHelperOperations.begin(), kHelperOperations.end(), [&](const Operation& o) { return o.name == wanted; });
+  if (operation == kHelperOperations.end()) return Error{errc::unimplemented, "the helper knows no operation " + wanted};
   return operation->perform(request);
 }
 

@@ -32,14 +32,14 @@ namespace wire = boost::beast::http;
 using boost::system::error_code;
 using tcp = asio::ip::tcp;
 using Request = wire::request<wire::string_body>;
-using Parser = wire::response_parser<wire::buffer_body>;
+using AnswerParser = wire::response_parser<wire::buffer_body>;
 
 constexpr std::size_t kHeaderBytes = 64 << 10, kPieceBytes = 16 << 10, kErrorBytes = 1 << 20, kKept = 4;
 
 auto into(error_code& failed) { return asio::redirect_error(asio::use_awaitable, failed); }
 
-struct Connection {
-  explicit Connection(const executor& control) : socket(std::make_shared<tcp::socket>(control)) {}
+struct OpenConnection {
+  explicit OpenConnection(const executor& control) : socket(std::make_shared<tcp::socket>(control)) {}
   std::shared_ptr<tcp::socket> socket;
   std::optional<ssl::stream<tcp::socket&>> tls;
   boost::beast::flat_buffer buffer{kHeaderBytes + kPieceBytes};
@@ -135,7 +135,7 @@ bool take(Exchange& exchange, std::string_view piece) {
 }
 
 template <class Stream>
-task<error_code> read_body(Clock& clock, Connection& connection, Stream& stream, Parser& parser, Exchange& exchange, Until until) {
+task<error_code> read_body(Clock& clock, OpenConnection& connection, Stream& stream, AnswerParser& parser, Exchange& exchange, Until until) {
   std::array<char, kPieceBytes> piece;
   while (!parser.is_done()) {
     parser.get().body().data = piece.data();
@@ -154,8 +154,8 @@ task<error_code> read_body(Clock& clock, Connection& connection, Stream& stream,
 }
 
 template <class Stream>
-task<error_code> converse(Clock& clock, Connection& connection, Stream& stream, Exchange& exchange, std::chrono::milliseconds head, Until until) {
-  Parser parser;
+task<error_code> converse(Clock& clock, OpenConnection& connection, Stream& stream, Exchange& exchange, std::chrono::milliseconds head, Until until) {
+  AnswerParser parser;
   parser.body_limit(boost::none);
   parser.header_limit(kHeaderBytes);
   {
@@ -206,11 +206,11 @@ class Client::Impl {
   const Peer& peer() const { return peer_; }
 
  private:
-  using Connected = std::shared_ptr<Connection>;
+  using Connected = std::shared_ptr<OpenConnection>;
   task<result<std::vector<tcp::endpoint>>> find(Until until);
   task<result<Connected>> connect(Until until);
-  task<error_code> open(Connection& connection, tcp::endpoint to, Until until);
-  task<error_code> run(Connection& connection, Exchange& exchange, Until until);
+  task<error_code> open(OpenConnection& connection, tcp::endpoint to, Until until);
+  task<error_code> run(OpenConnection& connection, Exchange& exchange, Until until);
   Error why(const error_code& failed, Until until, std::string_view doing) const;
 
   executor control_;
@@ -235,7 +235,7 @@ Error Client::Impl::why(const error_code& failed, Until until, std::string_view 
   return {errc::unavailable, what + ": " + failed.message()};
 }
 
-task<error_code> Client::Impl::open(Connection& connection, tcp::endpoint to, Until until) {
+task<error_code> Client::Impl::open(OpenConnection& connection, tcp::endpoint to, Until until) {
   error_code failed;
   // Not Asio's: its sockets are not CLOEXEC.
   Fd fd(::socket(to.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -279,7 +279,7 @@ task<result<Client::Impl::Connected>> Client::Impl::connect(Until until) {
   if (!endpoints) co_return endpoints.error();
   error_code failed = asio::error::host_not_found;
   for (const auto& endpoint : *endpoints) {
-    auto connection = std::make_shared<Connection>(control_);
+    auto connection = std::make_shared<OpenConnection>(control_);
     failed = co_await open(*connection, endpoint, until);
     if (!failed) co_return connection;
     if (clock_.now() >= until.deadline || (until.scope != nullptr && until.scope->cancelled())) break;
@@ -287,7 +287,7 @@ task<result<Client::Impl::Connected>> Client::Impl::connect(Until until) {
   co_return why(failed, until, "connecting to");
 }
 
-task<error_code> Client::Impl::run(Connection& connection, Exchange& exchange, Until until) {
+task<error_code> Client::Impl::run(OpenConnection& connection, Exchange& exchange, Until until) {
   if (connection.tls) co_return co_await converse(clock_, connection, *connection.tls, exchange, timing_.head, until);
   co_return co_await converse(clock_, connection, *connection.socket, exchange, timing_.head, until);
 }

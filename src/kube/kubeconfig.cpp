@@ -10,7 +10,7 @@ namespace {
 
 Error invalid(std::string text) { return {errc::invalid_argument, std::move(text)}; }
 
-std::string text_at(const YAML::Node& map, const char* key) {
+std::string yaml_text(const YAML::Node& map, const char* key) {
   const auto value = map[key];
   return value && value.IsScalar() ? value.as<std::string>() : std::string();
 }
@@ -18,20 +18,20 @@ std::string text_at(const YAML::Node& map, const char* key) {
 /// The entry of that name in a list of {name, <kind>: {...}}.
 YAML::Node named(const YAML::Node& root, const char* list, const char* kind, const std::string& name) {
   for (const auto& entry : root[list])
-    if (entry.IsMap() && text_at(entry, "name") == name && entry[kind] && entry[kind].IsMap()) return entry[kind];
+    if (entry.IsMap() && yaml_text(entry, "name") == name && entry[kind] && entry[kind].IsMap()) return entry[kind];
   return YAML::Node(YAML::NodeType::Undefined);
 }
 
 /// The value of <key>-data, or the path of <key>.
 result<> read_pem(const YAML::Node& from, const std::string& key, const std::string& folder, std::string& text, std::string& file) {
-  const std::string data = text_at(from, (key + "-data").c_str());
+  const std::string data = yaml_text(from, (key + "-data").c_str());
   if (!data.empty()) {
     auto decoded = from_base64(data);
     if (!decoded) return invalid(key + "-data is not base64");
     text = std::move(*decoded);
     return {};
   }
-  file = text_at(from, key.c_str());
+  file = yaml_text(from, key.c_str());
   if (!file.empty() && !file.starts_with('/')) file = folder + file;
   return {};
 }
@@ -64,8 +64,8 @@ result<> read_server(const std::string& server, Access& into) {
 result<> read_user(const YAML::Node& user, const std::string& folder, Access& into) {
   for (const char* other : {"exec", "auth-provider", "username"})
     if (user[other]) return invalid(std::string("the user authenticates by ") + other + ", which is not known here: use a token or a client certificate");
-  into.token = Secret(text_at(user, "token"));
-  into.token_file = text_at(user, "tokenFile");
+  into.token = Secret(yaml_text(user, "token"));
+  into.token_file = yaml_text(user, "tokenFile");
   if (auto read = read_pem(user, "client-certificate", folder, into.certificate, into.certificate_file); !read) return read;
   std::string key;
   if (auto read = read_pem(user, "client-key", folder, key, into.key_file); !read) return read;
@@ -75,16 +75,16 @@ result<> read_user(const YAML::Node& user, const std::string& folder, Access& in
 
 result<Access> access_of(const YAML::Node& root, const std::string& folder) {
   if (!root.IsMap()) return invalid("it is no kubeconfig");
-  const std::string current = text_at(root, "current-context");
+  const std::string current = yaml_text(root, "current-context");
   const auto context = named(root, "contexts", "context", current);
   if (!context.IsDefined()) return invalid("there is no context '" + current + "', which is the current one");
-  const auto cluster = named(root, "clusters", "cluster", text_at(context, "cluster"));
-  if (!cluster.IsDefined()) return invalid("there is no cluster '" + text_at(context, "cluster") + "', which the current context names");
-  const auto user = named(root, "users", "user", text_at(context, "user"));
-  if (!user.IsDefined()) return invalid("there is no user '" + text_at(context, "user") + "', which the current context names");
+  const auto cluster = named(root, "clusters", "cluster", yaml_text(context, "cluster"));
+  if (!cluster.IsDefined()) return invalid("there is no cluster '" + yaml_text(context, "cluster") + "', which the current context names");
+  const auto user = named(root, "users", "user", yaml_text(context, "user"));
+  if (!user.IsDefined()) return invalid("there is no user '" + yaml_text(context, "user") + "', which the current context names");
   Access access;
-  if (auto read = read_server(text_at(cluster, "server"), access); !read) return read.error();
-  access.insecure = text_at(cluster, "insecure-skip-tls-verify") == "true";
+  if (auto read = read_server(yaml_text(cluster, "server"), access); !read) return read.error();
+  access.insecure = yaml_text(cluster, "insecure-skip-tls-verify") == "true";
   if (auto read = read_pem(cluster, "certificate-authority", folder, access.authorities, access.authorities_file); !read) return read.error();
   if (auto read = read_user(user, folder, access); !read) return read.error();
   return access;

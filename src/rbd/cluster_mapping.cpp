@@ -11,11 +11,11 @@ namespace {
 namespace json = boost::json;
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-constexpr GoJson kFile("cluster-mapping.json");
+constexpr GoJson kMappingFile("cluster-mapping.json");
 
 result<> read_pairs(const json::object& from, std::string_view key, Pairs& into) {
   for (const auto& entry : from) {
-    if (!entry.value().is_string()) return kFile.wrong("\"" + std::string(key) + "\" maps \"" + std::string(entry.key()) + "\" to what is not a string");
+    if (!entry.value().is_string()) return kMappingFile.wrong("\"" + std::string(key) + "\" maps \"" + std::string(entry.key()) + "\" to what is not a string");
     into.emplace_back(entry.key(), entry.value().get_string());
   }
   return {};
@@ -23,15 +23,15 @@ result<> read_pairs(const json::object& from, std::string_view key, Pairs& into)
 
 result<ClusterMapping> read_mapping(const json::object& object) {
   ClusterMapping mapping;
-  const auto clusters = kFile.object_at(object, "clusterIDMapping");
+  const auto clusters = kMappingFile.object_at(object, "clusterIDMapping");
   if (!clusters) return clusters.error();
   if (*clusters != nullptr)
     if (auto read = read_pairs(**clusters, "clusterIDMapping", mapping.clusters); !read) return read.error();
-  const auto pools = kFile.array_at(object, "RBDPoolIDMapping");
+  const auto pools = kMappingFile.array_at(object, "RBDPoolIDMapping");
   if (!pools) return pools.error();
   if (*pools == nullptr) return mapping;
   for (const auto& pool : **pools) {
-    if (!pool.is_object()) return kFile.wrong("\"RBDPoolIDMapping\" has an entry that is not an object: write {\"<pool id>\": \"<pool id>\"}");
+    if (!pool.is_object()) return kMappingFile.wrong("\"RBDPoolIDMapping\" has an entry that is not an object: write {\"<pool id>\": \"<pool id>\"}");
     if (auto read = read_pairs(pool.get_object(), "RBDPoolIDMapping", mapping.pools); !read) return read.error();
   }
   return mapping;
@@ -47,7 +47,7 @@ std::string_view other_side(const std::pair<std::string, std::string>& pair, std
 }  // namespace
 
 result<std::vector<ClusterMapping>> parse_cluster_mapping(std::string_view text) {
-  const auto list = kFile.list(text);
+  const auto list = kMappingFile.list(text);
   if (!list) return list.error();
   std::vector<ClusterMapping> mappings;
   if (!*list) return mappings;
@@ -72,7 +72,7 @@ result<std::vector<image::Place>> mapped_places(const std::vector<ClusterMapping
         image::Place place{std::string(cluster), -1};
         const auto [end, failed] = std::from_chars(pool.data(), pool.data() + pool.size(), place.pool_id);
         if (failed != std::errc() || end != pool.data() + pool.size() || place.pool_id < 0)
-          return kFile.wrong("\"RBDPoolIDMapping\" maps pool " + pool_id + " to \"" + std::string(pool) + "\": write the other pool's number");
+          return kMappingFile.wrong("\"RBDPoolIDMapping\" maps pool " + pool_id + " to \"" + std::string(pool) + "\": write the other pool's number");
         places.push_back(std::move(place));
       }
     }

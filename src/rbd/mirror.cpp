@@ -26,7 +26,7 @@ result<Info> read_info(Opened& opened) {
   return info;
 }
 
-using Pairs = std::unique_ptr<void, void (*)(rados_omap_iter_t)>;
+using MapEntries = std::unique_ptr<void, void (*)(rados_omap_iter_t)>;
 
 result<> note_reporters(rados_omap_iter_t pairs, std::set<std::string>& into) {
   for (;;) {
@@ -72,7 +72,7 @@ result<std::set<std::string>> mirror_daemons(Opened& opened) {
   rados_read_op_omap_get_vals2(operation.get(), "", peers.c_str(), kMaxReports, &raw_peers, &more, &peers_read);
   const int r =
       opened.connection.note(rados_read_op_operate(operation.get(), opened.pool.io.get(), kMirroring, LIBRADOS_OPERATION_NOFLAG));
-  const Pairs from_here(raw_here, &rados_omap_get_end), from_peers(raw_peers, &rados_omap_get_end);
+  const MapEntries from_here(raw_here, &rados_omap_get_end), from_peers(raw_peers, &rados_omap_get_end);
   if (r == -ENOENT) return daemons;
   for (const int failed : {r, here_read, peers_read})
     if (failed < 0) return failure("asking who mirrors image " + opened.text(), failed);

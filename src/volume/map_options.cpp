@@ -10,7 +10,7 @@
 namespace corbd::volume {
 namespace {
 
-Error invalid(std::string text) { return {errc::invalid_argument, std::move(text)}; }
+Error bad_option(std::string text) { return {errc::invalid_argument, std::move(text)}; }
 
 struct Option {
   std::string name;   ///< with '-'
@@ -30,7 +30,7 @@ result<std::uint64_t> seconds_of(const Option& option) {
   const char* end = option.value.data() + option.value.size();
   const auto read = std::from_chars(option.value.data(), end, seconds);
   constexpr std::uint64_t kYear = 366ULL * 86400;
-  if (read.ec != std::errc() || read.ptr != end || seconds > kYear) return invalid(option.name + " is no number of seconds up to a year");
+  if (read.ec != std::errc() || read.ptr != end || seconds > kYear) return bad_option(option.name + " is no number of seconds up to a year");
   return seconds;
 }
 
@@ -53,13 +53,13 @@ bool is_ours(std::string_view name) {
 result<> read_config(const Option& option, NbdOptions& into) {
   if (is_cache(option.name)) {
     if (is_off(option.value)) return {};
-    return invalid(option.name + " would acknowledge writes before they are stored: remove it");
+    return bad_option(option.name + " would acknowledge writes before they are stored: remove it");
   }
   if (is_ours(option.name)) {
     into.ignored.push_back(option.name + " is decided by the agent");
     return {};
   }
-  if (option.value.empty() || printable(option.value) != option.value) return invalid(option.name + " has an empty or unprintable value");
+  if (option.value.empty() || printable(option.value) != option.value) return bad_option(option.name + " has an empty or unprintable value");
   std::string name = option.name;
   std::replace(name.begin(), name.end(), '-', '_');
   into.serving.config[name] = option.value;
@@ -116,7 +116,7 @@ result<MapOptions> split_map_options(std::string_view text) {
     else if (mounter == "nbd")
       options.nbd = item.substr(colon + 1);
     else
-      return invalid("unknown mounter type '" + printable(mounter) + "': write krbd:<options>;nbd:<options>");
+      return bad_option("unknown mounter type '" + printable(mounter) + "': write krbd:<options>;nbd:<options>");
   }
   return options;
 }
@@ -128,8 +128,8 @@ result<std::string> parse_kernel_options(std::string_view list) {
     if (option.empty() || option == "noudev") continue;
     // The kernel takes a line of words.
     if (std::any_of(option.begin(), option.end(), [](unsigned char c) { return c <= 0x20 || c > 0x7e; }))
-      return invalid("an option of the kernel's rbd has a blank or an unprintable byte");
-    if (is_given(name_of(option))) return invalid("the option " + std::string(name_of(option)) + " is given by the agent: remove it");
+      return bad_option("an option of the kernel's rbd has a blank or an unprintable byte");
+    if (is_given(name_of(option))) return bad_option("the option " + std::string(name_of(option)) + " is given by the agent: remove it");
     options += (options.empty() ? "" : ",") + std::string(option);
   }
   return options;

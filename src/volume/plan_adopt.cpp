@@ -10,8 +10,6 @@ namespace {
 /// A client's watch outlives it by 30 s (osd_client_watch_timeout): its lock can have become nobody else's before that.
 constexpr std::chrono::seconds kWatchStands{25};
 
-Decision fail(errc code, std::string text) { return Fail{{code, std::move(text)}}; }
-
 std::string foreign(const View& view, const std::string& why) {
   const auto& device = view.seen.devices.front();
   const std::string what = device.kind == device::Kind::krbd ? " shows the image of volume " : " carries the id of volume ";

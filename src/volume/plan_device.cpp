@@ -8,8 +8,6 @@ namespace {
 
 constexpr std::uint32_t kIoTimeoutMs = 1000;
 
-Decision fail(errc code, std::string text) { return Fail{{code, std::move(text)}}; }
-
 /// Rule 2b. Proven another's: the requests that wait get their EIO after a while, so that pods can end and unmounts return.
 Decision lost(const View& view, const std::string& why) {
   if (view.seen.lost_for >= view.policy.tombstone_after) {
@@ -208,6 +206,8 @@ bool shows_device_that_is_gone(const View& view, const std::string& target) {
 Decision given_up(const View& view) {
   return fail(errc::lost, "volume " + view.id + " was given up and answers with I/O errors: end its pods and unstage it, then stage it anew");
 }
+
+Decision fail(errc code, std::string text) { return Fail{{code, std::move(text)}}; }
 
 Step look(Fact fact) {
   Step step{Step::Kind::look};

@@ -17,6 +17,7 @@ struct View {
   bool vouched = false;    ///< the operator's word that no other node used the image
 };
 
+Decision fail(errc code, std::string text);
 Step look(Fact fact);
 /// Of a volume that was given up: a mount of it would be a stale one.
 Decision given_up(const View& view);

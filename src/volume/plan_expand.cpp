@@ -7,8 +7,6 @@
 namespace corbd::volume {
 namespace {
 
-Decision fail(errc code, std::string text) { return Fail{{code, std::move(text)}}; }
-
 /// The kernel's own client needs no link of ours.
 bool answers(const View& view) {
   if (by_kernel(view)) return view.seen.device() != nullptr;

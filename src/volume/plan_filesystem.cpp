@@ -5,12 +5,6 @@
 #include "plan_krbd.hpp"
 
 namespace corbd::volume {
-namespace {
-
-Decision fail(errc code, std::string text) { return Fail{{code, std::move(text)}}; }
-
-}  // namespace
-
 Decision format(const View& view, Step::Kind how) {
   const auto& facts = view.seen.facts;
   if (auto step = open_beside(view)) return *step;

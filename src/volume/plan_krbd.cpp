@@ -10,16 +10,14 @@
 namespace corbd::volume {
 namespace {
 
-Decision fail(errc code, std::string text) { return Fail{{code, std::move(text)}}; }
-
 /// By bit, as librbd has them.
-constexpr std::array<std::string_view, 12> kFeatures{"layering",     "striping",   "exclusive-lock", "object-map",  "fast-diff",   "deep-flatten",
+constexpr std::array<std::string_view, 12> kFeatureNames{"layering",     "striping",   "exclusive-lock", "object-map",  "fast-diff",   "deep-flatten",
                                                      "journaling",   "data-pool",  "operations",     "migrating",   "non-primary", "dirty-cache"};
 
 std::string names_of(std::uint64_t features) {
   std::string names;
   for (unsigned bit = 0; bit < 64; ++bit)
-    if ((features >> bit & 1) != 0) names += (names.empty() ? "" : ", ") + (bit < kFeatures.size() ? std::string(kFeatures[bit]) : "bit " + std::to_string(bit));
+    if ((features >> bit & 1) != 0) names += (names.empty() ? "" : ", ") + (bit < kFeatureNames.size() ? std::string(kFeatureNames[bit]) : "bit " + std::to_string(bit));
   return names;
 }
 

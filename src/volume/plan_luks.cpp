@@ -8,13 +8,11 @@ namespace {
 
 constexpr const char* kPrepared = "encryptionPrepared";  // by ceph-csi's provisioner: the key exists, the header does not
 
-Decision fail(errc code, std::string text) { return Fail{{code, std::move(text)}}; }
-
 std::string image_text(const View& view) { return "image " + view.record->key.text() + " of volume " + view.id; }
 
-const device::Holder* mapping_of(const View& view) {
+const device::Holder* luks_mapping(const View& view) {
   const auto* device = view.seen.device();
-  return device == nullptr ? nullptr : volume::mapping_of(*device);
+  return device == nullptr ? nullptr : mapping_of(*device);
 }
 
 /// Rule 10: only what is proven empty, or what our own marker says was.
@@ -53,7 +51,7 @@ std::optional<Decision> not_rotated(const View& view) {
   if (record->read_only || record->shared || record->failed)
     return fail(errc::failed_precondition, "volume " + view.id + (record->failed ? " was given up" : record->shared ? " is written by many nodes" : " is staged read-only") +
                                                ", so its key is not rotated: stage it as ReadWriteOnce first");
-  if (mapping_of(view) == nullptr) return fail(errc::failed_precondition, "volume " + view.id + " is not open: stage it first");
+  if (luks_mapping(view) == nullptr) return fail(errc::failed_precondition, "volume " + view.id + " is not open: stage it first");
   if (by_kernel(view))
     return fail(errc::unimplemented, "volume " + view.id + " is served by the kernel's client: its key is rotated only with mounter rbd-nbd");
   if (!view.seen.attached || view.seen.link != Observation::Link::serving)
@@ -64,7 +62,7 @@ std::optional<Decision> not_rotated(const View& view) {
 }  // namespace
 
 std::optional<Decision> open_mapping(const View& view) {
-  if (view.record->kms_id.empty() || mapping_of(view) != nullptr) return std::nullopt;
+  if (view.record->kms_id.empty() || luks_mapping(view) != nullptr) return std::nullopt;
   if (auto step = open_beside(view)) return *step;
   if (!view.seen.image_open)
     return fail(errc::unavailable, "rbd-nbd serves volume " + view.id + ", which ceph-csi has not opened: end its stage, or take the volume over "
@@ -87,12 +85,12 @@ std::optional<Decision> open_mapping(const View& view) {
 
 std::optional<Decision> fill_mapping(const View& view) {
   if (view.record->kms_id.empty() || view.record->read_only || view.seen.facts.fits) return std::nullopt;
-  if (mapping_of(view) == nullptr) return fail(errc::unavailable, "volume " + view.id + " is encrypted and not open: stage it again");
+  if (luks_mapping(view) == nullptr) return fail(errc::unavailable, "volume " + view.id + " is encrypted and not open: stage it again");
   return Step{Step::Kind::luks_resize};
 }
 
 std::optional<Decision> close_mapping(const View& view) {
-  if (view.record->kms_id.empty() || mapping_of(view) == nullptr) return std::nullopt;
+  if (view.record->kms_id.empty() || luks_mapping(view) == nullptr) return std::nullopt;
   if (!view.seen.facts.disconnected)
     if (auto step = bring_up(view)) return step;
   return Step{Step::Kind::luks_close};

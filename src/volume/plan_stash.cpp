@@ -22,7 +22,7 @@ Stash wanted_stash(const View& view, const Staged& wish) {
   return stash;
 }
 
-Step at(Step::Kind kind, const std::string& staging_path) {
+Step stash_step(Step::Kind kind, const std::string& staging_path) {
   Step step{kind};
   step.path = staging_path;
   return step;
@@ -34,14 +34,14 @@ std::optional<Decision> keep_stash(const View& view, const Staged& wish) {
   if (!view.seen.facts.stash) return look(Fact::stash);
   Stash wanted = wanted_stash(view, wish);
   if (*view.seen.facts.stash == wanted) return std::nullopt;
-  Step step = at(Step::Kind::write_stash, wish.path);
+  Step step = stash_step(Step::Kind::write_stash, wish.path);
   step.stash = std::move(wanted);
   return step;
 }
 
 Decision without_stash(const View& view, const Unstaged& wish, Decision then) {
   if (!view.seen.facts.stash) return look(Fact::stash);
-  if (*view.seen.facts.stash) return at(Step::Kind::drop_stash, wish.path);
+  if (*view.seen.facts.stash) return stash_step(Step::Kind::drop_stash, wish.path);
   return then;
 }
 

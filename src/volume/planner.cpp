@@ -27,8 +27,6 @@ const Staging* staging_at(const Record& record, const std::string& path) {
   return place == record.stagings.end() ? nullptr : &*place;
 }
 
-Decision fail(errc code, std::string text) { return Fail{{code, std::move(text)}}; }
-
 /// "2026-11-22T12:03:04Z"
 std::string utc(std::chrono::system_clock::time_point at) {
   const std::time_t seconds = std::chrono::system_clock::to_time_t(at);

@@ -20,7 +20,7 @@ constexpr std::chrono::hours kRememberRefusal{24};
 // A conflicting call is told while it can still hear it.
 constexpr std::chrono::seconds kAnswerBefore{5};
 
-Error leaves() { return {errc::unavailable, "the agent is stopping: repeat when it is back"}; }
+Error stopping() { return {errc::unavailable, "the agent is stopping: repeat when it is back"}; }
 
 bool published_at(const std::optional<Record>& record, const std::string& target) {
   return record && std::any_of(record->publishes.begin(), record->publishes.end(), [&](const auto& publish) { return publish.target == target; });
@@ -152,7 +152,7 @@ task<result<>> Shell::Impl::start() {
 }
 
 task<result<>> Shell::Impl::want(std::string id, Wish wish, Until until) {
-  if (leaving_) co_return leaves();
+  if (leaving_) co_return stopping();
   Live& volume = live(id);
   if (draining_ && std::holds_alternative<Staged>(wish) && !volume.record && volume.operations.empty()) {
     forget_if_idle(id);
@@ -263,7 +263,7 @@ task<result<>> Shell::Impl::pursue(Live& volume, Wish wish) {
   std::string waits_for;
   for (int steps = 0; steps < kMaxSteps; ++steps) {
     // As a death here: the next start goes on from what is true then.
-    if (leaving_) co_return leaves();
+    if (leaving_) co_return stopping();
     auto seen = observe(volume, wish, ports_, config_.boot_id, clock_.now());
     if (!seen) co_return seen.error();
     volume.gone = seen->devices.empty() || (volume.record && volume.record->boot_id != config_.boot_id);

@@ -49,7 +49,7 @@ result<> read(const json::object& from, std::string_view key, bool& into) {
 }
 
 /// As Go's encoding/json has it: what means something in HTML is escaped too.
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   const std::string plain = json::serialize(json::string_view(text.data(), text.size()));
   std::string out;
   for (const char c : plain) {
@@ -108,10 +108,10 @@ result<Stash> parse_stash(std::string_view text) {
 }
 
 std::string encode(const Stash& stash) {
-  std::string out = "{\"Version\":3,\"pool\":" + quoted(stash.pool) + ",\"radosNamespace\":" + quoted(stash.ns) + ",\"image\":" + quoted(stash.image);
-  out += ",\"unmapOptions\":" + quoted(stash.unmap_options);
+  std::string out = "{\"Version\":3,\"pool\":" + in_quotes(stash.pool) + ",\"radosNamespace\":" + in_quotes(stash.ns) + ",\"image\":" + in_quotes(stash.image);
+  out += ",\"unmapOptions\":" + in_quotes(stash.unmap_options);
   out.append(",\"accessType\":").append(truth(stash.nbd)).append(",\"encrypted\":").append(truth(stash.encrypted));
-  out += ",\"device\":" + quoted(stash.device) + ",\"logDir\":" + quoted(stash.log_dir) + ",\"logFileStrategy\":" + quoted(stash.log_strategy);
+  out += ",\"device\":" + in_quotes(stash.device) + ",\"logDir\":" + in_quotes(stash.log_dir) + ",\"logFileStrategy\":" + in_quotes(stash.log_strategy);
   return out + "}";
 }
 

@@ -37,7 +37,7 @@ Facts healthy() {
 Finding find(const Facts& facts, const std::string& check) {
   for (const auto& finding : judge(facts))
     if (finding.check == check) return finding;
-  return {check, Verdict::ok, "no such finding", {}};
+  return {check, Grade::ok, "no such finding", {}};
 }
 
 }  // namespace
@@ -46,7 +46,7 @@ TEST_CASE("a healthy node has no warning and exit code 0") {
   const auto findings = judge(healthy());
   for (const auto& finding : findings) {
     INFO(finding.check << ": " << finding.said);
-    CHECK(finding.verdict == Verdict::ok);
+    CHECK(finding.verdict == Grade::ok);
     CHECK(finding.way_out.empty());
   }
   CHECK(exit_code(findings) == 0);
@@ -59,7 +59,7 @@ TEST_CASE("everything that is not well names a way out") {
   const auto findings = judge(facts);
   CHECK(exit_code(findings) == 2);
   for (const auto& finding : findings)
-    if (finding.verdict != Verdict::ok) CHECK_FALSE(finding.way_out.empty());
+    if (finding.verdict != Grade::ok) CHECK_FALSE(finding.way_out.empty());
 }
 
 TEST_CASE("an agent that may leave a core dump is named, for it has keys in it") {
@@ -78,15 +78,15 @@ TEST_CASE("an agent that may leave a core dump is named, for it has keys in it")
 }
 
 TEST_CASE("the exit code is that of the worst finding") {
-  CHECK(exit_code({{"a", Verdict::ok, "", ""}, {"b", Verdict::warning, "", ""}}) == 1);
-  CHECK(exit_code({{"a", Verdict::failure, "", ""}, {"b", Verdict::warning, "", ""}}) == 2);
+  CHECK(exit_code({{"a", Grade::ok, "", ""}, {"b", Grade::warning, "", ""}}) == 1);
+  CHECK(exit_code({{"a", Grade::failure, "", ""}, {"b", Grade::warning, "", ""}}) == 2);
 }
 
 TEST_CASE("kernels: too old, without identifiers, fine") {
   auto facts = healthy();
-  for (const auto& [release, verdict] : {std::pair("5.3.18", Verdict::failure), std::pair("4.18.0-372.el8", Verdict::failure),
-                                         std::pair("5.4.0", Verdict::warning), std::pair("5.14.0-1", Verdict::ok),
-                                         std::pair("6.12.1+deb13", Verdict::ok), std::pair("10.0", Verdict::ok), std::pair("x", Verdict::failure)}) {
+  for (const auto& [release, verdict] : {std::pair("5.3.18", Grade::failure), std::pair("4.18.0-372.el8", Grade::failure),
+                                         std::pair("5.4.0", Grade::warning), std::pair("5.14.0-1", Grade::ok),
+                                         std::pair("6.12.1+deb13", Grade::ok), std::pair("10.0", Grade::ok), std::pair("x", Grade::failure)}) {
     facts.kernel = release;
     INFO(release);
     CHECK(find(facts, "kernel").verdict == verdict);
@@ -96,9 +96,9 @@ TEST_CASE("kernels: too old, without identifiers, fine") {
 TEST_CASE("the driver must be there, and better without devices from the start") {
   auto facts = healthy();
   facts.nbds_max = "16";
-  CHECK(find(facts, "nbd").verdict == Verdict::warning);
+  CHECK(find(facts, "nbd").verdict == Grade::warning);
   facts.nbd_there = false;
-  CHECK(find(facts, "nbd").verdict == Verdict::failure);
+  CHECK(find(facts, "nbd").verdict == Grade::failure);
   CHECK_THAT(find(facts, "nbd").way_out, ContainsSubstring("modprobe nbd nbds_max=0"));
 }
 
@@ -106,7 +106,7 @@ TEST_CASE("the kernel's rbd module is only a note: there, to be loaded, or not t
   auto facts = healthy();
   for (const auto& [rbd, said] : {std::pair(Module::present, "can be staged"), std::pair(Module::loadable, "modprobe rbd"), std::pair(Module::absent, "are refused")}) {
     facts.rbd = rbd;
-    CHECK(find(facts, "rbd").verdict == Verdict::ok);
+    CHECK(find(facts, "rbd").verdict == Grade::ok);
     CHECK_THAT(find(facts, "rbd").said, ContainsSubstring(said));
   }
 }
@@ -115,45 +115,45 @@ TEST_CASE("without CAP_SYS_ADMIN nothing works, without any other right of the m
   auto facts = healthy();
   for (const auto& [bit, name] : {std::pair(24, "CAP_SYS_RESOURCE"), std::pair(12, "CAP_NET_ADMIN"), std::pair(2, "CAP_DAC_READ_SEARCH"), std::pair(27, "CAP_MKNOD")}) {
     facts.capabilities = ~(std::uint64_t{1} << bit);
-    CHECK(find(facts, "capabilities").verdict == Verdict::warning);
+    CHECK(find(facts, "capabilities").verdict == Grade::warning);
     CHECK_THAT(find(facts, "capabilities").said, ContainsSubstring(name));
   }
   facts.capabilities = ~(std::uint64_t{1} << 21);
-  CHECK(find(facts, "capabilities").verdict == Verdict::failure);
+  CHECK(find(facts, "capabilities").verdict == Grade::failure);
   facts.capabilities = 0;
   for (const std::string name : {"CAP_SYS_ADMIN", "CAP_SYS_RESOURCE", "CAP_NET_ADMIN", "CAP_DAC_READ_SEARCH", "CAP_MKNOD"})
     CHECK_THAT(find(facts, "capabilities").said, ContainsSubstring(name + " is missing"));
   facts.capabilities.reset();
-  CHECK(find(facts, "capabilities").verdict == Verdict::warning);
+  CHECK(find(facts, "capabilities").verdict == Grade::warning);
 }
 
 TEST_CASE("a PID namespace of its own fails, unless the node itself is a container") {
   auto facts = healthy();
   facts.pid_namespace = "pid:[4026532555]";
   facts.first_process = "corbd";
-  CHECK(find(facts, "pid-namespace").verdict == Verdict::failure);
+  CHECK(find(facts, "pid-namespace").verdict == Grade::failure);
   facts.first_process = "systemd";
-  CHECK(find(facts, "pid-namespace").verdict == Verdict::warning);
+  CHECK(find(facts, "pid-namespace").verdict == Grade::warning);
 }
 
 TEST_CASE("the host's network is needed before Linux 6.4 only") {
   auto facts = healthy();
   facts.host_network = false;
-  CHECK(find(facts, "network-namespace").verdict == Verdict::failure);
+  CHECK(find(facts, "network-namespace").verdict == Grade::failure);
   facts.host_network.reset();
-  CHECK(find(facts, "network-namespace").verdict == Verdict::warning);
+  CHECK(find(facts, "network-namespace").verdict == Grade::warning);
   facts.kernel = "6.4.0";
-  CHECK(find(facts, "network-namespace").verdict == Verdict::ok);
+  CHECK(find(facts, "network-namespace").verdict == Grade::ok);
 }
 
 TEST_CASE("the mount that holds kubelet's folder must be shared") {
   auto facts = healthy();
   facts.mountinfo = "21 1 8:1 / / rw - overlay overlay rw\n22 21 8:1 /k /var/lib/kubelet rw,relatime shared:7 master:1 - ext4 /dev/sda1 rw\n";
-  CHECK(find(facts, "mount-propagation").verdict == Verdict::ok);
+  CHECK(find(facts, "mount-propagation").verdict == Grade::ok);
   facts.mountinfo = "21 1 8:1 / / rw shared:1 - overlay overlay rw\n22 21 8:1 /k /var/lib/kubelet rw master:1 - ext4 /dev/sda1 rw\n";
-  CHECK(find(facts, "mount-propagation").verdict == Verdict::failure);
+  CHECK(find(facts, "mount-propagation").verdict == Grade::failure);
   facts.mountinfo = "not mountinfo";
-  CHECK(find(facts, "mount-propagation").verdict == Verdict::failure);
+  CHECK(find(facts, "mount-propagation").verdict == Grade::failure);
 }
 
 TEST_CASE("mountinfo: whole names, spaces, and the mount on top count") {
@@ -173,40 +173,40 @@ TEST_CASE("mountinfo: whole names, spaces, and the mount on top count") {
 TEST_CASE("a folder that the agent will make is a warning, one that refuses a failure") {
   auto facts = healthy();
   facts.state_dir_writable = facts.runtime_dir = Error{errc::not_found, "x does not exist"};
-  CHECK(find(facts, "state-dir").verdict == Verdict::warning);
-  CHECK(find(facts, "runtime-dir").verdict == Verdict::warning);
+  CHECK(find(facts, "state-dir").verdict == Grade::warning);
+  CHECK(find(facts, "runtime-dir").verdict == Grade::warning);
   facts.state_dir_writable = Error{errc::state_write, "read-only"};
   facts.runtime_dir = Error{errc::failed_precondition, "not on tmpfs"};
-  CHECK(find(facts, "state-dir").verdict == Verdict::failure);
-  CHECK(find(facts, "runtime-dir").verdict == Verdict::failure);
+  CHECK(find(facts, "state-dir").verdict == Grade::failure);
+  CHECK(find(facts, "runtime-dir").verdict == Grade::failure);
 }
 
 TEST_CASE("config.json must list clusters with monitors") {
   auto facts = healthy();
   facts.clusters->push_back({"test", {}, "", {}});
-  CHECK(find(facts, "config.json").verdict == Verdict::failure);
+  CHECK(find(facts, "config.json").verdict == Grade::failure);
   CHECK_THAT(find(facts, "config.json").said, ContainsSubstring("test"));
   facts.clusters->clear();
-  CHECK(find(facts, "config.json").verdict == Verdict::failure);
+  CHECK(find(facts, "config.json").verdict == Grade::failure);
   facts.clusters = Error{errc::invalid_argument, "not JSON"};
-  CHECK(find(facts, "config.json").verdict == Verdict::failure);
+  CHECK(find(facts, "config.json").verdict == Grade::failure);
 }
 
 TEST_CASE("one silent monitor is a warning that names it, all of a cluster a failure") {
   auto facts = healthy();
   facts.monitors[1].answers = false;
-  CHECK(find(facts, "monitors of prod").verdict == Verdict::warning);
+  CHECK(find(facts, "monitors of prod").verdict == Grade::warning);
   CHECK_THAT(find(facts, "monitors of prod").said, ContainsSubstring("m2") && !ContainsSubstring("m1"));
   facts.monitors[0].answers = false;
-  CHECK(find(facts, "monitors of prod").verdict == Verdict::failure);
+  CHECK(find(facts, "monitors of prod").verdict == Grade::failure);
 }
 
 TEST_CASE("devices that nobody serves are named with what waits on them") {
   auto facts = healthy();
   facts.devices = {{0, "v1", false, 2}, {1, "gone", true, 0}, {2, "", false, 0}, {3, "", true, 0}};
   CHECK(find(facts, "/dev/nbd0").said == "no such finding");
-  CHECK(find(facts, "/dev/nbd1").verdict == Verdict::warning);
-  CHECK(find(facts, "/dev/nbd2").verdict == Verdict::warning);
+  CHECK(find(facts, "/dev/nbd1").verdict == Grade::warning);
+  CHECK(find(facts, "/dev/nbd2").verdict == Grade::warning);
   CHECK(find(facts, "/dev/nbd3").said == "no such finding");
   facts.admin = facts.csi = Error{errc::unavailable, "nobody"};
   CHECK_THAT(find(facts, "/dev/nbd0").said, ContainsSubstring("v1") && ContainsSubstring("2 requests wait"));
