@@ -14,6 +14,7 @@
 #include <boost/asio/ssl/host_name_verification.hpp>
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 #include <charconv>
@@ -23,6 +24,7 @@
 
 #include "corbd/core/fd.hpp"
 #include "cutoff.hpp"
+#include "wire_text.hpp"
 
 namespace corbd::http {
 namespace {
@@ -161,7 +163,8 @@ task<error_code> converse(Clock& clock, OpenConnection& connection, Stream& stre
   {
     const SocketCutoff cutoff(clock, connection.socket, until.at_most(clock.now() + head));
     error_code failed;
-    co_await wire::async_write(stream, exchange.request, into(failed));
+    const std::string sent = wire_text(exchange.request);
+    co_await asio::async_write(stream, asio::buffer(sent), into(failed));
     if (!failed) co_await wire::async_read_header(stream, connection.buffer, parser, into(failed));
     if (failed) co_return failed;
   }

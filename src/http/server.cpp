@@ -7,6 +7,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 #include <cerrno>
@@ -18,6 +19,7 @@
 #include "corbd/core/fd.hpp"
 #include "corbd/core/gate.hpp"
 #include "peer.hpp"
+#include "wire_text.hpp"
 
 namespace corbd::http {
 namespace {
@@ -129,11 +131,8 @@ task<error_code> write_answer(Clock& clock, std::shared_ptr<Connection> connecti
   connection->answering = true;
   error_code failed;
   answer.prepare_payload();
-  wire::response_serializer<wire::string_body> serializer(answer);
-  if (header_only)
-    co_await wire::async_write_header(connection->socket, serializer, asio::redirect_error(asio::use_awaitable, failed));
-  else
-    co_await wire::async_write(connection->socket, serializer, asio::redirect_error(asio::use_awaitable, failed));
+  const std::string sent = wire_text(answer, header_only);
+  co_await asio::async_write(connection->socket, asio::buffer(sent), asio::redirect_error(asio::use_awaitable, failed));
   connection->answering = false;
   connection->since = clock.now();
   co_return failed;
