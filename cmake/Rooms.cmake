@@ -1,9 +1,12 @@
-# The house: corbd_room() declares a room, the rooms it may use and the libraries it needs. The table becomes a module map with which
-# clang refuses an #include of any other room's header (-fmodules-decluse).
+# The house: corbd_room() declares a room, the rooms it may use, the libraries it needs and the files that are never part of a batch. The table
+# becomes a module map with which clang refuses an #include of any other room's header (-fmodules-decluse).
 set(CORBD_ROOM_MAP ${CMAKE_BINARY_DIR}/rooms.modulemap)
 
+# Up to so many files of a room are one compilation: headers, templates and inline functions cost once, not once a file. 0: each file alone.
+set(CORBD_BATCH 0 CACHE STRING "Files of a room that are compiled at once")
+
 function(corbd_room name)
-  cmake_parse_arguments(ROOM "" "" "USES;LIBS" ${ARGN})
+  cmake_parse_arguments(ROOM "" "" "USES;LIBS;ALONE" ${ARGN})
   if(NOT name STREQUAL core)
     list(PREPEND ROOM_USES core)
   endif()
@@ -20,6 +23,10 @@ function(corbd_room name)
   foreach(header ${headers})
     string(APPEND map "  textual header \"${header}\"\n")
   endforeach()
+  # A file that is compiled in a batch is an included one: the fence has to know whose it is.
+  foreach(source ${sources})
+    string(APPEND map "  textual header \"${source}\"\n")
+  endforeach()
   string(APPEND map "}\n")
   set_property(GLOBAL APPEND_STRING PROPERTY CORBD_MAP_TEXT "${map}")
 
@@ -33,6 +40,11 @@ function(corbd_room name)
         <boost/system/result.hpp> <algorithm> <chrono> <functional> <map> <memory> <optional> <string> <variant> <vector>)
     else()
       target_precompile_headers(corbd_${name} REUSE_FROM corbd_core)
+    endif()
+    if(CORBD_BATCH)
+      set_target_properties(corbd_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${CORBD_BATCH})
+      list(TRANSFORM ROOM_ALONE REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/src/${name}/\\1.cpp")
+      set_source_files_properties(${ROOM_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     endif()
     target_include_directories(corbd_${name} PRIVATE ${CMAKE_SOURCE_DIR}/src/${name} ${CMAKE_BINARY_DIR}/generated)
   else()
