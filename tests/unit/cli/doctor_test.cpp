@@ -71,9 +71,9 @@ TEST_CASE("an agent that may leave a core dump is named, for it has keys in it")
   CHECK(dumps_core("Max cpu time   unlimited") == std::nullopt);
   auto facts = healthy();
   facts.dumps_core = false;
-  CHECK(find(facts, "core-dumps").verdict == Verdict::ok);
+  CHECK(find(facts, "core-dumps").verdict == Grade::ok);
   facts.dumps_core = true;
-  CHECK(find(facts, "core-dumps").verdict == Verdict::warning);
+  CHECK(find(facts, "core-dumps").verdict == Grade::warning);
   CHECK_THAT(find(facts, "core-dumps").way_out, ContainsSubstring("--allow-core-dumps"));
 }
 
