@@ -62,6 +62,8 @@ class HelperPool::Impl {
   using Id = std::uint64_t;
 
   void dispatch();
+  std::size_t count(Helper::State state, const std::string& whose) const;
+  std::optional<Error> overwhelmed(const std::string& whose) const;
   bool give(Helper& helper, Id id, const std::shared_ptr<Job>& job, const std::string& message);
   void start(const std::shared_ptr<Job>& job);
   void send_to_one(const std::shared_ptr<Job>& job, const std::string& message);
@@ -103,13 +105,39 @@ std::shared_ptr<Job> HelperPool::Impl::submit(HelperRequest request) {
   return job;
 }
 
+std::size_t HelperPool::Impl::count(Helper::State state, const std::string& whose) const {
+  return static_cast<std::size_t>(std::ranges::count_if(helpers_, [&](const auto& entry) {
+    return entry.second.state == state && (entry.second.job == nullptr || entry.second.job->request.owner.whose == whose);
+  }));
+}
+
+/// Each stuck one is a process that nothing ends: no more of them than that.
+std::optional<Error> HelperPool::Impl::overwhelmed(const std::string& whose) const {
+  const auto stuck = count(Helper::State::stuck, whose);
+  if (stuck < config_.max_stuck) return std::nullopt;
+  const auto first = std::ranges::find_if(helpers_, [&](const auto& entry) {
+    return entry.second.state == Helper::State::stuck && entry.second.job->request.owner.whose == whose;
+  });
+  return Error{errc::unavailable, std::to_string(stuck) + " helpers hang for " + whose + ", the first in '" + first->second.job->request.what + "' (process " +
+                                      std::to_string(first->second.pid) + "): nothing more is begun for it until one ends"};
+}
+
+/// Each owner's in the order in which they came, and none waits for another's.
 void HelperPool::Impl::dispatch() {
-  const auto working = [](const auto& entry) { return entry.second.state == Helper::State::working; };
-  while (!queue_.empty() &&
-         std::cmp_less(std::count_if(helpers_.begin(), helpers_.end(), working), config_.max_helpers)) {
-    const auto job = queue_.front();
-    queue_.pop_front();
-    if (!job->abandoned) start(job);
+  for (auto place = queue_.begin(); place != queue_.end();) {
+    const auto job = *place;
+    const std::string& whose = job->request.owner.whose;
+    const auto refused = overwhelmed(whose);
+    if (!refused && !job->abandoned && count(Helper::State::working, whose) >= config_.max_helpers) {
+      ++place;
+      continue;
+    }
+    place = queue_.erase(place);
+    if (job->abandoned) continue;
+    if (refused)
+      job->promise.set(with_context(job->request.what, *refused));
+    else
+      start(job);
   }
 }
 
@@ -191,6 +219,8 @@ void HelperPool::Impl::on_socket(Id id) {
 void HelperPool::Impl::on_reply(Helper& helper, const std::string& message) {
   if (helper.state == Helper::State::working) {
     release(helper, Helper::State::idle)->promise.set(helper_wire::unpack_reply(message));
+    // Those of a burst of many owners go again.
+    if (count(Helper::State::idle, "") > config_.max_helpers) end(helper);
     return;
   }
   if (helper.state == Helper::State::stuck)

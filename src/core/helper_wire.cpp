@@ -35,7 +35,7 @@ const json::object* object_of(const json::object& object, std::string_view key) 
 std::string pack_request(const HelperRequest& request) {
   json::object message;
   message["body"] = request.body;
-  message["busy_file"] = request.busy_file;
+  message["busy_file"] = request.owner.busy_file;
   std::string packed = json::serialize(message);
   wipe(message);
   return packed;

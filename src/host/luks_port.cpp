@@ -12,57 +12,57 @@ namespace json = boost::json;
 /// argon2 beside others on a slow machine, over a slow cluster.
 constexpr std::chrono::seconds kPatience{120};
 
-HelperRequest luks_request(std::string what, json::object body, std::string busy_file) {
-  return {std::move(what), std::move(body), std::move(busy_file), kPatience};
+HelperRequest luks_request(std::string what, json::object body, HelperOwner owner) {
+  return {std::move(what), std::move(body), std::move(owner), kPatience};
 }
 
 class HelperLuks final : public Luks {
  public:
   explicit HelperLuks(HelperPool& helpers) : helpers_(helpers) {}
 
-  task<result<LuksHeader>> look(std::string device, std::string busy_file, Until until) override {
+  task<result<LuksHeader>> look(std::string device, HelperOwner owner, Until until) override {
     json::object body{{"op", "luks_look"}, {"device", device}};
-    const auto reply = co_await helpers_.call(luks_request("look for LUKS on " + device, std::move(body), std::move(busy_file)), until);
+    const auto reply = co_await helpers_.call(luks_request("look for LUKS on " + device, std::move(body), std::move(owner)), until);
     if (!reply) co_return reply.error();
     co_return luks_header_from_json(*reply);
   }
-  task<result<>> format(std::string device, Secret passphrase, std::string busy_file, Until until) override {
+  task<result<>> format(std::string device, Secret passphrase, HelperOwner owner, Until until) override {
     json::object body{{"op", "luks_format"}, {"device", device}, {"passphrase", passphrase.reveal()}};
-    return perform("luksFormat " + device, std::move(body), std::move(busy_file), until);
+    return perform("luksFormat " + device, std::move(body), std::move(owner), until);
   }
-  task<result<>> open(std::string device, std::string mapping, Secret passphrase, bool read_only, std::string busy_file, Until until) override {
+  task<result<>> open(std::string device, std::string mapping, Secret passphrase, bool read_only, HelperOwner owner, Until until) override {
     json::object body{
         {"op", "luks_open"}, {"device", device}, {"mapping", mapping}, {"passphrase", passphrase.reveal()}, {"read_only", read_only}};
-    return perform("luksOpen " + device, std::move(body), std::move(busy_file), until);
+    return perform("luksOpen " + device, std::move(body), std::move(owner), until);
   }
-  task<result<>> resize(std::string mapping, std::string busy_file, Until until) override {
+  task<result<>> resize(std::string mapping, HelperOwner owner, Until until) override {
     json::object body{{"op", "luks_resize"}, {"mapping", mapping}};
-    return perform("resize " + mapping, std::move(body), std::move(busy_file), until);
+    return perform("resize " + mapping, std::move(body), std::move(owner), until);
   }
-  task<result<>> close(std::string mapping, std::string busy_file, Until until) override {
+  task<result<>> close(std::string mapping, HelperOwner owner, Until until) override {
     json::object body{{"op", "luks_close"}, {"mapping", mapping}};
-    return perform("luksClose " + mapping, std::move(body), std::move(busy_file), until);
+    return perform("luksClose " + mapping, std::move(body), std::move(owner), until);
   }
-  task<result<bool>> opens(std::string device, int slot, Secret passphrase, std::string busy_file, Until until) override {
+  task<result<bool>> opens(std::string device, int slot, Secret passphrase, HelperOwner owner, Until until) override {
     json::object body{{"op", "luks_opens"}, {"device", device}, {"slot", slot}, {"passphrase", passphrase.reveal()}};
-    const auto reply = co_await helpers_.call(luks_request("try a LUKS key of " + device, std::move(body), std::move(busy_file)), until);
+    const auto reply = co_await helpers_.call(luks_request("try a LUKS key of " + device, std::move(body), std::move(owner)), until);
     if (!reply) co_return reply.error();
     const auto* opens = reply->if_contains("opens");
     if (opens == nullptr || !opens->is_bool()) co_return Error{errc::internal, "the helper's reply about a LUKS key is not understood"};
     co_return opens->get_bool();
   }
-  task<result<>> add_key(std::string device, int slot, Secret known, Secret added, std::string busy_file, Until until) override {
+  task<result<>> add_key(std::string device, int slot, Secret known, Secret added, HelperOwner owner, Until until) override {
     json::object body{{"op", "luks_add_key"}, {"device", device}, {"slot", slot}, {"known", known.reveal()}, {"added", added.reveal()}};
-    return perform("luksAddKey " + device, std::move(body), std::move(busy_file), until);
+    return perform("luksAddKey " + device, std::move(body), std::move(owner), until);
   }
-  task<result<>> remove_key(std::string device, int slot, std::string busy_file, Until until) override {
+  task<result<>> remove_key(std::string device, int slot, HelperOwner owner, Until until) override {
     json::object body{{"op", "luks_remove_key"}, {"device", device}, {"slot", slot}};
-    return perform("luksKillSlot " + device, std::move(body), std::move(busy_file), until);
+    return perform("luksKillSlot " + device, std::move(body), std::move(owner), until);
   }
 
  private:
-  task<result<>> perform(std::string what, json::object body, std::string busy_file, Until until) {
-    const auto reply = co_await helpers_.call(luks_request(std::move(what), std::move(body), std::move(busy_file)), until);
+  task<result<>> perform(std::string what, json::object body, HelperOwner owner, Until until) {
+    const auto reply = co_await helpers_.call(luks_request(std::move(what), std::move(body), std::move(owner)), until);
     if (!reply) co_return reply.error();
     co_return result<>();
   }

@@ -15,11 +15,11 @@ using std::chrono::seconds;
 // How long until a request is reported stuck. A mkfs or fsck of a large image over a slow cluster is work, not a hang.
 constexpr seconds kMountPatience{60}, kToolPatience{600}, kPatience{30}, kUsagePatience{5};
 
-HelperRequest request(std::string what, json::object body, std::string busy_file, seconds patience) {
+HelperRequest request(std::string what, json::object body, HelperOwner owner, seconds patience) {
   HelperRequest made;
   made.what = std::move(what);
   made.body = std::move(body);
-  made.busy_file = std::move(busy_file);
+  made.owner = std::move(owner);
   made.report_after = patience;
   return made;
 }
@@ -43,22 +43,22 @@ class HelperMounts final : public Mounts {
   result<std::vector<Mount>> table() const override { return table_.read(); }
 
   task<result<>> mount(std::string device, std::string fstype, std::string target, std::string flags,
-                       std::string busy_file, Until until) override {
+                       HelperOwner owner, Until until) override {
     json::object body{{"op", "mount"}, {"device", device}, {"fstype", fstype}, {"target", target}, {"flags", flags}};
     return perform(helpers_,
-                   request("mount " + device + " on " + target, std::move(body), std::move(busy_file), kMountPatience),
+                   request("mount " + device + " on " + target, std::move(body), std::move(owner), kMountPatience),
                    until);
   }
   task<result<>> bind(std::string source, std::string target, bool device_node, std::string flags,
-                      std::string busy_file, Until until) override {
+                      HelperOwner owner, Until until) override {
     json::object body{
         {"op", "bind"}, {"source", source}, {"target", target}, {"device_node", device_node}, {"flags", flags}};
     return perform(
-        helpers_, request("bind " + source + " on " + target, std::move(body), std::move(busy_file), kPatience), until);
+        helpers_, request("bind " + source + " on " + target, std::move(body), std::move(owner), kPatience), until);
   }
-  task<result<std::uint64_t>> trim(std::string target, std::string busy_file, Until until) override {
+  task<result<std::uint64_t>> trim(std::string target, HelperOwner owner, Until until) override {
     json::object body{{"op", "trim"}, {"target", target}};
-    const auto reply = co_await helpers_.call(request("trim " + target, std::move(body), std::move(busy_file), kToolPatience), until);
+    const auto reply = co_await helpers_.call(request("trim " + target, std::move(body), std::move(owner), kToolPatience), until);
     if (!reply) co_return reply.error();
     co_return reply->at("bytes").to_number<std::uint64_t>();
   }
@@ -66,13 +66,13 @@ class HelperMounts final : public Mounts {
     const std::string what = "look how full " + target + " is";
     for (const auto& stuck : helpers_.stuck())
       if (stuck.what == what) co_return Error{errc::unavailable, what + ": process " + std::to_string(stuck.pid) + " still hangs in it"};
-    const auto reply = co_await helpers_.call(request(what, {{"op", "usage"}, {"target", target}}, "", kUsagePatience), until);
+    const auto reply = co_await helpers_.call(request(what, {{"op", "usage"}, {"target", target}}, HelperOwner("", "looks at filesystems"), kUsagePatience), until);
     if (!reply) co_return reply.error();
     co_return usage_from_json(*reply);
   }
-  task<result<>> unmount(std::string target, std::string busy_file, Until until) override {
+  task<result<>> unmount(std::string target, HelperOwner owner, Until until) override {
     json::object body{{"op", "unmount"}, {"target", target}};
-    return perform(helpers_, request("unmount " + target, std::move(body), std::move(busy_file), kMountPatience),
+    return perform(helpers_, request("unmount " + target, std::move(body), std::move(owner), kMountPatience),
                    until);
   }
 
@@ -85,41 +85,41 @@ class HelperFilesystems final : public Filesystems {
  public:
   explicit HelperFilesystems(HelperPool& helpers) : helpers_(helpers) {}
 
-  task<result<Probe>> probe(std::string device, std::string busy_file, Until until) override {
+  task<result<Probe>> probe(std::string device, HelperOwner owner, Until until) override {
     json::object body{{"op", "probe"}, {"device", device}};
-    return perform_probe(helpers_, request("probe " + device, std::move(body), std::move(busy_file), kPatience), until);
+    return perform_probe(helpers_, request("probe " + device, std::move(body), std::move(owner), kPatience), until);
   }
-  task<result<>> mkfs(std::string device, std::string fstype, std::string options, std::string busy_file,
+  task<result<>> mkfs(std::string device, std::string fstype, std::string options, HelperOwner owner,
                       Until until) override {
     json::object body{{"op", "mkfs"}, {"device", device}, {"fstype", fstype}, {"options", options}};
     return perform(helpers_,
-                   request("mkfs." + fstype + " " + device, std::move(body), std::move(busy_file), kToolPatience),
+                   request("mkfs." + fstype + " " + device, std::move(body), std::move(owner), kToolPatience),
                    until);
   }
-  task<result<>> fsck(std::string device, std::string fstype, std::string busy_file, Until until) override {
+  task<result<>> fsck(std::string device, std::string fstype, HelperOwner owner, Until until) override {
     json::object body{{"op", "fsck"}, {"device", device}, {"fstype", fstype}};
-    return perform(helpers_, request("fsck " + device, std::move(body), std::move(busy_file), kToolPatience), until);
+    return perform(helpers_, request("fsck " + device, std::move(body), std::move(owner), kToolPatience), until);
   }
-  task<result<Extent>> extent(std::string device, std::string fstype, std::string target, std::string busy_file, Until until) override {
+  task<result<Extent>> extent(std::string device, std::string fstype, std::string target, HelperOwner owner, Until until) override {
     json::object body{{"op", "extent"}, {"device", device}, {"fstype", fstype}, {"target", target}};
     const auto reply =
-        co_await helpers_.call(request("look how large " + target + " is", std::move(body), std::move(busy_file), kPatience), until);
+        co_await helpers_.call(request("look how large " + target + " is", std::move(body), std::move(owner), kPatience), until);
     if (!reply) co_return reply.error();
     co_return extent_from_json(*reply);
   }
-  task<result<>> grow(std::string device, std::string fstype, std::string target, std::string busy_file, Until until) override {
+  task<result<>> grow(std::string device, std::string fstype, std::string target, HelperOwner owner, Until until) override {
     json::object body{{"op", "grow"}, {"device", device}, {"fstype", fstype}, {"target", target}};
-    return perform(helpers_, request("grow " + fstype + " of " + device, std::move(body), std::move(busy_file), kToolPatience), until);
+    return perform(helpers_, request("grow " + fstype + " of " + device, std::move(body), std::move(owner), kToolPatience), until);
   }
-  task<result<>> check_unused(std::string device, std::string busy_file, Until until) override {
+  task<result<>> check_unused(std::string device, HelperOwner owner, Until until) override {
     json::object body{{"op", "check_unused"}, {"device", device}};
     return perform(
-        helpers_, request("check that nobody uses " + device, std::move(body), std::move(busy_file), kPatience), until);
+        helpers_, request("check that nobody uses " + device, std::move(body), std::move(owner), kPatience), until);
   }
-  task<result<>> tune(std::string kernel_name, std::string busy_file, Until until) override {
+  task<result<>> tune(std::string kernel_name, HelperOwner owner, Until until) override {
     json::object body{{"op", "tune"}, {"name", kernel_name}};
     return perform(
-        helpers_, request("tune the queue of " + kernel_name, std::move(body), std::move(busy_file), kPatience), until);
+        helpers_, request("tune the queue of " + kernel_name, std::move(body), std::move(owner), kPatience), until);
   }
 
  private:
@@ -140,11 +140,11 @@ class HelperDaemons final : public Daemons {
 
   task<result<bool>> serving(std::uint32_t index, std::string backend, Until until) override {
     json::object body{{"op", "daemons"}, {"index", index}, {"backend", backend}};
-    return perform_daemons(helpers_, request("look for rbd-nbd", std::move(body), "", kPatience), until);
+    return perform_daemons(helpers_, request("look for rbd-nbd", std::move(body), HelperOwner("", "rbd-nbd"), kPatience), until);
   }
   task<result<>> dismiss(std::uint32_t index, std::string backend, Until until) override {
     json::object body{{"op", "dismiss"}, {"index", index}, {"backend", backend}};
-    return perform(helpers_, request("end rbd-nbd of " + backend, std::move(body), "", kMountPatience), until);
+    return perform(helpers_, request("end rbd-nbd of " + backend, std::move(body), HelperOwner("", "rbd-nbd"), kMountPatience), until);
   }
 
  private:

@@ -19,22 +19,22 @@ class SysfsClient final : public device::KernelClient {
   result<std::uint64_t> features() const override { return read_features(sysfs_); }
   result<std::vector<device::Mapped>> inventory() const override { return read_inventory(sysfs_); }
 
-  task<result<>> map(device::MapArgs args, std::string busy_file, Until until) override {
-    return ask("map image " + args.name.text(), to_json(args), std::move(busy_file), until);
+  task<result<>> map(device::MapArgs args, HelperOwner owner, Until until) override {
+    return ask("map image " + args.name.text(), to_json(args), std::move(owner), until);
   }
 
-  task<result<>> unmap(std::uint32_t index, std::string options, std::string busy_file, Until until) override {
+  task<result<>> unmap(std::uint32_t index, std::string options, HelperOwner owner, Until until) override {
     boost::json::object body{{"op", kUnmap}, {"index", index}, {"options", options}};
-    return ask("unmap " + device::path(index, device::Kind::krbd), std::move(body), std::move(busy_file), until);
+    return ask("unmap " + device::path(index, device::Kind::krbd), std::move(body), std::move(owner), until);
   }
 
  private:
-  task<result<>> ask(std::string what, boost::json::object body, std::string busy_file, Until until) {
+  task<result<>> ask(std::string what, boost::json::object body, HelperOwner owner, Until until) {
     body["sysfs"] = sysfs_;
     HelperRequest request;
     request.what = std::move(what);
     request.body = std::move(body);
-    request.busy_file = std::move(busy_file);
+    request.owner = std::move(owner);
     request.report_after = kPatience;
     const auto reply = co_await helpers_.call(std::move(request), until);
     if (!reply) co_return reply.error();

@@ -117,13 +117,13 @@ task<result<>> Steps::dispatch(Live& live, const Step& step, const Wish& wish) {
     case Step::Kind::umount:
     case Step::Kind::unbind: {
       live.facts.unused.reset();
-      co_return co_await ports_.mounts.unmount(step.path, ports_.records.busy_file(live.id), while_served(live, later()));
+      co_return co_await ports_.mounts.unmount(step.path, owner(live), while_served(live, later()));
     }
     case Step::Kind::tune: {
       const auto index = device_index(live);
       if (!index) co_return index.error();
-      // Without the busy file: healing tunes while a helper of an earlier start may wait for the healing.
-      co_return co_await ports_.filesystems.tune("nbd" + std::to_string(*index), "", while_served(live, soon()));
+      // Without the busy file, and not in line behind the volumes of its cluster: these may wait for the healing.
+      co_return co_await ports_.filesystems.tune("nbd" + std::to_string(*index), HelperOwner("", "healing of " + owner(live).whose), while_served(live, soon()));
     }
     case Step::Kind::mount: co_return co_await mount(live, step.path, wish);
     case Step::Kind::luks_format: co_return co_await luks_format(live, wish);
@@ -144,6 +144,10 @@ result<image::Access> Steps::access(const Live& live) const {
   if (!cluster) return cluster.error();
   return image::Access{source.cluster_id, cluster->monitors, live.record->user, live.asks_with(),
                        with_affinity(source.serving.config, cluster->crush_location)};
+}
+
+HelperOwner Steps::owner(const Live& live) const {
+  return {ports_.records.busy_file(live.id), live.record ? "cluster " + live.record->source.cluster_id : "volumes without a record"};
 }
 
 std::uint64_t Steps::dead_conn_timeout_s(const Live& live) const {
@@ -239,7 +243,7 @@ task<result<>> Steps::look_at_device(Live& live, const Step& step) {
   const auto device = step.fact == Fact::unused ? device_path(live) : data_path(live);
   if (!device) co_return device.error();
   if (step.fact == Fact::probe) {
-    auto found = co_await ports_.filesystems.probe(*device, ports_.records.busy_file(live.id), while_served(live, soon()));
+    auto found = co_await ports_.filesystems.probe(*device, owner(live), while_served(live, soon()));
     if (!found) co_return found.error();
     facts.probe = std::move(*found);
     co_return result<>();
@@ -250,7 +254,7 @@ task<result<>> Steps::look_at_device(Live& live, const Step& step) {
     facts.filesystem = *found;
     co_return result<>();
   }
-  auto unused = co_await ports_.filesystems.check_unused(*device, ports_.records.busy_file(live.id), while_served(live, soon()));
+  auto unused = co_await ports_.filesystems.check_unused(*device, owner(live), while_served(live, soon()));
   if (!unused) co_return unused.error();
   facts.unused = true;
   co_return result<>();

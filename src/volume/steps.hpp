@@ -99,6 +99,8 @@ class Steps {
   task<result<>> bind(Live& live, std::string target, const Wish& wish);
 
   result<image::Access> access(const Live& live) const;
+  /// For whom helpers work on it: its cluster's hang takes none from other clusters' volumes.
+  HelperOwner owner(const Live& live) const;
   std::uint64_t dead_conn_timeout_s(const Live& live) const;
   result<device::Seen> device_of(const Live& live) const;
   result<std::uint32_t> device_index(const Live& live) const;

@@ -29,7 +29,7 @@ task<result<>> Steps::make_filesystem(Live& live, const Wish& wish) {
   if (!device) co_return device.error();
   const Capability& capability = std::get<Staged>(wish).capability;
   auto made = co_await ports_.filesystems.mkfs(*device, capability.fstype, live.record->source.mkfs_options,
-                                               ports_.records.busy_file(live.id), while_served(live, later()));
+                                               owner(live), while_served(live, later()));
   if (!made) co_return made;
   log::info("filesystem.made", {{"volume", live.id}, {"fstype", capability.fstype}});
   live.facts.probe.reset();
@@ -40,7 +40,7 @@ task<result<>> Steps::make_filesystem(Live& live, const Wish& wish) {
 task<result<>> Steps::check_filesystem(Live& live) {
   const auto device = data_path(live);
   if (!device) co_return device.error();
-  auto checked = co_await ports_.filesystems.fsck(*device, fstype_of(live), ports_.records.busy_file(live.id), while_served(live, later()));
+  auto checked = co_await ports_.filesystems.fsck(*device, fstype_of(live), owner(live), while_served(live, later()));
   if (checked) live.facts.checked = true;
   co_return checked;
 }
@@ -50,19 +50,19 @@ task<result<>> Steps::mount(Live& live, std::string target, const Wish& wish) {
   if (!device) co_return device.error();
   const Capability& capability = std::get<Staged>(wish).capability;
   const std::string flags = capability.read_only ? with_ro(capability.mount_flags) : capability.mount_flags;
-  co_return co_await ports_.mounts.mount(*device, capability.fstype, std::move(target), flags, ports_.records.busy_file(live.id),
+  co_return co_await ports_.mounts.mount(*device, capability.fstype, std::move(target), flags, owner(live),
                                          while_served(live, later()));
 }
 
 task<result<host::Extent>> Steps::extent(Live& live, std::string device, std::string target) {
-  co_return co_await ports_.filesystems.extent(std::move(device), fstype_of(live), std::move(target), ports_.records.busy_file(live.id),
+  co_return co_await ports_.filesystems.extent(std::move(device), fstype_of(live), std::move(target), owner(live),
                                                while_served(live, soon()));
 }
 
 task<result<>> Steps::grow(Live& live, std::string target, const Wish& wish) {
   const auto device = data_path(live);
   if (!device) co_return device.error();
-  auto grown = co_await ports_.filesystems.grow(*device, fstype_of(live), std::move(target), ports_.records.busy_file(live.id),
+  auto grown = co_await ports_.filesystems.grow(*device, fstype_of(live), std::move(target), owner(live),
                                                 while_served(live, later()));
   if (grown) {
     log::info("filesystem.grown", {{"volume", live.id}, {"device", *device}});
@@ -76,7 +76,7 @@ task<result<>> Steps::grow(Live& live, std::string target, const Wish& wish) {
 }
 
 task<result<>> Steps::trim(Live& live, std::string target) {
-  const auto trimmed = co_await ports_.mounts.trim(std::move(target), ports_.records.busy_file(live.id), while_served(live, later()));
+  const auto trimmed = co_await ports_.mounts.trim(std::move(target), owner(live), while_served(live, later()));
   if (!trimmed) co_return trimmed.error();
   log::info("filesystem.trimmed", {{"volume", live.id}, {"bytes", *trimmed}});
   live.facts.trimmed = true;
@@ -84,18 +84,18 @@ task<result<>> Steps::trim(Live& live, std::string target) {
 }
 
 task<result<>> Steps::bind(Live& live, std::string target, const Wish& wish) {
-  const std::string busy_file = ports_.records.busy_file(live.id);
+  const HelperOwner work = owner(live);
   if (const auto* published = std::get_if<Published>(&wish)) {
     const auto device = data_path(live);
     if (!device) co_return device.error();
     std::string flags = published->capability.mount_flags;
     if (published->read_only) flags = with_ro(std::move(flags));
-    co_return co_await ports_.mounts.bind(staging_target(live.id, published->path), target, live.record->block, flags, busy_file,
+    co_return co_await ports_.mounts.bind(staging_target(live.id, published->path), target, live.record->block, flags, work,
                                           while_served(live, soon()));
   }
   const auto device = data_path(live);
   if (!device) co_return device.error();
-  co_return co_await ports_.mounts.bind(*device, target, true, "", busy_file, while_served(live, soon()));
+  co_return co_await ports_.mounts.bind(*device, target, true, "", work, while_served(live, soon()));
 }
 
 }  // namespace corbd::volume

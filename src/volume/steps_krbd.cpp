@@ -32,7 +32,7 @@ task<result<>> Steps::map_krbd(Live& live) {
   args.options = with_kernel_affinity(source.kernel.map, cluster->crush_location);
   // Whoever came meanwhile is seen by the next look.
   live.facts.ownership.reset();
-  auto mapped = co_await ports_.kernel.map(std::move(args), ports_.records.busy_file(live.id), soon());
+  auto mapped = co_await ports_.kernel.map(std::move(args), owner(live), soon());
   if (mapped) log::info("device.mapped", {{"volume", live.id}, {"image", live.record->key.text()}});
   co_return mapped;
 }
@@ -42,7 +42,7 @@ task<result<>> Steps::unmap_krbd(Live& live) {
   if (!device) co_return device.error();
   const auto options = unmap_options(live);
   if (!options) co_return options.error();
-  auto gone = co_await ports_.kernel.unmap(device->index, *options, ports_.records.busy_file(live.id), soon());
+  auto gone = co_await ports_.kernel.unmap(device->index, *options, owner(live), soon());
   if (gone) log::info("device.unmapped", {{"volume", live.id}, {"device", device::path(*device)}});
   co_return gone;
 }

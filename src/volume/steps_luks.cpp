@@ -80,7 +80,7 @@ task<result<>> Steps::look_at_luks(Live& live, Fact fact, const Wish& wish) {
   }
   const auto device = device_path(live);
   if (!device) co_return device.error();
-  auto header = co_await ports_.luks.look(*device, ports_.records.busy_file(live.id), while_served(live, soon()));
+  auto header = co_await ports_.luks.look(*device, owner(live), while_served(live, soon()));
   if (!header) co_return header.error();
   live.facts.luks = std::move(*header);
   co_return result<>();
@@ -95,7 +95,7 @@ task<result<>> Steps::look_at_keys(Live& live, const Wish& wish) {
   if (!device) co_return device.error();
   const auto key = co_await volume_key(live, wish);
   if (!key) co_return key.error();
-  const auto header = co_await ports_.luks.look(*device, ports_.records.busy_file(live.id), while_served(live, soon()));
+  const auto header = co_await ports_.luks.look(*device, owner(live), while_served(live, soon()));
   if (!header) co_return header.error();
   Keys keys;
   for (const int slot : {kFirst, kSecond}) {
@@ -104,7 +104,7 @@ task<result<>> Steps::look_at_keys(Live& live, const Wish& wish) {
     if (!one.used) continue;
     const auto turn = co_await key_derivation(live);
     if (!turn) co_return turn.error();
-    const auto opens = co_await ports_.luks.opens(*device, slot, *key, ports_.records.busy_file(live.id), while_served(live, later()));
+    const auto opens = co_await ports_.luks.opens(*device, slot, *key, owner(live), while_served(live, later()));
     if (!opens) co_return opens.error();
     one.opens = *opens;
   }
@@ -119,7 +119,7 @@ task<result<>> Steps::luks_format(Live& live, const Wish& wish) {
   if (!key) co_return key.error();
   const auto turn = co_await key_derivation(live);
   if (!turn) co_return turn.error();
-  auto made = co_await ports_.luks.format(*device, std::move(*key), ports_.records.busy_file(live.id), while_served(live, later()));
+  auto made = co_await ports_.luks.format(*device, std::move(*key), owner(live), while_served(live, later()));
   if (!made) co_return made;
   log::info("luks.made", {{"volume", live.id}, {"device", *device}});
   live.facts.luks.reset();
@@ -140,7 +140,7 @@ task<result<>> Steps::luks_open(Live& live, const Wish& wish) {
   const auto turn = co_await key_derivation(live);
   if (!turn) co_return turn.error();
   auto opened = co_await ports_.luks.open(*device, mapping_name(live.id), std::move(*key), live.record->read_only,
-                                          ports_.records.busy_file(live.id), while_served(live, later()));
+                                          owner(live), while_served(live, later()));
   if (!opened) co_return opened;
   log::info("luks.opened", {{"volume", live.id}, {"device", *device}});
   live.facts.fits = true;
@@ -148,13 +148,13 @@ task<result<>> Steps::luks_open(Live& live, const Wish& wish) {
 }
 
 task<result<>> Steps::luks_resize(Live& live) {
-  auto resized = co_await ports_.luks.resize(mapping_name(live.id), ports_.records.busy_file(live.id), while_served(live, soon()));
+  auto resized = co_await ports_.luks.resize(mapping_name(live.id), owner(live), while_served(live, soon()));
   if (resized) live.facts.fits = true;
   co_return resized;
 }
 
 task<result<>> Steps::luks_close(Live& live) {
-  auto closed = co_await ports_.luks.close(mapping_name(live.id), ports_.records.busy_file(live.id), while_served(live, soon()));
+  auto closed = co_await ports_.luks.close(mapping_name(live.id), owner(live), while_served(live, soon()));
   if (closed) log::info("luks.closed", {{"volume", live.id}});
   co_return closed;
 }
@@ -167,7 +167,7 @@ task<result<>> Steps::add_key(Live& live, const Wish& wish) {
   live.facts.keys.reset();
   const auto turn = co_await key_derivation(live);
   if (!turn) co_return turn.error();
-  co_return co_await ports_.luks.add_key(*device, kSecond, *key, *key, ports_.records.busy_file(live.id), while_served(live, later()));
+  co_return co_await ports_.luks.add_key(*device, kSecond, *key, *key, owner(live), while_served(live, later()));
 }
 
 task<result<>> Steps::new_key(Live& live, const Wish& wish) {
@@ -180,7 +180,7 @@ task<result<>> Steps::new_key(Live& live, const Wish& wish) {
   live.facts.keys.reset();
   const auto turn = co_await key_derivation(live);
   if (!turn) co_return turn.error();
-  auto added = co_await ports_.luks.add_key(*device, kFirst, *old_key, *key, ports_.records.busy_file(live.id), while_served(live, later()));
+  auto added = co_await ports_.luks.add_key(*device, kFirst, *old_key, *key, owner(live), while_served(live, later()));
   if (!added) co_return added;
   if (auto stopped = failpoint::hit("step.new_key.added"); !stopped) co_return stopped;
   auto stored = co_await store_key(live, *key, passphrase_of(wish));
@@ -194,7 +194,7 @@ task<result<>> Steps::remove_key(Live& live, int slot) {
   const auto device = device_path(live);
   if (!device) co_return device.error();
   live.facts.keys.reset();
-  co_return co_await ports_.luks.remove_key(*device, slot, ports_.records.busy_file(live.id), while_served(live, soon()));
+  co_return co_await ports_.luks.remove_key(*device, slot, owner(live), while_served(live, soon()));
 }
 
 }  // namespace corbd::volume

@@ -57,8 +57,8 @@ class Devices : public device::Devices {
 class Mounts : public host::Mounts {
  public:
   result<std::vector<host::Mount>> table() const override { return all; }
-  task<result<>> mount(std::string, std::string, std::string, std::string, std::string, Until) override { co_return result<>(); }
-  task<result<>> bind(std::string source, std::string target, bool, std::string, std::string, Until) override {
+  task<result<>> mount(std::string, std::string, std::string, std::string, HelperOwner, Until) override { co_return result<>(); }
+  task<result<>> bind(std::string source, std::string target, bool, std::string, HelperOwner, Until) override {
     host::Mount made;
     made.fstype = "devtmpfs";
     made.root = "/" + source.substr(5);
@@ -66,29 +66,29 @@ class Mounts : public host::Mounts {
     all.push_back(std::move(made));
     co_return result<>();
   }
-  task<result<>> unmount(std::string, std::string, Until) override { co_return result<>(); }
-  task<result<std::uint64_t>> trim(std::string, std::string, Until) override { co_return 0; }
+  task<result<>> unmount(std::string, HelperOwner, Until) override { co_return result<>(); }
+  task<result<std::uint64_t>> trim(std::string, HelperOwner, Until) override { co_return 0; }
   task<result<host::Usage>> usage(std::string, Until) override { co_return host::Usage{}; }
   std::vector<host::Mount> all;
 };
 
 class Filesystems : public host::Filesystems {
  public:
-  task<result<host::Probe>> probe(std::string, std::string, Until) override { co_return host::Probe{}; }
-  task<result<>> mkfs(std::string, std::string, std::string, std::string, Until) override { co_return result<>(); }
-  task<result<>> fsck(std::string, std::string, std::string, Until) override { co_return result<>(); }
-  task<result<host::Extent>> extent(std::string, std::string, std::string, std::string, Until) override { co_return host::Extent{}; }
-  task<result<>> grow(std::string, std::string, std::string, std::string, Until) override { co_return result<>(); }
-  task<result<>> check_unused(std::string, std::string, Until) override { co_return result<>(); }
-  task<result<>> tune(std::string, std::string, Until) override { co_return result<>(); }
+  task<result<host::Probe>> probe(std::string, HelperOwner, Until) override { co_return host::Probe{}; }
+  task<result<>> mkfs(std::string, std::string, std::string, HelperOwner, Until) override { co_return result<>(); }
+  task<result<>> fsck(std::string, std::string, HelperOwner, Until) override { co_return result<>(); }
+  task<result<host::Extent>> extent(std::string, std::string, std::string, HelperOwner, Until) override { co_return host::Extent{}; }
+  task<result<>> grow(std::string, std::string, std::string, HelperOwner, Until) override { co_return result<>(); }
+  task<result<>> check_unused(std::string, HelperOwner, Until) override { co_return result<>(); }
+  task<result<>> tune(std::string, HelperOwner, Until) override { co_return result<>(); }
 };
 
 class KernelClient final : public device::KernelClient {
  public:
   result<std::uint64_t> features() const override { return Error{errc::failed_precondition, "no module"}; }
   result<std::vector<device::Mapped>> inventory() const override { return std::vector<device::Mapped>(); }
-  task<result<>> map(device::MapArgs, std::string, Until) override { co_return result<>(); }
-  task<result<>> unmap(std::uint32_t, std::string, std::string, Until) override { co_return result<>(); }
+  task<result<>> map(device::MapArgs, HelperOwner, Until) override { co_return result<>(); }
+  task<result<>> unmap(std::uint32_t, std::string, HelperOwner, Until) override { co_return result<>(); }
 };
 
 class Daemons final : public host::Daemons {

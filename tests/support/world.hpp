@@ -266,7 +266,7 @@ class World {
   /// told it is under way. `ended`: when it is told.
   task<result<>> ask_driver(std::string call, std::string backend, Until until, Effect effect, std::function<void(const result<>&)> ended = {});
   /// The same of a helper process, which waits as long as the device has no server, and outlives the agent.
-  task<result<>> ask_helper(std::string call, std::optional<std::uint32_t> device, std::string busy_file, Until until, Effect effect);
+  task<result<>> ask_helper(std::string call, std::optional<std::uint32_t> device, HelperOwner owner, Until until, Effect effect);
   std::string connection();                  ///< a client that is not known to be cut off
   /// Why nobody may use that client with this key; nothing: it may be used.
   result<> admits(const std::string& client, const Secret& key) const;

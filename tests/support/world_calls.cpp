@@ -125,13 +125,13 @@ void World::deliver(const std::shared_ptr<Asked>& asked, result<> value) {
 
 // --- Helpers --------------------------------------------------------------------------------------------------------------------------
 
-task<result<>> World::ask_helper(std::string call, std::optional<std::uint32_t> device, std::string busy_file, Until until, Effect effect) {
+task<result<>> World::ask_helper(std::string call, std::optional<std::uint32_t> device, HelperOwner owner, Until until, Effect effect) {
   constexpr std::chrono::seconds patience{60};
   const auto reply = std::make_shared<Reply>(loop_.control(), loop_.clock);
   const auto asked = std::make_shared<Asked>(Asked{call, "", false, next_fate(call), std::move(effect), reply, lives_});
   if (asked->fate.crash_before) co_await die();
   if (asked->fate.fail) co_return with_context(call, *asked->fate.fail);
-  const auto job = std::make_shared<HelperJob>(HelperJob{asked, device, std::move(busy_file), call == "unmount"});
+  const auto job = std::make_shared<HelperJob>(HelperJob{asked, device, std::move(owner.busy_file), call == "unmount"});
   helpers_.push_back(job);
   loop_.outside_in(asked->fate.before, [this, job] { run_helper(job); });
   const bool patient = until.deadline > loop_.clock.now() + patience;

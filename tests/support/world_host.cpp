@@ -51,7 +51,7 @@ class Mounts final : public host::Mounts {
   explicit Mounts(World& world) : world_(world) {}
   result<std::vector<host::Mount>> table() const override { return world_.mounts; }
 
-  task<result<>> mount(std::string device, std::string fstype, std::string target, std::string flags, std::string busy, Until until) override {
+  task<result<>> mount(std::string device, std::string fstype, std::string target, std::string flags, HelperOwner busy, Until until) override {
     needs_link(world_, device);
     auto effect = [&world = world_, device, fstype, target, flags]() -> result<> {
       const KernelDevice* on = world.by_index(index_of(world, device));
@@ -66,7 +66,7 @@ class Mounts final : public host::Mounts {
     co_return co_await world_.ask_helper("mount", index_of(world_, device), std::move(busy), until, std::move(effect));
   }
 
-  task<result<>> bind(std::string source, std::string target, bool, std::string, std::string busy, Until until) override {
+  task<result<>> bind(std::string source, std::string target, bool, std::string, HelperOwner busy, Until until) override {
     auto effect = [&world = world_, source, target]() -> result<> {
       if (source.starts_with("/dev/")) {
         if (world.by_index(index_of(world, source)) == nullptr) return gone(source);
@@ -88,7 +88,7 @@ class Mounts final : public host::Mounts {
     co_return co_await world_.ask_helper("bind", std::nullopt, std::move(busy), until, std::move(effect));
   }
 
-  task<result<std::uint64_t>> trim(std::string target, std::string busy, Until until) override {
+  task<result<std::uint64_t>> trim(std::string target, HelperOwner busy, Until until) override {
     const auto of = mounted_device(world_, target);
     if (!of) co_return Error{errc::not_found, "nothing is mounted at " + target};
     auto effect = [&world = world_, of]() -> result<> {
@@ -118,7 +118,7 @@ class Mounts final : public host::Mounts {
     co_return *found;
   }
 
-  task<result<>> unmount(std::string target, std::string busy, Until until) override {
+  task<result<>> unmount(std::string target, HelperOwner busy, Until until) override {
     // syncfs waits for what the device owes.
     const auto waits_for = mounted_device(world_, target);
     auto effect = [&world = world_, target]() -> result<> {
@@ -152,7 +152,7 @@ class Filesystems final : public host::Filesystems {
  public:
   explicit Filesystems(World& world) : world_(world) {}
 
-  task<result<host::Probe>> probe(std::string device, std::string busy, Until until) override {
+  task<result<host::Probe>> probe(std::string device, HelperOwner busy, Until until) override {
     needs_link(world_, device);
     const auto found = std::make_shared<host::Probe>();
     auto effect = [&world = world_, device, found]() -> result<> {
@@ -168,7 +168,7 @@ class Filesystems final : public host::Filesystems {
     co_return *found;
   }
 
-  task<result<>> mkfs(std::string device, std::string fstype, std::string, std::string busy, Until until) override {
+  task<result<>> mkfs(std::string device, std::string fstype, std::string, HelperOwner busy, Until until) override {
     needs_link(world_, device);
     if (const KernelDevice* on = world_.by_index(index_of(world_, device)); on != nullptr && on->alive && takes_writes(world_, *on)) begin_format(world_, device);
     auto effect = [&world = world_, device, fstype]() -> result<> {
@@ -186,7 +186,7 @@ class Filesystems final : public host::Filesystems {
     co_return co_await world_.ask_helper("mkfs", index_of(world_, device), std::move(busy), until, std::move(effect));
   }
 
-  task<result<>> fsck(std::string device, std::string, std::string busy, Until until) override {
+  task<result<>> fsck(std::string device, std::string, HelperOwner busy, Until until) override {
     needs_link(world_, device);
     auto effect = [&world = world_, device]() -> result<> {
       const KernelDevice* on = world.by_index(index_of(world, device));
@@ -201,7 +201,7 @@ class Filesystems final : public host::Filesystems {
     co_return co_await world_.ask_helper("fsck", index_of(world_, device), std::move(busy), until, std::move(effect));
   }
 
-  task<result<host::Extent>> extent(std::string device, std::string, std::string, std::string busy, Until until) override {
+  task<result<host::Extent>> extent(std::string device, std::string, std::string, HelperOwner busy, Until until) override {
     needs_link(world_, device);
     const auto found = std::make_shared<host::Extent>();
     auto effect = [&world = world_, device, found]() -> result<> {
@@ -215,7 +215,7 @@ class Filesystems final : public host::Filesystems {
     co_return *found;
   }
 
-  task<result<>> grow(std::string device, std::string, std::string, std::string busy, Until until) override {
+  task<result<>> grow(std::string device, std::string, std::string, HelperOwner busy, Until until) override {
     needs_link(world_, device);
     auto effect = [&world = world_, device]() -> result<> {
       const KernelDevice* on = world.by_index(index_of(world, device));
@@ -231,7 +231,7 @@ class Filesystems final : public host::Filesystems {
     co_return co_await world_.ask_helper("grow", index_of(world_, device), std::move(busy), until, std::move(effect));
   }
 
-  task<result<>> check_unused(std::string device, std::string busy, Until until) override {
+  task<result<>> check_unused(std::string device, HelperOwner busy, Until until) override {
     auto effect = [&world = world_, device]() -> result<> {
       const KernelDevice* on = world.by_index(index_of(world, device));
       if (mounted(world, index_of(world, device)) || (on != nullptr && on->mapping)) return Error{errc::in_use, "mounted or mapped"};
@@ -240,7 +240,7 @@ class Filesystems final : public host::Filesystems {
     co_return co_await world_.ask_helper("check unused", index_of(world_, device), std::move(busy), until, std::move(effect));
   }
 
-  task<result<>> tune(std::string kernel_name, std::string busy, Until until) override {
+  task<result<>> tune(std::string kernel_name, HelperOwner busy, Until until) override {
     auto effect = [&world = world_, kernel_name]() -> result<> {
       if (auto* on = world.by_index(index_of(world, "/dev/" + kernel_name))) on->io_timeout_ms = 1000;
       return {};

@@ -34,7 +34,7 @@ class KernelClient final : public device::KernelClient {
     return all;
   }
 
-  task<result<>> map(device::MapArgs args, std::string busy, Until until) override {
+  task<result<>> map(device::MapArgs args, HelperOwner busy, Until until) override {
     co_return co_await world_.ask_helper("map krbd", std::nullopt, std::move(busy), until, [&world = world_, args]() -> result<> {
       if (args.key != world.cluster_key) return Error{errc::permission_denied, "the cluster refuses the key"};
       const auto place = world.images.find(args.name.image);
@@ -44,7 +44,7 @@ class KernelClient final : public device::KernelClient {
     });
   }
 
-  task<result<>> unmap(std::uint32_t index, std::string, std::string busy, Until until) override {
+  task<result<>> unmap(std::uint32_t index, std::string, HelperOwner busy, Until until) override {
     co_return co_await world_.ask_helper("unmap krbd", std::nullopt, std::move(busy), until, [&world = world_, index] { return world.krbd_unmaps(index); });
   }
 

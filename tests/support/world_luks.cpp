@@ -40,7 +40,7 @@ class Luks final : public host::Luks {
  public:
   explicit Luks(World& world) : world_(world) {}
 
-  task<result<host::LuksHeader>> look(std::string device, std::string busy, Until until) override {
+  task<result<host::LuksHeader>> look(std::string device, HelperOwner busy, Until until) override {
     const auto found = std::make_shared<host::LuksHeader>();
     auto done = co_await ask("luks look", device, std::move(busy), until, [found](World&, KernelDevice&, FakeImage& image) -> result<> {
       found->found = {image.luks ? host::Probe::Kind::other : image.content, image.luks ? "crypto_LUKS" : image.fstype};
@@ -52,7 +52,7 @@ class Luks final : public host::Luks {
     co_return *found;
   }
 
-  task<result<>> format(std::string device, Secret passphrase, std::string busy, Until until) override {
+  task<result<>> format(std::string device, Secret passphrase, HelperOwner busy, Until until) override {
     const Deriving one(world_);
     // A death in the middle leaves a header without a key.
     if (KernelDevice* on = world_.by_index(index_of(world_, device)); on != nullptr && on->alive && takes_writes(world_, *on)) {
@@ -68,7 +68,7 @@ class Luks final : public host::Luks {
     });
   }
 
-  task<result<>> open(std::string device, std::string mapping, Secret passphrase, bool read_only, std::string busy, Until until) override {
+  task<result<>> open(std::string device, std::string mapping, Secret passphrase, bool read_only, HelperOwner busy, Until until) override {
     const Deriving one(world_);
     if (!mapping.starts_with(kPrefix)) world_.broke("a mapping has a name that ceph-csi does not know");
     co_return co_await ask("luks open", device, std::move(busy), until, [passphrase, read_only](World& world, KernelDevice& on, FakeImage& image) -> result<> {
@@ -80,7 +80,7 @@ class Luks final : public host::Luks {
     });
   }
 
-  task<result<>> resize(std::string mapping, std::string busy, Until until) override {
+  task<result<>> resize(std::string mapping, HelperOwner busy, Until until) override {
     co_return co_await world_.ask_helper("luks resize", below(mapping), std::move(busy), until, [&world = world_, mapping]() -> result<> {
       KernelDevice* on = mapped(world, mapping);
       if (on == nullptr) return Error{errc::unavailable, mapping + " is not open"};
@@ -89,7 +89,7 @@ class Luks final : public host::Luks {
     });
   }
 
-  task<result<>> close(std::string mapping, std::string busy, Until until) override {
+  task<result<>> close(std::string mapping, HelperOwner busy, Until until) override {
     co_return co_await world_.ask_helper("luks close", below(mapping), std::move(busy), until, [&world = world_, mapping]() -> result<> {
       KernelDevice* on = mapped(world, mapping);
       if (on == nullptr) return {};
@@ -100,7 +100,7 @@ class Luks final : public host::Luks {
     });
   }
 
-  task<result<bool>> opens(std::string device, int slot, Secret passphrase, std::string busy, Until until) override {
+  task<result<bool>> opens(std::string device, int slot, Secret passphrase, HelperOwner busy, Until until) override {
     const Deriving one(world_);
     const auto found = std::make_shared<bool>(false);
     auto done = co_await ask("luks try key", device, std::move(busy), until, [found, slot, passphrase](World&, KernelDevice&, FakeImage& image) -> result<> {
@@ -111,7 +111,7 @@ class Luks final : public host::Luks {
     co_return *found;
   }
 
-  task<result<>> add_key(std::string device, int slot, Secret known, Secret added, std::string busy, Until until) override {
+  task<result<>> add_key(std::string device, int slot, Secret known, Secret added, HelperOwner busy, Until until) override {
     const Deriving one(world_);
     co_return co_await ask("luks add key", device, std::move(busy), until, [slot, known, added](World& world, KernelDevice&, FakeImage& image) -> result<> {
       if (!image.luks || !has(*image.luks, known)) return Error{errc::unauthenticated, "no key slot opens with this passphrase"};
@@ -121,7 +121,7 @@ class Luks final : public host::Luks {
     });
   }
 
-  task<result<>> remove_key(std::string device, int slot, std::string busy, Until until) override {
+  task<result<>> remove_key(std::string device, int slot, HelperOwner busy, Until until) override {
     co_return co_await ask("luks remove key", device, std::move(busy), until, [slot](World& world, KernelDevice&, FakeImage& image) -> result<> {
       if (image.luks->keys.size() == 1 && image.luks->keys.contains(slot)) world.broke("the last key was removed");
       image.luks->keys.erase(slot);
@@ -138,7 +138,7 @@ class Luks final : public host::Luks {
     if (on != nullptr && !on->alive && !on->disconnected && world_.hazards == nullptr) world_.broke("a mapping without a live link was used");
     return on == nullptr ? std::nullopt : std::optional(on->index);
   }
-  task<result<>> ask(std::string call, std::string device, std::string busy, Until until,
+  task<result<>> ask(std::string call, std::string device, HelperOwner busy, Until until,
                      std::function<result<>(World&, KernelDevice&, FakeImage&)> effect) {
     const std::uint32_t index = index_of(world_, device);
     const KernelDevice* now = world_.by_index(index);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "corbd/core/helper_owner.hpp"
 #include "corbd/core/wait.hpp"
 
 namespace corbd {
@@ -16,8 +17,7 @@ namespace corbd {
 struct HelperRequest {
   std::string what;            ///< for people: "mount /dev/nbd0 on /x"
   boost::json::object body;    ///< {"op": ..., arguments}
-  std::string busy_file;       ///< if not empty: the helper holds flock(LOCK_EX) on it from before the work until after it, so that the
-                               ///< next incarnation sees work that outlived us
+  HelperOwner owner;
   std::chrono::seconds report_after{30};  ///< after this the request is reported stuck and its helper replaced; the caller gets unavailable
 };
 
@@ -26,7 +26,8 @@ class HelperPool {
   struct Config {
     std::string program = "/proc/self/exe";
     std::vector<std::string> arguments = {"helper"};
-    std::size_t max_helpers = 4;  ///< at work at once; more requests wait in order. Stuck ones do not count
+    std::size_t max_helpers = 4;  ///< at work at once for each owner; its further requests wait in order. Stuck ones do not count
+    std::size_t max_stuck = 16;   ///< for each owner; then its requests are refused until one ends. So it never has more than both together
   };
   HelperPool(executor control, Clock& clock, Config config);
   /// Idle helpers end with their socket; busy ones are left to finish.

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "corbd/core/helper_owner.hpp"
 #include "corbd/core/result.hpp"
 #include "corbd/core/secret.hpp"
 #include "corbd/core/task.hpp"
@@ -41,9 +42,9 @@ class KernelClient {
   virtual result<std::vector<Mapped>> inventory() const = 0;
   /// A device of that very image, made anew: whoever asks has looked that there is none. not_found when another image has its name by now. The
   /// kernel takes the exclusive lock before this returns, unless it is read-only, and gives it to a client that asks for it.
-  virtual task<result<>> map(MapArgs args, std::string busy_file, Until until) = 0;
+  virtual task<result<>> map(MapArgs args, HelperOwner owner, Until until) = 0;
   /// The caller made sure that nobody uses it. in_use when somebody does; done too when it is not there. `options`: of the kernel, "force".
-  virtual task<result<>> unmap(std::uint32_t index, std::string options, std::string busy_file, Until until) = 0;
+  virtual task<result<>> unmap(std::uint32_t index, std::string options, HelperOwner owner, Until until) = 0;
 };
 
 /// Of an inventory, those that show this image: by identity, for a name may be another image's by now.

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "corbd/core/helper_owner.hpp"
 #include "corbd/core/result.hpp"
 #include "corbd/core/task.hpp"
 #include "corbd/core/wait.hpp"
@@ -52,15 +53,15 @@ class Mounts {
   virtual ~Mounts() = default;
   virtual result<std::vector<Mount>> table() const = 0;
   /// Mounts a filesystem at `target` (made if absent: 0750). `flags`: mount(8) names, comma separated ("nodev,noatime").
-  virtual task<result<>> mount(std::string device, std::string fstype, std::string target, std::string flags, std::string busy_file,
+  virtual task<result<>> mount(std::string device, std::string fstype, std::string target, std::string flags, HelperOwner owner,
                                Until until) = 0;
   /// Binds `source` on `target` (made if absent: folder 0750, or file 0600 when `device_node`), with `flags` such as "ro" set on the bind.
-  virtual task<result<>> bind(std::string source, std::string target, bool device_node, std::string flags, std::string busy_file,
+  virtual task<result<>> bind(std::string source, std::string target, bool device_node, std::string flags, HelperOwner owner,
                               Until until) = 0;
   /// syncfs, umount, remove the empty target. in_use when busy. Done too when nothing is mounted: then only the target goes, if empty.
-  virtual task<result<>> unmount(std::string target, std::string busy_file, Until until) = 0;
+  virtual task<result<>> unmount(std::string target, HelperOwner owner, Until until) = 0;
   /// Discards what the filesystem there does not use (fstrim); bytes. unimplemented where filesystem or device cannot.
-  virtual task<result<std::uint64_t>> trim(std::string target, std::string busy_file, Until until) = 0;
+  virtual task<result<std::uint64_t>> trim(std::string target, HelperOwner owner, Until until) = 0;
   /// As long as an earlier call for the same target hangs: unavailable at once.
   virtual task<result<Usage>> usage(std::string target, Until until) = 0;
 };
@@ -68,19 +69,19 @@ class Mounts {
 class Filesystems {
  public:
   virtual ~Filesystems() = default;
-  virtual task<result<Probe>> probe(std::string device, std::string busy_file, Until until) = 0;
+  virtual task<result<Probe>> probe(std::string device, HelperOwner owner, Until until) = 0;
   /// options empty: ceph-csi's defaults of that type. Fails with not_empty if blkid finds anything, in the same helper call.
-  virtual task<result<>> mkfs(std::string device, std::string fstype, std::string options, std::string busy_file, Until until) = 0;
+  virtual task<result<>> mkfs(std::string device, std::string fstype, std::string options, HelperOwner owner, Until until) = 0;
   /// fsck.<fstype> -a; 0 and 1 are success.
-  virtual task<result<>> fsck(std::string device, std::string fstype, std::string busy_file, Until until) = 0;
+  virtual task<result<>> fsck(std::string device, std::string fstype, HelperOwner owner, Until until) = 0;
   /// Of ext2, ext3, ext4, xfs or btrfs, mounted at `target`; unimplemented for others.
-  virtual task<result<Extent>> extent(std::string device, std::string fstype, std::string target, std::string busy_file, Until until) = 0;
+  virtual task<result<Extent>> extent(std::string device, std::string fstype, std::string target, HelperOwner owner, Until until) = 0;
   /// Makes the same, mounted writable, as large as its device: resize2fs, xfs_growfs, btrfs. Done too when it is.
-  virtual task<result<>> grow(std::string device, std::string fstype, std::string target, std::string busy_file, Until until) = 0;
+  virtual task<result<>> grow(std::string device, std::string fstype, std::string target, HelperOwner owner, Until until) = 0;
   /// Opens with O_EXCL and closes again: in_use when anyone (also in another mount namespace) has it mounted or claimed.
-  virtual task<result<>> check_unused(std::string device, std::string busy_file, Until until) = 0;
+  virtual task<result<>> check_unused(std::string device, HelperOwner owner, Until until) = 0;
   /// Writes the queue attributes that differ: io_timeout 1000 ms, max_sectors_kb 1024, scheduler none. Right after connect only.
-  virtual task<result<>> tune(std::string kernel_name, std::string busy_file, Until until) = 0;
+  virtual task<result<>> tune(std::string kernel_name, HelperOwner owner, Until until) = 0;
 };
 
 /// Whether a helper of an earlier incarnation still holds the busy file. Cannot hang.

@@ -23,21 +23,21 @@ inline bool is_luks(const Probe& found) { return found.kind == Probe::Kind::othe
 class Luks {
  public:
   virtual ~Luks() = default;
-  virtual task<result<LuksHeader>> look(std::string device, std::string busy_file, Until until) = 0;
+  virtual task<result<LuksHeader>> look(std::string device, HelperOwner owner, Until until) = 0;
   /// LUKS2, sha256, argon2id with 32 MiB; the passphrase in slot 0. not_empty for a device with anything but a header without a key.
-  virtual task<result<>> format(std::string device, Secret passphrase, std::string busy_file, Until until) = 0;
+  virtual task<result<>> format(std::string device, Secret passphrase, HelperOwner owner, Until until) = 0;
   /// As /dev/mapper/<mapping>, with the volume key in no keyring. Done too when it is open on this device; in_use when on another.
-  virtual task<result<>> open(std::string device, std::string mapping, Secret passphrase, bool read_only, std::string busy_file, Until until) = 0;
+  virtual task<result<>> open(std::string device, std::string mapping, Secret passphrase, bool read_only, HelperOwner owner, Until until) = 0;
   /// Makes an open mapping as large as its device. Done too when it is.
-  virtual task<result<>> resize(std::string mapping, std::string busy_file, Until until) = 0;
+  virtual task<result<>> resize(std::string mapping, HelperOwner owner, Until until) = 0;
   /// Done too when it is not open; in_use when somebody has it.
-  virtual task<result<>> close(std::string mapping, std::string busy_file, Until until) = 0;
+  virtual task<result<>> close(std::string mapping, HelperOwner owner, Until until) = 0;
   /// Whether that slot, in use, opens with the passphrase.
-  virtual task<result<bool>> opens(std::string device, int slot, Secret passphrase, std::string busy_file, Until until) = 0;
+  virtual task<result<bool>> opens(std::string device, int slot, Secret passphrase, HelperOwner owner, Until until) = 0;
   /// Puts `added` into a free slot; `known` opens any other.
-  virtual task<result<>> add_key(std::string device, int slot, Secret known, Secret added, std::string busy_file, Until until) = 0;
+  virtual task<result<>> add_key(std::string device, int slot, Secret known, Secret added, HelperOwner owner, Until until) = 0;
   /// Wipes a slot; done too when it is free. The last one is never wiped.
-  virtual task<result<>> remove_key(std::string device, int slot, std::string busy_file, Until until) = 0;
+  virtual task<result<>> remove_key(std::string device, int slot, HelperOwner owner, Until until) = 0;
 };
 
 }  // namespace corbd::host

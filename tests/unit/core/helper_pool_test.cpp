@@ -24,22 +24,22 @@ struct Pool {
   explicit Pool(std::size_t max_helpers = 4)
       : pool(loop.control(), loop.clock, helper_child(HELPER_CHILD, max_helpers)) {}
 
-  Started<Reply> start(json::object body, std::string busy_file = "", Until until = {}) {
+  Started<Reply> start(json::object body, std::string busy_file = "", Until until = {}, std::string whose = "") {
     HelperRequest request;
     request.what = "work on a";
     request.body = std::move(body);
-    request.busy_file = std::move(busy_file);
+    request.owner = {std::move(busy_file), std::move(whose)};
     return Started<Reply>(loop.io, pool.call(std::move(request), until));
   }
-  Reply call(json::object body) { return start(std::move(body)).get(); }
+  Reply call(json::object body, const std::string& whose = "") { return start(std::move(body), "", {}, whose).get(); }
   int pid() { return static_cast<int>(call({{"op", "test_echo"}, {"value", 1}}).value().at("pid").as_int64()); }
 
   // A request that lasts until open(name).
   Started<Reply> hold(const std::string& name, const std::string& busy_file = "", Until until = {},
-                      const char* op = "test_hold") {
+                      const char* op = "test_hold", const std::string& whose = "") {
     return start(
         {{"op", op}, {"started", folder.path() + "/" + name + ".started"}, {"gate", folder.path() + "/" + name}},
-        busy_file, until);
+        busy_file, until, whose);
   }
   bool has_started(const std::string& name) { return std::filesystem::exists(folder.path() + "/" + name + ".started"); }
   bool starts(const std::string& name) {
@@ -328,4 +328,47 @@ TEST_CASE("a helper ignores the signals that stop a group") {
   ::kill(pid, SIGTERM);
   ::kill(pid, SIGINT);
   CHECK(pool.pid() == pid);
+}
+
+TEST_CASE("work of a cluster that hangs holds up no other cluster's") {
+  Pool pool(2);
+  std::vector<Started<Reply>> hang;
+  for (int i = 0; i < 10; ++i) hang.push_back(pool.hold("h" + std::to_string(i), "", {}, "test_hold", "cluster a"));
+  REQUIRE(pool.starts("h1"));
+  CHECK(pool.call({{"op", "test_echo"}, {"value", 1}}, "cluster b"));
+  CHECK(pool.call({{"op", "test_echo"}, {"value", 1}}, "cluster b"));
+  CHECK_FALSE(pool.has_started("h2"));
+  for (int i = 0; i < 10; ++i) pool.open("h" + std::to_string(i));
+  for (auto& one : hang) CHECK(one.get());
+}
+
+TEST_CASE("no more helpers hang for one cluster than are allowed, and whoever comes then is told so at once") {
+  Loop loop;
+  Folder folder;
+  auto config = helper_child(HELPER_CHILD, 2);
+  config.max_stuck = 3;
+  HelperPool pool(loop.control(), loop.clock, config);
+  const auto ask = [&](json::object body, const std::string& whose) {
+    HelperRequest request;
+    request.what = "unmount /a";
+    request.body = std::move(body);
+    request.owner = {"", whose};
+    return Started<Reply>(loop.io, pool.call(std::move(request), {}));
+  };
+  const auto gate = folder.path() + "/gate";
+  for (int i = 0; i < 3; ++i) {
+    const auto started = folder.path() + "/" + std::to_string(i);
+    auto held = ask({{"op", "test_hold"}, {"started", started}, {"gate", gate}}, "cluster a");
+    REQUIRE(eventually(loop.io, [&] { return std::filesystem::exists(started); }));
+    loop.clock.advance(std::chrono::seconds(31));
+    CHECK(held.get().error().code == errc::unavailable);
+  }
+  const json::object echo{{"op", "test_echo"}, {"value", 1}};
+  const auto refused = ask(echo, "cluster a").get();
+  CHECK(refused.error().code == errc::unavailable);
+  CHECK_THAT(refused.error().text, ContainsSubstring("3 helpers hang for cluster a, the first in 'unmount /a'"));
+  CHECK(ask(echo, "cluster b").get());
+  std::ofstream(gate) << "open";
+  CHECK(eventually(loop.io, [&] { return pool.stuck().empty(); }));
+  CHECK(ask(echo, "cluster a").get());
 }
