@@ -19,7 +19,9 @@
 #include <thread>
 
 #include "corbd/core/log.hpp"
+#include "corbd/host/helpers.hpp"
 #include "corbd/host/kms.hpp"
+#include "corbd/host/luks.hpp"
 #include "corbd/nbd/devices.hpp"
 #include "link.hpp"
 #include "support/memory_image.hpp"
@@ -264,7 +266,7 @@ class Holding final : public image::Image {
   std::mutex mutex_;
   std::deque<image::Op*> ops_;
   std::size_t ended_ = 0;
-  const image::Key key_;
+  image::Key key_;
   const std::size_t keep_;
 };
 
