@@ -81,6 +81,26 @@ Step inherit(const View& view) {
   return step;
 }
 
+Decision close_for_other(const View& view) {
+  const auto* device = view.seen.device();
+  if (view.seen.link != Observation::Link::none) return Step{Step::Kind::stop_session};
+  if (view.seen.image_open) return Step{Step::Kind::close_image};
+  if (!view.seen.facts.stash) return look(Fact::stash);
+  const auto& stash = *view.seen.facts.stash;
+  if (stash && stash->nbd == (device->kind == device::Kind::nbd) && stash->device == device::path(*device)) return Step{Step::Kind::drop_record};
+  return fail(errc::failed_precondition, device::path(*device) + " carries the id of volume " + view.id + " but its record names " +
+                                             device::path(*view.record->device, device->kind) + ", and no image-meta.json of ceph-csi names " +
+                                             device::path(*device) + ": disconnect it by the tool that made it");
+}
+
+Decision close_if_unstaged(const View& view) {
+  // A link or an image of ours: its device went under this agent, which its pods are to be told of.
+  if (!view.record->device || !view.seen.mounts.empty() || view.seen.link != Observation::Link::none || view.seen.image_open) return Done{};
+  if (!view.seen.facts.stash) return look(Fact::stash);
+  if (*view.seen.facts.stash) return Done{};
+  return Step{Step::Kind::drop_record};
+}
+
 std::optional<Decision> yield_to_other(const View& view) {
   const auto& who = *view.seen.facts.ownership;
   const bool by_owner = who.lock == image::Ownership::Lock::other && on_this_node(who, who.owner);

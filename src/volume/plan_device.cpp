@@ -251,12 +251,7 @@ Wait until_closed(const View& view) {
 std::optional<Decision> bring_up(const View& view) {
   using Link = Observation::Link;
   const auto* device = view.seen.device();
-  if (device != nullptr && view.record->boot_id != view.seen.boot_id)
-    return fail(errc::failed_precondition, device::path(*device) + " carries the id of volume " + view.id +
-                                               " but the record is of an earlier boot: disconnect it by the tool that made it");
-  if (device != nullptr && view.record->device && *view.record->device != device->index)
-    return fail(errc::failed_precondition, device::path(*device) + " carries the id of volume " + view.id + " but its record names " +
-                                               device::path(*view.record->device, device->kind) + ": disconnect it by the tool that made it");
+  if (device != nullptr && view.record->device && *view.record->device != device->index) return close_for_other(view);
   if (device == nullptr)
     if (auto step = clear_paths(view)) return step;
   if (by_kernel(view)) return bring_up_krbd(view);

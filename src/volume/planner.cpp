@@ -259,7 +259,7 @@ Decision unstage(const View& view, const Unstaged& wish) {
 
 Decision heal(const View& view) {
   if (!view.record) return Done{};
-  if (view.seen.devices.empty()) return Done{};  // nothing to serve; the next stage or unstage goes on from here
+  if (view.seen.devices.empty()) return close_if_unstaged(view);  // nothing to serve; the next stage or unstage goes on from here
   if (auto step = bring_up(view)) return *step;
   if (auto step = renew_note(view)) return *step;
   return Done{};
@@ -307,9 +307,8 @@ Decision decide(const View& view, const Wish& wish) {
   if (seen.busy && takes_down)
     return fail(errc::unavailable, "a helper still works on volume " + volume_id + ", whose device has no server now: repeat when it is healed");
   const bool of_earlier_boot = record && record->boot_id != seen.boot_id;
-  // A device of the kernel's client went with the boot: one that is there is another's.
-  if (of_earlier_boot && (seen.devices.empty() || by_kernel(view)) && seen.link == Observation::Link::none && !seen.image_open)
-    return Step{Step::Kind::drop_record};  // what it tells of is gone
+  // What it tells of is gone: a device that is there is another's, of whom the stash tells.
+  if (of_earlier_boot && seen.link == Observation::Link::none && !seen.image_open) return Step{Step::Kind::drop_record};
   struct Visit {
     const View& view;
     Decision operator()(const Staged& wanted) const { return stage(view, wanted); }

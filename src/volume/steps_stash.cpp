@@ -15,8 +15,16 @@ std::string note_key(const char* what, const Live& live, const Config& config) {
 task<result<>> Steps::look_at_stash(Live& live, const Wish& wish) {
   const auto* staged = std::get_if<Staged>(&wish);
   const auto* unstaged = std::get_if<Unstaged>(&wish);
-  if (staged == nullptr && unstaged == nullptr) co_return Error{errc::internal, "only stage and unstage read a stash"};
-  auto found = co_await ports_.read_stash(staged != nullptr ? staged->path : unstaged->path);
+  std::vector<std::string> paths;
+  if (staged != nullptr) paths = {staged->path};
+  else if (unstaged != nullptr) paths = {unstaged->path};
+  else if (live.record)
+    for (const auto& staging : live.record->stagings) paths.push_back(staging.path);
+  result<std::optional<Stash>> found = std::optional<Stash>();
+  for (const auto& path : paths) {
+    found = co_await ports_.read_stash(path);
+    if (!found || *found) break;
+  }
   if (!found && found.error().code == errc::state_corrupt && live.record) {
     // The record knows better: it is written anew, or goes.
     log::warning("stash.corrupt", {{"volume", live.id}, {"error", found.error().text}});

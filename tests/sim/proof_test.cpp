@@ -297,3 +297,54 @@ TEST_CASE("a device that ceph-csi's healer gave to rbd-nbd is left alone as long
   CHECK(scene.device().alive);
   CHECK(scene.want(volume::Unstaged{test::staged_wish(kId).path}) == errc::ok);
 }
+
+TEST_CASE("a record that stash and kernel contradict is closed: ceph-csi staged the volume anew on another device") {
+  Scene scene;
+  scene.filled();
+  const auto wish = test::staged_wish(kId);
+  REQUIRE(scene.want(wish) == errc::ok);
+  scene.world.stop_agent();
+  // ceph-csi unstages it, and stages another volume on its device, and this one on the next.
+  scene.world.mounts.clear();
+  scene.world.devices.clear();
+  scene.world.stashes.clear();
+  scene.image().lock_owner.clear();
+  scene.image().watchers.clear();
+  scene.world.images["image-2"].id = "id-2";
+  scene.world.other_stages("image-2", test::staged_wish("image-2").path);
+  const auto index = scene.world.other_stages(kId, wish.path);
+  REQUIRE(index == 1);
+  const bool rebooted = GENERATE(false, true);
+  if (rebooted) scene.world.boot_id += "'";
+  scene.world.start_agent(GENERATE(true, false));
+  const int what = GENERATE(range(0, 3));
+  CAPTURE(what, rebooted);
+  if (what == 0) {
+    CHECK(scene.want(volume::Healed{}) == errc::ok);
+    CHECK(scene.world.records.empty());
+    CHECK(scene.world.others.contains(index));
+  }
+  if (what == 1) {
+    CHECK(scene.want(wish) == errc::ok);
+    CHECK(scene.world.records.front().device == index);
+    CHECK(scene.world.shell().status(kId)->served_by_other);
+  }
+  if (what == 2) {
+    CHECK(scene.want(volume::Unstaged{wish.path}) == errc::ok);
+    CHECK(scene.world.devices.size() == 1);
+    CHECK(scene.world.records.empty());
+  }
+}
+
+TEST_CASE("the record of a volume that ceph-csi unstaged is closed at the next start") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.world.stop_agent();
+  scene.world.mounts.clear();
+  scene.world.devices.clear();
+  scene.world.stashes.clear();
+  scene.world.start_agent(true);
+  scene.loop.advance(1min);
+  CHECK(scene.world.records.empty());
+  CHECK(scene.world.keys.empty());
+}

@@ -30,13 +30,36 @@ TEST_CASE("without a key nothing is opened") {
   CHECK(failure(model.decide(Wish(Healed{}))) == errc::unavailable);
 }
 
-TEST_CASE("a device of another boot or another index than the record's is nobody's to touch") {
-  Model other_boot = staged_model();
-  other_boot.seen.boot_id = "next";
-  CHECK(failure(other_boot.decide(Wish(Healed{}))) == errc::failed_precondition);
-  Model other_index = staged_model();
-  other_index.record->device = 5;
-  CHECK(failure(other_index.decide(Wish(Healed{}))) == errc::failed_precondition);
+TEST_CASE("a record of another boot, or of another device than stash and kernel name, is closed, and the device left alone") {
+  Model model = staged_model();
+  model.seen.link = Observation::Link::none;
+  model.seen.attached = model.seen.image_open = model.seen.lock_held = false;
+  const int what = GENERATE(range(0, 4));
+  CAPTURE(what);
+  if (what == 0) model.seen.boot_id = "next";
+  if (what > 0) model.record->device = 5;
+  if (what > 1) model.stash.emplace().nbd = true;
+  if (what > 1) model.stash->device = what == 2 ? "/dev/nbd3" : "/dev/nbd5";
+  Decision last;
+  REQUIRE(run(model, Wish(Healed{}), &last));
+  const bool closed = what == 0 || what == 2;
+  CHECK(model.record.has_value() != closed);
+  CHECK(failure(last) == (closed ? errc::ok : errc::failed_precondition));
+  CHECK(model.seen.devices.size() == 1);
+}
+
+TEST_CASE("a record without device, mounts and stash is closed by a look; one that has any of them stays") {
+  Model model = staged_model();
+  model.seen.link = Observation::Link::none;
+  model.seen.attached = model.seen.image_open = model.seen.lock_held = false;
+  model.seen.devices.clear();
+  const int left = GENERATE(range(0, 4));
+  CAPTURE(left);
+  if (left != 1) model.seen.mounts.clear();
+  if (left == 2) model.stash.emplace();
+  if (left == 3) model.record->device.reset();
+  REQUIRE(run(model, Wish(Healed{})));
+  CHECK(model.record.has_value() == (left != 0));
 }
 
 TEST_CASE("of a raw device that is gone nothing new is made while a pod has it, and what is left of its staging goes first") {
