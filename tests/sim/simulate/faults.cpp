@@ -78,6 +78,7 @@ void Node::happen(const Fault& fault) {
     case Kind::disk_full: disk_full_until_ = end; break;
     case Kind::wall_jump: loop_.clock.wall_offset += std::chrono::hours(static_cast<int>(fault.what) - 500); break;
     case Kind::suspend: suspended_for_ = fault.lasts; break;
+    case Kind::there_and_back: return there_and_back(fault);
     case Kind::hold_open:
     case Kind::take_away: happen_to_device(fault); break;
     default: happen_to_image(fault);
@@ -91,6 +92,9 @@ void Node::happen_to_image(const Fault& fault) {
   switch (fault.kind) {
     case Kind::visit: return visit(fault, false);
     case Kind::visit_by_force: return visit(fault, true);
+    case Kind::maintain: return maintain(fault);
+    case Kind::agent_waits: return agent_waits(fault);
+    case Kind::vouch: return vouch(fault.what % history_.volumes.size());
     case Kind::remove_image: return world_.remove_image(name);
     case Kind::grow:
       place->second.size += 1 << 20;
@@ -118,7 +122,8 @@ void Node::happen_to_device(const Fault& fault) {
 void Node::visit(const Fault& fault, bool by_force) {
   const std::string name = history_.volumes[fault.what % history_.volumes.size()].image;
   const std::string visitor = "10.0.0.2:0/" + std::to_string(fault.at.count());
-  if (!world_.visit(world_.images.at(name), visitor, by_force)) return;
+  if (vouched_.contains(name) || !world_.visit(world_.images.at(name), visitor, by_force)) return;
+  moves_away(world_.images.at(name));
   visitors_[visitor] = {name, fault.what % 5 != 0};
   loop_.outside_in(fault.lasts, [this, visitor] {
     const auto place = visitors_.find(visitor);
@@ -127,6 +132,77 @@ void Node::visit(const Fault& fault, bool by_force) {
     if (image != world_.images.end()) world_.leave(image->second, visitor, place->second.second);
     visitors_.erase(place);
   });
+}
+
+void Node::moves_away(test::FakeImage& image) {
+  if (!history_.orchestrated) return;
+  world_.attachment = {volume::Attachment::State::away, "", "it is attached elsewhere"};
+  if (!moved_at_) moved_at_ = loop_.clock.now();
+  if (!image.taken) image.taken = moved_at_;
+}
+
+void Node::maintain(const Fault& fault) {
+  const std::string name = history_.volumes[fault.what % history_.volumes.size()].image;
+  const std::string tool = "10.0.0.9:0/" + std::to_string(fault.at.count());
+  if (vouched_.contains(name) || !world_.maintain(world_.images.at(name), tool)) return;
+  visitors_[tool] = {name, fault.what % 5 != 0};
+  loop_.outside_in(fault.lasts, [this, tool] {
+    const auto place = visitors_.find(tool);
+    if (place == visitors_.end()) return;
+    const auto image = world_.images.find(place->second.first);
+    if (image != world_.images.end()) world_.leave(image->second, tool, place->second.second);
+    visitors_.erase(place);
+  });
+}
+
+void Node::agent_waits(const Fault& fault) {
+  const std::string name = history_.volumes[fault.what % history_.volumes.size()].image;
+  const std::string agent = "10.0.0.3:0/" + std::to_string(fault.at.count());
+  if (vouched_.contains(name) || !waiting_.emplace(agent, name).second) return;
+  moves_away(world_.images.at(name));
+  world_.other_agent_waits(name, agent);
+}
+
+/// ceph-csi's pod takes the place of ours. Its healer knows volumes by their attachments, waits until the watches of the last client are over, and
+/// ends with its pod, mostly by SIGKILL.
+void Node::there_and_back(const Fault& fault) {
+  if (!world_.running()) return;
+  const auto away = fault.lasts + 45s;
+  down_for_ = away;
+  if (fault.what % 2 == 0) loop_.crash();
+  else leaves_well_ = true;
+  if (!history_.orchestrated) return;
+  loop_.outside_in(36s, [this, what = fault.what] { ceph_csi_heals(what); });
+  // Before ours is back, or only then.
+  loop_.outside_in(away + (fault.what % 3 == 0 ? 20s : -3s), [this, cleanly = fault.what % 7 == 0] {
+    while (!world_.others.empty()) world_.other_ends(world_.others.begin()->first, cleanly);
+  });
+}
+
+void Node::ceph_csi_heals(std::uint32_t) {
+  if (world_.running() || world_.cluster_dead || faults_over_ || world_.attachment.state != volume::Attachment::State::here) return;
+  for (auto& device : world_.devices) {
+    const auto* image = world_.by_id(device.image_id);
+    const auto record = std::ranges::find(world_.records, device.backend, &volume::Record::volume_id);
+    if (image == nullptr || !image->watchers.empty() || device.visits != image->visits || record == world_.records.end() || record->failed ||
+        record->read_only)
+      continue;
+    world_.other_heals(device.index);
+  }
+}
+
+/// An operator who knows what he says, or one whom the agent must not believe.
+void Node::vouch(std::size_t i) {
+  const std::string& name = history_.volumes[i].image;
+  const auto* device = device_of(name);
+  const auto& image = world_.images.at(name);
+  if (device == nullptr || device->alive || !world_.running()) return;
+  for (const auto& [agent, of] : waiting_)
+    if (of == name && !moved_at_) return;
+  const bool true_word = device->visits == image.visits;
+  if (!true_word && !moved_at_) return;
+  vouched_.insert(name);
+  ask(i, volume::Healed{true});
 }
 
 void Node::stop_faults() {
@@ -140,6 +216,7 @@ void Node::stop_faults() {
   for (const auto& [visitor, visit] : visitors_)
     if (const auto image = world_.images.find(visit.first); image != world_.images.end()) world_.leave(image->second, visitor, visit.second);
   visitors_.clear();
+  while (!world_.others.empty()) world_.other_ends(world_.others.begin()->first, false);
   lifecycle();
   start_agent();
 }

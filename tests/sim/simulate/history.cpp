@@ -47,6 +47,10 @@ constexpr std::array kWeights{
     Weight{Kind::take_away, "another program disconnects a device", 2, 1},
     Weight{Kind::odd_error, "OSDs answer with an error that nobody knows", 3, 30'000},
     Weight{Kind::late_command, "a command to the driver takes effect late", 5, 150'000},
+    Weight{Kind::maintain, "a tool of the cluster works on an image", 4, 300'000},
+    Weight{Kind::agent_waits, "another node's agent waits for an image", 3, 1},
+    Weight{Kind::there_and_back, "ceph-csi is there for a while", 4, 90'000},
+    Weight{Kind::vouch, "an operator gives his word for a volume", 4, 1},
 };
 
 const Weight& weight_of(Kind kind) {
@@ -99,6 +103,8 @@ History make_history(std::uint64_t seed) {
     fault.what = draw.below(1000);
     history.faults.push_back(fault);
   }
+  // The world has one attachment.
+  history.orchestrated = draw.one_in(2) && volumes == 1;
   for (auto& volume : history.volumes)
     if (draw.one_in(3)) volume.kms = draw.one_in(2) ? "own" : "default";
   return history;

@@ -15,7 +15,8 @@ using Millis = std::chrono::milliseconds;
 struct Fault {
   enum class Kind {
     fail_call, fail_after_call, delay_call, crash_before_call, crash_after_call, kill, cluster_dead, cluster_slow, fence_us, visit, visit_by_force,
-    links_die_slowly, dead_links_untold, wall_jump, suspend, reboot, disk_full, grow, remove_image, give_up, leave_and_return, hold_open, take_away, odd_error, late_command
+    links_die_slowly, dead_links_untold, wall_jump, suspend, reboot, disk_full, grow, remove_image, give_up, leave_and_return, hold_open, take_away,
+    maintain, agent_waits, there_and_back, vouch, odd_error, late_command
   } kind = Kind::kill;
   Millis at{};                ///< since the start; of a call: the first from then on
   Millis lasts{};
@@ -33,6 +34,7 @@ struct History {
   std::uint64_t seed = 0;
   std::vector<Volume> volumes;
   std::vector<Fault> faults;
+  bool orchestrated = false;  ///< there are VolumeAttachments: who else writes has one, and ours is gone from then on
   Millis length{};            ///< until the faults stop
 };
 History make_history(std::uint64_t seed);

@@ -36,6 +36,9 @@ void Node::kubelet_looks(std::size_t i) {
   if (one_in(20)) kubelet.wants_up = !kubelet.wants_up;
   // After its own restart kubelet stages and publishes everything again.
   const bool again = one_in(15);
+  if (history_.orchestrated && !attach(kubelet)) return;
+  const bool noted = std::ranges::any_of(world_.records, [&](const auto& record) { return record.attachment_uid == world_.attachment.uid; });
+  if (history_.orchestrated && kubelet.staged && !noted && one_in(2)) return ask(i, volume::Attached{world_.attachment.uid});
   if (kubelet.wants_up) {
     if (!kubelet.staged || again) return ask(i, stage_wish(kubelet.volume));
     if (!kubelet.published || one_in(15)) return ask(i, publish_wish(kubelet.volume));
@@ -47,6 +50,21 @@ void Node::kubelet_looks(std::size_t i) {
     if (kubelet.published || again) return ask(i, volume::Unpublished{publish_wish(kubelet.volume).target});
     if (kubelet.staged || one_in(15)) return ask(i, volume::Unstaged{stage_wish(kubelet.volume).path});
   }
+}
+
+/// What is attached elsewhere is taken down here, and then attached anew once nobody else has it. False: nothing is wanted of it now.
+bool Node::attach(Kubelet& kubelet) {
+  if (world_.attachment.state == volume::Attachment::State::here) return true;
+  const auto image = world_.images.find(kubelet.volume.image);
+  const bool left = device_of(kubelet.volume.image) != nullptr || !world_.records.empty() || kubelet.staged || kubelet.published;
+  if (left || image == world_.images.end() || !image->second.watchers.empty()) {
+    kubelet.wants_up = false;
+    return true;
+  }
+  image->second.taken.reset();
+  moved_at_.reset();
+  world_.attachment = {volume::Attachment::State::here, "uid-" + std::to_string(++attachments_), ""};
+  return true;
 }
 
 void Node::ask(std::size_t i, Wish wish) {
@@ -64,6 +82,7 @@ task<> Node::asking(Node& node, std::size_t i, Wish wish) {
 void Node::answered(std::size_t i, const Wish& wish, const result<>& done) {
   Kubelet& kubelet = kubelets_[i];
   kubelet.asking = false;
+  if (std::holds_alternative<volume::Healed>(wish)) vouched_.erase(kubelet.volume.image);
   trace(std::string(volume::name(wish)) + " of " + kubelet.volume.image + (done ? " done" : ": " + done.error().text));
   // What may be there must be taken down, also when it is not known to be there.
   if (std::holds_alternative<volume::Staged>(wish)) kubelet.staged = done.has_value();

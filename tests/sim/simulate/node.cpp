@@ -15,6 +15,7 @@ constexpr std::chrono::minutes kServedWithin{10};
 
 Node::Node(const History& history, bool trace) : history_(history), trace_(trace), random_(history.seed * 2 + 1), start_(loop_.clock.now()) {
   world_.hazards = this;
+  if (history.orchestrated) world_.attachment = {volume::Attachment::State::here, "uid-1", ""};
   slow_death_until_ = untold_until_ = disk_full_until_ = slow_until_ = dead_until_ = start_;
   for (const auto& volume : history.volumes) {
     test::FakeImage& image = world_.images[volume.image];
@@ -55,6 +56,7 @@ Outcome Node::live() {
   go_until(start_ + history_.length);
   stop_faults();
   settle();
+  wait_for_agents();
   take_down();
   // Images of volumes that were given up are closed when they can be.
   for (const auto end = loop_.clock.now() + 2min; !world_.opened.empty() && loop_.clock.now() < end && world_.broken_rules.empty();) step(end);
@@ -97,6 +99,7 @@ void Node::lifecycle() {
     for (auto& kubelet : kubelets_) kubelet.staged = kubelet.published = false;
   }
   for (auto& kubelet : kubelets_) kubelet.asking = false;
+  vouched_.clear();
   if (!down_for_) return;
   const auto back_in = *std::exchange(down_for_, std::nullopt);
   loop_.outside_in(back_in + 100ms, [this] { start_agent(); });
@@ -144,6 +147,18 @@ void Node::settle() {
     const auto* device = device_of(kubelet->volume.image);
     if (device != nullptr && served(*kubelet) && !device->requests.empty())
       world_.broke("a request waits for ever on a device that is served: " + kubelet->volume.image);
+  }
+}
+
+/// What this node does not serve it keeps from nobody.
+void Node::wait_for_agents() {
+  for (const auto& [agent, name] : waiting_) {
+    const auto kubelet = std::ranges::find(kubelets_, name, [](const Kubelet& one) { return one.volume.image; });
+    const auto kept = [&] { return world_.images.contains(name) && !world_.other_agents.contains(agent) && !served(*kubelet); };
+    for (const auto end = loop_.clock.now() + 10min; kept() && loop_.clock.now() < end && world_.broken_rules.empty();) step(end);
+    if (kept() && world_.broken_rules.empty()) world_.broke("another node's agent waits for ever for an image that is not served here: " + name);
+    const auto image = world_.images.find(name);
+    if (world_.other_agents.contains(agent) && image != world_.images.end()) world_.leave(image->second, agent, true);
   }
 }
 

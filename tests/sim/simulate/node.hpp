@@ -45,11 +45,18 @@ class Node final : public test::Hazards {
   void visit(const Fault& fault, bool by_force);
   void happen_to_image(const Fault& fault);
   void happen_to_device(const Fault& fault);
+  void maintain(const Fault& fault);
+  void agent_waits(const Fault& fault);
+  void there_and_back(const Fault& fault);
+  void ceph_csi_heals(std::uint32_t what);
+  void vouch(std::size_t i);
+  void moves_away(test::FakeImage& image);
   void stop_faults();
   Error error_of(const std::string& call, std::uint32_t what) const;
   // kubelet.cpp: those above
   void kubelet_looks(std::size_t i);
   void ask(std::size_t i, volume::Wish wish);
+  bool attach(Kubelet& kubelet);
   static task<> asking(Node& node, std::size_t i, volume::Wish wish);
   void answered(std::size_t i, const volume::Wish& wish, const result<>& done);
   void application_works(std::size_t i);
@@ -57,6 +64,8 @@ class Node final : public test::Hazards {
   void look_at_rules();
   void look_at_success(const Kubelet& kubelet, const volume::Wish& wish);
   bool provably_ours(const Kubelet& kubelet) const;
+  bool stayed_here(const volume::Record& record, const test::FakeImage& image) const;
+  void wait_for_agents();
   bool served(const Kubelet& kubelet) const;
   void look_at_what_is_left();
 
@@ -81,6 +90,10 @@ class Node final : public test::Hazards {
   std::optional<Millis> suspended_for_;
   time_point slow_death_until_, untold_until_, disk_full_until_, slow_until_, dead_until_;
   std::map<std::string, std::pair<std::string, bool>> visitors_;  ///< image, and whether it leaves cleanly
+  std::map<std::string, std::string> waiting_;  ///< image by other nodes' agents that wait for one
+  std::set<std::string> vouched_;               ///< images for which an operator's word is under way: he sees to it that nobody comes
+  std::optional<time_point> moved_at_;          ///< since when the volume is attached elsewhere
+  int attachments_ = 1;
 };
 
 }  // namespace corbd::sim

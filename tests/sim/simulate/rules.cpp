@@ -10,6 +10,9 @@ namespace corbd::sim {
 using volume::Wish;
 
 void Node::look_at_rules() {
+  if (moved_at_)
+    for (auto& [name, image] : world_.images)
+      if (!image.taken) image.taken = moved_at_;
   std::map<std::string, int> writers;
   for (const auto& [serial, link] : world_.links) {
     const auto* opened = link->opened();
@@ -55,6 +58,12 @@ void Node::look_at_success(const Kubelet& kubelet, const Wish& wish) {
   if (!true_now) world_.broke(std::string(volume::name(wish)) + " of " + id + " succeeded, but the record and the mounts do not say so");
 }
 
+bool Node::stayed_here(const volume::Record& record, const test::FakeImage& image) const {
+  const auto& told = world_.attachment;
+  if (told.state != volume::Attachment::State::here || record.attachment_uid.empty() || record.attachment_uid != told.uid) return false;
+  return image.lock_owner.empty() || image::host_of(image.lock_owner) == world_.node_address;
+}
+
 bool Node::provably_ours(const Kubelet& kubelet) const {
   const std::string& id = kubelet.volume.image;
   const auto record = std::find_if(world_.records.begin(), world_.records.end(), [&](const auto& one) { return one.volume_id == id; });
@@ -66,6 +75,7 @@ bool Node::provably_ours(const Kubelet& kubelet) const {
   if (record->read_only) return true;
   const auto foreign = [&](const std::string& watcher) { return !world_.clients.contains(watcher); };
   if (std::any_of(image->second.watchers.begin(), image->second.watchers.end(), foreign)) return false;
+  if (stayed_here(*record, image->second)) return true;
   const bool freed_by_us = image->second.lock_owner.empty() && image->second.our_break == image->second.version;
   return record->exclusive_lock && (freed_by_us || world_.clients.contains(image->second.lock_owner));
 }
