@@ -91,6 +91,11 @@ result<> make_folder(const std::string& path, mode_t mode) {
   return {};
 }
 
+bool still_names(const std::string& path, int fd) {
+  struct stat open{}, named{};
+  return ::fstat(fd, &open) == 0 && ::lstat(path.c_str(), &named) == 0 && open.st_dev == named.st_dev && open.st_ino == named.st_ino;
+}
+
 std::string sha256_hex(std::string_view text) {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
   unsigned length = 0;

@@ -10,6 +10,7 @@
 #include <exception>
 #include <thread>
 
+#include "corbd/core/file.hpp"
 #include "corbd/core/secret.hpp"
 #include "helper_wire.hpp"
 
@@ -24,10 +25,14 @@ constexpr int kBusyTries = 100;
 // Without CLOEXEC, alone of all our descriptors: a mkfs that outlives its helper keeps the lock. That is also why it is
 // given back by closing and never by LOCK_UN, which would take it from that mkfs as well.
 result<Fd> take_busy_file(const std::string& path) {
-  Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
-  if (!fd) return Error{errc::state_write, "opening the busy file " + path + ": " + std::strerror(errno)};
   for (int attempt = 0; attempt < kBusyTries; ++attempt) {
-    if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
+    Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
+    if (!fd) return Error{errc::state_write, "opening the busy file " + path + ": " + std::strerror(errno)};
+    if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) {
+      // The agent removes it under the same lock: one that was removed meanwhile shows nobody that we are at work.
+      if (still_names(path, fd.get())) return fd;
+      continue;
+    }
     if (errno != EWOULDBLOCK && errno != EINTR)
       return Error{errc::state_write, "locking the busy file " + path + ": " + std::strerror(errno)};
     std::this_thread::sleep_for(kBusyRetryEvery);

@@ -1,5 +1,10 @@
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <filesystem>
 
+#include "corbd/core/fd.hpp"
 #include "corbd/core/file.hpp"
 #include "corbd/volume/record.hpp"
 
@@ -7,6 +12,12 @@ namespace corbd::volume {
 namespace {
 
 constexpr std::size_t kMaxRecordBytes = 1 << 20;
+
+/// Unless a helper holds it: then it tells of that one, and goes at a later start.
+void remove_busy_file(const std::string& path) {
+  const Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+  if (fd && ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0 && still_names(path, fd.get())) ::unlink(path.c_str());
+}
 
 class Files final : public RecordStore {
  public:
@@ -26,7 +37,14 @@ class Files final : public RecordStore {
     };
     co_return co_await pool_.run(job, {}, "writing a record");
   }
-  task<result<>> drop(std::string volume_id) override { return remove(record_path(volume_id)); }
+  task<result<>> drop(std::string volume_id) override {
+    auto job = [path = record_path(volume_id), busy = busy_file(volume_id)] {
+      auto removed = remove_durably(path);
+      if (removed) remove_busy_file(busy);
+      return removed;
+    };
+    co_return co_await pool_.run(job, {}, "removing a file of ours");
+  }
   task<result<>> save_key(std::string volume_id, Secret key) override {
     auto job = [path = key_path(volume_id), key = std::move(key)] { return write_durably(path, key.reveal(), 0600); };
     co_return co_await pool_.run(job, {}, "writing a key file");
@@ -58,6 +76,8 @@ class Files final : public RecordStore {
     std::error_code failed, ignored;
     for (const auto& entry : std::filesystem::directory_iterator(records, failed)) {
       if (entry.path().extension() == ".tmp") std::filesystem::remove(entry.path(), ignored);
+      if (entry.path().extension() == ".busy" && !std::filesystem::exists(std::filesystem::path(entry.path()).replace_extension(".json"), ignored))
+        remove_busy_file(entry.path());
       if (entry.path().extension() == ".json") load_one(entry.path(), loaded);
     }
     if (failed) return Error{errc::unavailable, "listing " + records + ": " + failed.message()};

@@ -20,6 +20,9 @@ result<std::string> read_file(const std::string& path, std::size_t limit);
 result<> remove_durably(const std::string& path);
 /// Makes the folder (not its parents' modes) and checks that it is ours to write.
 result<> make_folder(const std::string& path, mode_t mode);
+/// Whether the path names the file that is open as `fd`, and no later one.
+bool still_names(const std::string& path, int fd);
+
 std::string sha256_hex(std::string_view text);
 
 }  // namespace corbd

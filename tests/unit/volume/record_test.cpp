@@ -2,8 +2,12 @@
 
 #include <fcntl.h>
 
+#include <fcntl.h>
+#include <sys/file.h>
+
 #include <filesystem>
 
+#include "corbd/core/fd.hpp"
 #include "corbd/core/file.hpp"
 #include "support/catch.hpp"
 #include "support/folder.hpp"
@@ -82,6 +86,26 @@ TEST_CASE("which KMS has the key of an encrypted volume is part of its record, a
   CHECK(volume::encode(record).find("kms") == std::string::npos);
   record.kms_id = "default";
   CHECK(*volume::decode(volume::encode(record)) == record);
+}
+
+TEST_CASE("with a record goes its busy file, unless a helper holds it; one without a record goes at the start") {
+  const test::Folder folder;
+  test::Loop loop;
+  BlockingPool pool(loop.control(), loop.clock, 1);
+  auto store = volume::make_record_store(pool, folder.path(), folder.path());
+  REQUIRE(run(loop, store->load()));
+  REQUIRE(run(loop, store->save(sample())));
+  const std::string busy = store->busy_file(sample().volume_id);
+  Fd helper(::open(busy.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  const bool held = GENERATE(false, true);
+  if (held) REQUIRE(::flock(helper.get(), LOCK_EX) == 0);
+  REQUIRE(run(loop, store->load()));
+  CHECK(std::filesystem::exists(busy));
+  REQUIRE(run(loop, store->drop(sample().volume_id)));
+  CHECK(std::filesystem::exists(busy) == held);
+  helper.reset();
+  REQUIRE(run(loop, store->load()));
+  CHECK_FALSE(std::filesystem::exists(busy));
 }
 
 TEST_CASE("any truncation of a record is seen as corrupt") {
