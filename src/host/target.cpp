@@ -16,13 +16,27 @@ namespace {
 constexpr mode_t kFolderMode = 0750;  // as ceph-csi makes them
 constexpr mode_t kFileMode = 0600;
 
+Error not_made(const std::string& path, int error) {
+  return failure("making " + path + (error == ENOENT ? ", around which there is no folder" : ""), error);
+}
+
+/// What the target is made of decides whether the mount can be made on it: move_mount would only say EINVAL.
+result<> check_kind(int fd, const std::string& path, bool file) {
+  struct statx found{};
+  if (::statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &found) != 0) return failure("looking at " + path, errno);
+  const bool folder = S_ISDIR(found.stx_mode);
+  if (folder != file) return {};
+  return Error{errc::failed_precondition, path + (folder ? " is a folder, and a raw block volume is bound on a file: remove the folder"
+                                                         : " is a file, and a filesystem is mounted on a folder: remove the file")};
+}
+
 result<> make(const std::string& path, bool file) {
   if (!file) {
-    if (::mkdir(path.c_str(), kFolderMode) != 0 && errno != EEXIST) return failure("making " + path, errno);
+    if (::mkdir(path.c_str(), kFolderMode) != 0 && errno != EEXIST) return not_made(path, errno);
     return {};
   }
   const Fd made(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode));
-  if (!made && errno != EEXIST) return failure("making " + path, errno);
+  if (!made && errno != EEXIST) return not_made(path, errno);
   return {};
 }
 
@@ -33,6 +47,7 @@ result<Fd> make_target(const std::string& path, bool file) {
   auto opened = open_target(path);
   if (!opened) return opened.error();
   if (!*opened) return Error{errc::unavailable, path + " was removed by someone else just now"};
+  if (auto right = check_kind((*opened)->get(), path, file); !right) return right.error();
   return std::move(**opened);
 }
 

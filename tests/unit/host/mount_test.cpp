@@ -197,6 +197,32 @@ TEST_CASE("a folder with something in it is not mounted over, and keeps it") {
   CHECK(fs::exists(place.other + "/precious"));
 }
 
+TEST_CASE("a file where a folder is needed, or the reverse, is named and stays") {
+  if (!may_mount()) return;
+  Place place;
+  write_file(place.target);
+  const auto mounted = place.mount_tmpfs();
+  REQUIRE(!mounted);
+  CHECK(mounted.error().code == errc::failed_precondition);
+  CHECK_THAT(mounted.error().text, ContainsSubstring(place.target + " is a file, and a filesystem is mounted on a folder"));
+  fs::create_directory(place.other);
+  const auto bound = ops::bind("/dev/zero", place.other, true, "");
+  REQUIRE(!bound);
+  CHECK(bound.error().code == errc::failed_precondition);
+  CHECK_THAT(bound.error().text, ContainsSubstring(place.other + " is a folder, and a raw block volume is bound on a file"));
+  CHECK(fs::exists(place.target));
+  CHECK(fs::exists(place.other));
+}
+
+TEST_CASE("a target without a folder around it is told as such") {
+  if (!may_mount()) return;
+  Place place;
+  place.target += "/not/there";
+  const auto mounted = place.mount_tmpfs();
+  REQUIRE(!mounted);
+  CHECK_THAT(mounted.error().text, ContainsSubstring("around which there is no folder"));
+}
+
 TEST_CASE("a device node is bound on a file of mode 0600 and shows itself as the root") {
   if (!may_mount()) return;
   Place place;
