@@ -78,6 +78,13 @@ result<std::optional<csi::RegistrarConfig>> registrar_config(const cli::Run& opt
   return csi::registrar_config(wish, std::filesystem::is_directory(options.kubelet_dir + "/plugins_registry", ignored));
 }
 
+/// As mountinfo names what is below it.
+std::string real_folder(const std::string& folder) {
+  std::error_code failed;
+  const auto real = std::filesystem::canonical(folder, failed);
+  return failed ? folder : real.string();
+}
+
 /// One agent process: members in the order in which they may be destroyed from the last to the first.
 class Agent {
  public:
@@ -137,7 +144,7 @@ class Agent {
 
   heal::Kubernetes::Config kubernetes_config() {
     auto heal = [this](const std::string& volume_id, std::string why) { healer_.heal(volume_id, std::move(why)); };
-    return {options_.drivername, options_.nodeid, options_.kubelet_dir, options_.unstage_orphans, options_.watch_all_attachments, heal};
+    return {options_.drivername, options_.nodeid, kubelet_dir_, options_.unstage_orphans, options_.watch_all_attachments, heal};
   }
 
   volume::Mounter default_mounter() const { return options_.default_mounter == "rbd" ? volume::Mounter::krbd : volume::Mounter::nbd; }
@@ -233,18 +240,21 @@ class Agent {
       return cluster;
     };
     auto check_path = [this](std::string path, bool must_exist) {
-      return files_.run([root = options_.kubelet_dir, path, must_exist] { return host::check_path(root, path, must_exist); }, {}, "looking at a path");
+      return files_.run([root = kubelet_dir_, path, must_exist] { return host::check_path(root, path, must_exist); }, {}, "looking at a path");
     };
     auto read_stash = [this](std::string at) { return files_.run([at] { return volume::read_stash(at); }, {}, "reading image-meta.json"); };
     auto write_stash = [this](std::string at, volume::Stash stash) {
       return files_.run([at, stash] { return volume::write_stash(at, stash); }, {}, "writing image-meta.json");
     };
-    auto drop_stash = [this](std::string at) { return files_.run([at] { return volume::drop_stash(at); }, {}, "removing image-meta.json"); };
+    auto drop_stash = [this](std::string at, std::string log) {
+      return files_.run([at, log] { return volume::drop_stash(at, log); }, {}, "removing image-meta.json");
+    };
+    auto real_path = [this](std::string path) { return host::real_path(path, options_.kubelet_dir, kubelet_dir_); };
     auto places = [dir = options_.config_dir](const image::Place& of) { return rbd::mapped_places(dir, of); };
     auto clusters = [dir = options_.config_dir](const std::string& id) { return rbd::mapped_clusters(dir, id); };
     auto attachment = [this](std::string volume_id) { return kubernetes_.attachment(std::move(volume_id)); };
     return {*clusters_, *devices_, *kernel_, *mounts_, *filesystems_, *daemons_, *luks_, *kms_, *records_, find_cluster, check_path, read_stash, write_stash,
-            drop_stash, host::busy, places, clusters, attachment};
+            drop_stash, host::busy, places, clusters, attachment, real_path};
   }
 
   task<> main() {
@@ -320,6 +330,7 @@ class Agent {
   }
 
   const cli::Run& options_;
+  const std::string kubelet_dir_ = real_folder(options_.kubelet_dir);
   asio::io_context io_{1};
   executor control_;
   std::unique_ptr<Clock> clock_;

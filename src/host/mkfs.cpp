@@ -38,9 +38,10 @@ bool mkfs_xfs_knows_reflink() {
   return known;
 }
 
-// The image was just proven empty: no discard, and with a new mke2fs no zeroing of what reads as zero.
-Arguments default_options(const std::string& fstype) {
-  if (fstype == "ext4" && mke2fs_knows_prezeroed()) return {"-m0", "-Enodiscard,assume_storage_prezeroed=1"};
+// The image was just proven empty: no discard, and with a new mke2fs no zeroing of what reads as zero. What was never written of a LUKS mapping, or what an
+// interrupted format left, does not: there ext4 zeroes its inode tables later, when it is mounted.
+Arguments default_options(const std::string& fstype, bool zeroes) {
+  if (fstype == "ext4" && zeroes && mke2fs_knows_prezeroed()) return {"-m0", "-Enodiscard,assume_storage_prezeroed=1"};
   if (fstype == "ext4") return {"-m0", "-Enodiscard,lazy_itable_init=1,lazy_journal_init=1"};
   if (fstype == "ext3" || fstype == "ext2") return {"-m0"};
   if (fstype == "xfs" && mkfs_xfs_knows_reflink()) return {"-K", "-m", "reflink=0"};
@@ -84,14 +85,14 @@ std::string describe(const Probe& found) {
 
 }  // namespace
 
-result<> mkfs(const std::string& device, const std::string& fstype, const std::string& options) {
+result<> mkfs(const std::string& device, const std::string& fstype, const std::string& options, bool zeroes) {
   if (!is_plain_word(fstype)) return Error{errc::invalid_argument, "filesystem type \"" + fstype + "\" is not a word"};
   const auto found = probe(device);
   if (!found) return found.error();
   if (found->kind != Probe::Kind::nothing)
     return Error{errc::not_empty, device + " is not formatted: it already holds " + describe(*found)};
   Arguments argv{"mkfs." + fstype};
-  for (auto& argument : options.empty() ? default_options(fstype) : arguments_of(options)) argv.push_back(std::move(argument));
+  for (auto& argument : options.empty() ? default_options(fstype, zeroes) : arguments_of(options)) argv.push_back(std::move(argument));
   argv.push_back(device);
   const auto ended = run(argv, Capture::errors);
   if (!ended && ended.error().code == errc::not_found) return Error{errc::failed_precondition, ended.error().text};

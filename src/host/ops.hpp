@@ -14,14 +14,14 @@ namespace corbd::host::ops {
 /// Low-level probe: superblocks and partition tables. An error is an error, never "nothing".
 result<Probe> probe(const std::string& device);
 
-/// `options` empty: the defaults of the type.
-result<> mkfs(const std::string& device, const std::string& fstype, const std::string& options);
+/// As Filesystems::mkfs.
+result<> mkfs(const std::string& device, const std::string& fstype, const std::string& options, bool zeroes = false);
 result<> fsck(const std::string& device, const std::string& fstype);
 
 result<> mount(const std::string& device, const std::string& fstype, const std::string& target,
                const std::string& flags);
 result<> bind(const std::string& source, const std::string& target, bool device_node, const std::string& flags);
-result<> unmount(const std::string& target);
+result<> unmount(const std::string& target, bool sync = true);
 
 /// Both of a mounted filesystem; only ext2, ext3 and ext4 are looked at through their device.
 result<Extent> extent(const std::string& device, const std::string& fstype, const std::string& target);

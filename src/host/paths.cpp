@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <sys/syscall.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -57,6 +58,24 @@ bool busy(const std::string& busy_file) {
   return ::flock(fd.get(), LOCK_SH | LOCK_NB) != 0;
 }
 
+std::string plain_path(const std::string& path) {
+  std::string plain;
+  for (std::size_t at = 0; at < path.size();) {
+    const auto end = std::min(path.find('/', at), path.size());
+    const auto part = path.substr(at, end - at);
+    if (!part.empty() && part != ".") plain += (plain.empty() && !path.starts_with('/') ? "" : "/") + part;
+    at = end + 1;
+  }
+  return plain.empty() && path.starts_with('/') ? "/" : plain;
+}
+
+std::string real_path(const std::string& path, const std::string& root, const std::string& real_root) {
+  std::string plain = plain_path(path);
+  const std::string before = plain_path(root);
+  if (plain == before) return plain_path(real_root);
+  return plain.starts_with(before + "/") ? plain_path(real_root) + plain.substr(before.size()) : plain;
+}
+
 result<> check_path(const std::string& root, const std::string& path, bool must_exist) {
   std::string prefix = root;
   while (!prefix.empty() && prefix.back() == '/') prefix.pop_back();
@@ -74,7 +93,9 @@ result<> check_path(const std::string& root, const std::string& path, bool must_
   int error = resolve_below(folder.get(), below);
   if (error == ENOENT && !must_exist) {
     const auto slash = below.rfind('/');
-    error = resolve_below(folder.get(), slash == std::string::npos ? "." : below.substr(0, slash));
+    const std::string around = slash == std::string::npos ? "." : below.substr(0, slash);
+    error = resolve_below(folder.get(), around);
+    if (error == ENOENT) return Error{errc::not_found, prefix + around + " does not exist, in which " + path + " is to be"};
   }
   if (error != 0) return refused(path, root, error);
   return {};

@@ -70,8 +70,8 @@ class HelperMounts final : public Mounts {
     if (!reply) co_return reply.error();
     co_return usage_from_json(*reply);
   }
-  task<result<>> unmount(std::string target, HelperOwner owner, Until until) override {
-    json::object body{{"op", "unmount"}, {"target", target}};
+  task<result<>> unmount(std::string target, bool sync, HelperOwner owner, Until until) override {
+    json::object body{{"op", "unmount"}, {"target", target}, {"sync", sync}};
     return perform(helpers_, request("unmount " + target, std::move(body), std::move(owner), kMountPatience),
                    until);
   }
@@ -89,9 +89,9 @@ class HelperFilesystems final : public Filesystems {
     json::object body{{"op", "probe"}, {"device", device}};
     return perform_probe(helpers_, request("probe " + device, std::move(body), std::move(owner), kPatience), until);
   }
-  task<result<>> mkfs(std::string device, std::string fstype, std::string options, HelperOwner owner,
+  task<result<>> mkfs(std::string device, std::string fstype, std::string options, bool zeroes, HelperOwner owner,
                       Until until) override {
-    json::object body{{"op", "mkfs"}, {"device", device}, {"fstype", fstype}, {"options", options}};
+    json::object body{{"op", "mkfs"}, {"device", device}, {"fstype", fstype}, {"options", options}, {"zeroes", zeroes}};
     return perform(helpers_,
                    request("mkfs." + fstype + " " + device, std::move(body), std::move(owner), kToolPatience),
                    until);

@@ -32,14 +32,14 @@ result<bool> is_mounted(const std::string& target) {
 
 }  // namespace
 
-result<> unmount(const std::string& target) {
+result<> unmount(const std::string& target, bool sync) {
   // A target can carry several mounts, one over the other, after an orchestrator's repeats.
   constexpr int most_layers = 16;
   for (int layer = 0; layer < most_layers; ++layer) {
     const auto mounted = is_mounted(target);
     if (!mounted) return mounted.error();
     if (!*mounted) return remove_target(target);
-    sync_filesystem(target);
+    if (sync) sync_filesystem(target);
     if (::umount2(target.c_str(), UMOUNT_NOFOLLOW) != 0 && errno != EINVAL)
       return failure("unmounting " + target, errno);
   }

@@ -27,7 +27,7 @@ result<json::object> do_probe(const json::object& request) {
 }
 
 result<json::object> do_mkfs(const json::object& request) {
-  return done(ops::mkfs(text(request, "device"), text(request, "fstype"), text(request, "options")));
+  return done(ops::mkfs(text(request, "device"), text(request, "fstype"), text(request, "options"), request.at("zeroes").as_bool()));
 }
 
 result<json::object> do_fsck(const json::object& request) { return done(ops::fsck(text(request, "device"), text(request, "fstype"))); }
@@ -42,7 +42,7 @@ result<json::object> do_bind(const json::object& request) {
                         text(request, "flags")));
 }
 
-result<json::object> do_unmount(const json::object& request) { return done(ops::unmount(text(request, "target"))); }
+result<json::object> do_unmount(const json::object& request) { return done(ops::unmount(text(request, "target"), request.at("sync").as_bool())); }
 
 result<json::object> do_extent(const json::object& request) {
   const auto found = ops::extent(text(request, "device"), text(request, "fstype"), text(request, "target"));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "plan_device.hpp"
+#include "plan_filesystem.hpp"
 
 namespace corbd::volume {
 namespace {
@@ -110,6 +111,7 @@ std::optional<Decision> yield_to_other(const View& view) {
   Step step{Step::Kind::write_record};
   step.record = view.record;
   step.record->adopting = true;
+  step.record->format.clear();
   return step;
 }
 
@@ -171,11 +173,10 @@ std::optional<Decision> unstage_other(const View& view, const std::string& targe
     return fail(errc::failed_precondition, foreign(view, "ceph-csi's image-meta.json names " + stash->device));
   if (device->kind == device::Kind::nbd)
     if (auto refused = needs_daemon(view)) return refused;
-  for (const auto& mount : view.seen.mounts) {
-    if (!shows(mount, *device)) continue;
-    if (mount.target == target) return std::nullopt;
-    return fail(errc::in_use, "volume " + view.id + " is still mounted at " + mount.target + ": unpublish it first");
-  }
+  for (const auto& mount : view.seen.mounts)
+    if (mount.target != target && shows(mount, *device))
+      return fail(errc::failed_precondition, "volume " + view.id + " is still published at " + mount.target + ": unpublish it there, then unstage it");
+  if (our_mount_at(view, target) != nullptr) return std::nullopt;
   if (stash->encrypted && mapping_of(*device) != nullptr) return Step{Step::Kind::luks_close};
   if (view.seen.facts.unused != true) return look(Fact::unused);
   return Step{device->kind == device::Kind::krbd ? Step::Kind::unmap_krbd : Step::Kind::disconnect};

@@ -218,6 +218,8 @@ Step look(Fact fact) {
 Step name_device(const View& view, std::optional<std::uint32_t> index) {
   Step step{Step::Kind::write_record};
   step.record = view.record;
+  // Between two devices nothing kept other nodes away: what was begun on the first counts no more.
+  if (index != view.record->device) step.record->format.clear();
   step.record->device = index;
   step.record->adopting = false;
   if (view.seen.facts.noted) step.record->note = view.seen.facts.noted;

@@ -5,17 +5,37 @@
 #include "plan_krbd.hpp"
 
 namespace corbd::volume {
+namespace {
+
+Step write_format(const View& view, std::string format) {
+  Step step{Step::Kind::write_record};
+  step.record = view.record;
+  step.record->format = std::move(format);
+  return step;
+}
+
+}  // namespace
+
+Decision refuse_format(const View& view, errc code, std::string text) {
+  if (!view.record->format.empty()) return write_format(view, "");
+  return fail(code, std::move(text));
+}
+
 Decision format(const View& view, Step::Kind how) {
   const auto& facts = view.seen.facts;
   if (auto step = open_beside(view)) return *step;
   if (!facts.format_marker) return look(Fact::format_marker);
-  if (*facts.format_marker) return Step{how};  // our own unfinished format: it was proven empty before the marker was set
+  // The very format that this record began, on this device, after the proof: nobody used the image since, or its stage had taken the marker away.
+  const std::string& begun = view.record->format;
+  if (!begun.empty() && *facts.format_marker == begun) return Step{how};
   if (!facts.has_data) return look(Fact::has_data);
   if (*facts.has_data)
-    return fail(errc::not_empty, "image " + view.record->key.text() + " of volume " + view.id +
-                                     " shows no filesystem but holds data: it is not formatted. Look at it, and make the filesystem by "
-                                     "hand if the data is worth nothing");
-  return Step{Step::Kind::mark};
+    return refuse_format(view, errc::not_empty, "image " + view.record->key.text() + " of volume " + view.id + " shows no filesystem but holds data" +
+                                     (facts.format_marker->empty() ? "" : ", and a format (" + *facts.format_marker + ") that was begun and is not this one") +
+                                     ": it is not formatted. Look at it, and make the filesystem by hand if the data is worth nothing");
+  std::string wanted = (how == Step::Kind::mkfs ? "mkfs by " : "luksFormat by ") + view.seen.client;
+  if (begun == wanted) return Step{Step::Kind::mark};
+  return write_format(view, std::move(wanted));
 }
 
 const host::Mount* our_mount_at(const View& view, const std::string& path) {

@@ -11,9 +11,11 @@ const host::Mount* our_mount_at(const View& view, const std::string& path);
 /// The next step towards a filesystem as large as its device, through that mount of it; nothing when it is, or is read-only.
 std::optional<Decision> fill_device(const View& view, const host::Mount& mount);
 
-/// Something is to be written on an image that shows nothing: `how`, once the image is proven empty and marked. Our own unfinished format was,
+/// Something is to be written on an image that shows nothing: `how`, once the image is proven empty and marked. What this record began was,
 /// whatever it left.
 Decision format(const View& view, Step::Kind how);
+/// No format, and none to repeat: the record forgets what was begun, so that the refusal may be final.
+Decision refuse_format(const View& view, errc code, std::string text);
 
 Decision make_filesystem(const View& view, const std::string& target, const Capability& capability);
 

@@ -32,9 +32,9 @@ Decision make_header(const View& view) {
 Decision finish_header(const View& view) {
   if (*view.seen.facts.encryption != kEncrypted) {
     if (!view.seen.facts.format_marker) return look(Fact::format_marker);
-    if (*view.seen.facts.format_marker) return make_header(view);
+    if (!view.seen.facts.format_marker->empty()) return make_header(view);
   }
-  return fail(errc::failed_precondition, image_text(view) + " has a LUKS header that no key opens: restore it from a backup of the header");
+  return refuse_format(view, errc::failed_precondition, image_text(view) + " has a LUKS header that no key opens: restore it from a backup of the header");
 }
 
 Step remove_key(int slot) {

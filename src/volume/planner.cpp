@@ -142,12 +142,13 @@ Decision stage(const View& view, const Staged& wish) {
   if (auto step = fill_mapping(view)) return *step;
   if (!wish.capability.block)
     if (auto step = fill_device(view, *our_mount_at(view, target))) return *step;
-  const bool may_be_marked = !wish.capability.block || !record.kms_id.empty();
-  if (may_be_marked && !wish.capability.read_only) {
+  // Also of a raw block volume: what a pod writes into it shows no filesystem, and must not pass for a format that did not end.
+  if (!wish.capability.read_only) {
     if (!view.seen.facts.format_marker) return look(Fact::format_marker);
-    if (*view.seen.facts.format_marker) return Step{Step::Kind::unmark};
+    if (!view.seen.facts.format_marker->empty()) return Step{Step::Kind::unmark};
   }
   Record staged = record;
+  staged.format.clear();
   staged.stagings[static_cast<std::size_t>(staging - record.stagings.data())].complete = true;
   return write(std::move(staged));
 }
@@ -190,6 +191,34 @@ Decision publish(const View& view, const Published& wish) {
   return at(Step::Kind::bind, wish.target);
 }
 
+/// Whether a filesystem of the device is mounted at another path, too.
+bool mounted_elsewhere(const View& view, const std::string& path) {
+  const auto* device = view.seen.device();
+  return device != nullptr && std::ranges::any_of(view.seen.mounts, [&](const auto& mount) {
+    return mount.target != path && mount.fstype != "devtmpfs" && shows(mount, *device);
+  });
+}
+
+/// The mount at the path and what it was made on: a power loss, or a death in between, leaves only that, and nobody else removes it (CSI: the plugin MUST
+/// delete the target).
+std::optional<Decision> clear_path(const View& view, Step::Kind kind, const std::string& path) {
+  Step step = at(kind, path);
+  if (!mounted_at(view, path)) return view.seen.facts.cleared.contains(path) ? std::nullopt : std::optional<Decision>(std::move(step));
+  // The last mount of a filesystem writes what that owes, and would hold the helper while its device has no link; one that is disconnected gives errors
+  // at once. Any other mount, or that of a device's node, touches nothing.
+  const auto is_node = [&](const auto& mount) { return mount.target == path && mount.fstype == "devtmpfs"; };
+  step.sync = !mounted_elsewhere(view, path) && std::ranges::none_of(view.seen.mounts, is_node);
+  if (step.sync && view.record && ours_at(view, path) && !view.seen.facts.disconnected)
+    if (auto first = bring_up(view)) return first;
+  return step;
+}
+
+/// What another volume has there is not unmounted, nor is its stash dropped.
+std::optional<Decision> refuse_path(const View& view, const std::string& path) {
+  if (view.seen.path_owner.empty()) return std::nullopt;
+  return fail(errc::failed_precondition, path + " is a path of volume " + view.seen.path_owner + ", not of volume " + view.id + ": nothing was done there");
+}
+
 /// Everything down once nothing uses the device: no staging, no publish, no mount, no holder.
 Decision take_down(const View& view) {
   const auto* device = view.seen.device();
@@ -217,11 +246,10 @@ Decision take_down(const View& view) {
 }
 
 Decision unpublish(const View& view, const Unpublished& wish) {
-  if (mounted_at(view, wish.target)) {
-    if (view.record && view.seen.device() != nullptr && !ours_at(view, wish.target))
-      return fail(errc::failed_precondition, "something else is mounted at " + wish.target + ", not volume " + view.id + ": unmount it");
-    return at(Step::Kind::unbind, wish.target);
-  }
+  if (auto refused = refuse_path(view, wish.target)) return *refused;
+  if (mounted_at(view, wish.target) && view.record && view.seen.device() != nullptr && !ours_at(view, wish.target))
+    return fail(errc::failed_precondition, "something else is mounted at " + wish.target + ", not volume " + view.id + ": unmount it");
+  if (auto step = clear_path(view, Step::Kind::unbind, wish.target)) return *step;
   if (!view.record) return Done{};
   const auto& publishes = view.record->publishes;
   if (std::any_of(publishes.begin(), publishes.end(), [&](const auto& entry) { return entry.target == wish.target; })) {
@@ -235,20 +263,32 @@ Decision unpublish(const View& view, const Unpublished& wish) {
 
 // --- Unstaged, Healed -----------------------------------------------------------------------------------------------------------------
 
+/// A pod keeps the device, its watch and its lock here, while the orchestrator would take the volume for free. Only what is mounted counts: a reboot,
+/// or whoever removed a pod's folder, leaves the record behind.
+std::optional<Decision> refuse_published(const View& view, const Unstaged& wish) {
+  const Record& record = *view.record;
+  const auto refused = [&](const std::string& target) {
+    return fail(errc::failed_precondition, "volume " + view.id + " is still published at " + target + ": unpublish it there, then unstage it");
+  };
+  for (const auto& publish : record.publishes)
+    if (publish.staging == wish.path && (ours_at(view, publish.target) || shows_device_that_is_gone(view, publish.target))) return refused(publish.target);
+  const auto other = [&](const Staging& staging) { return staging.path != wish.path; };
+  if (view.seen.device() == nullptr || std::ranges::any_of(record.stagings, other)) return std::nullopt;
+  const std::string target = staging_target(view.id, wish.path);
+  for (const auto& mount : view.seen.mounts)
+    if (mount.target != target && shows(mount, *view.seen.device())) return refused(mount.target);
+  return std::nullopt;
+}
+
 Decision unstage(const View& view, const Unstaged& wish) {
   const std::string target = staging_target(view.id, wish.path);
-  if (!view.record)
-    if (auto step = unstage_other(view, target)) return *step;
-  if (mounted_at(view, target)) {
-    // syncfs and the last umount need a live link: a dead one would hold the helper. One that is disconnected gives errors at once.
-    if (view.record && ours_at(view, target) && !view.seen.facts.disconnected)
-      if (auto step = bring_up(view)) return *step;
-    return at(Step::Kind::umount, target);
-  }
+  if (auto refused = refuse_path(view, wish.path)) return *refused;
+  if (auto step = view.record ? refuse_published(view, wish) : unstage_other(view, target)) return *step;
+  if (auto step = clear_path(view, Step::Kind::umount, target)) return *step;
   if (!view.record) return without_stash(view, wish, Done{});
-  const auto here = [&](const Staging& staging) { return staging.path == wish.path; };
   Record record = *view.record;
-  std::erase_if(record.stagings, here);
+  std::erase_if(record.stagings, [&](const Staging& staging) { return staging.path == wish.path; });
+  std::erase_if(record.publishes, [&](const Publish& publish) { return publish.staging == wish.path; });
   if (record != *view.record) return write(std::move(record));
   if (!record.stagings.empty()) return without_stash(view, wish, Done{});
   Decision down = take_down(view);

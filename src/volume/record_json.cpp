@@ -68,6 +68,7 @@ json::object to_json(const Record& record) {
   if (record.device) out["device"] = *record.device;
   if (record.breaking) out["breaking"] = *record.breaking;
   if (record.freed) out["freed"] = *record.freed;
+  if (!record.format.empty()) out["format"] = record.format;
   if (record.provisioned) out["provisioned"] = true;
   if (record.note) out["note"] = json::object{{"user", record.note->user}, {"address", record.note->address}};
   return out;
@@ -139,6 +140,7 @@ Record record_of(const json::object& from) {
   if (from.contains("device")) record.device = number_at<std::uint32_t>(from, "device");
   if (from.contains("breaking")) record.breaking = number_at<std::uint64_t>(from, "breaking");
   if (from.contains("freed")) record.freed = number_at<std::uint64_t>(from, "freed");
+  if (from.contains("format")) record.format = string_at(from, "format");
   record.provisioned = from.contains("provisioned") && from.at("provisioned").as_bool();
   if (from.contains("note")) {
     const auto& note = from.at("note").as_object();

@@ -22,6 +22,17 @@ constexpr std::chrono::seconds kAnswerBefore{5};
 
 Error stopping() { return {errc::unavailable, "the agent is stopping: repeat when it is back"}; }
 
+/// As mountinfo has them, so that they can be compared with it and with each other.
+void make_real(Wish& wish, const std::function<std::string(std::string)>& real_path) {
+  const auto each = [&](auto&... paths) { ((paths = real_path(std::move(paths))), ...); };
+  if (auto* staged = std::get_if<Staged>(&wish)) each(staged->path);
+  if (auto* unstaged = std::get_if<Unstaged>(&wish)) each(unstaged->path);
+  if (auto* published = std::get_if<Published>(&wish)) each(published->path, published->target);
+  if (auto* unpublished = std::get_if<Unpublished>(&wish)) each(unpublished->target);
+  if (auto* expanded = std::get_if<Expanded>(&wish)) each(expanded->path);
+  if (auto* trimmed = std::get_if<Trimmed>(&wish)) each(trimmed->path);
+}
+
 bool published_at(const std::optional<Record>& record, const std::string& target) {
   return record && std::any_of(record->publishes.begin(), record->publishes.end(), [&](const auto& publish) { return publish.target == target; });
 }
@@ -47,6 +58,15 @@ void offer_key(Live& volume, const Secret& key) {
   volume.key = key;
   volume.key_saved = false;
   volume.offered.reset();
+}
+
+/// Everything is down, but the target of an unpublish or unstage holds what is not ours to remove.
+result<> what_stays(const Live& volume, const Wish& wish) {
+  const auto* unstaged = std::get_if<Unstaged>(&wish);
+  const auto* unpublished = std::get_if<Unpublished>(&wish);
+  if (unstaged == nullptr && unpublished == nullptr) return {};
+  const auto place = volume.facts.cleared.find(unstaged != nullptr ? staging_target(volume.id, unstaged->path) : unpublished->target);
+  return place == volume.facts.cleared.end() ? result<>() : place->second;
 }
 
 bool is_unclaimed(const Live& volume) {
@@ -93,6 +113,7 @@ class Shell::Impl {
   task<result<>> prepare(Live& volume, const Wish& wish);
   bool shows_at(const Live& volume, const std::string& path) const;
   void observe_neighbours(Observation& seen, const Live& volume) const;
+  std::string path_owner(const Observation& seen, const Live& volume, const Wish& wish) const;
   std::vector<std::uint32_t> numbers_of_others(const Live& volume) const;
   void trouble(Live& volume, std::string why);
   void link_dead(std::uint32_t index);
@@ -135,6 +156,11 @@ task<result<>> Shell::Impl::start() {
   for (const auto& file : loaded->newer)
     log::warning("record.newer", {{"file", file}, {"hint", "written by a newer version: left alone"}});
   for (auto& record : loaded->records) {
+    for (auto& staging : record.stagings) staging.path = ports_.real_path(std::move(staging.path));
+    for (auto& publish : record.publishes) {
+      publish.target = ports_.real_path(std::move(publish.target));
+      publish.staging = ports_.real_path(std::move(publish.staging));
+    }
     Live& volume = live(record.volume_id);
     auto key = co_await ports_.records.load_key(record.volume_id);
     if (key) {
@@ -153,6 +179,7 @@ task<result<>> Shell::Impl::start() {
 
 task<result<>> Shell::Impl::want(std::string id, Wish wish, Until until) {
   if (leaving_) co_return stopping();
+  make_real(wish, ports_.real_path);
   Live& volume = live(id);
   if (draining_ && std::holds_alternative<Staged>(wish) && !volume.record && volume.operations.empty()) {
     forget_if_idle(id);
@@ -208,8 +235,13 @@ task<result<>> Shell::Impl::fulfil(Live& volume, Wish wish) {
   if (!ready) co_return ready;
   const auto before = volume.record;
   auto outcome = co_await pursue(volume, wish);
-  if (outcome) co_return co_await make_durable(volume, wish, before.has_value());
+  if (outcome) {
+    auto durable = co_await make_durable(volume, wish, before.has_value());
+    co_return durable ? what_stays(volume, wish) : durable;
+  }
   if (!final_for_caller(outcome.error().code)) co_return outcome;
+  // A format was begun, and only this record may repeat it.
+  if (std::holds_alternative<Staged>(wish) && volume.record && !volume.record->format.empty()) co_return Error{errc::unavailable, outcome.error().text};
   const auto undo = undo_of(wish, before, volume.record);
   if (!undo) co_return outcome;
   log::info("volume.undo", {{"volume", volume.id}, {"wish", name(wish)}, {"because", outcome.error().text}});
@@ -271,6 +303,7 @@ task<result<>> Shell::Impl::pursue(Live& volume, Wish wish) {
     if (seen->devices.empty()) volume.disconnected = false;
     else if (seen->facts.disconnected) volume.disconnected = true;
     if (seen->facts.resolved) observe_neighbours(*seen, volume);
+    seen->path_owner = path_owner(*seen, volume, wish);
     const Decision decision = plan(volume.id, volume.record, wish, *seen, config_.policy);
     if (std::holds_alternative<Done>(decision)) co_return result<>();
     if (const auto* failed = std::get_if<Fail>(&decision)) {
@@ -306,6 +339,24 @@ void Shell::Impl::observe_neighbours(Observation& seen, const Live& volume) cons
   }
 }
 
+/// By their records, or by the device that is mounted there. What is this volume's by the same is nobody else's.
+std::string Shell::Impl::path_owner(const Observation& seen, const Live& volume, const Wish& wish) const {
+  const auto* unstaged = std::get_if<Unstaged>(&wish);
+  const auto* unpublished = std::get_if<Unpublished>(&wish);
+  if (unstaged == nullptr && unpublished == nullptr) return "";
+  const std::string& path = unstaged != nullptr ? unstaged->path : unpublished->target;
+  const auto there = std::ranges::find_if(seen.mounts, [&](const auto& mount) { return mount.target == path; });
+  const bool mounted = there != seen.mounts.end();
+  if ((volume.record && is_at(*volume.record, path)) || (mounted && seen.device() != nullptr && shows(*there, *seen.device()))) return "";
+  for (const auto& [id, other] : volumes_)
+    if (id != volume.id && other->record && is_at(*other->record, path)) return id;
+  const auto devices = mounted ? ports_.devices.inventory() : std::vector<device::Seen>();
+  if (!devices) return "";
+  for (const auto& device : *devices)
+    if (!device.backend.empty() && device.backend != volume.id && shows(*there, device)) return device.backend;
+  return "";
+}
+
 std::vector<std::uint32_t> Shell::Impl::numbers_of_others(const Live& volume) const {
   std::vector<std::uint32_t> numbers;
   for (const auto& [id, other] : volumes_) {
@@ -327,6 +378,7 @@ bool Shell::Impl::shows_at(const Live& volume, const std::string& path) const {
 
 task<result<host::Usage>> Shell::Impl::usage(std::string id, std::string path, Until until) {
   const auto place = volumes_.find(id);
+  path = ports_.real_path(std::move(path));
   if (place == volumes_.end() || !place->second->record || !shows_at(*place->second, path))
     co_return Error{errc::not_found, "volume " + id + " is neither staged nor published at " + path};
   Live& volume = *place->second;

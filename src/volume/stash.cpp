@@ -1,5 +1,6 @@
 #include "corbd/volume/stash.hpp"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,8 +8,10 @@
 #include <boost/json/serialize.hpp>
 #include <cctype>
 #include <cerrno>
+#include <cstring>
 
 #include "corbd/core/file.hpp"
+#include "corbd/core/log.hpp"
 
 namespace corbd::volume {
 namespace {
@@ -75,7 +78,15 @@ result<> write_stash(const std::string& staging_path, const Stash& stash) {
   return write_durably(stash_file(staging_path), encode(stash), 0600);
 }
 
-result<> drop_stash(const std::string& staging_path) {
+std::string log_to_remove(const Stash& stash, const std::string& volume_id) {
+  const bool plain = stash.log_dir.starts_with('/') && volume_id.find('/') == volume_id.npos;
+  return stash.nbd && plain && same_key(stash.log_strategy, "remove") ? stash.log_dir + "/rbd-nbd-" + volume_id + ".log" : "";
+}
+
+result<> drop_stash(const std::string& staging_path, const std::string& log) {
+  struct stat found{};
+  if (!log.empty() && ::lstat(log.c_str(), &found) == 0 && S_ISREG(found.st_mode) && ::unlink(log.c_str()) != 0)
+    log::warning("stash.log_stays", {{"file", log}, {"error", std::strerror(errno)}});
   const std::string file = stash_file(staging_path);
   // What a crash left of a write would keep kubelet from removing the folder.
   ::unlink((file + ".tmp").c_str());

@@ -115,10 +115,7 @@ task<result<>> Steps::dispatch(Live& live, const Step& step, const Wish& wish) {
     case Step::Kind::close_image: co_return co_await close_image(live);
     case Step::Kind::drop_record: co_return co_await drop_record(live, wish);
     case Step::Kind::umount:
-    case Step::Kind::unbind: {
-      live.facts.unused.reset();
-      co_return co_await ports_.mounts.unmount(step.path, owner(live), while_served(live, later()));
-    }
+    case Step::Kind::unbind: co_return co_await unmount(live, step);
     case Step::Kind::tune: {
       const auto index = device_index(live);
       if (!index) co_return index.error();
@@ -225,7 +222,7 @@ task<result<>> Steps::look(Live& live, const Step& step, const Wish& wish) {
     case Fact::format_marker: {
       auto found = co_await live.image->metadata(kFormatMarker, soon());
       if (!found) co_return found.error();
-      facts.format_marker = found->has_value();
+      facts.format_marker = found->value_or("");
       co_return result<>();
     }
     case Fact::attachment:
@@ -370,7 +367,9 @@ void Steps::forget_image(Live& live) {
   ++live.opening;
   live.image.reset();
   live.closing = live.tombstone = live.lock_held = false;
+  auto cleared = std::move(live.facts.cleared);  // of the node's paths, not of the image
   live.facts = Facts();
+  live.facts.cleared = std::move(cleared);
 }
 
 task<result<>> Steps::close_image(Live& live) {

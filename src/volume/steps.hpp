@@ -5,7 +5,7 @@
 
 namespace corbd::volume {
 
-/// Image metadata that stands from before mkfs until after the first mount: only with it may a format be repeated.
+/// Image metadata that stands from before mkfs until after the first mount: only with what the record has of it may a format be repeated.
 inline constexpr const char* kFormatMarker = "corbd/format";
 
 /// argon2 at once on this node: each takes 32 MiB (ceph-csi #3472).
@@ -93,6 +93,7 @@ class Steps {
   task<result<>> make_filesystem(Live& live, const Wish& wish);
   task<result<>> check_filesystem(Live& live);
   task<result<>> mount(Live& live, std::string target, const Wish& wish);
+  task<result<>> unmount(Live& live, const Step& step);
   task<result<host::Extent>> extent(Live& live, std::string device, std::string target);
   task<result<>> trim(Live& live, std::string target);
   task<result<>> grow(Live& live, std::string target, const Wish& wish);

@@ -1,4 +1,6 @@
 // The steps of the filesystem: what is on the device, and where it is mounted.
+#include <algorithm>
+
 #include "corbd/core/log.hpp"
 #include "steps.hpp"
 
@@ -13,14 +15,14 @@ std::string with_ro(std::string flags) { return flags.empty() ? "ro" : std::move
 }  // namespace
 
 task<result<>> Steps::mark(Live& live) {
-  auto marked = co_await live.image->set_metadata(kFormatMarker, live.record->kms_id.empty() ? "mkfs" : "luksFormat", soon());
-  if (marked) live.facts.format_marker = true;
+  auto marked = co_await live.image->set_metadata(kFormatMarker, live.record->format, soon());
+  if (marked) live.facts.format_marker = live.record->format;
   co_return marked;
 }
 
 task<result<>> Steps::unmark(Live& live) {
   auto removed = co_await live.image->remove_metadata(kFormatMarker, soon());
-  if (removed) live.facts.format_marker = false;
+  if (removed) live.facts.format_marker = "";
   co_return removed;
 }
 
@@ -28,7 +30,9 @@ task<result<>> Steps::make_filesystem(Live& live, const Wish& wish) {
   const auto device = data_path(live);
   if (!device) co_return device.error();
   const Capability& capability = std::get<Staged>(wish).capability;
-  auto made = co_await ports_.filesystems.mkfs(*device, capability.fstype, live.record->source.mkfs_options,
+  // Below a LUKS mapping, or where a format was begun before, there are other things than zeros.
+  const bool zeroes = live.record->kms_id.empty() && live.facts.has_data == false;
+  auto made = co_await ports_.filesystems.mkfs(*device, capability.fstype, live.record->source.mkfs_options, zeroes,
                                                owner(live), while_served(live, later()));
   if (!made) co_return made;
   log::info("filesystem.made", {{"volume", live.id}, {"fstype", capability.fstype}});
@@ -52,6 +56,24 @@ task<result<>> Steps::mount(Live& live, std::string target, const Wish& wish) {
   const std::string flags = capability.read_only ? with_ro(capability.mount_flags) : capability.mount_flags;
   co_return co_await ports_.mounts.mount(*device, capability.fstype, std::move(target), flags, owner(live),
                                          while_served(live, later()));
+}
+
+task<result<>> Steps::unmount(Live& live, const Step& step) {
+  const auto mounted = [&] {
+    const auto mounts = ports_.mounts.table();
+    return !mounts || std::ranges::any_of(*mounts, [&](const auto& mount) { return mount.target == step.path; });
+  };
+  live.facts.unused.reset();
+  // Of a volume that this node does not know only a bare folder is to go: that leaves no file of ours behind.
+  HelperOwner works = owner(live);
+  if (!live.record && !mounted()) works.busy_file.clear();
+  // What needs no device does not end with its link.
+  const Until until = step.sync && mounted() ? while_served(live, later()) : soon();
+  auto done = co_await ports_.mounts.unmount(step.path, step.sync, std::move(works), until);
+  const bool stays = !done && done.error().code == errc::failed_precondition && !mounted();
+  if (!done && !stays) co_return done;
+  live.facts.cleared.insert_or_assign(step.path, std::move(done));
+  co_return result<>();
 }
 
 task<result<host::Extent>> Steps::extent(Live& live, std::string device, std::string target) {

@@ -415,9 +415,10 @@ TEST_CASE("a volume that ceph-csi staged with the kernel's client is published, 
   scene.image().size = scene.device().size = kGrown;
   CHECK(scene.want(volume::Expanded{staged().path, kGrown}) == errc::ok);
   CHECK(scene.image().filesystem_bytes == kGrown);
-  CHECK(scene.want(unstaged()) == errc::ok);
+  CHECK(scene.want(unstaged()) == errc::failed_precondition);
   CHECK(scene.world.devices.size() == 1);
   CHECK(scene.want(volume::Unpublished{kTarget}) == errc::ok);
+  CHECK(scene.want(unstaged()) == errc::ok);
   CHECK(scene.world.devices.empty());
 }
 

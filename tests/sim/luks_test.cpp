@@ -181,14 +181,19 @@ TEST_CASE("an image that its metadata calls encrypted and that has no header is 
   CHECK_FALSE(scene.image().luks);
 }
 
-TEST_CASE("a header without a key is formatted anew only where our own format did not end") {
+TEST_CASE("a header without a key is formatted anew only by the record whose format did not end") {
   Encrypted scene;
-  scene.image().data = scene.image().only_formatted = true;
-  scene.image().luks.emplace();
-  const bool ours = GENERATE(false, true);
-  if (ours) scene.image().metadata[kMarker] = "luksFormat";
-  CHECK(scene.stage() == (ours ? errc::ok : errc::failed_precondition));
-  CHECK(scene.image().luks->keys.size() == (ours ? 1u : 0u));
+  scene.world.crash_in = "luks format";
+  CHECK_THROWS_AS(scene.want(scene.wish), Crash);
+  scene.kill_and_start();
+  REQUIRE(scene.image().luks);
+  REQUIRE(scene.image().luks->keys.empty());
+  enum { own, of_another, nobodys };
+  const auto whose = GENERATE(own, of_another, nobodys);
+  if (whose != own) scene.image().metadata[kMarker] = "luksFormat by 10.0.0.2:0/5";
+  if (whose == nobodys) scene.image().metadata.erase(kMarker);
+  CHECK(scene.stage() == (whose == own ? errc::ok : whose == of_another ? errc::not_empty : errc::failed_precondition));
+  CHECK(scene.image().luks->keys.size() == (whose == own ? 1u : 0u));
 }
 
 TEST_CASE("a header whose metadata were not written yet is opened, and they are") {

@@ -44,17 +44,6 @@ TEST_CASE("a volume may be published at several targets, each with its own argum
   CHECK(scene.want(other) == errc::already_exists);
 }
 
-TEST_CASE("an unstage with publishes left keeps the device until the last of them is gone") {
-  Scene scene;
-  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
-  REQUIRE(scene.want(published("/t1")) == errc::ok);
-  CHECK(scene.want(volume::Unstaged{test::staged_wish(kId).path}) == errc::ok);
-  CHECK(scene.world.devices.size() == 1);
-  CHECK(scene.want(volume::Unpublished{"/t1"}) == errc::ok);
-  CHECK(scene.world.devices.empty());
-  CHECK(scene.world.records.empty());
-}
-
 TEST_CASE("unstage and unpublish of what was never there succeed") {
   Scene scene;
   CHECK(scene.want(volume::Unstaged{"/nowhere"}) == errc::ok);

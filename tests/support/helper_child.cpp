@@ -81,7 +81,7 @@ int play_agent(const std::string& busy_file, const std::string& gate) {
   HelperRequest request;
   request.what = "hold";
   request.body = {{"op", "test_hold"}, {"started", gate + ".started"}, {"gate", gate}};
-  request.busy_file = busy_file;
+  request.owner.busy_file = busy_file;
   asio::co_spawn(io, pool.call(std::move(request), {}), asio::detached);
   io.run_for(std::chrono::seconds(60));
   return 0;

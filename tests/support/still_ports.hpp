@@ -66,7 +66,7 @@ class Mounts : public host::Mounts {
     all.push_back(std::move(made));
     co_return result<>();
   }
-  task<result<>> unmount(std::string, HelperOwner, Until) override { co_return result<>(); }
+  task<result<>> unmount(std::string, bool, HelperOwner, Until) override { co_return result<>(); }
   task<result<std::uint64_t>> trim(std::string, HelperOwner, Until) override { co_return 0; }
   task<result<host::Usage>> usage(std::string, Until) override { co_return host::Usage{}; }
   std::vector<host::Mount> all;
@@ -75,7 +75,7 @@ class Mounts : public host::Mounts {
 class Filesystems : public host::Filesystems {
  public:
   task<result<host::Probe>> probe(std::string, HelperOwner, Until) override { co_return host::Probe{}; }
-  task<result<>> mkfs(std::string, std::string, std::string, HelperOwner, Until) override { co_return result<>(); }
+  task<result<>> mkfs(std::string, std::string, std::string, bool, HelperOwner, Until) override { co_return result<>(); }
   task<result<>> fsck(std::string, std::string, HelperOwner, Until) override { co_return result<>(); }
   task<result<host::Extent>> extent(std::string, std::string, std::string, HelperOwner, Until) override { co_return host::Extent{}; }
   task<result<>> grow(std::string, std::string, std::string, HelperOwner, Until) override { co_return result<>(); }
@@ -100,6 +100,6 @@ class Daemons final : public host::Daemons {
 inline task<result<>> any_path(std::string, bool) { co_return result<>(); }
 inline task<result<std::optional<volume::Stash>>> no_stash(std::string) { co_return std::optional<volume::Stash>(); }
 inline task<result<>> write_no_stash(std::string, volume::Stash) { co_return result<>(); }
-inline task<result<>> drop_no_stash(std::string) { co_return result<>(); }
+inline task<result<>> drop_no_stash(std::string, std::string) { co_return result<>(); }
 
 }  // namespace corbd::test::still

@@ -79,9 +79,10 @@ void World::start_agent(bool with_healer) {
   auto find = [this](const std::string& id) { return find_cluster(*this, id); };
   auto read_stash = [this](std::string path) { return stash_at(std::move(path)); };
   auto write_stash = [this](std::string path, volume::Stash stash) { return leave_stash(std::move(path), std::move(stash)); };
-  auto drop_stash = [this](std::string path) { return forget_stash(std::move(path)); };
+  auto drop_stash = [this](std::string path, std::string log) { return forget_stash(std::move(path), std::move(log)); };
   volume::Ports ports{*life_->clusters, *life_->devices, *life_->kernel, *life_->mounts, *life_->filesystems, *life_->daemons, *life_->luks,
                       *life_->kms, *life_->store, find, any_path, read_stash, write_stash, drop_stash, [this](const std::string& file) { return busy(file); }};
+  ports.real_path = [](const std::string& path) { return host::real_path(path, "/linked", "/kubelet"); };
   ports.attachment = [this](std::string) { return told(attachment); };
   ports.mapped_places = [this](const image::Place&) { return mapped; };
   ports.mapped_clusters = [this](const std::string&) {

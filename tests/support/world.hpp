@@ -161,6 +161,8 @@ class World {
   std::set<std::string> options_asked;       ///< of Ceph, "name=value", by any connection
   std::vector<KernelDevice> devices;
   std::vector<host::Mount> mounts;
+  std::set<std::string> places;              ///< folders and files that mounts were made on: they outlive mounts, agents and boots
+  std::set<std::string> filled_places;       ///< those that hold something else
   std::vector<volume::Record> records;
   std::map<std::string, Secret> keys;
   std::set<std::string> blocklisted;
@@ -221,6 +223,7 @@ class World {
   // rbd-nbd on this node, as ceph-csi runs it: world_other.cpp
   std::map<std::uint32_t, std::string> others;        ///< client address by the index of the device that it serves
   std::map<std::string, volume::Stash> stashes;       ///< by staging path
+  std::set<std::string> logs;                         ///< files of rbd-nbd's
   /// The image is mapped by rbd-nbd, and its filesystem staged at the path. The device's index.
   std::uint32_t other_stages(const std::string& image, const std::string& staging_path, std::string volume_id = {});
   /// What ceph-csi's healer does with a device that nobody serves: rbd-nbd serves it, once the cluster has given its last client up.
@@ -296,7 +299,7 @@ class World {
   task<result<std::optional<volume::Stash>>> stash_at(std::string path);
   static task<volume::Attachment> told(volume::Attachment attachment);
   task<result<>> leave_stash(std::string path, volume::Stash stash);
-  task<result<>> forget_stash(std::string path);
+  task<result<>> forget_stash(std::string path, std::string log);
   struct Asked;
   Fate next_fate(const std::string& call);
   task<> die();

@@ -212,12 +212,8 @@ bool World::visit(FakeImage& image, const std::string& visitor, bool by_force) {
   ++image.visits;
   image.data = true;
   image.only_formatted = false;
-  // It has such an agent too, which first ends the format that was begun.
-  if (image.metadata.erase("corbd/format") > 0) {
-    image.content = host::Probe::Kind::filesystem;
-    image.fstype = "ext4";
-    finish_encryption(image);
-  }
+  // It has such an agent too, and a raw block volume there: no format that was begun may be repeated.
+  image.metadata.erase("corbd/format");
   if (image.exclusive && !image.taken) image.taken = loop_.clock.now();
   for (std::size_t block = image.visits % 2; block < kBlocks; block += 2) {
     image.blocks[block] = ++numbers_;
@@ -330,11 +326,10 @@ void World::stored(const Work& work, FakeImage& image) {
   image.blocks[work.block] = work.number;
   image.data = true;
   image.only_formatted = false;
-  // It has such an agent too, which first ends the format that was begun.
-  if (image.metadata.erase("corbd/format") > 0) {
-    image.content = host::Probe::Kind::filesystem;
-    image.fstype = "ext4";
-  }
+  const auto complete = [](const volume::Staging& staging) { return staging.complete; };
+  const auto staged = [&](const volume::Record& record) { return record.key.image_id == image.id && std::ranges::any_of(record.stagings, complete); };
+  if (image.metadata.contains("corbd/format") && std::ranges::any_of(records, staged))
+    broke("an application wrote into an image that may be formatted still: " + where);
 }
 
 }  // namespace corbd::test

@@ -27,6 +27,10 @@ std::optional<std::uint32_t> mounted_device(const World& world, const std::strin
   return found;
 }
 
+bool mounted_elsewhere(const World& world, std::uint32_t index, const std::string& target) {
+  return std::any_of(world.mounts.begin(), world.mounts.end(), [&](const auto& mount) { return mount.target != target && device_below(mount) == index; });
+}
+
 bool is_mapping(const std::string& path) { return path.starts_with(kMapper); }
 
 /// Bytes of what a path of a device or mapping gives.
@@ -53,7 +57,9 @@ class Mounts final : public host::Mounts {
 
   task<result<>> mount(std::string device, std::string fstype, std::string target, std::string flags, HelperOwner busy, Until until) override {
     needs_link(world_, device);
+    world_.places.insert(target);
     auto effect = [&world = world_, device, fstype, target, flags]() -> result<> {
+      if (world.filled_places.contains(target)) return Error{errc::failed_precondition, target + " holds something"};
       const KernelDevice* on = world.by_index(index_of(world, device));
       const FakeImage* image = image_of(world, device);
       if (on == nullptr || image == nullptr) return gone(device);
@@ -67,7 +73,9 @@ class Mounts final : public host::Mounts {
   }
 
   task<result<>> bind(std::string source, std::string target, bool, std::string, HelperOwner busy, Until until) override {
+    world_.places.insert(target);
     auto effect = [&world = world_, source, target]() -> result<> {
+      if (world.filled_places.contains(target)) return Error{errc::failed_precondition, target + " holds something"};
       if (source.starts_with("/dev/")) {
         if (world.by_index(index_of(world, source)) == nullptr) return gone(source);
         // As with udev: the name is a link to the kernel's.
@@ -118,13 +126,17 @@ class Mounts final : public host::Mounts {
     co_return *found;
   }
 
-  task<result<>> unmount(std::string target, HelperOwner busy, Until until) override {
-    // syncfs waits for what the device owes.
-    const auto waits_for = mounted_device(world_, target);
-    auto effect = [&world = world_, target]() -> result<> {
+  task<result<>> unmount(std::string target, bool sync, HelperOwner busy, Until until) override {
+    // syncfs waits for what the device owes, and so does the end of the filesystem, whoever asked for it.
+    auto waits_for = mounted_device(world_, target);
+    if (!sync && waits_for && mounted_elsewhere(world_, *waits_for, target)) waits_for.reset();
+    auto effect = [&world = world_, target, sync]() -> result<> {
       const auto of = mounted_device(world, target);
+      if (of && !sync && !mounted_elsewhere(world, *of, target)) world.broke("the last mount of a filesystem was taken away without a sync: " + target);
       std::erase_if(world.mounts, [&](const auto& mount) { return mount.target == target; });
       if (of) world.let_go(*of);
+      if (world.filled_places.contains(target)) return Error{errc::failed_precondition, target + " is not mounted and not empty; it stays"};
+      world.places.erase(target);
       return {};
     };
     co_return co_await world_.ask_helper("unmount", waits_for, std::move(busy), until, std::move(effect));
@@ -168,8 +180,10 @@ class Filesystems final : public host::Filesystems {
     co_return *found;
   }
 
-  task<result<>> mkfs(std::string device, std::string fstype, std::string, HelperOwner busy, Until until) override {
+  task<result<>> mkfs(std::string device, std::string fstype, std::string, bool zeroes, HelperOwner busy, Until until) override {
     needs_link(world_, device);
+    if (const FakeImage* image = image_of(world_, device); zeroes && image != nullptr && (image->data || is_mapping(device)))
+      world_.broke("a device whose unwritten blocks are not zeros was formatted as if they were");
     if (const KernelDevice* on = world_.by_index(index_of(world_, device)); on != nullptr && on->alive && takes_writes(world_, *on)) begin_format(world_, device);
     auto effect = [&world = world_, device, fstype]() -> result<> {
       FakeImage* image = image_of(world, device);

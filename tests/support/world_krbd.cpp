@@ -113,6 +113,7 @@ std::uint32_t World::krbd_stages(const std::string& name, const std::string& sta
   mount.target = volume::staging_target(volume_id, staging_path);
   mount.fstype = "ext4";
   mounts.push_back(mount);
+  places.insert(mount.target);
   volume::Stash stash;
   stash.pool = "pool";
   stash.image = name;

@@ -62,11 +62,15 @@ std::uint32_t World::other_stages(const std::string& name, const std::string& st
   mount.target = volume::staging_target(volume_id, staging_path);
   mount.fstype = "ext4";
   mounts.push_back(mount);
+  places.insert(mount.target);
   volume::Stash stash;
   stash.pool = "pool";
   stash.image = name;
   stash.nbd = true;
   stash.device = device::path(device.index);
+  stash.log_dir = "/var/log/ceph";
+  stash.log_strategy = "remove";
+  logs.insert("/var/log/ceph/rbd-nbd-" + volume_id + ".log");
   stashes[staging_path] = stash;
   return device.index;
 }
@@ -91,9 +95,10 @@ task<result<>> World::leave_stash(std::string path, volume::Stash stash) {
   });
 }
 
-task<result<>> World::forget_stash(std::string path) {
-  co_return co_await ask_node("drop stash", {}, [this, path]() -> result<> {
+task<result<>> World::forget_stash(std::string path, std::string log) {
+  co_return co_await ask_node("drop stash", {}, [this, path, log]() -> result<> {
     stashes.erase(path);
+    logs.erase(log);
     return {};
   });
 }

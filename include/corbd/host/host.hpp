@@ -58,8 +58,9 @@ class Mounts {
   /// Binds `source` on `target` (made if absent: folder 0750, or file 0600 when `device_node`), with `flags` such as "ro" set on the bind.
   virtual task<result<>> bind(std::string source, std::string target, bool device_node, std::string flags, HelperOwner owner,
                               Until until) = 0;
-  /// syncfs, umount, remove the empty target. in_use when busy. Done too when nothing is mounted: then only the target goes, if empty.
-  virtual task<result<>> unmount(std::string target, HelperOwner owner, Until until) = 0;
+  /// syncfs (with `sync`: it waits for the device), umount, remove the empty target. in_use when busy. Done too when nothing is mounted: then only the
+  /// target goes, if empty; failed_precondition when it holds something.
+  virtual task<result<>> unmount(std::string target, bool sync, HelperOwner owner, Until until) = 0;
   /// Discards what the filesystem there does not use (fstrim); bytes. unimplemented where filesystem or device cannot.
   virtual task<result<std::uint64_t>> trim(std::string target, HelperOwner owner, Until until) = 0;
   /// As long as an earlier call for the same target hangs: unavailable at once.
@@ -70,8 +71,9 @@ class Filesystems {
  public:
   virtual ~Filesystems() = default;
   virtual task<result<Probe>> probe(std::string device, HelperOwner owner, Until until) = 0;
-  /// options empty: ceph-csi's defaults of that type. Fails with not_empty if blkid finds anything, in the same helper call.
-  virtual task<result<>> mkfs(std::string device, std::string fstype, std::string options, HelperOwner owner, Until until) = 0;
+  /// options empty: ceph-csi's defaults of that type. `zeroes`: what was never written reads as zeros. Fails with not_empty if blkid finds anything,
+  /// in the same helper call.
+  virtual task<result<>> mkfs(std::string device, std::string fstype, std::string options, bool zeroes, HelperOwner owner, Until until) = 0;
   /// fsck.<fstype> -a; 0 and 1 are success.
   virtual task<result<>> fsck(std::string device, std::string fstype, HelperOwner owner, Until until) = 0;
   /// Of ext2, ext3, ext4, xfs or btrfs, mounted at `target`; unimplemented for others.
@@ -87,8 +89,13 @@ class Filesystems {
 /// Whether a helper of an earlier incarnation still holds the busy file. Cannot hang.
 bool busy(const std::string& busy_file);
 
+/// Without what a path may have too much: "//", "/./", a "/" at its end. ".." stays.
+std::string plain_path(const std::string& path);
+/// The same of a path below `root`, whose own name has no link in it any more: `real_root`.
+std::string real_path(const std::string& path, const std::string& root, const std::string& real_root);
+
 /// Resolves `path` below `root` without following a link (openat2 RESOLVE_BENEATH|NO_SYMLINKS|NO_MAGICLINKS): invalid_argument when it
-/// leaves the root or meets a symlink. `must_exist`: not_found otherwise; the last component may be missing without it.
+/// leaves the root or meets a symlink. `must_exist`: not_found otherwise; the last component may be missing without it, the folder around it may not.
 result<> check_path(const std::string& root, const std::string& path, bool must_exist);
 
 }  // namespace corbd::host

@@ -1,6 +1,7 @@
 // What is true of one volume now. The kernel is believed over memory and over the record.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,12 +35,13 @@ struct Facts {
   bool rekeyed = false;                               ///< the KMS has a new key since this operation began
   std::optional<host::Probe> probe;                   ///< of what holds the filesystem: the device, or the mapping above it
   std::optional<bool> has_data;
-  std::optional<bool> format_marker;                  ///< image metadata corbd/format is there
+  std::optional<std::string> format_marker;           ///< image metadata corbd/format; "": there is none
   std::optional<bool> checked;                        ///< fsck ran, or the filesystem is new
   bool image_size_asked = false;                      ///< the cluster told the image's size in this operation
   std::optional<host::Extent> filesystem;
   bool trimmed = false;
   bool grown = false;                                 ///< what the tool leaves unused stays so
+  std::map<std::string, result<>> cleared;            ///< paths that were unmounted in this operation: gone, or why the bare folder or file stays
   std::optional<bool> unused;                         ///< a helper could open the device O_EXCL
   std::optional<std::optional<Stash>> stash;          ///< ceph-csi's, at the wish's staging path
   std::optional<bool> served_by_other;                ///< an rbd-nbd process serves the device
@@ -73,6 +75,7 @@ struct Observation {
   std::optional<duration> lost_for;                   ///< since it was first proven lost, without a break
   bool key_known = false;                             ///< a Ceph key is at hand
   std::string image_writer, image_reader;             ///< other volumes of this node on the same image; empty: none
+  std::string path_owner;                             ///< the other volume to which the path of an unpublish or unstage belongs; empty: none
 
   Facts facts;
 

@@ -37,6 +37,7 @@ struct Step {
   /// drop_stash: the staging path
   std::string path = {};
   int key_slot = 0;                 ///< remove_key
+  bool sync = true;                 ///< umount, unbind: what the filesystem owes its device is written first
   bool may_fail = false;            ///< write_record: a disk that keeps refusing it is no hindrance
   std::optional<Stash> stash = std::nullopt;    ///< write_stash
   std::optional<Note> note_text = std::nullopt; ///< note

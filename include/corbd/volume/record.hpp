@@ -59,6 +59,7 @@ struct Record {
   std::optional<std::uint64_t> freed;    ///< and that after it, when a later start found the mark of that break untouched
   bool provisioned = false;       ///< by ceph-csi's provisioner, whose controller reads the note
   std::optional<Note> note;       ///< as it was written last
+  std::string format;             ///< what the marker on the image says of the format that was begun on this very device and did not end; "": none
   std::vector<Staging> stagings;
   std::vector<Publish> publishes;
 
@@ -86,6 +87,7 @@ class RecordStore {
   virtual task<result<Loaded>> load() = 0;
   /// Durable when it returns: tmp, fsync, rename, fsync of the folder. state_newer: a newer version's record is there, and stays.
   virtual task<result<>> save(Record record) = 0;
+  /// With its busy file, unless a helper holds that.
   virtual task<result<>> drop(std::string volume_id) = 0;
   /// The Ceph key of a staged volume: memory-backed, gone with a reboot.
   virtual task<result<>> save_key(std::string volume_id, Secret key) = 0;

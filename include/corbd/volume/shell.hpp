@@ -46,7 +46,8 @@ struct Ports {
   /// image-meta.json in the staging path (volume/stash.hpp).
   std::function<task<result<std::optional<Stash>>>(std::string staging_path)> read_stash;
   std::function<task<result<>>(std::string staging_path, Stash stash)> write_stash;
-  std::function<task<result<>>(std::string staging_path)> drop_stash;
+  /// `log`: the file of rbd-nbd's that goes with it (volume/stash.hpp); "": none.
+  std::function<task<result<>>(std::string staging_path, std::string log)> drop_stash;
   /// Whether a helper of an earlier start holds the file.
   std::function<bool(const std::string& busy_file)> busy;
   /// cluster-mapping.json, read anew each time: where else, in the order to try.
@@ -56,6 +57,8 @@ struct Ports {
       [](const std::string&) { return std::vector<std::string>(); };
   /// Asks the orchestrator, within seconds.
   std::function<task<Attachment>(std::string volume_id)> attachment = no_attachment;
+  /// As mountinfo has a path that the orchestrator names: without "//" and the like, and through the links that lead to the kubelet's folder.
+  std::function<std::string(std::string path)> real_path = host::plain_path;
 };
 
 struct Config {

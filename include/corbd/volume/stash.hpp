@@ -25,8 +25,10 @@ struct Stash {
 std::string stash_file(const std::string& staging_path);
 /// Durable when it returns; a crash leaves the old or the new one. The folder must be there.
 result<> write_stash(const std::string& staging_path, const Stash& stash);
-/// Fine when there is none, or no such folder.
-result<> drop_stash(const std::string& staging_path);
+/// The log file of a volume's rbd-nbd, if that is to go when the device does, as ceph-csi does it (facts: ceph-csi 4.6); otherwise "".
+std::string log_to_remove(const Stash& stash, const std::string& volume_id);
+/// And that log file. Fine when there is none, or no such folder.
+result<> drop_stash(const std::string& staging_path, const std::string& log = "");
 /// Nothing when there is none; state_corrupt names the file.
 result<std::optional<Stash>> read_stash(const std::string& staging_path);
 /// state_corrupt with the reason. Keys are matched as Go does it: without regard to case; absent ones have their zero value.

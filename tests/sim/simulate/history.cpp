@@ -107,6 +107,7 @@ History make_history(std::uint64_t seed) {
   history.orchestrated = draw.one_in(2) && volumes == 1;
   for (auto& volume : history.volumes)
     if (draw.one_in(3)) volume.kms = draw.one_in(2) ? "own" : "default";
+  for (auto& volume : history.volumes) volume.begun = !volume.filled && volume.kms.empty() && draw.one_in(6);
   return history;
 }
 

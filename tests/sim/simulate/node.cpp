@@ -27,7 +27,8 @@ Node::Node(const History& history, bool trace) : history_(history), trace_(trace
       image.fstype = "ext4";
     }
     // Somebody's data without a filesystem.
-    if (volume.raw) image.data = true;
+    if (volume.raw || volume.begun) image.data = true;
+    if (volume.begun) image.metadata["corbd/format"] = "mkfs by 10.0.0.3:0/1";
     if (!volume.kms.empty()) world_.provision_encrypted(volume.image, volume.kms);
     Kubelet kubelet;
     kubelet.volume = volume;

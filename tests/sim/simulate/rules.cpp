@@ -43,9 +43,10 @@ void Node::look_at_success(const Kubelet& kubelet, const Wish& wish) {
     true_now = staged_at(staged->path) && mounted(volume::staging_target(id, staged->path)) && world_.stashes.contains(staged->path);
   if (true_now && std::holds_alternative<volume::Staged>(wish)) true_now = device != nullptr && device->mapping.has_value() == !kubelet.volume.kms.empty();
   if (const auto* unstaged = std::get_if<volume::Unstaged>(&wish))
-    true_now = !staged_at(unstaged->path) && !mounted(volume::staging_target(id, unstaged->path)) && !world_.stashes.contains(unstaged->path);
+    true_now = !staged_at(unstaged->path) && !mounted(volume::staging_target(id, unstaged->path)) && !world_.stashes.contains(unstaged->path) &&
+               !world_.places.contains(volume::staging_target(id, unstaged->path)) && device == nullptr;
   if (const auto* published = std::get_if<volume::Published>(&wish)) true_now = known && !record->publishes.empty() && mounted(published->target);
-  if (const auto* unpublished = std::get_if<volume::Unpublished>(&wish)) true_now = !mounted(unpublished->target);
+  if (const auto* unpublished = std::get_if<volume::Unpublished>(&wish)) true_now = !mounted(unpublished->target) && !world_.places.contains(unpublished->target);
   if (std::holds_alternative<volume::Expanded>(wish)) {
     const auto* image = world_.by_id(kubelet.image_id);
     const bool fills = kubelet.volume.block || kubelet.volume.read_only || image == nullptr || image->filesystem_bytes == 0;
@@ -95,6 +96,7 @@ void Node::look_at_what_is_left() {
   if (!world_.records.empty()) world_.broke("a record is left after everything was unstaged");
   if (!world_.keys.empty()) world_.broke("a key is left after everything was unstaged");
   if (!world_.mounts.empty()) world_.broke("a mount is left after everything was unstaged: " + world_.mounts.front().target);
+  if (!world_.places.empty()) world_.broke("a folder or file for a mount is left after everything was unstaged: " + *world_.places.begin());
   if (!world_.opened.empty()) world_.broke("an image is left open after everything was unstaged");
   for (const auto& [name, image] : world_.images)
     for (std::size_t block = 0; block < test::kBlocks; ++block)

@@ -118,6 +118,18 @@ TEST_CASE("without options mkfs.ext4 gets ceph-csi's") {
   CHECK(arguments.ends_with(image.path));
 }
 
+TEST_CASE("mkfs.ext4 leaves inode tables unwritten only where what was never written reads as zeros") {
+  Image image;
+  const std::string seen = image.folder.path() + "/seen";
+  FakeTool tool("mkfs.ext4", "[ \"$1\" = -n ] || echo \"$@\" > " + seen);
+  const bool zeroes = GENERATE(false, true);
+  REQUIRE(ops::mkfs(image.path, "ext4", "", zeroes));
+  std::string arguments;
+  std::getline(std::ifstream(seen), arguments);
+  CHECK((arguments.find("assume_storage_prezeroed") != std::string::npos) == zeroes);
+  CHECK((arguments.find("lazy_itable_init=1") != std::string::npos) == !zeroes);
+}
+
 TEST_CASE("a user's mkfs options replace the defaults and are split at single spaces") {
   Image image;
   const std::string seen = image.folder.path() + "/seen";

@@ -51,6 +51,23 @@ TEST_CASE("a missing parent is not found") {
   CHECK(root.code(root.root + "/pods/b/mount", false) == errc::not_found);
 }
 
+TEST_CASE("a missing parent is told as such, not as a missing target") {
+  Root root;
+  const auto checked = check_path(root.root, root.root + "/pods/b/mount", false);
+  REQUIRE_FALSE(checked);
+  CHECK_THAT(checked.error().text, ContainsSubstring("/pods/b does not exist, in which"));
+}
+
+TEST_CASE("a path is written in one way only, and begins with the real name of the root") {
+  for (const auto& [given, plain] : {std::pair("/a//b/", "/a/b"), std::pair("/a/./b/.", "/a/b"), std::pair("//", "/"), std::pair("/", "/"), std::pair("a/b", "a/b"),
+                                     std::pair("", ""), std::pair("/a/../b", "/a/../b"), std::pair("/a/.b", "/a/.b")})
+    CHECK(host::plain_path(given) == plain);
+  CHECK(host::real_path("/var/kubelet//pods/", "/var/kubelet/", "/data/k") == "/data/k/pods");
+  CHECK(host::real_path("/var/kubelet", "/var/kubelet", "/data/k") == "/data/k");
+  CHECK(host::real_path("/var/kubelet2/pods", "/var/kubelet", "/data/k") == "/var/kubelet2/pods");
+  CHECK(host::real_path("/data/k/pods", "/var/kubelet", "/data/k") == "/data/k/pods");
+}
+
 TEST_CASE("a symbolic link anywhere in a path is refused") {
   Root root;
   for (const auto* path : {"/pods/link", "/pods/link/x", "/pods/out", "/pods/out/x", "/pods/dangling"}) {

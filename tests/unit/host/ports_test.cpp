@@ -33,12 +33,12 @@ TEST_CASE("probe, mkfs and fsck go through a helper") {
   auto found = ports.get(ports.filesystems->probe(image, ports.busy_file, {}));
   REQUIRE(found);
   CHECK(found->kind == Probe::Kind::nothing);
-  REQUIRE(ports.get(ports.filesystems->mkfs(image, "ext4", "", ports.busy_file, {})));
+  REQUIRE(ports.get(ports.filesystems->mkfs(image, "ext4", "", true, ports.busy_file, {})));
   CHECK(ports.get(ports.filesystems->fsck(image, "ext4", ports.busy_file, {})));
   found = ports.get(ports.filesystems->probe(image, ports.busy_file, {}));
   REQUIRE(found);
   CHECK(found->type == "ext4");
-  CHECK(ports.get(ports.filesystems->mkfs(image, "ext4", "", ports.busy_file, {})).error().code == errc::not_empty);
+  CHECK(ports.get(ports.filesystems->mkfs(image, "ext4", "", true, ports.busy_file, {})).error().code == errc::not_empty);
 }
 
 TEST_CASE("a mount by a helper shows in the agent's table and goes again") {
@@ -53,8 +53,8 @@ TEST_CASE("a mount by a helper shows in the agent's table and goes again") {
   REQUIRE(ports.get(ports.mounts->bind(target, other, false, "ro", ports.busy_file, {})));
   CHECK(count(target) == 1);
   CHECK(count(other) == 1);
-  CHECK(ports.get(ports.mounts->unmount(other, ports.busy_file, {})));
-  CHECK(ports.get(ports.mounts->unmount(target, ports.busy_file, {})));
+  CHECK(ports.get(ports.mounts->unmount(other, true, ports.busy_file, {})));
+  CHECK(ports.get(ports.mounts->unmount(target, true, ports.busy_file, {})));
   CHECK(count(target) + count(other) == 0);
 }
 
@@ -111,7 +111,7 @@ TEST_CASE("a size and a use survive the way between the processes, and nothing i
 TEST_CASE("how large and how full a filesystem is comes through a helper") {
   Ports ports;
   const std::string image = make_image(ports.folder.path() + "/image");
-  REQUIRE(ports.get(ports.filesystems->mkfs(image, "ext4", "", ports.busy_file, {})));
+  REQUIRE(ports.get(ports.filesystems->mkfs(image, "ext4", "", true, ports.busy_file, {})));
   const auto extent = ports.get(ports.filesystems->extent(image, "ext4", "", ports.busy_file, {}));
   REQUIRE(extent);
   CHECK(extent->bytes == 64 << 20);

@@ -87,11 +87,15 @@ void Model::apply(const Step& step, const Wish& wish) {
       seen.devices.front().size = seen.image_size;
       return;
     case Kind::tune: seen.devices.front().io_timeout_ms = 1000; return;
-    case Kind::mark: marker = true; seen.facts.format_marker = true; return;
-    case Kind::unmark: marker = false; seen.facts.format_marker = false; return;
+    case Kind::mark:
+      REQUIRE_FALSE(image_has_data);
+      seen.facts.format_marker = marker = record->format;
+      return;
+    case Kind::unmark: seen.facts.format_marker = marker = ""; return;
     case Kind::mkfs:
       REQUIRE_FALSE(image_has_filesystem);
-      REQUIRE(marker);
+      REQUIRE_FALSE(marker.empty());
+      REQUIRE(marker == record->format);
       image_has_filesystem = image_has_data = true;
       seen.facts.probe.reset();
       seen.facts.checked = true;
@@ -116,7 +120,16 @@ void Model::apply(const Step& step, const Wish& wish) {
       return;
     case Kind::unbind:
     case Kind::umount:
+      // The last of a filesystem is synced, and needs a link for that.
+      for (const auto& mount : seen.mounts)
+        if (mount.target == step.path && seen.device() != nullptr && shows(mount, *seen.device()) && record) {
+          const auto other = [&](const auto& one) { return one.target != step.path && shows(one, *seen.device()); };
+          const bool last = std::ranges::none_of(seen.mounts, other);
+          CHECK(step.sync == last);
+          CHECK((!last || answers() || cut));
+        }
       std::erase_if(seen.mounts, [&](const auto& mount) { return mount.target == step.path; });
+      seen.facts.cleared.insert_or_assign(step.path, result<>());
       if (cut && !open && seen.mounts.empty() && seen.device() != nullptr && seen.device()->holders.empty()) seen.devices.clear();
       return;
     case Kind::map_krbd:
@@ -141,7 +154,11 @@ void Model::apply(const Step& step, const Wish& wish) {
       return;
     case Kind::close_image:
       seen.image_open = seen.lock_held = seen.tombstone = false;
-      seen.facts = Facts();
+      {
+        auto cleared = std::move(seen.facts.cleared);
+        seen.facts = Facts();
+        seen.facts.cleared = std::move(cleared);
+      }
       return;
     case Kind::drop_record: record.reset(); return;
     case Kind::dismiss:
@@ -172,7 +189,9 @@ void Model::apply(const Step& step, const Wish& wish) {
       seen.facts.fenced.reset();
       return;
     case Kind::luks_format:
-      REQUIRE((slots.empty() && marker));
+      REQUIRE(slots.empty());
+      REQUIRE_FALSE(marker.empty());
+      REQUIRE(marker == record->format);
       REQUIRE_FALSE((image_has_filesystem && !luks));
       luks = image_has_data = true;
       image_has_filesystem = false;

@@ -14,7 +14,7 @@ TEST_CASE("a fresh stage with the kernel's client looks who has the image before
   const auto kinds = run(model, Wish(wish));
   REQUIRE(kinds);
   CHECK(*kinds == std::vector{Kind::look, Kind::write_record, Kind::look, Kind::write_stash, Kind::fence, Kind::open_image, Kind::look, Kind::map_krbd,
-                              Kind::look, Kind::write_record, Kind::look, Kind::look, Kind::look, Kind::mark, Kind::mkfs, Kind::look, Kind::mount, Kind::look, Kind::unmark,
+                              Kind::look, Kind::write_record, Kind::look, Kind::look, Kind::look, Kind::write_record, Kind::mark, Kind::mkfs, Kind::look, Kind::mount, Kind::look, Kind::unmark,
                               Kind::write_record, Kind::close_image});
 }
 

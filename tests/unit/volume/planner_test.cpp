@@ -35,7 +35,7 @@ TEST_CASE("a fresh stage goes from the name to a mounted filesystem in this orde
   const auto kinds = run(model, Wish(staged_wish()));
   REQUIRE(kinds);
   CHECK(*kinds == std::vector{Kind::look, Kind::write_record, Kind::look, Kind::write_stash, Kind::fence, Kind::open_image, Kind::look, Kind::lock,
-                              Kind::start_session, Kind::kernel_connect, Kind::write_stash, Kind::write_record, Kind::tune, Kind::look, Kind::look, Kind::look, Kind::mark,
+                              Kind::start_session, Kind::kernel_connect, Kind::write_stash, Kind::write_record, Kind::tune, Kind::look, Kind::look, Kind::look, Kind::write_record, Kind::mark,
                               Kind::mkfs, Kind::look, Kind::mount, Kind::look, Kind::unmark, Kind::write_record});
   CHECK(model.record->stagings.front().complete);
 }
@@ -97,6 +97,30 @@ TEST_CASE("a device that device-mapper holds is not disconnected") {
   CHECK(failure(last) == errc::in_use);
 }
 
+TEST_CASE("what is not mounted is cleared once, and what another volume has is not touched") {
+  Model model = fresh();
+  for (const Wish& wish : {Wish(Unstaged{kPath}), Wish(Unpublished{"/target"})}) {
+    Model one = model;
+    const auto kinds = run(one, wish);
+    REQUIRE(kinds);
+    CHECK(std::ranges::count(*kinds, std::holds_alternative<Unstaged>(wish) ? Kind::umount : Kind::unbind) == 1);
+    one = model;
+    one.seen.path_owner = "image-2";
+    CHECK(failure(one.decide(wish)) == errc::failed_precondition);
+  }
+}
+
+TEST_CASE("a device that is made anew has no format that was begun on the one before") {
+  Model model = fresh();
+  model.record = some_record(Phase::staging);
+  model.record->device = 3;
+  model.record->format = model.marker = "mkfs by 10.0.0.1:0/1";
+  model.image_has_data = true;
+  Decision last;
+  REQUIRE(run(model, Wish(staged_wish()), &last));
+  CHECK(failure(last) == errc::not_empty);
+}
+
 TEST_CASE("from any state every wish ends within 40 steps, at a fixed point, and no rule is broken on the way") {
   const auto seed = static_cast<std::uint32_t>(GENERATE(range(0, 4000)));
   CAPTURE(seed);
@@ -131,7 +155,8 @@ TEST_CASE("from any state every wish ends within 40 steps, at a fixed point, and
   if (model.seen.image_open && flip()) model.seen.image_size = 1 << 30;
   model.image_has_data = flip();
   model.image_has_filesystem = model.image_has_data && flip();
-  model.marker = flip();
+  if (flip()) model.marker = "mkfs by 10.0.0.1:0/1";
+  if (model.record && flip()) model.record->format = "mkfs by 10.0.0.1:0/1";
   model.ownership.lock = static_cast<Lock>(random() % 4);
   if (model.record) model.record->provisioned = flip();
   model.policy.fencing = flip();

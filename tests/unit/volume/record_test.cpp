@@ -88,6 +88,13 @@ TEST_CASE("which KMS has the key of an encrypted volume is part of its record, a
   CHECK(*volume::decode(volume::encode(record)) == record);
 }
 
+TEST_CASE("a format that was begun is part of the record, and absent from others") {
+  Record record = sample();
+  CHECK(volume::encode(record).find("format") == std::string::npos);
+  record.format = "mkfs by 10.0.0.1:0/1";
+  CHECK(*volume::decode(volume::encode(record)) == record);
+}
+
 TEST_CASE("with a record goes its busy file, unless a helper holds it; one without a record goes at the start") {
   const test::Folder folder;
   test::Loop loop;

@@ -66,3 +66,22 @@ TEST_CASE("a staging path without a stash, or that is gone, has none; dropping i
   CHECK(volume::drop_stash(folder.path()));
   CHECK(volume::read_stash(folder.path()).value() == std::nullopt);
 }
+
+TEST_CASE("with a stash goes the log of rbd-nbd if the stash says so: that file, and nothing that is no file") {
+  const test::Folder folder;
+  Stash stash{"p", "", "i", "", true, false, "", folder.path() + "/logs", GENERATE("remove", "Remove", "compress", "preserve", "")};
+  const bool removes = stash.log_strategy == "remove" || stash.log_strategy == "Remove";
+  const std::string log = stash.log_dir + "/rbd-nbd-image-1.log";
+  CHECK(volume::log_to_remove(stash, "image-1") == (removes ? log : ""));
+  CHECK(volume::log_to_remove(stash, "../image-1").empty());
+  std::filesystem::create_directories(stash.log_dir);
+  std::ofstream(log) << "log";
+  CHECK(volume::drop_stash(folder.path(), volume::log_to_remove(stash, "image-1")));
+  CHECK(std::filesystem::exists(log) != removes);
+  std::filesystem::remove(log);
+  std::filesystem::create_symlink("/nowhere", log);
+  CHECK(volume::drop_stash(folder.path(), log));
+  CHECK(std::filesystem::is_symlink(log));
+  stash.nbd = false;
+  CHECK(volume::log_to_remove(stash, "image-1").empty());
+}
