@@ -124,6 +124,8 @@ void Node::visit(const Fault& fault, bool by_force) {
   const std::string visitor = "10.0.0.2:0/" + std::to_string(fault.at.count());
   if (vouched_.contains(name) || !world_.visit(world_.images.at(name), visitor, by_force)) return;
   moves_away(world_.images.at(name));
+  // Nobody told the operator.
+  if (history_.orchestrated && one_in(2)) loop_.outside_in(any(90s), [this, i = fault.what % history_.volumes.size()] { vouch(i); });
   visitors_[visitor] = {name, fault.what % 5 != 0};
   loop_.outside_in(fault.lasts, [this, visitor] {
     const auto place = visitors_.find(visitor);
@@ -195,11 +197,10 @@ void Node::ceph_csi_heals(std::uint32_t) {
 void Node::vouch(std::size_t i) {
   const std::string& name = history_.volumes[i].image;
   const auto* device = device_of(name);
-  const auto& image = world_.images.at(name);
-  if (device == nullptr || device->alive || !world_.running()) return;
+  if (faults_over_ || !world_.images.contains(name) || device == nullptr || device->alive || !world_.running()) return;
   for (const auto& [agent, of] : waiting_)
     if (of == name && !moved_at_) return;
-  const bool true_word = device->visits == image.visits;
+  const bool true_word = device->visits == world_.images.at(name).visits;
   if (!true_word && !moved_at_) return;
   vouched_.insert(name);
   ask(i, volume::Healed{true});

@@ -151,16 +151,28 @@ void Node::settle() {
   }
 }
 
-/// What this node does not serve it keeps from nobody.
+/// What this node does not serve it keeps from nobody. (What it unstages, when kubelet repeats that.)
 void Node::wait_for_agents() {
+  using volume::Health;
+  const auto leave = [&] {
+    for (const auto& [agent, name] : waiting_)
+      if (const auto image = world_.images.find(name); image != world_.images.end() && world_.other_agents.contains(agent))
+        world_.leave(image->second, agent, true);
+  };
   for (const auto& [agent, name] : waiting_) {
     const auto kubelet = std::ranges::find(kubelets_, name, [](const Kubelet& one) { return one.volume.image; });
-    const auto kept = [&] { return world_.images.contains(name) && !world_.other_agents.contains(agent) && !served(*kubelet); };
-    for (const auto end = loop_.clock.now() + 10min; kept() && loop_.clock.now() < end && world_.broken_rules.empty();) step(end);
+    const auto kept = [&] {
+      if (served(*kubelet)) return false;
+      const auto status = world_.shell().status(name);
+      const auto health = status ? status->health : Health::lost;
+      const bool left = health == Health::unproven || health == Health::lost || health == Health::failed || health == Health::staging;
+      return left && world_.images.contains(name) && !world_.other_agents.contains(agent);
+    };
+    leave();
+    for (const auto end = loop_.clock.now() + 10min; kept() && loop_.clock.now() < end && world_.broken_rules.empty(); leave()) step(end);
     if (kept() && world_.broken_rules.empty()) world_.broke("another node's agent waits for ever for an image that is not served here: " + name);
-    const auto image = world_.images.find(name);
-    if (world_.other_agents.contains(agent) && image != world_.images.end()) world_.leave(image->second, agent, true);
   }
+  leave();
 }
 
 void Node::take_down() {
