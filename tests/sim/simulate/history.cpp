@@ -103,8 +103,15 @@ History make_history(std::uint64_t seed) {
     fault.what = draw.below(1000);
     history.faults.push_back(fault);
   }
-  // The world has one attachment.
-  history.orchestrated = draw.one_in(2) && volumes == 1;
+  history.orchestrated = draw.one_in(3);
+  if (history.orchestrated) {
+    // The world has one attachment.
+    history.volumes.resize(1);
+    constexpr std::array kinds{Kind::there_and_back, Kind::visit_by_force, Kind::maintain};
+    const auto kind = kinds.at(draw.below(kinds.size()));
+    const auto half = static_cast<std::uint32_t>(history.length.count() / 2);
+    history.faults.push_back({kind, Millis(draw.below(half)), Millis(draw.below(weight_of(kind).lasts_ms)), draw.below(1000)});
+  }
   for (auto& volume : history.volumes)
     if (draw.one_in(3)) volume.kms = draw.one_in(2) ? "own" : "default";
   for (auto& volume : history.volumes) volume.begun = !volume.filled && volume.kms.empty() && draw.one_in(6);
