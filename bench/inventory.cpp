@@ -84,7 +84,7 @@ class Devices final : public still::Devices {
 
 class Mounts final : public still::Mounts {
  public:
-  task<result<>> mount(std::string device, std::string, std::string target, std::string, std::string, Until) override {
+  task<result<>> mount(std::string device, std::string, std::string target, std::string, HelperOwner, Until) override {
     add(static_cast<std::uint32_t>(std::stoul(device.substr(8))), std::move(target));
     co_return result<>();
   }
@@ -101,8 +101,8 @@ class Mounts final : public still::Mounts {
 
 class Filesystems final : public still::Filesystems {
  public:
-  task<result<host::Probe>> probe(std::string, std::string, Until) override { co_return host::Probe{host::Probe::Kind::filesystem, "ext4"}; }
-  task<result<host::Extent>> extent(std::string, std::string, std::string, std::string, Until) override { co_return host::Extent{1 << 20, 4096}; }
+  task<result<host::Probe>> probe(std::string, HelperOwner, Until) override { co_return host::Probe{host::Probe::Kind::filesystem, "ext4"}; }
+  task<result<host::Extent>> extent(std::string, std::string, std::string, HelperOwner, Until) override { co_return host::Extent{1 << 20, 4096}; }
 };
 
 class Clusters final : public image::Clusters {
@@ -186,7 +186,8 @@ void measure(std::uint32_t count) {
         over = true;
       });
       const double before = cpu_ms();
-      for (io.restart(); !over;) io.run_one();
+      io.restart();
+      while (!over) io.run_one();
       return std::pair{cpu_ms() - before, outcome};
     };
     static_cast<void>(run(shell.start()));

@@ -98,7 +98,7 @@ class Mounts final : public still::Mounts {
  public:
   Mounts(HelperPool& helpers, Devices& devices) : real_(host::make_mounts(helpers)), devices_(devices) {}
   result<std::vector<host::Mount>> table() const override { return real_->table(); }
-  task<result<>> mount(std::string device, std::string, std::string target, std::string, std::string, Until) override {
+  task<result<>> mount(std::string device, std::string, std::string target, std::string, HelperOwner, Until) override {
     fs::create_directories(target);
     struct stat seen {};
     if (::mount("bench", target.c_str(), "tmpfs", 0, "size=64k") != 0 || ::stat(target.c_str(), &seen) != 0)
@@ -114,8 +114,8 @@ class Mounts final : public still::Mounts {
 
 class Filesystems final : public still::Filesystems {
  public:
-  task<result<host::Probe>> probe(std::string, std::string, Until) override { co_return host::Probe{host::Probe::Kind::filesystem, "ext4"}; }
-  task<result<host::Extent>> extent(std::string, std::string, std::string, std::string, Until) override { co_return host::Extent{1 << 20, 4096}; }
+  task<result<host::Probe>> probe(std::string, HelperOwner, Until) override { co_return host::Probe{host::Probe::Kind::filesystem, "ext4"}; }
+  task<result<host::Extent>> extent(std::string, std::string, std::string, HelperOwner, Until) override { co_return host::Extent{1 << 20, 4096}; }
 };
 
 class Clusters final : public image::Clusters {

@@ -129,7 +129,7 @@ TEST_CASE("a dead link is replaced, and I/O that waited for it goes on") {
   for (int i = 0; !taken && taken.error().code == errc::unavailable && i < 100; ++i) taken = node.reconnect();
   CHECK(taken);
   // A write that nobody serves would never end.
-  if (!taken) node.run(node.devices->disconnect(*node.index, node.soon()));
+  if (!taken) node.run(node.devices->disconnect(*node.index, kBackend, node.soon()));
   writer.join();
   CHECK(written == 0);
   CHECK(node.image.content()[65535] == std::byte{'x'});
