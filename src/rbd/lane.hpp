@@ -63,16 +63,19 @@ class Lane {
   Slots slots_;
 };
 
-/// A cluster's. What a monitor answers ends by mon_timeout; a call on an image may wait as long as its placement group is down, and must not keep
-/// connections from being made; nor may the looks that nobody asked for keep volumes from being opened.
+/// A cluster's. What a monitor answers ends by mon_timeout; a call on an image, or on the journal that names it, may wait as long as its placement
+/// group is down, and must not keep connections from being made; nor may stages that ask again and again, or looks that nobody asked for, keep volumes
+/// from being opened.
 struct Lanes {
-  static constexpr std::size_t kCluster = 2, kImages = 8, kLooks = 2;
+  static constexpr std::size_t kCluster = 2, kNames = 4, kImages = 8, kLooks = 2;
   Lanes(executor control, Clock& clock, const std::string& cluster_id)
-      : threads(control, clock, kCluster + kImages + kLooks), cluster(control, clock, threads, "cluster " + cluster_id, kCluster),
+      : threads(control, clock, kCluster + kNames + kImages + kLooks), cluster(control, clock, threads, "cluster " + cluster_id, kCluster),
+        names(control, clock, threads, "names of images of cluster " + cluster_id, kNames),
         images(control, clock, threads, "images of cluster " + cluster_id, kImages),
         looks(control, clock, threads, "looks at images of cluster " + cluster_id, kLooks) {}
   BlockingPool threads;
   Lane cluster;
+  Lane names;
   Lane images;
   Lane looks;
 };

@@ -74,10 +74,10 @@ TEST_CASE("calls on images that hang keep no other cluster's images waiting, whi
     return result<int>(1);
   };
   std::vector<std::unique_ptr<Started<result<int>>>> calls;
-  for (rbd::Lane* lane : {&hangs.cluster, &hangs.images, &hangs.looks})
+  for (rbd::Lane* lane : {&hangs.cluster, &hangs.names, &hangs.images, &hangs.looks})
     for (int i = 0; i < 20; ++i)
       calls.push_back(std::make_unique<Started<result<int>>>(scene.loop.io, lane->call(gate, stuck, {scene.loop.clock.now() + 1min}, "asking")));
-  for (rbd::Lane* lane : {&answers.cluster, &answers.images, &answers.looks})
+  for (rbd::Lane* lane : {&answers.cluster, &answers.names, &answers.images, &answers.looks})
     CHECK(Started<result<int>>(scene.loop.io, lane->call(gate, [] { return result<int>(2); }, {}, "asking")).get().value() == 2);
   scene.loop.clock.advance(61s);
   for (auto& call : calls) CHECK(call->get().error().code == errc::timed_out);
