@@ -8,7 +8,7 @@ namespace {
 
 /// As a heap has it: its front comes first.
 bool after(const Patient* one, const Patient* other) {
-  const auto rank = [](const Patient& of) { return std::tuple<bool, time_point, const std::string&>(!of.blocked, of.since, of.volume_id); };
+  const auto rank = [](const Patient& of) { return std::tuple<time_point, bool, time_point, const std::string&>(of.unheard, !of.blocked, of.since, of.volume_id); };
   return rank(*other) < rank(*one);
 }
 
@@ -89,7 +89,7 @@ void Ward::ended(const std::string& volume_id, Outcome outcome, time_point now, 
   if (outcome == Outcome::unreachable) {
     // Its own backoff stays as it is: the cluster's breaker says when.
     of.unanswered(now, random);
-    patient.due = now;
+    patient.due = patient.unheard = now;
     return;
   }
   if (outcome == Outcome::well || outcome == Outcome::not_asked)

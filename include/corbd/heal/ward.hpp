@@ -22,6 +22,7 @@ struct Patient {
   time_point since{};         ///< unserved since; the dead-connection time counts from there
   std::uint32_t attempts = 0; ///< tries that failed
   time_point due{};           ///< not tried before
+  time_point unheard{};       ///< when a try of it ended without an answer of its cluster; the one that asks for all is another each time
   bool under_way = false;
 };
 

@@ -83,6 +83,18 @@ TEST_CASE("a cluster that does not answer is asked by one volume at a time, anot
   CHECK(ward.start(again + seconds(100)).empty());
 }
 
+TEST_CASE("a volume whose own placement group does not answer does not ask for its cluster again and again: the next does") {
+  Ward ward({});
+  ward.admit(patient("hangs", "a", true, seconds(-60)), t0);
+  REQUIRE(ward.start(t0) == Ids{"hangs"});
+  ward.ended("hangs", Outcome::unreachable, t0, 0.5);
+  ward.admit(patient("healthy", "a", false, seconds(1)), t0);
+  const auto again = ward.next(t0);
+  REQUIRE(ward.start(again) == Ids{"healthy"});
+  ward.ended("healthy", Outcome::healed, again, 0.5);
+  CHECK_FALSE(ward.waits_for_cluster("a"));
+}
+
 TEST_CASE("when the cluster answers, all that waited for it go at once") {
   Ward ward({});
   for (const char* id : {"1", "2", "3"}) ward.admit(patient(id), t0);
