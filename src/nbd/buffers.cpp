@@ -33,13 +33,18 @@ std::byte* Buffers::take(std::size_t bytes) {
     buffer = list.kept.back();
     list.kept.pop_back();
     kept_ -= size;
-  } else if (!list.bare.empty()) {
-    buffer = list.bare.back();
-    list.bare.pop_back();
   } else {
-    buffer = static_cast<std::byte*>(std::aligned_alloc(kSmallest, size));
-    if (buffer == nullptr) throw std::bad_alloc();
-    ++made_;
+    // What is kept of other sizes goes first: all together are no more than was in use at once.
+    const std::size_t bound = std::max({peak_, last_peak_, keep_bytes_}), wanted = used_ + size;
+    if (kept_ != 0 && kept_ + wanted > bound) let_go(bound > wanted ? bound - wanted : 0, SIZE_MAX);
+    if (!list.bare.empty()) {
+      buffer = list.bare.back();
+      list.bare.pop_back();
+    } else {
+      buffer = static_cast<std::byte*>(std::aligned_alloc(kSmallest, size));
+      if (buffer == nullptr) throw std::bad_alloc();
+      ++made_;
+    }
   }
   used_ += size;
   peak_ = std::max(peak_, used_);
@@ -59,13 +64,15 @@ void Buffers::count() { resident_.store(used_ + kept_, std::memory_order_relaxed
 
 void Buffers::look_back() {
   leave_ = std::max(keep_bytes_, peak_ - used_);
-  peak_ = used_;
+  last_peak_ = std::exchange(peak_, used_);
 }
 
-bool Buffers::trim(std::size_t at_most) {
+bool Buffers::trim(std::size_t at_most) { return let_go(leave_, at_most); }
+
+bool Buffers::let_go(std::size_t leave, std::size_t at_most) {
   std::size_t size = kSmallest << (kClasses - 1), given = 0;
-  for (auto list = free_.rbegin(); list != free_.rend() && kept_ > leave_; ++list, size /= 2)
-    while (!list->kept.empty() && kept_ > leave_) {
+  for (auto list = free_.rbegin(); list != free_.rend() && kept_ > leave; ++list, size /= 2)
+    while (!list->kept.empty() && kept_ > leave) {
       if (given >= at_most) return true;
       std::byte* buffer = list->kept.back();
       list->kept.pop_back();

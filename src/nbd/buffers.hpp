@@ -37,6 +37,8 @@ class Buffers {
  private:
   static constexpr std::size_t kClasses = 20;  // 4 KiB to 2 GiB
   static std::size_t class_of(std::size_t bytes);
+  /// Lets go of kept buffers, the largest first, until `leave` bytes of them or about `at_most` given back. True: there is more.
+  bool let_go(std::size_t leave, std::size_t at_most);
   void count();
   struct Free {
     std::vector<std::byte*> kept;
@@ -45,7 +47,7 @@ class Buffers {
 
   std::size_t keep_bytes_;
   std::size_t kept_ = 0, used_ = 0;     ///< bytes
-  std::size_t peak_ = 0;                ///< of used_ in this period
+  std::size_t peak_ = 0, last_peak_ = 0;  ///< of used_ in this period, and in the one before
   std::size_t leave_ = SIZE_MAX;        ///< of kept_ by trim()
   std::uint64_t made_ = 0;
   std::atomic<std::size_t> resident_{0};

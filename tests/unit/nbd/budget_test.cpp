@@ -249,3 +249,14 @@ TEST_CASE("a peer with too many unanswered requests is not read from until some 
 }
 
 }  // namespace corbd::test
+
+TEST_CASE("what is kept of other sizes makes room before memory is asked for: all together are no more than was in use at once") {
+  constexpr std::size_t most = 8 << 20;
+  nbd::Buffers buffers(1 << 20);
+  for (const std::size_t size : {1 << 20, 256 << 10, 64 << 10, 4 << 10}) {
+    std::vector<std::byte*> taken;
+    for (std::size_t bytes = 0; bytes < most; bytes += size) taken.push_back(buffers.take(size));
+    CHECK(buffers.resident() == most);
+    for (auto* buffer : taken) buffers.give(buffer, size);
+  }
+}
