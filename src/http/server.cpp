@@ -30,6 +30,7 @@ using tcp = asio::ip::tcp;
 using Parser = wire::request_parser<wire::string_body>;
 using Answer = wire::response<wire::string_body>;
 
+constexpr std::chrono::seconds kReadsWithin{5};     // an answer, where others wait for a connection
 constexpr std::chrono::seconds kNoDescriptors{1};  // pause of the accepting when the process has none left
 constexpr std::size_t kDrained = 64 << 10;         // bytes taken off a client that was refused, so that it sees why
 
@@ -129,6 +130,7 @@ task<error_code> await_byte(Clock& clock, std::shared_ptr<Connection> connection
 task<error_code> write_answer(Clock& clock, std::shared_ptr<Connection> connection, Answer& answer, bool header_only, duration limit) {
   const Cutoff cutoff(clock, connection, limit);
   connection->answering = true;
+  connection->since = clock.now();
   error_code failed;
   answer.prepare_payload();
   const std::string sent = wire_text(answer, header_only);
@@ -221,9 +223,12 @@ bool Server::Impl::make_room(const Peer& peer) {
   const bool has_its_share = static_cast<std::size_t>(std::ranges::count_if(connections_, of_peer)) >= config_.limits.peer_connections;
   if (!has_its_share && connections() < config_.limits.connections) return true;
   std::shared_ptr<Connection> idlest;
+  const auto rank = [](const Connection& of) { return std::pair(of.answering, of.since); };
   for (const auto& connection : connections_) {
-    const bool may_go = !connection->evicted && !connection->answering && (!has_its_share || connection->peer == peer);
-    if (may_go && (idlest == nullptr || connection->since < idlest->since)) idlest = connection;
+    // Who does not read the answer waits for nobody either.
+    const bool busy = connection->answering && clock_.now() - connection->since < kReadsWithin;
+    const bool may_go = !connection->evicted && !busy && (!has_its_share || connection->peer == peer);
+    if (may_go && (idlest == nullptr || rank(*connection) < rank(*idlest))) idlest = connection;
   }
   if (idlest == nullptr) return false;
   idlest->evicted = true;

@@ -273,7 +273,7 @@ TEST_CASE("a request that comes byte by byte makes room like a connection that s
   CHECK(scene.closes(slow));
 }
 
-TEST_CASE("a connection that is owed an answer makes room for nobody: the next one is closed at once") {
+TEST_CASE("a connection that is owed an answer makes room for nobody, unless it does not take the answer for five seconds") {
   test::Loop loop;
   http::Config config;
   config.limits.connections = 1;
@@ -299,6 +299,12 @@ TEST_CASE("a connection that is owed an answer makes room for nobody: the next o
     return next.closed;
   }));
   CHECK(server.connections() == 1);
+  loop.advance(5s);
+  Client third(server.port(), 3);
+  CHECK(comes([&] {
+    slow.take();
+    return slow.closed;
+  }));
   loop.advance(30s);
   CHECK(server.connections() == 0);
   loop.run(server.stop({}));
