@@ -77,11 +77,12 @@ result<> check_unused(const std::string& device) {
 result<> tune(const std::string& queue) {
   const auto timeout = read_attribute(queue + "/io_timeout");
   if (!timeout) return timeout.error();
-  if (auto set = set_attribute(queue + "/io_timeout", *timeout, kIoTimeoutMs); !set) return set;
   if (auto set = tune_request_size(queue); !set) return set;
   const auto schedulers = read_attribute(queue + "/scheduler");
   if (!schedulers) return schedulers.error();
-  return set_attribute(queue + "/scheduler", chosen(*schedulers), "none");
+  if (auto set = set_attribute(queue + "/scheduler", chosen(*schedulers), "none"); !set) return set;
+  // Last: whoever sees it takes the rest for done.
+  return set_attribute(queue + "/io_timeout", *timeout, kIoTimeoutMs);
 }
 
 }  // namespace corbd::host::ops

@@ -32,12 +32,12 @@ constexpr Verdict reply(std::uint32_t error) { return {false, false, error}; }
 constexpr Row kVerdicts[] = {
     {ESHUTDOWN, kHold},  // blocklisted: this client is dead for good
     {EROFS, kHold},      // the exclusive lock is not ours any more
-    {ETIMEDOUT, kHold},  // rados_osd_op_timeout, or a lock that did not come in time
+    {ETIMEDOUT, kDoubt}, // rados_osd_op_timeout, or a lock that did not come in time
     {ENOTCONN, kHold},   // the client was shut down
-    {ECANCELED, kHold},  // librados or librbd gave the operation up while it was being torn down
-    {ENXIO, kHold},      // an OSD that is not responsible for the object: routing
-    {EPERM, kHold},      // the rights of the cluster user, which an operator can give back
-    {EACCES, kHold},
+    {ECANCELED, kDoubt}, // librados or librbd gave the operation up while it was being torn down
+    {ENXIO, kDoubt},     // an OSD that is not responsible for the object: routing
+    {EPERM, kDoubt},     // the rights of the cluster user, which an operator can give back
+    {EACCES, kDoubt},
     {ENOMEM, kDoubt},    // of this process
     {EIO, reply(wire_eio)},        // an OSD cannot read what it has stored
     {ENOENT, reply(wire_eio)},     // the pool is gone, by the newest map: a missing object reads as zeros

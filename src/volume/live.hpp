@@ -43,6 +43,7 @@ struct Live {
   std::unique_ptr<device::Link> link;
   bool attached = false;
   const device::Link* drained = nullptr;  ///< the agent ends, and `link` takes no request any more
+  bool untuned = false;    ///< its device was connected, and has the queue that the number had before
   bool tombstone = false;  ///< `image` is none: it answers EIO to everything
   bool lock_held = false;
   bool closing = false;    ///< the close of `image` was asked for; it may go on although the wait for it ended

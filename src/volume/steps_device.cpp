@@ -13,7 +13,6 @@ std::string why_ended(int error) {
     case 0: return "its link ended";
     case ESHUTDOWN:
     case EROFS:
-    case ETIMEDOUT:
     case ENOTCONN: return "its client was cut off from the cluster";
     default:
       return "the cluster answered a request with errno " + std::to_string(error) + " (" + std::generic_category().message(error) +
@@ -50,6 +49,7 @@ task<result<>> Steps::kernel_connect(Live& live) {
   args.trim = live.record->source.serving.trim;
   args.dead_conn_timeout_s = dead_conn_timeout_s(live);
   args.avoid = numbers_(live);
+  live.untuned = true;
   auto index = co_await ports_.devices.connect(*live.link, args, soon());
   if (!index) co_return index.error();
   live.attached = true;

@@ -66,6 +66,7 @@ struct Observation {
   bool image_open = false;
   bool image_closing = false;                         ///< its close did not end yet: it serves nobody any more
   std::uint64_t image_size = 0;                       ///< bytes; 0 while it is not open
+  bool untuned = false;                               ///< connected by us, and its queue is still as the last user of the number left it
   bool tombstone = false;                             ///< what is open is no image: it answers EIO to everything
   std::string client;                                 ///< address of the open image's
   bool lock_held = false;
