@@ -144,7 +144,7 @@ class HelperDaemons final : public Daemons {
   }
   task<result<>> dismiss(std::uint32_t index, std::string backend, Until until) override {
     json::object body{{"op", "dismiss"}, {"index", index}, {"backend", backend}};
-    return perform(helpers_, request("end rbd-nbd of " + backend, std::move(body), HelperOwner("", "rbd-nbd"), kMountPatience), until);
+    return perform(helpers_, request("end rbd-nbd of " + backend, std::move(body), HelperOwner("", "rbd-nbd that is asked to end"), kMountPatience), until);
   }
 
  private:

@@ -119,6 +119,9 @@ std::optional<Decision> prove(const View& view) {
   // Before a foreign client is believed to be a thief, and before anybody's word is taken.
   if (!view.seen.facts.attachment) return look(Fact::attachment);
   if (const char* why = taken_away(view)) {
+    // Detached, and staged here again by another program, with the same number: what waits in the device is that one's, and no theft.
+    if (view.seen.facts.attachment->state == Attachment::State::here && left_by_this_node(view) && who.foreign_watchers.empty())
+      return unproven(view, locked_by(view) + ", and it was attached here anew since this agent served it: unstage and stage it again");
     const std::string& said = view.seen.facts.attachment->why;
     return lost(view, said.empty() ? why : std::string(why) + " (" + said + ")");
   }
@@ -276,7 +279,7 @@ std::optional<Decision> bring_up(const View& view) {
   if (view.record->failed && !view.seen.tombstone && view.seen.link != Link::none) return Step{Step::Kind::stop_session};
   if (view.seen.link == Link::serving && device != nullptr && view.seen.attached) {
     if (view.record->device != device->index || view.record->adopting) return name_device(view, device->index);
-    if (device->io_timeout_ms != kIoTimeoutMs) return Step{Step::Kind::tune};
+    if (device->io_timeout_ms != kIoTimeoutMs || view.seen.untuned) return Step{Step::Kind::tune};
     // It only grows: below a smaller one the filesystem would lose its end.
     if (device_bytes(view.seen.image_size, view.record->block_size) > device->size) return Step{Step::Kind::kernel_resize};
     return std::nullopt;

@@ -144,8 +144,10 @@ Decision stage(const View& view, const Staged& wish) {
     if (auto step = fill_device(view, *our_mount_at(view, target))) return *step;
   // Also of a raw block volume: what a pod writes into it shows no filesystem, and must not pass for a format that did not end.
   if (!wish.capability.read_only) {
-    if (!view.seen.facts.format_marker) return look(Fact::format_marker);
-    if (!view.seen.facts.format_marker->empty()) return Step{Step::Kind::unmark};
+    // While rbd-nbd serves it no image is open here, and this record never began a format.
+    const bool unmarked = record.adopting && !view.seen.image_open;
+    if (!unmarked && !view.seen.facts.format_marker) return look(Fact::format_marker);
+    if (!unmarked && !view.seen.facts.format_marker->empty()) return Step{Step::Kind::unmark};
   }
   Record staged = record;
   staged.format.clear();
@@ -370,7 +372,9 @@ Decision decide(const View& view, const Wish& wish) {
 
 /// What was only looked at, and is another's to use or may be.
 bool leaves(const Observation& seen, errc why) {
-  return seen.image_open && !seen.tombstone && seen.link == Observation::Link::none && (why == errc::in_use || why == errc::unproven || why == errc::lost);
+  // To close it would give back the lock, which is the proof that it is ours.
+  const bool ours = seen.lock_held || (seen.facts.ownership && seen.facts.ownership->lock == image::Ownership::Lock::mine);
+  return !ours && seen.image_open && !seen.tombstone && seen.link == Observation::Link::none && (why == errc::in_use || why == errc::unproven || why == errc::lost);
 }
 
 }  // namespace

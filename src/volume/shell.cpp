@@ -212,7 +212,7 @@ task<> Shell::Impl::run(Live& volume, std::shared_ptr<Operation> operation, Unti
     if (!volume.last_error || volume.last_error->code != errc::in_use) volume.in_use_since.reset();
     else if (!volume.in_use_since) volume.in_use_since = clock_.now();
     const bool lost = volume.last_error && volume.last_error->code == errc::lost;
-    if (volume.served() || (volume.last_error && volume.last_error->code == errc::unproven)) volume.lost_since.reset();
+    if (!lost) volume.lost_since.reset();
     if (lost && !volume.lost_since) volume.lost_since = clock_.now();
     // It was replaced in the cluster, perhaps: the next try shows which of the two is right.
     if (volume.offered && !volume.tries_offered && volume.last_error && volume.last_error->code == errc::unauthenticated) {
@@ -321,7 +321,7 @@ task<result<>> Shell::Impl::pursue(Live& volume, Wish wish) {
     note_health(volume, std::string(name(wish)));
     if (!done) co_return with_context(std::string(name(std::get<Step>(decision).kind)) + " of volume " + volume.id, done.error());
   }
-  if (volume.image && !volume.link) co_await leave_image(volume, wish);
+  if (volume.image && !volume.link && !volume.lock_held) co_await leave_image(volume, wish);
   co_return Error{errc::unavailable, std::string(name(wish)) + " of volume " + volume.id + " still waits" + (waits_for.empty() ? "" : ": " + waits_for) + ": repeat it"};
 }
 

@@ -120,7 +120,9 @@ task<result<>> Steps::dispatch(Live& live, const Step& step, const Wish& wish) {
       const auto index = device_index(live);
       if (!index) co_return index.error();
       // Without the busy file, and not in line behind the volumes of its cluster: these may wait for the healing.
-      co_return co_await ports_.filesystems.tune("nbd" + std::to_string(*index), HelperOwner("", "healing of " + owner(live).whose), while_served(live, soon()));
+      auto tuned = co_await ports_.filesystems.tune("nbd" + std::to_string(*index), HelperOwner("", "healing of " + owner(live).whose), while_served(live, soon()));
+      if (tuned) live.untuned = false;
+      co_return tuned;
     }
     case Step::Kind::mount: co_return co_await mount(live, step.path, wish);
     case Step::Kind::luks_format: co_return co_await luks_format(live, wish);
@@ -373,6 +375,12 @@ void Steps::forget_image(Live& live) {
 }
 
 task<result<>> Steps::close_image(Live& live) {
+  // One that is given up must answer, although the cluster does not let its image go.
+  if (live.record && live.record->failed && !live.tombstone) {
+    bury_(nullptr, std::move(live.image));
+    forget_image(live);
+    co_return result<>();
+  }
   live.closing = true;
   auto closed = co_await live.image->close(soon());
   if (!closed) co_return closed;

@@ -23,6 +23,18 @@ TEST_CASE("a session whose image lost its connection is stopped before anything 
   CHECK(std::get<Step>(decision).kind == Kind::stop_session);
 }
 
+TEST_CASE("an image whose lock is ours is not closed because another has it open: that would give back the proof that it is ours") {
+  Model model = staged_model();
+  model.seen.link = Observation::Link::none;
+  model.seen.attached = model.seen.image_open = model.seen.lock_held = false;
+  model.ownership.lock = GENERATE(Lock::mine, Lock::none);
+  model.ownership.foreign_watchers = {"10.0.0.9:0/77"};
+  Decision last;
+  REQUIRE(run(model, Wish(Healed{}), &last));
+  REQUIRE(failure(last) == errc::unproven);
+  CHECK(std::get<Fail>(last).leaves == (model.ownership.lock != Lock::mine));
+}
+
 TEST_CASE("without a key nothing is opened") {
   Model model = staged_model();
   model.seen.link = Observation::Link::none;
