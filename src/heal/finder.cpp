@@ -81,7 +81,7 @@ task<result<>> Finder::attempt(std::string volume_id) {
   if (!path) co_return path.error();
   const auto traces = co_await pool_.run([at = *path] { return read_traces(at); }, {clock_.now() + config_.answer_within, &stopping_}, "looking at " + *path);
   if (!traces) co_return traces.error();
-  if (auto checked = check(*traces, *attachment); !checked) co_return checked;
+  if (auto checked = check(*traces, *attachment, (*api_)->ahead()); !checked) co_return checked;
 
   const auto& secret = *volume.node_stage_secret;
   auto secret_object = co_await get(kube::secrets_of(secret.name_space), secret.name, "Secret " + secret.name_space + "/");

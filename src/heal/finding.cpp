@@ -7,11 +7,16 @@
 #include "corbd/core/file.hpp"
 #include "corbd/heal/finder.hpp"
 #include "corbd/volume/planner.hpp"
+#include "corbd/volume/stash.hpp"
 
 namespace corbd::heal {
 namespace {
 
 constexpr std::size_t kMaxFile = 65536;
+
+/// Clocks that nobody could compare are believed to differ by no more.
+constexpr std::chrono::minutes kClocksDiffer{5};
+constexpr const char* kAway = ": since then it was detached from this node, and another may have written it. End its pods on this node, so that it is unstaged";
 
 Error refuse(std::string why) { return {errc::failed_precondition, std::move(why)}; }
 
@@ -44,11 +49,20 @@ result<> check(const kube::PersistentVolume& volume, const std::string& driver, 
   return {};
 }
 
-result<> check(const Traces& traces, const kube::VolumeAttachment& attachment) {
+result<> check(const Traces& traces, const kube::VolumeAttachment& attachment, std::optional<std::chrono::milliseconds> ahead) {
   if (!traces.staged) return refuse("there is no image-meta.json at its staging path");
+  if (!traces.attachment.empty()) {
+    if (traces.attachment == attachment.uid) return {};
+    return refuse("it was staged under another VolumeAttachment (UID " + traces.attachment + ", now " + attachment.uid + ")" + kAway);
+  }
   if (!attachment.created) return refuse("its VolumeAttachment has no creationTimestamp");
-  if (*traces.staged < *attachment.created)
-    return refuse("it was staged before it was attached: since then it was detached from this node, and another may have written it");
+  // By the server's clock. What cannot be told of the second in which both happened is told by the next answer.
+  const auto staged = *traces.staged + ahead.value_or(std::chrono::milliseconds(0));
+  if (staged < *attachment.created) return refuse(std::string("it was staged before it was attached") + kAway);
+  if (!ahead && staged - kClocksDiffer < *attachment.created)
+    return refuse("its image-meta.json is less than " + std::to_string(kClocksDiffer.count()) +
+                  " minutes younger than its VolumeAttachment, and the API server's answers have no Date to compare the clocks by, so it may have been staged "
+                  "before it was attached: restart kubelet, which stages it anew, or end its pods on this node");
   return {};
 }
 
@@ -56,7 +70,8 @@ result<Traces> read_traces(const std::string& staging_path) {
   Traces traces;
   struct stat status{};
   if (::stat((staging_path + "/image-meta.json").c_str(), &status) == 0)
-    traces.staged = std::chrono::system_clock::from_time_t(status.st_mtim.tv_sec);
+    traces.staged = std::chrono::system_clock::from_time_t(status.st_mtim.tv_sec) + std::chrono::nanoseconds(status.st_mtim.tv_nsec);
+  if (const auto stash = volume::read_stash(staging_path); stash && *stash) traces.attachment = (*stash)->attachment;
   const auto text = read_file(staging_path.substr(0, staging_path.rfind('/')) + "/vol_data.json", kMaxFile);
   if (!text) return traces;
   boost::system::error_code failed;

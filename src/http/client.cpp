@@ -20,6 +20,7 @@
 #include <charconv>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <list>
 
 #include "corbd/core/fd.hpp"
@@ -124,6 +125,15 @@ std::optional<std::chrono::seconds> seconds_of(std::string_view text) {
   return std::chrono::seconds(number);
 }
 
+/// "Sun, 06 Nov 1994 08:49:37 GMT", the only form that a server may send.
+std::optional<std::chrono::system_clock::time_point> date_of(std::string_view text) {
+  std::tm parts{};
+  const std::string written(text);
+  const char* end = ::strptime(written.c_str(), "%a, %d %b %Y %H:%M:%S GMT", &parts);
+  if (end == nullptr || *end != '\0' || parts.tm_year < 70 || parts.tm_year > 300) return std::nullopt;
+  return std::chrono::system_clock::from_time_t(::timegm(&parts));
+}
+
 /// False: enough.
 bool take(Exchange& exchange, std::string_view piece) {
   const bool good = exchange.reply.status / 100 == 2;
@@ -171,6 +181,7 @@ task<error_code> converse(Clock& clock, OpenConnection& connection, Stream& stre
   exchange.answered = true;
   exchange.reply.status = parser.get().result_int();
   exchange.reply.retry_after = seconds_of(parser.get()[wire::field::retry_after]);
+  exchange.reply.date = date_of(parser.get()[wire::field::date]);
   co_return co_await read_body(clock, connection, stream, parser, exchange, until);
 }
 

@@ -52,6 +52,7 @@ class Api::Impl {
 
   task<answer<json::object>> ask(http::Message message, Verb verb, Until until);
   task<answer<>> watch(http::Message message, Verb verb, std::function<bool(Change)> on_change, Until until);
+  std::optional<std::chrono::milliseconds> ahead() const { return ahead_; }
 
  private:
   /// Puts the token in; the first time, and after failures, also reads the files of the connection.
@@ -64,6 +65,7 @@ class Api::Impl {
   bool met_ = false;
   Secret token_;
   std::optional<time_point> token_read_;
+  std::optional<std::chrono::milliseconds> ahead_;
 };
 
 result<> Api::Impl::prepare(http::Message& message) {
@@ -105,6 +107,8 @@ task<answer<json::object>> Api::Impl::ask(http::Message message, Verb verb, Unti
   const std::string target = message.target;
   auto reply = co_await send(std::move(message), nullptr, std::move(verb), until);
   if (!reply) co_return reply.error();
+  ahead_.reset();
+  if (reply->date) ahead_ = std::chrono::floor<std::chrono::milliseconds>(*reply->date - clock_.wall());
   auto parsed = parse_object(reply->body, target);
   wipe(reply->body);  // it may be a Secret
   if (!parsed) co_return failure_of(parsed.error());
@@ -196,5 +200,7 @@ task<answer<json::object>> Api::patch(Resource resource, std::string name, json:
   message.body = json::serialize(body);
   co_return co_await impl_->ask(std::move(message), {"patch", resource.rbac}, until);
 }
+
+std::optional<std::chrono::milliseconds> Api::ahead() const { return impl_->ahead(); }
 
 }  // namespace corbd::kube

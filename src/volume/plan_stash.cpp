@@ -10,6 +10,7 @@ Stash wanted_stash(const View& view, const Staged& wish) {
   stash.ns = source.ns;
   stash.image = source.image;
   stash.encrypted = !view.record->kms_id.empty();
+  stash.attachment = view.record->attachment_uid;
   stash.nbd = view.record->kind == device::Kind::nbd;
   if (!stash.nbd) {
     // Of what the kernel maps ceph-csi keeps neither device nor log.
@@ -36,6 +37,19 @@ std::optional<Decision> keep_stash(const View& view, const Staged& wish) {
   if (*view.seen.facts.stash == wanted) return std::nullopt;
   Step step = stash_step(Step::Kind::write_stash, wish.path);
   step.stash = std::move(wanted);
+  return step;
+}
+
+std::optional<Decision> sign_stash(const View& view) {
+  const Record& record = *view.record;
+  if (record.stagings.empty()) return std::nullopt;
+  if (!view.seen.facts.stash) return look(Fact::stash);
+  const auto& stash = *view.seen.facts.stash;
+  // One that is damaged, or another's, is not ours to sign.
+  if (!stash || stash->image != record.source.image || stash->attachment == record.attachment_uid) return std::nullopt;
+  Step step = stash_step(Step::Kind::write_stash, record.stagings.front().path);
+  step.stash = stash;
+  step.stash->attachment = record.attachment_uid;
   return step;
 }
 

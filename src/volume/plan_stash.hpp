@@ -9,6 +9,10 @@ namespace corbd::volume {
 /// the device is, and telling of the device as soon as that is there.
 std::optional<Decision> keep_stash(const View& view, const Staged& wish);
 
+/// The step that puts the record's VolumeAttachment into the stash of what is staged, whoever wrote that; nothing when it is there, or there is no such
+/// stash. The record has it first: without a stash's word its time is taken, without the record's the volume is unproven.
+std::optional<Decision> sign_stash(const View& view);
+
 /// The last of an unstage: the stash goes, then follows `then`.
 Decision without_stash(const View& view, const Unstaged& wish, Decision then);
 

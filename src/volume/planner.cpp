@@ -309,11 +309,16 @@ Decision heal(const View& view) {
 
 /// Of a device that nobody serves it would prove what nobody saw.
 Decision attach(const View& view, const Attached& wish) {
-  if (!view.record || view.record->attachment_uid == wish.uid) return Done{};
+  if (!view.record) return Done{};
+  const bool noted = view.record->attachment_uid == wish.uid;
   const bool by_other = view.record->adopting && view.seen.link == Observation::Link::none && view.seen.device() != nullptr;
   if (by_other && !view.seen.facts.served_by_other) return look(Fact::served_by_other);
   const bool served = by_kernel(view) || (by_other ? *view.seen.facts.served_by_other
                                                    : view.seen.link == Observation::Link::serving && view.seen.attached && !view.record->failed);
+  if (noted) {
+    const auto step = served ? sign_stash(view) : std::nullopt;
+    return step ? *step : Decision(Done{});
+  }
   if (!served) return fail(errc::unavailable, "volume " + view.id + " is not served now");
   Record record = *view.record;
   record.attachment_uid = wish.uid;

@@ -19,6 +19,7 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::size_t kMaxFile = 65536;
+constexpr const char* kAttachmentKey = "corbdAttachmentUID";
 
 bool same_key(std::string_view left, std::string_view right) {
   return std::equal(left.begin(), left.end(), right.begin(), right.end(), [](unsigned char one, unsigned char other) {
@@ -113,7 +114,8 @@ result<Stash> parse_stash(std::string_view text) {
   for (const auto& done : {read(object, "pool", stash.pool), read(object, "radosNamespace", stash.ns), read(object, "image", stash.image),
                            read(object, "unmapOptions", stash.unmap_options), read(object, "accessType", stash.nbd),
                            read(object, "encrypted", stash.encrypted), read(object, "device", stash.device),
-                           read(object, "logDir", stash.log_dir), read(object, "logFileStrategy", stash.log_strategy)})
+                           read(object, "logDir", stash.log_dir), read(object, "logFileStrategy", stash.log_strategy),
+                           read(object, kAttachmentKey, stash.attachment)})
     if (!done) return done.error();
   return stash;
 }
@@ -123,6 +125,7 @@ std::string encode(const Stash& stash) {
   out += ",\"unmapOptions\":" + in_quotes(stash.unmap_options);
   out.append(",\"accessType\":").append(truth(stash.nbd)).append(",\"encrypted\":").append(truth(stash.encrypted));
   out += ",\"device\":" + in_quotes(stash.device) + ",\"logDir\":" + in_quotes(stash.log_dir) + ",\"logFileStrategy\":" + in_quotes(stash.log_strategy);
+  if (!stash.attachment.empty()) out.append(",\"").append(kAttachmentKey).append("\":").append(in_quotes(stash.attachment));
   return out + "}";
 }
 

@@ -18,6 +18,7 @@ task<result<>> Steps::look_at_stash(Live& live, const Wish& wish) {
   std::vector<std::string> paths;
   if (staged != nullptr) paths = {staged->path};
   else if (unstaged != nullptr) paths = {unstaged->path};
+  else if (std::holds_alternative<Attached>(wish) && live.record && !live.record->stagings.empty()) paths = {live.record->stagings.front().path};
   else if (live.record)
     for (const auto& staging : live.record->stagings) paths.push_back(staging.path);
   result<std::optional<Stash>> found = std::optional<Stash>();

@@ -243,6 +243,23 @@ TEST_CASE("the operator's word reaches over no client, no attachment and no volu
   if (what != 5) CHECK_FALSE(scene.device().alive);
 }
 
+// --- What is left for an agent that finds no record
+
+TEST_CASE("the VolumeAttachment of a served volume is told beside it, also after a new one took its place") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  const auto& stash = scene.world.stashes.at(test::staged_wish(kId).path);
+  CHECK(stash.attachment == "");
+  for (const std::string uid : {"uid-1", "uid-2"}) {
+    auto expected = stash;
+    expected.attachment = uid;
+    REQUIRE(scene.want(volume::Attached{uid}) == errc::ok);
+    CHECK(stash == expected);
+  }
+  REQUIRE(scene.want(volume::Unstaged{test::staged_wish(kId).path}) == errc::ok);
+  CHECK(scene.world.stashes.empty());
+}
+
 // --- rbd-nbd, there and back
 
 TEST_CASE("a volume goes to ceph-csi's healer and comes back, twice, under its writer") {

@@ -21,7 +21,7 @@ class Clock {
   virtual ~Clock() = default;
   /// Monotonic; all timers and deadlines.
   virtual time_point now() const = 0;
-  /// For people only: logs and records.
+  /// For people, logs and records, and to be held against another's clock.
   virtual std::chrono::system_clock::time_point wall() const = 0;
   /// Runs `action` on the control thread at `at` or soon after; never from inside this call.
   virtual TimerId schedule(time_point at, std::function<void()> action) = 0;

@@ -27,6 +27,7 @@ struct StageArguments {
 struct Traces {
   std::optional<std::chrono::system_clock::time_point> staged;  ///< when image-meta.json was written
   std::string selinux_context;                                  ///< of kubelet's vol_data.json
+  std::string attachment = "";                                  ///< UID of the one under which this agent served it; empty: image-meta.json has none
 };
 result<Traces> read_traces(const std::string& staging_path);
 
@@ -34,8 +35,9 @@ result<Traces> read_traces(const std::string& staging_path);
 result<std::string> staging_path_of(const kube::PersistentVolume& volume, const std::string& kubelet_dir, const std::vector<std::string>& mounts);
 /// Bound, of this driver, with that handle. failed_precondition says what it is instead.
 result<> check(const kube::PersistentVolume& volume, const std::string& driver, const std::string& handle);
-/// What was staged before the volume was attached as it is now may have been written elsewhere in between.
-result<> check(const Traces& traces, const kube::VolumeAttachment& attachment);
+/// What was staged before the volume was attached as it is now may have been written elsewhere in between. The attachment's UID beside the volume tells;
+/// without one (ceph-csi staged it) times do, of this node's clock and the API server's, which was `ahead` of that by so much or hardly more.
+result<> check(const Traces& traces, const kube::VolumeAttachment& attachment, std::optional<std::chrono::milliseconds> ahead);
 
 /// Control thread only; stop() before it is destroyed.
 class Finder {

@@ -49,6 +49,7 @@ struct Message {
 struct Reply {
   unsigned status = 0;
   std::optional<std::chrono::seconds> retry_after;  ///< the header, if it is a number
+  std::optional<std::chrono::system_clock::time_point> date;  ///< the server's clock, whole seconds
   std::string body;           ///< with a sink: only of an answer that is no 2xx; of such a one the first MiB
 };
 

@@ -52,6 +52,10 @@ class Api {
   /// A strategic merge patch.
   task<answer<boost::json::object>> patch(Resource resource, std::string name, boost::json::object body, Until until);
 
+  /// How far the server's clock was ahead of this node's when it gave an object or a list last: at least so much, and hardly more than a second more (it tells
+  /// whole seconds). Nothing: it did not tell.
+  std::optional<std::chrono::milliseconds> ahead() const;
+
  private:
   class Impl;
   std::unique_ptr<Impl> impl_;

@@ -18,6 +18,9 @@ struct Stash {
   std::string device;      ///< "/dev/nbd0"; of nbd only, and empty until it is mapped
   std::string log_dir;     ///< of rbd-nbd's log file, and
   std::string log_strategy;  ///< what becomes of it at unmap: "remove", "compress", "preserve"; of nbd only
+  /// UID of the VolumeAttachment under which this agent served it last; empty: not known, or ceph-csi staged it. ceph-csi ignores the key, and drops it
+  /// when it writes the file itself.
+  std::string attachment = "";
   bool operator==(const Stash&) const = default;
 };
 
@@ -33,7 +36,7 @@ result<> drop_stash(const std::string& staging_path, const std::string& log = ""
 result<std::optional<Stash>> read_stash(const std::string& staging_path);
 /// state_corrupt with the reason. Keys are matched as Go does it: without regard to case; absent ones have their zero value.
 result<Stash> parse_stash(std::string_view json);
-/// The bytes that ceph-csi's Go writes for the same.
+/// The bytes that ceph-csi's Go writes for the same; the attachment, if there is one, comes after them.
 std::string encode(const Stash& stash);
 
 }  // namespace corbd::volume

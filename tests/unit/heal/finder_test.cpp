@@ -2,6 +2,7 @@
 #include "corbd/heal/finder.hpp"
 
 #include <algorithm>
+#include <ctime>
 #include <fstream>
 
 #include "corbd/core/file.hpp"
@@ -26,6 +27,14 @@ class Scripted final : public test::ScriptedVolumes {
   }
 };
 
+std::string time_text(std::chrono::system_clock::time_point at, const char* format) {
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(at);
+  std::tm parts{};
+  ::gmtime_r(&seconds, &parts);
+  char text[64];
+  return {text, std::strftime(text, sizeof text, format, &parts)};
+}
+
 struct Scene {
   test::Folder folder;
   std::string path = folder.path() + "/plugins/kubernetes.io/csi/pv/pv-1/globalmount";
@@ -37,12 +46,13 @@ struct Scene {
        R"({"metadata":{"name":"pv-1"},"spec":{"csi":{"driver":"driver","volumeHandle":"volume-1","fsType":"xfs","volumeAttributes":{"pool":"p"},
            "nodeStageSecretRef":{"name":"s","namespace":"n"}},"accessModes":["ReadWriteOnce"],"mountOptions":["discard"]},"status":{"phase":"Bound"}})"},
       {"/api/v1/namespaces/n/secrets/s", R"({"data":{"userID":"YWRtaW4="}})"}};
+  std::string headers;  ///< of what the server answers
   std::vector<heal::StageArguments> asked;
   test::Loop loop;
   BlockingPool pool{loop.control(), loop.clock, 1};
   ApiServer server{[this](const ApiServer::Request& request, ApiServer::Peer& peer) {
     const auto place = objects.find(request.target);
-    place == objects.end() ? peer.answer(404, R"({"kind":"Status","reason":"NotFound","code":404,"message":"not found"})") : peer.answer(200, place->second);
+    place == objects.end() ? peer.answer(404, R"({"kind":"Status","reason":"NotFound","code":404,"message":"not found"})") : peer.answer(200, place->second, headers);
   }};
   kube::Api api{loop.control(), loop.clock, pool, server.access()};
   Scripted volumes;
@@ -65,6 +75,11 @@ struct Scene {
     co_await self.finder.stop({});
     co_await self.attachments.stop({});
     co_return true;
+  }
+  /// When the VolumeAttachment was made.
+  void attached(const std::string& at) {
+    for (auto& [target, text] : objects)
+      if (target.starts_with("/apis")) text.replace(text.find("2020-01-01T00:00:00Z"), 20, at);
   }
   /// `patience`: time that may pass for the agent.
   bool comes(std::function<bool()> condition, std::chrono::seconds patience = 90s, duration step = 100ms) {
@@ -130,11 +145,35 @@ TEST_CASE("one volume that is not ours does not keep another from its server") {
 
 TEST_CASE("a device whose volume was detached meanwhile is left alone") {
   Scene scene;
-  for (auto& [target, text] : scene.objects)
-    if (target.starts_with("/apis")) text.replace(text.find("2020"), 4, "2099");
+  scene.attached("2099-01-01T00:00:00Z");
   scene.finder.start();
   REQUIRE(scene.comes([&] { return scene.left().find("staged before") != std::string::npos; }));
   CHECK(scene.volumes.wishes.empty());
+}
+
+TEST_CASE("a device that was staged under another VolumeAttachment is left alone, however young its stash is") {
+  Scene scene;
+  std::ofstream(scene.path + "/image-meta.json") << R"({"corbdAttachmentUID":"uid-0"})";
+  scene.finder.start();
+  REQUIRE(scene.comes([&] { return scene.left().find("uid-0, now uid-1") != std::string::npos; }));
+  CHECK(scene.volumes.wishes.empty());
+}
+
+TEST_CASE("a device whose stash names its VolumeAttachment is staged, however old the stash seems") {
+  Scene scene;
+  scene.attached("2099-01-01T00:00:00Z");
+  std::ofstream(scene.path + "/image-meta.json") << R"({"corbdAttachmentUID":"uid-1"})";
+  scene.finder.start();
+  CHECK(scene.comes([&] { return !scene.volumes.wishes.empty(); }));
+}
+
+TEST_CASE("a node whose clock is late finds the volumes that ceph-csi staged") {
+  Scene scene;
+  const auto late = std::chrono::hours(24);
+  scene.attached(time_text(std::chrono::system_clock::now() + late / 2, "%Y-%m-%dT%H:%M:%SZ"));
+  scene.headers = "Date: " + time_text(scene.loop.clock.wall() + late, "%a, %d %b %Y %H:%M:%S GMT") + "\r\n";
+  scene.finder.start();
+  CHECK(scene.comes([&] { return !scene.volumes.wishes.empty(); }));
 }
 
 TEST_CASE("the SELinux context with which kubelet staged a volume is one of its mount flags") {

@@ -10,6 +10,7 @@
 #include "support/folder.hpp"
 
 using namespace corbd;
+using namespace std::chrono_literals;
 using heal::Traces;
 using volume::Attachment;
 using State = Attachment::State;
@@ -36,6 +37,19 @@ std::string why_not(kube::PersistentVolume of) { return why(heal::check(of, "rbd
 
 kube::VolumeAttachment attachment(const std::string& text) { return kube::volume_attachment_of(boost::json::parse(text).as_object()); }
 Attachment judged(const std::string& text) { return heal::judge(attachment(text), "rbd.csi.ceph.com", "node-1"); }
+
+/// Since 1970, by either clock.
+std::chrono::system_clock::time_point clock_at(std::chrono::milliseconds since) { return std::chrono::system_clock::time_point(since); }
+Traces staged_at(std::chrono::milliseconds since) {
+  Traces traces;
+  traces.staged = clock_at(since);
+  return traces;
+}
+kube::VolumeAttachment attached_at(std::chrono::milliseconds since) {
+  kube::VolumeAttachment attachment;
+  attachment.created = clock_at(since);
+  return attachment;
+}
 
 }  // namespace
 
@@ -85,14 +99,35 @@ TEST_CASE("a PersistentVolume that is not this driver's, bound, with this handle
 }
 
 TEST_CASE("what was staged before the volume was attached as it is now is not taken for ours") {
-  const auto at = [](int seconds) { return std::chrono::system_clock::from_time_t(seconds); };
-  kube::VolumeAttachment attachment;
-  attachment.created = at(100);
-  CHECK(why(heal::check(Traces{at(100), ""}, attachment)) == "");
-  CHECK_THAT(why(heal::check(Traces{at(99), ""}, attachment)), ContainsSubstring("staged before"));
-  CHECK_THAT(why(heal::check(Traces{std::nullopt, ""}, attachment)), ContainsSubstring("image-meta.json"));
-  attachment.created.reset();
-  CHECK_THAT(why(heal::check(Traces{at(100), ""}, attachment)), ContainsSubstring("creationTimestamp"));
+  CHECK(why(heal::check(staged_at(100s), attached_at(100s), 0ms)) == "");
+  CHECK_THAT(why(heal::check(staged_at(99999ms), attached_at(100s), 0ms)), ContainsSubstring("staged before"));
+}
+
+TEST_CASE("without a stash, or the time of its VolumeAttachment, a volume is not taken for ours") {
+  CHECK_THAT(why(heal::check(Traces(), attached_at(100s), 0ms)), ContainsSubstring("image-meta.json"));
+  CHECK_THAT(why(heal::check(staged_at(100s), kube::VolumeAttachment(), 0ms)), ContainsSubstring("creationTimestamp"));
+}
+
+TEST_CASE("when it was staged counts by the API server's clock") {
+  CHECK(why(heal::check(staged_at(100s), attached_at(3700s), 3600s)) == "");
+  CHECK_THAT(why(heal::check(staged_at(3699s), attached_at(100s), -3600s)), ContainsSubstring("staged before"));
+}
+
+TEST_CASE("without the API server's clock only what was staged long after its attachment is taken for ours") {
+  CHECK(why(heal::check(staged_at(400s), attached_at(100s), std::nullopt)) == "");
+  CHECK_THAT(why(heal::check(staged_at(399s), attached_at(100s), std::nullopt)), ContainsSubstring("no Date") && ContainsSubstring("restart kubelet"));
+  CHECK_THAT(why(heal::check(staged_at(99s), attached_at(100s), std::nullopt)), ContainsSubstring("staged before"));
+}
+
+TEST_CASE("a VolumeAttachment's UID beside the volume proves or refutes by itself, whatever the times") {
+  Traces traces = staged_at(GENERATE(1s, 1000s));
+  traces.attachment = "uid-1";
+  kube::VolumeAttachment attachment = attached_at(100s);
+  attachment.uid = "uid-1";
+  CHECK(why(heal::check(traces, attachment, 0ms)) == "");
+  CHECK(why(heal::check(traces, attachment, std::nullopt)) == "");
+  attachment.uid = "uid-2";
+  CHECK_THAT(why(heal::check(traces, attachment, 0ms)), ContainsSubstring("uid-1, now uid-2"));
 }
 
 TEST_CASE("the time of the stash and kubelet's SELinux context are read beside the staging path") {
@@ -108,6 +143,14 @@ TEST_CASE("the time of the stash and kubelet's SELinux context are read beside t
   std::ofstream(folder.path() + "/vol_data.json") << "[";
   CHECK(heal::read_traces(path)->selinux_context == "");
   CHECK_FALSE(heal::read_traces(folder.path() + "/none")->staged);
+}
+
+TEST_CASE("the VolumeAttachment of the stash is read, and of a stash that is damaged none") {
+  test::Folder folder;
+  std::ofstream(folder.path() + "/image-meta.json") << R"({"Version":3,"image":"i","corbdAttachmentUID":"uid-1"})";
+  CHECK(heal::read_traces(folder.path())->attachment == "uid-1");
+  std::ofstream(folder.path() + "/image-meta.json") << R"({"Version":3,"corbdAttachmentUID":"ui)";
+  CHECK(heal::read_traces(folder.path())->attachment == "");
 }
 
 TEST_CASE("only a VolumeAttachment that is attached and stays so says that a volume is here") {

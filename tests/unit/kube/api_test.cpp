@@ -71,6 +71,20 @@ TEST_CASE("429 has a plain text and says when to come again; 410 and 504 of a ve
   test::expect_too_new(early, kThings, "7");
 }
 
+TEST_CASE("how far the server's clock is ahead of this node's is told by its last answer, or not at all") {
+  const auto then = std::chrono::system_clock::from_time_t(784111777);
+  Scene scene(always(200, "{}", "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n"));
+  CHECK_FALSE(scene.api().ahead());
+  const auto before = std::chrono::system_clock::now();
+  REQUIRE(scene.get());
+  REQUIRE(scene.api().ahead());
+  CHECK(*scene.api().ahead() <= then - before);
+  CHECK(*scene.api().ahead() >= then - std::chrono::system_clock::now() - 1ms);
+  Scene silent(always(200, "{}", GENERATE("", "Date: yesterday\r\n", "Date: Sun, 06 Nov 9994 08:49:37 GMT\r\n", "Date: Sun, 06 Nov 1994 08:49:37 GMT+1\r\n")));
+  REQUIRE(silent.get());
+  CHECK_FALSE(silent.api().ahead());
+}
+
 TEST_CASE("garbage, deep nesting, and a body that is too long or cut off are errors") {
   const auto code = [](ApiServer::Script script) {
     Scene scene(std::move(script));

@@ -40,6 +40,15 @@ TEST_CASE("a stash has the very bytes that ceph-csi writes") {
         R"("device":"","logDir":"","logFileStrategy":""})");
 }
 
+TEST_CASE("the UID of the VolumeAttachment comes after the bytes that ceph-csi writes, and is read back") {
+  Stash stash{"p", "", "csi-vol-1", "", true, false, "/dev/nbd0", "/l", "remove"};
+  std::string text = volume::encode(stash);
+  stash.attachment = "uid-1";
+  text.replace(text.size() - 1, 1, R"(,"corbdAttachmentUID":"uid-1"})");
+  CHECK(volume::encode(stash) == text);
+  CHECK(volume::parse_stash(text).value() == stash);
+}
+
 TEST_CASE("a stash read back is the one that was written, with the mode that ceph-csi gives it") {
   const test::Folder folder;
   const Stash stash{"p", "n", "i<", "force", true, false, "/dev/nbd12", "/l", "preserve"};
