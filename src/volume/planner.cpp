@@ -143,11 +143,11 @@ Decision stage(const View& view, const Staged& wish) {
   if (!wish.capability.block)
     if (auto step = fill_device(view, *our_mount_at(view, target))) return *step;
   // Also of a raw block volume: what a pod writes into it shows no filesystem, and must not pass for a format that did not end.
-  if (!wish.capability.read_only) {
-    // While rbd-nbd serves it no image is open here, and this record never began a format.
-    const bool unmarked = record.adopting && !view.seen.image_open;
-    if (!unmarked && !view.seen.facts.format_marker) return look(Fact::format_marker);
-    if (!unmarked && !view.seen.facts.format_marker->empty()) return Step{Step::Kind::unmark};
+  // While rbd-nbd serves it no image is open here, and this record never began a format.
+  const bool served_elsewhere = record.adopting && !view.seen.image_open;
+  if (!wish.capability.read_only && !served_elsewhere) {
+    if (!view.seen.facts.format_marker) return look(Fact::format_marker);
+    if (!view.seen.facts.format_marker->empty()) return Step{Step::Kind::unmark};
   }
   Record staged = record;
   staged.format.clear();
