@@ -69,6 +69,7 @@ void World::start_agent(bool with_healer) {
   key_derivations = 0;
   refused.clear();
   client_.clear();
+  cut_.clear();
   connection();
   life_ = std::make_unique<Life>(*this);
   volume::Config config;

@@ -323,6 +323,7 @@ class World {
   std::set<std::string> unwritten_;          ///< clients whose addresses the disk did not take
   std::uint64_t numbers_ = 0, requests_ = 0;
   std::string client_;
+  std::set<std::string> cut_;                ///< clients of the agent that lives, which the cluster cut off
   int clients_made_ = 0;
   std::unique_ptr<Life> life_;
   std::vector<std::shared_ptr<Asked>> in_syscall_;

@@ -158,6 +158,7 @@ void World::note_cut(const std::string& address) {
   const auto place = clients.find(address);
   if (place != clients.end() && place->second == Client::live) place->second = Client::dead;
   if (client_ == address) client_.clear();
+  cut_.insert(address);
 }
 
 bool World::mark_refused(const std::string& image_id) const {
@@ -235,6 +236,8 @@ bool World::maintain(FakeImage& image, const std::string& by) {
   if (image.exclusive && !image.lock_owner.empty()) {
     if (image.watchers.contains(image.lock_owner)) return false;
     blocklist(image.lock_owner);
+    // Without an orchestrator who takes the lock of a client that lived, and was cut off, is taken for a thief.
+    if (cut_.contains(image.lock_owner) && attachment.state == volume::Attachment::State::unknown && !image.taken) image.taken = loop_.clock.now();
   }
   trace("a tool at " + by + " works on " + image.id);
   image.watchers.insert(by);

@@ -79,9 +79,9 @@ TEST_CASE("corbd alive ends with 0 and says nothing as long as the agent answers
 }
 
 TEST_CASE("corbd alive ends with 1 when the control thread does not answer in time") {
+  std::atomic<bool> go_on{false};  // outlives the thread that reads it
   Scene scene;
   scene.start();
-  std::atomic<bool> go_on{false};
   asio::post(scene.thread.control(), [&] {
     while (!go_on) std::this_thread::sleep_for(1ms);
   });
