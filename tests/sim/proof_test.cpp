@@ -260,6 +260,18 @@ TEST_CASE("the VolumeAttachment of a served volume is told beside it, also after
   CHECK(scene.world.stashes.empty());
 }
 
+TEST_CASE("of two staging paths the one without a stash gets none by the other's") {
+  Scene scene;
+  auto wish = test::staged_wish(kId);
+  const std::string first = wish.path;
+  REQUIRE(scene.want(wish) == errc::ok);
+  wish.path += "-too";
+  REQUIRE(scene.want(wish) == errc::ok);
+  scene.world.stashes.erase(first);
+  REQUIRE(scene.want(volume::Attached{"uid-1"}) == errc::ok);
+  CHECK_FALSE(scene.world.stashes.contains(first));
+}
+
 // --- rbd-nbd, there and back
 
 TEST_CASE("a volume goes to ceph-csi's healer and comes back, twice, under its writer") {
