@@ -248,8 +248,6 @@ TEST_CASE("a peer with too many unanswered requests is not read from until some 
   for (unsigned i = 0; i < 300; ++i) CHECK(ground.reply().error == 0);
 }
 
-}  // namespace corbd::test
-
 TEST_CASE("what is kept of other sizes makes room before memory is asked for: all together are no more than was in use at once") {
   constexpr std::size_t most = 8 << 20;
   nbd::Buffers buffers(1 << 20);
@@ -260,3 +258,5 @@ TEST_CASE("what is kept of other sizes makes room before memory is asked for: al
     for (auto* buffer : taken) buffers.give(buffer, size);
   }
 }
+
+}  // namespace corbd::test
