@@ -126,7 +126,11 @@ TEST_CASE("a dead link is replaced, and I/O that waited for it goes on") {
   CHECK(again.error().code == errc::not_found);
   // On one processor the kernel may learn only after us that the old link is dead; then it is as if that lived.
   result<> taken = node.reconnect();
-  for (int i = 0; !taken && taken.error().code == errc::unavailable && i < 100; ++i) taken = node.reconnect();
+  for (int i = 0; !taken && taken.error().code == errc::unavailable && i < 400; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    taken = node.reconnect();
+  }
+  INFO((taken ? "" : taken.error().text));
   CHECK(taken);
   // A write that nobody serves would never end.
   if (!taken) node.run(node.devices->disconnect(*node.index, kBackend, node.soon()));
