@@ -319,7 +319,10 @@ task<result<>> Shell::Impl::pursue(Live& volume, Wish wish) {
     }
     auto done = co_await steps_.run(volume, std::get<Step>(decision), wish);
     note_health(volume, std::string(name(wish)));
-    if (!done) co_return with_context(std::string(name(std::get<Step>(decision).kind)) + " of volume " + volume.id, done.error());
+    if (done) continue;
+    // A volume that has no device is asked for by its caller only: meanwhile our watch must keep nobody out.
+    if (std::get<Step>(decision).kind == Step::Kind::lock && volume.gone && volume.image) co_await leave_image(volume, wish);
+    co_return with_context(std::string(name(std::get<Step>(decision).kind)) + " of volume " + volume.id, done.error());
   }
   if (volume.image && !volume.link && !volume.lock_held) co_await leave_image(volume, wish);
   co_return Error{errc::unavailable, std::string(name(wish)) + " of volume " + volume.id + " still waits" + (waits_for.empty() ? "" : ": " + waits_for) + ": repeat it"};

@@ -136,7 +136,8 @@ void World::other_ends(std::uint32_t index, bool cleanly) {
   const std::string client = place->second;
   others.erase(place);
   KernelDevice* device = by_index(index);
-  if (cleanly) {
+  // With a boot in between its device is gone, and it died as well.
+  if (cleanly && device != nullptr) {
     if (FakeImage* image = by_id(device->image_id)) leave(*image, client, true);
   } else {
     expire_watches({client});
