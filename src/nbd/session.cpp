@@ -45,7 +45,7 @@ void Session::start() {
   settle();
 }
 
-// --- Reading --------------------------------------------------------------------------------------------------------------------------
+// --- Reading ------------------------------------------------------------------------------------
 
 void Session::wait_readable() {
   if (waits_readable_ || !serving()) return;
@@ -181,7 +181,7 @@ void Session::after_disconnect() {
   if (got >= 0 || errno != EAGAIN) stop(State::closed, 0);
 }
 
-// --- Operations -----------------------------------------------------------------------------------------------------------------------
+// --- Operations ---------------------------------------------------------------------------------
 
 Session::Slot& Session::take_slot(const Request& request) {
   if (free_slots_ == nullptr) free_slots_ = slots_.emplace_back(std::make_unique<Slot>(*this)).get();

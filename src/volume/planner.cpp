@@ -48,7 +48,7 @@ Step at(Step::Kind kind, std::string path) {
   return step;
 }
 
-// --- Staged ---------------------------------------------------------------------------------------------------------------------------
+// --- Staged -------------------------------------------------------------------------------------
 
 /// Other volumes of this node on the same image: readers may be several, but only one of them the kernel's, whose device has no identifier.
 std::optional<Decision> refuse_neighbours(const View& view, const Staged& wish) {
@@ -155,7 +155,7 @@ Decision stage(const View& view, const Staged& wish) {
   return write(std::move(staged));
 }
 
-// --- Published, Unpublished -----------------------------------------------------------------------------------------------------------
+// --- Published, Unpublished ---------------------------------------------------------------------
 
 /// Mount flags may differ: a bind has its own.
 bool same_use(const Capability& one, const Capability& other) {
@@ -263,7 +263,7 @@ Decision unpublish(const View& view, const Unpublished& wish) {
   return Done{};
 }
 
-// --- Unstaged, Healed -----------------------------------------------------------------------------------------------------------------
+// --- Unstaged, Healed ---------------------------------------------------------------------------
 
 /// A pod keeps the device, its watch and its lock here, while the orchestrator would take the volume for free. Only what is mounted counts: a reboot,
 /// or whoever removed a pod's folder, leaves the record behind.

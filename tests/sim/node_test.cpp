@@ -30,7 +30,7 @@ void is_served(Scene& scene) {
 
 }  // namespace
 
-// --- Its disk -------------------------------------------------------------------------------------------------------------------------
+// --- Its disk -----------------------------------------------------------------------------------
 
 TEST_CASE("with a state folder that takes nothing a new stage ends before it acts, and succeeds once there is room") {
   Scene scene;
@@ -130,7 +130,7 @@ TEST_CASE("a volume whose record is of a newer version is left as it is, also wh
   CHECK(scene.world.records.front().stagings.size() == 1);
 }
 
-// --- Its kernel -----------------------------------------------------------------------------------------------------------------------
+// --- Its kernel ---------------------------------------------------------------------------------
 
 TEST_CASE("a link that the kernel drops because it has not seen the end of the old one is made again until it is taken") {
   struct SeenLate : test::Calm {
@@ -225,7 +225,7 @@ TEST_CASE("without a free descriptor a heal and a new stage end at once, what is
   CHECK(scene.device().alive);
 }
 
-// --- Its filesystems ------------------------------------------------------------------------------------------------------------------
+// --- Its filesystems ----------------------------------------------------------------------------
 
 TEST_CASE("a format that hangs is left to end, nothing else uses its device meanwhile, and then the stage succeeds") {
   Scene scene;

@@ -47,7 +47,7 @@ void add_second(Scene& scene) {
 
 }  // namespace
 
-// --- What is left of them -------------------------------------------------------------------------------------------------------------
+// --- What is left of them -----------------------------------------------------------------------
 
 TEST_CASE("after a power loss unpublish and unstage remove the folders that the mounts were made on") {
   Scene scene;
@@ -131,7 +131,7 @@ TEST_CASE("a stage at a folder that holds something is refused for good: undoing
   CHECK(scene.world.records.empty());
 }
 
-// --- Of a device that nobody serves -----------------------------------------------------------------------------------------------------
+// --- Of a device that nobody serves -------------------------------------------------------------
 
 TEST_CASE("an unpublish that is not the last waits for no device, so that the healing comes at once") {
   const bool block = GENERATE(false, true);
@@ -180,7 +180,7 @@ TEST_CASE("the last unmount of a filesystem brings its device up first, and sync
   scene.world.hazards = nullptr;
 }
 
-// --- Whose they are -----------------------------------------------------------------------------------------------------------------------
+// --- Whose they are -----------------------------------------------------------------------------
 
 TEST_CASE("a volume that is still published is not unstaged: the refusal names the target, and nothing is taken down") {
   const bool block = GENERATE(false, true);
@@ -245,7 +245,7 @@ TEST_CASE("a mount of a device that carries another volume's id is not taken awa
   CHECK(scene.world.mounts.size() == 1);
 }
 
-// --- What an image was used for before --------------------------------------------------------------------------------------------------
+// --- What an image was used for before ----------------------------------------------------------
 
 TEST_CASE("a format that did not end is not repeated after its image was a raw block volume") {
   Scene scene;
@@ -315,7 +315,7 @@ TEST_CASE("what was never written of an encrypted volume is no zeros to its mkfs
   CHECK(scene.image().generation == 1);
 }
 
-// --- How they are written ---------------------------------------------------------------------------------------------------------------
+// --- How they are written -----------------------------------------------------------------------
 
 TEST_CASE("one path that is written in two ways is one path, also in a record of an earlier version and through a linked kubelet folder") {
   Scene scene;

@@ -5,7 +5,7 @@
 
 namespace corbd::test {
 
-// --- Calls ----------------------------------------------------------------------------------------------------------------------------
+// --- Calls --------------------------------------------------------------------------------------
 
 Fate World::next_fate(const std::string& call) {
   ++calls;
@@ -123,7 +123,7 @@ void World::deliver(const std::shared_ptr<Asked>& asked, result<> value) {
   loop_.outside_in(asked->fate.after, tell);
 }
 
-// --- Helpers --------------------------------------------------------------------------------------------------------------------------
+// --- Helpers ------------------------------------------------------------------------------------
 
 task<result<>> World::ask_helper(std::string call, std::optional<std::uint32_t> device, HelperOwner owner, Until until, Effect effect) {
   constexpr std::chrono::seconds patience{60};

@@ -286,7 +286,7 @@ std::optional<time_point> World::lost_since(const std::string& image_id) const {
   return std::nullopt;
 }
 
-// --- Data -----------------------------------------------------------------------------------------------------------------------------
+// --- Data ---------------------------------------------------------------------------------------
 
 void World::submit(Work work) {
   using namespace std::chrono_literals;

@@ -8,7 +8,7 @@
 
 namespace corbd::test {
 
-// --- What serves it ----------------------------------------------------------------------------------------------------------------------
+// --- What serves it -----------------------------------------------------------------------------
 
 World::FakeLink::FakeLink(World& world, image::Image& image, std::function<void()> on_stopped)
     : serial(++world.made), image_id(image.key().image_id), visits([&] {
@@ -85,7 +85,7 @@ task<Waited> World::FakeLink::drain(Until until) {
   co_return co_await drained_.wait(until);
 }
 
-// --- The kernel -----------------------------------------------------------------------------------------------------------------------
+// --- The kernel ---------------------------------------------------------------------------------
 
 void World::application_writes(KernelDevice& device, std::size_t block) {
   KernelRequest request;

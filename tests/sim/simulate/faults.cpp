@@ -222,7 +222,7 @@ void Node::stop_faults() {
   start_agent();
 }
 
-// --- Calls ----------------------------------------------------------------------------------------------------------------------------
+// --- Calls --------------------------------------------------------------------------------------
 
 Error Node::error_of(const std::string& call, std::uint32_t what) const {
   constexpr std::array codes{errc::unavailable, errc::io, errc::failed_precondition, errc::timed_out, errc::exhausted};
