@@ -7,8 +7,8 @@
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
-#include <chrono>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <deque>
@@ -41,21 +41,30 @@ double cpu_ms() {
   return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
 }
 
-std::string id_of(std::uint32_t number) { return "0001-0009-rook-ceph-0000000000000001-15df6447-688b-11ea-9afc-" + std::to_string(100'000'000'000 + number); }
-std::string path_of(std::uint32_t number) { return "/kubelet/plugins/kubernetes.io/csi/rbd.csi.ceph.com/" + std::to_string(number) + "/globalmount"; }
+std::string id_of(std::uint32_t number) {
+  return "0001-0009-rook-ceph-0000000000000001-15df6447-688b-11ea-9afc-" + std::to_string(100'000'000'000 + number);
+}
+std::string path_of(std::uint32_t number) {
+  return "/kubelet/plugins/kubernetes.io/csi/rbd.csi.ceph.com/" + std::to_string(number) + "/globalmount";
+}
 
 /// Files as sysfs has them, read by the real room.
 class Devices final : public still::Devices {
  public:
-  Devices(executor control, Clock& clock, std::string sysfs) : sysfs_(std::move(sysfs)), real_(nbd::make_devices(std::move(control), clock, {sysfs_})) {
+  Devices(executor control, Clock& clock, std::string sysfs)
+      : sysfs_(std::move(sysfs)), real_(nbd::make_devices(std::move(control), clock, {sysfs_})) {
     fs::create_directories(sysfs_ + "/block");
   }
   void make(std::uint32_t index, const std::string& backend) const {
     const std::string folder = sysfs_ + "/block/nbd" + std::to_string(index);
     fs::create_directories(folder + "/queue");
     fs::create_directories(folder + "/holders");
-    for (const auto& [name, text] : {std::pair<std::string, std::string>{"backend", backend}, {"pid", "1"}, {"dev", "43:" + std::to_string(index * 32)},
-                                     {"size", "2048"}, {"queue/io_timeout", "1000"}, {"inflight", "0 0"}})
+    for (const auto& [name, text] : {std::pair<std::string, std::string>{"backend", backend},
+                                     {"pid", "1"},
+                                     {"dev", "43:" + std::to_string(index * 32)},
+                                     {"size", "2048"},
+                                     {"queue/io_timeout", "1000"},
+                                     {"inflight", "0 0"}})
       std::ofstream(folder + "/" + name) << text << "\n";
   }
   result<std::vector<device::Seen>> inventory() const override { return real_->inventory(); }
@@ -101,8 +110,12 @@ class Mounts final : public still::Mounts {
 
 class Filesystems final : public still::Filesystems {
  public:
-  task<result<host::Probe>> probe(std::string, HelperOwner, Until) override { co_return host::Probe{host::Probe::Kind::filesystem, "ext4"}; }
-  task<result<host::Extent>> extent(std::string, std::string, std::string, HelperOwner, Until) override { co_return host::Extent{1 << 20, 4096}; }
+  task<result<host::Probe>> probe(std::string, HelperOwner, Until) override {
+    co_return host::Probe{host::Probe::Kind::filesystem, "ext4"};
+  }
+  task<result<host::Extent>> extent(std::string, std::string, std::string, HelperOwner, Until) override {
+    co_return host::Extent{1 << 20, 4096};
+  }
 };
 
 class Clusters final : public image::Clusters {
@@ -110,7 +123,9 @@ class Clusters final : public image::Clusters {
   task<result<image::Resolved>> resolve(image::Access, image::Name name, Until) override {
     co_return image::Resolved{{"fsid", 1, "", name.image, 0}, 1 << 20, true, 5, "bench", name};
   }
-  task<result<image::Resolved>> locate(image::Access, image::Reserved, std::string, Until) override { co_return Error{errc::not_found, "none"}; }
+  task<result<image::Resolved>> locate(image::Access, image::Reserved, std::string, Until) override {
+    co_return Error{errc::not_found, "none"};
+  }
   task<result<>> fence_dead(image::Access, Until) override { co_return result<>(); }
   task<result<>> inherit(image::Access, std::string, Until) override { co_return result<>(); }
   task<result<image::Header>> header(image::Access, image::Key, Until) override { co_return image::Header{}; }
@@ -175,8 +190,21 @@ void measure(std::uint32_t count) {
     config.boot_id = "boot";
     config.policy.driver = "rbd.csi.ceph.com";
     const auto find = [](const std::string&) -> result<volume::Cluster> { return volume::Cluster{{"mon"}, ""}; };
-    const volume::Ports ports{clusters, devices, kernel, mounts, filesystems, daemons, *luks, *kms, records, find, still::any_path, still::no_stash,
-                              still::write_no_stash, still::drop_no_stash, [](const std::string&) { return false; }};
+    const volume::Ports ports{clusters,
+                              devices,
+                              kernel,
+                              mounts,
+                              filesystems,
+                              daemons,
+                              *luks,
+                              *kms,
+                              records,
+                              find,
+                              still::any_path,
+                              still::no_stash,
+                              still::write_no_stash,
+                              still::drop_no_stash,
+                              [](const std::string&) { return false; }};
     volume::Shell shell(control, *clock, ports, config);
     const auto run = [&](task<result<>> work) {
       bool over = false;
@@ -200,7 +228,8 @@ void measure(std::uint32_t count) {
     const double status = cpu_ms() - before;
     const double first_look = run(shell.want(id_of(0), volume::Healed{}, {})).first;
     double looks = 0;
-    for (std::uint32_t number = 0; number < count; ++number) looks += run(shell.want(id_of(number), volume::Healed{}, {})).first;
+    for (std::uint32_t number = 0; number < count; ++number)
+      looks += run(shell.want(id_of(number), volume::Healed{}, {})).first;
     volume::Staged wish;
     wish.path = path_of(count);
     wish.capability.fstype = "ext4";
@@ -211,8 +240,10 @@ void measure(std::uint32_t count) {
     wish.key = Secret("key");
     const auto stage = run(shell.want(id_of(count), wish, {}));
     if (!stage.second) throw std::runtime_error("stage: " + stage.second.error().text);
-    std::printf("%5u devices: the end of all links %.1f ms; one look %.2f ms, the first of a second %.1f ms, one at each %.1f ms; status of all %.1f ms; one stage %.1f ms\n",
-                count, dead, looks / count, first_look, looks, status, stage.first);
+    std::printf(
+        "%5u devices: the end of all links %.1f ms; one look %.2f ms, the first of a second %.1f ms, one at each %.1f "
+        "ms; status of all %.1f ms; one stage %.1f ms\n",
+        count, dead, looks / count, first_look, looks, status, stage.first);
     std::fflush(stdout);
     fs::remove_all(dir);
     ::_exit(0);  // what serves the new volume is not taken down
@@ -238,7 +269,9 @@ class Holding final : public image::Image {
   task<result<>> acquire_lock(Until) override { co_return result<>(); }
   task<result<>> release_lock(Until) override { co_return result<>(); }
   task<result<bool>> has_data(Until) override { co_return false; }
-  task<result<std::optional<std::string>>> metadata(std::string, Until) override { co_return std::optional<std::string>(); }
+  task<result<std::optional<std::string>>> metadata(std::string, Until) override {
+    co_return std::optional<std::string>();
+  }
   task<result<>> set_metadata(std::string, std::string, Until) override { co_return result<>(); }
   task<result<>> remove_metadata(std::string, Until) override { co_return result<>(); }
   task<result<>> close(Until) override { co_return result<>(); }
@@ -305,7 +338,8 @@ int memory(int count, int depth, unsigned bytes) {
     if (!pair) throw std::runtime_error(pair.error().text);
     images.push_back(std::make_unique<Holding>(1));
     peers.push_back(std::move(pair->second));
-    links.push_back(nbd::serve_socket(control.get_executor(), *clock, loop, *images.back(), std::move(pair->first), probe));
+    links.push_back(
+        nbd::serve_socket(control.get_executor(), *clock, loop, *images.back(), std::move(pair->first), probe));
   }
   const auto rest = [](auto time) { std::this_thread::sleep_for(time); };
   rest(std::chrono::milliseconds(200));
@@ -313,7 +347,8 @@ int memory(int count, int depth, unsigned bytes) {
   std::vector<std::byte> batch;
   for (int i = 0; i < depth; ++i) {
     const auto put = [&](std::uint64_t value, int size) {
-      for (int shift = 8 * (size - 1); shift >= 0; shift -= 8) batch.push_back(static_cast<std::byte>(value >> shift & 0xff));
+      for (int shift = 8 * (size - 1); shift >= 0; shift -= 8)
+        batch.push_back(static_cast<std::byte>(value >> shift & 0xff));
     };
     put(0x25609513, 4);
     put(0, 4);  // a read
@@ -322,7 +357,8 @@ int memory(int count, int depth, unsigned bytes) {
     put(bytes, 4);
   }
   for (const auto& peer : peers)
-    if (::send(peer.get(), batch.data(), batch.size(), 0) != static_cast<ssize_t>(batch.size())) throw std::runtime_error("send");
+    if (::send(peer.get(), batch.data(), batch.size(), 0) != static_cast<ssize_t>(batch.size()))
+      throw std::runtime_error("send");
   for (std::uint64_t before = 1; before != loop.budget.used();) {
     before = loop.budget.used();
     rest(std::chrono::milliseconds(500));
@@ -335,10 +371,12 @@ int memory(int count, int depth, unsigned bytes) {
   }
   rest(std::chrono::seconds(10));
   const double after = resident_mib();
-  std::printf("%d devices with %d requests of %u KiB each: idle %.0f MiB, busy %.0f MiB more (%.0f MiB in flight; bound 512 + %d), 10 s after the peak, with one request "
-              "of each still under way, %.0f MiB more (%.0f MiB in flight, %.0f MiB of buffers)\n",
-              count, depth, bytes >> 10, idle, busy - idle, in_flight, count, after - idle, static_cast<double>(loop.budget.used()) / (1 << 20),
-              static_cast<double>(loop.buffers.resident()) / (1 << 20));
+  std::printf(
+      "%d devices with %d requests of %u KiB each: idle %.0f MiB, busy %.0f MiB more (%.0f MiB in flight; bound 512 + "
+      "%d), 10 s after the peak, with one request "
+      "of each still under way, %.0f MiB more (%.0f MiB in flight, %.0f MiB of buffers)\n",
+      count, depth, bytes >> 10, idle, busy - idle, in_flight, count, after - idle,
+      static_cast<double>(loop.budget.used()) / (1 << 20), static_cast<double>(loop.buffers.resident()) / (1 << 20));
   std::fflush(stdout);
   ::_exit(0);  // with a request under way on every link
 }

@@ -25,9 +25,11 @@ using Steady = std::chrono::steady_clock;
 /// As large as the Node of a machine with some images and volumes.
 std::string node(int version, const std::string& name = "node-1") {
   std::string images;
-  for (int i = 0; i < 40; ++i) images += (i == 0 ? "" : ",") + ("{\"names\":[\"registry.example/project/image-" + std::to_string(i) + "@sha256:" + std::string(64, 'a') + "\"]}");
-  return R"({"metadata":{"name":")" + name + R"(","resourceVersion":")" + std::to_string(version) + R"(","labels":{"version":")" + std::to_string(version) +
-         R"("}},"status":{"images":[)" + images + "]}}";
+  for (int i = 0; i < 40; ++i)
+    images += (i == 0 ? "" : ",") + ("{\"names\":[\"registry.example/project/image-" + std::to_string(i) +
+                                     "@sha256:" + std::string(64, 'a') + "\"]}");
+  return R"({"metadata":{"name":")" + name + R"(","resourceVersion":")" + std::to_string(version) +
+         R"(","labels":{"version":")" + std::to_string(version) + R"("}},"status":{"images":[)" + images + "]}}";
 }
 
 double resident_mib() {
@@ -37,8 +39,12 @@ double resident_mib() {
 }
 
 bool asks_watch(const ApiServer::Request& request) { return request.target.find("watch=1") != request.target.npos; }
-bool asks_initial(const ApiServer::Request& request) { return request.target.find("sendInitialEvents") != request.target.npos; }
-const std::string kTold = R"({"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"1","annotations":{"k8s.io/initial-events-end":"true"}}}})" "\n";
+bool asks_initial(const ApiServer::Request& request) {
+  return request.target.find("sendInitialEvents") != request.target.npos;
+}
+const std::string kTold =
+    R"({"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"1","annotations":{"k8s.io/initial-events-end":"true"}}}})"
+    "\n";
 
 std::string change(const char* type, int version, const std::string& name = "node-1") {
   return R"({"type":")" + std::string(type) + R"(","object":)" + node(version, name) + "}\n";
@@ -58,12 +64,14 @@ struct Agent {
 int watch(int events, int rate) {
   log::set_level(log::Level::error);
   ApiServer server([events, rate](const ApiServer::Request& request, ApiServer::Peer& peer) {
-    if (!asks_watch(request)) return peer.answer(200, R"({"metadata":{"resourceVersion":"1"},"items":[)" + node(1) + "]}");
+    if (!asks_watch(request))
+      return peer.answer(200, R"({"metadata":{"resourceVersion":"1"},"items":[)" + node(1) + "]}");
     peer.begin();
     if (asks_initial(request)) peer.piece(change("ADDED", 1) + kTold);
     const auto begin = Steady::now();
     for (int version = 2; version <= events; ++version) {
-      if (rate > 0) std::this_thread::sleep_until(begin + std::chrono::nanoseconds(std::chrono::seconds(version)) / rate);
+      if (rate > 0)
+        std::this_thread::sleep_until(begin + std::chrono::nanoseconds(std::chrono::seconds(version)) / rate);
       peer.piece(change("MODIFIED", version, version % 2 == events % 2 ? "node-1" : "node-2"));
     }
     peer.hang();
@@ -81,8 +89,10 @@ int watch(int events, int rate) {
   const double early = resident_mib();
   while (seen() < events) io.run_one();
   const double seconds = std::chrono::duration<double>(Steady::now() - begin).count();
-  std::printf("%d changes of Nodes of %zu bytes, half of them the own, %.0f a second for %.0f s: %.1f MiB after a tenth, %.1f MiB after all\n", events,
-              node(events).size(), events / seconds, seconds, early, resident_mib());
+  std::printf(
+      "%d changes of Nodes of %zu bytes, half of them the own, %.0f a second for %.0f s: %.1f MiB after a tenth, %.1f "
+      "MiB after all\n",
+      events, node(events).size(), events / seconds, seconds, early, resident_mib());
   std::fflush(stdout);
   // The server's threads end with the process.
   ::_exit(0);
@@ -102,7 +112,8 @@ int starts(int agents) {
       const std::lock_guard guard(mutex);
       ++by_second[std::chrono::duration_cast<std::chrono::seconds>(Steady::now() - begin).count()];
     }
-    if (!asks_watch(request)) return peer.answer(200, R"({"metadata":{"resourceVersion":"1"},"items":[)" + node(1) + "]}");
+    if (!asks_watch(request))
+      return peer.answer(200, R"({"metadata":{"resourceVersion":"1"},"items":[)" + node(1) + "]}");
     peer.begin();
     if (asks_initial(request)) peer.piece(change("ADDED", 1) + kTold);
     peer.hang();
@@ -113,7 +124,9 @@ int starts(int agents) {
   std::vector<std::unique_ptr<Agent>> all;
   for (int number = 0; number < agents; ++number)
     all.push_back(std::make_unique<Agent>(io.get_executor(), *clock, pool, server.access(), "node-1"));
-  const auto known = [&] { return std::ranges::count_if(all, [](const auto& agent) { return agent->own.labels().has_value(); }); };
+  const auto known = [&] {
+    return std::ranges::count_if(all, [](const auto& agent) { return agent->own.labels().has_value(); });
+  };
   const auto end = Steady::now() + std::chrono::minutes(2);
   while (known() < agents && Steady::now() < end) io.run_for(std::chrono::milliseconds(200));
   const auto learned = known();
@@ -126,7 +139,8 @@ int starts(int agents) {
       requests += count;
     }
   }
-  std::printf("%d agents start at once: %ld learned their labels by %d requests, second by second: %s\n", agents, static_cast<long>(learned), requests, spread.c_str());
+  std::printf("%d agents start at once: %ld learned their labels by %d requests, second by second: %s\n", agents,
+              static_cast<long>(learned), requests, spread.c_str());
   std::fflush(stdout);
   ::_exit(learned == agents ? 0 : 1);
 }

@@ -1,13 +1,15 @@
-// corbd-bench: what a request costs in our own code. A session on a memory image beside `nbdkit memory`, each a process of its own on one
-// end of a socket pair, driven by the same libnbd client in the same run, turn by turn. Read the ratios: the figures are the machine's.
+// corbd-bench: what a request costs in our own code. A session on a memory image beside `nbdkit memory`, each a process
+// of its own on one end of a socket pair, driven by the same libnbd client in the same run, turn by turn. Read the
+// ratios: the figures are the machine's.
 //
 //   corbd-bench session [--seconds S] [--json FILE]   4 and 256 KiB, read and write, depth 1, 16 and 64
-//   corbd-bench drive COUNT -- COMMAND...             COUNT reads and COUNT writes of 4 KiB at depth 16 against COMMAND, which serves on stdin
-//   corbd-bench serve                                 a memory image of 64 MiB on stdin
+//   corbd-bench drive COUNT -- COMMAND...             COUNT reads and COUNT writes of 4 KiB at depth 16 against
+//   COMMAND, which serves on stdin corbd-bench serve                                 a memory image of 64 MiB on stdin
 //   corbd-bench stages [VOLUMES CALLS]                repeats of a stage that is done (stages.hpp); 300 and 1000
 //   corbd-bench idle [VOLUMES SECONDS]                the CPU of volumes that nobody uses (stages.hpp); 300 and 60
-//   corbd-bench watch [EVENTS [A_SECOND]]             what a watch of the own Node costs in memory (kube.hpp); 360000, as fast as they are taken
-//   corbd-bench starts [AGENTS]                       agents that start at once, against an API server (kube.hpp); 5000
+//   corbd-bench watch [EVENTS [A_SECOND]]             what a watch of the own Node costs in memory (kube.hpp); 360000,
+//   as fast as they are taken corbd-bench starts [AGENTS]                       agents that start at once, against an
+//   API server (kube.hpp); 5000
 #include <libnbd.h>
 #include <sys/resource.h>
 
@@ -22,9 +24,9 @@
 #include <string>
 #include <vector>
 
-#include "link.hpp"
 #include "inventory.hpp"
 #include "kube.hpp"
+#include "link.hpp"
 #include "stages.hpp"
 #include "support/memory_image.hpp"
 #include "support/newstyle.hpp"
@@ -51,7 +53,8 @@ int serve() {
   nbd::IoLoop loop(256u << 20, 32u << 20);
   nbd::Probe probe;
   const auto stop = [&] { control.stop(); };
-  const auto link = nbd::serve_socket(control.get_executor(), *clock, loop, image, Fd(::dup(STDIN_FILENO)), probe, false, stop);
+  const auto link =
+      nbd::serve_socket(control.get_executor(), *clock, loop, image, Fd(::dup(STDIN_FILENO)), probe, false, stop);
   control.run();
   link->shut();
   while (link->state() == device::Link::State::serving || link->in_flight() > 0) std::this_thread::yield();
@@ -74,7 +77,8 @@ class Client {
     }
     // Both have all their memory: what was never written nbdkit does not read, it answers with zeroes.
     const std::vector<char> block(1 << 20, 'x');
-    for (std::uint64_t at = 0; at < kImageBytes; at += block.size()) check(::nbd_pwrite(handle_, block.data(), block.size(), at, 0));
+    for (std::uint64_t at = 0; at < kImageBytes; at += block.size())
+      check(::nbd_pwrite(handle_, block.data(), block.size(), at, 0));
   }
   ~Client() { ::nbd_close(handle_); }
   Client(const Client&) = delete;
@@ -146,11 +150,14 @@ struct Figure {
 double children_cpu_us() {
   rusage used{};
   ::getrusage(RUSAGE_CHILDREN, &used);
-  const auto us = [](const timeval& time) { return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_usec); };
+  const auto us = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_usec);
+  };
   return us(used.ru_utime) + us(used.ru_stime);
 }
 
-Figure measure(const std::vector<std::string>& command, std::size_t bytes, bool writes, std::size_t depth, Seconds time) {
+Figure measure(const std::vector<std::string>& command, std::size_t bytes, bool writes, std::size_t depth,
+               Seconds time) {
   const double cpu_before = children_cpu_us();
   Figure figure;
   std::uint64_t all = 0;
@@ -169,7 +176,8 @@ Figure measure(const std::vector<std::string>& command, std::size_t bytes, bool 
 
 Figure median(std::vector<Figure> of) {
   const auto middle = of.begin() + static_cast<std::ptrdiff_t>(of.size() / 2);
-  std::nth_element(of.begin(), middle, of.end(), [](const auto& a, const auto& b) { return a.per_second < b.per_second; });
+  std::nth_element(of.begin(), middle, of.end(),
+                   [](const auto& a, const auto& b) { return a.per_second < b.per_second; });
   return *middle;
 }
 
@@ -177,7 +185,8 @@ int session(Seconds time, const std::string& json_file) {
   const std::vector<std::string> ours{"/proc/self/exe", "serve"};
   const std::vector<std::string> theirs{"nbdkit", "-s", "--exit-with-parent", "memory", std::to_string(kImageBytes)};
   std::string json;
-  std::printf("%-6s %8s %6s %14s %14s %7s %18s\n", "", "bytes", "depth", "corbd/s", "nbdkit/s", "ratio", "server CPU ratio");
+  std::printf("%-6s %8s %6s %14s %14s %7s %18s\n", "", "bytes", "depth", "corbd/s", "nbdkit/s", "ratio",
+              "server CPU ratio");
   for (const bool writes : {false, true})
     for (const std::size_t bytes : {4u << 10, 256u << 10})
       for (const std::size_t depth : {1u, 16u, 64u}) {
@@ -193,9 +202,11 @@ int session(Seconds time, const std::string& json_file) {
         std::fflush(stdout);
         char line[400];
         std::snprintf(line, sizeof line,
-                      "%s{\"bench\":\"session\",\"kind\":\"%s\",\"bytes\":%zu,\"depth\":%zu,\"corbd\":%.0f,\"nbdkit\":%.0f,\"corbd_cpu_us\":%.3f,"
+                      "%s{\"bench\":\"session\",\"kind\":\"%s\",\"bytes\":%zu,\"depth\":%zu,\"corbd\":%.0f,\"nbdkit\":%"
+                      ".0f,\"corbd_cpu_us\":%.3f,"
                       "\"nbdkit_cpu_us\":%.3f}",
-                      json.empty() ? "" : ",\n", kind, bytes, depth, our.per_second, their.per_second, our.server_cpu_us, their.server_cpu_us);
+                      json.empty() ? "" : ",\n", kind, bytes, depth, our.per_second, their.per_second,
+                      our.server_cpu_us, their.server_cpu_us);
         json += line;
       }
   if (json_file.empty()) return 0;
@@ -211,7 +222,11 @@ int drive(std::uint64_t count, const std::vector<std::string>& command) {
 }
 
 int usage() {
-  std::fputs("usage: corbd-bench session [--seconds S] [--json FILE] | drive COUNT -- COMMAND... | serve | stages [VOLUMES CALLS] | idle [VOLUMES SECONDS] | watch [EVENTS [A_SECOND]] | starts [AGENTS] | inventory | memory [DEVICES DEPTH BYTES]\n", stderr);
+  std::fputs(
+      "usage: corbd-bench session [--seconds S] [--json FILE] | drive COUNT -- COMMAND... | serve | stages [VOLUMES "
+      "CALLS] | idle [VOLUMES SECONDS] | watch [EVENTS [A_SECOND]] | starts [AGENTS] | inventory | memory [DEVICES "
+      "DEPTH BYTES]\n",
+      stderr);
   return 2;
 }
 
@@ -223,7 +238,8 @@ int main(int argc, char** argv) try {
   if (words == std::vector<std::string>{"stages"}) return bench::stages(300, 1000);
   if (words.size() == 3 && words[0] == "stages") return bench::stages(std::stoi(words[1]), std::stoi(words[2]));
   if (words == std::vector<std::string>{"idle"}) return bench::idle(300, std::chrono::seconds(60));
-  if (words.size() == 3 && words[0] == "idle") return bench::idle(std::stoi(words[1]), std::chrono::seconds(std::stoi(words[2])));
+  if (words.size() == 3 && words[0] == "idle")
+    return bench::idle(std::stoi(words[1]), std::chrono::seconds(std::stoi(words[2])));
   if (words == std::vector<std::string>{"watch"}) return bench::watch(360000, 0);
   if (words.size() == 2 && words[0] == "watch") return bench::watch(std::stoi(words[1]), 0);
   if (words.size() == 3 && words[0] == "watch") return bench::watch(std::stoi(words[1]), std::stoi(words[2]));
@@ -233,14 +249,18 @@ int main(int argc, char** argv) try {
     return bench::memory(std::stoi(words[1]), std::stoi(words[2]), static_cast<unsigned>(std::stoul(words[3])));
   if (words == std::vector<std::string>{"starts"}) return bench::starts(5000);
   if (words.size() == 2 && words[0] == "starts") return bench::starts(std::stoi(words[1]));
-  if (words.size() > 3 && words[0] == "drive" && words[2] == "--") return drive(std::stoull(words[1]), {words.begin() + 3, words.end()});
+  if (words.size() > 3 && words[0] == "drive" && words[2] == "--")
+    return drive(std::stoull(words[1]), {words.begin() + 3, words.end()});
   if (words.empty() || words[0] != "session" || words.size() % 2 == 0) return usage();
   Seconds time(0.5);
   std::string json_file;
   for (std::size_t i = 1; i < words.size(); i += 2) {
-    if (words[i] == "--seconds") time = Seconds(std::stod(words[i + 1]));
-    else if (words[i] == "--json") json_file = words[i + 1];
-    else return usage();
+    if (words[i] == "--seconds")
+      time = Seconds(std::stod(words[i + 1]));
+    else if (words[i] == "--json")
+      json_file = words[i + 1];
+    else
+      return usage();
   }
   return session(time, json_file);
 } catch (const std::exception& failed) {

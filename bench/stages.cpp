@@ -47,7 +47,8 @@ v1::NodeStageVolumeRequest request(const std::string& dir, int number) {
   made.set_volume_id(id_of(number));
   made.set_staging_target_path(path_of(dir, number));
   made.mutable_volume_capability()->mutable_mount()->set_fs_type("ext4");
-  made.mutable_volume_capability()->mutable_access_mode()->set_mode(v1::VolumeCapability::AccessMode::SINGLE_NODE_MULTI_WRITER);
+  made.mutable_volume_capability()->mutable_access_mode()->set_mode(
+      v1::VolumeCapability::AccessMode::SINGLE_NODE_MULTI_WRITER);
   *made.mutable_secrets() = google::protobuf::Map<std::string, std::string>();
   (*made.mutable_secrets())["userID"] = "node";
   (*made.mutable_secrets())["userKey"] = "key";
@@ -59,7 +60,8 @@ v1::NodeStageVolumeRequest request(const std::string& dir, int number) {
 /// Files as sysfs has them, read by the real inventory.
 class Devices final : public still::Devices {
  public:
-  Devices(executor control, Clock& clock, std::string sysfs) : clock_(clock), sysfs_(std::move(sysfs)), real_(nbd::make_devices(std::move(control), clock, {sysfs_})) {
+  Devices(executor control, Clock& clock, std::string sysfs)
+      : clock_(clock), sysfs_(std::move(sysfs)), real_(nbd::make_devices(std::move(control), clock, {sysfs_})) {
     fs::create_directories(sysfs_ + "/module/nbd");
     fs::create_directories(sysfs_ + "/block");
   }
@@ -74,8 +76,12 @@ class Devices final : public still::Devices {
     const std::string folder = folder_of(index);
     fs::create_directories(folder + "/queue");
     fs::create_directories(folder + "/holders");
-    for (const auto& [name, text] : {std::pair<std::string, std::string>{"backend", args.backend}, {"pid", "1"}, {"dev", "43:" + std::to_string(index * 32)},
-                                     {"size", std::to_string(args.size / 512)}, {"queue/io_timeout", "1000"}, {"inflight", "0 0"}})
+    for (const auto& [name, text] : {std::pair<std::string, std::string>{"backend", args.backend},
+                                     {"pid", "1"},
+                                     {"dev", "43:" + std::to_string(index * 32)},
+                                     {"size", std::to_string(args.size / 512)},
+                                     {"queue/io_timeout", "1000"},
+                                     {"inflight", "0 0"}})
       std::ofstream(folder + "/" + name) << text << "\n";
     co_return index;
   }
@@ -100,7 +106,7 @@ class Mounts final : public still::Mounts {
   result<std::vector<host::Mount>> table() const override { return real_->table(); }
   task<result<>> mount(std::string device, std::string, std::string target, std::string, HelperOwner, Until) override {
     fs::create_directories(target);
-    struct stat seen {};
+    struct stat seen{};
     if (::mount("bench", target.c_str(), "tmpfs", 0, "size=64k") != 0 || ::stat(target.c_str(), &seen) != 0)
       co_return Error{errc::io, "mounting a tmpfs at " + target};
     devices_.shown_by(static_cast<std::uint32_t>(std::stoul(device.substr(8))), seen);
@@ -114,8 +120,12 @@ class Mounts final : public still::Mounts {
 
 class Filesystems final : public still::Filesystems {
  public:
-  task<result<host::Probe>> probe(std::string, HelperOwner, Until) override { co_return host::Probe{host::Probe::Kind::filesystem, "ext4"}; }
-  task<result<host::Extent>> extent(std::string, std::string, std::string, HelperOwner, Until) override { co_return host::Extent{1 << 20, 4096}; }
+  task<result<host::Probe>> probe(std::string, HelperOwner, Until) override {
+    co_return host::Probe{host::Probe::Kind::filesystem, "ext4"};
+  }
+  task<result<host::Extent>> extent(std::string, std::string, std::string, HelperOwner, Until) override {
+    co_return host::Extent{1 << 20, 4096};
+  }
 };
 
 class Clusters final : public image::Clusters {
@@ -123,7 +133,9 @@ class Clusters final : public image::Clusters {
   task<result<image::Resolved>> resolve(image::Access, image::Name name, Until) override {
     co_return image::Resolved{{"fsid", 1, "", name.image, 0}, 1 << 20, true, 5, "bench", name};
   }
-  task<result<image::Resolved>> locate(image::Access, image::Reserved, std::string, Until) override { co_return Error{errc::not_found, "none"}; }
+  task<result<image::Resolved>> locate(image::Access, image::Reserved, std::string, Until) override {
+    co_return Error{errc::not_found, "none"};
+  }
   task<result<>> fence_dead(image::Access, Until) override { co_return result<>(); }
   task<result<>> inherit(image::Access, std::string, Until) override { co_return result<>(); }
   task<result<image::Header>> header(image::Access, image::Key, Until) override { co_return image::Header{}; }
@@ -133,7 +145,9 @@ class Clusters final : public image::Clusters {
   task<result<>> shutdown(Until) override { co_return result<>(); }
 };
 
-task<result<>> good_path(std::string path, bool must_exist) { co_return host::check_path("/dev/shm", path, must_exist); }
+task<result<>> good_path(std::string path, bool must_exist) {
+  co_return host::check_path("/dev/shm", path, must_exist);
+}
 
 /// What `corbd run` makes of the rooms, beside a cluster and devices that are none.
 struct Agent {
@@ -148,8 +162,21 @@ struct Agent {
   }
   volume::Ports ports() {
     const auto find = [](const std::string&) -> result<volume::Cluster> { return volume::Cluster{{"mon"}, ""}; };
-    return {clusters, devices, kernel, mounts, filesystems, daemons, *luks, *kms, *records, find, good_path, still::no_stash, still::write_no_stash,
-            still::drop_no_stash, host::busy};
+    return {clusters,
+            devices,
+            kernel,
+            mounts,
+            filesystems,
+            daemons,
+            *luks,
+            *kms,
+            *records,
+            find,
+            good_path,
+            still::no_stash,
+            still::write_no_stash,
+            still::drop_no_stash,
+            host::busy};
   }
   static volume::Config shell_config() {
     volume::Config made;
@@ -183,7 +210,8 @@ double call(const std::string& dir, int number) {
   grpc::ChannelArguments alone;
   alone.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   const auto begin = std::chrono::steady_clock::now();
-  const auto channel = grpc::CreateCustomChannel("unix://" + dir + "/csi.sock", grpc::InsecureChannelCredentials(), alone);
+  const auto channel =
+      grpc::CreateCustomChannel("unix://" + dir + "/csi.sock", grpc::InsecureChannelCredentials(), alone);
   grpc::ClientContext context;
   v1::NodeStageVolumeResponse response;
   const auto status = v1::Node::NewStub(channel)->NodeStageVolume(&context, wanted, &response);
@@ -206,9 +234,13 @@ int kubelet(const std::string& dir, int volumes, int calls, std::chrono::seconds
   std::vector<double> took;
   for (int i = 0; i < calls; ++i) took.push_back(call(dir, i * 7 % volumes));
   std::sort(took.begin(), took.end());
-  const auto at = [&](double part) { return took[static_cast<std::size_t>(part * static_cast<double>(took.size() - 1))]; };
-  std::printf("a repeated stage with %d staged volumes, %d calls on new connections: p50 %.2f ms, p99 %.2f ms, longest %.2f ms\n", volumes, calls,
-              at(0.5), at(0.99), took.back());
+  const auto at = [&](double part) {
+    return took[static_cast<std::size_t>(part * static_cast<double>(took.size() - 1))];
+  };
+  std::printf(
+      "a repeated stage with %d staged volumes, %d calls on new connections: p50 %.2f ms, p99 %.2f ms, longest %.2f "
+      "ms\n",
+      volumes, calls, at(0.5), at(0.99), took.back());
   std::fflush(stdout);  // _exit() does not
   return 0;
 } catch (const std::exception& failed) {
@@ -235,20 +267,22 @@ int serve(int volumes, int calls, std::chrono::seconds idle) {
   });
   const auto work = asio::make_work_guard(agent.io);
   int status = 0;
-  while (::waitpid(child, &status, WNOHANG) == 0 && !fs::exists(idle_mark(dir))) agent.io.run_one_for(std::chrono::milliseconds(100));
+  while (::waitpid(child, &status, WNOHANG) == 0 && !fs::exists(idle_mark(dir)))
+    agent.io.run_one_for(std::chrono::milliseconds(100));
   if (idle.count() > 0) {
     const double before = test::cpu_seconds();
     agent.io.run_for(idle);
     const double used = test::cpu_seconds() - before;
-    std::printf("%d idle volumes beside a cluster that is none: %.3f s of CPU in %lld s, %.3f %% of a core\n", volumes, used,
-                static_cast<long long>(idle.count()), 100 * used / static_cast<double>(idle.count()));
+    std::printf("%d idle volumes beside a cluster that is none: %.3f s of CPU in %lld s, %.3f %% of a core\n", volumes,
+                used, static_cast<long long>(idle.count()), 100 * used / static_cast<double>(idle.count()));
     ::waitpid(child, &status, 0);
   }
   std::fflush(stdout);
   fs::remove_all(dir + "/state");
   // Its threads, connections and mounts end with the process.
   if (fs::remove(dir + "/csi.sock"); !up) std::fputs("corbd-bench: the agent did not start\n", stderr);
-  for (int number = 0; number < volumes; ++number) ::umount2((path_of(dir, number) + "/" + id_of(number)).c_str(), MNT_DETACH);
+  for (int number = 0; number < volumes; ++number)
+    ::umount2((path_of(dir, number) + "/" + id_of(number)).c_str(), MNT_DETACH);
   fs::remove_all(dir);
   ::_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
 }

@@ -63,7 +63,8 @@ result<> check_labels(const cli::Run& options) {
   const auto by_hand = csi::parse_labels(options.topology);
   if (!by_hand) return by_hand.error();
   if (!options.crush_location.empty())
-    if (auto checked = volume::check_crush_location(options.crush_location); !checked) return with_context("--crush-location", checked.error());
+    if (auto checked = volume::check_crush_location(options.crush_location); !checked)
+      return with_context("--crush-location", checked.error());
   return csi::check_domain_labels(options.drivername, options.domainlabels);
 }
 
@@ -73,7 +74,8 @@ std::string variable(const char* name) {
 }
 
 result<std::optional<csi::RegistrarConfig>> registrar_config(const cli::Run& options) {
-  const csi::RegistrarWish wish{options.registers, options.kubelet_dir, options.drivername, options.endpoint, options.endpoint_on_host};
+  const csi::RegistrarWish wish{options.registers, options.kubelet_dir, options.drivername, options.endpoint,
+                                options.endpoint_on_host};
   std::error_code ignored;
   return csi::registrar_config(wish, std::filesystem::is_directory(options.kubelet_dir + "/plugins_registry", ignored));
 }
@@ -89,22 +91,35 @@ std::string real_folder(const std::string& folder) {
 class Agent {
  public:
   Agent(const cli::Run& options, std::string boot_id, const std::optional<csi::RegistrarConfig>& registrar)
-      : options_(options), control_(io_.get_executor()), clock_(make_real_clock(control_)), files_(control_, *clock_, kFileThreads),
+      : options_(options),
+        control_(io_.get_executor()),
+        clock_(make_real_clock(control_)),
+        files_(control_, *clock_, kFileThreads),
         names_(control_, *clock_, kNameThreads),
-        gate_(control_, *clock_), access_(kube::find_access(variable("KUBERNETES_CONFIG_PATH"), variable)),
-        api_(access_ ? std::make_unique<kube::Api>(control_, *clock_, names_, *access_) : nullptr), node_(control_, *clock_, api(), options.nodeid),
-        helpers_(control_, *clock_, {}), mounts_(host::make_mounts(helpers_)),
-        filesystems_(host::make_filesystems(helpers_)), daemons_(host::make_daemons(helpers_)),
-        luks_(host::make_luks(helpers_)), kms_(host::make_kms(files_, options.kms_config_dir)),
+        gate_(control_, *clock_),
+        access_(kube::find_access(variable("KUBERNETES_CONFIG_PATH"), variable)),
+        api_(access_ ? std::make_unique<kube::Api>(control_, *clock_, names_, *access_) : nullptr),
+        node_(control_, *clock_, api(), options.nodeid),
+        helpers_(control_, *clock_, {}),
+        mounts_(host::make_mounts(helpers_)),
+        filesystems_(host::make_filesystems(helpers_)),
+        daemons_(host::make_daemons(helpers_)),
+        luks_(host::make_luks(helpers_)),
+        kms_(host::make_kms(files_, options.kms_config_dir)),
         records_(volume::make_record_store(files_, options.state_dir, options.runtime_dir)),
-        clusters_(rbd::make_clusters(control_, *clock_, files_, cluster_config(boot_id))), devices_(nbd::make_devices(control_, *clock_, {})),
+        clusters_(rbd::make_clusters(control_, *clock_, files_, cluster_config(boot_id))),
+        devices_(nbd::make_devices(control_, *clock_, {})),
         kernel_(krbd::make_kernel_client(helpers_)),
         shell_(control_, *clock_, ports(), shell_config(boot_id)),
-        kubernetes_(control_, *clock_, files_, api(), node_, shell_, [this](const heal::StageArguments& of) { return csi::stage_wish(of, default_mounter()); },
-                    kubernetes_config()),
+        kubernetes_(
+            control_, *clock_, files_, api(), node_, shell_,
+            [this](const heal::StageArguments& of) { return csi::stage_wish(of, default_mounter()); },
+            kubernetes_config()),
         healer_(control_, *clock_, shell_, heal_config()),
-        csi_(control_, *clock_, shell_, csi_config()), admin_(control_, *clock_, admin_sources(), admin_config()),
-        web_(control_, *clock_, files_, web_config(), web_sources()), signals_(io_, SIGTERM, SIGINT) {
+        csi_(control_, *clock_, shell_, csi_config()),
+        admin_(control_, *clock_, admin_sources(), admin_config()),
+        web_(control_, *clock_, files_, web_config(), web_sources()),
+        signals_(io_, SIGTERM, SIGINT) {
     if (registrar) registrar_.emplace(control_, *clock_, *registrar);
   }
 
@@ -144,10 +159,17 @@ class Agent {
 
   heal::Kubernetes::Config kubernetes_config() {
     auto heal = [this](const std::string& volume_id, std::string why) { healer_.heal(volume_id, std::move(why)); };
-    return {options_.drivername, options_.nodeid, kubelet_dir_, options_.unstage_orphans, options_.watch_all_attachments, heal};
+    return {options_.drivername,
+            options_.nodeid,
+            kubelet_dir_,
+            options_.unstage_orphans,
+            options_.watch_all_attachments,
+            heal};
   }
 
-  volume::Mounter default_mounter() const { return options_.default_mounter == "rbd" ? volume::Mounter::krbd : volume::Mounter::nbd; }
+  volume::Mounter default_mounter() const {
+    return options_.default_mounter == "rbd" ? volume::Mounter::krbd : volume::Mounter::nbd;
+  }
 
   csi::Config csi_config() {
     csi::Config config;
@@ -195,7 +217,9 @@ class Agent {
     sources.stuck_helpers = [this] { return helpers_.stuck(); };
     sources.drain = [this](bool on) { shell_.drain(on); };
     sources.draining = [this] { return shell_.draining(); };
-    sources.vouched = [this](const std::string& id, const std::string& by, const result<>& done) { kubernetes_.vouched(id, by, done); };
+    sources.vouched = [this](const std::string& id, const std::string& by, const result<>& done) {
+      kubernetes_.vouched(id, by, done);
+    };
     return sources;
   }
 
@@ -233,16 +257,22 @@ class Agent {
       if (!entry) return entry.error();
       volume::Cluster cluster{entry->monitors, entry->rados_namespace, "", entry->ignored};
       const auto known = entry->read_affinity && options.crush_location.empty() ? labels() : csi::Labels();
-      const auto location = volume::location_for(
-          {entry->read_affinity, entry->crush_labels, options.read_affinity, volume::label_names(options.crush_labels), options.crush_location}, known);
+      const auto location = volume::location_for({entry->read_affinity, entry->crush_labels, options.read_affinity,
+                                                  volume::label_names(options.crush_labels), options.crush_location},
+                                                 known);
       if (location) cluster.crush_location = *location;
-      if (!location) cluster.ignored.push_back("readAffinity: " + location.error().text + ", so reads go to the primary OSD: see --crush-location");
+      if (!location)
+        cluster.ignored.push_back("readAffinity: " + location.error().text +
+                                  ", so reads go to the primary OSD: see --crush-location");
       return cluster;
     };
     auto check_path = [this](std::string path, bool must_exist) {
-      return files_.run([root = kubelet_dir_, path, must_exist] { return host::check_path(root, path, must_exist); }, {}, "looking at a path");
+      return files_.run([root = kubelet_dir_, path, must_exist] { return host::check_path(root, path, must_exist); },
+                        {}, "looking at a path");
     };
-    auto read_stash = [this](std::string at) { return files_.run([at] { return volume::read_stash(at); }, {}, "reading image-meta.json"); };
+    auto read_stash = [this](std::string at) {
+      return files_.run([at] { return volume::read_stash(at); }, {}, "reading image-meta.json");
+    };
     auto write_stash = [this](std::string at, volume::Stash stash) {
       return files_.run([at, stash] { return volume::write_stash(at, stash); }, {}, "writing image-meta.json");
     };
@@ -253,12 +283,14 @@ class Agent {
     auto places = [dir = options_.config_dir](const image::Place& of) { return rbd::mapped_places(dir, of); };
     auto clusters = [dir = options_.config_dir](const std::string& id) { return rbd::mapped_clusters(dir, id); };
     auto attachment = [this](std::string volume_id) { return kubernetes_.attachment(std::move(volume_id)); };
-    return {*clusters_, *devices_, *kernel_, *mounts_, *filesystems_, *daemons_, *luks_, *kms_, *records_, find_cluster, check_path, read_stash, write_stash,
-            drop_stash, host::busy, places, clusters, attachment, real_path};
+    return {*clusters_, *devices_, *kernel_,     *mounts_,   *filesystems_, *daemons_,   *luks_,
+            *kms_,      *records_, find_cluster, check_path, read_stash,    write_stash, drop_stash,
+            host::busy, places,    clusters,     attachment, real_path};
   }
 
   task<> main() {
-    shell_.on_trouble([this](const std::string& volume_id, std::string why) { healer_.heal(volume_id, std::move(why)); });
+    shell_.on_trouble(
+        [this](const std::string& volume_id, std::string why) { healer_.heal(volume_id, std::move(why)); });
     shell_.on_change([this](const volume::Change& change) {
       admin_.note(change);
       kubernetes_.note(change);
@@ -286,7 +318,8 @@ class Agent {
   task<> outlast_shutdown() {
     // Also when a bus answers nothing.
     const Until until{clock_->now() + 2 * kAskSystem};
-    const auto stopping = co_await names_.run([] { return host::system_stopping(kAskSystem); }, until, "asking whether the node shuts down");
+    const auto stopping = co_await names_.run([] { return host::system_stopping(kAskSystem); }, until,
+                                              "asking whether the node shuts down");
     if (!stopping) log::debug("system.unknown", {{"error", stopping.error().text}});
     if (!stopping || !*stopping) co_return;
     CancelScope hurry;
@@ -297,18 +330,21 @@ class Agent {
     signals_.cancel();
   }
 
-  /// A process cannot end inside a command to the kernel's nbd driver: its thread would keep the sockets, which nobody serves, and the lock of the state
-  /// folder. A resize may wait for the very requests that are served here.
+  /// A process cannot end inside a command to the kernel's nbd driver: its thread would keep the sockets, which nobody
+  /// serves, and the lock of the state folder. A resize may wait for the very requests that are served here.
   task<> end_commands() {
     if (co_await devices_->end_commands({clock_->now()}) == Waited::ready) co_return;
-    log::warning("agent.waits", {{"why", "a command to the kernel's nbd driver is under way"}, {"at_most_s", kCommandsEndWithin.count()},
+    log::warning("agent.waits", {{"why", "a command to the kernel's nbd driver is under way"},
+                                 {"at_most_s", kCommandsEndWithin.count()},
                                  {"effect", "devices are served meanwhile"}});
     if (co_await devices_->end_commands({clock_->now() + kCommandsEndWithin}) == Waited::ready) co_return;
-    log::error("agent.leaves_in_command", {{"effect", "the next agent starts when the kernel has ended it"}, {"hint", "`dmesg` tells what nbd waits for"}});
+    log::error("agent.leaves_in_command", {{"effect", "the next agent starts when the kernel has ended it"},
+                                           {"hint", "`dmesg` tells what nbd waits for"}});
   }
 
-  /// What was read is answered, and the locks are kept: they are the next start's proof of ownership (docs/architecture.md). So the images
-  /// stay open, and the process ends without the destructors that would close them.
+  /// What was read is answered, and the locks are kept: they are the next start's proof of ownership
+  /// (docs/architecture.md). So the images stay open, and the process ends without the destructors that would close
+  /// them.
   task<> leave() {
     log::info("agent.leaving");
     co_await end_commands();
@@ -322,8 +358,10 @@ class Agent {
     co_await kubernetes_.stop(until);
     // Without a volume no image is open: its clients end well, and the next start has nobody to fence.
     if (shell_.status().empty())
-      if (auto closed = co_await clusters_->shutdown(until); !closed) log::warning("clusters.not_closed", {{"error", closed.error().text}});
-    // Last: kubelet unstages nothing of a driver that it does not know, and forgets this one only if it does not come back.
+      if (auto closed = co_await clusters_->shutdown(until); !closed)
+        log::warning("clusters.not_closed", {{"error", closed.error().text}});
+    // Last: kubelet unstages nothing of a driver that it does not know, and forgets this one only if it does not come
+    // back.
     if (registrar_) co_await registrar_->stop({clock_->now()});
     log::info("agent.left");
     ::_exit(0);
@@ -362,7 +400,9 @@ class Agent {
 };
 
 /// The helper process: the work of two rooms.
-result<boost::json::object> work(const boost::json::object& request) { return krbd::knows(request) ? krbd::work(request) : host::work(request); }
+result<boost::json::object> work(const boost::json::object& request) {
+  return krbd::knows(request) ? krbd::work(request) : host::work(request);
+}
 
 int run(const cli::Run& options) {
   if (options.verbose) log::set_level(log::Level::debug);
@@ -371,8 +411,10 @@ int run(const cli::Run& options) {
   if (auto flusher = become_io_flusher(); !flusher) log::warning("agent.io_flusher", {{"error", flusher.error().text}});
   for (const auto& flag : options.ignored) log::info("agent.flag_ignored", {{"flag", flag}});
   if (options.heal_without_proof)
-    return fail({errc::invalid_argument, "--heal-without-proof is gone, because it spoke for every volume of the node: start without it, and say "
-                                         "`corbd heal ID --without-proof` for one volume that no other node used"});
+    return fail(
+        {errc::invalid_argument,
+         "--heal-without-proof is gone, because it spoke for every volume of the node: start without it, and say "
+         "`corbd heal ID --without-proof` for one volume that no other node used"});
   if (auto checked = check_labels(options); !checked) return fail(checked.error());
   const auto registrar = registrar_config(options);
   if (!registrar) return fail(registrar.error());

@@ -34,12 +34,14 @@ std::unique_ptr<v1::Admin::Stub> connect(const std::string& socket) {
   arguments.SetMaxReceiveMessageSize(kManyVolumesBytes);
   // Otherwise a new channel would wait with the old one's backoff.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  return v1::Admin::NewStub(grpc::CreateCustomChannel("unix://" + socket, grpc::InsecureChannelCredentials(), arguments));
+  return v1::Admin::NewStub(
+      grpc::CreateCustomChannel("unix://" + socket, grpc::InsecureChannelCredentials(), arguments));
 }
 
 std::string said_of(const grpc::Status& status, seconds limit) {
   if (status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED) return printable(status.error_message());
-  return "no answer within " + std::to_string(limit.count()) + " s: the agent's log says what it waits for; --timeout waits longer";
+  return "no answer within " + std::to_string(limit.count()) +
+         " s: the agent's log says what it waits for; --timeout waits longer";
 }
 
 /// What is the same of every question: it is asked, and an error is said.
@@ -49,15 +51,15 @@ class Asking {
       : socket_(socket), stub_(connect(socket)), name_(name), limit_(limit_of(ask)) {}
 
   template <class Request, class Response>
-  grpc::Status call(grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*, const Request&, Response*), const Request& request,
-                    Response& response, seconds limit) {
+  grpc::Status call(grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                    const Request& request, Response& response, seconds limit) {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + limit);
     return (stub_.get()->*method)(&context, request, &response);
   }
   template <class Request, class Response>
-  bool answered(grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*, const Request&, Response*), const Request& request,
-                Response& response) {
+  bool answered(grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                const Request& request, Response& response) {
     const auto status = call(method, request, response, limit_);
     if (!status.ok()) tell(said_of(status, limit_));
     return status.ok();
@@ -90,7 +92,8 @@ bool print(const boost::json::object& line) { return print(boost::json::serializ
 
 int status(Asking& asking, const Admin& ask) {
   v1::GetStatusResponse response;
-  if (!asking.answered(&v1::Admin::Stub::GetStatus, v1::GetStatusRequest(), response)) return static_cast<int>(Verdict::critical);
+  if (!asking.answered(&v1::Admin::Stub::GetStatus, v1::GetStatusRequest(), response))
+    return static_cast<int>(Verdict::critical);
   if (ask.output == "json") {
     auto object = json_of(response);
     object["verdict"] = name(verdict(response));
@@ -123,7 +126,9 @@ int say_state(Asking& asking, const Admin& ask) {
   request.set_id(ask.volume_id);
   v1::GetVolumeResponse response;
   if (!asking.answered(&v1::Admin::Stub::GetVolume, request, response)) return kRefused;
-  return print("volume " + printable(ask.volume_id) + " was tried and is " + word(response.volume().health()) + "\n") ? 0 : kRefused;
+  return print("volume " + printable(ask.volume_id) + " was tried and is " + word(response.volume().health()) + "\n")
+             ? 0
+             : kRefused;
 }
 
 int heal(Asking& asking, const Admin& ask) {
@@ -143,8 +148,10 @@ int heal(Asking& asking, const Admin& ask) {
 int fail(Asking& asking, const Admin& ask) {
   if (!ask.yes_really) {
     asking.tell("volume " + printable(ask.volume_id) +
-                " would be given up: every request of its device, those that wait and those to come, gets EIO, so that its pods end and its "
-                "mounts can be taken away. What was written and not yet acknowledged is lost, and only unstage and stage bring it back. Nothing "
+                " would be given up: every request of its device, those that wait and those to come, gets EIO, so that "
+                "its pods end and its "
+                "mounts can be taken away. What was written and not yet acknowledged is lost, and only unstage and "
+                "stage bring it back. Nothing "
                 "was done. If it is meant, say so with --yes-really");
     return kRefused;
   }
@@ -152,7 +159,9 @@ int fail(Asking& asking, const Admin& ask) {
   request.set_id(ask.volume_id);
   v1::FailResponse response;
   if (!asking.answered(&v1::Admin::Stub::Fail, request, response)) return kRefused;
-  return print("volume " + printable(ask.volume_id) + " is given up: every request gets EIO until it is unstaged\n") ? 0 : kRefused;
+  return print("volume " + printable(ask.volume_id) + " is given up: every request gets EIO until it is unstaged\n")
+             ? 0
+             : kRefused;
 }
 
 /// Says who is left whenever that changes.
@@ -165,19 +174,23 @@ int drain(Asking& asking, const Admin& ask) {
     v1::DrainResponse response;
     if (!asking.answered(&v1::Admin::Stub::Drain, request, response)) return kRefused;
     if (ask.undo) return print("new volumes are staged again\n") ? 0 : kRefused;
-    if (response.volume_ids().empty()) return print("no volume is left, and no new one is staged: the agent can be removed\n") ? 0 : kRefused;
+    if (response.volume_ids().empty())
+      return print("no volume is left, and no new one is staged: the agent can be removed\n") ? 0 : kRefused;
     std::string left = std::to_string(response.volume_ids_size()) + " left:";
     for (const auto& id : response.volume_ids()) left += " " + printable(id);
     if (std::exchange(said, left) != left && !print(left + "\n")) return kRefused;
     if (std::chrono::steady_clock::now() >= end) break;
     std::this_thread::sleep_for(kAskAgain);
   }
-  asking.tell("volumes are left: end their pods (kubectl drain moves them to other nodes); nothing new is staged here until corbd drain --undo");
+  asking.tell(
+      "volumes are left: end their pods (kubectl drain moves them to other nodes); nothing new is staged here until "
+      "corbd drain --undo");
   return kRefused;
 }
 
 bool show(const Asking& asking, const v1::NextEventsResponse& page, bool json) {
-  if (page.missed() > 0) asking.tell(std::to_string(page.missed()) + " events came too fast to be shown here; the agent's log has them");
+  if (page.missed() > 0)
+    asking.tell(std::to_string(page.missed()) + " events came too fast to be shown here; the agent's log has them");
   for (const auto& change : page.events())
     if (!(json ? print(json_of(change)) : print(event_line(change) + "\n"))) return false;
   return true;
@@ -194,7 +207,8 @@ int events(Asking& asking, const Admin& ask) {
   bool gone = false;
   for (;;) {
     v1::NextEventsResponse page;
-    const auto status = asking.call(&v1::Admin::Stub::NextEvents, request, page, seconds(request.wait_ms() / 1000) + kGrace);
+    const auto status =
+        asking.call(&v1::Admin::Stub::NextEvents, request, page, seconds(request.wait_ms() / 1000) + kGrace);
     if (!status.ok()) {
       if (!ask.follow || request.run() == 0 || !left(status)) {
         asking.tell(said_of(status, kGrace));
@@ -228,8 +242,8 @@ int call_admin(const Admin& ask) {
     int (*run)(Asking&, const Admin&);
   };
   // In the order of Admin::What, after none.
-  constexpr Row rows[] = {{"status", status}, {"volumes", volumes}, {"volume", volume}, {"heal", heal}, {"fail", fail}, {"drain", drain}, {"events", events},
-                          {"alive", alive}};
+  constexpr Row rows[] = {{"status", status}, {"volumes", volumes}, {"volume", volume}, {"heal", heal},
+                          {"fail", fail},     {"drain", drain},     {"events", events}, {"alive", alive}};
   const Row& row = rows[static_cast<int>(ask.what) - 1];
   const auto socket = admin_socket(ask.runtime_dir);
   if (const auto there = look_for_agent(socket); !there) {

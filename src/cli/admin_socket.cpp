@@ -11,28 +11,35 @@
 
 namespace corbd::cli {
 
-std::string admin_socket(const std::string& runtime_dir) { return std::filesystem::absolute(runtime_dir).string() + "/admin.sock"; }
+std::string admin_socket(const std::string& runtime_dir) {
+  return std::filesystem::absolute(runtime_dir).string() + "/admin.sock";
+}
 
 result<> look_for_agent(const std::string& socket) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (socket.size() >= sizeof address.sun_path)
-    return Error{errc::invalid_argument, socket + " is longer than the kernel takes for a socket: give the --runtime-dir that the agent has"};
+    return Error{errc::invalid_argument,
+                 socket + " is longer than the kernel takes for a socket: give the --runtime-dir that the agent has"};
   socket.copy(address.sun_path, sizeof address.sun_path - 1);
   const Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return Error{errc::unavailable, std::string("making a socket: ") + std::strerror(errno)};
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 || errno == EAGAIN) return {};
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 || errno == EAGAIN)
+    return {};
   switch (errno) {
     case ENOENT:
     case ENOTDIR:
       return Error{errc::not_found, "no agent runs here: there is no " + socket +
                                         ". Start one (corbd run), or give the --runtime-dir that it was started with"};
     case ECONNREFUSED:
-      return Error{errc::unavailable, "no agent answers on " + socket +
-                                          ": the one that made it has ended. Its log says why; start it again (corbd run)"};
+      return Error{errc::unavailable,
+                   "no agent answers on " + socket +
+                       ": the one that made it has ended. Its log says why; start it again (corbd run)"};
     case EACCES:
-    case EPERM: return Error{errc::permission_denied, socket + " is for root only: ask again as root"};
-    default: return Error{errc::unavailable, "connecting to " + socket + ": " + std::strerror(errno)};
+    case EPERM:
+      return Error{errc::permission_denied, socket + " is for root only: ask again as root"};
+    default:
+      return Error{errc::unavailable, "connecting to " + socket + ": " + std::strerror(errno)};
   }
 }
 

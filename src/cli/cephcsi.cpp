@@ -19,7 +19,8 @@ Error invalid(std::string text) { return {errc::invalid_argument, std::move(text
 
 /// As Go has it, the last one counts.
 const Given* last(const std::vector<Given>& given, std::string_view name) {
-  const auto place = std::find_if(given.rbegin(), given.rend(), [&](const Given& one) { return one.flag->name == name; });
+  const auto place =
+      std::find_if(given.rbegin(), given.rend(), [&](const Given& one) { return one.flag->name == name; });
   return place == given.rend() ? nullptr : &*place;
 }
 
@@ -39,7 +40,8 @@ result<Run> agent_flags(const std::vector<Given>& given, const Node& node) {
   run.addons_endpoint = "unix:///tmp/csi-addons.sock";
   run.metricsip = "0.0.0.0";
   run.registers = false;  // a sidecar of its DaemonSet does that
-  // A volume keeps its attributes for life. What is served over nbd by mistake ceph-csi's healer would leave alone, should it come back.
+  // A volume keeps its attributes for life. What is served over nbd by mistake ceph-csi's healer would leave alone,
+  // should it come back.
   run.default_mounter = "rbd";
   for (const Flag& flag : flags()) {
     const std::string stands_in = flag.env == nullptr ? std::string() : node.variable(flag.env);
@@ -55,7 +57,9 @@ result<Run> agent_flags(const std::vector<Given>& given, const Node& node) {
 
 result<> check_name(const std::string& driver) {
   const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '.'; };
-  if (!driver.empty() && driver.size() <= 63 && std::ranges::all_of(driver, fits) && driver.front() != '-' && driver.front() != '.') return {};
+  if (!driver.empty() && driver.size() <= 63 && std::ranges::all_of(driver, fits) && driver.front() != '-' &&
+      driver.front() != '.')
+    return {};
   return invalid("--drivername '" + driver + "' is no name of a CSI driver: at most 63 letters, digits, '-' and '.'");
 }
 
@@ -63,9 +67,10 @@ result<> check_name(const std::string& driver) {
 result<std::string> memory_folder(const Node& node) {
   if (node.in_memory(kKeys)) return std::string(kKeys);
   if (node.in_memory(kRun) || node.in_memory("/run")) return std::string(kRun);
-  return Error{errc::failed_precondition, std::string("neither ") + kKeys + " nor " + kRun +
-                                              " is memory (tmpfs), so Ceph keys would reach a disk: mount an emptyDir with medium Memory at " + kKeys +
-                                              ", as ceph-csi's DaemonSet does, or give --runtime-dir"};
+  return Error{errc::failed_precondition,
+               std::string("neither ") + kKeys + " nor " + kRun +
+                   " is memory (tmpfs), so Ceph keys would reach a disk: mount an emptyDir with medium Memory at " +
+                   kKeys + ", as ceph-csi's DaemonSet does, or give --runtime-dir"};
 }
 
 std::string folder_above(std::string path) {
@@ -75,7 +80,9 @@ std::string folder_above(std::string path) {
 
 result<Command> agent(const std::vector<Given>& given, Run run, const Node& node) {
   if (is_on(given, "controllerserver"))
-    return Error{errc::unimplemented, "--controllerserver=true: this is the node's part only. Leave the provisioner's Deployment with ceph-csi's image"};
+    return Error{errc::unimplemented,
+                 "--controllerserver=true: this is the node's part only. Leave the provisioner's Deployment with "
+                 "ceph-csi's image"};
   if (!is_on(given, "nodeserver")) return invalid("--type=rbd without --nodeserver=true has nothing to serve: add it");
   if (run.nodeid.empty()) return invalid("--nodeid is missing");
   if (auto named = check_name(run.drivername); !named) return named.error();
@@ -109,18 +116,24 @@ result<Command> liveness(const std::vector<Given>& given, const Run& run) {
 result<Command> cephcsi_command(const std::vector<Given>& given, const Node& node) {
   auto run = agent_flags(given, node);
   if (!run) return run.error();
-  if (!run->metricspath.starts_with('/')) return invalid("--metricspath '" + run->metricspath + "' does not begin with /");
+  if (!run->metricspath.starts_with('/'))
+    return invalid("--metricspath '" + run->metricspath + "' does not begin with /");
   if (std::ranges::find(kMounters, run->default_mounter) == kMounters.end())
-    return invalid("--default-mounter '" + run->default_mounter + "' is not known: rbd (the kernel's client) or rbd-nbd (this agent)");
+    return invalid("--default-mounter '" + run->default_mounter +
+                   "' is not known: rbd (the kernel's client) or rbd-nbd (this agent)");
   const std::string type = text(given, "type");
   if (type == "rbd") return agent(given, std::move(*run), node);
   if (type == "liveness") return liveness(given, *run);
   constexpr std::array<std::string_view, 6> types{"rbd", "liveness", "cephfs", "nfs", "nvmeof", "controller"};
   if (type.empty()) return invalid("--type is missing: rbd or liveness");
   if (std::ranges::find(types, type) != types.end())
-    return Error{errc::unimplemented, "--type=" + type + ": this agent takes the place of ceph-csi for rbd on nodes only. Leave that pod with ceph-csi's image"};
+    return Error{
+        errc::unimplemented,
+        "--type=" + type +
+            ": this agent takes the place of ceph-csi for rbd on nodes only. Leave that pod with ceph-csi's image"};
   const std::string near = nearest(type, types);
-  return invalid("--type=" + type + " is not known" + (near.empty() ? ": rbd or liveness" : ": did you mean " + near + "?"));
+  return invalid("--type=" + type + " is not known" +
+                 (near.empty() ? ": rbd or liveness" : ": did you mean " + near + "?"));
 }
 
 Command parse_cephcsi(std::span<const std::string> arguments, const std::string& version) {
@@ -128,9 +141,11 @@ Command parse_cephcsi(std::span<const std::string> arguments, const std::string&
     std::cerr << "cephcsi: " << error.text << "\n";
     return Exit{error.code == errc::invalid_argument ? 2 : 1};
   };
-  if (std::ranges::any_of(arguments, [](const auto& word) { return word == "-h" || word == "-help" || word == "--help"; })) {
+  if (std::ranges::any_of(arguments,
+                          [](const auto& word) { return word == "-h" || word == "-help" || word == "--help"; })) {
     std::cout << version << " in the place of ceph-csi's node plugin for rbd. Flags:\n";
-    for (const Flag& flag : flags()) std::cout << "  --" << flag.name << (*flag.help == '\0' ? "" : "\t") << flag.help << "\n";
+    for (const Flag& flag : flags())
+      std::cout << "  --" << flag.name << (*flag.help == '\0' ? "" : "\t") << flag.help << "\n";
     return Exit{0};
   }
   const auto given = parse_go(arguments);

@@ -13,8 +13,8 @@ struct Node {
   std::function<bool(const std::string& folder)> in_memory;  ///< it is there, and on tmpfs
 };
 
-/// Run or Liveness. invalid_argument: the command line is wrong; unimplemented: it is of a part of ceph-csi that this agent does not take the place
-/// of; failed_precondition: the node lacks something.
+/// Run or Liveness. invalid_argument: the command line is wrong; unimplemented: it is of a part of ceph-csi that this
+/// agent does not take the place of; failed_precondition: the node lacks something.
 result<Command> cephcsi_command(const std::vector<Given>& given, const Node& node);
 
 /// The same from main()'s arguments; prints help, version and errors itself.

@@ -127,8 +127,8 @@ spec::NodeGetVolumeHealthRequest health(const CsiCall& call) {
 using NodeStub = spec::Node::Stub;
 
 template <class Request, class Response>
-grpc::Status ask(NodeStub& node, grpc::Status (NodeStub::*method)(grpc::ClientContext*, const Request&, Response*), grpc::ClientContext& context,
-                 const Request& request, boost::json::value& answer) {
+grpc::Status ask(NodeStub& node, grpc::Status (NodeStub::*method)(grpc::ClientContext*, const Request&, Response*),
+                 grpc::ClientContext& context, const Request& request, boost::json::value& answer) {
   Response response;
   const auto status = (node.*method)(&context, request, &response);
   answer = to_json(response);
@@ -143,7 +143,8 @@ grpc::Status reclaim(grpc::ClientContext& context, const std::shared_ptr<grpc::C
   return reclaimspace::ReclaimSpaceNode::NewStub(channel)->NodeReclaimSpace(&context, request, &response);
 }
 
-grpc::Status identity(spec::Identity::Stub& stub, grpc::ClientContext& context, const CsiCall& call, std::string& said) {
+grpc::Status identity(spec::Identity::Stub& stub, grpc::ClientContext& context, const CsiCall& call,
+                      std::string& said) {
   if (call.method == "probe") {
     spec::ProbeResponse response;
     return stub.Probe(&context, spec::ProbeRequest(), &response);
@@ -155,9 +156,11 @@ grpc::Status identity(spec::Identity::Stub& stub, grpc::ClientContext& context, 
 }
 
 std::string code_name(grpc::StatusCode code) {
-  constexpr const char* names[] = {"OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
-                                   "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE",
-                                   "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED"};
+  constexpr const char* names[] = {
+      "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
+      "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
+      "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
+      "DATA_LOSS", "UNAUTHENTICATED"};
   return code >= 0 && code <= 16 ? names[code] : "UNKNOWN";
 }
 
@@ -176,16 +179,26 @@ int call_csi(const CsiCall& call) {
   grpc::Status status;
   std::string said;
   boost::json::value answer;
-  if (call.method == "stage") status = stage(node, context, call);
-  else if (call.method == "unstage") status = unstage(node, context, call);
-  else if (call.method == "publish") status = publish(node, context, call);
-  else if (call.method == "unpublish") status = unpublish(node, context, call);
-  else if (call.method == "expand") status = ask(node, &NodeStub::NodeExpandVolume, context, expand(call), answer);
-  else if (call.method == "stats") status = ask(node, &NodeStub::NodeGetVolumeStats, context, stats(call), answer);
-  else if (call.method == "health") status = ask(node, &NodeStub::NodeGetVolumeHealth, context, health(call), answer);
-  else if (call.method == "reclaim") status = reclaim(context, channel, call);
-  else status = identity(plugin, context, call, said);
-  boost::json::object line{{"code", code_name(status.error_code())}, {"message", status.ok() ? said : status.error_message()}};
+  if (call.method == "stage")
+    status = stage(node, context, call);
+  else if (call.method == "unstage")
+    status = unstage(node, context, call);
+  else if (call.method == "publish")
+    status = publish(node, context, call);
+  else if (call.method == "unpublish")
+    status = unpublish(node, context, call);
+  else if (call.method == "expand")
+    status = ask(node, &NodeStub::NodeExpandVolume, context, expand(call), answer);
+  else if (call.method == "stats")
+    status = ask(node, &NodeStub::NodeGetVolumeStats, context, stats(call), answer);
+  else if (call.method == "health")
+    status = ask(node, &NodeStub::NodeGetVolumeHealth, context, health(call), answer);
+  else if (call.method == "reclaim")
+    status = reclaim(context, channel, call);
+  else
+    status = identity(plugin, context, call, said);
+  boost::json::object line{{"code", code_name(status.error_code())},
+                           {"message", status.ok() ? said : status.error_message()}};
   if (status.ok() && !answer.is_null()) line["answer"] = answer;
   std::cout << boost::json::serialize(line) << std::endl;
   return status.ok() ? 0 : 1;

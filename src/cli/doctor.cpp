@@ -1,9 +1,9 @@
 #include "doctor.hpp"
 
+#include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
-#include <algorithm>
 #include <iomanip>
 #include <iostream>
 
@@ -12,9 +12,12 @@ namespace {
 
 constexpr const char* word(Grade verdict) {
   switch (verdict) {
-    case Grade::ok: return "OK";
-    case Grade::warning: return "WARN";
-    case Grade::failure: return "FAIL";
+    case Grade::ok:
+      return "OK";
+    case Grade::warning:
+      return "WARN";
+    case Grade::failure:
+      return "FAIL";
   }
   return "";
 }
@@ -24,7 +27,8 @@ void print_findings(const std::vector<Finding>& findings) {
   for (const auto& finding : findings) width = std::max(width, finding.check.size());
   const std::string indent(width + 8, ' ');
   for (const auto& finding : findings) {
-    std::cout << std::left << std::setw(6) << word(finding.verdict) << std::setw(static_cast<int>(width + 2)) << finding.check << finding.said << "\n";
+    std::cout << std::left << std::setw(6) << word(finding.verdict) << std::setw(static_cast<int>(width + 2))
+              << finding.check << finding.said << "\n";
     if (!finding.way_out.empty()) std::cout << indent << "-> " << finding.way_out << "\n";
   }
 }
@@ -34,15 +38,19 @@ void print_findings(const std::vector<Finding>& findings) {
 boost::json::array report(const std::vector<Finding>& findings) {
   boost::json::array all;
   for (const auto& finding : findings)
-    all.push_back(boost::json::object{
-        {"check", finding.check}, {"verdict", word(finding.verdict)}, {"said", finding.said}, {"way_out", finding.way_out}});
+    all.push_back(boost::json::object{{"check", finding.check},
+                                      {"verdict", word(finding.verdict)},
+                                      {"said", finding.said},
+                                      {"way_out", finding.way_out}});
   return all;
 }
 
 int diagnose(const Doctor& options, const std::string& version) {
   const auto findings = judge(gather(options));
-  if (options.output == "json") std::cout << boost::json::serialize(report(findings)) << "\n";
-  else print_findings(findings);
+  if (options.output == "json")
+    std::cout << boost::json::serialize(report(findings)) << "\n";
+  else
+    print_findings(findings);
   std::cout.flush();
   if (options.bundle.empty()) return exit_code(findings);
   if (const auto packed = write_bundle(options, version, findings); !packed) {

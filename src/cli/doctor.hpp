@@ -36,7 +36,7 @@ struct Monitor {
 
 struct NbdDevice {
   std::uint32_t index = 0;
-  std::string backend;     ///< volume id, or empty
+  std::string backend;       ///< volume id, or empty
   bool maker_lives = false;  ///< the process that connected it; says nothing of a device that was served again since
   std::uint32_t waiting = 0;
 };
@@ -74,7 +74,8 @@ std::optional<bool> dumps_core(std::string_view limits);
 std::pair<unsigned, unsigned> kernel_version(std::string_view release);
 /// "HOST", "HOST:PORT", "[IPV6]:PORT", "v2:HOST:PORT/0", "[v2:...,v1:...]". Without a port both of Ceph's.
 std::vector<Endpoint> endpoints_of(std::string_view monitor);
-/// Whether the mount that holds `path` is in a shared peer group; absent when no mount holds it. `mountinfo`: as in /proc.
+/// Whether the mount that holds `path` is in a shared peer group; absent when no mount holds it. `mountinfo`: as in
+/// /proc.
 std::optional<bool> is_shared(std::string_view mountinfo, std::string_view path);
 std::vector<Finding> judge(const Facts& facts);
 /// 0 ok, 1 warnings, 2 failures.

@@ -1,11 +1,12 @@
-// The bundle: text files in a temporary folder, packed by tar. What others wrote went through redacted_json() or redacted_text(); the folder
-// of keys is not even listed.
+// The bundle: text files in a temporary folder, packed by tar. What others wrote went through redacted_json() or
+// redacted_text(); the folder of keys is not even listed.
 #include <gnu/libc-version.h>
 #include <spawn.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 
+#include <grpcpp/grpcpp.h>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 #include <boost/version.hpp>
@@ -13,7 +14,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <grpcpp/grpcpp.h>
 
 #include "corbd/core/file.hpp"
 #include "corbd/rbd/version.hpp"
@@ -30,8 +30,17 @@ namespace json = boost::json;
 constexpr std::size_t kMaxPacked = 16 << 20;
 
 /// Of a device; sysfs only, so that nothing waits for the device itself.
-constexpr const char* kAttributes[] = {"size", "ro", "pid", "backend", "inflight", "stat", "queue/io_timeout", "queue/scheduler",
-                                       "queue/max_sectors_kb", "queue/nr_requests", "queue/logical_block_size"};
+constexpr const char* kAttributes[] = {"size",
+                                       "ro",
+                                       "pid",
+                                       "backend",
+                                       "inflight",
+                                       "stat",
+                                       "queue/io_timeout",
+                                       "queue/scheduler",
+                                       "queue/max_sectors_kb",
+                                       "queue/nr_requests",
+                                       "queue/logical_block_size"};
 
 /// A folder that goes with its object.
 class Folder {
@@ -64,7 +73,8 @@ std::string json_of(const std::string& path) {
   if (!text) return text.error().text + "\n";
   boost::system::error_code failed;
   const auto parsed = json::parse(*text, failed);
-  if (failed) return path + " is no JSON and left out: " + std::to_string(text->size()) + " bytes, " + failed.message() + "\n";
+  if (failed)
+    return path + " is no JSON and left out: " + std::to_string(text->size()) + " bytes, " + failed.message() + "\n";
   return json::serialize(redacted_json(parsed)) + "\n";
 }
 
@@ -79,10 +89,12 @@ void put_records(const fs::path& into, const std::string& state_dir) {
 void put_sysfs(const fs::path& into) {
   std::string text;
   const auto add = [&](const fs::path& attribute) {
-    if (const auto value = read_file(attribute, 4096)) text += attribute.string() + ": " + value->substr(0, value->find('\n')) + "\n";
+    if (const auto value = read_file(attribute, 4096))
+      text += attribute.string() + ": " + value->substr(0, value->find('\n')) + "\n";
   };
   std::error_code failed;
-  for (fs::directory_iterator at("/sys/module/nbd/parameters", failed), end; !failed && at != end; at.increment(failed)) add(at->path());
+  for (fs::directory_iterator at("/sys/module/nbd/parameters", failed), end; !failed && at != end; at.increment(failed))
+    add(at->path());
   failed.clear();
   for (fs::directory_iterator at("/sys/block", failed), end; !failed && at != end; at.increment(failed))
     if (at->path().filename().string().starts_with("nbd"))
@@ -93,8 +105,9 @@ void put_sysfs(const fs::path& into) {
 std::string versions(const std::string& version) {
   utsname system{};
   ::uname(&system);
-  return "corbd " + version + "\nkernel " + system.release + " " + system.version + " " + system.machine + "\nglibc " + ::gnu_get_libc_version() +
-         "\n" + rbd::library_versions() + "\ngRPC " + grpc::Version() + "\nBoost " BOOST_LIB_VERSION "\n";
+  return "corbd " + version + "\nkernel " + system.release + " " + system.version + " " + system.machine + "\nglibc " +
+         ::gnu_get_libc_version() + "\n" + rbd::library_versions() + "\ngRPC " + grpc::Version() +
+         "\nBoost " BOOST_LIB_VERSION "\n";
 }
 
 result<> pack(const fs::path& folder, const std::string& file) {
@@ -117,11 +130,13 @@ result<> pack(const fs::path& folder, const std::string& file) {
 
 result<> write_bundle(const Doctor& options, const std::string& version, const std::vector<Finding>& findings) {
   const Folder folder;
-  if (folder.path().empty()) return Error{errc::state_write, std::string("making a temporary folder: ") + std::strerror(errno)};
+  if (folder.path().empty())
+    return Error{errc::state_write, std::string("making a temporary folder: ") + std::strerror(errno)};
   const fs::path into = folder.path() / "corbd-bundle";
   put(into / "doctor.json", json::serialize(redacted_json(json::value(report(findings)))) + "\n");
   put(into / "versions.txt", versions(version));
-  if (const auto mounts = read_file("/proc/self/mountinfo", kMaxPacked)) put(into / "mountinfo.txt", redacted_text(*mounts));
+  if (const auto mounts = read_file("/proc/self/mountinfo", kMaxPacked))
+    put(into / "mountinfo.txt", redacted_text(*mounts));
   put(into / "config.json", json_of(options.config_dir + "/config.json"));
   put_sysfs(into);
   put_records(into, options.state_dir);

@@ -87,7 +87,8 @@ std::vector<NbdDevice> nbd_devices() {
   for (fs::directory_iterator at("/sys/block", failed), end; !failed && at != end; at.increment(failed)) {
     const std::string name = at->path().filename();
     NbdDevice device;
-    if (!name.starts_with("nbd") || std::from_chars(name.data() + 3, name.data() + name.size(), device.index).ptr != name.data() + name.size())
+    if (!name.starts_with("nbd") ||
+        std::from_chars(name.data() + 3, name.data() + name.size(), device.index).ptr != name.data() + name.size())
       continue;
     // Both are there only while the device is configured.
     const auto backend = first_line(at->path() / "backend"), pid = first_line(at->path() / "pid");
@@ -131,11 +132,13 @@ std::optional<bool> agent_dumps_core(const std::string& state_dir) {
   return dumps_core(*limits);
 }
 
-/// Pid 1 is the host's only in the host's PID namespace; elsewhere we might compare with ourselves. A file below net/ has another number in each
-/// network namespace, and unlike the link ns/net it is shown without CAP_SYS_PTRACE, which the agent's pod has not.
+/// Pid 1 is the host's only in the host's PID namespace; elsewhere we might compare with ourselves. A file below net/
+/// has another number in each network namespace, and unlike the link ns/net it is shown without CAP_SYS_PTRACE, which
+/// the agent's pod has not.
 std::optional<bool> in_host_network(const std::string& pid_namespace) {
   struct stat ours{}, first{};
-  if (pid_namespace != kHostPids || ::stat("/proc/self/net/dev", &ours) != 0 || ::stat("/proc/1/net/dev", &first) != 0) return std::nullopt;
+  if (pid_namespace != kHostPids || ::stat("/proc/self/net/dev", &ours) != 0 || ::stat("/proc/1/net/dev", &first) != 0)
+    return std::nullopt;
   return ours.st_ino == first.st_ino;
 }
 

@@ -18,14 +18,18 @@ bool is_base64(char c) {
   return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '+' || c == '/' || c == '=';
 }
 
-bool is_word(char c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-'; }
+bool is_word(char c) {
+  return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+}
 
 bool sounds_secret(std::string_view name) {
   std::string lower(name);
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
   constexpr std::array words{"secret", "password", "passwd", "passphrase", "token", "credential"};
   return lower.ends_with("key") || lower.ends_with("pass") ||
-         std::any_of(words.begin(), words.end(), [&](const char* word) { return lower.find(word) != std::string::npos; });
+         std::any_of(words.begin(), words.end(),
+                     [&](const char* word) { return lower.find(word) != std::string::npos; });
 }
 
 std::string without_ceph_keys(std::string_view text) {
@@ -65,7 +69,8 @@ std::string unescaped(std::string_view text) {
 }
 
 bool holds(const std::string& target, std::string_view path) {
-  return target == "/" || path == target || (path.starts_with(target) && path.size() > target.size() && path[target.size()] == '/');
+  return target == "/" || path == target ||
+         (path.starts_with(target) && path.size() > target.size() && path[target.size()] == '/');
 }
 
 void add_endpoint(std::string_view text, std::vector<Endpoint>& into) {

@@ -16,8 +16,9 @@ namespace corbd::cli {
 struct Flag {
   /// What Go takes for a value of it.
   enum class Kind { boolean, text, number, duration };
-  using Field = std::variant<std::monostate, std::string Run::*, bool Run::*, std::optional<bool> Run::*, int Run::*, std::uint16_t Run::*, std::vector<std::string> Run::*>;
-  std::string_view name;        ///< without dashes
+  using Field = std::variant<std::monostate, std::string Run::*, bool Run::*, std::optional<bool> Run::*, int Run::*,
+                             std::uint16_t Run::*, std::vector<std::string> Run::*>;
+  std::string_view name;  ///< without dashes
   Kind kind = Kind::text;
   Field field = {};             ///< none: ceph-csi has it, and it means nothing to an agent
   const char* help = "";        ///< empty: not shown
@@ -27,7 +28,8 @@ struct Flag {
 
 std::span<const Flag> flags();
 
-/// Into its field, as Go reads it; invalid_argument names the flag. Nothing happens to one without a field, but its value is checked too.
+/// Into its field, as Go reads it; invalid_argument names the flag. Nothing happens to one without a field, but its
+/// value is checked too.
 result<> assign(const Flag& flag, const std::string& value, Run& into);
 
 /// A flag as it was given. The value of a boolean without one is "true".
@@ -35,8 +37,8 @@ struct Given {
   const Flag* flag;
   std::string value;
 };
-/// Go's grammar: -x or --x, with =value or the next argument; a boolean's value only with '='. invalid_argument: an unknown flag, with the nearest
-/// that there is; a flag without its value; a word that is no flag.
+/// Go's grammar: -x or --x, with =value or the next argument; a boolean's value only with '='. invalid_argument: an
+/// unknown flag, with the nearest that there is; a flag without its value; a word that is no flag.
 result<std::vector<Given>> parse_go(std::span<const std::string> arguments);
 
 /// "1m30s", "300ms", "0".

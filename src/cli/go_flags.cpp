@@ -19,7 +19,8 @@ Error wrong(const Flag& flag, const std::string& value, const char* wanted) {
 }
 
 std::optional<bool> boolean(std::string_view text) {
-  constexpr std::array<std::string_view, 6> yes{"1", "t", "T", "true", "TRUE", "True"}, no{"0", "f", "F", "false", "FALSE", "False"};
+  constexpr std::array<std::string_view, 6> yes{"1", "t", "T", "true", "TRUE", "True"},
+      no{"0", "f", "F", "false", "FALSE", "False"};
   if (std::ranges::find(yes, text) != yes.end()) return true;
   if (std::ranges::find(no, text) != no.end()) return false;
   return std::nullopt;
@@ -35,7 +36,8 @@ std::optional<long> number(std::string_view text) {
 
 result<> check(const Flag& flag, const std::string& value) {
   switch (flag.kind) {
-    case Kind::text: return {};
+    case Kind::text:
+      return {};
     case Kind::boolean:
       if (!boolean(value)) return wrong(flag, value, "true or false");
       return {};
@@ -55,26 +57,26 @@ struct Assign {
   Run& into;
 
   result<> operator()(std::monostate) const { return {}; }
-  result<> operator()(std::string Run::*field) const {
+  result<> operator()(std::string Run::* field) const {
     into.*field = value;
     return {};
   }
-  result<> operator()(bool Run::*field) const {
+  result<> operator()(bool Run::* field) const {
     into.*field = *boolean(value);
     return {};
   }
-  result<> operator()(std::optional<bool> Run::*field) const {
+  result<> operator()(std::optional<bool> Run::* field) const {
     into.*field = boolean(value);
     return {};
   }
-  result<> operator()(int Run::*field) const { return within(field, flag.least, flag.most); }
-  result<> operator()(std::uint16_t Run::*field) const { return within(field, 0, 65535); }
-  result<> operator()(std::vector<std::string> Run::*field) const {
+  result<> operator()(int Run::* field) const { return within(field, flag.least, flag.most); }
+  result<> operator()(std::uint16_t Run::* field) const { return within(field, 0, 65535); }
+  result<> operator()(std::vector<std::string> Run::* field) const {
     (into.*field).push_back(value);
     return {};
   }
   template <class Number>
-  result<> within(Number Run::*field, long least, long most) const {
+  result<> within(Number Run::* field, long least, long most) const {
     const long wanted = *number(value);
     if (wanted < least || wanted > most)
       return wrong(flag, value, ("a number from " + std::to_string(least) + " to " + std::to_string(most)).c_str());
@@ -102,7 +104,8 @@ Error unknown(std::string_view name) {
   std::vector<std::string_view> known;
   for (const Flag& flag : flags()) known.push_back(flag.name);
   const std::string near = nearest(name, known);
-  return bad_flag("flag --" + std::string(name) + " is not known" + (near.empty() ? ": --help lists those that are" : ": did you mean --" + near + "?"));
+  return bad_flag("flag --" + std::string(name) + " is not known" +
+                  (near.empty() ? ": --help lists those that are" : ": did you mean --" + near + "?"));
 }
 
 }  // namespace
@@ -119,7 +122,14 @@ result<std::chrono::milliseconds> parse_go_duration(std::string_view text) {
     double ms;
   };
   // The longer ones first.
-  constexpr std::array<Unit, 8> units{{{"ns", 1e-6}, {"us", 1e-3}, {"\u00b5s", 1e-3}, {"\u03bcs", 1e-3}, {"ms", 1}, {"s", 1e3}, {"m", 6e4}, {"h", 3.6e6}}};
+  constexpr std::array<Unit, 8> units{{{"ns", 1e-6},
+                                       {"us", 1e-3},
+                                       {"\u00b5s", 1e-3},
+                                       {"\u03bcs", 1e-3},
+                                       {"ms", 1},
+                                       {"s", 1e3},
+                                       {"m", 6e4},
+                                       {"h", 3.6e6}}};
   const Error wrong = bad_flag("'" + std::string(text) + "' is no time such as 60s or 1m30s");
   if (text == "0") return std::chrono::milliseconds(0);
   if (text.empty()) return wrong;
@@ -151,9 +161,10 @@ result<std::vector<Given>> parse_go(std::span<const std::string> arguments) {
     // A lone "-" and "--" end Go's flags, and what follows would go unheard.
     if (!word.starts_with('-') || word == "-" || word == "--")
       return bad_flag("'" + std::string(word) + "' is no flag" +
-                     (given.empty() || given.back().flag->kind != Kind::boolean
-                          ? std::string(": every argument begins with --")
-                          : ": the value of a boolean goes behind '=', as in --" + std::string(given.back().flag->name) + "=true"));
+                      (given.empty() || given.back().flag->kind != Kind::boolean
+                           ? std::string(": every argument begins with --")
+                           : ": the value of a boolean goes behind '=', as in --" +
+                                 std::string(given.back().flag->name) + "=true"));
     word.remove_prefix(word.starts_with("--") ? 2 : 1);
     const std::size_t equals = word.find('=');
     const std::string_view name = word.substr(0, equals);

@@ -16,16 +16,26 @@ using google::protobuf::Reflection;
 
 boost::json::value one(const Message& message, const Reflection& get, const FieldDescriptor* field) {
   switch (field->cpp_type()) {
-    case FieldDescriptor::CPPTYPE_INT32: return get.GetInt32(message, field);
-    case FieldDescriptor::CPPTYPE_INT64: return get.GetInt64(message, field);
-    case FieldDescriptor::CPPTYPE_UINT32: return get.GetUInt32(message, field);
-    case FieldDescriptor::CPPTYPE_UINT64: return get.GetUInt64(message, field);
-    case FieldDescriptor::CPPTYPE_DOUBLE: return get.GetDouble(message, field);
-    case FieldDescriptor::CPPTYPE_FLOAT: return get.GetFloat(message, field);
-    case FieldDescriptor::CPPTYPE_BOOL: return get.GetBool(message, field);
-    case FieldDescriptor::CPPTYPE_STRING: return boost::json::string(get.GetString(message, field));
-    case FieldDescriptor::CPPTYPE_ENUM: return boost::json::string(word(*field->enum_type(), get.GetEnumValue(message, field)));
-    case FieldDescriptor::CPPTYPE_MESSAGE: return json_of(get.GetMessage(message, field));
+    case FieldDescriptor::CPPTYPE_INT32:
+      return get.GetInt32(message, field);
+    case FieldDescriptor::CPPTYPE_INT64:
+      return get.GetInt64(message, field);
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return get.GetUInt32(message, field);
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return get.GetUInt64(message, field);
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return get.GetDouble(message, field);
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      return get.GetFloat(message, field);
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return get.GetBool(message, field);
+    case FieldDescriptor::CPPTYPE_STRING:
+      return boost::json::string(get.GetString(message, field));
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return boost::json::string(word(*field->enum_type(), get.GetEnumValue(message, field)));
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return json_of(get.GetMessage(message, field));
   }
   return nullptr;
 }
@@ -47,7 +57,8 @@ std::string word(const EnumDescriptor& of, int number) {
   const auto* value = of.FindValueByNumber(number);
   if (value == nullptr) return std::to_string(number);
   std::string text = value->name().substr(of.name().size() + 1);
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return text;
 }
 

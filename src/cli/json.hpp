@@ -1,5 +1,5 @@
-// Any message as JSON with the names of its .proto file: every field, numbers as numbers, enumerators as their words, null for what is absent.
-// Repeated fields are of messages or text.
+// Any message as JSON with the names of its .proto file: every field, numbers as numbers, enumerators as their words,
+// null for what is absent. Repeated fields are of messages or text.
 #pragma once
 
 #include <google/protobuf/message.h>

@@ -23,14 +23,17 @@ bool ready(spec::Identity::Stub& plugin, std::chrono::milliseconds timeout) {
   context.set_wait_for_ready(true);
   spec::ProbeResponse response;
   const auto status = plugin.Probe(&context, spec::ProbeRequest(), &response);
-  if (!status.ok()) log::warning("liveness.no_answer", {{"code", static_cast<int>(status.error_code())}, {"error", status.error_message()}});
+  if (!status.ok())
+    log::warning("liveness.no_answer",
+                 {{"code", static_cast<int>(status.error_code())}, {"error", status.error_message()}});
   return status.ok() && (!response.has_ready() || response.ready().value());
 }
 
 void ask_for_ever(const Liveness& watch, std::atomic<bool>& alive) {
   // An agent that is back is to be seen at the next probe.
   grpc::ChannelArguments arguments;
-  for (const char* pause : {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, GRPC_ARG_MAX_RECONNECT_BACKOFF_MS}) arguments.SetInt(pause, 100);
+  for (const char* pause : {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, GRPC_ARG_MAX_RECONNECT_BACKOFF_MS})
+    arguments.SetInt(pause, 100);
   spec::Identity::Stub plugin(grpc::CreateCustomChannel(watch.endpoint, grpc::InsecureChannelCredentials(), arguments));
   for (;;) {
     alive = ready(plugin, watch.timeout);
@@ -39,9 +42,11 @@ void ask_for_ever(const Liveness& watch, std::atomic<bool>& alive) {
 }
 
 http::Response page(const std::string& path, const http::Request& request, bool alive) {
-  if (std::string_view(request.target).substr(0, request.target.find('?')) != path) return {404, "text/plain; charset=utf-8", "there is " + path + "\n"};
+  if (std::string_view(request.target).substr(0, request.target.find('?')) != path)
+    return {404, "text/plain; charset=utf-8", "there is " + path + "\n"};
   return {200, "text/plain; version=0.0.4; charset=utf-8",
-          std::string("# HELP csi_liveness Liveness Probe\n# TYPE csi_liveness gauge\ncsi_liveness ") + (alive ? "1\n" : "0\n")};
+          std::string("# HELP csi_liveness Liveness Probe\n# TYPE csi_liveness gauge\ncsi_liveness ") +
+              (alive ? "1\n" : "0\n")};
 }
 
 }  // namespace
@@ -53,7 +58,8 @@ int watch_liveness(const Liveness& watch) {
   http::Config config;
   config.address = watch.address;
   config.port = watch.port;
-  http::Server server(io.get_executor(), *clock, config, [&](const http::Request& request) { return page(watch.path, request, alive); });
+  http::Server server(io.get_executor(), *clock, config,
+                      [&](const http::Request& request) { return page(watch.path, request, alive); });
   if (const auto listens = server.start(); !listens) {
     std::cerr << "cephcsi: " << listens.error().text << "\n";
     return 1;

@@ -11,7 +11,9 @@
 namespace corbd::cli {
 namespace {
 
-std::string begins_with_slash(const std::string& path) { return path.starts_with('/') ? std::string() : path + " does not begin with /"; }
+std::string begins_with_slash(const std::string& path) {
+  return path.starts_with('/') ? std::string() : path + " does not begin with /";
+}
 
 /// A row of the table as an option of CLI11.
 struct Add {
@@ -21,16 +23,18 @@ struct Add {
   std::vector<std::string>& values;  ///< of those without a meaning here
 
   std::string name() const { return "--" + std::string(flag.name); }
-  void operator()(std::monostate) const { command.add_option(name(), values, "Of ceph-csi; no meaning here")->expected(0, 1)->group(""); }
-  void operator()(bool Run::*field) const { command.add_flag(name(), run.*field, flag.help); }
-  void operator()(std::optional<bool> Run::*field) const {
+  void operator()(std::monostate) const {
+    command.add_option(name(), values, "Of ceph-csi; no meaning here")->expected(0, 1)->group("");
+  }
+  void operator()(bool Run::* field) const { command.add_flag(name(), run.*field, flag.help); }
+  void operator()(std::optional<bool> Run::* field) const {
     command.add_flag_function(name(), [field, &into = run](std::int64_t given) { into.*field = given > 0; }, flag.help);
   }
-  void operator()(int Run::*field) const {
+  void operator()(int Run::* field) const {
     command.add_option(name(), run.*field, flag.help)->check(CLI::Range(flag.least, flag.most))->capture_default_str();
   }
   template <class Value>
-  void operator()(Value Run::*field) const {
+  void operator()(Value Run::* field) const {
     auto* option = command.add_option(name(), run.*field, flag.help)->capture_default_str();
     if (flag.env != nullptr) option->envname(flag.env);
   }
@@ -40,16 +44,21 @@ CLI::App* add_run(CLI::App& app, Run& run, std::vector<std::string>& values, boo
   auto* command = app.add_subcommand("run", "Serve the CSI socket and every device of this node");
   for (const Flag& flag : flags()) std::visit(Add{*command, flag, run, values}, flag.field);
   command->get_option("--metricspath")->check(begins_with_slash);
-  command->get_option("--default-mounter")->check(CLI::IsMember(std::vector<std::string>(kMounters.begin(), kMounters.end())));
+  command->get_option("--default-mounter")
+      ->check(CLI::IsMember(std::vector<std::string>(kMounters.begin(), kMounters.end())));
   command->add_flag("--list-failpoints", list, "Print their names and exit");
   return command;
 }
 
 CLI::App* add_csi(CLI::App& app, CsiCall& call) {
   auto* command = app.add_subcommand("csi", "Make one CSI call to an agent");
-  command->add_option("method", call.method, "stage, unstage, publish, unpublish, expand, stats, health, probe, info; on the CSI-Addons socket: reclaim")
+  command
+      ->add_option(
+          "method", call.method,
+          "stage, unstage, publish, unpublish, expand, stats, health, probe, info; on the CSI-Addons socket: reclaim")
       ->required()
-      ->check(CLI::IsMember({"stage", "unstage", "publish", "unpublish", "expand", "stats", "health", "reclaim", "probe", "info"}));
+      ->check(CLI::IsMember(
+          {"stage", "unstage", "publish", "unpublish", "expand", "stats", "health", "reclaim", "probe", "info"}));
   command->add_option("--endpoint", call.endpoint, "CSI socket, unix:///path")->required();
   command->add_option("--volume-id", call.volume_id, "Volume id; of a static volume: the image's name");
   command->add_option("--staging-path", call.staging_path, "Staging folder");
@@ -58,10 +67,12 @@ CLI::App* add_csi(CLI::App& app, CsiCall& call) {
   command->add_option("--pool", call.pool, "Pool");
   command->add_option("--user", call.user, "Ceph user without client.");
   command->add_option("--key-file", call.key_file, "File with the user's key");
-  command->add_option("--passphrase-file", call.passphrase_file, "File with the passphrase of an encrypted volume, every byte of it");
+  command->add_option("--passphrase-file", call.passphrase_file,
+                      "File with the passphrase of an encrypted volume, every byte of it");
   command->add_option("--fstype", call.fstype, "Filesystem [ext4]");
   command->add_option("--mkfs-options", call.mkfs_options, "Instead of the default ones");
-  command->add_option("--attribute", call.attributes, "Attribute of the volume, name=value; may be repeated. A provisioner's: staticVolume=false");
+  command->add_option("--attribute", call.attributes,
+                      "Attribute of the volume, name=value; may be repeated. A provisioner's: staticVolume=false");
   command->add_option("--mount-flag", call.mount_flags, "Mount option; may be repeated");
   command->add_option("--mode", call.mode, "Access mode, as CSI names it")->capture_default_str();
   command->add_option("--bytes", call.bytes, "Of expand: the size that is required [the image's]");
@@ -74,16 +85,22 @@ CLI::App* add_csi(CLI::App& app, CsiCall& call) {
 
 CLI::App* add_doctor(CLI::App& app, Run& run, Doctor& doctor) {
   auto* command = app.add_subcommand("doctor", "Look at this node: what the agent needs and what stands in its way");
-  command->add_option("--endpoint", run.endpoint, "CSI socket, unix:///path")->envname("CSI_ENDPOINT")->capture_default_str();
-  command->add_option("--admin-endpoint", doctor.admin_endpoint, "Admin socket, unix:///path [<runtime-dir>/admin.sock]");
+  command->add_option("--endpoint", run.endpoint, "CSI socket, unix:///path")
+      ->envname("CSI_ENDPOINT")
+      ->capture_default_str();
+  command->add_option("--admin-endpoint", doctor.admin_endpoint,
+                      "Admin socket, unix:///path [<runtime-dir>/admin.sock]");
   command->add_option("--drivername", run.drivername, "CSI driver name")->envname("DRIVER_NAME")->capture_default_str();
   command->add_option("--pluginpath", run.pluginpath, "Folder of the plugins")->capture_default_str();
   command->add_option("--kubelet-dir", run.kubelet_dir, "kubelet's folder")->capture_default_str();
   command->add_option("--state-dir", run.state_dir, "Records [<pluginpath>/<drivername>/corbd]");
   command->add_option("--runtime-dir", run.runtime_dir, "Runtime folder")->capture_default_str();
   command->add_option("--config-dir", run.config_dir, "Folder of ceph-csi's config.json")->capture_default_str();
-  command->add_option("--bundle", doctor.bundle, "Also pack what a person from afar needs, without secrets, into this .tar.gz");
-  command->add_option("-o,--output", doctor.output, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
+  command->add_option("--bundle", doctor.bundle,
+                      "Also pack what a person from afar needs, without secrets, into this .tar.gz");
+  command->add_option("-o,--output", doctor.output, "text or json")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
   return command;
 }
 
@@ -140,7 +157,8 @@ Command parse(int argc, char** argv, const std::string& version) {
     return Exit{2};
   }
   for (const Flag& flag : flags())
-    if (std::holds_alternative<std::monostate>(flag.field) && run_command->count("--" + std::string(flag.name)) > 0) run.ignored.emplace_back(flag.name);
+    if (std::holds_alternative<std::monostate>(flag.field) && run_command->count("--" + std::string(flag.name)) > 0)
+      run.ignored.emplace_back(flag.name);
   return run;
 }
 

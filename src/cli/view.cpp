@@ -16,7 +16,9 @@ constexpr milliseconds kStalled{10000};
 
 std::string age(std::int64_t ms) { return duration_text(milliseconds(ms)); }
 
-std::string many(std::uint64_t count, const std::string& what) { return std::to_string(count) + " " + what + (count == 1 ? "" : "s"); }
+std::string many(std::uint64_t count, const std::string& what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
 
 std::string joined(const google::protobuf::RepeatedPtrField<std::string>& texts, const char* between) {
   std::string out;
@@ -58,7 +60,8 @@ std::string cluster_line(const v1::Cluster& cluster) {
   std::string line = many(cluster.volumes(), "volume");
   if (cluster.unserved() > 0) line += ", " + std::to_string(cluster.unserved()) + " without a server";
   if (cluster.does_not_answer()) line += ", does not answer";
-  if (milliseconds(cluster.oldest_request_ms()) >= kStalled) line += ", a request waits for " + age(cluster.oldest_request_ms());
+  if (milliseconds(cluster.oldest_request_ms()) >= kStalled)
+    line += ", a request waits for " + age(cluster.oldest_request_ms());
   return line;
 }
 
@@ -73,7 +76,8 @@ std::string service_of(const v1::Volume& volume) {
   else if (volume.health() == v1::HEALTH_ABSENT)
     line = "none: the kernel has no device for it";
   line += ", " + std::to_string(volume.waiting()) + " in the kernel's queue";
-  if (volume.oldest_request_ms() > 0) line += ", the oldest unanswered request is " + age(volume.oldest_request_ms()) + " old";
+  if (volume.oldest_request_ms() > 0)
+    line += ", the oldest unanswered request is " + age(volume.oldest_request_ms()) + " old";
   return line;
 }
 
@@ -102,11 +106,14 @@ Verdict verdict(v1::Health health) {
   switch (health) {
     case v1::HEALTH_STAGING:
     case v1::HEALTH_STAGED:
-    case v1::HEALTH_UNSTAGING: return Verdict::ok;
+    case v1::HEALTH_UNSTAGING:
+      return Verdict::ok;
     case v1::HEALTH_UNPROVEN:
     case v1::HEALTH_LOST:
-    case v1::HEALTH_FAILED: return Verdict::critical;
-    default: return Verdict::warning;
+    case v1::HEALTH_FAILED:
+      return Verdict::critical;
+    default:
+      return Verdict::warning;
   }
 }
 
@@ -125,16 +132,20 @@ Verdict verdict(const v1::GetStatusResponse& status) {
 std::string status_screen(const v1::GetStatusResponse& status) {
   Rows rows{{"COMPONENT", "VERDICT", "DETAILS"}};
   rows.push_back({"agent", name(status.draining() ? Verdict::warning : Verdict::ok),
-                  "corbd " + printable(status.version()) + " on node " + cell(status.node_id()) + ", pid " + std::to_string(status.pid()) +
-                      ", up " + age(status.uptime_ms()) +
+                  "corbd " + printable(status.version()) + " on node " + cell(status.node_id()) + ", pid " +
+                      std::to_string(status.pid()) + ", up " + age(status.uptime_ms()) +
                       (status.draining() ? "; drained: stages nothing new (corbd drain --undo)" : "")});
   rows.push_back({"volumes", name(volumes_verdict(status)), volumes_line(status)});
   if (status.unclaimed_nbd() > 0)
-    rows.push_back({"nbd", name(Verdict::warning), many(status.unclaimed_nbd(), "device") +
-                    " with volumes of which nothing is known here: another program serves them, or nobody (see: corbd volumes; restart kubelet)"});
+    rows.push_back({"nbd", name(Verdict::warning),
+                    many(status.unclaimed_nbd(), "device") +
+                        " with volumes of which nothing is known here: another program "
+                        "serves them, or nobody (see: corbd volumes; restart kubelet)"});
   if (status.unclaimed_krbd() > 0)
-    rows.push_back({"rbd", name(Verdict::ok), many(status.unclaimed_krbd(), "device") +
-                    " of the kernel's client that ceph-csi has staged (see: corbd volumes; known here with the next stage: restart kubelet)"});
+    rows.push_back({"rbd", name(Verdict::ok),
+                    many(status.unclaimed_krbd(), "device") +
+                        " of the kernel's client that ceph-csi has staged (see: corbd "
+                        "volumes; known here with the next stage: restart kubelet)"});
   for (const auto& cluster : status.clusters())
     rows.push_back({"cluster " + cell(cluster.id()), name(verdict(cluster)), cluster_line(cluster)});
   if (status.stuck_helpers().empty()) rows.push_back({"helpers", name(Verdict::ok), "none hangs"});
@@ -145,20 +156,24 @@ std::string status_screen(const v1::GetStatusResponse& status) {
 }
 
 std::string volumes_table(const v1::ListVolumesResponse& volumes, bool wide, std::int64_t now_ms) {
-  Rows rows{{"ID", "POOL", "NAMESPACE", "IMAGE", "DEVICE", "STATE", "SERVED-BY", "SINCE", "LINKS-LOST", "LONGEST-STALL"}};
+  Rows rows{
+      {"ID", "POOL", "NAMESPACE", "IMAGE", "DEVICE", "STATE", "SERVED-BY", "SINCE", "LINKS-LOST", "LONGEST-STALL"}};
   if (wide) rows.front().insert(rows.front().end(), {"SIZE", "STAGED-AT", "PUBLISHED-AT", "ATTEMPTS", "LAST-ERROR"});
   for (const auto& volume : volumes.volumes()) {
     auto& row = rows.emplace_back(std::vector<std::string>{
-        cell(volume.id()), cell(volume.pool()), cell(volume.namespace_()), cell(volume.image()), cell(device_of(volume)), word(volume.health()),
-        cell(server_of(volume)), age(now_ms - volume.since_at_ms()), std::to_string(volume.links_lost()), age(volume.longest_stall_ms())});
+        cell(volume.id()), cell(volume.pool()), cell(volume.namespace_()), cell(volume.image()),
+        cell(device_of(volume)), word(volume.health()), cell(server_of(volume)), age(now_ms - volume.since_at_ms()),
+        std::to_string(volume.links_lost()), age(volume.longest_stall_ms())});
     if (wide)
-      row.insert(row.end(), {size_text(volume.size_bytes()), cell(joined(volume.staged_at(), ",")), cell(joined(volume.published_at(), ",")),
-                             std::to_string(volume.healing().attempts()), cell(error_of(volume))});
+      row.insert(row.end(), {size_text(volume.size_bytes()), cell(joined(volume.staged_at(), ",")),
+                             cell(joined(volume.published_at(), ",")), std::to_string(volume.healing().attempts()),
+                             cell(error_of(volume))});
   }
   if (volumes.unclaimed().empty()) return table(rows);
   Rows left{{"DEVICE", "ITS VOLUME", "IT HAS NO RECORD OR NO KEY HERE, AND IS NOT SERVED FROM HERE, BECAUSE"}};
   for (const auto& device : volumes.unclaimed())
-    left.push_back({(device.by_kernel() ? "/dev/rbd" : "/dev/nbd") + std::to_string(device.device()), cell(device.volume_id()), cell(device.why())});
+    left.push_back({(device.by_kernel() ? "/dev/rbd" : "/dev/nbd") + std::to_string(device.device()),
+                    cell(device.volume_id()), cell(device.why())});
   return table(rows) + "\n" + table(left);
 }
 
@@ -167,12 +182,14 @@ std::string volume_page(const v1::GetVolumeResponse& response, std::int64_t now_
   const std::string name_space = volume.namespace_().empty() ? "" : volume.namespace_() + "/";
   const Rows facts{
       {"id:", cell(volume.id())},
-      {"state:", word(volume.health()) + " since " + time_text(volume.since_at_ms()) + " (" + age(now_ms - volume.since_at_ms()) + ")"},
+      {"state:", word(volume.health()) + " since " + time_text(volume.since_at_ms()) + " (" +
+                     age(now_ms - volume.since_at_ms()) + ")"},
       {"image:", cell(volume.pool() + "/" + name_space + volume.image())},
       {"image key:", cell(volume.image_key())},
       {"cluster:", cell(volume.cluster_id())},
       {"device:", volume.has_device() ? device_of(volume) + ", " + size_text(volume.size_bytes()) : "<none>"},
-      {"use:", std::string(volume.block() ? "block" : "filesystem") + (volume.read_only() ? ", read-only" : ", read-write")},
+      {"use:",
+       std::string(volume.block() ? "block" : "filesystem") + (volume.read_only() ? ", read-only" : ", read-write")},
       {"staged at:", cell(joined(volume.staged_at(), ", "))},
       {"published at:", cell(joined(volume.published_at(), ", "))},
       {"service:", service_of(volume)},
@@ -186,8 +203,8 @@ std::string volume_page(const v1::GetVolumeResponse& response, std::int64_t now_
 }
 
 std::string event_line(const v1::Change& change) {
-  return time_text(change.at_ms()) + "   " + cell(change.volume_id()) + "   " + word(change.from()) + " -> " + word(change.to()) + "   " +
-         cell(change.why());
+  return time_text(change.at_ms()) + "   " + cell(change.volume_id()) + "   " + word(change.from()) + " -> " +
+         word(change.to()) + "   " + cell(change.why());
 }
 
 }  // namespace corbd::cli

@@ -34,7 +34,8 @@ task<result<AsyncLock::Guard>> AsyncLock::lock(Until until) {
     co_return Guard(this);
   }
   if (queue_.size() >= max_waiters_)
-    co_return Error{errc::exhausted, std::to_string(queue_.size()) + " callers already wait for " + what_ + ": repeat later"};
+    co_return Error{errc::exhausted,
+                    std::to_string(queue_.size()) + " callers already wait for " + what_ + ": repeat later"};
   const Waited how = co_await queue_up(queue_, std::make_shared<Event>(control_, clock_), until);
   if (how != Waited::ready) co_return wait_error(how, what_);
   co_return Guard(this);

@@ -54,7 +54,9 @@ struct VirtualClock::State {
   }
 };
 
-VirtualClock::VirtualClock(executor control) : state_(std::make_unique<State>()) { state_->control = std::move(control); }
+VirtualClock::VirtualClock(executor control) : state_(std::make_unique<State>()) {
+  state_->control = std::move(control);
+}
 VirtualClock::~VirtualClock() = default;
 
 time_point VirtualClock::now() const { return state_->now; }

@@ -74,7 +74,8 @@ result<std::string> read_file(const std::string& path, std::size_t limit) {
     if (got < 0) return Error{errc::unavailable, "reading " + path + ": " + std::strerror(errno)};
     if (got == 0) return content;
     content.append(buffer.data(), static_cast<std::size_t>(got));
-    if (content.size() > limit) return Error{errc::state_corrupt, path + " is longer than " + std::to_string(limit) + " bytes"};
+    if (content.size() > limit)
+      return Error{errc::state_corrupt, path + " is longer than " + std::to_string(limit) + " bytes"};
   }
 }
 
@@ -93,7 +94,8 @@ result<> make_folder(const std::string& path, mode_t mode) {
 
 bool still_names(const std::string& path, int fd) {
   struct stat open{}, named{};
-  return ::fstat(fd, &open) == 0 && ::lstat(path.c_str(), &named) == 0 && open.st_dev == named.st_dev && open.st_ino == named.st_ino;
+  return ::fstat(fd, &open) == 0 && ::lstat(path.c_str(), &named) == 0 && open.st_dev == named.st_dev &&
+         open.st_ino == named.st_ino;
 }
 
 std::string sha256_hex(std::string_view text) {

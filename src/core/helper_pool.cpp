@@ -107,7 +107,8 @@ std::shared_ptr<Job> HelperPool::Impl::submit(HelperRequest request) {
 
 std::size_t HelperPool::Impl::count(Helper::State state, const std::string& whose) const {
   return static_cast<std::size_t>(std::ranges::count_if(helpers_, [&](const auto& entry) {
-    return entry.second.state == state && (entry.second.job == nullptr || entry.second.job->request.owner.whose == whose);
+    return entry.second.state == state &&
+           (entry.second.job == nullptr || entry.second.job->request.owner.whose == whose);
   }));
 }
 
@@ -118,8 +119,10 @@ std::optional<Error> HelperPool::Impl::overwhelmed(const std::string& whose) con
   const auto first = std::ranges::find_if(helpers_, [&](const auto& entry) {
     return entry.second.state == Helper::State::stuck && entry.second.job->request.owner.whose == whose;
   });
-  return Error{errc::unavailable, std::to_string(stuck) + " helpers hang for " + whose + ", the first in '" + first->second.job->request.what + "' (process " +
-                                      std::to_string(first->second.pid) + "): nothing more is begun for it until one ends"};
+  return Error{errc::unavailable, std::to_string(stuck) + " helpers hang for " + whose + ", the first in '" +
+                                      first->second.job->request.what + "' (process " +
+                                      std::to_string(first->second.pid) +
+                                      "): nothing more is begun for it until one ends"};
 }
 
 /// Each owner's in the order in which they came, and none waits for another's.

@@ -57,7 +57,8 @@ void plan_signals(SpawnPlan& plan) {
 
 result<Child> spawn(const std::string& program, const std::vector<std::string>& arguments) {
   std::array<int, 2> ends;
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) return spawn_failed("socketpair", errno);
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0)
+    return spawn_failed("socketpair", errno);
   Child child;
   child.socket = Fd(ends[0]);
   const Fd theirs(ends[1]);

@@ -25,16 +25,20 @@ std::string timestamp() {
   const std::time_t seconds = system_clock::to_time_t(now);
   std::tm parts{};
   gmtime_r(&seconds, &parts);
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z", parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday,
-                     parts.tm_hour, parts.tm_min, parts.tm_sec, micros);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z", parts.tm_year + 1900, parts.tm_mon + 1,
+                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, micros);
 }
 
 std::string_view text(Level level) {
   switch (level) {
-    case Level::debug: return "debug";
-    case Level::info: return "info";
-    case Level::warning: return "warning";
-    case Level::error: return "error";
+    case Level::debug:
+      return "debug";
+    case Level::info:
+      return "info";
+    case Level::warning:
+      return "warning";
+    case Level::error:
+      return "error";
   }
   return "error";
 }
@@ -54,7 +58,8 @@ std::size_t write_ready(std::string_view bytes) {
   while (written < bytes.size()) {
     pollfd ready{STDERR_FILENO, POLLOUT, 0};
     if (::poll(&ready, 1, 0) != 1 || (ready.revents & POLLOUT) == 0) break;
-    const ssize_t took = ::write(STDERR_FILENO, bytes.data() + written, std::min<std::size_t>(bytes.size() - written, PIPE_BUF));
+    const ssize_t took =
+        ::write(STDERR_FILENO, bytes.data() + written, std::min<std::size_t>(bytes.size() - written, PIPE_BUF));
     if (took < 0 && errno == EINTR) continue;
     if (took <= 0) break;
     written += static_cast<std::size_t>(took);
@@ -62,7 +67,8 @@ std::size_t write_ready(std::string_view bytes) {
   return written;
 }
 
-/// Never waits for whoever reads stderr, or for its disk to have room. What was not taken is counted, and told by the next line that is.
+/// Never waits for whoever reads stderr, or for its disk to have room. What was not taken is counted, and told by the
+/// next line that is.
 class Stderr final : public spdlog::sinks::base_sink<std::mutex> {
   void sink_it_(const spdlog::details::log_msg& message) override {
     std::string bytes;
@@ -91,10 +97,14 @@ spdlog::logger& logger() {
 
 spdlog::level::level_enum spd(Level level) {
   switch (level) {
-    case Level::debug: return spdlog::level::debug;
-    case Level::info: return spdlog::level::info;
-    case Level::warning: return spdlog::level::warn;
-    case Level::error: return spdlog::level::err;
+    case Level::debug:
+      return spdlog::level::debug;
+    case Level::info:
+      return spdlog::level::info;
+    case Level::warning:
+      return spdlog::level::warn;
+    case Level::error:
+      return spdlog::level::err;
   }
   return spdlog::level::err;
 }

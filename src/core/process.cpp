@@ -44,8 +44,9 @@ std::uint64_t raise_descriptor_limit() {
 
 result<> become_io_flusher() {
   if (::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) != 0)
-    return Error{errc::permission_denied, std::string("PR_SET_IO_FLUSHER: ") + ::strerror(errno) +
-                                              ": give the process CAP_SYS_RESOURCE, or memory pressure can block it on its own devices"};
+    return Error{errc::permission_denied,
+                 std::string("PR_SET_IO_FLUSHER: ") + ::strerror(errno) +
+                     ": give the process CAP_SYS_RESOURCE, or memory pressure can block it on its own devices"};
   return {};
 }
 
@@ -77,7 +78,8 @@ result<Fd> lock_folder(const std::string& folder) {
     std::string pid = holder ? *holder : "unknown";
     while (!pid.empty() && pid.back() == '\n') pid.pop_back();
     if (pid.empty()) pid = "unknown";
-    return Error{errc::in_use, folder + " is held by the agent with pid " + pid + ": end that one first, or give this one its own --state-dir"};
+    return Error{errc::in_use, folder + " is held by the agent with pid " + pid +
+                                   ": end that one first, or give this one its own --state-dir"};
   }
   // It is for people only. What a full disk took before, it keeps.
   const std::string pid = std::to_string(::getpid()) + "\n";
@@ -95,10 +97,11 @@ result<std::string> read_boot_id() {
 }
 
 result<> check_tmpfs(const std::string& folder) {
-  struct statfs found {};
+  struct statfs found{};
   if (::statfs(folder.c_str(), &found) != 0) return Error{errc::failed_precondition, folder + ": " + ::strerror(errno)};
   if (found.f_type != TMPFS_MAGIC && found.f_type != RAMFS_MAGIC)
-    return Error{errc::failed_precondition, folder + " is not on tmpfs: Ceph keys would reach a disk. Give --runtime-dir a memory-backed folder"};
+    return Error{errc::failed_precondition,
+                 folder + " is not on tmpfs: Ceph keys would reach a disk. Give --runtime-dir a memory-backed folder"};
   return {};
 }
 

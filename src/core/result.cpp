@@ -14,9 +14,9 @@ struct Row {
 };
 
 // grpc::StatusCode by number.
-constexpr int kOk = 0, kCancelled = 1, kInvalid = 3, kDeadline = 4, kNotFound = 5, kExists = 6, kDenied = 7, kExhausted = 8,
-              kPrecondition = 9, kAborted = 10, kRange = 11, kUnimplemented = 12, kInternal = 13, kUnavailable = 14,
-              kUnauthenticated = 16;
+constexpr int kOk = 0, kCancelled = 1, kInvalid = 3, kDeadline = 4, kNotFound = 5, kExists = 6, kDenied = 7,
+              kExhausted = 8, kPrecondition = 9, kAborted = 10, kRange = 11, kUnimplemented = 12, kInternal = 13,
+              kUnavailable = 14, kUnauthenticated = 16;
 
 constexpr std::array kRows{
     Row{errc::ok, "ok", kOk, Retry::now},
@@ -69,8 +69,10 @@ bool final_for_caller(errc code) {
     case kUnavailable:
     case kExhausted:
     case kDeadline:
-    case kCancelled: return false;
-    default: return true;
+    case kCancelled:
+      return false;
+    default:
+      return true;
   }
 }
 

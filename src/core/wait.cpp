@@ -35,7 +35,8 @@ void Event::set() {
 }
 
 void Event::finish(Waiter& waiter, Waited how) {
-  const auto place = std::find_if(waiters_.begin(), waiters_.end(), [&](const auto& entry) { return entry.get() == &waiter; });
+  const auto place =
+      std::find_if(waiters_.begin(), waiters_.end(), [&](const auto& entry) { return entry.get() == &waiter; });
   if (place == waiters_.end()) return;
   const auto keep = *place;
   waiters_.erase(place);
@@ -85,7 +86,9 @@ void CancelScope::cancel() {
   }
 }
 
-CancelScope::Hook CancelScope::on_cancel(std::function<void()> hook) { return hooks_.insert(hooks_.end(), std::move(hook)); }
+CancelScope::Hook CancelScope::on_cancel(std::function<void()> hook) {
+  return hooks_.insert(hooks_.end(), std::move(hook));
+}
 
 void CancelScope::forget(Hook hook) {
   for (auto* list : {&hooks_, &called_})

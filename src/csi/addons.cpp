@@ -15,16 +15,19 @@ class AddonsIdentity final : public identity::Identity::CallbackService {
  public:
   explicit AddonsIdentity(const Config& config) : config_(config) {}
 
-  Reactor* GetIdentity(Context* context, const identity::GetIdentityRequest*, identity::GetIdentityResponse* response) override {
+  Reactor* GetIdentity(Context* context, const identity::GetIdentityRequest*,
+                       identity::GetIdentityResponse* response) override {
     response->set_name(config_.drivername);
     response->set_vendor_version(config_.version);
     return rpc::Server::answer(context, grpc::Status::OK);
   }
-  Reactor* GetCapabilities(Context* context, const identity::GetCapabilitiesRequest*, identity::GetCapabilitiesResponse* response) override {
+  Reactor* GetCapabilities(Context* context, const identity::GetCapabilitiesRequest*,
+                           identity::GetCapabilitiesResponse* response) override {
     using identity::Capability;
     response->add_capabilities()->mutable_service()->set_type(Capability::Service::NODE_SERVICE);
     response->add_capabilities()->mutable_reclaim_space()->set_type(Capability::ReclaimSpace::ONLINE);
-    response->add_capabilities()->mutable_encryption_key_rotation()->set_type(Capability::EncryptionKeyRotation::ENCRYPTIONKEYROTATION);
+    response->add_capabilities()->mutable_encryption_key_rotation()->set_type(
+        Capability::EncryptionKeyRotation::ENCRYPTIONKEYROTATION);
     return rpc::Server::answer(context, grpc::Status::OK);
   }
   Reactor* Probe(Context* context, const identity::ProbeRequest*, identity::ProbeResponse* response) override {
@@ -39,7 +42,8 @@ class AddonsIdentity final : public identity::Identity::CallbackService {
 bool of_many_nodes(const ::csi::v1::VolumeCapability& capability) {
   using Mode = ::csi::v1::VolumeCapability::AccessMode;
   const auto mode = capability.access_mode().mode();
-  return mode == Mode::MULTI_NODE_READER_ONLY || mode == Mode::MULTI_NODE_SINGLE_WRITER || mode == Mode::MULTI_NODE_MULTI_WRITER;
+  return mode == Mode::MULTI_NODE_READER_ONLY || mode == Mode::MULTI_NODE_SINGLE_WRITER ||
+         mode == Mode::MULTI_NODE_MULTI_WRITER;
 }
 
 class ReclaimSpace final : public reclaimspace::ReclaimSpaceNode::CallbackService {
@@ -54,11 +58,13 @@ class ReclaimSpace final : public reclaimspace::ReclaimSpaceNode::CallbackServic
   }
 
  private:
-  static task<result<>> reclaim(volume::Volumes& volumes, const reclaimspace::NodeReclaimSpaceRequest& request, Until until) {
+  static task<result<>> reclaim(volume::Volumes& volumes, const reclaimspace::NodeReclaimSpaceRequest& request,
+                                Until until) {
     auto wish = trim_wish(request.volume_id(), request.staging_target_path(), request.volume_path());
     if (!wish) co_return wish.error();
     if (of_many_nodes(request.volume_capability()))
-      co_return Error{errc::unimplemented, "volume " + request.volume_id() + " is used on many nodes: none of them gives its space back alone"};
+      co_return Error{errc::unimplemented, "volume " + request.volume_id() +
+                                               " is used on many nodes: none of them gives its space back alone"};
     co_return co_await volumes.want(request.volume_id(), std::move(*wish), until);
   }
 
@@ -77,10 +83,12 @@ class KeyRotation final : public encryptionkeyrotation::EncryptionKeyRotationCon
   }
 
  private:
-  static task<result<>> rotate(volume::Volumes& volumes, const encryptionkeyrotation::EncryptionKeyRotateRequest& request, Until until) {
+  static task<result<>> rotate(volume::Volumes& volumes,
+                               const encryptionkeyrotation::EncryptionKeyRotateRequest& request, Until until) {
     if (auto valid = check_volume_id(request.volume_id()); !valid) co_return valid;
     volume::Rekeyed wish;
-    if (const auto place = request.secrets().find("encryptionPassphrase"); place != request.secrets().end()) wish.passphrase = Secret(place->second);
+    if (const auto place = request.secrets().find("encryptionPassphrase"); place != request.secrets().end())
+      wish.passphrase = Secret(place->second);
     wipe_secrets(request);
     co_return co_await volumes.want(request.volume_id(), volume::Wish(std::move(wish)), until);
   }
@@ -91,7 +99,8 @@ class KeyRotation final : public encryptionkeyrotation::EncryptionKeyRotationCon
 
 }  // namespace
 
-std::vector<std::unique_ptr<grpc::Service>> make_addons(rpc::Server& server, volume::Volumes& volumes, const Config& config) {
+std::vector<std::unique_ptr<grpc::Service>> make_addons(rpc::Server& server, volume::Volumes& volumes,
+                                                        const Config& config) {
   std::vector<std::unique_ptr<grpc::Service>> all;
   all.push_back(std::make_unique<AddonsIdentity>(config));
   all.push_back(std::make_unique<ReclaimSpace>(server, volumes));

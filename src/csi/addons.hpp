@@ -1,4 +1,5 @@
-// The CSI-Addons services of a node: Identity, giving back what a filesystem does not use, another key for an encrypted volume.
+// The CSI-Addons services of a node: Identity, giving back what a filesystem does not use, another key for an encrypted
+// volume.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -12,6 +13,7 @@
 namespace corbd::csi {
 
 /// The arguments outlive what is returned.
-std::vector<std::unique_ptr<grpc::Service>> make_addons(rpc::Server& server, volume::Volumes& volumes, const Config& config);
+std::vector<std::unique_ptr<grpc::Service>> make_addons(rpc::Server& server, volume::Volumes& volumes,
+                                                        const Config& config);
 
 }  // namespace corbd::csi

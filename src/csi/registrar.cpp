@@ -21,10 +21,12 @@ class Service final : public pluginregistration::Registration::CallbackService {
  public:
   using Context = grpc::CallbackServerContext;
   using Reactor = grpc::ServerUnaryReactor;
-  Service(executor control, const RegistrarConfig& config, std::function<void()> asked, std::function<void(bool, const std::string&)> told)
+  Service(executor control, const RegistrarConfig& config, std::function<void()> asked,
+          std::function<void(bool, const std::string&)> told)
       : control_(std::move(control)), config_(config), asked_(std::move(asked)), told_(std::move(told)) {}
 
-  Reactor* GetInfo(Context* context, const pluginregistration::InfoRequest*, pluginregistration::PluginInfo* info) override {
+  Reactor* GetInfo(Context* context, const pluginregistration::InfoRequest*,
+                   pluginregistration::PluginInfo* info) override {
     info->set_type("CSIPlugin");
     info->set_name(config_.drivername);
     info->set_endpoint(config_.endpoint);
@@ -34,7 +36,9 @@ class Service final : public pluginregistration::Registration::CallbackService {
   }
   Reactor* NotifyRegistrationStatus(Context* context, const pluginregistration::RegistrationStatus* status,
                                     pluginregistration::RegistrationStatusResponse*) override {
-    asio::post(control_, [told = told_, registered = status->plugin_registered(), text = status->error()] { told(registered, text); });
+    asio::post(control_, [told = told_, registered = status->plugin_registered(), text = status->error()] {
+      told(registered, text);
+    });
     return rpc::Server::answer(context, grpc::Status::OK);
   }
 
@@ -56,7 +60,10 @@ rpc::Config registrar_config(const std::string& path) {
 class Registrar::Impl {
  public:
   Impl(executor control, Clock& clock, RegistrarConfig config)
-      : control_(control), clock_(clock), config_(std::move(config)), path_(config_.folder + "/" + config_.drivername + "-reg.sock"),
+      : control_(control),
+        clock_(clock),
+        config_(std::move(config)),
+        path_(config_.folder + "/" + config_.drivername + "-reg.sock"),
         gate_(control, clock) {}
 
   void start() { gate_.spawn(run(*this)); }
@@ -74,7 +81,7 @@ class Registrar::Impl {
         : service(std::move(answers)), server(std::move(control), clock, registrar_config(path)) {}
     std::unique_ptr<Service> service;
     rpc::Server server;
-    struct stat file {};
+    struct stat file{};
   };
 
   static task<> run(Impl& self) {
@@ -94,12 +101,14 @@ class Registrar::Impl {
   }
 
   result<> listen() {
-    auto service = std::make_unique<Service>(control_, config_, [this] { asked(); }, [this](bool yes, const std::string& text) { told(yes, text); });
+    auto service = std::make_unique<Service>(
+        control_, config_, [this] { asked(); }, [this](bool yes, const std::string& text) { told(yes, text); });
     auto socket = std::make_unique<Socket>(control_, clock_, path_, std::move(service));
     heard_ = Heard{{}, {}, heard_.failures};
     if (auto started = socket->server.start({socket->service.get()}); !started) {
       auto error = started.error();
-      if (error.code == errc::in_use) error.text += "; with node-driver-registrar beside it this agent needs --register=false";
+      if (error.code == errc::in_use)
+        error.text += "; with node-driver-registrar beside it this agent needs --register=false";
       return error;
     }
     ::lstat(path_.c_str(), &socket->file);
@@ -117,7 +126,9 @@ class Registrar::Impl {
         co_return;
       }
       if (at <= now) {
-        if (!heard_.refused) log::warning("kubelet.silent", {{"driver", config_.drivername}, {"hint", "it asked and registered nothing: its log says why"}});
+        if (!heard_.refused)
+          log::warning("kubelet.silent",
+                       {{"driver", config_.drivername}, {"hint", "it asked and registered nothing: its log says why"}});
         co_return;
       }
       news_.emplace(control_, clock_);
@@ -149,10 +160,12 @@ class Registrar::Impl {
   }
 
   bool is_there() const {
-    struct stat found {};
+    struct stat found{};
     if (::lstat(path_.c_str(), &found) != 0) return false;
     // An inode's number is used again at once; its time is not.
-    const auto identity = [](const struct stat& file) { return std::tuple(file.st_dev, file.st_ino, file.st_ctim.tv_sec, file.st_ctim.tv_nsec); };
+    const auto identity = [](const struct stat& file) {
+      return std::tuple(file.st_dev, file.st_ino, file.st_ctim.tv_sec, file.st_ctim.tv_nsec);
+    };
     return identity(found) == identity(socket_->file);
   }
 
@@ -176,11 +189,16 @@ result<std::optional<RegistrarConfig>> registrar_config(const RegistrarWish& wis
   if (!wish.by_hand.value_or(registry_exists)) return std::optional<RegistrarConfig>();
   RegistrarConfig config{wish.kubelet_dir + "/plugins_registry", wish.drivername, wish.endpoint_on_host};
   if (!config.endpoint.empty() && !config.endpoint.starts_with('/'))
-    return Error{errc::invalid_argument, "--kubelet-registration-path '" + config.endpoint + "' does not begin with /: give the path of the CSI socket on the host"};
-  if (config.endpoint.empty() && wish.endpoint.starts_with(kScheme)) config.endpoint = wish.endpoint.substr(kScheme.size());
-  if (!wish.endpoint_on_host.empty() || config.endpoint.starts_with(wish.kubelet_dir + "/")) return std::optional(std::move(config));
-  const Error unknown{errc::failed_precondition, "kubelet cannot be told of this driver: --endpoint " + wish.endpoint + " does not lie below " +
-                                                     wish.kubelet_dir + ", so give its path on the host as --kubelet-registration-path, or --register=false"};
+    return Error{errc::invalid_argument, "--kubelet-registration-path '" + config.endpoint +
+                                             "' does not begin with /: give the path of the CSI socket on the host"};
+  if (config.endpoint.empty() && wish.endpoint.starts_with(kScheme))
+    config.endpoint = wish.endpoint.substr(kScheme.size());
+  if (!wish.endpoint_on_host.empty() || config.endpoint.starts_with(wish.kubelet_dir + "/"))
+    return std::optional(std::move(config));
+  const Error unknown{errc::failed_precondition,
+                      "kubelet cannot be told of this driver: --endpoint " + wish.endpoint + " does not lie below " +
+                          wish.kubelet_dir +
+                          ", so give its path on the host as --kubelet-registration-path, or --register=false"};
   if (wish.by_hand) return unknown;
   log::warning("kubelet.not_told", {{"error", unknown.text}});
   return std::optional<RegistrarConfig>();

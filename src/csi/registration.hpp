@@ -18,7 +18,8 @@ struct Heard {
 /// A socket that kubelet asked and then left alone is made anew after this.
 inline constexpr std::chrono::seconds kSilence{60};
 
-/// When it is time for a new socket; max() while there is no reason for one. random: uniform in [0, 1), one for each socket.
+/// When it is time for a new socket; max() while there is no reason for one. random: uniform in [0, 1), one for each
+/// socket.
 time_point renewal(const Heard& heard, double random);
 /// The pause after that many failures in a row, at least one.
 std::chrono::milliseconds pause_after(std::uint32_t failures, double random);

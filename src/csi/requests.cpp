@@ -12,9 +12,9 @@ namespace {
 using ::csi::v1::VolumeCapability;
 using Map = google::protobuf::Map<std::string, std::string>;
 
-constexpr std::size_t kMaxId = 128;     // CSI: strings without a limit of their own
-constexpr std::size_t kMaxPath = 4095;  // PATH_MAX without its end
-constexpr std::size_t kMaxFlags = 4096; // CSI: all mount flags together
+constexpr std::size_t kMaxId = 128;      // CSI: strings without a limit of their own
+constexpr std::size_t kMaxPath = 4095;   // PATH_MAX without its end
+constexpr std::size_t kMaxFlags = 4096;  // CSI: all mount flags together
 
 /// Those that can be made, checked and grown.
 constexpr std::array<std::string_view, 4> kFilesystems{"ext4", "xfs", "ext3", "btrfs"};
@@ -28,7 +28,8 @@ bool has_control(std::string_view text) {
 
 result<> check_id(const std::string& id) {
   if (id.empty()) return invalid("volume ID missing in request");
-  if (id.size() > kMaxId) return invalid("the volume ID has " + std::to_string(id.size()) + " bytes, more than " + std::to_string(kMaxId));
+  if (id.size() > kMaxId)
+    return invalid("the volume ID has " + std::to_string(id.size()) + " bytes, more than " + std::to_string(kMaxId));
   if (id.find("..") != id.npos) return invalid("the volume ID contains path traversal sequences");
   if (id.find_first_of("/\\") != id.npos) return invalid("the volume ID contains path separators");
   if (has_control(id)) return invalid("the volume ID contains control characters");
@@ -67,28 +68,38 @@ std::string value(const Map& map, const char* key) {
 
 result<volume::Capability> capability_of(const VolumeCapability& from) {
   using Mode = VolumeCapability::AccessMode;
-  if (from.access_type_case() == VolumeCapability::ACCESS_TYPE_NOT_SET) return invalid("volume capability has no access type");
+  if (from.access_type_case() == VolumeCapability::ACCESS_TYPE_NOT_SET)
+    return invalid("volume capability has no access type");
   volume::Capability capability;
   capability.block = from.has_block();
   switch (from.access_mode().mode()) {
     case Mode::SINGLE_NODE_WRITER:
-    case Mode::SINGLE_NODE_MULTI_WRITER: break;
-    case Mode::SINGLE_NODE_SINGLE_WRITER: capability.single_writer = true; break;
+    case Mode::SINGLE_NODE_MULTI_WRITER:
+      break;
+    case Mode::SINGLE_NODE_SINGLE_WRITER:
+      capability.single_writer = true;
+      break;
     case Mode::SINGLE_NODE_READER_ONLY:
-    case Mode::MULTI_NODE_READER_ONLY: capability.read_only = true; break;
+    case Mode::MULTI_NODE_READER_ONLY:
+      capability.read_only = true;
+      break;
     case Mode::MULTI_NODE_MULTI_WRITER:
-      if (!capability.block) return invalid("rbd: RWX access mode request is only valid for volumes with access type `block`");
+      if (!capability.block)
+        return invalid("rbd: RWX access mode request is only valid for volumes with access type `block`");
       capability.shared = true;
       break;
-    case Mode::MULTI_NODE_SINGLE_WRITER: return not_yet("access mode MULTI_NODE_SINGLE_WRITER is not served: use SINGLE_NODE_MULTI_WRITER");
-    default: return invalid("volume capability has no known access mode");
+    case Mode::MULTI_NODE_SINGLE_WRITER:
+      return not_yet("access mode MULTI_NODE_SINGLE_WRITER is not served: use SINGLE_NODE_MULTI_WRITER");
+    default:
+      return invalid("volume capability has no known access mode");
   }
   if (capability.block) return capability;
   capability.fstype = from.mount().fs_type().empty() ? "ext4" : from.mount().fs_type();
   if (std::ranges::find(kFilesystems, capability.fstype) == kFilesystems.end())
     return invalid("filesystem type '" + capability.fstype + "' is not known here: use ext4, xfs, ext3 or btrfs");
   for (const auto& flag : from.mount().mount_flags()) {
-    if (!is_one_flag(flag)) return invalid("a mount flag is empty, or contains a comma, an open quote or a control character");
+    if (!is_one_flag(flag))
+      return invalid("a mount flag is empty, or contains a comma, an open quote or a control character");
     capability.mount_flags += (capability.mount_flags.empty() ? "" : ",") + flag;
   }
   if (capability.mount_flags.size() > kMaxFlags) return invalid("the mount flags have more than 4096 bytes together");
@@ -97,8 +108,10 @@ result<volume::Capability> capability_of(const VolumeCapability& from) {
 
 result<std::string> secret(const Map& secrets, const char* key) {
   const auto place = secrets.find(key);
-  if (place == secrets.end() || place->second.empty()) return invalid("missing field '" + std::string(key) + "' in secrets");
-  const bool printable = std::all_of(place->second.begin(), place->second.end(), [](unsigned char c) { return c > 0x20 && c < 0x7f; });
+  if (place == secrets.end() || place->second.empty())
+    return invalid("missing field '" + std::string(key) + "' in secrets");
+  const bool printable =
+      std::all_of(place->second.begin(), place->second.end(), [](unsigned char c) { return c > 0x20 && c < 0x7f; });
   if (!printable) return invalid("field '" + std::string(key) + "' in secrets has bytes that no user or key has");
   return place->second;
 }
@@ -106,7 +119,8 @@ result<std::string> secret(const Map& secrets, const char* key) {
 /// Names of pools and images, as an attribute has them.
 result<std::string> name_at(const Map& context, const char* key) {
   std::string name = value(context, key);
-  if (has_control(name) || name.find_first_of("/@") != name.npos) return invalid(std::string(key) + " in the volume's attributes is no name");
+  if (has_control(name) || name.find_first_of("/@") != name.npos)
+    return invalid(std::string(key) + " in the volume's attributes is no name");
   return name;
 }
 
@@ -114,14 +128,16 @@ result<std::string> name_at(const Map& context, const char* key) {
 result<> complete_migrated(const std::string& id, volume::Source& source) {
   if (!source.cluster_id.empty() && !source.pool.empty() && !source.image.empty()) return {};
   const auto handle = volume::decode_migrated_handle(id);
-  if (!handle) return with_context("clusterID, pool or imageName is not set in the volume's attributes", handle.error());
+  if (!handle)
+    return with_context("clusterID, pool or imageName is not set in the volume's attributes", handle.error());
   if (source.cluster_id.empty()) source.cluster_id = handle->cluster_id;
   if (source.pool.empty()) source.pool = handle->pool;
   if (source.image.empty()) source.image = handle->image;
   return {};
 }
 
-result<> complete_static(const ::csi::v1::NodeStageVolumeRequest& request, const volume::Parameters& parameters, volume::Staged& into) {
+result<> complete_static(const ::csi::v1::NodeStageVolumeRequest& request, const volume::Parameters& parameters,
+                         volume::Staged& into) {
   volume::Source& source = into.source;
   source.cluster_id = value(request.volume_context(), "clusterID");
   auto pool = name_at(request.volume_context(), "pool");
@@ -160,7 +176,9 @@ result<volume::Parameters> parameters_of(const Map& context, volume::Mounter unn
 result<> complete(const ::csi::v1::NodeStageVolumeRequest& request, volume::Mounter unnamed, volume::Staged& into) {
   auto parameters = parameters_of(request.volume_context(), unnamed);
   if (!parameters) return parameters.error();
-  if (auto done = parameters->is_static ? complete_static(request, *parameters, into) : complete_dynamic(request, into); !done) return done;
+  if (auto done = parameters->is_static ? complete_static(request, *parameters, into) : complete_dynamic(request, into);
+      !done)
+    return done;
   into.capability.read_only |= parameters->read_only;
   into.source.mkfs_options = value(request.volume_context(), "mkfsOptions");
   into.source.serving = std::move(parameters->serving);
@@ -172,18 +190,22 @@ result<> complete(const ::csi::v1::NodeStageVolumeRequest& request, volume::Moun
   return {};
 }
 
-/// ceph-csi's controller puts the service accounts that may use the volume into the publish context (facts: ceph-csi 1.7).
+/// ceph-csi's controller puts the service accounts that may use the volume into the publish context (facts:
+/// ceph-csi 1.7).
 result<> check_service_account(const ::csi::v1::NodePublishVolumeRequest& request) {
   const std::string allowed = value(request.publish_context(), "serviceAccount");
   const std::string account = value(request.volume_context(), "csi.storage.k8s.io/serviceAccount.name");
   if (allowed.empty()) return {};
   if (account.empty()) {
-    log::warning("volume.service_account_unknown", {{"volume", request.volume_id()}, {"effect", "published without the check"},
+    log::warning("volume.service_account_unknown", {{"volume", request.volume_id()},
+                                                    {"effect", "published without the check"},
                                                     {"hint", "set podInfoOnMount in the CSIDriver"}});
     return {};
   }
-  if (("," + allowed + ",").find("," + account + ",") != std::string::npos && account.find(',') == account.npos) return {};
-  return Error{errc::permission_denied, "volume " + request.volume_id() + " service account restriction does not match pod's service account"};
+  if (("," + allowed + ",").find("," + account + ",") != std::string::npos && account.find(',') == account.npos)
+    return {};
+  return Error{errc::permission_denied,
+               "volume " + request.volume_id() + " service account restriction does not match pod's service account"};
 }
 
 struct Credentials {
@@ -266,13 +288,16 @@ result<volume::Wish> wish_of(const ::csi::v1::NodeExpandVolumeRequest& request) 
   const auto required = request.capacity_range().required_bytes(), limit = request.capacity_range().limit_bytes();
   if (required < 0 || limit < 0) return invalid("the capacity range has a negative size");
   if (limit != 0 && limit < required)
-    return Error{errc::out_of_range, "the capacity range ends below where it begins: " + std::to_string(required) + " to " + std::to_string(limit) + " bytes"};
+    return Error{errc::out_of_range, "the capacity range ends below where it begins: " + std::to_string(required) +
+                                         " to " + std::to_string(limit) + " bytes"};
   // As ceph-csi: the volume path may be another one that kubelet made itself.
   const bool staged = !request.staging_target_path().empty();
-  return volume::Wish(volume::Expanded{staged ? request.staging_target_path() : request.volume_path(), static_cast<std::uint64_t>(required)});
+  return volume::Wish(volume::Expanded{staged ? request.staging_target_path() : request.volume_path(),
+                                       static_cast<std::uint64_t>(required)});
 }
 
-result<volume::Wish> trim_wish(const std::string& volume_id, const std::string& staging_path, const std::string& volume_path) {
+result<volume::Wish> trim_wish(const std::string& volume_id, const std::string& staging_path,
+                               const std::string& volume_path) {
   if (auto id = check_id(volume_id); !id) return id.error();
   const std::string& path = staging_path.empty() ? volume_path : staging_path;
   if (auto known = check_known_path(path, "staging target path or volume path"); !known) return known.error();

@@ -7,9 +7,11 @@
 namespace corbd::csi {
 
 /// `unnamed`: as of volume::read_parameters.
-result<volume::Wish> wish_of(const ::csi::v1::NodeStageVolumeRequest& request, volume::Mounter unnamed = volume::Mounter::nbd);
+result<volume::Wish> wish_of(const ::csi::v1::NodeStageVolumeRequest& request,
+                             volume::Mounter unnamed = volume::Mounter::nbd);
 result<volume::Wish> wish_of(const ::csi::v1::NodeUnstageVolumeRequest& request);
-result<volume::Wish> wish_of(const ::csi::v1::NodePublishVolumeRequest& request, volume::Mounter unnamed = volume::Mounter::nbd);
+result<volume::Wish> wish_of(const ::csi::v1::NodePublishVolumeRequest& request,
+                             volume::Mounter unnamed = volume::Mounter::nbd);
 result<volume::Wish> wish_of(const ::csi::v1::NodeUnpublishVolumeRequest& request);
 result<volume::Wish> wish_of(const ::csi::v1::NodeExpandVolumeRequest& request);
 
@@ -21,7 +23,8 @@ void wipe_secrets(const Request& request) {
 }
 
 /// Of NodeReclaimSpace. The sidecar sends only the staging path.
-result<volume::Wish> trim_wish(const std::string& volume_id, const std::string& staging_path, const std::string& volume_path);
+result<volume::Wish> trim_wish(const std::string& volume_id, const std::string& staging_path,
+                               const std::string& volume_path);
 
 /// For those that ask for no wish.
 result<> check_volume_id(const std::string& id);

@@ -1,7 +1,7 @@
 #include "addons.hpp"
+#include "answers.hpp"
 #include "corbd/csi/server.hpp"
 #include "corbd/rpc/server.hpp"
-#include "answers.hpp"
 #include "csi/v1/csi.grpc.pb.h"
 #include "requests.hpp"
 
@@ -16,12 +16,14 @@ class Identity final : public v1::Identity::CallbackService {
  public:
   explicit Identity(const Config& config) : config_(config) {}
 
-  Reactor* GetPluginInfo(Context* context, const v1::GetPluginInfoRequest*, v1::GetPluginInfoResponse* response) override {
+  Reactor* GetPluginInfo(Context* context, const v1::GetPluginInfoRequest*,
+                         v1::GetPluginInfoResponse* response) override {
     response->set_name(config_.drivername);
     response->set_vendor_version(config_.version);
     return rpc::Server::answer(context, grpc::Status::OK);
   }
-  /// The sum over all instances of the plugin as deployed: the controller and its topology belong to ceph-csi's provisioner.
+  /// The sum over all instances of the plugin as deployed: the controller and its topology belong to ceph-csi's
+  /// provisioner.
   Reactor* GetPluginCapabilities(Context* context, const v1::GetPluginCapabilitiesRequest*,
                                  v1::GetPluginCapabilitiesResponse* response) override {
     using Service = v1::PluginCapability::Service;
@@ -42,22 +44,27 @@ class Identity final : public v1::Identity::CallbackService {
 
 class Node final : public v1::Node::CallbackService {
  public:
-  Node(rpc::Server& server, volume::Volumes& volumes, const Config& config) : server_(server), volumes_(volumes), config_(config) {}
+  Node(rpc::Server& server, volume::Volumes& volumes, const Config& config)
+      : server_(server), volumes_(volumes), config_(config) {}
 
-  Reactor* NodeStageVolume(Context* context, const v1::NodeStageVolumeRequest* request, v1::NodeStageVolumeResponse*) override {
+  Reactor* NodeStageVolume(Context* context, const v1::NodeStageVolumeRequest* request,
+                           v1::NodeStageVolumeResponse*) override {
     return want(context, "NodeStageVolume", *request, config_.default_mounter);
   }
-  Reactor* NodeUnstageVolume(Context* context, const v1::NodeUnstageVolumeRequest* request, v1::NodeUnstageVolumeResponse*) override {
+  Reactor* NodeUnstageVolume(Context* context, const v1::NodeUnstageVolumeRequest* request,
+                             v1::NodeUnstageVolumeResponse*) override {
     return want(context, "NodeUnstageVolume", *request);
   }
-  Reactor* NodePublishVolume(Context* context, const v1::NodePublishVolumeRequest* request, v1::NodePublishVolumeResponse*) override {
+  Reactor* NodePublishVolume(Context* context, const v1::NodePublishVolumeRequest* request,
+                             v1::NodePublishVolumeResponse*) override {
     return want(context, "NodePublishVolume", *request, config_.default_mounter);
   }
   Reactor* NodeUnpublishVolume(Context* context, const v1::NodeUnpublishVolumeRequest* request,
                                v1::NodeUnpublishVolumeResponse*) override {
     return want(context, "NodeUnpublishVolume", *request);
   }
-  Reactor* NodeExpandVolume(Context* context, const v1::NodeExpandVolumeRequest* request, v1::NodeExpandVolumeResponse* response) override {
+  Reactor* NodeExpandVolume(Context* context, const v1::NodeExpandVolumeRequest* request,
+                            v1::NodeExpandVolumeResponse* response) override {
     auto work = [this, request, response](Until until) {
       wipe_secrets(*request);
       return expand(volumes_, *request, *response, until);
@@ -71,13 +78,16 @@ class Node final : public v1::Node::CallbackService {
   }
   Reactor* NodeGetVolumeHealth(Context* context, const v1::NodeGetVolumeHealthRequest* request,
                                v1::NodeGetVolumeHealthResponse* response) override {
-    auto work = [this, request, response](Until) { return judge(volumes_, config_.volume_health, *request, *response); };
+    auto work = [this, request, response](Until) {
+      return judge(volumes_, config_.volume_health, *request, *response);
+    };
     return server_.unary(context, "NodeGetVolumeHealth", request->volume_id(), work);
   }
   Reactor* NodeGetCapabilities(Context* context, const v1::NodeGetCapabilitiesRequest*,
                                v1::NodeGetCapabilitiesResponse* response) override {
     using Rpc = v1::NodeServiceCapability::RPC;
-    for (const auto type : {Rpc::STAGE_UNSTAGE_VOLUME, Rpc::GET_VOLUME_STATS, Rpc::VOLUME_CONDITION, Rpc::EXPAND_VOLUME, Rpc::SINGLE_NODE_MULTI_WRITER})
+    for (const auto type : {Rpc::STAGE_UNSTAGE_VOLUME, Rpc::GET_VOLUME_STATS, Rpc::VOLUME_CONDITION, Rpc::EXPAND_VOLUME,
+                            Rpc::SINGLE_NODE_MULTI_WRITER})
       response->add_capabilities()->mutable_rpc()->set_type(type);
     if (config_.volume_health) response->add_capabilities()->mutable_rpc()->set_type(Rpc::GET_VOLUME_HEALTH);
     return rpc::Server::answer(context, grpc::Status::OK);
@@ -104,16 +114,17 @@ class Node final : public v1::Node::CallbackService {
     co_return co_await volumes.want(std::move(id), std::move(*wish), until);
   }
 
-  static task<result<>> expand(volume::Volumes& volumes, const v1::NodeExpandVolumeRequest& request, v1::NodeExpandVolumeResponse& response,
-                               Until until) {
+  static task<result<>> expand(volume::Volumes& volumes, const v1::NodeExpandVolumeRequest& request,
+                               v1::NodeExpandVolumeResponse& response, Until until) {
     auto done = co_await carry_out(volumes, request.volume_id(), wish_of(request), until);
     if (!done) co_return done;
-    if (const auto status = volumes.status(request.volume_id())) response.set_capacity_bytes(static_cast<std::int64_t>(status->size));
+    if (const auto status = volumes.status(request.volume_id()))
+      response.set_capacity_bytes(static_cast<std::int64_t>(status->size));
     co_return done;
   }
 
-  static task<result<>> measure(volume::Volumes& volumes, const v1::NodeGetVolumeStatsRequest& request, v1::NodeGetVolumeStatsResponse& response,
-                                Until until) {
+  static task<result<>> measure(volume::Volumes& volumes, const v1::NodeGetVolumeStatsRequest& request,
+                                v1::NodeGetVolumeStatsResponse& response, Until until) {
     if (auto valid = check(request); !valid) co_return valid;
     const auto usage = co_await volumes.usage(request.volume_id(), request.volume_path(), until);
     if (!usage) co_return usage.error();
@@ -142,7 +153,9 @@ class Node final : public v1::Node::CallbackService {
     co_return result<>();
   }
 
-  static Error unknown(const std::string& id) { return {errc::not_found, "volume " + id + " is not known on this node"}; }
+  static Error unknown(const std::string& id) {
+    return {errc::not_found, "volume " + id + " is not known on this node"};
+  }
 
   rpc::Server& server_;
   volume::Volumes& volumes_;
@@ -162,8 +175,11 @@ rpc::Config rpc_config(const Config& config, const std::string& endpoint) {
 class Server::Impl {
  public:
   Impl(executor control, Clock& clock, volume::Volumes& volumes, Config config)
-      : config_(std::move(config)), server_(control, clock, rpc_config(config_, config_.endpoint)), identity_(config_),
-        node_(server_, volumes, config_), addons_server_(control, clock, rpc_config(config_, config_.addons_endpoint)),
+      : config_(std::move(config)),
+        server_(control, clock, rpc_config(config_, config_.endpoint)),
+        identity_(config_),
+        node_(server_, volumes, config_),
+        addons_server_(control, clock, rpc_config(config_, config_.addons_endpoint)),
         addons_(make_addons(addons_server_, volumes, config_)) {}
   result<> start() {
     if (auto started = server_.start({&identity_, &node_}); !started || config_.addons_endpoint.empty()) return started;

@@ -26,7 +26,8 @@ result<volume::Wish> stage_wish(const heal::StageArguments& arguments, volume::M
   request.set_staging_target_path(arguments.staging_path);
   request.mutable_publish_context()->insert(arguments.publish_context.begin(), arguments.publish_context.end());
   request.mutable_volume_context()->insert(arguments.volume_context.begin(), arguments.volume_context.end());
-  for (const auto& [name, secret] : arguments.secrets) (*request.mutable_secrets())[name] = std::string(secret.reveal());
+  for (const auto& [name, secret] : arguments.secrets)
+    (*request.mutable_secrets())[name] = std::string(secret.reveal());
   auto& capability = *request.mutable_volume_capability();
   capability.mutable_access_mode()->set_mode(*mode);
   if (arguments.block) {

@@ -53,7 +53,8 @@ result<Labels> topology_of(std::string_view driver, std::string_view domain_labe
   if (domain_labels.empty()) return segments;
   const std::string prefix = "topology." + lower(driver);
   if (prefix.size() > kMaxPrefix)
-    return bad_topology("--domainlabels: '" + prefix + "' has " + std::to_string(prefix.size()) + " bytes, and the prefix of a label at most 63: give the driver a shorter name");
+    return bad_topology("--domainlabels: '" + prefix + "' has " + std::to_string(prefix.size()) +
+                        " bytes, and the prefix of a label at most 63: give the driver a shorter name");
   std::string missing;
   for (const auto& label : parts(domain_labels)) {
     const std::string name = label.substr(label.find('/') + 1);

@@ -5,7 +5,8 @@ namespace corbd::device {
 std::vector<Seen> of_image(const std::vector<Mapped>& all, const image::Key& key) {
   std::vector<Seen> found;
   for (const auto& one : all) {
-    const bool same = one.key.fsid == key.fsid && one.key.pool_id == key.pool_id && one.key.ns == key.ns && one.key.image_id == key.image_id;
+    const bool same = one.key.fsid == key.fsid && one.key.pool_id == key.pool_id && one.key.ns == key.ns &&
+                      one.key.image_id == key.image_id;
     if (same && one.head == (key.snap_id == 0)) found.push_back(one.seen);
   }
   return found;
@@ -14,7 +15,8 @@ std::vector<Seen> of_image(const std::vector<Mapped>& all, const image::Key& key
 std::vector<Seen> of_name(const std::vector<Mapped>& all, const image::Name& name) {
   std::vector<Seen> found;
   for (const auto& one : all)
-    if (one.head && one.name.pool == name.pool && one.name.ns == name.ns && one.name.image == name.image) found.push_back(one.seen);
+    if (one.head && one.name.pool == name.pool && one.name.ns == name.ns && one.name.image == name.image)
+      found.push_back(one.seen);
   return found;
 }
 

@@ -14,7 +14,8 @@ constexpr std::chrono::seconds kSpread{5};
 
 }  // namespace
 
-Attachment judge(const kube::answer<kube::VolumeAttachment>& attachment, const std::string& driver, const std::string& node) {
+Attachment judge(const kube::answer<kube::VolumeAttachment>& attachment, const std::string& driver,
+                 const std::string& node) {
   using State = Attachment::State;
   if (!attachment) {
     const auto& error = attachment.error().error;
@@ -38,7 +39,8 @@ std::string Attachments::name_of(const std::string& volume_id) const {
 
 task<kube::answer<kube::VolumeAttachment>> Attachments::get(std::string volume_id) {
   if (!api_) co_return kube::failure_of(api_.error());
-  const auto found = co_await (*api_)->get(kube::kVolumeAttachments, name_of(volume_id), {clock_.now() + config_.answer_within, &stopping_});
+  const auto found = co_await (*api_)->get(kube::kVolumeAttachments, name_of(volume_id),
+                                           {clock_.now() + config_.answer_within, &stopping_});
   if (!found) co_return found.error();
   co_return kube::volume_attachment_of(*found);
 }
@@ -64,12 +66,16 @@ task<Attachment> Attachments::ask(std::string volume_id) {
 
 void Attachments::wait_for(const std::string& volume_id) {
   const auto name = name_of(volume_id);
-  if (!config_.changed || stopping_.cancelled() || !waiting_.emplace(name, volume_id).second || config_.watch_all || !may_watch_) return;
+  if (!config_.changed || stopping_.cancelled() || !waiting_.emplace(name, volume_id).second || config_.watch_all ||
+      !may_watch_)
+    return;
   auto& watch = watches_[name];
-  watch = std::make_unique<kube::Kept>(control_, clock_, **api_, kube::kVolumeAttachments, kube::Which{name}, [this](const std::string& of) {
-    // What a watch says while it ends counts no more.
-    if (const auto watch = watches_.find(of); watch != watches_.end()) changed(of, watch->second->object());
-  });
+  watch = std::make_unique<kube::Kept>(control_, clock_, **api_, kube::kVolumeAttachments, kube::Which{name},
+                                       [this](const std::string& of) {
+                                         // What a watch says while it ends counts no more.
+                                         if (const auto watch = watches_.find(of); watch != watches_.end())
+                                           changed(of, watch->second->object());
+                                       });
   watch->start();
 }
 
@@ -87,7 +93,9 @@ task<> Attachments::end(std::unique_ptr<kube::Kept> watch) { co_await watch->sto
 void Attachments::changed(const std::string& name, const boost::json::object* attachment) {
   const auto waits = waiting_.find(name);
   if (waits == waiting_.end()) return;
-  if (attachment != nullptr && judge(kube::volume_attachment_of(*attachment), config_.driver, config_.node).state == Attachment::State::unknown) return;
+  if (attachment != nullptr &&
+      judge(kube::volume_attachment_of(*attachment), config_.driver, config_.node).state == Attachment::State::unknown)
+    return;
   log::info("attachment.changed", {{"volume", waits->second}, {"name", name}});
   config_.changed(std::string(waits->second));
 }
@@ -120,7 +128,8 @@ void Attachments::start(volume::Volumes& volumes) {
 void Attachments::note(const volume::Change& change) {
   using volume::Health;
   if (change.to != Health::reconnecting && change.to != Health::unproven) wait_no_more(change.volume_id);
-  if (change.to == Health::staged && (change.from == Health::absent || change.from == Health::staging)) note(change.volume_id);
+  if (change.to == Health::staged && (change.from == Health::absent || change.from == Health::staging))
+    note(change.volume_id);
 }
 
 void Attachments::note(const std::string& volume_id) {
@@ -138,7 +147,8 @@ task<> Attachments::keep_asking(std::string volume_id) {
     if (attachment.state == Attachment::State::away) break;
     result<> noted = Error{errc::unavailable, attachment.why};
     if (attachment.state == Attachment::State::here)
-      noted = co_await volumes_->want(volume_id, volume::Wish(volume::Attached{attachment.uid}), {clock_.now() + std::chrono::minutes(2), &stopping_});
+      noted = co_await volumes_->want(volume_id, volume::Wish(volume::Attached{attachment.uid}),
+                                      {clock_.now() + std::chrono::minutes(2), &stopping_});
     if (noted) break;
     if (failures == 0) log::info("attachment.unknown", {{"volume", volume_id}, {"error", noted.error().text}});
     co_await sleep_until(control_, clock_, clock_.now() + backoff.after(failures, uniform()), &stopping_);

@@ -20,6 +20,8 @@ void Breaker::unanswered(time_point now, double random) {
 
 void Breaker::unasked() { --under_way_; }
 
-time_point Breaker::next(time_point now) const { return open() && under_way_ == 0 && now < again_at_ ? again_at_ : time_point::max(); }
+time_point Breaker::next(time_point now) const {
+  return open() && under_way_ == 0 && now < again_at_ ? again_at_ : time_point::max();
+}
 
 }  // namespace corbd::heal

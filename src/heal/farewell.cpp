@@ -17,7 +17,8 @@ std::vector<std::string> in_use(const volume::Volumes& volumes) {
 
 }  // namespace
 
-task<> outlast_users(executor control, Clock& clock, volume::Volumes& volumes, std::chrono::seconds grace, CancelScope& hurry) {
+task<> outlast_users(executor control, Clock& clock, volume::Volumes& volumes, std::chrono::seconds grace,
+                     CancelScope& hurry) {
   const auto end = clock.now() + grace;
   auto say_at = clock.now();
   bool given_up = false;
@@ -27,12 +28,15 @@ task<> outlast_users(executor control, Clock& clock, volume::Volumes& volumes, s
     if (used.empty() || now >= end + kAfterwards) co_return;
     if (now >= end && !std::exchange(given_up, true)) {
       log::error("shutdown.gives_up", {{"volumes", used.size()}, {"first", used.front()}});
-      for (const auto& id : used) co_await volumes.want(id, volume::Wish(volume::Failed{}), Until{clock.now() + kAfterwards, &hurry});
+      for (const auto& id : used)
+        co_await volumes.want(id, volume::Wish(volume::Failed{}), Until{clock.now() + kAfterwards, &hurry});
     }
     if (now >= say_at) {
       say_at = now + kSayEvery;
-      log::info("shutdown.waits", {{"volumes", used.size()}, {"first", used.front()},
-                                   {"grace_left_s", std::chrono::duration_cast<std::chrono::seconds>(end - now).count()}});
+      log::info("shutdown.waits",
+                {{"volumes", used.size()},
+                 {"first", used.front()},
+                 {"grace_left_s", std::chrono::duration_cast<std::chrono::seconds>(end - now).count()}});
     }
     co_await sleep_until(control, clock, now + kPause, &hurry);
   }

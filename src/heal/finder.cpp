@@ -11,14 +11,24 @@ namespace {
 /// Between two looks at a device that is not ours to serve: what is said of it changes when its pod does.
 constexpr std::chrono::minutes kNotOurs{1};
 
-bool may_pass(errc code) { return code != errc::failed_precondition && code != errc::not_found && code != errc::invalid_argument; }
+bool may_pass(errc code) {
+  return code != errc::failed_precondition && code != errc::not_found && code != errc::invalid_argument;
+}
 
 }  // namespace
 
-Finder::Finder(executor control, Clock& clock, BlockingPool& pool, result<kube::Api*> api, Attachments& attachments, volume::Volumes& volumes,
-               MakeWish make_wish, Config config)
-    : control_(control), clock_(clock), pool_(pool), api_(std::move(api)), attachments_(attachments), volumes_(volumes), make_wish_(std::move(make_wish)),
-      config_(std::move(config)), slots_(control, clock, "a turn to ask the API server", config_.at_once), gate_(control, clock) {}
+Finder::Finder(executor control, Clock& clock, BlockingPool& pool, result<kube::Api*> api, Attachments& attachments,
+               volume::Volumes& volumes, MakeWish make_wish, Config config)
+    : control_(control),
+      clock_(clock),
+      pool_(pool),
+      api_(std::move(api)),
+      attachments_(attachments),
+      volumes_(volumes),
+      make_wish_(std::move(make_wish)),
+      config_(std::move(config)),
+      slots_(control, clock, "a turn to ask the API server", config_.at_once),
+      gate_(control, clock) {}
 
 Finder::~Finder() { clock_.cancel(timer_); }
 
@@ -46,8 +56,10 @@ task<> Finder::find(std::string volume_id) {
     if (found || stopping_.cancelled()) break;
     const auto& error = found.error();
     if (std::exchange(left_[volume_id], error.text) != error.text)
-      log::warning("device.unclaimed", {{"volume", volume_id}, {"code", name(error.code)}, {"why_not_served", error.text}});
-    const std::chrono::milliseconds wait = may_pass(error.code) ? backoff.after(failures, uniform()) : std::chrono::milliseconds(kNotOurs);
+      log::warning("device.unclaimed",
+                   {{"volume", volume_id}, {"code", name(error.code)}, {"why_not_served", error.text}});
+    const std::chrono::milliseconds wait =
+        may_pass(error.code) ? backoff.after(failures, uniform()) : std::chrono::milliseconds(kNotOurs);
     if (co_await sleep_until(control_, clock_, clock_.now() + wait, &stopping_) == Waited::cancelled) break;
   }
   left_.erase(volume_id);
@@ -70,7 +82,8 @@ task<result<>> Finder::attempt(std::string volume_id) {
   if (!attachment) co_return with_context("its VolumeAttachment", attachment.error().error);
   const auto proof = judge(attachment, config_.driver, config_.node);
   if (proof.state != volume::Attachment::State::here) co_return Error{errc::unavailable, proof.why};
-  if (attachment->volume.empty()) co_return Error{errc::failed_precondition, "its VolumeAttachment names no PersistentVolume"};
+  if (attachment->volume.empty())
+    co_return Error{errc::failed_precondition, "its VolumeAttachment names no PersistentVolume"};
 
   auto volume_object = co_await get(kube::kPersistentVolumes, attachment->volume, "PersistentVolume");
   if (!volume_object) co_return volume_object.error();
@@ -79,22 +92,33 @@ task<result<>> Finder::attempt(std::string volume_id) {
   if (config_.learned) config_.learned(volume_id, volume);
   const auto path = staging_path_of(volume, config_.kubelet_dir, device->mounts);
   if (!path) co_return path.error();
-  const auto traces = co_await pool_.run([at = *path] { return read_traces(at); }, {clock_.now() + config_.answer_within, &stopping_}, "looking at " + *path);
+  const auto traces = co_await pool_.run([at = *path] { return read_traces(at); },
+                                         {clock_.now() + config_.answer_within, &stopping_}, "looking at " + *path);
   if (!traces) co_return traces.error();
   if (auto checked = check(*traces, *attachment, (*api_)->ahead()); !checked) co_return checked;
 
   const auto& secret = *volume.node_stage_secret;
-  auto secret_object = co_await get(kube::secrets_of(secret.name_space), secret.name, "Secret " + secret.name_space + "/");
+  auto secret_object =
+      co_await get(kube::secrets_of(secret.name_space), secret.name, "Secret " + secret.name_space + "/");
   if (!secret_object) co_return secret_object.error();
-  StageArguments arguments{volume_id, *path, volume.fstype, volume.access_modes.front(), volume.mode == "Block", volume.mount_options, attachment->metadata,
-                           volume.attributes, kube::data_of_secret(*secret_object)};
+  StageArguments arguments{volume_id,
+                           *path,
+                           volume.fstype,
+                           volume.access_modes.front(),
+                           volume.mode == "Block",
+                           volume.mount_options,
+                           attachment->metadata,
+                           volume.attributes,
+                           kube::data_of_secret(*secret_object)};
   wipe(*secret_object);
   if (!traces->selinux_context.empty()) arguments.mount_flags.push_back("context=\"" + traces->selinux_context + "\"");
   auto wish = make_wish_(arguments);
   if (!wish) co_return wish.error();
   std::get<volume::Staged>(*wish).attachment = proof;
   turn->release();
-  log::info("device.claimed", {{"volume", volume_id}, {"device", "/dev/nbd" + std::to_string(device->device)}, {"persistent_volume", volume.name}});
+  log::info("device.claimed", {{"volume", volume_id},
+                               {"device", "/dev/nbd" + std::to_string(device->device)},
+                               {"persistent_volume", volume.name}});
   co_return co_await volumes_.want(volume_id, std::move(*wish), {clock_.now() + config_.stage_within, &stopping_});
 }
 

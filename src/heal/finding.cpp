@@ -16,13 +16,16 @@ constexpr std::size_t kMaxFile = 65536;
 
 /// Clocks that nobody could compare are believed to differ by no more.
 constexpr std::chrono::minutes kClocksDiffer{5};
-constexpr const char* kAway = ": since then it was detached from this node, and another may have written it. End its pods on this node, so that it is unstaged";
+constexpr const char* kAway =
+    ": since then it was detached from this node, and another may have written it. End its pods on this node, so that "
+    "it is unstaged";
 
 Error refuse(std::string why) { return {errc::failed_precondition, std::move(why)}; }
 
 }  // namespace
 
-result<std::string> staging_path_of(const kube::PersistentVolume& volume, const std::string& kubelet_dir, const std::vector<std::string>& mounts) {
+result<std::string> staging_path_of(const kube::PersistentVolume& volume, const std::string& kubelet_dir,
+                                    const std::vector<std::string>& mounts) {
   const std::string below = kubelet_dir + "/plugins/kubernetes.io/csi/";
   std::vector<std::string> paths;
   if (volume.mode == "Block") {
@@ -33,7 +36,8 @@ result<std::string> staging_path_of(const kube::PersistentVolume& volume, const 
   }
   for (const auto& path : paths)
     if (std::ranges::find(mounts, volume::staging_target(volume.handle, path)) != mounts.end()) return path;
-  return Error{errc::not_found, "its device is not mounted at " + paths.front() + ": kubelet stages it anew, or unstages it"};
+  return Error{errc::not_found,
+               "its device is not mounted at " + paths.front() + ": kubelet stages it anew, or unstages it"};
 }
 
 result<> check(const kube::PersistentVolume& volume, const std::string& driver, const std::string& handle) {
@@ -43,17 +47,20 @@ result<> check(const kube::PersistentVolume& volume, const std::string& driver, 
   if (volume.handle != handle) return refuse(name + " is of volume " + volume.handle);
   if (volume.deleting) return refuse(name + " is being deleted");
   if (!volume.bound) return refuse(name + " is not bound");
-  if (!volume.mode.empty() && volume.mode != "Filesystem" && volume.mode != "Block") return refuse(name + " has the unknown volumeMode " + volume.mode);
+  if (!volume.mode.empty() && volume.mode != "Filesystem" && volume.mode != "Block")
+    return refuse(name + " has the unknown volumeMode " + volume.mode);
   if (volume.access_modes.empty()) return refuse(name + " has no access mode");
   if (!volume.node_stage_secret) return refuse(name + " names no nodeStageSecretRef");
   return {};
 }
 
-result<> check(const Traces& traces, const kube::VolumeAttachment& attachment, std::optional<std::chrono::milliseconds> ahead) {
+result<> check(const Traces& traces, const kube::VolumeAttachment& attachment,
+               std::optional<std::chrono::milliseconds> ahead) {
   if (!traces.staged) return refuse("there is no image-meta.json at its staging path");
   if (!traces.attachment.empty()) {
     if (traces.attachment == attachment.uid) return {};
-    return refuse("it was staged under another VolumeAttachment (UID " + traces.attachment + ", now " + attachment.uid + ")" + kAway);
+    return refuse("it was staged under another VolumeAttachment (UID " + traces.attachment + ", now " + attachment.uid +
+                  ")" + kAway);
   }
   if (!attachment.created) return refuse("its VolumeAttachment has no creationTimestamp");
   // By the server's clock. What cannot be told of the second in which both happened is told by the next answer.
@@ -61,7 +68,8 @@ result<> check(const Traces& traces, const kube::VolumeAttachment& attachment, s
   if (staged < *attachment.created) return refuse(std::string("it was staged before it was attached") + kAway);
   if (!ahead && staged - kClocksDiffer < *attachment.created)
     return refuse("its image-meta.json is less than " + std::to_string(kClocksDiffer.count()) +
-                  " minutes younger than its VolumeAttachment, and the API server's answers have no Date to compare the clocks by, so it may have been staged "
+                  " minutes younger than its VolumeAttachment, and the API server's answers have no Date to compare "
+                  "the clocks by, so it may have been staged "
                   "before it was attached: restart kubelet, which stages it anew, or end its pods on this node");
   return {};
 }
@@ -70,7 +78,8 @@ result<Traces> read_traces(const std::string& staging_path) {
   Traces traces;
   struct stat status{};
   if (::stat((staging_path + "/image-meta.json").c_str(), &status) == 0)
-    traces.staged = std::chrono::system_clock::from_time_t(status.st_mtim.tv_sec) + std::chrono::nanoseconds(status.st_mtim.tv_nsec);
+    traces.staged = std::chrono::system_clock::from_time_t(status.st_mtim.tv_sec) +
+                    std::chrono::nanoseconds(status.st_mtim.tv_nsec);
   if (const auto stash = volume::read_stash(staging_path); stash && *stash) traces.attachment = (*stash)->attachment;
   const auto text = read_file(staging_path.substr(0, staging_path.rfind('/')) + "/vol_data.json", kMaxFile);
   if (!text) return traces;

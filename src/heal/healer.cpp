@@ -13,20 +13,28 @@ Outcome outcome_of(const result<>& healed, bool was_unserved) {
   if (healed) return was_unserved ? Outcome::healed : Outcome::well;
   switch (healed.error().code) {
     case errc::unreachable:
-    case errc::timed_out: return Outcome::unreachable;
+    case errc::timed_out:
+      return Outcome::unreachable;
     case errc::unavailable:
     case errc::busy:
     case errc::exhausted:
     case errc::failed_precondition:
-    case errc::state_write: return Outcome::not_asked;
-    default: return Outcome::failed;
+    case errc::state_write:
+      return Outcome::not_asked;
+    default:
+      return Outcome::failed;
   }
 }
 
 }  // namespace
 
 Healer::Healer(executor control, Clock& clock, volume::Volumes& volumes, Config config)
-    : control_(control), clock_(clock), volumes_(volumes), config_(std::move(config)), ward_(config_.ward), gate_(control, clock) {}
+    : control_(control),
+      clock_(clock),
+      volumes_(volumes),
+      config_(std::move(config)),
+      ward_(config_.ward),
+      gate_(control, clock) {}
 
 Healer::~Healer() {
   clock_.cancel(look_timer_);
@@ -68,7 +76,8 @@ void Healer::hurry(const std::string& volume_id) {
 void Healer::look() {
   const auto all = volumes_.status();
   for (const auto& status : all)
-    if (status.unserved || status.served_by_other) admit(status, status.unserved ? "its device has no server" : "rbd-nbd serves its device");
+    if (status.unserved || status.served_by_other)
+      admit(status, status.unserved ? "its device has no server" : "rbd-nbd serves its device");
   report_stuck(all);
   go_on();
   arm(clock_.now() + config_.look_every, look_timer_, &Healer::look);
@@ -85,10 +94,14 @@ void Healer::report_stuck(const std::vector<volume::Status>& all) {
     }
     bool others_answer = false;
     for (const auto& other : all)
-      others_answer |= other.cluster_id == one.cluster_id && other.volume_id != one.volume_id && !other.unserved && other.oldest < config_.stuck_after;
+      others_answer |= other.cluster_id == one.cluster_id && other.volume_id != one.volume_id && !other.unserved &&
+                       other.oldest < config_.stuck_after;
     if (!std::exchange(reported, true))
-      log::warning("volume.stuck", {{"volume", one.volume_id}, {"oldest_ms", ms(one.oldest)}, {"cluster_answers_others", others_answer},
-                                    {"hint", "see `ceph health detail`: placement groups that are not active hold requests"}});
+      log::warning("volume.stuck",
+                   {{"volume", one.volume_id},
+                    {"oldest_ms", ms(one.oldest)},
+                    {"cluster_answers_others", others_answer},
+                    {"hint", "see `ceph health detail`: placement groups that are not active hold requests"}});
   }
   std::erase_if(stuck_, [&](const auto& entry) {
     return std::none_of(all.begin(), all.end(), [&](const auto& one) { return one.volume_id == entry.first; });
@@ -136,8 +149,12 @@ void Healer::tell(const std::string& volume_id, const Error& error) {
   const bool again = told == error.text;
   told = error.text;
   if (again && (attempt & (attempt - 1)) != 0) return;
-  log::warning("volume.heal_failed", {{"volume", volume_id}, {"code", name(error.code)}, {"error", error.text}, {"attempt", attempt},
-                                      {"why", patient.why}, {"unserved_ms", ms(clock_.now() - patient.since)}});
+  log::warning("volume.heal_failed", {{"volume", volume_id},
+                                      {"code", name(error.code)},
+                                      {"error", error.text},
+                                      {"attempt", attempt},
+                                      {"why", patient.why},
+                                      {"unserved_ms", ms(clock_.now() - patient.since)}});
 }
 
 task<> Healer::stop() {

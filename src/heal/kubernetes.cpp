@@ -8,7 +8,9 @@ Finder::Config finder_config(const Kubernetes::Config& config, Reporter& reporte
   made.driver = config.driver;
   made.node = config.node;
   made.kubelet_dir = config.kubelet_dir;
-  made.learned = [&reporter](const std::string& id, const kube::PersistentVolume& volume) { reporter.know(id, volume); };
+  made.learned = [&reporter](const std::string& id, const kube::PersistentVolume& volume) {
+    reporter.know(id, volume);
+  };
   return made;
 }
 
@@ -33,12 +35,15 @@ Orphans::Config orphans_config(const Kubernetes::Config& config, Reporter& repor
 
 }  // namespace
 
-Kubernetes::Kubernetes(executor control, Clock& clock, BlockingPool& pool, const result<kube::Api*>& api, kube::OwnNode& own, volume::Volumes& volumes,
-                       Finder::MakeWish make_wish, const Config& config)
-    : own_(own), volumes_(volumes), attachments_(control, clock, api, attachments_config(config)),
+Kubernetes::Kubernetes(executor control, Clock& clock, BlockingPool& pool, const result<kube::Api*>& api,
+                       kube::OwnNode& own, volume::Volumes& volumes, Finder::MakeWish make_wish, const Config& config)
+    : own_(own),
+      volumes_(volumes),
+      attachments_(control, clock, api, attachments_config(config)),
       reporter_(control, clock, api, volumes, {config.driver, config.node}),
       finder_(control, clock, pool, api, attachments_, volumes, std::move(make_wish), finder_config(config, reporter_)),
-      orphans_(control, clock, attachments_, [this] { return own_.now(); }, volumes, orphans_config(config, reporter_)) {}
+      orphans_(
+          control, clock, attachments_, [this] { return own_.now(); }, volumes, orphans_config(config, reporter_)) {}
 
 void Kubernetes::start() {
   own_.start();

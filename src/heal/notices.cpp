@@ -7,21 +7,31 @@ namespace {
 
 using volume::Health;
 
-std::string seconds_text(duration of) { return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(of).count()) + " s"; }
+std::string seconds_text(duration of) {
+  return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(of).count()) + " s";
+}
 
 std::string see(const std::string& volume_id) { return " See `corbd volume " + volume_id + "` on the node."; }
 
-std::string last_error(const volume::Status& status) { return status.last_error ? status.last_error->text : "its device has no server"; }
+std::string last_error(const volume::Status& status) {
+  return status.last_error ? status.last_error->text : "its device has no server";
+}
 
 }  // namespace
 
 kube::Notice vouched_notice(const std::string& by, const result<>& done) {
   const std::string who = by.empty() ? "An operator" : "An operator (" + by + " on the node)";
-  if (done) return {"HealedByWord", true, who + " gave the word that no other node used the image, and the volume is served: what waited in this node was written."};
-  return {"HealByWordRefused", true, who + " gave the word that no other node used the image, and the volume is not served: " + done.error().text};
+  if (done)
+    return {"HealedByWord", true,
+            who +
+                " gave the word that no other node used the image, and the volume is served: what waited in this node "
+                "was written."};
+  return {"HealByWordRefused", true,
+          who + " gave the word that no other node used the image, and the volume is not served: " + done.error().text};
 }
 
-std::vector<Notices::Told> Notices::changed(const volume::Change& change, const volume::Status& status, time_point now) {
+std::vector<Notices::Told> Notices::changed(const volume::Change& change, const volume::Status& status,
+                                            time_point now) {
   std::vector<Told> all;
   const std::string& id = change.volume_id;
   const auto tell = [&](Stall& stall, const char* reason, std::string message) {
@@ -34,31 +44,47 @@ std::vector<Notices::Told> Notices::changed(const volume::Change& change, const 
     case Health::failed: {
       Stall& stall = stalls_.try_emplace(id, Stall{now, {}}).first->second;
       if (change.to == Health::reconnecting && status.cut_off)
-        tell(stall, "VolumeFenced", "The cluster has cut this node's client off. Its writes wait, and the agent serves the volume again if it is still this "
-                                    "node's. If nobody fenced the node, see `ceph osd blocklist ls`." + see(id));
+        tell(stall, "VolumeFenced",
+             "The cluster has cut this node's client off. Its writes wait, and the agent serves the volume again if it "
+             "is still this "
+             "node's. If nobody fenced the node, see `ceph osd blocklist ls`." +
+                 see(id));
       if (change.to == Health::unproven) tell(stall, "HealingFailed", "Writes wait: " + change.why + "." + see(id));
-      if (change.to == Health::lost) tell(stall, "VolumeLost", change.why + ". End the pods that use it on this node." + see(id));
+      if (change.to == Health::lost)
+        tell(stall, "VolumeLost", change.why + ". End the pods that use it on this node." + see(id));
       if (change.to == Health::failed)
-        tell(stall, "VolumeLost", "The volume was given up and answers with I/O errors. End its pods on this node, then it can be staged anew." + see(id));
+        tell(stall, "VolumeLost",
+             "The volume was given up and answers with I/O errors. End its pods on this node, then it can be staged "
+             "anew." +
+                 see(id));
       break;
     }
     case Health::staged: {
       const auto stall = stalls_.find(id);
       if (stall == stalls_.end()) break;
       if (!stall->second.told.empty())
-        all.push_back({id, {"VolumeHealed", false, "The volume is served again after " + seconds_text(now - stall->second.since) + " without a server; what was "
-                                                                                                                                  "written in between was kept."}});
+        all.push_back({id,
+                       {"VolumeHealed", false,
+                        "The volume is served again after " + seconds_text(now - stall->second.since) +
+                            " without a server; what was "
+                            "written in between was kept."}});
       stalls_.erase(stall);
       break;
     }
     case Health::absent:
       stalls_.erase(id);
       if (status.in_use || !status.published_at.empty())
-        all.push_back({id, {"VolumeLost", true, "Another program disconnected its device, and its pods get I/O errors. End them on this node, then it is staged "
-                                                "anew." + see(id)}});
+        all.push_back({id,
+                       {"VolumeLost", true,
+                        "Another program disconnected its device, and its pods get I/O errors. End them on this node, "
+                        "then it is staged "
+                        "anew." +
+                            see(id)}});
       break;
     case Health::staging:
-    case Health::unstaging: stalls_.erase(id); break;
+    case Health::unstaging:
+      stalls_.erase(id);
+      break;
   }
   return all;
 }
@@ -69,11 +95,16 @@ std::vector<Notices::Told> Notices::due(const std::vector<volume::Status>& all, 
     const auto status = std::ranges::find(all, id, &volume::Status::volume_id);
     if (status == all.end() || status->health != Health::reconnecting) continue;
     if (now - stall.since >= config_.stalled_after && stall.told.empty() && stall.told.insert("VolumeStalled").second)
-      told.push_back({id, {"VolumeStalled", true, "Reads and writes wait since " + seconds_text(now - stall.since) + " (" + last_error(*status) +
-                                                      "); none is lost, and the agent keeps trying." + see(id)}});
+      told.push_back({id,
+                      {"VolumeStalled", true,
+                       "Reads and writes wait since " + seconds_text(now - stall.since) + " (" + last_error(*status) +
+                           "); none is lost, and the agent keeps trying." + see(id)}});
     if (now - stall.since >= config_.failed_after && !stall.told.contains("HealingFailed") && status->last_error) {
       stall.told.insert("HealingFailed");
-      told.push_back({id, {"HealingFailed", true, "Not healed after " + seconds_text(now - stall.since) + ", and tried again: " + last_error(*status) + "." + see(id)}});
+      told.push_back({id,
+                      {"HealingFailed", true,
+                       "Not healed after " + seconds_text(now - stall.since) +
+                           ", and tried again: " + last_error(*status) + "." + see(id)}});
     }
   }
   return told;

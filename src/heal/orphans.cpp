@@ -6,9 +6,14 @@
 
 namespace corbd::heal {
 
-Orphans::Orphans(executor control, Clock& clock, Attachments& attachments, std::function<std::optional<kube::Node>()> own, volume::Volumes& volumes,
-                 Config config)
-    : clock_(clock), attachments_(attachments), own_(std::move(own)), volumes_(volumes), config_(std::move(config)), gate_(std::move(control), clock) {}
+Orphans::Orphans(executor control, Clock& clock, Attachments& attachments,
+                 std::function<std::optional<kube::Node>()> own, volume::Volumes& volumes, Config config)
+    : clock_(clock),
+      attachments_(attachments),
+      own_(std::move(own)),
+      volumes_(volumes),
+      config_(std::move(config)),
+      gate_(std::move(control), clock) {}
 
 Orphans::~Orphans() { clock_.cancel(timer_); }
 
@@ -18,25 +23,33 @@ void Orphans::start() { look(); }
 bool Orphans::is_suspect(const volume::Status& status) const {
   if (status.staged_at.empty() || status.attachment_uid.empty()) return false;
   if (!node_) return status.published_at.empty();
-  return std::ranges::find(node_->volumes_attached, kube::attached_name(status.volume_id, config_.driver)) == node_->volumes_attached.end();
+  return std::ranges::find(node_->volumes_attached, kube::attached_name(status.volume_id, config_.driver)) ==
+         node_->volumes_attached.end();
 }
 
 void Orphans::look() {
   node_ = own_();
   const bool out_of_service = node_ && node_->out_of_service;
   if (out_of_service && !std::exchange(told_out_of_service_, true))
-    log::warning("node.out_of_service", {{"hint", "the node is tainted node.kubernetes.io/out-of-service: Kubernetes detaches its volumes by force and may "
-                                                  "attach them elsewhere. Remove the taint once the node is well"}});
+    log::warning(
+        "node.out_of_service",
+        {{"hint",
+          "the node is tainted node.kubernetes.io/out-of-service: Kubernetes detaches its volumes by force and may "
+          "attach them elsewhere. Remove the taint once the node is well"}});
   told_out_of_service_ &= out_of_service;
   const auto all = volumes_.status();
   std::erase_if(suspects_, [&](const auto& entry) {
-    return !entry.second.under_way && std::ranges::none_of(all, [&](const auto& status) { return status.volume_id == entry.first && is_suspect(status); });
+    return !entry.second.under_way && std::ranges::none_of(all, [&](const auto& status) {
+      return status.volume_id == entry.first && is_suspect(status);
+    });
   });
   for (const auto& status : all) {
     if (!is_suspect(status)) continue;
-    Suspect& suspect = suspects_.try_emplace(status.volume_id, Suspect{clock_.now(), clock_.now(), {}, {}, false}).first->second;
+    Suspect& suspect =
+        suspects_.try_emplace(status.volume_id, Suspect{clock_.now(), clock_.now(), {}, {}, false}).first->second;
     if (!status.published_at.empty()) suspect.used = clock_.now();
-    const bool due = clock_.now() - suspect.since >= config_.unused_for && (suspect.asked == time_point() || clock_.now() - suspect.asked >= config_.ask_every);
+    const bool due = clock_.now() - suspect.since >= config_.unused_for &&
+                     (suspect.asked == time_point() || clock_.now() - suspect.asked >= config_.ask_every);
     if (!due || suspect.under_way) continue;
     // Before it begins: it may end at once.
     suspect.under_way = true;
@@ -53,32 +66,41 @@ task<> Orphans::ask(std::string volume_id) {
   suspect.under_way = false;
   suspect.asked = clock_.now();
   if (attachment.state != volume::Attachment::State::away) suspect.gone.reset();
-  if (attachment.state != volume::Attachment::State::away || !status || !is_suspect(*status) || stopping_.cancelled()) co_return;
+  if (attachment.state != volume::Attachment::State::away || !status || !is_suspect(*status) || stopping_.cancelled())
+    co_return;
   if (!suspect.gone) {
     suspect.gone = clock_.now();
     tell(*status, attachment.why);
   }
-  if (config_.unstage && status->published_at.empty() && clock_.now() - std::max(*suspect.gone, suspect.used) >= config_.grace) co_await unstage(*status);
+  if (config_.unstage && status->published_at.empty() &&
+      clock_.now() - std::max(*suspect.gone, suspect.used) >= config_.grace)
+    co_await unstage(*status);
 }
 
 void Orphans::tell(const volume::Status& status, const std::string& why) const {
   const bool used = !status.published_at.empty();
   const std::string& at = used ? status.published_at.front() : status.staged_at.front();
-  log::warning(used ? "volume.detached" : "volume.orphaned", {{"volume", status.volume_id}, {"path", at}, {"why", why}});
+  log::warning(used ? "volume.detached" : "volume.orphaned",
+               {{"volume", status.volume_id}, {"path", at}, {"why", why}});
   if (!config_.tell) return;
   if (used)
-    config_.tell(status.volume_id, {"VolumeDetached", true, "Kubernetes has detached the volume while it is in use at " + at + ": " + why +
-                                                                ". It is served as long as the image is this node's. End its pods on this node."});
+    config_.tell(status.volume_id,
+                 {"VolumeDetached", true,
+                  "Kubernetes has detached the volume while it is in use at " + at + ": " + why +
+                      ". It is served as long as the image is this node's. End its pods on this node."});
   else
-    config_.tell(status.volume_id, {"VolumeOrphaned", true, "The volume is staged at " + at + ", used by no pod and attached no more: " + why +
-                                                                (config_.unstage ? ". It is unstaged when that stays so."
-                                                                                 : ". kubelet has forgotten it; see --unstage-orphans.")});
+    config_.tell(status.volume_id, {"VolumeOrphaned", true,
+                                    "The volume is staged at " + at + ", used by no pod and attached no more: " + why +
+                                        (config_.unstage ? ". It is unstaged when that stays so."
+                                                         : ". kubelet has forgotten it; see --unstage-orphans.")});
 }
 
 task<> Orphans::unstage(volume::Status status) {
   for (const auto& path : status.staged_at) {
-    const auto done = co_await volumes_.want(status.volume_id, volume::Wish(volume::Unstaged{path}), {clock_.now() + std::chrono::minutes(2), &stopping_});
-    log::warning("volume.orphan_unstaged", {{"volume", status.volume_id}, {"path", path}, {"error", done ? "" : done.error().text}});
+    const auto done = co_await volumes_.want(status.volume_id, volume::Wish(volume::Unstaged{path}),
+                                             {clock_.now() + std::chrono::minutes(2), &stopping_});
+    log::warning("volume.orphan_unstaged",
+                 {{"volume", status.volume_id}, {"path", path}, {"error", done ? "" : done.error().text}});
   }
 }
 

@@ -12,9 +12,11 @@ kube::Involved object_of(const kube::PersistentVolume& volume) {
 
 }  // namespace
 
-Reporter::Reporter(executor control, Clock& clock, result<kube::Api*> api, const volume::Volumes& volumes, Config config)
+Reporter::Reporter(executor control, Clock& clock, result<kube::Api*> api, const volume::Volumes& volumes,
+                   Config config)
     : clock_(clock), api_(std::move(api)), volumes_(volumes), config_(std::move(config)), gate_(control, clock) {
-  if (api_) recorder_ = std::make_unique<kube::Recorder>(control, clock, **api_, kube::Recorder::Config{"corbd", config_.node});
+  if (api_)
+    recorder_ = std::make_unique<kube::Recorder>(control, clock, **api_, kube::Recorder::Config{"corbd", config_.node});
 }
 
 Reporter::~Reporter() { clock_.cancel(timer_); }
@@ -47,7 +49,8 @@ void Reporter::tell(std::vector<Notices::Told> all) {
 
 task<> Reporter::tell_one(Notices::Told told) {
   auto about = co_await find(told.volume_id);
-  if (about.kind != "PersistentVolumeClaim") told.notice.message = "Volume " + told.volume_id + ": " + told.notice.message;
+  if (about.kind != "PersistentVolumeClaim")
+    told.notice.message = "Volume " + told.volume_id + ": " + told.notice.message;
   if (!stopping_.cancelled()) recorder_->tell(std::move(about), std::move(told.notice));
 }
 
@@ -57,7 +60,8 @@ task<kube::Involved> Reporter::find(std::string volume_id) {
   // kubelet names a Node by its name where an event wants a UID.
   kube::Involved about{"Node", "", config_.node, config_.node};
   const Until until{clock_.now() + config_.answer_within, &stopping_};
-  const auto attachment = co_await (*api_)->get(kube::kVolumeAttachments, kube::volume_attachment_name(volume_id, config_.driver, config_.node), until);
+  const auto attachment = co_await (*api_)->get(
+      kube::kVolumeAttachments, kube::volume_attachment_name(volume_id, config_.driver, config_.node), until);
   if (!attachment) co_return about;
   const auto volume_name = kube::volume_attachment_of(*attachment).volume;
   if (volume_name.empty()) co_return about;
@@ -68,7 +72,9 @@ task<kube::Involved> Reporter::find(std::string volume_id) {
   co_return about;
 }
 
-void Reporter::know(const std::string& volume_id, const kube::PersistentVolume& volume) { objects_[volume_id] = object_of(volume); }
+void Reporter::know(const std::string& volume_id, const kube::PersistentVolume& volume) {
+  objects_[volume_id] = object_of(volume);
+}
 
 task<> Reporter::stop(Until until) {
   stopping_.cancel();

@@ -8,7 +8,10 @@ namespace {
 
 /// As a heap has it: its front comes first.
 bool after(const Patient* one, const Patient* other) {
-  const auto rank = [](const Patient& of) { return std::tuple<time_point, bool, time_point, const std::string&>(of.unheard, !of.blocked, of.since, of.volume_id); };
+  const auto rank = [](const Patient& of) {
+    return std::tuple<time_point, bool, time_point, const std::string&>(of.unheard, !of.blocked, of.since,
+                                                                        of.volume_id);
+  };
   return rank(*other) < rank(*one);
 }
 
@@ -16,11 +19,16 @@ bool after(const Patient* one, const Patient* other) {
 
 std::string_view name(Outcome outcome) {
   switch (outcome) {
-    case Outcome::healed: return "healed";
-    case Outcome::well: return "well";
-    case Outcome::failed: return "failed";
-    case Outcome::not_asked: return "not_asked";
-    case Outcome::unreachable: return "unreachable";
+    case Outcome::healed:
+      return "healed";
+    case Outcome::well:
+      return "well";
+    case Outcome::failed:
+      return "failed";
+    case Outcome::not_asked:
+      return "not_asked";
+    case Outcome::unreachable:
+      return "unreachable";
   }
   return "";
 }
@@ -122,6 +130,8 @@ bool Ward::waits_for_cluster(const std::string& cluster_id) const {
   return place != breakers_.end() && place->second.open();
 }
 
-Breaker& Ward::breaker(const std::string& cluster_id) { return breakers_.try_emplace(cluster_id, config_.backoff).first->second; }
+Breaker& Ward::breaker(const std::string& cluster_id) {
+  return breakers_.try_emplace(cluster_id, config_.backoff).first->second;
+}
 
 }  // namespace corbd::heal

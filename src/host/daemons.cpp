@@ -32,7 +32,9 @@ std::vector<std::string> arguments(const std::string& process) {
 /// `--name value` or `--name=value`.
 bool says(const std::vector<std::string>& arguments, const std::string& name, const std::string& value) {
   for (std::size_t i = 0; i < arguments.size(); ++i)
-    if (arguments[i] == name + "=" + value || (arguments[i] == name && i + 1 < arguments.size() && arguments[i + 1] == value)) return true;
+    if (arguments[i] == name + "=" + value ||
+        (arguments[i] == name && i + 1 < arguments.size() && arguments[i + 1] == value))
+      return true;
   return false;
 }
 
@@ -59,7 +61,9 @@ result<std::vector<int>> daemons(const std::string& root, std::uint32_t index, c
   for (fs::directory_iterator entry(root + "/proc", failed), end; !failed && entry != end; entry.increment(failed)) {
     const std::string pid = entry->path().filename();
     // `comm` first: reading the command line of a process may wait for its memory.
-    if (pid.find_first_not_of("0123456789") != std::string::npos || first_line(entry->path().string() + "/comm") != "rbd-nbd") continue;
+    if (pid.find_first_not_of("0123456789") != std::string::npos ||
+        first_line(entry->path().string() + "/comm") != "rbd-nbd")
+      continue;
     if (serves(entry->path(), pid == connected, "/dev/" + name, backend)) found.push_back(std::stoi(pid));
   }
   if (failed) return Error{errc::unavailable, "reading " + root + "/proc: " + failed.message()};
@@ -81,7 +85,8 @@ result<> dismiss(std::uint32_t index, const std::string& backend) {
       return failure("ending rbd-nbd, process " + std::to_string(pid), errno);
     pollfd wait{process.get(), POLLIN, 0};
     if (::poll(&wait, 1, kLeaveWithinMs) <= 0)
-      return Error{errc::unavailable, "rbd-nbd, process " + std::to_string(pid) + ", has not ended " + std::to_string(kLeaveWithinMs / 1000) +
+      return Error{errc::unavailable, "rbd-nbd, process " + std::to_string(pid) + ", has not ended " +
+                                          std::to_string(kLeaveWithinMs / 1000) +
                                           " s after SIGTERM: it may wait for the cluster"};
   }
   return {};

@@ -36,7 +36,9 @@ std::string shown(std::string_view text) {
   return plain;
 }
 
-std::string encode_base64(const unsigned char* from, std::size_t size) { return to_base64({reinterpret_cast<const char*>(from), size}); }
+std::string encode_base64(const unsigned char* from, std::size_t size) {
+  return to_base64({reinterpret_cast<const char*>(from), size});
+}
 
 std::optional<Bytes> decode_base64(std::string_view text) {
   const auto decoded = from_base64(text);
@@ -62,7 +64,8 @@ struct Wrapped {
 };
 
 result<Wrapped> parse_wrapped(std::string_view text) {
-  const Error wrong{errc::state_corrupt, "the volume key in the image's metadata is not what ceph-csi's metadata KMS writes"};
+  const Error wrong{errc::state_corrupt,
+                    "the volume key in the image's metadata is not what ceph-csi's metadata KMS writes"};
   boost::system::error_code failed;
   const auto value = json::parse(json::string_view(text.data(), text.size()), failed);
   if (failed || !value.is_object()) return wrong;
@@ -78,7 +81,8 @@ result<Wrapped> parse_wrapped(std::string_view text) {
 
 std::string type_of(const json::object& section) {
   for (const char* key : {"encryptionKMSType", "KMS_PROVIDER"})
-    if (const auto* type = section.if_contains(key); type != nullptr && type->is_string()) return std::string(type->get_string());
+    if (const auto* type = section.if_contains(key); type != nullptr && type->is_string())
+      return std::string(type->get_string());
   return {};
 }
 
@@ -86,11 +90,16 @@ result<KmsKind> kind_of(const json::object& section, const std::string& id) {
   const std::string type = type_of(section);
   if (type == "default") return KmsKind::shared;
   if (type == "metadata" && section.contains("secretName"))
-    return Error{errc::unimplemented, "KMS \"" + id + "\" of type metadata takes its passphrase from a Secret of its own (secretName), which is not "
-                                      "served yet: put encryptionPassphrase into the node-stage secret"};
+    return Error{errc::unimplemented,
+                 "KMS \"" + id +
+                     "\" of type metadata takes its passphrase from a Secret of its own (secretName), which is not "
+                     "served yet: put encryptionPassphrase into the node-stage secret"};
   if (type == "metadata") return KmsKind::per_volume;
-  if (type.empty()) return Error{errc::failed_precondition, "KMS \"" + id + "\" has neither encryptionKMSType nor KMS_PROVIDER in the KMS config"};
-  return Error{errc::unimplemented, "KMS \"" + id + "\" is of type " + shown(type) + ", which is not served: use default or metadata"};
+  if (type.empty())
+    return Error{errc::failed_precondition,
+                 "KMS \"" + id + "\" has neither encryptionKMSType nor KMS_PROVIDER in the KMS config"};
+  return Error{errc::unimplemented,
+               "KMS \"" + id + "\" is of type " + shown(type) + ", which is not served: use default or metadata"};
 }
 
 class FileKms final : public Kms {
@@ -101,7 +110,8 @@ class FileKms final : public Kms {
     if (kms_id == "default") return KmsKind::shared;
     const auto text = read_file(file_, kMaxConfigFile);
     if (!text && text.error().code == errc::not_found)
-      return Error{errc::failed_precondition, file_ + ", which must tell of KMS \"" + shown(kms_id) + "\", does not exist: mount the ConfigMap there"};
+      return Error{errc::failed_precondition, file_ + ", which must tell of KMS \"" + shown(kms_id) +
+                                                  "\", does not exist: mount the ConfigMap there"};
     if (!text) return text.error();
     auto kind = kms_kind(*text, kms_id);
     if (!kind) return with_context("in " + file_, kind.error());
@@ -126,15 +136,18 @@ class FileKms final : public Kms {
 result<KmsKind> kms_kind(std::string_view config, std::string_view kms_id) {
   boost::system::error_code failed;
   const auto value = json::parse(json::string_view(config.data(), config.size()), failed);
-  if (failed || !value.is_object()) return Error{errc::failed_precondition, "the KMS config is no JSON object: correct it in the ConfigMap"};
+  if (failed || !value.is_object())
+    return Error{errc::failed_precondition, "the KMS config is no JSON object: correct it in the ConfigMap"};
   const auto& all = value.get_object();
   const auto* section = all.if_contains(json::string_view(kms_id.data(), kms_id.size()));
   const std::string id = shown(kms_id);
   if (section != nullptr && section->is_object()) return kind_of(section->get_object(), id);
-  if (section != nullptr) return Error{errc::failed_precondition, "KMS \"" + id + "\" in the KMS config is no JSON object"};
+  if (section != nullptr)
+    return Error{errc::failed_precondition, "KMS \"" + id + "\" in the KMS config is no JSON object"};
   std::string others;
   for (const auto& entry : all) others += (others.empty() ? "" : ", ") + shown(entry.key());
-  return Error{errc::failed_precondition, "the KMS config has no \"" + id + "\"; it has: " + (others.empty() ? "nothing" : others)};
+  return Error{errc::failed_precondition,
+               "the KMS config has no \"" + id + "\"; it has: " + (others.empty() ? "nothing" : others)};
 }
 
 result<Secret> unwrap_key(std::string_view volume_id, std::string_view wrapped, const Secret& passphrase) {
@@ -147,15 +160,17 @@ result<Secret> unwrap_key(std::string_view volume_id, std::string_view wrapped, 
   std::string plain(size, '\0');
   const Cipher cipher(EVP_CIPHER_CTX_new());
   int length = 0, rest = 0;
-  if (!cipher || EVP_DecryptInit_ex(cipher.get(), EVP_aes_256_gcm(), nullptr, bytes(key->reveal()), from->nonce.data()) != 1 ||
-      EVP_DecryptUpdate(cipher.get(), reinterpret_cast<unsigned char*>(plain.data()), &length, from->key.data(), static_cast<int>(size)) != 1 ||
+  if (!cipher ||
+      EVP_DecryptInit_ex(cipher.get(), EVP_aes_256_gcm(), nullptr, bytes(key->reveal()), from->nonce.data()) != 1 ||
+      EVP_DecryptUpdate(cipher.get(), reinterpret_cast<unsigned char*>(plain.data()), &length, from->key.data(),
+                        static_cast<int>(size)) != 1 ||
       EVP_CIPHER_CTX_ctrl(cipher.get(), EVP_CTRL_GCM_SET_TAG, kTagBytes, tag.data()) != 1)
     return broken();
   Secret unwrapped(std::move(plain));
   std::array<unsigned char, kTagBytes> nothing{};
   if (EVP_DecryptFinal_ex(cipher.get(), nothing.data(), &rest) != 1)
-    return Error{errc::unauthenticated, "the passphrase in the node-stage secret does not open the key of volume " + shown(volume_id) +
-                                            " that the image's metadata holds; nothing was changed"};
+    return Error{errc::unauthenticated, "the passphrase in the node-stage secret does not open the key of volume " +
+                                            shown(volume_id) + " that the image's metadata holds; nothing was changed"};
   return unwrapped;
 }
 
@@ -173,7 +188,8 @@ result<std::string> wrap_key(std::string_view volume_id, const Secret& key, cons
       EVP_EncryptFinal_ex(cipher.get(), sealed.data() + length, &rest) != 1 ||
       EVP_CIPHER_CTX_ctrl(cipher.get(), EVP_CTRL_GCM_GET_TAG, kTagBytes, sealed.data() + plain.size()) != 1)
     return broken();
-  return json::serialize(json::object{{"dek", encode_base64(sealed.data(), sealed.size())}, {"nonce", encode_base64(nonce.data(), nonce.size())}});
+  return json::serialize(json::object{{"dek", encode_base64(sealed.data(), sealed.size())},
+                                      {"nonce", encode_base64(nonce.data(), nonce.size())}});
 }
 
 result<Secret> make_volume_key() {
@@ -185,6 +201,8 @@ result<Secret> make_volume_key() {
   return Secret(std::move(text));
 }
 
-std::unique_ptr<Kms> make_kms(BlockingPool& pool, std::string config_dir) { return std::make_unique<FileKms>(pool, std::move(config_dir)); }
+std::unique_ptr<Kms> make_kms(BlockingPool& pool, std::string config_dir) {
+  return std::make_unique<FileKms>(pool, std::move(config_dir));
+}
 
 }  // namespace corbd::host

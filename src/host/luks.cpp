@@ -1,4 +1,5 @@
-// The operations on LUKS, with libcryptsetup. Each has a context of its own: nothing of a header or key outlives its request.
+// The operations on LUKS, with libcryptsetup. Each has a context of its own: nothing of a header or key outlives its
+// request.
 #include <libcryptsetup.h>
 
 #include <cerrno>
@@ -32,7 +33,8 @@ struct Device {
   Context context;
 
   Error failed(const std::string& doing, int code) const {
-    if (code == -EPERM) return {errc::unauthenticated, doing + ": no key slot opens with this passphrase; nothing was changed"};
+    if (code == -EPERM)
+      return {errc::unauthenticated, doing + ": no key slot opens with this passphrase; nothing was changed"};
     Error error = failure(doing, -code);
     if (!messages.empty()) error.text += " (" + messages + ")";
     return error;
@@ -117,7 +119,8 @@ result<> luks_format(const std::string& device, const Secret& passphrase, std::u
   const auto pbkdf = key_derivation(iterations);
   crypt_params_luks2 parameters{};
   parameters.pbkdf = &pbkdf;
-  int r = crypt_format(on.context.get(), CRYPT_LUKS2, "aes", "xts-plain64", nullptr, nullptr, kVolumeKeyBytes, &parameters);
+  int r =
+      crypt_format(on.context.get(), CRYPT_LUKS2, "aes", "xts-plain64", nullptr, nullptr, kVolumeKeyBytes, &parameters);
   if (r < 0) return on.failed("writing a LUKS header on " + device, r);
   const auto text = passphrase.reveal();
   r = crypt_keyslot_add_by_volume_key(on.context.get(), 0, nullptr, 0, text.data(), text.size());
@@ -132,15 +135,16 @@ result<> luks_open(const std::string& device, const std::string& mapping, const 
   if (*there) {
     const char* below = crypt_get_device_name(open.context.get());
     if (below != nullptr && below == device) return {};
-    return Error{errc::in_use, "the mapping " + mapping + " is open on " + (below == nullptr ? "another device" : below) + ", not on " + device +
+    return Error{errc::in_use, "the mapping " + mapping + " is open on " +
+                                   (below == nullptr ? "another device" : below) + ", not on " + device +
                                    ": close it with cryptsetup"};
   }
   Device on;
   if (auto loaded = load(on, device); !loaded) return loaded;
   crypt_volume_key_keyring(on.context.get(), 0);
   const auto text = passphrase.reveal();
-  const int r = crypt_activate_by_passphrase(on.context.get(), mapping.c_str(), CRYPT_ANY_SLOT, text.data(), text.size(),
-                                             read_only ? CRYPT_ACTIVATE_READONLY : 0);
+  const int r = crypt_activate_by_passphrase(on.context.get(), mapping.c_str(), CRYPT_ANY_SLOT, text.data(),
+                                             text.size(), read_only ? CRYPT_ACTIVATE_READONLY : 0);
   if (r < 0) return on.failed("opening the LUKS volume on " + device, r);
   return {};
 }
@@ -175,14 +179,16 @@ result<bool> luks_opens(const std::string& device, int slot, const Secret& passp
   return true;
 }
 
-result<> luks_add_key(const std::string& device, int slot, const Secret& known, const Secret& added, std::uint32_t iterations) {
+result<> luks_add_key(const std::string& device, int slot, const Secret& known, const Secret& added,
+                      std::uint32_t iterations) {
   Device on;
   if (auto loaded = load(on, device); !loaded) return loaded;
   const auto pbkdf = key_derivation(iterations);
   const auto old_text = known.reveal(), new_text = added.reveal();
   int r = crypt_set_pbkdf_type(on.context.get(), &pbkdf);
   if (r >= 0)
-    r = crypt_keyslot_add_by_passphrase(on.context.get(), slot, old_text.data(), old_text.size(), new_text.data(), new_text.size());
+    r = crypt_keyslot_add_by_passphrase(on.context.get(), slot, old_text.data(), old_text.size(), new_text.data(),
+                                        new_text.size());
   if (r < 0) return on.failed("writing key slot " + std::to_string(slot) + " of " + device, r);
   return {};
 }
@@ -191,10 +197,13 @@ result<> luks_remove_key(const std::string& device, int slot) {
   Device on;
   if (auto loaded = load(on, device); !loaded) return loaded;
   switch (crypt_keyslot_status(on.context.get(), slot)) {
-    case CRYPT_SLOT_INACTIVE: return {};
+    case CRYPT_SLOT_INACTIVE:
+      return {};
     case CRYPT_SLOT_ACTIVE_LAST:
-      return Error{errc::failed_precondition, "key slot " + std::to_string(slot) + " of " + device + " is the last: without it nothing opens the volume"};
-    default: break;
+      return Error{errc::failed_precondition, "key slot " + std::to_string(slot) + " of " + device +
+                                                  " is the last: without it nothing opens the volume"};
+    default:
+      break;
   }
   const int r = crypt_keyslot_destroy(on.context.get(), slot);
   if (r < 0) return on.failed("wiping key slot " + std::to_string(slot) + " of " + device, r);

@@ -22,7 +22,8 @@ class HelperLuks final : public Luks {
 
   task<result<LuksHeader>> look(std::string device, HelperOwner owner, Until until) override {
     json::object body{{"op", "luks_look"}, {"device", device}};
-    const auto reply = co_await helpers_.call(luks_request("look for LUKS on " + device, std::move(body), std::move(owner)), until);
+    const auto reply =
+        co_await helpers_.call(luks_request("look for LUKS on " + device, std::move(body), std::move(owner)), until);
     if (!reply) co_return reply.error();
     co_return luks_header_from_json(*reply);
   }
@@ -30,9 +31,13 @@ class HelperLuks final : public Luks {
     json::object body{{"op", "luks_format"}, {"device", device}, {"passphrase", passphrase.reveal()}};
     return perform("luksFormat " + device, std::move(body), std::move(owner), until);
   }
-  task<result<>> open(std::string device, std::string mapping, Secret passphrase, bool read_only, HelperOwner owner, Until until) override {
-    json::object body{
-        {"op", "luks_open"}, {"device", device}, {"mapping", mapping}, {"passphrase", passphrase.reveal()}, {"read_only", read_only}};
+  task<result<>> open(std::string device, std::string mapping, Secret passphrase, bool read_only, HelperOwner owner,
+                      Until until) override {
+    json::object body{{"op", "luks_open"},
+                      {"device", device},
+                      {"mapping", mapping},
+                      {"passphrase", passphrase.reveal()},
+                      {"read_only", read_only}};
     return perform("luksOpen " + device, std::move(body), std::move(owner), until);
   }
   task<result<>> resize(std::string mapping, HelperOwner owner, Until until) override {
@@ -45,14 +50,21 @@ class HelperLuks final : public Luks {
   }
   task<result<bool>> opens(std::string device, int slot, Secret passphrase, HelperOwner owner, Until until) override {
     json::object body{{"op", "luks_opens"}, {"device", device}, {"slot", slot}, {"passphrase", passphrase.reveal()}};
-    const auto reply = co_await helpers_.call(luks_request("try a LUKS key of " + device, std::move(body), std::move(owner)), until);
+    const auto reply =
+        co_await helpers_.call(luks_request("try a LUKS key of " + device, std::move(body), std::move(owner)), until);
     if (!reply) co_return reply.error();
     const auto* opens = reply->if_contains("opens");
-    if (opens == nullptr || !opens->is_bool()) co_return Error{errc::internal, "the helper's reply about a LUKS key is not understood"};
+    if (opens == nullptr || !opens->is_bool())
+      co_return Error{errc::internal, "the helper's reply about a LUKS key is not understood"};
     co_return opens->get_bool();
   }
-  task<result<>> add_key(std::string device, int slot, Secret known, Secret added, HelperOwner owner, Until until) override {
-    json::object body{{"op", "luks_add_key"}, {"device", device}, {"slot", slot}, {"known", known.reveal()}, {"added", added.reveal()}};
+  task<result<>> add_key(std::string device, int slot, Secret known, Secret added, HelperOwner owner,
+                         Until until) override {
+    json::object body{{"op", "luks_add_key"},
+                      {"device", device},
+                      {"slot", slot},
+                      {"known", known.reveal()},
+                      {"added", added.reveal()}};
     return perform("luksAddKey " + device, std::move(body), std::move(owner), until);
   }
   task<result<>> remove_key(std::string device, int slot, HelperOwner owner, Until until) override {

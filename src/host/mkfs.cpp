@@ -38,8 +38,9 @@ bool mkfs_xfs_knows_reflink() {
   return known;
 }
 
-// The image was just proven empty: no discard, and with a new mke2fs no zeroing of what reads as zero. What was never written of a LUKS mapping, or what an
-// interrupted format left, does not: there ext4 zeroes its inode tables later, when it is mounted.
+// The image was just proven empty: no discard, and with a new mke2fs no zeroing of what reads as zero. What was never
+// written of a LUKS mapping, or what an interrupted format left, does not: there ext4 zeroes its inode tables later,
+// when it is mounted.
 Arguments default_options(const std::string& fstype, bool zeroes) {
   if (fstype == "ext4" && zeroes && mke2fs_knows_prezeroed()) return {"-m0", "-Enodiscard,assume_storage_prezeroed=1"};
   if (fstype == "ext4") return {"-m0", "-Enodiscard,lazy_itable_init=1,lazy_journal_init=1"};
@@ -92,7 +93,8 @@ result<> mkfs(const std::string& device, const std::string& fstype, const std::s
   if (found->kind != Probe::Kind::nothing)
     return Error{errc::not_empty, device + " is not formatted: it already holds " + describe(*found)};
   Arguments argv{"mkfs." + fstype};
-  for (auto& argument : options.empty() ? default_options(fstype, zeroes) : arguments_of(options)) argv.push_back(std::move(argument));
+  for (auto& argument : options.empty() ? default_options(fstype, zeroes) : arguments_of(options))
+    argv.push_back(std::move(argument));
   argv.push_back(device);
   const auto ended = run(argv, Capture::errors);
   if (!ended && ended.error().code == errc::not_found) return Error{errc::failed_precondition, ended.error().text};
@@ -102,8 +104,8 @@ result<> mkfs(const std::string& device, const std::string& fstype, const std::s
   return Error{code, argv.front() + " " + device + ": " + host::describe(*ended)};
 }
 
-// fsck(8): 1 errors corrected, 4 errors left. As ceph-csi's mount library: what else it says is left to the mount to find out. The checker
-// itself, without fsck(8) in front of it, which would be a process more.
+// fsck(8): 1 errors corrected, 4 errors left. As ceph-csi's mount library: what else it says is left to the mount to
+// find out. The checker itself, without fsck(8) in front of it, which would be a process more.
 result<> fsck(const std::string& device, const std::string& fstype) {
   constexpr int corrected = 1, left_uncorrected = 4;
   const std::string tool = "fsck." + fstype;
@@ -116,7 +118,8 @@ result<> fsck(const std::string& device, const std::string& fstype) {
   if (ended->signal != 0) return Error{errc::unavailable, tool + " -a " + device + ": " + host::describe(*ended)};
   if ((ended->code & left_uncorrected) != 0)
     return Error{errc::failed_precondition,
-                 tool + " -a found errors on " + device + " that it could not correct; repair it by hand: " + host::describe(*ended)};
+                 tool + " -a found errors on " + device +
+                     " that it could not correct; repair it by hand: " + host::describe(*ended)};
   if (ended->code != 0)
     log::write(ended->code == corrected ? log::Level::info : log::Level::warning, "fsck.ended",
                {{"device", device}, {"code", ended->code}, {"output", ended->output}});

@@ -29,8 +29,8 @@ bool has_option(const std::string& options, const std::string& wanted) {
   return ("," + options + ",").find("," + wanted + ",") != std::string::npos;
 }
 
-/// Since 6.12, and in 6.1's later updates, an ext4 that stopped writing keeps the flag of its superblock (until 6.15 says emergency_ro); fsck
-/// takes the count of errors back.
+/// Since 6.12, and in 6.1's later updates, an ext4 that stopped writing keeps the flag of its superblock (until 6.15
+/// says emergency_ro); fsck takes the count of errors back.
 bool stopped_writing(const Mount& mount, const std::string& filesystem_options, const std::string& ext4) {
   const bool ours = mount.source.starts_with("/dev/nbd") || mount.source.starts_with("/dev/rbd");
   if (!mount.fstype.starts_with("ext") || !ours || !has_option(filesystem_options, "errors=remount-ro")) return false;

@@ -37,14 +37,16 @@ result<> luks_open(const std::string& device, const std::string& mapping, const 
 result<> luks_resize(const std::string& mapping);
 result<> luks_close(const std::string& mapping);
 result<bool> luks_opens(const std::string& device, int slot, const Secret& passphrase);
-result<> luks_add_key(const std::string& device, int slot, const Secret& known, const Secret& added, std::uint32_t iterations);
+result<> luks_add_key(const std::string& device, int slot, const Secret& known, const Secret& added,
+                      std::uint32_t iterations);
 result<> luks_remove_key(const std::string& device, int slot);
 
 result<> check_unused(const std::string& device);
 /// `queue`: the folder, /sys/block/nbd0/queue.
 result<> tune(const std::string& queue);
 
-/// Pids of the rbd-nbd processes that serve /dev/nbd<index> (host/daemons.hpp). `root`: "", or where another /proc and /sys are.
+/// Pids of the rbd-nbd processes that serve /dev/nbd<index> (host/daemons.hpp). `root`: "", or where another /proc and
+/// /sys are.
 result<std::vector<int>> daemons(const std::string& root, std::uint32_t index, const std::string& backend);
 result<> dismiss(std::uint32_t index, const std::string& backend);
 

@@ -42,38 +42,41 @@ class HelperMounts final : public Mounts {
 
   result<std::vector<Mount>> table() const override { return table_.read(); }
 
-  task<result<>> mount(std::string device, std::string fstype, std::string target, std::string flags,
-                       HelperOwner owner, Until until) override {
+  task<result<>> mount(std::string device, std::string fstype, std::string target, std::string flags, HelperOwner owner,
+                       Until until) override {
     json::object body{{"op", "mount"}, {"device", device}, {"fstype", fstype}, {"target", target}, {"flags", flags}};
     return perform(helpers_,
                    request("mount " + device + " on " + target, std::move(body), std::move(owner), kMountPatience),
                    until);
   }
-  task<result<>> bind(std::string source, std::string target, bool device_node, std::string flags,
-                      HelperOwner owner, Until until) override {
+  task<result<>> bind(std::string source, std::string target, bool device_node, std::string flags, HelperOwner owner,
+                      Until until) override {
     json::object body{
         {"op", "bind"}, {"source", source}, {"target", target}, {"device_node", device_node}, {"flags", flags}};
-    return perform(
-        helpers_, request("bind " + source + " on " + target, std::move(body), std::move(owner), kPatience), until);
+    return perform(helpers_, request("bind " + source + " on " + target, std::move(body), std::move(owner), kPatience),
+                   until);
   }
   task<result<std::uint64_t>> trim(std::string target, HelperOwner owner, Until until) override {
     json::object body{{"op", "trim"}, {"target", target}};
-    const auto reply = co_await helpers_.call(request("trim " + target, std::move(body), std::move(owner), kToolPatience), until);
+    const auto reply =
+        co_await helpers_.call(request("trim " + target, std::move(body), std::move(owner), kToolPatience), until);
     if (!reply) co_return reply.error();
     co_return reply->at("bytes").to_number<std::uint64_t>();
   }
   task<result<Usage>> usage(std::string target, Until until) override {
     const std::string what = "look how full " + target + " is";
     for (const auto& stuck : helpers_.stuck())
-      if (stuck.what == what) co_return Error{errc::unavailable, what + ": process " + std::to_string(stuck.pid) + " still hangs in it"};
-    const auto reply = co_await helpers_.call(request(what, {{"op", "usage"}, {"target", target}}, HelperOwner("", "looks at filesystems"), kUsagePatience), until);
+      if (stuck.what == what)
+        co_return Error{errc::unavailable, what + ": process " + std::to_string(stuck.pid) + " still hangs in it"};
+    const auto reply = co_await helpers_.call(
+        request(what, {{"op", "usage"}, {"target", target}}, HelperOwner("", "looks at filesystems"), kUsagePatience),
+        until);
     if (!reply) co_return reply.error();
     co_return usage_from_json(*reply);
   }
   task<result<>> unmount(std::string target, bool sync, HelperOwner owner, Until until) override {
     json::object body{{"op", "unmount"}, {"target", target}, {"sync", sync}};
-    return perform(helpers_, request("unmount " + target, std::move(body), std::move(owner), kMountPatience),
-                   until);
+    return perform(helpers_, request("unmount " + target, std::move(body), std::move(owner), kMountPatience), until);
   }
 
  private:
@@ -92,34 +95,36 @@ class HelperFilesystems final : public Filesystems {
   task<result<>> mkfs(std::string device, std::string fstype, std::string options, bool zeroes, HelperOwner owner,
                       Until until) override {
     json::object body{{"op", "mkfs"}, {"device", device}, {"fstype", fstype}, {"options", options}, {"zeroes", zeroes}};
-    return perform(helpers_,
-                   request("mkfs." + fstype + " " + device, std::move(body), std::move(owner), kToolPatience),
+    return perform(helpers_, request("mkfs." + fstype + " " + device, std::move(body), std::move(owner), kToolPatience),
                    until);
   }
   task<result<>> fsck(std::string device, std::string fstype, HelperOwner owner, Until until) override {
     json::object body{{"op", "fsck"}, {"device", device}, {"fstype", fstype}};
     return perform(helpers_, request("fsck " + device, std::move(body), std::move(owner), kToolPatience), until);
   }
-  task<result<Extent>> extent(std::string device, std::string fstype, std::string target, HelperOwner owner, Until until) override {
+  task<result<Extent>> extent(std::string device, std::string fstype, std::string target, HelperOwner owner,
+                              Until until) override {
     json::object body{{"op", "extent"}, {"device", device}, {"fstype", fstype}, {"target", target}};
-    const auto reply =
-        co_await helpers_.call(request("look how large " + target + " is", std::move(body), std::move(owner), kPatience), until);
+    const auto reply = co_await helpers_.call(
+        request("look how large " + target + " is", std::move(body), std::move(owner), kPatience), until);
     if (!reply) co_return reply.error();
     co_return extent_from_json(*reply);
   }
-  task<result<>> grow(std::string device, std::string fstype, std::string target, HelperOwner owner, Until until) override {
+  task<result<>> grow(std::string device, std::string fstype, std::string target, HelperOwner owner,
+                      Until until) override {
     json::object body{{"op", "grow"}, {"device", device}, {"fstype", fstype}, {"target", target}};
-    return perform(helpers_, request("grow " + fstype + " of " + device, std::move(body), std::move(owner), kToolPatience), until);
+    return perform(
+        helpers_, request("grow " + fstype + " of " + device, std::move(body), std::move(owner), kToolPatience), until);
   }
   task<result<>> check_unused(std::string device, HelperOwner owner, Until until) override {
     json::object body{{"op", "check_unused"}, {"device", device}};
-    return perform(
-        helpers_, request("check that nobody uses " + device, std::move(body), std::move(owner), kPatience), until);
+    return perform(helpers_, request("check that nobody uses " + device, std::move(body), std::move(owner), kPatience),
+                   until);
   }
   task<result<>> tune(std::string kernel_name, HelperOwner owner, Until until) override {
     json::object body{{"op", "tune"}, {"name", kernel_name}};
-    return perform(
-        helpers_, request("tune the queue of " + kernel_name, std::move(body), std::move(owner), kPatience), until);
+    return perform(helpers_, request("tune the queue of " + kernel_name, std::move(body), std::move(owner), kPatience),
+                   until);
   }
 
  private:
@@ -130,7 +135,8 @@ task<result<bool>> perform_daemons(HelperPool& helpers, HelperRequest wanted, Un
   const auto reply = co_await helpers.call(std::move(wanted), until);
   if (!reply) co_return reply.error();
   const auto* serving = reply->if_contains("serving");
-  if (serving == nullptr || !serving->is_bool()) co_return Error{errc::internal, "the helper's reply about rbd-nbd is not understood"};
+  if (serving == nullptr || !serving->is_bool())
+    co_return Error{errc::internal, "the helper's reply about rbd-nbd is not understood"};
   co_return serving->get_bool();
 }
 
@@ -140,11 +146,15 @@ class HelperDaemons final : public Daemons {
 
   task<result<bool>> serving(std::uint32_t index, std::string backend, Until until) override {
     json::object body{{"op", "daemons"}, {"index", index}, {"backend", backend}};
-    return perform_daemons(helpers_, request("look for rbd-nbd", std::move(body), HelperOwner("", "rbd-nbd"), kPatience), until);
+    return perform_daemons(helpers_,
+                           request("look for rbd-nbd", std::move(body), HelperOwner("", "rbd-nbd"), kPatience), until);
   }
   task<result<>> dismiss(std::uint32_t index, std::string backend, Until until) override {
     json::object body{{"op", "dismiss"}, {"index", index}, {"backend", backend}};
-    return perform(helpers_, request("end rbd-nbd of " + backend, std::move(body), HelperOwner("", "rbd-nbd that is asked to end"), kMountPatience), until);
+    return perform(helpers_,
+                   request("end rbd-nbd of " + backend, std::move(body),
+                           HelperOwner("", "rbd-nbd that is asked to end"), kMountPatience),
+                   until);
   }
 
  private:

@@ -19,23 +19,28 @@ constexpr std::array kKinds{
 
 /// All of them, or nothing is believed.
 template <std::size_t N>
-result<std::array<std::uint64_t, N>> numbers(const boost::json::object& reply, const std::array<std::string_view, N>& names) {
+result<std::array<std::uint64_t, N>> numbers(const boost::json::object& reply,
+                                             const std::array<std::string_view, N>& names) {
   std::array<std::uint64_t, N> found{};
   for (std::size_t i = 0; i < N; ++i) {
     const boost::json::value* value = reply.if_contains(names[i]);
     boost::system::error_code failed;
     if (value != nullptr) found[i] = value->to_number<std::uint64_t>(failed);
-    if (value == nullptr || failed) return Error{errc::internal, "the helper's reply has no number '" + std::string(names[i]) + "'"};
+    if (value == nullptr || failed)
+      return Error{errc::internal, "the helper's reply has no number '" + std::string(names[i]) + "'"};
   }
   return found;
 }
 
 constexpr std::array<std::string_view, 2> kExtent{"bytes", "block_bytes"};
-constexpr std::array<std::string_view, 6> kUsage{"bytes", "bytes_used", "bytes_available", "inodes", "inodes_used", "inodes_available"};
+constexpr std::array<std::string_view, 6> kUsage{"bytes",  "bytes_used",  "bytes_available",
+                                                 "inodes", "inodes_used", "inodes_available"};
 
 }  // namespace
 
-boost::json::object extent_to_json(const Extent& extent) { return {{kExtent[0], extent.bytes}, {kExtent[1], extent.block_bytes}}; }
+boost::json::object extent_to_json(const Extent& extent) {
+  return {{kExtent[0], extent.bytes}, {kExtent[1], extent.block_bytes}};
+}
 
 result<Extent> extent_from_json(const boost::json::object& reply) {
   const auto found = numbers(reply, kExtent);

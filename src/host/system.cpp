@@ -23,15 +23,17 @@ result<bool> system_stopping(std::chrono::milliseconds patience) {
   if (const int r = sd_bus_open_system(&opened); r < 0) return bus_failure("the system bus", r);
   const Bus bus(opened, &sd_bus_close_unref);
   // Two questions share it.
-  sd_bus_set_method_call_timeout(bus.get(), static_cast<std::uint64_t>(std::chrono::microseconds(patience).count() / 2));
+  sd_bus_set_method_call_timeout(bus.get(),
+                                 static_cast<std::uint64_t>(std::chrono::microseconds(patience).count() / 2));
   char* text = nullptr;
   const int systemd = sd_bus_get_property_string(bus.get(), "org.freedesktop.systemd1", "/org/freedesktop/systemd1",
                                                  "org.freedesktop.systemd1.Manager", "SystemState", nullptr, &text);
   const std::unique_ptr<char, decltype(&std::free)> state(text, &std::free);
   if (systemd >= 0 && std::strcmp(text, "stopping") == 0) return true;
   int preparing = 0;
-  const int logind = sd_bus_get_property_trivial(bus.get(), "org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager",
-                                                 "PreparingForShutdown", nullptr, 'b', &preparing);
+  const int logind =
+      sd_bus_get_property_trivial(bus.get(), "org.freedesktop.login1", "/org/freedesktop/login1",
+                                  "org.freedesktop.login1.Manager", "PreparingForShutdown", nullptr, 'b', &preparing);
   if (logind >= 0 && preparing != 0) return true;
   if (systemd < 0 && logind < 0) return bus_failure("systemd", systemd);
   return false;

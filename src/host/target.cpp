@@ -23,11 +23,13 @@ Error not_made(const std::string& path, int error) {
 /// What the target is made of decides whether the mount can be made on it: move_mount would only say EINVAL.
 result<> check_kind(int fd, const std::string& path, bool file) {
   struct statx found{};
-  if (::statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &found) != 0) return failure("looking at " + path, errno);
+  if (::statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &found) != 0)
+    return failure("looking at " + path, errno);
   const bool folder = S_ISDIR(found.stx_mode);
   if (folder != file) return {};
-  return Error{errc::failed_precondition, path + (folder ? " is a folder, and a raw block volume is bound on a file: remove the folder"
-                                                         : " is a file, and a filesystem is mounted on a folder: remove the file")};
+  return Error{errc::failed_precondition,
+               path + (folder ? " is a folder, and a raw block volume is bound on a file: remove the folder"
+                              : " is a file, and a filesystem is mounted on a folder: remove the file")};
 }
 
 result<> make(const std::string& path, bool file) {
@@ -66,7 +68,8 @@ result<> check_empty(int target, const std::string& path) {
   struct stat found{};
   if (::fstat(target, &found) != 0) return failure("looking at " + path, errno);
   if (!S_ISDIR(found.st_mode)) return {};
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(("/proc/self/fd/" + std::to_string(target)).c_str()), &::closedir);
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(("/proc/self/fd/" + std::to_string(target)).c_str()),
+                                                   &::closedir);
   if (!folder) return failure("reading " + path, errno);
   while (const dirent* entry = ::readdir(folder.get())) {
     const std::string_view name = entry->d_name;

@@ -9,8 +9,8 @@
 
 namespace corbd::host {
 
-/// Makes the folder (0750) or file (0600) if nothing is there and opens what is there with O_PATH|O_NOFOLLOW. failed_precondition when it is the other
-/// of both.
+/// Makes the folder (0750) or file (0600) if nothing is there and opens what is there with O_PATH|O_NOFOLLOW.
+/// failed_precondition when it is the other of both.
 result<Fd> make_target(const std::string& path, bool file);
 
 /// O_PATH|O_NOFOLLOW; nothing when it does not exist. A symbolic link is an error.

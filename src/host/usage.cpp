@@ -34,7 +34,8 @@ result<std::uint64_t> trim(const std::string& target) {
   if (!root) return failure("opening " + target, errno);
   fstrim_range range{0, std::numeric_limits<std::uint64_t>::max(), 0};
   if (::ioctl(root.get(), FITRIM, &range) == 0) return range.len;
-  if (errno == EOPNOTSUPP || errno == ENOTTY) return Error{errc::unimplemented, "the filesystem at " + target + ", or its device, cannot discard"};
+  if (errno == EOPNOTSUPP || errno == ENOTTY)
+    return Error{errc::unimplemented, "the filesystem at " + target + ", or its device, cannot discard"};
   return failure("discarding what is free at " + target, errno);
 }
 

@@ -27,10 +27,13 @@ result<json::object> do_probe(const json::object& request) {
 }
 
 result<json::object> do_mkfs(const json::object& request) {
-  return done(ops::mkfs(text(request, "device"), text(request, "fstype"), text(request, "options"), request.at("zeroes").as_bool()));
+  return done(ops::mkfs(text(request, "device"), text(request, "fstype"), text(request, "options"),
+                        request.at("zeroes").as_bool()));
 }
 
-result<json::object> do_fsck(const json::object& request) { return done(ops::fsck(text(request, "device"), text(request, "fstype"))); }
+result<json::object> do_fsck(const json::object& request) {
+  return done(ops::fsck(text(request, "device"), text(request, "fstype")));
+}
 
 result<json::object> do_mount(const json::object& request) {
   return done(
@@ -42,7 +45,9 @@ result<json::object> do_bind(const json::object& request) {
                         text(request, "flags")));
 }
 
-result<json::object> do_unmount(const json::object& request) { return done(ops::unmount(text(request, "target"), request.at("sync").as_bool())); }
+result<json::object> do_unmount(const json::object& request) {
+  return done(ops::unmount(text(request, "target"), request.at("sync").as_bool()));
+}
 
 result<json::object> do_extent(const json::object& request) {
   const auto found = ops::extent(text(request, "device"), text(request, "fstype"), text(request, "target"));
@@ -91,12 +96,17 @@ result<json::object> do_luks_format(const json::object& request) {
 }
 
 result<json::object> do_luks_open(const json::object& request) {
-  return done(ops::luks_open(text(request, "device"), text(request, "mapping"), secret(request, "passphrase"), request.at("read_only").as_bool()));
+  return done(ops::luks_open(text(request, "device"), text(request, "mapping"), secret(request, "passphrase"),
+                             request.at("read_only").as_bool()));
 }
 
-result<json::object> do_luks_resize(const json::object& request) { return done(ops::luks_resize(text(request, "mapping"))); }
+result<json::object> do_luks_resize(const json::object& request) {
+  return done(ops::luks_resize(text(request, "mapping")));
+}
 
-result<json::object> do_luks_close(const json::object& request) { return done(ops::luks_close(text(request, "mapping"))); }
+result<json::object> do_luks_close(const json::object& request) {
+  return done(ops::luks_close(text(request, "mapping")));
+}
 
 result<json::object> do_luks_opens(const json::object& request) {
   const auto opens = ops::luks_opens(text(request, "device"), slot(request), secret(request, "passphrase"));
@@ -105,7 +115,8 @@ result<json::object> do_luks_opens(const json::object& request) {
 }
 
 result<json::object> do_luks_add_key(const json::object& request) {
-  return done(ops::luks_add_key(text(request, "device"), slot(request), secret(request, "known"), secret(request, "added"), 0));
+  return done(
+      ops::luks_add_key(text(request, "device"), slot(request), secret(request, "known"), secret(request, "added"), 0));
 }
 
 result<json::object> do_luks_remove_key(const json::object& request) {
@@ -120,33 +131,47 @@ result<json::object> do_daemons(const json::object& request) {
   return json::object{{"serving", !found->empty()}};
 }
 
-result<json::object> do_dismiss(const json::object& request) { return done(ops::dismiss(index(request), text(request, "backend"))); }
+result<json::object> do_dismiss(const json::object& request) {
+  return done(ops::dismiss(index(request), text(request, "backend")));
+}
 
 struct Operation {
   std::string_view name;
   result<json::object> (*perform)(const json::object&);
 };
 constexpr std::array kHelperOperations{
-    Operation{"probe", do_probe}, Operation{"mkfs", do_mkfs},
-    Operation{"fsck", do_fsck},   Operation{"mount", do_mount},
-    Operation{"bind", do_bind},   Operation{"unmount", do_unmount},
-    Operation{"tune", do_tune},   Operation{"check_unused", do_check_unused},
-    Operation{"daemons", do_daemons}, Operation{"dismiss", do_dismiss},
-    Operation{"grow", do_grow},   Operation{"extent", do_extent},
-    Operation{"usage", do_usage}, Operation{"trim", do_trim},
-    Operation{"luks_look", do_luks_look}, Operation{"luks_format", do_luks_format},
-    Operation{"luks_open", do_luks_open}, Operation{"luks_resize", do_luks_resize},
-    Operation{"luks_close", do_luks_close}, Operation{"luks_opens", do_luks_opens},
-    Operation{"luks_add_key", do_luks_add_key}, Operation{"luks_remove_key", do_luks_remove_key},
+    Operation{"probe", do_probe},
+    Operation{"mkfs", do_mkfs},
+    Operation{"fsck", do_fsck},
+    Operation{"mount", do_mount},
+    Operation{"bind", do_bind},
+    Operation{"unmount", do_unmount},
+    Operation{"tune", do_tune},
+    Operation{"check_unused", do_check_unused},
+    Operation{"daemons", do_daemons},
+    Operation{"dismiss", do_dismiss},
+    Operation{"grow", do_grow},
+    Operation{"extent", do_extent},
+    Operation{"usage", do_usage},
+    Operation{"trim", do_trim},
+    Operation{"luks_look", do_luks_look},
+    Operation{"luks_format", do_luks_format},
+    Operation{"luks_open", do_luks_open},
+    Operation{"luks_resize", do_luks_resize},
+    Operation{"luks_close", do_luks_close},
+    Operation{"luks_opens", do_luks_opens},
+    Operation{"luks_add_key", do_luks_add_key},
+    Operation{"luks_remove_key", do_luks_remove_key},
 };
 
 }  // namespace
 
 result<json::object> work(const json::object& request) {
   const std::string wanted = text(request, "op");
-  const auto* operation =
-      std::find_if(kHelperOperations.begin(), kHelperOperations.end(), [&](const Operation& o) { return o.name == wanted; });
-  if (operation == kHelperOperations.end()) return Error{errc::unimplemented, "the helper knows no operation " + wanted};
+  const auto* operation = std::find_if(kHelperOperations.begin(), kHelperOperations.end(),
+                                       [&](const Operation& o) { return o.name == wanted; });
+  if (operation == kHelperOperations.end())
+    return Error{errc::unimplemented, "the helper knows no operation " + wanted};
   return operation->perform(request);
 }
 

@@ -17,8 +17,8 @@
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
-#include <charconv>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <ctime>
 #include <list>
@@ -66,7 +66,8 @@ result<std::vector<tcp::endpoint>> look_up(const std::string& host, std::uint16_
   return all;
 }
 
-/// A peer that went without a word is noticed by the kernel, also while nothing is sent: after less than a minute, or half of one with a request out.
+/// A peer that went without a word is noticed by the kernel, also while nothing is sent: after less than a minute, or
+/// half of one with a request out.
 void keep_alive(int fd) {
   constexpr std::array<std::array<int, 3>, 5> options{{{SOL_SOCKET, SO_KEEPALIVE, 1},
                                                        {IPPROTO_TCP, TCP_KEEPIDLE, 30},
@@ -85,11 +86,15 @@ result<std::unique_ptr<ssl::context>> make_context(const Peer& peer) {
     made->add_certificate_authority(asio::buffer(peer.authorities), failed);
   else
     made->set_default_verify_paths(failed);
-  if (failed) return Error{errc::invalid_argument, "the authorities for " + peer.text() + " are no certificates in PEM: " + failed.message()};
+  if (failed)
+    return Error{errc::invalid_argument,
+                 "the authorities for " + peer.text() + " are no certificates in PEM: " + failed.message()};
   if (!peer.certificate.empty()) {
     made->use_certificate_chain(asio::buffer(peer.certificate), failed);
     if (!failed) made->use_private_key(asio::buffer(peer.key.reveal()), ssl::context::pem, failed);
-    if (failed) return Error{errc::invalid_argument, "the client certificate for " + peer.text() + ", or its key, cannot be used: " + failed.message()};
+    if (failed)
+      return Error{errc::invalid_argument,
+                   "the client certificate for " + peer.text() + ", or its key, cannot be used: " + failed.message()};
   }
   made->set_verify_mode(peer.insecure ? ssl::verify_none : ssl::verify_peer, failed);
   if (!peer.insecure) made->set_verify_callback(ssl::host_name_verification(peer.host), failed);
@@ -98,22 +103,25 @@ result<std::unique_ptr<ssl::context>> make_context(const Peer& peer) {
 
 bool is_tls(const error_code& failed) { return failed.category() == asio::error::get_ssl_category(); }
 
-bool is_protocol(const error_code& failed) { return failed.category() == wire::make_error_code(wire::error::end_of_stream).category(); }
+bool is_protocol(const error_code& failed) {
+  return failed.category() == wire::make_error_code(wire::error::end_of_stream).category();
+}
 
 /// The peer ended, or never was there.
 bool is_end(const error_code& failed) {
-  return failed == wire::error::end_of_stream || failed == wire::error::partial_message || failed == ssl::error::stream_truncated;
+  return failed == wire::error::end_of_stream || failed == wire::error::partial_message ||
+         failed == ssl::error::stream_truncated;
 }
 
 /// One request and its answer.
 struct Exchange {
   Request request;
-  Sink sink;                        ///< none: the body is kept
-  std::size_t limit = 0;            ///< of what is kept
+  Sink sink;              ///< none: the body is kept
+  std::size_t limit = 0;  ///< of what is kept
   std::chrono::milliseconds idle{};
   Reply reply;
-  bool answered = false;            ///< its headers came
-  bool whole = false, keep = false; ///< the answer came to its end; the connection can be used again
+  bool answered = false;             ///< its headers came
+  bool whole = false, keep = false;  ///< the answer came to its end; the connection can be used again
   bool too_long = false;
 };
 
@@ -147,7 +155,8 @@ bool take(Exchange& exchange, std::string_view piece) {
 }
 
 template <class Stream>
-task<error_code> read_body(Clock& clock, OpenConnection& connection, Stream& stream, AnswerParser& parser, Exchange& exchange, Until until) {
+task<error_code> read_body(Clock& clock, OpenConnection& connection, Stream& stream, AnswerParser& parser,
+                           Exchange& exchange, Until until) {
   std::array<char, kPieceBytes> piece;
   while (!parser.is_done()) {
     parser.get().body().data = piece.data();
@@ -166,7 +175,8 @@ task<error_code> read_body(Clock& clock, OpenConnection& connection, Stream& str
 }
 
 template <class Stream>
-task<error_code> converse(Clock& clock, OpenConnection& connection, Stream& stream, Exchange& exchange, std::chrono::milliseconds head, Until until) {
+task<error_code> converse(Clock& clock, OpenConnection& connection, Stream& stream, Exchange& exchange,
+                          std::chrono::milliseconds head, Until until) {
   AnswerParser parser;
   parser.body_limit(boost::none);
   parser.header_limit(kHeaderBytes);
@@ -234,7 +244,8 @@ class Client::Impl {
   const Timing timing_;
   std::shared_ptr<ssl::context> context_;  ///< of `peer_`
   std::list<Connected> kept_;
-  std::shared_ptr<std::atomic<bool>> looking_up_ = std::make_shared<std::atomic<bool>>(false);  ///< a thread of the pool waits for the resolver
+  std::shared_ptr<std::atomic<bool>> looking_up_ =
+      std::make_shared<std::atomic<bool>>(false);  ///< a thread of the pool waits for the resolver
 };
 
 Error Client::Impl::why(const error_code& failed, Until until, std::string_view doing) const {
@@ -268,18 +279,22 @@ task<error_code> Client::Impl::open(OpenConnection& connection, tcp::endpoint to
   co_return failed;
 }
 
-/// An address needs no resolver, and so no thread of the pool. One that answers nothing holds one thread, however often it is asked.
+/// An address needs no resolver, and so no thread of the pool. One that answers nothing holds one thread, however often
+/// it is asked.
 task<result<std::vector<tcp::endpoint>>> Client::Impl::find(Until until) {
   error_code is_name;
   const auto address = asio::ip::make_address(peer_.host, is_name);
   if (!is_name) co_return std::vector<tcp::endpoint>(1, tcp::endpoint(address, peer_.port));
-  if (looking_up_->exchange(true)) co_return Error{errc::unavailable, "looking up " + peer_.host + ": the resolver has not answered the last question yet"};
+  if (looking_up_->exchange(true))
+    co_return Error{errc::unavailable,
+                    "looking up " + peer_.host + ": the resolver has not answered the last question yet"};
   auto job = [host = peer_.host, port = peer_.port, looking = looking_up_] {
     auto found = look_up(host, port);
     looking->store(false);
     return found;
   };
-  co_return co_await pool_.run(std::move(job), until.at_most(clock_.now() + timing_.connect), "looking up " + peer_.host);
+  co_return co_await pool_.run(std::move(job), until.at_most(clock_.now() + timing_.connect),
+                               "looking up " + peer_.host);
 }
 
 task<result<Client::Impl::Connected>> Client::Impl::connect(Until until) {
@@ -326,8 +341,9 @@ task<result<Reply>> Client::Impl::ask(Message message, Sink sink, Until until) {
     const error_code failed = co_await run(*connection, exchange, until);
     if (exchange.keep && kept_.size() < kKept) kept_.push_back(connection);
     if (exchange.too_long)
-      co_return Error{errc::exhausted, "the answer of " + peer_.text() + " to " + message.method + " " + message.target + " has more than " +
-                                           std::to_string(exchange.limit) + " bytes"};
+      co_return Error{errc::exhausted, "the answer of " + peer_.text() + " to " + message.method + " " +
+                                           message.target + " has more than " + std::to_string(exchange.limit) +
+                                           " bytes"};
     if (!failed) co_return std::move(exchange.reply);
     // It may have been closed long ago, and the others with it.
     if (kept && !exchange.answered) kept_.clear();
@@ -339,7 +355,9 @@ task<result<Reply>> Client::Impl::ask(Message message, Sink sink, Until until) {
 Client::Client(executor control, Clock& clock, BlockingPool& pool, Peer peer, Timing timing)
     : impl_(std::make_unique<Impl>(std::move(control), clock, pool, std::move(peer), timing)) {}
 Client::~Client() = default;
-task<result<Reply>> Client::call(Message message, Until until, Sink sink) { return impl_->ask(std::move(message), std::move(sink), until); }
+task<result<Reply>> Client::call(Message message, Until until, Sink sink) {
+  return impl_->ask(std::move(message), std::move(sink), until);
+}
 void Client::meet(Peer peer) { impl_->meet(std::move(peer)); }
 const Peer& Client::peer() const { return impl_->peer(); }
 

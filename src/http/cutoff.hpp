@@ -13,7 +13,8 @@ class SocketCutoff {
  public:
   SocketCutoff(Clock& clock, std::shared_ptr<asio::ip::tcp::socket> socket, Until until)
       : clock_(clock), scope_(until.scope), state_(std::make_shared<State>(State{std::move(socket), Waited::ready})) {
-    if (until.deadline != time_point::max()) timer_ = clock.schedule(until.deadline, [state = state_] { state->end(Waited::deadline); });
+    if (until.deadline != time_point::max())
+      timer_ = clock.schedule(until.deadline, [state = state_] { state->end(Waited::deadline); });
     if (scope_ == nullptr) return;
     if (scope_->cancelled()) state_->end(Waited::cancelled);
     hook_ = scope_->on_cancel([state = state_] { state->end(Waited::cancelled); });

@@ -8,8 +8,8 @@ namespace corbd::http {
 
 using Peer = boost::asio::ip::address;
 
-/// The address of an IPv4 client, also where an IPv6 socket shows it mapped (::ffff:a.b.c.d); of an IPv6 client its /64, in which a host has as many
-/// addresses as it likes.
+/// The address of an IPv4 client, also where an IPv6 socket shows it mapped (::ffff:a.b.c.d); of an IPv6 client its
+/// /64, in which a host has as many addresses as it likes.
 inline Peer peer_of(const boost::asio::ip::address& address) {
   namespace ip = boost::asio::ip;
   if (address.is_v4()) return address;

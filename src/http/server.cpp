@@ -30,7 +30,7 @@ using tcp = asio::ip::tcp;
 using Parser = wire::request_parser<wire::string_body>;
 using Answer = wire::response<wire::string_body>;
 
-constexpr std::chrono::seconds kReadsWithin{5};     // an answer, where others wait for a connection
+constexpr std::chrono::seconds kReadsWithin{5};    // an answer, where others wait for a connection
 constexpr std::chrono::seconds kNoDescriptors{1};  // pause of the accepting when the process has none left
 constexpr std::size_t kDrained = 64 << 10;         // bytes taken off a client that was refused, so that it sees why
 
@@ -55,7 +55,8 @@ struct Connection {
 class Cutoff {
  public:
   Cutoff(Clock& clock, const std::shared_ptr<Connection>& connection, duration after)
-      : clock_(clock), connection_(*connection),
+      : clock_(clock),
+        connection_(*connection),
         timer_(clock.schedule(clock.now() + after, [weak = std::weak_ptr(connection), watch = ++connection->watch] {
           // It may have been posted before it was cancelled.
           const auto alive = weak.lock();
@@ -87,9 +88,12 @@ result<Fd> listen_on(const tcp::endpoint& endpoint) {
   // A port whose last connections are not yet forgotten by the kernel may be taken.
   const int yes = 1;
   ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  if (::bind(fd.get(), endpoint.data(), static_cast<socklen_t>(endpoint.size())) == 0 && ::listen(fd.get(), SOMAXCONN) == 0) return fd;
+  if (::bind(fd.get(), endpoint.data(), static_cast<socklen_t>(endpoint.size())) == 0 &&
+      ::listen(fd.get(), SOMAXCONN) == 0)
+    return fd;
   if (errno == EADDRINUSE)
-    return Error{errc::in_use, where + " is taken by another process: give another port, or see `ss -ltnp` for who has it"};
+    return Error{errc::in_use,
+                 where + " is taken by another process: give another port, or see `ss -ltnp` for who has it"};
   return Error{errc::unavailable, "listening on " + where + ": " + std::strerror(errno)};
 }
 
@@ -97,7 +101,8 @@ result<Fd> listen_on(const tcp::endpoint& endpoint) {
 std::optional<wire::status> refusal(const error_code& failed) {
   if (failed.category() != wire::make_error_code(wire::error::end_of_stream).category()) return std::nullopt;
   if (failed == wire::error::end_of_stream || failed == wire::error::partial_message) return std::nullopt;
-  if (failed == wire::error::header_limit || failed == wire::error::buffer_overflow) return wire::status::request_header_fields_too_large;
+  if (failed == wire::error::header_limit || failed == wire::error::buffer_overflow)
+    return wire::status::request_header_fields_too_large;
   if (failed == wire::error::body_limit) return wire::status::payload_too_large;
   return wire::status::bad_request;
 }
@@ -113,7 +118,8 @@ Answer plain(wire::status status) {
 task<error_code> read_request(Clock& clock, std::shared_ptr<Connection> connection, Parser& parser, duration limit) {
   const Cutoff cutoff(clock, connection, limit);
   error_code failed;
-  co_await wire::async_read(connection->socket, connection->buffer, parser, asio::redirect_error(asio::use_awaitable, failed));
+  co_await wire::async_read(connection->socket, connection->buffer, parser,
+                            asio::redirect_error(asio::use_awaitable, failed));
   co_return failed;
 }
 
@@ -127,7 +133,8 @@ task<error_code> await_byte(Clock& clock, std::shared_ptr<Connection> connection
   co_return failed;
 }
 
-task<error_code> write_answer(Clock& clock, std::shared_ptr<Connection> connection, Answer& answer, bool header_only, duration limit) {
+task<error_code> write_answer(Clock& clock, std::shared_ptr<Connection> connection, Answer& answer, bool header_only,
+                              duration limit) {
   const Cutoff cutoff(clock, connection, limit);
   connection->answering = true;
   connection->since = clock.now();
@@ -148,7 +155,8 @@ task<> part(Clock& clock, std::shared_ptr<Connection> connection, duration limit
   std::array<char, 4096> dropped;
   connection->idle = true;
   for (std::size_t taken = 0; !failed && taken < kDrained;)
-    taken += co_await connection->socket.async_read_some(asio::buffer(dropped), asio::redirect_error(asio::use_awaitable, failed));
+    taken += co_await connection->socket.async_read_some(asio::buffer(dropped),
+                                                         asio::redirect_error(asio::use_awaitable, failed));
 }
 
 }  // namespace
@@ -156,12 +164,19 @@ task<> part(Clock& clock, std::shared_ptr<Connection> connection, duration limit
 class Server::Impl {
  public:
   Impl(executor control, Clock& clock, Config config, Handler handler)
-      : control_(control), clock_(clock), config_(std::move(config)), handler_(std::move(handler)), acceptor_(control), gate_(control, clock) {}
+      : control_(control),
+        clock_(clock),
+        config_(std::move(config)),
+        handler_(std::move(handler)),
+        acceptor_(control),
+        gate_(control, clock) {}
 
   result<> start();
   task<> stop(Until until);
   std::uint16_t port() const { return port_; }
-  std::size_t connections() const { return static_cast<std::size_t>(std::ranges::count(connections_, false, &is_evicted)); }
+  std::size_t connections() const {
+    return static_cast<std::size_t>(std::ranges::count(connections_, false, &is_evicted));
+  }
 
  private:
   using Place = std::list<std::shared_ptr<Connection>>::iterator;
@@ -187,7 +202,9 @@ class Server::Impl {
 result<> Server::Impl::start() {
   error_code failed;
   const auto address = asio::ip::make_address(config_.address, failed);
-  if (failed) return Error{errc::invalid_argument, "'" + config_.address + "' is not an IP address: give one of this node's, or 0.0.0.0"};
+  if (failed)
+    return Error{errc::invalid_argument,
+                 "'" + config_.address + "' is not an IP address: give one of this node's, or 0.0.0.0"};
   const tcp::endpoint endpoint(address, config_.port);
   auto fd = listen_on(endpoint);
   if (!fd) return fd.error();
@@ -209,7 +226,8 @@ task<> Server::Impl::accept(Impl& self) {
     auto length = static_cast<socklen_t>(from.capacity());
     Fd fd(::accept4(self.acceptor_.native_handle(), from.data(), &length, SOCK_CLOEXEC | SOCK_NONBLOCK));
     const bool exhausted = !fd && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM);
-    if (exhausted) co_await sleep_until(self.control_, self.clock_, self.clock_.now() + kNoDescriptors, &self.stopping_);
+    if (exhausted)
+      co_await sleep_until(self.control_, self.clock_, self.clock_.now() + kNoDescriptors, &self.stopping_);
     if (!fd) continue;
     from.resize(length);
     const Peer peer = peer_of(from.address());
@@ -220,7 +238,8 @@ task<> Server::Impl::accept(Impl& self) {
 /// Of the peer's own connections one goes where it has its share already, of all where the server is full.
 bool Server::Impl::make_room(const Peer& peer) {
   const auto of_peer = [&](const auto& connection) { return !connection->evicted && connection->peer == peer; };
-  const bool has_its_share = static_cast<std::size_t>(std::ranges::count_if(connections_, of_peer)) >= config_.limits.peer_connections;
+  const bool has_its_share =
+      static_cast<std::size_t>(std::ranges::count_if(connections_, of_peer)) >= config_.limits.peer_connections;
   if (!has_its_share && connections() < config_.limits.connections) return true;
   std::shared_ptr<Connection> idlest;
   const auto rank = [](const Connection& of) { return std::pair(of.answering, of.since); };

@@ -1,4 +1,5 @@
-// A message as it goes over the wire. At once: Beast's own writing in pieces would be a fifth of what the room costs to compile.
+// A message as it goes over the wire. At once: Beast's own writing in pieces would be a fifth of what the room costs to
+// compile.
 #pragma once
 
 #include <boost/beast/http.hpp>
@@ -8,7 +9,8 @@
 namespace corbd::http {
 
 template <bool is_request>
-std::string wire_text(const boost::beast::http::message<is_request, boost::beast::http::string_body>& message, bool header_only = false) {
+std::string wire_text(const boost::beast::http::message<is_request, boost::beast::http::string_body>& message,
+                      bool header_only = false) {
   std::ostringstream header;
   header << message.base();
   return header.str() + (header_only ? std::string() : message.body());

@@ -45,7 +45,9 @@ bool has_msgr2(std::string_view options) {
 
 /// The line is cut at blanks, its options at commas.
 bool fits(std::string_view text, std::string_view without) {
-  return std::none_of(text.begin(), text.end(), [&](unsigned char c) { return c <= 0x20 || c == 0x7f || without.find(static_cast<char>(c)) != without.npos; });
+  return std::none_of(text.begin(), text.end(), [&](unsigned char c) {
+    return c <= 0x20 || c == 0x7f || without.find(static_cast<char>(c)) != without.npos;
+  });
 }
 
 }  // namespace
@@ -55,24 +57,31 @@ result<std::string> kernel_monitors(const std::vector<std::string>& monitors, bo
   for (const auto& entry : monitors) {
     // "[v2:10.0.0.1:3300,v1:10.0.0.1:6789]" lists the addresses of one monitor.
     const bool several = entry.starts_with("[v") && entry.ends_with(']');
-    for (const auto text : pieces(several ? std::string_view(entry).substr(1, entry.size() - 2) : std::string_view(entry))) {
+    for (const auto text :
+         pieces(several ? std::string_view(entry).substr(1, entry.size() - 2) : std::string_view(entry))) {
       const std::string address = address_of(text, msgr2);
-      if (!fits(address, "")) return Error{errc::invalid_argument, "config.json has a monitor with a blank in its address"};
+      if (!fits(address, ""))
+        return Error{errc::invalid_argument, "config.json has a monitor with a blank in its address"};
       if (!address.empty()) list += (list.empty() ? "" : ",") + address;
     }
   }
   if (!list.empty()) return list;
-  return Error{errc::failed_precondition,
-               msgr2 ? "config.json has no monitor that speaks msgr2, which ms_mode in the volume's mapOptions asks for: add its address with port 3300"
-                     : "config.json has only monitors of msgr2, and the kernel's client speaks the old protocol unless it is told otherwise: add "
-                       "mapOptions \"krbd:ms_mode=prefer-crc\" to the StorageClass"};
+  return Error{errc::failed_precondition, msgr2 ? "config.json has no monitor that speaks msgr2, which ms_mode in the "
+                                                  "volume's mapOptions asks for: add its address with port 3300"
+                                                : "config.json has only monitors of msgr2, and the kernel's client "
+                                                  "speaks the old protocol unless it is told otherwise: add "
+                                                  "mapOptions \"krbd:ms_mode=prefer-crc\" to the StorageClass"};
 }
 
 result<std::string> add_line(const AddLine& of) {
-  if (!fits(of.user, ",=")) return Error{errc::failed_precondition, "the kernel's rbd cannot be told a user with a blank or comma in its name"};
-  if (!fits(of.name.ns, ",")) return Error{errc::failed_precondition, "the kernel's rbd cannot be told a namespace with a blank or comma in its name"};
+  if (!fits(of.user, ",="))
+    return Error{errc::failed_precondition, "the kernel's rbd cannot be told a user with a blank or comma in its name"};
+  if (!fits(of.name.ns, ","))
+    return Error{errc::failed_precondition,
+                 "the kernel's rbd cannot be told a namespace with a blank or comma in its name"};
   if (!fits(of.name.pool, "") || !fits(of.name.image, ""))
-    return Error{errc::failed_precondition, "the kernel's rbd cannot map an image with a blank in its name or its pool's: use mounter rbd-nbd"};
+    return Error{errc::failed_precondition,
+                 "the kernel's rbd cannot map an image with a blank in its name or its pool's: use mounter rbd-nbd"};
   const auto monitors = kernel_monitors(of.monitors, has_msgr2(of.options));
   if (!monitors) return monitors.error();
   std::string line = *monitors + " name=" + of.user + ",key=" + of.key_name;
@@ -80,7 +89,9 @@ result<std::string> add_line(const AddLine& of) {
   if (of.read_only) line += ",read_only";
   if (!of.name.ns.empty()) line += ",_pool_ns=" + of.name.ns;
   line += " " + of.name.pool + " " + of.name.image + " -";
-  if (line.size() > kMaxLine) return Error{errc::failed_precondition, "the kernel's rbd takes no more than 4095 bytes of monitors, options and names"};
+  if (line.size() > kMaxLine)
+    return Error{errc::failed_precondition,
+                 "the kernel's rbd takes no more than 4095 bytes of monitors, options and names"};
   return line;
 }
 

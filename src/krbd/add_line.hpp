@@ -10,9 +10,9 @@
 
 namespace corbd::krbd {
 
-/// Of config.json's monitors those that the kernel is given: addresses of one protocol, msgr2 if the options have a ms_mode but "legacy".
-/// As Ceph reads them, port 6789 and "v1:" mean the old protocol, 3300 and "v2:" the new one, no port both.
-/// failed_precondition: none speaks it.
+/// Of config.json's monitors those that the kernel is given: addresses of one protocol, msgr2 if the options have a
+/// ms_mode but "legacy". As Ceph reads them, port 6789 and "v1:" mean the old protocol, 3300 and "v2:" the new one, no
+/// port both. failed_precondition: none speaks it.
 result<std::string> kernel_monitors(const std::vector<std::string>& monitors, bool msgr2);
 
 struct AddLine {

@@ -35,7 +35,8 @@ device::MapArgs map_args(const json::object& request) {
   args.user = text(request, "user");
   args.key = Secret(text(request, "secret"));
   args.name = {text(request, "pool"), text(request, "ns"), text(request, "image")};
-  args.image = {text(request, "fsid"), request.at("pool_id").to_number<std::int64_t>(), args.name.ns, text(request, "image_id"), 0};
+  args.image = {text(request, "fsid"), request.at("pool_id").to_number<std::int64_t>(), args.name.ns,
+                text(request, "image_id"), 0};
   args.read_only = request.at("read_only").as_bool();
   args.options = text(request, "options");
   return args;

@@ -40,7 +40,8 @@ result<std::vector<device::Mapped>> read_inventory(const std::string& root) {
   for (const auto& name : sysfs::names_in(devices)) {
     const auto index = sysfs::number<std::uint32_t>(name);
     if (!index) continue;
-    if (auto mapped = read_device(devices / name, root + "/block/rbd" + name, *index)) found.push_back(std::move(*mapped));
+    if (auto mapped = read_device(devices / name, root + "/block/rbd" + name, *index))
+      found.push_back(std::move(*mapped));
   }
   return found;
 }
@@ -48,9 +49,14 @@ result<std::vector<device::Mapped>> read_inventory(const std::string& root) {
 result<std::uint64_t> read_features(const std::string& root) {
   // "0x1ff"
   const auto text = attribute(root + "/bus/rbd/supported_features");
-  if (!text) return Error{errc::failed_precondition, "the kernel's rbd module is not there, or older than 4.11: run `modprobe rbd`"};
-  const auto features = sysfs::number<std::uint64_t>(std::string_view(*text).substr(text->starts_with("0x") ? 2 : 0), 16);
-  if (!features) return Error{errc::failed_precondition, "the kernel's rbd module tells its features as '" + *text + "', which is no number"};
+  if (!text)
+    return Error{errc::failed_precondition,
+                 "the kernel's rbd module is not there, or older than 4.11: run `modprobe rbd`"};
+  const auto features =
+      sysfs::number<std::uint64_t>(std::string_view(*text).substr(text->starts_with("0x") ? 2 : 0), 16);
+  if (!features)
+    return Error{errc::failed_precondition,
+                 "the kernel's rbd module tells its features as '" + *text + "', which is no number"};
   return *features;
 }
 

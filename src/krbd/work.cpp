@@ -29,23 +29,36 @@ int write_bus(const std::string& sysfs, const std::string& which, const std::str
 }
 
 Error not_mapped(const device::MapArgs& args, int failed) {
-  const std::string doing = "the kernel maps image " + args.name.text() + ": " + std::generic_category().message(failed);
+  const std::string doing =
+      "the kernel maps image " + args.name.text() + ": " + std::generic_category().message(failed);
   switch (failed) {
-    case ENOENT: return {errc::not_found, doing + ": the pool, namespace or image does not exist, or there is no rbd module (`modprobe rbd`)"};
+    case ENOENT:
+      return {errc::not_found,
+              doing + ": the pool, namespace or image does not exist, or there is no rbd module (`modprobe rbd`)"};
     case EPERM:
-    case EACCES: return {errc::permission_denied, doing + ": the cluster refuses the key of user " + args.user + ", or it lacks the caps 'profile rbd'"};
+    case EACCES:
+      return {errc::permission_denied,
+              doing + ": the cluster refuses the key of user " + args.user + ", or it lacks the caps 'profile rbd'"};
     case EROFS:
-    case EBUSY: return {errc::in_use, doing + ": another client holds its exclusive lock and does not give it up"};
-    case ENXIO: return {errc::failed_precondition, doing + ": the image has a feature that the kernel does not know"};
-    case EINVAL: return {errc::failed_precondition, doing + ": it refuses one of the options, and dmesg names it: " + args.options};
+    case EBUSY:
+      return {errc::in_use, doing + ": another client holds its exclusive lock and does not give it up"};
+    case ENXIO:
+      return {errc::failed_precondition, doing + ": the image has a feature that the kernel does not know"};
+    case EINVAL:
+      return {errc::failed_precondition,
+              doing + ": it refuses one of the options, and dmesg names it: " + args.options};
     case ESHUTDOWN:
-      return {errc::unavailable, doing + ": the kernel's own client is blocklisted; unmap its other devices (`rbd device list`), or map with the option noshare"};
-    default: return {errc::unavailable, doing};
+      return {errc::unavailable, doing +
+                                     ": the kernel's own client is blocklisted; unmap its other devices (`rbd device "
+                                     "list`), or map with the option noshare"};
+    default:
+      return {errc::unavailable, doing};
   }
 }
 
 /// The kernel takes a name, which may be another image's by now.
-result<> check_identity(const std::string& sysfs, const device::MapArgs& args, const std::vector<device::Seen>& before) {
+result<> check_identity(const std::string& sysfs, const device::MapArgs& args,
+                        const std::vector<device::Seen>& before) {
   const auto all = read_inventory(sysfs);
   if (!all) return all.error();
   if (!device::of_image(*all, args.image).empty()) return {};
@@ -53,7 +66,8 @@ result<> check_identity(const std::string& sysfs, const device::MapArgs& args, c
     const bool known = std::ranges::any_of(before, [&](const auto& one) { return one.index == seen.index; });
     if (!known) write_bus(sysfs, "remove", std::to_string(seen.index));
   }
-  return Error{errc::not_found, "image " + args.name.text() + " is not " + args.image.text() + " any more: it was renamed, or deleted and made again"};
+  return Error{errc::not_found, "image " + args.name.text() + " is not " + args.image.text() +
+                                    " any more: it was renamed, or deleted and made again"};
 }
 
 result<json::object> map(const std::string& sysfs, const device::MapArgs& args) {
@@ -72,9 +86,12 @@ result<json::object> map(const std::string& sysfs, const device::MapArgs& args) 
 result<json::object> unmap(const std::string& sysfs, std::uint32_t index, const std::string& options) {
   const int failed = write_bus(sysfs, "remove", std::to_string(index) + (options.empty() ? "" : " " + options));
   if (failed == 0 || failed == ENOENT) return json::object();
-  const std::string doing = "unmapping " + device::path(index, device::Kind::krbd) + ": " + std::generic_category().message(failed);
+  const std::string doing =
+      "unmapping " + device::path(index, device::Kind::krbd) + ": " + std::generic_category().message(failed);
   if (failed == EBUSY) return Error{errc::in_use, doing + ": it is open or mounted, maybe in another mount namespace"};
-  if (failed == EINVAL) return Error{errc::failed_precondition, doing + ": the kernel knows no unmapOptions but force, not '" + options + "'"};
+  if (failed == EINVAL)
+    return Error{errc::failed_precondition,
+                 doing + ": the kernel knows no unmapOptions but force, not '" + options + "'"};
   return Error{errc::unavailable, doing};
 }
 

@@ -32,7 +32,9 @@ result<Access> in_cluster(const Environment& environment, const std::string& fol
   access.host = environment("KUBERNETES_SERVICE_HOST");
   const std::string port = environment("KUBERNETES_SERVICE_PORT");
   if (access.host.empty() || port.empty())
-    return Error{errc::failed_precondition, "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set: this is no pod, and no kubeconfig was named"};
+    return Error{
+        errc::failed_precondition,
+        "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set: this is no pod, and no kubeconfig was named"};
   const auto parsed = std::from_chars(port.data(), port.data() + port.size(), access.port);
   if (parsed.ec != std::errc() || parsed.ptr != port.data() + port.size())
     return Error{errc::invalid_argument, "KUBERNETES_SERVICE_PORT is '" + port + "', no port"};
@@ -74,7 +76,8 @@ result<Secret> read_token(const Access& access) {
   auto token = trimmed(std::move(*text));
   // It goes into a header, whose end a line's end would be.
   if (std::ranges::any_of(token.reveal(), [](unsigned char c) { return c < 0x21 || c > 0x7e; }))
-    return Error{errc::invalid_argument, "the service account's token in " + access.token_file + " is no token: it has bytes that a header cannot"};
+    return Error{errc::invalid_argument, "the service account's token in " + access.token_file +
+                                             " is no token: it has bytes that a header cannot"};
   return token;
 }
 

@@ -43,10 +43,12 @@ Status read_status(std::string_view body) {
   status.message = printable(text_at(object, "message"));
   const auto* details = object.if_contains("details");
   if (details == nullptr || !details->is_object()) return status;
-  if (const auto* seconds = details->get_object().if_contains("retryAfterSeconds"); seconds != nullptr && seconds->is_int64())
+  if (const auto* seconds = details->get_object().if_contains("retryAfterSeconds");
+      seconds != nullptr && seconds->is_int64())
     status.retry_after = std::chrono::seconds(seconds->get_int64());
   const auto* causes = details->get_object().if_contains("causes");
-  if (causes != nullptr && causes->is_array() && !causes->get_array().empty() && causes->get_array().front().is_object())
+  if (causes != nullptr && causes->is_array() && !causes->get_array().empty() &&
+      causes->get_array().front().is_object())
     status.cause = text_at(causes->get_array().front().get_object(), "reason");
   return status;
 }
@@ -54,35 +56,47 @@ Status read_status(std::string_view body) {
 errc code_of(unsigned status) {
   switch (status) {
     case 400:
-    case 422: return errc::invalid_argument;
-    case 401: return errc::unauthenticated;
-    case 403: return errc::permission_denied;
-    case 404: return errc::not_found;
-    case 409: return errc::already_exists;
-    default: return errc::unavailable;
+    case 422:
+      return errc::invalid_argument;
+    case 401:
+      return errc::unauthenticated;
+    case 403:
+      return errc::permission_denied;
+    case 404:
+      return errc::not_found;
+    case 409:
+      return errc::already_exists;
+    default:
+      return errc::unavailable;
   }
 }
 
 std::string way_out(unsigned status, const Verb& verb) {
   if (status == 401) return ": its token or certificate is not accepted";
-  if (status == 403) return ": grant the verb '" + verb.verb + "' on '" + verb.resource + "' to the agent's service account";
+  if (status == 403)
+    return ": grant the verb '" + verb.verb + "' on '" + verb.resource + "' to the agent's service account";
   return "";
 }
 
 }  // namespace
 
-void throw_exception_from_error(const Failure& failure, const boost::source_location&) { throw std::runtime_error(failure.error.text); }
+void throw_exception_from_error(const Failure& failure, const boost::source_location&) {
+  throw std::runtime_error(failure.error.text);
+}
 
-Failure failure_of(unsigned status, std::string_view body, std::optional<std::chrono::seconds> retry_after, const Verb& verb,
-                   std::string_view target) {
+Failure failure_of(unsigned status, std::string_view body, std::optional<std::chrono::seconds> retry_after,
+                   const Verb& verb, std::string_view target) {
   const Status says = read_status(body);
   Failure failure;
   failure.retry_after = retry_after ? retry_after : says.retry_after;
-  if (failure.retry_after) failure.retry_after = std::clamp<std::chrono::seconds>(*failure.retry_after, std::chrono::seconds(0), kLongestRetry);
+  if (failure.retry_after)
+    failure.retry_after =
+        std::clamp<std::chrono::seconds>(*failure.retry_after, std::chrono::seconds(0), kLongestRetry);
   if (status == 410) failure.kind = Failure::Kind::expired;
   if (status == 429) failure.kind = Failure::Kind::throttled;
   if (status == 504 && says.cause == "ResourceVersionTooLarge") failure.kind = Failure::Kind::too_new;
-  std::string text = "the API server answers " + verb.verb + " " + std::string(target) + " with " + std::to_string(status);
+  std::string text =
+      "the API server answers " + verb.verb + " " + std::string(target) + " with " + std::to_string(status);
   if (!says.reason.empty()) text += " " + says.reason;
   if (!says.message.empty()) text += ": " + says.message;
   failure.error = {code_of(status), text + way_out(status, verb)};

@@ -11,8 +11,8 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::chrono::seconds kTokenFor{60};       // kubelet rotates it long before its end
-constexpr std::chrono::seconds kWatchGrace{30};     // how long after its timeout a watch may end
+constexpr std::chrono::seconds kTokenFor{60};    // kubelet rotates it long before its end
+constexpr std::chrono::seconds kWatchGrace{30};  // how long after its timeout a watch may end
 constexpr std::size_t kPage = 500, kMostPages = 200;
 constexpr std::size_t kObjectBytes = 4 << 20, kPageBytes = 64 << 20;  // a server keeps no object of more than 1.5 MiB
 constexpr const char* kJson = "application/json";
@@ -97,7 +97,8 @@ task<answer<http::Reply>> Api::Impl::send(http::Message message, http::Sink sink
     if (stale_token) token_read_.reset();
     if ((stale_authority || stale_token) && !again) continue;
     if (!reply) co_return failure_of(reply.error());
-    if (reply->status / 100 != 2) co_return failure_of(reply->status, reply->body, reply->retry_after, verb, message.target);
+    if (reply->status / 100 != 2)
+      co_return failure_of(reply->status, reply->body, reply->retry_after, verb, message.target);
     co_return std::move(*reply);
   }
 }
@@ -136,7 +137,9 @@ task<answer<>> Api::Impl::watch(http::Message message, Verb verb, std::function<
   const auto reply = co_await send(message, sink, verb, until);
   if (told) co_return std::move(*told);
   if (!reply) co_return reply.error();
-  if (!enough && !lines.empty()) co_return failure_of({errc::io, "the API server ended a watch of " + message.target + " in the middle of an object"});
+  if (!enough && !lines.empty())
+    co_return failure_of(
+        {errc::io, "the API server ended a watch of " + message.target + " in the middle of an object"});
   co_return answer<>();
 }
 
@@ -158,8 +161,10 @@ task<answer<Listed>> Api::list(Resource resource, std::string selector, std::str
     http::Message message;
     message.limit = selector.starts_with(kNamed) ? kObjectBytes : kPageBytes;
     // With a continuation, what it continues has its version.
-    message.target = resource.path + query({{"fieldSelector", selector}, {"resourceVersion", next.empty() ? version : ""},
-                                            {"limit", std::to_string(kPage)}, {"continue", next}});
+    message.target = resource.path + query({{"fieldSelector", selector},
+                                            {"resourceVersion", next.empty() ? version : ""},
+                                            {"limit", std::to_string(kPage)},
+                                            {"continue", next}});
     auto page = co_await impl_->ask(std::move(message), {"list", resource.rbac}, until);
     if (!page) co_return page.error();
     all.version = text(*page, "metadata", "resourceVersion");
@@ -170,15 +175,20 @@ task<answer<Listed>> Api::list(Resource resource, std::string selector, std::str
         if (item.is_object()) all.items.push_back(std::move(item.get_object()));
     if (next.empty()) co_return all;
   }
-  co_return failure_of({errc::exhausted, "the API server's list of " + resource.path + " does not end after " + std::to_string(kMostPages) + " pages"});
+  co_return failure_of({errc::exhausted, "the API server's list of " + resource.path + " does not end after " +
+                                             std::to_string(kMostPages) + " pages"});
 }
 
-task<answer<>> Api::watch(Resource resource, std::string selector, std::string version, std::chrono::seconds timeout, bool initial,
-                          std::function<bool(Change)> on_change, Until until) {
+task<answer<>> Api::watch(Resource resource, std::string selector, std::string version, std::chrono::seconds timeout,
+                          bool initial, std::function<bool(Change)> on_change, Until until) {
   http::Message message;
-  message.target = resource.path + query({{"watch", "1"}, {"fieldSelector", selector}, {"resourceVersion", version},
-                                          {"allowWatchBookmarks", "true"}, {"timeoutSeconds", std::to_string(timeout.count())},
-                                          {"sendInitialEvents", initial ? "true" : ""}, {"resourceVersionMatch", initial ? "NotOlderThan" : ""}});
+  message.target = resource.path + query({{"watch", "1"},
+                                          {"fieldSelector", selector},
+                                          {"resourceVersion", version},
+                                          {"allowWatchBookmarks", "true"},
+                                          {"timeoutSeconds", std::to_string(timeout.count())},
+                                          {"sendInitialEvents", initial ? "true" : ""},
+                                          {"resourceVersionMatch", initial ? "NotOlderThan" : ""}});
   message.idle = timeout + kWatchGrace;
   co_return co_await impl_->watch(std::move(message), {"watch", resource.rbac}, std::move(on_change), until);
 }

@@ -13,16 +13,24 @@ namespace corbd::kube {
 namespace {
 
 constexpr std::chrono::minutes kPoll{5};
-constexpr std::chrono::seconds kAnswer{30};  // for a get, or a list of one
+constexpr std::chrono::seconds kAnswer{30};         // for a get, or a list of one
 constexpr std::chrono::seconds kAnswerOfMany{120};  // all pages of it
-constexpr std::chrono::seconds kInitial{10}; // until a watch has told what there is: a server that does not know of that goes on without a word
+constexpr std::chrono::seconds kInitial{
+    10};  // until a watch has told what there is: a server that does not know of that goes on without a word
 
 }  // namespace
 
-Kept::Kept(executor control, Clock& clock, Api& api, Resource resource, Which which, std::function<void(const std::string& name)> changed,
-           std::chrono::milliseconds spread)
-    : control_(control), clock_(clock), api_(api), resource_(std::move(resource)), which_(std::move(which)),
-      selector_(only_one() ? named(which_.name) : which_.selector), changed_(std::move(changed)), spread_(spread), gate_(control, clock) {}
+Kept::Kept(executor control, Clock& clock, Api& api, Resource resource, Which which,
+           std::function<void(const std::string& name)> changed, std::chrono::milliseconds spread)
+    : control_(control),
+      clock_(clock),
+      api_(api),
+      resource_(std::move(resource)),
+      which_(std::move(which)),
+      selector_(only_one() ? named(which_.name) : which_.selector),
+      changed_(std::move(changed)),
+      spread_(spread),
+      gate_(control, clock) {}
 
 void Kept::start() { gate_.spawn(run(*this)); }
 
@@ -32,7 +40,8 @@ task<> Kept::stop(Until until) {
 }
 
 task<> Kept::run(Kept& self) {
-  const std::chrono::milliseconds first(static_cast<std::int64_t>(static_cast<double>(self.spread_.count()) * uniform()));
+  const std::chrono::milliseconds first(
+      static_cast<std::int64_t>(static_cast<double>(self.spread_.count()) * uniform()));
   if (first.count() > 0 && !co_await self.pause(first)) co_return;
   co_await self.reflect();
   if (self.only_get_) co_await self.poll();
@@ -88,7 +97,8 @@ task<> Kept::reflect() {
 }
 
 task<> Kept::list(Reflector& reflector, std::string version) {
-  auto listed = co_await api_.list(resource_, selector_, std::move(version), {clock_.now() + (only_one() ? kAnswer : kAnswerOfMany), &stopping_});
+  auto listed = co_await api_.list(resource_, selector_, std::move(version),
+                                   {clock_.now() + (only_one() ? kAnswer : kAnswerOfMany), &stopping_});
   if (listed) {
     Objects all;
     for (auto& item : listed->items)
@@ -99,7 +109,9 @@ task<> Kept::list(Reflector& reflector, std::string version) {
   }
   if (stopping_.cancelled()) co_return;
   if (!only_one() && listed.error().error.code == errc::invalid_argument && !selector_.empty()) {
-    log::info("kube.no_selector", {{"resource", resource_.rbac}, {"selector", std::exchange(selector_, "")}, {"error", listed.error().error.text}});
+    log::info("kube.no_selector", {{"resource", resource_.rbac},
+                                   {"selector", std::exchange(selector_, "")},
+                                   {"error", listed.error().error.text}});
     co_return;
   }
   unknown_because(listed.error());
@@ -109,7 +121,8 @@ task<> Kept::list(Reflector& reflector, std::string version) {
 void Kept::unknown_because(const Failure& failure) {
   only_get_ = only_one() && failure.error.code == errc::permission_denied;
   if (!failure_)
-    log::warning(only_get_ ? "kube.no_watch" : "kube.not_listed", {{"resource", resource_.rbac}, {"name", which_.name}, {"error", failure.error.text}});
+    log::warning(only_get_ ? "kube.no_watch" : "kube.not_listed",
+                 {{"resource", resource_.rbac}, {"name", which_.name}, {"error", failure.error.text}});
   failure_ = failure;
 }
 
@@ -132,12 +145,16 @@ task<> Kept::watch(Reflector& reflector, std::string version, std::chrono::secon
     if (change.kind == Change::Kind::bookmark) return true;
     const auto name = text(change.object, "metadata", "name");
     const bool is_there = change.kind != Change::Kind::deleted && wanted(change.object);
-    if (!telling) note(name, is_there ? std::optional(std::move(change.object)) : std::nullopt);
-    else if (is_there) told.insert_or_assign(name, std::move(change.object));
-    else told.erase(name);
+    if (!telling)
+      note(name, is_there ? std::optional(std::move(change.object)) : std::nullopt);
+    else if (is_there)
+      told.insert_or_assign(name, std::move(change.object));
+    else
+      told.erase(name);
     return true;
   };
-  const auto ended = co_await api_.watch(resource_, selector_, std::move(version), timeout, initial, take, {time_point::max(), &patience});
+  const auto ended = co_await api_.watch(resource_, selector_, std::move(version), timeout, initial, take,
+                                         {time_point::max(), &patience});
   clock_.cancel(give_up);
   if (stopping_.cancelled()) co_return;
   const auto failure = ended || patience.cancelled() ? std::nullopt : std::optional(ended.error());
@@ -156,7 +173,8 @@ task<> Kept::poll() {
     if (got || absent) note(std::move(found));
     if (!got && !absent) failure_ = got.error();
     failures = got || absent ? 0 : failures + 1;
-    if (!co_await pause(failures == 0 ? std::chrono::milliseconds(kPoll) : backoff.after(failures - 1, uniform()))) co_return;
+    if (!co_await pause(failures == 0 ? std::chrono::milliseconds(kPoll) : backoff.after(failures - 1, uniform())))
+      co_return;
   }
 }
 

@@ -23,7 +23,8 @@ YAML::Node named(const YAML::Node& root, const char* list, const char* kind, con
 }
 
 /// The value of <key>-data, or the path of <key>.
-result<> read_pem(const YAML::Node& from, const std::string& key, const std::string& folder, std::string& text, std::string& file) {
+result<> read_pem(const YAML::Node& from, const std::string& key, const std::string& folder, std::string& text,
+                  std::string& file) {
   const std::string data = yaml_text(from, (key + "-data").c_str());
   if (!data.empty()) {
     auto decoded = from_base64(data);
@@ -45,14 +46,16 @@ result<> read_server(const std::string& server, Access& into) {
   else
     return invalid("the cluster's server '" + server + "' begins with neither https:// nor http://");
   if (rest.ends_with('/')) rest.pop_back();
-  if (rest.find('/') != rest.npos) return invalid("the cluster's server '" + server + "' has a path, which is not known here");
+  if (rest.find('/') != rest.npos)
+    return invalid("the cluster's server '" + server + "' has a path, which is not known here");
   const auto bracket = rest.rfind(']');
   const auto colon = rest.rfind(':');
   const bool has_port = colon != rest.npos && (bracket == rest.npos || colon > bracket);
   if (has_port) {
     const char* end = rest.data() + rest.size();
     const auto parsed = std::from_chars(rest.data() + colon + 1, end, into.port);
-    if (parsed.ec != std::errc() || parsed.ptr != end) return invalid("the cluster's server '" + server + "' has no port behind its colon");
+    if (parsed.ec != std::errc() || parsed.ptr != end)
+      return invalid("the cluster's server '" + server + "' has no port behind its colon");
     rest.erase(colon);
   }
   if (rest.starts_with('[') && rest.ends_with(']')) rest = rest.substr(1, rest.size() - 2);
@@ -63,10 +66,13 @@ result<> read_server(const std::string& server, Access& into) {
 
 result<> read_user(const YAML::Node& user, const std::string& folder, Access& into) {
   for (const char* other : {"exec", "auth-provider", "username"})
-    if (user[other]) return invalid(std::string("the user authenticates by ") + other + ", which is not known here: use a token or a client certificate");
+    if (user[other])
+      return invalid(std::string("the user authenticates by ") + other +
+                     ", which is not known here: use a token or a client certificate");
   into.token = Secret(yaml_text(user, "token"));
   into.token_file = yaml_text(user, "tokenFile");
-  if (auto read = read_pem(user, "client-certificate", folder, into.certificate, into.certificate_file); !read) return read;
+  if (auto read = read_pem(user, "client-certificate", folder, into.certificate, into.certificate_file); !read)
+    return read;
   std::string key;
   if (auto read = read_pem(user, "client-key", folder, key, into.key_file); !read) return read;
   into.key = Secret(std::move(key));
@@ -79,13 +85,17 @@ result<Access> access_of(const YAML::Node& root, const std::string& folder) {
   const auto context = named(root, "contexts", "context", current);
   if (!context.IsDefined()) return invalid("there is no context '" + current + "', which is the current one");
   const auto cluster = named(root, "clusters", "cluster", yaml_text(context, "cluster"));
-  if (!cluster.IsDefined()) return invalid("there is no cluster '" + yaml_text(context, "cluster") + "', which the current context names");
+  if (!cluster.IsDefined())
+    return invalid("there is no cluster '" + yaml_text(context, "cluster") + "', which the current context names");
   const auto user = named(root, "users", "user", yaml_text(context, "user"));
-  if (!user.IsDefined()) return invalid("there is no user '" + yaml_text(context, "user") + "', which the current context names");
+  if (!user.IsDefined())
+    return invalid("there is no user '" + yaml_text(context, "user") + "', which the current context names");
   Access access;
   if (auto read = read_server(yaml_text(cluster, "server"), access); !read) return read.error();
   access.insecure = yaml_text(cluster, "insecure-skip-tls-verify") == "true";
-  if (auto read = read_pem(cluster, "certificate-authority", folder, access.authorities, access.authorities_file); !read) return read.error();
+  if (auto read = read_pem(cluster, "certificate-authority", folder, access.authorities, access.authorities_file);
+      !read)
+    return read.error();
   if (auto read = read_user(user, folder, access); !read) return read.error();
   return access;
 }

@@ -13,7 +13,8 @@ class Lines {
  public:
   /// limit: bytes of a line, which is one object.
   explicit Lines(std::size_t limit) : limit_(limit) {}
-  /// Calls line for each that is whole now; empty ones are left out. exhausted: one is too long. Stops at the first false of line.
+  /// Calls line for each that is whole now; empty ones are left out. exhausted: one is too long. Stops at the first
+  /// false of line.
   result<> feed(std::string_view piece, const std::function<bool(std::string_view)>& line);
   bool empty() const { return kept_.empty(); }
 

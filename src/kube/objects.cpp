@@ -47,7 +47,8 @@ template <class... Path>
 std::optional<Reference> reference(const json::object& object, Path... path) {
   const auto* value = at(object, path...);
   if (value == nullptr || !value->is_object()) return std::nullopt;
-  Reference found{text(value->get_object(), "name"), text(value->get_object(), "namespace"), text(value->get_object(), "uid")};
+  Reference found{text(value->get_object(), "name"), text(value->get_object(), "namespace"),
+                  text(value->get_object(), "uid")};
   if (found.name.empty()) return std::nullopt;
   return found;
 }
@@ -64,7 +65,9 @@ std::optional<std::chrono::system_clock::time_point> time(const json::object& ob
 
 }  // namespace
 
-Resource secrets_of(const std::string& name_space) { return {"/api/v1/namespaces/" + name_space + "/secrets", "secrets"}; }
+Resource secrets_of(const std::string& name_space) {
+  return {"/api/v1/namespaces/" + name_space + "/secrets", "secrets"};
+}
 
 Node node_of(const json::object& object) {
   Node node;
@@ -72,11 +75,14 @@ Node node_of(const json::object& object) {
   for (const auto& one : array(object, "status", "volumesAttached"))
     if (one.is_object()) node.volumes_attached.push_back(text(one.get_object(), "name"));
   for (const auto& taint : array(object, "spec", "taints"))
-    if (taint.is_object()) node.out_of_service |= text(taint.get_object(), "key") == "node.kubernetes.io/out-of-service";
+    if (taint.is_object())
+      node.out_of_service |= text(taint.get_object(), "key") == "node.kubernetes.io/out-of-service";
   return node;
 }
 
-std::string attached_name(const std::string& handle, const std::string& driver) { return "kubernetes.io/csi/" + driver + "^" + handle; }
+std::string attached_name(const std::string& handle, const std::string& driver) {
+  return "kubernetes.io/csi/" + driver + "^" + handle;
+}
 
 VolumeAttachment volume_attachment_of(const json::object& object) {
   VolumeAttachment found;

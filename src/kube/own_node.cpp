@@ -30,8 +30,10 @@ result<std::map<std::string, std::string>> OwnNode::labels() const {
   const std::string what = "the labels of node " + name_;
   if (!node_) return with_context(what, no_access_);
   if (!node_->known())
-    return Error{errc::unavailable, what + " are not known yet" + (node_->failure() ? ": " + node_->failure()->error.text : "")};
-  if (!node_->object()) return Error{errc::not_found, "the API server knows no node '" + name_ + "': is --nodeid its name there?"};
+    return Error{errc::unavailable,
+                 what + " are not known yet" + (node_->failure() ? ": " + node_->failure()->error.text : "")};
+  if (!node_->object())
+    return Error{errc::not_found, "the API server knows no node '" + name_ + "': is --nodeid its name there?"};
   return node_of(*node_->object()).labels;
 }
 

@@ -30,7 +30,13 @@ Resource events_of(const Involved& about) {
 }  // namespace
 
 Recorder::Recorder(executor control, Clock& clock, Api& api, Config config)
-    : control_(control), clock_(clock), api_(api), config_(std::move(config)), tokens_(config_.burst), filled_(clock.now()), gate_(control, clock) {}
+    : control_(control),
+      clock_(clock),
+      api_(api),
+      config_(std::move(config)),
+      tokens_(config_.burst),
+      filled_(clock.now()),
+      gate_(control, clock) {}
 
 void Recorder::tell(Involved about, Notice notice) {
   if (waiting_.size() >= config_.waiting) waiting_.pop_front();
@@ -53,7 +59,8 @@ task<> Recorder::send() {
     waiting_.pop_front();
     const auto sent = co_await send(one);
     if (!sent && !stopping_.cancelled() && !std::exchange(refused_, true))
-      log::warning("event.not_told", {{"reason", one.notice.reason}, {"about", one.about.name}, {"error", sent.error().error.text}});
+      log::warning("event.not_told",
+                   {{"reason", one.notice.reason}, {"about", one.about.name}, {"error", sent.error().error.text}});
     if (sent) refused_ = false;
   }
   sending_ = false;
@@ -65,22 +72,29 @@ task<answer<>> Recorder::send(const Waiting& one) {
   const auto place = told_.find({one.about, one.notice.reason});
   if (place != told_.end()) {
     Told& told = place->second;
-    const json::object again{{"count", ++told.count}, {"lastTimestamp", time_text(one.at)}, {"message", one.notice.message}};
+    const json::object again{
+        {"count", ++told.count}, {"lastTimestamp", time_text(one.at)}, {"message", one.notice.message}};
     const std::string name = told.name;
     const auto patched = co_await api_.patch(events_of(one.about), name, again, until);
     if (patched) co_return answer<>();
     if (patched.error().error.code != errc::not_found) co_return patched.error();
   }
-  const json::object event{
-      {"metadata", {{"generateName", one.about.name + "."}, {"namespace", one.about.name_space.empty() ? "default" : one.about.name_space}}},
-      {"involvedObject", {{"apiVersion", "v1"}, {"kind", one.about.kind}, {"namespace", one.about.name_space}, {"name", one.about.name}, {"uid", one.about.uid}}},
-      {"reason", one.notice.reason},
-      {"message", one.notice.message},
-      {"type", one.notice.warning ? "Warning" : "Normal"},
-      {"source", {{"component", config_.component}, {"host", config_.host}}},
-      {"firstTimestamp", time_text(one.at)},
-      {"lastTimestamp", time_text(one.at)},
-      {"count", 1}};
+  const json::object event{{"metadata",
+                            {{"generateName", one.about.name + "."},
+                             {"namespace", one.about.name_space.empty() ? "default" : one.about.name_space}}},
+                           {"involvedObject",
+                            {{"apiVersion", "v1"},
+                             {"kind", one.about.kind},
+                             {"namespace", one.about.name_space},
+                             {"name", one.about.name},
+                             {"uid", one.about.uid}}},
+                           {"reason", one.notice.reason},
+                           {"message", one.notice.message},
+                           {"type", one.notice.warning ? "Warning" : "Normal"},
+                           {"source", {{"component", config_.component}, {"host", config_.host}}},
+                           {"firstTimestamp", time_text(one.at)},
+                           {"lastTimestamp", time_text(one.at)},
+                           {"count", 1}};
   const auto made = co_await api_.create(events_of(one.about), event, until);
   if (!made) co_return made.error();
   told_[{one.about, one.notice.reason}] = {text(*made, "metadata", "name"), 1, clock_.now()};
@@ -88,7 +102,9 @@ task<answer<>> Recorder::send(const Waiting& one) {
 }
 
 void Recorder::forget_old() {
-  std::erase_if(told_, [&](const auto& entry) { return entry.second.name.empty() || clock_.now() - entry.second.at > config_.same_for; });
+  std::erase_if(told_, [&](const auto& entry) {
+    return entry.second.name.empty() || clock_.now() - entry.second.at > config_.same_for;
+  });
 }
 
 task<> Recorder::stop(Until until) {

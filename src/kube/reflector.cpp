@@ -9,9 +9,9 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::chrono::milliseconds kFirst{800}, kCap{30000};
-constexpr std::chrono::minutes kCalm{2};          // after which the backoff begins anew
-constexpr std::chrono::seconds kTooShort{1};      // a watch that ends so soon, without an event, has failed
-constexpr std::chrono::seconds kWatch{5 * 60};    // and up to twice that
+constexpr std::chrono::minutes kCalm{2};        // after which the backoff begins anew
+constexpr std::chrono::seconds kTooShort{1};    // a watch that ends so soon, without an event, has failed
+constexpr std::chrono::seconds kWatch{5 * 60};  // and up to twice that
 
 std::chrono::milliseconds backoff(std::uint32_t failures, double random) {
   auto time = kFirst;
@@ -31,7 +31,8 @@ Reflector::Action Reflector::next(double random) {
   }
   const std::string from = from_most_recent_ ? "" : version_;
   if (does_ == Does::list && !asks_initial_) return List{from};
-  const auto timeout = kWatch + std::chrono::seconds(static_cast<std::int64_t>(static_cast<double>(kWatch.count()) * random));
+  const auto timeout =
+      kWatch + std::chrono::seconds(static_cast<std::int64_t>(static_cast<double>(kWatch.count()) * random));
   return Watch{from, timeout, does_ == Does::list};
 }
 
@@ -93,7 +94,8 @@ void Reflector::watch_ended(const std::optional<Failure>& failure, time_point no
     does_ = Does::list;
     from_most_recent_ = true;
   }
-  if (failure || (events_ == 0 && now - began_ < kTooShort)) back_off(failure ? failure->retry_after : std::nullopt, now);
+  if (failure || (events_ == 0 && now - began_ < kTooShort))
+    back_off(failure ? failure->retry_after : std::nullopt, now);
 }
 
 }  // namespace corbd::kube

@@ -13,7 +13,8 @@ result<json::object> parse_object(std::string_view text, std::string_view target
   boost::system::error_code failed;
   auto value = json::parse(json::string_view(text.data(), text.size()), failed);
   if (failed || !value.is_object())
-    return Error{errc::io, "the API server answers " + std::string(target) + " with no JSON object" + (failed ? ": " + failed.message() : "")};
+    return Error{errc::io, "the API server answers " + std::string(target) + " with no JSON object" +
+                               (failed ? ": " + failed.message() : "")};
   return std::move(value.get_object());
 }
 
@@ -21,7 +22,8 @@ Line read_line(std::string_view line, const Verb& verb, std::string_view target)
   auto parsed = parse_object(line, target);
   if (!parsed) return {std::nullopt, failure_of(parsed.error())};
   auto* object = parsed->if_contains("object");
-  if (object == nullptr || !object->is_object()) return {std::nullopt, failure_of({errc::io, "the API server sent an event without an object"})};
+  if (object == nullptr || !object->is_object())
+    return {std::nullopt, failure_of({errc::io, "the API server sent an event without an object"})};
   const std::string type = text(*parsed, "type");
   if (type == "ERROR") {
     const auto* code = object->get_object().if_contains("code");
@@ -29,7 +31,8 @@ Line read_line(std::string_view line, const Verb& verb, std::string_view target)
     return {std::nullopt, failure_of(status, json::serialize(*object), std::nullopt, verb, target)};
   }
   Change change{Change::Kind::bookmark, {}, text(object->get_object(), "metadata", "resourceVersion"), false};
-  change.ends_initial = type == "BOOKMARK" && text(object->get_object(), "metadata", "annotations", "k8s.io/initial-events-end") == "true";
+  change.ends_initial = type == "BOOKMARK" &&
+                        text(object->get_object(), "metadata", "annotations", "k8s.io/initial-events-end") == "true";
   if (type == "BOOKMARK") return {std::move(change), std::nullopt};
   if (type == "ADDED")
     change.kind = Change::Kind::added;

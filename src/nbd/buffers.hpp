@@ -1,4 +1,5 @@
-// Memory for payloads, and the budget of bytes in flight. Shared by all devices of an io thread; used on that thread only.
+// Memory for payloads, and the budget of bytes in flight. Shared by all devices of an io thread; used on that thread
+// only.
 #pragma once
 
 #include <array>
@@ -9,8 +10,9 @@
 
 namespace corbd::nbd {
 
-/// Freed buffers are kept by size class, so that a busy device asks nobody for memory. The pages of those that a while did not need go back to the
-/// system; their addresses stay, so that neither the number of mappings nor what else lies between them matters.
+/// Freed buffers are kept by size class, so that a busy device asks nobody for memory. The pages of those that a while
+/// did not need go back to the system; their addresses stay, so that neither the number of mappings nor what else lies
+/// between them matters.
 class Buffers {
  public:
   explicit Buffers(std::size_t keep_bytes) : keep_bytes_(keep_bytes) {}
@@ -37,7 +39,8 @@ class Buffers {
  private:
   static constexpr std::size_t kClasses = 20;  // 4 KiB to 2 GiB
   static std::size_t class_of(std::size_t bytes);
-  /// Lets go of kept buffers, the largest first, until `leave` bytes of them or about `at_most` given back. True: there is more.
+  /// Lets go of kept buffers, the largest first, until `leave` bytes of them or about `at_most` given back. True: there
+  /// is more.
   bool let_go(std::size_t leave, std::size_t at_most);
   void count();
   struct Free {
@@ -46,17 +49,18 @@ class Buffers {
   };
 
   std::size_t keep_bytes_;
-  std::size_t kept_ = 0, used_ = 0;     ///< bytes
+  std::size_t kept_ = 0, used_ = 0;       ///< bytes
   std::size_t peak_ = 0, last_peak_ = 0;  ///< of used_ in this period, and in the one before
-  std::size_t leave_ = SIZE_MAX;        ///< of kept_ by trim()
+  std::size_t leave_ = SIZE_MAX;          ///< of kept_ by trim()
   std::uint64_t made_ = 0;
   std::atomic<std::size_t> resident_{0};
   std::array<Free, kClasses> free_;
 };
 
-/// Bytes that may be in flight at once, over all devices. Above it each device may have `per_device`, or one request that is longer, so that none is
-/// starved by others: whoever is refused has something in flight itself, whose end lets it go on. So the sum is never above the budget and, for each
-/// device, the larger of `per_device` and its longest request.
+/// Bytes that may be in flight at once, over all devices. Above it each device may have `per_device`, or one request
+/// that is longer, so that none is starved by others: whoever is refused has something in flight itself, whose end lets
+/// it go on. So the sum is never above the budget and, for each device, the larger of `per_device` and its longest
+/// request.
 class Budget {
  public:
   class Waiter {

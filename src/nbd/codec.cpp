@@ -26,21 +26,21 @@ struct Row {
 constexpr Verdict kHold{true}, kDoubt{true, true};
 constexpr Verdict reply(std::uint32_t error) { return {false, false, error}; }
 
-// Held is what the connection, or this machine, says of itself; replied is what the image says. A doubtful one is held: an application that
-// waits can go on later, one that was told EIO cannot. What is in no row is doubtful: the volume stalls and says why until the error passes or a
-// person gives it up (`corbd fail`).
+// Held is what the connection, or this machine, says of itself; replied is what the image says. A doubtful one is held:
+// an application that waits can go on later, one that was told EIO cannot. What is in no row is doubtful: the volume
+// stalls and says why until the error passes or a person gives it up (`corbd fail`).
 constexpr Row kVerdicts[] = {
-    {ESHUTDOWN, kHold},  // blocklisted: this client is dead for good
-    {EROFS, kHold},      // the exclusive lock is not ours any more
-    {ETIMEDOUT, kDoubt}, // rados_osd_op_timeout, or a lock that did not come in time
-    {ENOTCONN, kHold},   // the client was shut down
-    {ECANCELED, kDoubt}, // librados or librbd gave the operation up while it was being torn down
-    {ENXIO, kDoubt},     // an OSD that is not responsible for the object: routing
-    {EPERM, kDoubt},     // the rights of the cluster user, which an operator can give back
+    {ESHUTDOWN, kHold},   // blocklisted: this client is dead for good
+    {EROFS, kHold},       // the exclusive lock is not ours any more
+    {ETIMEDOUT, kDoubt},  // rados_osd_op_timeout, or a lock that did not come in time
+    {ENOTCONN, kHold},    // the client was shut down
+    {ECANCELED, kDoubt},  // librados or librbd gave the operation up while it was being torn down
+    {ENXIO, kDoubt},      // an OSD that is not responsible for the object: routing
+    {EPERM, kDoubt},      // the rights of the cluster user, which an operator can give back
     {EACCES, kDoubt},
-    {ENOMEM, kDoubt},    // of this process
-    {EIO, reply(wire_eio)},        // an OSD cannot read what it has stored
-    {ENOENT, reply(wire_eio)},     // the pool is gone, by the newest map: a missing object reads as zeros
+    {ENOMEM, kDoubt},           // of this process
+    {EIO, reply(wire_eio)},     // an OSD cannot read what it has stored
+    {ENOENT, reply(wire_eio)},  // the pool is gone, by the newest map: a missing object reads as zeros
     {ENOSPC, reply(wire_enospc)},
     {EDQUOT, reply(wire_enospc)},
     {EINVAL, reply(wire_einval)},  // never masked as success: that would drop data
@@ -72,14 +72,19 @@ std::array<std::byte, reply_bytes> make_reply(std::uint64_t cookie, std::uint32_
 std::uint32_t check(const Request& request, const Limits& limits) {
   bool writes = true;
   switch (request.command) {
-    case Command::flush: return 0;
-    case Command::read: writes = false; [[fallthrough]];
+    case Command::flush:
+      return 0;
+    case Command::read:
+      writes = false;
+      [[fallthrough]];
     case Command::write:
       if (request.length > limits.max_request) return wire_einval;
       break;
     case Command::trim:
-    case Command::write_zeroes: break;
-    default: return wire_einval;
+    case Command::write_zeroes:
+      break;
+    default:
+      return wire_einval;
   }
   if ((request.flags & ~(flag_fua | flag_no_hole)) != 0) return wire_einval;
   if (request.offset > limits.size || request.length > limits.size - request.offset) return wire_einval;

@@ -38,9 +38,10 @@ std::optional<Request> parse_request(std::span<const std::byte, request_bytes> f
 std::array<std::byte, reply_bytes> make_reply(std::uint64_t cookie, std::uint32_t error);
 
 struct Limits {
-  std::uint64_t size = 0;         ///< of the image, bytes
+  std::uint64_t size = 0;  ///< of the image, bytes
   bool read_only = false;
-  std::uint32_t max_request = 0;  ///< longest read or write, bytes. TRIM and WRITE_ZEROES go up to 4 GiB: the kernel sends such
+  std::uint32_t max_request =
+      0;  ///< longest read or write, bytes. TRIM and WRITE_ZEROES go up to 4 GiB: the kernel sends such
 };
 
 /// 0 when the image may be asked, else the error to reply. An empty range inside the image is fine.
@@ -48,8 +49,10 @@ std::uint32_t check(const Request& request, const Limits& limits);
 
 /// What becomes of a request whose image operation ended with `result` (0 or -errno).
 struct Verdict {
-  bool hold = false;        ///< never reply: shut the link, so that the kernel keeps the request and repeats it on the next one
-  bool doubtful = false;    ///< held, but nothing says that the client is cut off: its image stays open, and with it the lock that is our proof
+  bool hold =
+      false;  ///< never reply: shut the link, so that the kernel keeps the request and repeats it on the next one
+  bool doubtful = false;  ///< held, but nothing says that the client is cut off: its image stays open, and with it the
+                          ///< lock that is our proof
   std::uint32_t error = 0;  ///< to reply
 };
 Verdict judge(int result);

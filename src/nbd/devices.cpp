@@ -16,21 +16,26 @@ namespace {
 constexpr std::chrono::seconds kBackendsFor{1};
 constexpr std::size_t kNumbers = 8;  ///< that are tried for a new device
 
-/// The lowest number that is free. The kernel would rather take any device that is there than fill a hole, of which nobody is to be left.
-result<std::uint32_t> connect_new(Netlink& netlink, const device::ConnectArgs& args, int socket, const std::string& sysfs) {
+/// The lowest number that is free. The kernel would rather take any device that is there than fill a hole, of which
+/// nobody is to be left.
+result<std::uint32_t> connect_new(Netlink& netlink, const device::ConnectArgs& args, int socket,
+                                  const std::string& sysfs) {
   const auto numbers = free_numbers(sysfs, args.avoid, kNumbers);
   if (!numbers) return numbers.error();
   result<std::uint32_t> index = Error{errc::internal, "no number was tried"};
   for (const Number& number : *numbers) {
     index = netlink.connect(args, number.index, socket);
-    // Somebody looks at it just now, or connected it; one that is on its way out is refused as an argument that the kernel does not like would be.
-    const bool next = !index && (index.error().code == errc::in_use || (index.error().code == errc::failed_precondition && number.exists));
+    // Somebody looks at it just now, or connected it; one that is on its way out is refused as an argument that the
+    // kernel does not like would be.
+    const bool next = !index && (index.error().code == errc::in_use ||
+                                 (index.error().code == errc::failed_precondition && number.exists));
     if (!next) return index;
   }
   return index;
 }
 
-result<std::uint32_t> give_to_kernel(KernelEnd& end, Netlink& netlink, const device::ConnectArgs& args, const std::string& sysfs) {
+result<std::uint32_t> give_to_kernel(KernelEnd& end, Netlink& netlink, const device::ConnectArgs& args,
+                                     const std::string& sysfs) {
   if (end.index) return *end.index;  // by an earlier command, whose caller did not wait for its end
   auto index = connect_new(netlink, args, end.socket.get(), sysfs);
   if (!index) return index;
@@ -42,7 +47,8 @@ result<std::uint32_t> give_to_kernel(KernelEnd& end, Netlink& netlink, const dev
 result<> give_back_to_kernel(KernelEnd& end, Netlink& netlink, const device::ReconnectArgs& args) {
   if (end.index == args.index) return {};
   if (end.index)
-    return Error{errc::internal, "the link for " + device::path(args.index) + " was given to " + device::path(*end.index) + " already"};
+    return Error{errc::internal,
+                 "the link for " + device::path(args.index) + " was given to " + device::path(*end.index) + " already"};
   auto done = netlink.reconfigure(args, end.socket.get());
   if (!done) return done;
   end.index = args.index;
@@ -67,13 +73,15 @@ class Backends {
     std::vector<device::Seen> found;
     const auto [first, last] = carried_.equal_range(backend);
     for (auto place = first; place != last; ++place)
-      if (auto seen = read_one(sysfs_, place->second); seen && seen->backend == backend) found.push_back(std::move(*seen));
+      if (auto seen = read_one(sysfs_, place->second); seen && seen->backend == backend)
+        found.push_back(std::move(*seen));
     return found;
   }
   void connected(const std::string& backend, std::uint32_t index) {
     if (!read_at_) return;
     const auto [first, last] = carried_.equal_range(backend);
-    if (std::none_of(first, last, [&](const auto& one) { return one.second == index; })) carried_.emplace(backend, index);
+    if (std::none_of(first, last, [&](const auto& one) { return one.second == index; }))
+      carried_.emplace(backend, index);
   }
 
  private:
@@ -85,7 +93,8 @@ class Backends {
 
 /// What the control thread knows. Held also by what is on its way there.
 struct Known {
-  Known(executor control, Clock& clock, std::string root) : sysfs(std::move(root)), backends(clock, sysfs), commands(std::move(control), clock) {}
+  Known(executor control, Clock& clock, std::string root)
+      : sysfs(std::move(root)), backends(clock, sysfs), commands(std::move(control), clock) {}
   const std::string sysfs;
   std::function<void(std::uint32_t)> dead;
   Backends backends;
@@ -115,8 +124,11 @@ struct Known {
 class Devices final : public device::Devices {
  public:
   Devices(executor control, Clock& clock, Config config)
-      : control_(control), clock_(clock), loop_(config.bytes_in_flight, config.max_request_bytes, config.reserved_bytes),
-        known_(std::make_shared<Known>(control, clock, std::move(config.sysfs))), netlink_(probe_, [control, known = known_](std::uint32_t index) {
+      : control_(control),
+        clock_(clock),
+        loop_(config.bytes_in_flight, config.max_request_bytes, config.reserved_bytes),
+        known_(std::make_shared<Known>(control, clock, std::move(config.sysfs))),
+        netlink_(probe_, [control, known = known_](std::uint32_t index) {
           asio::post(control, [known, index] {
             if (known->dead) known->dead(index);
           });
@@ -124,51 +136,64 @@ class Devices final : public device::Devices {
 
   result<> ready() const override {
     if (driver_present(known_->sysfs)) return {};
-    return Error{errc::failed_precondition, "the kernel's nbd driver is not there: run `modprobe nbd nbds_max=0` on the node"};
+    return Error{errc::failed_precondition,
+                 "the kernel's nbd driver is not there: run `modprobe nbd nbds_max=0` on the node"};
   }
   result<std::vector<device::Seen>> inventory() const override { return completed(read_inventory(known_->sysfs)); }
-  result<std::vector<device::Seen>> find(const std::string& backend) const override { return completed(known_->backends.find(backend)); }
+  result<std::vector<device::Seen>> find(const std::string& backend) const override {
+    return completed(known_->backends.find(backend));
+  }
   std::string backend_of(std::uint32_t index) const override { return read_backend(known_->sysfs, index).value_or(""); }
-  std::optional<device::Command> under_way(const std::string& backend) const override { return known_->commands.find(backend); }
+  std::optional<device::Command> under_way(const std::string& backend) const override {
+    return known_->commands.find(backend);
+  }
   task<Waited> end_commands(Until until) override { return end_all(known_, until); }
 
-  result<std::unique_ptr<device::Link>> serve(image::Image& image, bool read_only, std::function<void()> on_stopped) override {
+  result<std::unique_ptr<device::Link>> serve(image::Image& image, bool read_only,
+                                              std::function<void()> on_stopped) override {
     auto pair = make_socket_pair();
     if (!pair) return pair.error();
-    std::unique_ptr<device::Link> link = std::make_unique<Link>(control_, clock_, loop_, image, read_only, std::move(pair->first),
-                                                                std::move(pair->second), std::move(on_stopped), probe_);
+    std::unique_ptr<device::Link> link =
+        std::make_unique<Link>(control_, clock_, loop_, image, read_only, std::move(pair->first),
+                               std::move(pair->second), std::move(on_stopped), probe_);
     return link;
   }
 
   task<result<std::uint32_t>> connect(device::Link& link, device::ConnectArgs args, Until until) override {
     const std::string backend = args.backend;
-    auto command = [end = static_cast<Link&>(link).kernel_end(), args = std::move(args), known = known_](Netlink& netlink) {
-      return give_to_kernel(*end, netlink, args, known->sysfs);
-    };
+    auto command = [end = static_cast<Link&>(link).kernel_end(), args = std::move(args),
+                    known = known_](Netlink& netlink) { return give_to_kernel(*end, netlink, args, known->sysfs); };
     auto ended = [known = known_, backend](const result<std::uint32_t>& index) {
       if (index) known->connected(backend, *index);
     };
-    co_return co_await on_netlink<std::uint32_t>(backend, std::move(command), std::move(ended), until, "connecting an nbd device for " + backend);
+    co_return co_await on_netlink<std::uint32_t>(backend, std::move(command), std::move(ended), until,
+                                                 "connecting an nbd device for " + backend);
   }
 
   task<result<>> reconnect(device::Link& link, device::ReconnectArgs args, Until until) override {
     const Link& ours = static_cast<Link&>(link);
     const std::uint32_t index = args.index;
     const std::string backend = args.backend;
-    auto command = [end = ours.kernel_end(), args = std::move(args)](Netlink& netlink) { return give_back_to_kernel(*end, netlink, args); };
-    auto done = co_await on_netlink<void>(backend, std::move(command), {}, until, "reconnecting " + device::path(index));
+    auto command = [end = ours.kernel_end(), args = std::move(args)](Netlink& netlink) {
+      return give_back_to_kernel(*end, netlink, args);
+    };
+    auto done =
+        co_await on_netlink<void>(backend, std::move(command), {}, until, "reconnecting " + device::path(index));
     // The kernel says yes and drops the socket when no link of the device is dead.
     if (done && !ours.connected())
       done = Error{errc::unavailable, device::path(index) + " did not take the new link: its old one still lives"};
     co_return done;
   }
 
-  task<result<>> resize(device::Link& link, std::uint32_t index, std::string backend, std::uint64_t bytes, Until until) override {
+  task<result<>> resize(device::Link& link, std::uint32_t index, std::string backend, std::uint64_t bytes,
+                        Until until) override {
     const Link& ours = static_cast<Link&>(link);
     if (!ours.connected()) co_return not_resized(index, "its link is down");
     // It may wait for its turn, and what was true when it was asked for may be so no more: the command itself looks.
-    auto command = [vital = ours.vital(), asked = std::chrono::steady_clock::now(), index, backend, bytes](Netlink& netlink) -> result<> {
-      if (auto may = may_resize(*vital, std::chrono::steady_clock::now() - asked); !may) return not_resized(index, may.error().text);
+    auto command = [vital = ours.vital(), asked = std::chrono::steady_clock::now(), index, backend,
+                    bytes](Netlink& netlink) -> result<> {
+      if (auto may = may_resize(*vital, std::chrono::steady_clock::now() - asked); !may)
+        return not_resized(index, may.error().text);
       return netlink.resize(index, backend, bytes);
     };
     co_return co_await on_netlink<void>(backend, std::move(command), {}, until, "resizing " + device::path(index));
@@ -183,7 +208,8 @@ class Devices final : public device::Devices {
     auto ended = [known = known_, index, backend](const result<>& done) {
       if (done) known->note_disconnected(index, backend);
     };
-    co_return co_await on_netlink<void>(backend, std::move(command), std::move(ended), until, "disconnecting " + device::path(index));
+    co_return co_await on_netlink<void>(backend, std::move(command), std::move(ended), until,
+                                        "disconnecting " + device::path(index));
   }
 
   void on_link_dead(std::function<void(std::uint32_t)> dead) override { known_->dead = std::move(dead); }
@@ -203,7 +229,9 @@ class Devices final : public device::Devices {
   }
 
   static Error not_resized(std::uint32_t index, const std::string& why) {
-    return {errc::unavailable, device::path(index) + " is not resized now, for newer kernels would stop all nbd commands until it answers: " + why};
+    return {errc::unavailable,
+            device::path(index) +
+                " is not resized now, for newer kernels would stop all nbd commands until it answers: " + why};
   }
 
   result<std::vector<device::Seen>> completed(result<std::vector<device::Seen>> all) const {
@@ -212,26 +240,28 @@ class Devices final : public device::Devices {
     return all;
   }
 
-  /// A wait that ends early leaves the command running: it is under way until the control thread has heard of its end. One that has not begun is
-  /// dropped. `ended`: on the control thread, before the caller hears of it.
+  /// A wait that ends early leaves the command running: it is under way until the control thread has heard of its end.
+  /// One that has not begun is dropped. `ended`: on the control thread, before the caller hears of it.
   template <class T, class Command>
-  task<result<T>> on_netlink(std::string backend, Command command, std::function<void(const result<T>&)> ended, Until until, std::string what) {
+  task<result<T>> on_netlink(std::string backend, Command command, std::function<void(const result<T>&)> ended,
+                             Until until, std::string what) {
     Promise<T> promise(control_, clock_);
     auto future = promise.future();
     const auto ticket = known_->commands.add(backend, {what, clock_.wall()}, [promise, what] {
       promise.set(Error{errc::unavailable, what + ": the agent is leaving"});
     });
     if (!ticket) co_return Error{errc::unavailable, what + ": the agent is leaving"};
-    netlink_.post([control = control_, known = known_, promise, ticket, command = std::move(command), ended = std::move(ended)] {
-      if (!ticket->begin()) return;
-      auto netlink = Netlink::open();
-      auto done = netlink ? command(*netlink) : result<T>(netlink.error());
-      asio::post(control, [known, ticket, ended, done] {
-        if (ended) ended(done);
-        known->commands.remove(ticket);
-      });
-      promise.set(std::move(done));
-    });
+    netlink_.post(
+        [control = control_, known = known_, promise, ticket, command = std::move(command), ended = std::move(ended)] {
+          if (!ticket->begin()) return;
+          auto netlink = Netlink::open();
+          auto done = netlink ? command(*netlink) : result<T>(netlink.error());
+          asio::post(control, [known, ticket, ended, done] {
+            if (ended) ended(done);
+            known->commands.remove(ticket);
+          });
+          promise.set(std::move(done));
+        });
     auto outcome = co_await future.get(until, std::move(what));
     known_->commands.leave(ticket);
     co_return outcome;

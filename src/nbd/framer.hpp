@@ -31,8 +31,8 @@ class Framer {
   /// Room for the payload of the write that next() gave; before the next call of next().
   void payload_into(std::byte* buffer) { payload_ = buffer; }
 
-  /// Where the coming bytes belong: the rest of a payload straight into its buffer, what follows into the input. Only when starved.
-  /// this_message_only: not a byte beyond the message that has begun.
+  /// Where the coming bytes belong: the rest of a payload straight into its buffer, what follows into the input. Only
+  /// when starved. this_message_only: not a byte beyond the message that has begun.
   std::size_t room(std::span<iovec, 2> into, bool this_message_only);
   void arrived(std::size_t bytes);
   /// Not a byte of an unfinished message is here.

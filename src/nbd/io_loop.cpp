@@ -11,7 +11,7 @@ constexpr std::size_t kKeptBuffers = 32u << 20;
 // Twice that after a peak its memory is back: the peak counts for the period in which it ended.
 constexpr std::chrono::seconds kTrimPeriod{4};
 constexpr std::size_t kTrimSlice = 32u << 20;  // then it is the devices' turn
-}
+}  // namespace
 
 /// Asio's memory for the posted wake-up: a thread of librbd has none to recycle and would call malloc for each.
 template <class T>
@@ -38,8 +38,11 @@ struct IoLoop::Wake {
 };
 
 IoLoop::IoLoop(std::uint64_t bytes_in_flight, std::uint32_t max_request_bytes, std::uint32_t reserved_bytes)
-    : buffers(kKeptBuffers), budget(bytes_in_flight, reserved_bytes), max_request_(max_request_bytes),
-      work_(io_.get_executor()), thread_([this] { io_.run(); }) {
+    : buffers(kKeptBuffers),
+      budget(bytes_in_flight, reserved_bytes),
+      max_request_(max_request_bytes),
+      work_(io_.get_executor()),
+      thread_([this] { io_.run(); }) {
   pthread_setname_np(thread_.native_handle(), "corbd-io");
 }
 
@@ -77,8 +80,10 @@ void IoLoop::complete(Completion& completion) {
   Completion* newest = completions_.load(std::memory_order_relaxed);
   do {
     completion.next_completion = newest;
-  } while (!completions_.compare_exchange_weak(newest, &completion, std::memory_order_acq_rel, std::memory_order_relaxed));
-  // Whoever finds the list empty wakes the loop; the memory of the last wake-up is free by then, for it emptied the list.
+  } while (
+      !completions_.compare_exchange_weak(newest, &completion, std::memory_order_acq_rel, std::memory_order_relaxed));
+  // Whoever finds the list empty wakes the loop; the memory of the last wake-up is free by then, for it emptied the
+  // list.
   if (newest == nullptr) asio::post(io_.get_executor(), Wake{this});
 }
 

@@ -8,7 +8,7 @@ namespace corbd::nbd {
 
 struct Link::Events {
   Events(executor control, Clock& clock) : idle(control, clock), drained(control, clock) {}
-  static task<Waited> wait(std::shared_ptr<Events> events, Event Events::*which, Until until) {
+  static task<Waited> wait(std::shared_ptr<Events> events, Event Events::* which, Until until) {
     co_return co_await ((*events).*which).wait(until);
   }
   Event idle, drained;

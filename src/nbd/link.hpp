@@ -7,8 +7,9 @@
 
 namespace corbd::nbd {
 
-/// The end of the pair that the kernel is to get. Shared with the netlink thread, which alone looks inside: a command outlives the wait
-/// for it, and must neither name a descriptor that is somebody else's by then nor forget that the kernel took it.
+/// The end of the pair that the kernel is to get. Shared with the netlink thread, which alone looks inside: a command
+/// outlives the wait for it, and must neither name a descriptor that is somebody else's by then nor forget that the
+/// kernel took it.
 struct KernelEnd {
   Fd socket;
   std::optional<std::uint32_t> index;  ///< of the device that has it
@@ -47,9 +48,10 @@ class Link final : public device::Link {
 };
 
 /// Serves whoever is at the other end of a connected stream socket.
-inline std::unique_ptr<Link> serve_socket(executor control, Clock& clock, IoLoop& loop, image::Image& image, Fd socket, Probe& probe,
-                                          bool read_only = false, std::function<void()> on_stopped = {}) {
-  return std::make_unique<Link>(std::move(control), clock, loop, image, read_only, std::move(socket), Fd(), std::move(on_stopped), probe);
+inline std::unique_ptr<Link> serve_socket(executor control, Clock& clock, IoLoop& loop, image::Image& image, Fd socket,
+                                          Probe& probe, bool read_only = false, std::function<void()> on_stopped = {}) {
+  return std::make_unique<Link>(std::move(control), clock, loop, image, read_only, std::move(socket), Fd(),
+                                std::move(on_stopped), probe);
 }
 
 }  // namespace corbd::nbd

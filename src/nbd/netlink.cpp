@@ -15,24 +15,30 @@
 namespace corbd::nbd {
 namespace {
 
-// A device that is disconnected stays, for whoever connects its number next: rbd-nbd 16.2 lists devices until the first number that is missing.
-// Also those that an earlier version made otherwise.
+// A device that is disconnected stays, for whoever connects its number next: rbd-nbd 16.2 lists devices until the first
+// number that is missing. Also those that an earlier version made otherwise.
 constexpr std::uint64_t kStays = 0;
 
 constexpr const char* kNoDriver =
-    "the kernel's nbd driver is not there: run `modprobe nbd nbds_max=0` on the node (before Linux 6.4 it is seen from the host's network "
+    "the kernel's nbd driver is not there: run `modprobe nbd nbds_max=0` on the node (before Linux 6.4 it is seen from "
+    "the host's network "
     "namespace only)";
 
 Error kernel_error(int number, const std::string& what) {
   const std::string text = what + ": " + std::strerror(number);
   switch (number) {
     case EPERM:
-    case EACCES: return {errc::permission_denied, text + ": the agent needs CAP_SYS_ADMIN in the initial user namespace"};
-    case ENOENT: return {errc::failed_precondition, text + ": " + kNoDriver};
-    case EBUSY: return {errc::in_use, text + ": the kernel is setting the device up or taking it down, or someone has it open"};
+    case EACCES:
+      return {errc::permission_denied, text + ": the agent needs CAP_SYS_ADMIN in the initial user namespace"};
+    case ENOENT:
+      return {errc::failed_precondition, text + ": " + kNoDriver};
+    case EBUSY:
+      return {errc::in_use, text + ": the kernel is setting the device up or taking it down, or someone has it open"};
     case ENOMEM:
-    case ENOSPC: return {errc::exhausted, text};
-    default: return {errc::unavailable, text};
+    case ENOSPC:
+      return {errc::exhausted, text};
+    default:
+      return {errc::unavailable, text};
   }
 }
 
@@ -107,8 +113,8 @@ result<Netlink::Answer> Netlink::transact(Message& message, const std::string& w
 result<std::uint32_t> Netlink::connect(const device::ConnectArgs& args, std::uint32_t index, int socket) {
   const std::string what = "connecting an nbd device for " + args.backend;
   Message message(family_, NBD_CMD_CONNECT);
-  // Without NBD_FLAG_SEND_WRITE_ZEROES: the kernel (from 6.12) never takes it back from a number, and rbd-nbd, which may have it next, ends at such
-  // a request.
+  // Without NBD_FLAG_SEND_WRITE_ZEROES: the kernel (from 6.12) never takes it back from a number, and rbd-nbd, which
+  // may have it next, ends at such a request.
   std::uint64_t flags = NBD_FLAG_HAS_FLAGS | NBD_FLAG_SEND_FLUSH | NBD_FLAG_SEND_FUA;
   if (args.trim) flags |= NBD_FLAG_SEND_TRIM;
   if (args.read_only) flags |= NBD_FLAG_READ_ONLY;
@@ -124,8 +130,8 @@ result<std::uint32_t> Netlink::connect(const device::ConnectArgs& args, std::uin
   const auto answer = transact(message, what);
   if (!answer) return answer.error();
   if (*answer->error == EINVAL)
-    return Error{errc::failed_precondition, what + ": the kernel refuses " + std::to_string(args.size) + " bytes in blocks of " +
-                                                std::to_string(args.block_size)};
+    return Error{errc::failed_precondition, what + ": the kernel refuses " + std::to_string(args.size) +
+                                                " bytes in blocks of " + std::to_string(args.block_size)};
   if (*answer->error != 0) return kernel_error(*answer->error, what);
   if (!answer->index) return Error{errc::internal, what + ": the kernel did not say which device it is"};
   return *answer->index;
@@ -144,13 +150,15 @@ result<> Netlink::reconfigure(const device::ReconnectArgs& args, int socket) {
   if (args.foreign) message.u64(NBD_ATTR_TIMEOUT, 0);
   const auto answer = transact(message, what);
   if (!answer) return answer.error();
-  if (*answer->error == EINVAL) return Error{errc::not_found, what + ": it is not configured any more, or for another volume"};
+  if (*answer->error == EINVAL)
+    return Error{errc::not_found, what + ": it is not configured any more, or for another volume"};
   if (*answer->error != 0) return kernel_error(*answer->error, what);
   return {};
 }
 
 result<> Netlink::resize(std::uint32_t index, const std::string& backend, std::uint64_t bytes) {
-  const std::string what = "resizing " + device::path(index) + " of " + backend + " to " + std::to_string(bytes) + " bytes";
+  const std::string what =
+      "resizing " + device::path(index) + " of " + backend + " to " + std::to_string(bytes) + " bytes";
   Message message(family_, NBD_CMD_RECONFIGURE);
   message.u32(NBD_ATTR_INDEX, index).u64(NBD_ATTR_SIZE_BYTES, bytes).text(NBD_ATTR_BACKEND_IDENTIFIER, backend);
   const auto answer = transact(message, what);
@@ -173,7 +181,8 @@ result<> Netlink::disconnect(std::uint32_t index) {
 result<> Netlink::hear_dead_links() {
   const int group = ::genl_ctrl_resolve_grp(socket_.get(), NBD_GENL_FAMILY_NAME, NBD_GENL_MCAST_GROUP_NAME);
   const int failed = group < 0 ? group : ::nl_socket_add_membership(socket_.get(), group);
-  if (failed != 0) return Error{errc::unavailable, std::string("joining nbd's netlink group: ") + ::nl_geterror(failed)};
+  if (failed != 0)
+    return Error{errc::unavailable, std::string("joining nbd's netlink group: ") + ::nl_geterror(failed)};
   ::nl_socket_set_nonblocking(socket_.get());
   return {};
 }

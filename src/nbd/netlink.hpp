@@ -1,5 +1,5 @@
-// The kernel's nbd generic netlink family (linux/nbd-netlink.h). A command runs inside sendmsg under a mutex of the whole machine: one
-// thread makes them, one after another.
+// The kernel's nbd generic netlink family (linux/nbd-netlink.h). A command runs inside sendmsg under a mutex of the
+// whole machine: one thread makes them, one after another.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,12 @@ class Netlink {
   /// failed_precondition when the kernel has no nbd family.
   static result<Netlink> open();
 
-  /// A device of that number; its index. `socket` stays the caller's to close, and should be closed at once. in_use: somebody has it open;
-  /// failed_precondition: the kernel does not like size or block size, or the device is on its way out.
+  /// A device of that number; its index. `socket` stays the caller's to close, and should be closed at once. in_use:
+  /// somebody has it open; failed_precondition: the kernel does not like size or block size, or the device is on its
+  /// way out.
   result<std::uint32_t> connect(const device::ConnectArgs& args, std::uint32_t index, int socket);
-  /// Gives a device with a dead link a new one. Succeeds, and the kernel drops the socket, when the old link still lives.
+  /// Gives a device with a dead link a new one. Succeeds, and the kernel drops the socket, when the old link still
+  /// lives.
   result<> reconfigure(const device::ReconnectArgs& args, int socket);
   /// Only with a live link and nothing stuck: see device::Devices::resize.
   result<> resize(std::uint32_t index, const std::string& backend, std::uint64_t bytes);

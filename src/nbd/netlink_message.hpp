@@ -16,7 +16,8 @@ namespace corbd::nbd {
 class Netlink::Message {
  public:
   Message(int family, std::uint8_t command) : raw_(::nlmsg_alloc(), &::nlmsg_free) {
-    good_ = raw_ && ::genlmsg_put(raw(), NL_AUTO_PORT, NL_AUTO_SEQ, family, 0, NLM_F_ACK, command, NBD_GENL_VERSION) != nullptr;
+    good_ = raw_ &&
+            ::genlmsg_put(raw(), NL_AUTO_PORT, NL_AUTO_SEQ, family, 0, NLM_F_ACK, command, NBD_GENL_VERSION) != nullptr;
   }
   nl_msg* raw() const { return raw_.get(); }
   bool good() const { return good_; }
@@ -44,7 +45,8 @@ class Netlink::Message {
 
 inline std::optional<std::uint32_t> index_of(nl_msg* message) {
   nlattr* attributes[NBD_ATTR_MAX + 1] = {};
-  if (::genlmsg_parse(::nlmsg_hdr(message), 0, attributes, NBD_ATTR_MAX, nullptr) != 0 || attributes[NBD_ATTR_INDEX] == nullptr)
+  if (::genlmsg_parse(::nlmsg_hdr(message), 0, attributes, NBD_ATTR_MAX, nullptr) != 0 ||
+      attributes[NBD_ATTR_INDEX] == nullptr)
     return std::nullopt;
   return ::nla_get_u32(attributes[NBD_ATTR_INDEX]);
 }

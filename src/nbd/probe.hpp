@@ -12,13 +12,13 @@ namespace corbd::nbd {
 
 struct Probe {
   using Counter = std::atomic<std::uint64_t>;
-  std::array<Counter, 7> requests{};   ///< for the image, by NBD command number
-  Counter refused{0};                  ///< answered with an error without asking the image
-  Counter image_errors{0};             ///< answered with the image's error
-  Counter held{0};                     ///< links shut because of an error of the connection
-  Counter broken{0};                   ///< links shut because the peer did not speak the protocol
-  Counter budget_waits{0};             ///< times a reader stopped because too much was in flight
-  Counter links_dead{0};               ///< dead links the kernel told of
+  std::array<Counter, 7> requests{};  ///< for the image, by NBD command number
+  Counter refused{0};                 ///< answered with an error without asking the image
+  Counter image_errors{0};            ///< answered with the image's error
+  Counter held{0};                    ///< links shut because of an error of the connection
+  Counter broken{0};                  ///< links shut because the peer did not speak the protocol
+  Counter budget_waits{0};            ///< times a reader stopped because too much was in flight
+  Counter links_dead{0};              ///< dead links the kernel told of
 
   static void add(Counter& counter) { counter.fetch_add(1, std::memory_order_relaxed); }
 

@@ -19,8 +19,8 @@ constexpr int kReadsPerTurn = 16;  // then it is the other devices' turn
 constexpr std::size_t kMaxRequests = 256;
 // What waits for longer waits for a cluster that may never answer.
 constexpr std::chrono::seconds kStuck{1};
-// The kernel sends discards of 4 GiB: 1,024 objects of 4 MiB, as many as librados lets be under way in all (objecter_inflight_ops), and
-// beyond that it blocks. Piece after piece, a discard is 64 of them.
+// The kernel sends discards of 4 GiB: 1,024 objects of 4 MiB, as many as librados lets be under way in all
+// (objecter_inflight_ops), and beyond that it blocks. Piece after piece, a discard is 64 of them.
 constexpr std::uint32_t kPiece = 256u << 20;
 
 /// Cheap, and good to a tick of the kernel.
@@ -33,8 +33,13 @@ std::int64_t coarse_ms() {
 }  // namespace
 
 Session::Session(IoLoop& loop, image::Image& image, bool read_only, Fd socket, Notices notices, Probe& probe)
-    : loop_(loop), image_(image), read_only_(read_only || image.read_only()), notices_(std::move(notices)), probe_(probe),
-      stream_(loop.io().get_executor(), socket.get()), fd_(socket.release()) {
+    : loop_(loop),
+      image_(image),
+      read_only_(read_only || image.read_only()),
+      notices_(std::move(notices)),
+      probe_(probe),
+      stream_(loop.io().get_executor(), socket.get()),
+      fd_(socket.release()) {
   ++loop_.sessions;
 }
 
@@ -119,8 +124,12 @@ Session::Read Session::feed() {
 Session::Read Session::take(const Framer::Event& event) {
   switch (event.kind) {
     case Framer::Kind::request:
-    case Framer::Kind::refused: pending_ = {event.request, event.error}; return Read::more;
-    case Framer::Kind::filled: submit(*std::exchange(filling_, nullptr)); return Read::more;
+    case Framer::Kind::refused:
+      pending_ = {event.request, event.error};
+      return Read::more;
+    case Framer::Kind::filled:
+      submit(*std::exchange(filling_, nullptr));
+      return Read::more;
     case Framer::Kind::disconnect:
       leaving_ = true;
       if (!framer_.at_boundary()) stop(State::closed, 0);
@@ -130,7 +139,8 @@ Session::Read Session::take(const Framer::Event& event) {
       log::warning("nbd.broken_stream", {{"image", image_.key().text()}});
       stop(State::closed, 0);
       return Read::ended;
-    case Framer::Kind::starved: break;
+    case Framer::Kind::starved:
+      break;
   }
   return Read::more;
 }
@@ -198,13 +208,18 @@ void Session::submit(Slot& slot) {
   slot.piece_offset = slot.request.offset;
   const Request& request = slot.request;
   switch (request.command) {
-    case Command::read: return image_.read(slot, request.offset, {slot.buffer, request.length});
+    case Command::read:
+      return image_.read(slot, request.offset, {slot.buffer, request.length});
     // FUA asks for nothing more: an acknowledged write is stored.
-    case Command::write: return image_.write(slot, request.offset, {slot.buffer, request.length});
-    case Command::flush: return image_.flush(slot);
+    case Command::write:
+      return image_.write(slot, request.offset, {slot.buffer, request.length});
+    case Command::flush:
+      return image_.flush(slot);
     case Command::trim:
-    case Command::write_zeroes: return submit_piece(slot);
-    case Command::disconnect: break;
+    case Command::write_zeroes:
+      return submit_piece(slot);
+    case Command::disconnect:
+      break;
   }
 }
 
@@ -220,7 +235,8 @@ void Session::note_end(Slot& slot) {
   in_flight_.fetch_sub(1, std::memory_order_relaxed);
   (slot.older != nullptr ? slot.older->newer : oldest_) = slot.newer;
   (slot.newer != nullptr ? slot.newer->older : newest_) = slot.older;
-  if (slot.older == nullptr) vital_->oldest_ms.store(oldest_ != nullptr ? oldest_->began_ms : 0, std::memory_order_relaxed);
+  if (slot.older == nullptr)
+    vital_->oldest_ms.store(oldest_ != nullptr ? oldest_->began_ms : 0, std::memory_order_relaxed);
   slot.older = slot.newer = nullptr;
 }
 
@@ -236,13 +252,17 @@ std::optional<time_point> Vital::first_answer() const {
 }
 
 void Vital::answered() {
-  if (first_answer_ms.load(std::memory_order_relaxed) == 0) first_answer_ms.store(coarse_ms(), std::memory_order_relaxed);
+  if (first_answer_ms.load(std::memory_order_relaxed) == 0)
+    first_answer_ms.store(coarse_ms(), std::memory_order_relaxed);
 }
 
 result<> may_resize(const Vital& vital, duration waited) {
-  if (vital.state.load(std::memory_order_acquire) != Vital::State::serving) return Error{errc::unavailable, "its link is down"};
+  if (vital.state.load(std::memory_order_acquire) != Vital::State::serving)
+    return Error{errc::unavailable, "its link is down"};
   if (vital.oldest() > kStuck) return Error{errc::unavailable, "a request waits for the cluster"};
-  if (waited > kStuck) return Error{errc::unavailable, "other commands to the kernel took long, and whether the cluster answers is not known any more"};
+  if (waited > kStuck)
+    return Error{errc::unavailable,
+                 "other commands to the kernel took long, and whether the cluster answers is not known any more"};
   return {};
 }
 
@@ -263,9 +283,12 @@ void Session::finish(Slot& slot) {
   const Verdict verdict = judge(slot.result);
   if (verdict.hold && serving()) {
     Probe::add(probe_.held);
-    const char* hint = "the kernel repeats the request on the next link; if it stays so, corbd fail gives the volume up";
-    if (verdict.doubtful) log::error("nbd.doubtful", {{"image", image_.key().text()}, {"errno", -slot.result}, {"hint", hint}});
-    else log::warning("nbd.held", {{"image", image_.key().text()}, {"errno", -slot.result}});
+    const char* hint =
+        "the kernel repeats the request on the next link; if it stays so, corbd fail gives the volume up";
+    if (verdict.doubtful)
+      log::error("nbd.doubtful", {{"image", image_.key().text()}, {"errno", -slot.result}, {"hint", hint}});
+    else
+      log::warning("nbd.held", {{"image", image_.key().text()}, {"errno", -slot.result}});
     stop(verdict.doubtful ? State::closed : State::held, -slot.result);
   }
   if (!serving()) return release(slot);

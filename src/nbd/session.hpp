@@ -1,5 +1,5 @@
-// Serves one device: requests from a socket to an image, replies back. It lives on the io thread; the control thread reads its state and
-// posts to it.
+// Serves one device: requests from a socket to an image, replies back. It lives on the io thread; the control thread
+// reads its state and posts to it.
 #pragma once
 
 #include <atomic>
@@ -22,15 +22,15 @@ namespace corbd::nbd {
 struct Vital {
   using State = device::Link::State;
   std::atomic<State> state{State::serving};
-  std::atomic<std::int64_t> oldest_ms{0};    ///< when the oldest operation of the image under way began; 0: there is none
+  std::atomic<std::int64_t> oldest_ms{0};  ///< when the oldest operation of the image under way began; 0: there is none
   std::atomic<std::int64_t> first_answer_ms{0};
   /// Its age, to a few milliseconds.
   duration oldest() const;
   std::optional<time_point> first_answer() const;
   void answered();
 };
-/// A resize may go to the kernel: nothing would keep the requests in flight, for which newer kernels wait, from their end. `waited`: since the
-/// cluster was known to answer.
+/// A resize may go to the kernel: nothing would keep the requests in flight, for which newer kernels wait, from their
+/// end. `waited`: since the cluster was known to answer.
 result<> may_resize(const Vital& vital, duration waited);
 
 class Session final : Budget::Waiter, Batched {

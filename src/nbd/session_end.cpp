@@ -62,7 +62,8 @@ void Session::release_all(Reply* replies) {
   }
 }
 
-/// The state leaves `serving` once. Nothing is sent from then on: what is under way ends without a reply, and the kernel repeats it.
+/// The state leaves `serving` once. Nothing is sent from then on: what is under way ends without a reply, and the
+/// kernel repeats it.
 void Session::stop(State state, int error) {
   if (!serving()) return;
   error_.store(error, std::memory_order_release);

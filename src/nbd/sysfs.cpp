@@ -53,7 +53,9 @@ result<std::vector<std::uint32_t>> indices(const std::string& sysfs) {
   return all;
 }
 
-fs::path folder_of(const std::string& sysfs, std::uint32_t index) { return sysfs + "/block/nbd" + std::to_string(index); }
+fs::path folder_of(const std::string& sysfs, std::uint32_t index) {
+  return sysfs + "/block/nbd" + std::to_string(index);
+}
 
 }  // namespace
 
@@ -75,13 +77,20 @@ result<std::vector<std::pair<std::uint32_t, std::string>>> read_backends(const s
   return found;
 }
 
-std::optional<device::Seen> read_one(const std::string& sysfs, std::uint32_t index) { return read_device(folder_of(sysfs, index), index); }
+std::optional<device::Seen> read_one(const std::string& sysfs, std::uint32_t index) {
+  return read_device(folder_of(sysfs, index), index);
+}
 
-std::optional<std::string> read_backend(const std::string& sysfs, std::uint32_t index) { return attribute(folder_of(sysfs, index) / "backend"); }
+std::optional<std::string> read_backend(const std::string& sysfs, std::uint32_t index) {
+  return attribute(folder_of(sysfs, index) / "backend");
+}
 
-std::string read_pid(const std::string& sysfs, std::uint32_t index) { return attribute(folder_of(sysfs, index) / "pid").value_or(""); }
+std::string read_pid(const std::string& sysfs, std::uint32_t index) {
+  return attribute(folder_of(sysfs, index) / "pid").value_or("");
+}
 
-result<std::vector<Number>> free_numbers(const std::string& sysfs, const std::vector<std::uint32_t>& avoid, std::size_t count) {
+result<std::vector<Number>> free_numbers(const std::string& sysfs, const std::vector<std::uint32_t>& avoid,
+                                         std::size_t count) {
   const auto known = indices(sysfs);
   if (!known) return known.error();
   std::vector<Number> numbers;

@@ -20,14 +20,16 @@ std::optional<device::Seen> read_one(const std::string& sysfs, std::uint32_t ind
 std::optional<std::string> read_backend(const std::string& sysfs, std::uint32_t index);
 /// Of the process that connected it; "" when it is not configured.
 std::string read_pid(const std::string& sysfs, std::uint32_t index);
-/// A number for a new device, and whether there is an unconfigured device of it: one that was disconnected, or one on its way out.
+/// A number for a new device, and whether there is an unconfigured device of it: one that was disconnected, or one on
+/// its way out.
 struct Number {
   std::uint32_t index = 0;
   bool exists = false;
   bool operator==(const Number&) const = default;
 };
 /// The lowest that are not configured, none of `avoid`.
-result<std::vector<Number>> free_numbers(const std::string& sysfs, const std::vector<std::uint32_t>& avoid, std::size_t count);
+result<std::vector<Number>> free_numbers(const std::string& sysfs, const std::vector<std::uint32_t>& avoid,
+                                         std::size_t count);
 /// Whether the driver is loaded or built in.
 bool driver_present(const std::string& sysfs);
 

@@ -23,8 +23,10 @@ constexpr std::size_t kKeptEvents = 1024;
 constexpr std::size_t kPage = 256;
 constexpr std::chrono::milliseconds kLongestWait{60000};
 
-constexpr const char* kNobodyTold = "no record here names it, and no API server was asked: its next NodeStageVolume makes it known (restart kubelet)";
-constexpr const char* kLeftToKernel = "the kernel serves it; its next NodeStageVolume makes it known here (restart kubelet)";
+constexpr const char* kNobodyTold =
+    "no record here names it, and no API server was asked: its next NodeStageVolume makes it known (restart kubelet)";
+constexpr const char* kLeftToKernel =
+    "the kernel serves it; its next NodeStageVolume makes it known here (restart kubelet)";
 
 rpc::Config rpc_config(const AdminConfig& config) {
   rpc::Config out;
@@ -57,8 +59,13 @@ class Either {
 class Desk {
  public:
   Desk(executor control, Clock& clock, AdminSources sources, const AdminConfig& config)
-      : clock_(clock), sources_(std::move(sources)), config_(config), started_(clock.now()), events_(std::move(control), clock, kKeptEvents),
-        run_(static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(clock.wall().time_since_epoch()).count())) {}
+      : clock_(clock),
+        sources_(std::move(sources)),
+        config_(config),
+        started_(clock.now()),
+        events_(std::move(control), clock, kKeptEvents),
+        run_(static_cast<std::uint64_t>(
+            std::chrono::duration_cast<std::chrono::microseconds>(clock.wall().time_since_epoch()).count())) {}
 
   void note(const volume::Change& change) { events_.push(change); }
   void leave() { leaving_.cancel(); }
@@ -74,14 +81,16 @@ class Desk {
     count(response, sources_.volumes.status(), sources_.healer.ward());
     add_stuck(response, sources_.stuck_helpers(), clock_.now());
     response.set_draining(sources_.draining());
-    for (const auto& device : unclaimed()) device.kind == device::Kind::nbd ? response.set_unclaimed_nbd(response.unclaimed_nbd() + 1)
-                                                                            : response.set_unclaimed_krbd(response.unclaimed_krbd() + 1);
+    for (const auto& device : unclaimed())
+      device.kind == device::Kind::nbd ? response.set_unclaimed_nbd(response.unclaimed_nbd() + 1)
+                                       : response.set_unclaimed_krbd(response.unclaimed_krbd() + 1);
     co_return result<>();
   }
 
   task<result<>> answer(const v1::ListVolumesRequest&, v1::ListVolumesResponse& response, Until) {
     auto all = sources_.volumes.status();
-    std::sort(all.begin(), all.end(), [](const auto& one, const auto& other) { return one.volume_id < other.volume_id; });
+    std::sort(all.begin(), all.end(),
+              [](const auto& one, const auto& other) { return one.volume_id < other.volume_id; });
     for (const auto& status : all) *response.add_volumes() = to_message(status, sources_.healer.ward(), clock_.now());
     const auto left = sources_.left();
     for (const auto& device : unclaimed()) {
@@ -108,7 +117,8 @@ class Desk {
   task<result<>> answer(const v1::HealRequest& request, v1::HealResponse& response, Until until, std::string by) {
     const std::string& id = request.id();
     if (!id.empty() && !sources_.volumes.status(id)) co_return unknown(id);
-    if (request.adopt() && id.empty()) co_return Error{errc::invalid_argument, "only one volume at a time can be taken over from rbd-nbd: name it"};
+    if (request.adopt() && id.empty())
+      co_return Error{errc::invalid_argument, "only one volume at a time can be taken over from rbd-nbd: name it"};
     if (request.without_proof()) {
       response.add_volume_ids(id);
       co_return co_await vouch(request, std::move(by), until);
@@ -117,7 +127,8 @@ class Desk {
     sources_.healer.hurry(id);
     if (!id.empty()) {
       response.add_volume_ids(id);
-      co_return co_await want(id, request.adopt() ? volume::Wish(volume::Adopted{}) : volume::Wish(volume::Healed{}), until);
+      co_return co_await want(id, request.adopt() ? volume::Wish(volume::Adopted{}) : volume::Wish(volume::Healed{}),
+                              until);
     }
     for (const auto& status : sources_.volumes.status())
       if (status.unserved) response.add_volume_ids(rpc::valid_utf8(status.volume_id));
@@ -127,7 +138,8 @@ class Desk {
   task<result<>> answer(const v1::FailRequest& request, v1::FailResponse&, Until until) {
     const std::string& id = request.id();
     if (!sources_.volumes.status(id)) co_return unknown(id);
-    log::warning("admin.fail", {{"volume", id}, {"effect", "its device answers EIO to everything until it is unstaged"}});
+    log::warning("admin.fail",
+                 {{"volume", id}, {"effect", "its device answers EIO to everything until it is unstaged"}});
     co_return co_await want(id, volume::Wish(volume::Failed{}), until);
   }
 
@@ -171,8 +183,11 @@ class Desk {
   task<result<>> vouch(const v1::HealRequest& request, std::string by, Until until) {
     const std::string& id = request.id();
     if (id.empty() || request.adopt())
-      co_return Error{errc::invalid_argument, "the word that no other node used an image counts for one volume, and not for one that rbd-nbd serves: name it, without adopt"};
-    log::warning("admin.heal_without_proof", {{"volume", id}, {"by", by}, {"effect", "if nobody says otherwise, what waits is written"}});
+      co_return Error{errc::invalid_argument,
+                      "the word that no other node used an image counts for one volume, and not for one that rbd-nbd "
+                      "serves: name it, without adopt"};
+    log::warning("admin.heal_without_proof",
+                 {{"volume", id}, {"by", by}, {"effect", "if nobody says otherwise, what waits is written"}});
     auto done = co_await want(id, volume::Wish(volume::Healed{true}), until);
     log::warning("volume.vouched", {{"volume", id}, {"by", by}, {"error", done ? "" : done.error().text}});
     sources_.vouched(id, by, done);
@@ -183,7 +198,8 @@ class Desk {
     Either either(leaving_, *until.scope);
     until.scope = either.scope();
     auto done = co_await sources_.volumes.want(std::move(id), std::move(wish), until);
-    if (!done && leaving_.cancelled()) co_return Error{errc::unavailable, "the agent is stopping: ask again when it is back"};
+    if (!done && leaving_.cancelled())
+      co_return Error{errc::unavailable, "the agent is stopping: ask again when it is back"};
     co_return done;
   }
 
@@ -200,20 +216,24 @@ class Service final : public v1::Admin::CallbackService {
  public:
   Service(rpc::Server& server, Desk& desk) : server_(server), desk_(desk) {}
 
-  Reactor* CheckAlive(Context* context, const v1::CheckAliveRequest* request, v1::CheckAliveResponse* response) override {
+  Reactor* CheckAlive(Context* context, const v1::CheckAliveRequest* request,
+                      v1::CheckAliveResponse* response) override {
     return serve(context, "CheckAlive", {}, *request, *response, rpc::Server::Bound::none);
   }
   Reactor* GetStatus(Context* context, const v1::GetStatusRequest* request, v1::GetStatusResponse* response) override {
     return serve(context, "GetStatus", {}, *request, *response);
   }
-  Reactor* ListVolumes(Context* context, const v1::ListVolumesRequest* request, v1::ListVolumesResponse* response) override {
+  Reactor* ListVolumes(Context* context, const v1::ListVolumesRequest* request,
+                       v1::ListVolumesResponse* response) override {
     return serve(context, "ListVolumes", {}, *request, *response);
   }
   Reactor* GetVolume(Context* context, const v1::GetVolumeRequest* request, v1::GetVolumeResponse* response) override {
     return serve(context, "GetVolume", request->id(), *request, *response);
   }
   Reactor* Heal(Context* context, const v1::HealRequest* request, v1::HealResponse* response) override {
-    auto work = [this, request, response, by = rpc::peer_of(*context)](Until until) { return desk_.answer(*request, *response, until, by); };
+    auto work = [this, request, response, by = rpc::peer_of(*context)](Until until) {
+      return desk_.answer(*request, *response, until, by);
+    };
     return server_.unary(context, "Heal", request->id(), work);
   }
   Reactor* Fail(Context* context, const v1::FailRequest* request, v1::FailResponse* response) override {
@@ -222,14 +242,15 @@ class Service final : public v1::Admin::CallbackService {
   Reactor* Drain(Context* context, const v1::DrainRequest* request, v1::DrainResponse* response) override {
     return serve(context, "Drain", {}, *request, *response);
   }
-  Reactor* NextEvents(Context* context, const v1::NextEventsRequest* request, v1::NextEventsResponse* response) override {
+  Reactor* NextEvents(Context* context, const v1::NextEventsRequest* request,
+                      v1::NextEventsResponse* response) override {
     return serve(context, "NextEvents", {}, *request, *response);
   }
 
  private:
   template <class Request, class Response>
-  Reactor* serve(Context* context, const char* method, const std::string& subject, const Request& request, Response& response,
-                 rpc::Server::Bound bound = rpc::Server::Bound::max_calls) {
+  Reactor* serve(Context* context, const char* method, const std::string& subject, const Request& request,
+                 Response& response, rpc::Server::Bound bound = rpc::Server::Bound::max_calls) {
     auto work = [this, &request, &response](Until until) { return desk_.answer(request, response, until); };
     return server_.unary(context, method, subject, work, bound);
   }
@@ -243,7 +264,9 @@ class Service final : public v1::Admin::CallbackService {
 class Admin::Impl {
  public:
   Impl(executor control, Clock& clock, AdminSources sources, AdminConfig config)
-      : config_(std::move(config)), desk_(control, clock, std::move(sources), config_), server_(control, clock, rpc_config(config_)),
+      : config_(std::move(config)),
+        desk_(control, clock, std::move(sources), config_),
+        server_(control, clock, rpc_config(config_)),
         service_(server_, desk_) {}
   result<> start() { return server_.start({&service_}); }
   void note(const volume::Change& change) { desk_.note(change); }

@@ -16,7 +16,9 @@ Events::Page Events::read(std::uint64_t after, std::size_t limit) const {
   const std::uint64_t before_kept = last_ - kept_.size();
   const std::uint64_t from = std::clamp(after, before_kept, last_);
   const std::uint64_t to = std::min<std::uint64_t>(last_, from + limit);
-  const auto at = [&](std::uint64_t number) { return kept_.begin() + static_cast<std::ptrdiff_t>(number - before_kept); };
+  const auto at = [&](std::uint64_t number) {
+    return kept_.begin() + static_cast<std::ptrdiff_t>(number - before_kept);
+  };
   return {{at(from), at(to)}, from > after ? from - after : 0, to};
 }
 

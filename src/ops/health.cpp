@@ -53,7 +53,11 @@ duration LoopLag::now() const {
 duration LoopLag::worst() const { return std::max(*std::max_element(last_.begin(), last_.end()), now()); }
 
 Writable::Writable(executor control, Clock& clock, BlockingPool& pool, std::string folder)
-    : control_(control), clock_(clock), pool_(pool), folder_(std::move(folder)), gate_(control, clock),
+    : control_(control),
+      clock_(clock),
+      pool_(pool),
+      folder_(std::move(folder)),
+      gate_(control, clock),
       state_(Error{errc::unavailable, folder_ + " has not been looked at yet"}) {}
 
 void Writable::start() { gate_.spawn(watch(*this)); }
@@ -68,7 +72,8 @@ task<> Writable::watch(Writable& self) {
     auto written = co_await tried.get(until.at_most(self.clock_.now() + kTryLimit), "a write into " + self.folder_);
     self.state_ = written;
     // One that hangs holds one thread of the pool, not all of them one after another.
-    if (!written && written.error().code == errc::timed_out) self.state_ = co_await tried.get(until, "a write into " + self.folder_);
+    if (!written && written.error().code == errc::timed_out)
+      self.state_ = co_await tried.get(until, "a write into " + self.folder_);
     co_await sleep_until(self.control_, self.clock_, self.clock_.now() + kTryEvery, &self.stopping_);
   }
 }

@@ -17,14 +17,22 @@ std::int64_t ms(Duration of) {
 
 v1::Health to_message(volume::Health health) {
   switch (health) {
-    case volume::Health::absent: return v1::HEALTH_ABSENT;
-    case volume::Health::staging: return v1::HEALTH_STAGING;
-    case volume::Health::staged: return v1::HEALTH_STAGED;
-    case volume::Health::reconnecting: return v1::HEALTH_RECONNECTING;
-    case volume::Health::unproven: return v1::HEALTH_UNPROVEN;
-    case volume::Health::lost: return v1::HEALTH_LOST;
-    case volume::Health::failed: return v1::HEALTH_FAILED;
-    case volume::Health::unstaging: return v1::HEALTH_UNSTAGING;
+    case volume::Health::absent:
+      return v1::HEALTH_ABSENT;
+    case volume::Health::staging:
+      return v1::HEALTH_STAGING;
+    case volume::Health::staged:
+      return v1::HEALTH_STAGED;
+    case volume::Health::reconnecting:
+      return v1::HEALTH_RECONNECTING;
+    case volume::Health::unproven:
+      return v1::HEALTH_UNPROVEN;
+    case volume::Health::lost:
+      return v1::HEALTH_LOST;
+    case volume::Health::failed:
+      return v1::HEALTH_FAILED;
+    case volume::Health::unstaging:
+      return v1::HEALTH_UNSTAGING;
   }
   return v1::HEALTH_UNSPECIFIED;
 }

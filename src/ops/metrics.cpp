@@ -31,23 +31,38 @@ std::string escaped(std::string_view value) {
   std::string out;
   for (const char c : value) {
     if (c == '\\' || c == '"') out += '\\';
-    if (c == '\n') out += "\\n";
-    else out += c;
+    if (c == '\n')
+      out += "\\n";
+    else
+      out += c;
   }
   return out;
 }
 
-/// One metric after another: its head, then its samples. (The text format of prometheus.io/docs/instrumenting/exposition_formats.)
+/// One metric after another: its head, then its samples. (The text format of
+/// prometheus.io/docs/instrumenting/exposition_formats.)
 class Text {
  public:
   void metric(std::string_view name, std::string_view type, std::string_view help) {
     name_ = name;
-    out_.append("# HELP ").append(name).append(" ").append(help).append("\n# TYPE ").append(name).append(" ").append(type).append("\n");
+    out_.append("# HELP ")
+        .append(name)
+        .append(" ")
+        .append(help)
+        .append("\n# TYPE ")
+        .append(name)
+        .append(" ")
+        .append(type)
+        .append("\n");
   }
   void sample(const Labels& labels, double value, std::string_view suffix = {}) {
     out_.append(name_).append(suffix);
     for (std::size_t i = 0; i < labels.size(); ++i)
-      out_.append(i == 0 ? "{" : ",").append(labels[i].first).append("=\"").append(escaped(labels[i].second)).append("\"");
+      out_.append(i == 0 ? "{" : ",")
+          .append(labels[i].first)
+          .append("=\"")
+          .append(escaped(labels[i].second))
+          .append("\"");
     out_.append(labels.empty() ? " " : "} ").append(number(value)).append("\n");
   }
   void single(std::string_view name, std::string_view type, std::string_view help, double value) {
@@ -61,7 +76,8 @@ class Text {
 };
 
 template <class Value>
-void per_volume(Text& text, const Snapshot& snapshot, std::string_view name, std::string_view type, std::string_view help, Value value) {
+void per_volume(Text& text, const Snapshot& snapshot, std::string_view name, std::string_view type,
+                std::string_view help, Value value) {
   text.metric(name, type, help);
   for (const auto& volume : snapshot.volumes) text.sample({{"volume", volume.volume_id}}, value(volume));
 }
@@ -73,17 +89,23 @@ void volumes(Text& text, const Snapshot& snapshot) {
       const auto health = static_cast<volume::Health>(state);
       text.sample({{"volume", volume.volume_id}, {"state", volume::name(health)}}, volume.health == health ? 1 : 0);
     }
-  per_volume(text, snapshot, "corbd_volume_abnormal", "gauge", "1 while its condition, as NodeGetVolumeStats tells it, is abnormal.",
+  per_volume(text, snapshot, "corbd_volume_abnormal", "gauge",
+             "1 while its condition, as NodeGetVolumeStats tells it, is abnormal.",
              [](const auto& of) { return condition_of(of).kind == volume::Condition::Kind::healthy ? 0.0 : 1.0; });
-  per_volume(text, snapshot, "corbd_volume_unserved_seconds", "gauge", "Since when nobody serves its device; 0 while it is served.",
-             [&](const auto& volume) { return volume.unserved_since ? seconds(snapshot.now - *volume.unserved_since) : 0.0; });
-  per_volume(text, snapshot, "corbd_volume_oldest_request_seconds", "gauge", "Age of its oldest request that the cluster has not answered.",
+  per_volume(text, snapshot, "corbd_volume_unserved_seconds", "gauge",
+             "Since when nobody serves its device; 0 while it is served.", [&](const auto& volume) {
+               return volume.unserved_since ? seconds(snapshot.now - *volume.unserved_since) : 0.0;
+             });
+  per_volume(text, snapshot, "corbd_volume_oldest_request_seconds", "gauge",
+             "Age of its oldest request that the cluster has not answered.",
              [](const auto& volume) { return seconds(volume.oldest); });
   per_volume(text, snapshot, "corbd_volume_links_lost_total", "counter", "Times its device lost its server.",
              [](const auto& volume) { return double{1} * volume.links_lost; });
-  per_volume(text, snapshot, "corbd_volume_longest_stall_seconds", "gauge", "Longest time without a server since the agent's start.",
+  per_volume(text, snapshot, "corbd_volume_longest_stall_seconds", "gauge",
+             "Longest time without a server since the agent's start.",
              [](const auto& volume) { return seconds(volume.longest_stall); });
-  text.single("corbd_state_records", "gauge", "Volumes that have a record.", static_cast<double>(snapshot.volumes.size()));
+  text.single("corbd_state_records", "gauge", "Volumes that have a record.",
+              static_cast<double>(snapshot.volumes.size()));
 }
 
 void healing(Text& text, const Snapshot& snapshot) {
@@ -94,18 +116,22 @@ void healing(Text& text, const Snapshot& snapshot) {
   const auto& ended = snapshot.ward->ended();
   for (std::size_t i = 0; i < ended.size(); ++i)
     text.sample({{"result", heal::name(static_cast<heal::Outcome>(i))}}, static_cast<double>(ended.at(i)));
-  text.metric("corbd_heal_waiting_for_cluster", "gauge", "1 while the cluster does not answer and one volume asks for all.");
+  text.metric("corbd_heal_waiting_for_cluster", "gauge",
+              "1 while the cluster does not answer and one volume asks for all.");
   std::set<std::string> clusters;
   for (const auto& volume : snapshot.volumes) clusters.insert(volume.cluster_id);
-  for (const auto& cluster : clusters) text.sample({{"cluster", cluster}}, snapshot.ward->waits_for_cluster(cluster) ? 1 : 0);
+  for (const auto& cluster : clusters)
+    text.sample({{"cluster", cluster}}, snapshot.ward->waits_for_cluster(cluster) ? 1 : 0);
 }
 
 void devices(Text& text, const device::Counters& counters) {
   // linux/nbd.h
-  constexpr std::array<std::string_view, 7> commands{"read", "write", "disconnect", "flush", "trim", "", "write_zeroes"};
+  constexpr std::array<std::string_view, 7> commands{"read", "write", "disconnect",  "flush",
+                                                     "trim", "",      "write_zeroes"};
   text.metric("corbd_nbd_requests_total", "counter", "Requests given to the image, by command.");
   for (std::size_t i = 0; i < commands.size(); ++i)
-    if (i != 2 && !commands.at(i).empty()) text.sample({{"command", commands.at(i)}}, static_cast<double>(counters.requests.at(i)));
+    if (i != 2 && !commands.at(i).empty())
+      text.sample({{"command", commands.at(i)}}, static_cast<double>(counters.requests.at(i)));
   const auto count = [&](std::string_view name, std::string_view help, std::uint64_t value) {
     text.single(name, "counter", help, static_cast<double>(value));
   };
@@ -114,16 +140,21 @@ void devices(Text& text, const device::Counters& counters) {
   count("corbd_nbd_links_held_total", "Links shut because the image's connection failed.", counters.held);
   count("corbd_nbd_links_broken_total", "Links shut because the peer did not speak the protocol.", counters.broken);
   count("corbd_nbd_links_dead_total", "Dead links the kernel told of.", counters.links_dead);
-  count("corbd_nbd_budget_waits_total", "Times a device was read no further because too much was in flight.", counters.budget_waits);
-  const auto gauge = [&](std::string_view name, std::string_view help, std::uint64_t value) { text.single(name, "gauge", help, static_cast<double>(value)); };
+  count("corbd_nbd_budget_waits_total", "Times a device was read no further because too much was in flight.",
+        counters.budget_waits);
+  const auto gauge = [&](std::string_view name, std::string_view help, std::uint64_t value) {
+    text.single(name, "gauge", help, static_cast<double>(value));
+  };
   gauge("corbd_nbd_budget_bytes", "What requests in flight of all devices may take together.", counters.budget);
-  gauge("corbd_nbd_reserved_bytes", "What they may take beyond that: one largest request for each device.", counters.reserved);
+  gauge("corbd_nbd_reserved_bytes", "What they may take beyond that: one largest request for each device.",
+        counters.reserved);
   gauge("corbd_nbd_in_flight_bytes", "What requests in flight take.", counters.in_flight);
   gauge("corbd_nbd_buffer_bytes", "Memory for requests, in flight and kept for the next.", counters.buffers);
 }
 
 void calls(Text& text, const Snapshot& snapshot) {
-  text.metric("corbd_csi_operations_seconds", "histogram", "CSI calls about volumes that ended, by method and gRPC status.");
+  text.metric("corbd_csi_operations_seconds", "histogram",
+              "CSI calls about volumes that ended, by method and gRPC status.");
   static const std::map<std::pair<std::string, int>, Histogram> none;
   for (const auto& [key, histogram] : snapshot.calls != nullptr ? snapshot.calls->all() : none) {
     const std::string code = grpc_name(key.second);
@@ -146,9 +177,11 @@ void calls(Text& text, const Snapshot& snapshot) {
 void agent(Text& text, const Snapshot& snapshot) {
   text.metric("corbd_build_info", "gauge", "The agent's version; always 1.");
   text.sample({{"version", snapshot.version}}, 1);
-  text.single("corbd_control_loop_lag_seconds", "gauge", "How late the control thread ran what was due, the worst of the last minute.",
+  text.single("corbd_control_loop_lag_seconds", "gauge",
+              "How late the control thread ran what was due, the worst of the last minute.",
               seconds(snapshot.loop_lag));
-  text.single("process_resident_memory_bytes", "gauge", "Memory of this process.", static_cast<double>(snapshot.process.resident_bytes));
+  text.single("process_resident_memory_bytes", "gauge", "Memory of this process.",
+              static_cast<double>(snapshot.process.resident_bytes));
   text.single("process_open_fds", "gauge", "Open file descriptors.", static_cast<double>(snapshot.process.open_fds));
   text.single("process_threads", "gauge", "Threads.", static_cast<double>(snapshot.process.threads));
 }
@@ -156,9 +189,11 @@ void agent(Text& text, const Snapshot& snapshot) {
 }  // namespace
 
 std::string grpc_name(int code) {
-  constexpr std::array names{"OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
-                             "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED",
-                             "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED"};
+  constexpr std::array names{
+      "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
+      "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
+      "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
+      "DATA_LOSS", "UNAUTHENTICATED"};
   const auto place = static_cast<std::size_t>(code);
   return place < names.size() ? names.at(place) : "UNKNOWN";
 }
@@ -169,7 +204,9 @@ void Histogram::add(double value) {
   sum += value;
 }
 
-void Calls::add(const rpc::Ended& ended) { all_[{std::string(ended.method), ended.grpc_code}].add(seconds(ended.took)); }
+void Calls::add(const rpc::Ended& ended) {
+  all_[{std::string(ended.method), ended.grpc_code}].add(seconds(ended.took));
+}
 
 Process read_process() {
   Process process;
@@ -179,7 +216,8 @@ Process read_process() {
   std::error_code failed;
   const auto entries = [&](const char* folder) {
     std::uint64_t count = 0;
-    for (std::filesystem::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed)) ++count;
+    for (std::filesystem::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed))
+      ++count;
     return count;
   };
   // Looking opens one itself.

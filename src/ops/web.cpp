@@ -22,8 +22,13 @@ http::Config http_config(const WebConfig& config) {
 class Web::Impl {
  public:
   Impl(executor control, Clock& clock, BlockingPool& pool, WebConfig config, WebSources sources)
-      : control_(control), clock_(clock), config_(std::move(config)), sources_(std::move(sources)), lag_(clock),
-        writable_(control, clock, pool, config_.state_dir), gate_(control, clock),
+      : control_(control),
+        clock_(clock),
+        config_(std::move(config)),
+        sources_(std::move(sources)),
+        lag_(clock),
+        writable_(control, clock, pool, config_.state_dir),
+        gate_(control, clock),
         server_(control, clock, http_config(config_), [this](const http::Request& request) { return page(request); }) {}
 
   void start() {
@@ -59,7 +64,9 @@ class Web::Impl {
         log::info("web.serves", {{"address", self.config_.address}, {"port", self.server_.port()}});
         co_return;
       }
-      if (!told) log::error("web.refused", {{"code", name(listens.error().code)}, {"error", listens.error().text}, {"hint", "tried again"}});
+      if (!told)
+        log::error("web.refused",
+                   {{"code", name(listens.error().code)}, {"error", listens.error().text}, {"hint", "tried again"}});
       co_await sleep_until(self.control_, self.clock_, self.clock_.now() + kBindAgain, &self.stopping_);
     }
   }

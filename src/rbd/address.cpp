@@ -31,7 +31,8 @@ bool is_bare(std::string_view text) {
 }  // namespace
 
 std::vector<std::string> parse_addresses(std::string_view text) {
-  if (text.starts_with('[') && text.ends_with(']') && starts_with_protocol(text.substr(1))) text = text.substr(1, text.size() - 2);
+  if (text.starts_with('[') && text.ends_with(']') && starts_with_protocol(text.substr(1)))
+    text = text.substr(1, text.size() - 2);
   std::vector<std::string> found;
   while (!text.empty()) {
     const auto comma = text.find(',');

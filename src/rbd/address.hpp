@@ -1,6 +1,6 @@
-// Client addresses as text. Ceph prints one client in several ways: "10.0.0.1:0/123" (any protocol, what 16 and later print for clients),
-// "v1:10.0.0.1:0/123", and lists of them in brackets. `osd blocklist add` without a protocol covers them all
-// (OSDMap::is_blocklisted compares with the type "any").
+// Client addresses as text. Ceph prints one client in several ways: "10.0.0.1:0/123" (any protocol, what 16 and later
+// print for clients), "v1:10.0.0.1:0/123", and lists of them in brackets. `osd blocklist add` without a protocol covers
+// them all (OSDMap::is_blocklisted compares with the type "any").
 #pragma once
 
 #include <string>

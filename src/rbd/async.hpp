@@ -16,7 +16,8 @@ inline void deliver(rbd_completion_t completion, void* argument) {
   rbd_aio_release(completion);
 }
 
-/// `submit(completion)` starts the call and returns what it answers. The result is that or the completion's; waits to the end.
+/// `submit(completion)` starts the call and returns what it answers. The result is that or the completion's; waits to
+/// the end.
 template <class Submit>
 task<int> completed(executor control, Clock& clock, Submit submit) {
   auto promise = std::make_unique<Promise<int>>(control, clock);

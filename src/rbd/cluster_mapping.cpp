@@ -15,7 +15,9 @@ constexpr GoJson kMappingFile("cluster-mapping.json");
 
 result<> read_pairs(const json::object& from, std::string_view key, Pairs& into) {
   for (const auto& entry : from) {
-    if (!entry.value().is_string()) return kMappingFile.wrong("\"" + std::string(key) + "\" maps \"" + std::string(entry.key()) + "\" to what is not a string");
+    if (!entry.value().is_string())
+      return kMappingFile.wrong("\"" + std::string(key) + "\" maps \"" + std::string(entry.key()) +
+                                "\" to what is not a string");
     into.emplace_back(entry.key(), entry.value().get_string());
   }
   return {};
@@ -31,7 +33,9 @@ result<ClusterMapping> read_mapping(const json::object& object) {
   if (!pools) return pools.error();
   if (*pools == nullptr) return mapping;
   for (const auto& pool : **pools) {
-    if (!pool.is_object()) return kMappingFile.wrong("\"RBDPoolIDMapping\" has an entry that is not an object: write {\"<pool id>\": \"<pool id>\"}");
+    if (!pool.is_object())
+      return kMappingFile.wrong(
+          "\"RBDPoolIDMapping\" has an entry that is not an object: write {\"<pool id>\": \"<pool id>\"}");
     if (auto read = read_pairs(pool.get_object(), "RBDPoolIDMapping", mapping.pools); !read) return read.error();
   }
   return mapping;
@@ -72,7 +76,8 @@ result<std::vector<image::Place>> mapped_places(const std::vector<ClusterMapping
         image::Place place{std::string(cluster), -1};
         const auto [end, failed] = std::from_chars(pool.data(), pool.data() + pool.size(), place.pool_id);
         if (failed != std::errc() || end != pool.data() + pool.size() || place.pool_id < 0)
-          return kMappingFile.wrong("\"RBDPoolIDMapping\" maps pool " + pool_id + " to \"" + std::string(pool) + "\": write the other pool's number");
+          return kMappingFile.wrong("\"RBDPoolIDMapping\" maps pool " + pool_id + " to \"" + std::string(pool) +
+                                    "\": write the other pool's number");
         places.push_back(std::move(place));
       }
     }

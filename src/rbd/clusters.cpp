@@ -22,29 +22,34 @@ result<Target> find_by_name(Connection& connection, const image::Name& name) {
 
 task<result<image::Resolved>> identify(Connections& connections, const Lease& lease, const Target& target) {
   auto read = [held = lease.connection(), &target] { return read_identity(*held, target); };
-  co_return co_await lease->group->lanes->names.call_to_end(connections.gate(), std::move(read), "reading image " + target.name.text());
+  co_return co_await lease->group->lanes->names.call_to_end(connections.gate(), std::move(read),
+                                                            "reading image " + target.name.text());
 }
 
 task<result<image::Resolved>> resolve_to_end(Connections& connections, const Lease& lease, const image::Name& name) {
   auto find = [held = lease.connection(), name] { return find_by_name(*held, name); };
-  auto target = co_await lease->group->lanes->cluster.call_to_end(connections.gate(), std::move(find), "looking up pool " + name.pool);
+  auto target = co_await lease->group->lanes->cluster.call_to_end(connections.gate(), std::move(find),
+                                                                  "looking up pool " + name.pool);
   if (!target) co_return target.error();
   co_return co_await identify(connections, lease, *target);
 }
 
 /// Without it the volume is served as well; the provisioner's next look writes it.
-task<> complete_journal(Connections& connections, const Lease& lease, std::int64_t pool_id, const image::Reserved& reserved, image::Key key) {
+task<> complete_journal(Connections& connections, const Lease& lease, std::int64_t pool_id,
+                        const image::Reserved& reserved, image::Key key) {
   auto write = [held = lease.connection(), pool_id, uuid = reserved.uuid, key] {
     return write_image_id(*held, pool_id, key.ns, uuid, key.image_id);
   };
-  const auto written = co_await lease->group->lanes->names.call_to_end(connections.gate(), std::move(write), "writing a journal");
+  const auto written =
+      co_await lease->group->lanes->names.call_to_end(connections.gate(), std::move(write), "writing a journal");
   if (!written) log::warning("journal.not_written", {{"image", key.text()}, {"error", written.error().text}});
 }
 
-task<result<image::Resolved>> locate_to_end(Connections& connections, const Lease& lease, const image::Reserved& reserved,
-                                            const std::string& ns) {
+task<result<image::Resolved>> locate_to_end(Connections& connections, const Lease& lease,
+                                            const image::Reserved& reserved, const std::string& ns) {
   auto find = [held = lease.connection(), reserved, ns] { return find_by_journal(*held, reserved, ns); };
-  auto located = co_await lease->group->lanes->names.call_to_end(connections.gate(), std::move(find), "reading the journal of " + reserved.uuid);
+  auto located = co_await lease->group->lanes->names.call_to_end(connections.gate(), std::move(find),
+                                                                 "reading the journal of " + reserved.uuid);
   if (!located) co_return located.error();
   auto found = co_await identify(connections, lease, located->target);
   if (!found) co_return found;
@@ -58,15 +63,16 @@ task<> resolve_and_tell(Connections& connections, Lease lease, image::Name name,
   promise.set(co_await resolve_to_end(connections, lease, name));
 }
 
-task<> locate_and_tell(Connections& connections, Lease lease, image::Reserved reserved, std::string ns, Promise<image::Resolved> promise) {
+task<> locate_and_tell(Connections& connections, Lease lease, image::Reserved reserved, std::string ns,
+                       Promise<image::Resolved> promise) {
   promise.set(co_await locate_to_end(connections, lease, reserved, ns));
 }
 
 /// Another cluster knows nothing of the image, which must not be taken for its end.
 result<> is_cluster_of(const Lease& lease, const image::Access& access, const image::Key& key) {
   if (lease->fsid == key.fsid) return {};
-  return Error{errc::failed_precondition, cluster_text(access) + " has the fsid " + lease->fsid + ", the volume is in cluster " + key.fsid +
-                                              ": check config.json"};
+  return Error{errc::failed_precondition, cluster_text(access) + " has the fsid " + lease->fsid +
+                                              ", the volume is in cluster " + key.fsid + ": check config.json"};
 }
 
 /// A waiter that has left drops the image, which closes it.
@@ -92,7 +98,8 @@ class Clusters final : public image::Clusters {
   }
 
   task<result<image::Resolved>> resolve(image::Access access, image::Name name, Until until) override;
-  task<result<image::Resolved>> locate(image::Access access, image::Reserved reserved, std::string ns, Until until) override;
+  task<result<image::Resolved>> locate(image::Access access, image::Reserved reserved, std::string ns,
+                                       Until until) override;
   task<result<>> fence_dead(image::Access access, Until until) override;
   task<result<>> inherit(image::Access access, std::string address, Until until) override;
   task<result<image::Header>> header(image::Access access, image::Key key, Until until) override;
@@ -114,13 +121,15 @@ task<result<image::Resolved>> Clusters::resolve(image::Access access, image::Nam
   co_return co_await future.get(until, "image " + name.text() + " in " + cluster_text(access) + " to be found");
 }
 
-task<result<image::Resolved>> Clusters::locate(image::Access access, image::Reserved reserved, std::string ns, Until until) {
+task<result<image::Resolved>> Clusters::locate(image::Access access, image::Reserved reserved, std::string ns,
+                                               Until until) {
   auto lease = co_await connections_->lease(access, Connections::Need::any, until);
   if (!lease) co_return lease.error();
   Promise<image::Resolved> promise(connections_->control(), connections_->clock());
   const auto future = promise.future();
   const std::string what = "the image of volume " + reserved.uuid;
-  if (!connections_->gate().spawn(locate_and_tell(*connections_, std::move(*lease), std::move(reserved), std::move(ns), promise)))
+  if (!connections_->gate().spawn(
+          locate_and_tell(*connections_, std::move(*lease), std::move(reserved), std::move(ns), promise)))
     co_return Error{errc::cancelled, "looking for " + what + ": the agent is leaving"};
   co_return co_await future.get(until, what + " in " + cluster_text(access) + " to be found");
 }
@@ -146,8 +155,8 @@ task<result<image::Header>> Clusters::header(image::Access access, image::Key ke
   co_return co_await (*lease)->group->lanes->images.call(connections_->gate(), std::move(job), until, doing);
 }
 
-task<result<std::unique_ptr<image::Image>>> Clusters::open(image::Access access, image::Key key, image::OpenOptions options,
-                                                           Until until) {
+task<result<std::unique_ptr<image::Image>>> Clusters::open(image::Access access, image::Key key,
+                                                           image::OpenOptions options, Until until) {
   auto lease = co_await connections_->lease(access, Connections::Need::room_for_image, until);
   if (!lease) co_return lease.error();
   if (auto right = is_cluster_of(*lease, access, key); !right) co_return right.error();
@@ -156,7 +165,8 @@ task<result<std::unique_ptr<image::Image>>> Clusters::open(image::Access access,
   Promise<std::unique_ptr<image::Image>> promise(connections_->control(), connections_->clock());
   const auto future = promise.future();
   const std::string what = "image " + key.text() + " to open";
-  if (!connections_->gate().spawn(open_and_tell(*connections_, std::move(*lease), std::move(key), std::move(options), promise)))
+  if (!connections_->gate().spawn(
+          open_and_tell(*connections_, std::move(*lease), std::move(key), std::move(options), promise)))
     co_return Error{errc::cancelled, what + ": the agent is leaving"};
   co_return co_await future.get(until, what);
 }

@@ -7,7 +7,8 @@ namespace {
 
 bool is_true(std::string_view value) { return value == "true" || value == "1" || value == "yes" || value == "on"; }
 
-// The persistent write cache has had three names; its plugin alone starts nothing, but lets metadata start it when the lock is taken.
+// The persistent write cache has had three names; its plugin alone starts nothing, but lets metadata start it when the
+// lock is taken.
 bool is_unsafe(const Option& option) {
   if (option.name == "rbd_cache" || option.name == "rbd_rwl_enabled") return is_true(option.value);
   if (option.name == "rbd_persistent_cache_mode" || option.name == "rbd_pwl_mode")
@@ -20,8 +21,10 @@ std::string who_and_remedy(const Option& option, const std::string& pool, const 
   switch (option.source) {
     case Option::Source::image:
       return "the image's metadata; remove it: rbd image-meta remove " + pool + "/" + image + " conf_" + option.name;
-    case Option::Source::pool: return "the configuration of pool " + pool + "; remove it: rbd config pool remove " + pool + " " + option.name;
-    case Option::Source::client: break;
+    case Option::Source::pool:
+      return "the configuration of pool " + pool + "; remove it: rbd config pool remove " + pool + " " + option.name;
+    case Option::Source::client:
+      break;
   }
   return "this node's or the cluster's client configuration; remove it from /etc/ceph/ceph.conf and `ceph config`";
 }
@@ -31,7 +34,8 @@ std::string who_and_remedy(const Option& option, const std::string& pool, const 
 std::optional<Error> unsafe(const std::vector<Option>& options, std::string_view pool, std::string_view image) {
   const auto found = std::find_if(options.begin(), options.end(), is_unsafe);
   if (found == options.end()) return std::nullopt;
-  return Error{errc::unsafe_config, "image " + std::string(pool) + "/" + std::string(image) + " has " + found->name + "=" + found->value +
+  return Error{errc::unsafe_config, "image " + std::string(pool) + "/" + std::string(image) + " has " + found->name +
+                                        "=" + found->value +
                                         ", which acknowledges writes before they are stored; it is set by " +
                                         who_and_remedy(*found, std::string(pool), std::string(image))};
 }

@@ -16,9 +16,9 @@ struct Option {
   std::string name, value;
 };
 
-/// unsafe_config when an option puts a cache between the client and the cluster that acknowledges first. Image and pool metadata win over
-/// what the client sets (seen), so the text names the level and the command that removes it.
-/// `pool`: as in commands, with the namespace; `image`: its name.
+/// unsafe_config when an option puts a cache between the client and the cluster that acknowledges first. Image and pool
+/// metadata win over what the client sets (seen), so the text names the level and the command that removes it. `pool`:
+/// as in commands, with the namespace; `image`: its name.
 std::optional<Error> unsafe(const std::vector<Option>& options, std::string_view pool, std::string_view image);
 
 }  // namespace corbd::rbd

@@ -17,7 +17,8 @@ result<std::vector<std::string>> texts_at(const json::object& object, const char
   if (!list) return list.error();
   if (*list == nullptr) return texts;
   for (const auto& text : **list) {
-    if (!text.is_string()) return kFile.wrong("\"" + std::string(key) + "\" has an entry that is not a string: write \"" + form + "\"");
+    if (!text.is_string())
+      return kFile.wrong("\"" + std::string(key) + "\" has an entry that is not a string: write \"" + form + "\"");
     if (!text.get_string().empty()) texts.emplace_back(text.get_string());
   }
   return texts;
@@ -39,7 +40,9 @@ result<> read_rbd(const json::object& rbd, ClusterEntry& entry) {
   const auto network = kFile.text_at(rbd, "netNamespaceFilePath");
   if (!network) return network.error();
   if (!network->empty())
-    entry.ignored.push_back("rbd.netNamespaceFilePath: the cluster is reached from the agent's own network namespace; the node must have a route to it");
+    entry.ignored.push_back(
+        "rbd.netNamespaceFilePath: the cluster is reached from the agent's own network namespace; the node must have a "
+        "route to it");
   return {};
 }
 
@@ -65,7 +68,8 @@ result<ClusterEntry> read_entry(const json::object& object) {
 result<json::array> entries_of(std::string_view text) {
   auto list = kFile.list(text);
   if (!list) return list.error();
-  if (!*list) return Error{errc::failed_precondition, "config.json is empty: it must list the clusters and their monitors"};
+  if (!*list)
+    return Error{errc::failed_precondition, "config.json is empty: it must list the clusters and their monitors"};
   return std::move(**list);
 }
 
@@ -91,14 +95,18 @@ result<ClusterEntry> parse_config_json(std::string_view text, std::string_view c
     }
     if (entry->cluster_id == cluster_id) {
       if (entry->monitors.empty())
-        return Error{errc::failed_precondition, "config.json lists no monitors for cluster \"" + entry->cluster_id + "\": add them"};
+        return Error{errc::failed_precondition,
+                     "config.json lists no monitors for cluster \"" + entry->cluster_id + "\": add them"};
       return std::move(*entry);
     }
     ids.push_back(std::move(entry->cluster_id));
   }
   if (bad) return *bad;
-  if (ids.empty()) return Error{errc::failed_precondition, "config.json lists no cluster: add \"" + std::string(cluster_id) + "\" to it"};
-  return Error{errc::not_found, "config.json has no cluster \"" + std::string(cluster_id) + "\"; it has: " + ids_text(ids)};
+  if (ids.empty())
+    return Error{errc::failed_precondition,
+                 "config.json lists no cluster: add \"" + std::string(cluster_id) + "\" to it"};
+  return Error{errc::not_found,
+               "config.json has no cluster \"" + std::string(cluster_id) + "\"; it has: " + ids_text(ids)};
 }
 
 result<std::vector<ClusterEntry>> parse_clusters(std::string_view text) {
@@ -117,7 +125,8 @@ result<ClusterEntry> find_cluster(const std::string& config_dir, std::string_vie
   const std::string path = config_dir + "/config.json";
   const auto text = read_file(path, kMaxConfigFile);
   if (!text && text.error().code == errc::not_found)
-    return Error{errc::failed_precondition, path + " does not exist: mount the ConfigMap that lists the clusters there"};
+    return Error{errc::failed_precondition,
+                 path + " does not exist: mount the ConfigMap that lists the clusters there"};
   if (!text) return text.error();
   auto entry = parse_config_json(*text, cluster_id);
   if (!entry) return with_context("in " + config_dir, entry.error());

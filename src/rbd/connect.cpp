@@ -39,10 +39,11 @@ std::vector<Setting> settings(const image::Access& access, std::chrono::seconds 
       {"rados_mon_op_timeout", timeout},
       {"rados_osd_op_timeout", "0"},  // an operation waits for the cluster; a timeout would reach the filesystem as EIO
       {"rbd_cache", "false"},
-      // With zero copy a write that fails before it reaches an object (no lock, read-only, out of range) never completes: the request
-      // holds the buffer that its completion waits for (seen on 16.2.15).
+      // With zero copy a write that fails before it reaches an object (no lock, read-only, out of range) never
+      // completes: the request holds the buffer that its completion waits for (seen on 16.2.15).
       {"rbd_disable_zero_copy_writes", "true"},
-      {"objecter_inflight_ops", "16384"},  // per connection, and waiting for room blocks the caller: above what all its devices submit
+      {"objecter_inflight_ops",
+       "16384"},  // per connection, and waiting for room blocks the caller: above what all its devices submit
       {"objecter_inflight_op_bytes", std::to_string(1ULL << 30)},
       {"rbd_blocklist_on_break_lock", "true"},
       // Any other value reaches the monitors as text, which they refuse; librbd then breaks no lock (seen on 16.2.15).
@@ -63,43 +64,53 @@ const std::array<Setting, 8> kQuiet{{{"keyring", ""},
 result<> configure(rados_t cluster, const image::Access& access, std::chrono::seconds mon_timeout) {
   // ceph-csi honours this file; it need not be there.
   if (::access(kCephConf, R_OK) == 0)
-    if (const int r = rados_conf_read_file(cluster, kCephConf); r < 0) return failure(std::string("reading ") + kCephConf, r);
+    if (const int r = rados_conf_read_file(cluster, kCephConf); r < 0)
+      return failure(std::string("reading ") + kCephConf, r);
   for (const auto& [name, value] : kQuiet) rados_conf_set(cluster, name, value.c_str());
   for (const auto& [name, value] : access.config)
     if (rados_conf_set(cluster, name.c_str(), value.c_str()) < 0)
-      return Error{errc::invalid_argument, "mapOptions: Ceph has no option " + name + ", or not with that value: check the volume's attributes"};
+      return Error{errc::invalid_argument, "mapOptions: Ceph has no option " + name +
+                                               ", or not with that value: check the volume's attributes"};
   for (const auto& [name, value] : settings(access, mon_timeout))
     if (const int r = rados_conf_set(cluster, name, value.c_str()); r < 0)
       return failure(std::string("setting ") + name + " for " + cluster_text(access), r);
   const Secret key = access.key;
   if (!is_key(key.reveal()) || rados_conf_set(cluster, "key", key.reveal().data()) < 0)
-    return Error{errc::unauthenticated, "the key of user " + access.user + " is not a Ceph key: check userKey in the secret"};
+    return Error{errc::unauthenticated,
+                 "the key of user " + access.user + " is not a Ceph key: check userKey in the secret"};
   return {};
 }
 
 Error refused(const image::Access& access, int r) {
   const std::string where = cluster_text(access);
   switch (-r) {
-    case ETIMEDOUT: return {errc::unavailable, where + " does not answer: check the monitors' addresses and the network to them"};
+    case ETIMEDOUT:
+      return {errc::unavailable, where + " does not answer: check the monitors' addresses and the network to them"};
     case EACCES:
     case EPERM:
-      return {errc::unauthenticated, where + " refuses user " + access.user + ": check userID and userKey in the secret"};
+      return {errc::unauthenticated,
+              where + " refuses user " + access.user + ": check userID and userKey in the secret"};
     case ENOENT:
     case EINVAL:
-      return {errc::unavailable, "connecting to " + where + " as " + access.user + ": " + reason(r) + ": check that the monitors' names resolve"};
-    default: return {code_of(r) == errc::io ? errc::unavailable : code_of(r), "connecting to " + where + ": " + reason(r)};
+      return {errc::unavailable, "connecting to " + where + " as " + access.user + ": " + reason(r) +
+                                     ": check that the monitors' names resolve"};
+    default:
+      return {code_of(r) == errc::io ? errc::unavailable : code_of(r), "connecting to " + where + ": " + reason(r)};
   }
 }
 
 result<> ask_identity(Connected& into) {
   std::array<char, 64> fsid{};
-  if (const int r = rados_cluster_fsid(into.cluster, fsid.data(), fsid.size()); r < 0) return failure("asking for the fsid", r);
+  if (const int r = rados_cluster_fsid(into.cluster, fsid.data(), fsid.size()); r < 0)
+    return failure("asking for the fsid", r);
   into.fsid = fsid.data();
   char* text = nullptr;
-  if (const int r = rados_getaddrs(into.cluster, &text); r < 0) return failure("asking for the client's own address", r);
+  if (const int r = rados_getaddrs(into.cluster, &text); r < 0)
+    return failure("asking for the client's own address", r);
   const std::unique_ptr<char, decltype(&std::free)> owned(text, &std::free);
   into.addresses = parse_addresses(text);
-  if (into.addresses.empty()) return Error{errc::internal, std::string("librados names the client's own address as ") + text};
+  if (into.addresses.empty())
+    return Error{errc::internal, std::string("librados names the client's own address as ") + text};
   if (const int r = rados_wait_for_latest_osdmap(into.cluster); r < 0) return failure("waiting for the OSD map", r);
   return {};
 }
@@ -122,7 +133,8 @@ std::string cluster_text(const image::Access& access) {
 result<Connected> connect(const image::Access& access, std::chrono::seconds mon_timeout) {
   Connected made;
   const std::string user = "client." + access.user;
-  if (const int r = rados_create2(&made.cluster, "ceph", user.c_str(), 0); r < 0) return failure("preparing a Ceph client", r);
+  if (const int r = rados_create2(&made.cluster, "ceph", user.c_str(), 0); r < 0)
+    return failure("preparing a Ceph client", r);
   auto done = configure(made.cluster, access, mon_timeout);
   if (done)
     if (const int r = rados_connect(made.cluster); r < 0) done = refused(access, r);
@@ -137,14 +149,16 @@ result<> blocklist(rados_t cluster, const std::string& address) {
   std::string text = address;
   const int r = rados_blocklist_add(cluster, text.data(), static_cast<std::uint32_t>(kBlocklistTime.count()));
   if (r == -EACCES || r == -EPERM)
-    return Error{errc::permission_denied, "blocklisting " + address + ": " + reason(r) + ": the user needs the mon caps 'profile rbd'"};
+    return Error{errc::permission_denied,
+                 "blocklisting " + address + ": " + reason(r) + ": the user needs the mon caps 'profile rbd'"};
   if (r < 0) return failure("blocklisting " + address, r);
   return {};
 }
 
 result<std::int64_t> pool_id(rados_t cluster, const std::string& name) {
   const std::int64_t id = rados_pool_lookup(cluster, name.c_str());
-  if (id == -ENOENT) return Error{errc::not_found, "pool " + name + " does not exist: check the pool of the StorageClass or the volume"};
+  if (id == -ENOENT)
+    return Error{errc::not_found, "pool " + name + " does not exist: check the pool of the StorageClass or the volume"};
   if (id < 0) return failure("looking up pool " + name, static_cast<int>(id));
   return id;
 }

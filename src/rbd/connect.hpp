@@ -16,8 +16,8 @@ namespace corbd::rbd {
 /// "cluster lab (monitors a:6789,b:6789)", for texts.
 std::string cluster_text(const image::Access& access);
 
-/// Whether the text can be a Ceph key at all (base64 of: type u16, time u64, length u16, that many bytes). librados answers a malformed one
-/// like a monitor whose name does not resolve.
+/// Whether the text can be a Ceph key at all (base64 of: type u16, time u64, length u16, that many bytes). librados
+/// answers a malformed one like a monitor whose name does not resolve.
 bool is_key(std::string_view text);
 
 struct Connected {
@@ -26,7 +26,8 @@ struct Connected {
   std::vector<std::string> addresses;  ///< bare
 };
 
-/// Has the latest OSD map when it returns. unavailable: no monitor answers; unauthenticated: the key or the user is wrong.
+/// Has the latest OSD map when it returns. unavailable: no monitor answers; unauthenticated: the key or the user is
+/// wrong.
 result<Connected> connect(const image::Access& access, std::chrono::seconds mon_timeout);
 
 /// One client address, for kBlocklistTime; has the OSD map that says so when it returns.

@@ -11,13 +11,14 @@ namespace corbd::rbd {
 namespace {
 
 bool same_access(const image::Access& left, const image::Access& right) {
-  return left.cluster_id == right.cluster_id && left.user == right.user && left.monitors == right.monitors && left.key == right.key &&
-         left.config == right.config;
+  return left.cluster_id == right.cluster_id && left.user == right.user && left.monitors == right.monitors &&
+         left.key == right.key && left.config == right.config;
 }
 
 }  // namespace
 
-Lease::Lease(Connections& owner, std::shared_ptr<Connection> connection) : owner_(&owner), connection_(std::move(connection)) {
+Lease::Lease(Connections& owner, std::shared_ptr<Connection> connection)
+    : owner_(&owner), connection_(std::move(connection)) {
   ++connection_->users;
   ++owner_->leases_;
 }
@@ -27,17 +28,24 @@ Lease::~Lease() {
 }
 
 Connections::Connections(executor control, Clock& clock, BlockingPool& files, Config config, Dial dial)
-    : control_(control), clock_(clock), files_(files), config_(std::move(config)), dial_(std::move(dial)), gate_(control, clock) {
+    : control_(control),
+      clock_(clock),
+      files_(files),
+      config_(std::move(config)),
+      dial_(std::move(dial)),
+      gate_(control, clock) {
   auto loaded = load_incarnations(config_.incarnations_dir, wall_seconds(), config_.boot_id);
   if (!loaded) {
-    unreadable_ = with_context("the agent's earlier Ceph clients are not known, so none of their images can be served", loaded.error());
+    unreadable_ = with_context("the agent's earlier Ceph clients are not known, so none of their images can be served",
+                               loaded.error());
     log::error("incarnations.unreadable", {{"error", unreadable_->text}});
     return;
   }
   for (const auto& file : loaded->set_aside)
     log::error("incarnation.corrupt", {{"set_aside_as", file},
-                                       {"hint", "that client stays unfenced: a lock it left counts as another's; "
-                                                "blocklist the client's address by hand if it is known"}});
+                                       {"hint",
+                                        "that client stays unfenced: a lock it left counts as another's; "
+                                        "blocklist the client's address by hand if it is known"}});
   for (auto& one : loaded->all) incarnations_.add(std::move(one));
 }
 
@@ -60,7 +68,8 @@ Group& Connections::group_for(const image::Access& access) {
 void Connections::outdate_others(const Group& newer) {
   for (auto& group : groups_) {
     const auto& access = group->access;
-    if (group.get() == &newer || access.cluster_id != newer.access.cluster_id || access.user != newer.access.user || access.config != newer.access.config)
+    if (group.get() == &newer || access.cluster_id != newer.access.cluster_id || access.user != newer.access.user ||
+        access.config != newer.access.config)
       continue;
     group->outdated = true;
     for (const auto& connection : std::vector(group->serving)) retire_if_idle(connection);
@@ -88,7 +97,9 @@ task<result<Lease>> Connections::lease(image::Access access, Need need, Until un
     const auto attempt = group.connecting;
     const Waited how = co_await attempt->done.wait(until);
     if (how == Waited::deadline)
-      co_return Error{errc::unavailable, cluster_text(access) + " has not answered in time: check the monitors' addresses and the network"};
+      co_return Error{
+          errc::unavailable,
+          cluster_text(access) + " has not answered in time: check the monitors' addresses and the network"};
     if (how == Waited::cancelled) co_return wait_error(how, "the connection to " + cluster_text(access));
     if (attempt->failed) co_return *attempt->failed;
   }
@@ -114,7 +125,8 @@ task<> Connections::connect_one(Group& group, std::shared_ptr<Attempt> attempt) 
 task<result<>> Connections::connect_and_record(Group& group) {
   const auto began = fencings_;
   auto job = [dial = dial_, access = group.access, timeout = config_.mon_timeout] { return dial(access, timeout); };
-  auto made = co_await group.lanes->cluster.call_to_end(gate_, std::move(job), "connecting to " + cluster_text(group.access));
+  auto made =
+      co_await group.lanes->cluster.call_to_end(gate_, std::move(job), "connecting to " + cluster_text(group.access));
   if (!made) co_return made.error();
   const auto connection = std::make_shared<Connection>();
   connection->cluster = made->cluster;
@@ -128,7 +140,8 @@ task<result<>> Connections::connect_and_record(Group& group) {
       if (!alive.expired()) drop_blocklisted();
     });
   };
-  Incarnation incarnation{Incarnation::State::live, connection->uuid, made->fsid, group.access.cluster_id, made->addresses, 0};
+  Incarnation incarnation{Incarnation::State::live, connection->uuid, made->fsid,
+                          group.access.cluster_id,  made->addresses,  0};
   incarnations_.add(incarnation);
   auto save = [dir = config_.incarnations_dir, incarnation] { return save_incarnation(dir, incarnation); };
   auto saved = co_await files_.run(std::move(save), {}, "writing the incarnation");
@@ -180,7 +193,8 @@ std::vector<std::shared_ptr<Connection>> Connections::take_blocklisted() {
   return taken;
 }
 
-// Who is told may come back at once, for another connection, and may close images: nothing that changes then is walked meanwhile.
+// Who is told may come back at once, for another connection, and may close images: nothing that changes then is walked
+// meanwhile.
 void Connections::drop_blocklisted() {
   for (const auto& connection : take_blocklisted()) {
     for (Opened* image : std::set(connection->images))
@@ -202,11 +216,13 @@ void Connections::retire_if_idle(std::shared_ptr<Connection> connection) {
 // After this its operations are over: with all images closed well the incarnation needs no fencing.
 task<> Connections::shut(std::shared_ptr<Connection> connection) {
   rados_t cluster = std::exchange(connection->cluster, nullptr);
-  auto end = [cluster, dir = config_.incarnations_dir, uuid = connection->uuid, forget = connection->clean && !connection->dropped] {
+  auto end = [cluster, dir = config_.incarnations_dir, uuid = connection->uuid,
+              forget = connection->clean && !connection->dropped] {
     rados_shutdown(cluster);
     return forget ? forget_incarnation(dir, uuid) : result<>();
   };
-  const auto ended = co_await connection->group->lanes->cluster.call_to_end(gate_, std::move(end), "closing a connection", false);
+  const auto ended =
+      co_await connection->group->lanes->cluster.call_to_end(gate_, std::move(end), "closing a connection", false);
   if (!ended) log::warning("incarnation.not_forgotten", {{"error", ended.error().text}});
   if (connection->dropped) co_return;
   if (connection->clean)
@@ -224,8 +240,9 @@ task<result<>> Connections::shutdown(Until until) {
     no_lease_ = std::make_shared<Event>(control_, clock_);
     const auto waits_for = no_lease_;
     if (co_await waits_for->wait(until) != Waited::ready)
-      co_return Error{errc::busy, std::to_string(leases_) +
-                                      " images or calls still use connections: these stay, and are fenced by the next start"};
+      co_return Error{errc::busy,
+                      std::to_string(leases_) +
+                          " images or calls still use connections: these stay, and are fenced by the next start"};
   }
   const Waited how = co_await gate_.close(until);
   if (how != Waited::ready) co_return wait_error(how, "the connections to close");

@@ -1,5 +1,6 @@
-// The connections of this agent: shared by all images of one cluster and key, at most so many images each, one more when they are full.
-// One connection is one fencing domain: once the cluster has blocklisted it, all its images are dead and it serves no new ones.
+// The connections of this agent: shared by all images of one cluster and key, at most so many images each, one more
+// when they are full. One connection is one fencing domain: once the cluster has blocklisted it, all its images are
+// dead and it serves no new ones.
 #pragma once
 
 #include <atomic>
@@ -31,7 +32,7 @@ struct Connection {
   bool dropped = false;         ///< serves nobody new
   bool clean = true;            ///< every image was closed well
   std::atomic<bool> blocklisted{false};
-  std::set<Opened*> images;     ///< open ones; they are told when it is blocklisted
+  std::set<Opened*> images;              ///< open ones; they are told when it is blocklisted
   std::function<void()> on_blocklisted;  ///< any thread, once
 
   /// Passes a library's answer on, and takes note of -108. Any thread.

@@ -7,14 +7,20 @@ namespace corbd::rbd {
 
 errc code_of(int negative) {
   switch (-negative) {
-    case 0: return errc::ok;
-    case ENOENT: return errc::not_found;
-    case EEXIST: return errc::already_exists;
+    case 0:
+      return errc::ok;
+    case ENOENT:
+      return errc::not_found;
+    case EEXIST:
+      return errc::already_exists;
     case EPERM:
-    case EACCES: return errc::permission_denied;
-    case ESHUTDOWN: return errc::fenced;
+    case EACCES:
+      return errc::permission_denied;
+    case ESHUTDOWN:
+      return errc::fenced;
     case EBUSY:
-    case EROFS: return errc::in_use;
+    case EROFS:
+      return errc::in_use;
     case ETIMEDOUT:
     case EAGAIN:
     case EINTR:
@@ -23,15 +29,21 @@ errc code_of(int negative) {
     case ECONNRESET:
     case ENETUNREACH:
     case EHOSTUNREACH:
-    case ESTALE: return errc::unavailable;
+    case ESTALE:
+      return errc::unavailable;
     case ENOSYS:
-    case EOPNOTSUPP: return errc::unimplemented;
-    case EINVAL: return errc::invalid_argument;
-    case ERANGE: return errc::out_of_range;
+    case EOPNOTSUPP:
+      return errc::unimplemented;
+    case EINVAL:
+      return errc::invalid_argument;
+    case ERANGE:
+      return errc::out_of_range;
     case ENOMEM:
     case EMFILE:
-    case ENFILE: return errc::exhausted;
-    default: return errc::io;
+    case ENFILE:
+      return errc::exhausted;
+    default:
+      return errc::io;
   }
 }
 

@@ -52,7 +52,8 @@ result<> Connections::all_fenced(const std::string& fsid) {
   if (unreadable_) return *unreadable_;
   const auto dead = incarnations_.unfenced(fsid).size();
   if (dead == 0) return {};
-  return Error{errc::unavailable, std::to_string(dead) + " dead Ceph clients of this agent are not fenced yet in cluster " + fsid +
+  return Error{errc::unavailable, std::to_string(dead) +
+                                      " dead Ceph clients of this agent are not fenced yet in cluster " + fsid +
                                       ": no image of it is opened before"};
 }
 
@@ -70,7 +71,8 @@ task<result<>> Connections::fence(Lease lease, Until until) {
   }
   const auto attempt = group.fencing;
   const Waited how = co_await attempt->done.wait(until);
-  if (how != Waited::ready) co_return wait_error(how, "the dead clients of " + cluster_text(group.access) + " to be blocklisted");
+  if (how != Waited::ready)
+    co_return wait_error(how, "the dead clients of " + cluster_text(group.access) + " to be blocklisted");
   if (attempt->failed) co_return *attempt->failed;
   co_return result<>();
 }
@@ -78,7 +80,8 @@ task<result<>> Connections::fence(Lease lease, Until until) {
 task<result<>> Connections::inherit(Lease lease, std::string address) {
   const std::string bare = bare_address(address);
   if (incarnations_.find(lease->fsid, bare) != nullptr) co_return result<>();
-  Incarnation incarnation{Incarnation::State::dead, make_uuid(), lease->fsid, lease->group->access.cluster_id, {bare}, 0};
+  Incarnation incarnation{Incarnation::State::dead,        make_uuid(), lease->fsid,
+                          lease->group->access.cluster_id, {bare},      0};
   auto save = [dir = config_.incarnations_dir, incarnation] { return save_incarnation(dir, incarnation); };
   if (auto saved = co_await files_.run(std::move(save), {}, "writing the incarnation"); !saved) co_return saved;
   incarnations_.add(std::move(incarnation));
@@ -95,7 +98,9 @@ task<> Connections::fence_all(Lease lease, std::shared_ptr<Attempt> attempt) {
 
 task<result<>> Connections::fence_dead_of(const Connection& through) {
   Lane& lane = through.group->lanes->cluster;
-  auto job = [cluster = through.cluster, dead = incarnations_.unfenced(through.fsid)] { return fence_on_pool_thread(cluster, dead); };
+  auto job = [cluster = through.cluster, dead = incarnations_.unfenced(through.fsid)] {
+    return fence_on_pool_thread(cluster, dead);
+  };
   auto fenced = co_await lane.call_to_end(gate_, std::move(job), "blocklisting");
   if (!fenced) co_return fenced.error();
   // A connection that is made from here on has the map; the others wait for it.
@@ -106,7 +111,8 @@ task<result<>> Connections::fence_dead_of(const Connection& through) {
     for (const auto& connection : group->serving)
       if (connection->fsid == through.fsid) leases.emplace_back(*this, connection);
   for (const auto& lease : leases)
-    if (auto awaited = co_await await_map(lease, {clock_.now() + Lane::kPatience}); !awaited && !fenced->failed) fenced->failed = awaited.error();
+    if (auto awaited = co_await await_map(lease, {clock_.now() + Lane::kPatience}); !awaited && !fenced->failed)
+      fenced->failed = awaited.error();
   if (fenced->failed) co_return *fenced->failed;
   co_return result<>();
 }

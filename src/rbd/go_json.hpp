@@ -1,5 +1,5 @@
-// JSON as ceph-csi's Go reads it: keys match in any case, the last one counts, null is as good as absent. Errors are invalid_argument, name the
-// file and the key, and say what is expected.
+// JSON as ceph-csi's Go reads it: keys match in any case, the last one counts, null is as good as absent. Errors are
+// invalid_argument, name the file and the key, and say what is expected.
 #pragma once
 
 #include <boost/json/value.hpp>
@@ -24,7 +24,9 @@ class GoJson {
   result<const boost::json::array*> array_at(const boost::json::object& object, std::string_view key) const;
   /// "" where the key is absent.
   result<std::string> text_at(const boost::json::object& object, std::string_view key) const;
-  Error wrong(std::string_view text) const { return {errc::invalid_argument, std::string(where_) + ": " + std::string(text)}; }
+  Error wrong(std::string_view text) const {
+    return {errc::invalid_argument, std::string(where_) + ": " + std::string(text)};
+  }
 
  private:
   Error no(std::string_view kind, std::string_view key) const {

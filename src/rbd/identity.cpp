@@ -39,9 +39,11 @@ Error unreadable(const image::Name& name, const char* what) {
 
 Error cannot_read(const image::Name& name, int r) {
   if (r == -ENOENT)
-    return {errc::not_found, "image " + name.text() + " does not exist: it was deleted, or the name, pool or namespace is wrong"};
+    return {errc::not_found,
+            "image " + name.text() + " does not exist: it was deleted, or the name, pool or namespace is wrong"};
   if (r == -EPERM || r == -EACCES)
-    return failure("reading image " + name.text(), r, "the user needs the OSD caps 'profile rbd' for this pool and namespace");
+    return failure("reading image " + name.text(), r,
+                   "the user needs the OSD caps 'profile rbd' for this pool and namespace");
   return failure("reading image " + name.text(), r);
 }
 
@@ -55,7 +57,9 @@ result<std::string> read_id(Connection& connection, const Target& target) {
   const int r = connection.note(
       rados_read(target.pool.io.get(), ("rbd_id." + target.name.image).c_str(), bytes.data(), bytes.size(), 0));
   if (r == -ENOENT && is_old(connection, target))
-    return Error{errc::failed_precondition, "image " + target.name.text() + " is of format 1, which is not served: migrate it (rbd migration prepare)"};
+    return Error{
+        errc::failed_precondition,
+        "image " + target.name.text() + " is of format 1, which is not served: migrate it (rbd migration prepare)"};
   if (r < 0) return cannot_read(target.name, r);
   auto id = decode_text({bytes.data(), static_cast<std::size_t>(r)});
   if (!id || id->empty()) return unreadable(target.name, "id");
@@ -84,8 +88,8 @@ result<image::Resolved> read_identity(Connection& connection, const Target& targ
   Answer size, features;
   size.ask(operation.get(), "get_size", head);
   features.ask(operation.get(), "get_features", head + '\1');  // as one that only reads
-  const int r = connection.note(
-      rados_read_op_operate(operation.get(), target.pool.io.get(), header_of(found.key).c_str(), LIBRADOS_OPERATION_NOFLAG));
+  const int r = connection.note(rados_read_op_operate(operation.get(), target.pool.io.get(),
+                                                      header_of(found.key).c_str(), LIBRADOS_OPERATION_NOFLAG));
   for (const int failed : {r, size.error, features.error})
     if (failed < 0) return cannot_read(target.name, failed);
   // get_size: u8 order, u64 bytes. get_features: u64 all, u64 those without which it cannot be used.

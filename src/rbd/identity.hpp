@@ -5,8 +5,8 @@
 
 namespace corbd::rbd {
 
-/// Two operations of the cluster: rbd_id.<name>, and two methods of the header (Ceph's src/cls/rbd). not_found; failed_precondition for an image of
-/// format 1.
+/// Two operations of the cluster: rbd_id.<name>, and two methods of the header (Ceph's src/cls/rbd). not_found;
+/// failed_precondition for an image of format 1.
 result<image::Resolved> read_identity(Connection& connection, const Target& target);
 
 /// The text of an encoded string: u32 length and bytes. Nothing if it is cut off.

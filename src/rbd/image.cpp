@@ -13,8 +13,8 @@
 namespace corbd::rbd {
 namespace {
 
-/// A blocking call on the image; `calls` keeps the handle open for it. One at a time: an image that does not answer, asked again and again, takes one
-/// thread of its cluster.
+/// A blocking call on the image; `calls` keeps the handle open for it. One at a time: an image that does not answer,
+/// asked again and again, takes one thread of its cluster.
 template <class Job, class R = std::invoke_result_t<Job>>
 task<R> call(std::shared_ptr<Opened> opened, Job job, Until until, std::string doing) {
   co_return co_await opened->lane().call(opened->calls, std::move(job), until, std::move(doing), &opened->turn);
@@ -55,7 +55,8 @@ result<std::string> take_lock(Opened& opened) {
   if (r < 0) return failure(doing, r);
   const auto lockers = list_lockers(opened);
   if (!lockers) return lockers.error();
-  if (lockers->all.size() != 1) return Error{errc::in_use, doing + ": it is locked by " + std::to_string(lockers->all.size()) + " clients"};
+  if (lockers->all.size() != 1)
+    return Error{errc::in_use, doing + ": it is locked by " + std::to_string(lockers->all.size()) + " clients"};
   // librbd's hour may be less than its node is cut off for, and what it had under way then would still be written.
   for (const auto& address : dead_owners(seen->lockers.all, seen->watchers, opened.connection.addresses))
     if (auto longer = blocklist(opened.connection.cluster, address); !longer) return longer.error();
@@ -99,7 +100,8 @@ Image::~Image() {
 
 task<result<>> Image::refresh(Until until) {
   const auto opened = opened_;
-  auto details = co_await call(opened, [&image = *opened] { return read_details(image); }, until, "reading image " + opened->text());
+  auto details = co_await call(
+      opened, [&image = *opened] { return read_details(image); }, until, "reading image " + opened->text());
   if (!details) co_return details.error();
   note_size(*opened, details->size);
   co_return result<>();
@@ -107,9 +109,11 @@ task<result<>> Image::refresh(Until until) {
 
 task<result<image::Ownership>> Image::ownership(Until until) {
   const auto opened = opened_;
-  auto seen = co_await call(opened, [&image = *opened] { return see_users(image); }, until, "asking who uses image " + opened->text());
+  auto seen = co_await call(
+      opened, [&image = *opened] { return see_users(image); }, until, "asking who uses image " + opened->text());
   if (!seen) co_return seen.error();
-  auto found = classify(seen->lockers.all, seen->watchers, opened->key.fsid, opened->connection.uuid, opened->connections.incarnations());
+  auto found = classify(seen->lockers.all, seen->watchers, opened->key.fsid, opened->connection.uuid,
+                        opened->connections.incarnations());
   if (found) {
     found->version = seen->lockers.version;
     found->self = opened->connection.addresses.front();
@@ -130,8 +134,10 @@ task<result<>> Image::break_dead_lock(std::string owner, std::int64_t mark, Unti
 task<result<>> Image::acquire_lock(Until until) {
   const auto opened = opened_;
   if (!exclusive_lock())
-    co_return Error{errc::failed_precondition, "image " + opened->text() + " has no exclusive-lock feature, so there is no lock to take"};
-  auto taken = co_await call(opened, [&image = *opened] { return take_lock(image); }, until, "taking the lock of image " + opened->text());
+    co_return Error{errc::failed_precondition,
+                    "image " + opened->text() + " has no exclusive-lock feature, so there is no lock to take"};
+  auto taken = co_await call(
+      opened, [&image = *opened] { return take_lock(image); }, until, "taking the lock of image " + opened->text());
   if (!taken) co_return taken.error();
   note_held(*opened, std::move(*taken));
   keep_watching_lock(opened);
@@ -142,7 +148,8 @@ task<result<>> Image::release_lock(Until until) {
   const auto opened = opened_;
   if (!exclusive_lock()) co_return result<>();
   opened->held.reset();
-  co_return co_await call(opened, [&image = *opened] { return give_lock(image); }, until, "releasing the lock of image " + opened->text());
+  co_return co_await call(
+      opened, [&image = *opened] { return give_lock(image); }, until, "releasing the lock of image " + opened->text());
 }
 
 task<result<bool>> Image::has_data(Until until) {
@@ -163,13 +170,17 @@ task<result<std::optional<std::string>>> Image::metadata(std::string name, Until
 // librbd refuses it to a reader, and would take a lock that is not held for it.
 task<result<>> Image::set_metadata(std::string name, std::string value, Until until) {
   const auto opened = opened_;
-  auto job = [&image = *opened, name, value, locked = opened->held.has_value()] { return write_metadata(image, name, value, locked); };
+  auto job = [&image = *opened, name, value, locked = opened->held.has_value()] {
+    return write_metadata(image, name, value, locked);
+  };
   co_return co_await call(opened, std::move(job), until, "writing metadata of image " + opened->text());
 }
 
 task<result<>> Image::remove_metadata(std::string name, Until until) {
   const auto opened = opened_;
-  auto job = [&image = *opened, name, locked = opened->held.has_value()] { return write_metadata(image, name, std::nullopt, locked); };
+  auto job = [&image = *opened, name, locked = opened->held.has_value()] {
+    return write_metadata(image, name, std::nullopt, locked);
+  };
   co_return co_await call(opened, std::move(job), until, "removing metadata of image " + opened->text());
 }
 

@@ -1,4 +1,5 @@
-// The data path: nothing here waits or copies. The answer reaches the caller as librbd gives it; what it means is for the nbd room to judge.
+// The data path: nothing here waits or copies. The answer reaches the caller as librbd gives it; what it means is for
+// the nbd room to judge.
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -43,7 +44,8 @@ void start(Opened& opened, image::Op& op, std::span<std::byte> into, Submit subm
   opened.enter();
   auto io = std::make_unique<Io>(Io{&opened, &op, into.data(), into.size()});
   rbd_completion_t completion = nullptr;
-  if (const int r = rbd_aio_create_completion(io.get(), &on_complete, &completion); r < 0) return finish(std::move(io), r);
+  if (const int r = rbd_aio_create_completion(io.get(), &on_complete, &completion); r < 0)
+    return finish(std::move(io), r);
   Io* given = io.release();
   if (const int r = submit(opened.image, completion); r < 0) {
     rbd_aio_release(completion);
@@ -66,12 +68,14 @@ void Image::write(image::Op& op, std::uint64_t offset, std::span<const std::byte
 }
 
 void Image::flush(image::Op& op) {
-  start(*opened_, op, {}, [](rbd_image_t image, rbd_completion_t completion) { return rbd_aio_flush(image, completion); });
+  start(*opened_, op, {},
+        [](rbd_image_t image, rbd_completion_t completion) { return rbd_aio_flush(image, completion); });
 }
 
 void Image::discard(image::Op& op, std::uint64_t offset, std::uint64_t length) {
-  start(*opened_, op, {},
-        [=](rbd_image_t image, rbd_completion_t completion) { return rbd_aio_discard(image, offset, length, completion); });
+  start(*opened_, op, {}, [=](rbd_image_t image, rbd_completion_t completion) {
+    return rbd_aio_discard(image, offset, length, completion);
+  });
 }
 
 void Image::write_zeroes(image::Op& op, std::uint64_t offset, std::uint64_t length) {

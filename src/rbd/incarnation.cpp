@@ -27,7 +27,8 @@ Error corrupt(std::string why) { return {errc::state_corrupt, std::move(why)}; }
 
 result<std::string> text_at(const json::object& object, std::string_view key) {
   const auto* value = object.if_contains(key);
-  if (value == nullptr || !value->is_string() || value->get_string().empty()) return corrupt("no text at \"" + std::string(key) + "\"");
+  if (value == nullptr || !value->is_string() || value->get_string().empty())
+    return corrupt("no text at \"" + std::string(key) + "\"");
   return std::string(value->get_string());
 }
 
@@ -45,7 +46,8 @@ result<std::vector<std::string>> addresses_at(const json::object& object) {
 }
 
 // A file that cannot be read now (not: that is wrong) must stop the start: its incarnation would go unfenced.
-result<> load_one(LoadedIncarnations& into, const std::string& dir, const std::string& name, std::int64_t now, const std::string& boot_id) {
+result<> load_one(LoadedIncarnations& into, const std::string& dir, const std::string& name, std::int64_t now,
+                  const std::string& boot_id) {
   const std::string path = dir + "/" + name;
   auto text = read_file(path, kMaxFile);
   if (!text && text.error().code != errc::state_corrupt) return text.error();
@@ -70,7 +72,8 @@ result<> load_one(LoadedIncarnations& into, const std::string& dir, const std::s
 
 std::string spare_file(const std::string& dir, int number) { return dir + "/spare-" + std::to_string(number); }
 
-/// Into the file's own blocks, then under its name: whoever dies in between leaves a spare that is none. Spaces end the JSON text as well.
+/// Into the file's own blocks, then under its name: whoever dies in between leaves a spare that is none. Spaces end the
+/// JSON text as well.
 result<> take_spare(const std::string& spare, const std::string& path, const std::string& text) {
   std::string content = text;
   content.resize(kSpareBytes, ' ');
@@ -81,7 +84,8 @@ result<> take_spare(const std::string& spare, const std::string& path, const std
 
 std::string make_uuid() {
   std::array<unsigned char, 16> bytes{};
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) throw std::runtime_error("getrandom failed");
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+    throw std::runtime_error("getrandom failed");
   std::string hex;
   constexpr std::string_view digits = "0123456789abcdef";
   for (const auto byte : bytes) {
@@ -117,7 +121,8 @@ result<Incarnation> parse_incarnation(std::string_view text) {
   if (!cluster_id) return cluster_id.error();
   auto addresses = addresses_at(object);
   if (!addresses) return addresses.error();
-  Incarnation read{Incarnation::State::dead, std::move(*uuid), std::move(*fsid), std::move(*cluster_id), std::move(*addresses), 0};
+  Incarnation read{Incarnation::State::dead, std::move(*uuid),      std::move(*fsid),
+                   std::move(*cluster_id),   std::move(*addresses), 0};
   const auto* fenced = object.if_contains("fenced");
   const auto* at = object.if_contains("fenced_at");
   if (fenced != nullptr && fenced->is_bool() && fenced->get_bool() && at != nullptr && at->is_int64()) {
@@ -129,7 +134,9 @@ result<Incarnation> parse_incarnation(std::string_view text) {
   return read;
 }
 
-std::string incarnation_file(const std::string& dir, const std::string& uuid) { return dir + "/" + uuid + std::string(kSuffix); }
+std::string incarnation_file(const std::string& dir, const std::string& uuid) {
+  return dir + "/" + uuid + std::string(kSuffix);
+}
 
 result<> save_incarnation(const std::string& dir, const Incarnation& incarnation) {
   const std::string text = to_json(incarnation);
@@ -149,7 +156,9 @@ void keep_spares(const std::string& dir) {
   }
 }
 
-result<> forget_incarnation(const std::string& dir, const std::string& uuid) { return remove_durably(incarnation_file(dir, uuid)); }
+result<> forget_incarnation(const std::string& dir, const std::string& uuid) {
+  return remove_durably(incarnation_file(dir, uuid));
+}
 
 result<LoadedIncarnations> load_incarnations(const std::string& dir, std::int64_t now, const std::string& boot_id) {
   if (auto made = make_folder(dir, 0700); !made) return made.error();
@@ -187,7 +196,8 @@ std::vector<Incarnation> Incarnations::unfenced(const std::string& fsid) const {
 const Incarnation* Incarnations::find(const std::string& fsid, const std::string& address) const {
   const std::string bare = bare_address(address);
   for (const auto& one : all_)
-    if (one.fsid == fsid && std::find(one.addresses.begin(), one.addresses.end(), bare) != one.addresses.end()) return &one;
+    if (one.fsid == fsid && std::find(one.addresses.begin(), one.addresses.end(), bare) != one.addresses.end())
+      return &one;
   return nullptr;
 }
 

@@ -1,5 +1,5 @@
-// Incarnations: one per rados_t, by its client addresses. A file tells the next start whom to blocklist; a fenced one's file stays, so that
-// a lock which names it is still known as ours after another crash.
+// Incarnations: one per rados_t, by its client addresses. A file tells the next start whom to blocklist; a fenced one's
+// file stays, so that a lock which names it is still known as ours after another crash.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@ inline constexpr std::chrono::seconds kBlocklistTime = std::chrono::hours(7 * 24
 
 struct Incarnation {
   enum class State { live, dead, fenced } state = State::dead;
-  std::string uuid;                    ///< the file's name
+  std::string uuid;  ///< the file's name
   std::string fsid, cluster_id;
   std::vector<std::string> addresses;  ///< bare
   std::int64_t fenced_at = 0;          ///< seconds since 1970
@@ -30,8 +30,8 @@ std::string to_json(const Incarnation& incarnation);
 result<Incarnation> parse_incarnation(std::string_view json);
 
 std::string incarnation_file(const std::string& dir, const std::string& uuid);
-/// Durable before it returns. On a full disk one that is not fenced takes one of the spare files, which is made again when there is
-/// room.
+/// Durable before it returns. On a full disk one that is not fenced takes one of the spare files, which is made again
+/// when there is room.
 result<> save_incarnation(const std::string& dir, const Incarnation& incarnation);
 result<> forget_incarnation(const std::string& dir, const std::string& uuid);
 
@@ -39,11 +39,11 @@ struct LoadedIncarnations {
   std::vector<Incarnation> all;
   std::vector<std::string> set_aside;  ///< new names of files that could not be understood
 };
-/// Makes the folder if need be. `now`: seconds since 1970; fenced ones whose blocklisting has ended go, but none that was fenced in this
-/// boot: a clock that was set tells nothing about it, and a device of this boot may need its proof.
+/// Makes the folder if need be. `now`: seconds since 1970; fenced ones whose blocklisting has ended go, but none that
+/// was fenced in this boot: a clock that was set tells nothing about it, and a device of this boot may need its proof.
 result<LoadedIncarnations> load_incarnations(const std::string& dir, std::int64_t now, const std::string& boot_id);
-/// Files whose blocks are taken already, so that a full disk does not keep devices from their servers: each start, and each 32 images, need
-/// one. As many as there is room for.
+/// Files whose blocks are taken already, so that a full disk does not keep devices from their servers: each start, and
+/// each 32 images, need one. As many as there is room for.
 void keep_spares(const std::string& dir);
 
 /// All incarnations this process knows of. Control thread; touches no file.

@@ -37,8 +37,8 @@ struct Other {
   Journal journal;
 };
 
-/// The journal of a volume whose image is in another pool than its directory: a provisioner with topology writes it there. Nothing where it
-/// cannot be read: it is only a hint.
+/// The journal of a volume whose image is in another pool than its directory: a provisioner with topology writes it
+/// there. Nothing where it cannot be read: it is only a hint.
 std::optional<Other> read_elsewhere(Connection& connection, const image::Reserved& reserved, const std::string& ns) {
   if (reserved.journal_pool.empty()) return std::nullopt;
   const auto id = pool_id(connection.cluster, reserved.journal_pool);
@@ -65,24 +65,28 @@ result<Journal> read_journal(Connection& connection, const OpenPool& pool, const
   rados_omap_iter_t pairs = nullptr;
   int found = 0;
   rados_read_op_omap_get_vals_by_keys2(operation.get(), keys.data(), keys.size(), lengths.data(), &pairs, &found);
-  const int r = connection.note(rados_read_op_operate(operation.get(), pool.io.get(), object_of(uuid).c_str(), LIBRADOS_OPERATION_NOFLAG));
+  const int r = connection.note(
+      rados_read_op_operate(operation.get(), pool.io.get(), object_of(uuid).c_str(), LIBRADOS_OPERATION_NOFLAG));
   const std::unique_ptr<void, void (*)(rados_omap_iter_t)> owned(pairs, &rados_omap_get_end);
   if (r == -ENOENT) return Journal{};
   const std::string doing = "reading the journal " + object_of(uuid) + " in " + pool.text;
-  if (r == -EPERM || r == -EACCES) return failure(doing, r, "the user needs the OSD caps 'profile rbd' for this pool and namespace");
+  if (r == -EPERM || r == -EACCES)
+    return failure(doing, r, "the user needs the OSD caps 'profile rbd' for this pool and namespace");
   if (r < 0 || found < 0) return failure(doing, r < 0 ? r : found);
   Journal journal;
   journal.there = true;
   for (;;) {
     char *key = nullptr, *value = nullptr;
     std::size_t key_length = 0, value_length = 0;
-    if (const int next = rados_omap_get_next2(pairs, &key, &value, &key_length, &value_length); next < 0) return failure(doing, next);
+    if (const int next = rados_omap_get_next2(pairs, &key, &value, &key_length, &value_length); next < 0)
+      return failure(doing, next);
     if (key == nullptr) return journal;
     note_pair(journal, {key, key_length}, std::string(value, value_length));
   }
 }
 
-result<> write_image_id(Connection& connection, std::int64_t pool_id, const std::string& ns, const std::string& uuid, const std::string& image_id) {
+result<> write_image_id(Connection& connection, std::int64_t pool_id, const std::string& ns, const std::string& uuid,
+                        const std::string& image_id) {
   const auto pool = open_pool(connection.cluster, pool_id, ns);
   if (!pool) return pool.error();
   const std::unique_ptr<void, void (*)(rados_write_op_t)> operation(rados_create_write_op(), &rados_release_write_op);
@@ -90,8 +94,8 @@ result<> write_image_id(Connection& connection, std::int64_t pool_id, const std:
   const std::size_t key_length = std::string_view(kImageId).size(), value_length = image_id.size();
   rados_write_op_assert_exists(operation.get());
   rados_write_op_omap_set2(operation.get(), &key, &value, &key_length, &value_length, 1);
-  const int r = connection.note(
-      rados_write_op_operate2(operation.get(), pool->io.get(), object_of(uuid).c_str(), nullptr, LIBRADOS_OPERATION_NOFLAG));
+  const int r = connection.note(rados_write_op_operate2(operation.get(), pool->io.get(), object_of(uuid).c_str(),
+                                                        nullptr, LIBRADOS_OPERATION_NOFLAG));
   if (r < 0) return failure("writing the image's id into the journal " + object_of(uuid) + " in " + pool->text, r);
   return {};
 }

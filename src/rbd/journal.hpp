@@ -1,5 +1,5 @@
-// ceph-csi's journal: the object csi.volume.<uuid> in the volume's pool, whose omap says what the image is called (facts: ceph-csi 2.4).
-// Everything here blocks: pool threads only.
+// ceph-csi's journal: the object csi.volume.<uuid> in the volume's pool, whose omap says what the image is called
+// (facts: ceph-csi 2.4). Everything here blocks: pool threads only.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,8 @@ struct Journal {
 /// One operation of the cluster. A missing object is a journal that says nothing.
 result<Journal> read_journal(Connection& connection, const OpenPool& pool, const std::string& uuid);
 /// Into a journal that exists.
-result<> write_image_id(Connection& connection, std::int64_t pool_id, const std::string& ns, const std::string& uuid, const std::string& image_id);
+result<> write_image_id(Connection& connection, std::int64_t pool_id, const std::string& ns, const std::string& uuid,
+                        const std::string& image_id);
 
 /// An image by name, not yet opened.
 struct Target {

@@ -1,4 +1,5 @@
-// Blocking library calls of one cluster: on threads of its own, a few at a time, so that one which does not answer takes nothing from the others.
+// Blocking library calls of one cluster: on threads of its own, a few at a time, so that one which does not answer
+// takes nothing from the others.
 #pragma once
 
 #include "corbd/core/async_lock.hpp"
@@ -15,11 +16,17 @@ class Lane {
 
   /// `whose`: "cluster lab".
   Lane(executor control, Clock& clock, BlockingPool& pool, const std::string& whose, std::size_t at_once)
-      : control_(control), clock_(clock), pool_(pool),
-        slots_(control, clock, "one of the " + std::to_string(at_once) + " threads for " + whose + ", which wait for it: see `ceph health detail`", at_once) {}
+      : control_(control),
+        clock_(clock),
+        pool_(pool),
+        slots_(control, clock,
+               "one of the " + std::to_string(at_once) + " threads for " + whose +
+                   ", which wait for it: see `ceph health detail`",
+               at_once) {}
 
-  /// A waiter that leaves leaves the job running; it keeps its slot, and `gate` open, until it has ended. So what the job uses may be
-  /// freed after the gate closed. `turn`, if any, is taken before and kept as long: who has it takes no second thread.
+  /// A waiter that leaves leaves the job running; it keeps its slot, and `gate` open, until it has ended. So what the
+  /// job uses may be freed after the gate closed. `turn`, if any, is taken before and kept as long: who has it takes no
+  /// second thread.
   template <class Job, class R = std::invoke_result_t<Job>>
   task<R> call(Gate& gate, Job job, Until until, std::string what, Slots* turn = nullptr) {
     co_return co_await run<Job, R>(gate, std::move(job), until, until, std::move(what), turn);
@@ -52,8 +59,8 @@ class Lane {
   }
 
   template <class Job, class R>
-  static task<> carry(BlockingPool& pool, [[maybe_unused]] Slots::Guard turn, [[maybe_unused]] Slots::Guard slot, Job job,
-                      Promise<typename R::value_type> promise, std::string what) {
+  static task<> carry(BlockingPool& pool, [[maybe_unused]] Slots::Guard turn, [[maybe_unused]] Slots::Guard slot,
+                      Job job, Promise<typename R::value_type> promise, std::string what) {
     promise.set(co_await pool.run(std::move(job), {}, std::move(what)));
   }
 
@@ -63,13 +70,14 @@ class Lane {
   Slots slots_;
 };
 
-/// A cluster's. What a monitor answers ends by mon_timeout; a call on an image, or on the journal that names it, may wait as long as its placement
-/// group is down, and must not keep connections from being made; nor may stages that ask again and again, or looks that nobody asked for, keep volumes
-/// from being opened.
+/// A cluster's. What a monitor answers ends by mon_timeout; a call on an image, or on the journal that names it, may
+/// wait as long as its placement group is down, and must not keep connections from being made; nor may stages that ask
+/// again and again, or looks that nobody asked for, keep volumes from being opened.
 struct Lanes {
   static constexpr std::size_t kCluster = 2, kNames = 4, kImages = 8, kLooks = 2;
   Lanes(executor control, Clock& clock, const std::string& cluster_id)
-      : threads(control, clock, kCluster + kNames + kImages + kLooks), cluster(control, clock, threads, "cluster " + cluster_id, kCluster),
+      : threads(control, clock, kCluster + kNames + kImages + kLooks),
+        cluster(control, clock, threads, "cluster " + cluster_id, kCluster),
         names(control, clock, threads, "names of images of cluster " + cluster_id, kNames),
         images(control, clock, threads, "images of cluster " + cluster_id, kImages),
         looks(control, clock, threads, "looks at images of cluster " + cluster_id, kLooks) {}

@@ -4,7 +4,8 @@
 
 namespace corbd::rbd {
 
-bool still_held(const std::string& cookie, duration absent, const std::vector<Locker>& now, const std::vector<std::string>& my_addresses) {
+bool still_held(const std::string& cookie, duration absent, const std::vector<Locker>& now,
+                const std::vector<std::string>& my_addresses) {
   if (now.size() != 1) return false;
   const Locker& locker = now.front();
   const bool mine = std::find(my_addresses.begin(), my_addresses.end(), locker.address) != my_addresses.end();

@@ -48,8 +48,8 @@ result<Lockers> list_lockers(Opened& opened) {
     tag.length = tag.text.size(), clients.length = clients.text.size();
     cookies.length = cookies.text.size(), addresses.length = addresses.text.size();
     count = rados_list_lockers(pool->io.get(), opened.header().c_str(), kLock, &exclusive, tag.text.data(), &tag.length,
-                               clients.text.data(), &clients.length, cookies.text.data(), &cookies.length, addresses.text.data(),
-                               &addresses.length);
+                               clients.text.data(), &clients.length, cookies.text.data(), &cookies.length,
+                               addresses.text.data(), &addresses.length);
     if (count == -ERANGE) tag.grow(), clients.grow(), cookies.grow(), addresses.grow();
   }
   if (count == -ENOENT) return Error{errc::not_found, "image " + opened.text() + " does not exist any more"};
@@ -93,7 +93,8 @@ result<std::string> encode_break(const Locker& locker) {
     return Error{errc::internal, "the lock's owner is " + locker.client + ", no client"};
   std::string body;
   const auto put = [](std::string& to, auto value) {
-    for (std::size_t i = 0; i < sizeof value; ++i) to += static_cast<char>(static_cast<std::uint64_t>(value) >> (8 * i));
+    for (std::size_t i = 0; i < sizeof value; ++i)
+      to += static_cast<char>(static_cast<std::uint64_t>(value) >> (8 * i));
   };
   const auto put_text = [&](std::string_view text) {
     put(body, static_cast<std::uint32_t>(text.size()));
@@ -119,14 +120,15 @@ result<> break_lock_of(Opened& opened, const std::string& address, std::int64_t 
     const std::unique_ptr<void, void (*)(rados_write_op_t)> operation(rados_create_write_op(), &rados_release_write_op);
     rados_write_op_exec(operation.get(), "lock", "break_lock", request->data(), request->size(), nullptr);
     timespec time{mark, 0};
-    const int r = opened.connection.note(
-        rados_write_op_operate2(operation.get(), opened.pool.io.get(), opened.header().c_str(), &time, LIBRADOS_OPERATION_NOFLAG));
+    const int r = opened.connection.note(rados_write_op_operate2(
+        operation.get(), opened.pool.io.get(), opened.header().c_str(), &time, LIBRADOS_OPERATION_NOFLAG));
     if (r < 0 && r != -ENOENT) return failure("breaking the lock of " + address + " on image " + opened.text(), r);
     broken |= r >= 0;
   }
   if (broken) return {};
   // Another client may have had the image since that lock was seen.
-  return Error{errc::unproven, "the client at " + address + " does not hold the lock of image " + opened.text() + " any more: it is looked at again"};
+  return Error{errc::unproven, "the client at " + address + " does not hold the lock of image " + opened.text() +
+                                   " any more: it is looked at again"};
 }
 
 result<image::Header> look_at_header(Connection& connection, const image::Key& key) {
@@ -136,30 +138,34 @@ result<image::Header> look_at_header(Connection& connection, const image::Key& k
   std::uint64_t bytes = 0;
   time_t changed = 0;
   const int r = connection.note(rados_stat(pool->io.get(), header_of(key).c_str(), &bytes, &changed));
-  if (r == -ENOENT) return Error{errc::not_found, "image with id " + key.image_id + " in " + pool->text + " does not exist any more"};
+  if (r == -ENOENT)
+    return Error{errc::not_found, "image with id " + key.image_id + " in " + pool->text + " does not exist any more"};
   if (r < 0) return failure("looking at the header of image " + key.text(), r);
   found.version = rados_get_last_version(pool->io.get());
   found.mark = changed;
   return found;
 }
 
-std::vector<std::string> dead_owners(const std::vector<Locker>& lockers, const std::vector<Watcher>& watchers, const std::vector<std::string>& mine) {
+std::vector<std::string> dead_owners(const std::vector<Locker>& lockers, const std::vector<Watcher>& watchers,
+                                     const std::vector<std::string>& mine) {
   std::vector<std::string> dead;
   for (const auto& locker : lockers) {
-    const bool watches = std::ranges::any_of(watchers, [&](const Watcher& watcher) { return watcher.address == locker.address; });
+    const bool watches =
+        std::ranges::any_of(watchers, [&](const Watcher& watcher) { return watcher.address == locker.address; });
     if (!watches && std::ranges::find(mine, locker.address) == mine.end()) dead.push_back(locker.address);
   }
   return dead;
 }
 
-result<image::Ownership> classify(const std::vector<Locker>& lockers, const std::vector<Watcher>& watchers, const std::string& fsid,
-                                  const std::string& mine, const Incarnations& known) {
+result<image::Ownership> classify(const std::vector<Locker>& lockers, const std::vector<Watcher>& watchers,
+                                  const std::string& fsid, const std::string& mine, const Incarnations& known) {
   using Lock = image::Ownership::Lock;
   image::Ownership found;
   for (const auto& locker : lockers) {
     const auto* ours = known.find(fsid, locker.address);
     if (ours != nullptr && ours->state == Incarnation::State::live && ours->uuid != mine)
-      return Error{errc::unavailable, "the image is still being closed on another connection of this agent (" + locker.address + ")"};
+      return Error{errc::unavailable,
+                   "the image is still being closed on another connection of this agent (" + locker.address + ")"};
     const Lock lock = ours == nullptr ? Lock::other : ours->uuid == mine ? Lock::mine : Lock::our_dead;
     // Of several, a foreign one counts.
     if (found.lock != Lock::none && lock != Lock::other) continue;

@@ -32,7 +32,8 @@ result<> note_reporters(rados_omap_iter_t pairs, std::set<std::string>& into) {
   for (;;) {
     char *key = nullptr, *value = nullptr;
     std::size_t length = 0, value_length = 0;
-    if (const int r = rados_omap_get_next2(pairs, &key, &value, &length, &value_length); r < 0) return failure("reading rbd_mirroring", r);
+    if (const int r = rados_omap_get_next2(pairs, &key, &value, &length, &value_length); r < 0)
+      return failure("reading rbd_mirroring", r);
     if (key == nullptr) return {};
     if (const auto client = reporter({value, value_length})) into.insert("client." + std::to_string(*client));
   }
@@ -44,12 +45,16 @@ result<> check_primary(Opened& opened) {
   const auto info = read_info(opened);
   if (!info) return info.error();
   if (!info->mirrored || info->primary) return {};
-  return Error{errc::failed_precondition, "image " + opened.text() + " is the mirror of another cluster's image: it is served here once it is primary "
-                                          "here (rbd mirror image promote " + opened.text() + ")"};
+  return Error{errc::failed_precondition,
+               "image " + opened.text() +
+                   " is the mirror of another cluster's image: it is served here once it is primary "
+                   "here (rbd mirror image promote " +
+                   opened.text() + ")"};
 }
 
 std::optional<std::int64_t> reporter(std::string_view report) {
-  // ENCODE_START: version, compatible version, u32 length; then entity_inst_t, which begins with its type and its number.
+  // ENCODE_START: version, compatible version, u32 length; then entity_inst_t, which begins with its type and its
+  // number.
   constexpr std::size_t type_at = 6, number_at = 7;
   constexpr unsigned char client_type = 8;  // CEPH_ENTITY_TYPE_CLIENT
   if (report.size() < number_at + 8 || static_cast<unsigned char>(report[type_at]) != client_type) return std::nullopt;
@@ -70,8 +75,8 @@ result<std::set<std::string>> mirror_daemons(Opened& opened) {
   const std::string here = "status_global_" + info->global_id, peers = "remote_status_global_" + info->global_id + "_";
   rados_read_op_omap_get_vals2(operation.get(), "", here.c_str(), kMaxReports, &raw_here, &more, &here_read);
   rados_read_op_omap_get_vals2(operation.get(), "", peers.c_str(), kMaxReports, &raw_peers, &more, &peers_read);
-  const int r =
-      opened.connection.note(rados_read_op_operate(operation.get(), opened.pool.io.get(), kMirroring, LIBRADOS_OPERATION_NOFLAG));
+  const int r = opened.connection.note(
+      rados_read_op_operate(operation.get(), opened.pool.io.get(), kMirroring, LIBRADOS_OPERATION_NOFLAG));
   const MapEntries from_here(raw_here, &rados_omap_get_end), from_peers(raw_peers, &rados_omap_get_end);
   if (r == -ENOENT) return daemons;
   for (const int failed : {r, here_read, peers_read})

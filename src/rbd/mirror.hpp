@@ -14,12 +14,12 @@ namespace corbd::rbd {
 /// failed_precondition when another cluster's copy is the primary one.
 result<> check_primary(Opened& opened);
 
-/// The clients ("client.4119") that report on this image's mirroring: rbd-mirror of this cluster and of its peers. They watch the image without
-/// using it. Empty when it is not mirrored.
+/// The clients ("client.4119") that report on this image's mirroring: rbd-mirror of this cluster and of its peers. They
+/// watch the image without using it. Empty when it is not mirrored.
 result<std::set<std::string>> mirror_daemons(Opened& opened);
 
-/// Of such a report as the OSD keeps it: whose it is (MirrorImageSiteStatusOnDisk of Ceph's src/cls/rbd/cls_rbd_types.h). Nothing if it is
-/// no client's.
+/// Of such a report as the OSD keeps it: whose it is (MirrorImageSiteStatusOnDisk of Ceph's
+/// src/cls/rbd/cls_rbd_types.h). Nothing if it is no client's.
 std::optional<std::int64_t> reporter(std::string_view report);
 
 }  // namespace corbd::rbd

@@ -36,8 +36,15 @@ struct UpdateSignal {
 };
 
 Opened::Opened(Connections& all, Lease from, image::Key which, bool only_reads)
-    : connections(all), lease(std::move(from)), connection(*lease.connection()), key(std::move(which)), read_only(only_reads),
-      calls(all.control(), all.clock()), turn(all.control(), all.clock(), "the call under way on this image", 1), idle(all.control(), all.clock()), closed(all.control(), all.clock()) {}
+    : connections(all),
+      lease(std::move(from)),
+      connection(*lease.connection()),
+      key(std::move(which)),
+      read_only(only_reads),
+      calls(all.control(), all.clock()),
+      turn(all.control(), all.clock(), "the call under way on this image", 1),
+      idle(all.control(), all.clock()),
+      closed(all.control(), all.clock()) {}
 
 Opened::~Opened() = default;
 
@@ -78,7 +85,8 @@ result<std::vector<Option>> read_options(rbd_image_t image) {
 Error cannot_open(const image::Key& key, const std::string& pool, int r) {
   const std::string which = "image with id " + key.image_id + " in " + pool;
   if (r == -ENOENT) return {errc::not_found, which + " does not exist any more"};
-  if (r == -EPERM || r == -EACCES) return failure("opening the " + which, r, "the user needs the OSD caps 'profile rbd' for this pool");
+  if (r == -EPERM || r == -EACCES)
+    return failure("opening the " + which, r, "the user needs the OSD caps 'profile rbd' for this pool");
   return failure("opening the " + which, r);
 }
 
@@ -119,7 +127,8 @@ task<> unwatch(Opened& opened) {
     return {};
   };
   Lane& lane = opened.lease->group->lanes->cluster;
-  const auto ended = co_await lane.call_to_end(opened.connections.gate(), std::move(job), "closing image " + opened.text(), false);
+  const auto ended =
+      co_await lane.call_to_end(opened.connections.gate(), std::move(job), "closing image " + opened.text(), false);
   if (!ended) log::warning("image.watch_not_ended", {{"image", opened.text()}, {"error", ended.error().text}});
 }
 
@@ -127,25 +136,31 @@ void check_lock(Opened& opened, const Lockers& now) {
   const Clock& clock = opened.connections.clock();
   const Opened::Held was = *opened.held;
   const auto absent = std::max<duration>(clock.now() - was.seen, clock.wall() - was.seen_wall);
-  if (still_held(was.cookie, absent, now.all, opened.connection.addresses)) return note_held(opened, now.all.front().cookie);
+  if (still_held(was.cookie, absent, now.all, opened.connection.addresses))
+    return note_held(opened, now.all.front().cookie);
   const Locker locker = now.all.empty() ? Locker{"", "", "nobody"} : now.all.front();
-  lose(opened, "its lock was lost, or taken anew after it was lost: it was '" + was.cookie + "' and is '" + locker.cookie + "' of " + locker.address);
+  lose(opened, "its lock was lost, or taken anew after it was lost: it was '" + was.cookie + "' and is '" +
+                   locker.cookie + "' of " + locker.address);
 }
 
 task<> refresh(std::shared_ptr<Opened> opened) {
   do {
     opened->refresh_again = false;
     auto job = [&image = *opened, locked = opened->held.has_value()] { return read_details(image, locked); };
-    auto details = co_await opened->lease->group->lanes->looks.call_to_end(opened->calls, std::move(job), "reading image " + opened->text());
+    auto details = co_await opened->lease->group->lanes->looks.call_to_end(opened->calls, std::move(job),
+                                                                           "reading image " + opened->text());
     if (!details) {
       // Without a thread: the others hang in such looks, and are told of as volumes whose requests are stuck.
       const bool no_turn = details.error().code == errc::timed_out;
-      if (!opened->closing) log::write(no_turn ? log::Level::debug : log::Level::warning, "image.not_refreshed", {{"image", opened->text()}, {"error", details.error().text}});
+      if (!opened->closing)
+        log::write(no_turn ? log::Level::debug : log::Level::warning, "image.not_refreshed",
+                   {{"image", opened->text()}, {"error", details.error().text}});
     } else {
       note_size(*opened, details->size);
       // librbd makes its caches when it opens an image: this one has none, the next open is refused.
       if (details->lockers && opened->held && !opened->closing) check_lock(*opened, *details->lockers);
-      if (details->unsafe) log::error("image.unsafe_config", {{"image", opened->text()}, {"error", details->unsafe->text}});
+      if (details->unsafe)
+        log::error("image.unsafe_config", {{"image", opened->text()}, {"error", details->unsafe->text}});
     }
   } while (opened->refresh_again && !opened->closing);
   opened->refreshing = false;
@@ -155,7 +170,8 @@ task<> refresh(std::shared_ptr<Opened> opened) {
 
 result<Details> read_details(Opened& opened, bool with_lockers) {
   Details details;
-  if (const int r = opened.connection.note(rbd_get_size(opened.image, &details.size)); r < 0) return failure("reading the image's size", r);
+  if (const int r = opened.connection.note(rbd_get_size(opened.image, &details.size)); r < 0)
+    return failure("reading the image's size", r);
   if (const int r = opened.connection.note(rbd_get_features(opened.image, &details.features)); r < 0)
     return failure("reading the image's features", r);
   details.name = read_name(opened.image);
@@ -169,14 +185,16 @@ result<Details> read_details(Opened& opened, bool with_lockers) {
   return details;
 }
 
-task<result<std::shared_ptr<Opened>>> open_image(Connections& connections, Lease lease, image::Key key, image::OpenOptions options) {
+task<result<std::shared_ptr<Opened>>> open_image(Connections& connections, Lease lease, image::Key key,
+                                                 image::OpenOptions options) {
   const bool read_only = options.read_only || key.snap_id != 0;
   const auto opened = std::make_shared<Opened>(connections, std::move(lease), std::move(key), read_only);
   opened->on_resized = std::move(options.on_resized);
   opened->on_lost = std::move(options.on_lost);
   auto find = [&image = *opened] { return open_pool(image.connection.cluster, image.key.pool_id, image.key.ns); };
   Lane& short_calls = opened->lease->group->lanes->cluster;
-  auto pool = co_await short_calls.call_to_end(opened->calls, std::move(find), "opening pool " + std::to_string(opened->key.pool_id));
+  auto pool = co_await short_calls.call_to_end(opened->calls, std::move(find),
+                                               "opening pool " + std::to_string(opened->key.pool_id));
   if (!pool) co_return pool.error();
   opened->pool = std::move(*pool);
   if (const int r = opened->connection.note(co_await submit_open(*opened, read_only)); r < 0)
@@ -184,7 +202,8 @@ task<result<std::shared_ptr<Opened>>> open_image(Connections& connections, Lease
   opened->connection.images.insert(opened.get());
   opened->signal = std::make_unique<UpdateSignal>(UpdateSignal{connections.control(), opened});
   auto rest = [&image = *opened] { return settle(image); };
-  auto settled = co_await opened->lane().call_to_end(opened->calls, std::move(rest), "reading image " + opened->key.text());
+  auto settled =
+      co_await opened->lane().call_to_end(opened->calls, std::move(rest), "reading image " + opened->key.text());
   if (settled) co_return opened;
   co_await close_image(opened);
   co_return settled.error();
@@ -199,7 +218,8 @@ task<> close_image(std::shared_ptr<Opened> opened) {
   co_await opened->idle.future().get({}, "the last operation");
   if (opened->watch) co_await unwatch(*opened);
   auto submit = [raw = opened->image](rbd_completion_t completion) { return rbd_aio_close(raw, completion); };
-  const int r = opened->connection.note(co_await completed(opened->connections.control(), opened->connections.clock(), submit));
+  const int r =
+      opened->connection.note(co_await completed(opened->connections.control(), opened->connections.clock(), submit));
   // The handle is gone all the same.
   if (r < 0) {
     opened->connection.clean = false;

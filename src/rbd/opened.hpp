@@ -11,7 +11,8 @@
 
 namespace corbd::rbd {
 
-/// Passed to librbd's update watch; it must only signal (reading the size inside its callback deadlocks, ceph tracker 50593).
+/// Passed to librbd's update watch; it must only signal (reading the size inside its callback deadlocks, ceph tracker
+/// 50593).
 struct UpdateSignal;
 
 /// The RADOS object that tells what the image is, and that its lock and watches are on.
@@ -55,7 +56,8 @@ struct Opened {
   std::optional<Held> held;
   bool refreshing = false, refresh_again = false;
 
-  /// Blocking calls under way. They use this object by reference, never by a share of it: the last share must go on the control thread.
+  /// Blocking calls under way. They use this object by reference, never by a share of it: the last share must go on the
+  /// control thread.
   Gate calls;
   Slots turn;
   std::atomic<std::int64_t> in_use{1};  ///< operations under way, and one for being open
@@ -66,7 +68,7 @@ struct Opened {
 
 /// Opens by id and checks the configuration. To the end: whoever waits may leave, the image is closed then.
 task<result<std::shared_ptr<Opened>>> open_image(Connections& connections, Lease lease, image::Key key,
-                                                   image::OpenOptions options);
+                                                 image::OpenOptions options);
 /// Waits for everything under way, closes, sets `closed`.
 task<> close_image(std::shared_ptr<Opened> opened);
 /// Reads the size, checks the configuration and the lock again, after the cluster said that something changed.

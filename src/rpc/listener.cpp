@@ -19,7 +19,9 @@ namespace {
 
 constexpr int kPauseMs = 100;
 
-Error failed(const std::string& path) { return {errc::unavailable, "listening on " + path + ": " + std::strerror(errno)}; }
+Error failed(const std::string& path) {
+  return {errc::unavailable, "listening on " + path + ": " + std::strerror(errno)};
+}
 
 }  // namespace
 
@@ -28,7 +30,8 @@ result<std::unique_ptr<Listener>> Listener::open(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   path.copy(address.sun_path, sizeof address.sun_path - 1);
-  if (!socket || !ends || ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) return failed(path);
+  if (!socket || !ends || ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+    return failed(path);
   // Before listen(): nobody can connect yet.
   if (::chmod(path.c_str(), 0600) != 0 || ::listen(socket.get(), SOMAXCONN) != 0) return failed(path);
   return std::unique_ptr<Listener>(new Listener(std::move(socket), std::move(ends)));

@@ -1,4 +1,5 @@
-// Accepts for a gRPC server. Its own listener ends for good at the first call for which the process has no descriptor left.
+// Accepts for a gRPC server. Its own listener ends for good at the first call for which the process has no descriptor
+// left.
 #pragma once
 
 #include <grpcpp/server.h>

@@ -22,7 +22,9 @@ void log_grpc(gpr_log_func_args* said) {
 
 }  // namespace
 
-grpc::Status to_status(const Error& error) { return {static_cast<grpc::StatusCode>(grpc_code(error.code)), valid_utf8(error.text)}; }
+grpc::Status to_status(const Error& error) {
+  return {static_cast<grpc::StatusCode>(grpc_code(error.code)), valid_utf8(error.text)};
+}
 
 // gRPC calls a connection that it was given "fd:<number>" (grpc_server_add_channel_from_fd).
 std::string peer_of(const grpc::ServerContextBase& context) {
@@ -42,12 +44,17 @@ class Server::Call final : public grpc::ServerUnaryReactor {
  public:
   Call(Server& server, grpc::CallbackServerContext* context, std::string method, std::string subject,
        std::function<task<result<>>(Until)> work)
-      : server_(server), deadline_(context->deadline()), method_(std::move(method)), subject_(std::move(subject)), work_(std::move(work)) {}
+      : server_(server),
+        deadline_(context->deadline()),
+        method_(std::move(method)),
+        subject_(std::move(subject)),
+        work_(std::move(work)) {}
 
   void begin() {
     asio::post(server_.control_, [this] {
       started_ = server_.clock_.now();
-      if (!server_.gate_.spawn(run(*this))) finish(Error{errc::unavailable, "the agent is stopping: repeat when it is back"});
+      if (!server_.gate_.spawn(run(*this)))
+        finish(Error{errc::unavailable, "the agent is stopping: repeat when it is back"});
     });
   }
   void OnCancel() override {
@@ -78,8 +85,12 @@ class Server::Call final : public grpc::ServerUnaryReactor {
     const auto code = outcome ? errc::ok : outcome.error().code;
     const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(server_.clock_.now() - started_).count();
     const auto level = outcome ? server_.config_.log_good : log::Level::warning;
-    log::write(level, server_.config_.log_as, {{"method", method_}, {"volume", valid_utf8(subject_)}, {"code", name(code)}, {"ms", took},
-                                              {"error", outcome ? std::string() : valid_utf8(outcome.error().text)}});
+    log::write(level, server_.config_.log_as,
+               {{"method", method_},
+                {"volume", valid_utf8(subject_)},
+                {"code", name(code)},
+                {"ms", took},
+                {"error", outcome ? std::string() : valid_utf8(outcome.error().text)}});
     if (server_.config_.on_ended) server_.config_.on_ended({method_, grpc_code(code), server_.clock_.now() - started_});
     Finish(outcome ? grpc::Status::OK : to_status(outcome.error()));
   }
@@ -118,9 +129,11 @@ task<> Server::stop(Until until) {
   if (server_ == nullptr) co_return;
   listener_.reset();
   using namespace std::chrono;
-  const auto left = until.deadline == time_point::max() ? seconds(10) : duration_cast<milliseconds>(until.deadline - clock_.now());
+  const auto left =
+      until.deadline == time_point::max() ? seconds(10) : duration_cast<milliseconds>(until.deadline - clock_.now());
   Promise<bool> ended(control_, clock_);
-  // Shutdown blocks until every call has ended. What still waits at half the time is cancelled, so that its end fits into the other half.
+  // Shutdown blocks until every call has ended. What still waits at half the time is cancelled, so that its end fits
+  // into the other half.
   std::thread shutdown([server = server_.get(), ended, by = system_clock::now() + left / 2] {
     server->Shutdown(by);
     ended.set(true);
@@ -136,10 +149,12 @@ grpc::ServerUnaryReactor* Server::unary(grpc::CallbackServerContext* context, st
     in_flight_.fetch_sub(1);
     const Error full{errc::exhausted, std::to_string(config_.max_calls) + " calls are in flight already: repeat later"};
     if (config_.on_ended)
-      asio::post(control_, [tell = config_.on_ended, method] { tell({method, grpc_code(errc::exhausted), duration::zero()}); });
+      asio::post(control_,
+                 [tell = config_.on_ended, method] { tell({method, grpc_code(errc::exhausted), duration::zero()}); });
     return answer(context, to_status(full));
   }
-  auto* call = new Call(*this, context, std::move(method), std::move(subject), std::move(work));  // deletes itself after OnDone
+  auto* call =
+      new Call(*this, context, std::move(method), std::move(subject), std::move(work));  // deletes itself after OnDone
   call->begin();
   return call;
 }

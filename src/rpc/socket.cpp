@@ -23,7 +23,8 @@ int connect_to(const std::string& path) {
   address.sun_family = AF_UNIX;
   path.copy(address.sun_path, sizeof address.sun_path - 1);
   // EAGAIN: the listener's queue is full.
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 || errno == EAGAIN) return 0;
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 || errno == EAGAIN)
+    return 0;
   return errno;
 }
 
@@ -41,20 +42,23 @@ result<std::string> socket_path(const std::string& endpoint) {
   constexpr std::string_view scheme = "unix://";
   std::string path = endpoint.starts_with(scheme) ? endpoint.substr(scheme.size()) : std::string();
   if (!path.starts_with('/'))
-    return Error{errc::invalid_argument, "endpoint '" + endpoint + "' is not a unix socket: give it as unix:///path/to.sock"};
+    return Error{errc::invalid_argument,
+                 "endpoint '" + endpoint + "' is not a unix socket: give it as unix:///path/to.sock"};
   if (path.size() >= sizeof(sockaddr_un::sun_path))
-    return Error{errc::invalid_argument, "endpoint '" + endpoint + "' is longer than the kernel takes: choose a shorter path"};
+    return Error{errc::invalid_argument,
+                 "endpoint '" + endpoint + "' is longer than the kernel takes: choose a shorter path"};
   return path;
 }
 
 result<> prepare_socket(const std::string& path) {
   if (auto made = make_folder(std::filesystem::path(path).parent_path(), 0750); !made) return made;
-  struct stat found {};
+  struct stat found{};
   if (::lstat(path.c_str(), &found) != 0) return {};
   if (!S_ISSOCK(found.st_mode)) return Error{errc::already_exists, path + " is there and is no socket: remove it"};
   if (connect_to(path) == 0)
     return Error{errc::in_use, "another process answers on " + path + ": end it first, or give this one another path"};
-  if (::unlink(path.c_str()) != 0) return Error{errc::state_write, "removing the old socket " + path + ": " + std::strerror(errno)};
+  if (::unlink(path.c_str()) != 0)
+    return Error{errc::state_write, "removing the old socket " + path + ": " + std::strerror(errno)};
   return {};
 }
 

@@ -9,12 +9,15 @@ namespace {
 
 bool is_word(std::string_view text) {
   constexpr std::string_view also = "-_.";
-  return !text.empty() && std::ranges::all_of(text, [&](unsigned char c) { return std::isalnum(c) != 0 || also.find(static_cast<char>(c)) != also.npos; });
+  return !text.empty() && std::ranges::all_of(text, [&](unsigned char c) {
+    return std::isalnum(c) != 0 || also.find(static_cast<char>(c)) != also.npos;
+  });
 }
 
 }  // namespace
 
-std::string crush_location(const std::map<std::string, std::string>& node_labels, const std::vector<std::string>& wanted) {
+std::string crush_location(const std::map<std::string, std::string>& node_labels,
+                           const std::vector<std::string>& wanted) {
   std::map<std::string, std::string> places;
   for (const auto& label : wanted) {
     const auto found = node_labels.find(label);
@@ -31,10 +34,12 @@ std::string crush_location(const std::map<std::string, std::string>& node_labels
 
 result<std::string> location_for(const Affinity& wished, const result<std::map<std::string, std::string>>& labels) {
   const bool by_labels = !wished.cluster_labels.empty() || wished.of_node;
-  if (!wished.of_cluster || !wished.location.empty() || !by_labels) return wished.of_cluster ? wished.location : std::string();
+  if (!wished.of_cluster || !wished.location.empty() || !by_labels)
+    return wished.of_cluster ? wished.location : std::string();
   if (!labels) return labels.error();
   auto location = crush_location(*labels, wished.cluster_labels.empty() ? wished.node_labels : wished.cluster_labels);
-  if (location.empty()) return Error{errc::failed_precondition, "this node has none of the labels that say where it is"};
+  if (location.empty())
+    return Error{errc::failed_precondition, "this node has none of the labels that say where it is"};
   return location;
 }
 
@@ -49,7 +54,8 @@ result<> check_crush_location(std::string_view text) {
   for (const auto place : pieces(text, '|')) {
     const auto colon = place.find(':');
     if (colon == place.npos || !is_word(place.substr(0, colon)) || !is_word(place.substr(colon + 1)))
-      return Error{errc::invalid_argument, "'" + printable(place) + "' is no place in a CRUSH map: write host:node-1|zone:z1"};
+      return Error{errc::invalid_argument,
+                   "'" + printable(place) + "' is no place in a CRUSH map: write host:node-1|zone:z1"};
   }
   return {};
 }
@@ -59,7 +65,8 @@ std::string with_kernel_affinity(std::string options, const std::string& locatio
   return options + (options.empty() ? "" : ",") + "read_from_replica=localize,crush_location=" + location;
 }
 
-std::map<std::string, std::string> with_affinity(std::map<std::string, std::string> config, const std::string& location) {
+std::map<std::string, std::string> with_affinity(std::map<std::string, std::string> config,
+                                                 const std::string& location) {
   if (location.empty() || config.contains("rbd_read_from_replica_policy")) return config;
   std::string places = location;  // librados has "host=node-1 zone=z1"
   std::replace(places.begin(), places.end(), ':', '=');

@@ -26,7 +26,8 @@ task<result<host::Usage>> Gauges::read(Live& volume, std::string path, Until unt
   }
   if (const auto answer = volume.usage_answer) co_await answer->wait(until.at_most(clock_.now() + kPatience));
   if (volume.usage) co_return *volume.usage;
-  co_return Error{errc::unavailable, "the filesystem of volume " + volume.id + " at " + target + " does not answer now: repeat later"};
+  co_return Error{errc::unavailable,
+                  "the filesystem of volume " + volume.id + " at " + target + " does not answer now: repeat later"};
 }
 
 task<> Gauges::ask(Live& volume, std::string target) {

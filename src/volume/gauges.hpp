@@ -9,7 +9,11 @@ namespace corbd::volume {
 class Gauges {
  public:
   Gauges(executor control, Clock& clock, const Ports& ports, Gate& gate)
-      : control_(control), clock_(clock), ports_(ports), gate_(gate), one_(control, clock, "the question how full a filesystem is", 1) {}
+      : control_(control),
+        clock_(clock),
+        ports_(ports),
+        gate_(gate),
+        one_(control, clock, "the question how full a filesystem is", 1) {}
 
   /// As Volumes::usage(). The volume has a record and is at `path`.
   task<result<host::Usage>> read(Live& volume, std::string path, Until until);

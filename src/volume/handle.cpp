@@ -23,7 +23,8 @@ bool is_id(std::string_view text) {
 
 bool is_uuid(std::string_view text) {
   constexpr std::string_view form = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
-  return std::equal(text.begin(), text.end(), form.begin(), form.end(), [](char c, char f) { return f == '-' ? c == '-' : is_hex(c); });
+  return std::equal(text.begin(), text.end(), form.begin(), form.end(),
+                    [](char c, char f) { return f == '-' ? c == '-' : is_hex(c); });
 }
 
 std::uint64_t number(std::string_view hex) {
@@ -45,7 +46,8 @@ class Parts {
     if (id.size() > kMaxId) wrong(kMaxId, "it has more than " + std::to_string(kMaxId) + " bytes");
   }
 
-  std::string_view take(std::size_t length, std::string_view what, bool (*fits)(std::string_view), std::string_view form) {
+  std::string_view take(std::size_t length, std::string_view what, bool (*fits)(std::string_view),
+                        std::string_view form) {
     if (failed()) return {};
     if (id_.size() - at_ < length) {
       wrong(at_, std::string(what) + " is cut off: " + std::to_string(length) + " bytes are expected");
@@ -93,7 +95,8 @@ result<Handle> decode_handle(std::string_view id) {
   parts.skip("-");
   const auto pool = parts.take(16, "the pool id", all_hex, "hexadecimal");
   const auto pool_id = number(pool);
-  if (pool_id > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) parts.wrong(parts.at() - 16, "the pool id is negative");
+  if (pool_id > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+    parts.wrong(parts.at() - 16, "the pool id is negative");
   handle.pool_id = static_cast<std::int64_t>(pool_id);
   parts.skip("-");
   handle.uuid = parts.take(kUuid, "the uuid", is_uuid, "one");
@@ -117,16 +120,19 @@ result<MigratedHandle> decode_migrated_handle(std::string_view id) {
   parts.skip("_");
   const auto at = parts.at();
   const auto pool = parts.take(parts.left(), "the pool's name", all_hex, "hexadecimal");
-  if (pool.empty() || pool.size() % 2 != 0) parts.wrong(at, "the pool's name is not made of pairs of hexadecimal digits");
+  if (pool.empty() || pool.size() % 2 != 0)
+    parts.wrong(at, "the pool's name is not made of pairs of hexadecimal digits");
   for (std::size_t i = 0; i + 1 < pool.size(); i += 2) handle.pool += static_cast<char>(number(pool.substr(i, 2)));
-  if (std::any_of(handle.pool.begin(), handle.pool.end(), [](unsigned char c) { return c <= 0x20 || c >= 0x7f || c == '/' || c == '@'; }))
+  if (std::any_of(handle.pool.begin(), handle.pool.end(),
+                  [](unsigned char c) { return c <= 0x20 || c >= 0x7f || c == '/' || c == '@'; }))
     parts.wrong(at, "the pool's name has bytes that no pool's name has");
   if (parts.failed()) return parts.error();
   return handle;
 }
 
 std::string encode(const MigratedHandle& handle) {
-  std::string text = std::string(kMigrated) + handle.cluster_id + std::string(kImage) + handle.image.substr(kInTreeImage.size()) + "_";
+  std::string text =
+      std::string(kMigrated) + handle.cluster_id + std::string(kImage) + handle.image.substr(kInTreeImage.size()) + "_";
   for (const unsigned char c : handle.pool) text += hex(c, 2);
   return text;
 }

@@ -10,13 +10,16 @@ bool turned_read_only(const Record& record, const device::Seen& device, const st
   return std::ranges::any_of(record.stagings, [&](const Staging& staging) {
     if (staging.capability.block || wants_read_only(staging.capability)) return false;
     const std::string target = staging_target(record.volume_id, staging.path);
-    return std::ranges::any_of(mounts, [&](const auto& mount) { return mount.target == target && shows(mount, device) && mount.filesystem_read_only; });
+    return std::ranges::any_of(mounts, [&](const auto& mount) {
+      return mount.target == target && shows(mount, device) && mount.filesystem_read_only;
+    });
   });
 }
 
 bool is_used(const device::Seen& device, const std::vector<host::Mount>& mounts) {
   const auto foreign = [&](const auto& holder) { return &holder != mapping_of(device); };
-  return std::ranges::any_of(device.holders, foreign) || std::ranges::any_of(mounts, [&](const auto& mount) { return shows(mount, device); });
+  return std::ranges::any_of(device.holders, foreign) ||
+         std::ranges::any_of(mounts, [&](const auto& mount) { return shows(mount, device); });
 }
 
 }  // namespace
@@ -48,7 +51,9 @@ Health health_of(const Live& live) {
   }
   const auto& stagings = record.stagings;
   if (stagings.empty()) return Health::unstaging;
-  return std::any_of(stagings.begin(), stagings.end(), [](const auto& staging) { return staging.complete; }) ? Health::staged : Health::staging;
+  return std::any_of(stagings.begin(), stagings.end(), [](const auto& staging) { return staging.complete; })
+             ? Health::staged
+             : Health::staging;
 }
 
 Status status_of(const Live& live, const device::Seen* seen, const std::vector<host::Mount>& mounts) {

@@ -30,21 +30,25 @@ result<std::uint64_t> seconds_of(const Option& option) {
   const char* end = option.value.data() + option.value.size();
   const auto read = std::from_chars(option.value.data(), end, seconds);
   constexpr std::uint64_t kYear = 366ULL * 86400;
-  if (read.ec != std::errc() || read.ptr != end || seconds > kYear) return bad_option(option.name + " is no number of seconds up to a year");
+  if (read.ec != std::errc() || read.ptr != end || seconds > kYear)
+    return bad_option(option.name + " is no number of seconds up to a year");
   return seconds;
 }
 
-bool is_off(std::string_view value) { return value == "false" || value == "0" || value == "no" || value == "off" || value == "disabled"; }
+bool is_off(std::string_view value) {
+  return value == "false" || value == "0" || value == "no" || value == "off" || value == "disabled";
+}
 
 /// The ones that put a cache in between which acknowledges first.
 bool is_cache(std::string_view name) {
-  return name == "rbd-cache" || name == "rbd-rwl-enabled" || name == "rbd-plugins" || name == "rbd-persistent-cache-mode" || name == "rbd-pwl-mode";
+  return name == "rbd-cache" || name == "rbd-rwl-enabled" || name == "rbd-plugins" ||
+         name == "rbd-persistent-cache-mode" || name == "rbd-pwl-mode";
 }
 
 /// What the agent sets itself, because its promises rest on it, and what tunes a cache that is not there.
 bool is_ours(std::string_view name) {
-  constexpr std::array<std::string_view, 4> kept{"rbd-disable-zero-copy-writes", "rbd-blocklist-on-break-lock", "rbd-blocklist-expire-seconds",
-                                                 "rbd-non-blocking-aio"};
+  constexpr std::array<std::string_view, 4> kept{"rbd-disable-zero-copy-writes", "rbd-blocklist-on-break-lock",
+                                                 "rbd-blocklist-expire-seconds", "rbd-non-blocking-aio"};
   constexpr std::array<std::string_view, 4> tunes{"rbd-cache", "rbd-persistent-cache", "rbd-rwl", "rbd-pwl"};
   return std::find(kept.begin(), kept.end(), name) != kept.end() ||
          std::any_of(tunes.begin(), tunes.end(), [&](auto prefix) { return name.starts_with(prefix); });
@@ -59,7 +63,8 @@ result<> read_config(const Option& option, NbdOptions& into) {
     into.ignored.push_back(option.name + " is decided by the agent");
     return {};
   }
-  if (option.value.empty() || printable(option.value) != option.value) return bad_option(option.name + " has an empty or unprintable value");
+  if (option.value.empty() || printable(option.value) != option.value)
+    return bad_option(option.name + " has an empty or unprintable value");
   std::string name = option.name;
   std::replace(name.begin(), name.end(), '-', '_');
   into.serving.config[name] = option.value;
@@ -84,7 +89,8 @@ result<> read_option(const Option& option, NbdOptions& into) {
     if (!seconds) return seconds.error();
     // With a timeout the kernel ends what a slow cluster would still have answered.
     if (*seconds > 0) into.ignored.emplace_back("io-timeout: a request waits until the cluster answers");
-  } else if (printable(option.name) == option.name && (option.name.starts_with("rbd-") || option.name.starts_with("debug-"))) {
+  } else if (printable(option.name) == option.name &&
+             (option.name.starts_with("rbd-") || option.name.starts_with("debug-"))) {
     return read_config(option, into);
   } else {
     into.ignored.push_back("'" + printable(option.name) + "' has no meaning here");
@@ -96,7 +102,9 @@ result<> read_option(const Option& option, NbdOptions& into) {
 std::string_view name_of(std::string_view option) { return option.substr(0, option.find('=')); }
 
 /// What the agent gives itself: who asks, with which key, in which namespace.
-bool is_given(std::string_view name) { return name == "name" || name == "secret" || name == "key" || name == "_pool_ns" || name == "rbd_namespace"; }
+bool is_given(std::string_view name) {
+  return name == "name" || name == "secret" || name == "key" || name == "_pool_ns" || name == "rbd_namespace";
+}
 
 }  // namespace
 
@@ -110,7 +118,8 @@ result<MapOptions> split_map_options(std::string_view text) {
       continue;
     }
     std::string mounter(trimmed(item.substr(0, colon)));
-    std::transform(mounter.begin(), mounter.end(), mounter.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+    std::transform(mounter.begin(), mounter.end(), mounter.begin(),
+                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
     if (mounter == "krbd")
       options.krbd = item.substr(colon + 1);
     else if (mounter == "nbd")
@@ -129,7 +138,8 @@ result<std::string> parse_kernel_options(std::string_view list) {
     // The kernel takes a line of words.
     if (std::any_of(option.begin(), option.end(), [](unsigned char c) { return c <= 0x20 || c > 0x7e; }))
       return bad_option("an option of the kernel's rbd has a blank or an unprintable byte");
-    if (is_given(name_of(option))) return bad_option("the option " + std::string(name_of(option)) + " is given by the agent: remove it");
+    if (is_given(name_of(option)))
+      return bad_option("the option " + std::string(name_of(option)) + " is given by the agent: remove it");
     options += (options.empty() ? "" : ",") + std::string(option);
   }
   return options;

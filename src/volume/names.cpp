@@ -7,16 +7,16 @@ namespace corbd::volume {
 
 std::string_view name(Step::Kind kind) {
   constexpr std::array<std::string_view, 40> names{
-      "look", "write_record", "fence", "open_image", "lock", "start_session", "kernel_connect", "kernel_reconfigure", "kernel_resize", "tune", "mark",
-      "mkfs", "fsck", "mount", "grow", "unmark", "bind", "unbind", "umount", "disconnect", "stop_session", "close_image", "drop_record",
-      "open_tombstone", "dismiss", "inherit",
-      "write_stash",
-      "drop_stash",
-      "note",
-      "trim",
-      "map_krbd",
-      "unmap_krbd",
-      "luks_format", "luks_note", "luks_open", "luks_resize", "luks_close", "add_key", "new_key", "remove_key"};
+      "look",          "write_record",  "fence",          "open_image",
+      "lock",          "start_session", "kernel_connect", "kernel_reconfigure",
+      "kernel_resize", "tune",          "mark",           "mkfs",
+      "fsck",          "mount",         "grow",           "unmark",
+      "bind",          "unbind",        "umount",         "disconnect",
+      "stop_session",  "close_image",   "drop_record",    "open_tombstone",
+      "dismiss",       "inherit",       "write_stash",    "drop_stash",
+      "note",          "trim",          "map_krbd",       "unmap_krbd",
+      "luks_format",   "luks_note",     "luks_open",      "luks_resize",
+      "luks_close",    "add_key",       "new_key",        "remove_key"};
   return names.at(static_cast<std::size_t>(kind));
 }
 
@@ -50,8 +50,11 @@ bool shows(const host::Mount& mount, const device::Seen& device) {
   if (mount.fstype == "devtmpfs")
     return mount.root == "/" + device::name(device.kind, device.index) ||
            (mapping != nullptr && (mount.root == "/" + mapping->name || mount.root == "/mapper/" + mapping->mapping));
-  const auto is_of = [&](std::uint32_t major, std::uint32_t minor) { return mount.dev_major == major && mount.dev_minor == minor; };
-  return is_of(device.dev_major, device.dev_minor) || (mapping != nullptr && is_of(mapping->dev_major, mapping->dev_minor));
+  const auto is_of = [&](std::uint32_t major, std::uint32_t minor) {
+    return mount.dev_major == major && mount.dev_minor == minor;
+  };
+  return is_of(device.dev_major, device.dev_minor) ||
+         (mapping != nullptr && is_of(mapping->dev_major, mapping->dev_minor));
 }
 
 bool wants_read_only(const Capability& capability) {
@@ -59,11 +62,15 @@ bool wants_read_only(const Capability& capability) {
 }
 
 bool is_at(const Record& record, const std::string& path) {
-  const auto staged = [&](const Staging& staging) { return staging.path == path || staging_target(record.volume_id, staging.path) == path; };
+  const auto staged = [&](const Staging& staging) {
+    return staging.path == path || staging_target(record.volume_id, staging.path) == path;
+  };
   const auto published = [&](const Publish& publish) { return publish.target == path; };
   return std::ranges::any_of(record.stagings, staged) || std::ranges::any_of(record.publishes, published);
 }
 
-std::string staging_target(const std::string& volume_id, const std::string& staging_path) { return staging_path + "/" + volume_id; }
+std::string staging_target(const std::string& volume_id, const std::string& staging_path) {
+  return staging_path + "/" + volume_id;
+}
 
 }  // namespace corbd::volume

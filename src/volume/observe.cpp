@@ -9,7 +9,8 @@ namespace {
 std::vector<std::string> paths_of(const Wish& wish, const std::string& id) {
   if (const auto* staged = std::get_if<Staged>(&wish)) return {staging_target(id, staged->path)};
   if (const auto* unstaged = std::get_if<Unstaged>(&wish)) return {staging_target(id, unstaged->path)};
-  if (const auto* published = std::get_if<Published>(&wish)) return {staging_target(id, published->path), published->target};
+  if (const auto* published = std::get_if<Published>(&wish))
+    return {staging_target(id, published->path), published->target};
   if (const auto* unpublished = std::get_if<Unpublished>(&wish)) return {unpublished->target};
   return {};
 }
@@ -19,7 +20,8 @@ bool wants_kernel(const Wish& wish) {
   return staged != nullptr && staged->mounter != Mounter::nbd;
 }
 
-/// Of a volume without a record: the device that shows its image, which the kernel knows by its identity and ceph-csi by its name.
+/// Of a volume without a record: the device that shows its image, which the kernel knows by its identity and ceph-csi
+/// by its name.
 result<std::vector<device::Seen>> find_mapped(const Live& volume, const Ports& ports, bool wanted) {
   const auto& facts = volume.facts;
   const bool by_stash = facts.stash && *facts.stash && !(*facts.stash)->nbd;
@@ -43,8 +45,10 @@ result<> observe_kernel(Observation& seen, const Live& volume, const Wish& wish,
     for (const auto& publish : volume.record->publishes) paths.push_back(publish.target);
   }
   for (auto& mount : *mounts) {
-    const bool of_device = std::any_of(seen.devices.begin(), seen.devices.end(), [&](const auto& device) { return shows(mount, device); });
-    if (of_device || std::find(paths.begin(), paths.end(), mount.target) != paths.end()) seen.mounts.push_back(std::move(mount));
+    const bool of_device =
+        std::any_of(seen.devices.begin(), seen.devices.end(), [&](const auto& device) { return shows(mount, device); });
+    if (of_device || std::find(paths.begin(), paths.end(), mount.target) != paths.end())
+      seen.mounts.push_back(std::move(mount));
   }
   return {};
 }
@@ -62,7 +66,8 @@ result<std::vector<device::Seen>> find_devices(const Live& volume, const Ports& 
   return find_mapped(volume, ports, kernel_wanted);
 }
 
-result<Observation> observe(const Live& volume, const Wish& wish, const Ports& ports, const std::string& boot_id, time_point now) {
+result<Observation> observe(const Live& volume, const Wish& wish, const Ports& ports, const std::string& boot_id,
+                            time_point now) {
   Observation seen;
   seen.boot_id = boot_id;
   if (auto kernel = observe_kernel(seen, volume, wish, ports); !kernel) return kernel.error();
@@ -71,9 +76,15 @@ result<Observation> observe(const Live& volume, const Wish& wish, const Ports& p
   seen.busy = ports.busy(ports.records.busy_file(volume.id));
   if (volume.link) {
     switch (volume.link->state()) {
-      case device::Link::State::serving: seen.link = Observation::Link::serving; break;
-      case device::Link::State::held: seen.link = Observation::Link::held; break;
-      case device::Link::State::closed: seen.link = Observation::Link::closed; break;
+      case device::Link::State::serving:
+        seen.link = Observation::Link::serving;
+        break;
+      case device::Link::State::held:
+        seen.link = Observation::Link::held;
+        break;
+      case device::Link::State::closed:
+        seen.link = Observation::Link::closed;
+        break;
     }
   }
   seen.attached = volume.attached;

@@ -30,10 +30,12 @@ result<> check_features(std::string_view list) {
   const auto wanted = pieces(list, ',');
   for (const auto feature : wanted) {
     if (feature.empty()) continue;
-    const auto known = std::find_if(kFeatures.begin(), kFeatures.end(), [&](const Feature& one) { return one.name == feature; });
+    const auto known =
+        std::find_if(kFeatures.begin(), kFeatures.end(), [&](const Feature& one) { return one.name == feature; });
     if (known == kFeatures.end()) return invalid("imageFeatures: invalid feature " + printable(feature));
     if (!known->needs.empty() && std::find(wanted.begin(), wanted.end(), known->needs) == wanted.end())
-      return invalid("imageFeatures: feature " + std::string(feature) + " requires " + std::string(known->needs) + " to be set");
+      return invalid("imageFeatures: feature " + std::string(feature) + " requires " + std::string(known->needs) +
+                     " to be set");
   }
   return {};
 }
@@ -42,7 +44,9 @@ result<Mounter> mounter_of(const Attributes& attributes, Mounter unnamed) {
   std::string mounter = value(attributes, "mounter");
   if (mounter.empty()) mounter = unnamed == Mounter::nbd ? "rbd-nbd" : "rbd";
   if (mounter == "rbd-nbd") return Mounter::nbd;
-  if (mounter != "rbd") return invalid("mounter '" + printable(mounter) + "' is not known: use rbd-nbd, or rbd for the kernel's own client");
+  if (mounter != "rbd")
+    return invalid("mounter '" + printable(mounter) +
+                   "' is not known: use rbd-nbd, or rbd for the kernel's own client");
   return go_true(value(attributes, "tryOtherMounters")) ? Mounter::krbd_if_able : Mounter::krbd;
 }
 
@@ -86,7 +90,8 @@ result<> read_log_options(const Attributes& attributes, Parameters& into) {
   into.stash.log_dir = folder.empty() ? kLogFolder : folder;
   into.stash.log_strategy = strategy.empty() ? "remove" : strategy;
   auto& config = into.serving.config;
-  const bool debugs = std::any_of(config.begin(), config.end(), [](const auto& option) { return option.first.starts_with("debug_"); });
+  const bool debugs =
+      std::any_of(config.begin(), config.end(), [](const auto& option) { return option.first.starts_with("debug_"); });
   if (debugs) {
     if (folder.empty()) folder = kLogFolder;
     if (!folder.starts_with('/') || printable(folder) != folder || folder.find('$') != folder.npos ||

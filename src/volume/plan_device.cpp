@@ -8,7 +8,8 @@ namespace {
 
 constexpr std::uint32_t kIoTimeoutMs = 1000;
 
-/// Rule 2b. Proven another's: the requests that wait get their EIO after a while, so that pods can end and unmounts return.
+/// Rule 2b. Proven another's: the requests that wait get their EIO after a while, so that pods can end and unmounts
+/// return.
 Decision lost(const View& view, const std::string& why) {
   if (view.seen.lost_for >= view.policy.tombstone_after) {
     Step step{Step::Kind::write_record};
@@ -17,7 +18,8 @@ Decision lost(const View& view, const std::string& why) {
     return step;
   }
   return fail(errc::lost, "image " + view.record->key.text() + " of volume " + view.id + " " + why +
-                              ": it is not ours any more and not served; after " + std::to_string(view.policy.tombstone_after.count()) +
+                              ": it is not ours any more and not served; after " +
+                              std::to_string(view.policy.tombstone_after.count()) +
                               " s its device answers with I/O errors");
 }
 
@@ -30,13 +32,14 @@ std::string with_client(const View& view, const std::string& address) {
 
 std::string waited(const View& view) {
   if (!view.seen.in_use_for) return "";
-  return "; it has waited for " + std::to_string(std::chrono::duration_cast<std::chrono::seconds>(*view.seen.in_use_for).count()) + " s";
+  return "; it has waited for " +
+         std::to_string(std::chrono::duration_cast<std::chrono::seconds>(*view.seen.in_use_for).count()) + " s";
 }
 
 bool is_known(const View& view) { return !view.record->attachment_uid.empty(); }
 
-/// As long as a volume stays attached here, no other node may have it. Of one whose attachment was never seen, its absence proves nothing: a driver may
-/// do without.
+/// As long as a volume stays attached here, no other node may have it. Of one whose attachment was never seen, its
+/// absence proves nothing: a driver may do without.
 bool stayed_here(const View& view) {
   const auto& attachment = *view.seen.facts.attachment;
   return is_known(view) && attachment.state == Attachment::State::here && attachment.uid == view.record->attachment_uid;
@@ -47,23 +50,29 @@ const char* taken_away(const View& view) {
   using State = Attachment::State;
   const State state = view.seen.facts.attachment->state;
   if (!is_known(view)) return nullptr;
-  if (state == State::here && !stayed_here(view)) return "was detached from this node and attached to it again meanwhile";
+  if (state == State::here && !stayed_here(view))
+    return "was detached from this node and attached to it again meanwhile";
   return state == State::away ? "is not attached to this node any more" : nullptr;
 }
 
 /// The operator's word fills in what nobody knows.
-bool vouched_for(const View& view) { return view.vouched && view.seen.facts.attachment->state != Attachment::State::away; }
+bool vouched_for(const View& view) {
+  return view.vouched && view.seen.facts.attachment->state != Attachment::State::away;
+}
 
 Decision unproven(const View& view, const std::string& why) {
   const std::string word = view.vouched ? ". --without-proof does not reach over that" : "";
-  return fail(errc::unproven, "image " + view.record->key.text() + " of volume " + view.id + " is not proven ours: " + why + word);
+  return fail(errc::unproven,
+              "image " + view.record->key.text() + " of volume " + view.id + " is not proven ours: " + why + word);
 }
 
-/// "it is locked by the client at 10.0.0.7:0/1 (client.4119)". Who has it may be a tool that mends the image, rbd-nbd of this node, or another node's agent.
+/// "it is locked by the client at 10.0.0.7:0/1 (client.4119)". Who has it may be a tool that mends the image, rbd-nbd
+/// of this node, or another node's agent.
 std::string locked_by(const View& view) {
   const auto& who = *view.seen.facts.ownership;
   const std::string owner = "the client at " + with_client(view, who.owner);
-  if (left_by_this_node(view)) return "its lock was left by " + owner + " of this node, which is dead and not known as this agent's";
+  if (left_by_this_node(view))
+    return "its lock was left by " + owner + " of this node, which is dead and not known as this agent's";
   return "it is locked by " + owner + ": not served until that client is gone";
 }
 
@@ -72,11 +81,15 @@ Decision nothing_proves(const View& view) {
   const auto& attachment = *view.seen.facts.attachment;
   const auto& who = *view.seen.facts.ownership;
   std::string why;
-  if (who.lock == image::Ownership::Lock::other) why = locked_by(view);
-  else if (view.record->exclusive_lock) why = "its lock is free, so another node may have written";
-  else why = "it has no exclusive-lock feature, so nothing shows who wrote last";
+  if (who.lock == image::Ownership::Lock::other)
+    why = locked_by(view);
+  else if (view.record->exclusive_lock)
+    why = "its lock is free, so another node may have written";
+  else
+    why = "it has no exclusive-lock feature, so nothing shows who wrote last";
   why += attachment.state == Attachment::State::here ? ", and under which VolumeAttachment it was staged is not known"
-                                                     : attachment.why.empty() ? "" : ", and its VolumeAttachment does not show it: " + attachment.why;
+         : attachment.why.empty()                    ? ""
+                                                     : ", and its VolumeAttachment does not show it: " + attachment.why;
   if (view.vouched) return unproven(view, why);
   return unproven(view, why + ". If no other node used it: `corbd heal " + view.id + " --without-proof`");
 }
@@ -85,27 +98,33 @@ Decision nothing_proves(const View& view) {
 Decision prove_against_other(const View& view) {
   const auto& who = *view.seen.facts.ownership;
   const bool vouched = stayed_here(view) || vouched_for(view);
-  if (left_by_this_node(view) && who.foreign_watchers.empty()) return vouched ? Decision(inherit(view)) : nothing_proves(view);
+  if (left_by_this_node(view) && who.foreign_watchers.empty())
+    return vouched ? Decision(inherit(view)) : nothing_proves(view);
   if (who.lock != image::Ownership::Lock::other)
-    return unproven(view, "it is open at " + with_client(view, who.foreign_watchers.front()) + ": not served until that client is gone");
+    return unproven(view, "it is open at " + with_client(view, who.foreign_watchers.front()) +
+                              ": not served until that client is gone");
   // Without an orchestrator to say more: who takes a lock from a client that lives has it fenced first.
-  if (view.seen.cut_off && !is_known(view) && view.seen.facts.attachment->state != Attachment::State::here && !on_this_node(who, who.owner))
+  if (view.seen.cut_off && !is_known(view) && view.seen.facts.attachment->state != Attachment::State::here &&
+      !on_this_node(who, who.owner))
     return lost(view, "was taken from this node while it wrote, by the client at " + with_client(view, who.owner));
   const std::string hint = view.record->adopting && !on_this_node(who, who.owner)
-                               ? ". If that is rbd-nbd's own, because it ran in another network namespace, blocklist it, break its lock (`rbd lock rm`), and say "
-                                 "`corbd heal " + view.id + " --without-proof`"
+                               ? ". If that is rbd-nbd's own, because it ran in another network namespace, blocklist "
+                                 "it, break its lock (`rbd lock rm`), and say "
+                                 "`corbd heal " +
+                                     view.id + " --without-proof`"
                                : "";
   return unproven(view, locked_by(view) + hint);
 }
 
-/// Rule 2a. A device that exists may have unwritten pages above it: serving it again needs proof that nobody else wrote meanwhile.
-/// A new device has no past; it only must not take the image from someone.
+/// Rule 2a. A device that exists may have unwritten pages above it: serving it again needs proof that nobody else wrote
+/// meanwhile. A new device has no past; it only must not take the image from someone.
 std::optional<Decision> prove(const View& view) {
   const auto& who = *view.seen.facts.ownership;
   using Lock = image::Ownership::Lock;
   if (view.seen.devices.empty()) {
     if (!who.foreign_watchers.empty()) return open_elsewhere(view);
-    // Whoever has the lock has no watch any more, as after the death of its node: librbd has it blocklisted, and takes the lock then.
+    // Whoever has the lock has no watch any more, as after the death of its node: librbd has it blocklisted, and takes
+    // the lock then.
     return std::nullopt;
   }
   const bool alone = who.lock != Lock::other && who.foreign_watchers.empty();
@@ -119,9 +138,13 @@ std::optional<Decision> prove(const View& view) {
   // Before a foreign client is believed to be a thief, and before anybody's word is taken.
   if (!view.seen.facts.attachment) return look(Fact::attachment);
   if (const char* why = taken_away(view)) {
-    // Detached, and staged here again by another program, with the same number: what waits in the device is that one's, and no theft.
-    if (view.seen.facts.attachment->state == Attachment::State::here && left_by_this_node(view) && who.foreign_watchers.empty())
-      return unproven(view, locked_by(view) + ", and it was attached here anew since this agent served it: unstage and stage it again");
+    // Detached, and staged here again by another program, with the same number: what waits in the device is that one's,
+    // and no theft.
+    if (view.seen.facts.attachment->state == Attachment::State::here && left_by_this_node(view) &&
+        who.foreign_watchers.empty())
+      return unproven(
+          view,
+          locked_by(view) + ", and it was attached here anew since this agent served it: unstage and stage it again");
     const std::string& said = view.seen.facts.attachment->why;
     return lost(view, said.empty() ? why : std::string(why) + " (" + said + ")");
   }
@@ -135,7 +158,8 @@ Step note_break(const View& view, std::optional<std::uint64_t> breaking, std::op
   step.record = view.record;
   step.record->breaking = breaking;
   step.record->freed = freed;
-  // Without it a second death before the lock is ours leaves the volume unproven; with a full disk it would stay without a server now.
+  // Without it a second death before the lock is ours leaves the volume unproven; with a full disk it would stay
+  // without a server now.
   step.may_fail = true;
   return step;
 }
@@ -176,17 +200,22 @@ std::optional<Decision> bring_up_image(const View& view) {
   if (auto refused = prove(view)) return refused;
   if (!view.record->exclusive_lock) return std::nullopt;
   const auto& who = *view.seen.facts.ownership;
-  if (who.lock != image::Ownership::Lock::our_dead || view.record->breaking == who.version) return Step{Step::Kind::lock};
+  if (who.lock != image::Ownership::Lock::our_dead || view.record->breaking == who.version)
+    return Step{Step::Kind::lock};
   return note_break(view, who.version, std::nullopt);
 }
 
-/// A path on which a raw device is bound outlives the device, and so does what a pod was given of it: with a new one of that number it would have that.
+/// A path on which a raw device is bound outlives the device, and so does what a pod was given of it: with a new one of
+/// that number it would have that.
 std::optional<Decision> clear_paths(const View& view) {
   const Record& record = *view.record;
   if (!record.block || !record.device) return std::nullopt;
   if (!record.publishes.empty())
-    return fail(errc::unavailable, device::path(*record.device, record.kind) + " of volume " + view.id + " is gone by another program's hand, and the volume is "
-                                       "still published at " + record.publishes.front().target + ": end its pods, and it is unstaged and staged anew");
+    return fail(errc::unavailable, device::path(*record.device, record.kind) + " of volume " + view.id +
+                                       " is gone by another program's hand, and the volume is "
+                                       "still published at " +
+                                       record.publishes.front().target +
+                                       ": end its pods, and it is unstaged and staged anew");
   for (const auto& staging : record.stagings) {
     Step step{Step::Kind::umount};
     step.path = staging_target(view.id, staging.path);
@@ -202,12 +231,15 @@ bool shows_device_that_is_gone(const View& view, const std::string& target) {
   if (!record.device || !view.seen.devices.empty()) return false;
   const std::string node = "/" + device::name(record.kind, *record.device);
   return std::ranges::any_of(view.seen.mounts, [&](const auto& mount) {
-    return mount.target == target && mount.fstype == "devtmpfs" && (mount.root == node || mount.root == node + "//deleted");
+    return mount.target == target && mount.fstype == "devtmpfs" &&
+           (mount.root == node || mount.root == node + "//deleted");
   });
 }
 
 Decision given_up(const View& view) {
-  return fail(errc::lost, "volume " + view.id + " was given up and answers with I/O errors: end its pods and unstage it, then stage it anew");
+  return fail(errc::lost,
+              "volume " + view.id +
+                  " was given up and answers with I/O errors: end its pods and unstage it, then stage it anew");
 }
 
 Decision fail(errc code, std::string text) { return Fail{{code, std::move(text)}}; }
@@ -236,7 +268,8 @@ Decision no_key(const View& view) {
 
 Decision open_elsewhere(const View& view) {
   return fail(errc::in_use, "image " + view.record->key.text() + " of volume " + view.id + " is open at " +
-                                with_client(view, view.seen.facts.ownership->foreign_watchers.front()) + ": wait until it is closed there" + waited(view));
+                                with_client(view, view.seen.facts.ownership->foreign_watchers.front()) +
+                                ": wait until it is closed there" + waited(view));
 }
 
 Source found_at(const Source& wished, const image::Resolved& found) {
@@ -250,7 +283,8 @@ Source found_at(const Source& wished, const image::Resolved& found) {
 
 Wait until_closed(const View& view) {
   const std::string path = device::path(*view.seen.device());
-  return Wait{path + " of volume " + view.id + " is disconnected, and somebody still has it open: `fuser -v " + path + "` tells who"};
+  return Wait{path + " of volume " + view.id + " is disconnected, and somebody still has it open: `fuser -v " + path +
+              "` tells who"};
 }
 
 std::optional<Decision> bring_up(const View& view) {
@@ -262,7 +296,8 @@ std::optional<Decision> bring_up(const View& view) {
   if (by_kernel(view)) return bring_up_krbd(view);
   if (device != nullptr && view.seen.facts.disconnected) {
     if (view.seen.mounts.empty() && device->holders.empty()) return until_closed(view);
-    return fail(errc::unavailable, device::path(*device) + " of volume " + view.id + " was disconnected by another program while it was in use, and gives only "
+    return fail(errc::unavailable, device::path(*device) + " of volume " + view.id +
+                                       " was disconnected by another program while it was in use, and gives only "
                                        "I/O errors: end its pods, and it is unstaged and staged anew");
   }
   // The process's own side of a dead link goes first; what the image's connection broke, with its image.
@@ -276,12 +311,14 @@ std::optional<Decision> bring_up(const View& view) {
       return std::nullopt;
     }
   }
-  if (view.record->failed && !view.seen.tombstone && view.seen.link != Link::none) return Step{Step::Kind::stop_session};
+  if (view.record->failed && !view.seen.tombstone && view.seen.link != Link::none)
+    return Step{Step::Kind::stop_session};
   if (view.seen.link == Link::serving && device != nullptr && view.seen.attached) {
     if (view.record->device != device->index || view.record->adopting) return name_device(view, device->index);
     if (device->io_timeout_ms != kIoTimeoutMs || view.seen.untuned) return Step{Step::Kind::tune};
     // It only grows: below a smaller one the filesystem would lose its end.
-    if (device_bytes(view.seen.image_size, view.record->block_size) > device->size) return Step{Step::Kind::kernel_resize};
+    if (device_bytes(view.seen.image_size, view.record->block_size) > device->size)
+      return Step{Step::Kind::kernel_resize};
     return std::nullopt;
   }
   if (view.seen.link == Link::none) {

@@ -39,17 +39,22 @@ std::optional<Decision> bring_up(const View& view);
 
 /// The first record of a volume that ceph-csi staged, or why it is not taken for one. Its device is there.
 Decision adopt(const View& view, const Staged& wish);
-/// A volume without a record that ceph-csi staged: what is to be done besides the umount of its staging target, if anything.
+/// A volume without a record that ceph-csi staged: what is to be done besides the umount of its staging target, if
+/// anything.
 std::optional<Decision> unstage_other(const View& view, const std::string& target);
-/// What rbd-nbd's client still needs before the image is ours to prove; nothing when that is done, or is not rbd-nbd's. Image open, ownership known.
+/// What rbd-nbd's client still needs before the image is ours to prove; nothing when that is done, or is not rbd-nbd's.
+/// Image open, ownership known.
 std::optional<Decision> end_other_client(const View& view);
-/// The device is another than the record names: if the stash names it too, the record is closed, and the volume is one that ceph-csi staged.
+/// The device is another than the record names: if the stash names it too, the record is closed, and the volume is one
+/// that ceph-csi staged.
 Decision close_for_other(const View& view);
 /// The volume has a record and no device: if ceph-csi unstaged it, and nothing of it is left, the record is closed.
 Decision close_if_unstaged(const View& view);
-/// A record of ours whose device rbd-nbd may have got since: if it serves it, the volume is to be adopted. Ownership known.
+/// A record of ours whose device rbd-nbd may have got since: if it serves it, the volume is to be adopted. Ownership
+/// known.
 std::optional<Decision> yield_to_other(const View& view);
-/// Whether the image's lock is that of a client of this node that does not watch it any more: the cluster has given that one up. Ownership known.
+/// Whether the image's lock is that of a client of this node that does not watch it any more: the cluster has given
+/// that one up. Ownership known.
 bool left_by_this_node(const View& view);
 /// Who has the lock, and is nobody of ours.
 Step inherit(const View& view);

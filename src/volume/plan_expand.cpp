@@ -21,12 +21,14 @@ struct StagedMount {
 /// One filesystem is behind all stagings, whichever of them was meant.
 std::optional<StagedMount> staged_mount(const View& view) {
   for (const Staging& staging : view.record->stagings)
-    if (const auto* mount = our_mount_at(view, staging_target(view.id, staging.path))) return StagedMount{&staging, mount};
+    if (const auto* mount = our_mount_at(view, staging_target(view.id, staging.path)))
+      return StagedMount{&staging, mount};
   return std::nullopt;
 }
 
 Decision not_mounted(const View& view) {
-  return fail(errc::failed_precondition, "the filesystem of volume " + view.id + " is staged nowhere now: stage it first");
+  return fail(errc::failed_precondition,
+              "the filesystem of volume " + view.id + " is staged nowhere now: stage it first");
 }
 
 Decision unknown_at(const View& view, const std::string& path) {
@@ -45,7 +47,8 @@ Decision expand_filesystem(const View& view) {
   const auto at = staged_mount(view);
   if (!at) return not_mounted(view);
   if (at->mount->filesystem_read_only && !wants_read_only(at->staging->capability))
-    return fail(errc::failed_precondition, "the filesystem of volume " + view.id + " turned read-only, so it cannot grow: end its pods, and " +
+    return fail(errc::failed_precondition, "the filesystem of volume " + view.id +
+                                               " turned read-only, so it cannot grow: end its pods, and " +
                                                "stage it anew, which checks it");
   if (auto step = fill_device(view, *at->mount)) return *step;
   return Done{};
@@ -54,7 +57,8 @@ Decision expand_filesystem(const View& view) {
 /// rbd-nbd makes its device larger by itself.
 Decision expand_elsewhere(const View& view, const Expanded& wish) {
   if (view.seen.device()->size < wish.bytes)
-    return fail(errc::unavailable, "rbd-nbd, which still serves volume " + view.id + ", has not made its device larger yet: repeat later");
+    return fail(errc::unavailable,
+                "rbd-nbd, which still serves volume " + view.id + ", has not made its device larger yet: repeat later");
   return expand_contents(view);
 }
 
@@ -78,8 +82,9 @@ Decision expand(const View& view, const Expanded& wish) {
   const std::uint64_t bytes = view.seen.image_size;
   if ((wish.bytes == 0 || bytes < wish.bytes) && !view.seen.facts.image_size_asked) return look(Fact::image_size);
   if (bytes < wish.bytes)
-    return fail(errc::out_of_range, "image " + view.record->key.text() + " of volume " + view.id + " has " + std::to_string(bytes) +
-                                        " bytes, and " + std::to_string(wish.bytes) + " are wanted: grow the image first");
+    return fail(errc::out_of_range, "image " + view.record->key.text() + " of volume " + view.id + " has " +
+                                        std::to_string(bytes) + " bytes, and " + std::to_string(wish.bytes) +
+                                        " are wanted: grow the image first");
   if (auto step = bring_up(view)) return *step;
   return expand_contents(view);
 }
@@ -88,13 +93,15 @@ Decision trim(const View& view, const Trimmed& wish) {
   if (!is_here(view, wish.path)) return unknown_at(view, wish.path);
   if (view.record->failed) return given_up(view);
   if (view.record->block)
-    return fail(errc::unimplemented, "volume " + view.id + " is a raw block device: what of it is free only its user knows");
+    return fail(errc::unimplemented,
+                "volume " + view.id + " is a raw block device: what of it is free only its user knows");
   if (!answers(view)) return without_server(view);
   if (view.seen.facts.trimmed) return Done{};
   const auto staged = staged_mount(view);
   if (!staged) return not_mounted(view);
   if (view.record->read_only || staged->mount->filesystem_read_only)
-    return fail(errc::failed_precondition, "the filesystem of volume " + view.id + " is read-only: nothing of it is given back");
+    return fail(errc::failed_precondition,
+                "the filesystem of volume " + view.id + " is read-only: nothing of it is given back");
   Step step{Step::Kind::trim};
   step.path = staged->mount->target;
   return step;

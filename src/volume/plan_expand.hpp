@@ -6,7 +6,8 @@
 namespace corbd::volume {
 
 Decision expand(const View& view, const Expanded& wish);
-/// The next step towards a mapping and a filesystem as large as their device, of a volume that is staged; failed_precondition when they cannot grow.
+/// The next step towards a mapping and a filesystem as large as their device, of a volume that is staged;
+/// failed_precondition when they cannot grow.
 Decision expand_contents(const View& view);
 Decision trim(const View& view, const Trimmed& wish);
 

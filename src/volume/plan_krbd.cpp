@@ -11,19 +11,24 @@ namespace corbd::volume {
 namespace {
 
 /// By bit, as librbd has them.
-constexpr std::array<std::string_view, 12> kFeatureNames{"layering",     "striping",   "exclusive-lock", "object-map",  "fast-diff",   "deep-flatten",
-                                                     "journaling",   "data-pool",  "operations",     "migrating",   "non-primary", "dirty-cache"};
+constexpr std::array<std::string_view, 12> kFeatureNames{"layering",   "striping",     "exclusive-lock", "object-map",
+                                                         "fast-diff",  "deep-flatten", "journaling",     "data-pool",
+                                                         "operations", "migrating",    "non-primary",    "dirty-cache"};
 
 std::string names_of(std::uint64_t features) {
   std::string names;
   for (unsigned bit = 0; bit < 64; ++bit)
-    if ((features >> bit & 1) != 0) names += (names.empty() ? "" : ", ") + (bit < kFeatureNames.size() ? std::string(kFeatureNames[bit]) : "bit " + std::to_string(bit));
+    if ((features >> bit & 1) != 0)
+      names += (names.empty() ? "" : ", ") +
+               (bit < kFeatureNames.size() ? std::string(kFeatureNames[bit]) : "bit " + std::to_string(bit));
   return names;
 }
 
-/// A lock whose owner does not watch the image is a dead client's: the kernel has it blocklisted before it breaks the lock.
-/// Of a volume that many nodes write there may be any.
-bool has_other_users(const View& view) { return !view.record->shared && !view.seen.facts.ownership->foreign_watchers.empty(); }
+/// A lock whose owner does not watch the image is a dead client's: the kernel has it blocklisted before it breaks the
+/// lock. Of a volume that many nodes write there may be any.
+bool has_other_users(const View& view) {
+  return !view.record->shared && !view.seen.facts.ownership->foreign_watchers.empty();
+}
 
 /// Nothing was written through the device yet, so that it may be unmapped again.
 bool is_fresh(const View& view) {
@@ -35,7 +40,8 @@ bool is_fresh(const View& view) {
 
 }  // namespace
 
-result<device::Kind> choose_kind(Mounter wanted, std::uint64_t image_features, const result<std::uint64_t>& kernel_features) {
+result<device::Kind> choose_kind(Mounter wanted, std::uint64_t image_features,
+                                 const result<std::uint64_t>& kernel_features) {
   if (wanted == Mounter::nbd) return device::Kind::nbd;
   if (!kernel_features) return kernel_features.error();
   const std::uint64_t unknown = image_features & ~*kernel_features;
@@ -52,7 +58,8 @@ std::optional<Decision> open_beside(const View& view) {
   if (view.seen.image_closing) return Step{Step::Kind::close_image};
   if (view.seen.image_open) return std::nullopt;
   if (view.seen.facts.gone)
-    return fail(errc::lost, "image " + view.record->key.text() + " of volume " + view.id + " does not exist any more: unstage the volume");
+    return fail(errc::lost, "image " + view.record->key.text() + " of volume " + view.id +
+                                " does not exist any more: unstage the volume");
   if (!view.seen.key_known) return no_key(view);
   if (view.seen.facts.fenced != true) return Step{Step::Kind::fence};
   return Step{Step::Kind::open_image};
@@ -78,7 +85,8 @@ std::optional<Decision> settle_krbd(const View& view, const Staging& staging) {
   const auto* device = view.seen.device();
   if (!view.record->read_only && !staging.complete) {
     if (auto step = open_beside(view)) return step;
-    // Two nodes may have looked before either had mapped it. Each looks again once its watch is there: one at least sees the other.
+    // Two nodes may have looked before either had mapped it. Each looks again once its watch is there: one at least
+    // sees the other.
     if (is_fresh(view) && !view.seen.facts.ownership) return look(Fact::ownership);
     if (is_fresh(view) && has_other_users(view)) return Step{Step::Kind::unmap_krbd};
   }
@@ -95,8 +103,9 @@ Decision expand_krbd(const View& view, const Expanded& wish) {
   const auto* device = view.seen.device();
   if (device == nullptr) return fail(errc::unavailable, "the device of volume " + view.id + " is gone: stage it again");
   if (device->size < wish.bytes)
-    return fail(errc::unavailable, device::path(*device) + " of volume " + view.id + " has " + std::to_string(device->size) + " bytes, and " +
-                                       std::to_string(wish.bytes) + " are wanted: repeat when the image is that large and the kernel has seen it");
+    return fail(errc::unavailable, device::path(*device) + " of volume " + view.id + " has " +
+                                       std::to_string(device->size) + " bytes, and " + std::to_string(wish.bytes) +
+                                       " are wanted: repeat when the image is that large and the kernel has seen it");
   return expand_contents(view);
 }
 

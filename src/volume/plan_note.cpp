@@ -15,7 +15,9 @@ std::string bare_host(std::string_view address) {
 std::optional<Step> note_node(const View& view) {
   const Record& record = *view.record;
   const auto& facts = view.seen.facts;
-  if (!record.provisioned || facts.note_refused || !view.seen.image_open || view.seen.image_closing || view.seen.tombstone) return std::nullopt;
+  if (!record.provisioned || facts.note_refused || !view.seen.image_open || view.seen.image_closing ||
+      view.seen.tombstone)
+    return std::nullopt;
   const Note wanted{record.user, view.policy.fencing ? bare_host(view.seen.client) : ""};
   if ((facts.noted ? facts.noted : record.note) == wanted) return std::nullopt;
   Step step{Step::Kind::note};

@@ -1,11 +1,13 @@
-// The part of the plan that tells ceph-csi's controller who uses a volume, by the image's metadata (facts: ceph-csi 2.9).
+// The part of the plan that tells ceph-csi's controller who uses a volume, by the image's metadata (facts:
+// ceph-csi 2.9).
 #pragma once
 
 #include "plan_device.hpp"
 
 namespace corbd::volume {
 
-/// The step that writes what the metadata does not say yet; nothing when it does, or for a volume that no provisioner made.
+/// The step that writes what the metadata does not say yet; nothing when it does, or for a volume that no provisioner
+/// made.
 std::optional<Step> note_node(const View& view);
 
 /// After healing: the same, and the record knows of it.

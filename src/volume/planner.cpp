@@ -17,13 +17,15 @@ namespace {
 constexpr std::uint64_t kMinBytes = 1 << 20;
 
 bool mounted_at(const View& view, const std::string& path) {
-  return std::any_of(view.seen.mounts.begin(), view.seen.mounts.end(), [&](const auto& mount) { return mount.target == path; });
+  return std::any_of(view.seen.mounts.begin(), view.seen.mounts.end(),
+                     [&](const auto& mount) { return mount.target == path; });
 }
 
 bool ours_at(const View& view, const std::string& path) { return our_mount_at(view, path) != nullptr; }
 
 const Staging* staging_at(const Record& record, const std::string& path) {
-  const auto place = std::find_if(record.stagings.begin(), record.stagings.end(), [&](const auto& staging) { return staging.path == path; });
+  const auto place = std::find_if(record.stagings.begin(), record.stagings.end(),
+                                  [&](const auto& staging) { return staging.path == path; });
   return place == record.stagings.end() ? nullptr : &*place;
 }
 
@@ -50,14 +52,16 @@ Step at(Step::Kind kind, std::string path) {
 
 // --- Staged -------------------------------------------------------------------------------------
 
-/// Other volumes of this node on the same image: readers may be several, but only one of them the kernel's, whose device has no identifier.
+/// Other volumes of this node on the same image: readers may be several, but only one of them the kernel's, whose
+/// device has no identifier.
 std::optional<Decision> refuse_neighbours(const View& view, const Staged& wish) {
   if (!view.seen.facts.resolved) return std::nullopt;
   const bool readers_mix = wish.capability.read_only && wish.mounter == Mounter::nbd;
-  const std::string& other = readers_mix || !view.seen.image_writer.empty() ? view.seen.image_writer : view.seen.image_reader;
+  const std::string& other =
+      readers_mix || !view.seen.image_writer.empty() ? view.seen.image_writer : view.seen.image_reader;
   if (other.empty()) return std::nullopt;
-  return fail(errc::in_use, "volume " + other + " of this node has the image " + view.seen.facts.resolved->key.text() + " of volume " + view.id +
-                                ": unstage that one first");
+  return fail(errc::in_use, "volume " + other + " of this node has the image " + view.seen.facts.resolved->key.text() +
+                                " of volume " + view.id + ": unstage that one first");
 }
 
 Decision stage_new(const View& view, const Staged& wish) {
@@ -71,8 +75,9 @@ Decision stage_new(const View& view, const Staged& wish) {
   }
   if (!view.seen.facts.resolved) return look(Fact::resolved);
   if (view.seen.facts.resolved->size < kMinBytes)
-    return fail(errc::failed_precondition, "image " + view.seen.facts.resolved->key.text() + " of volume " + view.id + " has " +
-                                               std::to_string(view.seen.facts.resolved->size) + " bytes, less than 1 MiB: grow it");
+    return fail(errc::failed_precondition, "image " + view.seen.facts.resolved->key.text() + " of volume " + view.id +
+                                               " has " + std::to_string(view.seen.facts.resolved->size) +
+                                               " bytes, less than 1 MiB: grow it");
   const auto kind = choose_kind(wish.mounter, view.seen.facts.resolved->features, view.seen.kernel_features);
   if (!kind) return fail(kind.error().code, "volume " + view.id + ": " + kind.error().text);
   Record record;
@@ -99,8 +104,10 @@ Decision stage_new(const View& view, const Staged& wish) {
 std::string use_of(const Record& record, const std::string& fstype) {
   const std::string how = record.read_only ? "read-only " : record.shared ? "shared " : "";
   std::string where = "no path any more";
-  if (!record.stagings.empty()) where = record.stagings.front().path;
-  else if (!record.publishes.empty()) where = record.publishes.front().target;
+  if (!record.stagings.empty())
+    where = record.stagings.front().path;
+  else if (!record.publishes.empty())
+    where = record.publishes.front().target;
   return "a " + how + (record.block ? "block device" : "filesystem " + fstype) + " at " + where;
 }
 
@@ -109,10 +116,13 @@ Decision stage_another(const View& view, const Staged& wish) {
   const Record& record = *view.record;
   const auto& wanted = wish.capability;
   const std::string fstype = record.stagings.empty() ? wanted.fstype : record.stagings.front().capability.fstype;
-  if (record.block != wanted.block || record.read_only != wanted.read_only || record.shared != wanted.shared || fstype != wanted.fstype)
-    return fail(errc::failed_precondition, "volume " + view.id + " is in use as " + use_of(record, fstype) + ": unstage and unpublish it there first");
+  if (record.block != wanted.block || record.read_only != wanted.read_only || record.shared != wanted.shared ||
+      fstype != wanted.fstype)
+    return fail(errc::failed_precondition, "volume " + view.id + " is in use as " + use_of(record, fstype) +
+                                               ": unstage and unpublish it there first");
   if (mounted_at(view, staging_target(view.id, wish.path)))
-    return fail(errc::failed_precondition, "something else is mounted at " + staging_target(view.id, wish.path) + ": unmount it");
+    return fail(errc::failed_precondition,
+                "something else is mounted at " + staging_target(view.id, wish.path) + ": unmount it");
   Record more = record;
   more.stagings.push_back({wish.path, wish.capability});
   return write(std::move(more));
@@ -124,7 +134,8 @@ Decision stage(const View& view, const Staged& wish) {
   const Staging* staging = staging_at(record, wish.path);
   if (staging == nullptr) return stage_another(view, wish);
   if (staging->capability != wish.capability)
-    return fail(errc::already_exists, "volume " + view.id + " is staged at " + wish.path + " with another capability: unstage it first");
+    return fail(errc::already_exists,
+                "volume " + view.id + " is staged at " + wish.path + " with another capability: unstage it first");
   if (record.failed) return given_up(view);
   const std::string target = staging_target(view.id, wish.path);
   if (!staging->complete || !mounted_at(view, target))
@@ -142,8 +153,8 @@ Decision stage(const View& view, const Staged& wish) {
   if (auto step = fill_mapping(view)) return *step;
   if (!wish.capability.block)
     if (auto step = fill_device(view, *our_mount_at(view, target))) return *step;
-  // Also of a raw block volume: what a pod writes into it shows no filesystem, and must not pass for a format that did not end.
-  // While rbd-nbd serves it no image is open here, and this record never began a format.
+  // Also of a raw block volume: what a pod writes into it shows no filesystem, and must not pass for a format that did
+  // not end. While rbd-nbd serves it no image is open here, and this record never began a format.
   const bool served_elsewhere = record.adopting && !view.seen.image_open;
   if (!wish.capability.read_only && !served_elsewhere) {
     if (!view.seen.facts.format_marker) return look(Fact::format_marker);
@@ -159,8 +170,8 @@ Decision stage(const View& view, const Staged& wish) {
 
 /// Mount flags may differ: a bind has its own.
 bool same_use(const Capability& one, const Capability& other) {
-  return one.block == other.block && one.fstype == other.fstype && one.read_only == other.read_only && one.single_writer == other.single_writer &&
-         one.shared == other.shared;
+  return one.block == other.block && one.fstype == other.fstype && one.read_only == other.read_only &&
+         one.single_writer == other.single_writer && one.shared == other.shared;
 }
 
 Decision publish(const View& view, const Published& wish) {
@@ -172,16 +183,19 @@ Decision publish(const View& view, const Published& wish) {
   if (auto step = bring_up(view)) return *step;
   const Publish wanted{wish.target, wish.path, wish.read_only};
   const auto& publishes = view.record->publishes;
-  const auto known = std::find_if(publishes.begin(), publishes.end(), [&](const auto& entry) { return entry.target == wish.target; });
+  const auto known =
+      std::find_if(publishes.begin(), publishes.end(), [&](const auto& entry) { return entry.target == wish.target; });
   const bool other_use = !same_use(staging->capability, wish.capability);
   if (known != publishes.end() && (*known != wanted || other_use))
-    return fail(errc::already_exists, "volume " + view.id + " is published at " + wish.target + " with other arguments: unpublish it first");
+    return fail(errc::already_exists,
+                "volume " + view.id + " is published at " + wish.target + " with other arguments: unpublish it first");
   if (other_use)
-    return fail(errc::failed_precondition, "volume " + view.id + " is staged at " + wish.path + " with another capability: publish it with that one");
+    return fail(errc::failed_precondition, "volume " + view.id + " is staged at " + wish.path +
+                                               " with another capability: publish it with that one");
   if (known == publishes.end()) {
     if (wish.capability.single_writer && !publishes.empty())
-      return fail(errc::failed_precondition, "volume " + view.id + " is for one pod only and published at " + publishes.front().target +
-                                                 ": unpublish it there first");
+      return fail(errc::failed_precondition, "volume " + view.id + " is for one pod only and published at " +
+                                                 publishes.front().target + ": unpublish it there first");
     if (mounted_at(view, wish.target))
       return fail(errc::failed_precondition, "something else is mounted at " + wish.target + ": unmount it");
     Record record = *view.record;
@@ -189,7 +203,8 @@ Decision publish(const View& view, const Published& wish) {
     return write(std::move(record));
   }
   if (ours_at(view, wish.target)) return Done{};
-  if (mounted_at(view, wish.target)) return fail(errc::failed_precondition, "something else is mounted at " + wish.target + ": unmount it");
+  if (mounted_at(view, wish.target))
+    return fail(errc::failed_precondition, "something else is mounted at " + wish.target + ": unmount it");
   return at(Step::Kind::bind, wish.target);
 }
 
@@ -197,17 +212,18 @@ Decision publish(const View& view, const Published& wish) {
 bool mounted_elsewhere(const View& view, const std::string& path) {
   const auto* device = view.seen.device();
   return device != nullptr && std::ranges::any_of(view.seen.mounts, [&](const auto& mount) {
-    return mount.target != path && mount.fstype != "devtmpfs" && shows(mount, *device);
-  });
+           return mount.target != path && mount.fstype != "devtmpfs" && shows(mount, *device);
+         });
 }
 
-/// The mount at the path and what it was made on: a power loss, or a death in between, leaves only that, and nobody else removes it (CSI: the plugin MUST
-/// delete the target).
+/// The mount at the path and what it was made on: a power loss, or a death in between, leaves only that, and nobody
+/// else removes it (CSI: the plugin MUST delete the target).
 std::optional<Decision> clear_path(const View& view, Step::Kind kind, const std::string& path) {
   Step step = at(kind, path);
-  if (!mounted_at(view, path)) return view.seen.facts.cleared.contains(path) ? std::nullopt : std::optional<Decision>(std::move(step));
-  // The last mount of a filesystem writes what that owes, and would hold the helper while its device has no link; one that is disconnected gives errors
-  // at once. Any other mount, or that of a device's node, touches nothing.
+  if (!mounted_at(view, path))
+    return view.seen.facts.cleared.contains(path) ? std::nullopt : std::optional<Decision>(std::move(step));
+  // The last mount of a filesystem writes what that owes, and would hold the helper while its device has no link; one
+  // that is disconnected gives errors at once. Any other mount, or that of a device's node, touches nothing.
   const auto is_node = [&](const auto& mount) { return mount.target == path && mount.fstype == "devtmpfs"; };
   step.sync = !mounted_elsewhere(view, path) && std::ranges::none_of(view.seen.mounts, is_node);
   if (step.sync && view.record && ours_at(view, path) && !view.seen.facts.disconnected)
@@ -218,7 +234,8 @@ std::optional<Decision> clear_path(const View& view, Step::Kind kind, const std:
 /// What another volume has there is not unmounted, nor is its stash dropped.
 std::optional<Decision> refuse_path(const View& view, const std::string& path) {
   if (view.seen.path_owner.empty()) return std::nullopt;
-  return fail(errc::failed_precondition, path + " is a path of volume " + view.seen.path_owner + ", not of volume " + view.id + ": nothing was done there");
+  return fail(errc::failed_precondition, path + " is a path of volume " + view.seen.path_owner + ", not of volume " +
+                                             view.id + ": nothing was done there");
 }
 
 /// Everything down once nothing uses the device: no staging, no publish, no mount, no holder.
@@ -250,7 +267,8 @@ Decision take_down(const View& view) {
 Decision unpublish(const View& view, const Unpublished& wish) {
   if (auto refused = refuse_path(view, wish.target)) return *refused;
   if (mounted_at(view, wish.target) && view.record && view.seen.device() != nullptr && !ours_at(view, wish.target))
-    return fail(errc::failed_precondition, "something else is mounted at " + wish.target + ", not volume " + view.id + ": unmount it");
+    return fail(errc::failed_precondition,
+                "something else is mounted at " + wish.target + ", not volume " + view.id + ": unmount it");
   if (auto step = clear_path(view, Step::Kind::unbind, wish.target)) return *step;
   if (!view.record) return Done{};
   const auto& publishes = view.record->publishes;
@@ -265,15 +283,18 @@ Decision unpublish(const View& view, const Unpublished& wish) {
 
 // --- Unstaged, Healed ---------------------------------------------------------------------------
 
-/// A pod keeps the device, its watch and its lock here, while the orchestrator would take the volume for free. Only what is mounted counts: a reboot,
-/// or whoever removed a pod's folder, leaves the record behind.
+/// A pod keeps the device, its watch and its lock here, while the orchestrator would take the volume for free. Only
+/// what is mounted counts: a reboot, or whoever removed a pod's folder, leaves the record behind.
 std::optional<Decision> refuse_published(const View& view, const Unstaged& wish) {
   const Record& record = *view.record;
   const auto refused = [&](const std::string& target) {
-    return fail(errc::failed_precondition, "volume " + view.id + " is still published at " + target + ": unpublish it there, then unstage it");
+    return fail(errc::failed_precondition,
+                "volume " + view.id + " is still published at " + target + ": unpublish it there, then unstage it");
   };
   for (const auto& publish : record.publishes)
-    if (publish.staging == wish.path && (ours_at(view, publish.target) || shows_device_that_is_gone(view, publish.target))) return refused(publish.target);
+    if (publish.staging == wish.path &&
+        (ours_at(view, publish.target) || shows_device_that_is_gone(view, publish.target)))
+      return refused(publish.target);
   const auto other = [&](const Staging& staging) { return staging.path != wish.path; };
   if (view.seen.device() == nullptr || std::ranges::any_of(record.stagings, other)) return std::nullopt;
   const std::string target = staging_target(view.id, wish.path);
@@ -301,7 +322,8 @@ Decision unstage(const View& view, const Unstaged& wish) {
 
 Decision heal(const View& view) {
   if (!view.record) return Done{};
-  if (view.seen.devices.empty()) return close_if_unstaged(view);  // nothing to serve; the next stage or unstage goes on from here
+  if (view.seen.devices.empty())
+    return close_if_unstaged(view);  // nothing to serve; the next stage or unstage goes on from here
   if (auto step = bring_up(view)) return *step;
   if (auto step = renew_note(view)) return *step;
   return Done{};
@@ -311,10 +333,12 @@ Decision heal(const View& view) {
 Decision attach(const View& view, const Attached& wish) {
   if (!view.record) return Done{};
   const bool noted = view.record->attachment_uid == wish.uid;
-  const bool by_other = view.record->adopting && view.seen.link == Observation::Link::none && view.seen.device() != nullptr;
+  const bool by_other =
+      view.record->adopting && view.seen.link == Observation::Link::none && view.seen.device() != nullptr;
   if (by_other && !view.seen.facts.served_by_other) return look(Fact::served_by_other);
   const bool served = by_kernel(view) || (by_other ? *view.seen.facts.served_by_other
-                                                   : view.seen.link == Observation::Link::serving && view.seen.attached && !view.record->failed);
+                                                   : view.seen.link == Observation::Link::serving &&
+                                                         view.seen.attached && !view.record->failed);
   if (noted) {
     const auto step = served ? sign_stash(view) : std::nullopt;
     return step ? *step : Decision(Done{});
@@ -330,7 +354,8 @@ Decision give_up(const View& view) {
     return fail(errc::failed_precondition, "volume " + view.id + " has no device here: there is nothing to give up");
   if (view.record->failed) return heal(view);
   if (by_kernel(view))
-    return fail(errc::failed_precondition, "the kernel itself serves volume " + view.id + ": it cannot be given up here; see `rbd unmap -o force`");
+    return fail(errc::failed_precondition, "the kernel itself serves volume " + view.id +
+                                               ": it cannot be given up here; see `rbd unmap -o force`");
   Record record = *view.record;
   record.failed = true;
   return write(std::move(record));
@@ -341,18 +366,22 @@ Decision decide(const View& view, const Wish& wish) {
   const auto& record = view.record;
   const auto& seen = view.seen;
   // What is true of the device now need not be so a moment later: it may be disconnected below what would be mounted.
-  if (seen.command) return Wait{seen.command->what + " of volume " + volume_id + " is under way in the kernel since " + utc(seen.command->since)};
+  if (seen.command)
+    return Wait{seen.command->what + " of volume " + volume_id + " is under way in the kernel since " +
+                utc(seen.command->since)};
   if (seen.devices.size() > 1)
-    return fail(errc::failed_precondition, std::to_string(seen.devices.size()) + " devices carry the id of volume " + volume_id +
-                                               ": disconnect the one that is not in use");
-  const bool heals = std::holds_alternative<Healed>(wish) || std::holds_alternative<Adopted>(wish) || std::holds_alternative<Failed>(wish);
+    return fail(errc::failed_precondition, std::to_string(seen.devices.size()) + " devices carry the id of volume " +
+                                               volume_id + ": disconnect the one that is not in use");
+  const bool heals = std::holds_alternative<Healed>(wish) || std::holds_alternative<Adopted>(wish) ||
+                     std::holds_alternative<Failed>(wish);
   // Healing never waits for a helper: the helper may be waiting for the healing.
   if (seen.busy && !heals && (by_kernel(view) || (seen.attached && seen.link == Observation::Link::serving)))
     return Wait{"a helper still works on volume " + volume_id};
   // It may mount yet what is unmounted now.
   const bool takes_down = std::holds_alternative<Unpublished>(wish) || std::holds_alternative<Unstaged>(wish);
   if (seen.busy && takes_down)
-    return fail(errc::unavailable, "a helper still works on volume " + volume_id + ", whose device has no server now: repeat when it is healed");
+    return fail(errc::unavailable, "a helper still works on volume " + volume_id +
+                                       ", whose device has no server now: repeat when it is healed");
   const bool of_earlier_boot = record && record->boot_id != seen.boot_id;
   // What it tells of is gone: a device that is there is another's, of whom the stash tells.
   if (of_earlier_boot && seen.link == Observation::Link::none && !seen.image_open) return Step{Step::Kind::drop_record};
@@ -378,16 +407,19 @@ Decision decide(const View& view, const Wish& wish) {
 /// What was only looked at, and is another's to use or may be.
 bool leaves(const Observation& seen, errc why) {
   // To close it would give back the lock, which is the proof that it is ours.
-  const bool ours = seen.lock_held || (seen.facts.ownership && seen.facts.ownership->lock == image::Ownership::Lock::mine);
-  return !ours && seen.image_open && !seen.tombstone && seen.link == Observation::Link::none && (why == errc::in_use || why == errc::unproven || why == errc::lost);
+  const bool ours =
+      seen.lock_held || (seen.facts.ownership && seen.facts.ownership->lock == image::Ownership::Lock::mine);
+  return !ours && seen.image_open && !seen.tombstone && seen.link == Observation::Link::none &&
+         (why == errc::in_use || why == errc::unproven || why == errc::lost);
 }
 
 }  // namespace
 
-Decision plan(const std::string& volume_id, const std::optional<Record>& record, const Wish& wish, const Observation& seen,
-              const Policy& policy) {
+Decision plan(const std::string& volume_id, const std::optional<Record>& record, const Wish& wish,
+              const Observation& seen, const Policy& policy) {
   const auto* healed = std::get_if<Healed>(&wish);
-  const View view{volume_id, record, seen, policy, std::holds_alternative<Adopted>(wish), healed != nullptr && healed->vouched};
+  const View view{
+      volume_id, record, seen, policy, std::holds_alternative<Adopted>(wish), healed != nullptr && healed->vouched};
   Decision decision = decide(view, wish);
   if (auto* failed = std::get_if<Fail>(&decision)) failed->leaves = leaves(seen, failed->error.code);
   return decision;

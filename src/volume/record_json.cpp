@@ -18,8 +18,12 @@ std::uint32_t crc32c(std::string_view bytes) {
 }
 
 json::object to_json(const Capability& capability) {
-  return {{"block", capability.block}, {"fstype", capability.fstype}, {"mount_flags", capability.mount_flags},
-          {"read_only", capability.read_only}, {"single_writer", capability.single_writer}, {"shared", capability.shared}};
+  return {{"block", capability.block},
+          {"fstype", capability.fstype},
+          {"mount_flags", capability.mount_flags},
+          {"read_only", capability.read_only},
+          {"single_writer", capability.single_writer},
+          {"shared", capability.shared}};
 }
 
 json::object to_json(const Serving& serving) {
@@ -31,38 +35,46 @@ json::object to_json(const Serving& serving) {
 }
 
 json::object to_json(const Source& source) {
-  json::object out{{"cluster_id", source.cluster_id}, {"pool", source.pool}, {"ns", source.ns}, {"image", source.image},
+  json::object out{{"cluster_id", source.cluster_id},
+                   {"pool", source.pool},
+                   {"ns", source.ns},
+                   {"image", source.image},
                    {"mkfs_options", source.mkfs_options}};
   if (source.serving != Serving()) out["serving"] = to_json(source.serving);
-  if (source.kernel != KernelOptions()) out["kernel"] = json::object{{"map", source.kernel.map}, {"unmap", source.kernel.unmap}};
+  if (source.kernel != KernelOptions())
+    out["kernel"] = json::object{{"map", source.kernel.map}, {"unmap", source.kernel.unmap}};
   return out;
 }
 
 json::object to_json(const Record& record) {
   json::array stagings, publishes;
   for (const auto& staging : record.stagings)
-    stagings.push_back(json::object{{"path", staging.path}, {"capability", to_json(staging.capability)}, {"complete", staging.complete}});
+    stagings.push_back(json::object{
+        {"path", staging.path}, {"capability", to_json(staging.capability)}, {"complete", staging.complete}});
   for (const auto& publish : record.publishes)
-    publishes.push_back(json::object{{"target", publish.target}, {"staging", publish.staging}, {"read_only", publish.read_only}});
-  json::object out{
-      {"volume_id", record.volume_id},
-      {"driver", record.driver},
-      {"source", to_json(record.source)},
-      {"user", record.user},
-      {"key", json::object{{"fsid", record.key.fsid}, {"pool_id", record.key.pool_id}, {"ns", record.key.ns},
-                           {"image_id", record.key.image_id}, {"snap_id", record.key.snap_id}}},
-      {"size", record.size},
-      {"block_size", record.block_size},
-      {"exclusive_lock", record.exclusive_lock},
-      {"block", record.block},
-      {"read_only", record.read_only},
-      {"shared", record.shared},
-      {"adopting", record.adopting},
-      {"failed", record.failed},
-      {"boot_id", record.boot_id},
-      {"attachment_uid", record.attachment_uid},
-      {"stagings", std::move(stagings)},
-      {"publishes", std::move(publishes)}};
+    publishes.push_back(
+        json::object{{"target", publish.target}, {"staging", publish.staging}, {"read_only", publish.read_only}});
+  json::object out{{"volume_id", record.volume_id},
+                   {"driver", record.driver},
+                   {"source", to_json(record.source)},
+                   {"user", record.user},
+                   {"key", json::object{{"fsid", record.key.fsid},
+                                        {"pool_id", record.key.pool_id},
+                                        {"ns", record.key.ns},
+                                        {"image_id", record.key.image_id},
+                                        {"snap_id", record.key.snap_id}}},
+                   {"size", record.size},
+                   {"block_size", record.block_size},
+                   {"exclusive_lock", record.exclusive_lock},
+                   {"block", record.block},
+                   {"read_only", record.read_only},
+                   {"shared", record.shared},
+                   {"adopting", record.adopting},
+                   {"failed", record.failed},
+                   {"boot_id", record.boot_id},
+                   {"attachment_uid", record.attachment_uid},
+                   {"stagings", std::move(stagings)},
+                   {"publishes", std::move(publishes)}};
   if (record.kind == device::Kind::krbd) out["kind"] = "krbd";
   if (!record.kms_id.empty()) out["kms_id"] = record.kms_id;
   if (record.device) out["device"] = *record.device;
@@ -95,7 +107,8 @@ Capability capability_of(const json::object& from) {
 Serving serving_of(const json::object& from) {
   Serving serving;
   serving.trim = from.at("trim").as_bool();
-  if (from.contains("dead_conn_timeout_s")) serving.dead_conn_timeout_s = number_at<std::uint64_t>(from, "dead_conn_timeout_s");
+  if (from.contains("dead_conn_timeout_s"))
+    serving.dead_conn_timeout_s = number_at<std::uint64_t>(from, "dead_conn_timeout_s");
   for (const auto& option : from.at("config").as_object()) serving.config[option.key()] = option.value().as_string();
   return serving;
 }
@@ -104,7 +117,9 @@ Source source_of(const json::object& from) {
   Source source{string_at(from, "cluster_id"), string_at(from, "pool"), string_at(from, "ns"), string_at(from, "image"),
                 string_at(from, "mkfs_options")};
   if (from.contains("serving")) source.serving = serving_of(from.at("serving").as_object());
-  if (from.contains("kernel")) source.kernel = {string_at(from.at("kernel").as_object(), "map"), string_at(from.at("kernel").as_object(), "unmap")};
+  if (from.contains("kernel"))
+    source.kernel = {string_at(from.at("kernel").as_object(), "map"),
+                     string_at(from.at("kernel").as_object(), "unmap")};
   return source;
 }
 
@@ -160,7 +175,8 @@ Record record_of(const json::object& from) {
 std::string encode(const Record& record) {
   const std::string body = json::serialize(to_json(record));
   // By hand, so that the sum is over the very bytes that stand in the file.
-  return "{\"version\":" + std::to_string(record_version) + ",\"crc32c\":" + std::to_string(crc32c(body)) + ",\"record\":" + body + "}\n";
+  return "{\"version\":" + std::to_string(record_version) + ",\"crc32c\":" + std::to_string(crc32c(body)) +
+         ",\"record\":" + body + "}\n";
 }
 
 result<Record> decode(std::string_view bytes) {
@@ -168,7 +184,8 @@ result<Record> decode(std::string_view bytes) {
     const auto file = json::parse(json::string_view(bytes.data(), bytes.size())).as_object();
     const auto version = file.at("version").to_number<int>();
     if (version > record_version)
-      return Error{errc::state_newer, "record version " + std::to_string(version) + ", this agent reads " + std::to_string(record_version)};
+      return Error{errc::state_newer, "record version " + std::to_string(version) + ", this agent reads " +
+                                          std::to_string(record_version)};
     const auto& body = file.at("record").as_object();
     if (file.at("crc32c").to_number<std::uint32_t>() != crc32c(json::serialize(body)))
       return Error{errc::state_corrupt, "the record's sum is wrong"};

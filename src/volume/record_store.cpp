@@ -58,10 +58,14 @@ class Files final : public RecordStore {
     co_return co_await pool_.run(job, {}, "reading a key file");
   }
   task<result<>> drop_key(std::string volume_id) override { return remove(key_path(volume_id)); }
-  std::string busy_file(const std::string& volume_id) const override { return records_ + "/" + sha256_hex(volume_id) + ".busy"; }
+  std::string busy_file(const std::string& volume_id) const override {
+    return records_ + "/" + sha256_hex(volume_id) + ".busy";
+  }
 
  private:
-  std::string record_path(const std::string& volume_id) const { return records_ + "/" + sha256_hex(volume_id) + ".json"; }
+  std::string record_path(const std::string& volume_id) const {
+    return records_ + "/" + sha256_hex(volume_id) + ".json";
+  }
   std::string key_path(const std::string& volume_id) const { return keys_ + "/" + sha256_hex(volume_id); }
 
   task<result<>> remove(std::string path) {
@@ -76,7 +80,8 @@ class Files final : public RecordStore {
     std::error_code failed, ignored;
     for (const auto& entry : std::filesystem::directory_iterator(records, failed)) {
       if (entry.path().extension() == ".tmp") std::filesystem::remove(entry.path(), ignored);
-      if (entry.path().extension() == ".busy" && !std::filesystem::exists(std::filesystem::path(entry.path()).replace_extension(".json"), ignored))
+      if (entry.path().extension() == ".busy" &&
+          !std::filesystem::exists(std::filesystem::path(entry.path()).replace_extension(".json"), ignored))
         remove_busy_file(entry.path());
       if (entry.path().extension() == ".json") load_one(entry.path(), loaded);
     }
@@ -101,7 +106,8 @@ class Files final : public RecordStore {
       return;
     }
     const auto now = std::chrono::system_clock::now().time_since_epoch();
-    const std::string aside = path + ".corrupt-" + std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now).count());
+    const std::string aside =
+        path + ".corrupt-" + std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now).count());
     std::error_code ignored;
     std::filesystem::rename(path, aside, ignored);
     loaded.set_aside.push_back(aside + " (" + record.error().text + ")");

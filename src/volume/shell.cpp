@@ -34,21 +34,25 @@ void make_real(Wish& wish, const std::function<std::string(std::string)>& real_p
 }
 
 bool published_at(const std::optional<Record>& record, const std::string& target) {
-  return record && std::any_of(record->publishes.begin(), record->publishes.end(), [&](const auto& publish) { return publish.target == target; });
+  return record && std::any_of(record->publishes.begin(), record->publishes.end(),
+                               [&](const auto& publish) { return publish.target == target; });
 }
 
 /// What takes back that which a failed wish added to the record, if anything (I6).
-std::optional<Wish> undo_of(const Wish& wish, const std::optional<Record>& before, const std::optional<Record>& record) {
+std::optional<Wish> undo_of(const Wish& wish, const std::optional<Record>& before,
+                            const std::optional<Record>& record) {
   if (!record) return std::nullopt;
   if (const auto* staged = std::get_if<Staged>(&wish))
     for (const auto& staging : record->stagings)
       if (staging.path == staged->path && !staging.complete) return Wish(Unstaged{staged->path});
   if (const auto* published = std::get_if<Published>(&wish))
-    if (!published_at(before, published->target) && published_at(record, published->target)) return Wish(Unpublished{published->target});
+    if (!published_at(before, published->target) && published_at(record, published->target))
+      return Wish(Unpublished{published->target});
   return std::nullopt;
 }
 
-/// A volume that is served is not asked of the cluster again, so a wrong key must not take the place of the one that heals it.
+/// A volume that is served is not asked of the cluster again, so a wrong key must not take the place of the one that
+/// heals it.
 void offer_key(Live& volume, const Secret& key) {
   if (volume.key == key) return volume.offered.reset();
   if (volume.record && !volume.key.empty()) {
@@ -65,7 +69,8 @@ result<> what_stays(const Live& volume, const Wish& wish) {
   const auto* unstaged = std::get_if<Unstaged>(&wish);
   const auto* unpublished = std::get_if<Unpublished>(&wish);
   if (unstaged == nullptr && unpublished == nullptr) return {};
-  const auto place = volume.facts.cleared.find(unstaged != nullptr ? staging_target(volume.id, unstaged->path) : unpublished->target);
+  const auto place =
+      volume.facts.cleared.find(unstaged != nullptr ? staging_target(volume.id, unstaged->path) : unpublished->target);
   return place == volume.facts.cleared.end() ? result<>() : place->second;
 }
 
@@ -74,7 +79,8 @@ bool is_unclaimed(const Live& volume) {
   return volume.record->kind == device::Kind::nbd && volume.key.empty() && !volume.record->failed && !volume.answers();
 }
 
-/// kubelet's folders: .../<driver>/<hash>/globalmount/<volume id>, and of raw block .../volumeDevices/staging/<name>/<volume id>.
+/// kubelet's folders: .../<driver>/<hash>/globalmount/<volume id>, and of raw block
+/// .../volumeDevices/staging/<name>/<volume id>.
 bool is_staging_target(const std::string& path) {
   return path.find("/globalmount/") != std::string::npos || path.find("/staging/") != std::string::npos;
 }
@@ -84,10 +90,16 @@ bool is_staging_target(const std::string& path) {
 class Shell::Impl {
  public:
   Impl(executor control, Clock& clock, Ports ports, Config config)
-      : control_(control), clock_(clock), ports_(std::move(ports)), config_(std::move(config)), gate_(control, clock),
-        steps_(control_, clock_, ports_, config_, [this](Live& volume, std::string why) { trouble(volume, std::move(why)); },
-               [this](auto link, auto image) { gate_.spawn(bury(std::move(link), std::move(image))); },
-               [this](const Live& volume) { return numbers_of_others(volume); }) {}
+      : control_(control),
+        clock_(clock),
+        ports_(std::move(ports)),
+        config_(std::move(config)),
+        gate_(control, clock),
+        steps_(
+            control_, clock_, ports_, config_,
+            [this](Live& volume, std::string why) { trouble(volume, std::move(why)); },
+            [this](auto link, auto image) { gate_.spawn(bury(std::move(link), std::move(image))); },
+            [this](const Live& volume) { return numbers_of_others(volume); }) {}
 
   task<result<>> start();
   task<result<>> want(std::string id, Wish wish, Until until);
@@ -142,7 +154,8 @@ Live& Shell::Impl::live(const std::string& id) {
   return *volumes_.emplace(id, std::make_unique<Live>(id, control_, clock_)).first->second;
 }
 
-/// The last thing that a coroutine does with a volume. Of one that is waited for it is remembered since when: live() forgets that.
+/// The last thing that a coroutine does with a volume. Of one that is waited for it is remembered since when: live()
+/// forgets that.
 void Shell::Impl::forget_if_idle(const std::string& id) {
   const auto place = volumes_.find(id);
   if (place != volumes_.end() && place->second->idle() && !place->second->in_use_since) volumes_.erase(place);
@@ -152,7 +165,8 @@ task<result<>> Shell::Impl::start() {
   auto loaded = co_await ports_.records.load();
   if (!loaded) co_return loaded.error();
   for (const auto& file : loaded->set_aside)
-    log::error("record.corrupt", {{"set_aside_as", file}, {"hint", "the kernel's devices tell what it was; the file is kept"}});
+    log::error("record.corrupt",
+               {{"set_aside_as", file}, {"hint", "the kernel's devices tell what it was; the file is kept"}});
   for (const auto& file : loaded->newer)
     log::warning("record.newer", {{"file", file}, {"hint", "written by a newer version: left alone"}});
   for (auto& record : loaded->records) {
@@ -170,7 +184,8 @@ task<result<>> Shell::Impl::start() {
     volume.record = std::move(record);
     volume.gone = volume.record->boot_id != config_.boot_id;
     // The agent before us was gone for longer than that; nobody knows how long. The kernel's own client needs none.
-    if (volume.record->device && !volume.gone && volume.record->kind == device::Kind::nbd) volume.unserved_since = clock_.now();
+    if (volume.record->device && !volume.gone && volume.record->kind == device::Kind::nbd)
+      volume.unserved_since = clock_.now();
     note_health(volume, "the agent started");
   }
   ports_.devices.on_link_dead([this](std::uint32_t index) { link_dead(index); });
@@ -209,13 +224,16 @@ task<> Shell::Impl::run(Live& volume, std::shared_ptr<Operation> operation, Unti
     operation->outcome = co_await fulfil(volume, operation->wish);
     volume.last_error.reset();
     if (!operation->outcome) volume.last_error = operation->outcome.error();
-    if (!volume.last_error || volume.last_error->code != errc::in_use) volume.in_use_since.reset();
-    else if (!volume.in_use_since) volume.in_use_since = clock_.now();
+    if (!volume.last_error || volume.last_error->code != errc::in_use)
+      volume.in_use_since.reset();
+    else if (!volume.in_use_since)
+      volume.in_use_since = clock_.now();
     const bool lost = volume.last_error && volume.last_error->code == errc::lost;
     if (!lost) volume.lost_since.reset();
     if (lost && !volume.lost_since) volume.lost_since = clock_.now();
     // It was replaced in the cluster, perhaps: the next try shows which of the two is right.
-    if (volume.offered && !volume.tries_offered && volume.last_error && volume.last_error->code == errc::unauthenticated) {
+    if (volume.offered && !volume.tries_offered && volume.last_error &&
+        volume.last_error->code == errc::unauthenticated) {
       std::swap(volume.key, *volume.offered);
       volume.key_saved = false;
     }
@@ -229,7 +247,8 @@ task<> Shell::Impl::run(Live& volume, std::shared_ptr<Operation> operation, Unti
   forget_if_idle(std::string(volume.id));
 }
 
-/// The wish, and when it fails for good the undo of what it added: the caller forgets the volume at a final code (I3, I6).
+/// The wish, and when it fails for good the undo of what it added: the caller forgets the volume at a final code (I3,
+/// I6).
 task<result<>> Shell::Impl::fulfil(Live& volume, Wish wish) {
   auto ready = co_await prepare(volume, wish);
   if (!ready) co_return ready;
@@ -241,7 +260,8 @@ task<result<>> Shell::Impl::fulfil(Live& volume, Wish wish) {
   }
   if (!final_for_caller(outcome.error().code)) co_return outcome;
   // A format was begun, and only this record may repeat it.
-  if (std::holds_alternative<Staged>(wish) && volume.record && !volume.record->format.empty()) co_return Error{errc::unavailable, outcome.error().text};
+  if (std::holds_alternative<Staged>(wish) && volume.record && !volume.record->format.empty())
+    co_return Error{errc::unavailable, outcome.error().text};
   const auto undo = undo_of(wish, before, volume.record);
   if (!undo) co_return outcome;
   log::info("volume.undo", {{"volume", volume.id}, {"wish", name(wish)}, {"because", outcome.error().text}});
@@ -250,8 +270,8 @@ task<result<>> Shell::Impl::fulfil(Live& volume, Wish wish) {
   co_return Error{errc::unavailable, outcome.error().text + "; undoing it: " + undone.error().text};
 }
 
-/// Success means that the disk says so too: a write that failed may have happened, and a stage may have left a key before its record.
-/// Healing does without: a full disk must not keep a device from its server.
+/// Success means that the disk says so too: a write that failed may have happened, and a stage may have left a key
+/// before its record. Healing does without: a full disk must not keep a device from its server.
 task<result<>> Shell::Impl::make_durable(Live& volume, const Wish& wish, bool had_record) {
   if (std::holds_alternative<Healed>(wish) || std::holds_alternative<Adopted>(wish)) co_return result<>();
   if (volume.record && volume.unsure) {
@@ -263,9 +283,12 @@ task<result<>> Shell::Impl::make_durable(Live& volume, const Wish& wish, bool ha
   const auto seen = observe(volume, wish, ports_, config_.boot_id, clock_.now());
   // A device without a record of ours is another agent's, perhaps of a newer version's: its files are not ours to drop.
   if (seen && !seen->devices.empty())
-    log::warning("device.left_alone", {{"volume", volume.id}, {"device", device::path(seen->devices.front())},
-                                       {"why", "it carries the volume's id, and neither a record nor a stash names it: disconnect it by the tool "
-                                               "that made it"}});
+    log::warning("device.left_alone",
+                 {{"volume", volume.id},
+                  {"device", device::path(seen->devices.front())},
+                  {"why",
+                   "it carries the volume's id, and neither a record nor a stash names it: disconnect it by the tool "
+                   "that made it"}});
   if (!seen || !seen->devices.empty()) co_return result<>();
   if (!volume.unsure) co_return co_await ports_.records.drop_key(volume.id);
   co_return co_await steps_.run(volume, Step{Step::Kind::drop_record}, wish);
@@ -279,7 +302,8 @@ task<result<>> Shell::Impl::prepare(Live& volume, const Wish& wish) {
     if (staged->attachment.state != Attachment::State::unknown) volume.facts.attachment = staged->attachment;
     co_return co_await ports_.check_path(staged->path, true);
   }
-  if (const auto* published = std::get_if<Published>(&wish)) co_return co_await ports_.check_path(published->target, false);
+  if (const auto* published = std::get_if<Published>(&wish))
+    co_return co_await ports_.check_path(published->target, false);
   if (const auto* unpublished = std::get_if<Unpublished>(&wish)) {
     auto checked = co_await ports_.check_path(unpublished->target, false);
     if (!checked && checked.error().code != errc::not_found) co_return checked;
@@ -300,8 +324,10 @@ task<result<>> Shell::Impl::pursue(Live& volume, Wish wish) {
     if (!seen) co_return seen.error();
     volume.gone = seen->devices.empty() || (volume.record && volume.record->boot_id != config_.boot_id);
     if (volume.gone) volume.unserved_since.reset();
-    if (seen->devices.empty()) volume.disconnected = false;
-    else if (seen->facts.disconnected) volume.disconnected = true;
+    if (seen->devices.empty())
+      volume.disconnected = false;
+    else if (seen->facts.disconnected)
+      volume.disconnected = true;
     if (seen->facts.resolved) observe_neighbours(*seen, volume);
     seen->path_owner = path_owner(*seen, volume, wish);
     const Decision decision = plan(volume.id, volume.record, wish, *seen, config_.policy);
@@ -311,7 +337,8 @@ task<result<>> Shell::Impl::pursue(Live& volume, Wish wish) {
       co_return failed->error;
     }
     if (const auto* wait = std::get_if<Wait>(&decision)) {
-      if (std::exchange(waits_for, wait->why) != wait->why) log::info("volume.waits", {{"volume", volume.id}, {"wish", name(wish)}, {"why", wait->why}});
+      if (std::exchange(waits_for, wait->why) != wait->why)
+        log::info("volume.waits", {{"volume", volume.id}, {"wish", name(wish)}, {"why", wait->why}});
       co_await sleep_until(control_, clock_, clock_.now() + kWaitPause);
       volume.facts.ownership.reset();
       volume.facts.served_by_other.reset();
@@ -321,11 +348,13 @@ task<result<>> Shell::Impl::pursue(Live& volume, Wish wish) {
     note_health(volume, std::string(name(wish)));
     if (done) continue;
     // A volume that has no device is asked for by its caller only: meanwhile our watch must keep nobody out.
-    if (std::get<Step>(decision).kind == Step::Kind::lock && volume.gone && volume.image) co_await leave_image(volume, wish);
+    if (std::get<Step>(decision).kind == Step::Kind::lock && volume.gone && volume.image)
+      co_await leave_image(volume, wish);
     co_return with_context(std::string(name(std::get<Step>(decision).kind)) + " of volume " + volume.id, done.error());
   }
   if (volume.image && !volume.link && !volume.lock_held) co_await leave_image(volume, wish);
-  co_return Error{errc::unavailable, std::string(name(wish)) + " of volume " + volume.id + " still waits" + (waits_for.empty() ? "" : ": " + waits_for) + ": repeat it"};
+  co_return Error{errc::unavailable, std::string(name(wish)) + " of volume " + volume.id + " still waits" +
+                                         (waits_for.empty() ? "" : ": " + waits_for) + ": repeat it"};
 }
 
 /// A close that does not end in time goes on, and the next wish begins with it.
@@ -338,7 +367,8 @@ task<> Shell::Impl::leave_image(Live& volume, const Wish& wish) {
 void Shell::Impl::observe_neighbours(Observation& seen, const Live& volume) const {
   for (const auto& [id, other] : volumes_) {
     const auto& record = other->saving ? other->saving : other->record;
-    if (id != volume.id && record && record->key == seen.facts.resolved->key) (record->read_only ? seen.image_reader : seen.image_writer) = id;
+    if (id != volume.id && record && record->key == seen.facts.resolved->key)
+      (record->read_only ? seen.image_reader : seen.image_writer) = id;
   }
 }
 
@@ -350,7 +380,9 @@ std::string Shell::Impl::path_owner(const Observation& seen, const Live& volume,
   const std::string& path = unstaged != nullptr ? unstaged->path : unpublished->target;
   const auto there = std::ranges::find_if(seen.mounts, [&](const auto& mount) { return mount.target == path; });
   const bool mounted = there != seen.mounts.end();
-  if ((volume.record && is_at(*volume.record, path)) || (mounted && seen.device() != nullptr && shows(*there, *seen.device()))) return "";
+  if ((volume.record && is_at(*volume.record, path)) ||
+      (mounted && seen.device() != nullptr && shows(*there, *seen.device())))
+    return "";
   for (const auto& [id, other] : volumes_)
     if (id != volume.id && other->record && is_at(*other->record, path)) return id;
   const auto devices = mounted ? ports_.devices.inventory() : std::vector<device::Seen>();
@@ -364,7 +396,8 @@ std::vector<std::uint32_t> Shell::Impl::numbers_of_others(const Live& volume) co
   std::vector<std::uint32_t> numbers;
   for (const auto& [id, other] : volumes_) {
     const auto& record = other->record;
-    if (id != volume.id && record && record->kind == device::Kind::nbd && record->device && record->boot_id == config_.boot_id)
+    if (id != volume.id && record && record->kind == device::Kind::nbd && record->device &&
+        record->boot_id == config_.boot_id)
       numbers.push_back(*record->device);
   }
   return numbers;
@@ -376,7 +409,8 @@ bool Shell::Impl::shows_at(const Live& volume, const std::string& path) const {
   const auto devices = find_devices(volume, ports_);
   const auto mounts = ports_.mounts.table();
   if (!devices || devices->empty() || !mounts) return false;
-  return std::ranges::any_of(*mounts, [&](const auto& mount) { return mount.target == path && shows(mount, devices->front()); });
+  return std::ranges::any_of(*mounts,
+                             [&](const auto& mount) { return mount.target == path && shows(mount, devices->front()); });
 }
 
 task<result<host::Usage>> Shell::Impl::usage(std::string id, std::string path, Until until) {
@@ -419,7 +453,8 @@ std::optional<Status> Shell::Impl::status(const std::string& id) const {
   if (place == volumes_.end() || !place->second->record) return std::nullopt;
   const auto devices = find_devices(*place->second, ports_);
   const auto mounts = ports_.mounts.table();
-  return status_of(*place->second, devices && !devices->empty() ? &devices->front() : nullptr, mounts ? *mounts : std::vector<host::Mount>());
+  return status_of(*place->second, devices && !devices->empty() ? &devices->front() : nullptr,
+                   mounts ? *mounts : std::vector<host::Mount>());
 }
 
 std::vector<Unclaimed> Shell::Impl::unclaimed() const {
@@ -488,7 +523,8 @@ task<> Shell::Impl::bury(std::unique_ptr<device::Link> link, std::unique_ptr<ima
   if (link) co_await link->idle({});
   link.reset();
   if (!image) co_return;
-  if (auto closed = co_await image->close({}); !closed) log::warning("image.not_closed", {{"error", closed.error().text}});
+  if (auto closed = co_await image->close({}); !closed)
+    log::warning("image.not_closed", {{"error", closed.error().text}});
 }
 
 void Shell::Impl::link_dead(std::uint32_t index) {
@@ -503,18 +539,21 @@ task<> Shell::Impl::drain(Live& volume, Until until) {
   ++volume.users;
   const Waited drained = co_await volume.link->drain(until);
   --volume.users;
-  if (drained != Waited::ready) log::warning("volume.undrained", {{"volume", volume.id}, {"in_flight", volume.link ? volume.link->in_flight() : 0}});
+  if (drained != Waited::ready)
+    log::warning("volume.undrained",
+                 {{"volume", volume.id}, {"in_flight", volume.link ? volume.link->in_flight() : 0}});
 }
 
 task<> Shell::Impl::drain_all(Until until) {
   Gate drains(control_, clock_);
   for (const auto& [id, volume] : volumes_)
-    if (volume->link && std::exchange(volume->drained, volume->link.get()) != volume->link.get()) drains.spawn(drain(*volume, until));
+    if (volume->link && std::exchange(volume->drained, volume->link.get()) != volume->link.get())
+      drains.spawn(drain(*volume, until));
   co_await drains.close({});
 }
 
-/// Sessions first and all at once: an operation may wait for a cluster that answers nothing. It begins no step any more, and a link that its last step made
-/// is drained after it.
+/// Sessions first and all at once: an operation may wait for a cluster that answers nothing. It begins no step any
+/// more, and a link that its last step made is drained after it.
 task<> Shell::Impl::stop(Until until) {
   leaving_ = true;
   gauges_.stop();
@@ -527,7 +566,9 @@ Shell::Shell(executor control, Clock& clock, Ports ports, Config config)
     : impl_(std::make_unique<Impl>(std::move(control), clock, std::move(ports), std::move(config))) {}
 Shell::~Shell() = default;
 task<result<>> Shell::start() { return impl_->start(); }
-task<result<>> Shell::want(std::string volume_id, Wish wish, Until until) { return impl_->want(std::move(volume_id), std::move(wish), until); }
+task<result<>> Shell::want(std::string volume_id, Wish wish, Until until) {
+  return impl_->want(std::move(volume_id), std::move(wish), until);
+}
 task<result<host::Usage>> Shell::usage(std::string volume_id, std::string path, Until until) {
   return impl_->usage(std::move(volume_id), std::move(path), until);
 }

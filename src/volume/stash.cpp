@@ -22,9 +22,8 @@ constexpr std::size_t kMaxFile = 65536;
 constexpr const char* kAttachmentKey = "corbdAttachmentUID";
 
 bool same_key(std::string_view left, std::string_view right) {
-  return std::equal(left.begin(), left.end(), right.begin(), right.end(), [](unsigned char one, unsigned char other) {
-    return std::tolower(one) == std::tolower(other);
-  });
+  return std::equal(left.begin(), left.end(), right.begin(), right.end(),
+                    [](unsigned char one, unsigned char other) { return std::tolower(one) == std::tolower(other); });
 }
 
 const json::value* find(const json::object& object, std::string_view key) {
@@ -81,7 +80,8 @@ result<> write_stash(const std::string& staging_path, const Stash& stash) {
 
 std::string log_to_remove(const Stash& stash, const std::string& volume_id) {
   const bool plain = stash.log_dir.starts_with('/') && volume_id.find('/') == volume_id.npos;
-  return stash.nbd && plain && same_key(stash.log_strategy, "remove") ? stash.log_dir + "/rbd-nbd-" + volume_id + ".log" : "";
+  return stash.nbd && plain && same_key(stash.log_strategy, "remove") ? stash.log_dir + "/rbd-nbd-" + volume_id + ".log"
+                                                                      : "";
 }
 
 result<> drop_stash(const std::string& staging_path, const std::string& log) {
@@ -111,21 +111,25 @@ result<Stash> parse_stash(std::string_view text) {
   if (failed || !value.is_object()) return corrupt("not a JSON object");
   const auto& object = value.get_object();
   Stash stash;
-  for (const auto& done : {read(object, "pool", stash.pool), read(object, "radosNamespace", stash.ns), read(object, "image", stash.image),
-                           read(object, "unmapOptions", stash.unmap_options), read(object, "accessType", stash.nbd),
-                           read(object, "encrypted", stash.encrypted), read(object, "device", stash.device),
-                           read(object, "logDir", stash.log_dir), read(object, "logFileStrategy", stash.log_strategy),
-                           read(object, kAttachmentKey, stash.attachment)})
+  for (const auto& done :
+       {read(object, "pool", stash.pool), read(object, "radosNamespace", stash.ns), read(object, "image", stash.image),
+        read(object, "unmapOptions", stash.unmap_options), read(object, "accessType", stash.nbd),
+        read(object, "encrypted", stash.encrypted), read(object, "device", stash.device),
+        read(object, "logDir", stash.log_dir), read(object, "logFileStrategy", stash.log_strategy),
+        read(object, kAttachmentKey, stash.attachment)})
     if (!done) return done.error();
   return stash;
 }
 
 std::string encode(const Stash& stash) {
-  std::string out = "{\"Version\":3,\"pool\":" + in_quotes(stash.pool) + ",\"radosNamespace\":" + in_quotes(stash.ns) + ",\"image\":" + in_quotes(stash.image);
+  std::string out = "{\"Version\":3,\"pool\":" + in_quotes(stash.pool) + ",\"radosNamespace\":" + in_quotes(stash.ns) +
+                    ",\"image\":" + in_quotes(stash.image);
   out += ",\"unmapOptions\":" + in_quotes(stash.unmap_options);
   out.append(",\"accessType\":").append(truth(stash.nbd)).append(",\"encrypted\":").append(truth(stash.encrypted));
-  out += ",\"device\":" + in_quotes(stash.device) + ",\"logDir\":" + in_quotes(stash.log_dir) + ",\"logFileStrategy\":" + in_quotes(stash.log_strategy);
-  if (!stash.attachment.empty()) out.append(",\"").append(kAttachmentKey).append("\":").append(in_quotes(stash.attachment));
+  out += ",\"device\":" + in_quotes(stash.device) + ",\"logDir\":" + in_quotes(stash.log_dir) +
+         ",\"logFileStrategy\":" + in_quotes(stash.log_strategy);
+  if (!stash.attachment.empty())
+    out.append(",\"").append(kAttachmentKey).append("\":").append(in_quotes(stash.attachment));
   return out + "}";
 }
 

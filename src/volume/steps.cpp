@@ -19,8 +19,10 @@ bool of_node(Fact fact) {
     case Fact::stash:
     case Fact::luks:
     case Fact::keys:
-    case Fact::served_by_other: return true;
-    default: return false;
+    case Fact::served_by_other:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -31,15 +33,18 @@ bool needs_image(Fact fact) {
     case Fact::has_data:
     case Fact::format_marker:
     case Fact::encryption:
-    case Fact::keys: return true;
-    default: return false;
+    case Fact::keys:
+      return true;
+    default:
+      return false;
   }
 }
 
 /// Whether the step speaks to the cluster: what it did not get in time, the cluster did not answer.
 bool asks_cluster(const Step& step) {
   switch (step.kind) {
-    case Step::Kind::look: return !of_node(step.fact);
+    case Step::Kind::look:
+      return !of_node(step.fact);
     case Step::Kind::fence:
     case Step::Kind::stop_session:
     case Step::Kind::close_image:
@@ -50,13 +55,17 @@ bool asks_cluster(const Step& step) {
     case Step::Kind::mark:
     case Step::Kind::luks_note:
     case Step::Kind::note:
-    case Step::Kind::unmark: return true;
-    default: return false;
+    case Step::Kind::unmark:
+      return true;
+    default:
+      return false;
   }
 }
 
 /// The very image of a device is gone, whatever has its name now: a fact to decide on, no failure.
-bool is_gone(const Live& live, const Error& error) { return live.record->device.has_value() && error.code == errc::not_found; }
+bool is_gone(const Live& live, const Error& error) {
+  return live.record->device.has_value() && error.code == errc::not_found;
+}
 
 }  // namespace
 
@@ -77,7 +86,8 @@ task<result<>> Steps::run(Live& live, const Step& step, const Wish& wish) {
     if (error.code == errc::fenced && live.image && !live.link) static_cast<void>(co_await close_image(live));
     // Whoever wanted it is still there: it was the link that ended.
     if (error.code == errc::cancelled && live.link_scopes.size() > 1) error.code = errc::unavailable;
-    if (asks_cluster(step) && (error.code == errc::unavailable || error.code == errc::timed_out)) error.code = errc::unreachable;
+    if (asks_cluster(step) && (error.code == errc::unavailable || error.code == errc::timed_out))
+      error.code = errc::unreachable;
     co_return error;
   }
   log::debug("step.done", {{"volume", live.id}, {"step", name(step.kind)}});
@@ -86,53 +96,93 @@ task<result<>> Steps::run(Live& live, const Step& step, const Wish& wish) {
 
 task<result<>> Steps::dispatch(Live& live, const Step& step, const Wish& wish) {
   switch (step.kind) {
-    case Step::Kind::look: co_return co_await look(live, step, wish);
-    case Step::Kind::write_record: co_return co_await write_record(live, step);
-    case Step::Kind::fence: co_return co_await fence(live);
-    case Step::Kind::open_image: co_return co_await open_image(live);
-    case Step::Kind::open_tombstone: co_return co_await open_tombstone(live);
-    case Step::Kind::dismiss: co_return co_await dismiss(live);
-    case Step::Kind::inherit: co_return co_await inherit(live, step.path);
-    case Step::Kind::write_stash: co_return co_await write_stash(live, step);
-    case Step::Kind::drop_stash: co_return co_await drop_stash(live, step.path);
-    case Step::Kind::note: co_return co_await note(live, *step.note_text, wish);
-    case Step::Kind::lock: co_return co_await take_lock(live);
-    case Step::Kind::start_session: co_return co_await start_session(live);
-    case Step::Kind::kernel_connect: co_return co_await kernel_connect(live);
-    case Step::Kind::kernel_reconfigure: co_return co_await kernel_reconfigure(live);
-    case Step::Kind::kernel_resize: co_return co_await kernel_resize(live);
-    case Step::Kind::mark: co_return co_await mark(live);
-    case Step::Kind::unmark: co_return co_await unmark(live);
-    case Step::Kind::mkfs: co_return co_await make_filesystem(live, wish);
-    case Step::Kind::fsck: co_return co_await check_filesystem(live);
-    case Step::Kind::grow: co_return co_await grow(live, step.path, wish);
-    case Step::Kind::trim: co_return co_await trim(live, step.path);
-    case Step::Kind::bind: co_return co_await bind(live, step.path, wish);
-    case Step::Kind::map_krbd: co_return co_await map_krbd(live);
-    case Step::Kind::unmap_krbd: co_return co_await unmap_krbd(live);
-    case Step::Kind::disconnect: co_return co_await disconnect(live);
-    case Step::Kind::stop_session: co_return co_await stop_session(live);
-    case Step::Kind::close_image: co_return co_await close_image(live);
-    case Step::Kind::drop_record: co_return co_await drop_record(live, wish);
+    case Step::Kind::look:
+      co_return co_await look(live, step, wish);
+    case Step::Kind::write_record:
+      co_return co_await write_record(live, step);
+    case Step::Kind::fence:
+      co_return co_await fence(live);
+    case Step::Kind::open_image:
+      co_return co_await open_image(live);
+    case Step::Kind::open_tombstone:
+      co_return co_await open_tombstone(live);
+    case Step::Kind::dismiss:
+      co_return co_await dismiss(live);
+    case Step::Kind::inherit:
+      co_return co_await inherit(live, step.path);
+    case Step::Kind::write_stash:
+      co_return co_await write_stash(live, step);
+    case Step::Kind::drop_stash:
+      co_return co_await drop_stash(live, step.path);
+    case Step::Kind::note:
+      co_return co_await note(live, *step.note_text, wish);
+    case Step::Kind::lock:
+      co_return co_await take_lock(live);
+    case Step::Kind::start_session:
+      co_return co_await start_session(live);
+    case Step::Kind::kernel_connect:
+      co_return co_await kernel_connect(live);
+    case Step::Kind::kernel_reconfigure:
+      co_return co_await kernel_reconfigure(live);
+    case Step::Kind::kernel_resize:
+      co_return co_await kernel_resize(live);
+    case Step::Kind::mark:
+      co_return co_await mark(live);
+    case Step::Kind::unmark:
+      co_return co_await unmark(live);
+    case Step::Kind::mkfs:
+      co_return co_await make_filesystem(live, wish);
+    case Step::Kind::fsck:
+      co_return co_await check_filesystem(live);
+    case Step::Kind::grow:
+      co_return co_await grow(live, step.path, wish);
+    case Step::Kind::trim:
+      co_return co_await trim(live, step.path);
+    case Step::Kind::bind:
+      co_return co_await bind(live, step.path, wish);
+    case Step::Kind::map_krbd:
+      co_return co_await map_krbd(live);
+    case Step::Kind::unmap_krbd:
+      co_return co_await unmap_krbd(live);
+    case Step::Kind::disconnect:
+      co_return co_await disconnect(live);
+    case Step::Kind::stop_session:
+      co_return co_await stop_session(live);
+    case Step::Kind::close_image:
+      co_return co_await close_image(live);
+    case Step::Kind::drop_record:
+      co_return co_await drop_record(live, wish);
     case Step::Kind::umount:
-    case Step::Kind::unbind: co_return co_await unmount(live, step);
+    case Step::Kind::unbind:
+      co_return co_await unmount(live, step);
     case Step::Kind::tune: {
       const auto index = device_index(live);
       if (!index) co_return index.error();
       // Without the busy file, and not in line behind the volumes of its cluster: these may wait for the healing.
-      auto tuned = co_await ports_.filesystems.tune("nbd" + std::to_string(*index), HelperOwner("", "healing of " + owner(live).whose), while_served(live, soon()));
+      auto tuned = co_await ports_.filesystems.tune("nbd" + std::to_string(*index),
+                                                    HelperOwner("", "healing of " + owner(live).whose),
+                                                    while_served(live, soon()));
       if (tuned) live.untuned = false;
       co_return tuned;
     }
-    case Step::Kind::mount: co_return co_await mount(live, step.path, wish);
-    case Step::Kind::luks_format: co_return co_await luks_format(live, wish);
-    case Step::Kind::luks_note: co_return co_await luks_note(live);
-    case Step::Kind::luks_open: co_return co_await luks_open(live, wish);
-    case Step::Kind::luks_resize: co_return co_await luks_resize(live);
-    case Step::Kind::luks_close: co_return co_await luks_close(live);
-    case Step::Kind::add_key: co_return co_await add_key(live, wish);
-    case Step::Kind::new_key: co_return co_await new_key(live, wish);
-    case Step::Kind::remove_key: co_return co_await remove_key(live, step.key_slot);
+    case Step::Kind::mount:
+      co_return co_await mount(live, step.path, wish);
+    case Step::Kind::luks_format:
+      co_return co_await luks_format(live, wish);
+    case Step::Kind::luks_note:
+      co_return co_await luks_note(live);
+    case Step::Kind::luks_open:
+      co_return co_await luks_open(live, wish);
+    case Step::Kind::luks_resize:
+      co_return co_await luks_resize(live);
+    case Step::Kind::luks_close:
+      co_return co_await luks_close(live);
+    case Step::Kind::add_key:
+      co_return co_await add_key(live, wish);
+    case Step::Kind::new_key:
+      co_return co_await new_key(live, wish);
+    case Step::Kind::remove_key:
+      co_return co_await remove_key(live, step.key_slot);
   }
   co_return Error{errc::internal, "a step without hands: " + std::string(name(step.kind))};
 }
@@ -146,7 +196,8 @@ result<image::Access> Steps::access(const Live& live) const {
 }
 
 HelperOwner Steps::owner(const Live& live) const {
-  return {ports_.records.busy_file(live.id), live.record ? "cluster " + live.record->source.cluster_id : "volumes without a record"};
+  return {ports_.records.busy_file(live.id),
+          live.record ? "cluster " + live.record->source.cluster_id : "volumes without a record"};
 }
 
 std::uint64_t Steps::dead_conn_timeout_s(const Live& live) const {
@@ -180,17 +231,21 @@ result<std::string> Steps::data_path(const Live& live) const {
 task<result<>> Steps::look(Live& live, const Step& step, const Wish& wish) {
   Facts& facts = live.facts;
   if (needs_image(step.fact) && !live.image)
-    co_return Error{errc::unavailable, "the image of volume " + live.id + " is not open here, because rbd-nbd serves it: repeat later"};
+    co_return Error{errc::unavailable,
+                    "the image of volume " + live.id + " is not open here, because rbd-nbd serves it: repeat later"};
   switch (step.fact) {
     case Fact::resolved: {
       if (const auto* staged = std::get_if<Staged>(&wish)) co_return co_await resolve(live, *staged);
       co_return Error{errc::internal, "only a stage resolves an image"};
     }
-    case Fact::stash: co_return co_await look_at_stash(live, wish);
-    case Fact::served_by_other: co_return co_await look_at_other(live);
+    case Fact::stash:
+      co_return co_await look_at_stash(live, wish);
+    case Fact::served_by_other:
+      co_return co_await look_at_other(live);
     case Fact::encryption:
     case Fact::luks:
-    case Fact::keys: co_return co_await look_at_luks(live, step.fact, wish);
+    case Fact::keys:
+      co_return co_await look_at_luks(live, step.fact, wish);
     case Fact::header: {
       auto to = access(live);
       if (!to) co_return to.error();
@@ -232,7 +287,8 @@ task<result<>> Steps::look(Live& live, const Step& step, const Wish& wish) {
       co_return result<>();
     case Fact::probe:
     case Fact::filesystem:
-    case Fact::unused: break;
+    case Fact::unused:
+      break;
   }
   co_return co_await look_at_device(live, step);
 }
@@ -288,14 +344,16 @@ task<result<>> Steps::save_key(Live& live) {
   co_return saved;
 }
 
-/// The cluster took the key of this operation. Healing goes on without a file of it: the next write of the record tries again.
+/// The cluster took the key of this operation. Healing goes on without a file of it: the next write of the record tries
+/// again.
 task<> Steps::key_worked(Live& live) {
   if (live.tries_offered && live.offered) {
     live.key = std::move(*live.offered);
     live.offered.reset();
     live.key_saved = false;
   }
-  if (auto saved = co_await save_key(live); !saved) log::warning("key.not_written", {{"volume", live.id}, {"error", saved.error().text}});
+  if (auto saved = co_await save_key(live); !saved)
+    log::warning("key.not_written", {{"volume", live.id}, {"error", saved.error().text}});
 }
 
 task<result<>> Steps::fence(Live& live) {
@@ -345,8 +403,10 @@ task<result<>> Steps::open_tombstone(Live& live) {
   if (!index) co_return index.error();
   live.image = make_tombstone(live.record->key, live.record->size, live.record->read_only);
   live.tombstone = true;
-  log::error("volume.failed", {{"volume", live.id}, {"device", device::path(*index)},
-                               {"hint", "every request gets an I/O error from now on: end its pods, unstage it, and stage it anew"}});
+  log::error("volume.failed",
+             {{"volume", live.id},
+              {"device", device::path(*index)},
+              {"hint", "every request gets an I/O error from now on: end its pods, unstage it, and stage it anew"}});
   co_return result<>();
 }
 

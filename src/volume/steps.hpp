@@ -5,7 +5,8 @@
 
 namespace corbd::volume {
 
-/// Image metadata that stands from before mkfs until after the first mount: only with what the record has of it may a format be repeated.
+/// Image metadata that stands from before mkfs until after the first mount: only with what the record has of it may a
+/// format be repeated.
 inline constexpr const char* kFormatMarker = "corbd/format";
 
 /// argon2 at once on this node: each takes 32 MiB (ceph-csi #3472).
@@ -18,8 +19,14 @@ class Steps {
   using Bury = std::function<void(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image)>;
   /// The numbers of other volumes' nbd devices, as their records name them.
   using Numbers = std::function<std::vector<std::uint32_t>(const Live& live)>;
-  Steps(executor control, Clock& clock, const Ports& ports, const Config& config, Trouble trouble, Bury bury, Numbers numbers)
-      : clock_(clock), ports_(ports), config_(config), trouble_(std::move(trouble)), bury_(std::move(bury)), numbers_(std::move(numbers)),
+  Steps(executor control, Clock& clock, const Ports& ports, const Config& config, Trouble trouble, Bury bury,
+        Numbers numbers)
+      : clock_(clock),
+        ports_(ports),
+        config_(config),
+        trouble_(std::move(trouble)),
+        bury_(std::move(bury)),
+        numbers_(std::move(numbers)),
         key_derivations_(std::move(control), clock, "the turn to derive a LUKS key", kKeyDerivations) {}
 
   /// The step, between its two failpoints. What it learned goes into live.facts.

@@ -25,15 +25,18 @@ task<result<>> Steps::look_at_other(Live& live) {
   }
   if (!live.unserved_since) live.unserved_since = clock_.now();
   if (did)
-    log::warning("device.left", {{"volume", live.id}, {"device", device::path(*index)},
-                               {"hint", "rbd-nbd is dead; what its cache had acknowledged and not stored yet is lost"}});
+    log::warning("device.left",
+                 {{"volume", live.id},
+                  {"device", device::path(*index)},
+                  {"hint", "rbd-nbd is dead; what its cache had acknowledged and not stored yet is lost"}});
   co_return result<>();
 }
 
 task<result<>> Steps::dismiss(Live& live) {
   const auto index = device_index(live);
   if (!index) co_return index.error();
-  log::warning("device.taking_over", {{"volume", live.id}, {"device", device::path(*index)}, {"effect", "rbd-nbd is asked to end"}});
+  log::warning("device.taking_over",
+               {{"volume", live.id}, {"device", device::path(*index)}, {"effect", "rbd-nbd is asked to end"}});
   auto gone = co_await ports_.daemons.dismiss(*index, live.id, soon());
   if (!gone) co_return gone;
   live.served_by_other = false;
@@ -49,7 +52,11 @@ task<result<>> Steps::inherit(Live& live, std::string address) {
   if (!to) co_return to.error();
   auto done = co_await ports_.clusters.inherit(*to, address, soon());
   if (!done) co_return done;
-  log::warning("client.inherited", {{"volume", live.id}, {"address", address}, {"effect", "a dead client of this node, of which no record tells, is fenced as one of this agent's own"}});
+  log::warning(
+      "client.inherited",
+      {{"volume", live.id},
+       {"address", address},
+       {"effect", "a dead client of this node, of which no record tells, is fenced as one of this agent's own"}});
   live.facts.ownership.reset();
   live.facts.fenced.reset();
   co_return result<>();

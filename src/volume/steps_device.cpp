@@ -10,12 +10,15 @@ namespace {
 
 std::string why_ended(int error) {
   switch (error) {
-    case 0: return "its link ended";
+    case 0:
+      return "its link ended";
     case ESHUTDOWN:
     case EROFS:
-    case ENOTCONN: return "its client was cut off from the cluster";
+    case ENOTCONN:
+      return "its client was cut off from the cluster";
     default:
-      return "the cluster answered a request with errno " + std::to_string(error) + " (" + std::generic_category().message(error) +
+      return "the cluster answered a request with errno " + std::to_string(error) + " (" +
+             std::generic_category().message(error) +
              "), which the application is not told: the request is repeated on a new link";
   }
 }
@@ -62,12 +65,16 @@ task<result<>> Steps::kernel_reconfigure(Live& live) {
   const auto device = device_of(live);
   if (!device) co_return device.error();
   const result<std::uint32_t> index = device->index;
-  auto done = co_await ports_.devices.reconnect(*live.link, {*index, live.id, dead_conn_timeout_s(live), live.record->adopting}, soon());
+  auto done = co_await ports_.devices.reconnect(
+      *live.link, {*index, live.id, dead_conn_timeout_s(live), live.record->adopting}, soon());
   if (!done && done.error().code == errc::not_found) {
     // nbd has no way to see it before: until the last who has it open closes it, sysfs shows it as it was.
     if (!std::exchange(live.disconnected, true) && !live.record->stagings.empty())
-      log::error("device.taken_away", {{"volume", live.id}, {"device", device::path(*index)}, {"error", done.error().text},
-                                       {"hint", "another program disconnected it; end its pods, and it is unstaged and staged anew"}});
+      log::error("device.taken_away",
+                 {{"volume", live.id},
+                  {"device", device::path(*index)},
+                  {"error", done.error().text},
+                  {"hint", "another program disconnected it; end its pods, and it is unstaged and staged anew"}});
     live.facts.disconnected = true;
     co_return result<>();
   }
@@ -77,22 +84,28 @@ task<result<>> Steps::kernel_reconfigure(Live& live) {
   const auto began = live.unserved_since.value_or(clock_.now());
   const auto stall = clock_.now() - began;
   // Whoever waits does so until the kernel has sent his request again, which it does in its own time.
-  if (device->waiting > 0) live.stalled_since = began;
-  else live.longest_stall = std::max(live.longest_stall, stall);
+  if (device->waiting > 0)
+    live.stalled_since = began;
+  else
+    live.longest_stall = std::max(live.longest_stall, stall);
   live.unserved_since.reset();
   live.other_died.reset();
   live.cut_off = false;
-  log::info("device.reconnected", {{"volume", live.id}, {"device", device::path(*index)},
-                                   {"unserved_ms", std::chrono::duration_cast<std::chrono::milliseconds>(stall).count()}});
+  log::info("device.reconnected",
+            {{"volume", live.id},
+             {"device", device::path(*index)},
+             {"unserved_ms", std::chrono::duration_cast<std::chrono::milliseconds>(stall).count()}});
   co_return result<>();
 }
 
 task<result<>> Steps::kernel_resize(Live& live) {
   const auto index = device_index(live);
   if (!index) co_return index.error();
-  // That the cluster answers has to be known when it begins: newer kernels wait for every request in flight, with all other nbd commands behind.
+  // That the cluster answers has to be known when it begins: newer kernels wait for every request in flight, with all
+  // other nbd commands behind.
   auto asked = co_await live.image->refresh(soon());
-  if (!asked && (asked.error().code == errc::unavailable || asked.error().code == errc::timed_out)) co_return Error{errc::unreachable, asked.error().text};
+  if (!asked && (asked.error().code == errc::unavailable || asked.error().code == errc::timed_out))
+    co_return Error{errc::unreachable, asked.error().text};
   if (!asked) co_return asked;
   const std::uint64_t bytes = device_bytes(live.image->size(), live.record->block_size);
   auto done = co_await ports_.devices.resize(*live.link, *index, live.id, bytes, soon());

@@ -8,7 +8,9 @@ namespace corbd::volume {
 namespace {
 
 /// All stagings of a volume have the same.
-std::string fstype_of(const Live& live) { return live.record->stagings.empty() ? "" : live.record->stagings.front().capability.fstype; }
+std::string fstype_of(const Live& live) {
+  return live.record->stagings.empty() ? "" : live.record->stagings.front().capability.fstype;
+}
 
 std::string with_ro(std::string flags) { return flags.empty() ? "ro" : std::move(flags) + ",ro"; }
 
@@ -112,8 +114,8 @@ task<result<>> Steps::bind(Live& live, std::string target, const Wish& wish) {
     if (!device) co_return device.error();
     std::string flags = published->capability.mount_flags;
     if (published->read_only) flags = with_ro(std::move(flags));
-    co_return co_await ports_.mounts.bind(staging_target(live.id, published->path), target, live.record->block, flags, work,
-                                          while_served(live, soon()));
+    co_return co_await ports_.mounts.bind(staging_target(live.id, published->path), target, live.record->block, flags,
+                                          work, while_served(live, soon()));
   }
   const auto device = data_path(live);
   if (!device) co_return device.error();

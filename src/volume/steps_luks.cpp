@@ -39,12 +39,14 @@ task<result<Secret>> Steps::volume_key(Live& live, const Wish& wish) {
   if (!kind) co_return kind.error();
   Secret passphrase = passphrase_of(wish);
   if (passphrase.empty())
-    co_return Error{errc::invalid_argument, "volume " + live.id + " is encrypted: its secret needs the field 'encryptionPassphrase'"};
+    co_return Error{errc::invalid_argument,
+                    "volume " + live.id + " is encrypted: its secret needs the field 'encryptionPassphrase'"};
   if (*kind == host::KmsKind::shared) co_return passphrase;
   const auto wrapped = co_await kept_metadata(live, kVolumeKey);
   if (!wrapped) co_return wrapped.error();
   if (*wrapped) co_return co_await ports_.kms.unwrap(live.id, **wrapped, std::move(passphrase), soon());
-  co_return Error{errc::not_found, std::string("the image of volume ") + live.id + " has no metadata " + kVolumeKey + ", which holds its key"};
+  co_return Error{errc::not_found, std::string("the image of volume ") + live.id + " has no metadata " + kVolumeKey +
+                                       ", which holds its key"};
 }
 
 task<result<>> Steps::store_key(Live& live, Secret key, Secret passphrase) {
@@ -66,7 +68,8 @@ task<result<Secret>> Steps::first_key(Live& live, const Wish& wish) {
 
 task<result<Slots::Guard>> Steps::key_derivation(const Live& live) {
   if (key_derivations_.free() == 0)
-    log::info("luks.waits", {{"volume", live.id}, {"why", "two other volumes of this node derive their keys, with 32 MiB each"}});
+    log::info("luks.waits",
+              {{"volume", live.id}, {"why", "two other volumes of this node derive their keys, with 32 MiB each"}});
   co_return co_await key_derivations_.take(later());
 }
 
@@ -90,7 +93,8 @@ task<result<>> Steps::look_at_keys(Live& live, const Wish& wish) {
   const auto kind = ports_.kms.kind(live.record->kms_id);
   if (!kind) co_return kind.error();
   if (*kind == host::KmsKind::shared)
-    co_return Error{errc::unimplemented, "the KMS of volume " + live.id + " has one passphrase for all volumes, so there is no key to rotate"};
+    co_return Error{errc::unimplemented, "the KMS of volume " + live.id +
+                                             " has one passphrase for all volumes, so there is no key to rotate"};
   const auto device = device_path(live);
   if (!device) co_return device.error();
   const auto key = co_await volume_key(live, wish);

@@ -14,9 +14,12 @@ namespace {
 result<> check_mapping_name(const std::string& id) {
   constexpr std::size_t longest = 127;
   constexpr std::string_view signs = "#+-.:=@_";
-  const bool plain = std::ranges::all_of(id, [&](unsigned char c) { return (c < 0x80 && std::isalnum(c) != 0) || signs.find(static_cast<char>(c)) != signs.npos; });
+  const bool plain = std::ranges::all_of(id, [&](unsigned char c) {
+    return (c < 0x80 && std::isalnum(c) != 0) || signs.find(static_cast<char>(c)) != signs.npos;
+  });
   if (plain && mapping_name(id).size() <= longest) return {};
-  return Error{errc::invalid_argument, "the id of an encrypted volume has at most 118 bytes of letters, digits and " + std::string(signs)};
+  return Error{errc::invalid_argument,
+               "the id of an encrypted volume has at most 118 bytes of letters, digits and " + std::string(signs)};
 }
 
 /// Whether another place may have what this one has not.
@@ -25,7 +28,8 @@ bool may_be_elsewhere(const Error& error) {
 }
 
 image::Access access_to(std::string cluster_id, const Cluster& cluster, const Staged& wish) {
-  return {std::move(cluster_id), cluster.monitors, wish.user, wish.key, with_affinity(wish.source.serving.config, cluster.crush_location)};
+  return {std::move(cluster_id), cluster.monitors, wish.user, wish.key,
+          with_affinity(wish.source.serving.config, cluster.crush_location)};
 }
 
 void warn_of_ignored(const Live& live, const std::vector<std::string>& ignored, const std::string& of) {
@@ -41,7 +45,8 @@ task<result<>> Steps::resolve(Live& live, const Staged& wish) {
   if (!found) co_return found.error();
   if (auto served = check_encryption(live, wish, *found); !served) co_return served;
   warn_of_ignored(live, wish.ignored, "the volume's attributes");
-  if (const auto cluster = ports_.find_cluster(found->cluster_id)) warn_of_ignored(live, cluster->ignored, "config.json");
+  if (const auto cluster = ports_.find_cluster(found->cluster_id))
+    warn_of_ignored(live, cluster->ignored, "config.json");
   live.facts.resolved = std::move(*found);
   co_return result<>();
 }
@@ -52,7 +57,8 @@ result<> Steps::check_encryption(const Live& live, const Staged& wish, image::Re
   if (found.kms_id.empty()) return {};
   const std::string volume = "volume " + live.id + ", which is encrypted";
   if (!found.encryption_type.empty())
-    if (auto served = check_encryption_type(found.encryption_type); !served) return with_context(volume, served.error());
+    if (auto served = check_encryption_type(found.encryption_type); !served)
+      return with_context(volume, served.error());
   if (auto fits = check_mapping_name(live.id); !fits) return fits;
   if (auto kind = ports_.kms.kind(found.kms_id); !kind) return with_context(volume, kind.error());
   if (wish.passphrase.empty())
@@ -78,7 +84,8 @@ task<result<image::Resolved>> Steps::find_by_name(const Staged& wish) {
   const auto cluster = ports_.find_cluster(cluster_id);
   if (!cluster) co_return cluster.error();
   auto to = access_to(cluster_id, *cluster, wish);
-  image::Name name{wish.source.pool, wish.source.ns.empty() ? cluster->rados_namespace : wish.source.ns, wish.source.image};
+  image::Name name{wish.source.pool, wish.source.ns.empty() ? cluster->rados_namespace : wish.source.ns,
+                   wish.source.image};
   co_return co_await ports_.clusters.resolve(std::move(to), std::move(name), soon());
 }
 
@@ -94,7 +101,8 @@ task<result<image::Resolved>> Steps::locate(const Staged& wish) {
   for (const auto& place : places) {
     found = co_await locate_at(wish, place);
     if (found || !may_be_elsewhere(found.error())) co_return found;
-    missing.text += "; mapped to pool " + std::to_string(place.pool_id) + " of cluster " + place.cluster_id + ": " + found.error().text;
+    missing.text += "; mapped to pool " + std::to_string(place.pool_id) + " of cluster " + place.cluster_id + ": " +
+                    found.error().text;
   }
   co_return missing;
 }

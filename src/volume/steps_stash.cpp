@@ -16,9 +16,12 @@ task<result<>> Steps::look_at_stash(Live& live, const Wish& wish) {
   const auto* staged = std::get_if<Staged>(&wish);
   const auto* unstaged = std::get_if<Unstaged>(&wish);
   std::vector<std::string> paths;
-  if (staged != nullptr) paths = {staged->path};
-  else if (unstaged != nullptr) paths = {unstaged->path};
-  else if (std::holds_alternative<Attached>(wish) && live.record && !live.record->stagings.empty()) paths = {live.record->stagings.front().path};
+  if (staged != nullptr)
+    paths = {staged->path};
+  else if (unstaged != nullptr)
+    paths = {unstaged->path};
+  else if (std::holds_alternative<Attached>(wish) && live.record && !live.record->stagings.empty())
+    paths = {live.record->stagings.front().path};
   else if (live.record)
     for (const auto& staging : live.record->stagings) paths.push_back(staging.path);
   result<std::optional<Stash>> found = std::optional<Stash>();
@@ -65,7 +68,8 @@ task<result<>> Steps::note(Live& live, const Note& wanted, const Wish& wish) {
     if (final_for_caller(error.code)) error.code = errc::unavailable;
     co_return error;
   }
-  log::warning("volume.not_noted", {{"volume", live.id}, {"error", error.text}, {"effect", "tried again at its next healing"}});
+  log::warning("volume.not_noted",
+               {{"volume", live.id}, {"error", error.text}, {"effect", "tried again at its next healing"}});
   live.facts.note_refused = true;
   co_return result<>();
 }

@@ -8,7 +8,8 @@ namespace {
 
 class Tombstone final : public image::Image {
  public:
-  Tombstone(image::Key key, std::uint64_t size, bool read_only) : key_(std::move(key)), size_(size), read_only_(read_only) {}
+  Tombstone(image::Key key, std::uint64_t size, bool read_only)
+      : key_(std::move(key)), size_(size), read_only_(read_only) {}
   const image::Key& key() const override { return key_; }
   std::uint64_t size() const override { return size_; }
   bool read_only() const override { return read_only_; }

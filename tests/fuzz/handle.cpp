@@ -1,4 +1,5 @@
-// A volume id is whatever the orchestrator passes on: a handle that decodes is what its own encoding says, and names nothing that climbs.
+// A volume id is whatever the orchestrator passes on: a handle that decodes is what its own encoding says, and names
+// nothing that climbs.
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
@@ -10,7 +11,8 @@ namespace {
 
 bool same_but_case(std::string_view left, std::string_view right) {
   const auto lower = [](unsigned char c) { return std::tolower(c); };
-  return std::equal(left.begin(), left.end(), right.begin(), right.end(), [&](char a, char b) { return lower(a) == lower(b); });
+  return std::equal(left.begin(), left.end(), right.begin(), right.end(),
+                    [&](char a, char b) { return lower(a) == lower(b); });
 }
 
 }  // namespace

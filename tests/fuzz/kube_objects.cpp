@@ -1,4 +1,5 @@
-// The objects of the API are whatever a server sends: each reader takes what is there, and a refusal's text is fit for a log.
+// The objects of the API are whatever a server sends: each reader takes what is there, and a refusal's text is fit for
+// a log.
 #include <algorithm>
 #include <cstdlib>
 
@@ -10,7 +11,8 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto refusal = kube::failure_of(403, text, std::nullopt, {"get", "things"}, "/things");
   if (refusal.error.text.size() > 2000 + size) std::abort();
-  if (refusal.retry_after && (refusal.retry_after->count() < 0 || *refusal.retry_after > std::chrono::minutes(5))) std::abort();
+  if (refusal.retry_after && (refusal.retry_after->count() < 0 || *refusal.retry_after > std::chrono::minutes(5)))
+    std::abort();
   const auto object = kube::parse_object(text, "/things");
   if (!object) return 0;
   static_cast<void>(kube::node_of(*object));

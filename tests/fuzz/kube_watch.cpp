@@ -1,5 +1,5 @@
-// A watch's body is whatever a server sends, in whatever pieces: the same lines come of it, and each is a change, a failure or nothing. The first byte is
-// the size of the pieces.
+// A watch's body is whatever a server sends, in whatever pieces: the same lines come of it, and each is a change, a
+// failure or nothing. The first byte is the size of the pieces.
 #include <algorithm>
 #include <cstdlib>
 #include <string>

@@ -1,4 +1,5 @@
-// What a StorageClass's author wrote, one "name=value" a line: options that hold the promises, or an error; nothing shows a value of what it ignores.
+// What a StorageClass's author wrote, one "name=value" a line: options that hold the promises, or an error; nothing
+// shows a value of what it ignores.
 #include <cstdlib>
 #include <string>
 

@@ -1,4 +1,5 @@
-// Whatever kubelet's socket brings: an accepted volume id and path cannot leave their places, and an error never shows a secret.
+// Whatever kubelet's socket brings: an accepted volume id and path cannot leave their places, and an error never shows
+// a secret.
 #include <algorithm>
 #include <cstdlib>
 #include <string>
@@ -18,7 +19,9 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
   }
   const std::string& id = request.volume_id();
   const auto control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
-  if (id.empty() || id.size() > 128 || id.find('/') != id.npos || id.find("..") != id.npos || std::any_of(id.begin(), id.end(), control)) std::abort();
+  if (id.empty() || id.size() > 128 || id.find('/') != id.npos || id.find("..") != id.npos ||
+      std::any_of(id.begin(), id.end(), control))
+    std::abort();
   const auto& staged = std::get<corbd::volume::Staged>(*wish);
   if (staged.path.front() != '/' || (staged.path + "/").find("/../") != std::string::npos) std::abort();
   if (staged.user.empty() || staged.key.empty()) std::abort();

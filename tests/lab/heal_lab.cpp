@@ -1,5 +1,5 @@
-// The whole way from a dead agent to served volumes on a real cluster, without a kernel: librbd, records, planner and healer are the real
-// ones; devices and mounts are told.
+// The whole way from a dead agent to served volumes on a real cluster, without a kernel: librbd, records, planner and
+// healer are the real ones; devices and mounts are told.
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,13 +24,17 @@ std::string id_of(int number) { return "many-" + std::to_string(number); }
 /// An agent's control plane with its files in `dir`.
 struct Node {
   explicit Node(const std::string& dir)
-      : clock(make_real_clock(io.get_executor())), pool(io.get_executor(), *clock, 8),
-        kms(host::make_kms(pool, dir)), records(volume::make_record_store(pool, dir + "/state", dir + "/runtime")),
-        clusters(rbd::make_clusters(io.get_executor(), *clock, pool, config(dir))), shell(io.get_executor(), *clock, ports(), volume_config()),
+      : clock(make_real_clock(io.get_executor())),
+        pool(io.get_executor(), *clock, 8),
+        kms(host::make_kms(pool, dir)),
+        records(volume::make_record_store(pool, dir + "/state", dir + "/runtime")),
+        clusters(rbd::make_clusters(io.get_executor(), *clock, pool, config(dir))),
+        shell(io.get_executor(), *clock, ports(), volume_config()),
         healer(io.get_executor(), *clock, shell, {}) {}
 
   static rbd::Config config(const std::string& dir) {
-    for (const char* folder : {"/state", "/runtime", "/incarnations"}) std::filesystem::create_directories(dir + folder);
+    for (const char* folder : {"/state", "/runtime", "/incarnations"})
+      std::filesystem::create_directories(dir + folder);
     rbd::Config made;
     made.incarnations_dir = dir + "/incarnations";
     return made;
@@ -42,9 +46,12 @@ struct Node {
     return made;
   }
   volume::Ports ports() {
-    const auto find = [](const std::string&) -> result<volume::Cluster> { return volume::Cluster{{env("CORBD_LAB_MON")}, ""}; };
+    const auto find = [](const std::string&) -> result<volume::Cluster> {
+      return volume::Cluster{{env("CORBD_LAB_MON")}, ""};
+    };
     const auto idle = [](const std::string&) { return false; };
-    return {*clusters, devices, kernel, mounts, filesystems, daemons, *luks, *kms, *records, find, any_path, no_stash, write_no_stash, drop_no_stash, idle};
+    return {*clusters, devices, kernel,   mounts,   filesystems,    daemons,       *luks, *kms,
+            *records,  find,    any_path, no_stash, write_no_stash, drop_no_stash, idle};
   }
   template <class Ready>
   void run_until(Ready ready) {
@@ -90,10 +97,11 @@ long status_of(const std::string& name) {
 void stage(Node& node, int from, int to) {
   int left = to - from;
   for (int number = from; number < to; ++number)
-    asio::co_spawn(node.io, node.shell.want(id_of(number), volume::Wish(staged(number)), {}), [&left](std::exception_ptr, result<> done) {
-      if (!done) throw std::runtime_error(done.error().text);
-      --left;
-    });
+    asio::co_spawn(node.io, node.shell.want(id_of(number), volume::Wish(staged(number)), {}),
+                   [&left](std::exception_ptr, result<> done) {
+                     if (!done) throw std::runtime_error(done.error().text);
+                     --left;
+                   });
   node.run_until([&] { return left == 0; });
 }
 
@@ -109,7 +117,8 @@ TEST_CASE("a child agent that stages many volumes and waits for its end", "[.][m
   stage(node, 1, 32);
   const long full_threads = status_of("Threads");
   stage(node, 32, kVolumes);
-  std::ofstream(dir + "/ready.tmp") << rss << ' ' << threads << ' ' << full_threads << ' ' << status_of("VmRSS") << ' ' << status_of("Threads");
+  std::ofstream(dir + "/ready.tmp") << rss << ' ' << threads << ' ' << full_threads << ' ' << status_of("VmRSS") << ' '
+                                    << status_of("Threads");
   std::filesystem::rename(dir + "/ready.tmp", dir + "/ready");
   for (;;) node.io.run_one_for(1s);
 }
@@ -155,6 +164,9 @@ TEST_CASE("100 volumes of a killed agent are proven, locked and served by the ne
     INFO(status.volume_id << (status.last_error ? ": " + status.last_error->text : ""));
     CHECK_FALSE(status.unserved);
   }
-  std::printf("start to %d volumes proven, locked and served: %.2f s; one more volume: %.0f KiB; threads %ld with 1, %ld with 32, %ld with %d\n", kVolumes,
-              took.count(), static_cast<double>(rss_all - rss) / (kVolumes - 1), threads, full_threads, threads_all, kVolumes);
+  std::printf(
+      "start to %d volumes proven, locked and served: %.2f s; one more volume: %.0f KiB; threads %ld with 1, %ld with "
+      "32, %ld with %d\n",
+      kVolumes, took.count(), static_cast<double>(rss_all - rss) / (kVolumes - 1), threads, full_threads, threads_all,
+      kVolumes);
 }

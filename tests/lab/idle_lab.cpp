@@ -29,7 +29,7 @@ TEST_CASE("300 open images that nobody uses", "[.idle]") {
   const double before = test::cpu_seconds();
   agent.run_for(kTime);
   const double used = test::cpu_seconds() - before;
-  std::printf("%d open images: %.3f s of CPU in %lld s, %.3f %% of a core\n", kImages, used, static_cast<long long>(kTime.count()),
-              100 * used / static_cast<double>(kTime.count()));
+  std::printf("%d open images: %.3f s of CPU in %lld s, %.3f %% of a core\n", kImages, used,
+              static_cast<long long>(kTime.count()), 100 * used / static_cast<double>(kTime.count()));
   for (auto& image : images) CHECK(agent.run(image->close(agent.in(std::chrono::seconds(20)))));
 }

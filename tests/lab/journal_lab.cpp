@@ -13,10 +13,12 @@ struct Volume {
   explicit Volume(NewVolume how) : wanted(std::move(how)), made(provisioner.create(wanted)) {}
   ~Volume() { provisioner.remove(wanted, made); }
   result<image::Resolved> locate(std::string journal_pool = {}, std::string image = {}) {
-    return agent.run(agent.clusters->locate(access(), {made.pool_id, made.uuid, std::move(journal_pool), std::move(image)}, wanted.ns, agent.in(20s)));
+    return agent.run(agent.clusters->locate(
+        access(), {made.pool_id, made.uuid, std::move(journal_pool), std::move(image)}, wanted.ns, agent.in(20s)));
   }
   std::map<std::string, std::string> journal() {
-    return test::journal_of(admin.cluster, wanted.journal_pool.empty() ? wanted.pool : wanted.journal_pool, wanted.ns, made.uuid);
+    return test::journal_of(admin.cluster, wanted.journal_pool.empty() ? wanted.pool : wanted.journal_pool, wanted.ns,
+                            made.uuid);
   }
   Admin admin;
   test::Provisioner provisioner{admin.cluster, "lab"};
@@ -58,7 +60,8 @@ TEST_CASE("a journal that lacks the image's id has it afterwards") {
   CHECK(volume.journal() == whole);
 }
 
-TEST_CASE("without a journal the image has the name of the attributes, or else the default one, and no journal is made") {
+TEST_CASE(
+    "without a journal the image has the name of the attributes, or else the default one, and no journal is made") {
   auto wanted = in_pool("pvc-lost");
   const bool hinted = GENERATE(false, true);
   if (hinted) wanted.prefix = "other-";
@@ -84,8 +87,8 @@ TEST_CASE("each namespace has its own journal and image of a uuid") {
   const auto found = volume.locate();
   REQUIRE(found);
   CHECK(found->key.ns == "tenant");
-  const auto elsewhere =
-      volume.agent.run(volume.agent.clusters->locate(access(), {volume.made.pool_id, volume.made.uuid}, "", volume.agent.in(20s)));
+  const auto elsewhere = volume.agent.run(
+      volume.agent.clusters->locate(access(), {volume.made.pool_id, volume.made.uuid}, "", volume.agent.in(20s)));
   REQUIRE_FALSE(elsewhere);
   CHECK(elsewhere.error().code == errc::not_found);
 }
@@ -107,7 +110,8 @@ TEST_CASE("a journal in another pool than the image is found by the attribute th
 
 TEST_CASE("a pool that no map knows, and an image that is gone, are not found") {
   Volume volume(in_pool("pvc-gone"));
-  const auto no_pool = volume.agent.run(volume.agent.clusters->locate(access(), {4711, volume.made.uuid}, "", volume.agent.in(20s)));
+  const auto no_pool =
+      volume.agent.run(volume.agent.clusters->locate(access(), {4711, volume.made.uuid}, "", volume.agent.in(20s)));
   REQUIRE_FALSE(no_pool);
   CHECK(no_pool.error().code == errc::not_found);
   CHECK_THAT(no_pool.error().text, ContainsSubstring("4711"));
@@ -135,7 +139,8 @@ TEST_CASE("a volume with Ceph options of its own has a connection of its own, wh
     auto& agent = volume.agent;
     auto found = agent.run(agent.clusters->locate(to, {volume.made.pool_id, volume.made.uuid}, "", agent.in(20s)));
     if (!found) return errc(found.error().code);
-    if (auto fenced = agent.run(agent.clusters->fence_dead(to, agent.in(20s))); !fenced) return errc(fenced.error().code);
+    if (auto fenced = agent.run(agent.clusters->fence_dead(to, agent.in(20s))); !fenced)
+      return errc(fenced.error().code);
     auto image = agent.run(agent.clusters->open(to, found->key, {}, agent.in(20s)));
     if (!image) return errc(image.error().code);
     return agent.run((*image)->close(agent.in(20s))) ? errc::ok : errc::internal;

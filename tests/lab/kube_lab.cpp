@@ -1,6 +1,6 @@
 // The API client against a real API server: that what the scripted server of tests/support says is what a server says.
-// CORBD_LAB_KUBECONFIG: how to reach it; CORBD_LAB_KUBE_NOBODY: the token of somebody who may do nothing; CORBD_LAB_KUBE_FORGOTTEN: a version whose
-// events the server does not know any more (scripts/lab/kubernetes env DIR).
+// CORBD_LAB_KUBECONFIG: how to reach it; CORBD_LAB_KUBE_NOBODY: the token of somebody who may do nothing;
+// CORBD_LAB_KUBE_FORGOTTEN: a version whose events the server does not know any more (scripts/lab/kubernetes env DIR).
 #include <cstdlib>
 #include <fstream>
 #include <random>
@@ -70,13 +70,16 @@ TEST_CASE("a real server: a list longer than a page comes whole", "[kube]") {
   REQUIRE(client.create(kNamespaces, {{"metadata", {{"name", space}}}}));
   const kube::Resource maps{"/api/v1/namespaces/" + space + "/configmaps", "configmaps"};
   constexpr std::size_t more_than_a_page = 501;
-  for (std::size_t i = 0; i < more_than_a_page; ++i) REQUIRE(client.create(maps, {{"metadata", {{"name", "m" + std::to_string(i)}}}}));
+  for (std::size_t i = 0; i < more_than_a_page; ++i)
+    REQUIRE(client.create(maps, {{"metadata", {{"name", "m" + std::to_string(i)}}}}));
   const auto all = client.list(maps);
   REQUIRE(all);
   CHECK(all->items.size() == more_than_a_page);
 }
 
-TEST_CASE("a real server: a watch of one node tells its changes and no other's, ends in good order, and goes on behind it", "[kube]") {
+TEST_CASE(
+    "a real server: a watch of one node tells its changes and no other's, ends in good order, and goes on behind it",
+    "[kube]") {
   ApiClient client(admin()), other(admin());
   const auto mine = fresh("node"), theirs = fresh("other");
   REQUIRE(client.create(kube::kNodes, node(mine, "a")));
@@ -126,7 +129,9 @@ TEST_CASE("a real server: the own node's labels come, and change", "[kube]") {
   }(own));
 }
 
-TEST_CASE("a real server: a version that it has forgotten is expired, one that has not come yet is an error of the server's", "[kube]") {
+TEST_CASE(
+    "a real server: a version that it has forgotten is expired, one that has not come yet is an error of the server's",
+    "[kube]") {
   ApiClient client(admin());
   test::expect_expired(client, kEvents, env("CORBD_LAB_KUBE_FORGOTTEN"));
   // A list with pages does not come from the server's cache, whose answer would be 504.
@@ -173,8 +178,12 @@ TEST_CASE("a real server: it is not believed by other authorities than its own",
 TEST_CASE("a real server: an event of a volume is made, and counted up", "[kube]") {
   ApiClient client(admin());
   const object involved{{"kind", "PersistentVolume"}, {"apiVersion", "v1"}, {"name", "pv-1"}};
-  const auto made = client.create(kEvents, {{"metadata", {{"generateName", "pv-1."}}}, {"involvedObject", involved}, {"reason", "VolumeStalled"},
-                                            {"message", "no answer for 30 s"}, {"type", "Warning"}, {"count", 1},
+  const auto made = client.create(kEvents, {{"metadata", {{"generateName", "pv-1."}}},
+                                            {"involvedObject", involved},
+                                            {"reason", "VolumeStalled"},
+                                            {"message", "no answer for 30 s"},
+                                            {"type", "Warning"},
+                                            {"count", 1},
                                             {"source", {{"component", "corbd"}, {"host", "node-1"}}}});
   REQUIRE(made);
   const std::string name(made->at("metadata").at("name").as_string());

@@ -20,7 +20,9 @@ constexpr std::chrono::seconds kPatience{20};
 const std::string kBackend = "lab-driver";
 
 struct Node {
-  Node() : clock(make_real_clock(control.get_executor())), devices(nbd::make_devices(control.get_executor(), *clock, {})) {}
+  Node()
+      : clock(make_real_clock(control.get_executor())),
+        devices(nbd::make_devices(control.get_executor(), *clock, {})) {}
   ~Node() {
     if (index) {
       if (link) link->shut();
@@ -113,8 +115,11 @@ TEST_CASE("a dead link is replaced, and I/O that waited for it goes on") {
   CHECK(node.seen()->io_timeout_ms == 1000);
   node.image.set_ends(MemoryImage::Ends::when_told);
   int written = -1;
-  std::thread writer([&] { written = node.shell("head -c 65536 /dev/zero | tr '\\0' x | dd of=$D bs=64k iflag=fullblock oflag=direct"); });
-  for (int i = 0; node.image.waiting() == 0 && i < 20000; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::thread writer([&] {
+    written = node.shell("head -c 65536 /dev/zero | tr '\\0' x | dd of=$D bs=64k iflag=fullblock oflag=direct");
+  });
+  for (int i = 0; node.image.waiting() == 0 && i < 20000; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   REQUIRE(node.image.waiting() > 0);
   node.link->shut();
   node.image.release();
@@ -209,7 +214,9 @@ TEST_CASE("a device gets none of the numbers that are to be avoided, also after 
   CHECK(*second.index != avoided);
 }
 
-TEST_CASE("a disconnected device stays, unconfigured, and the next one has its number again, and offers no more than it is asked to") {
+TEST_CASE(
+    "a disconnected device stays, unconfigured, and the next one has its number again, and offers no more than it is "
+    "asked to") {
   Node node;
   node.connect();
   const std::uint32_t index = *node.index;
@@ -217,7 +224,8 @@ TEST_CASE("a disconnected device stays, unconfigured, and the next one has its n
   CHECK(node.shell("test \"$(cat " + block + "/queue/write_zeroes_max_bytes)\" = 0") == 0);
   CHECK(node.run(node.devices->disconnect(index, kBackend, node.soon())));
   for (int i = 0; node.seen() && i < 20000; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  CHECK(node.shell("test -e " + block + " && ! test -e " + block + "/pid && test \"$(cat " + block + "/size)\" = 0") == 0);
+  CHECK(node.shell("test -e " + block + " && ! test -e " + block + "/pid && test \"$(cat " + block + "/size)\" = 0") ==
+        0);
   node.link.reset();
   node.connect();
   CHECK(*node.index == index);

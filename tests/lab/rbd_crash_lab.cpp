@@ -30,7 +30,8 @@ task<result<std::unique_ptr<image::Image>>> bring_up(Agent& agent, image::Key ke
   auto seen = co_await (*image)->ownership(agent.in(30s));
   if (!seen) co_return seen.error();
   if (seen->lock == Lock::our_dead)
-    if (auto broken = co_await (*image)->break_dead_lock(seen->owner, kMark, agent.in(30s)); !broken) co_return broken.error();
+    if (auto broken = co_await (*image)->break_dead_lock(seen->owner, kMark, agent.in(30s)); !broken)
+      co_return broken.error();
   if (auto locked = co_await (*image)->acquire_lock(agent.in(30s)); !locked) co_return locked.error();
   co_return image;
 }
@@ -201,7 +202,8 @@ TEST_CASE("a lock of a client whose incarnation file is lost counts as another's
   const test::Folder folder;
   Child child(folder.path(), "crash3");
   child.kill();
-  for (const auto& entry : std::filesystem::directory_iterator(folder.path() + "/incarnations")) std::ofstream(entry.path()) << "{";
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path() + "/incarnations"))
+    std::ofstream(entry.path()) << "{";
   Agent agent(folder.path() + "/incarnations");
   auto image = agent.open("crash3");
   REQUIRE(image);

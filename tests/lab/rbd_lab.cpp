@@ -1,4 +1,5 @@
-// The rbd room against a real cluster: CORBD_LAB_MON, _USER, _KEY and _POOL say where (scripts/lab/ceph env DIR). Not one of ctest's tests.
+// The rbd room against a real cluster: CORBD_LAB_MON, _USER, _KEY and _POOL say where (scripts/lab/ceph env DIR). Not
+// one of ctest's tests.
 #define CATCH_CONFIG_RUNNER
 #include <array>
 
@@ -120,7 +121,8 @@ TEST_CASE("an image that would acknowledge before storing is refused") {
   const auto refused = agent.open("cached");
   REQUIRE_FALSE(refused);
   CHECK(refused.error().code == errc::unsafe_config);
-  CHECK_THAT(refused.error().text, ContainsSubstring("rbd image-meta remove " + pool_name() + "/cached conf_rbd_cache"));
+  CHECK_THAT(refused.error().text,
+             ContainsSubstring("rbd image-meta remove " + pool_name() + "/cached conf_rbd_cache"));
 
   admin.create("cached");
   Admin::check(rbd_pool_metadata_set(admin.io, "conf_rbd_persistent_cache_mode", "ssd"));
@@ -207,7 +209,8 @@ TEST_CASE("what ceph-csi's controller reads is written into the metadata of an i
   auto image = agent.open("noted", options);
   REQUIRE(image);
   if (!reads) REQUIRE(agent.run((*image)->acquire_lock(agent.in(20s))));
-  const std::string key = ".rbd.csi.ceph.com/userid/0001-0003-lab-0000000000000001-50d53503-9da1-11ed-847e-bacf8f2f1297/node-1";
+  const std::string key =
+      ".rbd.csi.ceph.com/userid/0001-0003-lab-0000000000000001-50d53503-9da1-11ed-847e-bacf8f2f1297/node-1";
   REQUIRE(agent.run((*image)->set_metadata(key, "node", agent.in(20s))));
   REQUIRE(agent.run((*image)->set_metadata(key, "other", agent.in(20s))));
   CHECK(admin.metadata("noted", key) == "other");
@@ -215,7 +218,8 @@ TEST_CASE("what ceph-csi's controller reads is written into the metadata of an i
   close(agent, std::move(*image));
 }
 
-TEST_CASE("through an image opened read-only metadata is written past its lock's owner, who keeps the lock and sees it") {
+TEST_CASE(
+    "through an image opened read-only metadata is written past its lock's owner, who keeps the lock and sees it") {
   Admin admin;
   admin.create("beside");
   const test::Folder folder;

@@ -1,5 +1,5 @@
-// A control thread and a real cluster for the lab tests of the rbd room, and a second client that does what an administrator or another
-// node would do.
+// A control thread and a real cluster for the lab tests of the rbd room, and a second client that does what an
+// administrator or another node would do.
 #pragma once
 
 #include <rados/librados.h>
@@ -28,7 +28,9 @@ inline std::string env(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-inline image::Access access() { return {"lab", {env("CORBD_LAB_MON")}, env("CORBD_LAB_USER"), Secret(env("CORBD_LAB_KEY"))}; }
+inline image::Access access() {
+  return {"lab", {env("CORBD_LAB_MON")}, env("CORBD_LAB_USER"), Secret(env("CORBD_LAB_KEY"))};
+}
 constexpr std::int64_t kMark = 3'000'000'000;  ///< for break_dead_lock
 inline std::string pool_name() { return env("CORBD_LAB_POOL"); }
 
@@ -186,9 +188,9 @@ class Admin {
 
 inline std::size_t incarnation_files(const std::string& dir) {
   std::size_t count = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(dir)) count += entry.path().extension() == ".json" ? 1 : 0;
+  for (const auto& entry : std::filesystem::directory_iterator(dir))
+    count += entry.path().extension() == ".json" ? 1 : 0;
   return count;
 }
-
 
 }  // namespace corbd::lab

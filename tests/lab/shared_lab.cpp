@@ -19,7 +19,8 @@ std::string text(const std::string& what) {
   return out + what;
 }
 
-/// What rbd-mirror of another site does: it keeps the image open, and reports on it (cls_rbd's mirror_image_status_set).
+/// What rbd-mirror of another site does: it keeps the image open, and reports on it (cls_rbd's
+/// mirror_image_status_set).
 void report_as_mirror(Admin& daemon, const std::string& name) {
   rbd_image_t image = daemon.open(name);
   rbd_mirror_image_info_t info{};
@@ -28,8 +29,10 @@ void report_as_mirror(Admin& daemon, const std::string& name) {
   rbd_mirror_image_get_info_cleanup(&info);
   Admin::check(rbd_close(image));
   const std::string replaying(1, 4), never(8, '\0'), up(1, 1);
-  const std::string request = text(global_id) + versioned(2, text("another-site") + replaying + text("replaying") + never + up);
-  Admin::check(rados_exec(daemon.io, "rbd_mirroring", "rbd", "mirror_image_status_set", request.data(), request.size(), nullptr, 0));
+  const std::string request =
+      text(global_id) + versioned(2, text("another-site") + replaying + text("replaying") + never + up);
+  Admin::check(rados_exec(daemon.io, "rbd_mirroring", "rbd", "mirror_image_status_set", request.data(), request.size(),
+                          nullptr, 0));
 }
 
 /// A mirrored image; mirroring ends with the test.
@@ -92,7 +95,8 @@ TEST_CASE("rbd-mirror, which has a mirrored image open, is no foreign watcher; a
   CHECK(agent.run((*image)->close(agent.in(20s))));
 }
 
-TEST_CASE("an image whose primary is another cluster's is not opened, neither to write nor to read, until it is promoted") {
+TEST_CASE(
+    "an image whose primary is another cluster's is not opened, neither to write nor to read, until it is promoted") {
   Mirrored mirrored("secondary");
   const test::Folder folder;
   Agent agent(folder.path());

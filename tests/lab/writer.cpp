@@ -1,16 +1,17 @@
-// A verifying writer: writes numbered, checksummed blocks at pseudo-random places and records every write the kernel acknowledged,
-// so that afterwards each of them can be looked for. Needs nothing of corbd.
+// A verifying writer: writes numbered, checksummed blocks at pseudo-random places and records every write the kernel
+// acknowledged, so that afterwards each of them can be looked for. Needs nothing of corbd.
 //
 //   corbd-writer run    --path FILE|DEV --size BYTES --mode direct|fsync|mmap --journal J [--seconds N] [--threads T]
 //                       [--paced N --pace-ms M]
 //   corbd-writer verify --path FILE|DEV --journal J [--kill MICROSECONDS ...]
 //   corbd-writer stalls --journal J [--kill MICROSECONDS ...]      the same figures without reading the volume
 //
-// T threads write as fast as they are answered. N more write once every M ms: at any moment most of those are idle, so that after a
-// fault some write is new to the kernel, not one that was in flight. Each thread owns the blocks of its own residue class: the last
-// acknowledged write of a block is well defined, and a block may only hold that one or a later one that was in flight.
-// Acknowledged is: direct, pwrite returned; fsync, fdatasync returned; mmap, msync returned.
-// The journal (keep it off the volume) is an array of Entry; a second run with the same journal goes on numbering.
+// T threads write as fast as they are answered. N more write once every M ms: at any moment most of those are idle, so
+// that after a fault some write is new to the kernel, not one that was in flight. Each thread owns the blocks of its
+// own residue class: the last acknowledged write of a block is well defined, and a block may only hold that one or a
+// later one that was in flight. Acknowledged is: direct, pwrite returned; fsync, fdatasync returned; mmap, msync
+// returned. The journal (keep it off the volume) is an array of Entry; a second run with the same journal goes on
+// numbering.
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -91,7 +92,8 @@ struct Options {
 
 std::vector<Entry> read_journal(const std::string& path) {
   std::vector<Entry> all;
-  std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "rb"), [](FILE* f) { return f ? std::fclose(f) : 0; });
+  std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "rb"),
+                                             [](FILE* f) { return f ? std::fclose(f) : 0; });
   if (!file) return all;
   Entry one;
   while (std::fread(&one, sizeof one, 1, file.get()) == 1) all.push_back(one);
@@ -118,9 +120,10 @@ class Target {
     const int extra = mode_ == "direct" ? O_DIRECT : 0;
     fd_ = ::open(o.path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | extra, 0644);
     if (fd_ < 0) die("open " + o.path);
-    struct stat st {};
+    struct stat st{};
     if (::fstat(fd_, &st) != 0) die("stat " + o.path);
-    if (S_ISREG(st.st_mode) && static_cast<std::uint64_t>(st.st_size) < o.size && ::ftruncate(fd_, static_cast<off_t>(o.size)) != 0)
+    if (S_ISREG(st.st_mode) && static_cast<std::uint64_t>(st.st_size) < o.size &&
+        ::ftruncate(fd_, static_cast<off_t>(o.size)) != 0)
       die("ftruncate " + o.path);
     if (mode_ == "mmap") {
       map_ = static_cast<char*>(::mmap(nullptr, o.size, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0));
@@ -181,14 +184,15 @@ int run(const Options& o) {
   const unsigned classes = o.threads + o.paced;
   const std::uint64_t blocks = o.size / block_size;
   if (classes == 0 || blocks < classes) {
-    std::fprintf(stderr, "corbd-writer: --size must be at least one block of %zu bytes for each of the %u threads\n", block_size, classes);
+    std::fprintf(stderr, "corbd-writer: --size must be at least one block of %zu bytes for each of the %u threads\n",
+                 block_size, classes);
     return 2;
   }
   for (const Entry& e : read_journal(o.journal)) next_seq = std::max<std::uint64_t>(next_seq, e.seq + 1);
   const int journal = ::open(o.journal.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (journal < 0) die("open " + o.journal);
   const Target target(o);
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = on_stop;
   ::sigaction(SIGTERM, &action, nullptr);
   ::sigaction(SIGINT, &action, nullptr);
@@ -238,9 +242,10 @@ std::string stalls(const std::vector<Entry>& sorted, const std::vector<std::uint
         break;
       }
     char line[256];
-    std::snprintf(line, sizeof line,
-                  "%s{\"kill_us\":%lu,\"last_before_us\":%lu,\"first_us\":%lu,\"first_new_us\":%lu,\"longest_write_us\":%lu}",
-                  k ? "," : "", kills[k], last_before, first, first_new, longest_write);
+    std::snprintf(
+        line, sizeof line,
+        "%s{\"kill_us\":%lu,\"last_before_us\":%lu,\"first_us\":%lu,\"first_new_us\":%lu,\"longest_write_us\":%lu}",
+        k ? "," : "", kills[k], last_before, first, first_new, longest_write);
     out += line;
   }
   return out;
@@ -262,7 +267,10 @@ std::uint64_t missing(const std::string& path, const Last& last, std::size_t fir
     if (whole && buffer->seq >= seq) continue;
     if (lost++ < 3)
       std::fprintf(stderr, "corbd-writer: block %lu: acknowledged write %lu, found %s %lu\n", block, seq,
-                   n < 0 ? std::strerror(errno) : whole ? "older" : "damaged", whole ? buffer->seq : 0);
+                   n < 0   ? std::strerror(errno)
+                   : whole ? "older"
+                           : "damaged",
+                   whole ? buffer->seq : 0);
   }
   ::close(fd);
   return lost;
@@ -295,9 +303,10 @@ int verify(const Options& o) {
     longest_write = std::max<std::uint64_t>(longest_write, e.latency_us);
   }
   const std::uint64_t lost = o.command == "stalls" ? 0 : missing(o.path, Last(seqs.begin(), seqs.end()));
-  std::printf("{\"acked\":%lu,\"blocks\":%zu,\"lost\":%lu,\"errors\":%lu,\"longest_stall_us\":%lu,\"longest_write_us\":%lu,"
-              "\"kills\":[%s]}\n",
-              good, seqs.size(), lost, errors, longest_stall, longest_write, stalls(entries, o.kills).c_str());
+  std::printf(
+      "{\"acked\":%lu,\"blocks\":%zu,\"lost\":%lu,\"errors\":%lu,\"longest_stall_us\":%lu,\"longest_write_us\":%lu,"
+      "\"kills\":[%s]}\n",
+      good, seqs.size(), lost, errors, longest_stall, longest_write, stalls(entries, o.kills).c_str());
   return lost || errors ? 1 : 0;
 }
 
@@ -333,9 +342,10 @@ int main(int argc, char** argv) {
     if (o.command == "run") return run(o);
     if (o.command == "verify" || o.command == "stalls") return verify(o);
   }
-  std::fprintf(stderr,
-               "usage: corbd-writer run --path P --size BYTES --mode direct|fsync|mmap --journal J [--seconds N] [--threads T]"
-               " [--paced N] [--pace-ms M]\n       corbd-writer verify --path P --journal J [--kill MICROSECONDS ...]\n"
-               "       corbd-writer stalls --journal J [--kill MICROSECONDS ...]\n");
+  std::fprintf(
+      stderr,
+      "usage: corbd-writer run --path P --size BYTES --mode direct|fsync|mmap --journal J [--seconds N] [--threads T]"
+      " [--paced N] [--pace-ms M]\n       corbd-writer verify --path P --journal J [--kill MICROSECONDS ...]\n"
+      "       corbd-writer stalls --journal J [--kill MICROSECONDS ...]\n");
   return 2;
 }

@@ -49,18 +49,25 @@ class Ground {
 
 struct AgentOptions {
   std::string socket = "csi.sock";
-  std::string state;                  ///< the ground's, unless given
-  std::vector<std::string> more;      ///< arguments
-  std::function<void()> prepare;      ///< in the child, before it becomes the agent; its log goes to the ground's "log" unless it says otherwise
+  std::string state;              ///< the ground's, unless given
+  std::vector<std::string> more;  ///< arguments
+  std::function<void()> prepare;  ///< in the child, before it becomes the agent; its log goes to the ground's "log"
+                                  ///< unless it says otherwise
 };
 
 class Agent {
  public:
   using Options = AgentOptions;
-  explicit Agent(const Ground& ground, const Options& options = {}) : ground_(ground), socket_(ground.at(options.socket)) {
-    std::vector<std::string> words{CORBD, "run", "--nodeid", "node-1", "--endpoint", "unix://" + socket_, "--drivername", "rbd.csi.ceph.com",
-                                   "--kubelet-dir", ground.at("kubelet"), "--state-dir", options.state.empty() ? ground.at("state") : options.state,
-                                   "--runtime-dir", ground.at("runtime"), "--config-dir", ground.at("config")};
+  explicit Agent(const Ground& ground, const Options& options = {})
+      : ground_(ground), socket_(ground.at(options.socket)) {
+    std::vector<std::string> words{CORBD,           "run",
+                                   "--nodeid",      "node-1",
+                                   "--endpoint",    "unix://" + socket_,
+                                   "--drivername",  "rbd.csi.ceph.com",
+                                   "--kubelet-dir", ground.at("kubelet"),
+                                   "--state-dir",   options.state.empty() ? ground.at("state") : options.state,
+                                   "--runtime-dir", ground.at("runtime"),
+                                   "--config-dir",  ground.at("config")};
     words.insert(words.end(), options.more.begin(), options.more.end());
     std::vector<char*> argv;
     for (auto& word : words) argv.push_back(word.data());
@@ -97,7 +104,8 @@ class Agent {
     for (int tries = 0; tries < 600; ++tries) {
       if (std::filesystem::exists(socket_) && probe().find("\"OK\"") != std::string::npos) return true;
       siginfo_t end{};
-      if (::waitid(P_PID, static_cast<id_t>(pid_), &end, WEXITED | WNOHANG | WNOWAIT) != 0 || end.si_pid != 0) return false;
+      if (::waitid(P_PID, static_cast<id_t>(pid_), &end, WEXITED | WNOHANG | WNOWAIT) != 0 || end.si_pid != 0)
+        return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
     return false;

@@ -100,7 +100,8 @@ TEST_CASE("an agent whose log nobody reads, or whose log's disk is full, or whos
   REQUIRE(::pipe2(pipe.data(), O_CLOEXEC) == 0);
   Fd reader(pipe[0]), writer(pipe[1]);
   SECTION("nobody reads") {
-    const Fd filler(::open(("/proc/self/fd/" + std::to_string(writer.get())).c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+    const Fd filler(
+        ::open(("/proc/self/fd/" + std::to_string(writer.get())).c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
     const std::string page(4096, 'x');
     while (::write(filler.get(), page.data(), page.size()) > 0) {
     }
@@ -202,7 +203,9 @@ TEST_CASE("an agent that is to heal every volume without proof ends, and names t
   CHECK_THAT(agent.log(), ContainsSubstring("corbd heal ID --without-proof"));
 }
 
-TEST_CASE("an agent starts over a state folder with damaged, unfinished and newer files: the damaged set aside, the newer left") {
+TEST_CASE(
+    "an agent starts over a state folder with damaged, unfinished and newer files: the damaged set aside, the newer "
+    "left") {
   const Ground ground;
   for (const char* folder : {"state/volumes", "state/incarnations"}) fs::create_directory(ground.at(folder));
   const std::string newer = R"({"version":99,"crc32c":0,"record":{}})";
@@ -243,7 +246,9 @@ TEST_CASE("where kubelet looks for plugins, an agent registers without a flag; a
   CHECK_FALSE(fs::exists(registration));
 }
 
-TEST_CASE("an agent that is to register, and whose socket kubelet could not find, says so and ends; without the flag it serves") {
+TEST_CASE(
+    "an agent that is to register, and whose socket kubelet could not find, says so and ends; without the flag it "
+    "serves") {
   const Ground ground;
   fs::create_directories(ground.at("kubelet/plugins_registry"));
   Agent::Options options;

@@ -65,7 +65,8 @@ bool within_a_minute(const std::function<bool()>& true_now) {
 bool answers(const std::string& socket) {
   return within_a_minute([&] {
     return fs::exists(socket) &&
-           said_by(std::string(CORBD) + " csi probe --timeout 5 --endpoint unix://" + socket + " 2>&1").find("\"OK\"") != std::string::npos;
+           said_by(std::string(CORBD) + " csi probe --timeout 5 --endpoint unix://" + socket + " 2>&1")
+                   .find("\"OK\"") != std::string::npos;
   });
 }
 
@@ -91,7 +92,8 @@ std::string page(std::uint16_t port, const std::string& path) {
   if (::send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) < 0) return {};
   std::string answer;
   std::array<char, 4096> buffer;
-  for (ssize_t got = 0; (got = ::recv(fd.get(), buffer.data(), buffer.size(), 0)) > 0;) answer.append(buffer.data(), static_cast<std::size_t>(got));
+  for (ssize_t got = 0; (got = ::recv(fd.get(), buffer.data(), buffer.size(), 0)) > 0;)
+    answer.append(buffer.data(), static_cast<std::size_t>(got));
   return answer;
 }
 
@@ -112,7 +114,9 @@ std::vector<std::string> daemon_set(const Ground& ground) {
 
 }  // namespace
 
-TEST_CASE("called cephcsi with its DaemonSet's arguments, the agent serves both sockets and keeps its state beside the driver's") {
+TEST_CASE(
+    "called cephcsi with its DaemonSet's arguments, the agent serves both sockets and keeps its state beside the "
+    "driver's") {
   const Ground ground;
   CephCsi agent(ground, daemon_set(ground));
   REQUIRE(answers(ground.at("csi.sock")));
@@ -126,10 +130,13 @@ TEST_CASE("called cephcsi with its DaemonSet's arguments, the agent serves both 
 TEST_CASE("called cephcsi for liveness, it tells whether the socket answers") {
   const Ground ground;
   const std::string port = std::to_string(free_port());
-  const CephCsi watch(ground, {"--type=liveness", "--endpoint=unix://" + ground.at("csi.sock"), "--metricsport=" + port, "--metricspath=/metrics",
-                               "--polltime=50ms", "--timeout=3s"});
+  const CephCsi watch(ground, {"--type=liveness", "--endpoint=unix://" + ground.at("csi.sock"), "--metricsport=" + port,
+                               "--metricspath=/metrics", "--polltime=50ms", "--timeout=3s"});
   const auto gauge = [&](const char* value) {
-    return within_a_minute([&] { return page(static_cast<std::uint16_t>(std::stoi(port)), "/metrics").find(std::string("\ncsi_liveness ") + value) != std::string::npos; });
+    return within_a_minute([&] {
+      return page(static_cast<std::uint16_t>(std::stoi(port)), "/metrics")
+                 .find(std::string("\ncsi_liveness ") + value) != std::string::npos;
+    });
   };
   CHECK(gauge("0"));
   {

@@ -1,4 +1,5 @@
-// The cases beside the straight line: read-only, several staging paths, pods of their own, several ids on one image, a reboot in between.
+// The cases beside the straight line: read-only, several staging paths, pods of their own, several ids on one image, a
+// reboot in between.
 #include "corbd/core/gate.hpp"
 #include "scene.hpp"
 
@@ -153,7 +154,8 @@ TEST_CASE("a volume whose staging mount somebody took away under its pod is stag
   Scene scene;
   REQUIRE(scene.want(staged()) == errc::ok);
   REQUIRE(scene.want(published(staged(), "/t")) == errc::ok);
-  std::erase_if(scene.world.mounts, [](const auto& mount) { return mount.target == volume::staging_target(kId, staged().path); });
+  std::erase_if(scene.world.mounts,
+                [](const auto& mount) { return mount.target == volume::staging_target(kId, staged().path); });
   CHECK(scene.want(volume::Unstaged{staged().path}) == errc::failed_precondition);
   CHECK(scene.want(staged()) == errc::ok);
   CHECK(scene.world.devices.size() == 1);
@@ -231,7 +233,9 @@ TEST_CASE("what somebody else mounted at a target is not unmounted") {
   CHECK(scene.world.mounts.size() == 2);
 }
 
-TEST_CASE("a device grows with its image on a live link, also when the image grew while nobody served it, and never shrinks") {
+TEST_CASE(
+    "a device grows with its image on a live link, also when the image grew while nobody served it, and never "
+    "shrinks") {
   Scene scene;
   REQUIRE(scene.want(staged()) == errc::ok);
   scene.image().size = 2u << 30;

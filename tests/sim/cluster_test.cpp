@@ -1,4 +1,5 @@
-// What fails in the cluster, or at its other clients, while volumes are in use. docs/failures.md has the number of each story.
+// What fails in the cluster, or at its other clients, while volumes are in use. docs/failures.md has the number of each
+// story.
 #include <algorithm>
 #include <cerrno>
 
@@ -65,7 +66,9 @@ TEST_CASE("an agent that starts while the cluster answers nothing serves again s
   CHECK(scene.world.errors == 0);
 }
 
-TEST_CASE("requests that the cluster takes longer for than the kernel's timer are answered once, without an error or a new link") {
+TEST_CASE(
+    "requests that the cluster takes longer for than the kernel's timer are answered once, without an error or a new "
+    "link") {
   Used scene;
   const int link = scene.device().link;
   scene.world.cluster_slow = 45s;
@@ -78,7 +81,8 @@ TEST_CASE("requests that the cluster takes longer for than the kernel's timer ar
   CHECK(scene.device().link == link);
 }
 
-TEST_CASE("an error that nobody knows is kept from the application until it has passed, and the volume says what it was") {
+TEST_CASE(
+    "an error that nobody knows is kept from the application until it has passed, and the volume says what it was") {
   Used scene;
   scene.world.odd_error = EBADE;
   scene.writes(0);
@@ -120,7 +124,8 @@ TEST_CASE("a client that the cluster cuts off while it writes is replaced, and n
   CHECK(scene.world.errors == 0);
 }
 
-TEST_CASE("a lock that another node takes by force ends the writing at once; its requests get their errors after a minute") {
+TEST_CASE(
+    "a lock that another node takes by force ends the writing at once; its requests get their errors after a minute") {
   Used scene;
   REQUIRE(scene.world.visit(scene.image(), kOther, true));
   scene.writes(0);
@@ -135,7 +140,8 @@ TEST_CASE("a lock that another node takes by force ends the writing at once; its
   CHECK(scene.want(volume::Unstaged{test::staged_wish(kId).path}) == errc::ok);
 }
 
-TEST_CASE("an image that was removed while its agent was down is lost, and its requests get their errors after a minute") {
+TEST_CASE(
+    "an image that was removed while its agent was down is lost, and its requests get their errors after a minute") {
   Used scene;
   scene.writes(0);
   scene.world.kill_agent();
@@ -160,7 +166,9 @@ TEST_CASE("a key that the cluster refuses ends the stage for good, and nothing i
   CHECK(scene.world.devices.empty());
 }
 
-TEST_CASE("a key that was changed, or lost, while the agent was down comes with the next stage; until then the device waits") {
+TEST_CASE(
+    "a key that was changed, or lost, while the agent was down comes with the next stage; until then the device "
+    "waits") {
   Used scene;
   scene.writes(0);
   scene.world.kill_agent();
@@ -182,7 +190,9 @@ TEST_CASE("a key that was changed, or lost, while the agent was down comes with 
   CHECK(scene.world.keys.at(kId) == wish.key);
 }
 
-TEST_CASE("a wrong key that comes with a stage of a volume that is served does not keep it from being healed by the right one") {
+TEST_CASE(
+    "a wrong key that comes with a stage of a volume that is served does not keep it from being healed by the right "
+    "one") {
   Used scene;
   auto wish = test::staged_wish(kId);
   wish.key = Secret("a key of a secret that was edited badly");
@@ -208,7 +218,9 @@ TEST_CASE("a wrong key that comes while nobody serves the volume fails that stag
   CHECK(scene.world.keys.at(kId) == scene.world.cluster_key);
 }
 
-TEST_CASE("a new key that came with a stage of a served volume heals it once the cluster refuses the old one, and stays for the next start") {
+TEST_CASE(
+    "a new key that came with a stage of a served volume heals it once the cluster refuses the old one, and stays for "
+    "the next start") {
   Used scene;
   auto wish = test::staged_wish(kId);
   wish.key = Secret("the new key");

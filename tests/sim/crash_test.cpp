@@ -1,5 +1,5 @@
-// The agent dies before every single port call of every operation, starts again, heals and repeats: the world must converge and no rule of
-// the world may be broken on the way.
+// The agent dies before every single port call of every operation, starts again, heals and repeats: the world must
+// converge and no rule of the world may be broken on the way.
 #include "support/catch.hpp"
 #include "support/world.hpp"
 
@@ -129,7 +129,9 @@ TEST_CASE("a heal survives the agent's death before every step of it") {
   });
 }
 
-TEST_CASE("a stage whose every call may fail, with any code and with or without its effect, undoes itself before a final code, and a repeat succeeds") {
+TEST_CASE(
+    "a stage whose every call may fail, with any code and with or without its effect, undoes itself before a final "
+    "code, and a repeat succeeds") {
   const auto code = static_cast<errc>(GENERATE(range(1, static_cast<int>(errc_last) + 1)));
   const bool after = GENERATE(false, true);
   sweep(true, [&](Scene& scene, int at) {

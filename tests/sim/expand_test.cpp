@@ -18,7 +18,9 @@ volume::Staged staged_block() {
   return wish;
 }
 
-result<host::Usage> usage(Scene& scene, const std::string& path = kPath) { return scene.loop.run(scene.world.shell().usage(kId, path, {})); }
+result<host::Usage> usage(Scene& scene, const std::string& path = kPath) {
+  return scene.loop.run(scene.world.shell().usage(kId, path, {}));
+}
 
 }  // namespace
 

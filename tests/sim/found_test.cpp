@@ -87,9 +87,10 @@ TEST_CASE("a device that the kernel makes after its stage was given up is taken 
   CHECK(scene.world.devices.empty());
 }
 
-// Open: the break and the lock are two operations. Only a look after the second could tell that nobody came between, if the version of
-// the header says how many operations there were.
-TEST_CASE("a node that came and went between the break of our dead lock and the taking of it is noticed", "[!shouldfail]") {
+// Open: the break and the lock are two operations. Only a look after the second could tell that nobody came between, if
+// the version of the header says how many operations there were.
+TEST_CASE("a node that came and went between the break of our dead lock and the taking of it is noticed",
+          "[!shouldfail]") {
   Scene scene;
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   scene.world.kill_agent();

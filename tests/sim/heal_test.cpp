@@ -44,7 +44,9 @@ TEST_CASE("a free lock proves nothing: the device waits") {
   CHECK_FALSE(world.devices.front().alive);
 }
 
-TEST_CASE("a start that died between breaking our dead lock and taking it is no loss, unless somebody changed the image since") {
+TEST_CASE(
+    "a start that died between breaking our dead lock and taking it is no loss, unless somebody changed the image "
+    "since") {
   test::Loop loop;
   World world(loop);
   stage_and_kill(world, true);

@@ -93,14 +93,22 @@ std::vector<Story> stories() {
       {"a filesystem that is there is staged", fill, {}, staged(), is_staged},
       {"a block device is staged", nothing, {}, staged(true), is_staged},
       {"a read-only filesystem is staged", fill, {}, read_only(), is_staged},
-      {"it is published", nothing, {staged()}, published(), [](const auto& world) { CHECK(world.records.front().publishes.size() == 1); }},
+      {"it is published",
+       nothing,
+       {staged()},
+       published(),
+       [](const auto& world) { CHECK(world.records.front().publishes.size() == 1); }},
       {"it is unpublished", nothing, {staged(), published()}, volume::Unpublished{kTarget}, is_staged},
       {"it is unstaged", nothing, {staged()}, unstaged(), nothing_is_left},
       {"a read-only one is unstaged", fill, {read_only()}, unstaged(), nothing_is_left},
       {"it is expanded", grow, {staged()}, volume::Expanded{staged().path, kGrown}, is_grown},
       {"what ceph-csi staged is staged", by_ceph_csi, {}, staged(), is_staged},
       {"what ceph-csi staged is unstaged", by_ceph_csi, {}, unstaged(), nothing_is_left},
-      {"what ceph-csi staged and this agent staged again is unstaged", by_ceph_csi, {staged()}, unstaged(), nothing_is_left},
+      {"what ceph-csi staged and this agent staged again is unstaged",
+       by_ceph_csi,
+       {staged()},
+       unstaged(),
+       nothing_is_left},
   };
 }
 
@@ -108,10 +116,14 @@ enum class Blow { crash_before, crash_after, fail, fail_after };
 
 int& counter(test::World& world, Blow blow) {
   switch (blow) {
-    case Blow::crash_before: return world.crash_at;
-    case Blow::crash_after: return world.crash_after_at;
-    case Blow::fail: return world.fail_at;
-    case Blow::fail_after: break;
+    case Blow::crash_before:
+      return world.crash_at;
+    case Blow::crash_after:
+      return world.crash_after_at;
+    case Blow::fail:
+      return world.fail_at;
+    case Blow::fail_after:
+      break;
   }
   return world.fail_after_at;
 }
@@ -139,7 +151,8 @@ bool tell(const Story& story, Blow blow, int at, errc code) {
   counter(scene.world, blow) = at;
   const auto done = insist(scene, story.wish);
   const bool fell = counter(scene.world, blow) == 0;
-  INFO(story.name << ", blow " << static_cast<int>(blow) << " at call " << at << (done ? "" : ": " + done.error().text));
+  INFO(story.name << ", blow " << static_cast<int>(blow) << " at call " << at
+                  << (done ? "" : ": " + done.error().text));
   CHECK(done);
   story.check(scene.world);
   for (const auto& rule : scene.world.broken_rules) FAIL_CHECK(rule);
@@ -185,7 +198,9 @@ TEST_CASE("a kernel's device is unstaged without a key and without the cluster")
   CHECK(scene.world.records.empty());
 }
 
-TEST_CASE("an image with a feature that the kernel does not know goes to nbd where that is allowed, and is refused by its feature elsewhere") {
+TEST_CASE(
+    "an image with a feature that the kernel does not know goes to nbd where that is allowed, and is refused by its "
+    "feature elsewhere") {
   Scene scene;
   scene.image().features |= 64;
   auto wish = staged();
@@ -197,7 +212,8 @@ TEST_CASE("an image with a feature that the kernel does not know goes to nbd whe
   CHECK(scene.device().kind == device::Kind::nbd);
 }
 
-TEST_CASE("what ceph-csi staged with the kernel's client is told of before it is staged again, and is ours afterwards") {
+TEST_CASE(
+    "what ceph-csi staged with the kernel's client is told of before it is staged again, and is ours afterwards") {
   Scene scene;
   by_ceph_csi(scene);
   const auto left = scene.world.shell().left_to_kernel();
@@ -215,9 +231,12 @@ TEST_CASE("a volume that is staged keeps what serves it, whoever is the default 
   Scene scene;
   auto wish = staged();
   wish.mounter = kind == device::Kind::nbd ? Mounter::nbd : Mounter::krbd;
-  if (by_us) REQUIRE(scene.want(wish) == errc::ok);
-  else if (kind == device::Kind::krbd) by_ceph_csi(scene);
-  else scene.world.other_stages(kId, wish.path);
+  if (by_us)
+    REQUIRE(scene.want(wish) == errc::ok);
+  else if (kind == device::Kind::krbd)
+    by_ceph_csi(scene);
+  else
+    scene.world.other_stages(kId, wish.path);
   const auto index = scene.device().index;
   scene.kill_and_start();
   wish.mounter = kind == device::Kind::nbd ? Mounter::krbd : Mounter::nbd;
@@ -239,7 +258,9 @@ TEST_CASE("without the kernel's module a volume that wants it is refused, also i
   CHECK(scene.world.devices.empty());
 }
 
-TEST_CASE("an image that another client has open is not mapped, and the refusal names the client and how long it has waited") {
+TEST_CASE(
+    "an image that another client has open is not mapped, and the refusal names the client and how long it has "
+    "waited") {
   Scene scene;
   scene.image().watchers.insert(kStranger);
   CHECK(scene.want(staged()) == errc::in_use);
@@ -398,7 +419,8 @@ TEST_CASE("the node's place goes to librbd") {
   Scene scene;
   scene.world.crush_location = "host:a|zone:b";
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
-  CHECK(scene.world.options_asked == std::set<std::string>{"crush_location=host=a zone=b", "rbd_read_from_replica_policy=localize"});
+  CHECK(scene.world.options_asked ==
+        std::set<std::string>{"crush_location=host=a zone=b", "rbd_read_from_replica_policy=localize"});
 }
 
 TEST_CASE("a volume that ceph-csi staged with the kernel's client is published, looked at and grown after one stage") {

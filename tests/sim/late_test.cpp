@@ -26,7 +26,8 @@ TEST_CASE("a volume is not staged on a device whose disconnect is still under wa
   const auto refused = scene.world.want(kId, test::staged_wish(kId));
   REQUIRE_FALSE(refused);
   CHECK(refused.error().code == errc::unavailable);
-  CHECK(refused.error().text.find("disconnect of volume image-1 is under way in the kernel since 20") != std::string::npos);
+  CHECK(refused.error().text.find("disconnect of volume image-1 is under way in the kernel since 20") !=
+        std::string::npos);
   CHECK(scene.world.mounts.empty());
   scene.loop.advance(60s);
   CHECK(scene.world.devices.empty());
@@ -42,7 +43,9 @@ TEST_CASE("a disconnect that ended after its caller had left is known, also whil
   scene.loop.advance(60s);
   REQUIRE(scene.device().disconnected);
   int calls = 0;
-  scene.world.before_call = [&](const std::string& call) { calls += call == "disconnect" || call == "kernel reconfigure" ? 1 : 0; };
+  scene.world.before_call = [&](const std::string& call) {
+    calls += call == "disconnect" || call == "kernel reconfigure" ? 1 : 0;
+  };
   CHECK(scene.want(test::staged_wish(kId)) == errc::unavailable);
   CHECK(scene.world.shell().status(kId)->health == volume::Health::absent);
   CHECK(scene.want(kUnstaged) == errc::unavailable);
@@ -52,7 +55,9 @@ TEST_CASE("a disconnect that ended after its caller had left is known, also whil
   CHECK(scene.device().alive);
 }
 
-TEST_CASE("an agent that dies while its disconnect waits in the kernel leaves a device that the next one gets right, whether or not it happened") {
+TEST_CASE(
+    "an agent that dies while its disconnect waits in the kernel leaves a device that the next one gets right, whether "
+    "or not it happened") {
   Scene scene;
   test::Calm calm;
   const bool happens = GENERATE(true, false);
@@ -145,6 +150,8 @@ TEST_CASE("a stall lasts until a request that waited is answered, not until the 
   const auto at_reconnect = scene.world.shell().status(kId)->longest_stall;
   scene.loop.advance(5s);
   const auto in_the_end = scene.world.shell().status(kId)->longest_stall;
-  if (waits) CHECK(in_the_end >= 5s + 1s);
-  else CHECK((at_reconnect == in_the_end && in_the_end >= 5s && in_the_end < 6s));
+  if (waits)
+    CHECK(in_the_end >= 5s + 1s);
+  else
+    CHECK((at_reconnect == in_the_end && in_the_end >= 5s && in_the_end < 6s));
 }

@@ -11,7 +11,9 @@ using namespace std::chrono_literals;
 
 namespace {
 
-task<> ask(Scene& in, std::string id, Wish wish) { static_cast<void>(co_await in.world.shell().want(std::move(id), std::move(wish), {})); }
+task<> ask(Scene& in, std::string id, Wish wish) {
+  static_cast<void>(co_await in.world.shell().want(std::move(id), std::move(wish), {}));
+}
 
 /// An application that writes without a pause.
 struct Load {
@@ -27,7 +29,9 @@ struct Load {
 
 }  // namespace
 
-TEST_CASE("SIGTERM under load with a stage under way drains every session, and nothing that was read stays without an answer") {
+TEST_CASE(
+    "SIGTERM under load with a stage under way drains every session, and nothing that was read stays without an "
+    "answer") {
   test::Calm calm;
   Scene scene;
   scene.world.hazards = &calm;

@@ -56,7 +56,9 @@ TEST_CASE("the image's id is written into a journal that lacks it, and stays whe
   CHECK(scene.journal()["csi.imageid"] == "id-9");
 }
 
-TEST_CASE("a volume whose journal names a KMS or a type of encryption that is not served is refused before anything is done") {
+TEST_CASE(
+    "a volume whose journal names a KMS or a type of encryption that is not served is refused before anything is "
+    "done") {
   Provisioned scene;
   const bool file = GENERATE(false, true);
   scene.journal()["csi.volume.encryptKMS"] = file ? "default" : "of-another-type";

@@ -1,4 +1,5 @@
-// Encrypted volumes: header, mapping and key survive the agent's death at any step, and nothing is formatted that was not proven empty.
+// Encrypted volumes: header, mapping and key survive the agent's death at any step, and nothing is formatted that was
+// not proven empty.
 #include "scene.hpp"
 
 using namespace corbd;
@@ -7,7 +8,8 @@ using volume::Wish;
 
 namespace {
 
-const char *const kState = "rbd.csi.ceph.com/encrypted", *const kKey = "rbd.csi.ceph.com/dek", *const kMarker = "corbd/format";
+const char *const kState = "rbd.csi.ceph.com/encrypted", *const kKey = "rbd.csi.ceph.com/dek",
+                  *const kMarker = "corbd/format";
 constexpr std::uint64_t kTwice = 2ull << 30;
 
 struct Encrypted : Scene {
@@ -46,7 +48,8 @@ struct Encrypted : Scene {
   }
 };
 
-/// Runs `story` with a death before its 1st, 2nd, ... port call, or after it had its effect, until it gets through without one; then `look`.
+/// Runs `story` with a death before its 1st, 2nd, ... port call, or after it had its effect, until it gets through
+/// without one; then `look`.
 template <class Story, class Look>
 void sweep(const std::string& kms_id, Story story, Look look) {
   const bool after = GENERATE(false, true);
@@ -65,7 +68,9 @@ void sweep(const std::string& kms_id, Story story, Look look) {
 
 }  // namespace
 
-TEST_CASE("an encrypted volume gets a header and a filesystem on its mapping, and unstaged it leaves neither mapping nor device") {
+TEST_CASE(
+    "an encrypted volume gets a header and a filesystem on its mapping, and unstaged it leaves neither mapping nor "
+    "device") {
   Encrypted scene(GENERATE("default", "own"));
   REQUIRE(scene.stage() == errc::ok);
   CHECK(scene.mounted_from_mapping());
@@ -79,50 +84,62 @@ TEST_CASE("an encrypted volume gets a header and a filesystem on its mapping, an
   CHECK(scene.image().generation == 1);
 }
 
-TEST_CASE("the stage of an encrypted volume survives the agent's death at every step, for a filesystem and for a block volume") {
+TEST_CASE(
+    "the stage of an encrypted volume survives the agent's death at every step, for a filesystem and for a block "
+    "volume") {
   const bool block = GENERATE(false, true);
   const std::string kms_id = GENERATE("default", "own");
-  sweep(kms_id, [&](Encrypted& scene, auto arm) {
-    if (block) scene.as_block();
-    scene.image().metadata[kState] = "encryptionPrepared";
-    arm();
-    CHECK(scene.insist(scene.wish) == errc::ok);
-  }, [&](Encrypted& scene) {
-    CHECK(scene.device().mapping);
-    CHECK(scene.world.mounts.size() == 1);
-    CHECK(scene.image().generation == (block ? 0u : 1u));
-    CHECK(scene.image().metadata[kState] == "encrypted");
-    CHECK_FALSE(scene.image().metadata.contains(kMarker));
-  });
+  sweep(
+      kms_id,
+      [&](Encrypted& scene, auto arm) {
+        if (block) scene.as_block();
+        scene.image().metadata[kState] = "encryptionPrepared";
+        arm();
+        CHECK(scene.insist(scene.wish) == errc::ok);
+      },
+      [&](Encrypted& scene) {
+        CHECK(scene.device().mapping);
+        CHECK(scene.world.mounts.size() == 1);
+        CHECK(scene.image().generation == (block ? 0u : 1u));
+        CHECK(scene.image().metadata[kState] == "encrypted");
+        CHECK_FALSE(scene.image().metadata.contains(kMarker));
+      });
 }
 
 TEST_CASE("the unstage of an encrypted volume survives the agent's death at every step, without a secret") {
-  sweep("default", [&](Encrypted& scene, auto arm) {
-    REQUIRE(scene.stage() == errc::ok);
-    arm();
-    CHECK(scene.insist(volume::Unstaged{scene.wish.path}) == errc::ok);
-  }, [](Encrypted& scene) { CHECK(scene.all_gone()); });
+  sweep(
+      "default",
+      [&](Encrypted& scene, auto arm) {
+        REQUIRE(scene.stage() == errc::ok);
+        arm();
+        CHECK(scene.insist(volume::Unstaged{scene.wish.path}) == errc::ok);
+      },
+      [](Encrypted& scene) { CHECK(scene.all_gone()); });
 }
 
 TEST_CASE("an encrypted volume is unstaged without the cluster") {
   Encrypted scene;
   REQUIRE(scene.stage() == errc::ok);
   scene.world.before_call = [](const std::string& call) {
-    for (const char* asked : {"set metadata", "get metadata", "ownership", "open image", "unwrap key"}) CHECK(call != asked);
+    for (const char* asked : {"set metadata", "get metadata", "ownership", "open image", "unwrap key"})
+      CHECK(call != asked);
   };
   CHECK(scene.unstage() == errc::ok);
 }
 
 TEST_CASE("an expansion of an encrypted volume survives the agent's death at every step, and fills the mapping") {
-  sweep("default", [&](Encrypted& scene, auto arm) {
-    REQUIRE(scene.stage() == errc::ok);
-    scene.image().size = kTwice;
-    arm();
-    CHECK(scene.insist(volume::Expanded{scene.wish.path, kTwice}) == errc::ok);
-  }, [](Encrypted& scene) {
-    CHECK(scene.device().mapping == kTwice - kLuksHeader);
-    CHECK(scene.image().filesystem_bytes == kTwice - kLuksHeader);
-  });
+  sweep(
+      "default",
+      [&](Encrypted& scene, auto arm) {
+        REQUIRE(scene.stage() == errc::ok);
+        scene.image().size = kTwice;
+        arm();
+        CHECK(scene.insist(volume::Expanded{scene.wish.path, kTwice}) == errc::ok);
+      },
+      [](Encrypted& scene) {
+        CHECK(scene.device().mapping == kTwice - kLuksHeader);
+        CHECK(scene.image().filesystem_bytes == kTwice - kLuksHeader);
+      });
 }
 
 TEST_CASE("a served encrypted volume is healed with neither passphrase nor KMS") {
@@ -207,15 +224,19 @@ TEST_CASE("a header whose metadata were not written yet is opened, and they are"
 TEST_CASE("metadata under ceph-csi's older names are read, and move to the newer ones") {
   Encrypted scene("own");
   scene.encrypted_before("right");
-  scene.image().metadata = {{".rbd.csi.ceph.com/encrypted", "encrypted"}, {".rbd.csi.ceph.com/dek", "wrapped by canary-passphrase for image-1: right"}};
+  scene.image().metadata = {{".rbd.csi.ceph.com/encrypted", "encrypted"},
+                            {".rbd.csi.ceph.com/dek", "wrapped by canary-passphrase for image-1: right"}};
   CHECK(scene.stage() == errc::ok);
-  CHECK(scene.image().metadata == std::map<std::string, std::string>{{kState, "encrypted"}, {kKey, "wrapped by canary-passphrase for image-1: right"}});
+  CHECK(scene.image().metadata ==
+        std::map<std::string, std::string>{{kState, "encrypted"},
+                                           {kKey, "wrapped by canary-passphrase for image-1: right"}});
 }
 
 TEST_CASE("a read-only stage of an encrypted volume opens it read-only and writes nothing") {
   Encrypted scene("own");
   scene.encrypted_before("right");
-  scene.image().metadata = {{".rbd.csi.ceph.com/encrypted", "encrypted"}, {".rbd.csi.ceph.com/dek", "wrapped by canary-passphrase for image-1: right"}};
+  scene.image().metadata = {{".rbd.csi.ceph.com/encrypted", "encrypted"},
+                            {".rbd.csi.ceph.com/dek", "wrapped by canary-passphrase for image-1: right"}};
   const auto before = scene.image().metadata;
   scene.wish.capability.read_only = true;
   CHECK(scene.stage() == errc::ok);
@@ -238,9 +259,10 @@ TEST_CASE("at most two keys are derived at once on a node") {
   int done = 0;
   for (const char* id : {"a", "b", "c", "d"}) {
     scene.world.images[id].id = id;
-    asio::co_spawn(scene.loop.io, scene.world.shell().want(id, encrypted_wish(id), {}), [&done](std::exception_ptr, result<> outcome) {
-      if (outcome) ++done;
-    });
+    asio::co_spawn(scene.loop.io, scene.world.shell().want(id, encrypted_wish(id), {}),
+                   [&done](std::exception_ptr, result<> outcome) {
+                     if (outcome) ++done;
+                   });
   }
   scene.loop.advance(std::chrono::seconds(10));
   CHECK(done == 4);
@@ -259,24 +281,27 @@ TEST_CASE("a new key opens the volume afterwards, and the old one does not") {
 }
 
 TEST_CASE("a rotation that is interrupted anywhere leaves a volume that opens, and a repeat ends it") {
-  sweep("own", [&](Encrypted& scene, auto arm) {
-    REQUIRE(scene.stage() == errc::ok);
-    arm();
-    try {
-      const errc rotated = scene.want(volume::Rekeyed{scene.wish.passphrase});
-      CHECK(rotated == errc::ok);
-    } catch (const Crash&) {
-      scene.kill_and_start();
-      CHECK(scene.want(volume::Healed{}) == errc::ok);
-      REQUIRE(scene.unstage() == errc::ok);
-      REQUIRE(scene.stage() == errc::ok);
-      CHECK(scene.want(volume::Rekeyed{scene.wish.passphrase}) == errc::ok);
-    }
-  }, [](Encrypted& scene) {
-    CHECK(scene.image().luks->keys.size() == 1);
-    CHECK(scene.unstage() == errc::ok);
-    CHECK(scene.stage() == errc::ok);
-  });
+  sweep(
+      "own",
+      [&](Encrypted& scene, auto arm) {
+        REQUIRE(scene.stage() == errc::ok);
+        arm();
+        try {
+          const errc rotated = scene.want(volume::Rekeyed{scene.wish.passphrase});
+          CHECK(rotated == errc::ok);
+        } catch (const Crash&) {
+          scene.kill_and_start();
+          CHECK(scene.want(volume::Healed{}) == errc::ok);
+          REQUIRE(scene.unstage() == errc::ok);
+          REQUIRE(scene.stage() == errc::ok);
+          CHECK(scene.want(volume::Rekeyed{scene.wish.passphrase}) == errc::ok);
+        }
+      },
+      [](Encrypted& scene) {
+        CHECK(scene.image().luks->keys.size() == 1);
+        CHECK(scene.unstage() == errc::ok);
+        CHECK(scene.stage() == errc::ok);
+      });
 }
 
 TEST_CASE("a key is rotated only where the volume has one of its own and is open here") {
@@ -308,7 +333,9 @@ TEST_CASE("an encrypted volume that many nodes write is opened, but two nodes ne
   scene.world.hazards = nullptr;
 }
 
-TEST_CASE("an encrypted volume that ceph-csi staged with rbd-nbd is adopted with its mapping, and one that the request calls otherwise is not") {
+TEST_CASE(
+    "an encrypted volume that ceph-csi staged with rbd-nbd is adopted with its mapping, and one that the request calls "
+    "otherwise is not") {
   Encrypted scene;
   const auto index = scene.world.other_stages(kId, scene.wish.path);
   scene.image().luks = FakeLuks{{{0, "canary-passphrase"}}, ""};

@@ -70,7 +70,9 @@ TEST_CASE("a full state folder keeps no device from its server, however often th
   is_served(scene);
 }
 
-TEST_CASE("an agent that dies with a full disk between the break of its lock and the taking of it leaves the volume unproven, not written") {
+TEST_CASE(
+    "an agent that dies with a full disk between the break of its lock and the taking of it leaves the volume "
+    "unproven, not written") {
   Scene scene;
   stage_filled(scene);
   scene.world.disk = World::Disk::full;
@@ -93,7 +95,9 @@ TEST_CASE("an unstage on a full disk ends once there is room, and leaves nothing
   CHECK(scene.world.records.empty());
 }
 
-TEST_CASE("a damaged record is set aside, its device left alone until a stage finds it by its stash, and every other volume healed") {
+TEST_CASE(
+    "a damaged record is set aside, its device left alone until a stage finds it by its stash, and every other volume "
+    "healed") {
   const bool stash = GENERATE(true, false);
   Scene scene;
   stage_filled(scene);
@@ -132,7 +136,8 @@ TEST_CASE("a volume whose record is of a newer version is left as it is, also wh
 
 // --- Its kernel ---------------------------------------------------------------------------------
 
-TEST_CASE("a link that the kernel drops because it has not seen the end of the old one is made again until it is taken") {
+TEST_CASE(
+    "a link that the kernel drops because it has not seen the end of the old one is made again until it is taken") {
   struct SeenLate : test::Calm {
     duration until_seen_dead() override { return 3s; }
   } late;
@@ -187,10 +192,13 @@ TEST_CASE("a device that became another tool's while the agent was down is neith
   CHECK(scene.world.records.empty());
 }
 
-TEST_CASE("without the nbd driver, or without a free device, a stage says so and leaves nothing that stands in its repeat's way") {
+TEST_CASE(
+    "without the nbd driver, or without a free device, a stage says so and leaves nothing that stands in its repeat's "
+    "way") {
   Scene scene;
   scene.filled();
-  const auto [driver, code] = GENERATE(std::pair(World::Driver::missing, errc::failed_precondition), std::pair(World::Driver::full, errc::exhausted));
+  const auto [driver, code] = GENERATE(std::pair(World::Driver::missing, errc::failed_precondition),
+                                       std::pair(World::Driver::full, errc::exhausted));
   scene.world.driver = driver;
   CHECK(scene.want(test::staged_wish(kId)) == code);
   CHECK(scene.world.devices.empty());
@@ -204,7 +212,9 @@ TEST_CASE("without the nbd driver, or without a free device, a stage says so and
   is_served(scene);
 }
 
-TEST_CASE("without a free descriptor a heal and a new stage end at once, what is served is served on, and both end well once there are some") {
+TEST_CASE(
+    "without a free descriptor a heal and a new stage end at once, what is served is served on, and both end well once "
+    "there are some") {
   Scene scene;
   stage_filled(scene);
   add_second(scene);

@@ -44,7 +44,9 @@ TEST_CASE("an unstage disconnects its device once, waits as long as another prog
   CHECK(scene.world.records.empty());
 }
 
-TEST_CASE("a volume that is staged again while another program has its disconnected device open gets a new one once that is closed") {
+TEST_CASE(
+    "a volume that is staged again while another program has its disconnected device open gets a new one once that is "
+    "closed") {
   Scene scene;
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   scene.world.open_device(0);
@@ -55,7 +57,9 @@ TEST_CASE("a volume that is staged again while another program has its disconnec
   CHECK_FALSE(scene.device().disconnected);
 }
 
-TEST_CASE("a volume whose unused device another program disconnected is absent from the next look on, and can be unstaged and staged anew") {
+TEST_CASE(
+    "a volume whose unused device another program disconnected is absent from the next look on, and can be unstaged "
+    "and staged anew") {
   Scene scene;
   REQUIRE(scene.want(block_wish()) == errc::ok);
   scene.world.disconnect(0);
@@ -67,7 +71,9 @@ TEST_CASE("a volume whose unused device another program disconnected is absent f
   CHECK(scene.want(block_wish()) == errc::ok);
 }
 
-TEST_CASE("a raw device that another program took away from a pod is not made anew before that has ended, and no other volume gets its number") {
+TEST_CASE(
+    "a raw device that another program took away from a pod is not made anew before that has ended, and no other "
+    "volume gets its number") {
   Scene scene;
   const auto wish = block_wish();
   REQUIRE(scene.want(wish) == errc::ok);
@@ -88,7 +94,9 @@ TEST_CASE("a raw device that another program took away from a pod is not made an
   CHECK(scene.world.devices.size() == 1);
 }
 
-TEST_CASE("a mounted volume whose device another program disconnected is absent, and unstaged and staged anew once its pods have ended") {
+TEST_CASE(
+    "a mounted volume whose device another program disconnected is absent, and unstaged and staged anew once its pods "
+    "have ended") {
   Scene scene;
   const bool encrypted = GENERATE(false, true);
   const bool restarted = GENERATE(false, true);

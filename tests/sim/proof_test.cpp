@@ -1,5 +1,5 @@
-// Whose an image is when others come by: tools of the cluster, rbd-nbd of this node, another node's agent that waits for us, and the orchestrator's word
-// against the lock's (rule 2a).
+// Whose an image is when others come by: tools of the cluster, rbd-nbd of this node, another node's agent that waits
+// for us, and the orchestrator's word against the lock's (rule 2a).
 #include "scene.hpp"
 
 using namespace corbd;
@@ -167,7 +167,8 @@ TEST_CASE("a lock that was taken from a client that lived is lost where no orche
   CHECK(scene.want(volume::Healed{}) == (attached ? errc::unproven : errc::lost));
 }
 
-TEST_CASE("a dead client of this node that no file tells of is fenced, and its volume served, when the volume stayed here") {
+TEST_CASE(
+    "a dead client of this node that no file tells of is fenced, and its volume served, when the volume stayed here") {
   Dead scene;
   const std::string client = scene.image().lock_owner;
   scene.world.clients.clear();  // its file was damaged, and set aside
@@ -181,7 +182,9 @@ TEST_CASE("a dead client of this node that no file tells of is fenced, and its v
   CHECK(scene.world.answered == 1);
 }
 
-TEST_CASE("a dead client of this node that no file tells of proves nothing by itself, but the operator's word lets it be fenced") {
+TEST_CASE(
+    "a dead client of this node that no file tells of proves nothing by itself, but the operator's word lets it be "
+    "fenced") {
   Dead scene(false);
   const std::string client = scene.image().lock_owner;
   scene.world.clients.clear();

@@ -18,11 +18,16 @@ Wish random_wish(std::mt19937& random, const std::string& id) {
   published.target = "/kubelet/pods/" + std::to_string(random() % 2) + "/" + id;
   published.capability = staged.capability;
   switch (random() % 5) {
-    case 0: return staged;
-    case 1: return published;
-    case 2: return volume::Unpublished{published.target};
-    case 3: return volume::Unstaged{staged.path};
-    default: return volume::Healed{};
+    case 0:
+      return staged;
+    case 1:
+      return published;
+    case 2:
+      return volume::Unpublished{published.target};
+    case 3:
+      return volume::Unstaged{staged.path};
+    default:
+      return volume::Healed{};
   }
 }
 
@@ -56,7 +61,8 @@ TEST_CASE("random lives break no rule, and afterwards everything can be taken do
       std::mt19937 random(seed);
       live(world, random, 40);
       for (const std::string id : {"image-0", "image-1"}) {
-        for (const char* pod : {"0", "1"}) CHECK(world.want(id, Wish(volume::Unpublished{"/kubelet/pods/" + std::string(pod) + "/" + id})));
+        for (const char* pod : {"0", "1"})
+          CHECK(world.want(id, Wish(volume::Unpublished{"/kubelet/pods/" + std::string(pod) + "/" + id})));
         const auto down = world.want(id, Wish(volume::Unstaged{test::staged_wish(id).path}));
         INFO((down ? "" : down.error().text));
         CHECK(down);

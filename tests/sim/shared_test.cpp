@@ -48,7 +48,9 @@ TEST_CASE("a volume for one node is not staged beside the client of another node
   CHECK(scene.want(alone) == errc::in_use);
 }
 
-TEST_CASE("a shared volume is served again after a crash although another node wrote meanwhile, and its dead client is fenced") {
+TEST_CASE(
+    "a shared volume is served again after a crash although another node wrote meanwhile, and its dead client is "
+    "fenced") {
   Shared scene;
   REQUIRE(scene.want(shared_wish()) == errc::ok);
   scene.world.application_writes(scene.device(), 0);

@@ -39,7 +39,8 @@ struct Node : Scene {
     under_way = most_at_once = 0;
   }
   int alive() const {
-    return static_cast<int>(std::count_if(world.devices.begin(), world.devices.end(), [](const auto& device) { return device.alive; }));
+    return static_cast<int>(
+        std::count_if(world.devices.begin(), world.devices.end(), [](const auto& device) { return device.alive; }));
   }
   std::vector<std::string> ids;
   std::map<errc, int> ends;
@@ -93,7 +94,8 @@ TEST_CASE("300 volumes of an agent that died are healed, at most 16 at a time, w
 }
 
 TEST_CASE("a wall clock that jumps by years, forward or back, neither hurries nor holds up anything") {
-  const auto jump = GENERATE(std::chrono::seconds(0), std::chrono::seconds(24h * 3650), std::chrono::seconds(-24h * 3650));
+  const auto jump =
+      GENERATE(std::chrono::seconds(0), std::chrono::seconds(24h * 3650), std::chrono::seconds(-24h * 3650));
   Node node(1);
   node.stage_all();
   node.world.kill_agent();

@@ -1,5 +1,5 @@
-// Every story with every one of its outside calls failed, failed after its effect, or its agent killed before or after it: whoever wanted it
-// repeats it, and gets it, and no rule of the world is broken on the way.
+// Every story with every one of its outside calls failed, failed after its effect, or its agent killed before or after
+// it: whoever wanted it repeats it, and gets it, and no rule of the world is broken on the way.
 #include <functional>
 
 #include "scene.hpp"
@@ -15,10 +15,14 @@ enum class Blow { crash_before, crash_after, fail, fail_after };
 
 int& counter(test::World& world, Blow blow) {
   switch (blow) {
-    case Blow::crash_before: return world.crash_at;
-    case Blow::crash_after: return world.crash_after_at;
-    case Blow::fail: return world.fail_at;
-    case Blow::fail_after: break;
+    case Blow::crash_before:
+      return world.crash_at;
+    case Blow::crash_after:
+      return world.crash_after_at;
+    case Blow::fail:
+      return world.fail_at;
+    case Blow::fail_after:
+      break;
   }
   return world.fail_after_at;
 }
@@ -94,19 +98,31 @@ std::vector<Story> stories() {
   return {
       {"a filesystem is staged", {}, false, stage, is_staged},
       {"a block device is staged", {}, false, staged(true), is_staged},
-      {"it is published", {stage}, false, publish, [](const auto& world) { CHECK(world.records.front().publishes.size() == 1); }},
+      {"it is published",
+       {stage},
+       false,
+       publish,
+       [](const auto& world) { CHECK(world.records.front().publishes.size() == 1); }},
       {"it is unpublished", {stage, publish}, false, volume::Unpublished{published().target}, is_staged},
       {"it is unstaged", {stage}, false, volume::Unstaged{staged(false).path}, nothing_is_left},
       {"it is healed", {stage}, true, volume::Healed{}, is_staged},
       {"it is given up", {stage}, false, volume::Failed{}, is_served},
       {"it is expanded", {stage}, false, volume::Expanded{staged(false).path, kGrown}, is_grown, true},
-      {"its free space is given back", {stage}, false, volume::Trimmed{staged(false).path}, [](const auto& world) {
+      {"its free space is given back",
+       {stage},
+       false,
+       volume::Trimmed{staged(false).path},
+       [](const auto& world) {
          is_staged(world);
          CHECK(world.images.at(kId).trims > 0);
        }},
       {"it grows at its next stage", {stage, volume::Unstaged{staged(false).path}}, false, stage, is_staged, true},
       {"it is unstaged by the next agent", {stage}, true, volume::Unstaged{staged(false).path}, nothing_is_left},
-      {"it is unstaged when it was given up", {stage, volume::Failed{}}, false, volume::Unstaged{staged(false).path}, nothing_is_left},
+      {"it is unstaged when it was given up",
+       {stage, volume::Failed{}},
+       false,
+       volume::Unstaged{staged(false).path},
+       nothing_is_left},
   };
 }
 
@@ -137,7 +153,8 @@ bool tell(const Story& story, Blow blow, int at, errc code) {
   counter(scene.world, blow) = at;
   const auto done = insist(scene, story.wish);
   const bool fell = counter(scene.world, blow) == 0;
-  INFO(story.name << ", blow " << static_cast<int>(blow) << " at call " << at << (done ? "" : ": " + done.error().text));
+  INFO(story.name << ", blow " << static_cast<int>(blow) << " at call " << at
+                  << (done ? "" : ": " + done.error().text));
   CHECK(done);
   story.check(scene.world);
   for (const auto& rule : scene.world.broken_rules) FAIL_CHECK(rule);

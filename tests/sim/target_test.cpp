@@ -227,7 +227,8 @@ TEST_CASE("a volume's id at another volume's target or staging path is refused, 
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   REQUIRE(scene.want(published()) == errc::ok);
   const std::string wrong = GENERATE("image-2", "never seen");
-  for (const Wish& wish : {Wish(volume::Unpublished{kTarget}), Wish(volume::Unpublished{kStaged}), Wish(volume::Unstaged{kPath})}) {
+  for (const Wish& wish :
+       {Wish(volume::Unpublished{kTarget}), Wish(volume::Unpublished{kStaged}), Wish(volume::Unstaged{kPath})}) {
     const auto error = error_of(scene, wish, wrong);
     CHECK(error.find("image-1") != std::string::npos);
     CHECK(error.find(wrong) != std::string::npos);
@@ -262,7 +263,9 @@ TEST_CASE("a format that did not end is not repeated after its image was a raw b
   CHECK(scene.image().generation == 0);
 }
 
-TEST_CASE("a format that did not end is repeated by the record that began it, and by no other, unless the image is proven empty") {
+TEST_CASE(
+    "a format that did not end is repeated by the record that began it, and by no other, unless the image is proven "
+    "empty") {
   Scene scene;
   scene.world.crash_in = "mkfs";
   CHECK_THROWS_AS(scene.world.want(kId, test::staged_wish(kId)), test::Crash);
@@ -303,7 +306,8 @@ TEST_CASE("a format that did not end is repeated by the record that began it, an
   }
 }
 
-TEST_CASE("what was never written of an encrypted volume is no zeros to its mkfs, nor is what an interrupted format left") {
+TEST_CASE(
+    "what was never written of an encrypted volume is no zeros to its mkfs, nor is what an interrupted format left") {
   Scene scene;
   SECTION("encrypted") { CHECK(scene.want(test::encrypted_wish(kId)) == errc::ok); }
   SECTION("a format that is repeated") {
@@ -317,10 +321,14 @@ TEST_CASE("what was never written of an encrypted volume is no zeros to its mkfs
 
 // --- How they are written -----------------------------------------------------------------------
 
-TEST_CASE("one path that is written in two ways is one path, also in a record of an earlier version and through a linked kubelet folder") {
+TEST_CASE(
+    "one path that is written in two ways is one path, also in a record of an earlier version and through a linked "
+    "kubelet folder") {
   Scene scene;
-  const std::string other_path = GENERATE("/kubelet/staging//image-1/", "/kubelet/./staging/image-1", "/linked/staging/image-1");
-  const std::string other_target = other_path.starts_with("/linked") ? "/linked/pods/p/mount" : "/kubelet/pods//p/mount/";
+  const std::string other_path =
+      GENERATE("/kubelet/staging//image-1/", "/kubelet/./staging/image-1", "/linked/staging/image-1");
+  const std::string other_target =
+      other_path.starts_with("/linked") ? "/linked/pods/p/mount" : "/kubelet/pods//p/mount/";
   auto stage = test::staged_wish(kId);
   auto publish = published();
   stage.path = publish.path = other_path;

@@ -60,7 +60,8 @@ TEST_CASE("an image with data and no filesystem is never formatted") {
 
 TEST_CASE("a partition table or an ambivalent device is neither mounted nor formatted") {
   Scene scene;
-  scene.world.images[kId].content = GENERATE(host::Probe::Kind::partitions, host::Probe::Kind::ambivalent, host::Probe::Kind::other);
+  scene.world.images[kId].content =
+      GENERATE(host::Probe::Kind::partitions, host::Probe::Kind::ambivalent, host::Probe::Kind::other);
   CHECK(scene.want(test::staged_wish(kId)) == errc::failed_precondition);
   CHECK(scene.world.images[kId].generation == 0);
 }

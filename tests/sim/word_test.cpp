@@ -1,4 +1,5 @@
-// The words that the agent leaves for ceph-csi: its stash in the staging path, and the note of this node in the image's metadata.
+// The words that the agent leaves for ceph-csi: its stash in the staging path, and the note of this node in the image's
+// metadata.
 #include "scene.hpp"
 
 using namespace corbd;
@@ -125,7 +126,8 @@ TEST_CASE("wherever a stage is interrupted, the words for ceph-csi are there at 
     CHECK(node.noted(kUser) == "node");
     CHECK(node.noted(kAddress) == "10.0.0.1");
     REQUIRE(node.world.stashes.contains(node.wish.path));
-    CHECK(node.world.stashes.at(node.wish.path) == volume::Stash{"pool", "", "csi-vol-1", "force", true, false, "/dev/nbd0", "/var/log/ceph", "remove"});
+    CHECK(node.world.stashes.at(node.wish.path) ==
+          volume::Stash{"pool", "", "csi-vol-1", "force", true, false, "/dev/nbd0", "/var/log/ceph", "remove"});
     CHECK(node.insist(volume::Unstaged{node.wish.path}));
     CHECK(node.world.stashes.empty());
     CHECK(node.world.records.empty());

@@ -1,4 +1,5 @@
-// The API client on a control thread of its own, in real time; and what it says of a server that refuses or forgets, scripted or real.
+// The API client on a control thread of its own, in real time; and what it says of a server that refuses or forgets,
+// scripted or real.
 #pragma once
 
 #include <boost/asio/executor_work_guard.hpp>
@@ -34,17 +35,22 @@ class ApiClient {
     Started<T> started(io, std::move(work));
     return std::move(started.get());
   }
-  auto get(const kube::Resource& resource, const std::string& name, Until until = {}) { return run(api().get(resource, name, until)); }
+  auto get(const kube::Resource& resource, const std::string& name, Until until = {}) {
+    return run(api().get(resource, name, until));
+  }
   auto list(const kube::Resource& resource, const std::string& name = "", const std::string& version = "") {
     return run(api().list(resource, selector(name), version, {}));
   }
-  auto create(const kube::Resource& resource, boost::json::object body) { return run(api().create(resource, std::move(body), {})); }
+  auto create(const kube::Resource& resource, boost::json::object body) {
+    return run(api().create(resource, std::move(body), {}));
+  }
   auto patch(const kube::Resource& resource, const std::string& name, boost::json::object body) {
     return run(api().patch(resource, name, std::move(body), {}));
   }
   /// A watch to its end: its events, and how it ended.
-  std::pair<std::vector<kube::Change>, kube::answer<>> watch(const kube::Resource& resource, const std::string& name, std::string version,
-                                                             std::chrono::seconds timeout, bool initial = false) {
+  std::pair<std::vector<kube::Change>, kube::answer<>> watch(const kube::Resource& resource, const std::string& name,
+                                                             std::string version, std::chrono::seconds timeout,
+                                                             bool initial = false) {
     std::vector<kube::Change> events;
     auto keep = [&](kube::Change change) {
       events.push_back(std::move(change));
@@ -80,8 +86,10 @@ inline void expect_forbidden(ApiClient& client, const kube::Resource& resource) 
   const auto got = client.get(resource, "one");
   REQUIRE_FALSE(got);
   CHECK(got.error().error.code == errc::permission_denied);
-  CHECK_THAT(got.error().error.text, ContainsSubstring("403 Forbidden") && ContainsSubstring("grant the verb 'get' on '" + resource.rbac + "'"));
-  CHECK_THAT(client.list(resource).error().error.text, ContainsSubstring("grant the verb 'list' on '" + resource.rbac + "'"));
+  CHECK_THAT(got.error().error.text, ContainsSubstring("403 Forbidden") &&
+                                         ContainsSubstring("grant the verb 'get' on '" + resource.rbac + "'"));
+  CHECK_THAT(client.list(resource).error().error.text,
+             ContainsSubstring("grant the verb 'list' on '" + resource.rbac + "'"));
   const auto [events, ended] = client.watch(resource, "one", "", std::chrono::seconds(5));
   REQUIRE_FALSE(ended);
   CHECK_THAT(ended.error().error.text, ContainsSubstring("grant the verb 'watch' on '" + resource.rbac + "'"));

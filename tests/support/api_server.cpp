@@ -55,10 +55,12 @@ class Wire final : public ApiServer::Peer {
 }  // namespace
 
 void ApiServer::Peer::answer(unsigned status, std::string_view body, std::string_view headers) {
-  send("HTTP/1.1 " + std::to_string(status) + " x\r\nContent-Length: " + std::to_string(body.size()) + "\r\n" + std::string(headers) + "\r\n" +
-       std::string(body));
+  send("HTTP/1.1 " + std::to_string(status) + " x\r\nContent-Length: " + std::to_string(body.size()) + "\r\n" +
+       std::string(headers) + "\r\n" + std::string(body));
 }
-void ApiServer::Peer::begin(unsigned status) { send("HTTP/1.1 " + std::to_string(status) + " x\r\nTransfer-Encoding: chunked\r\n\r\n"); }
+void ApiServer::Peer::begin(unsigned status) {
+  send("HTTP/1.1 " + std::to_string(status) + " x\r\nTransfer-Encoding: chunked\r\n\r\n");
+}
 void ApiServer::Peer::piece(std::string_view bytes) {
   char size[20];
   std::snprintf(size, sizeof size, "%zx\r\n", bytes.size());
@@ -67,7 +69,11 @@ void ApiServer::Peer::piece(std::string_view bytes) {
 void ApiServer::Peer::end() { send("0\r\n\r\n"); }
 
 struct ApiServer::Impl {
-  Impl(Script what, Tls how) : script(std::move(what)), tls(how), context(ssl::context::tls_server), acceptor(io, {asio::ip::address_v4::loopback(), 0}) {
+  Impl(Script what, Tls how)
+      : script(std::move(what)),
+        tls(how),
+        context(ssl::context::tls_server),
+        acceptor(io, {asio::ip::address_v4::loopback(), 0}) {
     if (tls == Tls::none) return;
     const std::string name = tls == Tls::wrong_host ? "wrong-host" : "server";
     context.use_certificate_chain(asio::buffer(pki(name + ".pem")));
@@ -107,8 +113,8 @@ struct ApiServer::Impl {
     for (;;) {
       http::request<http::string_body> read;
       http::read(stream, buffer, read);
-      const Request request{std::string(read.method_string()), std::string(read.target()), std::string(read[http::field::authorization]),
-                            read.body(), number};
+      const Request request{std::string(read.method_string()), std::string(read.target()),
+                            std::string(read[http::field::authorization]), read.body(), number};
       {
         const std::lock_guard lock(mutex);
         all.push_back(request);
@@ -166,6 +172,8 @@ std::vector<ApiServer::Request> ApiServer::requests() const {
   return impl_->all;
 }
 
-std::string pki(const std::string& name) { return read_file(std::string(CORBD_TESTS) + "/support/pki/" + name, 1 << 20).value(); }
+std::string pki(const std::string& name) {
+  return read_file(std::string(CORBD_TESTS) + "/support/pki/" + name, 1 << 20).value();
+}
 
 }  // namespace corbd::test

@@ -40,12 +40,14 @@ class Controller::Calls final : public v1::Controller::Service {
   Calls(rados_t cluster, std::string cluster_id, std::string pool)
       : cluster_(cluster), provisioner_(cluster, std::move(cluster_id)), pool_(std::move(pool)) {}
 
-  grpc::Status CreateVolume(grpc::ServerContext*, const v1::CreateVolumeRequest* request, v1::CreateVolumeResponse* response) override {
+  grpc::Status CreateVolume(grpc::ServerContext*, const v1::CreateVolumeRequest* request,
+                            v1::CreateVolumeResponse* response) override {
     if (request->name().empty()) return invalid("name is missing");
     if (request->volume_capabilities().empty()) return invalid("volume capabilities are missing");
     return guarded([&] { return create(*request, *response->mutable_volume()); });
   }
-  grpc::Status DeleteVolume(grpc::ServerContext*, const v1::DeleteVolumeRequest* request, v1::DeleteVolumeResponse*) override {
+  grpc::Status DeleteVolume(grpc::ServerContext*, const v1::DeleteVolumeRequest* request,
+                            v1::DeleteVolumeResponse*) override {
     if (request->volume_id().empty()) return invalid("volume id is missing");
     return guarded([&] {
       provisioner_.remove(request->volume_id());
@@ -79,7 +81,8 @@ class Controller::Calls final : public v1::Controller::Service {
   grpc::Status ControllerGetCapabilities(grpc::ServerContext*, const v1::ControllerGetCapabilitiesRequest*,
                                          v1::ControllerGetCapabilitiesResponse* response) override {
     using Rpc = v1::ControllerServiceCapability::RPC;
-    for (const auto type : {Rpc::CREATE_DELETE_VOLUME, Rpc::EXPAND_VOLUME}) response->add_capabilities()->mutable_rpc()->set_type(type);
+    for (const auto type : {Rpc::CREATE_DELETE_VOLUME, Rpc::EXPAND_VOLUME})
+      response->add_capabilities()->mutable_rpc()->set_type(type);
     return grpc::Status::OK;
   }
 
@@ -92,7 +95,8 @@ class Controller::Calls final : public v1::Controller::Service {
     wanted.size = static_cast<std::uint64_t>(wanted_bytes(request.capacity_range()));
     const auto known = provisioner_.find(wanted);
     if (known && known->size != wanted.size)
-      return {grpc::StatusCode::ALREADY_EXISTS, "volume " + wanted.name + " has " + std::to_string(known->size) + " bytes"};
+      return {grpc::StatusCode::ALREADY_EXISTS,
+              "volume " + wanted.name + " has " + std::to_string(known->size) + " bytes"};
     const NewHandle handle = known ? known->handle : provisioner_.create(wanted);
     made.set_volume_id(handle.volume_id);
     made.set_capacity_bytes(static_cast<std::int64_t>(wanted.size));
@@ -107,10 +111,12 @@ class Controller::Calls final : public v1::Controller::Service {
     const auto handle = volume::decode_handle(volume_id);
     if (!handle) return {grpc::StatusCode::NOT_FOUND, "no volume " + volume_id};
     rados_ioctx_t io = nullptr;
-    if (rados_ioctx_create2(cluster_, handle->pool_id, &io) < 0) return {grpc::StatusCode::NOT_FOUND, "no pool of " + volume_id};
+    if (rados_ioctx_create2(cluster_, handle->pool_id, &io) < 0)
+      return {grpc::StatusCode::NOT_FOUND, "no pool of " + volume_id};
     rbd_image_t image = nullptr;
     const std::string name = "csi-vol-" + handle->uuid;
-    int r = read_only ? rbd_open_read_only(io, name.c_str(), &image, nullptr) : rbd_open(io, name.c_str(), &image, nullptr);
+    int r =
+        read_only ? rbd_open_read_only(io, name.c_str(), &image, nullptr) : rbd_open(io, name.c_str(), &image, nullptr);
     if (r >= 0) {
       r = work(image);
       rbd_close(image);
@@ -139,7 +145,8 @@ class Controller::Calls final : public v1::Controller::Service {
 };
 
 class Controller::Identity final : public v1::Identity::Service {
-  grpc::Status GetPluginInfo(grpc::ServerContext*, const v1::GetPluginInfoRequest*, v1::GetPluginInfoResponse* response) override {
+  grpc::Status GetPluginInfo(grpc::ServerContext*, const v1::GetPluginInfoRequest*,
+                             v1::GetPluginInfoResponse* response) override {
     response->set_name("rbd.csi.ceph.com");
     response->set_vendor_version("test");
     return grpc::Status::OK;
@@ -149,11 +156,14 @@ class Controller::Identity final : public v1::Identity::Service {
     response->add_capabilities()->mutable_service()->set_type(v1::PluginCapability::Service::CONTROLLER_SERVICE);
     return grpc::Status::OK;
   }
-  grpc::Status Probe(grpc::ServerContext*, const v1::ProbeRequest*, v1::ProbeResponse*) override { return grpc::Status::OK; }
+  grpc::Status Probe(grpc::ServerContext*, const v1::ProbeRequest*, v1::ProbeResponse*) override {
+    return grpc::Status::OK;
+  }
 };
 
 Controller::Controller(rados_t cluster, std::string cluster_id, std::string pool, const std::string& endpoint)
-    : calls_(std::make_unique<Calls>(cluster, std::move(cluster_id), std::move(pool))), identity_(std::make_unique<Identity>()) {
+    : calls_(std::make_unique<Calls>(cluster, std::move(cluster_id), std::move(pool))),
+      identity_(std::make_unique<Identity>()) {
   grpc::ServerBuilder builder;
   if (!endpoint.empty()) builder.AddListeningPort(endpoint, grpc::InsecureServerCredentials());
   builder.RegisterService(calls_.get());

@@ -1,5 +1,6 @@
-// CSI's controller calls of the test provisioner, as far as the public conformance suite needs them beside a node plugin: CreateVolume, DeleteVolume,
-// ControllerExpandVolume, ValidateVolumeCapabilities, ControllerGetCapabilities, and Identity.
+// CSI's controller calls of the test provisioner, as far as the public conformance suite needs them beside a node
+// plugin: CreateVolume, DeleteVolume, ControllerExpandVolume, ValidateVolumeCapabilities, ControllerGetCapabilities,
+// and Identity.
 #pragma once
 
 #include <grpcpp/server.h>

@@ -1,5 +1,6 @@
-// A control thread for tests: an io_context and a virtual clock that jumps to the next timer when nothing else is left to do. What happens
-// outside of the agent (kernel, cluster, other nodes) has a queue of its own on the same time, which outlives the agent.
+// A control thread for tests: an io_context and a virtual clock that jumps to the next timer when nothing else is left
+// to do. What happens outside of the agent (kernel, cluster, other nodes) has a queue of its own on the same time,
+// which outlives the agent.
 #pragma once
 
 #include <boost/asio/co_spawn.hpp>
@@ -39,7 +40,9 @@ class JumpingClock final : public Clock {
   explicit JumpingClock(executor control) : inner_(std::make_unique<VirtualClock>(std::move(control))) {}
   time_point now() const override { return inner_->now(); }
   std::chrono::system_clock::time_point wall() const override { return inner_->wall() + wall_offset; }
-  TimerId schedule(time_point at, std::function<void()> action) override { return inner_->schedule(at, std::move(action)); }
+  TimerId schedule(time_point at, std::function<void()> action) override {
+    return inner_->schedule(at, std::move(action));
+  }
   void cancel(TimerId timer) override { inner_->cancel(timer); }
   void advance(duration by) { inner_->advance(by); }
   time_point next() const { return inner_->next(); }
@@ -84,7 +87,9 @@ class Loop {
     }
   }
   /// When something happens next; max() if never.
-  time_point next() const { return std::min(clock.next(), outside_.empty() ? time_point::max() : outside_.begin()->first); }
+  time_point next() const {
+    return std::min(clock.next(), outside_.empty() ? time_point::max() : outside_.begin()->first);
+  }
   /// Goes to the next moment at which something happens, at most to `limit`, and runs it.
   void step(time_point limit = time_point::max()) {
     const auto at = std::min(next(), limit);
@@ -107,7 +112,8 @@ class Loop {
     clock.advance(by);
     step(clock.now());
   }
-  /// Runs the task to its end, jumping over waits. Throws when nothing is left that could end it, and when the agent crashes in it.
+  /// Runs the task to its end, jumping over waits. Throws when nothing is left that could end it, and when the agent
+  /// crashes in it.
   template <class T>
   T run(task<T> work) {
     std::optional<T> out;

@@ -106,8 +106,12 @@ void MemoryImage::run(image::Op& op, Call call, Work work) {
   const int result = outcome(call);
   if (result == 0) work(bytes_.data() + call.offset);
   switch (ends_) {
-    case Ends::at_once: lock.unlock(); return op.done(&op, result);
-    case Ends::when_told: told_.push_back({&op, result}); return;
+    case Ends::at_once:
+      lock.unlock();
+      return op.done(&op, result);
+    case Ends::when_told:
+      told_.push_back({&op, result});
+      return;
     case Ends::elsewhere:
       elsewhere_.push_back({&op, result});
       lock.unlock();
@@ -131,11 +135,15 @@ void MemoryImage::zero(image::Op& op, Call call) {
   run(op, call, [&](std::byte* at) { std::memset(at, 0, call.length); });
 }
 
-void MemoryImage::discard(image::Op& op, std::uint64_t offset, std::uint64_t length) { zero(op, {Io::discard, offset, length}); }
-void MemoryImage::write_zeroes(image::Op& op, std::uint64_t offset, std::uint64_t length) { zero(op, {Io::write_zeroes, offset, length}); }
+void MemoryImage::discard(image::Op& op, std::uint64_t offset, std::uint64_t length) {
+  zero(op, {Io::discard, offset, length});
+}
+void MemoryImage::write_zeroes(image::Op& op, std::uint64_t offset, std::uint64_t length) {
+  zero(op, {Io::write_zeroes, offset, length});
+}
 
 task<result<>> MemoryImage::refresh(Until) { co_return result<>(); }
-task<result<image::Ownership>> MemoryImage::ownership(Until) { 
+task<result<image::Ownership>> MemoryImage::ownership(Until) {
   image::Ownership found;
   found.lock = image::Ownership::Lock::mine;
   co_return found;

@@ -43,11 +43,13 @@ class Talk {
     std::string raw(sizeof value, 0);
     if (!get(raw)) return false;
     value = 0;
-    for (const char byte : raw) value = static_cast<Number>(std::uint64_t{value} << 8 | static_cast<unsigned char>(byte));
+    for (const char byte : raw)
+      value = static_cast<Number>(std::uint64_t{value} << 8 | static_cast<unsigned char>(byte));
     return true;
   }
   bool get(std::string& whole) {
-    return whole.empty() || ::recv(socket_, whole.data(), whole.size(), MSG_WAITALL) == static_cast<ssize_t>(whole.size());
+    return whole.empty() ||
+           ::recv(socket_, whole.data(), whole.size(), MSG_WAITALL) == static_cast<ssize_t>(whole.size());
   }
   Talk& reply(std::uint32_t option, std::uint32_t kind, std::string_view data = {}) {
     return put(kOptionReply).put(option).put(kind).put(static_cast<std::uint32_t>(data.size())).text(data);
@@ -61,7 +63,8 @@ class Talk {
 }  // namespace
 
 bool newstyle_handshake(int socket, std::uint64_t size, bool read_only) {
-  const auto flags = static_cast<std::uint16_t>(kHasFlags | kFlush | kFua | kTrim | kWriteZeroes | (read_only ? kReadOnly : 0));
+  const auto flags =
+      static_cast<std::uint16_t>(kHasFlags | kFlush | kFua | kTrim | kWriteZeroes | (read_only ? kReadOnly : 0));
   Talk talk(socket);
   std::uint32_t client_flags = 0;
   talk.put(kInit).put(kOption).put(static_cast<std::uint16_t>(kFixedNewstyle | kNoZeroes));
@@ -77,11 +80,18 @@ bool newstyle_handshake(int socket, std::uint64_t size, bool read_only) {
         talk.put(size).put(flags);
         if ((client_flags & kNoZeroes) == 0) talk.text(std::string(124, 0));
         return talk.send();
-      case abort_it: talk.reply(option, kAck).send(); return false;
-      case list: talk.reply(option, kServer, std::string(4, 0)).reply(option, kAck); break;
+      case abort_it:
+        talk.reply(option, kAck).send();
+        return false;
+      case list:
+        talk.reply(option, kServer, std::string(4, 0)).reply(option, kAck);
+        break;
       case info:
-      case go: talk.reply(option, kInfo, big_endian(0, 2) + big_endian(size, 8) + big_endian(flags, 2)).reply(option, kAck); break;
-      default: talk.reply(option, kUnsupported);
+      case go:
+        talk.reply(option, kInfo, big_endian(0, 2) + big_endian(size, 8) + big_endian(flags, 2)).reply(option, kAck);
+        break;
+      default:
+        talk.reply(option, kUnsupported);
     }
     if (!talk.send()) return false;
     if (option == go) return true;

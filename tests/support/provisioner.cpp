@@ -100,7 +100,8 @@ Pairs read_pairs(rados_ioctx_t io, const std::string& object) {
   Pairs pairs;
   char *key = nullptr, *value = nullptr;
   std::size_t length = 0;
-  while (rados_omap_get_next(iter, &key, &value, &length) == 0 && key != nullptr) pairs[key] = std::string(value, length);
+  while (rados_omap_get_next(iter, &key, &value, &length) == 0 && key != nullptr)
+    pairs[key] = std::string(value, length);
   return pairs;
 }
 
@@ -116,7 +117,8 @@ NewHandle Provisioner::create(const NewVolume& wanted) {
   const bool topology = journal_pool != wanted.pool;
   // The object is made where the image is, the keys are written where the directory is.
   create_object(images.io, journal(made.uuid));
-  set_keys(journals.io, kDirectory, {{"csi.volume." + wanted.name, (topology ? hex16(made.pool_id) + "/" : "") + made.uuid}});
+  set_keys(journals.io, kDirectory,
+           {{"csi.volume." + wanted.name, (topology ? hex16(made.pool_id) + "/" : "") + made.uuid}});
   Pairs keys{{"csi.volname", wanted.name}, {"csi.imagename", made.image}, {"csi.volume.owner", "lab"}};
   if (!wanted.kms.empty()) keys.insert({{"csi.volume.encryptKMS", wanted.kms}, {"csi.volume.encryptionType", "block"}});
   if (topology) keys["csi.journalpool"] = hex16(rados_pool_lookup(cluster_, journal_pool.c_str()));
@@ -148,7 +150,10 @@ NewHandle Provisioner::handle(const NewVolume& wanted, std::string uuid) const {
   check(made.pool_id, "looking up " + wanted.pool);
   made.volume_id = volume::encode(volume::Handle{cluster_id_, made.pool_id, uuid});
   made.uuid = std::move(uuid);
-  made.context = {{"clusterID", cluster_id_}, {"pool", wanted.pool}, {"imageName", made.image}, {"mounter", "rbd-nbd"},
+  made.context = {{"clusterID", cluster_id_},
+                  {"pool", wanted.pool},
+                  {"imageName", made.image},
+                  {"mounter", "rbd-nbd"},
                   {"journalPool", wanted.journal_pool.empty() ? wanted.pool : wanted.journal_pool}};
   if (!wanted.ns.empty()) made.context["radosNamespace"] = wanted.ns;
   return made;
@@ -185,7 +190,8 @@ Pairs journal_of(rados_t cluster, const std::string& pool, const std::string& ns
   return read_pairs(in.io, journal(uuid));
 }
 
-void forget_in_journal(rados_t cluster, const std::string& pool, const std::string& ns, const std::string& uuid, const std::string& key) {
+void forget_in_journal(rados_t cluster, const std::string& pool, const std::string& ns, const std::string& uuid,
+                       const std::string& key) {
   const Io in(cluster, pool, ns);
   remove_key(in.io, journal(uuid), key);
 }

@@ -1,5 +1,5 @@
-// What ceph-csi's provisioner does in a cluster: an image, and the journal that leads from a volume's handle to it (facts: ceph-csi 2.4). Written from the
-// facts, not with the agent's own code, except for the handle's encoding.
+// What ceph-csi's provisioner does in a cluster: an image, and the journal that leads from a volume's handle to it
+// (facts: ceph-csi 2.4). Written from the facts, not with the agent's own code, except for the handle's encoding.
 #pragma once
 
 #include <rados/librados.h>
@@ -11,13 +11,13 @@
 namespace corbd::test {
 
 struct NewVolume {
-  std::string name;                     ///< of the request, "pvc-1"
+  std::string name;  ///< of the request, "pvc-1"
   std::string pool;
-  std::string journal_pool = {};        ///< "": the same; another one with topology
-  std::string ns = {};                  ///< RADOS namespace, which must exist
+  std::string journal_pool = {};  ///< "": the same; another one with topology
+  std::string ns = {};            ///< RADOS namespace, which must exist
   std::string prefix = "csi-vol-";
-  std::uint64_t size = 64 << 20;        ///< bytes
-  std::string kms = {};                 ///< not "": called encrypted; the image is not
+  std::uint64_t size = 64 << 20;  ///< bytes
+  std::string kms = {};           ///< not "": called encrypted; the image is not
 };
 
 struct NewHandle {
@@ -48,8 +48,10 @@ class Provisioner {
 };
 
 /// The journal of a volume, where it is: all its keys; nothing when there is none.
-std::map<std::string, std::string> journal_of(rados_t cluster, const std::string& pool, const std::string& ns, const std::string& uuid);
-void forget_in_journal(rados_t cluster, const std::string& pool, const std::string& ns, const std::string& uuid, const std::string& remove_key);
+std::map<std::string, std::string> journal_of(rados_t cluster, const std::string& pool, const std::string& ns,
+                                              const std::string& uuid);
+void forget_in_journal(rados_t cluster, const std::string& pool, const std::string& ns, const std::string& uuid,
+                       const std::string& remove_key);
 void remove_journal(rados_t cluster, const std::string& pool, const std::string& ns, const std::string& uuid);
 
 }  // namespace corbd::test

@@ -20,7 +20,8 @@ class SmallDisk {
  public:
   /// Nothing, with a message, where the test may not mount.
   static std::optional<SmallDisk> mount(unsigned kib) {
-    static const bool allowed = ::unshare(CLONE_NEWNS) == 0 && ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
+    static const bool allowed =
+        ::unshare(CLONE_NEWNS) == 0 && ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
     SmallDisk disk;
     const std::string size = "size=" + std::to_string(kib) + "k";
     if (allowed && ::mount("tmpfs", disk.path().c_str(), "tmpfs", 0, size.c_str()) == 0) return disk;
@@ -40,7 +41,9 @@ class SmallDisk {
     while (::write(file.get(), block.data(), block.size()) > 0) {
     }
   }
-  void read_only(bool on) const { ::mount("none", path().c_str(), nullptr, MS_REMOUNT | (on ? MS_RDONLY : 0), nullptr); }
+  void read_only(bool on) const {
+    ::mount("none", path().c_str(), nullptr, MS_REMOUNT | (on ? MS_RDONLY : 0), nullptr);
+  }
 
  private:
   SmallDisk() : folder_(std::make_unique<Folder>()) {}

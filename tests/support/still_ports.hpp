@@ -37,7 +37,9 @@ class Devices : public device::Devices {
     co_return seen.back().index;
   }
   task<result<>> reconnect(device::Link&, device::ReconnectArgs, Until) override { co_return result<>(); }
-  task<result<>> resize(device::Link&, std::uint32_t, std::string, std::uint64_t, Until) override { co_return result<>(); }
+  task<result<>> resize(device::Link&, std::uint32_t, std::string, std::uint64_t, Until) override {
+    co_return result<>();
+  }
   task<result<>> disconnect(std::uint32_t, std::string, Until) override { co_return result<>(); }
   void on_link_dead(std::function<void(std::uint32_t)>) override {}
 
@@ -57,7 +59,9 @@ class Devices : public device::Devices {
 class Mounts : public host::Mounts {
  public:
   result<std::vector<host::Mount>> table() const override { return all; }
-  task<result<>> mount(std::string, std::string, std::string, std::string, HelperOwner, Until) override { co_return result<>(); }
+  task<result<>> mount(std::string, std::string, std::string, std::string, HelperOwner, Until) override {
+    co_return result<>();
+  }
   task<result<>> bind(std::string source, std::string target, bool, std::string, HelperOwner, Until) override {
     host::Mount made;
     made.fstype = "devtmpfs";
@@ -75,9 +79,13 @@ class Mounts : public host::Mounts {
 class Filesystems : public host::Filesystems {
  public:
   task<result<host::Probe>> probe(std::string, HelperOwner, Until) override { co_return host::Probe{}; }
-  task<result<>> mkfs(std::string, std::string, std::string, bool, HelperOwner, Until) override { co_return result<>(); }
+  task<result<>> mkfs(std::string, std::string, std::string, bool, HelperOwner, Until) override {
+    co_return result<>();
+  }
   task<result<>> fsck(std::string, std::string, HelperOwner, Until) override { co_return result<>(); }
-  task<result<host::Extent>> extent(std::string, std::string, std::string, HelperOwner, Until) override { co_return host::Extent{}; }
+  task<result<host::Extent>> extent(std::string, std::string, std::string, HelperOwner, Until) override {
+    co_return host::Extent{};
+  }
   task<result<>> grow(std::string, std::string, std::string, HelperOwner, Until) override { co_return result<>(); }
   task<result<>> check_unused(std::string, HelperOwner, Until) override { co_return result<>(); }
   task<result<>> tune(std::string, HelperOwner, Until) override { co_return result<>(); }

@@ -20,8 +20,15 @@ result<volume::Cluster> find_cluster(const World& world, const std::string& id) 
 
 struct World::Life {
   explicit Life(World& world)
-      : clusters(make_clusters(world)), devices(make_devices(world)), kernel(make_kernel_client(world)), mounts(make_mounts(world)),
-        filesystems(make_filesystems(world)), daemons(make_daemons(world)), luks(make_luks(world)), kms(make_kms(world)), store(make_store(world)) {}
+      : clusters(make_clusters(world)),
+        devices(make_devices(world)),
+        kernel(make_kernel_client(world)),
+        mounts(make_mounts(world)),
+        filesystems(make_filesystems(world)),
+        daemons(make_daemons(world)),
+        luks(make_luks(world)),
+        kms(make_kms(world)),
+        store(make_store(world)) {}
   std::unique_ptr<image::Clusters> clusters;
   std::unique_ptr<device::Devices> devices;
   std::unique_ptr<device::KernelClient> kernel;
@@ -79,10 +86,25 @@ void World::start_agent(bool with_healer) {
   config.policy.fencing = fencing;
   auto find = [this](const std::string& id) { return find_cluster(*this, id); };
   auto read_stash = [this](std::string path) { return stash_at(std::move(path)); };
-  auto write_stash = [this](std::string path, volume::Stash stash) { return leave_stash(std::move(path), std::move(stash)); };
+  auto write_stash = [this](std::string path, volume::Stash stash) {
+    return leave_stash(std::move(path), std::move(stash));
+  };
   auto drop_stash = [this](std::string path, std::string log) { return forget_stash(std::move(path), std::move(log)); };
-  volume::Ports ports{*life_->clusters, *life_->devices, *life_->kernel, *life_->mounts, *life_->filesystems, *life_->daemons, *life_->luks,
-                      *life_->kms, *life_->store, find, any_path, read_stash, write_stash, drop_stash, [this](const std::string& file) { return busy(file); }};
+  volume::Ports ports{*life_->clusters,
+                      *life_->devices,
+                      *life_->kernel,
+                      *life_->mounts,
+                      *life_->filesystems,
+                      *life_->daemons,
+                      *life_->luks,
+                      *life_->kms,
+                      *life_->store,
+                      find,
+                      any_path,
+                      read_stash,
+                      write_stash,
+                      drop_stash,
+                      [this](const std::string& file) { return busy(file); }};
   ports.real_path = [](const std::string& path) { return host::real_path(path, "/linked", "/kubelet"); };
   ports.attachment = [this](std::string) { return told(attachment); };
   ports.mapped_places = [this](const image::Place&) { return mapped; };
@@ -96,7 +118,8 @@ void World::start_agent(bool with_healer) {
     heal::Config healing;
     healing.jitter = repeatable_jitter(static_cast<std::uint64_t>(lives_));
     life_->healer = std::make_unique<heal::Healer>(loop_.control(), loop_.clock, *life_->shell, healing);
-    life_->shell->on_trouble([this](const std::string& id, std::string why) { life_->healer->heal(id, std::move(why)); });
+    life_->shell->on_trouble(
+        [this](const std::string& id, std::string why) { life_->healer->heal(id, std::move(why)); });
   }
   const auto started = loop_.run(life_->shell->start());
   if (!started) throw std::runtime_error(started.error().text);
@@ -114,7 +137,8 @@ void World::kill_agent() {
   gone.reset();
   if (loop_.clock.next() != time_point::max()) broke("a timer of the dead agent is left");
 #else
-  // An AsyncLock asserts that nobody waits for it, and a killed process does not tidy up: what was in its memory is kept, unused.
+  // An AsyncLock asserts that nobody waits for it, and a killed process does not tidy up: what was in its memory is
+  // kept, unused.
   static auto* graveyard = new std::vector<std::unique_ptr<Life>>();
   if (gone->healer) gone->healer.reset();
   graveyard->push_back(std::move(gone));

@@ -34,7 +34,8 @@ task<> World::die() {
 
 task<result<>> World::ask_cluster(std::string call, std::string by, Until until, Effect effect) {
   const auto reply = std::make_shared<Reply>(loop_.control(), loop_.clock);
-  const auto asked = std::make_shared<Asked>(Asked{call, std::move(by), true, next_fate(call), std::move(effect), reply, lives_});
+  const auto asked =
+      std::make_shared<Asked>(Asked{call, std::move(by), true, next_fate(call), std::move(effect), reply, lives_});
   if (asked->fate.crash_before) co_await die();
   if (asked->fate.fail) co_return with_context(call, *asked->fate.fail);
   loop_.outside_in(asked->fate.before + cluster_slow, [this, asked] { perform(asked); });
@@ -55,9 +56,11 @@ task<result<>> World::ask_node(std::string call, Until until, Effect effect) {
   co_return reply->value;
 }
 
-task<result<>> World::ask_driver(std::string call, std::string backend, Until until, Effect effect, std::function<void(const result<>&)> ended) {
+task<result<>> World::ask_driver(std::string call, std::string backend, Until until, Effect effect,
+                                 std::function<void(const result<>&)> ended) {
   const auto reply = std::make_shared<Reply>(loop_.control(), loop_.clock);
-  const auto asked = std::make_shared<Asked>(Asked{call, "", false, next_fate(call), std::move(effect), reply, lives_, true});
+  const auto asked =
+      std::make_shared<Asked>(Asked{call, "", false, next_fate(call), std::move(effect), reply, lives_, true});
   if (asked->fate.crash_before) co_await die();
   if (asked->fate.fail) co_return with_context(call, *asked->fate.fail);
   const auto place = under_way.insert(under_way.end(), {std::move(backend), {call, loop_.clock.wall()}});
@@ -72,13 +75,14 @@ task<result<>> World::ask_driver(std::string call, std::string backend, Until un
   co_return reply->value;
 }
 
-/// A process ends with its syscalls: each comes to its end then, or was not begun. The next one starts later, for what waits in the kernel keeps the
-/// lock of the state folder.
+/// A process ends with its syscalls: each comes to its end then, or was not begun. The next one starts later, for what
+/// waits in the kernel keeps the lock of the state folder.
 void World::end_syscalls() {
   under_way.clear();
   disconnected_by_us.clear();
   for (const auto& asked : std::exchange(in_syscall_, {}))
-    if (hazards != nullptr && (asked->of_driver || asked->fate.before < std::chrono::seconds(1)) && hazards->any(duration(2)).count() == 0) {
+    if (hazards != nullptr && (asked->of_driver || asked->fate.before < std::chrono::seconds(1)) &&
+        hazards->any(duration(2)).count() == 0) {
       static_cast<void>(asked->effect());
       trace(asked->call + " (of a dead agent)");
     }
@@ -125,7 +129,8 @@ void World::deliver(const std::shared_ptr<Asked>& asked, result<> value) {
 
 // --- Helpers ------------------------------------------------------------------------------------
 
-task<result<>> World::ask_helper(std::string call, std::optional<std::uint32_t> device, HelperOwner owner, Until until, Effect effect) {
+task<result<>> World::ask_helper(std::string call, std::optional<std::uint32_t> device, HelperOwner owner, Until until,
+                                 Effect effect) {
   constexpr std::chrono::seconds patience{60};
   const auto reply = std::make_shared<Reply>(loop_.control(), loop_.clock);
   const auto asked = std::make_shared<Asked>(Asked{call, "", false, next_fate(call), std::move(effect), reply, lives_});
@@ -136,7 +141,8 @@ task<result<>> World::ask_helper(std::string call, std::optional<std::uint32_t> 
   loop_.outside_in(asked->fate.before, [this, job] { run_helper(job); });
   const bool patient = until.deadline > loop_.clock.now() + patience;
   const Waited how = co_await reply->done.wait(until.at_most(loop_.clock.now() + patience));
-  if (how == Waited::deadline && patient) co_return Error{errc::unavailable, call + " is stuck: its helper was left behind"};
+  if (how == Waited::deadline && patient)
+    co_return Error{errc::unavailable, call + " is stuck: its helper was left behind"};
   if (how != Waited::ready) co_return wait_error(how, call);
   co_return reply->value;
 }
@@ -149,7 +155,8 @@ void World::run_helper(const std::shared_ptr<HelperJob>& job) {
     const FakeOpened* image = link == links.end() ? nullptr : link->second->opened();
     // Its first request finds out.
     if (image != nullptr && !image->read_only())
-      if (const FakeImage* of = by_id(device->image_id); of != nullptr && !may_write(*of, image->client())) link->second->hold();
+      if (const FakeImage* of = by_id(device->image_id); of != nullptr && !may_write(*of, image->client()))
+        link->second->hold();
   }
   if (device != nullptr && device->alive && job->syncs && !device->requests.empty()) {
     loop_.outside_in(std::chrono::milliseconds(1), [this, job] { run_helper(job); });
@@ -165,7 +172,9 @@ void World::run_helper(const std::shared_ptr<HelperJob>& job) {
   const auto& asked = job->asked;
   const bool lives = life_ && asked->life == lives_;
   const bool reads = !job->syncs && asked->call != "luks close" && asked->call != "check unused";
-  result<> value = device != nullptr && device->disconnected && reads ? Error{errc::io, device::path(device->index) + " is disconnected"} : asked->effect();
+  result<> value = device != nullptr && device->disconnected && reads
+                       ? Error{errc::io, device::path(device->index) + " is disconnected"}
+                       : asked->effect();
   trace(asked->call + (lives ? "" : " (left by a dead agent)") + (value ? "" : ": " + value.error().text));
   if (lives && asked->fate.crash_after) return loop_.crash();
   if (asked->fate.fail_after) value = with_context(asked->call, *asked->fate.fail_after);

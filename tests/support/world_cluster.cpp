@@ -24,27 +24,36 @@ class Clusters final : public image::Clusters {
     co_return *found;
   }
 
-  task<result<image::Resolved>> locate(image::Access access, image::Reserved reserved, std::string ns, Until until) override {
+  task<result<image::Resolved>> locate(image::Access access, image::Reserved reserved, std::string ns,
+                                       Until until) override {
     const auto found = std::make_shared<image::Resolved>();
     note_options(access);
     const std::string by = world_.connection();
     if (auto admitted = world_.admits(by, access.key); !admitted) co_return admitted.error();
-    auto done = co_await world_.ask_cluster("locate", by, until, [&world = world_, access, reserved, ns, found]() -> result<> {
-      const auto pool = world.pools.find(reserved.pool_id);
-      if (pool == world.pools.end()) return Error{errc::not_found, "pool number " + std::to_string(reserved.pool_id) + " does not exist"};
-      auto journal = world.journals.find({reserved.pool_id, reserved.uuid});
-      if (journal == world.journals.end() || !journal->second.contains("csi.imagename"))
-        for (const auto& [id, name] : world.pools)
-          if (const auto other = world.journals.find({id, reserved.uuid}); name == reserved.journal_pool && other != world.journals.end()) journal = other;
-      const bool there = journal != world.journals.end();
-      const bool named = there && journal->second.contains("csi.imagename");
-      const std::string name = named ? journal->second["csi.imagename"] : !reserved.image.empty() ? reserved.image : "csi-vol-" + reserved.uuid;
-      if (auto image = find_image(world, access, {pool->second, ns, name}, *found); !image) return image;
-      if (there && journal->second.contains("csi.volume.encryptKMS")) found->kms_id = journal->second.at("csi.volume.encryptKMS");
-      if (there && journal->second.contains("csi.volume.encryptionType")) found->encryption_type = journal->second.at("csi.volume.encryptionType");
-      if (there) journal->second.try_emplace("csi.imageid", found->key.image_id);
-      return {};
-    });
+    auto done =
+        co_await world_.ask_cluster("locate", by, until, [&world = world_, access, reserved, ns, found]() -> result<> {
+          const auto pool = world.pools.find(reserved.pool_id);
+          if (pool == world.pools.end())
+            return Error{errc::not_found, "pool number " + std::to_string(reserved.pool_id) + " does not exist"};
+          auto journal = world.journals.find({reserved.pool_id, reserved.uuid});
+          if (journal == world.journals.end() || !journal->second.contains("csi.imagename"))
+            for (const auto& [id, name] : world.pools)
+              if (const auto other = world.journals.find({id, reserved.uuid});
+                  name == reserved.journal_pool && other != world.journals.end())
+                journal = other;
+          const bool there = journal != world.journals.end();
+          const bool named = there && journal->second.contains("csi.imagename");
+          const std::string name = named                     ? journal->second["csi.imagename"]
+                                   : !reserved.image.empty() ? reserved.image
+                                                             : "csi-vol-" + reserved.uuid;
+          if (auto image = find_image(world, access, {pool->second, ns, name}, *found); !image) return image;
+          if (there && journal->second.contains("csi.volume.encryptKMS"))
+            found->kms_id = journal->second.at("csi.volume.encryptKMS");
+          if (there && journal->second.contains("csi.volume.encryptionType"))
+            found->encryption_type = journal->second.at("csi.volume.encryptionType");
+          if (there) journal->second.try_emplace("csi.imageid", found->key.image_id);
+          return {};
+        });
     if (!done) co_return done.error();
     co_return *found;
   }
@@ -86,24 +95,29 @@ class Clusters final : public image::Clusters {
     co_return *found;
   }
 
-  task<result<std::unique_ptr<image::Image>>> open(image::Access access, image::Key key, image::OpenOptions options, Until until) override {
+  task<result<std::unique_ptr<image::Image>>> open(image::Access access, image::Key key, image::OpenOptions options,
+                                                   Until until) override {
     const std::string by = world_.connection();
     if (auto admitted = world_.admits(by, access.key); !admitted) co_return admitted.error();
     note_options(access);
     // A caller that left drops the image, which closes it.
     const auto opened = std::make_shared<std::unique_ptr<image::Image>>();
-    auto done = co_await world_.ask_cluster("open", by, until, [&world = world_, key, by, options, weak = std::weak_ptr(opened)]() -> result<> {
-      const auto place = weak.lock();
-      if (!place) return {};
-      if (!world.fenced_once) world.broke("an image was opened before the dead incarnations were fenced");
-      for (const auto& [address, state] : world.clients)
-        if (state == Client::dead) return Error{errc::unavailable, "the dead client " + address + " is not fenced yet"};
-      FakeImage* found = world.by_id(key.image_id);
-      if (found == nullptr) return Error{errc::not_found, "image " + key.text() + " does not exist any more"};
-      if (found->secondary) return Error{errc::failed_precondition, "image " + key.text() + " is the mirror of another cluster's image"};
-      *place = std::make_unique<World::FakeOpened>(world, *found, by, options);
-      return {};
-    });
+    auto done = co_await world_.ask_cluster(
+        "open", by, until, [&world = world_, key, by, options, weak = std::weak_ptr(opened)]() -> result<> {
+          const auto place = weak.lock();
+          if (!place) return {};
+          if (!world.fenced_once) world.broke("an image was opened before the dead incarnations were fenced");
+          for (const auto& [address, state] : world.clients)
+            if (state == Client::dead)
+              return Error{errc::unavailable, "the dead client " + address + " is not fenced yet"};
+          FakeImage* found = world.by_id(key.image_id);
+          if (found == nullptr) return Error{errc::not_found, "image " + key.text() + " does not exist any more"};
+          if (found->secondary)
+            return Error{errc::failed_precondition,
+                         "image " + key.text() + " is the mirror of another cluster's image"};
+          *place = std::make_unique<World::FakeOpened>(world, *found, by, options);
+          return {};
+        });
     if (!done) co_return done.error();
     co_return std::move(*opened);
   }
@@ -111,9 +125,11 @@ class Clusters final : public image::Clusters {
   task<result<>> shutdown(Until) override { co_return result<>(); }
 
  private:
-  static result<> find_image(const World& world, const image::Access& access, const image::Name& name, image::Resolved& into) {
+  static result<> find_image(const World& world, const image::Access& access, const image::Name& name,
+                             image::Resolved& into) {
     const auto place = world.images.find(name.image);
-    const bool there = place != world.images.end() && world.pools.contains(place->second.pool_id) && world.pools.at(place->second.pool_id) == name.pool;
+    const bool there = place != world.images.end() && world.pools.contains(place->second.pool_id) &&
+                       world.pools.at(place->second.pool_id) == name.pool;
     if (!there) return Error{errc::not_found, "image " + name.text() + " does not exist"};
     into.key = {"fsid", place->second.pool_id, name.ns, place->second.id, 0};
     into.size = place->second.size;
@@ -180,7 +196,8 @@ void World::blocklist(const std::string& address) {
     if (image->client() != address) continue;
     const auto told_in = hazards == nullptr ? duration::zero() : hazards->any(std::chrono::seconds(2));
     loop_.outside_in(told_in, [this, one = serial] {
-      if (const auto place = opened.find(one); place != opened.end() && life_) place->second->cut_off("its client was cut off");
+      if (const auto place = opened.find(one); place != opened.end() && life_)
+        place->second->cut_off("its client was cut off");
     });
   }
 }
@@ -237,7 +254,8 @@ bool World::maintain(FakeImage& image, const std::string& by) {
     if (image.watchers.contains(image.lock_owner)) return false;
     blocklist(image.lock_owner);
     // Without an orchestrator who takes the lock of a client that lived, and was cut off, is taken for a thief.
-    if (cut_.contains(image.lock_owner) && attachment.state == volume::Attachment::State::unknown && !image.taken) image.taken = loop_.clock.now();
+    if (cut_.contains(image.lock_owner) && attachment.state == volume::Attachment::State::unknown && !image.taken)
+      image.taken = loop_.clock.now();
   }
   trace("a tool at " + by + " works on " + image.id);
   image.watchers.insert(by);
@@ -249,7 +267,9 @@ bool World::maintain(FakeImage& image, const std::string& by) {
 void World::other_agent_waits(const std::string& name, const std::string& by, duration looks) {
   const auto place = images.find(name);
   if (place == images.end()) return;
-  const auto again = [this, name, by, looks](duration in) { loop_.outside_in(in, [=, this] { other_agent_waits(name, by, looks); }); };
+  const auto again = [this, name, by, looks](duration in) {
+    loop_.outside_in(in, [=, this] { other_agent_waits(name, by, looks); });
+  };
   if (cluster_dead) return again(std::chrono::seconds(5));
   place->second.watchers.insert(by);
   loop_.outside_in(looks, [=, this] {
@@ -258,8 +278,11 @@ void World::other_agent_waits(const std::string& name, const std::string& by, du
     FakeImage& image = still->second;
     const bool alone = image.watchers.size() == 1;
     image.watchers.erase(by);
-    if (alone && visit(image, by, false)) other_agents.insert(by);
-    else again(std::chrono::seconds(1) + (hazards == nullptr ? duration(std::chrono::milliseconds(700)) : hazards->any(std::chrono::seconds(2))));
+    if (alone && visit(image, by, false))
+      other_agents.insert(by);
+    else
+      again(std::chrono::seconds(1) +
+            (hazards == nullptr ? duration(std::chrono::milliseconds(700)) : hazards->any(std::chrono::seconds(2))));
   });
 }
 
@@ -321,8 +344,8 @@ void World::run_work(Work work) {
 void World::stored(const Work& work, FakeImage& image) {
   const std::string where = "block " + std::to_string(work.block) + " of " + image.id;
   if (work.number < image.acked[work.block])
-    broke("an acknowledged write was overwritten by an older one: " + where + " had " + std::to_string(image.acked[work.block]) + ", got " +
-          std::to_string(work.number));
+    broke("an acknowledged write was overwritten by an older one: " + where + " had " +
+          std::to_string(image.acked[work.block]) + ", got " + std::to_string(work.number));
   const bool link_is_later = work.link_visits != work.device_visits;
   if (!image.shared && (link_is_later || (image.exclusive && image.visits != work.device_visits)))
     broke("a write from before another node's visit was replayed: " + where);
@@ -330,7 +353,9 @@ void World::stored(const Work& work, FakeImage& image) {
   image.data = true;
   image.only_formatted = false;
   const auto complete = [](const volume::Staging& staging) { return staging.complete; };
-  const auto staged = [&](const volume::Record& record) { return record.key.image_id == image.id && std::ranges::any_of(record.stagings, complete); };
+  const auto staged = [&](const volume::Record& record) {
+    return record.key.image_id == image.id && std::ranges::any_of(record.stagings, complete);
+  };
   if (image.metadata.contains("corbd/format") && std::ranges::any_of(records, staged))
     broke("an application wrote into an image that may be formatted still: " + where);
 }

@@ -25,13 +25,15 @@ class Devices final : public device::Devices {
       seen.waiting = static_cast<std::uint32_t>(known.requests.size());
       seen.disconnected = known.disconnected && world_.disconnected_by_us.contains({known.index, known.link});
       if (known.mapping)
-        seen.holders.push_back({"dm-" + std::to_string(known.index), volume::mapping_name(known.backend), *known.mapping, kMappingMajor, known.index});
+        seen.holders.push_back({"dm-" + std::to_string(known.index), volume::mapping_name(known.backend),
+                                *known.mapping, kMappingMajor, known.index});
       all.push_back(seen);
     }
     return all;
   }
 
-  result<std::unique_ptr<device::Link>> serve(image::Image& image, bool read_only, std::function<void()> on_stopped) override {
+  result<std::unique_ptr<device::Link>> serve(image::Image& image, bool read_only,
+                                              std::function<void()> on_stopped) override {
     if (world_.no_descriptor) return Error{errc::exhausted, "too many open files"};
     const auto* opened = dynamic_cast<const World::FakeOpened*>(&image);
     const FakeImage* of = opened == nullptr ? nullptr : world_.by_id(image.key().image_id);
@@ -56,7 +58,9 @@ class Devices final : public device::Devices {
     made.trim = args.trim;
     made.dead_conn_timeout_s = args.dead_conn_timeout_s;
     const auto index = std::make_shared<std::uint32_t>(0);
-    auto done = co_await world_.ask_driver("kernel connect", args.backend, until, [&world = world_, made, avoid = args.avoid, index] { return make_device(world, made, avoid, *index); });
+    auto done = co_await world_.ask_driver(
+        "kernel connect", args.backend, until,
+        [&world = world_, made, avoid = args.avoid, index] { return make_device(world, made, avoid, *index); });
     if (!done) co_return done.error();
     co_return *index;
   }
@@ -64,26 +68,31 @@ class Devices final : public device::Devices {
   task<result<>> reconnect(device::Link& link, device::ReconnectArgs args, Until until) override {
     const int serial = static_cast<World::FakeLink&>(link).serial;
     co_return co_await world_.ask_driver("kernel reconfigure", args.backend, until, [&world = world_, serial, args] {
-      if (KernelDevice* known = world.by_index(args.index); known != nullptr && args.foreign) known->request_timeout = false;
+      if (KernelDevice* known = world.by_index(args.index); known != nullptr && args.foreign)
+        known->request_timeout = false;
       return give_back(world, serial, args.index, args.backend);
     });
   }
 
-  task<result<>> resize(device::Link& link, std::uint32_t index, std::string backend, std::uint64_t bytes, Until until) override {
+  task<result<>> resize(device::Link& link, std::uint32_t index, std::string backend, std::uint64_t bytes,
+                        Until until) override {
     const int serial = static_cast<World::FakeLink&>(link).serial;
     const time_point asked = world_.loop().clock.now();
-    co_return co_await world_.ask_driver("kernel resize", backend, until, [&world = world_, serial, index, backend, bytes, asked]() -> result<> {
-      const World::FakeLink* ours = find_link(world, serial);
-      const bool serving = ours != nullptr && ours->state() == device::Link::State::serving;
-      if (!serving || ours->oldest() > std::chrono::seconds(1) || world.loop().clock.now() - asked > std::chrono::seconds(1))
-        return Error{errc::unavailable, "not resized while its link is down or a request waits for the cluster"};
-      KernelDevice* known = world.by_index(index);
-      if (known == nullptr || known->backend != backend || known->disconnected) return Error{errc::not_found, "not configured"};
-      if (!known->alive) world.broke("a device was resized on a dead link");
-      if (bytes < known->size) world.broke("a device was made smaller");
-      known->size = bytes;
-      return {};
-    });
+    co_return co_await world_.ask_driver(
+        "kernel resize", backend, until, [&world = world_, serial, index, backend, bytes, asked]() -> result<> {
+          const World::FakeLink* ours = find_link(world, serial);
+          const bool serving = ours != nullptr && ours->state() == device::Link::State::serving;
+          if (!serving || ours->oldest() > std::chrono::seconds(1) ||
+              world.loop().clock.now() - asked > std::chrono::seconds(1))
+            return Error{errc::unavailable, "not resized while its link is down or a request waits for the cluster"};
+          KernelDevice* known = world.by_index(index);
+          if (known == nullptr || known->backend != backend || known->disconnected)
+            return Error{errc::not_found, "not configured"};
+          if (!known->alive) world.broke("a device was resized on a dead link");
+          if (bytes < known->size) world.broke("a device was made smaller");
+          known->size = bytes;
+          return {};
+        });
   }
 
   task<result<>> disconnect(std::uint32_t index, std::string backend, Until until) override {
@@ -94,19 +103,23 @@ class Devices final : public device::Devices {
     auto ended = [&world = world_, index, link](const result<>& done) {
       if (done) world.disconnected_by_us.insert({index, link});
     };
-    co_return co_await world_.ask_driver("disconnect", backend, until, [&world = world_, index, carries]() -> result<> {
-      if (!carries) return {};
-      for (const auto& mount : world.mounts) {
-        if (shows_device(mount, index)) world.broke("a mounted device was disconnected");
-      }
-      const KernelDevice* known = world.by_index(index);
-      if (known != nullptr && known->mapping) world.broke("a device was disconnected below an open mapping");
-      const auto is_write = [](const KernelRequest& request) { return request.write; };
-      if (known != nullptr && std::any_of(known->requests.begin(), known->requests.end(), is_write) && !world.given_up.contains(known->backend))
-        world.broke("a device was disconnected with writes waiting in it");
-      world.disconnect(index);
-      return {};
-    }, ended);
+    co_return co_await world_.ask_driver(
+        "disconnect", backend, until,
+        [&world = world_, index, carries]() -> result<> {
+          if (!carries) return {};
+          for (const auto& mount : world.mounts) {
+            if (shows_device(mount, index)) world.broke("a mounted device was disconnected");
+          }
+          const KernelDevice* known = world.by_index(index);
+          if (known != nullptr && known->mapping) world.broke("a device was disconnected below an open mapping");
+          const auto is_write = [](const KernelRequest& request) { return request.write; };
+          if (known != nullptr && std::any_of(known->requests.begin(), known->requests.end(), is_write) &&
+              !world.given_up.contains(known->backend))
+            world.broke("a device was disconnected with writes waiting in it");
+          world.disconnect(index);
+          return {};
+        },
+        ended);
   }
 
   std::optional<device::Command> under_way(const std::string& backend) const override {
@@ -117,7 +130,8 @@ class Devices final : public device::Devices {
   task<Waited> end_commands(Until until) override {
     while (!world_.under_way.empty()) {
       if (world_.loop().clock.now() >= until.deadline) co_return Waited::deadline;
-      co_await sleep_until(world_.loop().control(), world_.loop().clock, world_.loop().clock.now() + std::chrono::milliseconds(10));
+      co_await sleep_until(world_.loop().control(), world_.loop().clock,
+                           world_.loop().clock.now() + std::chrono::milliseconds(10));
     }
     co_return Waited::ready;
   }
@@ -130,7 +144,8 @@ class Devices final : public device::Devices {
     return place == world.links.end() ? nullptr : place->second;
   }
 
-  static result<> make_device(World& world, KernelDevice made, const std::vector<std::uint32_t>& avoid, std::uint32_t& index) {
+  static result<> make_device(World& world, KernelDevice made, const std::vector<std::uint32_t>& avoid,
+                              std::uint32_t& index) {
     World::FakeLink* link = find_link(world, made.link);
     if (link != nullptr && link->given) {
       index = *link->given;  // by an earlier command, whose caller did not wait for its end
@@ -138,7 +153,8 @@ class Devices final : public device::Devices {
     }
     for (const auto& known : world.devices)
       if (known.link == made.link) return {};
-    if (world.driver == World::Driver::missing) return Error{errc::failed_precondition, "the kernel's nbd driver is not there: run `modprobe nbd`"};
+    if (world.driver == World::Driver::missing)
+      return Error{errc::failed_precondition, "the kernel's nbd driver is not there: run `modprobe nbd`"};
     if (world.driver == World::Driver::full) return Error{errc::exhausted, "no device is free"};
     for (const auto& known : world.devices)
       if (known.backend == made.backend) world.broke("a second device was made for one volume");
@@ -161,7 +177,8 @@ class Devices final : public device::Devices {
     if (link == nullptr) return Error{errc::unavailable, "no process"};
     if (link->given == index) return still_serves(*link);
     KernelDevice* known = world.by_index(index);
-    if (known == nullptr || known->backend != backend || known->disconnected) return Error{errc::not_found, "not configured"};
+    if (known == nullptr || known->backend != backend || known->disconnected)
+      return Error{errc::not_found, "not configured"};
     if (known->alive) {
       // The kernel says yes and drops the socket: our end reads its end, now or in a moment.
       world.trace("the kernel drops the socket: the old link of " + device::path(index) + " lives");

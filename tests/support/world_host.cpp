@@ -17,7 +17,8 @@ std::optional<std::uint32_t> device_below(const host::Mount& mount) {
 }
 
 bool mounted(const World& world, std::uint32_t index) {
-  return std::any_of(world.mounts.begin(), world.mounts.end(), [&](const auto& mount) { return device_below(mount) == index; });
+  return std::any_of(world.mounts.begin(), world.mounts.end(),
+                     [&](const auto& mount) { return device_below(mount) == index; });
 }
 
 std::optional<std::uint32_t> mounted_device(const World& world, const std::string& target) {
@@ -28,7 +29,8 @@ std::optional<std::uint32_t> mounted_device(const World& world, const std::strin
 }
 
 bool mounted_elsewhere(const World& world, std::uint32_t index, const std::string& target) {
-  return std::any_of(world.mounts.begin(), world.mounts.end(), [&](const auto& mount) { return mount.target != target && device_below(mount) == index; });
+  return std::any_of(world.mounts.begin(), world.mounts.end(),
+                     [&](const auto& mount) { return mount.target != target && device_below(mount) == index; });
 }
 
 bool is_mapping(const std::string& path) { return path.starts_with(kMapper); }
@@ -55,7 +57,8 @@ class Mounts final : public host::Mounts {
   explicit Mounts(World& world) : world_(world) {}
   result<std::vector<host::Mount>> table() const override { return world_.mounts; }
 
-  task<result<>> mount(std::string device, std::string fstype, std::string target, std::string flags, HelperOwner busy, Until until) override {
+  task<result<>> mount(std::string device, std::string fstype, std::string target, std::string flags, HelperOwner busy,
+                       Until until) override {
     needs_link(world_, device);
     world_.places.insert(target);
     auto effect = [&world = world_, device, fstype, target, flags]() -> result<> {
@@ -63,7 +66,8 @@ class Mounts final : public host::Mounts {
       const KernelDevice* on = world.by_index(index_of(world, device));
       const FakeImage* image = image_of(world, device);
       if (on == nullptr || image == nullptr) return gone(device);
-      if (on->read_only && ("," + flags + ",").find(",ro,") == std::string::npos) return Error{errc::failed_precondition, "read-only device"};
+      if (on->read_only && ("," + flags + ",").find(",ro,") == std::string::npos)
+        return Error{errc::failed_precondition, "read-only device"};
       if (image->fstype != fstype) return Error{errc::failed_precondition, "wrong fs type"};
       if (image->luks && !is_mapping(device)) return Error{errc::failed_precondition, "wrong fs type"};
       add(world, target, device, fstype, "/");
@@ -72,7 +76,8 @@ class Mounts final : public host::Mounts {
     co_return co_await world_.ask_helper("mount", index_of(world_, device), std::move(busy), until, std::move(effect));
   }
 
-  task<result<>> bind(std::string source, std::string target, bool, std::string, HelperOwner busy, Until until) override {
+  task<result<>> bind(std::string source, std::string target, bool, std::string, HelperOwner busy,
+                      Until until) override {
     world_.places.insert(target);
     auto effect = [&world = world_, source, target]() -> result<> {
       if (world.filled_places.contains(target)) return Error{errc::failed_precondition, target + " holds something"};
@@ -80,10 +85,12 @@ class Mounts final : public host::Mounts {
         if (world.by_index(index_of(world, source)) == nullptr) return gone(source);
         // As with udev: the name is a link to the kernel's.
         const bool mapped = is_mapping(source);
-        add(world, target, source, "devtmpfs", mapped ? "/dm-" + std::to_string(index_of(world, source)) : "/" + source.substr(5));
+        add(world, target, source, "devtmpfs",
+            mapped ? "/dm-" + std::to_string(index_of(world, source)) : "/" + source.substr(5));
         return {};
       }
-      const auto place = std::find_if(world.mounts.begin(), world.mounts.end(), [&](const auto& mount) { return mount.target == source; });
+      const auto place = std::find_if(world.mounts.begin(), world.mounts.end(),
+                                      [&](const auto& mount) { return mount.target == source; });
       if (place == world.mounts.end()) {
         world.broke("something that is not mounted was published");
         return {};
@@ -132,10 +139,12 @@ class Mounts final : public host::Mounts {
     if (!sync && waits_for && mounted_elsewhere(world_, *waits_for, target)) waits_for.reset();
     auto effect = [&world = world_, target, sync]() -> result<> {
       const auto of = mounted_device(world, target);
-      if (of && !sync && !mounted_elsewhere(world, *of, target)) world.broke("the last mount of a filesystem was taken away without a sync: " + target);
+      if (of && !sync && !mounted_elsewhere(world, *of, target))
+        world.broke("the last mount of a filesystem was taken away without a sync: " + target);
       std::erase_if(world.mounts, [&](const auto& mount) { return mount.target == target; });
       if (of) world.let_go(*of);
-      if (world.filled_places.contains(target)) return Error{errc::failed_precondition, target + " is not mounted and not empty; it stays"};
+      if (world.filled_places.contains(target))
+        return Error{errc::failed_precondition, target + " is not mounted and not empty; it stays"};
       world.places.erase(target);
       return {};
     };
@@ -143,7 +152,8 @@ class Mounts final : public host::Mounts {
   }
 
  private:
-  static void add(World& world, const std::string& target, const std::string& device, const std::string& fstype, const std::string& root) {
+  static void add(World& world, const std::string& target, const std::string& device, const std::string& fstype,
+                  const std::string& root) {
     host::Mount made;
     made.target = target;
     made.fstype = fstype;
@@ -175,23 +185,28 @@ class Filesystems final : public host::Filesystems {
       found->type = header ? "crypto_LUKS" : image->fstype;
       return {};
     };
-    auto done = co_await world_.ask_helper("probe", index_of(world_, device), std::move(busy), until, std::move(effect));
+    auto done =
+        co_await world_.ask_helper("probe", index_of(world_, device), std::move(busy), until, std::move(effect));
     if (!done) co_return done.error();
     co_return *found;
   }
 
-  task<result<>> mkfs(std::string device, std::string fstype, std::string, bool zeroes, HelperOwner busy, Until until) override {
+  task<result<>> mkfs(std::string device, std::string fstype, std::string, bool zeroes, HelperOwner busy,
+                      Until until) override {
     needs_link(world_, device);
     // Without the exclusive-lock feature nothing keeps another node away between the proof and the format.
     if (const FakeImage* image = image_of(world_, device);
         zeroes && image != nullptr && ((image->data && (image->exclusive || image->visits == 0)) || is_mapping(device)))
       world_.broke("a device whose unwritten blocks are not zeros was formatted as if they were");
-    if (const KernelDevice* on = world_.by_index(index_of(world_, device)); on != nullptr && on->alive && takes_writes(world_, *on)) begin_format(world_, device);
+    if (const KernelDevice* on = world_.by_index(index_of(world_, device));
+        on != nullptr && on->alive && takes_writes(world_, *on))
+      begin_format(world_, device);
     auto effect = [&world = world_, device, fstype]() -> result<> {
       FakeImage* image = image_of(world, device);
       if (image == nullptr) return gone(device);
       if (image->content != host::Probe::Kind::nothing) return Error{errc::not_empty, device + " has a signature"};
-      if (!takes_writes(world, *world.by_index(index_of(world, device)))) return Error{errc::io, device + " takes no write"};
+      if (!takes_writes(world, *world.by_index(index_of(world, device))))
+        return Error{errc::io, device + " takes no write"};
       begin_format(world, device);
       image->content = host::Probe::Kind::filesystem;
       image->fstype = fstype;
@@ -217,7 +232,8 @@ class Filesystems final : public host::Filesystems {
     co_return co_await world_.ask_helper("fsck", index_of(world_, device), std::move(busy), until, std::move(effect));
   }
 
-  task<result<host::Extent>> extent(std::string device, std::string, std::string, HelperOwner busy, Until until) override {
+  task<result<host::Extent>> extent(std::string device, std::string, std::string, HelperOwner busy,
+                                    Until until) override {
     needs_link(world_, device);
     const auto found = std::make_shared<host::Extent>();
     auto effect = [&world = world_, device, found]() -> result<> {
@@ -226,7 +242,8 @@ class Filesystems final : public host::Filesystems {
       *found = {image->filesystem_bytes == 0 ? image->size : image->filesystem_bytes, 4096};
       return {};
     };
-    auto done = co_await world_.ask_helper("extent", index_of(world_, device), std::move(busy), until, std::move(effect));
+    auto done =
+        co_await world_.ask_helper("extent", index_of(world_, device), std::move(busy), until, std::move(effect));
     if (!done) co_return done.error();
     co_return *found;
   }
@@ -250,10 +267,12 @@ class Filesystems final : public host::Filesystems {
   task<result<>> check_unused(std::string device, HelperOwner busy, Until until) override {
     auto effect = [&world = world_, device]() -> result<> {
       const KernelDevice* on = world.by_index(index_of(world, device));
-      if (mounted(world, index_of(world, device)) || (on != nullptr && on->mapping)) return Error{errc::in_use, "mounted or mapped"};
+      if (mounted(world, index_of(world, device)) || (on != nullptr && on->mapping))
+        return Error{errc::in_use, "mounted or mapped"};
       return {};
     };
-    co_return co_await world_.ask_helper("check unused", index_of(world_, device), std::move(busy), until, std::move(effect));
+    co_return co_await world_.ask_helper("check unused", index_of(world_, device), std::move(busy), until,
+                                         std::move(effect));
   }
 
   task<result<>> tune(std::string kernel_name, HelperOwner busy, Until until) override {
@@ -287,7 +306,8 @@ bool takes_writes(const World& world, const KernelDevice& on) {
   const auto link = world.links.find(on.link);
   if (link == world.links.end()) return true;
   const World::FakeOpened* opened = link->second->opened();
-  const auto of = std::find_if(world.images.begin(), world.images.end(), [&](const auto& entry) { return entry.second.id == on.image_id; });
+  const auto of = std::find_if(world.images.begin(), world.images.end(),
+                               [&](const auto& entry) { return entry.second.id == on.image_id; });
   return opened != nullptr && of != world.images.end() && world.may_write(of->second, opened->client());
 }
 
@@ -299,7 +319,8 @@ void begin_format(World& world, const std::string& device) {
   // Without the exclusive-lock feature nothing keeps another node away between the proof and the format.
   const bool guarded = image->exclusive || image->visits == 0;
   if (guarded && image->content != host::Probe::Kind::nothing) world.broke("a device with a signature was formatted");
-  if (guarded && image->luks && !image->luks->keys.empty() && !is_mapping(device)) world.broke("a LUKS header with a key was formatted over");
+  if (guarded && image->luks && !image->luks->keys.empty() && !is_mapping(device))
+    world.broke("a LUKS header with a key was formatted over");
   const bool allowed = image->only_formatted && image->metadata.contains("corbd/format");
   if (image->data && !allowed && guarded) world.broke("an image with data was formatted");
   image->data = image->only_formatted = true;

@@ -9,7 +9,12 @@ namespace corbd::test {
 using image::Ownership;
 
 World::FakeOpened::FakeOpened(World& world, FakeImage& of, std::string client, image::OpenOptions options)
-    : world_(world), serial_(++world.made), client_(std::move(client)), exclusive_(of.exclusive), size_(of.size), options_(std::move(options)) {
+    : world_(world),
+      serial_(++world.made),
+      client_(std::move(client)),
+      exclusive_(of.exclusive),
+      size_(of.size),
+      options_(std::move(options)) {
   key_ = {"fsid", 1, "", of.id, 0};
   if (!options_.read_only) of.watchers.insert(client_);
   for (const auto& device : world_.devices)
@@ -25,7 +30,8 @@ World::FakeOpened::~FakeOpened() {
 }
 
 /// A handle is closed once, however often that is asked for.
-void World::FakeOpened::close_now(World& world, const std::string& id, const std::string& client, const std::shared_ptr<bool>& gone) {
+void World::FakeOpened::close_now(World& world, const std::string& id, const std::string& client,
+                                  const std::shared_ptr<bool>& gone) {
   if (std::exchange(*gone, true)) return;
   FakeImage* of = world.by_id(id);
   if (of == nullptr) return;
@@ -86,25 +92,26 @@ void World::FakeOpened::read(image::Op& op, std::uint64_t offset, std::span<std:
 
 task<result<Ownership>> World::FakeOpened::ownership(Until until) {
   const auto found = std::make_shared<Ownership>();
-  auto done = co_await world_.ask_cluster("ownership", client_, until, [&world = world_, id = key_.image_id, by = client_, found]() -> result<> {
-    const FakeImage* of = world.by_id(id);
-    if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
-    const auto known = world.clients.find(of->lock_owner);
-    found->self = by;
-    found->owner = of->lock_owner;
-    found->version = of->version;
-    if (of->lock_owner == by)
-      found->lock = Ownership::Lock::mine;
-    else if (known != world.clients.end() && known->second == Client::live)
-      return Error{errc::unavailable, "the image is still being closed on another connection of this agent"};
-    else if (known != world.clients.end())
-      found->lock = Ownership::Lock::our_dead;
-    else if (!of->lock_owner.empty())
-      found->lock = Ownership::Lock::other;
-    for (const auto& watcher : of->watchers)
-      if (!world.clients.contains(watcher)) found->foreign_watchers.push_back(watcher);
-    return {};
-  });
+  auto done = co_await world_.ask_cluster(
+      "ownership", client_, until, [&world = world_, id = key_.image_id, by = client_, found]() -> result<> {
+        const FakeImage* of = world.by_id(id);
+        if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
+        const auto known = world.clients.find(of->lock_owner);
+        found->self = by;
+        found->owner = of->lock_owner;
+        found->version = of->version;
+        if (of->lock_owner == by)
+          found->lock = Ownership::Lock::mine;
+        else if (known != world.clients.end() && known->second == Client::live)
+          return Error{errc::unavailable, "the image is still being closed on another connection of this agent"};
+        else if (known != world.clients.end())
+          found->lock = Ownership::Lock::our_dead;
+        else if (!of->lock_owner.empty())
+          found->lock = Ownership::Lock::other;
+        for (const auto& watcher : of->watchers)
+          if (!world.clients.contains(watcher)) found->foreign_watchers.push_back(watcher);
+        return {};
+      });
   if (!done) co_return done.error();
   co_return *found;
 }
@@ -114,94 +121,112 @@ task<result<>> World::FakeOpened::break_dead_lock(std::string owner, std::int64_
   if (known == world_.clients.end()) world_.broke("a lock was to be broken that is not ours: " + owner);
   if (known == world_.clients.end() || known->second != Client::fenced)
     co_return Error{errc::failed_precondition, owner + " is not a fenced client of this agent"};
-  co_return co_await world_.ask_cluster("break lock", client_, until, [&world = world_, id = key_.image_id, owner, mark]() -> result<> {
-    FakeImage* of = world.by_id(id);
-    if (of == nullptr || of->lock_owner != owner) return Error{errc::unproven, owner + " does not hold the lock any more"};
-    if (!world.blocklisted.contains(owner)) world.broke("a lock was broken whose owner is not fenced");
-    of->lock_owner.clear();
-    of->changed(mark);
-    // With a disk that keeps refusing its mark the break is done without, and proves nothing later.
-    if (!world.mark_refused(id)) of->our_break = of->version;
-    return {};
-  });
+  co_return co_await world_.ask_cluster("break lock", client_, until,
+                                        [&world = world_, id = key_.image_id, owner, mark]() -> result<> {
+                                          FakeImage* of = world.by_id(id);
+                                          if (of == nullptr || of->lock_owner != owner)
+                                            return Error{errc::unproven, owner + " does not hold the lock any more"};
+                                          if (!world.blocklisted.contains(owner))
+                                            world.broke("a lock was broken whose owner is not fenced");
+                                          of->lock_owner.clear();
+                                          of->changed(mark);
+                                          // With a disk that keeps refusing its mark the break is done without, and
+                                          // proves nothing later.
+                                          if (!world.mark_refused(id)) of->our_break = of->version;
+                                          return {};
+                                        });
 }
 
 task<result<>> World::FakeOpened::acquire_lock(Until until) {
   const FakeImage* now = world_.by_id(key_.image_id);
   if (now != nullptr && now->lock_owner == client_) co_return result<>();
-  co_return co_await world_.ask_cluster("acquire lock", client_, until, [&world = world_, id = key_.image_id, by = client_]() -> result<> {
-    FakeImage* of = world.by_id(id);
-    if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
-    if (of->lock_owner == by) return {};
-    // librbd breaks the lock of a client without a watch, once it is blocklisted.
-    if (of->watchers.contains(of->lock_owner)) return Error{errc::in_use, "locked by " + of->lock_owner};
-    if (!of->lock_owner.empty()) world.blocklist(of->lock_owner);
-    of->lock_owner = by;
-    of->taken.reset();
-    of->changed();
-    return {};
-  });
+  co_return co_await world_.ask_cluster("acquire lock", client_, until,
+                                        [&world = world_, id = key_.image_id, by = client_]() -> result<> {
+                                          FakeImage* of = world.by_id(id);
+                                          if (of == nullptr)
+                                            return Error{errc::not_found, "image " + id + " does not exist any more"};
+                                          if (of->lock_owner == by) return {};
+                                          // librbd breaks the lock of a client without a watch, once it is blocklisted.
+                                          if (of->watchers.contains(of->lock_owner))
+                                            return Error{errc::in_use, "locked by " + of->lock_owner};
+                                          if (!of->lock_owner.empty()) world.blocklist(of->lock_owner);
+                                          of->lock_owner = by;
+                                          of->taken.reset();
+                                          of->changed();
+                                          return {};
+                                        });
 }
 
 task<result<>> World::FakeOpened::release_lock(Until until) {
-  co_return co_await world_.ask_cluster("release lock", client_, until, [&world = world_, id = key_.image_id, by = client_]() -> result<> {
-    FakeImage* of = world.by_id(id);
-    if (of == nullptr || of->lock_owner != by) return {};
-    of->lock_owner.clear();
-    of->changed();
-    return {};
-  });
+  co_return co_await world_.ask_cluster("release lock", client_, until,
+                                        [&world = world_, id = key_.image_id, by = client_]() -> result<> {
+                                          FakeImage* of = world.by_id(id);
+                                          if (of == nullptr || of->lock_owner != by) return {};
+                                          of->lock_owner.clear();
+                                          of->changed();
+                                          return {};
+                                        });
 }
 
 task<result<bool>> World::FakeOpened::has_data(Until until) {
   const auto found = std::make_shared<bool>(false);
-  auto done = co_await world_.ask_cluster("has data", client_, until, [&world = world_, id = key_.image_id, found]() -> result<> {
-    const FakeImage* of = world.by_id(id);
-    if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
-    *found = of->data;
-    return {};
-  });
+  auto done = co_await world_.ask_cluster("has data", client_, until,
+                                          [&world = world_, id = key_.image_id, found]() -> result<> {
+                                            const FakeImage* of = world.by_id(id);
+                                            if (of == nullptr)
+                                              return Error{errc::not_found, "image " + id + " does not exist any more"};
+                                            *found = of->data;
+                                            return {};
+                                          });
   if (!done) co_return done.error();
   co_return *found;
 }
 
 task<result<std::optional<std::string>>> World::FakeOpened::metadata(std::string name, Until until) {
   const auto found = std::make_shared<std::optional<std::string>>();
-  auto done = co_await world_.ask_cluster("get metadata", client_, until, [&world = world_, id = key_.image_id, name, found]() -> result<> {
-    const FakeImage* of = world.by_id(id);
-    if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
-    if (const auto place = of->metadata.find(name); place != of->metadata.end()) *found = place->second;
-    return {};
-  });
+  auto done = co_await world_.ask_cluster("get metadata", client_, until,
+                                          [&world = world_, id = key_.image_id, name, found]() -> result<> {
+                                            const FakeImage* of = world.by_id(id);
+                                            if (of == nullptr)
+                                              return Error{errc::not_found, "image " + id + " does not exist any more"};
+                                            if (const auto place = of->metadata.find(name); place != of->metadata.end())
+                                              *found = place->second;
+                                            return {};
+                                          });
   if (!done) co_return done.error();
   co_return *found;
 }
 
 task<result<>> World::FakeOpened::set_metadata(std::string name, std::string value, Until until) {
-  co_return co_await world_.ask_cluster("set metadata", client_, until, [&world = world_, id = key_.image_id, name, value]() -> result<> {
-    FakeImage* of = world.by_id(id);
-    if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
-    of->metadata[name] = value;
-    of->changed();
-    return {};
-  });
+  co_return co_await world_.ask_cluster("set metadata", client_, until,
+                                        [&world = world_, id = key_.image_id, name, value]() -> result<> {
+                                          FakeImage* of = world.by_id(id);
+                                          if (of == nullptr)
+                                            return Error{errc::not_found, "image " + id + " does not exist any more"};
+                                          of->metadata[name] = value;
+                                          of->changed();
+                                          return {};
+                                        });
 }
 
 task<result<>> World::FakeOpened::remove_metadata(std::string name, Until until) {
-  co_return co_await world_.ask_cluster("remove metadata", client_, until, [&world = world_, id = key_.image_id, name]() -> result<> {
-    FakeImage* of = world.by_id(id);
-    if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
-    of->metadata.erase(name);
-    of->changed();
-    return {};
-  });
+  co_return co_await world_.ask_cluster("remove metadata", client_, until,
+                                        [&world = world_, id = key_.image_id, name]() -> result<> {
+                                          FakeImage* of = world.by_id(id);
+                                          if (of == nullptr)
+                                            return Error{errc::not_found, "image " + id + " does not exist any more"};
+                                          of->metadata.erase(name);
+                                          of->changed();
+                                          return {};
+                                        });
 }
 
 task<result<>> World::FakeOpened::close(Until until) {
-  auto done = co_await world_.ask_cluster("close image", client_, until, [&world = world_, id = key_.image_id, by = client_, gone = gone_]() -> result<> {
-    close_now(world, id, by, gone);
-    return {};
-  });
+  auto done = co_await world_.ask_cluster(
+      "close image", client_, until, [&world = world_, id = key_.image_id, by = client_, gone = gone_]() -> result<> {
+        close_now(world, id, by, gone);
+        return {};
+      });
   // The handle of a client that is cut off is gone all the same.
   if (!done && done.error().code == errc::fenced) done = result<>();
   if (done) closed_ = true;

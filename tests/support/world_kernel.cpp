@@ -11,11 +11,16 @@ namespace corbd::test {
 // --- What serves it -----------------------------------------------------------------------------
 
 World::FakeLink::FakeLink(World& world, image::Image& image, std::function<void()> on_stopped)
-    : serial(++world.made), image_id(image.key().image_id), visits([&] {
+    : serial(++world.made),
+      image_id(image.key().image_id),
+      visits([&] {
         const FakeImage* of = world.by_id(image.key().image_id);
         return of == nullptr ? 0 : of->visits;
       }()),
-      world_(world), image_(image), on_stopped_(std::move(on_stopped)), idle_(world.loop().control(), world.loop().clock),
+      world_(world),
+      image_(image),
+      on_stopped_(std::move(on_stopped)),
+      idle_(world.loop().control(), world.loop().clock),
       drained_(world.loop().control(), world.loop().clock) {
   world_.links[serial] = this;
 }
@@ -121,7 +126,8 @@ void World::send(KernelDevice& device, KernelRequest& request) {
   const KernelRequest sent = request;
   if (const auto place = links.find(device.link); place != links.end()) return place->second->take(device.index, sent);
   if (others.contains(device.index))
-    loop_.outside_in(std::chrono::milliseconds(2), [this, index = device.index, link = device.link, id = sent.id] { other_serves(index, link, id); });
+    loop_.outside_in(std::chrono::milliseconds(2),
+                     [this, index = device.index, link = device.link, id = sent.id] { other_serves(index, link, id); });
 }
 
 void World::disconnect(std::uint32_t index) {
@@ -143,7 +149,8 @@ void World::disconnect(std::uint32_t index) {
 
 void World::let_go(std::uint32_t index) {
   const KernelDevice* device = by_index(index);
-  if (device == nullptr || !device->disconnected || device->openers > 0 || device->mapping || others.contains(index)) return;
+  if (device == nullptr || !device->disconnected || device->openers > 0 || device->mapping || others.contains(index))
+    return;
   // A path that the device is bound on does not hold it open.
   const auto holds = [&](const host::Mount& mount) { return mount.fstype != "devtmpfs" && shows_device(mount, index); };
   if (std::any_of(mounts.begin(), mounts.end(), holds)) return;
@@ -169,7 +176,9 @@ void World::connect_link(KernelDevice& device, int link) {
   // What was in flight goes out again when its timer fires, in any order; what waited for a link, now.
   for (const auto& request : device.requests) {
     const bool in_flight = request.sent_on != 0;
-    const auto in = in_flight && hazards != nullptr ? hazards->any(timer) : in_flight ? duration(timer) : duration::zero();
+    const auto in = in_flight && hazards != nullptr ? hazards->any(timer)
+                    : in_flight                     ? duration(timer)
+                                                    : duration::zero();
     loop_.outside_in(in, [this, index = device.index, link, id = request.id] { replay(index, link, id); });
   }
   wake_helpers(device.index);
@@ -204,14 +213,16 @@ void World::seen_dead(int link) {
 void World::answer(std::uint32_t index, std::uint64_t id, int failed, std::uint64_t number, bool tombstone) {
   KernelDevice* device = by_index(index);
   if (device == nullptr) return;
-  const auto place = std::find_if(device->requests.begin(), device->requests.end(), [&](const auto& request) { return request.id == id; });
+  const auto place = std::find_if(device->requests.begin(), device->requests.end(),
+                                  [&](const auto& request) { return request.id == id; });
   if (place == device->requests.end()) return broke("the kernel was answered a request that it does not wait for");
   const KernelRequest request = *place;
   device->requests.erase(place);
   if (failed != 0) {
     ++errors;
     // ENOENT: of an image that was removed, its own answer.
-    if (!tombstone && failed != -ENOENT) broke("an error reached the kernel that the image did not give: " + std::to_string(failed));
+    if (!tombstone && failed != -ENOENT)
+      broke("an error reached the kernel that the image did not give: " + std::to_string(failed));
     return;
   }
   ++answered;
@@ -222,7 +233,8 @@ void World::answer(std::uint32_t index, std::uint64_t id, int failed, std::uint6
     if (image->blocks[request.block] != request.number) broke("a write was acknowledged that is not stored: " + where);
     image->acked[request.block] = request.number;
   } else if (number < request.number) {
-    broke("a read of " + where + " gave " + std::to_string(number) + ", an acknowledged write was " + std::to_string(request.number));
+    broke("a read of " + where + " gave " + std::to_string(number) + ", an acknowledged write was " +
+          std::to_string(request.number));
   }
 }
 

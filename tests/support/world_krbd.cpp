@@ -1,4 +1,5 @@
-// The kernel's own rbd client: it needs no process, takes the lock when it maps, and does not mind mapping an image twice.
+// The kernel's own rbd client: it needs no process, takes the lock when it maps, and does not mind mapping an image
+// twice.
 #include <algorithm>
 
 #include "support/world_ports.hpp"
@@ -11,7 +12,8 @@ class KernelClient final : public device::KernelClient {
   explicit KernelClient(World& world) : world_(world) {}
 
   result<std::uint64_t> features() const override {
-    if (!world_.rbd_module) return Error{errc::failed_precondition, "the kernel's rbd module is not there: run `modprobe rbd`"};
+    if (!world_.rbd_module)
+      return Error{errc::failed_precondition, "the kernel's rbd module is not there: run `modprobe rbd`"};
     return world_.kernel_features;
   }
 
@@ -35,17 +37,21 @@ class KernelClient final : public device::KernelClient {
   }
 
   task<result<>> map(device::MapArgs args, HelperOwner busy, Until until) override {
-    co_return co_await world_.ask_helper("map krbd", std::nullopt, std::move(busy), until, [&world = world_, args]() -> result<> {
-      if (args.key != world.cluster_key) return Error{errc::permission_denied, "the cluster refuses the key"};
-      const auto place = world.images.find(args.name.image);
-      if (place == world.images.end() || place->second.id != args.image.image_id) return Error{errc::not_found, "another image, or none"};
-      world.kernel_options = args.options;
-      return world.krbd_maps(args.name.image, args.read_only);
-    });
+    co_return co_await world_.ask_helper("map krbd", std::nullopt, std::move(busy), until,
+                                         [&world = world_, args]() -> result<> {
+                                           if (args.key != world.cluster_key)
+                                             return Error{errc::permission_denied, "the cluster refuses the key"};
+                                           const auto place = world.images.find(args.name.image);
+                                           if (place == world.images.end() || place->second.id != args.image.image_id)
+                                             return Error{errc::not_found, "another image, or none"};
+                                           world.kernel_options = args.options;
+                                           return world.krbd_maps(args.name.image, args.read_only);
+                                         });
   }
 
   task<result<>> unmap(std::uint32_t index, std::string, HelperOwner busy, Until until) override {
-    co_return co_await world_.ask_helper("unmap krbd", std::nullopt, std::move(busy), until, [&world = world_, index] { return world.krbd_unmaps(index); });
+    co_return co_await world_.ask_helper("unmap krbd", std::nullopt, std::move(busy), until,
+                                         [&world = world_, index] { return world.krbd_unmaps(index); });
   }
 
  private:
@@ -58,12 +64,14 @@ std::unique_ptr<device::KernelClient> make_kernel_client(World& world) { return 
 
 result<> World::krbd_maps(const std::string& name, bool read_only) {
   FakeImage& image = images.at(name);
-  if ((image.features & ~kernel_features) != 0) return Error{errc::failed_precondition, "a feature that the kernel does not know"};
+  if ((image.features & ~kernel_features) != 0)
+    return Error{errc::failed_precondition, "a feature that the kernel does not know"};
   for (const auto& known : devices)
     if (known.kind == device::Kind::krbd && known.image_id == image.id) broke("an image was mapped twice");
   if (!read_only) {
     // An owner that lives gives the lock when it is asked; a dead one is cut off first.
-    if (image.exclusive && !image.lock_owner.empty() && !image.watchers.contains(image.lock_owner)) blocklist(image.lock_owner);
+    if (image.exclusive && !image.lock_owner.empty() && !image.watchers.contains(image.lock_owner))
+      blocklist(image.lock_owner);
     if (image.exclusive) image.lock_owner = kernel_client();
     image.watchers.insert(kernel_client());
     image.changed();
@@ -126,7 +134,8 @@ void World::used_by_kernel(const KernelDevice& device) {
   const FakeImage* image = by_id(device.image_id);
   if (image == nullptr || image->shared) return;
   for (const auto& watcher : image->watchers)
-    if (watcher != kernel_client() && !clients.contains(watcher)) broke("a device of the kernel was used while " + watcher + " had its image");
+    if (watcher != kernel_client() && !clients.contains(watcher))
+      broke("a device of the kernel was used while " + watcher + " had its image");
 }
 
 }  // namespace corbd::test

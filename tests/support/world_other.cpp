@@ -124,7 +124,8 @@ void World::other_serves(std::uint32_t index, int link, std::uint64_t id) {
   KernelDevice* device = by_index(index);
   if (device == nullptr || !others.contains(index) || device->link != link || cluster_dead) return;
   FakeImage* image = by_id(device->image_id);
-  const auto place = std::find_if(device->requests.begin(), device->requests.end(), [&](const auto& request) { return request.id == id; });
+  const auto place = std::find_if(device->requests.begin(), device->requests.end(),
+                                  [&](const auto& request) { return request.id == id; });
   if (image == nullptr || place == device->requests.end()) return;
   if (place->write) image->blocks[place->block] = place->number;
   answer(index, id, 0, image->blocks[place->block], false);

@@ -21,7 +21,8 @@ struct World::Work {
   bool write = true;
   std::size_t block = 0;
   std::uint64_t number = 0;
-  std::uint64_t device_visits = 0, link_visits = 0;  ///< what other nodes had done when the device and the link were made
+  std::uint64_t device_visits = 0,
+                link_visits = 0;  ///< what other nodes had done when the device and the link were made
   std::function<void(int error, std::uint64_t number)> done;
 };
 
@@ -83,7 +84,8 @@ class World::FakeOpened final : public image::Image {
 
  private:
   Work work_of(const image::Op& op, std::uint64_t offset) const;
-  static void close_now(World& world, const std::string& id, const std::string& client, const std::shared_ptr<bool>& gone);
+  static void close_now(World& world, const std::string& id, const std::string& client,
+                        const std::shared_ptr<bool>& gone);
   World& world_;
   const int serial_;
   const std::string client_;
@@ -92,8 +94,8 @@ class World::FakeOpened final : public image::Image {
   image::OpenOptions options_;
   image::Key key_;
   bool told_ = false;
-  bool closed_ = false;                                                    ///< as its owner was told
-  const std::shared_ptr<bool> gone_ = std::make_shared<bool>(false);      ///< in the cluster
+  bool closed_ = false;                                               ///< as its owner was told
+  const std::shared_ptr<bool> gone_ = std::make_shared<bool>(false);  ///< in the cluster
 };
 
 /// nbd's session, as far as the control side and the kernel see it.
@@ -119,8 +121,8 @@ class World::FakeLink final : public device::Link {
   bool tombstone() const { return opened() == nullptr; }
   const int serial;
   const std::string image_id;
-  const std::uint64_t visits;            ///< of other nodes when the link was made
-  std::optional<std::uint32_t> given;    ///< the device that has its other end
+  const std::uint64_t visits;          ///< of other nodes when the link was made
+  std::optional<std::uint32_t> given;  ///< the device that has its other end
 
  private:
   static void completed(image::Op* op, int result) noexcept;

@@ -10,7 +10,8 @@ class Store final : public volume::RecordStore {
   task<result<volume::Loaded>> load() override {
     volume::Loaded loaded;
     for (const auto& record : world_.records) {
-      const bool newer = world_.newer_records.contains(record.volume_id), torn = world_.torn_records.contains(record.volume_id);
+      const bool newer = world_.newer_records.contains(record.volume_id),
+                 torn = world_.torn_records.contains(record.volume_id);
       if (newer) loaded.newer.push_back(record.volume_id);
       if (torn) loaded.set_aside.push_back(record.volume_id);
       if (!newer && !torn) loaded.records.push_back(record);

@@ -31,18 +31,18 @@ struct Run {
   int heal_at_once = 16;
   int shutdown_grace_s = 90;
   bool volume_health = false;
-  bool fencing = false;         ///< this node's address is written into the metadata of its images, for ceph-csi's controller
-  std::string addons_endpoint;  ///< of CSI-Addons; empty: none
-  std::string domainlabels;     ///< labels of the node that are its topology, comma separated
-  std::string topology;         ///< those labels given by hand, "name=value,..."
-  std::vector<std::string> ignored;  ///< flags of ceph-csi that were given and mean nothing here
+  bool fencing = false;  ///< this node's address is written into the metadata of its images, for ceph-csi's controller
+  std::string addons_endpoint;              ///< of CSI-Addons; empty: none
+  std::string domainlabels;                 ///< labels of the node that are its topology, comma separated
+  std::string topology;                     ///< those labels given by hand, "name=value,..."
+  std::vector<std::string> ignored;         ///< flags of ceph-csi that were given and mean nothing here
   bool read_affinity = false;               ///< where config.json wants it and names no labels
   std::string crush_labels;                 ///< the node's labels that say where it is, comma separated
   bool allow_core_dumps = false;            ///< for finding a defect: a dump has the keys of all volumes
   std::string default_mounter = "rbd-nbd";  ///< of volumes that name none: kMounters
   std::string crush_location;               ///< "host:a|zone:b", instead of labels
-  std::optional<bool> registers;  ///< kubelet is told of the driver; otherwise where its plugins_registry is
-  std::string endpoint_on_host;   ///< of the CSI socket, a path; empty: where `endpoint` says
+  std::optional<bool> registers;            ///< kubelet is told of the driver; otherwise where its plugins_registry is
+  std::string endpoint_on_host;             ///< of the CSI socket, a path; empty: where `endpoint` says
   bool verbose = false;
 };
 /// `cephcsi --type=liveness`: tells over HTTP whether an agent answers.
@@ -59,8 +59,8 @@ struct Exit {
 };
 /// `corbd csi METHOD`: one CSI call, for scripts and for looking at an agent by hand.
 struct CsiCall {
-  std::string method, endpoint, volume_id, staging_path, target, cluster_id, pool, user, key_file, passphrase_file, fstype,
-      mkfs_options;
+  std::string method, endpoint, volume_id, staging_path, target, cluster_id, pool, user, key_file, passphrase_file,
+      fstype, mkfs_options;
   std::string mode = "SINGLE_NODE_MULTI_WRITER";
   std::vector<std::string> mount_flags;
   std::vector<std::string> attributes;  ///< "name=value", over those of a static volume
@@ -70,22 +70,22 @@ struct CsiCall {
   int timeout_s = 120;
 };
 
-/// The subcommands that ask a running agent on its admin socket: `corbd status`, `volumes`, `volume`, `heal`, `fail`, `drain`, `events`,
-/// `alive`.
+/// The subcommands that ask a running agent on its admin socket: `corbd status`, `volumes`, `volume`, `heal`, `fail`,
+/// `drain`, `events`, `alive`.
 struct Admin {
   enum class What { none, status, volumes, volume, heal, fail, drain, events, alive };
   What what = What::none;
   std::string runtime_dir = "/run/corbd";
   std::string volume_id;
-  std::string output;       ///< table, wide, text or json; empty: the first that the subcommand has
+  std::string output;  ///< table, wide, text or json; empty: the first that the subcommand has
   bool follow = false, yes_really = false, adopt = false, without_proof = false, undo = false;
-  int timeout_s = 0;        ///< 0: 120 for heal and fail, an hour for drain, 10 for the others
+  int timeout_s = 0;  ///< 0: 120 for heal and fail, an hour for drain, 10 for the others
 };
 
 /// `corbd doctor`: looks at the node; names as of `corbd run`.
 struct Doctor {
   std::string endpoint, admin_endpoint, kubelet_dir, state_dir, runtime_dir, config_dir;
-  std::string bundle;  ///< file to pack into; empty: none
+  std::string bundle;           ///< file to pack into; empty: none
   std::string output = "text";  ///< or "json"
 };
 
@@ -94,8 +94,8 @@ using Command = std::variant<Run, Liveness, Helper, CsiCall, Admin, Doctor, Exit
 /// What was not given and follows from the rest.
 void complete(Run& run);
 
-/// Prints help, version, failpoints and errors itself. `version`: what --version says. A program that is called cephcsi, and not with a subcommand,
-/// takes ceph-csi's own command line.
+/// Prints help, version, failpoints and errors itself. `version`: what --version says. A program that is called
+/// cephcsi, and not with a subcommand, takes ceph-csi's own command line.
 Command parse(int argc, char** argv, const std::string& version);
 
 /// Serves until a signal ends the process. Exit code: 1 when the port cannot be had.
@@ -104,8 +104,8 @@ int watch_liveness(const Liveness& watch);
 /// Makes the call; prints {"code","message"} as one JSON line. Exit code: 0 for OK.
 int call_csi(const CsiCall& call);
 
-/// Asks the agent. Answers go to stdout, problems to stderr. Exit code: 0; 1 when the agent refused or could not; 3 when no agent answers on
-/// the socket. `corbd status` says 0 OK, 1 warning, 2 critical.
+/// Asks the agent. Answers go to stdout, problems to stderr. Exit code: 0; 1 when the agent refused or could not; 3
+/// when no agent answers on the socket. `corbd status` says 0 OK, 1 warning, 2 critical.
 int call_admin(const Admin& ask);
 /// Prints what it found. Exit code: 0 ok, 1 warnings, 2 failures.
 int diagnose(const Doctor& options, const std::string& version);

@@ -1,5 +1,5 @@
-// A few threads for library calls that have no asynchronous form (librados, librbd). Never for anything that may wait for a device of
-// ours: a thread in D state survives SIGKILL and keeps our sockets open; helper processes do that.
+// A few threads for library calls that have no asynchronous form (librados, librbd). Never for anything that may wait
+// for a device of ours: a thread in D state survives SIGKILL and keeps our sockets open; helper processes do that.
 #pragma once
 
 #include <boost/asio/thread_pool.hpp>
@@ -11,10 +11,12 @@ namespace corbd {
 
 class BlockingPool {
  public:
-  BlockingPool(executor control, Clock& clock, std::size_t threads) : control_(control), clock_(clock), threads_(threads) {}
+  BlockingPool(executor control, Clock& clock, std::size_t threads)
+      : control_(control), clock_(clock), threads_(threads) {}
   ~BlockingPool() { threads_.join(); }
 
-  /// Runs `job` (returning result<T>) on a pool thread. A wait that ends early leaves the job running; what it captured lives as long.
+  /// Runs `job` (returning result<T>) on a pool thread. A wait that ends early leaves the job running; what it captured
+  /// lives as long.
   template <class Job, class R = std::invoke_result_t<Job>>
   task<R> run(Job job, Until until, std::string what) {
     Promise<typename R::value_type> promise(control_, clock_);

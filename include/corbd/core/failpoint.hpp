@@ -1,20 +1,21 @@
-// Named places where a test can stop, fail or kill the agent. Off unless `corbd run --failpoint NAME=ACTION` asks; the names are a closed
-// list, so that a test cannot wait for a point that does not exist.
+// Named places where a test can stop, fail or kill the agent. Off unless `corbd run --failpoint NAME=ACTION` asks; the
+// names are a closed list, so that a test cannot wait for a point that does not exist.
 #pragma once
 
 #include <span>
 #include <string_view>
 
-#include "corbd/core/task.hpp"
 #include "corbd/core/result.hpp"
+#include "corbd/core/task.hpp"
 
 namespace corbd::failpoint {
 
 /// All names, in order.
 std::span<const std::string_view> names();
 
-/// ACTION: `off`, `kill` (SIGKILL to ourselves), `stop` (SIGSTOP to ourselves, until a SIGCONT), `error` (hit() returns unavailable), `hang`
-/// (stop this thread for ever). Optional `@N`: at the Nth hit. An unknown name or action is invalid_argument.
+/// ACTION: `off`, `kill` (SIGKILL to ourselves), `stop` (SIGSTOP to ourselves, until a SIGCONT), `error` (hit() returns
+/// unavailable), `hang` (stop this thread for ever). Optional `@N`: at the Nth hit. An unknown name or action is
+/// invalid_argument.
 result<> arm(std::string_view spec);
 
 /// Called at the place. Costs one relaxed load when nothing is armed. Any thread.

@@ -10,9 +10,11 @@
 
 namespace corbd {
 
-/// tmp in the same folder, fsync, rename, fsync of the folder. state_write with the path and the reason; the old content stays then.
+/// tmp in the same folder, fsync, rename, fsync of the folder. state_write with the path and the reason; the old
+/// content stays then.
 result<> write_durably(const std::string& path, std::string_view content, mode_t mode);
-/// The same without new blocks, so that a full disk takes it: into `from`, which is as long as the content, and then under `path`.
+/// The same without new blocks, so that a full disk takes it: into `from`, which is as long as the content, and then
+/// under `path`.
 result<> overwrite_durably(const std::string& from, const std::string& path, std::string_view content);
 /// not_found when it is not there. At most `limit` bytes; more is state_corrupt.
 result<std::string> read_file(const std::string& path, std::size_t limit);

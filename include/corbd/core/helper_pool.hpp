@@ -1,6 +1,6 @@
-// Helper processes: every syscall that may wait for a device of ours runs in a child of our own binary (`corbd helper`), one request at a
-// time. A thread of the agent stuck in D state would survive SIGKILL and keep its sockets and locks; a stuck helper holds nothing of ours,
-// is reported by name, left behind and replaced.
+// Helper processes: every syscall that may wait for a device of ours runs in a child of our own binary (`corbd
+// helper`), one request at a time. A thread of the agent stuck in D state would survive SIGKILL and keep its sockets
+// and locks; a stuck helper holds nothing of ours, is reported by name, left behind and replaced.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -15,10 +15,11 @@ namespace corbd {
 
 /// A request of a helper. Both directions are one JSON object of at most 256 KiB per message.
 struct HelperRequest {
-  std::string what;            ///< for people: "mount /dev/nbd0 on /x"
-  boost::json::object body;    ///< {"op": ..., arguments}
+  std::string what;          ///< for people: "mount /dev/nbd0 on /x"
+  boost::json::object body;  ///< {"op": ..., arguments}
   HelperOwner owner;
-  std::chrono::seconds report_after{30};  ///< after this the request is reported stuck and its helper replaced; the caller gets unavailable
+  std::chrono::seconds report_after{
+      30};  ///< after this the request is reported stuck and its helper replaced; the caller gets unavailable
 };
 
 class HelperPool {
@@ -26,8 +27,10 @@ class HelperPool {
   struct Config {
     std::string program = "/proc/self/exe";
     std::vector<std::string> arguments = {"helper"};
-    std::size_t max_helpers = 4;  ///< at work at once for each owner; its further requests wait in order. Stuck ones do not count
-    std::size_t max_stuck = 16;   ///< for each owner; then its requests are refused until one ends. So it never has more than both together
+    std::size_t max_helpers =
+        4;  ///< at work at once for each owner; its further requests wait in order. Stuck ones do not count
+    std::size_t max_stuck =
+        16;  ///< for each owner; then its requests are refused until one ends. So it never has more than both together
   };
   HelperPool(executor control, Clock& clock, Config config);
   /// Idle helpers end with their socket; busy ones are left to finish.
@@ -49,7 +52,8 @@ class HelperPool {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The helper's own side: serves requests on `fd` until it closes; `work` turns a request body into a reply. Returns the exit code.
+/// The helper's own side: serves requests on `fd` until it closes; `work` turns a request body into a reply. Returns
+/// the exit code.
 using HelperWork = std::function<result<boost::json::object>(const boost::json::object&)>;
 int serve_helper(int fd, const HelperWork& work);
 

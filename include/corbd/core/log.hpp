@@ -1,4 +1,5 @@
-// One JSON object per line on stderr: ts, level, msg, then fields. Writing never blocks for long and never ends the process.
+// One JSON object per line on stderr: ts, level, msg, then fields. Writing never blocks for long and never ends the
+// process.
 #pragma once
 
 #include <boost/json/value.hpp>
@@ -30,9 +31,17 @@ struct Field {
 void set_level(Level level);
 void write(Level level, std::string_view message, std::initializer_list<Field> fields = {});
 
-inline void debug(std::string_view message, std::initializer_list<Field> fields = {}) { write(Level::debug, message, fields); }
-inline void info(std::string_view message, std::initializer_list<Field> fields = {}) { write(Level::info, message, fields); }
-inline void warning(std::string_view message, std::initializer_list<Field> fields = {}) { write(Level::warning, message, fields); }
-inline void error(std::string_view message, std::initializer_list<Field> fields = {}) { write(Level::error, message, fields); }
+inline void debug(std::string_view message, std::initializer_list<Field> fields = {}) {
+  write(Level::debug, message, fields);
+}
+inline void info(std::string_view message, std::initializer_list<Field> fields = {}) {
+  write(Level::info, message, fields);
+}
+inline void warning(std::string_view message, std::initializer_list<Field> fields = {}) {
+  write(Level::warning, message, fields);
+}
+inline void error(std::string_view message, std::initializer_list<Field> fields = {}) {
+  write(Level::error, message, fields);
+}
 
 }  // namespace corbd::log

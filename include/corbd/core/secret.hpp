@@ -1,5 +1,6 @@
-// A string that no stream, formatter or JSON writer accepts, and that is wiped when it goes, is moved from, or gets another value. What a library
-// keeps of it (librados its key, gRPC the bytes as they came) is out of reach: core dumps are forbidden instead (core/process.hpp).
+// A string that no stream, formatter or JSON writer accepts, and that is wiped when it goes, is moved from, or gets
+// another value. What a library keeps of it (librados its key, gRPC the bytes as they came) is out of reach: core dumps
+// are forbidden instead (core/process.hpp).
 #pragma once
 
 #include <string.h>

@@ -77,7 +77,8 @@ class CancelScope {
 /// Sleeps; Waited::deadline when the time is up as asked for.
 task<Waited> sleep_until(executor control, Clock& clock, time_point at, CancelScope* scope = nullptr);
 
-/// A value that some other thread, or a callback, will deliver once. The producer side may outlive the waiter and the other way round.
+/// A value that some other thread, or a callback, will deliver once. The producer side may outlive the waiter and the
+/// other way round.
 template <class T>
 class Promise;
 

@@ -1,4 +1,5 @@
-// Tells kubelet of this driver, in the place of the sidecar node-driver-registrar: a socket in kubelet's plugins_registry (facts: kubernetes 3.1).
+// Tells kubelet of this driver, in the place of the sidecar node-driver-registrar: a socket in kubelet's
+// plugins_registry (facts: kubernetes 3.1).
 #pragma once
 
 #include <memory>
@@ -19,11 +20,11 @@ struct RegistrarConfig {
 struct RegistrarWish {
   std::optional<bool> by_hand;  ///< otherwise where kubelet's plugins_registry exists
   std::string kubelet_dir, drivername;
-  std::string endpoint;         ///< the CSI socket, unix:///path/to.sock
-  std::string endpoint_on_host; ///< its path; empty: that of `endpoint`, which must lie below kubelet_dir then
+  std::string endpoint;          ///< the CSI socket, unix:///path/to.sock
+  std::string endpoint_on_host;  ///< its path; empty: that of `endpoint`, which must lie below kubelet_dir then
 };
-/// Nothing: kubelet is not told. failed_precondition: by_hand asks for it and the socket's path on the host is not known; without by_hand that is
-/// said and kubelet is not told. invalid_argument: no path.
+/// Nothing: kubelet is not told. failed_precondition: by_hand asks for it and the socket's path on the host is not
+/// known; without by_hand that is said and kubelet is not told. invalid_argument: no path.
 result<std::optional<RegistrarConfig>> registrar_config(const RegistrarWish& wish, bool registry_exists);
 
 /// Control thread only. stop() before it is destroyed, if it was started.
@@ -31,7 +32,8 @@ class Registrar {
  public:
   Registrar(executor control, Clock& clock, RegistrarConfig config);
   ~Registrar();
-  /// Only once the CSI socket serves: kubelet calls it at once. From now on the socket is kept there, and made anew when kubelet refuses or is silent.
+  /// Only once the CSI socket serves: kubelet calls it at once. From now on the socket is kept there, and made anew
+  /// when kubelet refuses or is silent.
   void start();
   /// Takes the socket away first: kubelet makes no calls to this driver any more, no unstage either.
   task<> stop(Until until);

@@ -13,13 +13,15 @@
 namespace corbd::csi {
 
 struct Config {
-  std::string endpoint;    ///< unix:///path/to.sock
+  std::string endpoint;         ///< unix:///path/to.sock
   std::string addons_endpoint;  ///< empty: none
   std::string drivername;
   std::string nodeid;
   std::string version;
   /// Segments (csi/topology.hpp); an error while they are not known. Control thread.
-  std::function<result<std::map<std::string, std::string>>()> topology = [] { return std::map<std::string, std::string>(); };
+  std::function<result<std::map<std::string, std::string>>()> topology = [] {
+    return std::map<std::string, std::string>();
+  };
   volume::Mounter default_mounter = volume::Mounter::nbd;  ///< of volumes whose attributes name none: nbd or krbd
   bool volume_health = false;  ///< NodeGetVolumeHealth of CSI 1.13 (alpha): older callers do not know its capability
   std::size_t max_calls = 512;

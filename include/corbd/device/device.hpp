@@ -21,9 +21,9 @@ namespace corbd::device {
 enum class Kind { nbd, krbd };
 /// A device on top of another, as sysfs shows it.
 struct Holder {
-  std::string name;                   ///< the kernel's: "dm-0"
-  std::string mapping;                ///< device-mapper's: "luks-rbd-<volume id>"; empty for anything else
-  std::uint64_t size = 0;             ///< bytes
+  std::string name;        ///< the kernel's: "dm-0"
+  std::string mapping;     ///< device-mapper's: "luks-rbd-<volume id>"; empty for anything else
+  std::uint64_t size = 0;  ///< bytes
   std::uint32_t dev_major = 0, dev_minor = 0;
   bool operator==(const Holder&) const = default;
 };
@@ -31,15 +31,16 @@ struct Holder {
 /// A configured device as sysfs shows it.
 struct Seen {
   Kind kind = Kind::nbd;
-  std::uint32_t index = 0;      ///< /dev/nbd<index>, /dev/rbd<index>
-  std::string backend;          ///< of nbd, the identifier given at connect: the volume id. Empty: somebody's without one
-  std::string client;           ///< of krbd, its client's address as the cluster sees it, "10.0.0.1:0/123456789"
-  std::uint64_t size = 0;       ///< bytes
+  std::uint32_t index = 0;  ///< /dev/nbd<index>, /dev/rbd<index>
+  std::string backend;      ///< of nbd, the identifier given at connect: the volume id. Empty: somebody's without one
+  std::string client;       ///< of krbd, its client's address as the cluster sees it, "10.0.0.1:0/123456789"
+  std::uint64_t size = 0;   ///< bytes
   std::uint32_t dev_major = 0, dev_minor = 0;
   std::uint32_t io_timeout_ms = 0;
-  std::uint32_t waiting = 0;    ///< requests given to the driver and not answered yet
-  bool disconnected = false;    ///< by a command of this process: it takes no link any more, and stays as long as somebody has it open
-  std::vector<Holder> holders;        ///< also of its partitions
+  std::uint32_t waiting = 0;  ///< requests given to the driver and not answered yet
+  bool disconnected =
+      false;  ///< by a command of this process: it takes no link any more, and stays as long as somebody has it open
+  std::vector<Holder> holders;  ///< also of its partitions
 };
 
 /// The serving side of one device. Control thread, except that `on_stopped` given to serve() is posted there.
@@ -47,7 +48,8 @@ class Link {
  public:
   enum class State {
     serving,  ///< answers the kernel
-    held,     ///< the image's connection failed: socket shut, requests in flight unanswered, for the kernel to repeat (rule 9)
+    held,     ///< the image's connection failed: socket shut, requests in flight unanswered, for the kernel to repeat
+              ///< (rule 9)
     closed    ///< the kernel's end is gone, the link was shut, or the image answered what nobody knows (error())
   };
   virtual ~Link() = default;  ///< shut() and idle() first: operations of the image must have ended
@@ -70,44 +72,46 @@ class Link {
 
 struct ConnectArgs {
   std::string backend;
-  std::uint64_t size = 0;           ///< bytes
-  std::uint32_t block_size = 512;   ///< bytes
+  std::uint64_t size = 0;          ///< bytes
+  std::uint32_t block_size = 512;  ///< bytes
   bool read_only = false;
-  bool trim = true;                 ///< the device offers to discard
+  bool trim = true;  ///< the device offers to discard
   std::uint64_t dead_conn_timeout_s = 86400;
-  /// Numbers that the device does not get: of devices of other volumes, of which some may be gone. A pod that was given such a device by its number
-  /// would have this one.
+  /// Numbers that the device does not get: of devices of other volumes, of which some may be gone. A pod that was given
+  /// such a device by its number would have this one.
   std::vector<std::uint32_t> avoid;
 };
 
 /// A device that exists and whose link is dead.
 struct ReconnectArgs {
   std::uint32_t index = 0;
-  std::string backend;              ///< it must carry this identifier
+  std::string backend;  ///< it must carry this identifier
   std::uint64_t dead_conn_timeout_s = 86400;
-  bool foreign = false;             ///< another program made it: its request timeout, which would fail slow requests, is taken away
+  bool foreign =
+      false;  ///< another program made it: its request timeout, which would fail slow requests, is taken away
 };
 
 /// What happened on all devices since the agent's start.
 struct Counters {
   std::array<std::uint64_t, 7> requests{};  ///< given to the image, by NBD command number
-  std::uint64_t refused = 0;       ///< answered with an error without asking the image
-  std::uint64_t image_errors = 0;  ///< answered with the image's error
-  std::uint64_t held = 0;          ///< links shut because the image's connection failed
-  std::uint64_t broken = 0;        ///< links shut because the peer did not speak the protocol
-  std::uint64_t budget_waits = 0;  ///< times a reader stopped because too much was in flight
-  std::uint64_t links_dead = 0;    ///< dead links the kernel told of
+  std::uint64_t refused = 0;                ///< answered with an error without asking the image
+  std::uint64_t image_errors = 0;           ///< answered with the image's error
+  std::uint64_t held = 0;                   ///< links shut because the image's connection failed
+  std::uint64_t broken = 0;                 ///< links shut because the peer did not speak the protocol
+  std::uint64_t budget_waits = 0;           ///< times a reader stopped because too much was in flight
+  std::uint64_t links_dead = 0;             ///< dead links the kernel told of
   // As they are now, bytes.
-  std::uint64_t budget = 0;        ///< what requests in flight may take, of all devices together
-  std::uint64_t reserved = 0;      ///< what they may take beyond that: one largest request for each device that is served
-  std::uint64_t in_flight = 0;     ///< what they take
-  std::uint64_t buffers = 0;       ///< memory for that, also what is kept for the next requests
+  std::uint64_t budget = 0;     ///< what requests in flight may take, of all devices together
+  std::uint64_t reserved = 0;   ///< what they may take beyond that: one largest request for each device that is served
+  std::uint64_t in_flight = 0;  ///< what they take
+  std::uint64_t buffers = 0;    ///< memory for that, also what is kept for the next requests
 };
 
-/// A command to the kernel's driver whose end is not known. It cannot be taken back, and may outlive whoever waited for it.
+/// A command to the kernel's driver whose end is not known. It cannot be taken back, and may outlive whoever waited for
+/// it.
 struct Command {
-  std::string what;                               ///< "disconnecting /dev/nbd0"
-  std::chrono::system_clock::time_point since;    ///< when it was asked for
+  std::string what;                             ///< "disconnecting /dev/nbd0"
+  std::chrono::system_clock::time_point since;  ///< when it was asked for
 };
 
 class Devices {
@@ -126,37 +130,48 @@ class Devices {
         if (seen.index == index) return seen.backend;
     return {};
   }
-  /// Those of them that carry this identifier, as they are now. One that somebody else makes may be seen a second later.
+  /// Those of them that carry this identifier, as they are now. One that somebody else makes may be seen a second
+  /// later.
   virtual result<std::vector<Seen>> find(const std::string& backend) const {
     auto all = inventory();
     if (all) std::erase_if(*all, [&](const Seen& seen) { return seen.backend != backend; });
     return all;
   }
-  /// The command under way on the device with this identifier: until its end is known nothing may be done to that device.
+  /// The command under way on the device with this identifier: until its end is known nothing may be done to that
+  /// device.
   virtual std::optional<Command> under_way(const std::string&) const { return std::nullopt; }
-  /// Begins no command any more (unavailable); ready when none is under way. For leaving: a process that ends inside one keeps its sockets.
+  /// Begins no command any more (unavailable); ready when none is under way. For leaving: a process that ends inside
+  /// one keeps its sockets.
   virtual task<Waited> end_commands(Until) { co_return Waited::ready; }
   /// Starts answering on one end of a new socket pair; the kernel gets the other with connect() or reconnect().
   /// The image outlives the link. on_stopped: the state left `serving`.
-  virtual result<std::unique_ptr<Link>> serve(image::Image& image, bool read_only, std::function<void()> on_stopped) = 0;
+  virtual result<std::unique_ptr<Link>> serve(image::Image& image, bool read_only,
+                                              std::function<void()> on_stopped) = 0;
   /// A new device, with the lowest number that is free and not to be avoided; its index.
   virtual task<result<std::uint32_t>> connect(Link& link, ConnectArgs args, Until until) = 0;
-  /// Gives an existing device whose link is dead a new one. Never carries a size. unavailable when the kernel dropped our socket because
-  /// the old link still lives; not_found when the device takes no link any more: it was disconnected, by whomever, or is another volume's.
+  /// Gives an existing device whose link is dead a new one. Never carries a size. unavailable when the kernel dropped
+  /// our socket because the old link still lives; not_found when the device takes no link any more: it was
+  /// disconnected, by whomever, or is another volume's.
   virtual task<result<>> reconnect(Link& link, ReconnectArgs args, Until until) = 0;
-  /// Makes a device larger. On a live link only, and only while nothing is stuck: kernels from 6.9 hold nbd's mutex of the whole machine
-  /// until every request in flight has ended. unavailable when the link is not alive or something is older than a second.
-  virtual task<result<>> resize(Link& link, std::uint32_t index, std::string backend, std::uint64_t bytes, Until until) = 0;
-  /// The caller made sure that nobody uses the device. Done too when it is not connected, or carries another identifier by now. Whoever has it open,
-  /// even without using it, keeps its name and identifier in sysfs until he closes it. Then it is there without either, for whoever connects it next.
+  /// Makes a device larger. On a live link only, and only while nothing is stuck: kernels from 6.9 hold nbd's mutex of
+  /// the whole machine until every request in flight has ended. unavailable when the link is not alive or something is
+  /// older than a second.
+  virtual task<result<>> resize(Link& link, std::uint32_t index, std::string backend, std::uint64_t bytes,
+                                Until until) = 0;
+  /// The caller made sure that nobody uses the device. Done too when it is not connected, or carries another identifier
+  /// by now. Whoever has it open, even without using it, keeps its name and identifier in sysfs until he closes it.
+  /// Then it is there without either, for whoever connects it next.
   virtual task<result<>> disconnect(std::uint32_t index, std::string backend, Until until) = 0;
-  /// Called on the control thread with the index of a device whose link the kernel reports dead, also of a device that we do not serve.
+  /// Called on the control thread with the index of a device whose link the kernel reports dead, also of a device that
+  /// we do not serve.
   virtual void on_link_dead(std::function<void(std::uint32_t index)> dead) = 0;
   virtual Counters counters() const { return {}; }
 };
 
 /// "nbd0", "rbd0"
-inline std::string name(Kind kind, std::uint32_t index) { return (kind == Kind::krbd ? "rbd" : "nbd") + std::to_string(index); }
+inline std::string name(Kind kind, std::uint32_t index) {
+  return (kind == Kind::krbd ? "rbd" : "nbd") + std::to_string(index);
+}
 /// "/dev/nbd0", "/dev/rbd0"
 inline std::string path(std::uint32_t index, Kind kind = Kind::nbd) { return "/dev/" + name(kind, index); }
 inline std::string path(const Seen& seen) { return path(seen.index, seen.kind); }

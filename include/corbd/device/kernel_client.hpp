@@ -27,23 +27,26 @@ struct MapArgs {
   std::vector<std::string> monitors;  ///< as in config.json
   std::string user;                   ///< without "client."
   Secret key;
-  image::Name name;                   ///< where the image was found; the kernel knows it by name only
-  image::Key image;                   ///< what is to be found there
+  image::Name name;  ///< where the image was found; the kernel knows it by name only
+  image::Key image;  ///< what is to be found there
   bool read_only = false;
-  std::string options;                ///< further ones of the kernel, comma separated
+  std::string options;  ///< further ones of the kernel, comma separated
 };
 
 class KernelClient {
  public:
   virtual ~KernelClient() = default;
-  /// The image features that the kernel knows, as librbd numbers them; failed_precondition "modprobe rbd" without the module.
+  /// The image features that the kernel knows, as librbd numbers them; failed_precondition "modprobe rbd" without the
+  /// module.
   virtual result<std::uint64_t> features() const = 0;
   /// Every mapped image, from sysfs; cannot hang.
   virtual result<std::vector<Mapped>> inventory() const = 0;
-  /// A device of that very image, made anew: whoever asks has looked that there is none. not_found when another image has its name by now. The
-  /// kernel takes the exclusive lock before this returns, unless it is read-only, and gives it to a client that asks for it.
+  /// A device of that very image, made anew: whoever asks has looked that there is none. not_found when another image
+  /// has its name by now. The kernel takes the exclusive lock before this returns, unless it is read-only, and gives it
+  /// to a client that asks for it.
   virtual task<result<>> map(MapArgs args, HelperOwner owner, Until until) = 0;
-  /// The caller made sure that nobody uses it. in_use when somebody does; done too when it is not there. `options`: of the kernel, "force".
+  /// The caller made sure that nobody uses it. in_use when somebody does; done too when it is not there. `options`: of
+  /// the kernel, "force".
   virtual task<result<>> unmap(std::uint32_t index, std::string options, HelperOwner owner, Until until) = 0;
 };
 

@@ -12,7 +12,8 @@ namespace corbd::device {
 inline std::pair<std::uint32_t, std::uint32_t> parse_dev(std::string_view text) {
   const std::size_t colon = text.find(':');
   if (colon == text.npos) return {0, 0};
-  return {sysfs::number<std::uint32_t>(text.substr(0, colon)).value_or(0), sysfs::number<std::uint32_t>(text.substr(colon + 1)).value_or(0)};
+  return {sysfs::number<std::uint32_t>(text.substr(0, colon)).value_or(0),
+          sysfs::number<std::uint32_t>(text.substr(colon + 1)).value_or(0)};
 }
 
 /// Bytes of a device, of its folder.

@@ -1,5 +1,5 @@
-// What the API server says of this node's volumes: the proof of ownership where the image's lock is none (rule 2a), and under which
-// VolumeAttachment each volume is here. Nothing but a volume that needs that proof waits for it.
+// What the API server says of this node's volumes: the proof of ownership where the image's lock is none (rule 2a), and
+// under which VolumeAttachment each volume is here. Nothing but a volume that needs that proof waits for it.
 #pragma once
 
 #include <functional>
@@ -16,15 +16,16 @@
 namespace corbd::heal {
 
 /// Of the VolumeAttachment that has the volume's computed name. Pure.
-volume::Attachment judge(const kube::answer<kube::VolumeAttachment>& attachment, const std::string& driver, const std::string& node);
+volume::Attachment judge(const kube::answer<kube::VolumeAttachment>& attachment, const std::string& driver,
+                         const std::string& node);
 
 /// Control thread only; stop() before it is destroyed.
 class Attachments {
  public:
   struct Config {
-    std::string driver, node;               ///< node: its name in the API
+    std::string driver, node;  ///< node: its name in the API
     std::chrono::seconds answer_within{10};
-    bool watch_all = false;                 ///< one watch of every node's, in the place of one for each volume that waits
+    bool watch_all = false;  ///< one watch of every node's, in the place of one for each volume that waits
     /// Called when the attachment of a volume changed that waits for it to be here or away.
     std::function<void(const std::string& volume_id)> changed = nullptr;
   };
@@ -35,7 +36,8 @@ class Attachments {
   task<kube::answer<kube::VolumeAttachment>> get(std::string volume_id);
   /// get(), judged.
   task<volume::Attachment> look(std::string volume_id);
-  /// look(), for a volume that waits for it: one that is neither here nor away is watched until another ask() says that it is.
+  /// look(), for a volume that waits for it: one that is neither here nor away is watched until another ask() says that
+  /// it is.
   task<volume::Attachment> ask(std::string volume_id);
   /// Notes in the records of served volumes by which attachment they are here: now, of those that do not know it ...
   void start(volume::Volumes& volumes);
@@ -57,9 +59,9 @@ class Attachments {
   const result<kube::Api*> api_;
   const Config config_;
   volume::Volumes* volumes_ = nullptr;
-  std::set<std::string> asked_for_;   ///< by keep_asking() now
-  std::map<std::string, std::string> waiting_;                       ///< attachments that are neither here nor away, by name: their volumes
-  std::map<std::string, std::unique_ptr<kube::Kept>> watches_;       ///< by the attachment's name; of watch_all by none
+  std::set<std::string> asked_for_;             ///< by keep_asking() now
+  std::map<std::string, std::string> waiting_;  ///< attachments that are neither here nor away, by name: their volumes
+  std::map<std::string, std::unique_ptr<kube::Kept>> watches_;  ///< by the attachment's name; of watch_all by none
   bool may_watch_ = true;
   CancelScope stopping_;
   Gate gate_;

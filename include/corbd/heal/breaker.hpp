@@ -1,4 +1,5 @@
-// One cluster's breaker: while the cluster does not answer, one volume asks for all of them. Pure: told the time, keeps no timer.
+// One cluster's breaker: while the cluster does not answer, one volume asks for all of them. Pure: told the time, keeps
+// no timer.
 #pragma once
 
 #include "corbd/core/backoff.hpp"

@@ -1,5 +1,6 @@
-// Volumes that no record names (a new install over ceph-csi, a lost state folder) or whose key is gone (a replaced pod): what the API server says of a
-// device makes the wish that a stage would make, and the planner takes it for ours or not. A volume's device tells its handle, so nothing is ever listed.
+// Volumes that no record names (a new install over ceph-csi, a lost state folder) or whose key is gone (a replaced
+// pod): what the API server says of a device makes the wish that a stage would make, and the planner takes it for ours
+// or not. A volume's device tells its handle, so nothing is ever listed.
 #pragma once
 
 #include <functional>
@@ -27,17 +28,21 @@ struct StageArguments {
 struct Traces {
   std::optional<std::chrono::system_clock::time_point> staged;  ///< when image-meta.json was written
   std::string selinux_context;                                  ///< of kubelet's vol_data.json
-  std::string attachment = "";                                  ///< UID of the one under which this agent served it; empty: image-meta.json has none
+  std::string attachment = "";  ///< UID of the one under which this agent served it; empty: image-meta.json has none
 };
 result<Traces> read_traces(const std::string& staging_path);
 
-/// Where kubelet stages it: both layouts (facts: kubernetes 3.2); the one at which the device is mounted. not_found: at none of them.
-result<std::string> staging_path_of(const kube::PersistentVolume& volume, const std::string& kubelet_dir, const std::vector<std::string>& mounts);
+/// Where kubelet stages it: both layouts (facts: kubernetes 3.2); the one at which the device is mounted. not_found: at
+/// none of them.
+result<std::string> staging_path_of(const kube::PersistentVolume& volume, const std::string& kubelet_dir,
+                                    const std::vector<std::string>& mounts);
 /// Bound, of this driver, with that handle. failed_precondition says what it is instead.
 result<> check(const kube::PersistentVolume& volume, const std::string& driver, const std::string& handle);
-/// What was staged before the volume was attached as it is now may have been written elsewhere in between. The attachment's UID beside the volume tells;
-/// without one (ceph-csi staged it) times do, of this node's clock and the API server's, which was `ahead` of that by so much or hardly more.
-result<> check(const Traces& traces, const kube::VolumeAttachment& attachment, std::optional<std::chrono::milliseconds> ahead);
+/// What was staged before the volume was attached as it is now may have been written elsewhere in between. The
+/// attachment's UID beside the volume tells; without one (ceph-csi staged it) times do, of this node's clock and the
+/// API server's, which was `ahead` of that by so much or hardly more.
+result<> check(const Traces& traces, const kube::VolumeAttachment& attachment,
+               std::optional<std::chrono::milliseconds> ahead);
 
 /// Control thread only; stop() before it is destroyed.
 class Finder {
@@ -51,8 +56,8 @@ class Finder {
   };
   using MakeWish = std::function<result<volume::Wish>(const StageArguments& arguments)>;
 
-  Finder(executor control, Clock& clock, BlockingPool& pool, result<kube::Api*> api, Attachments& attachments, volume::Volumes& volumes, MakeWish make_wish,
-         Config config);
+  Finder(executor control, Clock& clock, BlockingPool& pool, result<kube::Api*> api, Attachments& attachments,
+         volume::Volumes& volumes, MakeWish make_wish, Config config);
   ~Finder();
 
   /// Looks at every device, now and from then on.

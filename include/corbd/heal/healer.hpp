@@ -1,5 +1,5 @@
-// Watches all the time which volumes need help, and tries until each answers or is given up. Whom and when is Ward's to say; this is the
-// thin shell that waits and asks.
+// Watches all the time which volumes need help, and tries until each answers or is given up. Whom and when is Ward's to
+// say; this is the thin shell that waits and asks.
 #pragma once
 
 #include <cstdint>
@@ -51,8 +51,8 @@ class Healer {
   Gate gate_;
   CancelScope stopping_;
   Clock::TimerId look_timer_ = 0, next_timer_ = 0;
-  std::map<std::string, std::string> told_;   ///< the last error said of a volume
-  std::map<std::string, bool> stuck_;         ///< volumes that were reported stuck
+  std::map<std::string, std::string> told_;  ///< the last error said of a volume
+  std::map<std::string, bool> stuck_;        ///< volumes that were reported stuck
 };
 
 }  // namespace corbd::heal

@@ -1,5 +1,6 @@
-// What healing has of Kubernetes, in one: proofs of ownership, volumes that only the API server knows, volumes that kubelet forgot, and what people are
-// told. Each does nothing where there is no API server, and nothing that has its proof waits for one.
+// What healing has of Kubernetes, in one: proofs of ownership, volumes that only the API server knows, volumes that
+// kubelet forgot, and what people are told. Each does nothing where there is no API server, and nothing that has its
+// proof waits for one.
 #pragma once
 
 #include "corbd/heal/attachments.hpp"
@@ -19,14 +20,16 @@ class Kubernetes {
     /// Called when the API server may now tell of a volume what it could not before.
     std::function<void(const std::string& volume_id, std::string why)> heal = nullptr;
   };
-  Kubernetes(executor control, Clock& clock, BlockingPool& pool, const result<kube::Api*>& api, kube::OwnNode& own, volume::Volumes& volumes,
-             Finder::MakeWish make_wish, const Config& config);
+  Kubernetes(executor control, Clock& clock, BlockingPool& pool, const result<kube::Api*>& api, kube::OwnNode& own,
+             volume::Volumes& volumes, Finder::MakeWish make_wish, const Config& config);
 
   void start();
   void note(const volume::Change& change);
   task<volume::Attachment> attachment(std::string volume_id) { return attachments_.ask(std::move(volume_id)); }
   /// An operator gave his word for the volume, and how the try ended: people are told. `by`: who; empty: not known.
-  void vouched(const std::string& volume_id, const std::string& by, const result<>& done) { reporter_.tell(volume_id, vouched_notice(by, done)); }
+  void vouched(const std::string& volume_id, const std::string& by, const result<>& done) {
+    reporter_.tell(volume_id, vouched_notice(by, done));
+  }
   /// Why a device without a record is not served, by volume id.
   const std::map<std::string, std::string>& left() const { return finder_.left(); }
   task<> stop(Until until);

@@ -16,7 +16,8 @@ namespace corbd::heal {
 /// HealedByWord, or HealByWordRefused with the reason: an operator's word in the place of a proof.
 kube::Notice vouched_notice(const std::string& by, const result<>& done);
 
-/// VolumeStalled, VolumeFenced, HealingFailed, VolumeLost, VolumeHealed; each once a stall. A stall that an agent's restart heals in time is none.
+/// VolumeStalled, VolumeFenced, HealingFailed, VolumeLost, VolumeHealed; each once a stall. A stall that an agent's
+/// restart heals in time is none.
 class Notices {
  public:
   struct Config {

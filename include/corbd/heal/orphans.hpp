@@ -1,5 +1,6 @@
-// Volumes that are staged here and attached no more. Those that no pod uses are kubelet's forgotten ones (k8s#85476: unpublished, then restarted before the
-// unstage). Those that a pod uses were detached by force; what proved them ours when they were healed stays the proof, and people are told.
+// Volumes that are staged here and attached no more. Those that no pod uses are kubelet's forgotten ones (k8s#85476:
+// unpublished, then restarted before the unstage). Those that a pod uses were detached by force; what proved them ours
+// when they were healed stays the proof, and people are told.
 #pragma once
 
 #include <functional>
@@ -16,16 +17,16 @@ class Orphans {
  public:
   struct Config {
     std::string driver;
-    bool unstage = false;                    ///< the forgotten ones, after the grace; otherwise they are only told
+    bool unstage = false;  ///< the forgotten ones, after the grace; otherwise they are only told
     std::chrono::minutes look_every{1};
-    std::chrono::minutes unused_for{2};      ///< kubelet unstages what it unpublished within seconds
+    std::chrono::minutes unused_for{2};  ///< kubelet unstages what it unpublished within seconds
     std::chrono::minutes ask_every{5}, grace{10};
     /// VolumeOrphaned, VolumeDetached: each once, as long as it stays so.
     std::function<void(const std::string& volume_id, kube::Notice notice)> tell = nullptr;
   };
   /// own: this Node, which tells without a request of what is attached; nothing while it is not known.
-  Orphans(executor control, Clock& clock, Attachments& attachments, std::function<std::optional<kube::Node>()> own, volume::Volumes& volumes,
-          Config config);
+  Orphans(executor control, Clock& clock, Attachments& attachments, std::function<std::optional<kube::Node>()> own,
+          volume::Volumes& volumes, Config config);
   ~Orphans();
 
   void start();
@@ -34,7 +35,7 @@ class Orphans {
  private:
   struct Suspect {
     time_point since{}, used{}, asked{};  ///< used: by a pod, last
-    std::optional<time_point> gone;  ///< since when its attachment was not there, without a break
+    std::optional<time_point> gone;       ///< since when its attachment was not there, without a break
     bool under_way = false;
   };
   void look();

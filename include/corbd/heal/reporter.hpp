@@ -1,4 +1,5 @@
-// Tells people of stalls by events on the object that they look at: the claim of a volume, else its PersistentVolume, else the Node. Nothing waits for it.
+// Tells people of stalls by events on the object that they look at: the claim of a volume, else its PersistentVolume,
+// else the Node. Nothing waits for it.
 #pragma once
 
 #include <map>

@@ -1,8 +1,8 @@
 // Who is tried next. Pure: told the time and how tries ended, it says whom to try and when to ask again.
 //
-// Requests that wait in the kernel come first, then the device whose dead-connection time ends next. At most `at_once` are tried together;
-// each volume has its own backoff, which starts over only after two minutes of health; each cluster has a breaker, so that
-// hundreds of volumes of a dead cluster cost it one question at a time.
+// Requests that wait in the kernel come first, then the device whose dead-connection time ends next. At most `at_once`
+// are tried together; each volume has its own backoff, which starts over only after two minutes of health; each cluster
+// has a breaker, so that hundreds of volumes of a dead cluster cost it one question at a time.
 #pragma once
 
 #include <array>
@@ -17,21 +17,22 @@ namespace corbd::heal {
 struct Patient {
   std::string volume_id;
   std::string cluster_id;
-  std::string why;            ///< what made it one
-  bool blocked = false;       ///< requests wait in the kernel
-  time_point since{};         ///< unserved since; the dead-connection time counts from there
-  std::uint32_t attempts = 0; ///< tries that failed
-  time_point due{};           ///< not tried before
-  time_point unheard{};       ///< when a try of it ended without an answer of its cluster; the one that asks for all is another each time
+  std::string why;             ///< what made it one
+  bool blocked = false;        ///< requests wait in the kernel
+  time_point since{};          ///< unserved since; the dead-connection time counts from there
+  std::uint32_t attempts = 0;  ///< tries that failed
+  time_point due{};            ///< not tried before
+  time_point unheard{};  ///< when a try of it ended without an answer of its cluster; the one that asks for all is
+                         ///< another each time
   bool under_way = false;
 };
 
 enum class Outcome {
-  healed,       ///< the cluster answered
-  well,         ///< nothing had to be done
-  failed,       ///< the cluster answered; the next try comes after the volume's backoff
-  not_asked,    ///< something of this node failed first
-  unreachable   ///< the cluster did not answer
+  healed,      ///< the cluster answered
+  well,        ///< nothing had to be done
+  failed,      ///< the cluster answered; the next try comes after the volume's backoff
+  not_asked,   ///< something of this node failed first
+  unreachable  ///< the cluster did not answer
 };
 std::string_view name(Outcome outcome);
 
@@ -41,11 +42,13 @@ class Ward {
     std::size_t at_once = 16;
     Backoff backoff{};
     std::chrono::seconds reset_after{120};
-    std::chrono::seconds at_once_again{5};  ///< what is down again within this time after it was healed counts as a try that failed
+    std::chrono::seconds at_once_again{
+        5};  ///< what is down again within this time after it was healed counts as a try that failed
   };
   explicit Ward(Config config) : config_(config) {}
 
-  /// `found`: volume_id, cluster_id, why, blocked and since count. One that is known already keeps its attempts and its due time.
+  /// `found`: volume_id, cluster_id, why, blocked and since count. One that is known already keeps its attempts and its
+  /// due time.
   void admit(Patient found, time_point now);
   /// By hand: tried at once, whatever failed before.
   void hurry(const std::string& volume_id, time_point now);

@@ -1,4 +1,5 @@
-// Where the passphrase of an encrypted volume comes from: ceph-csi's key management systems (facts: ceph-csi 4.9), as far as they are known.
+// Where the passphrase of an encrypted volume comes from: ceph-csi's key management systems (facts: ceph-csi 4.9), as
+// far as they are known.
 #pragma once
 
 #include <memory>
@@ -19,7 +20,8 @@ enum class KmsKind {
 class Kms {
  public:
   virtual ~Kms() = default;
-  /// By config.json of the KMS folder, read anew; "default" needs none. unimplemented names a type that is not served here.
+  /// By config.json of the KMS folder, read anew; "default" needs none. unimplemented names a type that is not served
+  /// here.
   virtual result<KmsKind> kind(const std::string& kms_id) const = 0;
   /// unauthenticated: another passphrase wrapped it, or for another volume.
   virtual task<result<Secret>> unwrap(std::string volume_id, std::string wrapped, Secret passphrase, Until until) = 0;
@@ -31,8 +33,9 @@ std::unique_ptr<Kms> make_kms(BlockingPool& pool, std::string config_dir);
 /// Of the file's text. failed_precondition: it is not there, or broken; unimplemented as above.
 result<KmsKind> kms_kind(std::string_view config, std::string_view kms_id);
 
-/// ceph-csi's internal/kms/secretskms.go: {"dek": base64, "nonce": base64}, AES-256-GCM with scrypt(passphrase, volume id; 32768, 8, 1).
-/// 32 MiB and a tenth of a second: not for the control thread. Errors as of unwrap(); state_corrupt for what is no such JSON.
+/// ceph-csi's internal/kms/secretskms.go: {"dek": base64, "nonce": base64}, AES-256-GCM with scrypt(passphrase, volume
+/// id; 32768, 8, 1). 32 MiB and a tenth of a second: not for the control thread. Errors as of unwrap(); state_corrupt
+/// for what is no such JSON.
 result<Secret> unwrap_key(std::string_view volume_id, std::string_view wrapped, const Secret& passphrase);
 result<std::string> wrap_key(std::string_view volume_id, const Secret& key, const Secret& passphrase);
 /// 20 random bytes in base64url, as ceph-csi's provisioner makes them.

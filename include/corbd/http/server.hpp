@@ -1,6 +1,7 @@
-// A small HTTP/1.1 server for metrics and health: GET and HEAD, no TLS, no state. It shares the control thread with everything else, so every
-// connection is bounded in number, bytes and time. A client that holds its connections keeps nobody else out: where there is no room for one
-// more, the one that has been waited for longest ends, unless it is owed an answer.
+// A small HTTP/1.1 server for metrics and health: GET and HEAD, no TLS, no state. It shares the control thread with
+// everything else, so every connection is bounded in number, bytes and time. A client that holds its connections keeps
+// nobody else out: where there is no room for one more, the one that has been waited for longest ends, unless it is
+// owed an answer.
 #pragma once
 
 #include <cstdint>
@@ -27,12 +28,14 @@ struct Response {
 using Handler = std::function<Response(const Request&)>;
 
 struct Limits {
-  std::chrono::milliseconds header{5000};  ///< from a request's first byte, or a connection's start, to the last byte of its header and body
-  std::chrono::milliseconds idle{30000};   ///< between two requests; also for the client to take an answer
-  std::size_t connections = 32;            ///< of all peers
-  std::size_t peer_connections = 8;        ///< of these for one peer (peer.hpp). Behind a NAT, as kube-proxy's, many clients may be one
-  std::size_t header_bytes = 8 << 10;      ///< more is answered with 431
-  std::size_t body_bytes = 1 << 10;        ///< more is answered with 413
+  std::chrono::milliseconds header{
+      5000};  ///< from a request's first byte, or a connection's start, to the last byte of its header and body
+  std::chrono::milliseconds idle{30000};  ///< between two requests; also for the client to take an answer
+  std::size_t connections = 32;           ///< of all peers
+  std::size_t peer_connections =
+      8;  ///< of these for one peer (peer.hpp). Behind a NAT, as kube-proxy's, many clients may be one
+  std::size_t header_bytes = 8 << 10;  ///< more is answered with 431
+  std::size_t body_bytes = 1 << 10;    ///< more is answered with 413
 };
 
 struct Config {

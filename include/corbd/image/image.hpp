@@ -1,5 +1,5 @@
-// Ports to a storage cluster: one block image, and the cluster that knows images, owners and dead clients. Nothing here names Ceph's
-// libraries; rooms above see only this.
+// Ports to a storage cluster: one block image, and the cluster that knows images, owners and dead clients. Nothing here
+// names Ceph's libraries; rooms above see only this.
 #pragma once
 
 #include <compare>
@@ -21,16 +21,17 @@ namespace corbd::image {
 
 /// Which image, by identity: it survives a rename, and tells an image from one made again under the same name.
 struct Key {
-  std::string fsid;        ///< the cluster's
+  std::string fsid;  ///< the cluster's
   std::int64_t pool_id = -1;
-  std::string ns;          ///< RADOS namespace, "" is the default one
-  std::string image_id;    ///< librbd's internal id
+  std::string ns;             ///< RADOS namespace, "" is the default one
+  std::string image_id;       ///< librbd's internal id
   std::uint64_t snap_id = 0;  ///< 0: the head
 
   auto operator<=>(const Key&) const = default;
   /// "fsid/pool/ns/id@snap", for logs.
   std::string text() const {
-    return fsid + "/" + std::to_string(pool_id) + "/" + ns + "/" + image_id + (snap_id == 0 ? "" : "@" + std::to_string(snap_id));
+    return fsid + "/" + std::to_string(pool_id) + "/" + ns + "/" + image_id +
+           (snap_id == 0 ? "" : "@" + std::to_string(snap_id));
   }
 };
 
@@ -40,7 +41,8 @@ struct Access {
   std::vector<std::string> monitors;  ///< as in config.json, joined by ',' for librados
   std::string user;                   ///< without "client."
   Secret key;
-  std::map<std::string, std::string> config = {};  ///< Ceph's options of the connection; those that the agent's promises rest on win
+  std::map<std::string, std::string> config =
+      {};  ///< Ceph's options of the connection; those that the agent's promises rest on win
 };
 
 /// What a request names.
@@ -49,7 +51,8 @@ struct Name {
   std::string text() const { return pool + "/" + (ns.empty() ? "" : ns + "/") + image; }
 };
 
-/// What ceph-csi's provisioner reserved, as the volume's handle says it: its journal in the cluster knows the image's name.
+/// What ceph-csi's provisioner reserved, as the volume's handle says it: its journal in the cluster knows the image's
+/// name.
 struct Reserved {
   std::int64_t pool_id = -1;  ///< of the image
   std::string uuid;
@@ -72,18 +75,25 @@ struct Resolved {
   std::uint64_t features = 0;   ///< bits as librbd numbers them
   std::string cluster_id = {};  ///< where it was found, as Access has it
   Name name = {};               ///< at that time
-  std::string kms_id = {};           ///< of an encrypted volume, by its journal; "": that calls it unencrypted, or is none
+  std::string kms_id = {};      ///< of an encrypted volume, by its journal; "": that calls it unencrypted, or is none
   std::string encryption_type = {};  ///< by its journal: "block", "file", or "" where it says nothing
 };
 
 /// Who holds what of an image. Addresses as Ceph prints them: "10.0.0.1:0/123456789".
 struct Ownership {
-  enum class Lock { none, mine, our_dead, other } lock = Lock::none;  ///< our_dead: an address of a dead incarnation of this agent
-  std::string owner;                    ///< the lock owner's address, if any
-  std::vector<std::string> foreign_watchers;  ///< not this client, no dead incarnation of ours, no rbd-mirror; who only reads has no watch
+  enum class Lock {
+    none,
+    mine,
+    our_dead,
+    other
+  } lock = Lock::none;  ///< our_dead: an address of a dead incarnation of this agent
+  std::string owner;    ///< the lock owner's address, if any
+  std::vector<std::string>
+      foreign_watchers;  ///< not this client, no dead incarnation of ours, no rbd-mirror; who only reads has no watch
   std::map<std::string, std::string> clients = {};  ///< "client.4119" by address, of the owner and the watchers
-  std::string self;                     ///< this client's address
-  std::uint64_t version = 0;            ///< of the image's header: grows with every change of it, also of its lock, not with a watch
+  std::string self;                                 ///< this client's address
+  std::uint64_t version =
+      0;  ///< of the image's header: grows with every change of it, also of its lock, not with a watch
 };
 
 /// Of a client's address: "10.0.0.1" of "10.0.0.1:0/123456789".
@@ -95,23 +105,24 @@ struct Header {
   std::int64_t mark = 0;      ///< what break_dead_lock() left, if nothing was done to the header since
 };
 
-/// One request's place in the image port; owned by whoever submits, alive until `done` ran. `done` runs once, on any thread, perhaps
-/// inside the submitting call. result: 0, or -errno.
+/// One request's place in the image port; owned by whoever submits, alive until `done` ran. `done` runs once, on any
+/// thread, perhaps inside the submitting call. result: 0, or -errno.
 struct Op {
   void (*done)(Op* op, int result) noexcept = nullptr;
 };
 
-/// An open image. The I/O calls may come from any one thread at a time, never block and complete in any order. Buffers live until done.
-/// An acknowledged write is stored: no write-back cache is ever in between.
+/// An open image. The I/O calls may come from any one thread at a time, never block and complete in any order. Buffers
+/// live until done. An acknowledged write is stored: no write-back cache is ever in between.
 class Image {
  public:
   virtual ~Image() = default;
 
   virtual const Key& key() const = 0;
-  virtual std::uint64_t size() const = 0;      ///< bytes, as of the last refresh
+  virtual std::uint64_t size() const = 0;  ///< bytes, as of the last refresh
   virtual bool read_only() const = 0;
-  virtual bool exclusive_lock() const = 0;     ///< has the feature
-  virtual std::string client() const = 0;      ///< address of the client that it is open on, as Ceph prints it; empty if none
+  virtual bool exclusive_lock() const = 0;  ///< has the feature
+  virtual std::string client()
+      const = 0;  ///< address of the client that it is open on, as Ceph prints it; empty if none
 
   virtual void read(Op& op, std::uint64_t offset, std::span<std::byte> into) = 0;
   virtual void write(Op& op, std::uint64_t offset, std::span<const std::byte> from) = 0;
@@ -123,8 +134,9 @@ class Image {
   /// Asks the cluster for the size; on_resized as if it had told by itself.
   virtual task<result<>> refresh(Until until) = 0;
   virtual task<result<Ownership>> ownership(Until until) = 0;
-  /// Breaks the lock of a dead incarnation of this agent, which must have been fenced, and leaves the mark in the same operation.
-  /// `owner`: as ownership() gave it; unproven when it does not hold the lock any more. `mark`: from 2^31 to 2^32 - 1.
+  /// Breaks the lock of a dead incarnation of this agent, which must have been fenced, and leaves the mark in the same
+  /// operation. `owner`: as ownership() gave it; unproven when it does not hold the lock any more. `mark`: from 2^31 to
+  /// 2^32 - 1.
   virtual task<result<>> break_dead_lock(std::string owner, std::int64_t mark, Until until) = 0;
   /// Takes the exclusive lock and keeps it: no peer gets it by asking.
   virtual task<result<>> acquire_lock(Until until) = 0;
@@ -142,7 +154,8 @@ class Image {
 struct OpenOptions {
   bool read_only = false;
   std::function<void()> on_resized;  ///< control thread: size() is another one now
-  /// Control thread, once: its client was cut off by the cluster, or its lock was lost. What was proven of it is worth nothing from now on.
+  /// Control thread, once: its client was cut off by the cluster, or its lock was lost. What was proven of it is worth
+  /// nothing from now on.
   std::function<void(std::string why)> on_lost;
 };
 
@@ -152,20 +165,22 @@ class Clusters {
   virtual ~Clusters() = default;
 
   virtual task<result<Resolved>> resolve(Access access, Name name, Until until) = 0;
-  /// The image that a provisioner made. not_found: no such pool or image; a journal that is missing, or lacks something, is none. The image's id is
-  /// written into a journal that lacks it.
+  /// The image that a provisioner made. not_found: no such pool or image; a journal that is missing, or lacks
+  /// something, is none. The image's id is written into a journal that lacks it.
   virtual task<result<Resolved>> locate(Access access, Reserved reserved, std::string ns, Until until) = 0;
-  /// Blocklists every dead incarnation of this agent on that cluster, and waits until the connections have the map that says so.
-  /// Done at once when there is none. Until it succeeded, open() refuses images of that cluster with unavailable.
+  /// Blocklists every dead incarnation of this agent on that cluster, and waits until the connections have the map that
+  /// says so. Done at once when there is none. Until it succeeded, open() refuses images of that cluster with
+  /// unavailable.
   virtual task<result<>> fence_dead(Access access, Until until) = 0;
-  /// A client of that cluster which was another program's on this node, and is dead, counts as a dead incarnation of this agent from now on,
-  /// durably: fence_dead() fences it, and its lock may be broken. `address`: as ownership() gave it.
+  /// A client of that cluster which was another program's on this node, and is dead, counts as a dead incarnation of
+  /// this agent from now on, durably: fence_dead() fences it, and its lock may be broken. `address`: as ownership()
+  /// gave it.
   virtual task<result<>> inherit(Access access, std::string address, Until until) = 0;
   /// not_found when that very image is gone.
   virtual task<result<Header>> header(Access access, Key key, Until until) = 0;
   /// Opens by identity. `pool`-id, namespace and image id come from the key. not_found when that very image is gone.
-  /// unsafe_config when the effective configuration would acknowledge writes before they are stored. failed_precondition for the mirror of
-  /// another cluster's image.
+  /// unsafe_config when the effective configuration would acknowledge writes before they are stored.
+  /// failed_precondition for the mirror of another cluster's image.
   virtual task<result<std::unique_ptr<Image>>> open(Access access, Key key, OpenOptions options, Until until) = 0;
   /// Closes idle connections and marks their incarnations clean. After all images are closed.
   virtual task<result<>> shutdown(Until until) = 0;

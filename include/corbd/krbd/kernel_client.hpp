@@ -1,5 +1,5 @@
-// The kernel's rbd client by its sysfs files (Documentation/ABI/testing/sysfs-bus-rbd), without rbd(8). Writing them waits for the cluster, so
-// a helper process does it.
+// The kernel's rbd client by its sysfs files (Documentation/ABI/testing/sysfs-bus-rbd), without rbd(8). Writing them
+// waits for the cluster, so a helper process does it.
 #pragma once
 
 #include <boost/json/object.hpp>

@@ -1,4 +1,5 @@
-// How to reach the API server, and as whom: what the pod's service account or a kubeconfig says (facts: kubernetes 4.4).
+// How to reach the API server, and as whom: what the pod's service account or a kubeconfig says (facts:
+// kubernetes 4.4).
 #pragma once
 
 #include <functional>
@@ -25,8 +26,10 @@ struct Access {
 using Environment = std::function<std::string(const char* name)>;  ///< "": not set
 
 /// Of a pod. failed_precondition where this process is in none.
-result<Access> in_cluster(const Environment& environment, const std::string& folder = "/var/run/secrets/kubernetes.io/serviceaccount");
-/// The current context of a kubeconfig: token, token file, client certificate; commands and providers that make tokens are refused by name.
+result<Access> in_cluster(const Environment& environment,
+                          const std::string& folder = "/var/run/secrets/kubernetes.io/serviceaccount");
+/// The current context of a kubeconfig: token, token file, client certificate; commands and providers that make tokens
+/// are refused by name.
 result<Access> parse_kubeconfig(const std::string& text, const std::string& folder);
 result<Access> read_kubeconfig(const std::string& path);
 

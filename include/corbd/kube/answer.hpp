@@ -31,7 +31,8 @@ struct Verb {
 };
 
 /// `body`: a Status object, or any text. retry_after: of the header; the Status may have its own.
-Failure failure_of(unsigned status, std::string_view body, std::optional<std::chrono::seconds> retry_after, const Verb& verb, std::string_view target);
+Failure failure_of(unsigned status, std::string_view body, std::optional<std::chrono::seconds> retry_after,
+                   const Verb& verb, std::string_view target);
 
 /// The transport's.
 Failure failure_of(Error error);

@@ -1,5 +1,5 @@
-// Objects of the API, kept as the server has them. One by its name: listed and watched, or read again and again where this agent may only get it. Or
-// those of a whole collection that are ours.
+// Objects of the API, kept as the server has them. One by its name: listed and watched, or read again and again where
+// this agent may only get it. Or those of a whole collection that are ours.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -14,8 +14,9 @@
 namespace corbd::kube {
 
 struct Which {
-  std::string name;           ///< the one object; empty: all that are ours
-  std::string selector = {};  ///< of all: which fields the server shall look at. One that does not know it is asked for all
+  std::string name;  ///< the one object; empty: all that are ours
+  std::string selector =
+      {};  ///< of all: which fields the server shall look at. One that does not know it is asked for all
   std::function<bool(const boost::json::object&)> ours = nullptr;
 };
 
@@ -23,9 +24,10 @@ struct Which {
 class Kept {
  public:
   using Objects = std::map<std::string, boost::json::object>;  ///< by name
-  /// changed: called with the name of an object that came, changed or went, and with the one object's when it is known that there is none.
-  /// The first request comes within `spread` of the start: many agents start at once.
-  Kept(executor control, Clock& clock, Api& api, Resource resource, Which which, std::function<void(const std::string& name)> changed,
+  /// changed: called with the name of an object that came, changed or went, and with the one object's when it is known
+  /// that there is none. The first request comes within `spread` of the start: many agents start at once.
+  Kept(executor control, Clock& clock, Api& api, Resource resource, Which which,
+       std::function<void(const std::string& name)> changed,
        std::chrono::milliseconds spread = std::chrono::milliseconds(0));
 
   void start();

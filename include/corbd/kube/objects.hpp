@@ -1,5 +1,5 @@
-// The few objects of the API that the agent reads, as far as it reads them. What is absent, or of another type than it should be, is empty: the
-// server, or an older one, may leave out anything (facts: kubernetes 4.10). Pure.
+// The few objects of the API that the agent reads, as far as it reads them. What is absent, or of another type than it
+// should be, is empty: the server, or an older one, may leave out anything (facts: kubernetes 4.10). Pure.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -16,7 +16,8 @@ namespace corbd::kube {
 
 inline const Resource kNodes{"/api/v1/nodes", "nodes"};
 inline const Resource kPersistentVolumes{"/api/v1/persistentvolumes", "persistentvolumes"};
-inline const Resource kVolumeAttachments{"/apis/storage.k8s.io/v1/volumeattachments", "volumeattachments.storage.k8s.io"};
+inline const Resource kVolumeAttachments{"/apis/storage.k8s.io/v1/volumeattachments",
+                                         "volumeattachments.storage.k8s.io"};
 Resource secrets_of(const std::string& name_space);
 
 struct Node {
@@ -29,7 +30,7 @@ Node node_of(const boost::json::object& object);
 std::string attached_name(const std::string& handle, const std::string& driver);
 
 struct VolumeAttachment {
-  std::string uid, attacher, node, volume;    ///< volume: of the PersistentVolume; empty for one inline in a pod
+  std::string uid, attacher, node, volume;  ///< volume: of the PersistentVolume; empty for one inline in a pod
   bool attached = false, deleting = false;
   std::optional<std::chrono::system_clock::time_point> created;
   std::map<std::string, std::string> metadata;  ///< the publish context
@@ -45,7 +46,7 @@ struct Reference {
 
 struct PersistentVolume {
   std::string name, uid, driver, handle, fstype;  ///< driver empty: it is no CSI volume
-  std::string mode;  ///< "Filesystem", "Block", or empty: a filesystem
+  std::string mode;                               ///< "Filesystem", "Block", or empty: a filesystem
   bool bound = false, deleting = false, read_only = false;
   std::vector<std::string> access_modes, mount_options;
   std::map<std::string, std::string> attributes;

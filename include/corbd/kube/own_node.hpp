@@ -1,5 +1,5 @@
-// This node's own Node object: its labels tell where the node is, its status what is attached to it. Nothing waits for it; whoever needs a label hears
-// that it is not known yet.
+// This node's own Node object: its labels tell where the node is, its status what is attached to it. Nothing waits for
+// it; whoever needs a label hears that it is not known yet.
 #pragma once
 
 #include <map>

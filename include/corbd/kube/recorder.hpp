@@ -1,5 +1,5 @@
-// Events on objects of the API, for people: aggregated by object and reason, at the rate of client-go (facts: kubernetes 4.8). What the server does
-// not take is dropped: an event is never worth a wait.
+// Events on objects of the API, for people: aggregated by object and reason, at the rate of client-go (facts:
+// kubernetes 4.8). What the server does not take is dropped: an event is never worth a wait.
 #pragma once
 
 #include <deque>
@@ -19,7 +19,7 @@ struct Involved {
 };
 
 struct Notice {
-  std::string reason;   ///< "VolumeLost"
+  std::string reason;  ///< "VolumeLost"
   bool warning = false;
   std::string message;  ///< at most 1024 bytes count
 };
@@ -30,7 +30,7 @@ class Recorder {
   struct Config {
     std::string component, host;
     std::chrono::seconds answer_within{10};
-    std::chrono::minutes same_for{10};   ///< told again within that time, an event is counted, not repeated
+    std::chrono::minutes same_for{10};     ///< told again within that time, an event is counted, not repeated
     std::chrono::milliseconds every{200};  ///< on the average
     std::size_t burst = 25, waiting = 512;
   };

@@ -1,5 +1,5 @@
-// When to list, when to watch and how long to wait in between: client-go's rules and numbers (facts: kubernetes 4.1 to 4.3) as a state machine
-// without time or network.
+// When to list, when to watch and how long to wait in between: client-go's rules and numbers (facts: kubernetes 4.1
+// to 4.3) as a state machine without time or network.
 #pragma once
 
 #include <chrono>
@@ -20,9 +20,9 @@ class Reflector {
     bool operator==(const List&) const = default;
   };
   struct Watch {
-    std::string version;            ///< what came after it
-    std::chrono::seconds timeout;   ///< asked of the server
-    bool initial = false;           ///< with what there is at first, in the place of a list: its end is told
+    std::string version;           ///< what came after it
+    std::chrono::seconds timeout;  ///< asked of the server
+    bool initial = false;          ///< with what there is at first, in the place of a list: its end is told
     bool operator==(const Watch&) const = default;
   };
   struct Sleep {
@@ -42,8 +42,8 @@ class Reflector {
   void seen(std::string version);
   /// The watch has told all that there is, up to this version: it goes on as any other.
   void initial_told(std::string version);
-  /// The server ended the watch, or it broke; no failure: as it should, or it was given up because that never came. Where the server does not know of
-  /// such watches none is asked for again.
+  /// The server ended the watch, or it broke; no failure: as it should, or it was given up because that never came.
+  /// Where the server does not know of such watches none is asked for again.
   void watch_ended(const std::optional<Failure>& failure, time_point now);
 
   const std::string& version() const { return version_; }
@@ -53,11 +53,11 @@ class Reflector {
   enum class Does { list, watch } does_ = Does::list;
   std::string version_ = "0";
   bool from_most_recent_ = false;
-  bool asks_initial_ = true;        ///< the server may know watches in the place of a list
-  bool telling_initial_ = false;    ///< this watch is one, and has not told all yet
-  std::uint64_t events_ = 0;        ///< of this watch
+  bool asks_initial_ = true;      ///< the server may know watches in the place of a list
+  bool telling_initial_ = false;  ///< this watch is one, and has not told all yet
+  std::uint64_t events_ = 0;      ///< of this watch
   time_point began_{};
-  std::uint32_t failures_ = 0;      ///< in a row
+  std::uint32_t failures_ = 0;  ///< in a row
   time_point last_failure_{};
   bool sleeps_ = false;
   std::optional<std::chrono::seconds> at_least_;

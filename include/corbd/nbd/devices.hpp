@@ -10,9 +10,10 @@ namespace corbd::nbd {
 struct Config {
   std::string sysfs = "/sys";                    ///< root of sysfs
   std::uint64_t bytes_in_flight = 512ull << 20;  ///< budget of all devices
-  /// Above it each device may have that much, or a single request that is longer: one of the largest that the kernel makes (max_sectors_kb).
+  /// Above it each device may have that much, or a single request that is longer: one of the largest that the kernel
+  /// makes (max_sectors_kb).
   std::uint32_t reserved_bytes = 1u << 20;
-  std::uint32_t max_request_bytes = 32u << 20;   ///< a longer read or write is refused with EINVAL
+  std::uint32_t max_request_bytes = 32u << 20;  ///< a longer read or write is refused with EINVAL
 };
 
 /// Starts the io thread and the netlink thread; the destructor ends both, after all links are destroyed.

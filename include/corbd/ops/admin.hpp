@@ -1,4 +1,5 @@
-// The admin socket: people see the agent's volumes there, follow their changes, and ask for healing or giving up (proto/corbd/v1/admin.proto).
+// The admin socket: people see the agent's volumes there, follow their changes, and ask for healing or giving up
+// (proto/corbd/v1/admin.proto).
 #pragma once
 
 #include <functional>
@@ -15,7 +16,7 @@ namespace corbd::ops {
 struct AdminConfig {
   std::string runtime_dir;  ///< the socket is <runtime_dir>/admin.sock, 0600
   std::string version, nodeid;
-  std::string driver;  ///< whose devices are shown, as far as their paths say it
+  std::string driver;          ///< whose devices are shown, as far as their paths say it
   std::size_t max_calls = 64;  ///< in flight, those that wait for events included
 };
 
@@ -27,7 +28,8 @@ struct AdminSources {
   std::function<std::vector<HelperPool::Stuck>()> stuck_helpers;
   std::function<void(bool on)> drain;  ///< volume::Shell::drain
   std::function<bool()> draining;
-  /// Somebody gave his word for a volume (HealRequest.without_proof), and how the try ended. `by`: "uid 0, pid 4711"; empty: not known.
+  /// Somebody gave his word for a volume (HealRequest.without_proof), and how the try ended. `by`: "uid 0, pid 4711";
+  /// empty: not known.
   std::function<void(const std::string& volume_id, const std::string& by, const result<>& done)> vouched =
       [](const std::string&, const std::string&, const result<>&) {};
   /// heal::Finder::left

@@ -1,4 +1,5 @@
-// Whether the agent lives (/healthz) and can serve (/readyz). A control thread that is dead answers neither: the server runs on it.
+// Whether the agent lives (/healthz) and can serve (/readyz). A control thread that is dead answers neither: the server
+// runs on it.
 #pragma once
 
 #include <array>
@@ -14,7 +15,8 @@ namespace corbd::ops {
 /// From here on /healthz answers 503.
 inline constexpr std::chrono::seconds kTooLate{10};
 
-/// How late the control thread runs what is due: a tick each second looks how late it is itself. stop() before it is destroyed.
+/// How late the control thread runs what is due: a tick each second looks how late it is itself. stop() before it is
+/// destroyed.
 class LoopLag {
  public:
   explicit LoopLag(Clock& clock) : clock_(clock) {}
@@ -35,7 +37,8 @@ class LoopLag {
   std::size_t at_ = 0;
 };
 
-/// Whether a folder can be written, tried again and again on the blocking pool: a disk that hangs must not hang the control thread.
+/// Whether a folder can be written, tried again and again on the blocking pool: a disk that hangs must not hang the
+/// control thread.
 class Writable {
  public:
   Writable(executor control, Clock& clock, BlockingPool& pool, std::string folder);

@@ -19,8 +19,9 @@ namespace corbd::ops {
 inline constexpr std::array kBuckets{0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0};
 
 struct Histogram {
-  std::array<std::uint64_t, kBuckets.size() + 1> counts{};  ///< per bucket, not summed up; the last one is what is longer than all
-  double sum = 0;                                           ///< seconds
+  std::array<std::uint64_t, kBuckets.size() + 1>
+      counts{};    ///< per bucket, not summed up; the last one is what is longer than all
+  double sum = 0;  ///< seconds
   void add(double seconds);
 };
 

@@ -1,5 +1,5 @@
-// ceph-csi's cluster-mapping.json: under which other cluster and pool a volume is to be found after a failover. Optional; keys match in any
-// case, each pair both ways (facts: ceph-csi 2.3). Read anew for every request.
+// ceph-csi's cluster-mapping.json: under which other cluster and pool a volume is to be found after a failover.
+// Optional; keys match in any case, each pair both ways (facts: ceph-csi 2.3). Read anew for every request.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ struct ClusterMapping {
 /// invalid_argument names the key.
 result<std::vector<ClusterMapping>> parse_cluster_mapping(std::string_view text);
 
-/// Where else the volume of a handle may be, in the order to try: every pool mapping of every entry that maps its cluster.
-/// invalid_argument: the other pool is no number.
+/// Where else the volume of a handle may be, in the order to try: every pool mapping of every entry that maps its
+/// cluster. invalid_argument: the other pool is no number.
 result<std::vector<image::Place>> mapped_places(const std::vector<ClusterMapping>& mappings, const image::Place& of);
 /// The clusters to which this one is mapped, in the order to try.
 std::vector<std::string> mapped_clusters(const std::vector<ClusterMapping>& mappings, std::string_view cluster_id);

@@ -1,5 +1,5 @@
-// ceph-csi's config.json: which cluster id has which monitors and RADOS namespace. Keys match in any case, as Go's JSON does
-// (facts: ceph-csi 2.2). Read anew for every request: it is a ConfigMap that changes under us.
+// ceph-csi's config.json: which cluster id has which monitors and RADOS namespace. Keys match in any case, as Go's JSON
+// does (facts: ceph-csi 2.2). Read anew for every request: it is a ConfigMap that changes under us.
 #pragma once
 
 #include <string>
@@ -13,14 +13,16 @@ namespace corbd::rbd {
 struct ClusterEntry {
   std::string cluster_id;
   std::vector<std::string> monitors;
-  std::string rados_namespace;       ///< "" is the default one
-  bool read_affinity = false;        ///< reads are to go to the nearest OSD
-  std::vector<std::string> crush_labels = {};  ///< the node's labels that say where it is; none: those of the command line
+  std::string rados_namespace;  ///< "" is the default one
+  bool read_affinity = false;   ///< reads are to go to the nearest OSD
+  std::vector<std::string> crush_labels =
+      {};                                 ///< the node's labels that say where it is; none: those of the command line
   std::vector<std::string> ignored = {};  ///< set, but without effect here: a sentence each
 };
 
-/// The entry of `cluster_id`, the first if it is there twice. not_found names the ids that are there; failed_precondition: empty, or no monitors;
-/// invalid_argument: not JSON, or a value of another type than ceph-csi reads; the entry of another cluster does no harm.
+/// The entry of `cluster_id`, the first if it is there twice. not_found names the ids that are there;
+/// failed_precondition: empty, or no monitors; invalid_argument: not JSON, or a value of another type than ceph-csi
+/// reads; the entry of another cluster does no harm.
 result<ClusterEntry> parse_config_json(std::string_view text, std::string_view cluster_id);
 /// Every entry, also one without monitors; invalid_argument: not JSON, or an entry that is none.
 result<std::vector<ClusterEntry>> parse_clusters(std::string_view text);

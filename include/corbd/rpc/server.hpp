@@ -1,5 +1,5 @@
-// A gRPC server on a unix socket, and the bridge from gRPC's callbacks to tasks on the control thread. Service methods only build a call and
-// return; a caller that cancels or runs out of time ends its own waiting, nothing else.
+// A gRPC server on a unix socket, and the bridge from gRPC's callbacks to tasks on the control thread. Service methods
+// only build a call and return; a caller that cancels or runs out of time ends its own waiting, nothing else.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -18,12 +18,13 @@
 namespace corbd::rpc {
 
 struct Config {
-  std::string endpoint;            ///< unix:///path/to.sock
-  std::size_t max_calls = 512;     ///< in flight; more are refused with RESOURCE_EXHAUSTED
+  std::string endpoint;         ///< unix:///path/to.sock
+  std::size_t max_calls = 512;  ///< in flight; more are refused with RESOURCE_EXHAUSTED
   int max_message_bytes = 1 << 20;
   std::string log_as = "csi.call";         ///< the log line of a call's end
   log::Level log_good = log::Level::info;  ///< of a call that ended well; of others it is warning
-  /// Called on the control thread at the end of every unary() call, refused ones too. Must outlive the control thread's work.
+  /// Called on the control thread at the end of every unary() call, refused ones too. Must outlive the control thread's
+  /// work.
   std::function<void(const Ended&)> on_ended;
 };
 
@@ -41,8 +42,8 @@ class Server {
 
   /// Whether a call may be refused for the number of those in flight.
   enum class Bound { max_calls, none };
-  /// What a service method returns. `work` runs as a task on the control thread; its Until ends with the caller's deadline or
-  /// cancellation. `subject` names the object in the log (a volume id).
+  /// What a service method returns. `work` runs as a task on the control thread; its Until ends with the caller's
+  /// deadline or cancellation. `subject` names the object in the log (a volume id).
   grpc::ServerUnaryReactor* unary(grpc::CallbackServerContext* context, std::string method, std::string subject,
                                   std::function<task<result<>>(Until)> work, Bound bound = Bound::max_calls);
   /// A method that answers at once, on gRPC's own thread.

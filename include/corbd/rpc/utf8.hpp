@@ -6,7 +6,8 @@
 
 namespace corbd::rpc {
 
-/// The text with a question mark for each byte that is not part of a valid sequence (RFC 3629: no overlong forms, no surrogates).
+/// The text with a question mark for each byte that is not part of a valid sequence (RFC 3629: no overlong forms, no
+/// surrogates).
 std::string valid_utf8(std::string_view text);
 
 }  // namespace corbd::rpc

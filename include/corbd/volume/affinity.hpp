@@ -1,4 +1,5 @@
-// Read affinity: reads go to the OSD that is nearest to this node by the CRUSH map, as ceph-csi wishes it (facts: ceph-csi 3). Pure.
+// Read affinity: reads go to the OSD that is nearest to this node by the CRUSH map, as ceph-csi wishes it (facts:
+// ceph-csi 3). Pure.
 #pragma once
 
 #include <map>
@@ -10,9 +11,11 @@
 
 namespace corbd::volume {
 
-/// "host:node-1|zone:z1": of each wanted label of the node ("topology.kubernetes.io/zone") its last part and its value, in which '.' becomes '-';
-/// "hostname" is CRUSH's "host". In order of the types. Labels that the node does not have are left out.
-std::string crush_location(const std::map<std::string, std::string>& node_labels, const std::vector<std::string>& wanted);
+/// "host:node-1|zone:z1": of each wanted label of the node ("topology.kubernetes.io/zone") its last part and its value,
+/// in which '.' becomes '-'; "hostname" is CRUSH's "host". In order of the types. Labels that the node does not have
+/// are left out.
+std::string crush_location(const std::map<std::string, std::string>& node_labels,
+                           const std::vector<std::string>& wanted);
 /// Of a list with commas.
 std::vector<std::string> label_names(std::string_view list);
 /// The same as an operator writes it; invalid_argument for anything but <type>:<value> between bars.
@@ -20,19 +23,21 @@ result<> check_crush_location(std::string_view text);
 
 /// Who wishes near reads, and what says where the node is.
 struct Affinity {
-  bool of_cluster = false;                        ///< config.json's readAffinity.enabled: without it there are none
-  std::vector<std::string> cluster_labels = {};   ///< its crushLocationLabels
-  bool of_node = false;                           ///< --enable-read-affinity: with the node's labels, where the cluster names none
-  std::vector<std::string> node_labels = {};      ///< --crush-location-labels
-  std::string location = {};                      ///< --crush-location, which knows better than labels
+  bool of_cluster = false;                       ///< config.json's readAffinity.enabled: without it there are none
+  std::vector<std::string> cluster_labels = {};  ///< its crushLocationLabels
+  bool of_node = false;  ///< --enable-read-affinity: with the node's labels, where the cluster names none
+  std::vector<std::string> node_labels = {};  ///< --crush-location-labels
+  std::string location = {};                  ///< --crush-location, which knows better than labels
 };
-/// The node's place for the reads of a cluster; "" when they go to the primary OSD. failed_precondition, or the labels' own error, when near ones are
-/// wished and the place is not known.
+/// The node's place for the reads of a cluster; "" when they go to the primary OSD. failed_precondition, or the labels'
+/// own error, when near ones are wished and the place is not known.
 result<std::string> location_for(const Affinity& wished, const result<std::map<std::string, std::string>>& labels);
 
-/// Options of the kernel's client that read near `location`; as they are when it is empty, or when they say themselves where to read.
+/// Options of the kernel's client that read near `location`; as they are when it is empty, or when they say themselves
+/// where to read.
 std::string with_kernel_affinity(std::string options, const std::string& location);
 /// The same for Ceph's options of a connection.
-std::map<std::string, std::string> with_affinity(std::map<std::string, std::string> config, const std::string& location);
+std::map<std::string, std::string> with_affinity(std::map<std::string, std::string> config,
+                                                 const std::string& location);
 
 }  // namespace corbd::volume

@@ -22,7 +22,8 @@ struct Handle {
 result<Handle> decode_handle(std::string_view id);
 std::string encode(const Handle& handle);
 
-/// Of a volume that the kubelet's own RBD plugin made (facts: ceph-csi 2.6): "mig_mons-" md5 "_image-" uuid '_' hex(pool name).
+/// Of a volume that the kubelet's own RBD plugin made (facts: ceph-csi 2.6): "mig_mons-" md5 "_image-" uuid '_'
+/// hex(pool name).
 struct MigratedHandle {
   std::string cluster_id;  ///< md5 of the monitors
   std::string image;       ///< "kubernetes-dynamic-pvc-" uuid

@@ -1,4 +1,5 @@
-// What the attributes of a volume say: ceph-csi's StorageClass parameters as far as a node sees them (facts: ceph-csi 3). Pure.
+// What the attributes of a volume say: ceph-csi's StorageClass parameters as far as a node sees them (facts: ceph-csi
+// 3). Pure.
 #pragma once
 
 #include <map>
@@ -28,29 +29,30 @@ struct NbdOptions {
   std::vector<std::string> ignored;  ///< a sentence each, without the option's value
   bool operator==(const NbdOptions&) const = default;
 };
-/// "notrim,reattach-timeout=600,rbd-op-threads=2". invalid_argument: a value that none can be, or an option that acknowledges writes before
-/// they are stored.
+/// "notrim,reattach-timeout=600,rbd-op-threads=2". invalid_argument: a value that none can be, or an option that
+/// acknowledges writes before they are stored.
 result<NbdOptions> parse_nbd_options(std::string_view list);
 
-/// The kernel's options of a map as they were given, without rbd(8)'s own "noudev". invalid_argument: bytes that no option has, or an option
-/// that the agent gives itself (name, secret, key, _pool_ns).
+/// The kernel's options of a map as they were given, without rbd(8)'s own "noudev". invalid_argument: bytes that no
+/// option has, or an option that the agent gives itself (name, secret, key, _pool_ns).
 result<std::string> parse_kernel_options(std::string_view list);
 /// Whether they ask for a read-only device.
 bool kernel_read_only(std::string_view options);
 
 struct Parameters {
   Mounter mounter = Mounter::nbd;
-  bool is_static = false;   ///< the attributes name pool and image
-  bool migrated = false;    ///< of the kubelet's own plugin: the image is the attribute imageName
-  std::string kms_id;       ///< of an encrypted volume; "": not encrypted
+  bool is_static = false;  ///< the attributes name pool and image
+  bool migrated = false;   ///< of the kubelet's own plugin: the image is the attribute imageName
+  std::string kms_id;      ///< of an encrypted volume; "": not encrypted
   bool read_only = false;
   Serving serving;
   KernelOptions kernel;
   std::vector<std::string> ignored;  ///< set, but without effect here: a sentence each
-  Stash stash;              ///< what goes into ceph-csi's as it is
+  Stash stash;                       ///< what goes into ceph-csi's as it is
   bool operator==(const Parameters&) const = default;
 };
-/// invalid_argument names the attribute; unimplemented for encrypted files. `unnamed`: who serves a volume that names no mounter, nbd or krbd.
+/// invalid_argument names the attribute; unimplemented for encrypted files. `unnamed`: who serves a volume that names
+/// no mounter, nbd or krbd.
 result<Parameters> read_parameters(const Attributes& attributes, Mounter unnamed = Mounter::nbd);
 
 /// Of a volume that is encrypted: invalid_argument for a type that ceph-csi does not know, unimplemented for files.

@@ -42,24 +42,28 @@ struct Record {
   Source source;
   std::string user;
   image::Key key;
-  std::uint64_t size = 0;         ///< bytes of the device at connect
-  std::uint32_t block_size = 512; ///< bytes
-  bool exclusive_lock = false;    ///< the image had the feature at stage
-  bool block = false;             ///< how the device is used, at all its staging paths alike
+  std::uint64_t size = 0;          ///< bytes of the device at connect
+  std::uint32_t block_size = 512;  ///< bytes
+  bool exclusive_lock = false;     ///< the image had the feature at stage
+  bool block = false;              ///< how the device is used, at all its staging paths alike
   bool read_only = false;
-  std::string kms_id;             ///< of an encrypted volume, whose filesystem is on the LUKS mapping above the device; "": not encrypted
-  bool shared = false;            ///< other nodes write it too: its lock goes from client to client, and nothing is to be proven
-  bool adopting = false;          ///< rbd-nbd made its device and may serve it still; once it is dead its client is fenced and we serve it
-  bool failed = false;            ///< given up: it is never served again, its device answers EIO until it is unstaged
-  std::string boot_id;            ///< the boot whose kernel has the device
-  std::string attachment_uid;     ///< of the VolumeAttachment under which it was served last; empty: not known
+  std::string
+      kms_id;  ///< of an encrypted volume, whose filesystem is on the LUKS mapping above the device; "": not encrypted
+  bool shared = false;  ///< other nodes write it too: its lock goes from client to client, and nothing is to be proven
+  bool adopting =
+      false;  ///< rbd-nbd made its device and may serve it still; once it is dead its client is fenced and we serve it
+  bool failed = false;         ///< given up: it is never served again, its device answers EIO until it is unstaged
+  std::string boot_id;         ///< the boot whose kernel has the device
+  std::string attachment_uid;  ///< of the VolumeAttachment under which it was served last; empty: not known
   device::Kind kind = device::Kind::nbd;  ///< of its device, also before there is one
-  std::optional<std::uint32_t> device;  ///< /dev/nbd<n>, /dev/rbd<n>
-  std::optional<std::uint64_t> breaking; ///< header's version (image::Ownership) when our own dead lock was about to be broken,
-  std::optional<std::uint64_t> freed;    ///< and that after it, when a later start found the mark of that break untouched
-  bool provisioned = false;       ///< by ceph-csi's provisioner, whose controller reads the note
-  std::optional<Note> note;       ///< as it was written last
-  std::string format;             ///< what the marker on the image says of the format that was begun on this very device and did not end; "": none
+  std::optional<std::uint32_t> device;    ///< /dev/nbd<n>, /dev/rbd<n>
+  std::optional<std::uint64_t>
+      breaking;  ///< header's version (image::Ownership) when our own dead lock was about to be broken,
+  std::optional<std::uint64_t> freed;  ///< and that after it, when a later start found the mark of that break untouched
+  bool provisioned = false;            ///< by ceph-csi's provisioner, whose controller reads the note
+  std::optional<Note> note;            ///< as it was written last
+  std::string format;  ///< what the marker on the image says of the format that was begun on this very device and did
+                       ///< not end; "": none
   std::vector<Staging> stagings;
   std::vector<Publish> publishes;
 
@@ -85,7 +89,8 @@ class RecordStore {
  public:
   virtual ~RecordStore() = default;
   virtual task<result<Loaded>> load() = 0;
-  /// Durable when it returns: tmp, fsync, rename, fsync of the folder. state_newer: a newer version's record is there, and stays.
+  /// Durable when it returns: tmp, fsync, rename, fsync of the folder. state_newer: a newer version's record is there,
+  /// and stays.
   virtual task<result<>> save(Record record) = 0;
   /// With its busy file, unless a helper holds that.
   virtual task<result<>> drop(std::string volume_id) = 0;

@@ -1,4 +1,5 @@
-// The thin shell around the planner: takes the volume's lock, asks the planner, carries the step out through a port, and repeats.
+// The thin shell around the planner: takes the volume's lock, asks the planner, carries the step out through a port,
+// and repeats.
 #pragma once
 
 #include <functional>
@@ -22,7 +23,8 @@ namespace corbd::volume {
 struct Cluster {
   std::vector<std::string> monitors;
   std::string rados_namespace;
-  std::string crush_location = {};  ///< "host:a|zone:b" of this node if reads are to go to the nearest OSD; "": to the primary
+  std::string crush_location =
+      {};  ///< "host:a|zone:b" of this node if reads are to go to the nearest OSD; "": to the primary
   std::vector<std::string> ignored = {};  ///< settings of it without effect: a sentence each
 };
 
@@ -51,13 +53,15 @@ struct Ports {
   /// Whether a helper of an earlier start holds the file.
   std::function<bool(const std::string& busy_file)> busy;
   /// cluster-mapping.json, read anew each time: where else, in the order to try.
-  std::function<result<std::vector<image::Place>>(const image::Place& of)> mapped_places =
-      [](const image::Place&) { return std::vector<image::Place>(); };
+  std::function<result<std::vector<image::Place>>(const image::Place& of)> mapped_places = [](const image::Place&) {
+    return std::vector<image::Place>();
+  };
   std::function<result<std::vector<std::string>>(const std::string& cluster_id)> mapped_clusters =
       [](const std::string&) { return std::vector<std::string>(); };
   /// Asks the orchestrator, within seconds.
   std::function<task<Attachment>(std::string volume_id)> attachment = no_attachment;
-  /// As mountinfo has a path that the orchestrator names: without "//" and the like, and through the links that lead to the kubelet's folder.
+  /// As mountinfo has a path that the orchestrator names: without "//" and the like, and through the links that lead to
+  /// the kubelet's folder.
   std::function<std::string(std::string path)> real_path = host::plain_path;
 };
 
@@ -85,15 +89,17 @@ class Shell final : public Volumes {
   std::vector<Unclaimed> left_to_kernel() const override;
   /// The last changes of its health, oldest first.
   std::vector<Change> timeline(const std::string& volume_id) const;
-  /// Called when a volume may need healing: its device lost its service, its client was cut off, its image grew. Set before start().
+  /// Called when a volume may need healing: its device lost its service, its client was cut off, its image grew. Set
+  /// before start().
   void on_trouble(std::function<void(std::string volume_id, std::string why)> trouble);
   /// Called at every change of a volume's health. Set before start().
   void on_change(std::function<void(const Change&)> change);
-  /// While it drains, no volume that has no record here is staged (unavailable): kubelet asks again, other nodes are free to take it.
+  /// While it drains, no volume that has no record here is staged (unavailable): kubelet asks again, other nodes are
+  /// free to take it.
   void drain(bool on);
   bool draining() const;
-  /// Leaving: refuses new wishes and the further steps of those under way, answers what was read from every link, all at once, and then waits for the
-  /// steps under way. Locks stay held: they are the next start's proof of ownership.
+  /// Leaving: refuses new wishes and the further steps of those under way, answers what was read from every link, all
+  /// at once, and then waits for the steps under way. Locks stay held: they are the next start's proof of ownership.
   task<> stop(Until until);
 
  private:

@@ -1,4 +1,5 @@
-// What people, metrics and the healer see of a volume. All of it is at hand or comes from sysfs: asking costs the cluster nothing.
+// What people, metrics and the healer see of a volume. All of it is at hand or comes from sysfs: asking costs the
+// cluster nothing.
 #pragma once
 
 #include <chrono>
@@ -15,7 +16,7 @@ namespace corbd::volume {
 
 /// Health in one word, everywhere the same.
 enum class Health {
-  absent,        ///< there is no record, or the device that it names is gone: with an earlier boot, or by another's hand
+  absent,  ///< there is no record, or the device that it names is gone: with an earlier boot, or by another's hand
   staging,
   staged,
   reconnecting,  ///< its device has no server; healing is under way
@@ -38,27 +39,28 @@ struct Status {
   std::uint64_t size = 0;                       ///< bytes of the device
   bool block = false, read_only = false;
   std::vector<std::string> staged_at, published_at;
-  std::string attachment_uid;                   ///< Record::attachment_uid
+  std::string attachment_uid;  ///< Record::attachment_uid
 
-  bool in_use = false;                          ///< something is mounted from its device, or lies above it
-  bool turned_read_only = false;                ///< its filesystem stopped writing, which nobody asked for
-  bool cut_off = false;                         ///< the cluster cut its client off: it needs another one
-  bool served_by_other = false;                 ///< by rbd-nbd; this agent takes over once that is dead
-  bool unserved = false;                        ///< the kernel has its device and nobody answers for it
-  std::optional<time_point> unserved_since;     ///< since the agent's start at the earliest
-  std::uint32_t waiting = 0;                    ///< requests that the kernel waits for
-  duration oldest{};                            ///< age of the oldest request that the cluster has not answered
-  std::uint32_t links_lost = 0;                 ///< since the agent's start
-  duration longest_stall{};                     ///< longest time without a server, since the agent's start
+  bool in_use = false;                       ///< something is mounted from its device, or lies above it
+  bool turned_read_only = false;             ///< its filesystem stopped writing, which nobody asked for
+  bool cut_off = false;                      ///< the cluster cut its client off: it needs another one
+  bool served_by_other = false;              ///< by rbd-nbd; this agent takes over once that is dead
+  bool unserved = false;                     ///< the kernel has its device and nobody answers for it
+  std::optional<time_point> unserved_since;  ///< since the agent's start at the earliest
+  std::uint32_t waiting = 0;                 ///< requests that the kernel waits for
+  duration oldest{};                         ///< age of the oldest request that the cluster has not answered
+  std::uint32_t links_lost = 0;              ///< since the agent's start
+  duration longest_stall{};                  ///< longest time without a server, since the agent's start
   std::optional<Error> last_error;
 };
 
-/// A device with a volume's identifier that no record names (rbd-nbd's, another driver's, or ours from before the records were lost), or that nobody
-/// serves because its Ceph key is gone. Or one of the kernel's client that ceph-csi has staged.
+/// A device with a volume's identifier that no record names (rbd-nbd's, another driver's, or ours from before the
+/// records were lost), or that nobody serves because its Ceph key is gone. Or one of the kernel's client that ceph-csi
+/// has staged.
 struct Unclaimed {
   std::string volume_id;
-  std::uint32_t device = 0;          ///< /dev/nbd<n>, /dev/rbd<n>
-  std::vector<std::string> mounts;   ///< where it, or the mapping above it, is mounted or bound
+  std::uint32_t device = 0;         ///< /dev/nbd<n>, /dev/rbd<n>
+  std::vector<std::string> mounts;  ///< where it, or the mapping above it, is mounted or bound
   device::Kind kind = device::Kind::nbd;
 };
 

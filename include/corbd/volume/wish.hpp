@@ -21,10 +21,10 @@ namespace corbd::volume {
 
 /// How a volume is used at one staging path; two that differ are incompatible (ALREADY_EXISTS).
 struct Capability {
-  bool block = false;      ///< raw block; otherwise a filesystem
-  std::string fstype;      ///< "ext4"; empty for block
-  std::string mount_flags; ///< comma separated, in the caller's order
-  bool read_only = false;  ///< the access mode forbids writing
+  bool block = false;          ///< raw block; otherwise a filesystem
+  std::string fstype;          ///< "ext4"; empty for block
+  std::string mount_flags;     ///< comma separated, in the caller's order
+  bool read_only = false;      ///< the access mode forbids writing
   bool single_writer = false;  ///< ReadWriteOncePod: one target at a time
   bool shared = false;         ///< ReadWriteMany of a raw block volume: other nodes write it too
   bool operator==(const Capability&) const = default;
@@ -33,7 +33,8 @@ struct Capability {
 /// Nobody is to write through its mount: by its access mode or by the flag "ro".
 bool wants_read_only(const Capability& capability);
 
-/// Which client is to serve a volume: the agent over nbd, the kernel's own, or the kernel's where it knows all features of the image.
+/// Which client is to serve a volume: the agent over nbd, the kernel's own, or the kernel's where it knows all features
+/// of the image.
 enum class Mounter { nbd, krbd, krbd_if_able };
 
 /// What the volume's attributes give to the kernel's client, comma separated.
@@ -75,16 +76,17 @@ struct Staged {
   std::string path;  ///< the staging path of the request; the mount is <path>/<volume id>
   Capability capability;
   Source source;
-  /// Of a volume that ceph-csi's provisioner made: cluster_id is then the handle's, and the journal tells pool, namespace and image.
+  /// Of a volume that ceph-csi's provisioner made: cluster_id is then the handle's, and the journal tells pool,
+  /// namespace and image.
   std::optional<image::Reserved> reserved = std::nullopt;
   std::vector<std::string> ignored = {};  ///< attributes without effect: a sentence each
-  std::string kms_id = {};    ///< of an encrypted volume; its journal knows better
-  Stash stash = {};  ///< what the attributes say of it; the rest is known later
+  std::string kms_id = {};                ///< of an encrypted volume; its journal knows better
+  Stash stash = {};                       ///< what the attributes say of it; the rest is known later
   Mounter mounter = Mounter::nbd;
   std::string user;
   Secret key;
-  Secret passphrase = {};     ///< of an encrypted volume, as its secret has it; empty: it has none
-  Attachment attachment = {}; ///< as it was asked for this wish; unknown: it was not
+  Secret passphrase = {};      ///< of an encrypted volume, as its secret has it; empty: it has none
+  Attachment attachment = {};  ///< as it was asked for this wish; unknown: it was not
   bool operator==(const Staged&) const = default;
 };
 struct Unstaged {
@@ -92,7 +94,7 @@ struct Unstaged {
   bool operator==(const Unstaged&) const = default;
 };
 struct Published {
-  std::string path;    ///< staging path
+  std::string path;  ///< staging path
   std::string target;
   bool read_only = false;
   Capability capability;
@@ -104,7 +106,8 @@ struct Unpublished {
 };
 /// A staged volume that nobody serves is served again.
 struct Healed {
-  /// The operator's word that no other node used the image. It counts in this one try, and only where nobody says otherwise.
+  /// The operator's word that no other node used the image. It counts in this one try, and only where nobody says
+  /// otherwise.
   bool vouched = false;
   bool operator==(const Healed&) const = default;
 };
@@ -117,14 +120,16 @@ struct Failed {
   bool operator==(const Failed&) const = default;
 };
 
-/// The device has that many bytes at least, and its filesystem, unless it is read-only, fills it. Needs a live link: healing has its own way.
+/// The device has that many bytes at least, and its filesystem, unless it is read-only, fills it. Needs a live link:
+/// healing has its own way.
 struct Expanded {
   std::string path;         ///< where the volume is staged or published
   std::uint64_t bytes = 0;  ///< 0: as many as the image has
   bool operator==(const Expanded&) const = default;
 };
 
-/// An encrypted volume gets a new key, and its old one opens it no more. Needs a live link. Its KMS keeps a key of each volume.
+/// An encrypted volume gets a new key, and its old one opens it no more. Needs a live link. Its KMS keeps a key of each
+/// volume.
 struct Rekeyed {
   Secret passphrase;  ///< of its secret
   bool operator==(const Rekeyed&) const = default;
@@ -142,25 +147,28 @@ struct Attached {
   bool operator==(const Attached&) const = default;
 };
 
-using Wish = std::variant<Staged, Unstaged, Published, Unpublished, Healed, Adopted, Failed, Expanded, Trimmed, Rekeyed, Attached>;
+using Wish = std::variant<Staged, Unstaged, Published, Unpublished, Healed, Adopted, Failed, Expanded, Trimmed, Rekeyed,
+                          Attached>;
 
 std::string_view name(const Wish& wish);
 
-/// Asks for a wish and waits for its end. The operation goes on when the wait ends first; the same wish asked again joins it. A
-/// different one waits for the volume's lock.
+/// Asks for a wish and waits for its end. The operation goes on when the wait ends first; the same wish asked again
+/// joins it. A different one waits for the volume's lock.
 class Volumes {
  public:
   virtual ~Volumes() = default;
   virtual task<result<>> want(std::string volume_id, Wish wish, Until until) = 0;
-  /// What its filesystem holds, of a moment ago if it does not answer now; of a raw block volume only its size. `path`: where it is staged or
-  /// published; not_found for another. unavailable when there is no answer and none before. Asks the cluster nothing.
+  /// What its filesystem holds, of a moment ago if it does not answer now; of a raw block volume only its size. `path`:
+  /// where it is staged or published; not_found for another. unavailable when there is no answer and none before. Asks
+  /// the cluster nothing.
   virtual task<result<host::Usage>> usage(std::string volume_id, std::string path, Until until) = 0;
   /// Every volume that has a record.
   virtual std::vector<Status> status() const = 0;
   virtual std::optional<Status> status(const std::string& volume_id) const = 0;
   /// Devices that only a stage, with what it brings, can make this agent's or serve again.
   virtual std::vector<Unclaimed> unclaimed() const { return {}; }
-  /// The same of the kernel's client, which serves them whatever we do. They carry no identifier: a path where they are staged ends in the volume's.
+  /// The same of the kernel's client, which serves them whatever we do. They carry no identifier: a path where they are
+  /// staged ends in the volume's.
   virtual std::vector<Unclaimed> left_to_kernel() const { return {}; }
 };
 

@@ -11,8 +11,8 @@ using namespace std::chrono_literals;
 using Kind = Fault::Kind;
 
 bool of_call(Kind kind) {
-  return kind == Kind::fail_call || kind == Kind::fail_after_call || kind == Kind::delay_call || kind == Kind::crash_before_call ||
-         kind == Kind::crash_after_call || kind == Kind::late_command;
+  return kind == Kind::fail_call || kind == Kind::fail_after_call || kind == Kind::delay_call ||
+         kind == Kind::crash_before_call || kind == Kind::crash_after_call || kind == Kind::late_command;
 }
 
 bool to_driver(const std::string& call) { return call == "disconnect" || call.starts_with("kernel "); }
@@ -73,15 +73,29 @@ void Node::happen(const Fault& fault) {
         world_.blocklist(world_.client());
       }
       break;
-    case Kind::links_die_slowly: slow_death_until_ = end; break;
-    case Kind::dead_links_untold: untold_until_ = end; break;
-    case Kind::disk_full: disk_full_until_ = end; break;
-    case Kind::wall_jump: loop_.clock.wall_offset += std::chrono::hours(static_cast<int>(fault.what) - 500); break;
-    case Kind::suspend: suspended_for_ = fault.lasts; break;
-    case Kind::there_and_back: return there_and_back(fault);
+    case Kind::links_die_slowly:
+      slow_death_until_ = end;
+      break;
+    case Kind::dead_links_untold:
+      untold_until_ = end;
+      break;
+    case Kind::disk_full:
+      disk_full_until_ = end;
+      break;
+    case Kind::wall_jump:
+      loop_.clock.wall_offset += std::chrono::hours(static_cast<int>(fault.what) - 500);
+      break;
+    case Kind::suspend:
+      suspended_for_ = fault.lasts;
+      break;
+    case Kind::there_and_back:
+      return there_and_back(fault);
     case Kind::hold_open:
-    case Kind::take_away: happen_to_device(fault); break;
-    default: happen_to_image(fault);
+    case Kind::take_away:
+      happen_to_device(fault);
+      break;
+    default:
+      happen_to_image(fault);
   }
 }
 
@@ -90,12 +104,18 @@ void Node::happen_to_image(const Fault& fault) {
   const auto place = world_.images.find(name);
   if (place == world_.images.end()) return;
   switch (fault.kind) {
-    case Kind::visit: return visit(fault, false);
-    case Kind::visit_by_force: return visit(fault, true);
-    case Kind::maintain: return maintain(fault);
-    case Kind::agent_waits: return agent_waits(fault);
-    case Kind::vouch: return vouch(fault.what % history_.volumes.size());
-    case Kind::remove_image: return world_.remove_image(name);
+    case Kind::visit:
+      return visit(fault, false);
+    case Kind::visit_by_force:
+      return visit(fault, true);
+    case Kind::maintain:
+      return maintain(fault);
+    case Kind::agent_waits:
+      return agent_waits(fault);
+    case Kind::vouch:
+      return vouch(fault.what % history_.volumes.size());
+    case Kind::remove_image:
+      return world_.remove_image(name);
     case Kind::grow:
       place->second.size += 1 << 20;
       return world_.resized(place->second.id);
@@ -105,7 +125,8 @@ void Node::happen_to_image(const Fault& fault) {
         ask(fault.what % history_.volumes.size(), volume::Failed{});
       }
       return;
-    default: return;
+    default:
+      return;
   }
 }
 
@@ -125,7 +146,8 @@ void Node::visit(const Fault& fault, bool by_force) {
   if (vouched_.contains(name) || !world_.visit(world_.images.at(name), visitor, by_force)) return;
   moves_away(world_.images.at(name));
   // Nobody told the operator.
-  if (history_.orchestrated && one_in(2)) loop_.outside_in(any(90s), [this, i = fault.what % history_.volumes.size()] { vouch(i); });
+  if (history_.orchestrated && one_in(2))
+    loop_.outside_in(any(90s), [this, i = fault.what % history_.volumes.size()] { vouch(i); });
   visitors_[visitor] = {name, fault.what % 5 != 0};
   loop_.outside_in(fault.lasts, [this, visitor] {
     const auto place = visitors_.find(visitor);
@@ -165,14 +187,16 @@ void Node::agent_waits(const Fault& fault) {
   world_.other_agent_waits(name, agent);
 }
 
-/// ceph-csi's pod takes the place of ours. Its healer knows volumes by their attachments, waits until the watches of the last client are over, and
-/// ends with its pod, mostly by SIGKILL.
+/// ceph-csi's pod takes the place of ours. Its healer knows volumes by their attachments, waits until the watches of
+/// the last client are over, and ends with its pod, mostly by SIGKILL.
 void Node::there_and_back(const Fault& fault) {
   if (!world_.running()) return;
   const auto away = fault.lasts + 45s;
   down_for_ = away;
-  if (fault.what % 2 == 0) loop_.crash();
-  else leaves_well_ = true;
+  if (fault.what % 2 == 0)
+    loop_.crash();
+  else
+    leaves_well_ = true;
   if (!history_.orchestrated) return;
   loop_.outside_in(36s, [this, what = fault.what] { ceph_csi_heals(what); });
   // Before ours is back, or only then.
@@ -182,12 +206,14 @@ void Node::there_and_back(const Fault& fault) {
 }
 
 void Node::ceph_csi_heals(std::uint32_t) {
-  if (world_.running() || world_.cluster_dead || faults_over_ || world_.attachment.state != volume::Attachment::State::here) return;
+  if (world_.running() || world_.cluster_dead || faults_over_ ||
+      world_.attachment.state != volume::Attachment::State::here)
+    return;
   for (auto& device : world_.devices) {
     const auto* image = world_.by_id(device.image_id);
     const auto record = std::ranges::find(world_.records, device.backend, &volume::Record::volume_id);
-    if (image == nullptr || !image->watchers.empty() || device.visits != image->visits || record == world_.records.end() || record->failed ||
-        record->read_only)
+    if (image == nullptr || !image->watchers.empty() || device.visits != image->visits ||
+        record == world_.records.end() || record->failed || record->read_only)
       continue;
     world_.other_heals(device.index);
   }
@@ -215,7 +241,8 @@ void Node::stop_faults() {
   world_.odd_error = 0;
   if (world_.cluster_dead) world_.revive_cluster();
   for (const auto& [visitor, visit] : visitors_)
-    if (const auto image = world_.images.find(visit.first); image != world_.images.end()) world_.leave(image->second, visitor, visit.second);
+    if (const auto image = world_.images.find(visit.first); image != world_.images.end())
+      world_.leave(image->second, visitor, visit.second);
   visitors_.clear();
   while (!world_.others.empty()) world_.other_ends(world_.others.begin()->first, false);
   lifecycle();
@@ -242,15 +269,26 @@ test::Fate Node::fate(const std::string& call) {
     if (fault->what-- > 0) continue;
     trace("FAULT strikes " + call + ": " + text(*fault));
     switch (fault->kind) {
-      case Kind::fail_call: fate.fail = error_of(call, static_cast<std::uint32_t>(fault->at.count())); break;
-      case Kind::fail_after_call: fate.fail_after = error_of(call, static_cast<std::uint32_t>(fault->at.count())); break;
-      case Kind::delay_call: (one_in(2) ? fate.before : fate.after) += fault->lasts; break;
-      case Kind::late_command: fate.before += fault->lasts; break;
-      case Kind::crash_before_call: fate.crash_before = true; break;
+      case Kind::fail_call:
+        fate.fail = error_of(call, static_cast<std::uint32_t>(fault->at.count()));
+        break;
+      case Kind::fail_after_call:
+        fate.fail_after = error_of(call, static_cast<std::uint32_t>(fault->at.count()));
+        break;
+      case Kind::delay_call:
+        (one_in(2) ? fate.before : fate.after) += fault->lasts;
+        break;
+      case Kind::late_command:
+        fate.before += fault->lasts;
+        break;
+      case Kind::crash_before_call:
+        fate.crash_before = true;
+        break;
       case Kind::fence_us:
         if (!world_.client().empty()) world_.blocklist(world_.client());
         break;
-      default: fate.crash_after = true;
+      default:
+        fate.crash_after = true;
     }
     if (fate.crash_before || fate.crash_after) down_for_ = fault->lasts;
     armed_.erase(fault);

@@ -71,8 +71,8 @@ Kind draw_kind(Draw& draw) {
 }  // namespace
 
 std::string text(const Fault& fault) {
-  return "at " + std::to_string(fault.at.count()) + " ms: " + weight_of(fault.kind).name + " (" + std::to_string(fault.lasts.count()) + " ms, " +
-         std::to_string(fault.what) + ")";
+  return "at " + std::to_string(fault.at.count()) + " ms: " + weight_of(fault.kind).name + " (" +
+         std::to_string(fault.lasts.count()) + " ms, " + std::to_string(fault.what) + ")";
 }
 
 History make_history(std::uint64_t seed) {
@@ -96,7 +96,8 @@ History make_history(std::uint64_t seed) {
     Fault fault;
     fault.kind = draw_kind(draw);
     // Half of them while the first stage is under way, which is over in a moment.
-    fault.at = Millis(draw.one_in(2) ? draw.below(200) : draw.below(static_cast<std::uint32_t>(history.length.count())));
+    fault.at =
+        Millis(draw.one_in(2) ? draw.below(200) : draw.below(static_cast<std::uint32_t>(history.length.count())));
     // A third of them are over soon: what comes back at once meets what is still there.
     const auto lasts = weight_of(fault.kind).lasts_ms;
     fault.lasts = Millis(draw.below(draw.one_in(3) ? std::min<std::uint32_t>(lasts, 1000) : lasts));
@@ -110,7 +111,8 @@ History make_history(std::uint64_t seed) {
     constexpr std::array kinds{Kind::there_and_back, Kind::visit_by_force, Kind::maintain};
     const auto kind = kinds.at(draw.below(kinds.size()));
     const auto half = static_cast<std::uint32_t>(history.length.count() / 2);
-    history.faults.push_back({kind, Millis(draw.below(half)), Millis(draw.below(weight_of(kind).lasts_ms)), draw.below(1000)});
+    history.faults.push_back(
+        {kind, Millis(draw.below(half)), Millis(draw.below(weight_of(kind).lasts_ms)), draw.below(1000)});
   }
   for (auto& volume : history.volumes)
     if (draw.one_in(3)) volume.kms = draw.one_in(2) ? "own" : "default";

@@ -14,21 +14,47 @@ using Millis = std::chrono::milliseconds;
 
 struct Fault {
   enum class Kind {
-    fail_call, fail_after_call, delay_call, crash_before_call, crash_after_call, kill, cluster_dead, cluster_slow, fence_us, visit, visit_by_force,
-    links_die_slowly, dead_links_untold, wall_jump, suspend, reboot, disk_full, grow, remove_image, give_up, leave_and_return, hold_open, take_away,
-    maintain, agent_waits, there_and_back, vouch, odd_error, late_command
+    fail_call,
+    fail_after_call,
+    delay_call,
+    crash_before_call,
+    crash_after_call,
+    kill,
+    cluster_dead,
+    cluster_slow,
+    fence_us,
+    visit,
+    visit_by_force,
+    links_die_slowly,
+    dead_links_untold,
+    wall_jump,
+    suspend,
+    reboot,
+    disk_full,
+    grow,
+    remove_image,
+    give_up,
+    leave_and_return,
+    hold_open,
+    take_away,
+    maintain,
+    agent_waits,
+    there_and_back,
+    vouch,
+    odd_error,
+    late_command
   } kind = Kind::kill;
-  Millis at{};                ///< since the start; of a call: the first from then on
+  Millis at{};  ///< since the start; of a call: the first from then on
   Millis lasts{};
-  std::uint32_t what = 0;     ///< which image, call, or error: as the kind needs
+  std::uint32_t what = 0;  ///< which image, call, or error: as the kind needs
 };
 std::string text(const Fault& fault);
 
 struct Volume {
   std::string image;
   bool exclusive = true, filled = false, raw = false, block = false, read_only = false;
-  bool begun = false;         ///< it holds data, and the marker of a format that did not end, of nobody knows whom
-  std::string kms;            ///< of an encrypted one: "default" or "own"
+  bool begun = false;  ///< it holds data, and the marker of a format that did not end, of nobody knows whom
+  std::string kms;     ///< of an encrypted one: "default" or "own"
 };
 
 struct History {

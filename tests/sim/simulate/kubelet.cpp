@@ -1,4 +1,5 @@
-// Those above the agent: kubelet, which wants volumes up and down and repeats what failed, and an application on each device.
+// Those above the agent: kubelet, which wants volumes up and down and repeats what failed, and an application on each
+// device.
 #include <algorithm>
 
 #include "node.hpp"
@@ -37,8 +38,10 @@ void Node::kubelet_looks(std::size_t i) {
   // After its own restart kubelet stages and publishes everything again.
   const bool again = one_in(15);
   if (history_.orchestrated && !attach(kubelet)) return;
-  const bool noted = std::ranges::any_of(world_.records, [&](const auto& record) { return record.attachment_uid == world_.attachment.uid; });
-  if (history_.orchestrated && kubelet.staged && !noted && one_in(2)) return ask(i, volume::Attached{world_.attachment.uid});
+  const bool noted = std::ranges::any_of(
+      world_.records, [&](const auto& record) { return record.attachment_uid == world_.attachment.uid; });
+  if (history_.orchestrated && kubelet.staged && !noted && one_in(2))
+    return ask(i, volume::Attached{world_.attachment.uid});
   if (kubelet.wants_up) {
     if (!kubelet.staged || again) return ask(i, stage_wish(kubelet.volume));
     if (!kubelet.published || one_in(15)) return ask(i, publish_wish(kubelet.volume));
@@ -52,11 +55,13 @@ void Node::kubelet_looks(std::size_t i) {
   }
 }
 
-/// What is attached elsewhere is taken down here, and then attached anew once nobody else has it. False: nothing is wanted of it now.
+/// What is attached elsewhere is taken down here, and then attached anew once nobody else has it. False: nothing is
+/// wanted of it now.
 bool Node::attach(Kubelet& kubelet) {
   if (world_.attachment.state == volume::Attachment::State::here) return true;
   const auto image = world_.images.find(kubelet.volume.image);
-  const bool left = device_of(kubelet.volume.image) != nullptr || !world_.records.empty() || kubelet.staged || kubelet.published;
+  const bool left =
+      device_of(kubelet.volume.image) != nullptr || !world_.records.empty() || kubelet.staged || kubelet.published;
   if (left || image == world_.images.end() || !image->second.watchers.empty()) {
     kubelet.wants_up = false;
     return true;

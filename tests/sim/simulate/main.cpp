@@ -1,6 +1,7 @@
 // Thousands of short histories of a node, each made of a seed:
-//   simulate --seeds N [--from S]    runs N of them, prints those that break a rule, and how to see one again; --first ends at one
-//   simulate --seed S [--trace]      one of them, with every event; --whole keeps the faults that do not matter
+//   simulate --seeds N [--from S]    runs N of them, prints those that break a rule, and how to see one again; --first
+//   ends at one simulate --seed S [--trace]      one of them, with every event; --whole keeps the faults that do not
+//   matter
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -13,7 +14,8 @@ namespace {
 using namespace corbd::sim;
 
 void tell(const History& history, const Outcome& outcome) {
-  for (const auto& rule : outcome.broken) std::printf("seed %llu: %s\n", static_cast<unsigned long long>(history.seed), rule.c_str());
+  for (const auto& rule : outcome.broken)
+    std::printf("seed %llu: %s\n", static_cast<unsigned long long>(history.seed), rule.c_str());
   const auto least = shrink(history);
   for (const auto& fault : least.faults) std::printf("  %s\n", text(fault).c_str());
   std::printf("  see it: simulate --seed %llu --trace\n", static_cast<unsigned long long>(history.seed));
@@ -25,9 +27,9 @@ int run_one(std::uint64_t seed, bool trace, bool whole) {
   if (!outcome.broken.empty() && !whole) history = shrink(history);
   if (trace) run(history, true);
   for (const auto& volume : history.volumes)
-    std::printf("%s:%s%s%s%s%s%s%s\n", volume.image.c_str(), volume.exclusive ? " exclusive" : "", volume.filled ? " filled" : "",
-                volume.raw ? " with raw data" : "", volume.block ? " block" : "", volume.read_only ? " read-only" : "",
-                volume.kms.empty() ? "" : " encrypted by ", volume.kms.c_str());
+    std::printf("%s:%s%s%s%s%s%s%s\n", volume.image.c_str(), volume.exclusive ? " exclusive" : "",
+                volume.filled ? " filled" : "", volume.raw ? " with raw data" : "", volume.block ? " block" : "",
+                volume.read_only ? " read-only" : "", volume.kms.empty() ? "" : " encrypted by ", volume.kms.c_str());
   for (const auto& fault : history.faults) std::printf("%s\n", text(fault).c_str());
   for (const auto& rule : run(history, false).broken) std::printf("BROKEN %s\n", rule.c_str());
   return outcome.broken.empty() ? 0 : 1;
@@ -46,8 +48,9 @@ int run_many(std::uint64_t from, std::uint64_t seeds, int told) {
     if (failed == told) break;
   }
   const double s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-  std::printf("%llu histories, %llu calls, %llu requests, %d broken, %.0f histories a minute\n", static_cast<unsigned long long>(seeds),
-              static_cast<unsigned long long>(calls), static_cast<unsigned long long>(requests), failed, static_cast<double>(seeds) / s * 60);
+  std::printf("%llu histories, %llu calls, %llu requests, %d broken, %.0f histories a minute\n",
+              static_cast<unsigned long long>(seeds), static_cast<unsigned long long>(calls),
+              static_cast<unsigned long long>(requests), failed, static_cast<double>(seeds) / s * 60);
   return failed == 0 ? 0 : 1;
 }
 
@@ -59,13 +62,20 @@ int main(int argc, char** argv) {
   bool one = false, trace = false, whole = false;
   for (int i = 1; i < argc; ++i) {
     const bool more = i + 1 < argc;
-    if (std::strcmp(argv[i], "--trace") == 0) trace = true;
-    else if (std::strcmp(argv[i], "--whole") == 0) whole = true;
-    else if (std::strcmp(argv[i], "--first") == 0) told = 1;
-    else if (std::strcmp(argv[i], "--seeds") == 0 && more) seeds = std::stoull(argv[++i]);
-    else if (std::strcmp(argv[i], "--from") == 0 && more) from = std::stoull(argv[++i]);
-    else if (std::strcmp(argv[i], "--seed") == 0 && more) one = true, seed = std::stoull(argv[++i]);
-    else return std::fprintf(stderr, "simulate --seeds N [--from S] [--first] | --seed S [--trace] [--whole]\n"), 2;
+    if (std::strcmp(argv[i], "--trace") == 0)
+      trace = true;
+    else if (std::strcmp(argv[i], "--whole") == 0)
+      whole = true;
+    else if (std::strcmp(argv[i], "--first") == 0)
+      told = 1;
+    else if (std::strcmp(argv[i], "--seeds") == 0 && more)
+      seeds = std::stoull(argv[++i]);
+    else if (std::strcmp(argv[i], "--from") == 0 && more)
+      from = std::stoull(argv[++i]);
+    else if (std::strcmp(argv[i], "--seed") == 0 && more)
+      one = true, seed = std::stoull(argv[++i]);
+    else
+      return std::fprintf(stderr, "simulate --seeds N [--from S] [--first] | --seed S [--trace] [--whole]\n"), 2;
   }
   // The agent's own log goes to stderr; only a trace wants it.
   if (!trace && std::freopen("/dev/null", "w", stderr) == nullptr) return 2;

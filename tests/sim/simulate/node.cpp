@@ -13,7 +13,8 @@ constexpr std::chrono::minutes kServedWithin{10};
 
 }  // namespace
 
-Node::Node(const History& history, bool trace) : history_(history), trace_(trace), random_(history.seed * 2 + 1), start_(loop_.clock.now()) {
+Node::Node(const History& history, bool trace)
+    : history_(history), trace_(trace), random_(history.seed * 2 + 1), start_(loop_.clock.now()) {
   world_.hazards = this;
   if (history.orchestrated) world_.attachment = {volume::Attachment::State::here, "uid-1", ""};
   slow_death_until_ = untold_until_ = disk_full_until_ = slow_until_ = dead_until_ = start_;
@@ -44,7 +45,8 @@ void Node::trace(const std::string& event) {
 }
 
 duration Node::any(duration limit) {
-  return duration(static_cast<duration::rep>(random_() % static_cast<std::uint64_t>(std::max<duration::rep>(limit.count(), 1))));
+  return duration(
+      static_cast<duration::rep>(random_() % static_cast<std::uint64_t>(std::max<duration::rep>(limit.count(), 1))));
 }
 
 Outcome Node::live() {
@@ -60,7 +62,9 @@ Outcome Node::live() {
   wait_for_agents();
   take_down();
   // Images of volumes that were given up are closed when they can be.
-  for (const auto end = loop_.clock.now() + 2min; !world_.opened.empty() && loop_.clock.now() < end && world_.broken_rules.empty();) step(end);
+  for (const auto end = loop_.clock.now() + 2min;
+       !world_.opened.empty() && loop_.clock.now() < end && world_.broken_rules.empty();)
+    step(end);
   look_at_what_is_left();
   if (world_.running()) world_.stop_agent();
   return {world_.broken_rules, static_cast<std::uint64_t>(world_.calls), world_.answered};
@@ -136,12 +140,13 @@ void Node::settle() {
     if (provably_ours(kubelet)) ours.push_back(&kubelet);
   const auto waits = [&](const Kubelet* kubelet) { return provably_ours(*kubelet) && !served(*kubelet); };
   const auto end = loop_.clock.now() + kServedWithin;
-  while (loop_.clock.now() < end && world_.broken_rules.empty() && std::any_of(ours.begin(), ours.end(), waits)) step(end);
+  while (loop_.clock.now() < end && world_.broken_rules.empty() && std::any_of(ours.begin(), ours.end(), waits))
+    step(end);
   for (const Kubelet* kubelet : ours) {
     const auto status = world_.shell().status(kubelet->volume.image);
     if (waits(kubelet))
-      world_.broke("a volume that is provably ours is not served after 10 min without faults: " + kubelet->volume.image +
-                   (status && status->last_error ? ": " + status->last_error->text : ""));
+      world_.broke("a volume that is provably ours is not served after 10 min without faults: " +
+                   kubelet->volume.image + (status && status->last_error ? ": " + status->last_error->text : ""));
   }
   go_until(loop_.clock.now() + 30s);
   for (const Kubelet* kubelet : ours) {
@@ -156,7 +161,8 @@ void Node::wait_for_agents() {
   using volume::Health;
   const auto leave = [&] {
     for (const auto& [agent, name] : waiting_)
-      if (const auto image = world_.images.find(name); image != world_.images.end() && world_.other_agents.contains(agent))
+      if (const auto image = world_.images.find(name);
+          image != world_.images.end() && world_.other_agents.contains(agent))
         world_.leave(image->second, agent, true);
   };
   for (const auto& [agent, name] : waiting_) {
@@ -165,12 +171,16 @@ void Node::wait_for_agents() {
       if (served(*kubelet)) return false;
       const auto status = world_.shell().status(name);
       const auto health = status ? status->health : Health::lost;
-      const bool left = health == Health::unproven || health == Health::lost || health == Health::failed || health == Health::staging;
+      const bool left =
+          health == Health::unproven || health == Health::lost || health == Health::failed || health == Health::staging;
       return left && world_.images.contains(name) && !world_.other_agents.contains(agent);
     };
     leave();
-    for (const auto end = loop_.clock.now() + 10min; kept() && loop_.clock.now() < end && world_.broken_rules.empty(); leave()) step(end);
-    if (kept() && world_.broken_rules.empty()) world_.broke("another node's agent waits for ever for an image that is not served here: " + name);
+    for (const auto end = loop_.clock.now() + 10min; kept() && loop_.clock.now() < end && world_.broken_rules.empty();
+         leave())
+      step(end);
+    if (kept() && world_.broken_rules.empty())
+      world_.broke("another node's agent waits for ever for an image that is not served here: " + name);
   }
   leave();
 }
@@ -178,7 +188,8 @@ void Node::wait_for_agents() {
 void Node::take_down() {
   for (const auto& kubelet : kubelets_) {
     const std::string& id = kubelet.volume.image;
-    const std::array<Wish, 2> wishes{volume::Unpublished{publish_wish(kubelet.volume).target}, volume::Unstaged{stage_wish(kubelet.volume).path}};
+    const std::array<Wish, 2> wishes{volume::Unpublished{publish_wish(kubelet.volume).target},
+                                     volume::Unstaged{stage_wish(kubelet.volume).path}};
     for (const auto& wish : wishes) {
       result<> done = Error{errc::internal, "not asked"};
       for (int tries = 0; tries < 30 && !done && world_.broken_rules.empty(); ++tries) {

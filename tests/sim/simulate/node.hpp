@@ -70,7 +70,10 @@ class Node final : public test::Hazards {
   void look_at_what_is_left();
 
   bool one_in(std::uint32_t n) { return random_() % n == 0; }
-  Millis below(Millis limit) { return Millis(static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(std::max<std::int64_t>(limit.count(), 1)))); }
+  Millis below(Millis limit) {
+    return Millis(
+        static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(std::max<std::int64_t>(limit.count(), 1))));
+  }
   test::KernelDevice* device_of(const std::string& id);
   bool owes(const std::string& id) {
     const auto* device = device_of(id);
@@ -84,15 +87,16 @@ class Node final : public test::Hazards {
   test::World world_{loop_};
   time_point start_;
   std::vector<Kubelet> kubelets_;
-  std::vector<Fault> armed_;           ///< of calls; `what` counts down to the call
-  std::optional<Millis> down_for_;     ///< the agent is to end, and come back after that
+  std::vector<Fault> armed_;        ///< of calls; `what` counts down to the call
+  std::optional<Millis> down_for_;  ///< the agent is to end, and come back after that
   bool leaves_well_ = false, reboots_ = false, faults_over_ = false;
   std::optional<Millis> suspended_for_;
   time_point slow_death_until_, untold_until_, disk_full_until_, slow_until_, dead_until_;
   std::map<std::string, std::pair<std::string, bool>> visitors_;  ///< image, and whether it leaves cleanly
-  std::map<std::string, std::string> waiting_;  ///< image by other nodes' agents that wait for one
-  std::set<std::string> vouched_;               ///< images for which an operator's word is under way: he sees to it that nobody comes
-  std::optional<time_point> moved_at_;          ///< since when the volume is attached elsewhere
+  std::map<std::string, std::string> waiting_;                    ///< image by other nodes' agents that wait for one
+  std::set<std::string>
+      vouched_;  ///< images for which an operator's word is under way: he sees to it that nobody comes
+  std::optional<time_point> moved_at_;  ///< since when the volume is attached elsewhere
   int attachments_ = 1;
 };
 

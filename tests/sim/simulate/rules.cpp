@@ -1,5 +1,5 @@
-// What must be true after every step, after every success, and at the end. The other rules are looked after where they would be broken:
-// tests/support/world_*.cpp.
+// What must be true after every step, after every success, and at the end. The other rules are looked after where they
+// would be broken: tests/support/world_*.cpp.
 #include <algorithm>
 
 #include "node.hpp"
@@ -16,22 +16,27 @@ void Node::look_at_rules() {
   std::map<std::string, int> writers;
   for (const auto& [serial, link] : world_.links) {
     const auto* opened = link->opened();
-    if (link->state() != device::Link::State::serving || !link->given || opened == nullptr || opened->read_only()) continue;
+    if (link->state() != device::Link::State::serving || !link->given || opened == nullptr || opened->read_only())
+      continue;
     if (++writers[link->image_id] > 1) world_.broke("two live servers write to one image: " + link->image_id);
     const auto* image = world_.by_id(link->image_id);
     if (image == nullptr || world_.blocklisted.contains(opened->client())) continue;
-    if (!world_.may_write(*image, opened->client())) world_.broke("a live server has not the lock of its image: " + link->image_id);
+    if (!world_.may_write(*image, opened->client()))
+      world_.broke("a live server has not the lock of its image: " + link->image_id);
   }
   for (const auto& kubelet : kubelets_)
-    if (!world_.opens(kubelet.volume.image)) world_.broke("no key slot opens with the key that the KMS has: " + kubelet.volume.image);
+    if (!world_.opens(kubelet.volume.image))
+      world_.broke("no key slot opens with the key that the KMS has: " + kubelet.volume.image);
 }
 
 void Node::look_at_success(const Kubelet& kubelet, const Wish& wish) {
   const std::string& id = kubelet.volume.image;
-  const auto record = std::find_if(world_.records.begin(), world_.records.end(), [&](const auto& one) { return one.volume_id == id; });
+  const auto record =
+      std::find_if(world_.records.begin(), world_.records.end(), [&](const auto& one) { return one.volume_id == id; });
   const bool known = record != world_.records.end();
   const auto mounted = [&](const std::string& target) {
-    return std::any_of(world_.mounts.begin(), world_.mounts.end(), [&](const auto& mount) { return mount.target == target; });
+    return std::any_of(world_.mounts.begin(), world_.mounts.end(),
+                       [&](const auto& mount) { return mount.target == target; });
   };
   const auto staged_at = [&](const std::string& path) {
     return known && std::any_of(record->stagings.begin(), record->stagings.end(),
@@ -40,35 +45,48 @@ void Node::look_at_success(const Kubelet& kubelet, const Wish& wish) {
   const auto* device = device_of(id);
   bool true_now = true;
   if (const auto* staged = std::get_if<volume::Staged>(&wish))
-    true_now = staged_at(staged->path) && mounted(volume::staging_target(id, staged->path)) && world_.stashes.contains(staged->path);
-  if (true_now && std::holds_alternative<volume::Staged>(wish)) true_now = device != nullptr && device->mapping.has_value() == !kubelet.volume.kms.empty();
+    true_now = staged_at(staged->path) && mounted(volume::staging_target(id, staged->path)) &&
+               world_.stashes.contains(staged->path);
+  if (true_now && std::holds_alternative<volume::Staged>(wish))
+    true_now = device != nullptr && device->mapping.has_value() == !kubelet.volume.kms.empty();
   if (const auto* unstaged = std::get_if<volume::Unstaged>(&wish))
-    true_now = !staged_at(unstaged->path) && !mounted(volume::staging_target(id, unstaged->path)) && !world_.stashes.contains(unstaged->path) &&
+    true_now = !staged_at(unstaged->path) && !mounted(volume::staging_target(id, unstaged->path)) &&
+               !world_.stashes.contains(unstaged->path) &&
                !world_.places.contains(volume::staging_target(id, unstaged->path)) && device == nullptr;
-  if (const auto* published = std::get_if<volume::Published>(&wish)) true_now = known && !record->publishes.empty() && mounted(published->target);
-  if (const auto* unpublished = std::get_if<volume::Unpublished>(&wish)) true_now = !mounted(unpublished->target) && !world_.places.contains(unpublished->target);
+  if (const auto* published = std::get_if<volume::Published>(&wish))
+    true_now = known && !record->publishes.empty() && mounted(published->target);
+  if (const auto* unpublished = std::get_if<volume::Unpublished>(&wish))
+    true_now = !mounted(unpublished->target) && !world_.places.contains(unpublished->target);
   if (std::holds_alternative<volume::Expanded>(wish)) {
     const auto* image = world_.by_id(kubelet.image_id);
-    const bool fills = kubelet.volume.block || kubelet.volume.read_only || image == nullptr || image->filesystem_bytes == 0;
+    const bool fills =
+        kubelet.volume.block || kubelet.volume.read_only || image == nullptr || image->filesystem_bytes == 0;
     true_now = device != nullptr && (fills || image->filesystem_bytes == device->mapping.value_or(device->size));
   }
   if (std::holds_alternative<volume::Rekeyed>(wish)) {
     const auto* image = world_.by_id(kubelet.image_id);
     true_now = image == nullptr || (image->luks && image->luks->keys.size() == 1);
   }
-  if (!true_now) world_.broke(std::string(volume::name(wish)) + " of " + id + " succeeded, but the record and the mounts do not say so");
+  if (!true_now)
+    world_.broke(std::string(volume::name(wish)) + " of " + id +
+                 " succeeded, but the record and the mounts do not say so");
 }
 
 bool Node::stayed_here(const volume::Record& record, const test::FakeImage& image) const {
   const auto& told = world_.attachment;
-  if (told.state != volume::Attachment::State::here || record.attachment_uid.empty() || record.attachment_uid != told.uid) return false;
+  if (told.state != volume::Attachment::State::here || record.attachment_uid.empty() ||
+      record.attachment_uid != told.uid)
+    return false;
   return image.lock_owner.empty() || image::host_of(image.lock_owner) == world_.node_address;
 }
 
 bool Node::provably_ours(const Kubelet& kubelet) const {
   const std::string& id = kubelet.volume.image;
-  const auto record = std::find_if(world_.records.begin(), world_.records.end(), [&](const auto& one) { return one.volume_id == id; });
-  if (record == world_.records.end() || record->failed || record->boot_id != world_.boot_id || !world_.keys.contains(id)) return false;
+  const auto record =
+      std::find_if(world_.records.begin(), world_.records.end(), [&](const auto& one) { return one.volume_id == id; });
+  if (record == world_.records.end() || record->failed || record->boot_id != world_.boot_id ||
+      !world_.keys.contains(id))
+    return false;
   const auto has_id = [&](const auto& device) { return device.backend == id && !device.disconnected; };
   if (std::none_of(world_.devices.begin(), world_.devices.end(), has_id)) return false;
   const auto image = world_.images.find(id);
@@ -95,8 +113,10 @@ void Node::look_at_what_is_left() {
   if (!world_.devices.empty()) world_.broke("a device is left after everything was unstaged");
   if (!world_.records.empty()) world_.broke("a record is left after everything was unstaged");
   if (!world_.keys.empty()) world_.broke("a key is left after everything was unstaged");
-  if (!world_.mounts.empty()) world_.broke("a mount is left after everything was unstaged: " + world_.mounts.front().target);
-  if (!world_.places.empty()) world_.broke("a folder or file for a mount is left after everything was unstaged: " + *world_.places.begin());
+  if (!world_.mounts.empty())
+    world_.broke("a mount is left after everything was unstaged: " + world_.mounts.front().target);
+  if (!world_.places.empty())
+    world_.broke("a folder or file for a mount is left after everything was unstaged: " + *world_.places.begin());
   if (!world_.opened.empty()) world_.broke("an image is left open after everything was unstaged");
   for (const auto& [name, image] : world_.images)
     for (std::size_t block = 0; block < test::kBlocks; ++block)

@@ -88,7 +88,8 @@ TEST_CASE("the DaemonSet's own arguments run the agent, on the folders that its 
 }
 
 TEST_CASE("Rook's arguments run the agent, and kubelet's folder is where its plugins are") {
-  const Run run = Pod().run(with(kRook, {"--pluginpath=/var/snap/microk8s/common/var/lib/kubelet/plugins/", "--enable-fencing"}));
+  const Run run =
+      Pod().run(with(kRook, {"--pluginpath=/var/snap/microk8s/common/var/lib/kubelet/plugins/", "--enable-fencing"}));
   CHECK(run.state_dir.ends_with("/rook-ceph.rbd.csi.ceph.com/corbd"));
   CHECK(run.kubelet_dir == "/var/snap/microk8s/common/var/lib/kubelet");
   CHECK(run.fencing);
@@ -103,7 +104,9 @@ TEST_CASE("HTTP is served on the pod's address, and only with a port that was gi
   CHECK(without.run(with(kDaemonSet, {"--metricsport=8090"})).metricsip == "0.0.0.0");
 }
 
-TEST_CASE("under ceph-csi's name a volume that names no mounter is the kernel's, as ceph-csi has it, unless the flag says otherwise") {
+TEST_CASE(
+    "under ceph-csi's name a volume that names no mounter is the kernel's, as ceph-csi has it, unless the flag says "
+    "otherwise") {
   CHECK(Pod().run(kDaemonSet).default_mounter == "rbd");
   CHECK(Pod().run(with(kDaemonSet, {"--default-mounter=rbd-nbd"})).default_mounter == "rbd-nbd");
   const auto refused = Pod().refusal(with(kDaemonSet, {"--default-mounter=nbd"}));
@@ -125,7 +128,8 @@ TEST_CASE("under the name corbd a volume that names no mounter is served over nb
 
 TEST_CASE("kubelet is told of the driver by the DaemonSet's sidecar, unless the agent is asked to") {
   CHECK(Pod().run(kDaemonSet).registers == false);
-  const Run run = Pod().run(with(kDaemonSet, {"--register", "--kubelet-registration-path=/var/lib/kubelet/plugins/rbd.csi.ceph.com/csi.sock"}));
+  const Run run = Pod().run(with(
+      kDaemonSet, {"--register", "--kubelet-registration-path=/var/lib/kubelet/plugins/rbd.csi.ceph.com/csi.sock"}));
   CHECK(run.registers == true);
   CHECK(run.endpoint_on_host == "/var/lib/kubelet/plugins/rbd.csi.ceph.com/csi.sock");
 }
@@ -143,7 +147,9 @@ TEST_CASE("`corbd run` leaves it to the node whether kubelet is told, or to whoe
   CHECK(registers({"--register=false"}) == false);
 }
 
-TEST_CASE("CSI-Addons has ceph-csi's default socket") { CHECK(Pod().run({"--type=rbd", "--nodeserver", "--nodeid=n"}).addons_endpoint == "unix:///tmp/csi-addons.sock"); }
+TEST_CASE("CSI-Addons has ceph-csi's default socket") {
+  CHECK(Pod().run({"--type=rbd", "--nodeserver", "--nodeid=n"}).addons_endpoint == "unix:///tmp/csi-addons.sock");
+}
 
 TEST_CASE("keys are kept in memory only: in ceph-csi's folder, or else our own, or nowhere") {
   Pod pod;
@@ -157,7 +163,8 @@ TEST_CASE("keys are kept in memory only: in ceph-csi's folder, or else our own, 
 }
 
 TEST_CASE("the liveness container's arguments watch the socket") {
-  const auto made = Pod().command({"--type=liveness", "--endpoint=unix:///csi/csi.sock", "--metricsport=8680", "--metricspath=/metrics", "--polltime=1m30s", "--timeout", "3s"});
+  const auto made = Pod().command({"--type=liveness", "--endpoint=unix:///csi/csi.sock", "--metricsport=8680",
+                                   "--metricspath=/metrics", "--polltime=1m30s", "--timeout", "3s"});
   const auto& watch = std::get<Liveness>(made.value());
   CHECK(watch.endpoint == "unix:///csi/csi.sock");
   CHECK(watch.address == "10.0.0.5");
@@ -209,20 +216,21 @@ TEST_CASE("a mistake in the command line is refused, and the nearest flag is nam
     Words words;
     std::string says;
   };
-  const auto [words, says] = GENERATE(values<Case>({{{"--nodeidd=a"}, "did you mean --nodeid?"},
-                                                    {{"--csi-addon-endpoint=x"}, "did you mean --csi-addons-endpoint?"},
-                                                    {{"--entirely-else=x"}, "--help"},
-                                                    {{"--nodeid"}, "has no value"},
-                                                    {{"--nodeserver", "true"}, "--nodeserver=true"},
-                                                    {{"word"}, "begins with --"},
-                                                    {{"--"}, "is no flag"},
-                                                    {{"--nodeserver=yes"}, "true or false"},
-                                                    {{"--v=high"}, "whole number"},
-                                                    {{"--polltime=60"}, "60s"},
-                                                    {{"--type=rdb"}, "did you mean rbd?"},
-                                                    {{"--type=rbd", "--nodeserver", "--nodeid=n", "--metricsport=70000"}, "65535"},
-                                                    {{"--type=rbd", "--nodeserver", "--nodeid=n", "--drivername=a/b"}, "--drivername"},
-                                                    {{"--type=liveness", "--metricspath=metrics"}, "--metricspath"}}));
+  const auto [words, says] =
+      GENERATE(values<Case>({{{"--nodeidd=a"}, "did you mean --nodeid?"},
+                             {{"--csi-addon-endpoint=x"}, "did you mean --csi-addons-endpoint?"},
+                             {{"--entirely-else=x"}, "--help"},
+                             {{"--nodeid"}, "has no value"},
+                             {{"--nodeserver", "true"}, "--nodeserver=true"},
+                             {{"word"}, "begins with --"},
+                             {{"--"}, "is no flag"},
+                             {{"--nodeserver=yes"}, "true or false"},
+                             {{"--v=high"}, "whole number"},
+                             {{"--polltime=60"}, "60s"},
+                             {{"--type=rdb"}, "did you mean rbd?"},
+                             {{"--type=rbd", "--nodeserver", "--nodeid=n", "--metricsport=70000"}, "65535"},
+                             {{"--type=rbd", "--nodeserver", "--nodeid=n", "--drivername=a/b"}, "--drivername"},
+                             {{"--type=liveness", "--metricspath=metrics"}, "--metricspath"}}));
   CAPTURE(words);
   const Error refused = Pod().refusal(words);
   CHECK(refused.code == errc::invalid_argument);
@@ -230,11 +238,33 @@ TEST_CASE("a mistake in the command line is refused, and the nearest flag is nam
 }
 
 TEST_CASE("every flag of klog and of ceph-csi's other parts is taken") {
-  const Words words{"--alsologtostderr", "--add_dir_header=false", "--log_backtrace_at=:0", "--log_dir=", "--log_file=/l", "--log_file_max_size=1800",
-                    "--logtostderr=true", "--one_output", "--skip_headers", "--skip_log_headers", "--stderrthreshold=2", "--v=5", "--vmodule=",
-                    "--forcecephkernelclient", "--kernelmountoptions=", "--fusemountoptions=", "--radosnamespacecephfs=", "--automaxprocs",
-                    "--feature-gates=SlowGRPCRestart=false", "--rbdhardmaxclonedepth=8", "--rbdsoftmaxclonedepth=4", "--maxsnapshotsonimage=450",
-                    "--minsnapshotsonimage=250", "--skipforceflatten", "--clustername=c", "--drivernamespace=d", "--instanceid=default"};
+  const Words words{"--alsologtostderr",
+                    "--add_dir_header=false",
+                    "--log_backtrace_at=:0",
+                    "--log_dir=",
+                    "--log_file=/l",
+                    "--log_file_max_size=1800",
+                    "--logtostderr=true",
+                    "--one_output",
+                    "--skip_headers",
+                    "--skip_log_headers",
+                    "--stderrthreshold=2",
+                    "--v=5",
+                    "--vmodule=",
+                    "--forcecephkernelclient",
+                    "--kernelmountoptions=",
+                    "--fusemountoptions=",
+                    "--radosnamespacecephfs=",
+                    "--automaxprocs",
+                    "--feature-gates=SlowGRPCRestart=false",
+                    "--rbdhardmaxclonedepth=8",
+                    "--rbdsoftmaxclonedepth=4",
+                    "--maxsnapshotsonimage=450",
+                    "--minsnapshotsonimage=250",
+                    "--skipforceflatten",
+                    "--clustername=c",
+                    "--drivernamespace=d",
+                    "--instanceid=default"};
   CHECK(Pod().command(with(kDaemonSet, {})));
   for (const auto& word : words) {
     CAPTURE(word);
@@ -262,7 +292,8 @@ TEST_CASE("a program called cephcsi takes ceph-csi's command line, but also a su
 }
 
 TEST_CASE("`corbd run` takes ceph-csi's flags too, and knows which of them mean nothing to it") {
-  Words words{"corbd", "run", "--nodeid=n", "--v=5", "--enable-fencing", "--domainlabels=a/zone", "--topology=a/zone=z"};
+  Words words{
+      "corbd", "run", "--nodeid=n", "--v=5", "--enable-fencing", "--domainlabels=a/zone", "--topology=a/zone=z"};
   std::vector<char*> arguments;
   for (auto& word : words) arguments.push_back(word.data());
   const auto run = std::get<Run>(cli::parse(static_cast<int>(arguments.size()), arguments.data(), "0"));

@@ -63,9 +63,10 @@ TEST_CASE("everything that is not well names a way out") {
 }
 
 TEST_CASE("an agent that may leave a core dump is named, for it has keys in it") {
-  const std::string limits = "Limit                     Soft Limit           Hard Limit           Units     \n"
-                             "Max cpu time              unlimited            unlimited            seconds   \n"
-                             "Max core file size        ";
+  const std::string limits =
+      "Limit                     Soft Limit           Hard Limit           Units     \n"
+      "Max cpu time              unlimited            unlimited            seconds   \n"
+      "Max core file size        ";
   CHECK(dumps_core(limits + "0                    0                    bytes     \n") == false);
   CHECK(dumps_core(limits + "unlimited            unlimited            bytes     \n") == true);
   CHECK(dumps_core("Max cpu time   unlimited") == std::nullopt);
@@ -84,9 +85,10 @@ TEST_CASE("the exit code is that of the worst finding") {
 
 TEST_CASE("kernels: too old, without identifiers, fine") {
   auto facts = healthy();
-  for (const auto& [release, verdict] : {std::pair("5.3.18", Grade::failure), std::pair("4.18.0-372.el8", Grade::failure),
-                                         std::pair("5.4.0", Grade::warning), std::pair("5.14.0-1", Grade::ok),
-                                         std::pair("6.12.1+deb13", Grade::ok), std::pair("10.0", Grade::ok), std::pair("x", Grade::failure)}) {
+  for (const auto& [release, verdict] :
+       {std::pair("5.3.18", Grade::failure), std::pair("4.18.0-372.el8", Grade::failure),
+        std::pair("5.4.0", Grade::warning), std::pair("5.14.0-1", Grade::ok), std::pair("6.12.1+deb13", Grade::ok),
+        std::pair("10.0", Grade::ok), std::pair("x", Grade::failure)}) {
     facts.kernel = release;
     INFO(release);
     CHECK(find(facts, "kernel").verdict == verdict);
@@ -104,16 +106,21 @@ TEST_CASE("the driver must be there, and better without devices from the start")
 
 TEST_CASE("the kernel's rbd module is only a note: there, to be loaded, or not to be seen") {
   auto facts = healthy();
-  for (const auto& [rbd, said] : {std::pair(Module::present, "can be staged"), std::pair(Module::loadable, "modprobe rbd"), std::pair(Module::absent, "are refused")}) {
+  for (const auto& [rbd, said] :
+       {std::pair(Module::present, "can be staged"), std::pair(Module::loadable, "modprobe rbd"),
+        std::pair(Module::absent, "are refused")}) {
     facts.rbd = rbd;
     CHECK(find(facts, "rbd").verdict == Grade::ok);
     CHECK_THAT(find(facts, "rbd").said, ContainsSubstring(said));
   }
 }
 
-TEST_CASE("without CAP_SYS_ADMIN nothing works, without any other right of the manifest most does, and what is missing is named") {
+TEST_CASE(
+    "without CAP_SYS_ADMIN nothing works, without any other right of the manifest most does, and what is missing is "
+    "named") {
   auto facts = healthy();
-  for (const auto& [bit, name] : {std::pair(24, "CAP_SYS_RESOURCE"), std::pair(12, "CAP_NET_ADMIN"), std::pair(2, "CAP_DAC_READ_SEARCH"), std::pair(27, "CAP_MKNOD")}) {
+  for (const auto& [bit, name] : {std::pair(24, "CAP_SYS_RESOURCE"), std::pair(12, "CAP_NET_ADMIN"),
+                                  std::pair(2, "CAP_DAC_READ_SEARCH"), std::pair(27, "CAP_MKNOD")}) {
     facts.capabilities = ~(std::uint64_t{1} << bit);
     CHECK(find(facts, "capabilities").verdict == Grade::warning);
     CHECK_THAT(find(facts, "capabilities").said, ContainsSubstring(name));
@@ -121,7 +128,8 @@ TEST_CASE("without CAP_SYS_ADMIN nothing works, without any other right of the m
   facts.capabilities = ~(std::uint64_t{1} << 21);
   CHECK(find(facts, "capabilities").verdict == Grade::failure);
   facts.capabilities = 0;
-  for (const std::string name : {"CAP_SYS_ADMIN", "CAP_SYS_RESOURCE", "CAP_NET_ADMIN", "CAP_DAC_READ_SEARCH", "CAP_MKNOD"})
+  for (const std::string name :
+       {"CAP_SYS_ADMIN", "CAP_SYS_RESOURCE", "CAP_NET_ADMIN", "CAP_DAC_READ_SEARCH", "CAP_MKNOD"})
     CHECK_THAT(find(facts, "capabilities").said, ContainsSubstring(name + " is missing"));
   facts.capabilities.reset();
   CHECK(find(facts, "capabilities").verdict == Grade::warning);
@@ -148,9 +156,12 @@ TEST_CASE("the host's network is needed before Linux 6.4 only") {
 
 TEST_CASE("the mount that holds kubelet's folder must be shared") {
   auto facts = healthy();
-  facts.mountinfo = "21 1 8:1 / / rw - overlay overlay rw\n22 21 8:1 /k /var/lib/kubelet rw,relatime shared:7 master:1 - ext4 /dev/sda1 rw\n";
+  facts.mountinfo =
+      "21 1 8:1 / / rw - overlay overlay rw\n22 21 8:1 /k /var/lib/kubelet rw,relatime shared:7 master:1 - ext4 "
+      "/dev/sda1 rw\n";
   CHECK(find(facts, "mount-propagation").verdict == Grade::ok);
-  facts.mountinfo = "21 1 8:1 / / rw shared:1 - overlay overlay rw\n22 21 8:1 /k /var/lib/kubelet rw master:1 - ext4 /dev/sda1 rw\n";
+  facts.mountinfo =
+      "21 1 8:1 / / rw shared:1 - overlay overlay rw\n22 21 8:1 /k /var/lib/kubelet rw master:1 - ext4 /dev/sda1 rw\n";
   CHECK(find(facts, "mount-propagation").verdict == Grade::failure);
   facts.mountinfo = "not mountinfo";
   CHECK(find(facts, "mount-propagation").verdict == Grade::failure);
@@ -231,12 +242,14 @@ TEST_CASE("secrets go from JSON, by name and by shape, and nothing else") {
     "note": "the key is AQDcanary3canary3canary3canary3canary3A== so", "TOKEN": 4711, "monitors": ["10.0.0.1:6789"]})"));
   const auto text = boost::json::serialize(clean);
   CHECK_THAT(text, !ContainsSubstring("canary") && !ContainsSubstring("4711"));
-  CHECK_THAT(text, ContainsSubstring("\"image_id\":\"abc\"") && ContainsSubstring("10.0.0.1:6789") && ContainsSubstring("the key is <redacted> so"));
+  CHECK_THAT(text, ContainsSubstring("\"image_id\":\"abc\"") && ContainsSubstring("10.0.0.1:6789") &&
+                       ContainsSubstring("the key is <redacted> so"));
 }
 
 TEST_CASE("secrets go from other text, by name and by shape, and nothing else") {
-  const auto clean = redacted_text("30 21 0:5 / /mnt rw - cifs //srv/x rw,username=u,password=canary1,secretfile=canary2 ok\n"
-                              "key = AQDcanary3canary3canary3canary3canary3A==\nuser_key=canary4");
+  const auto clean = redacted_text(
+      "30 21 0:5 / /mnt rw - cifs //srv/x rw,username=u,password=canary1,secretfile=canary2 ok\n"
+      "key = AQDcanary3canary3canary3canary3canary3A==\nuser_key=canary4");
   CHECK_THAT(clean, !ContainsSubstring("canary"));
   CHECK_THAT(clean, ContainsSubstring("username=u,password=<redacted>,") && ContainsSubstring(" ok\n"));
   CHECK(redacted_text(kHostMounts) == kHostMounts);

@@ -16,7 +16,9 @@ TEST_CASE("a duration is said in its two largest units") {
   CHECK(duration_text(99h) == "4d3h");
 }
 
-TEST_CASE("a time that lies ahead, as of a clock that was set back, is no duration") { CHECK(duration_text(-5s) == "0s"); }
+TEST_CASE("a time that lies ahead, as of a clock that was set back, is no duration") {
+  CHECK(duration_text(-5s) == "0s");
+}
 
 TEST_CASE("a size is said in the unit it was made in") {
   CHECK(size_text(0) == "0 B");
@@ -29,7 +31,8 @@ TEST_CASE("a time is said in UTC") { CHECK(time_text(1769860800999) == "2026-01-
 
 TEST_CASE("control characters do not reach the terminal") {
   CHECK(printable("a\x1b[2Jb\n\x7f") == "a?[2Jb??");
-  CHECK(printable("a\xC2\x9B" "2J") == "a?2J");
+  CHECK(printable("a\xC2\x9B"
+                  "2J") == "a?2J");
   CHECK(printable("K\xC3\xA4se \xC2\xA0") == "K\xC3\xA4se \xC2\xA0");
 }
 

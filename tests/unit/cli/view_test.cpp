@@ -42,9 +42,12 @@ TEST_CASE("a health has the word that the log has") {
 }
 
 TEST_CASE("what waits until somebody acts is critical, what may pass by itself a warning") {
-  for (const auto health : {v1::HEALTH_UNPROVEN, v1::HEALTH_LOST, v1::HEALTH_FAILED}) CHECK(verdict(health) == Verdict::critical);
-  for (const auto health : {v1::HEALTH_ABSENT, v1::HEALTH_RECONNECTING, static_cast<v1::Health>(99)}) CHECK(verdict(health) == Verdict::warning);
-  for (const auto health : {v1::HEALTH_STAGED, v1::HEALTH_STAGING, v1::HEALTH_UNSTAGING}) CHECK(verdict(health) == Verdict::ok);
+  for (const auto health : {v1::HEALTH_UNPROVEN, v1::HEALTH_LOST, v1::HEALTH_FAILED})
+    CHECK(verdict(health) == Verdict::critical);
+  for (const auto health : {v1::HEALTH_ABSENT, v1::HEALTH_RECONNECTING, static_cast<v1::Health>(99)})
+    CHECK(verdict(health) == Verdict::warning);
+  for (const auto health : {v1::HEALTH_STAGED, v1::HEALTH_STAGING, v1::HEALTH_UNSTAGING})
+    CHECK(verdict(health) == Verdict::ok);
 }
 
 TEST_CASE("a cluster that does not answer is critical, one with an old request a warning") {
@@ -120,7 +123,8 @@ TEST_CASE("devices of volumes that nobody here knows are named by the status, wi
   status.set_unclaimed_nbd(5);
   CHECK(verdict(status) == Verdict::warning);
   const auto screen = status_screen(status);
-  CHECK_THAT(screen, ContainsSubstring("5 devices with volumes of which nothing is known here") && ContainsSubstring("restart kubelet"));
+  CHECK_THAT(screen, ContainsSubstring("5 devices with volumes of which nothing is known here") &&
+                         ContainsSubstring("restart kubelet"));
   CHECK_THAT(screen, ContainsSubstring("2 devices of the kernel's client"));
   v1::ListVolumesResponse volumes;
   auto* device = volumes.add_unclaimed();

@@ -7,7 +7,9 @@
 using namespace corbd;
 using namespace std::chrono_literals;
 
-TEST_CASE("a timer that is cancelled when it is due, but has not run, does not run, by the virtual clock and by the real one") {
+TEST_CASE(
+    "a timer that is cancelled when it is due, but has not run, does not run, by the virtual clock and by the real "
+    "one") {
   asio::io_context io;
   VirtualClock virtual_clock(io.get_executor());
   const auto real_clock = make_real_clock(io.get_executor());
@@ -23,8 +25,10 @@ TEST_CASE("a timer that is cancelled when it is due, but has not run, does not r
   second = clock.schedule(at + 1ms, [&] { ++ran; });
   const auto now = clock.schedule(clock.now(), [&] { ++ran; });
   clock.cancel(now);
-  if (real) std::this_thread::sleep_for(5ms);
-  else virtual_clock.advance(2ms);
+  if (real)
+    std::this_thread::sleep_for(5ms);
+  else
+    virtual_clock.advance(2ms);
   io.run_for(50ms);
   CHECK(ran == 1);
 }

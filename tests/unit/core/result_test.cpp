@@ -37,7 +37,8 @@ TEST_CASE("codes after which kubelet forgets a volume are exactly those that are
 
 TEST_CASE("what passes by itself is never final for the caller") {
   for (const errc code : all())
-    if (code != errc::ok && (retry_class(code) == Retry::now || retry_class(code) == Retry::look)) CHECK_FALSE(final_for_caller(code));
+    if (code != errc::ok && (retry_class(code) == Retry::now || retry_class(code) == Retry::look))
+      CHECK_FALSE(final_for_caller(code));
 }
 
 TEST_CASE("context stands in front of the sentence") {

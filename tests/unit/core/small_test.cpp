@@ -28,7 +28,9 @@ using namespace corbd;
 using namespace std::chrono_literals;
 
 TEST_CASE("a secret leaves nothing behind where it was: neither moved from, nor overwritten, nor destroyed") {
-  const auto holds = [](const void* memory, std::size_t bytes, std::string_view text) { return ::memmem(memory, bytes, text.data(), text.size()) != nullptr; };
+  const auto holds = [](const void* memory, std::size_t bytes, std::string_view text) {
+    return ::memmem(memory, bytes, text.data(), text.size()) != nullptr;
+  };
   alignas(Secret) std::array<char, sizeof(Secret)> place;
   auto* secret = new (place.data()) Secret(std::string("short-key-123"));
   CHECK(holds(place.data(), place.size(), "short-key-123"));
@@ -48,7 +50,8 @@ TEST_CASE("a secret leaves nothing behind where it was: neither moved from, nor 
 }
 
 TEST_CASE("a wiped JSON object has no string of it left") {
-  boost::json::object body{{"op", "luks_open"}, {"in", boost::json::object{{"list", boost::json::array{"a-passphrase-in-a-list"}}}}};
+  boost::json::object body{{"op", "luks_open"},
+                           {"in", boost::json::object{{"list", boost::json::array{"a-passphrase-in-a-list"}}}}};
   const auto& text = body.at("in").at("list").at(0).get_string();
   wipe(body.at("in"));
   CHECK(std::string_view(text.data(), text.size()) == std::string(text.size(), '\0'));
@@ -122,7 +125,7 @@ TEST_CASE("a file written durably has the new content, the mode asked for and le
   REQUIRE(write_durably(path, "old", 0600));
   REQUIRE(write_durably(path, "new", 0600));
   CHECK(*read_file(path, 100) == "new");
-  struct stat found {};
+  struct stat found{};
   REQUIRE(::stat(path.c_str(), &found) == 0);
   CHECK((found.st_mode & 0777) == 0600);
   CHECK_FALSE(std::filesystem::exists(path + ".tmp"));

@@ -71,7 +71,7 @@ TEST_CASE("after a cancellation a task goes on awaiting without a throw") {
     until.scope = &cancelled;
     const Waited first = co_await never.wait(until);
     const Waited second = co_await sleep_until(on.control(), on.clock, on.clock.now() + 1s);
-    co_return first == Waited::cancelled && second == Waited::deadline ? 1 : 0;
+    co_return first == Waited::cancelled&& second == Waited::deadline ? 1 : 0;
   };
   CHECK(loop.run(work(loop, event, scope)) == 1);
 }

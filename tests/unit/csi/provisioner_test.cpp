@@ -1,4 +1,5 @@
-// What the test provisioner answers before it asks its cluster: CSI's public conformance suite, which is not at hand everywhere, asks for it.
+// What the test provisioner answers before it asks its cluster: CSI's public conformance suite, which is not at hand
+// everywhere, asks for it.
 #include <grpcpp/client_context.h>
 
 #include "csi/v1/controller.grpc.pb.h"
@@ -15,7 +16,8 @@ struct Provisioner {
   std::unique_ptr<v1::Controller::Stub> stub = v1::Controller::NewStub(controller.server().InProcessChannel({}));
 
   template <class Request, class Response>
-  grpc::StatusCode code(grpc::Status (v1::Controller::Stub::*method)(grpc::ClientContext*, const Request&, Response*), const Request& request) const {
+  grpc::StatusCode code(grpc::Status (v1::Controller::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                        const Request& request) const {
     grpc::ClientContext context;
     Response response;
     return (stub.get()->*method)(&context, request, &response).error_code();

@@ -36,8 +36,9 @@ class Scene {
 
   Scene() : clock_(thread.control()) {
     fs::create_directory(folder());
-    registrar_ = std::make_unique<csi::Registrar>(thread.control(), clock_,
-                                                  csi::RegistrarConfig{folder(), "rbd.csi.ceph.com", "/var/lib/kubelet/plugins/rbd.csi.ceph.com/csi.sock"});
+    registrar_ = std::make_unique<csi::Registrar>(
+        thread.control(), clock_,
+        csi::RegistrarConfig{folder(), "rbd.csi.ceph.com", "/var/lib/kubelet/plugins/rbd.csi.ceph.com/csi.sock"});
     thread.start();
   }
   ~Scene() {
@@ -73,7 +74,7 @@ class Scene {
   }
   /// Of the socket's file; nothing while there is none.
   std::optional<Identity> file() const {
-    struct stat found {};
+    struct stat found{};
     if (::lstat(socket().c_str(), &found) != 0) return std::nullopt;
     return Identity(found.st_ino, found.st_ctim.tv_sec, found.st_ctim.tv_nsec);
   }
@@ -89,7 +90,8 @@ class Scene {
     context.set_deadline(std::chrono::system_clock::now() + 20s);
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    return wire::Registration::NewStub(grpc::CreateCustomChannel("unix://" + socket(), grpc::InsecureChannelCredentials(), arguments));
+    return wire::Registration::NewStub(
+        grpc::CreateCustomChannel("unix://" + socket(), grpc::InsecureChannelCredentials(), arguments));
   }
 
   test::Folder folder_;
@@ -122,7 +124,7 @@ TEST_CASE("kubelet hears which driver it is, and where its socket is on the host
 TEST_CASE("the registration socket is for root only") {
   Scene scene;
   scene.start();
-  struct stat found {};
+  struct stat found{};
   REQUIRE(::stat(scene.socket().c_str(), &found) == 0);
   CHECK((found.st_mode & 0777) == 0600);
 }
@@ -230,7 +232,8 @@ TEST_CASE("with the agent's end its socket goes, but not another's that is there
 
 TEST_CASE("kubelet is told where its registry is, unless the command line says otherwise") {
   const std::string below = "unix:///var/lib/kubelet/plugins/d/csi.sock";
-  const auto config = [](std::optional<bool> by_hand, const std::string& endpoint, const std::string& on_host, bool exists) {
+  const auto config = [](std::optional<bool> by_hand, const std::string& endpoint, const std::string& on_host,
+                         bool exists) {
     return csi::registrar_config({by_hand, "/var/lib/kubelet", "d", endpoint, on_host}, exists);
   };
   CHECK_FALSE(config({}, below, "", false).value());

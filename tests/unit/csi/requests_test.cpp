@@ -144,7 +144,8 @@ TEST_CASE("a volume id that could leave its place in a path is refused") {
 }
 
 TEST_CASE("a path that is relative, climbs or is too long is refused") {
-  for (const std::string& path : {std::string(), std::string("a/b"), std::string("/a/../b"), std::string("/a/.."), "/" + std::string(4095, 'a')}) {
+  for (const std::string& path : {std::string(), std::string("a/b"), std::string("/a/../b"), std::string("/a/.."),
+                                  "/" + std::string(4095, 'a')}) {
     auto request = stage_request();
     request.set_staging_target_path(path);
     CHECK(code_of(request) == errc::invalid_argument);
@@ -204,7 +205,9 @@ TEST_CASE("what every request needs is asked for in ceph-csi's order, and its ab
 
 TEST_CASE("a key with bytes that no key has is refused without showing it") {
   auto request = stage_request();
-  (*request.mutable_secrets())["userKey"] = "AQ\xff" "canary";
+  (*request.mutable_secrets())["userKey"] =
+      "AQ\xff"
+      "canary";
   const auto wish = corbd::csi::wish_of(request);
   REQUIRE_FALSE(wish);
   CHECK(wish.error().code == errc::invalid_argument);
@@ -289,7 +292,8 @@ TEST_CASE("an unknown filesystem is refused by name, and the known ones are name
   auto request = stage_request();
   request.mutable_volume_capability()->mutable_mount()->set_fs_type("zfs");
   CHECK(code_of(request) == errc::invalid_argument);
-  CHECK_THAT(corbd::csi::wish_of(request).error().text, ContainsSubstring("zfs") && ContainsSubstring("ext4") && ContainsSubstring("xfs"));
+  CHECK_THAT(corbd::csi::wish_of(request).error().text,
+             ContainsSubstring("zfs") && ContainsSubstring("ext4") && ContainsSubstring("xfs"));
   request.mutable_volume_capability()->mutable_mount()->set_fs_type("xfs");
   CHECK(std::get<volume::Staged>(*corbd::csi::wish_of(request)).capability.fstype == "xfs");
 }
@@ -390,7 +394,8 @@ TEST_CASE("unstage and unpublish need an id and a path, no secret") {
   CHECK(corbd::csi::wish_of(unpublish));
 }
 
-TEST_CASE("a volume for certain service accounts is published to their pods only, and to all where the pod's is not told") {
+TEST_CASE(
+    "a volume for certain service accounts is published to their pods only, and to all where the pod's is not told") {
   v1::NodePublishVolumeRequest request;
   request.set_volume_id("image-1");
   request.set_staging_target_path("/staging");
@@ -418,10 +423,12 @@ TEST_CASE("a volume for certain service accounts is published to their pods only
 
 TEST_CASE("what ceph-csi's stash takes from the attributes is taken as it is, or is ceph-csi's default") {
   auto request = stage_request();
-  CHECK(std::get<volume::Staged>(*corbd::csi::wish_of(request)).stash == volume::Stash{"", "", "", "", false, false, "", "/var/log/ceph", "remove"});
+  CHECK(std::get<volume::Staged>(*corbd::csi::wish_of(request)).stash ==
+        volume::Stash{"", "", "", "", false, false, "", "/var/log/ceph", "remove"});
   auto& attributes = *request.mutable_volume_context();
   attributes["unmapOptions"] = "krbd:force;nbd:try-netlink";
   attributes["cephLogDir"] = "/logs";
   attributes["cephLogStrategy"] = "preserve";
-  CHECK(std::get<volume::Staged>(*corbd::csi::wish_of(request)).stash == volume::Stash{"", "", "", "try-netlink", false, false, "", "/logs", "preserve"});
+  CHECK(std::get<volume::Staged>(*corbd::csi::wish_of(request)).stash ==
+        volume::Stash{"", "", "", "try-netlink", false, false, "", "/logs", "preserve"});
 }

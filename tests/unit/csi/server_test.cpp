@@ -64,7 +64,9 @@ class Scene {
     config.topology = [this] { return topology; };
     config.max_calls = max_calls;
     config.volume_health = volume_health;
-    config.on_ended = [this](const rpc::Ended& call) { ++calls[std::string(call.method) + " " + std::to_string(call.grpc_code)]; };
+    config.on_ended = [this](const rpc::Ended& call) {
+      ++calls[std::string(call.method) + " " + std::to_string(call.grpc_code)];
+    };
     server = std::make_unique<corbd::csi::Server>(thread.control(), *clock_, volumes, config);
     thread.start();
   }
@@ -76,7 +78,9 @@ class Scene {
   void stop() { thread.finish(server->stop({clock_->now() + 2s})); }
   std::string addons_socket() const { return folder_.path() + "/csi/csi-addons.sock"; }
   std::string socket() const { return folder_.path() + "/csi/csi.sock"; }
-  std::shared_ptr<grpc::Channel> channel() const { return grpc::CreateChannel("unix://" + socket(), grpc::InsecureChannelCredentials()); }
+  std::shared_ptr<grpc::Channel> channel() const {
+    return grpc::CreateChannel("unix://" + socket(), grpc::InsecureChannelCredentials());
+  }
   grpc::StatusCode unstage(std::chrono::milliseconds deadline, std::size_t padding = 0) const {
     auto stub = v1::Node::NewStub(channel());
     grpc::ClientContext context;
@@ -117,7 +121,7 @@ TEST_CASE("a caller that runs out of time hears so, and a repeat gets the answer
 TEST_CASE("the socket is 0600 in a folder of 0750") {
   Scene scene;
   REQUIRE(scene.server->start());
-  struct stat found {};
+  struct stat found{};
   REQUIRE(::stat(scene.socket().c_str(), &found) == 0);
   CHECK((found.st_mode & 0777) == 0600);
   REQUIRE(::stat(scene.socket().substr(0, scene.socket().rfind('/')).c_str(), &found) == 0);
@@ -170,7 +174,9 @@ TEST_CASE("the answers that kubelet asks for all the time come while the control
   std::thread blocker([&] { scene.thread.call([&] { release.get_future().wait(); }); });
   grpc::ClientContext node_context, probe_context, info_context;
   v1::NodeGetCapabilitiesResponse capabilities;
-  CHECK(v1::Node::NewStub(scene.channel())->NodeGetCapabilities(&node_context, v1::NodeGetCapabilitiesRequest(), &capabilities).ok());
+  CHECK(v1::Node::NewStub(scene.channel())
+            ->NodeGetCapabilities(&node_context, v1::NodeGetCapabilitiesRequest(), &capabilities)
+            .ok());
   CHECK(capabilities.capabilities_size() == 5);
   v1::ProbeResponse probe;
   CHECK(v1::Identity::NewStub(scene.channel())->Probe(&probe_context, v1::ProbeRequest(), &probe).ok());
@@ -260,7 +266,8 @@ TEST_CASE("a volume's health is served and announced with its flag only") {
   v1::NodeGetVolumeHealthRequest request;
   request.set_volume_id("image-1");
   v1::NodeGetVolumeHealthResponse response;
-  CHECK(node->NodeGetVolumeHealth(&context, request, &response).error_code() == (flag ? grpc::OK : grpc::UNIMPLEMENTED));
+  CHECK(node->NodeGetVolumeHealth(&context, request, &response).error_code() ==
+        (flag ? grpc::OK : grpc::UNIMPLEMENTED));
   CHECK(response.volume_health().health_statuses_size() == (flag ? 1 : 0));
   v1::NodeGetCapabilitiesResponse capabilities;
   REQUIRE(node->NodeGetCapabilities(&capabilities_context, v1::NodeGetCapabilitiesRequest(), &capabilities).ok());
@@ -274,10 +281,13 @@ TEST_CASE("on its own socket CSI-Addons hears of a node that gives space back an
   const auto channel = grpc::CreateChannel("unix://" + scene.addons_socket(), grpc::InsecureChannelCredentials());
   grpc::ClientContext identity_context, first, second, third;
   identity::GetCapabilitiesResponse capabilities;
-  REQUIRE(identity::Identity::NewStub(channel)->GetCapabilities(&identity_context, identity::GetCapabilitiesRequest(), &capabilities).ok());
+  REQUIRE(identity::Identity::NewStub(channel)
+              ->GetCapabilities(&identity_context, identity::GetCapabilitiesRequest(), &capabilities)
+              .ok());
   REQUIRE(capabilities.capabilities_size() == 3);
   CHECK(capabilities.capabilities(1).reclaim_space().type() == identity::Capability::ReclaimSpace::ONLINE);
-  CHECK(capabilities.capabilities(2).encryption_key_rotation().type() == identity::Capability::EncryptionKeyRotation::ENCRYPTIONKEYROTATION);
+  CHECK(capabilities.capabilities(2).encryption_key_rotation().type() ==
+        identity::Capability::EncryptionKeyRotation::ENCRYPTIONKEYROTATION);
   const auto node = reclaimspace::ReclaimSpaceNode::NewStub(channel);
   reclaimspace::NodeReclaimSpaceRequest request;
   reclaimspace::NodeReclaimSpaceResponse response;
@@ -285,7 +295,8 @@ TEST_CASE("on its own socket CSI-Addons hears of a node that gives space back an
   CHECK(node->NodeReclaimSpace(&first, request, &response).error_code() == grpc::INVALID_ARGUMENT);
   request.set_staging_target_path("/staging");
   CHECK(node->NodeReclaimSpace(&second, request, &response).ok());
-  request.mutable_volume_capability()->mutable_access_mode()->set_mode(v1::VolumeCapability::AccessMode::MULTI_NODE_READER_ONLY);
+  request.mutable_volume_capability()->mutable_access_mode()->set_mode(
+      v1::VolumeCapability::AccessMode::MULTI_NODE_READER_ONLY);
   CHECK(node->NodeReclaimSpace(&third, request, &response).error_code() == grpc::UNIMPLEMENTED);
   CHECK(scene.volumes.asked == 1);
 }
@@ -311,7 +322,8 @@ TEST_CASE("a node whose labels are not known yet is told so, and kubelet asks ag
   REQUIRE(scene.server->start());
   grpc::ClientContext context;
   v1::NodeGetInfoResponse info;
-  CHECK(v1::Node::NewStub(scene.channel())->NodeGetInfo(&context, v1::NodeGetInfoRequest(), &info).error_code() == grpc::UNAVAILABLE);
+  CHECK(v1::Node::NewStub(scene.channel())->NodeGetInfo(&context, v1::NodeGetInfoRequest(), &info).error_code() ==
+        grpc::UNAVAILABLE);
 }
 
 TEST_CASE("a node's topology is always told, with its segments if it has any") {
@@ -347,7 +359,9 @@ TEST_CASE("bytes that are no request, or text that is no UTF-8, reach nobody") {
   REQUIRE(scene.server->start());
   // Field 1, the volume id: cut off, and not UTF-8; field 5, the secrets, with a value that is not UTF-8.
   const std::string bytes = GENERATE(std::string("\x0a\x20short"), std::string("\x0a\x02\xff\xfe"),
-                                     std::string("\x0a\x01" "a\x2a\x0d\x0a\x07" "userKey\x12\x02\xff\xfe"));
+                                     std::string("\x0a\x01"
+                                                 "a\x2a\x0d\x0a\x07"
+                                                 "userKey\x12\x02\xff\xfe"));
   const grpc::Slice slice(bytes);
   const grpc::ByteBuffer request(&slice, 1);
   grpc::ByteBuffer response;
@@ -355,7 +369,8 @@ TEST_CASE("bytes that are no request, or text that is no UTF-8, reach nobody") {
   context.set_deadline(std::chrono::system_clock::now() + 20s);
   grpc::GenericStub stub(scene.channel());
   std::promise<grpc::Status> ended;
-  stub.UnaryCall(&context, "/csi.v1.Node/NodeStageVolume", {}, &request, &response, [&](grpc::Status status) { ended.set_value(status); });
+  stub.UnaryCall(&context, "/csi.v1.Node/NodeStageVolume", {}, &request, &response,
+                 [&](grpc::Status status) { ended.set_value(status); });
   const auto status = ended.get_future().get();
   CHECK_FALSE(status.ok());
   CHECK_THAT(status.error_message(), !ContainsSubstring("\xff"));
@@ -392,7 +407,8 @@ TEST_CASE("a stage request's secrets are not in the log") {
   request.set_volume_id("image-1");
   request.set_staging_target_path("/staging");
   request.mutable_volume_capability()->mutable_mount();
-  request.mutable_volume_capability()->mutable_access_mode()->set_mode(v1::VolumeCapability::AccessMode::SINGLE_NODE_WRITER);
+  request.mutable_volume_capability()->mutable_access_mode()->set_mode(
+      v1::VolumeCapability::AccessMode::SINGLE_NODE_WRITER);
   (*request.mutable_volume_context())["staticVolume"] = "true";
   (*request.mutable_volume_context())["clusterID"] = "c";
   (*request.mutable_volume_context())["pool"] = "p";

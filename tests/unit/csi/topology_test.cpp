@@ -37,7 +37,9 @@ TEST_CASE("a list of domain labels is checked before the node's labels are known
   CHECK(corbd::csi::check_domain_labels(std::string(63, 'd'), "a/zone").error().code == errc::invalid_argument);
 }
 
-TEST_CASE("a prefix of 63 bytes is still one") { CHECK(topology_of(std::string(54, 'd'), "a/zone", {{"a/zone", "1"}})); }
+TEST_CASE("a prefix of 63 bytes is still one") {
+  CHECK(topology_of(std::string(54, 'd'), "a/zone", {{"a/zone", "1"}}));
+}
 
 TEST_CASE("labels by hand are name=value, each name once") {
   CHECK(corbd::csi::parse_labels("a/zone=z=1,b=").value() == Labels{{"a/zone", "z=1"}, {"b", ""}});

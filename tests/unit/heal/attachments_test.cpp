@@ -17,7 +17,9 @@ using volume::Health;
 namespace {
 
 class Scripted final : public test::ScriptedVolumes {
-  void granted(const std::string&, const volume::Wish& wish) override { all.front().attachment_uid = std::get<volume::Attached>(wish).uid; }
+  void granted(const std::string&, const volume::Wish& wish) override {
+    all.front().attachment_uid = std::get<volume::Attached>(wish).uid;
+  }
 };
 
 struct Scene {
@@ -26,8 +28,11 @@ struct Scene {
   BlockingPool pool{loop.control(), loop.clock, 1};
   ApiServer server{[this](const ApiServer::Request&, ApiServer::Peer& peer) {
     const unsigned now = status;
-    peer.answer(now, now == 200 ? R"({"metadata":{"uid":"uid-1"},"spec":{"attacher":"driver","nodeName":"node-1"},"status":{"attached":true}})"
-                                : R"({"kind":"Status","message":"no"})");
+    peer.answer(
+        now,
+        now == 200
+            ? R"({"metadata":{"uid":"uid-1"},"spec":{"attacher":"driver","nodeName":"node-1"},"status":{"attached":true}})"
+            : R"({"kind":"Status","message":"no"})");
   }};
   kube::Api api{loop.control(), loop.clock, pool, server.access()};
   heal::Attachments attachments{loop.control(), loop.clock, &api, {"driver", "node-1"}};
@@ -108,8 +113,8 @@ bool is_get(const ApiServer::Request& request) { return request.target.find('?')
 const std::string kName = kube::volume_attachment_name("v", "driver", "node-1");
 
 std::string attachment(bool attached, const std::string& node = "node-1") {
-  return R"({"metadata":{"name":")" + kName + R"(","uid":"uid-1"},"spec":{"attacher":"driver","nodeName":")" + node + R"("},"status":{"attached":)" +
-         (attached ? "true" : "false") + "}}";
+  return R"({"metadata":{"name":")" + kName + R"(","uid":"uid-1"},"spec":{"attacher":"driver","nodeName":")" + node +
+         R"("},"status":{"attached":)" + (attached ? "true" : "false") + "}}";
 }
 
 struct Leaving {
@@ -125,8 +130,10 @@ struct Waiting {
   ApiServer server{[this](const ApiServer::Request& request, ApiServer::Peer& peer) {
     if (is_get(request)) return peer.answer(200, attachment(attach));
     if (!may_watch) return peer.answer(403, R"({"reason":"Forbidden","message":"no"})");
-    if (!is_watch(request)) return peer.answer(200, R"({"metadata":{"resourceVersion":"1"},"items":[)" + attachment(false) + "]}");
-    if (request.target.find("sendInitialEvents") != request.target.npos) return peer.answer(422, R"({"reason":"Invalid","message":"no"})");
+    if (!is_watch(request))
+      return peer.answer(200, R"({"metadata":{"resourceVersion":"1"},"items":[)" + attachment(false) + "]}");
+    if (request.target.find("sendInitialEvents") != request.target.npos)
+      return peer.answer(422, R"({"reason":"Invalid","message":"no"})");
     peer.begin();
     while (!attach) std::this_thread::sleep_for(1ms);
     peer.piece(R"({"type":"MODIFIED","object":)" + attachment(true) + "}\n");
@@ -138,7 +145,8 @@ struct Waiting {
   test::ScriptedVolumes volumes;
   heal::Attachments attachments;
   explicit Waiting(bool watch_all = false)
-      : attachments(loop.control(), loop.clock, &api, {"driver", "node-1", 10s, watch_all, [this](const std::string& id) { changed.push_back(id); }}) {
+      : attachments(loop.control(), loop.clock, &api,
+                    {"driver", "node-1", 10s, watch_all, [this](const std::string& id) { changed.push_back(id); }}) {
     attachments.start(volumes);
   }
   ~Waiting() {
@@ -149,7 +157,9 @@ struct Waiting {
     co_await self.attachments.stop({});
     co_return true;
   }
-  volume::Attachment::State ask() { return test::Started<volume::Attachment>(loop.io, attachments.ask("v")).get().state; }
+  volume::Attachment::State ask() {
+    return test::Started<volume::Attachment>(loop.io, attachments.ask("v")).get().state;
+  }
   bool comes(std::function<bool()> condition) {
     return test::eventually(loop.io, [&] {
       if (loop.clock.next() < loop.clock.now() + 90s) loop.clock.advance(1s);

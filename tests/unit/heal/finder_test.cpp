@@ -52,12 +52,19 @@ struct Scene {
   BlockingPool pool{loop.control(), loop.clock, 1};
   ApiServer server{[this](const ApiServer::Request& request, ApiServer::Peer& peer) {
     const auto place = objects.find(request.target);
-    place == objects.end() ? peer.answer(404, R"({"kind":"Status","reason":"NotFound","code":404,"message":"not found"})") : peer.answer(200, place->second, headers);
+    place == objects.end()
+        ? peer.answer(404, R"({"kind":"Status","reason":"NotFound","code":404,"message":"not found"})")
+        : peer.answer(200, place->second, headers);
   }};
   kube::Api api{loop.control(), loop.clock, pool, server.access()};
   Scripted volumes;
   heal::Attachments attachments{loop.control(), loop.clock, &api, {"driver", "node-1"}};
-  heal::Finder finder{loop.control(), loop.clock, pool, &api, attachments, volumes,
+  heal::Finder finder{loop.control(),
+                      loop.clock,
+                      pool,
+                      &api,
+                      attachments,
+                      volumes,
                       [this](const heal::StageArguments& arguments) -> result<volume::Wish> {
                         asked.push_back(arguments);
                         volume::Staged wish;
@@ -112,10 +119,12 @@ TEST_CASE("a device without a record is staged as the API server tells, by three
 
 TEST_CASE("a volume whose object is missing is skipped, and why is told until it is found") {
   Scene scene;
-  const auto [target, name] = GENERATE(table<std::string, std::string>({{"/apis/storage.k8s.io", "VolumeAttachment"},
-                                                                        {"/api/v1/persistentvolumes", "PersistentVolume pv-1"},
-                                                                        {"/api/v1/namespaces/n/secrets", "Secret n/"}}));
-  const auto place = std::ranges::find_if(scene.objects, [&](const auto& object) { return object.first.starts_with(target); });
+  const auto [target, name] =
+      GENERATE(table<std::string, std::string>({{"/apis/storage.k8s.io", "VolumeAttachment"},
+                                                {"/api/v1/persistentvolumes", "PersistentVolume pv-1"},
+                                                {"/api/v1/namespaces/n/secrets", "Secret n/"}}));
+  const auto place =
+      std::ranges::find_if(scene.objects, [&](const auto& object) { return object.first.starts_with(target); });
   const auto missing = *place;
   scene.objects.erase(place);
   scene.finder.start();
@@ -140,7 +149,8 @@ TEST_CASE("one volume that is not ours does not keep another from its server") {
   scene.volumes.devices.insert(scene.volumes.devices.begin(), {"another", 1, {}});
   scene.finder.start();
   REQUIRE(scene.comes([&] { return !scene.volumes.wishes.empty(); }));
-  CHECK(scene.comes([&] { return scene.finder.left().size() == 1 && scene.finder.left().begin()->first == "another"; }));
+  CHECK(
+      scene.comes([&] { return scene.finder.left().size() == 1 && scene.finder.left().begin()->first == "another"; }));
 }
 
 TEST_CASE("a device whose volume was detached meanwhile is left alone") {
@@ -178,7 +188,8 @@ TEST_CASE("a node whose clock is late finds the volumes that ceph-csi staged") {
 
 TEST_CASE("the SELinux context with which kubelet staged a volume is one of its mount flags") {
   Scene scene;
-  std::ofstream(scene.path.substr(0, scene.path.rfind('/')) + "/vol_data.json") << R"({"seLinuxMountContext":"u:r:t:s0:c1,c2"})";
+  std::ofstream(scene.path.substr(0, scene.path.rfind('/')) + "/vol_data.json")
+      << R"({"seLinuxMountContext":"u:r:t:s0:c1,c2"})";
   scene.finder.start();
   REQUIRE(scene.comes([&] { return !scene.asked.empty(); }));
   CHECK(scene.asked.front().mount_flags.back() == "context=\"u:r:t:s0:c1,c2\"");

@@ -19,7 +19,8 @@ namespace {
 
 const std::string kHandle = "0001-0009-rook-ceph-0000000000000001-15df6447-688b-11ea-9afc-1ed3ac041a33";
 const std::string kBelow = "/k/plugins/kubernetes.io/csi/";
-const std::string kHashed = kBelow + "rbd.csi.ceph.com/67226b6a279abf7e6e937d49a5a0449b2f14be0d6e7e6eaeeef917edefefcbe1/globalmount";
+const std::string kHashed =
+    kBelow + "rbd.csi.ceph.com/67226b6a279abf7e6e937d49a5a0449b2f14be0d6e7e6eaeeef917edefefcbe1/globalmount";
 
 kube::PersistentVolume a_volume() {
   kube::PersistentVolume made;
@@ -35,11 +36,15 @@ kube::PersistentVolume a_volume() {
 std::string why(const result<>& checked) { return checked ? "" : checked.error().text; }
 std::string why_not(kube::PersistentVolume of) { return why(heal::check(of, "rbd.csi.ceph.com", kHandle)); }
 
-kube::VolumeAttachment attachment(const std::string& text) { return kube::volume_attachment_of(boost::json::parse(text).as_object()); }
+kube::VolumeAttachment attachment(const std::string& text) {
+  return kube::volume_attachment_of(boost::json::parse(text).as_object());
+}
 Attachment judged(const std::string& text) { return heal::judge(attachment(text), "rbd.csi.ceph.com", "node-1"); }
 
 /// Since 1970, by either clock.
-std::chrono::system_clock::time_point clock_at(std::chrono::milliseconds since) { return std::chrono::system_clock::time_point(since); }
+std::chrono::system_clock::time_point clock_at(std::chrono::milliseconds since) {
+  return std::chrono::system_clock::time_point(since);
+}
 Traces staged_at(std::chrono::milliseconds since) {
   Traces traces;
   traces.staged = clock_at(since);
@@ -55,13 +60,15 @@ kube::VolumeAttachment attached_at(std::chrono::milliseconds since) {
 
 TEST_CASE("a volume is looked for where kubelets stage it, from 1.24 on and before") {
   CHECK(*heal::staging_path_of(a_volume(), "/k", {"/elsewhere", kHashed + "/" + kHandle}) == kHashed);
-  CHECK(*heal::staging_path_of(a_volume(), "/k", {kBelow + "pv/pv-1/globalmount/" + kHandle}) == kBelow + "pv/pv-1/globalmount");
+  CHECK(*heal::staging_path_of(a_volume(), "/k", {kBelow + "pv/pv-1/globalmount/" + kHandle}) ==
+        kBelow + "pv/pv-1/globalmount");
 }
 
 TEST_CASE("a block volume is looked for by the volume's mode, at its own path") {
   auto block = a_volume();
   block.mode = "Block";
-  CHECK(*heal::staging_path_of(block, "/k", {kBelow + "volumeDevices/staging/pv-1/" + kHandle}) == kBelow + "volumeDevices/staging/pv-1");
+  CHECK(*heal::staging_path_of(block, "/k", {kBelow + "volumeDevices/staging/pv-1/" + kHandle}) ==
+        kBelow + "volumeDevices/staging/pv-1");
 }
 
 TEST_CASE("a device that is mounted at none of them is left to kubelet") {
@@ -70,7 +77,9 @@ TEST_CASE("a device that is mounted at none of them is left to kubelet") {
   CHECK(found.error().code == errc::not_found);
 }
 
-TEST_CASE("a PersistentVolume that is not this driver's, bound, with this handle and a secret is refused by what it is instead") {
+TEST_CASE(
+    "a PersistentVolume that is not this driver's, bound, with this handle and a secret is refused by what it is "
+    "instead") {
   CHECK(why_not(a_volume()) == "");
   auto other = a_volume();
   other.driver = "";
@@ -115,7 +124,8 @@ TEST_CASE("when it was staged counts by the API server's clock") {
 
 TEST_CASE("without the API server's clock only what was staged long after its attachment is taken for ours") {
   CHECK(why(heal::check(staged_at(400s), attached_at(100s), std::nullopt)) == "");
-  CHECK_THAT(why(heal::check(staged_at(399s), attached_at(100s), std::nullopt)), ContainsSubstring("no Date") && ContainsSubstring("restart kubelet"));
+  CHECK_THAT(why(heal::check(staged_at(399s), attached_at(100s), std::nullopt)),
+             ContainsSubstring("no Date") && ContainsSubstring("restart kubelet"));
   CHECK_THAT(why(heal::check(staged_at(99s), attached_at(100s), std::nullopt)), ContainsSubstring("staged before"));
 }
 
@@ -135,7 +145,8 @@ TEST_CASE("the time of the stash and kubelet's SELinux context are read beside t
   const std::string path = folder.path() + "/globalmount";
   REQUIRE(::mkdir(path.c_str(), 0700) == 0);
   std::ofstream(path + "/image-meta.json") << "{}";
-  std::ofstream(folder.path() + "/vol_data.json") << R"({"driverName":"d","seLinuxMountContext":"system_u:object_r:container_file_t:s0:c1,c2"})";
+  std::ofstream(folder.path() + "/vol_data.json")
+      << R"({"driverName":"d","seLinuxMountContext":"system_u:object_r:container_file_t:s0:c1,c2"})";
   const auto traces = heal::read_traces(path);
   REQUIRE(traces);
   CHECK(traces->staged);
@@ -158,15 +169,19 @@ TEST_CASE("only a VolumeAttachment that is attached and stays so says that a vol
   const std::string status = R"("status":{"attached":true})";
   CHECK(judged(R"({"metadata":{"uid":"u"},)" + spec + "," + status + "}") == Attachment{State::here, "u", ""});
   CHECK(judged(R"({"metadata":{"uid":"u"},)" + spec + R"(,"status":{"attached":false}})").state == State::unknown);
-  CHECK(judged(R"({"metadata":{"uid":"u","deletionTimestamp":"2026-01-01T00:00:00Z"},)" + spec + "," + status + "}").state == State::unknown);
+  CHECK(judged(R"({"metadata":{"uid":"u","deletionTimestamp":"2026-01-01T00:00:00Z"},)" + spec + "," + status + "}")
+            .state == State::unknown);
   CHECK(judged(R"({"metadata":{},)" + spec + "," + status + "}").state == State::unknown);
   CHECK(judged("{}").state == State::away);
-  CHECK(judged(R"({"metadata":{"uid":"u"},"spec":{"attacher":"rbd.csi.ceph.com","nodeName":"node-2"},)" + status + "}").state == State::away);
+  CHECK(judged(R"({"metadata":{"uid":"u"},"spec":{"attacher":"rbd.csi.ceph.com","nodeName":"node-2"},)" + status + "}")
+            .state == State::away);
 }
 
-TEST_CASE("a VolumeAttachment that is gone says that the volume is not here, a server that does not answer says nothing") {
+TEST_CASE(
+    "a VolumeAttachment that is gone says that the volume is not here, a server that does not answer says nothing") {
   const auto judged = [](errc code) {
-    return heal::judge(kube::Failure{kube::Failure::Kind::other, {code, "why"}, std::nullopt}, "rbd.csi.ceph.com", "node-1");
+    return heal::judge(kube::Failure{kube::Failure::Kind::other, {code, "why"}, std::nullopt}, "rbd.csi.ceph.com",
+                       "node-1");
   };
   CHECK(judged(errc::not_found).state == State::away);
   CHECK(judged(errc::unavailable).state == State::unknown);

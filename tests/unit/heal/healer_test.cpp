@@ -48,9 +48,7 @@ std::vector<time_point> tries(heal::Config config) {
 
 }  // namespace
 
-TEST_CASE("two healers of two nodes try again at different times") {
-  CHECK(tries({}) != tries({}));
-}
+TEST_CASE("two healers of two nodes try again at different times") { CHECK(tries({}) != tries({})); }
 
 TEST_CASE("a healer that is given its numbers tries at the same times again") {
   heal::Config one, other;

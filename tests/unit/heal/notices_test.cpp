@@ -89,8 +89,10 @@ TEST_CASE("a volume that is not proven ours is told with the reason, one that is
 TEST_CASE("a volume whose device another program disconnected in use is told once, with what to do") {
   Scene scene;
   scene.becomes(Health::reconnecting);
-  if (GENERATE(true, false)) scene.status.in_use = true;
-  else scene.status.published_at = {"/pod"};
+  if (GENERATE(true, false))
+    scene.status.in_use = true;
+  else
+    scene.status.published_at = {"/pod"};
   CHECK(scene.becomes(Health::absent) == Reasons{"VolumeLost"});
   CHECK(scene.message.find("End them on this node") != std::string::npos);
   CHECK(scene.after(120s).empty());

@@ -18,7 +18,8 @@ struct Scene {
   BlockingPool pool{loop.control(), loop.clock, 1};
   ApiServer server{[this](const ApiServer::Request&, ApiServer::Peer& peer) {
     if (!attached) return peer.answer(404, R"({"kind":"Status","message":"gone"})");
-    peer.answer(200, R"({"metadata":{"uid":"u"},"spec":{"attacher":"driver","nodeName":"node-1"},"status":{"attached":true}})");
+    peer.answer(
+        200, R"({"metadata":{"uid":"u"},"spec":{"attacher":"driver","nodeName":"node-1"},"status":{"attached":true}})");
   }};
   kube::Api api{loop.control(), loop.clock, pool, server.access()};
   heal::Attachments attachments{loop.control(), loop.clock, &api, {"driver", "node-1", 10min}};
@@ -35,7 +36,8 @@ struct Scene {
     config.driver = "driver";
     config.unstage = unstage;
     config.tell = [this](const std::string&, const kube::Notice& notice) { told.push_back(notice.reason); };
-    orphans = std::make_unique<heal::Orphans>(loop.control(), loop.clock, attachments, [this] { return node; }, volumes, config);
+    orphans = std::make_unique<heal::Orphans>(
+        loop.control(), loop.clock, attachments, [this] { return node; }, volumes, config);
     orphans->start();
   }
   ~Scene() { test::Started<bool>(loop.io, stopped(*this)).get(); }
@@ -137,7 +139,8 @@ TEST_CASE("a volume whose question ends at once is asked about again") {
   test::Loop loop;
   const Error no_server{errc::unavailable, "no API server is known"};
   heal::Attachments attachments(loop.control(), loop.clock, no_server, {"driver", "node-1", 10min});
-  heal::Orphans orphans(loop.control(), loop.clock, attachments, [] { return std::optional<kube::Node>(); }, volumes, {});
+  heal::Orphans orphans(loop.control(), loop.clock, attachments, [] { return std::optional<kube::Node>(); }, volumes,
+                        {});
   orphans.start();
   loop.advance(20min);
   CHECK(volumes.asked > 1);

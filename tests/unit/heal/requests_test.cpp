@@ -41,8 +41,10 @@ struct Scene {
   ApiServer server{[this](const ApiServer::Request& request, ApiServer::Peer& peer) {
     if (request.target.find("sendInitialEvents") != request.target.npos) {
       peer.begin();
-      peer.piece(R"({"type":"ADDED","object":)" + own_node() + "}\n" +
-                 R"({"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"1","annotations":{"k8s.io/initial-events-end":"true"}}}})" "\n");
+      peer.piece(
+          R"({"type":"ADDED","object":)" + own_node() + "}\n" +
+          R"({"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"1","annotations":{"k8s.io/initial-events-end":"true"}}}})"
+          "\n");
       return peer.hang();
     }
     const auto place = objects.find(request.target);
@@ -51,7 +53,12 @@ struct Scene {
   kube::Api api{loop.control(), loop.clock, pool, server.access()};
   kube::OwnNode own{loop.control(), loop.clock, &api, "node-1"};
   Scripted volumes;
-  heal::Kubernetes kubernetes{loop.control(), loop.clock, pool, &api, own, volumes,
+  heal::Kubernetes kubernetes{loop.control(),
+                              loop.clock,
+                              pool,
+                              &api,
+                              own,
+                              volumes,
                               [](const heal::StageArguments& arguments) -> result<volume::Wish> {
                                 volume::Staged wish;
                                 wish.path = arguments.staging_path;
@@ -62,10 +69,13 @@ struct Scene {
     objects["/api/v1/namespaces/n/secrets/s"] = R"({"data":{"userID":"YWRtaW4="}})";
     for (int number = 0; number < kVolumes; ++number) {
       const auto pv = "pv-" + std::to_string(number);
-      objects["/apis/storage.k8s.io/v1/volumeattachments/" + kube::volume_attachment_name(id(number), "driver", "node-1")] =
+      objects["/apis/storage.k8s.io/v1/volumeattachments/" +
+              kube::volume_attachment_name(id(number), "driver", "node-1")] =
           R"({"metadata":{"uid":"u","creationTimestamp":"2020-01-01T00:00:00Z"},"spec":{"attacher":"driver","nodeName":"node-1",
-              "source":{"persistentVolumeName":")" + pv + R"("}},"status":{"attached":true}})";
-      objects["/api/v1/persistentvolumes/" + pv] = R"({"metadata":{"name":")" + pv + R"("},"spec":{"csi":{"driver":"driver","volumeHandle":")" + id(number) +
+              "source":{"persistentVolumeName":")" +
+          pv + R"("}},"status":{"attached":true}})";
+      objects["/api/v1/persistentvolumes/" + pv] =
+          R"({"metadata":{"name":")" + pv + R"("},"spec":{"csi":{"driver":"driver","volumeHandle":")" + id(number) +
           R"(","nodeStageSecretRef":{"name":"s","namespace":"n"}},"accessModes":["ReadWriteOnce"]},"status":{"phase":"Bound"}})";
     }
   }
@@ -82,7 +92,8 @@ struct Scene {
   bool comes(std::function<bool()> condition) {
     return test::eventually(loop.io, [&] {
       // No faster than the server answers.
-      if (loop.clock.next() < loop.clock.now() + std::chrono::seconds(10)) loop.clock.advance(std::chrono::milliseconds(20));
+      if (loop.clock.next() < loop.clock.now() + std::chrono::seconds(10))
+        loop.clock.advance(std::chrono::milliseconds(20));
       return condition();
     });
   }
@@ -102,14 +113,16 @@ TEST_CASE("with local state a start asks for its own Node, and for each volume t
   scene.start();
   constexpr int unproven = 30;
   for (int number = 0; number < unproven; ++number)
-    CHECK(test::Started<volume::Attachment>(scene.loop.io, scene.kubernetes.attachment(id(number))).get().state == volume::Attachment::State::here);
+    CHECK(test::Started<volume::Attachment>(scene.loop.io, scene.kubernetes.attachment(id(number))).get().state ==
+          volume::Attachment::State::here);
   CHECK(scene.server.requests().size() <= 2 + unproven);
 }
 
 TEST_CASE("without local state a start asks three times for each volume, and for its own Node") {
   Scene scene;
   for (int number = 0; number < kVolumes; ++number) {
-    const auto path = scene.folder.path() + "/plugins/kubernetes.io/csi/pv/pv-" + std::to_string(number) + "/globalmount";
+    const auto path =
+        scene.folder.path() + "/plugins/kubernetes.io/csi/pv/pv-" + std::to_string(number) + "/globalmount";
     REQUIRE(make_folder(path, 0700));
     std::ofstream(path + "/image-meta.json") << "{}";
     scene.volumes.devices.push_back({id(number), static_cast<std::uint32_t>(number), {path + "/" + id(number)}});

@@ -83,7 +83,8 @@ TEST_CASE("a cluster that does not answer is asked by one volume at a time, anot
   CHECK(ward.start(again + seconds(100)).empty());
 }
 
-TEST_CASE("a volume whose own placement group does not answer does not ask for its cluster again and again: the next does") {
+TEST_CASE(
+    "a volume whose own placement group does not answer does not ask for its cluster again and again: the next does") {
   Ward ward({});
   ward.admit(patient("hangs", "a", true, seconds(-60)), t0);
   REQUIRE(ward.start(t0) == Ids{"hangs"});

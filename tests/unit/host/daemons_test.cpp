@@ -29,7 +29,9 @@ struct Root {
     put("proc/" + std::to_string(pid) + "/comm", comm + "\n");
     put("proc/" + std::to_string(pid) + "/cmdline", line);
   }
-  std::vector<int> serving(std::uint32_t index, const std::string& backend) { return ops::daemons(folder.path(), index, backend).value(); }
+  std::vector<int> serving(std::uint32_t index, const std::string& backend) {
+    return ops::daemons(folder.path(), index, backend).value();
+  }
 };
 
 }  // namespace

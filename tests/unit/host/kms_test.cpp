@@ -15,7 +15,8 @@ const std::string kVolume = "0001-0009-rook-ceph-0000000000000002-50d53503-9da1-
 const Secret kPassphrase("my-secret-passphrase");
 const Secret kKey("w6XnDvKk3bO0u9pWm2Jq1rT5yZs=");
 // Made with Python's hashlib.scrypt and cryptography's AESGCM, and Go's encoding/json.
-const std::string kWrapped = R"({"dek":"boBrbKw/sviE9VfBTYV1lbkB8L6cAo0UB04uZz3h0eCwRyCm7aO6CHj/YSc=","nonce":"AAECAwQFBgcICQoL"})";
+const std::string kWrapped =
+    R"({"dek":"boBrbKw/sviE9VfBTYV1lbkB8L6cAo0UB04uZz3h0eCwRyCm7aO6CHj/YSc=","nonce":"AAECAwQFBgcICQoL"})";
 
 constexpr std::string_view kConfig = R"({
   "mine": {"encryptionKMSType": "metadata"},
@@ -44,8 +45,10 @@ TEST_CASE("a wrapped volume key is unwrapped with its passphrase for its volume,
 }
 
 TEST_CASE("what no KMS wrote is no volume key, and its text is not repeated") {
-  for (const char* text : {"", "{}", "[]", "canary", R"({"dek":"canary!","nonce":"AAECAwQFBgcICQoL"})", R"({"dek":"AAAA","nonce":"AAECAwQFBgcICQoL"})",
-                           R"({"dek":"boBrbKw/sviE9VfBTYV1lbkB8L6cAo0UB04uZz3h0eCwRyCm7aO6CHj/YSc=","nonce":"AAEC"})"}) {
+  for (const char* text :
+       {"", "{}", "[]", "canary", R"({"dek":"canary!","nonce":"AAECAwQFBgcICQoL"})",
+        R"({"dek":"AAAA","nonce":"AAECAwQFBgcICQoL"})",
+        R"({"dek":"boBrbKw/sviE9VfBTYV1lbkB8L6cAo0UB04uZz3h0eCwRyCm7aO6CHj/YSc=","nonce":"AAEC"})"}) {
     const auto key = host::unwrap_key(kVolume, text, kPassphrase);
     REQUIRE_FALSE(key);
     CHECK(key.error().code == errc::state_corrupt);
@@ -78,7 +81,8 @@ TEST_CASE("a KMS that is not served is refused by its type, and one that is not 
   CHECK_THAT(text_of("of-a-secret", errc::unimplemented), ContainsSubstring("secretName"));
   CHECK_THAT(text_of("of-nothing", errc::failed_precondition), ContainsSubstring("encryptionKMSType"));
   CHECK_THAT(text_of("text", errc::failed_precondition), ContainsSubstring("text"));
-  CHECK_THAT(text_of("nowhere", errc::failed_precondition), ContainsSubstring("nowhere") && ContainsSubstring("by-provider"));
+  CHECK_THAT(text_of("nowhere", errc::failed_precondition),
+             ContainsSubstring("nowhere") && ContainsSubstring("by-provider"));
   CHECK(host::kms_kind("[]", "mine").error().code == errc::failed_precondition);
 }
 

@@ -22,7 +22,9 @@ struct Formatted {
   std::string image = make_image(folder.path() + "/image");
   Formatted() { REQUIRE(host::ops::luks_format(image, kPassphrase, kIterations)); }
   std::vector<int> slots() const { return host::ops::luks_look(image).value().key_slots; }
-  bool opens(int slot, const Secret& passphrase) const { return host::ops::luks_opens(image, slot, passphrase).value(); }
+  bool opens(int slot, const Secret& passphrase) const {
+    return host::ops::luks_opens(image, slot, passphrase).value();
+  }
 };
 
 std::string bytes_of(const std::string& path, std::size_t count) {
@@ -107,7 +109,8 @@ TEST_CASE("a key goes into a free slot only, and a slot is wiped as long as it i
 }
 
 TEST_CASE("a LUKS header survives the way between the processes, and half a reply is none") {
-  const auto back = host::luks_header_from_json(host::luks_header_to_json({{Probe::Kind::other, "crypto_LUKS"}, {0, 3}}));
+  const auto back =
+      host::luks_header_from_json(host::luks_header_to_json({{Probe::Kind::other, "crypto_LUKS"}, {0, 3}}));
   REQUIRE(back);
   CHECK(host::is_luks(back->found));
   CHECK(back->key_slots == std::vector<int>{0, 3});

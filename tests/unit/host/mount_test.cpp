@@ -189,7 +189,8 @@ TEST_CASE("a folder with something in it is not mounted over, and keeps it") {
   REQUIRE(place.mount_tmpfs());
   fs::create_directory(place.other);
   write_file(place.other + "/precious");
-  for (const auto& refused : {ops::bind(place.target, place.other, false, ""), ops::mount("third", "tmpfs", place.other, "")}) {
+  for (const auto& refused :
+       {ops::bind(place.target, place.other, false, ""), ops::mount("third", "tmpfs", place.other, "")}) {
     REQUIRE(!refused);
     CHECK(refused.error().code == errc::failed_precondition);
     CHECK_THAT(refused.error().text, ContainsSubstring("precious"));
@@ -204,12 +205,14 @@ TEST_CASE("a file where a folder is needed, or the reverse, is named and stays")
   const auto mounted = place.mount_tmpfs();
   REQUIRE(!mounted);
   CHECK(mounted.error().code == errc::failed_precondition);
-  CHECK_THAT(mounted.error().text, ContainsSubstring(place.target + " is a file, and a filesystem is mounted on a folder"));
+  CHECK_THAT(mounted.error().text,
+             ContainsSubstring(place.target + " is a file, and a filesystem is mounted on a folder"));
   fs::create_directory(place.other);
   const auto bound = ops::bind("/dev/zero", place.other, true, "");
   REQUIRE(!bound);
   CHECK(bound.error().code == errc::failed_precondition);
-  CHECK_THAT(bound.error().text, ContainsSubstring(place.other + " is a folder, and a raw block volume is bound on a file"));
+  CHECK_THAT(bound.error().text,
+             ContainsSubstring(place.other + " is a folder, and a raw block volume is bound on a file"));
   CHECK(fs::exists(place.target));
   CHECK(fs::exists(place.other));
 }
@@ -322,7 +325,8 @@ TEST_CASE("a filesystem that turned read-only without a word is seen when the ta
   host::MountTable table(std::chrono::seconds(0));
   const auto read_only = [&] {
     const auto all = table.read().value();
-    return std::any_of(all.begin(), all.end(), [&](const Mount& mount) { return mount.target == place.target && mount.filesystem_read_only; });
+    return std::any_of(all.begin(), all.end(),
+                       [&](const Mount& mount) { return mount.target == place.target && mount.filesystem_read_only; });
   };
   CHECK_FALSE(read_only());
   // As of an error: the superblock changes, no mount does.

@@ -59,8 +59,9 @@ TEST_CASE("a missing parent is told as such, not as a missing target") {
 }
 
 TEST_CASE("a path is written in one way only, and begins with the real name of the root") {
-  for (const auto& [given, plain] : {std::pair("/a//b/", "/a/b"), std::pair("/a/./b/.", "/a/b"), std::pair("//", "/"), std::pair("/", "/"), std::pair("a/b", "a/b"),
-                                     std::pair("", ""), std::pair("/a/../b", "/a/../b"), std::pair("/a/.b", "/a/.b")})
+  for (const auto& [given, plain] :
+       {std::pair("/a//b/", "/a/b"), std::pair("/a/./b/.", "/a/b"), std::pair("//", "/"), std::pair("/", "/"),
+        std::pair("a/b", "a/b"), std::pair("", ""), std::pair("/a/../b", "/a/../b"), std::pair("/a/.b", "/a/.b")})
     CHECK(host::plain_path(given) == plain);
   CHECK(host::real_path("/var/kubelet//pods/", "/var/kubelet/", "/data/k") == "/data/k/pods");
   CHECK(host::real_path("/var/kubelet", "/var/kubelet", "/data/k") == "/data/k");

@@ -38,7 +38,8 @@ TEST_CASE("probe, mkfs and fsck go through a helper") {
   found = ports.get(ports.filesystems->probe(image, ports.busy_file, {}));
   REQUIRE(found);
   CHECK(found->type == "ext4");
-  CHECK(ports.get(ports.filesystems->mkfs(image, "ext4", "", true, ports.busy_file, {})).error().code == errc::not_empty);
+  CHECK(ports.get(ports.filesystems->mkfs(image, "ext4", "", true, ports.busy_file, {})).error().code ==
+        errc::not_empty);
 }
 
 TEST_CASE("a mount by a helper shows in the agent's table and goes again") {
@@ -115,7 +116,8 @@ TEST_CASE("how large and how full a filesystem is comes through a helper") {
   const auto extent = ports.get(ports.filesystems->extent(image, "ext4", "", ports.busy_file, {}));
   REQUIRE(extent);
   CHECK(extent->bytes == 64 << 20);
-  CHECK(ports.get(ports.filesystems->grow(image, "nosuchfs", "", ports.busy_file, {})).error().code == errc::unimplemented);
+  CHECK(ports.get(ports.filesystems->grow(image, "nosuchfs", "", ports.busy_file, {})).error().code ==
+        errc::unimplemented);
   CHECK(ports.get(ports.mounts->usage(ports.folder.path(), {})).error().code == errc::not_found);
 }
 

@@ -1,4 +1,5 @@
-// The server with raw sockets on loopback. The clock is virtual: time passes when a test says so, never while bytes are under way.
+// The server with raw sockets on loopback. The clock is virtual: time passes when a test says so, never while bytes are
+// under way.
 #include "corbd/http/server.hpp"
 
 #include <arpa/inet.h>
@@ -23,7 +24,8 @@ constexpr std::string_view kGet = "GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\n\r\n"
 class Client {
  public:
   /// Of 127.0.0.<host>: every address of 127.0.0.0/8 is this machine's.
-  explicit Client(std::uint16_t port, std::uint8_t host = 1) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
+  explicit Client(std::uint16_t port, std::uint8_t host = 1)
+      : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl((127u << 24) + host);
@@ -169,7 +171,8 @@ TEST_CASE("a body beyond the limit is refused and the connection closed") {
 TEST_CASE("bytes that are no HTTP are answered with 400 and reach nobody") {
   Scene scene;
   auto client = scene.client();
-  client.send(GENERATE(as<std::string>(), "\x16\x03\x01\x02\r\n\r\n", "GET\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "\xff\xfe\r\n\r\n"));
+  client.send(GENERATE(as<std::string>(), "\x16\x03\x01\x02\r\n\r\n", "GET\r\n\r\n", "GET / HTTP/9.9\r\n\r\n",
+                       "\xff\xfe\r\n\r\n"));
   REQUIRE(scene.says(client, "400 Bad Request"));
   CHECK(scene.closes(client));
   CHECK(scene.asked.empty());
@@ -205,7 +208,8 @@ TEST_CASE("a connection that says nothing ends: a new one with the header's time
 
 TEST_CASE("a client that does not take its answer ends with the idle time") {
   test::Loop loop;
-  http::Server server(loop.control(), loop.clock, {}, [](const http::Request&) { return http::Response{200, "a/b", std::string(32 << 20, 'x')}; });
+  http::Server server(loop.control(), loop.clock, {},
+                      [](const http::Request&) { return http::Response{200, "a/b", std::string(32 << 20, 'x')}; });
   REQUIRE(server.start());
   Client client(server.port());
   client.send(kGet);
@@ -229,7 +233,9 @@ TEST_CASE("32 idle connections of one client keep nobody from being answered, th
   CHECK(scene.says(other, "hello\n"));
 }
 
-TEST_CASE("one peer has its share of the connections: one more takes the place of its own that waits longest for its client") {
+TEST_CASE(
+    "one peer has its share of the connections: one more takes the place of its own that waits longest for its "
+    "client") {
   http::Limits limits;
   limits.peer_connections = 2;
   Scene scene(limits);
@@ -273,7 +279,8 @@ TEST_CASE("a request that comes byte by byte makes room like a connection that s
   CHECK(scene.closes(slow));
 }
 
-TEST_CASE("a connection that is owed an answer makes room for nobody, unless it does not take the answer for five seconds") {
+TEST_CASE(
+    "a connection that is owed an answer makes room for nobody, unless it does not take the answer for five seconds") {
   test::Loop loop;
   http::Config config;
   config.limits.connections = 1;
@@ -310,7 +317,8 @@ TEST_CASE("a connection that is owed an answer makes room for nobody, unless it 
   loop.run(server.stop({}));
 }
 
-TEST_CASE("an IPv4 client is the same peer where an IPv6 socket shows it, and an IPv6 client has the bound of its /64") {
+TEST_CASE(
+    "an IPv4 client is the same peer where an IPv6 socket shows it, and an IPv6 client has the bound of its /64") {
   const auto peer = [](const char* text) { return http::peer_of(asio::ip::make_address(text)); };
   CHECK(peer("::ffff:10.1.2.3") == peer("10.1.2.3"));
   CHECK_FALSE(peer("10.1.2.3") == peer("10.1.2.4"));
@@ -337,7 +345,8 @@ TEST_CASE("stopping ends idle connections at once and answers a request that end
   open.send("GET / HTTP/1.1\r\n");
   REQUIRE(scene.comes([&] { return scene.server->connections() == 2; }));
   bool stopped = false;
-  asio::co_spawn(scene.loop.io, scene.server->stop({scene.loop.clock.now() + 2s}), [&](std::exception_ptr) { stopped = true; });
+  asio::co_spawn(scene.loop.io, scene.server->stop({scene.loop.clock.now() + 2s}),
+                 [&](std::exception_ptr) { stopped = true; });
   CHECK(scene.closes(idle));
   CHECK_FALSE(stopped);
   open.send("\r\n");

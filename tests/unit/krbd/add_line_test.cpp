@@ -29,7 +29,9 @@ TEST_CASE("namespace, options and read-only are options of the line, and read-on
   line.name.ns = "tenant";
   line.options = "queue_depth=64,rw";
   line.read_only = true;
-  CHECK(*add_line(line) == "10.0.0.1:6789,10.0.0.2:6789 name=node,key=client.node,queue_depth=64,rw,read_only,_pool_ns=tenant pool image-1 -");
+  CHECK(*add_line(line) ==
+        "10.0.0.1:6789,10.0.0.2:6789 name=node,key=client.node,queue_depth=64,rw,read_only,_pool_ns=tenant pool "
+        "image-1 -");
 }
 
 TEST_CASE("a name that would be read as something else of the line is refused") {

@@ -25,9 +25,17 @@ struct Tree {
   std::string text(const std::string& path) const { return sysfs::attribute(root() + "/" + path).value_or("(none)"); }
   void device(int index, const std::string& image_id, const std::string& snap = "-") const {
     const std::string at = "bus/rbd/devices/" + std::to_string(index) + "/";
-    for (const auto& [name, value] : std::vector<std::pair<std::string, std::string>>{
-             {"pool", "pool"}, {"pool_id", "2"}, {"pool_ns", "tenant"}, {"name", "image-1"}, {"image_id", image_id}, {"current_snap", snap},
-             {"client_addr", "10.0.0.1:0/42"}, {"cluster_fsid", "f"}, {"size", "1048576"}, {"major", "252"}, {"minor", "16"}})
+    for (const auto& [name, value] : std::vector<std::pair<std::string, std::string>>{{"pool", "pool"},
+                                                                                      {"pool_id", "2"},
+                                                                                      {"pool_ns", "tenant"},
+                                                                                      {"name", "image-1"},
+                                                                                      {"image_id", image_id},
+                                                                                      {"current_snap", snap},
+                                                                                      {"client_addr", "10.0.0.1:0/42"},
+                                                                                      {"cluster_fsid", "f"},
+                                                                                      {"size", "1048576"},
+                                                                                      {"major", "252"},
+                                                                                      {"minor", "16"}})
       file(at + name, value);
   }
 };

@@ -11,8 +11,10 @@ using namespace corbd;
 namespace {
 
 std::string config(const std::string& cluster, const std::string& user) {
-  return "apiVersion: v1\nkind: Config\ncurrent-context: here\ncontexts:\n- name: other\n  context: {cluster: x, user: y}\n- name: here\n"
-         "  context: {cluster: lab, user: me}\nclusters:\n- name: lab\n  cluster: {" + cluster + "}\nusers:\n- name: me\n  user: {" + user + "}\n";
+  return "apiVersion: v1\nkind: Config\ncurrent-context: here\ncontexts:\n- name: other\n  context: {cluster: x, user: "
+         "y}\n- name: here\n"
+         "  context: {cluster: lab, user: me}\nclusters:\n- name: lab\n  cluster: {" +
+         cluster + "}\nusers:\n- name: me\n  user: {" + user + "}\n";
 }
 
 std::string refused(const std::string& text) {
@@ -23,7 +25,8 @@ std::string refused(const std::string& text) {
 }  // namespace
 
 TEST_CASE("in a pod the service account says how") {
-  std::map<std::string, std::string> variables{{"KUBERNETES_SERVICE_HOST", "fd00::1"}, {"KUBERNETES_SERVICE_PORT", "6443"}};
+  std::map<std::string, std::string> variables{{"KUBERNETES_SERVICE_HOST", "fd00::1"},
+                                               {"KUBERNETES_SERVICE_PORT", "6443"}};
   const auto environment = [&](const char* name) { return variables[name]; };
   const auto access = kube::in_cluster(environment);
   REQUIRE(access);
@@ -39,7 +42,8 @@ TEST_CASE("in a pod the service account says how") {
 }
 
 TEST_CASE("a kubeconfig's current context says how") {
-  const auto access = kube::parse_kubeconfig(config("server: 'https://[::1]:6443/', certificate-authority: ca.pem", "token: abc"), "/etc/k/");
+  const auto access = kube::parse_kubeconfig(
+      config("server: 'https://[::1]:6443/', certificate-authority: ca.pem", "token: abc"), "/etc/k/");
   REQUIRE(access);
   CHECK(access->host == "::1");
   CHECK(access->port == 6443);
@@ -49,8 +53,9 @@ TEST_CASE("a kubeconfig's current context says how") {
 }
 
 TEST_CASE("a kubeconfig may carry certificates, or name files, and may ask to believe anybody") {
-  const auto access = kube::parse_kubeconfig(
-      config("server: https://api, insecure-skip-tls-verify: true", "client-certificate-data: YWI=, client-key: /k, tokenFile: /t"), "");
+  const auto access = kube::parse_kubeconfig(config("server: https://api, insecure-skip-tls-verify: true",
+                                                    "client-certificate-data: YWI=, client-key: /k, tokenFile: /t"),
+                                             "");
   REQUIRE(access);
   CHECK(access->port == 443);
   CHECK(access->insecure);
@@ -67,7 +72,8 @@ TEST_CASE("what a kubeconfig lacks, or asks for in vain, is named") {
   CHECK_THAT(refused(config("server: https://x/path", "token: a")), ContainsSubstring("path"));
   CHECK_THAT(refused(config("server: https://x:y", "token: a")), ContainsSubstring("port"));
   CHECK_THAT(refused(config("server: https://x", "exec: {command: aws}")), ContainsSubstring("exec"));
-  CHECK_THAT(refused(config("server: https://x, certificate-authority-data: '!'", "token: a")), ContainsSubstring("base64"));
+  CHECK_THAT(refused(config("server: https://x, certificate-authority-data: '!'", "token: a")),
+             ContainsSubstring("base64"));
 }
 
 TEST_CASE("a token is read from its file without the white space around it") {

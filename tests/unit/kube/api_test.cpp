@@ -41,7 +41,9 @@ TEST_CASE("a kept connection that the server closed meanwhile costs nothing") {
 }
 
 TEST_CASE("what the server refuses has its code, its reason and what to grant") {
-  const auto status = [](const std::string& reason) { return R"({"kind":"Status","reason":")" + reason + R"(","message":"no"})"; };
+  const auto status = [](const std::string& reason) {
+    return R"({"kind":"Status","reason":")" + reason + R"(","message":"no"})";
+  };
   Scene forbidden(always(403, status("Forbidden")));
   test::expect_forbidden(forbidden, kThings);
   Scene stranger(always(401, ""));
@@ -67,7 +69,9 @@ TEST_CASE("429 has a plain text and says when to come again; 410 and 504 of a ve
   CHECK(later.error().retry_after == 5s);
   Scene expired(always(410, R"({"reason":"Expired"})"));
   test::expect_expired(expired, kThings, "7");
-  Scene early(always(504, R"({"reason":"Timeout","details":{"causes":[{"reason":"ResourceVersionTooLarge"}],"retryAfterSeconds":1}})"));
+  Scene early(always(
+      504,
+      R"({"reason":"Timeout","details":{"causes":[{"reason":"ResourceVersionTooLarge"}],"retryAfterSeconds":1}})"));
   test::expect_too_new(early, kThings, "7");
 }
 
@@ -80,7 +84,9 @@ TEST_CASE("how far the server's clock is ahead of this node's is told by its las
   REQUIRE(scene.api().ahead());
   CHECK(*scene.api().ahead() <= then - before);
   CHECK(*scene.api().ahead() >= then - std::chrono::system_clock::now() - 1ms);
-  Scene silent(always(200, "{}", GENERATE("", "Date: yesterday\r\n", "Date: Sun, 06 Nov 9994 08:49:37 GMT\r\n", "Date: Sun, 06 Nov 1994 08:49:37 GMT+1\r\n")));
+  Scene silent(always(200, "{}",
+                      GENERATE("", "Date: yesterday\r\n", "Date: Sun, 06 Nov 9994 08:49:37 GMT\r\n",
+                               "Date: Sun, 06 Nov 1994 08:49:37 GMT+1\r\n")));
   REQUIRE(silent.get());
   CHECK_FALSE(silent.api().ahead());
 }
@@ -137,7 +143,8 @@ TEST_CASE("a list is read page by page") {
 }
 
 TEST_CASE("a watch gives its events in order, however its body was cut") {
-  const std::string body = event("ADDED", "8") + event("MODIFIED", "9") + event("BOOKMARK", "11") + event("DELETED", "12") + event("NEWKIND", "13");
+  const std::string body = event("ADDED", "8") + event("MODIFIED", "9") + event("BOOKMARK", "11") +
+                           event("DELETED", "12") + event("NEWKIND", "13");
   const std::size_t size = GENERATE(std::size_t{1}, std::size_t{7}, std::size_t{100000});
   std::vector<std::string> cut;
   for (std::size_t place = 0; place < body.size(); place += size) cut.push_back(body.substr(place, size));
@@ -149,14 +156,19 @@ TEST_CASE("a watch gives its events in order, however its body was cut") {
   CHECK(events[2].kind == Change::Kind::bookmark);
   CHECK(events[2].object.empty());
   CHECK(events[3].version == "12");
-  CHECK(scene.server.requests()[0].target ==
-        "/api/v1/things?watch=1&fieldSelector=metadata.name%3Done&resourceVersion=7&allowWatchBookmarks=true&timeoutSeconds=300");
+  CHECK(
+      scene.server.requests()[0].target ==
+      "/api/v1/"
+      "things?watch=1&fieldSelector=metadata.name%3Done&resourceVersion=7&allowWatchBookmarks=true&timeoutSeconds=300");
 }
 
 TEST_CASE("a watch can tell first what there is, and where that ends") {
-  Scene scene(pieces({event("ADDED", "8"),
-                      R"({"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}}}})" "\n",
-                      R"({"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"10","annotations":{"k8s.io/initial-events-end":true}}}})" "\n"}));
+  Scene scene(pieces(
+      {event("ADDED", "8"),
+       R"({"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}}}})"
+       "\n",
+       R"({"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"10","annotations":{"k8s.io/initial-events-end":true}}}})"
+       "\n"}));
   const auto [events, ended] = scene.watch("0", true);
   CHECK(ended);
   REQUIRE(events.size() == 3);
@@ -164,13 +176,17 @@ TEST_CASE("a watch can tell first what there is, and where that ends") {
   CHECK(events[1].ends_initial);
   CHECK(events[1].version == "9");
   CHECK_FALSE(events[2].ends_initial);
-  CHECK_THAT(scene.server.requests()[0].target, ContainsSubstring("&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"));
+  CHECK_THAT(scene.server.requests()[0].target,
+             ContainsSubstring("&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"));
 }
 
 TEST_CASE("an expired version within a good answer is the failure that it is") {
-  Scene at_once(pieces({R"({"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}})" "\n"}));
+  Scene at_once(pieces({R"({"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}})"
+                        "\n"}));
   test::expect_expired(at_once, kThings, "7");
-  Scene scene(pieces({event("ADDED", "8"), R"({"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}})" "\n"}));
+  Scene scene(
+      pieces({event("ADDED", "8"), R"({"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}})"
+                                   "\n"}));
   const auto [events, ended] = scene.watch();
   REQUIRE_FALSE(ended);
   CHECK(ended.error().kind == kube::Failure::Kind::expired);

@@ -81,8 +81,8 @@ TEST_CASE("an object of 100 MB is given up after a few, however it is asked for"
 TEST_CASE("a watch may be as long as it likes: each object counts by itself") {
   std::vector<std::string> body;
   for (int i = 0; i < 12; ++i)
-    body.push_back(R"({"type":"MODIFIED","object":{"metadata":{"name":"one","resourceVersion":")" + std::to_string(i) + R"("},"filler":")" +
-                   std::string(kMiB, 'x') + "\"}}\n");
+    body.push_back(R"({"type":"MODIFIED","object":{"metadata":{"name":"one","resourceVersion":")" + std::to_string(i) +
+                   R"("},"filler":")" + std::string(kMiB, 'x') + "\"}}\n");
   Scene scene(pieces(body));
   const auto [events, ended] = scene.watch();
   CHECK(ended);
@@ -112,24 +112,35 @@ TEST_CASE("every status has its code in every call, and the text names both") {
     unsigned status;
     errc code;
   };
-  const auto [status, code] = GENERATE(values<Case>({{301, errc::unavailable}, {400, errc::invalid_argument}, {401, errc::unauthenticated},
-                                                     {403, errc::permission_denied}, {404, errc::not_found}, {405, errc::unavailable},
-                                                     {409, errc::already_exists}, {410, errc::unavailable}, {422, errc::invalid_argument},
-                                                     {429, errc::unavailable}, {500, errc::unavailable}, {502, errc::unavailable},
-                                                     {503, errc::unavailable}, {504, errc::unavailable}}));
+  const auto [status, code] = GENERATE(values<Case>({{301, errc::unavailable},
+                                                     {400, errc::invalid_argument},
+                                                     {401, errc::unauthenticated},
+                                                     {403, errc::permission_denied},
+                                                     {404, errc::not_found},
+                                                     {405, errc::unavailable},
+                                                     {409, errc::already_exists},
+                                                     {410, errc::unavailable},
+                                                     {422, errc::invalid_argument},
+                                                     {429, errc::unavailable},
+                                                     {500, errc::unavailable},
+                                                     {502, errc::unavailable},
+                                                     {503, errc::unavailable},
+                                                     {504, errc::unavailable}}));
   const auto refused = failures(always(status, "Too many requests, or so.", "Location: http://127.0.0.1:1/\r\n"));
   REQUIRE(refused.size() == 5);
   for (const auto& [call, failure] : refused) {
     CAPTURE(call, status);
     CHECK(failure.error.code == code);
-    CHECK_THAT(failure.error.text, ContainsSubstring(call + " /api/v1/things") && ContainsSubstring(std::to_string(status)));
+    CHECK_THAT(failure.error.text,
+               ContainsSubstring(call + " /api/v1/things") && ContainsSubstring(std::to_string(status)));
     CHECK((failure.kind == kube::Failure::Kind::expired) == (status == 410));
     CHECK((failure.kind == kube::Failure::Kind::throttled) == (status == 429));
     if (status == 403) CHECK_THAT(failure.error.text, ContainsSubstring("grant the verb '" + call + "' on 'things'"));
   }
 }
 
-TEST_CASE("a server that wants to be left alone for years, or asks for less than nothing, is asked within five minutes") {
+TEST_CASE(
+    "a server that wants to be left alone for years, or asks for less than nothing, is asked within five minutes") {
   Scene years(always(429, "", "Retry-After: 4000000000\r\n"));
   CHECK(years.get().error().retry_after == 300s);
   const auto status = [](const std::string& seconds) {
@@ -164,7 +175,8 @@ TEST_CASE("a line of a watch that is no event ends it; an event of a type that i
     CHECK(events.size() == (how ? 2u : 1u));
     return how ? errc::ok : how.error().error.code;
   };
-  for (const char* line : {"null", "[]", "garbage", "\x01\xff", R"({"type":"ADDED"})", R"({"type":"ADDED","object":null})", R"({"object":7})"}) {
+  for (const char* line : {"null", "[]", "garbage", "\x01\xff", R"({"type":"ADDED"})",
+                           R"({"type":"ADDED","object":null})", R"({"object":7})"}) {
     CAPTURE(line);
     CHECK(ended(line) == errc::io);
   }
@@ -214,10 +226,12 @@ TEST_CASE("what answers TLS with something else, or HTTP with TLS, is an error")
 }
 
 TEST_CASE("proxy variables mean nothing") {
-  for (const char* name : {"http_proxy", "https_proxy", "HTTPS_PROXY", "HTTP_PROXY", "all_proxy", "ALL_PROXY"}) ::setenv(name, "http://127.0.0.1:1", 1);
+  for (const char* name : {"http_proxy", "https_proxy", "HTTPS_PROXY", "HTTP_PROXY", "all_proxy", "ALL_PROXY"})
+    ::setenv(name, "http://127.0.0.1:1", 1);
   Scene scene(thing, ApiServer::Tls::good);
   CHECK(scene.get());
-  for (const char* name : {"http_proxy", "https_proxy", "HTTPS_PROXY", "HTTP_PROXY", "all_proxy", "ALL_PROXY"}) ::unsetenv(name);
+  for (const char* name : {"http_proxy", "https_proxy", "HTTPS_PROXY", "HTTP_PROXY", "all_proxy", "ALL_PROXY"})
+    ::unsetenv(name);
 }
 
 TEST_CASE("a token that stays refused is tried twice, not for ever") {
@@ -241,7 +255,9 @@ TEST_CASE("a token file with more than a token in it is refused before it become
   CHECK(scene.server.requests().empty());
 }
 
-TEST_CASE("an address is reached without a thread of the pool, and a resolver that hangs holds one of them however often it is asked") {
+TEST_CASE(
+    "an address is reached without a thread of the pool, and a resolver that hangs holds one of them however often it "
+    "is asked") {
   Scene scene(thing);
   std::promise<void> release;
   scene.pool.post([&] { release.get_future().wait(); });

@@ -21,17 +21,25 @@ std::string thing(const std::string& value, const std::string& version) {
 std::string list(const std::string& items, const std::string& version) {
   return R"({"metadata":{"resourceVersion":")" + version + R"("},"items":[)" + items + "]}";
 }
-std::string change(const std::string& type, const std::string& object) { return R"({"type":")" + type + R"(","object":)" + object + "}\n"; }
-bool asks_initial(const Request& request) { return request.target.find("sendInitialEvents=true") != request.target.npos; }
-const std::string kTold = R"({"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7","annotations":{"k8s.io/initial-events-end":"true"}}}})" "\n";
+std::string change(const std::string& type, const std::string& object) {
+  return R"({"type":")" + type + R"(","object":)" + object + "}\n";
+}
+bool asks_initial(const Request& request) {
+  return request.target.find("sendInitialEvents=true") != request.target.npos;
+}
+const std::string kTold =
+    R"({"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7","annotations":{"k8s.io/initial-events-end":"true"}}}})"
+    "\n";
 bool is_watch(const Request& request) { return request.target.find("watch=1") != request.target.npos; }
 
 class Scene {
  public:
   /// Unless `newer`, the server knows no watch in the place of a list.
   explicit Scene(ApiServer::Script script, bool newer = false, kube::Which which = {"one"})
-      : which(std::move(which)), server(newer ? std::move(script) : [script = std::move(script)](const Request& request, Peer& peer) {
-          if (asks_initial(request)) return peer.answer(422, R"({"reason":"Invalid","message":"sendInitialEvents is forbidden for watch"})");
+      : which(std::move(which)),
+        server(newer ? std::move(script) : [script = std::move(script)](const Request& request, Peer& peer) {
+          if (asks_initial(request))
+            return peer.answer(422, R"({"reason":"Invalid","message":"sendInitialEvents is forbidden for watch"})");
           script(request, peer);
         }) {
     kept.start();
@@ -69,7 +77,8 @@ class Scene {
   ApiServer server;
   kube::Api api{loop.control(), loop.clock, pool, server.access()};
   int changes = 0;
-  kube::Kept kept{loop.control(), loop.clock, api, {"/api/v1/things", "things"}, which, [this](const std::string&) { ++changes; }};
+  kube::Kept kept{
+      loop.control(), loop.clock, api, {"/api/v1/things", "things"}, which, [this](const std::string&) { ++changes; }};
 };
 
 }  // namespace
@@ -138,13 +147,15 @@ TEST_CASE("while the server refuses, the reason is known and the object is not")
 
 TEST_CASE("a server that is down for hours is asked about once a minute, and once it is back the object is known") {
   std::atomic<bool> down{true};
-  Scene scene([&](const Request& request, Peer& peer) {
-    if (down) peer.close();
-    if (!is_watch(request)) return peer.answer(200, list(thing("a", "1"), "7"));
-    peer.begin();
-    if (asks_initial(request)) peer.piece(change("ADDED", thing("a", "1")) + kTold);
-    peer.hang();
-  }, true);
+  Scene scene(
+      [&](const Request& request, Peer& peer) {
+        if (down) peer.close();
+        if (!is_watch(request)) return peer.answer(200, list(thing("a", "1"), "7"));
+        peer.begin();
+        if (asks_initial(request)) peer.piece(change("ADDED", thing("a", "1")) + kTold);
+        peer.hang();
+      },
+      true);
   scene.pass(3h);
   CHECK(scene.value() == "unknown");
   CHECK(scene.server.requests().size() > 100);
@@ -220,12 +231,14 @@ TEST_CASE("another's object is not taken for it, whatever the server selects") {
 
 TEST_CASE("a server that tells in its watch what there is is asked once, also for an object that is not there") {
   for (const std::string& there : {std::string("a"), std::string("absent")}) {
-    Scene scene([&](const Request&, Peer& peer) {
-      peer.begin();
-      if (there == "a") peer.piece(change("ADDED", thing("a", "90")));
-      peer.piece(kTold);
-      peer.hang();
-    }, true);
+    Scene scene(
+        [&](const Request&, Peer& peer) {
+          peer.begin();
+          if (there == "a") peer.piece(change("ADDED", thing("a", "90")));
+          peer.piece(kTold);
+          peer.hang();
+        },
+        true);
     CHECK(test::eventually(scene.loop.io, [&] { return scene.value() == there; }));
     scene.pass(60s);
     CHECK(scene.value() == there);
@@ -233,12 +246,16 @@ TEST_CASE("a server that tells in its watch what there is is asked once, also fo
   }
 }
 
-TEST_CASE("where a watch does not say that it has told all, a list does after a while, and no such watch is asked for again") {
-  Scene scene([&](const Request& request, Peer& peer) {
-    if (!is_watch(request)) return peer.answer(200, list("", "7"));
-    peer.begin();
-    peer.hang();
-  }, true);
+TEST_CASE(
+    "where a watch does not say that it has told all, a list does after a while, and no such watch is asked for "
+    "again") {
+  Scene scene(
+      [&](const Request& request, Peer& peer) {
+        if (!is_watch(request)) return peer.answer(200, list("", "7"));
+        peer.begin();
+        peer.hang();
+      },
+      true);
   CHECK(scene.becomes("absent"));
   REQUIRE(test::eventually(scene.loop.io, [&] { return scene.server.requests().size() >= 3; }));
   CHECK_FALSE(asks_initial(scene.server.requests().back()));
@@ -270,43 +287,53 @@ bool become(Scene& scene, const std::vector<std::string>& expected) {
 }  // namespace
 
 TEST_CASE("of a collection what is ours is kept, listed and as the watch tells; what ceases to be ours goes") {
-  Scene scene([](const Request& request, Peer& peer) {
-    if (!is_watch(request)) return peer.answer(200, list(owned("a", "me") + "," + owned("b", "you") + "," + owned("c", "me"), "7"));
-    peer.begin();
-    peer.piece(change("ADDED", owned("d", "me")) + change("ADDED", owned("e", "you")) + change("MODIFIED", owned("a", "you")) + change("DELETED", owned("c", "me")));
-    peer.hang();
-  }, false, ours());
+  Scene scene(
+      [](const Request& request, Peer& peer) {
+        if (!is_watch(request))
+          return peer.answer(200, list(owned("a", "me") + "," + owned("b", "you") + "," + owned("c", "me"), "7"));
+        peer.begin();
+        peer.piece(change("ADDED", owned("d", "me")) + change("ADDED", owned("e", "you")) +
+                   change("MODIFIED", owned("a", "you")) + change("DELETED", owned("c", "me")));
+        peer.hang();
+      },
+      false, ours());
   CHECK(become(scene, {"d"}));
 }
 
 TEST_CASE("a watch that begins with what there is replaces what was kept at its end") {
-  Scene scene([](const Request&, Peer& peer) {
-    peer.begin();
-    peer.piece(change("ADDED", owned("a", "me")) + change("ADDED", owned("b", "you")) + kTold);
-    peer.hang();
-  }, true, ours());
+  Scene scene(
+      [](const Request&, Peer& peer) {
+        peer.begin();
+        peer.piece(change("ADDED", owned("a", "me")) + change("ADDED", owned("b", "you")) + kTold);
+        peer.hang();
+      },
+      true, ours());
   CHECK(become(scene, {"a"}));
 }
 
 TEST_CASE("a server that cannot select by that field is asked for all, once and for good") {
-  Scene scene([](const Request& request, Peer& peer) {
-    if (selects(request)) return peer.answer(400, R"({"reason":"BadRequest","message":"field label not supported: owner"})");
-    if (!is_watch(request)) return peer.answer(200, list(owned("a", "me") + "," + owned("b", "you"), "7"));
-    peer.begin();
-    peer.hang();
-  }, false, ours());
+  Scene scene(
+      [](const Request& request, Peer& peer) {
+        if (selects(request))
+          return peer.answer(400, R"({"reason":"BadRequest","message":"field label not supported: owner"})");
+        if (!is_watch(request)) return peer.answer(200, list(owned("a", "me") + "," + owned("b", "you"), "7"));
+        peer.begin();
+        peer.hang();
+      },
+      false, ours());
   CHECK(become(scene, {"a"}));
   const auto requests = scene.server.requests();
-  CHECK(std::ranges::count_if(requests, [](const auto& request) { return selects(request) && !asks_initial(request); }) == 1);
+  CHECK(std::ranges::count_if(requests,
+                              [](const auto& request) { return selects(request) && !asks_initial(request); }) == 1);
 }
 
 TEST_CASE("a collection that may not be listed is asked for again, and never object by object") {
-  Scene scene([](const Request&, Peer& peer) {
-    peer.answer(403, R"({"reason":"Forbidden","message":"no"})");
-  }, false, ours());
+  Scene scene([](const Request&, Peer& peer) { peer.answer(403, R"({"reason":"Forbidden","message":"no"})"); }, false,
+              ours());
   scene.pass(3min);
   const auto requests = scene.server.requests();
   CHECK(requests.size() > 2);
-  CHECK(std::ranges::all_of(requests, [](const auto& request) { return request.target.starts_with("/api/v1/things?"); }));
+  CHECK(
+      std::ranges::all_of(requests, [](const auto& request) { return request.target.starts_with("/api/v1/things?"); }));
   CHECK_FALSE(scene.kept.known());
 }

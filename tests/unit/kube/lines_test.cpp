@@ -12,7 +12,11 @@ std::vector<std::string> lines(const std::vector<std::string>& pieces) {
   kube::Lines reader(16);
   std::vector<std::string> all;
   for (const auto& piece : pieces)
-    if (!reader.feed(piece, [&](std::string_view line) { all.emplace_back(line); return true; })) all.emplace_back("too long");
+    if (!reader.feed(piece, [&](std::string_view line) {
+          all.emplace_back(line);
+          return true;
+        }))
+      all.emplace_back("too long");
   return all;
 }
 

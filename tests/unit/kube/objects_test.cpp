@@ -13,13 +13,15 @@ boost::json::object object(const char* text) { return boost::json::parse(text).a
 }  // namespace
 
 TEST_CASE("of a Node its labels and attached volumes are read") {
-  const auto node = kube::node_of(object(R"({"metadata":{"labels":{"zone":"a"}},"status":{"volumesAttached":[{"name":"kubernetes.io/csi/d^h"}]}})"));
+  const auto node = kube::node_of(object(
+      R"({"metadata":{"labels":{"zone":"a"}},"status":{"volumesAttached":[{"name":"kubernetes.io/csi/d^h"}]}})"));
   CHECK(node.labels.at("zone") == "a");
   CHECK(node.volumes_attached == std::vector<std::string>{"kubernetes.io/csi/d^h"});
 }
 
 TEST_CASE("of a VolumeAttachment it is read whose it is, and whether it goes") {
-  const auto found = kube::volume_attachment_of(object(R"({"metadata":{"uid":"u","deletionTimestamp":"2026-01-01T00:00:00Z"},
+  const auto found =
+      kube::volume_attachment_of(object(R"({"metadata":{"uid":"u","deletionTimestamp":"2026-01-01T00:00:00Z"},
       "spec":{"attacher":"d","nodeName":"n","source":{"persistentVolumeName":"pv"}},"status":{"attached":true,"attachmentMetadata":{"a":"b"}}})"));
   CHECK(found.uid == "u");
   CHECK(found.volume == "pv");
@@ -29,7 +31,8 @@ TEST_CASE("of a VolumeAttachment it is read whose it is, and whether it goes") {
 }
 
 TEST_CASE("of a Node it is known what is attached to it, and whether it is out of service") {
-  const auto node = kube::node_of(object(R"({"spec":{"taints":[{"key":"other"},{"key":"node.kubernetes.io/out-of-service","effect":"NoExecute"}]},
+  const auto node = kube::node_of(
+      object(R"({"spec":{"taints":[{"key":"other"},{"key":"node.kubernetes.io/out-of-service","effect":"NoExecute"}]},
       "status":{"volumesAttached":[{"name":"kubernetes.io/csi/d^h","devicePath":""}]}})"));
   CHECK(node.volumes_attached == std::vector<std::string>{kube::attached_name("h", "d")});
   CHECK(node.out_of_service);
@@ -38,11 +41,13 @@ TEST_CASE("of a Node it is known what is attached to it, and whether it is out o
 
 TEST_CASE("a VolumeAttachment's name is computed from handle, driver and node") {
   // printf handledrivernode | sha256sum
-  CHECK(kube::volume_attachment_name("handle", "driver", "node") == "csi-fdef298eb16db6fa42906ef1ff09a93a7f3028f8290cc9d71628ff91c237bfa7");
+  CHECK(kube::volume_attachment_name("handle", "driver", "node") ==
+        "csi-fdef298eb16db6fa42906ef1ff09a93a7f3028f8290cc9d71628ff91c237bfa7");
 }
 
 TEST_CASE("of a PersistentVolume its mode is what volumeMode says") {
-  const auto found = kube::persistent_volume_of(object(R"({"metadata":{"name":"pv"},"spec":{"volumeMode":"Block","accessModes":["ReadWriteOnce"],
+  const auto found = kube::persistent_volume_of(
+      object(R"({"metadata":{"name":"pv"},"spec":{"volumeMode":"Block","accessModes":["ReadWriteOnce"],
       "csi":{"driver":"d","volumeHandle":"h","fsType":"ext4","volumeAttributes":{"pool":"p","n":1},"nodeStageSecretRef":{"name":"s","namespace":"ns"}},
       "claimRef":{"name":"c","namespace":"default"}},"status":{"phase":"Bound"}})"));
   CHECK(found.mode == "Block");
@@ -54,8 +59,10 @@ TEST_CASE("of a PersistentVolume its mode is what volumeMode says") {
 }
 
 TEST_CASE("objects without what one expects, or with other types, are empty and no trap") {
-  for (const char* text : {"{}", R"({"metadata":null,"spec":null,"status":null})", R"({"metadata":[],"spec":{"source":null,"csi":null,"accessModes":null},"status":1})",
-                           R"({"spec":{"csi":{"nodeStageSecretRef":{}},"source":{}},"status":{"volumesAttached":[null,1]}})"}) {
+  for (const char* text :
+       {"{}", R"({"metadata":null,"spec":null,"status":null})",
+        R"({"metadata":[],"spec":{"source":null,"csi":null,"accessModes":null},"status":1})",
+        R"({"spec":{"csi":{"nodeStageSecretRef":{}},"source":{}},"status":{"volumesAttached":[null,1]}})"}) {
     const auto anything = object(text);
     CHECK_FALSE(kube::volume_attachment_of(anything).attached);
     CHECK(kube::persistent_volume_of(anything).driver.empty());
@@ -66,7 +73,8 @@ TEST_CASE("objects without what one expects, or with other types, are empty and 
 }
 
 TEST_CASE("modes that are not known are told as they are, and none as none") {
-  const auto found = kube::persistent_volume_of(object(R"({"spec":{"accessModes":["ReadWriteNow",null,7],"volumeMode":"Stream"}})"));
+  const auto found =
+      kube::persistent_volume_of(object(R"({"spec":{"accessModes":["ReadWriteNow",null,7],"volumeMode":"Stream"}})"));
   CHECK(found.access_modes == std::vector<std::string>{"ReadWriteNow"});
   CHECK(found.mode == "Stream");
   CHECK(kube::persistent_volume_of(object(R"({"spec":{"accessModes":[]}})")).access_modes.empty());

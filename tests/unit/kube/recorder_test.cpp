@@ -15,7 +15,9 @@ struct Scene {
   std::atomic<unsigned> status = 201;
   test::Loop loop;
   BlockingPool pool{loop.control(), loop.clock, 1};
-  ApiServer server{[this](const ApiServer::Request&, ApiServer::Peer& peer) { peer.answer(status, R"({"metadata":{"name":"made"}})"); }};
+  ApiServer server{[this](const ApiServer::Request&, ApiServer::Peer& peer) {
+    peer.answer(status, R"({"metadata":{"name":"made"}})");
+  }};
   kube::Api api{loop.control(), loop.clock, pool, server.access()};
   kube::Recorder recorder{loop.control(), loop.clock, api, {"corbd", "node-1"}};
   ~Scene() { test::Started<bool>(loop.io, stopped(*this)).get(); }
@@ -23,7 +25,9 @@ struct Scene {
     co_await self.recorder.stop({});
     co_return true;
   }
-  void tell(int object, const std::string& message = "m") { recorder.tell({"Node", "", "n" + std::to_string(object), ""}, {"Reason", true, message}); }
+  void tell(int object, const std::string& message = "m") {
+    recorder.tell({"Node", "", "n" + std::to_string(object), ""}, {"Reason", true, message});
+  }
   bool sends(std::size_t count) {
     return test::eventually(loop.io, [&] { return server.requests().size() >= count; });
   }

@@ -18,7 +18,9 @@ Failure failed(Failure::Kind kind, std::optional<std::chrono::seconds> retry_aft
   return failure;
 }
 
-bool lists(Reflector& reflector, const std::string& version) { return reflector.next(0) == Reflector::Action(Reflector::List{version}); }
+bool lists(Reflector& reflector, const std::string& version) {
+  return reflector.next(0) == Reflector::Action(Reflector::List{version});
+}
 bool watches(Reflector& reflector, const std::string& version, bool initial = false) {
   return reflector.next(0) == Reflector::Action(Reflector::Watch{version, 300s, initial});
 }
@@ -75,7 +77,8 @@ TEST_CASE("where the server knows no such watch it is a list, from the cache, th
   }
 }
 
-TEST_CASE("a watch that breaks before it told what there is is asked for again, after a pause or from the most recent") {
+TEST_CASE(
+    "a watch that breaks before it told what there is is asked for again, after a pause or from the most recent") {
   Reflector broken;
   broken.watching(kNow);
   broken.watch_ended(failed(Failure::Kind::throttled, 5s), kNow);
@@ -150,14 +153,16 @@ TEST_CASE("a watch that the server calls invalid makes a list of the most recent
   CHECK(lists(reflector, ""));
 }
 
-TEST_CASE("the pause doubles to thirty seconds, with as much again by chance, and begins anew after two minutes of calm") {
+TEST_CASE(
+    "the pause doubles to thirty seconds, with as much again by chance, and begins anew after two minutes of calm") {
   auto reflector = watching();
   std::vector<std::chrono::milliseconds> pauses;
   for (int i = 0; i < 8; ++i) {
     reflector.watch_ended(failed(Failure::Kind::other), kNow);
     pauses.push_back(sleeps(reflector));
   }
-  CHECK(pauses == std::vector<std::chrono::milliseconds>{800ms, 1600ms, 3200ms, 6400ms, 12800ms, 25600ms, 30000ms, 30000ms});
+  CHECK(pauses ==
+        std::vector<std::chrono::milliseconds>{800ms, 1600ms, 3200ms, 6400ms, 12800ms, 25600ms, 30000ms, 30000ms});
   reflector.watch_ended(failed(Failure::Kind::other), kNow);
   CHECK(sleeps(reflector, 0.5) == 45000ms);
   reflector.watch_ended(failed(Failure::Kind::other), kNow + 3min);

@@ -21,7 +21,9 @@ struct ApiScene : ApiClient {
   ApiServer server;
 };
 
-inline void thing(const ApiServer::Request&, ApiServer::Peer& peer) { peer.answer(200, R"({"metadata":{"name":"one"}})"); }
+inline void thing(const ApiServer::Request&, ApiServer::Peer& peer) {
+  peer.answer(200, R"({"metadata":{"name":"one"}})");
+}
 
 inline ApiServer::Script always(unsigned status, std::string body, std::string headers = {}) {
   return [=](const ApiServer::Request&, ApiServer::Peer& peer) { peer.answer(status, body, headers); };
@@ -37,7 +39,8 @@ inline ApiServer::Script pieces(std::vector<std::string> all) {
 }
 
 inline std::string event(const std::string& type, const std::string& version) {
-  return R"({"type":")" + type + R"(","object":{"kind":"Thing","metadata":{"name":"one","resourceVersion":")" + version + "\"}}}\n";
+  return R"({"type":")" + type + R"(","object":{"kind":"Thing","metadata":{"name":"one","resourceVersion":")" +
+         version + "\"}}}\n";
 }
 
 }  // namespace corbd::test

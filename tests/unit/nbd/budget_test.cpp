@@ -29,7 +29,8 @@ struct Other {
     auto pair = nbd::make_socket_pair();
     REQUIRE(pair);
     peer = std::move(pair->second);
-    link = nbd::serve_socket(ground.control.get_executor(), *ground.clock, ground.loop, image, std::move(pair->first), ground.probe);
+    link = nbd::serve_socket(ground.control.get_executor(), *ground.clock, ground.loop, image, std::move(pair->first),
+                             ground.probe);
   }
   ~Other() {
     link->shut();
@@ -248,7 +249,9 @@ TEST_CASE("a peer with too many unanswered requests is not read from until some 
   for (unsigned i = 0; i < 300; ++i) CHECK(ground.reply().error == 0);
 }
 
-TEST_CASE("what is kept of other sizes makes room before memory is asked for: all together are no more than was in use at once") {
+TEST_CASE(
+    "what is kept of other sizes makes room before memory is asked for: all together are no more than was in use at "
+    "once") {
   constexpr std::size_t most = 8 << 20;
   nbd::Buffers buffers(1 << 20);
   for (const std::size_t size : {1 << 20, 256 << 10, 64 << 10, 4 << 10}) {

@@ -78,7 +78,9 @@ TEST_CASE("a read-only device refuses whatever changes it with EPERM") {
   CHECK(nbd::check(of(Command::flush, 0, 0), kReadOnly) == 0);
 }
 
-TEST_CASE("no error of the connection is ever replied, and only one that says that the client is cut off costs the image its lock") {
+TEST_CASE(
+    "no error of the connection is ever replied, and only one that says that the client is cut off costs the image its "
+    "lock") {
   for (const int error : {ESHUTDOWN, EROFS, ETIMEDOUT, ENOTCONN, ECANCELED, ENXIO, EPERM, EACCES, ENOMEM}) {
     INFO(error);
     CHECK(nbd::judge(-error).hold);

@@ -50,11 +50,11 @@ struct Cut {
 Bytes mixed_stream() {
   return request(Command::write, 1, 0, 5000) + pattern(5000, 1) + request(Command::read, 2, 0, 4096) +
          request(Command::write, 3, 0, 200000) + pattern(200000, 2) + request(Command::flush, 4) +
-         request(Command::write, 5, 2 << 20, 9000) + pattern(9000, 3) + request(Command::write, 6, 0, 1) + pattern(1, 4) +
-         request(Command::write, 7, 0, 0) + request(Command::trim, 8, 0, 4096);
+         request(Command::write, 5, 2 << 20, 9000) + pattern(9000, 3) + request(Command::write, 6, 0, 1) +
+         pattern(1, 4) + request(Command::write, 7, 0, 0) + request(Command::trim, 8, 0, 4096);
 }
-const std::vector<Kind> kMixed{Kind::request, Kind::filled, Kind::request, Kind::request, Kind::filled, Kind::request,
-                               Kind::refused, Kind::request, Kind::filled, Kind::request, Kind::request};
+const std::vector<Kind> kMixed{Kind::request, Kind::filled,  Kind::request, Kind::request, Kind::filled, Kind::request,
+                               Kind::refused, Kind::request, Kind::filled,  Kind::request, Kind::request};
 
 }  // namespace
 

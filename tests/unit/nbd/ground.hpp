@@ -27,10 +27,12 @@ using nbd::Command;
 /// Every wait of these tests ends by then; none is expected to come near.
 inline constexpr std::chrono::seconds kPatience{20};
 
-inline Bytes request(Command command, std::uint64_t cookie, std::uint64_t offset = 0, std::uint32_t length = 0, std::uint16_t flags = 0) {
+inline Bytes request(Command command, std::uint64_t cookie, std::uint64_t offset = 0, std::uint32_t length = 0,
+                     std::uint16_t flags = 0) {
   Bytes out;
   const auto put = [&](std::uint64_t value, int bytes) {
-    for (int shift = 8 * (bytes - 1); shift >= 0; shift -= 8) out.push_back(static_cast<std::byte>(value >> shift & 0xff));
+    for (int shift = 8 * (bytes - 1); shift >= 0; shift -= 8)
+      out.push_back(static_cast<std::byte>(value >> shift & 0xff));
   };
   put(0x25609513, 4);
   put(flags, 2);
@@ -65,7 +67,8 @@ class Ground {
     auto pair = nbd::make_socket_pair();
     REQUIRE(pair);
     peer = std::move(pair->second);
-    link = nbd::serve_socket(control.get_executor(), *clock, loop, image, std::move(pair->first), probe, read_only, [this] { ++stopped; });
+    link = nbd::serve_socket(control.get_executor(), *clock, loop, image, std::move(pair->first), probe, read_only,
+                             [this] { ++stopped; });
   }
   ~Ground() {
     image.set_ends(MemoryImage::Ends::at_once);

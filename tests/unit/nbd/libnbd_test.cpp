@@ -24,8 +24,8 @@ struct Client {
     INFO((connected == 0 ? "" : ::nbd_get_error()));
     REQUIRE(connected == 0);
     REQUIRE(agreed);
-    link = nbd::serve_socket(ground.control.get_executor(), *ground.clock, ground.loop, ground.image, std::move(server), ground.probe,
-                             read_only);
+    link = nbd::serve_socket(ground.control.get_executor(), *ground.clock, ground.loop, ground.image, std::move(server),
+                             ground.probe, read_only);
   }
   nbd_handle* nbd() const { return handle.get(); }
 
@@ -38,7 +38,9 @@ struct Client {
 void compare(Client& client, unsigned seed, int steps) {
   std::mt19937 random(seed);
   Bytes model = client.ground.image.content();
-  const auto below = [&](std::uint64_t bound) { return std::uniform_int_distribution<std::uint64_t>(0, bound - 1)(random); };
+  const auto below = [&](std::uint64_t bound) {
+    return std::uniform_int_distribution<std::uint64_t>(0, bound - 1)(random);
+  };
   for (int step = 0; step < steps; ++step) {
     const std::uint64_t offset = below(model.size());
     const std::size_t length = 1 + below(std::min<std::uint64_t>(model.size() - offset, below(4) == 0 ? 300000 : 9000));
@@ -52,9 +54,17 @@ void compare(Client& client, unsigned seed, int steps) {
         failed = ::nbd_pwrite(client.nbd(), data.data(), length, offset, step % 2 == 0 ? LIBNBD_CMD_FLAG_FUA : 0);
         break;
       }
-      case 1: std::fill(at, end, std::byte{0}); failed = ::nbd_trim(client.nbd(), length, offset, 0); break;
-      case 2: std::fill(at, end, std::byte{0}); failed = ::nbd_zero(client.nbd(), length, offset, LIBNBD_CMD_FLAG_NO_HOLE); break;
-      case 3: failed = ::nbd_flush(client.nbd(), 0); break;
+      case 1:
+        std::fill(at, end, std::byte{0});
+        failed = ::nbd_trim(client.nbd(), length, offset, 0);
+        break;
+      case 2:
+        std::fill(at, end, std::byte{0});
+        failed = ::nbd_zero(client.nbd(), length, offset, LIBNBD_CMD_FLAG_NO_HOLE);
+        break;
+      case 3:
+        failed = ::nbd_flush(client.nbd(), 0);
+        break;
       default: {
         Bytes data(length);
         failed = ::nbd_pread(client.nbd(), data.data(), length, offset, 0);

@@ -121,7 +121,8 @@ TEST_CASE("flush, FUA writes, trim and zeroes reach the image") {
   CHECK(ground.ask(request(Command::trim, 3, 0, 4096), 3) == 0);
   CHECK(ground.ask(request(Command::write_zeroes, 4, 4096, 2048, nbd::flag_no_hole), 4) == 0);
   CHECK(ground.image.calls() ==
-        std::vector<MemoryImage::Call>{{Io::write, 0, 8192}, {Io::flush, 0, 0}, {Io::discard, 0, 4096}, {Io::write_zeroes, 4096, 2048}});
+        std::vector<MemoryImage::Call>{
+            {Io::write, 0, 8192}, {Io::flush, 0, 0}, {Io::discard, 0, 4096}, {Io::write_zeroes, 4096, 2048}});
 }
 
 TEST_CASE("a discard of gigabytes goes to the image piece after piece and is answered once") {
@@ -180,7 +181,8 @@ TEST_CASE("an error that nobody knows ends the stream without a reply, and says 
 TEST_CASE("replies that did not leave yet are dropped with a held link") {
   Ground ground;
   ground.image.fail(Io::flush, ESHUTDOWN);
-  ground.send(request(Command::write, 1, 0, 512) + pattern(512) + request(Command::flush, 2) + request(Command::read, 3, 0, 512));
+  ground.send(request(Command::write, 1, 0, 512) + pattern(512) + request(Command::flush, 2) +
+              request(Command::read, 3, 0, 512));
   CHECK(ground.ends());
   CHECK(ground.link->state() == State::held);
 }
@@ -301,12 +303,13 @@ TEST_CASE("the next server answers on the socket of a drained link") {
   ground.settle();
   CHECK(ground.silent());
   Fd taken(::dup(ground.link->socket()));
-  const auto next =
-      nbd::serve_socket(ground.control.get_executor(), *ground.clock, ground.loop, ground.image, std::move(taken), ground.probe);
+  const auto next = nbd::serve_socket(ground.control.get_executor(), *ground.clock, ground.loop, ground.image,
+                                      std::move(taken), ground.probe);
   CHECK(ground.reply().cookie == 1);
 }
 
-TEST_CASE("a resize may go to the kernel only while the link serves, nothing waits, and the cluster answered a moment ago") {
+TEST_CASE(
+    "a resize may go to the kernel only while the link serves, nothing waits, and the cluster answered a moment ago") {
   Ground ground(Ends::when_told);
   const auto vital = ground.link->vital();
   CHECK(nbd::may_resize(*vital, duration::zero()));

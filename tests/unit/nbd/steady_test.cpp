@@ -1,5 +1,5 @@
-// Counts what a busy session asks the allocator for: operator new of this whole executable. Not in sanitizer builds, which have their own
-// and switch off Asio's recycling.
+// Counts what a busy session asks the allocator for: operator new of this whole executable. Not in sanitizer builds,
+// which have their own and switch off Asio's recycling.
 #ifndef BOOST_ASIO_DISABLE_SMALL_BLOCK_RECYCLING
 #include <atomic>
 #include <cstdlib>

@@ -25,7 +25,9 @@ class Tree {
   }
   Tree& device(unsigned index) {
     const std::string at = "block/nbd" + std::to_string(index) + "/";
-    file(at + "dev", "43:" + std::to_string(32 * index)).file(at + "size", "2048").file(at + "queue/io_timeout", "30000");
+    file(at + "dev", "43:" + std::to_string(32 * index))
+        .file(at + "size", "2048")
+        .file(at + "queue/io_timeout", "30000");
     return folder(at + "holders");
   }
   const std::string& root() const { return folder_.path(); }
@@ -38,8 +40,13 @@ class Tree {
 
 TEST_CASE("a configured device is seen with everything the planner asks for") {
   Tree tree;
-  tree.device(3).file("block/nbd3/backend", "volume-3").file("block/nbd3/pid", "42").file("block/nbd3/queue/io_timeout", "1000");
-  tree.file("block/nbd3/holders/dm-1/dm/name", "luks-rbd-volume-3").file("block/nbd3/holders/dm-1/size", "1024").file("block/nbd3/holders/dm-1/dev", "253:1");
+  tree.device(3)
+      .file("block/nbd3/backend", "volume-3")
+      .file("block/nbd3/pid", "42")
+      .file("block/nbd3/queue/io_timeout", "1000");
+  tree.file("block/nbd3/holders/dm-1/dm/name", "luks-rbd-volume-3")
+      .file("block/nbd3/holders/dm-1/size", "1024")
+      .file("block/nbd3/holders/dm-1/dev", "253:1");
   tree.folder("block/nbd3/nbd3p1/holders/dm-0");
   const auto all = nbd::read_inventory(tree.root());
   REQUIRE(all);
@@ -51,10 +58,13 @@ TEST_CASE("a configured device is seen with everything the planner asks for") {
   CHECK(seen.dev_major == 43);
   CHECK(seen.dev_minor == 96);
   CHECK(seen.io_timeout_ms == 1000);
-  CHECK(seen.holders == std::vector<device::Holder>{{"dm-1", "luks-rbd-volume-3", 1u << 19, 253, 1}, {"dm-0", "", 0, 0, 0}});
+  CHECK(seen.holders ==
+        std::vector<device::Holder>{{"dm-1", "luks-rbd-volume-3", 1u << 19, 253, 1}, {"dm-0", "", 0, 0, 0}});
 }
 
-TEST_CASE("a new device gets the lowest number that is free and not to be avoided, also one whose device is there unconfigured") {
+TEST_CASE(
+    "a new device gets the lowest number that is free and not to be avoided, also one whose device is there "
+    "unconfigured") {
   Tree tree;
   tree.device(0).file("block/nbd0/backend", "a").file("block/nbd0/pid", "1");
   tree.device(2).file("block/nbd2/backend", "c").file("block/nbd2/pid", "1");
@@ -85,7 +95,8 @@ TEST_CASE("a device without an identifier is seen as somebody else's") {
 
 TEST_CASE("devices are listed by index") {
   Tree tree;
-  for (const unsigned index : {10u, 2u, 1u}) tree.device(index).file("block/nbd" + std::to_string(index) + "/backend", "v");
+  for (const unsigned index : {10u, 2u, 1u})
+    tree.device(index).file("block/nbd" + std::to_string(index) + "/backend", "v");
   const auto all = nbd::read_inventory(tree.root());
   REQUIRE(all);
   REQUIRE(all->size() == 3);

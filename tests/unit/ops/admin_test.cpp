@@ -36,20 +36,25 @@ TEST_CASE("the admin socket is 0600 and its folder stays as it was") {
   const std::string folder = scene.socket().substr(0, scene.socket().rfind('/'));
   REQUIRE(::chmod(folder.c_str(), 0700) == 0);
   scene.start();
-  struct stat found {};
+  struct stat found{};
   REQUIRE(::stat(scene.socket().c_str(), &found) == 0);
   CHECK((found.st_mode & 0777) == 0600);
   REQUIRE(::stat(folder.c_str(), &found) == 0);
   CHECK((found.st_mode & 0777) == 0700);
 }
 
-TEST_CASE("devices without a record are counted and listed, also where no API server tells of them; another driver's are not") {
+TEST_CASE(
+    "devices without a record are counted and listed, also where no API server tells of them; another driver's are "
+    "not") {
   Scene scene;
   const std::string folder = "/var/lib/kubelet/plugins/kubernetes.io/csi/";
-  scene.volumes.devices = {{"a", 0, {folder + "rbd.csi.ceph.com/1/globalmount/a", "/var/lib/kubelet/pods/p/volumes/kubernetes.io~csi/x/mount"}},
-                           {"b", 1, {folder + "volumeDevices/staging/pvc-b/b"}},
-                           {"c", 2, {folder + "other.csi.ceph.com/1/globalmount/c"}},
-                           {"d", 3, {}}};
+  scene.volumes.devices = {
+      {"a",
+       0,
+       {folder + "rbd.csi.ceph.com/1/globalmount/a", "/var/lib/kubelet/pods/p/volumes/kubernetes.io~csi/x/mount"}},
+      {"b", 1, {folder + "volumeDevices/staging/pvc-b/b"}},
+      {"c", 2, {folder + "other.csi.ceph.com/1/globalmount/c"}},
+      {"d", 3, {}}};
   scene.volumes.kernel_devices = {{"e", 0, {folder + "pv/pvc-e/globalmount/e"}, device::Kind::krbd}};
   scene.start();
   v1::GetStatusResponse status;
@@ -107,7 +112,8 @@ TEST_CASE("volumes are listed in the order of their ids") {
 TEST_CASE("a volume comes with its timeline") {
   Scene scene;
   scene.volumes.add("1");
-  scene.timelines["1"] = {{{}, "1", Health::absent, Health::staging, "stage"}, {{}, "1", Health::staging, Health::staged, "stage done"}};
+  scene.timelines["1"] = {{{}, "1", Health::absent, Health::staging, "stage"},
+                          {{}, "1", Health::staging, Health::staged, "stage done"}};
   scene.start();
   v1::GetVolumeResponse said;
   REQUIRE(scene.call(&Stub::GetVolume, volume_request("1"), said).ok());
@@ -123,7 +129,8 @@ TEST_CASE("a volume that is not known is NOT_FOUND, by its name") {
   v1::GetVolumeResponse seen;
   v1::HealResponse healed;
   v1::FailResponse failed;
-  for (const auto& status : {scene.call(&Stub::GetVolume, volume_request("nobody"), seen), scene.call(&Stub::Heal, heal_request("nobody"), healed),
+  for (const auto& status : {scene.call(&Stub::GetVolume, volume_request("nobody"), seen),
+                             scene.call(&Stub::Heal, heal_request("nobody"), healed),
                              scene.call(&Stub::Fail, fail_request("nobody"), failed)}) {
     CHECK(status.error_code() == grpc::NOT_FOUND);
     CHECK_THAT(status.error_message(), ContainsSubstring("nobody"));
@@ -185,7 +192,8 @@ TEST_CASE("a word for one volume goes with one wish, and is told with who gave i
   CHECK(scene.call(&Stub::Heal, request, said).ok() != refused);
   scene.thread.call([&] {
     CHECK(scene.volumes.asked == Texts{"heal 1 without proof"});
-    CHECK(scene.vouched == Texts{"1", "uid " + std::to_string(::getuid()) + ", pid " + std::to_string(::getpid()), refused ? "it is locked by another" : ""});
+    CHECK(scene.vouched == Texts{"1", "uid " + std::to_string(::getuid()) + ", pid " + std::to_string(::getpid()),
+                                 refused ? "it is locked by another" : ""});
   });
 }
 

@@ -21,8 +21,8 @@ struct Answer {
   std::string out, problems;
 };
 
-Answer ask(const Scene& scene, What what, const std::string& id = {}, const std::string& output = {}, bool yes_really = false,
-           int timeout_s = 20) {
+Answer ask(const Scene& scene, What what, const std::string& id = {}, const std::string& output = {},
+           bool yes_really = false, int timeout_s = 20) {
   cli::Admin question;
   question.what = what;
   question.runtime_dir = scene.socket().substr(0, scene.socket().rfind('/'));
@@ -42,8 +42,8 @@ Answer ask(const Scene& scene, What what, const std::string& id = {}, const std:
 }  // namespace
 
 TEST_CASE("corbd status ends with the verdict as its exit code") {
-  const auto [health, code, word] =
-      GENERATE(table<Health, int, std::string>({{Health::staged, 0, "OK"}, {Health::reconnecting, 1, "Warning"}, {Health::lost, 2, "Critical"}}));
+  const auto [health, code, word] = GENERATE(table<Health, int, std::string>(
+      {{Health::staged, 0, "OK"}, {Health::reconnecting, 1, "Warning"}, {Health::lost, 2, "Critical"}}));
   Scene scene;
   scene.volumes.add("1", health);
   scene.start();

@@ -17,7 +17,8 @@ v1::NextEventsRequest after(const v1::NextEventsResponse& page, std::chrono::mil
   return request;
 }
 
-v1::NextEventsResponse ask(const Scene& scene, const v1::NextEventsRequest& request, std::chrono::milliseconds limit = 20s) {
+v1::NextEventsResponse ask(const Scene& scene, const v1::NextEventsRequest& request,
+                           std::chrono::milliseconds limit = 20s) {
   v1::NextEventsResponse page;
   REQUIRE(scene.call(&Stub::NextEvents, request, page, limit).ok());
   return page;

@@ -99,10 +99,13 @@ TEST_CASE("a disk that hangs is told, and holds one thread of the pool only") {
   Promise<void> promise(loop.control(), loop.clock);
   pool.post([promise] { promise.set({}); });
   loop.poll();
-  asio::co_spawn(loop.io, [](Future<void> done, bool& into) -> task<> {
-    const auto end = co_await done.get({}, "the other thread");
-    into = end.has_value();
-  }(promise.future(), ran), asio::detached);
+  asio::co_spawn(
+      loop.io,
+      [](Future<void> done, bool& into) -> task<> {
+        const auto end = co_await done.get({}, "the other thread");
+        into = end.has_value();
+      }(promise.future(), ran),
+      asio::detached);
   CHECK(comes(loop, [&] { return ran; }));
   const Fd reader(::open((folder.path() + "/.writable").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   CHECK(comes(loop, [&] { return writable.state().has_value(); }));

@@ -72,8 +72,11 @@ TEST_CASE("calls are counted in the bucket of their time and in all above it") {
   CHECK_THAT(text, ContainsSubstring(ok + "\"2.5\"} 2\n"));
   CHECK_THAT(text, ContainsSubstring(ok + "\"600\"} 2\n"));
   CHECK_THAT(text, ContainsSubstring(ok + "\"+Inf\"} 3\n"));
-  CHECK_THAT(text, ContainsSubstring("corbd_csi_operations_seconds_sum{method=\"NodeStageVolume\",grpc_status_code=\"OK\"} 702.1\n"));
-  CHECK_THAT(text, ContainsSubstring("corbd_csi_operations_seconds_count{method=\"NodeStageVolume\",grpc_status_code=\"UNAVAILABLE\"} 1\n"));
+  CHECK_THAT(text, ContainsSubstring(
+                       "corbd_csi_operations_seconds_sum{method=\"NodeStageVolume\",grpc_status_code=\"OK\"} 702.1\n"));
+  CHECK_THAT(
+      text, ContainsSubstring(
+                "corbd_csi_operations_seconds_count{method=\"NodeStageVolume\",grpc_status_code=\"UNAVAILABLE\"} 1\n"));
   CHECK_THAT(text, ContainsSubstring("corbd_csi_operations_in_flight 2\n"));
 }
 
@@ -130,8 +133,10 @@ TEST_CASE("every line is a comment or a sample, and a metric is described once")
     const auto end = text.find('\n', at);
     const std::string line = text.substr(at, end - at);
     at = end + 1;
-    if (line.starts_with("# TYPE ")) ++described[line.substr(7, line.rfind(' ') - 7)];
-    else if (!line.starts_with("#")) CHECK(line.find(' ') != std::string::npos);
+    if (line.starts_with("# TYPE "))
+      ++described[line.substr(7, line.rfind(' ') - 7)];
+    else if (!line.starts_with("#"))
+      CHECK(line.find(' ') != std::string::npos);
   }
   for (const auto& [name, times] : described) CHECK(times == 1);
 }

@@ -24,7 +24,8 @@ class Scripted final : public ScriptedVolumes {
   Scripted(executor control, Clock& clock) : never_(std::move(control), clock) {}
   task<result<>> want(std::string id, volume::Wish wish, Until until) override {
     const auto* healed = std::get_if<volume::Healed>(&wish);
-    asked.push_back(std::string(name(wish)) + " " + id + (healed != nullptr && healed->vouched ? " without proof" : ""));
+    asked.push_back(std::string(name(wish)) + " " + id +
+                    (healed != nullptr && healed->vouched ? " without proof" : ""));
     if (!held) co_return outcome;
     const Waited how = co_await never_.wait(until);
     co_return wait_error(how, "the scripted volume");
@@ -48,7 +49,9 @@ class Scripted final : public ScriptedVolumes {
 class Scene {
  public:
   Scene()
-      : clock_(make_real_clock(thread.control())), volumes(thread.control(), *clock_), healer(thread.control(), *clock_, volumes, {}) {
+      : clock_(make_real_clock(thread.control())),
+        volumes(thread.control(), *clock_),
+        healer(thread.control(), *clock_, volumes, {}) {
     ops::AdminConfig config;
     config.runtime_dir = folder_.path();
     config.version = "1.2";
@@ -85,8 +88,8 @@ class Scene {
   }
   /// The call's end, at the latest after 20 s.
   template <class Request, class Response>
-  grpc::Status call(grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*, const Request&, Response*), const Request& request,
-                    Response& response, std::chrono::milliseconds limit = 20s) const {
+  grpc::Status call(grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                    const Request& request, Response& response, std::chrono::milliseconds limit = 20s) const {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + limit);
     return (stub().get()->*method)(&context, request, &response);

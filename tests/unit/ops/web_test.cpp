@@ -42,7 +42,9 @@ TEST_CASE("the metrics are at the configured path, whatever the query, and hold 
   CHECK(page.status == 200);
   CHECK(page.content_type == ops::kMetricsType);
   CHECK_THAT(page.body, ContainsSubstring("corbd_build_info{version=\"1.2.3\"} 1\n"));
-  CHECK_THAT(page.body, ContainsSubstring("corbd_csi_operations_seconds_count{method=\"NodeStageVolume\",grpc_status_code=\"OK\"} 1\n"));
+  CHECK_THAT(
+      page.body,
+      ContainsSubstring("corbd_csi_operations_seconds_count{method=\"NodeStageVolume\",grpc_status_code=\"OK\"} 1\n"));
 }
 
 TEST_CASE("a page that does not exist says which do") {

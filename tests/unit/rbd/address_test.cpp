@@ -19,8 +19,8 @@ TEST_CASE("a list of addresses that differ in protocol only is one address") {
 }
 
 TEST_CASE("what is no client address is not taken for one") {
-  const std::string text = GENERATE("", "-", "10.0.0.1", "10.0.0.1:0", "10.0.0.1:0/", "10.0.0.1:0/x", "host name:0/1", "10.0.0.1/7",
-                                    "[v2:10.0.0.1:0/7,-]", "10.0.0.1:0/1\", \"x");
+  const std::string text = GENERATE("", "-", "10.0.0.1", "10.0.0.1:0", "10.0.0.1:0/", "10.0.0.1:0/x", "host name:0/1",
+                                    "10.0.0.1/7", "[v2:10.0.0.1:0/7,-]", "10.0.0.1:0/1\", \"x");
   CHECK(parse_addresses(text).empty());
 }
 

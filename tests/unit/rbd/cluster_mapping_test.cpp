@@ -76,7 +76,8 @@ TEST_CASE("what is not cluster-mapping.json is refused with the file and the key
 
 TEST_CASE("a pool that is mapped to no number is refused when it is asked for") {
   const std::string other = GENERATE("", "two", "-1", "2 ", "99999999999999999999");
-  const auto mappings = parse_cluster_mapping(R"([{"clusterIDMapping":{"a":"b"},"RBDPoolIDMapping":[{"1":")" + other + R"("}]}])");
+  const auto mappings =
+      parse_cluster_mapping(R"([{"clusterIDMapping":{"a":"b"},"RBDPoolIDMapping":[{"1":")" + other + R"("}]}])");
   REQUIRE(mappings);
   const auto places = mapped_places(*mappings, {"a", 1});
   if (other.empty()) {
@@ -98,8 +99,10 @@ TEST_CASE("the swap of a ConfigMap's symbolic link is seen at the next use") {
   const test::Folder folder;
   const auto publish = [&](const std::string& version, const std::string& monitor, const std::string& other) {
     std::filesystem::create_directory(folder.path() + "/" + version);
-    std::ofstream(folder.path() + "/" + version + "/config.json") << R"([{"clusterID":"a","monitors":[")" + monitor + R"("]}])";
-    std::ofstream(folder.path() + "/" + version + "/cluster-mapping.json") << R"([{"clusterIDMapping":{"a":")" + other + R"("}}])";
+    std::ofstream(folder.path() + "/" + version + "/config.json")
+        << R"([{"clusterID":"a","monitors":[")" + monitor + R"("]}])";
+    std::ofstream(folder.path() + "/" + version + "/cluster-mapping.json")
+        << R"([{"clusterIDMapping":{"a":")" + other + R"("}}])";
     std::filesystem::create_directory_symlink(version, folder.path() + "/..data_tmp");
     std::filesystem::rename(folder.path() + "/..data_tmp", folder.path() + "/..data");
   };

@@ -38,7 +38,9 @@ TEST_CASE("a cache that acknowledges first is refused, whoever asks for it") {
 }
 
 TEST_CASE("the refusal names the level and the command that removes it") {
-  const auto text = [](Source source) { return rbd::unsafe({{source, "rbd_cache", "true"}}, "pool/ns", "image")->text; };
+  const auto text = [](Source source) {
+    return rbd::unsafe({{source, "rbd_cache", "true"}}, "pool/ns", "image")->text;
+  };
   CHECK_THAT(text(Source::image), ContainsSubstring("rbd image-meta remove pool/ns/image conf_rbd_cache"));
   CHECK_THAT(text(Source::pool), ContainsSubstring("rbd config pool remove pool/ns rbd_cache"));
   CHECK_THAT(text(Source::client), ContainsSubstring("ceph.conf"));

@@ -58,8 +58,9 @@ TEST_CASE("config.json without clusters or monitors is failed_precondition") {
 }
 
 TEST_CASE("what is not config.json is invalid_argument") {
-  const std::string text = GENERATE("{", "{}", "[1]", R"([{"clusterID":1}])", R"([{"clusterID":"x","monitors":"a"}])",
-                                    R"([{"clusterID":"x","monitors":[1]}])", R"([{"clusterID":"x","monitors":["a"],"rbd":[]}])", "\xff");
+  const std::string text =
+      GENERATE("{", "{}", "[1]", R"([{"clusterID":1}])", R"([{"clusterID":"x","monitors":"a"}])",
+               R"([{"clusterID":"x","monitors":[1]}])", R"([{"clusterID":"x","monitors":["a"],"rbd":[]}])", "\xff");
   const auto entry = parse_config_json(text, "x");
   REQUIRE_FALSE(entry);
   CHECK(entry.error().code == errc::invalid_argument);
@@ -68,31 +69,39 @@ TEST_CASE("what is not config.json is invalid_argument") {
 TEST_CASE("a wrong entry of another cluster does no harm, and is told when the cluster is not found") {
   const std::string text = R"([{"clusterID":"bad","monitors":"a"},{"clusterID":"x","monitors":["a"]}])";
   CHECK(parse_config_json(text, "x"));
-  CHECK_THAT(parse_config_json(text, "y").error().text, ContainsSubstring("config.json") && ContainsSubstring("\"monitors\""));
+  CHECK_THAT(parse_config_json(text, "y").error().text,
+             ContainsSubstring("config.json") && ContainsSubstring("\"monitors\""));
 }
 
 TEST_CASE("of an id that is there twice the first entry counts") {
-  CHECK(parse_config_json(R"([{"clusterID":"x","monitors":["a"]},{"clusterID":"x","monitors":["b"]}])", "x")->monitors.front() == "a");
+  CHECK(parse_config_json(R"([{"clusterID":"x","monitors":["a"]},{"clusterID":"x","monitors":["b"]}])", "x")
+            ->monitors.front() == "a");
 }
 
 TEST_CASE("what config.json sets without effect here is named") {
   const auto entry = parse_config_json(
-      R"([{"clusterID":"x","monitors":["a"],"rbd":{"netNamespaceFilePath":"/net/x"},"readAffinity":{"enabled":true}}])", "x");
+      R"([{"clusterID":"x","monitors":["a"],"rbd":{"netNamespaceFilePath":"/net/x"},"readAffinity":{"enabled":true}}])",
+      "x");
   REQUIRE(entry);
   REQUIRE(entry->ignored.size() == 1);
   CHECK_THAT(entry->ignored[0], ContainsSubstring("netNamespaceFilePath"));
   CHECK(parse_config_json(R"([{"clusterID":"x","monitors":["a"],"rbd":{"netNamespaceFilePath":"","mirrorDaemonCount":2},
-                               "readAffinity":{"enabled":false}}])", "x")->ignored.empty());
+                               "readAffinity":{"enabled":false}}])",
+                          "x")
+            ->ignored.empty());
 }
 
 TEST_CASE("read affinity is on where it is enabled, by its own labels if it has some") {
   const auto entry = parse_config_json(
-      R"([{"clusterID":"x","monitors":["a"],"readAffinity":{"Enabled":true,"crushLocationLabels":["topology.kubernetes.io/zone",""]}}])", "x");
+      R"([{"clusterID":"x","monitors":["a"],"readAffinity":{"Enabled":true,"crushLocationLabels":["topology.kubernetes.io/zone",""]}}])",
+      "x");
   REQUIRE(entry);
   CHECK(entry->read_affinity);
   CHECK(entry->crush_labels == std::vector<std::string>{"topology.kubernetes.io/zone"});
-  CHECK_FALSE(parse_config_json(R"([{"clusterID":"x","monitors":["a"],"readAffinity":{"enabled":false}}])", "x")->read_affinity);
-  CHECK_FALSE(parse_config_json(R"([{"clusterID":"x","monitors":["a"],"readAffinity":{"crushLocationLabels":[3]}}])", "x"));
+  CHECK_FALSE(parse_config_json(R"([{"clusterID":"x","monitors":["a"],"readAffinity":{"enabled":false}}])", "x")
+                  ->read_affinity);
+  CHECK_FALSE(
+      parse_config_json(R"([{"clusterID":"x","monitors":["a"],"readAffinity":{"crushLocationLabels":[3]}}])", "x"));
 }
 
 TEST_CASE("the list of clusters has also those without monitors") {

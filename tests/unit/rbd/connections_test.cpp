@@ -1,4 +1,5 @@
-// Who waits for whom among clusters, and what happens to whom a cut-off client is told. The clients are librados's own, connected to nothing.
+// Who waits for whom among clusters, and what happens to whom a cut-off client is told. The clients are librados's own,
+// connected to nothing.
 #include "connections.hpp"
 
 #include <boost/asio/detached.hpp>
@@ -30,15 +31,17 @@ struct Scene {
   test::Folder folder;
   test::Loop loop;
   BlockingPool files{loop.control(), loop.clock, 4};
-  std::unique_ptr<Connections> connections = std::make_unique<Connections>(
-      loop.control(), loop.clock, files, rbd::Config{folder.path()}, [this](const image::Access& to, std::chrono::seconds) { return dial(to); });
+  std::unique_ptr<Connections> connections =
+      std::make_unique<Connections>(loop.control(), loop.clock, files, rbd::Config{folder.path()},
+                                    [this](const image::Access& to, std::chrono::seconds) { return dial(to); });
 
   result<rbd::Connected> dial(const image::Access& to) {
     if (to.cluster_id.starts_with("hangs")) ended.wait();
     if (to.key != Secret("key")) return Error{errc::unauthenticated, "refused"};
     rbd::Connected made;
 #if __has_feature(address_sanitizer)
-    const __lsan::ScopedDisabler abandoned;  // a connection that is made while the agent leaves is not shut: its process ends
+    const __lsan::ScopedDisabler
+        abandoned;  // a connection that is made while the agent leaves is not shut: its process ends
 #endif
     rados_create2(&made.cluster, "ceph", "client.test", 0);
     made.fsid = "fsid of " + to.cluster_id;
@@ -47,7 +50,8 @@ struct Scene {
   }
   result<rbd::Lease>& get(Started<result<rbd::Lease>>& from) { return from.get(); }
   std::unique_ptr<Started<result<rbd::Lease>>> lease(image::Access to, Until until = {}) {
-    return std::make_unique<Started<result<rbd::Lease>>>(loop.io, connections->lease(std::move(to), Connections::Need::any, until));
+    return std::make_unique<Started<result<rbd::Lease>>>(
+        loop.io, connections->lease(std::move(to), Connections::Need::any, until));
   }
   ~Scene() {
     end.set_value();
@@ -63,7 +67,8 @@ TEST_CASE("clusters that do not answer keep neither another cluster nor the agen
   Scene scene;
   std::vector<std::unique_ptr<Started<result<rbd::Lease>>>> hanging;
   for (const char* cluster : {"hangs-1", "hangs-2"})
-    for (const char* user : {"a", "b", "c"}) hanging.push_back(scene.lease(access(cluster, user), {scene.loop.clock.now() + 10s}));
+    for (const char* user : {"a", "b", "c"})
+      hanging.push_back(scene.lease(access(cluster, user), {scene.loop.clock.now() + 10s}));
   CHECK(scene.lease(access("answers"))->get());
   const auto file = [] { return result<int>(7); };
   CHECK(Started<result<int>>(scene.loop.io, scene.files.run(file, {}, "a file")).get().value() == 7);
@@ -73,7 +78,8 @@ TEST_CASE("clusters that do not answer keep neither another cluster nor the agen
 
 TEST_CASE("calls on images that hang keep no other cluster's images waiting, whichever kind they are") {
   Scene scene;
-  rbd::Lanes hangs(scene.loop.control(), scene.loop.clock, "hangs"), answers(scene.loop.control(), scene.loop.clock, "answers");
+  rbd::Lanes hangs(scene.loop.control(), scene.loop.clock, "hangs"),
+      answers(scene.loop.control(), scene.loop.clock, "answers");
   Gate gate(scene.loop.control(), scene.loop.clock);
   const auto stuck = [ended = scene.ended] {
     ended.wait();
@@ -82,9 +88,13 @@ TEST_CASE("calls on images that hang keep no other cluster's images waiting, whi
   std::vector<std::unique_ptr<Started<result<int>>>> calls;
   for (rbd::Lane* lane : {&hangs.cluster, &hangs.names, &hangs.images, &hangs.looks})
     for (int i = 0; i < 20; ++i)
-      calls.push_back(std::make_unique<Started<result<int>>>(scene.loop.io, lane->call(gate, stuck, {scene.loop.clock.now() + 1min}, "asking")));
+      calls.push_back(std::make_unique<Started<result<int>>>(
+          scene.loop.io, lane->call(gate, stuck, {scene.loop.clock.now() + 1min}, "asking")));
   for (rbd::Lane* lane : {&answers.cluster, &answers.names, &answers.images, &answers.looks})
-    CHECK(Started<result<int>>(scene.loop.io, lane->call(gate, [] { return result<int>(2); }, {}, "asking")).get().value() == 2);
+    CHECK(Started<result<int>>(scene.loop.io, lane->call(
+                                                  gate, [] { return result<int>(2); }, {}, "asking"))
+              .get()
+              .value() == 2);
   scene.loop.clock.advance(61s);
   for (auto& call : calls) CHECK(call->get().error().code == errc::timed_out);
   CHECK_THAT(calls.back()->get().error().text, ContainsSubstring("threads for looks at images of cluster hangs"));
@@ -117,7 +127,8 @@ TEST_CASE("an image that hangs and is asked again and again takes one thread of 
   Scene scene;
   rbd::Lanes lanes(scene.loop.control(), scene.loop.clock, "a");
   Gate gate(scene.loop.control(), scene.loop.clock);
-  Slots one(scene.loop.control(), scene.loop.clock, "the call under way on image one", 1), other(scene.loop.control(), scene.loop.clock, "other", 1);
+  Slots one(scene.loop.control(), scene.loop.clock, "the call under way on image one", 1),
+      other(scene.loop.control(), scene.loop.clock, "other", 1);
   std::atomic<int> begun = 0;
   const auto stuck = [&begun, ended = scene.ended] {
     ++begun;
@@ -125,12 +136,16 @@ TEST_CASE("an image that hangs and is asked again and again takes one thread of 
     return result<int>(1);
   };
   for (std::size_t i = 0; i < 2 * rbd::Lanes::kImages; ++i) {
-    Started<result<int>> call(scene.loop.io, lanes.images.call(gate, stuck, {scene.loop.clock.now() + 1min}, "asking", &one));
+    Started<result<int>> call(scene.loop.io,
+                              lanes.images.call(gate, stuck, {scene.loop.clock.now() + 1min}, "asking", &one));
     scene.loop.clock.advance(61s);
     CHECK_FALSE(call.get());
   }
   CHECK(begun == 1);
-  CHECK(Started<result<int>>(scene.loop.io, lanes.images.call(gate, [] { return result<int>(2); }, {}, "asking", &other)).get().value() == 2);
+  CHECK(Started<result<int>>(scene.loop.io, lanes.images.call(
+                                                gate, [] { return result<int>(2); }, {}, "asking", &other))
+            .get()
+            .value() == 2);
   scene.end.set_value();
   scene.end = {};
   CHECK(eventually(scene.loop.io, [&] { return gate.count() == 0; }));
@@ -143,12 +158,16 @@ TEST_CASE("who is told that a client is cut off may ask for other connections at
   for (const char* user : {"a", "b", "c"}) {
     auto lease = scene.lease(access("lab", user));
     REQUIRE(lease->get());
-    auto& image = images.emplace_back(std::make_shared<rbd::Opened>(*scene.connections, std::move(*lease->get()), image::Key{"fsid", 1, "", user, 0}, true));
+    auto& image = images.emplace_back(std::make_shared<rbd::Opened>(*scene.connections, std::move(*lease->get()),
+                                                                    image::Key{"fsid", 1, "", user, 0}, true));
     image->connection.images.insert(image.get());
     image->on_lost = [&](const std::string&) {
       ++told;
       for (int i = 0; i < 20; ++i)
-        asio::co_spawn(scene.loop.io, scene.connections->lease(access("lab", "new-" + std::to_string(told * 100 + i)), Connections::Need::any, {}), asio::detached);
+        asio::co_spawn(scene.loop.io,
+                       scene.connections->lease(access("lab", "new-" + std::to_string(told * 100 + i)),
+                                                Connections::Need::any, {}),
+                       asio::detached);
       // It may close its neighbours, too.
       for (auto& neighbour : images) neighbour->connection.images.erase(neighbour.get());
     };

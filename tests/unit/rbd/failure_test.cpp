@@ -30,11 +30,14 @@ TEST_CASE("a failure says what was done, why it failed and the way out") {
   CHECK(rbd::failure("x", -EIO).text == "x: Input/output error");
 }
 
-TEST_CASE("being blocklisted is said in Ceph's word") { CHECK_THAT(rbd::reason(-ESHUTDOWN), ContainsSubstring("blocklisted")); }
+TEST_CASE("being blocklisted is said in Ceph's word") {
+  CHECK_THAT(rbd::reason(-ESHUTDOWN), ContainsSubstring("blocklisted"));
+}
 
 TEST_CASE("a key is told from what is none without asking a cluster") {
   CHECK(rbd::is_key("AQBSdFhcGdbYORAAK2SAoYGZ2fmEnxPTPuGmKA=="));
-  const std::string text = GENERATE("", "no key at all", "AQBSdFhcGdbYORAAK2SAoYGZ2fmEnxPTPuGmKA", "AQBSdFhcGdbYOQAAK2SAoYGZ2fmEnxPTPuGmKA==",
-                                    "AQBSdFhcGdbYORAAK2SAoYGZ2fmEnxPTPuGm\n===", "QUFBQUFBQUFBQUFB");
+  const std::string text = GENERATE(
+      "", "no key at all", "AQBSdFhcGdbYORAAK2SAoYGZ2fmEnxPTPuGmKA",
+      "AQBSdFhcGdbYOQAAK2SAoYGZ2fmEnxPTPuGmKA==", "AQBSdFhcGdbYORAAK2SAoYGZ2fmEnxPTPuGm\n===", "QUFBQUFBQUFBQUFB");
   CHECK_FALSE(rbd::is_key(text));
 }

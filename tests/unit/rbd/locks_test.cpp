@@ -37,7 +37,9 @@ TEST_CASE("a lock is told by its owner's address") {
   CHECK(seen({at("10.0.0.2:0/1")})->lock == Lock::other);
 }
 
-TEST_CASE("the owner's address is told as Ceph prints it") { CHECK(seen({at("10.0.0.1:0/4")})->owner == "10.0.0.1:0/4"); }
+TEST_CASE("the owner's address is told as Ceph prints it") {
+  CHECK(seen({at("10.0.0.1:0/4")})->owner == "10.0.0.1:0/4");
+}
 
 TEST_CASE("of several owners a foreign one counts, in any order") {
   CHECK(seen({at("10.0.0.1:0/4"), at("10.0.0.2:0/1")})->owner == "10.0.0.2:0/1");
@@ -57,7 +59,9 @@ TEST_CASE("watchers of this agent, dead or alive, are not foreign") {
 
 namespace {
 
-std::vector<Locker> locked_by(const std::string& address, const std::string& cookie) { return {{"client.1", cookie, address}}; }
+std::vector<Locker> locked_by(const std::string& address, const std::string& cookie) {
+  return {{"client.1", cookie, address}};
+}
 const std::vector<std::string> kMine{"10.0.0.1:0/1"};
 constexpr std::chrono::seconds kShort{60};
 
@@ -67,7 +71,9 @@ TEST_CASE("a lock of ours with the same cookie is still held, however long we we
   CHECK(rbd::still_held("auto 1", std::chrono::hours(5), locked_by(kMine.front(), "auto 1"), kMine));
 }
 
-TEST_CASE("a lock of ours with the cookie of a new watch is still held, if we were not away for longer than a blocklisting lasts") {
+TEST_CASE(
+    "a lock of ours with the cookie of a new watch is still held, if we were not away for longer than a blocklisting "
+    "lasts") {
   CHECK(rbd::still_held("auto 1", kShort, locked_by(kMine.front(), "auto 2"), kMine));
   CHECK_FALSE(rbd::still_held("auto 1", rbd::longest_absence, locked_by(kMine.front(), "auto 2"), kMine));
 }
@@ -82,7 +88,8 @@ TEST_CASE("a lock that is free, another's or shared is lost") {
 
 TEST_CASE("strangers are told by their client too") {
   const auto found = seen({at("10.0.0.7:0/1")}, {"10.0.0.1:0/1", "10.0.0.8:0/1"});
-  CHECK(found->clients == std::map<std::string, std::string>{{"10.0.0.7:0/1", "client.1"}, {"10.0.0.8:0/1", "client.2"}});
+  CHECK(found->clients ==
+        std::map<std::string, std::string>{{"10.0.0.7:0/1", "client.1"}, {"10.0.0.8:0/1", "client.2"}});
 }
 
 TEST_CASE("the owner of a lock is dead without a watch, unless it is this client or watches the image") {

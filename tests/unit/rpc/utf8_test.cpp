@@ -5,7 +5,8 @@
 using corbd::rpc::valid_utf8;
 
 TEST_CASE("text that is valid UTF-8 stays as it is") {
-  for (const std::string text : {"", "plain", "\xC3\xA4\xE2\x82\xAC\xF0\x9F\x98\x80", "\xED\x9F\xBF\xEE\x80\x80\xF4\x8F\xBF\xBF"})
+  for (const std::string text :
+       {"", "plain", "\xC3\xA4\xE2\x82\xAC\xF0\x9F\x98\x80", "\xED\x9F\xBF\xEE\x80\x80\xF4\x8F\xBF\xBF"})
     CHECK(valid_utf8(text) == text);
 }
 

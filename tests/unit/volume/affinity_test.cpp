@@ -4,10 +4,14 @@
 
 using namespace corbd;
 
-TEST_CASE("a node's labels say where it is: hostname is CRUSH's host, dots are hyphens, and the order is that of the types") {
-  const std::map<std::string, std::string> labels{
-      {"topology.kubernetes.io/zone", "eu.west.1"}, {"kubernetes.io/hostname", "node.example"}, {"topology.kubernetes.io/region", ""}, {"other", "x"}};
-  CHECK(volume::crush_location(labels, {"topology.kubernetes.io/zone", "kubernetes.io/hostname", "topology.kubernetes.io/region", "absent"}) ==
+TEST_CASE(
+    "a node's labels say where it is: hostname is CRUSH's host, dots are hyphens, and the order is that of the types") {
+  const std::map<std::string, std::string> labels{{"topology.kubernetes.io/zone", "eu.west.1"},
+                                                  {"kubernetes.io/hostname", "node.example"},
+                                                  {"topology.kubernetes.io/region", ""},
+                                                  {"other", "x"}};
+  CHECK(volume::crush_location(labels, {"topology.kubernetes.io/zone", "kubernetes.io/hostname",
+                                        "topology.kubernetes.io/region", "absent"}) ==
         "host:node-example|zone:eu-west-1");
   CHECK(volume::crush_location(labels, {}).empty());
 }
@@ -19,7 +23,8 @@ TEST_CASE("a place written by hand is types and values between bars") {
 }
 
 TEST_CASE("reads are near where config.json enables it and somebody says where the node is") {
-  const std::map<std::string, std::string> labels{{"kubernetes.io/hostname", "a"}, {"topology.kubernetes.io/zone", "b"}};
+  const std::map<std::string, std::string> labels{{"kubernetes.io/hostname", "a"},
+                                                  {"topology.kubernetes.io/zone", "b"}};
   const std::vector<std::string> host{"kubernetes.io/hostname"}, zone{"topology.kubernetes.io/zone"};
   CHECK(volume::location_for({true, zone, false, host, ""}, labels).value() == "zone:b");
   CHECK(volume::location_for({true, {}, true, host, ""}, labels).value() == "host:a");
@@ -27,7 +32,8 @@ TEST_CASE("reads are near where config.json enables it and somebody says where t
   CHECK(volume::location_for({false, zone, true, host, "rack:r"}, labels)->empty());
   CHECK(volume::location_for({true, zone, true, host, "rack:r"}, labels).value() == "rack:r");
   CHECK(volume::location_for({true, {"rack"}, false, {}, ""}, labels).error().code == errc::failed_precondition);
-  CHECK(volume::location_for({true, zone, false, {}, ""}, Error{errc::unavailable, "not known"}).error().code == errc::unavailable);
+  CHECK(volume::location_for({true, zone, false, {}, ""}, Error{errc::unavailable, "not known"}).error().code ==
+        errc::unavailable);
 }
 
 TEST_CASE("options that say where to read are left as they are") {

@@ -33,7 +33,8 @@ TEST_CASE("hexadecimal digits of a handle may have either case, and the uuid sta
   REQUIRE(upper);
   CHECK(*lower == *upper);
   CHECK(upper->pool_id == 0xaf);
-  CHECK(decode_handle("0001-0001-c-0000000000000001-50D53503-9DA1-11ED-847E-BACF8F2F1297")->uuid == "50D53503-9DA1-11ED-847E-BACF8F2F1297");
+  CHECK(decode_handle("0001-0001-c-0000000000000001-50D53503-9DA1-11ED-847E-BACF8F2F1297")->uuid ==
+        "50D53503-9DA1-11ED-847E-BACF8F2F1297");
 }
 
 TEST_CASE("what is wrong with a handle is told with its place") {

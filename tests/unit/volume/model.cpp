@@ -28,44 +28,78 @@ host::Mount mount_of(const device::Seen& device, const std::string& target) {
 void Model::look(Fact fact) {
   Facts& facts = seen.facts;
   switch (fact) {
-    case Fact::resolved: facts.resolved = image::Resolved{{"fsid", 1, "", "id-1", 0}, 1 << 30, true, 0, "", {}, kms_id}; break;
-    case Fact::header: facts.header = image::Header{}; break;
-    case Fact::ownership: facts.ownership = ownership; break;
-    case Fact::probe:
-      facts.probe = host::Probe{image_has_filesystem ? host::Probe::Kind::filesystem : host::Probe::Kind::nothing, "ext4"};
+    case Fact::resolved:
+      facts.resolved = image::Resolved{{"fsid", 1, "", "id-1", 0}, 1 << 30, true, 0, "", {}, kms_id};
       break;
-    case Fact::has_data: facts.has_data = image_has_data; break;
-    case Fact::format_marker: facts.format_marker = marker; break;
+    case Fact::header:
+      facts.header = image::Header{};
+      break;
+    case Fact::ownership:
+      facts.ownership = ownership;
+      break;
+    case Fact::probe:
+      facts.probe =
+          host::Probe{image_has_filesystem ? host::Probe::Kind::filesystem : host::Probe::Kind::nothing, "ext4"};
+      break;
+    case Fact::has_data:
+      facts.has_data = image_has_data;
+      break;
+    case Fact::format_marker:
+      facts.format_marker = marker;
+      break;
     case Fact::image_size:
       seen.image_size = std::max(seen.image_size, cluster_bytes);
       facts.image_size_asked = true;
       break;
-    case Fact::filesystem: facts.filesystem = host::Extent{filesystem_bytes, 4096}; break;
-    case Fact::unused: facts.unused = true; break;
-    case Fact::stash: facts.stash = stash; break;
-    case Fact::attachment: facts.attachment = Attachment{}; break;
-    case Fact::served_by_other: facts.served_by_other = other_serves; break;
-    case Fact::encryption: facts.encryption = encryption; break;
+    case Fact::filesystem:
+      facts.filesystem = host::Extent{filesystem_bytes, 4096};
+      break;
+    case Fact::unused:
+      facts.unused = true;
+      break;
+    case Fact::stash:
+      facts.stash = stash;
+      break;
+    case Fact::attachment:
+      facts.attachment = Attachment{};
+      break;
+    case Fact::served_by_other:
+      facts.served_by_other = other_serves;
+      break;
+    case Fact::encryption:
+      facts.encryption = encryption;
+      break;
     case Fact::luks:
       facts.luks = host::LuksHeader{host::Probe{host::Probe::Kind::nothing, ""}, slots};
       if (luks) facts.luks->found = {host::Probe::Kind::other, "crypto_LUKS"};
       if (!luks && image_has_filesystem) facts.luks->found = {host::Probe::Kind::filesystem, "ext4"};
       break;
-    case Fact::keys: facts.keys = keys; break;
+    case Fact::keys:
+      facts.keys = keys;
+      break;
   }
 }
 
 void Model::apply(const Step& step, const Wish& wish) {
   switch (step.kind) {
-    case Kind::look: return look(step.fact);
-    case Kind::write_record: record = step.record; return;
-    case Kind::fence: seen.facts.fenced = true; return;
-    case Kind::open_image: seen.image_open = true; return;
+    case Kind::look:
+      return look(step.fact);
+    case Kind::write_record:
+      record = step.record;
+      return;
+    case Kind::fence:
+      seen.facts.fenced = true;
+      return;
+    case Kind::open_image:
+      seen.image_open = true;
+      return;
     case Kind::lock:
       seen.lock_held = true;
       ownership.lock = Lock::mine;
       return;
-    case Kind::open_tombstone: seen.image_open = seen.tombstone = true; return;
+    case Kind::open_tombstone:
+      seen.image_open = seen.tombstone = true;
+      return;
     case Kind::start_session:
       seen.link = Observation::Link::serving;
       seen.attached = false;
@@ -86,12 +120,16 @@ void Model::apply(const Step& step, const Wish& wish) {
       REQUIRE(seen.attached);
       seen.devices.front().size = seen.image_size;
       return;
-    case Kind::tune: seen.devices.front().io_timeout_ms = 1000; return;
+    case Kind::tune:
+      seen.devices.front().io_timeout_ms = 1000;
+      return;
     case Kind::mark:
       REQUIRE_FALSE(image_has_data);
       seen.facts.format_marker = marker = record->format;
       return;
-    case Kind::unmark: seen.facts.format_marker = marker = ""; return;
+    case Kind::unmark:
+      seen.facts.format_marker = marker = "";
+      return;
     case Kind::mkfs:
       REQUIRE_FALSE(image_has_filesystem);
       REQUIRE_FALSE(marker.empty());
@@ -100,7 +138,9 @@ void Model::apply(const Step& step, const Wish& wish) {
       seen.facts.probe.reset();
       seen.facts.checked = true;
       return;
-    case Kind::fsck: seen.facts.checked = true; return;
+    case Kind::fsck:
+      seen.facts.checked = true;
+      return;
     case Kind::mount:
     case Kind::bind:
       REQUIRE(answers());
@@ -109,7 +149,8 @@ void Model::apply(const Step& step, const Wish& wish) {
     case Kind::grow:
       REQUIRE(answers());
       REQUIRE_FALSE(record->read_only);
-      REQUIRE(std::ranges::any_of(seen.mounts, [&](const auto& mount) { return mount.target == step.path && !mount.filesystem_read_only; }));
+      REQUIRE(std::ranges::any_of(
+          seen.mounts, [&](const auto& mount) { return mount.target == step.path && !mount.filesystem_read_only; }));
       filesystem_bytes = seen.devices.front().size;
       seen.facts.grown = true;
       return;
@@ -130,7 +171,8 @@ void Model::apply(const Step& step, const Wish& wish) {
         }
       std::erase_if(seen.mounts, [&](const auto& mount) { return mount.target == step.path; });
       seen.facts.cleared.insert_or_assign(step.path, result<>());
-      if (cut && !open && seen.mounts.empty() && seen.device() != nullptr && seen.device()->holders.empty()) seen.devices.clear();
+      if (cut && !open && seen.mounts.empty() && seen.device() != nullptr && seen.device()->holders.empty())
+        seen.devices.clear();
       return;
     case Kind::map_krbd:
       REQUIRE(seen.devices.empty());
@@ -160,7 +202,9 @@ void Model::apply(const Step& step, const Wish& wish) {
         seen.facts.cleared = std::move(cleared);
       }
       return;
-    case Kind::drop_record: record.reset(); return;
+    case Kind::drop_record:
+      record.reset();
+      return;
     case Kind::dismiss:
       other_serves = false;
       ownership = {};
@@ -198,7 +242,10 @@ void Model::apply(const Step& step, const Wish& wish) {
       slots = {0};
       seen.facts.luks.reset();
       return;
-    case Kind::luks_note: encryption = "encrypted"; seen.facts.encryption = encryption; return;
+    case Kind::luks_note:
+      encryption = "encrypted";
+      seen.facts.encryption = encryption;
+      return;
     case Kind::luks_open:
       REQUIRE_FALSE(slots.empty());
       REQUIRE(answers());

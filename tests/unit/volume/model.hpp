@@ -25,7 +25,7 @@ struct Model {
   Observation seen;
   bool image_has_filesystem = false;
   bool image_has_data = false;
-  std::string marker;      ///< of a format that was begun
+  std::string marker;  ///< of a format that was begun
   std::uint64_t filesystem_bytes = 0, cluster_bytes = 0;
   image::Ownership ownership;
   bool other_serves = false;

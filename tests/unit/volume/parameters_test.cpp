@@ -23,7 +23,8 @@ TEST_CASE("mapOptions are given to mounters by their name, in any case; what has
       {" KRBD :a; Nbd:b", {"a", "b"}},
       {"a;nbd:b;krbd:c", {"c", "b"}},
       {"nbd:a;nbd:b;", {"", "b"}},
-      {"krbd:read_from_replica=localize,crush_location=zone:z1", {"read_from_replica=localize,crush_location=zone:z1", ""}},
+      {"krbd:read_from_replica=localize,crush_location=zone:z1",
+       {"read_from_replica=localize,crush_location=zone:z1", ""}},
   }));
   const auto options = split_map_options(row.text);
   REQUIRE(options);
@@ -41,7 +42,8 @@ TEST_CASE("an unknown mounter in mapOptions is refused by its name") {
 
 TEST_CASE("options of rbd-nbd that have a meaning here are honoured") {
   const auto options = parse_nbd_options(
-      "try-netlink, exclusive,notrim,read-only,reattach-timeout=600,io-timeout=0,rbd-op-threads=2,debug_rbd=20,rbd_cache=false");
+      "try-netlink, "
+      "exclusive,notrim,read-only,reattach-timeout=600,io-timeout=0,rbd-op-threads=2,debug_rbd=20,rbd_cache=false");
   REQUIRE(options);
   CHECK(options->read_only);
   CHECK_FALSE(options->serving.trim);
@@ -59,8 +61,9 @@ TEST_CASE("no options are no wishes") {
 }
 
 TEST_CASE("an option that acknowledges writes before they are stored is refused, whatever its spelling") {
-  for (const char* text : {"rbd-cache=true", "rbd_cache=1", "rbd-cache", "rbd_persistent_cache_mode=ssd", "rbd-rwl-enabled=true", "rbd-plugins=pwl_cache",
-                           "rbd_pwl_mode=rwl", "notrim,rbd_cache=yes"}) {
+  for (const char* text :
+       {"rbd-cache=true", "rbd_cache=1", "rbd-cache", "rbd_persistent_cache_mode=ssd", "rbd-rwl-enabled=true",
+        "rbd-plugins=pwl_cache", "rbd_pwl_mode=rwl", "notrim,rbd_cache=yes"}) {
     const auto options = parse_nbd_options(text);
     REQUIRE_FALSE(options);
     CHECK(options.error().code == errc::invalid_argument);
@@ -92,8 +95,9 @@ TEST_CASE("options without effect are named, but not their values") {
 }
 
 TEST_CASE("a value that none can be is refused with its option") {
-  for (const std::string text : {"reattach-timeout=", "reattach-timeout=-1", "reattach-timeout=1h", "reattach-timeout=99999999999", "io-timeout=x",
-                                 "reattach-timeout", "rbd-op-threads=", "rbd_op_threads=\x01"}) {
+  for (const std::string text :
+       {"reattach-timeout=", "reattach-timeout=-1", "reattach-timeout=1h", "reattach-timeout=99999999999",
+        "io-timeout=x", "reattach-timeout", "rbd-op-threads=", "rbd_op_threads=\x01"}) {
     const auto options = parse_nbd_options(text);
     REQUIRE_FALSE(options);
     CHECK(options.error().code == errc::invalid_argument);
@@ -102,7 +106,9 @@ TEST_CASE("a value that none can be is refused with its option") {
 }
 
 TEST_CASE("a type of encryption that ceph-csi does not know is refused, and that of files is not served") {
-  const auto code_of = [](const std::string& type) { return read_parameters({{"encrypted", "true"}, {"encryptionType", type}}).error().code; };
+  const auto code_of = [](const std::string& type) {
+    return read_parameters({{"encrypted", "true"}, {"encryptionType", type}}).error().code;
+  };
   CHECK(code_of("") == errc::invalid_argument);
   CHECK(code_of("Block") == errc::invalid_argument);
   CHECK(code_of("file") == errc::unimplemented);
@@ -123,12 +129,14 @@ TEST_CASE("a StorageClass tells how its volumes are served") {
   CHECK_FALSE(parameters->serving.trim);
   std::string ignored;
   for (const auto& sentence : parameters->ignored) ignored += sentence + "; ";
-  CHECK_THAT(ignored, ContainsSubstring("mapOptions: 'foo'") && ContainsSubstring("unmapOptions") && ContainsSubstring("cephLogDir") &&
-                          ContainsSubstring("cephLogStrategy") && !ContainsSubstring("lock_on_read"));
+  CHECK_THAT(ignored, ContainsSubstring("mapOptions: 'foo'") && ContainsSubstring("unmapOptions") &&
+                          ContainsSubstring("cephLogDir") && ContainsSubstring("cephLogStrategy") &&
+                          !ContainsSubstring("lock_on_read"));
 }
 
 TEST_CASE("attributes that say nothing of serving leave it as it is") {
-  const auto parameters = read_parameters({{"pool", "p"}, {"clusterID", "c"}, {"csi.storage.k8s.io/pv/name", "x"}, {"thickProvision", "true"}});
+  const auto parameters = read_parameters(
+      {{"pool", "p"}, {"clusterID", "c"}, {"csi.storage.k8s.io/pv/name", "x"}, {"thickProvision", "true"}});
   REQUIRE(parameters);
   volume::Parameters nothing;
   nothing.stash.log_dir = "/var/log/ceph";
@@ -138,7 +146,9 @@ TEST_CASE("attributes that say nothing of serving leave it as it is") {
 
 TEST_CASE("a volume that names no mounter is the default one's, with the options that it has for that one") {
   using volume::Mounter;
-  const auto of = [](volume::Attributes attributes, Mounter unnamed) { return read_parameters(attributes, unnamed).value(); };
+  const auto of = [](volume::Attributes attributes, Mounter unnamed) {
+    return read_parameters(attributes, unnamed).value();
+  };
   const std::string mounter = GENERATE("absent", "");
   volume::Attributes plain{{"mapOptions", "krbd:queue_depth=64;nbd:notrim"}};
   if (mounter.empty()) plain["mounter"] = "";
@@ -167,14 +177,16 @@ TEST_CASE("the kernel's client is meant by mounter rbd, and where another may tr
 }
 
 TEST_CASE("the kernel gets its own options as they are, and not those of rbd-nbd") {
-  const auto parameters = read_parameters(
-      {{"mounter", "rbd"}, {"mapOptions", "krbd:noudev, lock_on_read,queue_depth=64;nbd:notrim,foo"}, {"unmapOptions", "krbd:force;nbd:x"}});
+  const auto parameters = read_parameters({{"mounter", "rbd"},
+                                           {"mapOptions", "krbd:noudev, lock_on_read,queue_depth=64;nbd:notrim,foo"},
+                                           {"unmapOptions", "krbd:force;nbd:x"}});
   REQUIRE(parameters);
   CHECK(parameters->kernel.map == "lock_on_read,queue_depth=64");
   CHECK(parameters->kernel.unmap == "force");
   CHECK(parameters->serving.trim);
   CHECK(parameters->ignored.empty());
-  CHECK(read_parameters({{"mounter", "rbd-nbd"}, {"mapOptions", "krbd:lock_on_read"}})->kernel == volume::KernelOptions{});
+  CHECK(read_parameters({{"mounter", "rbd-nbd"}, {"mapOptions", "krbd:lock_on_read"}})->kernel ==
+        volume::KernelOptions{});
 }
 
 TEST_CASE("a kernel's volume is read-only when its options say so last") {
@@ -185,7 +197,8 @@ TEST_CASE("a kernel's volume is read-only when its options say so last") {
 }
 
 TEST_CASE("options of the kernel that the agent gives itself, or that would end the line, are refused") {
-  for (const std::string text : {"name=admin", "secret=canary", "key=x", "_pool_ns=other", "a b", "a\tb", "a\nb", "\x01", "\xff"}) {
+  for (const std::string text :
+       {"name=admin", "secret=canary", "key=x", "_pool_ns=other", "a b", "a\tb", "a\nb", "\x01", "\xff"}) {
     const auto refused = volume::parse_kernel_options(text);
     CAPTURE(text);
     REQUIRE_FALSE(refused);
@@ -217,7 +230,9 @@ TEST_CASE("debug output goes to a file in cephLogDir, whose path is checked") {
   REQUIRE(parameters);
   CHECK(parameters->serving.config.at("log_file") == "/var/log/ceph-x/corbd.$pid.$cctid.log");
   CHECK(parameters->ignored.empty());
-  CHECK(read_parameters({{"mapOptions", "nbd:debug-rbd=20"}})->serving.config.at("log_file").starts_with("/var/log/ceph/"));
+  CHECK(read_parameters({{"mapOptions", "nbd:debug-rbd=20"}})
+            ->serving.config.at("log_file")
+            .starts_with("/var/log/ceph/"));
   for (const std::string dir : {"var/log", "/var/../etc", "/var/..", "/a\nb", "/a$b"}) {
     const auto refused = read_parameters({{"mapOptions", "nbd:debug-rbd=20"}, {"cephLogDir", dir}});
     REQUIRE_FALSE(refused);

@@ -12,7 +12,8 @@ TEST_CASE("a heal fences, opens, proves, locks and reconnects, and touches nothi
   model.ownership.lock = Lock::our_dead;
   const auto kinds = run(model, Wish(Healed{}));
   REQUIRE(kinds);
-  CHECK(*kinds == std::vector{Kind::fence, Kind::open_image, Kind::look, Kind::write_record, Kind::lock, Kind::start_session, Kind::kernel_reconfigure});
+  CHECK(*kinds == std::vector{Kind::fence, Kind::open_image, Kind::look, Kind::write_record, Kind::lock,
+                              Kind::start_session, Kind::kernel_reconfigure});
 }
 
 TEST_CASE("a session whose image lost its connection is stopped before anything else") {
@@ -23,7 +24,9 @@ TEST_CASE("a session whose image lost its connection is stopped before anything 
   CHECK(std::get<Step>(decision).kind == Kind::stop_session);
 }
 
-TEST_CASE("an image whose lock is ours is not closed because another has it open: that would give back the proof that it is ours") {
+TEST_CASE(
+    "an image whose lock is ours is not closed because another has it open: that would give back the proof that it is "
+    "ours") {
   Model model = staged_model();
   model.seen.link = Observation::Link::none;
   model.seen.attached = model.seen.image_open = model.seen.lock_held = false;
@@ -42,7 +45,8 @@ TEST_CASE("without a key nothing is opened") {
   CHECK(failure(model.decide(Wish(Healed{}))) == errc::unavailable);
 }
 
-TEST_CASE("a record of another boot, or of another device than stash and kernel name, is closed, and the device left alone") {
+TEST_CASE(
+    "a record of another boot, or of another device than stash and kernel name, is closed, and the device left alone") {
   Model model = staged_model();
   model.seen.link = Observation::Link::none;
   model.seen.attached = model.seen.image_open = model.seen.lock_held = false;
@@ -74,7 +78,8 @@ TEST_CASE("a record without device, mounts and stash is closed by a look; one th
   CHECK(model.record.has_value() == (left != 0));
 }
 
-TEST_CASE("of a raw device that is gone nothing new is made while a pod has it, and what is left of its staging goes first") {
+TEST_CASE(
+    "of a raw device that is gone nothing new is made while a pod has it, and what is left of its staging goes first") {
   Model model = staged_model();
   model.record->block = true;
   model.record->stagings.front().capability.block = true;
@@ -106,9 +111,12 @@ TEST_CASE("of a raw device that is gone nothing new is made while a pod has it, 
 
 TEST_CASE("on a device with a command under way nothing is planned, and whoever asks is told which and since when") {
   Model model = staged_model();
-  model.seen.command = device::Command{"disconnecting /dev/nbd3", std::chrono::system_clock::time_point(std::chrono::seconds(1'700'000'000))};
-  const Wish wish = GENERATE(Wish(Healed{}), Wish(staged_wish()), Wish(Unstaged{kPath}), Wish(Unpublished{"/target"}), Wish(Failed{}));
+  model.seen.command = device::Command{"disconnecting /dev/nbd3",
+                                       std::chrono::system_clock::time_point(std::chrono::seconds(1'700'000'000))};
+  const Wish wish = GENERATE(Wish(Healed{}), Wish(staged_wish()), Wish(Unstaged{kPath}), Wish(Unpublished{"/target"}),
+                             Wish(Failed{}));
   const auto decision = model.decide(wish);
   REQUIRE(std::holds_alternative<Wait>(decision));
-  CHECK(std::get<Wait>(decision).why == "disconnecting /dev/nbd3 of volume image-1 is under way in the kernel since 2023-11-14T22:13:20Z");
+  CHECK(std::get<Wait>(decision).why ==
+        "disconnecting /dev/nbd3 of volume image-1 is under way in the kernel since 2023-11-14T22:13:20Z");
 }

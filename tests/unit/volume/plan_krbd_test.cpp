@@ -7,14 +7,19 @@ using namespace corbd;
 using namespace corbd::test;
 using namespace corbd::volume;
 
-TEST_CASE("a fresh stage with the kernel's client looks who has the image before and after the map, and leaves no image open") {
+TEST_CASE(
+    "a fresh stage with the kernel's client looks who has the image before and after the map, and leaves no image "
+    "open") {
   Model model = fresh();
   auto wish = staged_wish();
   wish.mounter = Mounter::krbd;
   const auto kinds = run(model, Wish(wish));
   REQUIRE(kinds);
-  CHECK(*kinds == std::vector{Kind::look, Kind::write_record, Kind::look, Kind::write_stash, Kind::fence, Kind::open_image, Kind::look, Kind::map_krbd,
-                              Kind::look, Kind::write_record, Kind::look, Kind::look, Kind::look, Kind::write_record, Kind::mark, Kind::mkfs, Kind::look, Kind::mount, Kind::look, Kind::unmark,
+  CHECK(*kinds == std::vector{Kind::look,         Kind::write_record, Kind::look, Kind::write_stash,
+                              Kind::fence,        Kind::open_image,   Kind::look, Kind::map_krbd,
+                              Kind::look,         Kind::write_record, Kind::look, Kind::look,
+                              Kind::look,         Kind::write_record, Kind::mark, Kind::mkfs,
+                              Kind::look,         Kind::mount,        Kind::look, Kind::unmark,
                               Kind::write_record, Kind::close_image});
 }
 

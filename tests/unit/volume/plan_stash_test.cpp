@@ -17,7 +17,9 @@ Model stashed_model() {
 
 }  // namespace
 
-TEST_CASE("the stash tells what the attributes say and where the image was found, and of the device as soon as there is one") {
+TEST_CASE(
+    "the stash tells what the attributes say and where the image was found, and of the device as soon as there is "
+    "one") {
   Model model = fresh();
   Staged wish = staged_wish();
   wish.stash.unmap_options = "force";
@@ -49,7 +51,8 @@ TEST_CASE("without a record and a stash a served device is umounted and left, on
   CHECK(model.seen.devices.size() == 1);
 }
 
-TEST_CASE("once it is known by which VolumeAttachment a volume is here, its stash tells that too, and all else as before") {
+TEST_CASE(
+    "once it is known by which VolumeAttachment a volume is here, its stash tells that too, and all else as before") {
   Model model = stashed_model();
   Stash expected = *model.stash;
   expected.attachment = "uid-1";
@@ -91,8 +94,10 @@ TEST_CASE("the stash of a volume that nobody serves is not signed") {
 
 TEST_CASE("for a VolumeAttachment no stash is made, and none of another image signed") {
   Model model = stashed_model();
-  if (GENERATE(true, false)) model.stash.reset();
-  else model.stash->image = "another";
+  if (GENERATE(true, false))
+    model.stash.reset();
+  else
+    model.stash->image = "another";
   const auto before = model.stash;
   Decision last;
   REQUIRE(run(model, Wish(Attached{"uid-1"}), &last));

@@ -34,14 +34,18 @@ TEST_CASE("a fresh stage goes from the name to a mounted filesystem in this orde
   Model model = fresh();
   const auto kinds = run(model, Wish(staged_wish()));
   REQUIRE(kinds);
-  CHECK(*kinds == std::vector{Kind::look, Kind::write_record, Kind::look, Kind::write_stash, Kind::fence, Kind::open_image, Kind::look, Kind::lock,
-                              Kind::start_session, Kind::kernel_connect, Kind::write_stash, Kind::write_record, Kind::tune, Kind::look, Kind::look, Kind::look, Kind::write_record, Kind::mark,
-                              Kind::mkfs, Kind::look, Kind::mount, Kind::look, Kind::unmark, Kind::write_record});
+  CHECK(*kinds == std::vector{Kind::look,          Kind::write_record,   Kind::look,        Kind::write_stash,
+                              Kind::fence,         Kind::open_image,     Kind::look,        Kind::lock,
+                              Kind::start_session, Kind::kernel_connect, Kind::write_stash, Kind::write_record,
+                              Kind::tune,          Kind::look,           Kind::look,        Kind::look,
+                              Kind::write_record,  Kind::mark,           Kind::mkfs,        Kind::look,
+                              Kind::mount,         Kind::look,           Kind::unmark,      Kind::write_record});
   CHECK(model.record->stagings.front().complete);
 }
 
 TEST_CASE("what is staged and answers is Done at the first look") {
-  for (const Wish& wish : {Wish(staged_wish()), Wish(Healed{})}) CHECK(std::holds_alternative<Done>(staged_model().decide(wish)));
+  for (const Wish& wish : {Wish(staged_wish()), Wish(Healed{})})
+    CHECK(std::holds_alternative<Done>(staged_model().decide(wish)));
 }
 
 TEST_CASE("while a helper of an earlier start works on a live device, everything but healing waits") {
@@ -56,8 +60,8 @@ TEST_CASE("an unstage takes everything down in this order") {
   model.stash.emplace();
   const auto kinds = run(model, Wish(Unstaged{kPath}));
   REQUIRE(kinds);
-  CHECK(*kinds == std::vector{Kind::umount, Kind::write_record, Kind::look, Kind::disconnect, Kind::stop_session, Kind::close_image, Kind::look,
-                              Kind::drop_stash, Kind::drop_record});
+  CHECK(*kinds == std::vector{Kind::umount, Kind::write_record, Kind::look, Kind::disconnect, Kind::stop_session,
+                              Kind::close_image, Kind::look, Kind::drop_stash, Kind::drop_record});
 }
 
 TEST_CASE("a device that somebody has open is disconnected once, and then waited for") {
@@ -149,7 +153,8 @@ TEST_CASE("from any state every wish ends within 40 steps, at a fixed point, and
   model.seen.lock_held = model.seen.image_open && flip();
   if (model.seen.image_open) model.seen.link = static_cast<Observation::Link>(random() % 4);
   model.seen.attached = !model.seen.devices.empty() && model.seen.link == Observation::Link::serving && flip();
-  if (!model.seen.devices.empty() && !model.seen.attached && model.seen.link == Observation::Link::serving && !model.record)
+  if (!model.seen.devices.empty() && !model.seen.attached && model.seen.link == Observation::Link::serving &&
+      !model.record)
     model.seen.link = Observation::Link::none;
   model.seen.key_known = random() % 4 != 0;
   if (model.seen.image_open && flip()) model.seen.image_size = 1 << 30;
@@ -179,8 +184,9 @@ TEST_CASE("from any state every wish ends within 40 steps, at a fixed point, and
   if (flip())
     for (auto& mount : model.seen.mounts) mount.filesystem_read_only = true;
   const Expanded expanded{flip() ? kPath : "/target", flip() ? kTwo : 0};
-  const std::array wishes{Wish(staged), Wish(Unstaged{kPath}), Wish(published), Wish(Unpublished{"/target"}), Wish(Healed{}), Wish(expanded),
-                          Wish(Trimmed{expanded.path}), Wish(Rekeyed{})};
+  const std::array wishes{
+      Wish(staged),   Wish(Unstaged{kPath}),        Wish(published), Wish(Unpublished{"/target"}), Wish(Healed{}),
+      Wish(expanded), Wish(Trimmed{expanded.path}), Wish(Rekeyed{})};
   const Wish& wish = wishes.at(random() % wishes.size());
   encrypt(model, random);
   model.open = random() % 4 == 0;

@@ -32,12 +32,14 @@ TEST_CASE("a torn stash, or one with a value of another kind, is corrupt") {
 }
 
 TEST_CASE("a stash has the very bytes that ceph-csi writes") {
-  CHECK(volume::encode({"p", "", "csi-vol-1", "", true, false, "/dev/nbd0", "/var/log/ceph", "remove"}) ==
-        R"({"Version":3,"pool":"p","radosNamespace":"","image":"csi-vol-1","unmapOptions":"","accessType":true,"encrypted":false,)"
-        R"("device":"/dev/nbd0","logDir":"/var/log/ceph","logFileStrategy":"remove"})");
-  CHECK(volume::encode({"a<b>&\"", "n", "i", "force", false, true, "", "", ""}) ==
-        R"({"Version":3,"pool":"a\u003cb\u003e\u0026\"","radosNamespace":"n","image":"i","unmapOptions":"force","accessType":false,"encrypted":true,)"
-        R"("device":"","logDir":"","logFileStrategy":""})");
+  CHECK(
+      volume::encode({"p", "", "csi-vol-1", "", true, false, "/dev/nbd0", "/var/log/ceph", "remove"}) ==
+      R"({"Version":3,"pool":"p","radosNamespace":"","image":"csi-vol-1","unmapOptions":"","accessType":true,"encrypted":false,)"
+      R"("device":"/dev/nbd0","logDir":"/var/log/ceph","logFileStrategy":"remove"})");
+  CHECK(
+      volume::encode({"a<b>&\"", "n", "i", "force", false, true, "", "", ""}) ==
+      R"({"Version":3,"pool":"a\u003cb\u003e\u0026\"","radosNamespace":"n","image":"i","unmapOptions":"force","accessType":false,"encrypted":true,)"
+      R"("device":"","logDir":"","logFileStrategy":""})");
 }
 
 TEST_CASE("the UID of the VolumeAttachment comes after the bytes that ceph-csi writes, and is read back") {
@@ -78,7 +80,15 @@ TEST_CASE("a staging path without a stash, or that is gone, has none; dropping i
 
 TEST_CASE("with a stash goes the log of rbd-nbd if the stash says so: that file, and nothing that is no file") {
   const test::Folder folder;
-  Stash stash{"p", "", "i", "", true, false, "", folder.path() + "/logs", GENERATE("remove", "Remove", "compress", "preserve", "")};
+  Stash stash{"p",
+              "",
+              "i",
+              "",
+              true,
+              false,
+              "",
+              folder.path() + "/logs",
+              GENERATE("remove", "Remove", "compress", "preserve", "")};
   const bool removes = stash.log_strategy == "remove" || stash.log_strategy == "Remove";
   const std::string log = stash.log_dir + "/rbd-nbd-image-1.log";
   CHECK(volume::log_to_remove(stash, "image-1") == (removes ? log : ""));
