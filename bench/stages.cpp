@@ -103,7 +103,7 @@ class Devices final : public still::Devices {
 class Mounts final : public still::Mounts {
  public:
   Mounts(HelperPool& helpers, Devices& devices) : real_(host::make_mounts(helpers)), devices_(devices) {}
-  result<std::vector<host::Mount>> table() const override { return real_->table(); }
+  result<host::MountTable> table() const override { return real_->table(); }
   task<result<>> mount(std::string device, std::string, std::string target, std::string, HelperOwner, Until) override {
     fs::create_directories(target);
     struct stat seen{};

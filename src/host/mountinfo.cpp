@@ -72,18 +72,20 @@ result<std::vector<Mount>> read_mountinfo(const std::string& file, const std::st
   return mounts;
 }
 
-result<std::vector<Mount>> MountTable::read() {
+result<MountTable> MountReader::read() {
   constexpr const char* path = "/proc/self/mountinfo";
   if (!file_) file_ = Fd(::open(path, O_RDONLY | O_CLOEXEC));
   // The poll comes before the read: what changes in between shows at the next.
   pollfd changed{file_.get(), POLLPRI, 0};
   const bool same = file_ && ::poll(&changed, 1, 0) == 0;
   const auto now = std::chrono::steady_clock::now();
-  if (same && known_ && now - read_at_ < lasts_) return *known_;
+  if (same && known_ && now - read_at_ < lasts_) return known_;
   read_at_ = now;
+  known_.reset();
   auto read = read_mountinfo(path);
-  known_ = read ? std::optional(*read) : std::nullopt;
-  return read;
+  if (!read) return read.error();
+  known_ = std::make_shared<const std::vector<Mount>>(std::move(*read));
+  return known_;
 }
 
 result<std::optional<Mount>> mount_at(int fd, const std::string& path) {

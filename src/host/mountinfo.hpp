@@ -13,16 +13,16 @@ namespace corbd::host {
 
 /// This process's own, read again when the kernel says that it changed (poll(2) on it, proc(5)), or when it is old: of
 /// a filesystem that turned read-only after an error the kernel says nothing.
-class MountTable {
+class MountReader {
  public:
-  explicit MountTable(std::chrono::seconds lasts = std::chrono::seconds(10)) : lasts_(lasts) {}
-  result<std::vector<Mount>> read();
+  explicit MountReader(std::chrono::seconds lasts = std::chrono::seconds(10)) : lasts_(lasts) {}
+  result<MountTable> read();
 
  private:
   const std::chrono::seconds lasts_;
   std::chrono::steady_clock::time_point read_at_;
   Fd file_;
-  std::optional<std::vector<Mount>> known_;
+  MountTable known_;  ///< null: not read, or not readable
 };
 
 /// Parses a file of the form of /proc/self/mountinfo. Looks at nothing that it names but at what `ext4`, its folder in

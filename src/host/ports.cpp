@@ -40,7 +40,7 @@ class HelperMounts final : public Mounts {
  public:
   explicit HelperMounts(HelperPool& helpers) : helpers_(helpers) {}
 
-  result<std::vector<Mount>> table() const override { return table_.read(); }
+  result<MountTable> table() const override { return table_.read(); }
 
   task<result<>> mount(std::string device, std::string fstype, std::string target, std::string flags, HelperOwner owner,
                        Until until) override {
@@ -81,7 +81,7 @@ class HelperMounts final : public Mounts {
 
  private:
   HelperPool& helpers_;
-  mutable MountTable table_;
+  mutable MountReader table_;
 };
 
 class HelperFilesystems final : public Filesystems {

@@ -37,18 +37,17 @@ result<> observe_kernel(Observation& seen, const Live& volume, const Wish& wish,
   auto devices = find_devices(volume, ports, wants_kernel(wish));
   if (!devices) return devices.error();
   seen.devices = std::move(*devices);
-  auto mounts = ports.mounts.table();
+  const auto mounts = ports.mounts.table();
   if (!mounts) return mounts.error();
   auto paths = paths_of(wish, volume.id);
   if (volume.record) {
     for (const auto& staging : volume.record->stagings) paths.push_back(staging_target(volume.id, staging.path));
     for (const auto& publish : volume.record->publishes) paths.push_back(publish.target);
   }
-  for (auto& mount : *mounts) {
+  for (const auto& mount : **mounts) {
     const bool of_device =
         std::any_of(seen.devices.begin(), seen.devices.end(), [&](const auto& device) { return shows(mount, device); });
-    if (of_device || std::find(paths.begin(), paths.end(), mount.target) != paths.end())
-      seen.mounts.push_back(std::move(mount));
+    if (of_device || std::find(paths.begin(), paths.end(), mount.target) != paths.end()) seen.mounts.push_back(mount);
   }
   return {};
 }

@@ -409,7 +409,7 @@ bool Shell::Impl::shows_at(const Live& volume, const std::string& path) const {
   const auto devices = find_devices(volume, ports_);
   const auto mounts = ports_.mounts.table();
   if (!devices || devices->empty() || !mounts) return false;
-  return std::ranges::any_of(*mounts,
+  return std::ranges::any_of(**mounts,
                              [&](const auto& mount) { return mount.target == path && shows(mount, devices->front()); });
 }
 
@@ -431,7 +431,8 @@ std::vector<Status> Shell::Impl::status() const {
   const auto devices = ports_.devices.inventory();
   const auto mapped = ports_.kernel.inventory();
   const auto table = ports_.mounts.table();
-  const auto mounts = table ? *table : std::vector<host::Mount>();
+  const std::vector<host::Mount> none;
+  const auto& mounts = table ? **table : none;
   std::map<std::string_view, const device::Seen*> by_backend;
   if (devices)
     for (const auto& device : *devices) by_backend[device.backend] = &device;
@@ -454,7 +455,7 @@ std::optional<Status> Shell::Impl::status(const std::string& id) const {
   const auto devices = find_devices(*place->second, ports_);
   const auto mounts = ports_.mounts.table();
   return status_of(*place->second, devices && !devices->empty() ? &devices->front() : nullptr,
-                   mounts ? *mounts : std::vector<host::Mount>());
+                   mounts ? **mounts : std::vector<host::Mount>());
 }
 
 std::vector<Unclaimed> Shell::Impl::unclaimed() const {
@@ -466,7 +467,7 @@ std::vector<Unclaimed> Shell::Impl::unclaimed() const {
     const auto place = volumes_.find(device.backend);
     if (device.backend.empty() || (place != volumes_.end() && !is_unclaimed(*place->second))) continue;
     Unclaimed found{device.backend, device.index, {}};
-    for (const auto& mount : *mounts)
+    for (const auto& mount : **mounts)
       if (shows(mount, device)) found.mounts.push_back(mount.target);
     all.push_back(std::move(found));
   }
@@ -485,7 +486,7 @@ std::vector<Unclaimed> Shell::Impl::left_to_kernel() const {
   for (const auto& device : *devices) {
     if (recorded.contains(device.seen.index)) continue;
     Unclaimed found{{}, device.seen.index, {}, device::Kind::krbd};
-    for (const auto& mount : *mounts) {
+    for (const auto& mount : **mounts) {
       if (!shows(mount, device.seen)) continue;
       found.mounts.push_back(mount.target);
       if (is_staging_target(mount.target)) found.volume_id = mount.target.substr(mount.target.rfind('/') + 1);

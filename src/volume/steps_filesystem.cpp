@@ -63,7 +63,7 @@ task<result<>> Steps::mount(Live& live, std::string target, const Wish& wish) {
 task<result<>> Steps::unmount(Live& live, const Step& step) {
   const auto mounted = [&] {
     const auto mounts = ports_.mounts.table();
-    return !mounts || std::ranges::any_of(*mounts, [&](const auto& mount) { return mount.target == step.path; });
+    return !mounts || std::ranges::any_of(**mounts, [&](const auto& mount) { return mount.target == step.path; });
   };
   live.facts.unused.reset();
   // Of a volume that this node does not know only a bare folder is to go: that leaves no file of ours behind.

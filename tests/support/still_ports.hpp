@@ -58,7 +58,7 @@ class Devices : public device::Devices {
 
 class Mounts : public host::Mounts {
  public:
-  result<std::vector<host::Mount>> table() const override { return all; }
+  result<host::MountTable> table() const override { return all; }
   task<result<>> mount(std::string, std::string, std::string, std::string, HelperOwner, Until) override {
     co_return result<>();
   }
@@ -67,13 +67,13 @@ class Mounts : public host::Mounts {
     made.fstype = "devtmpfs";
     made.root = "/" + source.substr(5);
     made.target = std::move(target);
-    all.push_back(std::move(made));
+    all->push_back(std::move(made));
     co_return result<>();
   }
   task<result<>> unmount(std::string, bool, HelperOwner, Until) override { co_return result<>(); }
   task<result<std::uint64_t>> trim(std::string, HelperOwner, Until) override { co_return 0; }
   task<result<host::Usage>> usage(std::string, Until) override { co_return host::Usage{}; }
-  std::vector<host::Mount> all;
+  std::shared_ptr<std::vector<host::Mount>> all = std::make_shared<std::vector<host::Mount>>();
 };
 
 class Filesystems : public host::Filesystems {

@@ -55,7 +55,9 @@ Error gone(const std::string& device) { return {errc::io, device + " is gone"}; 
 class Mounts final : public host::Mounts {
  public:
   explicit Mounts(World& world) : world_(world) {}
-  result<std::vector<host::Mount>> table() const override { return world_.mounts; }
+  result<host::MountTable> table() const override {
+    return std::make_shared<const std::vector<host::Mount>>(world_.mounts);
+  }
 
   task<result<>> mount(std::string device, std::string fstype, std::string target, std::string flags, HelperOwner busy,
                        Until until) override {

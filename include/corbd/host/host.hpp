@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -50,10 +51,14 @@ struct Usage {
   std::uint64_t inodes = 0, inodes_used = 0, inodes_available = 0;  ///< 0: the filesystem does not count them
 };
 
+/// All mounts at one moment, in the order of mountinfo. Never null. Shared, because a look at each volume of a node
+/// asks for all mounts of the node.
+using MountTable = std::shared_ptr<const std::vector<Mount>>;
+
 class Mounts {
  public:
   virtual ~Mounts() = default;
-  virtual result<std::vector<Mount>> table() const = 0;
+  virtual result<MountTable> table() const = 0;
   /// Mounts a filesystem at `target` (made if absent: 0750). `flags`: mount(8) names, comma separated
   /// ("nodev,noatime").
   virtual task<result<>> mount(std::string device, std::string fstype, std::string target, std::string flags,

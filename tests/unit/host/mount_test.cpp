@@ -303,9 +303,9 @@ TEST_CASE("a file with content that is no mount stays") {
 TEST_CASE("the table of mounts follows every mount and unmount") {
   if (!may_mount()) return;
   Place place;
-  host::MountTable table;
+  host::MountReader table;
   const auto shown = [&] {
-    const auto all = table.read().value();
+    const auto all = *table.read().value();
     return std::count_if(all.begin(), all.end(), [&](const Mount& mount) { return mount.target == place.target; });
   };
   CHECK(shown() == 0);
@@ -322,9 +322,9 @@ TEST_CASE("a filesystem that turned read-only without a word is seen when the ta
   if (!may_mount()) return;
   Place place;
   REQUIRE(place.mount_tmpfs());
-  host::MountTable table(std::chrono::seconds(0));
+  host::MountReader table(std::chrono::seconds(0));
   const auto read_only = [&] {
-    const auto all = table.read().value();
+    const auto all = *table.read().value();
     return std::any_of(all.begin(), all.end(),
                        [&](const Mount& mount) { return mount.target == place.target && mount.filesystem_read_only; });
   };

@@ -47,7 +47,7 @@ TEST_CASE("a mount by a helper shows in the agent's table and goes again") {
   Ports ports;
   const std::string target = ports.folder.path() + "/target", other = ports.folder.path() + "/other";
   const auto count = [&](const std::string& path) {
-    const auto table = ports.mounts->table().value();
+    const auto table = *ports.mounts->table().value();
     return std::count_if(table.begin(), table.end(), [&](const host::Mount& mount) { return mount.target == path; });
   };
   REQUIRE(ports.get(ports.mounts->mount("source", "tmpfs", target, "nodev", ports.busy_file, {})));
