@@ -46,6 +46,7 @@ constexpr std::chrono::seconds kLeaveWithin{2};
 constexpr std::chrono::milliseconds kAskSystem{500};
 // Sessions and operations first; neither calls under way nor who only looks may take their time.
 constexpr std::chrono::milliseconds kVolumesLeaveWithin{1600}, kCallsLeaveWithin{200}, kAdminLeavesWithin{100};
+constexpr std::chrono::milliseconds kLogEndsWithin{200};
 // Each cluster has threads of its own (rbd/lane.hpp).
 constexpr std::size_t kFileThreads = 4, kNameThreads = 2;
 // Within the pod's terminationGracePeriodSeconds.
@@ -364,6 +365,7 @@ class Agent {
     // back.
     if (registrar_) co_await registrar_->stop({clock_->now()});
     log::info("agent.left");
+    log::drain(kLogEndsWithin);
     ::_exit(0);
   }
 
@@ -427,8 +429,10 @@ int run(const cli::Run& options) {
   if (!lock) return fail(lock.error());
   const auto boot_id = read_boot_id();
   if (!boot_id) return fail(boot_id.error());
+  log::start_thread();
   Agent agent(options, *boot_id, *registrar);
   const int code = agent.run();
+  log::drain(kLogEndsWithin);
   std::cerr.flush();
   // Destroying connections of a cluster that does not answer could wait without end.
   ::_exit(code);

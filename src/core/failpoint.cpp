@@ -159,6 +159,7 @@ result<> hit(std::string_view name) {
   const Action action = point.action;
   if (action == Action::off || point.hits_left.fetch_sub(1) != 1) return {};
   log::warning("failpoint.hit", {{"name", name}});
+  log::drain(std::chrono::seconds(1));
   switch (action) {
     case Action::kill:
       ::kill(::getpid(), SIGKILL);

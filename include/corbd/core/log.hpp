@@ -1,9 +1,12 @@
-// One JSON object per line on stderr: ts, level, msg, then fields. Writing never blocks for long and never ends the
-// process.
+// One JSON object per line on stderr: ts, level, msg, then fields. Writing a line never waits for whoever reads stderr,
+// and never ends the process. Lines that had to be dropped are counted, and the next line that is written says how
+// many.
 #pragma once
 
 #include <boost/json/value.hpp>
+#include <chrono>
 #include <initializer_list>
+#include <optional>
 #include <string_view>
 #include <type_traits>
 
@@ -28,7 +31,19 @@ struct Field {
   }
 };
 
+/// Of "debug", "info", "warning", "error".
+std::optional<Level> level_of(std::string_view text);
+
+/// Any thread, at any time.
 void set_level(Level level);
+
+/// From now on a thread of its own writes: the last 2048 lines wait for a slow reader, older ones are dropped. Until
+/// then a line that stderr does not take at once is dropped. Once, before other threads write.
+void start_thread();
+
+/// Waits until what was written so far is on stderr, or until the time is up.
+void drain(std::chrono::milliseconds at_most);
+
 void write(Level level, std::string_view message, std::initializer_list<Field> fields = {});
 
 inline void debug(std::string_view message, std::initializer_list<Field> fields = {}) {

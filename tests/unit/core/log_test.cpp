@@ -3,9 +3,12 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <boost/json/parse.hpp>
+#include <sstream>
 
 #include "corbd/core/fd.hpp"
 #include "support/catch.hpp"
@@ -65,4 +68,66 @@ TEST_CASE("a log on a full disk, or without a reader, costs nothing but itself")
   const Elsewhere elsewhere(is_full ? full.get() : without_reader.get());
   log::error("nobody hears this");
   SUCCEED();
+}
+
+TEST_CASE(
+    "with a thread of its own the log keeps what a slow reader has not taken yet, and counts the oldest that it "
+    "drops") {
+  std::array<int, 2> ends;
+  REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
+  constexpr int kLines = 5000;  // more than pipe and queue hold
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::dup2(ends[1], STDERR_FILENO);
+    ::close(ends[0]);
+    ::close(ends[1]);
+    log::info("first");  // says what the tests before have dropped
+    log::start_thread();
+    for (int line = 0; line < kLines; ++line) log::info("filling", {{"line", line}, {"text", std::string(1000, 'x')}});
+    log::drain(std::chrono::seconds(60));
+    ::_exit(0);
+  }
+  ::close(ends[1]);
+  const Fd reader(ends[0]);
+  // It fills the pipe before anything is read.
+  ::usleep(300'000);
+  std::string text, part;
+  while (!(part = drain(reader.get())).empty()) text += part;
+  int status = 0;
+  CHECK((::waitpid(child, &status, 0) == child && status == 0));
+  int seen = 0, dropped = 0, last = -1;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const auto object = boost::json::parse(line).as_object();
+    if (object.at("msg") == "log.dropped") {
+      dropped += static_cast<int>(object.at("lines").as_int64());
+      continue;
+    }
+    if (object.at("msg") == "first") {
+      dropped = 0;
+      continue;
+    }
+    ++seen;
+    const auto number = static_cast<int>(object.at("line").as_int64());
+    CHECK(number > last);
+    last = number;
+  }
+  CHECK(last == kLines - 1);
+  CHECK(dropped > 0);
+  CHECK(seen > 2000);
+  CHECK(seen + dropped == kLines);
+}
+
+TEST_CASE("the level of the log can be changed while it writes") {
+  std::array<int, 2> ends;
+  REQUIRE(::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) == 0);
+  const Fd reader(ends[0]), writer(ends[1]);
+  const Elsewhere elsewhere(writer.get());
+  log::debug("unheard");
+  CHECK(drain(reader.get()).empty());
+  log::set_level(log::level_of("debug").value());
+  log::debug("heard");
+  log::set_level(log::level_of("info").value());
+  CHECK_THAT(drain(reader.get()), ContainsSubstring(R"("level":"debug","msg":"heard"})"));
+  CHECK_FALSE(log::level_of("loud"));
 }
