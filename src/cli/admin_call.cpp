@@ -188,6 +188,14 @@ int drain(Asking& asking, const Admin& ask) {
   return kRefused;
 }
 
+int log_level(Asking& asking, const Admin& ask) {
+  v1::SetLogLevelRequest request;
+  request.set_level(ask.level);
+  v1::SetLogLevelResponse response;
+  if (!asking.answered(&v1::Admin::Stub::SetLogLevel, request, response)) return kRefused;
+  return print("the agent logs " + ask.level + " and above until it ends\n") ? 0 : kRefused;
+}
+
 bool show(const Asking& asking, const v1::NextEventsResponse& page, bool json) {
   if (page.missed() > 0)
     asking.tell(std::to_string(page.missed()) + " events came too fast to be shown here; the agent's log has them");
@@ -242,8 +250,9 @@ int call_admin(const Admin& ask) {
     int (*run)(Asking&, const Admin&);
   };
   // In the order of Admin::What, after none.
-  constexpr Row rows[] = {{"status", status}, {"volumes", volumes}, {"volume", volume}, {"heal", heal},
-                          {"fail", fail},     {"drain", drain},     {"events", events}, {"alive", alive}};
+  constexpr Row rows[] = {{"status", status},       {"volumes", volumes}, {"volume", volume},
+                          {"heal", heal},           {"fail", fail},       {"drain", drain},
+                          {"log-level", log_level}, {"events", events},   {"alive", alive}};
   const Row& row = rows[static_cast<int>(ask.what) - 1];
   const auto socket = admin_socket(ask.runtime_dir);
   if (const auto there = look_for_agent(socket); !there) {

@@ -68,6 +68,12 @@ void add_admin(CLI::App& app, Admin& into) {
   drain->add_flag("--undo", into.undo, "Stage new volumes again");
   add_timeout(drain, into, "3600");
 
+  auto* log_level = add(app, into, What::log_level, "log-level", "Set what the running agent logs, until it ends");
+  log_level->add_option("level", into.level, "The least that a line must be")
+      ->required()
+      ->check(CLI::IsMember({"debug", "info", "warning", "error"}));
+  add_timeout(log_level, into, "10");
+
   auto* events = add(app, into, What::events, "events", "The last changes of volumes' states");
   events->add_flag("-f,--follow", into.follow, "Go on with those to come, also over a restart of the agent");
   add_output(events, into, {"text", "json"});

@@ -150,6 +150,16 @@ class Desk {
     co_return result<>();
   }
 
+  task<result<>> answer(const v1::SetLogLevelRequest& request, v1::SetLogLevelResponse&, Until) {
+    const auto level = log::level_of(request.level());
+    if (!level)
+      co_return Error{errc::invalid_argument,
+                      "there is no log level \"" + request.level() + "\": it is debug, info, warning or error"};
+    log::set_level(*level);
+    log::write(std::max(*level, log::Level::warning), "admin.log_level", {{"level", request.level()}});
+    co_return result<>();
+  }
+
   /// A caller that leaves, and an agent that does, end the wait as its time does.
   task<result<>> answer(const v1::NextEventsRequest& request, v1::NextEventsResponse& response, Until until) {
     const bool follows = request.run() == run_;
@@ -241,6 +251,10 @@ class Service final : public v1::Admin::CallbackService {
   }
   Reactor* Drain(Context* context, const v1::DrainRequest* request, v1::DrainResponse* response) override {
     return serve(context, "Drain", {}, *request, *response);
+  }
+  Reactor* SetLogLevel(Context* context, const v1::SetLogLevelRequest* request,
+                       v1::SetLogLevelResponse* response) override {
+    return serve(context, "SetLogLevel", {}, *request, *response);
   }
   Reactor* NextEvents(Context* context, const v1::NextEventsRequest* request,
                       v1::NextEventsResponse* response) override {

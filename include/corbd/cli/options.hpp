@@ -71,13 +71,14 @@ struct CsiCall {
 };
 
 /// The subcommands that ask a running agent on its admin socket: `corbd status`, `volumes`, `volume`, `heal`, `fail`,
-/// `drain`, `events`, `alive`.
+/// `drain`, `log-level`, `events`, `alive`.
 struct Admin {
-  enum class What { none, status, volumes, volume, heal, fail, drain, events, alive };
+  enum class What { none, status, volumes, volume, heal, fail, drain, log_level, events, alive };
   What what = What::none;
   std::string runtime_dir = "/run/corbd";
   std::string volume_id;
   std::string output;  ///< table, wide, text or json; empty: the first that the subcommand has
+  std::string level;   ///< of log-level
   bool follow = false, yes_really = false, adopt = false, without_proof = false, undo = false;
   int timeout_s = 0;  ///< 0: 120 for heal and fail, an hour for drain, 10 for the others
 };

@@ -1,11 +1,16 @@
 // The subcommands against an agent: what goes to stdout, what to stderr, and the exit code.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <boost/json/parse.hpp>
+#include <filesystem>
 #include <iostream>
 #include <sstream>
 #include <thread>
 
 #include "corbd/cli/options.hpp"
+#include "corbd/core/log.hpp"
 #include "scene.hpp"
 
 using namespace corbd;
@@ -27,6 +32,7 @@ Answer ask(const Scene& scene, What what, const std::string& id = {}, const std:
   question.what = what;
   question.runtime_dir = scene.socket().substr(0, scene.socket().rfind('/'));
   question.volume_id = id;
+  question.level = id;
   question.output = output;
   question.yes_really = yes_really;
   question.timeout_s = timeout_s;
@@ -166,6 +172,29 @@ TEST_CASE("corbd drain waits until the last volume is gone, and says who is left
   v1::GetStatusResponse said;
   REQUIRE(scene.call(&v1::Admin::Stub::GetStatus, v1::GetStatusRequest(), said).ok());
   CHECK(said.draining());
+}
+
+TEST_CASE("corbd log-level sets the level of the running agent's log, and refuses one that does not exist") {
+  Scene scene;
+  scene.start();
+  const std::string file = scene.socket() + ".log";
+  const auto logged = [&] {
+    const int kept = ::dup(STDERR_FILENO), into = ::open(file.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
+    ::dup2(into, STDERR_FILENO);
+    log::debug("a line for developers");
+    ::dup2(kept, STDERR_FILENO);
+    ::close(kept);
+    ::close(into);
+    return std::filesystem::file_size(file) > 0;
+  };
+  CHECK_FALSE(logged());
+  CHECK(ask(scene, What::log_level, "debug").code == 0);
+  CHECK(logged());
+  const auto refused = ask(scene, What::log_level, "loud");
+  CHECK(refused.code == 1);
+  CHECK_THAT(refused.problems, ContainsSubstring("debug, info, warning or error"));
+  CHECK(ask(scene, What::log_level, "info").code == 0);
+  CHECK_FALSE(logged());
 }
 
 TEST_CASE("corbd events shows all that is kept, page by page, and ends") {
