@@ -1,4 +1,4 @@
-// ceph-csi's own command line, so that its DaemonSet starts this agent unchanged (facts: ceph-csi 6.1 to 6.5).
+// ceph-csi's own command line, so that its DaemonSet starts this agent unchanged (docs/sources.md#command-line).
 #pragma once
 
 #include <functional>

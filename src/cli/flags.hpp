@@ -1,4 +1,4 @@
-// The flags of the agent: one table for `corbd run` and for ceph-csi's own command line (facts: ceph-csi 6.1).
+// The flags of the agent: one table for `corbd run` and for ceph-csi's own command line (docs/sources.md#command-line).
 #pragma once
 
 #include <chrono>

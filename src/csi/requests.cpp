@@ -190,8 +190,8 @@ result<> complete(const ::csi::v1::NodeStageVolumeRequest& request, volume::Moun
   return {};
 }
 
-/// ceph-csi's controller puts the service accounts that may use the volume into the publish context (facts:
-/// ceph-csi 1.7).
+/// ceph-csi's controller puts the service accounts that may use the volume into the publish context
+/// (docs/sources.md#service-account).
 result<> check_service_account(const ::csi::v1::NodePublishVolumeRequest& request) {
   const std::string allowed = value(request.publish_context(), "serviceAccount");
   const std::string account = value(request.volume_context(), "csi.storage.k8s.io/serviceAccount.name");

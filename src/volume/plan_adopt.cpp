@@ -19,8 +19,8 @@ std::string foreign(const View& view, const std::string& why) {
          why + ": disconnect it by the tool that made it";
 }
 
-/// Why the stash does not tell of this device and image; empty when it does (DESIGN: the identifier alone authorises
-/// nothing).
+/// Why the stash does not tell of this device and image; empty when it does (rule 25: the identifier alone
+/// authorises nothing).
 std::string mismatch(const Stash& stash, const device::Seen& device, const image::Resolved& image) {
   const image::Name& name = image.name;
   if (stash.nbd != (device.kind == device::Kind::nbd))

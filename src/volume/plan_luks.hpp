@@ -6,7 +6,7 @@
 
 namespace corbd::volume {
 
-/// What image metadata rbd.csi.ceph.com/encrypted says once the image has its LUKS header (facts: ceph-csi 4.9).
+/// What image metadata rbd.csi.ceph.com/encrypted says once the image has its LUKS header (docs/sources.md#luks).
 inline constexpr const char* kEncrypted = "encrypted";
 
 /// The next step towards the open mapping; nothing when it is, and for a volume that is not encrypted. The device

@@ -1,5 +1,5 @@
-// The part of the plan that tells ceph-csi's controller who uses a volume, by the image's metadata (facts:
-// ceph-csi 2.9).
+// The part of the plan that tells ceph-csi's controller who uses a volume, by the image's metadata
+// (docs/sources.md#node-to-controller).
 #pragma once
 
 #include "plan_device.hpp"

@@ -1,5 +1,5 @@
 // The part of the plan that leaves ceph-csi's stash beside a staged volume, so that ceph-csi can follow this agent
-// (facts: ceph-csi 4.2).
+// (docs/sources.md#stash).
 #pragma once
 
 #include "plan_device.hpp"

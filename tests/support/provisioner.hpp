@@ -1,5 +1,5 @@
 // What ceph-csi's provisioner does in a cluster: an image, and the journal that leads from a volume's handle to it
-// (facts: ceph-csi 2.4). Written from the facts, not with the agent's own code, except for the handle's encoding.
+// (docs/sources.md#journal). Written from that, not with the agent's own code, except for the handle's encoding.
 #pragma once
 
 #include <rados/librados.h>

@@ -59,9 +59,9 @@ using result = boost::system::result<T, Error>;
 Error with_context(std::string_view doing, Error error);
 
 /// gRPC status codes by number, so that core needs no gRPC.
-/// Final codes end kubelet's interest in the volume: it forgets it (facts: kubernetes 3.5). Only ABORTED, UNAVAILABLE,
-/// RESOURCE_EXHAUSTED, DEADLINE_EXCEEDED and CANCELLED say "may still be running"; a final code is given only after a
-/// full rollback.
+/// Final codes end kubelet's interest in the volume: it forgets it (docs/sources.md#kubelet-final-errors). Only
+/// ABORTED, UNAVAILABLE, RESOURCE_EXHAUSTED, DEADLINE_EXCEEDED and CANCELLED say "may still be running"; a final code
+/// is given only after a full rollback.
 int grpc_code(errc code);
 bool final_for_caller(errc code);
 

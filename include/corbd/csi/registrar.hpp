@@ -1,5 +1,5 @@
 // Tells kubelet of this driver, in the place of the sidecar node-driver-registrar: a socket in kubelet's
-// plugins_registry (facts: kubernetes 3.1).
+// plugins_registry (docs/sources.md#kubelet-registration).
 #pragma once
 
 #include <memory>

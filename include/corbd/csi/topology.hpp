@@ -1,4 +1,5 @@
-// The node's topology as NodeGetInfo tells it: ceph-csi's segments from labels of the node (facts: ceph-csi 1.3). Pure.
+// The node's topology as NodeGetInfo tells it: ceph-csi's segments from labels of the node (docs/sources.md#topology).
+// Pure.
 #pragma once
 
 #include <map>

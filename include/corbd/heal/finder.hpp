@@ -32,8 +32,8 @@ struct Traces {
 };
 result<Traces> read_traces(const std::string& staging_path);
 
-/// Where kubelet stages it: both layouts (facts: kubernetes 3.2); the one at which the device is mounted. not_found: at
-/// none of them.
+/// Where kubelet stages it: both layouts (docs/sources.md#kubelet-paths); the one at which the device is mounted.
+/// not_found: at none of them.
 result<std::string> staging_path_of(const kube::PersistentVolume& volume, const std::string& kubelet_dir,
                                     const std::vector<std::string>& mounts);
 /// Bound, of this driver, with that handle. failed_precondition says what it is instead.

@@ -1,4 +1,4 @@
-// Where the passphrase of an encrypted volume comes from: ceph-csi's key management systems (facts: ceph-csi 4.9), as
+// Where the passphrase of an encrypted volume comes from: ceph-csi's key management systems (docs/sources.md#kms), as
 // far as they are known.
 #pragma once
 

@@ -1,5 +1,5 @@
-// How to reach the API server, and as whom: what the pod's service account or a kubeconfig says (facts:
-// kubernetes 4.4).
+// How to reach the API server, and as whom: what the pod's service account or a kubeconfig says
+// (docs/sources.md#api-credentials).
 #pragma once
 
 #include <functional>

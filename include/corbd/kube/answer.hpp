@@ -1,4 +1,4 @@
-// What the API server answers when it does not do what it was asked (facts: kubernetes 4.5). Pure.
+// What the API server answers when it does not do what it was asked (docs/sources.md#api-errors). Pure.
 #pragma once
 
 #include <chrono>

@@ -46,7 +46,7 @@ class Api {
   task<answer<Listed>> list(Resource resource, std::string selector, std::string version, Until until);
   /// Until the server ends it, in good order (nothing) or not (why), or `until`. on_change returns false to end it.
   /// `initial`: first of all what there is, each as added, and then a bookmark that says so; a server that does not
-  /// know that refuses (422), or never says so (facts: kubernetes 4.2).
+  /// know that refuses (422), or never says so (docs/sources.md#api-versions).
   task<answer<>> watch(Resource resource, std::string selector, std::string version, std::chrono::seconds timeout,
                        bool initial, std::function<bool(Change)> on_change, Until until);
   task<answer<boost::json::object>> create(Resource resource, boost::json::object body, Until until);

@@ -1,5 +1,5 @@
-// When to list, when to watch and how long to wait in between: client-go's rules and numbers (facts: kubernetes 4.1
-// to 4.3) as a state machine without time or network.
+// When to list, when to watch and how long to wait in between: client-go's rules and numbers
+// (docs/sources.md#api-watch) as a state machine without time or network.
 #pragma once
 
 #include <chrono>

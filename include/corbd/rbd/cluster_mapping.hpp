@@ -1,5 +1,5 @@
 // ceph-csi's cluster-mapping.json: under which other cluster and pool a volume is to be found after a failover.
-// Optional; keys match in any case, each pair both ways (facts: ceph-csi 2.3). Read anew for every request.
+// Optional; keys match in any case, each pair both ways (docs/sources.md#cluster-mapping). Read anew for every request.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // ceph-csi's config.json: which cluster id has which monitors and RADOS namespace. Keys match in any case, as Go's JSON
-// does (facts: ceph-csi 2.2). Read anew for every request: it is a ConfigMap that changes under us.
+// does (docs/sources.md#config-json). Read anew for every request: it is a ConfigMap that changes under us.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Read affinity: reads go to the OSD that is nearest to this node by the CRUSH map, as ceph-csi wishes it (facts:
-// ceph-csi 3). Pure.
+// Read affinity: reads go to the OSD that is nearest to this node by the CRUSH map, as ceph-csi wishes it
+// (docs/sources.md#read-affinity). Pure.
 #pragma once
 
 #include <map>

@@ -9,7 +9,7 @@
 
 namespace corbd::volume {
 
-/// Of a volume that ceph-csi's provisioner made (facts: ceph-csi 2.1):
+/// Of a volume that ceph-csi's provisioner made (docs/sources.md#volume-id):
 /// hex4(version) '-' hex4(length of the cluster id) '-' cluster id '-' hex16(pool id) '-' uuid.
 struct Handle {
   std::string cluster_id;     ///< letters, digits, '-' and '_'
@@ -22,7 +22,7 @@ struct Handle {
 result<Handle> decode_handle(std::string_view id);
 std::string encode(const Handle& handle);
 
-/// Of a volume that the kubelet's own RBD plugin made (facts: ceph-csi 2.6): "mig_mons-" md5 "_image-" uuid '_'
+/// Of a volume that the kubelet's own RBD plugin made (docs/sources.md#migrated): "mig_mons-" md5 "_image-" uuid '_'
 /// hex(pool name).
 struct MigratedHandle {
   std::string cluster_id;  ///< md5 of the monitors

@@ -1,5 +1,5 @@
-// What the attributes of a volume say: ceph-csi's StorageClass parameters as far as a node sees them (facts: ceph-csi
-// 3). Pure.
+// What the attributes of a volume say: ceph-csi's StorageClass parameters as far as a node sees them
+// (docs/sources.md#parameters). Pure.
 #pragma once
 
 #include <map>

@@ -29,7 +29,8 @@ struct Publish {
   bool operator==(const Publish&) const = default;
 };
 
-/// What this node says of itself in the metadata of an image, for ceph-csi's controller (facts: ceph-csi 2.9).
+/// What this node says of itself in the metadata of an image, for ceph-csi's controller
+/// (docs/sources.md#node-to-controller).
 struct Note {
   std::string user;     ///< Ceph's
   std::string address;  ///< its client's, "10.0.0.1"; empty without fencing

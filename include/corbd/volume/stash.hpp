@@ -28,8 +28,8 @@ struct Stash {
 std::string stash_file(const std::string& staging_path);
 /// Durable when it returns; a crash leaves the old or the new one. The folder must be there.
 result<> write_stash(const std::string& staging_path, const Stash& stash);
-/// The log file of a volume's rbd-nbd, if that is to go when the device does, as ceph-csi does it (facts:
-/// ceph-csi 4.6); otherwise "".
+/// The log file of a volume's rbd-nbd, if that is to go when the device does, as ceph-csi does it
+/// (docs/sources.md#log-file); otherwise "".
 std::string log_to_remove(const Stash& stash, const std::string& volume_id);
 /// And that log file. Fine when there is none, or no such folder.
 result<> drop_stash(const std::string& staging_path, const std::string& log = "");

@@ -60,7 +60,8 @@ struct Source {
   bool operator==(const Source&) const = default;
 };
 
-/// What the orchestrator says of this volume on this node: a VolumeAttachment of Kubernetes (facts: kubernetes 4.9).
+/// What the orchestrator says of this volume on this node: a VolumeAttachment of Kubernetes
+/// (docs/sources.md#volume-attachment).
 struct Attachment {
   enum class State {
     unknown,  ///< it does not answer, or attaches or detaches just now
