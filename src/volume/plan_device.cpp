@@ -56,9 +56,8 @@ const char* taken_away(const View& view) {
 }
 
 /// The operator's word fills in what nobody knows.
-bool vouched_for(const View& view) {
-  return view.vouched && view.seen.facts.attachment->state != Attachment::State::away;
-}
+bool word_counts(const View& view) { return view.seen.facts.attachment->state != Attachment::State::away; }
+bool vouched_for(const View& view) { return view.vouched && word_counts(view); }
 
 Decision unproven(const View& view, const std::string& why) {
   const std::string word = view.vouched ? ". --without-proof does not reach over that" : "";
@@ -91,6 +90,10 @@ Decision nothing_proves(const View& view) {
          : attachment.why.empty()                    ? ""
                                                      : ", and its VolumeAttachment does not show it: " + attachment.why;
   if (view.vouched) return unproven(view, why);
+  if (!word_counts(view))
+    return unproven(view, why +
+                              ". It is not attached to this node, so nobody's word counts: give it up by `corbd fail " +
+                              view.id + " --yes-really`");
   return unproven(view, why + ". If no other node used it: `corbd heal " + view.id + " --without-proof`");
 }
 

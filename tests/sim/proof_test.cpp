@@ -246,6 +246,19 @@ TEST_CASE("the operator's word reaches over no client, no attachment and no volu
   if (what != 5) CHECK_FALSE(scene.device().alive);
 }
 
+TEST_CASE("the operator's word is advised where it counts, and nowhere else") {
+  Dead scene(false);
+  scene.image().lock_owner.clear();
+  const int which = GENERATE(range(0, 3));
+  const Attachment told = which == 0 ? kHere : which == 1 ? Attachment() : kAway;
+  scene.start(told, false);
+  REQUIRE(scene.want(volume::Healed{}) == errc::unproven);
+  const bool advised = scene.error().find("corbd heal image-1 --without-proof") != std::string::npos;
+  CHECK(advised == (told.state != State::away));
+  CHECK(advised == (scene.error().find("corbd fail image-1 --yes-really") == std::string::npos));
+  CHECK((scene.want(volume::Healed{true}) == errc::ok) == advised);
+}
+
 // --- What is left for an agent that finds no record
 
 TEST_CASE("the VolumeAttachment of a served volume is told beside it, also after a new one took its place") {
