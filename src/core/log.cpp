@@ -31,14 +31,14 @@ struct Name {
   std::string_view text;
   spdlog::level::level_enum of_spdlog;
 };
-constexpr Name kNames[] = {
+constexpr Name kLevels[] = {
     {Level::debug, "debug", spdlog::level::debug},
     {Level::info, "info", spdlog::level::info},
     {Level::warning, "warning", spdlog::level::warn},
     {Level::error, "error", spdlog::level::err},
 };
 
-const Name& name_of(Level level) { return kNames[static_cast<std::size_t>(level)]; }
+const Name& name_of(Level level) { return kLevels[static_cast<std::size_t>(level)]; }
 
 /// What is left of a JSON object's text behind its first brace.
 std::string members(std::string_view message, std::initializer_list<Field> fields) {
@@ -57,12 +57,12 @@ class JsonLine final : public spdlog::formatter {
     const std::time_t seconds = system_clock::to_time_t(message.time);
     std::tm parts{};
     gmtime_r(&seconds, &parts);
-    const auto* name = std::ranges::find(kNames, message.level, &Name::of_spdlog);
+    const auto* name = std::ranges::find(kLevels, message.level, &Name::of_spdlog);
     fmt::format_to(fmt::appender(into),
                    R"({{"ts":"{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z","level":"{}",{})"
                    "\n",
                    parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec,
-                   micros, name == std::end(kNames) ? "error" : name->text,
+                   micros, name == std::end(kLevels) ? "error" : name->text,
                    std::string_view(message.payload.data(), message.payload.size()));
   }
   std::unique_ptr<spdlog::formatter> clone() const override { return std::make_unique<JsonLine>(); }
@@ -172,8 +172,8 @@ void drain(std::chrono::milliseconds at_most) {
 }
 
 std::optional<Level> level_of(std::string_view text) {
-  const auto* name = std::ranges::find(kNames, text, &Name::text);
-  return name == std::end(kNames) ? std::nullopt : std::optional(name->level);
+  const auto* name = std::ranges::find(kLevels, text, &Name::text);
+  return name == std::end(kLevels) ? std::nullopt : std::optional(name->level);
 }
 
 void set_level(Level level) { the_log().logger->set_level(name_of(level).of_spdlog); }

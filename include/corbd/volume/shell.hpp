@@ -12,9 +12,9 @@
 #include "corbd/device/kernel_client.hpp"
 #include "corbd/host/daemons.hpp"
 #include "corbd/host/host.hpp"
-#include "corbd/kms/kms.hpp"
 #include "corbd/host/luks.hpp"
 #include "corbd/image/image.hpp"
+#include "corbd/kms/kms.hpp"
 #include "corbd/volume/planner.hpp"
 #include "corbd/volume/record.hpp"
 
