@@ -20,8 +20,8 @@
 
 #include "corbd/core/log.hpp"
 #include "corbd/host/helpers.hpp"
-#include "corbd/host/kms.hpp"
 #include "corbd/host/luks.hpp"
+#include "corbd/kms/kms.hpp"
 #include "corbd/nbd/devices.hpp"
 #include "link.hpp"
 #include "support/memory_image.hpp"
@@ -177,7 +177,7 @@ void measure(std::uint32_t count) {
     Filesystems filesystems;
     still::Daemons daemons;
     const auto luks = host::make_luks(helpers);
-    const auto kms = host::make_kms(pool, dir);
+    const auto kms = kms::make_kms(pool, dir);
     Records records;
     for (std::uint32_t number = 0; number < count; ++number) {
       devices.make(number, id_of(number));

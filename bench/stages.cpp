@@ -22,8 +22,8 @@
 #include "corbd/csi/server.hpp"
 #include "corbd/heal/healer.hpp"
 #include "corbd/host/helpers.hpp"
-#include "corbd/host/kms.hpp"
 #include "corbd/host/luks.hpp"
+#include "corbd/kms/kms.hpp"
 #include "corbd/nbd/devices.hpp"
 #include "csi/v1/csi.grpc.pb.h"
 #include "support/cpu.hpp"
@@ -197,7 +197,7 @@ struct Agent {
   Filesystems filesystems;
   still::Daemons daemons;
   std::unique_ptr<host::Luks> luks = host::make_luks(helpers);
-  std::unique_ptr<host::Kms> kms = host::make_kms(pool, dir);
+  std::unique_ptr<kms::Kms> kms = kms::make_kms(pool, dir);
   std::unique_ptr<volume::RecordStore> records = volume::make_record_store(pool, dir + "/state", dir + "/runtime");
   volume::Shell shell{control, *clock, ports(), shell_config()};
   heal::Healer healer{control, *clock, shell, {}};

@@ -24,8 +24,8 @@
 #include "corbd/heal/healer.hpp"
 #include "corbd/heal/kubernetes.hpp"
 #include "corbd/host/helpers.hpp"
-#include "corbd/host/kms.hpp"
 #include "corbd/host/system.hpp"
+#include "corbd/kms/kms.hpp"
 #include "corbd/krbd/kernel_client.hpp"
 #include "corbd/kube/own_node.hpp"
 #include "corbd/nbd/devices.hpp"
@@ -106,7 +106,7 @@ class Agent {
         filesystems_(host::make_filesystems(helpers_)),
         daemons_(host::make_daemons(helpers_)),
         luks_(host::make_luks(helpers_)),
-        kms_(host::make_kms(files_, options.kms_config_dir)),
+        kms_(kms::make_kms(files_, options.kms_config_dir)),
         records_(volume::make_record_store(files_, options.state_dir, options.runtime_dir)),
         clusters_(rbd::make_clusters(control_, *clock_, files_, cluster_config(boot_id))),
         devices_(nbd::make_devices(control_, *clock_, {})),
@@ -385,7 +385,7 @@ class Agent {
   std::unique_ptr<host::Filesystems> filesystems_;
   std::unique_ptr<host::Daemons> daemons_;
   std::unique_ptr<host::Luks> luks_;
-  std::unique_ptr<host::Kms> kms_;
+  std::unique_ptr<kms::Kms> kms_;
   std::unique_ptr<volume::RecordStore> records_;
   std::unique_ptr<image::Clusters> clusters_;
   std::unique_ptr<device::Devices> devices_;

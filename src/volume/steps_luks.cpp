@@ -41,7 +41,7 @@ task<result<Secret>> Steps::volume_key(Live& live, const Wish& wish) {
   if (passphrase.empty())
     co_return Error{errc::invalid_argument,
                     "volume " + live.id + " is encrypted: its secret needs the field 'encryptionPassphrase'"};
-  if (*kind == host::KmsKind::shared) co_return passphrase;
+  if (*kind == kms::Kind::shared) co_return passphrase;
   const auto wrapped = co_await kept_metadata(live, kVolumeKey);
   if (!wrapped) co_return wrapped.error();
   if (*wrapped) co_return co_await ports_.kms.unwrap(live.id, **wrapped, std::move(passphrase), soon());
@@ -59,7 +59,7 @@ task<result<>> Steps::store_key(Live& live, Secret key, Secret passphrase) {
 task<result<Secret>> Steps::first_key(Live& live, const Wish& wish) {
   auto key = co_await volume_key(live, wish);
   if (key || key.error().code != errc::not_found) co_return key;
-  key = host::make_volume_key();
+  key = kms::make_volume_key();
   if (!key) co_return key;
   auto stored = co_await store_key(live, *key, passphrase_of(wish));
   if (!stored) co_return stored.error();
@@ -92,7 +92,7 @@ task<result<>> Steps::look_at_luks(Live& live, Fact fact, const Wish& wish) {
 task<result<>> Steps::look_at_keys(Live& live, const Wish& wish) {
   const auto kind = ports_.kms.kind(live.record->kms_id);
   if (!kind) co_return kind.error();
-  if (*kind == host::KmsKind::shared)
+  if (*kind == kms::Kind::shared)
     co_return Error{errc::unimplemented, "the KMS of volume " + live.id +
                                              " has one passphrase for all volumes, so there is no key to rotate"};
   const auto device = device_path(live);
@@ -179,7 +179,7 @@ task<result<>> Steps::new_key(Live& live, const Wish& wish) {
   if (!device) co_return device.error();
   const auto old_key = co_await volume_key(live, wish);
   if (!old_key) co_return old_key.error();
-  const auto key = host::make_volume_key();
+  const auto key = kms::make_volume_key();
   if (!key) co_return key.error();
   live.facts.keys.reset();
   const auto turn = co_await key_derivation(live);

@@ -1,14 +1,14 @@
 // The KMS config is whatever an operator's ConfigMap holds, and the wrapped key whatever an image's metadata holds.
 #include <cstdlib>
 
-#include "corbd/host/kms.hpp"
+#include "corbd/kms/kms.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
   using namespace corbd;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   for (const char* id : {"a", "default"})
-    if (const auto kind = host::kms_kind(text, id); !kind && kind.error().text.empty()) std::abort();
+    if (const auto kind = kms::kind_of(text, id); !kind && kind.error().text.empty()) std::abort();
   // Nobody guesses the tag of AES-GCM.
-  if (host::unwrap_key("volume", text, Secret("passphrase"))) std::abort();
+  if (kms::unwrap_key("volume", text, Secret("passphrase"))) std::abort();
   return 0;
 }

@@ -26,7 +26,7 @@ struct Node {
   explicit Node(const std::string& dir)
       : clock(make_real_clock(io.get_executor())),
         pool(io.get_executor(), *clock, 8),
-        kms(host::make_kms(pool, dir)),
+        kms(kms::make_kms(pool, dir)),
         records(volume::make_record_store(pool, dir + "/state", dir + "/runtime")),
         clusters(rbd::make_clusters(io.get_executor(), *clock, pool, config(dir))),
         shell(io.get_executor(), *clock, ports(), volume_config()),
@@ -69,7 +69,7 @@ struct Node {
   Daemons daemons;
   HelperPool helpers{io.get_executor(), *clock, {}};
   std::unique_ptr<host::Luks> luks = host::make_luks(helpers);
-  std::unique_ptr<host::Kms> kms;
+  std::unique_ptr<kms::Kms> kms;
   std::unique_ptr<volume::RecordStore> records;
   std::unique_ptr<image::Clusters> clusters;
   volume::Shell shell;

@@ -36,7 +36,7 @@ struct World::Life {
   std::unique_ptr<host::Filesystems> filesystems;
   std::unique_ptr<host::Daemons> daemons;
   std::unique_ptr<host::Luks> luks;
-  std::unique_ptr<host::Kms> kms;
+  std::unique_ptr<kms::Kms> kms;
   std::unique_ptr<volume::RecordStore> store;
   // The shell goes first: its operations may still know the healer's scope.
   std::unique_ptr<heal::Healer> healer;

@@ -181,7 +181,7 @@ class World {
   bool no_descriptor = false;                         ///< the agent's process can open nothing
   enum class Driver { there, missing, full } driver = Driver::there;  ///< the kernel's, and its table of devices
   std::string boot_id = "boot-1";
-  std::map<std::string, host::KmsKind> kms{{"default", host::KmsKind::shared}, {"own", host::KmsKind::per_volume}};
+  std::map<std::string, kms::Kind> kms{{"default", kms::Kind::shared}, {"own", kms::Kind::per_volume}};
   /// As a provisioner leaves an image that is to be encrypted; one with a filesystem as its first stage left it, the
   /// filesystem inside.
   void provision_encrypted(const std::string& image, const std::string& kms_id);

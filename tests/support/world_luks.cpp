@@ -183,10 +183,10 @@ class Luks final : public host::Luks {
 };
 
 /// "wrapped by <passphrase> for <volume id>: <key>"
-class Kms final : public host::Kms {
+class Kms final : public kms::Kms {
  public:
   explicit Kms(World& world) : world_(world) {}
-  result<host::KmsKind> kind(const std::string& kms_id) const override {
+  result<kms::Kind> kind(const std::string& kms_id) const override {
     const auto place = world_.kms.find(kms_id);
     if (place == world_.kms.end()) return Error{errc::unimplemented, "KMS " + kms_id + " is of type vault"};
     return place->second;
@@ -212,7 +212,7 @@ class Kms final : public host::Kms {
 
 void World::provision_encrypted(const std::string& name, const std::string& kms_id) {
   FakeImage& image = images.at(name);
-  if (kms.at(kms_id) == host::KmsKind::per_volume)
+  if (kms.at(kms_id) == kms::Kind::per_volume)
     image.metadata[kKey] = begin_of_wrapped(name, kPassphrase) + "a first key";
   image.metadata[kState] = "encryptionPrepared";
   if (image.content == host::Probe::Kind::nothing) return;
@@ -238,6 +238,6 @@ bool World::opens(const std::string& name) const {
 }
 
 std::unique_ptr<host::Luks> make_luks(World& world) { return std::make_unique<Luks>(world); }
-std::unique_ptr<host::Kms> make_kms(World& world) { return std::make_unique<Kms>(world); }
+std::unique_ptr<kms::Kms> make_kms(World& world) { return std::make_unique<Kms>(world); }
 
 }  // namespace corbd::test

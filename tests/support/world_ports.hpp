@@ -146,7 +146,7 @@ std::unique_ptr<host::Mounts> make_mounts(World& world);
 std::unique_ptr<host::Daemons> make_daemons(World& world);
 std::unique_ptr<host::Filesystems> make_filesystems(World& world);
 std::unique_ptr<host::Luks> make_luks(World& world);
-std::unique_ptr<host::Kms> make_kms(World& world);
+std::unique_ptr<kms::Kms> make_kms(World& world);
 /// A format begins on the device: a death in the middle leaves extents and no signature.
 void begin_format(World& world, const std::string& device);
 /// Whether a write through the device would be stored.

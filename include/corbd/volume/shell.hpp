@@ -12,7 +12,7 @@
 #include "corbd/device/kernel_client.hpp"
 #include "corbd/host/daemons.hpp"
 #include "corbd/host/host.hpp"
-#include "corbd/host/kms.hpp"
+#include "corbd/kms/kms.hpp"
 #include "corbd/host/luks.hpp"
 #include "corbd/image/image.hpp"
 #include "corbd/volume/planner.hpp"
@@ -39,7 +39,7 @@ struct Ports {
   host::Filesystems& filesystems;
   host::Daemons& daemons;
   host::Luks& luks;
-  host::Kms& kms;
+  kms::Kms& kms;
   RecordStore& records;
   /// config.json by cluster id; read anew each time.
   std::function<result<Cluster>(const std::string& cluster_id)> find_cluster;

@@ -1,13 +1,13 @@
 #include <filesystem>
 #include <fstream>
 
-#include "corbd/host/kms.hpp"
-#include "ground.hpp"
+#include "corbd/kms/kms.hpp"
+#include "support/catch.hpp"
+#include "support/folder.hpp"
 #include "support/helpers.hpp"
 
 using namespace corbd;
 using namespace corbd::test;
-using host::KmsKind;
 
 namespace {
 
@@ -29,19 +29,19 @@ constexpr std::string_view kConfig = R"({
 }  // namespace
 
 TEST_CASE("a volume key that another implementation wrapped as ceph-csi does is unwrapped") {
-  const auto key = host::unwrap_key(kVolume, kWrapped, kPassphrase);
+  const auto key = kms::unwrap_key(kVolume, kWrapped, kPassphrase);
   REQUIRE(key);
   CHECK(key->reveal() == kKey.reveal());
 }
 
 TEST_CASE("a wrapped volume key is unwrapped with its passphrase for its volume, and with nothing else") {
-  const auto wrapped = host::wrap_key(kVolume, kKey, kPassphrase);
+  const auto wrapped = kms::wrap_key(kVolume, kKey, kPassphrase);
   REQUIRE(wrapped);
   CHECK(wrapped->find(kKey.reveal()) == std::string::npos);
-  CHECK(host::unwrap_key(kVolume, *wrapped, kPassphrase)->reveal() == kKey.reveal());
-  CHECK(host::unwrap_key(kVolume, *wrapped, Secret("other")).error().code == errc::unauthenticated);
-  CHECK(host::unwrap_key("another-volume", *wrapped, kPassphrase).error().code == errc::unauthenticated);
-  CHECK(*wrapped != *host::wrap_key(kVolume, kKey, kPassphrase));
+  CHECK(kms::unwrap_key(kVolume, *wrapped, kPassphrase)->reveal() == kKey.reveal());
+  CHECK(kms::unwrap_key(kVolume, *wrapped, Secret("other")).error().code == errc::unauthenticated);
+  CHECK(kms::unwrap_key("another-volume", *wrapped, kPassphrase).error().code == errc::unauthenticated);
+  CHECK(*wrapped != *kms::wrap_key(kVolume, kKey, kPassphrase));
 }
 
 TEST_CASE("what no KMS wrote is no volume key, and its text is not repeated") {
@@ -49,7 +49,7 @@ TEST_CASE("what no KMS wrote is no volume key, and its text is not repeated") {
        {"", "{}", "[]", "canary", R"({"dek":"canary!","nonce":"AAECAwQFBgcICQoL"})",
         R"({"dek":"AAAA","nonce":"AAECAwQFBgcICQoL"})",
         R"({"dek":"boBrbKw/sviE9VfBTYV1lbkB8L6cAo0UB04uZz3h0eCwRyCm7aO6CHj/YSc=","nonce":"AAEC"})"}) {
-    const auto key = host::unwrap_key(kVolume, text, kPassphrase);
+    const auto key = kms::unwrap_key(kVolume, text, kPassphrase);
     REQUIRE_FALSE(key);
     CHECK(key.error().code == errc::state_corrupt);
     CHECK(key.error().text.find("canary") == std::string::npos);
@@ -57,22 +57,22 @@ TEST_CASE("what no KMS wrote is no volume key, and its text is not repeated") {
 }
 
 TEST_CASE("a new volume key is as long as ceph-csi's and never the same twice") {
-  const auto key = host::make_volume_key();
+  const auto key = kms::make_volume_key();
   REQUIRE(key);
   CHECK(key->reveal().size() == 28);
   CHECK(key->reveal().find_first_of("+/") == std::string_view::npos);
-  CHECK_FALSE(*key == *host::make_volume_key());
+  CHECK_FALSE(*key == *kms::make_volume_key());
 }
 
 TEST_CASE("the KMS config tells what a KMS's passphrase is for, by either key") {
-  CHECK(host::kms_kind(kConfig, "mine").value() == KmsKind::per_volume);
-  CHECK(host::kms_kind(kConfig, "by-provider").value() == KmsKind::per_volume);
-  CHECK(host::kms_kind(kConfig, "plain").value() == KmsKind::shared);
+  CHECK(kms::kind_of(kConfig, "mine").value() == kms::Kind::per_volume);
+  CHECK(kms::kind_of(kConfig, "by-provider").value() == kms::Kind::per_volume);
+  CHECK(kms::kind_of(kConfig, "plain").value() == kms::Kind::shared);
 }
 
 TEST_CASE("a KMS that is not served is refused by its type, and one that is not there by its name and the others'") {
   const auto text_of = [](const char* id, errc code) {
-    const auto kind = host::kms_kind(kConfig, id);
+    const auto kind = kms::kind_of(kConfig, id);
     REQUIRE_FALSE(kind);
     CHECK(kind.error().code == code);
     return kind.error().text;
@@ -83,16 +83,16 @@ TEST_CASE("a KMS that is not served is refused by its type, and one that is not 
   CHECK_THAT(text_of("text", errc::failed_precondition), ContainsSubstring("text"));
   CHECK_THAT(text_of("nowhere", errc::failed_precondition),
              ContainsSubstring("nowhere") && ContainsSubstring("by-provider"));
-  CHECK(host::kms_kind("[]", "mine").error().code == errc::failed_precondition);
+  CHECK(kms::kind_of("[]", "mine").error().code == errc::failed_precondition);
 }
 
 TEST_CASE("the KMS named default needs no config, any other does, and its file is read anew each time") {
   const Folder folder;
   Loop loop;
   BlockingPool pool(loop.control(), loop.clock, 1);
-  const auto kms = host::make_kms(pool, folder.path());
-  CHECK(kms->kind("default").value() == KmsKind::shared);
+  const auto kms = kms::make_kms(pool, folder.path());
+  CHECK(kms->kind("default").value() == kms::Kind::shared);
   CHECK(kms->kind("mine").error().code == errc::failed_precondition);
   std::ofstream(folder.path() + "/config.json") << kConfig;
-  CHECK(kms->kind("mine").value() == KmsKind::per_volume);
+  CHECK(kms->kind("mine").value() == kms::Kind::per_volume);
 }

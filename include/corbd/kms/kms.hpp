@@ -9,10 +9,10 @@
 #include "corbd/core/blocking_pool.hpp"
 #include "corbd/core/secret.hpp"
 
-namespace corbd::host {
+namespace corbd::kms {
 
 /// What the passphrase in the node-stage secret is.
-enum class KmsKind {
+enum class Kind {
   shared,     ///< ceph-csi's "default": it opens every volume
   per_volume  ///< ceph-csi's "metadata": it wraps a key that each volume has for itself, kept in the image's metadata
 };
@@ -22,7 +22,7 @@ class Kms {
   virtual ~Kms() = default;
   /// By config.json of the KMS folder, read anew; "default" needs none. unimplemented names a type that is not served
   /// here.
-  virtual result<KmsKind> kind(const std::string& kms_id) const = 0;
+  virtual result<Kind> kind(const std::string& kms_id) const = 0;
   /// unauthenticated: another passphrase wrapped it, or for another volume.
   virtual task<result<Secret>> unwrap(std::string volume_id, std::string wrapped, Secret passphrase, Until until) = 0;
   virtual task<result<std::string>> wrap(std::string volume_id, Secret key, Secret passphrase, Until until) = 0;
@@ -31,7 +31,7 @@ class Kms {
 std::unique_ptr<Kms> make_kms(BlockingPool& pool, std::string config_dir);
 
 /// Of the file's text. failed_precondition: it is not there, or broken; unimplemented as above.
-result<KmsKind> kms_kind(std::string_view config, std::string_view kms_id);
+result<Kind> kind_of(std::string_view config, std::string_view kms_id);
 
 /// ceph-csi's internal/kms/secretskms.go: {"dek": base64, "nonce": base64}, AES-256-GCM with scrypt(passphrase, volume
 /// id; 32768, 8, 1). 32 MiB and a tenth of a second: not for the control thread. Errors as of unwrap(); state_corrupt
@@ -41,4 +41,4 @@ result<std::string> wrap_key(std::string_view volume_id, const Secret& key, cons
 /// 20 random bytes in base64url, as ceph-csi's provisioner makes them.
 result<Secret> make_volume_key();
 
-}  // namespace corbd::host
+}  // namespace corbd::kms

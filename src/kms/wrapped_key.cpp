@@ -1,4 +1,5 @@
-#include "corbd/host/kms.hpp"
+// The key of one volume, wrapped as ceph-csi's metadata KMS does (internal/kms/secretskms.go).
+#include "corbd/kms/kms.hpp"
 
 #include <openssl/evp.h>
 #include <openssl/rand.h>
@@ -10,14 +11,13 @@
 #include <memory>
 
 #include "corbd/core/base64.hpp"
-#include "corbd/core/file.hpp"
+#include "shown.hpp"
 
-namespace corbd::host {
+namespace corbd::kms {
 namespace {
 
 namespace json = boost::json;
 
-constexpr std::size_t kMaxConfigFile = 4 << 20;  // more than a ConfigMap can hold
 constexpr int kTagBytes = 16, kNonceBytes = 12, kKeyBytes = 32, kNewKeyBytes = 20;
 using Bytes = std::vector<unsigned char>;
 
@@ -27,14 +27,6 @@ struct FreeCipher {
 using Cipher = std::unique_ptr<EVP_CIPHER_CTX, FreeCipher>;
 
 const unsigned char* bytes(std::string_view text) { return reinterpret_cast<const unsigned char*>(text.data()); }
-
-/// Of ceph-csi's ids: enough to be named in a text.
-std::string shown(std::string_view text) {
-  std::string plain(text.substr(0, 64));
-  for (char& c : plain)
-    if (c < 0x20 || c > 0x7e) c = '?';
-  return plain;
-}
 
 std::string encode_base64(const unsigned char* from, std::size_t size) {
   return to_base64({reinterpret_cast<const char*>(from), size});
@@ -79,76 +71,7 @@ result<Wrapped> parse_wrapped(std::string_view text) {
   return Wrapped{std::move(*key), std::move(*nonce)};
 }
 
-std::string type_of(const json::object& section) {
-  for (const char* key : {"encryptionKMSType", "KMS_PROVIDER"})
-    if (const auto* type = section.if_contains(key); type != nullptr && type->is_string())
-      return std::string(type->get_string());
-  return {};
-}
-
-result<KmsKind> kind_of(const json::object& section, const std::string& id) {
-  const std::string type = type_of(section);
-  if (type == "default") return KmsKind::shared;
-  if (type == "metadata" && section.contains("secretName"))
-    return Error{errc::unimplemented,
-                 "KMS \"" + id +
-                     "\" of type metadata takes its passphrase from a Secret of its own (secretName), which is not "
-                     "served yet: put encryptionPassphrase into the node-stage secret"};
-  if (type == "metadata") return KmsKind::per_volume;
-  if (type.empty())
-    return Error{errc::failed_precondition,
-                 "KMS \"" + id + "\" has neither encryptionKMSType nor KMS_PROVIDER in the KMS config"};
-  return Error{errc::unimplemented,
-               "KMS \"" + id + "\" is of type " + shown(type) + ", which is not served: use default or metadata"};
-}
-
-class FileKms final : public Kms {
- public:
-  FileKms(BlockingPool& pool, std::string config_dir) : pool_(pool), file_(std::move(config_dir) + "/config.json") {}
-
-  result<KmsKind> kind(const std::string& kms_id) const override {
-    if (kms_id == "default") return KmsKind::shared;
-    const auto text = read_file(file_, kMaxConfigFile);
-    if (!text && text.error().code == errc::not_found)
-      return Error{errc::failed_precondition, file_ + ", which must tell of KMS \"" + shown(kms_id) +
-                                                  "\", does not exist: mount the ConfigMap there"};
-    if (!text) return text.error();
-    auto kind = kms_kind(*text, kms_id);
-    if (!kind) return with_context("in " + file_, kind.error());
-    return kind;
-  }
-  task<result<Secret>> unwrap(std::string volume_id, std::string wrapped, Secret passphrase, Until until) override {
-    auto job = [volume_id, wrapped, passphrase] { return unwrap_key(volume_id, wrapped, passphrase); };
-    co_return co_await pool_.run(std::move(job), until, "unwrapping the key of volume " + volume_id);
-  }
-  task<result<std::string>> wrap(std::string volume_id, Secret key, Secret passphrase, Until until) override {
-    auto job = [volume_id, key, passphrase] { return wrap_key(volume_id, key, passphrase); };
-    co_return co_await pool_.run(std::move(job), until, "wrapping the key of volume " + volume_id);
-  }
-
- private:
-  BlockingPool& pool_;
-  std::string file_;
-};
-
 }  // namespace
-
-result<KmsKind> kms_kind(std::string_view config, std::string_view kms_id) {
-  boost::system::error_code failed;
-  const auto value = json::parse(json::string_view(config.data(), config.size()), failed);
-  if (failed || !value.is_object())
-    return Error{errc::failed_precondition, "the KMS config is no JSON object: correct it in the ConfigMap"};
-  const auto& all = value.get_object();
-  const auto* section = all.if_contains(json::string_view(kms_id.data(), kms_id.size()));
-  const std::string id = shown(kms_id);
-  if (section != nullptr && section->is_object()) return kind_of(section->get_object(), id);
-  if (section != nullptr)
-    return Error{errc::failed_precondition, "KMS \"" + id + "\" in the KMS config is no JSON object"};
-  std::string others;
-  for (const auto& entry : all) others += (others.empty() ? "" : ", ") + shown(entry.key());
-  return Error{errc::failed_precondition,
-               "the KMS config has no \"" + id + "\"; it has: " + (others.empty() ? "nothing" : others)};
-}
 
 result<Secret> unwrap_key(std::string_view volume_id, std::string_view wrapped, const Secret& passphrase) {
   const auto from = parse_wrapped(wrapped);
@@ -201,8 +124,4 @@ result<Secret> make_volume_key() {
   return Secret(std::move(text));
 }
 
-std::unique_ptr<Kms> make_kms(BlockingPool& pool, std::string config_dir) {
-  return std::make_unique<FileKms>(pool, std::move(config_dir));
-}
-
-}  // namespace corbd::host
+}  // namespace corbd::kms

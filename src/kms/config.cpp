@@ -1,0 +1,54 @@
+// config.json of the KMS folder, as ceph-csi's ConfigMap has it.
+#include <boost/json/parse.hpp>
+
+#include "corbd/kms/kms.hpp"
+#include "shown.hpp"
+
+namespace corbd::kms {
+namespace {
+
+namespace json = boost::json;
+
+std::string type_of(const json::object& section) {
+  for (const char* key : {"encryptionKMSType", "KMS_PROVIDER"})
+    if (const auto* type = section.if_contains(key); type != nullptr && type->is_string())
+      return std::string(type->get_string());
+  return {};
+}
+
+result<Kind> kind_of_section(const json::object& section, const std::string& id) {
+  const std::string type = type_of(section);
+  if (type == "default") return Kind::shared;
+  if (type == "metadata" && section.contains("secretName"))
+    return Error{errc::unimplemented,
+                 "KMS \"" + id +
+                     "\" of type metadata takes its passphrase from a Secret of its own (secretName), which is not "
+                     "served yet: put encryptionPassphrase into the node-stage secret"};
+  if (type == "metadata") return Kind::per_volume;
+  if (type.empty())
+    return Error{errc::failed_precondition,
+                 "KMS \"" + id + "\" has neither encryptionKMSType nor KMS_PROVIDER in the KMS config"};
+  return Error{errc::unimplemented,
+               "KMS \"" + id + "\" is of type " + shown(type) + ", which is not served: use default or metadata"};
+}
+
+}  // namespace
+
+result<Kind> kind_of(std::string_view config, std::string_view kms_id) {
+  boost::system::error_code failed;
+  const auto value = json::parse(json::string_view(config.data(), config.size()), failed);
+  if (failed || !value.is_object())
+    return Error{errc::failed_precondition, "the KMS config is no JSON object: correct it in the ConfigMap"};
+  const auto& all = value.get_object();
+  const auto* section = all.if_contains(json::string_view(kms_id.data(), kms_id.size()));
+  const std::string id = shown(kms_id);
+  if (section != nullptr && section->is_object()) return kind_of_section(section->get_object(), id);
+  if (section != nullptr)
+    return Error{errc::failed_precondition, "KMS \"" + id + "\" in the KMS config is no JSON object"};
+  std::string others;
+  for (const auto& entry : all) others += (others.empty() ? "" : ", ") + shown(entry.key());
+  return Error{errc::failed_precondition,
+               "the KMS config has no \"" + id + "\"; it has: " + (others.empty() ? "nothing" : others)};
+}
+
+}  // namespace corbd::kms
