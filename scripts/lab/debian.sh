@@ -1,7 +1,7 @@
-# What Debian's archive has and this machine has not: sourced by whatever fetches more than scripts/setup installs. The archive is the one that
-# this machine's own apt is told to use; nothing of the machine's apt is changed.
+# Fetches what Debian's archive has and this machine has not. Scripts source it that fetch more than scripts/setup installs. It uses the archive that
+# this machine's own apt is configured for, and changes nothing of the machine's apt.
 
-# The archive's address; nothing where apt knows none. Who is Debian is told by apt's lists; without them it is the first with this release.
+# Prints the archive's address, or nothing where apt knows none. apt's lists say which archive is Debian's. Without lists it is the first with this release.
 debian_mirror() {
   local codename known
   # shellcheck disable=SC1091
@@ -11,7 +11,7 @@ debian_mirror() {
   echo "${known%%[[:space:]]*}"
 }
 
-# apt-get or apt-cache with the lists and the cache below FOLDER, for five minutes at most.
+# Runs apt-get or apt-cache with the lists and the cache below FOLDER, for five minutes at most.
 debian_apt() {  # FOLDER PROGRAM [ARGUMENT...]
   local folder=$1 program=$2
   shift 2
@@ -19,11 +19,11 @@ debian_apt() {  # FOLDER PROGRAM [ARGUMENT...]
     -o Dir::Cache="$folder/cache" -o APT::Sandbox::User=root "$@"
 }
 
-# Makes FOLDER for debian_apt, with the lists of one release, verified by the keys that this machine trusts.
+# Makes FOLDER for debian_apt, with the lists of one release. The keys that this machine trusts verify them.
 debian_lists() {  # FOLDER deb|deb-src RELEASE
   local mirror keys=/usr/share/keyrings/debian-archive-keyring
   mirror=$(debian_mirror)
-  [ -n "$mirror" ] || { echo "apt knows no archive of Debian" >&2; return 1; }
+  [ -n "$mirror" ] || { echo "apt knows no Debian archive" >&2; return 1; }
   if [ -e $keys.pgp ]; then keys=$keys.pgp; else keys=$keys.gpg; fi
   rm -rf "$1/lists"
   mkdir -p "$1/lists/partial" "$1/cache/archives/partial"

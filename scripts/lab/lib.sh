@@ -1,5 +1,5 @@
-# For scripts/demo, scripts/test and scripts/lab/stories: one at a time, a cluster, the guest, and nothing left behind.
-# Sourced with the repository as the working directory.
+# What scripts/demo, scripts/test and scripts/lab/stories share. They run one at a time, start a cluster and a guest, and leave nothing behind.
+# Source it with the repository as the working directory.
 
 lab_dir=$PWD/build/lab
 lab_pids=()
@@ -7,7 +7,7 @@ lab_ceph= lab_kube=
 
 lab_fail() { echo "${0##*/}: $*" >&2; exit 1; }
 
-# One lab at a time on a machine: it has one set of nbd devices and few cores. Closed in children, so that a leftover cannot hold it.
+# Lets one lab run at a time on a machine, which has one set of nbd devices and few cores. Children close the lock, so that a leftover cannot hold it.
 lab_lock() {
   mkdir -p "$lab_dir"
   exec 8>"$lab_dir/lock"
@@ -33,8 +33,9 @@ lab_down() {
   exit "$rc"
 }
 
-# Runs a program as a child and waits for it. By setsid(1): the end of this script ends it with all its children.
-# lab_modest set: only with the processor time that others leave. What setsid(1) starts has a share of its own (sched(7), autogroup), whose niceness is the one that counts.
+# Runs a program as a child and waits for it. With setsid(1), the end of this script ends the program with all its children.
+# If lab_modest is set, the program gets only the processor time that others leave. What setsid(1) starts has an autogroup of its own (sched(7)), and the
+# niceness of that autogroup is the one that counts.
 lab_run() {
   local rc=0
   if [ -n "${lab_modest:-}" ]; then set -- nice -n 19 sh -c '{ echo 19 >/proc/self/autogroup; } 2>/dev/null; exec "$@"' sh "$@"; fi
@@ -45,7 +46,7 @@ lab_run() {
   return $rc
 }
 
-# The guest and its kernel, for scripts/lab/guest; false if it is another option.
+# Takes the options for scripts/lab/guest: the guest and its kernel. False for any other option.
 lab_option() {  # OPTION VALUE
   case "$1" in
     --guest) export CORBD_LAB_GUEST=${2:?} ;;
@@ -54,12 +55,12 @@ lab_option() {  # OPTION VALUE
   esac
 }
 
-# A fresh cluster and the server of control.py; exports CORBD_LAB_*. CORBD_OUT becomes build/lab/NAME/out, emptied.
+# Starts a fresh cluster and the server of control.py. Exports CORBD_LAB_*. CORBD_OUT becomes build/lab/NAME/out, emptied.
 lab_up() {  # NAME
   lab_ceph=$lab_dir/$1/ceph
   export CORBD_OUT=$lab_dir/$1/out
   local left
-  # A run that was killed could not stop its cluster.
+  # A killed run could not stop its cluster.
   for left in "$lab_dir"/*/ceph; do [ ! -e "$left/ceph.conf" ] || scripts/lab/ceph stop "$left" 8>&-; done
   for left in "$lab_dir"/*/kubernetes; do [ ! -e "$left/kubeconfig" ] || scripts/lab/kubernetes stop "$left" 8>&-; done
   rm -rf "$CORBD_OUT"
@@ -71,8 +72,8 @@ lab_up() {  # NAME
   lab_pids+=($!)
 }
 
-# A real API server and its controllers beside the cluster; exports CORBD_LAB_KUBE*. 77 and the reason in CORBD_LAB_KUBE_MISSING: it cannot be had
-# here; 1: it was to be had and is not.
+# Starts a real API server and its controllers beside the cluster. Exports CORBD_LAB_KUBE*. Returns 77 if that is impossible here, with the reason in
+# CORBD_LAB_KUBE_MISSING. Returns 1 if it should have worked and did not.
 lab_kubernetes() {
   local log=$lab_dir/kubernetes.log rc=0
   lab_run scripts/lab/kubernetes build >"$log" || rc=$?
@@ -85,19 +86,19 @@ lab_kubernetes() {
   eval "$(scripts/lab/kubernetes env "$lab_kube" 8>&- | sed 's/^/export /')"
 }
 
-# All stories (or those named), over as many boots as it takes: a story may leave a kernel behind that the next cannot use.
-# Prints their lines; 1 if one failed. Results: $CORBD_OUT/results.jsonl.
+# Runs all stories, or those named, over as many boots as it takes: a story may leave a kernel behind that the next story cannot use.
+# Prints their lines. Returns 1 if one failed. Results are in $CORBD_OUT/results.jsonl.
 lab_stories() {
   local boot rc=0
   for boot in 1 2 3 4 5 6; do
     rc=0
     lab_run scripts/lab/guest --timeout "${CORBD_LAB_TIMEOUT:-3600}" -- python3 -u tests/lab/run_in_guest.py "$@" || rc=$?
-    case $rc in 75 | 124 | 125) echo "# boot $boot ended with $rc, going on in a new one" ;; *) break ;; esac
+    case $rc in 75 | 124 | 125) echo "# boot $boot ended with $rc; going on in a new boot" ;; *) break ;; esac
   done
   [ "$rc" = 0 ] && ! grep -q '"status": "not ok"' "$CORBD_OUT/results.jsonl"
 }
 
-lab_failures() {  # FILE: sentence and reason of each story that failed, of results.jsonl
+lab_failures() {  # FILE: prints sentence and reason of each story that failed, by results.jsonl
   python3 - "$1" <<'PY'
 import json, os, sys
 last = {}
@@ -110,7 +111,7 @@ for entry in last.values():
 PY
 }
 
-lab_summary() {  # FILE: "passed failed skipped" of results.jsonl
+lab_summary() {  # FILE: prints "passed failed skipped", by results.jsonl
   python3 - "$1" <<'PY'
 import json, os, sys
 status = {}
@@ -122,7 +123,7 @@ print(count("ok"), count("not ok") + count("begun"), count("skip"))
 PY
 }
 
-# Configures and builds the preset. Says every 5 s how far it is, but not beside other work (lab_modest). The log has everything, a failure shows its end.
+# Configures and builds the preset. Prints every 5 s how far it is, but not beside other work (lab_modest). The log has everything. A failure shows its end.
 lab_build() {  # PRESET [TARGET...]
   local preset=$1 log=$lab_dir/build-$1.log begin=$SECONDS rc=0
   shift
@@ -141,7 +142,7 @@ lab_build() {  # PRESET [TARGET...]
   echo "${0##*/}: built $preset in $((SECONDS - begin)) s"
 }
 
-lab_tell_progress() {  # LOG of cmake and ninja; until it is killed
+lab_tell_progress() {  # LOG: that of cmake and ninja; runs until it is killed
   local begin=$SECONDS said=$SECONDS step
   trap - EXIT INT TERM
   while sleep 1; do
