@@ -1,15 +1,15 @@
-"""CSI calls as kubelet makes them: gRPC over a new connection each. `corbd csi` does the same; what starting it costs an emulated processor is
-why the stories do not use it for every call."""
+"""Makes CSI calls as kubelet does: gRPC, each over a new connection. `corbd csi` does the same, but starting it costs an emulated processor too much
+for every call of a story."""
 import os
 
-# Who gives up on a call that never ends: the caller, this much after its deadline.
+# The caller gives up on a call that never ends, so many seconds after the call's deadline.
 GRACE = 60
-MESSAGES = {}  # full name -> class, of build/*/csi.desc
+MESSAGES = {}  # full name -> class, from build/*/csi.desc
 
 
 def load(build):
-    """Reads the messages; before forks, so that each child has them."""
-    import grpc  # noqa: F401 - not on every machine that only lists the stories
+    """Reads the messages. Call it before a fork, so that each child has them."""
+    import grpc  # noqa: F401 - a machine that only lists the stories may lack it
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
     files, pool = descriptor_pb2.FileDescriptorSet(), descriptor_pool.DescriptorPool()
     with open(os.path.join(build, "csi.desc"), "rb") as file:

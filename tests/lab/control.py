@@ -1,4 +1,4 @@
-"""Commands from the guest to the machine that runs the cluster, as files in the shared results folder.
+"""Passes commands from the guest to the machine that runs the cluster, as files in the shared results folder.
 
 On the machine: control.py OUT CEPH_DIR. In the guest: control.call(["rbd", "create", ...]).
 Commands: rbd, ceph and rados with the admin's key; `osd stop|cont` and `link down|up` of the test cluster.

@@ -1,4 +1,4 @@
-// The test provisioner's own calls: what the conformance suite stands on.
+// Tests the test provisioner's own calls, which the conformance suite relies on.
 #include <grpcpp/client_context.h>
 
 #include "csi/v1/controller.grpc.pb.h"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The promise of corbd, shown: an ext4 volume on a real image, a verifying writer on it, and three times kill -9 of the agent.
+"""Shows the promise of corbd: an ext4 volume on a real image, a verifying writer on it, and three times kill -9 of the agent.
 
-Exit code 0 only if no application saw an I/O error and every acknowledged write is there.
+Exits with 0 only if no application saw an I/O error and every acknowledged write is there.
 """
 import os
 import sys

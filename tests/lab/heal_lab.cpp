@@ -1,5 +1,5 @@
-// The whole way from a dead agent to served volumes on a real cluster, without a kernel: librbd, records, planner and
-// healer are the real ones; devices and mounts are told.
+// Tests the whole way from a dead agent to served volumes on a real cluster, without a kernel. librbd, records, planner
+// and healer are real. Devices and mounts are fakes.
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>

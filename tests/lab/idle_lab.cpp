@@ -1,4 +1,4 @@
-// What open images cost that nobody reads or writes: librbd's part of an idle agent. By name: lab_rbd "[idle]".
+// Measures what open images cost that nobody reads or writes: librbd's part of an idle agent. Run: lab_rbd "[idle]".
 #include "rbd_lab.hpp"
 #include "support/cpu.hpp"
 

@@ -1,4 +1,4 @@
-// From a volume's handle to its image, in the journal of a real cluster.
+// Tests the way from a volume ID to its image, by the journal of a real cluster.
 #include "rbd_lab.hpp"
 #include "support/provisioner.hpp"
 

@@ -1,6 +1,6 @@
-"""What the stories use: an agent that can be killed, volumes, the verifying writer, and the lab around them.
+"""Parts for the stories: an agent that can be killed, volumes, the verifying writer, and the lab around them.
 
-Everything lies below one folder of a tmpfs and below the shared results folder; nothing of the machine's own kubelet is touched.
+Everything lies below one folder of a tmpfs and below the shared results folder. The machine's own kubelet is left alone.
 """
 import datetime
 import glob
@@ -195,7 +195,7 @@ class Lab:
         return out if ok else (code, out, err)
 
     def image(self, name, size=GIB, features=FEATURES, pool=None):
-        # "lab-": by it cleaning up knows the devices of the lab from others.
+        # The cleanup knows the lab's devices by this "lab-".
         made = Image(self, "lab-%s-%s" % (self.story[:30].replace("_", "-"), name), pool or self.pool)
         self.admin("rbd", "rm", "--no-progress", made.spec, ok=False)
         self.admin("rbd", "create", "-s", "%dB" % size, "--image-feature", features, made.spec)
@@ -226,7 +226,7 @@ class Lab:
                 process.kill()
         for agent in self.agents:
             agent.keep_logs()
-        # The devices first: without them a filesystem of an agent that was killed ends with I/O errors, with them its unmount would wait.
+        # Disconnect the devices first. A filesystem of a killed agent then ends with I/O errors; otherwise its unmount would wait.
         for index in netlink.lab_devices():
             try:
                 netlink.disconnect(index)
@@ -234,7 +234,7 @@ class Lab:
                 say("clean: nbd%d: %s" % (index, error))
         for target, *_ in sorted(mounts(), reverse=True):
             if target.startswith(self.dir + "/"):
-                # Without waiting for ever: a process in the kernel cannot be ended.
+                # Do not wait for ever: a process inside the kernel cannot be ended.
                 unmount = subprocess.Popen(["umount", "-l", target], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
                 try:
                     unmount.wait(20)
@@ -264,7 +264,7 @@ class Lab:
                 say(line[:600])
         say("--- kernel messages")
         lines = subprocess.run(["dmesg"], capture_output=True, text=True, timeout=20).stdout.splitlines()
-        # With an io_timeout of 1 s nbd says this once a second for every request in flight.
+        # With an io_timeout of 1 s, nbd logs this once a second for every request in flight.
         for line in [line for line in lines if "Possible stuck request" not in line][-30:]:
             say(line)
         say("--- devices %s" % devices())
@@ -506,7 +506,7 @@ class Volume:
                 raise Failed("%s of %s: %s: %s" % (what, self.id, answer["code"], answer["message"]))
             time.sleep(0.5)
 
-    # patience: for so many seconds call again as kubelet would.
+    # patience: for so many seconds, repeat the call as kubelet would.
     def stage(self, patience=0, **more):
         return self._must("stage", lambda: self.try_stage(**more), patience)
 

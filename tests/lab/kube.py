@@ -1,4 +1,4 @@
-"""A real API server as the stories use it: objects by their paths, as CORBD_LAB_KUBECONFIG says (JSON, by scripts/lab/kubernetes)."""
+"""A real API server for the stories: objects by their paths. CORBD_LAB_KUBECONFIG names the server (JSON, made by scripts/lab/kubernetes)."""
 import json
 import os
 import ssl

@@ -1,6 +1,7 @@
-// The API client against a real API server: that what the scripted server of tests/support says is what a server says.
-// CORBD_LAB_KUBECONFIG: how to reach it; CORBD_LAB_KUBE_NOBODY: the token of somebody who may do nothing;
-// CORBD_LAB_KUBE_FORGOTTEN: a version whose events the server does not know any more (scripts/lab/kubernetes env DIR).
+// Tests the API client against a real API server. It shows that the scripted server of tests/support answers as a real
+// one does. `scripts/lab/kubernetes env DIR` prints the variables. CORBD_LAB_KUBECONFIG says how to reach the server,
+// CORBD_LAB_KUBE_NOBODY is the token of a user without rights, and CORBD_LAB_KUBE_FORGOTTEN is a version whose events
+// the server has forgotten.
 #include <cstdlib>
 #include <fstream>
 #include <random>

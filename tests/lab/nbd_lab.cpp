@@ -1,4 +1,4 @@
-// The kernel's own nbd driver against make_devices(): the story `driver`. Needs root and a kernel to play with.
+// Tests make_devices() against the kernel's own nbd driver: the story `driver`. Needs root and a kernel to play with.
 #include <fcntl.h>
 
 #include <algorithm>

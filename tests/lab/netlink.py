@@ -1,6 +1,6 @@
-"""The one nbd netlink command that cleaning up needs, so that it depends on nothing that is under test.
+"""The one NBD netlink command that the cleanup needs. It depends on nothing that is under test.
 
-As a program: disconnects every device of the lab; their identifiers begin with "lab-".
+Run as a program, it disconnects every device of the lab. Their identifiers begin with "lab-".
 """
 import glob
 import os

@@ -1,4 +1,4 @@
-"""Draws what the application saw: one panel a kill, a dot for every acknowledged write, its latency over the time since the kill."""
+"""Draws what the application saw: one panel for each kill, one dot for every acknowledged write, its latency over the time since the kill."""
 import math
 import struct
 
@@ -8,7 +8,7 @@ LOW_MS, HIGH_MS = 0.1, 30000.0
 
 
 def entries(journal):
-    """(microseconds of the acknowledgement, latency in ms, errno) of every write of corbd-writer's journal."""
+    """Yields (microseconds of the acknowledgement, latency in ms, errno) for every write in corbd-writer's journal."""
     with open(journal, "rb") as file:
         data = file.read()
     for place in range(0, len(data) - len(data) % 32, 32):

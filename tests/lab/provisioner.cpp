@@ -1,5 +1,5 @@
-// corbd-provisioner ENDPOINT: the test provisioner as a process, until its standard input ends. CORBD_LAB_MON, _USER,
-// _KEY and _POOL say where (scripts/lab/ceph env DIR).
+// corbd-provisioner ENDPOINT runs the test provisioner as a process, until its standard input ends. CORBD_LAB_MON,
+// _USER, _KEY and _POOL name the cluster (scripts/lab/ceph env DIR).
 #include <cstdio>
 
 #include "rbd_lab.hpp"

@@ -1,4 +1,4 @@
-// Death of a client, and the way back from it, on a real cluster.
+// Tests the death of a client, and the way back, on a real cluster.
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>

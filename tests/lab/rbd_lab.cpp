@@ -1,5 +1,5 @@
-// The rbd room against a real cluster: CORBD_LAB_MON, _USER, _KEY and _POOL say where (scripts/lab/ceph env DIR). Not
-// one of ctest's tests.
+// Tests the rbd room against a real cluster. CORBD_LAB_MON, _USER, _KEY and _POOL name it (scripts/lab/ceph env DIR).
+// ctest does not run this.
 #define CATCH_CONFIG_RUNNER
 #include <array>
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Runs the stories: every function story_* of the files stories_*.py, each in a process of its own with a time limit.
+"""Runs the stories: every function story_* of the files stories_*.py. Each runs in a process of its own, with a time limit.
 
 Usage: run_in_guest.py [--list] [--long] [NAME...]
-A story's first docstring line is the sentence that is printed: `ok N - sentence`, `not ok N - sentence # why`, `ok N - sentence # SKIP why`.
-$CORBD_OUT/results.jsonl keeps what is done; a second run with it goes on behind it. Exit code 75: the kernel is not usable for the stories that are left
-(a new boot is needed); 1: a story failed; 0: all is done and nothing failed.
+The first docstring line of a story is the sentence that is printed: `ok N - sentence`, `not ok N - sentence # why`, `ok N - sentence # SKIP why`.
+$CORBD_OUT/results.jsonl lists the finished stories. A second run with that file goes on after them. Exit codes: 0, all stories are finished and none
+failed; 1, a story failed; 75, the remaining stories need a new boot, because the kernel is not usable any more.
 """
 import argparse
 import glob
@@ -58,7 +58,7 @@ def work(story, name):
     if code == 0 and not clean:
         kit.put(os.path.join(lab.out, "why"), "it left something behind")
     sys.stdout.flush()
-    # A story that passed but left something behind did not pass.
+    # A story that left something behind did not pass.
     os._exit(code if clean else 76 if code == 1 else 78)
 
 
@@ -115,7 +115,7 @@ def main():
     for number, story in enumerate(chosen, 1):
         name = story.__name__[6:]
         if done.get(name) == "begun":
-            # The kernel went away in the middle of it.
+            # The kernel died in the middle of this story.
             why = "the guest ended in it"
             print("not ok %d - %s # %s" % (number, sentence(story), why), flush=True)
             keep(name, "not ok", sentence=sentence(story), why=why)

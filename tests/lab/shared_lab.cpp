@@ -1,4 +1,4 @@
-// Images that others use too: many writers, and mirrors.
+// Tests images that others use too: many writers, and mirrors.
 #include "rbd_lab.hpp"
 
 using namespace corbd;

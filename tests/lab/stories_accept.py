@@ -1,4 +1,4 @@
-"""What rbd-nbd's own acceptance test asks of it (qa/workunits/rbd/rbd-nbd.sh of Ceph), wherever a node agent can have it."""
+"""What Ceph's own acceptance test asks of rbd-nbd (qa/workunits/rbd/rbd-nbd.sh), as far as it applies to a node agent."""
 import glob
 import hashlib
 import json
@@ -88,7 +88,7 @@ def story_unaligned_discard(lab):
         content[begin:end] = bytes(end - begin)
     with open(volume.staged_path, "rb") as file:
         found = file.read(12 * MIB)
-    # A discard may leave what it does not cover whole.
+    # A discard may leave units that it covers only in part.
     wrong = [place for place in range(0, len(content), 512) if found[place : place + 512] != content[place : place + 512]
              and not (512 * 7 <= place < 512 * 9001 and found[place : place + 512] == old[place : place + 512])]
     check(not wrong, "%d sectors differ, the first at %d" % (len(wrong), wrong[0] if wrong else 0))
@@ -213,7 +213,7 @@ def story_provisioned(lab):
     lab.admin(*journal, "setomapval", "csi.volume." + uuid, "csi.imagename", image.name)
     pools = {pool["poolname"]: pool["poolnum"] for pool in json.loads(lab.admin("ceph", "osd", "lspools", "--format", "json"))}
     wishes = ["staticVolume=false", "mapOptions=krbd:x;nbd:try-netlink,notrim,reattach-timeout=600,rbd-op-threads=2,io-timeout=330"]
-    # The other is of a cluster that is gone, and mapped to this one.
+    # The other volume comes from a cluster that is gone, and is mapped to this one.
     lab.write("config/cluster-mapping.json", json.dumps([{"clusterIDMapping": {"lab-old": "lab"}, "RBDPoolIDMapping": [{"77": str(pools[lab.pool])}]}]))
     for cluster, pool in ("lab", pools[lab.pool]), ("lab-old", 77):
         handle = "0001-%04x-%s-%016x-%s" % (len(cluster), cluster, pool, uuid)

@@ -42,7 +42,7 @@ def end(agent, volume, writer, kills=()):
 
 def story_adopted_under_writer(lab):
     """a volume that rbd-nbd serves for ceph-csi is left alone, and served in place under its writer when rbd-nbd is killed: no I/O error, no lost write"""
-    # Without its cache, which loses acknowledged writes by itself.
+    # Switch off rbd-nbd's cache, which loses acknowledged writes by itself.
     agent, volume, peer = staged_by_ceph_csi(lab, lab.image("a", size=256 * MIB), "--rbd_cache=false")
     writer = writer_of(lab, volume)
     agent.start()

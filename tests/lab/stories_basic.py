@@ -62,7 +62,7 @@ def story_block_life(lab):
     volume.unpublish()
     volume.unstage()
     volume.expect_gone()
-    # A second reader that shares nothing with the agent: the bytes are in the cluster.
+    # A second reader shares nothing with the agent. It shows that the bytes are in the cluster.
     peer = RbdNbd(lab, image)
     peer.map()
     writer.expect_nothing_lost(path=peer.device)

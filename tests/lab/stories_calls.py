@@ -1,4 +1,4 @@
-"""The other calls of a volume's life: it grows, and tells how full and how well it is."""
+"""The other calls in a volume's life: expansion, statistics and conditions."""
 import json
 import os
 import time
@@ -114,7 +114,7 @@ def story_reclaim(lab):
     check(answer["code"] == "OK", "reclaim: %s" % answer)
     left = used()
     say("%d MiB of the image before, %d MiB after" % (full // MIB, left // MIB))
-    # Counted by objects, of which some hold something else of the filesystem too.
+    # This counts objects, and some of them hold other parts of the filesystem too.
     check(full - left >= 32 * MIB, "it gave back %d bytes only" % (full - left))
     volume.unstage(patience=30)
     volume.expect_gone()
@@ -161,14 +161,14 @@ def story_stats_while_healing(lab):
     volume.stage()
     volume.publish()
     agent.kill()
-    # What nobody proves ours waits: the key is gone, until a stage brings it.
+    # The key is gone, so the volume waits until a stage brings it.
     for name in os.listdir(os.path.join(lab.dir, "runtime", "keys")):
         os.unlink(os.path.join(lab.dir, "runtime", "keys", name))
     agent.start()
     answer = volume.try_stats()
     check(answer["code"] == "UNAVAILABLE", "without a server and without an answer before: %s" % answer)
     volume.stage(patience=60)
-    # A busy machine may need longer than the 2 s after which the caller is told to ask again.
+    # After 2 s the caller is told to ask again. A busy machine may need longer.
     wait_for("statistics", lambda: volume.try_stats()["code"] == "OK", 60, 1)
     usage, abnormal = volume.stats()
     check(abnormal is None and usage["BYTES"]["total"] > 0, "after the healing: %s, %s" % (usage, abnormal))

@@ -1,4 +1,4 @@
-"""CSI's public conformance suite (csi-sanity of kubernetes-csi/csi-test) against the agent and the test provisioner. No package has it:
+"""CSI's public conformance suite (csi-sanity of kubernetes-csi/csi-test) against the agent and the test provisioner. No Debian package has it:
 `go install github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity@latest`, then CORBD_SANITY=path (CONTRIBUTING)."""
 import os
 import shutil
@@ -7,7 +7,7 @@ import subprocess
 import kit
 from kit import MIB, Skip, check, say, wait_for
 
-# What a node plugin has no part in, and what the test provisioner does not do.
+# Tests that do not concern a node plugin, and tests of what the test provisioner does not do.
 NOT_OURS = "Controller Service|GroupController|Snapshot|ListVolumes"
 
 
@@ -18,7 +18,7 @@ def story_conformance(lab):
         raise Skip("no csi-sanity here: set CORBD_SANITY to it, or put it into PATH")
     agent = lab.agent().start()
     endpoint = "unix://" + os.path.join(lab.dir, "controller.sock")
-    # It lives as long as its standard input.
+    # The provisioner lives as long as its standard input.
     provisioner = subprocess.Popen([os.path.join(kit.BUILD, "corbd-provisioner"), endpoint], stdin=subprocess.PIPE,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait_for("the test provisioner's socket", lambda: os.path.exists(endpoint[len("unix://"):]), 30)
@@ -41,7 +41,7 @@ def story_conformance(lab):
     finally:
         provisioner.stdin.close()
         provisioner.wait(20)
-    # Of both kinds, whatever became of the first.
+    # Run both kinds, whatever became of the first.
     check(not failed, "; ".join(failed))
 
 

@@ -1,4 +1,4 @@
-"""The agent in a container of runc, with what a runtime of Kubernetes makes of the DaemonSet of deploy/kubernetes; and in one that is not privileged."""
+"""The agent in a container of runc, made as a Kubernetes runtime makes it from the DaemonSet of deploy/kubernetes; and in one without `privileged`."""
 import json
 import os
 import re
@@ -19,7 +19,7 @@ class Contained(Agent):
     def __init__(self, lab):
         super().__init__(lab)
         self.starts = 0
-        self.change = None  # of what the manifest makes of the container
+        self.change = None  # changes the container that the manifest describes
         self.runc = ["runc", "--root", os.path.join(lab.dir, "runc")]
 
     @property
@@ -31,7 +31,7 @@ class Contained(Agent):
         bundle = os.path.join(self.dir, self.id)
         root = os.path.join(bundle, "root")
         os.makedirs(root)
-        # A mount of its own: runc makes the one that it is on private, and the lab's must stay shared.
+        # Give it a mount of its own: runc makes the mount that it is on private, and the lab's must stay shared.
         run(["mount", "-t", "tmpfs", "tmpfs", root])
         for name in ("bin", "lib", "lib64", "sbin"):
             os.symlink("usr/" + name, os.path.join(root, name))
@@ -55,12 +55,12 @@ class Contained(Agent):
                         "env": ["PATH=%s/bin:%s" % (self.lab.dir, os.environ["PATH"])],
                         "capabilities": {"bounding": rights, "effective": rights, "permitted": rights}},
             "root": {"path": root, "readonly": True},
-            # Where the mounts of the checkout and of the lab's folder lie below /tmp, they come upon it.
+            # The mounts of the checkout and of the lab's folder may lie below /tmp. They come after it.
             "mounts": [{"destination": "/proc", "type": "proc", "source": "proc"}, {"destination": "/tmp", "type": "tmpfs", "source": "tmpfs"},
                        host("/dev"), host("/sys"), host("/usr", "ro"), host("/etc", "ro"), host(REPO, "ro"),
-                       # The lab's folder for kubelet's and for /run/corbd.
+                       # The lab's folder stands for kubelet's and for /run/corbd.
                        host(self.lab.dir, "rshared")],
-            # hostPID, hostNetwork; and of a privileged container all devices, no masked and no read-only paths.
+            # hostPID and hostNetwork. A privileged container also has all devices, and no masked or read-only paths.
             "linux": {"namespaces": [{"type": "mount"}, {"type": "ipc"}, {"type": "uts"}], "rootfsPropagation": "rshared",
                       "cgroupsPath": "/corbd-lab/" + self.id, "resources": {"devices": [{"allow": True, "access": "rwm"}]}}}
 
@@ -183,7 +183,7 @@ def story_capabilities(lab):
 
 def story_container_killed(lab):
     """all of the agent's container is killed while a mkfs waits for its device: it is gone but for the mkfs, and the next container serves that"""
-    # runc waits 10 s for each try to freeze a process that cannot be.
+    # runc waits 10 s in each try to freeze a process that cannot be frozen.
     killed_while_helper_hangs(lab, contained(lab), "mkfs", in_mkfs, within=60)
 
 
@@ -222,7 +222,7 @@ def refused(agent, image, change):
     return "%s: %s" % (answer["code"], answer["message"])
 
 
-# What it lacks changes with the kernel, not with us.
+# What such a container lacks depends on the kernel, not on us.
 @long
 def story_unprivileged(lab):
     """with the devices, /sys or mount propagation of a container that is not privileged no volume reaches its pod"""

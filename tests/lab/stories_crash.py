@@ -1,4 +1,4 @@
-"""kill -9, at every place, under load."""
+"""kill -9 at every place, under load."""
 import fcntl
 import json
 import os
@@ -62,7 +62,7 @@ def killed_again_and_again(lab, rounds):
     for writer in writers:
         writer.wait_more(30)
         writer.stop()
-    # What the kernel may have cached is out of the way after a full unmount and a new mount.
+    # A full unmount and a new mount drop what the kernel may have cached.
     for again in (False, True):
         for writer in writers:
             found = writer.expect_nothing_lost(kills)
@@ -173,7 +173,7 @@ class Sweep:
         call = None
         while True:
             self.spawn()
-            # Started beside the agent; one that was not made yet when the agent died is made to the next.
+            # This call starts beside the agent. If it was not made yet when the agent died, it goes to the next agent.
             call = call or volume.begin(method, wait=True)
             while not call.ended():
                 if self.died(0.02):
@@ -197,7 +197,7 @@ def killed_everywhere(lab, **options):
     agent = lab.agent()
     sweep = Sweep(agent)
     volume = agent.volume(lab.image("a", size=512 * MIB), **options)
-    # A blocklisting is a commit of the monitors, which they gather for a second: nothing that is measured here.
+    # A blocklisting is a commit of the monitors, which they gather for a second. This story does not measure that.
     lab.admin("ceph", "config", "set", "mon", "paxos_propose_interval", "0.05")
     points = [sweep.call(volume, "stage")]
     volume.expect_staged()
@@ -237,7 +237,7 @@ def killed_while_healing(lab, **options):
         sweep.spawn()
         wait_for("a failpoint, or the end of the healing",
                  lambda: agent.process.poll() is not None or agent.events("volume.healed", volume=volume.id), 60)
-        # The point may be in the last step, after which "healed" is said.
+        # The point may be in the last step, and "healed" comes only after that.
         if not sweep.died():
             break
     agent.kill()
@@ -374,7 +374,7 @@ def story_kill_in_mkfs(lab):
     killed_while_helper_hangs(lab, lab.agent(), "mkfs", in_mkfs)
 
 
-# --- whose image is it
+# --- which node owns the image
 
 def watchers(lab, image):
     status = json.loads(lab.admin("rbd", "status", "--format", "json", image.spec))

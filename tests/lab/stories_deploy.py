@@ -1,5 +1,5 @@
-"""The rights that deploy/kubernetes gives the agent, read from there: none too many, and why the host's PIDs. That they are enough, in a container:
-stories_container.py."""
+"""The rights that deploy/kubernetes gives the agent, read from there. The stories show that none is too many, and why the agent needs the host's PIDs.
+stories_container.py shows that they are enough in a container."""
 import os
 import re
 import signal
@@ -93,7 +93,7 @@ def denied_mknod(lab, agent):
     volume = encrypted(lab, agent, "d")
     answer = volume.try_stage(passphrase_file=volume.passphrase_file)
     check(answer["code"] != "OK", "an encrypted volume was staged")
-    # What it could not undo either.
+    # An agent with all capabilities undoes what this one could not.
     agent.stop()
     agent.begun_by = []
     agent.start()
@@ -105,7 +105,7 @@ def denied_mknod(lab, agent):
 WITHOUT = {"SYS_ADMIN": denied_admin, "SYS_RESOURCE": denied_resource, "NET_ADMIN": denied_net_admin, "DAC_READ_SEARCH": denied_dac, "MKNOD": denied_mknod}
 
 
-# Why each is needed changes with the kernel, not with us; that they are enough is seen every time.
+# Why each capability is needed depends on the kernel, not on us. Every run shows that they are enough.
 @long
 def story_capability_missing(lab):
     """without any one of the manifest's capabilities the agent lacks what the manifest says that it is for"""
@@ -138,7 +138,7 @@ def story_pid_namespace(lab):
         check(agent.process.poll() is None, "the init ended while a process of its namespace waits for a device")
     finally:
         network(lab, "up")
-    # Outside of the container that does not end: kubelet would start none.
+    # This agent runs outside of the container. That container does not end, so kubelet would start no other one.
     successor = lab.agent("successor").start()
     agent.wait_exit(90)
     volume = successor.volume(image)

@@ -50,7 +50,7 @@ def story_no_descriptors(lab):
     used = len(os.listdir("/proc/%d/fd" % pid))
     say("descriptors in use: %d" % used)
     _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    # Room for a few calls, none for what a stage opens.
+    # Leave room for a few calls, but none for what a stage opens.
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (used + 3, hard))
     answer = other.try_stage(timeout=20)
     say("%s: %s" % (answer["code"], answer["message"]))
@@ -128,7 +128,7 @@ def story_damaged_filesystem(lab):
     volume.unstage()
     peer = RbdNbd(lab, image)
     peer.map()
-    # No root folder, and a superblock that says so.
+    # Remove the root folder, and let the superblock say so.
     run(["debugfs", "-w", "-R", "clri <2>", peer.device])
     run(["debugfs", "-w", "-R", "ssv state 2", peer.device])
     peer.unmap()

@@ -36,7 +36,7 @@ def story_fenced_by_hand(lab):
         for address in watchers(lab, images[0]):
             blocklist(lab, address)
         before = len(agent.events("device.reconnected"))
-        # Also the one that nobody writes to: it has the same client.
+        # The volume that nobody writes to is healed too: it has the same client.
         wait_for("both volumes on another connection", lambda: len(agent.events("device.reconnected")) >= before + 2, 60)
         writer.wait_more(40)
     check(agent.running, "the agent ended")

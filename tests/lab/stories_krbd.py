@@ -87,7 +87,7 @@ def story_krbd_life(lab):
     check(usage["BYTES"]["total"] > 400 * MIB, "the filesystem did not grow: %s" % usage)
     check(abnormal is None, "its condition: %s" % abnormal)
     volume.unpublish()
-    # Neither key nor cluster is asked for.
+    # This needs neither key nor cluster.
     volume.unstage()
     expect_unmapped(volume, image)
     check(not watchers(lab, image), "the image is still watched")
@@ -227,7 +227,7 @@ def story_krbd_of_ceph_csi(lab):
     agent.stop()
 
 
-# The simulator kills at every call of it too.
+# The simulator kills the agent at every call of this too.
 @long
 def story_krbd_crashes(lab):
     """kill -9 before and after every step of a stage and an unstage with the kernel's client: the same call again converges, nothing is there twice or left"""

@@ -1,4 +1,4 @@
-"""What an API server knows, a scripted one in this kernel, and what is healed by it."""
+"""Healing by what an API server knows: a scripted server, in this kernel."""
 import base64
 import hashlib
 import http.server
@@ -75,7 +75,7 @@ def attached(lab, image):
     server = ApiServer(lab)
     agent = lab.agent()
     volume = agent.volume(image)
-    # Where kubelets from 1.24 on stage it.
+    # Kubelets from 1.24 on stage it here.
     volume.staging = os.path.join(lab.kubelet, "plugins/kubernetes.io/csi", DRIVER, hashlib.sha256(volume.id.encode()).hexdigest(), "globalmount")
     os.makedirs(volume.staging)
     server.attach(lab, volume)
@@ -120,7 +120,7 @@ def story_healed_without_state(lab):
         shutil.rmtree(os.path.join(lab.dir, name))
     server.asked.clear()
     agent.start()
-    # Its own dead client looks like anybody's: its watch must end first, which takes 30 s.
+    # Without records the agent's own dead client looks like any other. Its watch must end first, which takes 30 s.
     agent.wait_event("device.reconnected", 120, volume=volume.id)
     say("asked: %s" % [path for path in server.asked if "nodes" not in path])
     check(len([path for path in server.asked if "nodes" not in path]) <= 3, "more than three questions")
@@ -136,7 +136,7 @@ def story_healed_without_keys(lab):
     agent.start()
     agent.wait_event("device.reconnected", 60, volume=volume.id)
     keeps_writing(writer, kill)
-    volume.stage()  # as kubelet does after a restart of its own: nothing is to be done
+    volume.stage()  # kubelet does this after its own restart; nothing has to be done
     end(agent, volume)
 
 

@@ -1,5 +1,5 @@
 """The agent under a real kubelet with real mounts, and a real API server with the manifests of deploy/kubernetes and the controllers that bind
-and attach (scripts/lab/kubernetes). Its containers are pretended: the story writes in their place, and in that of the external attacher."""
+and attach (scripts/lab/kubernetes). Its containers are pretended. The story plays the containers' writes and the external attacher."""
 import os
 import re
 import threading
@@ -89,9 +89,9 @@ def story_kubelet(lab):
         raise Skip(os.environ.get("CORBD_LAB_KUBE_MISSING") or "no API server: scripts/lab/kubernetes start, env")
     server = kube.Server()
     image = lab.image("a", size=GIB)
-    # As on a node whose kubelet ran before: the agent registers itself where that is.
+    # As on a node whose kubelet ran before. The agent registers itself where this folder exists.
     os.makedirs(os.path.join(lab.kubelet, "plugins_registry"))
-    # With the rights of the manifests, no others.
+    # The agent has the rights of the manifests and no others.
     os.environ["KUBERNETES_CONFIG_PATH"] = os.environ["CORBD_LAB_KUBE_AGENT"]
     agent = lab.agent(flags=["--metricsport", str(METRICS)])
     agent.flags += ["--kubelet-registration-path", agent.socket]
@@ -137,7 +137,7 @@ def live(lab, server, image, agent, kubelet):
     writer.wait_more(40)
     check(volume.device == device, "the volume has another device after its agent was killed")
 
-    # Kubelet asks for everything anew when it starts. While Ceph cannot be reached only an agent that does not ask it can answer.
+    # When kubelet starts it asks for everything anew. While Ceph is out of reach, only an agent that does not ask Ceph can answer.
     lab.admin("link", "down")
     kubelet.kill()
     begin = now_us()

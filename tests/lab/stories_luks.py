@@ -123,7 +123,7 @@ def story_luks_of_cryptsetup(lab):
     device = "/dev/nbd%d" % made_here.device
     run(["cryptsetup", "luksOpen", "--test-passphrase", device, "-d", made_here.passphrase_file])
     made_here.unstage()
-    # As a plain block volume first, through whose device cryptsetup writes; then the same image as an encrypted one.
+    # First stage the image as a plain block volume, and let cryptsetup write through its device. Then stage it as an encrypted volume.
     image = lab.image("a", size=256 * MIB)
     plain = agent.volume(image, block=True)
     plain.stage()
@@ -160,5 +160,5 @@ def story_luks_crashed_half_way(lab):
         agent.stop()
 
 
-# Four keys are derived in it, each with 32 MiB, and a guest may be emulated.
+# This story derives four keys, each with 32 MiB, and a guest may be emulated.
 story_luks_crashed_half_way.limit = 480

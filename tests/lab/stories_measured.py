@@ -135,7 +135,7 @@ def stages_compared(lab, volumes):
         volume = agent.volume(lab.image("ours%d" % number))
         volume.stage()
         volume.publish()
-        # As kubelet would see it: the agent's own time for the two calls, without the start of the program that makes them.
+        # The time that kubelet would see: the agent's own for the two calls, without the start of the program that makes them.
         calls = [agent.events("csi.call", volume=volume.id, method=method)[0]["ms"] for method in ("NodeStageVolume", "NodePublishVolume")]
         ours.append(sum(calls) / 1000)
         volume.unpublish()
@@ -171,7 +171,7 @@ def story_stage_20_compared(lab):
 story_stage_20_compared.limit = 900
 
 
-# What a stage could start.
+# The programs that a stage could start.
 TOOLS = ("fsck", "fsck.ext4", "e2fsck", "mkfs.ext4", "mke2fs", "mount", "umount", "blkid", "blockdev", "dumpe2fs", "tune2fs", "resize2fs",
          "cryptsetup", "modprobe", "rbd", "rbd-nbd", "sh", "findmnt", "lsblk", "systemd-run")
 

@@ -1,4 +1,4 @@
-"""The lab itself, with rbd-nbd in the agent's place: shows that the tools measure what they claim."""
+"""The lab itself, with rbd-nbd in the agent's place. It shows that the tools measure what they claim."""
 import os
 
 from kit import Writer, check, devices, long, now_us, run, say, wait_for

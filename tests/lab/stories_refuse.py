@@ -1,4 +1,4 @@
-"""What must not work, and what is left after it: nothing."""
+"""What must not work, and must leave nothing behind."""
 import os
 import subprocess
 import time
@@ -26,7 +26,7 @@ def story_wrong_requests(lab):
     wrong = lab.write("wrong", "AQAAAAAAAAAAABAAAAAAAAAAAAAAAAAAAAAAAA==")
     refused(agent.volume(image, key_file=wrong), ("UNAUTHENTICATED", "PERMISSION_DENIED"))
     refused(agent.volume(image, user="nobody"), ("UNAUTHENTICATED", "PERMISSION_DENIED"))
-    # None of it may poison the good case.
+    # None of these failures may spoil the good case.
     volume = agent.volume(image)
     volume.stage()
     volume.unstage()
@@ -231,7 +231,7 @@ def story_no_secret_in_sight(lab):
     left = []
     for folder, _, files in os.walk(os.path.join(lab.dir, "runtime")):
         for name in files:
-            # The admin socket lies there too.
+            # The admin socket is there too.
             if not os.path.isfile(os.path.join(folder, name)):
                 continue
             with open(os.path.join(folder, name), "rb") as file:

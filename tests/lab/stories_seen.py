@@ -1,4 +1,4 @@
-"""What an operator sees of it."""
+"""What an operator sees."""
 import json
 import os
 import subprocess
@@ -67,7 +67,7 @@ def story_given_up_by_hand(lab):
     volume = agent.volume(lab.image("a", size=256 * MIB), block=True)
     volume.stage()
     volume.publish()
-    # Its image's operations hang and its link lives: giving it up must not wait for them.
+    # The image's operations hang and the link lives. Giving the volume up must not wait for them.
     lab.admin("osd", "stop")
     pod = lab.start(["dd", "if=/dev/zero", "of=" + volume.staged_path, "bs=4096", "count=1", "oflag=direct"])
     time.sleep(2)

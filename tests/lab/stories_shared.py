@@ -28,7 +28,7 @@ def story_many_writers(lab):
     volume.stage()
     for pod in ("pod-1", "pod-2"):
         volume.publish(pod)
-    # Another node: rbd bench takes the lock for its writes, and does not keep it.
+    # rbd bench plays another node: it takes the lock for its writes, and does not keep it.
     bench = ("rbd", "bench", "--io-type", "write", "--io-size", "4K", "--io-total", "1M", "--io-threads", "1", "--io-pattern", "seq", image.spec)
     for round_ in range(2):
         write_pattern(volume.target("pod-1"), 0x11 + round_, 8 * MIB)
@@ -37,7 +37,7 @@ def story_many_writers(lab):
     writer = Writer(lab, volume.target("pod-1"), size=4 * MIB).start()
     writer.wait_more(20)
     kill = agent.kill()
-    lab.admin(*bench)  # in between: of a volume for one node this would be the end
+    lab.admin(*bench)  # in between; this would end a volume for one node
     agent.start()
     agent.wait_event("device.reconnected", 60, volume=volume.id)
     writer.wait_more(20, timeout=60)
