@@ -23,10 +23,9 @@ struct Mount {
   std::string target;
   std::string fstype;
   std::string source;
-  std::string options;     ///< per mount, comma separated
-  bool read_only = false;  ///< this mount's own flag
-  bool filesystem_read_only =
-      false;  ///< the superblock's flag; also set when the filesystem stopped writing after an error
+  std::string options;                ///< per mount, comma separated
+  bool read_only = false;             ///< this mount's own flag
+  bool filesystem_read_only = false;  ///< the superblock's: set by an error too
 };
 
 /// What blkid says about a device. ambivalent: it found two signatures at once. Such a device is never formatted or

@@ -1,5 +1,5 @@
 // Events on objects of the API, for people: aggregated by object and reason, at the rate of client-go (facts:
-// kubernetes 4.8). What the server does not take is dropped: an event is never worth a wait.
+// kubernetes 4.8). It drops what the server does not take: no event is worth a wait.
 #pragma once
 
 #include <deque>
@@ -14,7 +14,7 @@ namespace corbd::kube {
 
 /// The object that an event is about.
 struct Involved {
-  std::string kind, name_space, name, uid;  ///< name_space empty: of the cluster
+  std::string kind, name_space, name, uid;  ///< name_space empty: an object of the cluster
   auto operator<=>(const Involved&) const = default;
 };
 
@@ -30,7 +30,7 @@ class Recorder {
   struct Config {
     std::string component, host;
     std::chrono::seconds answer_within{10};
-    std::chrono::minutes same_for{10};     ///< told again within that time, an event is counted, not repeated
+    std::chrono::minutes same_for{10};     ///< an event that occurs again within this time is counted, not repeated
     std::chrono::milliseconds every{200};  ///< on the average
     std::size_t burst = 25, waiting = 512;
   };
