@@ -1,5 +1,5 @@
-// ceph-csi's journal: the object csi.volume.<uuid> in the volume's pool, whose omap has the image's name (facts:
-// ceph-csi 2.4). Everything here blocks: pool threads only.
+// ceph-csi's journal: the object csi.volume.<uuid> in the volume's pool, whose omap says what the image is called
+// (facts: ceph-csi 2.4). Everything here blocks: pool threads only.
 #pragma once
 
 #include <optional>

@@ -58,9 +58,10 @@ using result = boost::system::result<T, Error>;
 /// Puts the action in front of the sentence: "opening image a/b: no such image".
 Error with_context(std::string_view doing, Error error);
 
-/// gRPC status codes by number, so that core needs no gRPC. After a final code kubelet forgets the volume (facts:
-/// kubernetes 3.5). Only ABORTED, UNAVAILABLE, RESOURCE_EXHAUSTED, DEADLINE_EXCEEDED and CANCELLED say "may still be
-/// running"; the agent gives a final code only after a full rollback.
+/// gRPC status codes by number, so that core needs no gRPC.
+/// Final codes end kubelet's interest in the volume: it forgets it (facts: kubernetes 3.5). Only ABORTED, UNAVAILABLE,
+/// RESOURCE_EXHAUSTED, DEADLINE_EXCEEDED and CANCELLED say "may still be running"; a final code is given only after a
+/// full rollback.
 int grpc_code(errc code);
 bool final_for_caller(errc code);
 

@@ -1,4 +1,4 @@
-// Registers this driver with kubelet, in the place of the sidecar node-driver-registrar, by a socket in kubelet's
+// Tells kubelet of this driver, in the place of the sidecar node-driver-registrar: a socket in kubelet's
 // plugins_registry (facts: kubernetes 3.1).
 #pragma once
 

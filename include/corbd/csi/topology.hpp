@@ -1,4 +1,4 @@
-// The node's topology for NodeGetInfo: ceph-csi's segments, made from labels of the node (facts: ceph-csi 1.3). Pure.
+// The node's topology as NodeGetInfo tells it: ceph-csi's segments from labels of the node (facts: ceph-csi 1.3). Pure.
 #pragma once
 
 #include <map>

@@ -1,5 +1,5 @@
-// Port to LUKS on this node's devices. It uses libcryptsetup in a helper process, with ceph-csi's parameters (facts:
-// ceph-csi 4.9). Each call that takes a passphrase costs an argon2 with 32 MiB, so the caller bounds how many run at
+// Port to LUKS on this node's devices: by libcryptsetup, in a helper process, with ceph-csi's parameters (facts:
+// ceph-csi 4.9). Each call that takes a passphrase costs an argon2 with 32 MiB: whoever calls bounds how many run at
 // once.
 #pragma once
 

@@ -1,4 +1,4 @@
-// How to reach the API server, and which user to be. The pod's service account or a kubeconfig says it (facts:
+// How to reach the API server, and as whom: what the pod's service account or a kubeconfig says (facts:
 // kubernetes 4.4).
 #pragma once
 

@@ -1,4 +1,4 @@
-// The API server's answers when it refuses a request (facts: kubernetes 4.5). Pure.
+// What the API server answers when it does not do what it was asked (facts: kubernetes 4.5). Pure.
 #pragma once
 
 #include <chrono>

@@ -45,10 +45,9 @@ class Api {
   /// Reads all pages. `selector` is a field selector; empty means all objects. `version` is the resourceVersion; empty
   /// means the most recent.
   task<answer<Listed>> list(Resource resource, std::string selector, std::string version, Until until);
-  /// Runs until the server ends it, in good order (nothing) or not (why), or until `until`. on_change returns false to
-  /// end it. With `initial` the server first sends everything that exists, each as added, and then a bookmark that
-  /// marks the end. A server that does not know this refuses it (422), or never sends that bookmark (facts: kubernetes
-  /// 4.2).
+  /// Until the server ends it, in good order (nothing) or not (why), or `until`. on_change returns false to end it.
+  /// `initial`: first of all what there is, each as added, and then a bookmark that says so; a server that does not
+  /// know that refuses (422), or never says so (facts: kubernetes 4.2).
   task<answer<>> watch(Resource resource, std::string selector, std::string version, std::chrono::seconds timeout,
                        bool initial, std::function<bool(Change)> on_change, Until until);
   task<answer<boost::json::object>> create(Resource resource, boost::json::object body, Until until);

@@ -1,5 +1,5 @@
-// The few objects of the API that the agent reads, with the fields that it reads. A field that is absent, or of the
-// wrong type, is empty: a server, and above all an older one, may leave out anything (facts: kubernetes 4.10). Pure.
+// The few objects of the API that the agent reads, as far as it reads them. What is absent, or of another type than it
+// should be, is empty: the server, or an older one, may leave out anything (facts: kubernetes 4.10). Pure.
 #pragma once
 
 #include <boost/json/object.hpp>

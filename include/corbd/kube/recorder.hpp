@@ -1,5 +1,5 @@
 // Events on objects of the API, for people: aggregated by object and reason, at the rate of client-go (facts:
-// kubernetes 4.8). It drops what the server does not take: no event is worth a wait.
+// kubernetes 4.8). What the server does not take is dropped: an event is never worth a wait.
 #pragma once
 
 #include <deque>

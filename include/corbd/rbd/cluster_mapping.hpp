@@ -1,5 +1,5 @@
-// ceph-csi's cluster-mapping.json: the other cluster and pool where a volume is after a failover. It is optional. Keys
-// match in any case, and each pair maps both ways (facts: ceph-csi 2.3). We read it anew for every request.
+// ceph-csi's cluster-mapping.json: under which other cluster and pool a volume is to be found after a failover.
+// Optional; keys match in any case, each pair both ways (facts: ceph-csi 2.3). Read anew for every request.
 #pragma once
 
 #include <cstdint>

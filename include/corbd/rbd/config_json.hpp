@@ -1,5 +1,5 @@
-// ceph-csi's config.json: the monitors and the RADOS namespace of each cluster ID. Keys match in any case, as in Go's
-// JSON (facts: ceph-csi 2.2). We read it anew for every request, because it is a ConfigMap that changes under us.
+// ceph-csi's config.json: which cluster id has which monitors and RADOS namespace. Keys match in any case, as Go's JSON
+// does (facts: ceph-csi 2.2). Read anew for every request: it is a ConfigMap that changes under us.
 #pragma once
 
 #include <string>
