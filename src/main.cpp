@@ -44,7 +44,7 @@ namespace {
 
 constexpr std::chrono::seconds kLeaveWithin{2};
 constexpr std::chrono::milliseconds kAskSystem{500};
-// Sessions and operations first; neither calls under way nor who only looks may take their time.
+// Sessions and operations come first. Neither calls under way nor mere readers may take their time.
 constexpr std::chrono::milliseconds kVolumesLeaveWithin{1600}, kCallsLeaveWithin{200}, kAdminLeavesWithin{100};
 constexpr std::chrono::milliseconds kLogEndsWithin{200};
 // Each cluster has threads of its own (rbd/lane.hpp).
@@ -57,7 +57,7 @@ int fail(const Error& error) {
   return 1;
 }
 
-/// Labels of the node given by hand count instead of those of its Node object.
+/// Labels given by hand replace those of the Node object.
 bool knows_labels(const cli::Run& options) { return !options.topology.empty(); }
 
 result<> check_labels(const cli::Run& options) {
@@ -81,14 +81,14 @@ result<std::optional<csi::RegistrarConfig>> registrar_config(const cli::Run& opt
   return csi::registrar_config(wish, std::filesystem::is_directory(options.kubelet_dir + "/plugins_registry", ignored));
 }
 
-/// As mountinfo names what is below it.
+/// The name that mountinfo uses for what is below it.
 std::string real_folder(const std::string& folder) {
   std::error_code failed;
   const auto real = std::filesystem::canonical(folder, failed);
   return failed ? folder : real.string();
 }
 
-/// One agent process: members in the order in which they may be destroyed from the last to the first.
+/// One agent process. Its members may be destroyed from the last to the first.
 class Agent {
  public:
   Agent(const cli::Run& options, std::string boot_id, const std::optional<csi::RegistrarConfig>& registrar)
@@ -315,9 +315,9 @@ class Agent {
     co_await leave();
   }
 
-  /// While the node goes down with our devices in use, they are served; a second signal ends that.
+  /// While the node goes down and our devices are in use, we serve them. A second signal ends that.
   task<> outlast_shutdown() {
-    // Also when a bus answers nothing.
+    // The limit holds even if the bus does not answer.
     const Until until{clock_->now() + 2 * kAskSystem};
     const auto stopping = co_await names_.run([] { return host::system_stopping(kAskSystem); }, until,
                                               "asking whether the node shuts down");
@@ -331,8 +331,9 @@ class Agent {
     signals_.cancel();
   }
 
-  /// A process cannot end inside a command to the kernel's nbd driver: its thread would keep the sockets, which nobody
-  /// serves, and the lock of the state folder. A resize may wait for the very requests that are served here.
+  /// A process cannot end inside a command to the kernel's nbd driver: its thread would keep the lock of the state
+  /// directory, and the sockets, which nobody serves then. A resize may wait for the very requests that are served
+  /// here.
   task<> end_commands() {
     if (co_await devices_->end_commands({clock_->now()}) == Waited::ready) co_return;
     log::warning("agent.waits", {{"why", "a command to the kernel's nbd driver is under way"},
@@ -343,9 +344,8 @@ class Agent {
                                            {"hint", "`dmesg` tells what nbd waits for"}});
   }
 
-  /// What was read is answered, and the locks are kept: they are the next start's proof of ownership
-  /// (docs/architecture.md). So the images stay open, and the process ends without the destructors that would close
-  /// them.
+  /// Answers what was read, and keeps the locks: they are the next start's proof of ownership (docs/architecture.md).
+  /// So the images stay open, and the process ends without the destructors that would close them.
   task<> leave() {
     log::info("agent.leaving");
     co_await end_commands();
@@ -357,12 +357,12 @@ class Agent {
     co_await admin_.stop(until.at_most(clock_->now() + kAdminLeavesWithin));
     co_await node_.stop(until);
     co_await kubernetes_.stop(until);
-    // Without a volume no image is open: its clients end well, and the next start has nobody to fence.
+    // Without a volume no image is open. The clients then end well, and the next start has nobody to fence.
     if (shell_.status().empty())
       if (auto closed = co_await clusters_->shutdown(until); !closed)
         log::warning("clusters.not_closed", {{"error", closed.error().text}});
-    // Last: kubelet unstages nothing of a driver that it does not know, and forgets this one only if it does not come
-    // back.
+    // Do this last: kubelet unstages no volume of a driver that it does not know. It forgets this driver only if the
+    // driver does not come back.
     if (registrar_) co_await registrar_->stop({clock_->now()});
     log::info("agent.left");
     log::drain(kLogEndsWithin);
@@ -409,7 +409,7 @@ result<boost::json::object> work(const boost::json::object& request) {
 int run(const cli::Run& options) {
   if (options.verbose) log::set_level(log::Level::debug);
   raise_descriptor_limit();
-  // Before any thread: the flag is per thread and inherited.
+  // Do this before any thread exists: the flag is per thread and inherited.
   if (auto flusher = become_io_flusher(); !flusher) log::warning("agent.io_flusher", {{"error", flusher.error().text}});
   for (const auto& flag : options.ignored) log::info("agent.flag_ignored", {{"flag", flag}});
   if (options.heal_without_proof)
@@ -434,17 +434,17 @@ int run(const cli::Run& options) {
   const int code = agent.run();
   log::drain(kLogEndsWithin);
   std::cerr.flush();
-  // Destroying connections of a cluster that does not answer could wait without end.
+  // Destroying the connections of a cluster that does not answer could take for ever.
   ::_exit(code);
 }
 
-/// A helper does as its agent, by the limit that it inherits.
+/// A helper does the same as its agent, by the limit that it inherits.
 bool may_dump(const cli::Command& command) {
   if (const auto* agent = std::get_if<cli::Run>(&command)) return agent->allow_core_dumps;
   return std::holds_alternative<cli::Helper>(command) && !core_dumps_forbidden();
 }
 
-// Before the constructors of the libraries, which open files too.
+// Run before the constructors of the libraries, which open files too.
 __attribute__((section(".preinit_array"), used)) void (*const before_libraries)() = &fill_standard_streams;
 
 }  // namespace

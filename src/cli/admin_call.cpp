@@ -20,7 +20,7 @@ using std::chrono::seconds;
 constexpr int kRefused = 1, kNoAgent = 3;
 constexpr int kManyVolumesBytes = 64 << 20;
 constexpr seconds kFollowWait{30};
-constexpr std::chrono::milliseconds kAskAgain{300};  ///< whether an agent that went is back, who is left of a drain
+constexpr std::chrono::milliseconds kAskAgain{300};  ///< between two questions about an agent or a drain
 constexpr seconds kDrainWithin{3600};
 constexpr seconds kGrace{10};  ///< for the answer, after the wait that was asked for
 
@@ -32,7 +32,7 @@ std::int64_t now_ms() {
 std::unique_ptr<v1::Admin::Stub> connect(const std::string& socket) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kManyVolumesBytes);
-  // Otherwise a new channel would wait with the old one's backoff.
+  // Otherwise a new channel would inherit the old one's backoff.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   return v1::Admin::NewStub(
       grpc::CreateCustomChannel("unix://" + socket, grpc::InsecureChannelCredentials(), arguments));
@@ -44,7 +44,7 @@ std::string said_of(const grpc::Status& status, seconds limit) {
          " s: the agent's log says what it waits for; --timeout waits longer";
 }
 
-/// What is the same of every question: it is asked, and an error is said.
+/// What all questions share: ask, and print an error.
 class Asking {
  public:
   Asking(const Admin& ask, const std::string& socket, const char* name)
@@ -64,7 +64,7 @@ class Asking {
     if (!status.ok()) tell(said_of(status, limit_));
     return status.ok();
   }
-  /// Without end; a pause at least.
+  /// Waits without end, but always pauses.
   void wait_for_agent() {
     do {
       std::this_thread::sleep_for(kAskAgain);
@@ -75,7 +75,7 @@ class Asking {
 
  private:
   static seconds limit_of(const Admin& ask) {
-    // A drain's timeout is for its end; each of its calls answers at once.
+    // A drain's timeout is for the whole drain. Each of its calls answers at once.
     const bool acts = ask.what == Admin::What::heal || ask.what == Admin::What::fail;
     const bool own = ask.timeout_s > 0 && ask.what != Admin::What::drain;
     return own ? seconds(ask.timeout_s) : acts ? seconds(120) : seconds(10);
@@ -86,7 +86,7 @@ class Asking {
   seconds limit_;
 };
 
-/// False when nobody reads any more.
+/// Returns false when nobody reads any more.
 bool print(const std::string& text) { return static_cast<bool>(std::cout << text << std::flush); }
 bool print(const boost::json::object& line) { return print(boost::json::serialize(line) + "\n"); }
 
@@ -120,7 +120,7 @@ int volume(Asking& asking, const Admin& ask) {
   return 0;
 }
 
-/// The try ended well; what has no device, or was given up, is not served for all that.
+/// The try ended well. A volume without a device, or one that was given up, is still not served.
 int say_state(Asking& asking, const Admin& ask) {
   v1::GetVolumeRequest request;
   request.set_id(ask.volume_id);
@@ -164,7 +164,7 @@ int fail(Asking& asking, const Admin& ask) {
              : kRefused;
 }
 
-/// Says who is left whenever that changes.
+/// Prints the remaining volumes whenever they change.
 int drain(Asking& asking, const Admin& ask) {
   v1::DrainRequest request;
   request.set_undo(ask.undo);
@@ -209,7 +209,7 @@ bool left(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::UNAVAILABLE || status.error_code() == grpc::StatusCode::CANCELLED;
 }
 
-/// Every page that is there already; with --follow also those to come, until nobody reads any more.
+/// Prints every page that is there already. With --follow it also prints those to come, until nobody reads any more.
 int events(Asking& asking, const Admin& ask) {
   v1::NextEventsRequest request;
   bool gone = false;
@@ -236,7 +236,7 @@ int events(Asking& asking, const Admin& ask) {
   }
 }
 
-/// Says nothing when all is well: kubelet asks every few seconds.
+/// Prints nothing when all is well, because kubelet asks every few seconds.
 int alive(Asking& asking, const Admin&) {
   v1::CheckAliveResponse response;
   return asking.answered(&v1::Admin::Stub::CheckAlive, v1::CheckAliveRequest(), response) ? 0 : kRefused;

@@ -7,7 +7,7 @@
 
 namespace corbd::cli {
 
-/// Adds them; `into` says afterwards which one was given, Admin::What::none if none was.
+/// Adds them. Afterwards `into` says which one was given, or Admin::What::none.
 void add_admin(CLI::App& app, Admin& into);
 
 }  // namespace corbd::cli

@@ -1,4 +1,4 @@
-// Whether an agent answers on its admin socket. gRPC would say the same of every failure to connect.
+// Whether an agent answers on its admin socket. gRPC gives the same error for every failure to connect.
 #pragma once
 
 #include <string>

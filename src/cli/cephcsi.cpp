@@ -17,7 +17,7 @@ constexpr std::uint16_t kLivenessPort = 8080;
 
 Error invalid(std::string text) { return {errc::invalid_argument, std::move(text)}; }
 
-/// As Go has it, the last one counts.
+/// As in Go, the last one counts.
 const Given* last(const std::vector<Given>& given, std::string_view name) {
   const auto place =
       std::find_if(given.rbegin(), given.rend(), [&](const Given& one) { return one.flag->name == name; });
@@ -29,7 +29,7 @@ std::string text(const std::vector<Given>& given, std::string_view name, std::st
   return one == nullptr ? fallback : one->value;
 }
 
-/// Its value was checked when it was parsed; of booleans, every true one begins so.
+/// The parser has checked the value. Every true boolean begins like this.
 bool is_on(const std::vector<Given>& given, std::string_view name) {
   const std::string value = text(given, name);
   return value.starts_with('1') || value.starts_with('t') || value.starts_with('T');
@@ -40,8 +40,8 @@ result<Run> agent_flags(const std::vector<Given>& given, const Node& node) {
   run.addons_endpoint = "unix:///tmp/csi-addons.sock";
   run.metricsip = "0.0.0.0";
   run.registers = false;  // a sidecar of its DaemonSet does that
-  // A volume keeps its attributes for life. What is served over nbd by mistake ceph-csi's healer would leave alone,
-  // should it come back.
+  // A volume keeps its attributes for life. If ceph-csi came back, its healer would leave alone a volume that is served
+  // over NBD by mistake.
   run.default_mounter = "rbd";
   for (const Flag& flag : flags()) {
     const std::string stands_in = flag.env == nullptr ? std::string() : node.variable(flag.env);
@@ -86,7 +86,7 @@ result<Command> agent(const std::vector<Given>& given, Run run, const Node& node
   if (!is_on(given, "nodeserver")) return invalid("--type=rbd without --nodeserver=true has nothing to serve: add it");
   if (run.nodeid.empty()) return invalid("--nodeid is missing");
   if (auto named = check_name(run.drivername); !named) return named.error();
-  // Its plugins are in there, wherever the distribution has it.
+  // kubelet's plugins are in this folder, wherever the distribution puts it.
   if (last(given, "kubelet-dir") == nullptr) run.kubelet_dir = folder_above(run.pluginpath);
   if (last(given, "runtime-dir") == nullptr) {
     auto found = memory_folder(node);
@@ -103,7 +103,7 @@ result<Command> liveness(const std::vector<Given>& given, const Run& run) {
   watch.address = run.metricsip;
   watch.port = last(given, "metricsport") == nullptr ? kLivenessPort : run.metricsport;
   watch.path = run.metricspath;
-  // Checked when they were parsed.
+  // The parser has checked them.
   watch.poll = parse_go_duration(text(given, "polltime", "60s")).value();
   watch.timeout = parse_go_duration(text(given, "timeout", "3s")).value();
   if (watch.poll <= std::chrono::milliseconds::zero()) return invalid("--polltime must be longer than 0");

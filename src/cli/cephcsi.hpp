@@ -7,14 +7,14 @@
 
 namespace corbd::cli {
 
-/// What of the node the command depends on.
+/// What the command needs to know about the node.
 struct Node {
   std::function<std::string(const char* name)> variable;     ///< of the environment; empty: unset
-  std::function<bool(const std::string& folder)> in_memory;  ///< it is there, and on tmpfs
+  std::function<bool(const std::string& folder)> in_memory;  ///< it exists, and is on tmpfs
 };
 
-/// Run or Liveness. invalid_argument: the command line is wrong; unimplemented: it is of a part of ceph-csi that this
-/// agent does not take the place of; failed_precondition: the node lacks something.
+/// Run or Liveness. invalid_argument: the command line is wrong; unimplemented: it starts a part of ceph-csi that this
+/// agent does not replace; failed_precondition: the node lacks something.
 result<Command> cephcsi_command(const std::vector<Given>& given, const Node& node);
 
 /// The same from main()'s arguments; prints help, version and errors itself.

@@ -95,7 +95,7 @@ grpc::Status unpublish(spec::Node::Stub& node, grpc::ClientContext& context, con
   return node.NodeUnpublishVolume(&context, request, &response);
 }
 
-/// As protobuf writes it: camelCase, 64-bit numbers as text, without what is zero.
+/// In protobuf's form: camelCase, 64-bit numbers as text, no zero values.
 boost::json::value to_json(const google::protobuf::Message& response) {
   std::string text;
   if (!google::protobuf::util::MessageToJsonString(response, &text).ok()) return {};

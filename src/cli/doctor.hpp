@@ -1,4 +1,4 @@
-// `corbd doctor`: facts are gathered by a thin part, judged by pure functions, shown and packed by another.
+// `corbd doctor`: a thin part gathers facts, pure functions judge them, and another part shows and packs them.
 #pragma once
 
 #include <boost/json/value.hpp>
@@ -36,15 +36,15 @@ struct Monitor {
 
 struct NbdDevice {
   std::uint32_t index = 0;
-  std::string backend;       ///< volume id, or empty
-  bool maker_lives = false;  ///< the process that connected it; says nothing of a device that was served again since
+  std::string backend;       ///< volume ID, or empty
+  bool maker_lives = false;  ///< the process that connected it; means nothing for a device that was served again since
   std::uint32_t waiting = 0;
 };
 
-/// Of the kernel's own rbd client, which only volumes with mounter rbd want.
+/// Facts about the kernel's own RBD client, which only volumes with mounter rbd need.
 enum class Module { present, loadable, absent };
 
-/// linux/proc_ns.h: the first PID namespace has always this inode.
+/// linux/proc_ns.h: the first PID namespace always has this inode.
 inline constexpr std::string_view kHostPids = "pid:[4026531836]";
 
 /// Absent facts could not be read.
@@ -62,17 +62,17 @@ struct Facts {
   result<std::vector<rbd::ClusterEntry>> clusters = Error{errc::not_found, "config.json was not read"};
   std::vector<Monitor> monitors;
   std::vector<NbdDevice> devices;
-  std::set<std::string> recorded;  ///< volume ids of the records
-  std::optional<bool> dumps_core;  ///< whether the agent that holds the state folder may; absent: there is none
+  std::set<std::string> recorded;  ///< volume IDs of the records
+  std::optional<bool> dumps_core;  ///< whether the agent that holds the state directory may; absent: there is none
 };
 
 // --- pure
 
-/// Of /proc/<pid>/limits; absent when the line is not there.
+/// From /proc/<pid>/limits; absent if the line is not there.
 std::optional<bool> dumps_core(std::string_view limits);
-/// (major, minor) of "6.1.0-13-amd64"; (0, 0) for what is none.
+/// (major, minor) of "6.1.0-13-amd64"; (0, 0) for any other text.
 std::pair<unsigned, unsigned> kernel_version(std::string_view release);
-/// "HOST", "HOST:PORT", "[IPV6]:PORT", "v2:HOST:PORT/0", "[v2:...,v1:...]". Without a port both of Ceph's.
+/// "HOST", "HOST:PORT", "[IPV6]:PORT", "v2:HOST:PORT/0", "[v2:...,v1:...]". Without a port it means both of Ceph's.
 std::vector<Endpoint> endpoints_of(std::string_view monitor);
 /// Whether the mount that holds `path` is in a shared peer group; absent when no mount holds it. `mountinfo`: as in
 /// /proc.
@@ -83,13 +83,13 @@ int exit_code(const std::vector<Finding>& findings);
 
 /// Strings below a name that sounds like a secret, and whatever looks like a Ceph key, become "<redacted>".
 boost::json::value redacted_json(boost::json::value value);
-/// The same for other text: NAME=VALUE of such names, and Ceph keys.
+/// The same for other text: the VALUE in NAME=VALUE of such names, and Ceph keys.
 std::string redacted_text(std::string_view text);
 
 // --- thin
 
 Facts gather(const Doctor& options);
-/// Packs the report and what a person from afar needs into a .tar.gz. Keys are never read.
+/// Packs the report, and what a remote person needs, into a .tar.gz. Never reads keys.
 result<> write_bundle(const Doctor& options, const std::string& version, const std::vector<Finding>& findings);
 boost::json::array report(const std::vector<Finding>& findings);
 

@@ -1,5 +1,5 @@
-// The bundle: text files in a temporary folder, packed by tar. What others wrote went through redacted_json() or
-// redacted_text(); the folder of keys is not even listed.
+// The bundle: text files in a temporary folder, packed by tar. Text that others wrote goes through redacted_json() or
+// redacted_text(). The folder of keys is not even listed.
 #include <gnu/libc-version.h>
 #include <spawn.h>
 #include <sys/stat.h>
@@ -29,7 +29,7 @@ namespace json = boost::json;
 
 constexpr std::size_t kMaxPacked = 16 << 20;
 
-/// Of a device; sysfs only, so that nothing waits for the device itself.
+/// About a device. It reads only sysfs, so that nothing waits for the device itself.
 constexpr const char* kAttributes[] = {"size",
                                        "ro",
                                        "pid",
@@ -42,7 +42,7 @@ constexpr const char* kAttributes[] = {"size",
                                        "queue/nr_requests",
                                        "queue/logical_block_size"};
 
-/// A folder that goes with its object.
+/// A folder that is removed with its object.
 class Folder {
  public:
   Folder() {
@@ -67,7 +67,7 @@ void put(const fs::path& file, std::string_view text) {
   std::ofstream(file) << text;
 }
 
-/// What is no JSON is not packed: nothing is known of what it holds.
+/// A file that is not JSON is not packed, because we do not know what it holds.
 std::string json_of(const std::string& path) {
   const auto text = read_file(path, kMaxPacked);
   if (!text) return text.error().text + "\n";

@@ -1,4 +1,4 @@
-// Reads the facts. Looks only: nothing here opens a device or changes anything but a file of its own.
+// Reads the facts. It only looks: nothing here opens a device, or changes anything except a file of its own.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -38,7 +38,7 @@ std::string link_text(const char* path) {
   return fs::read_symlink(path, failed).string();
 }
 
-/// A module that may be loaded is one that depmod(8) knows.
+/// A module can be loaded if depmod(8) knows it.
 Module rbd_module(const std::string& kernel) {
   std::error_code ignored;
   if (fs::exists("/sys/bus/rbd", ignored)) return Module::present;
@@ -122,7 +122,7 @@ std::set<std::string> recorded(const std::string& state_dir) {
   return ids;
 }
 
-/// The lock file of a state folder names its holder. One that has ended may have left its name.
+/// The lock file of a state directory names its holder. A process that has ended may have left its name.
 std::optional<bool> agent_dumps_core(const std::string& state_dir) {
   const auto pid = first_line(state_dir + "/lock");
   if (!pid || pid->empty()) return std::nullopt;
@@ -132,9 +132,9 @@ std::optional<bool> agent_dumps_core(const std::string& state_dir) {
   return dumps_core(*limits);
 }
 
-/// Pid 1 is the host's only in the host's PID namespace; elsewhere we might compare with ourselves. A file below net/
-/// has another number in each network namespace, and unlike the link ns/net it is shown without CAP_SYS_PTRACE, which
-/// the agent's pod has not.
+/// Pid 1 is the host's only in the host's PID namespace. Elsewhere we might compare with ourselves. A file below net/
+/// has another number in each network namespace. Unlike the link ns/net it is visible without CAP_SYS_PTRACE, which the
+/// agent's pod lacks.
 std::optional<bool> in_host_network(const std::string& pid_namespace) {
   struct stat ours{}, first{};
   if (pid_namespace != kHostPids || ::stat("/proc/self/net/dev", &ours) != 0 || ::stat("/proc/1/net/dev", &first) != 0)

@@ -12,8 +12,8 @@ struct Right {
   const char* name;
   const char* without;
 };
-/// Those of deploy/kubernetes/base/daemonset.yaml. Nothing works without the first, most does without each of the
-/// others.
+/// The capabilities of deploy/kubernetes/base/daemonset.yaml. Nothing works without the first. Most things work without
+/// any one of the others.
 constexpr Right kRights[] = {
     {21, "CAP_SYS_ADMIN", "neither nbd devices nor mounts can be made"},
     {24, "CAP_SYS_RESOURCE", "memory pressure can block the agent on its own devices, and ext4 does not grow in use"},
@@ -54,7 +54,7 @@ Finding driver(const Facts& facts) {
       "the others");
 }
 
-/// A note, whatever it finds: volumes that the agent serves itself need none of it.
+/// This is a note, whatever it finds: volumes that the agent serves itself need none of it.
 Finding kernel_client(const Facts& facts) {
   switch (facts.rbd) {
     case Module::present:
@@ -91,7 +91,7 @@ Finding pid_namespace(const Facts& facts) {
   const char* way_out = "set `hostPID: true` in the pod";
   if (facts.pid_namespace == kHostPids) return ok(check, "this is the host's");
   if (facts.pid_namespace.empty()) return warning(check, "the PID namespace could not be read", way_out);
-  // A node that is a container itself, as kind's, has an init of its own.
+  // A node that is itself a container, as kind's are, has an init of its own.
   if (facts.first_process == "systemd" || facts.first_process == "init")
     return warning(
         check,

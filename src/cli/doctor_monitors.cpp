@@ -47,7 +47,7 @@ bool answers(const Endpoint& endpoint) {
   return false;
 }
 
-/// Shared with threads that may outlive the asking: resolving a name has no limit of its own.
+/// Shared with threads that may outlive the question: resolving a name has no limit of its own.
 struct Round {
   std::vector<std::pair<std::size_t, Endpoint>> all;  ///< with the monitor's place
   std::atomic<std::size_t> next{0};

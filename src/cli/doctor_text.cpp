@@ -1,4 +1,4 @@
-// Reading and cleaning of text for the doctor: monitors' addresses, mountinfo, secrets. Pure.
+// Reads and cleans text for the doctor: monitors' addresses, mountinfo, secrets. Pure.
 #include <algorithm>
 #include <array>
 #include <boost/json/array.hpp>
@@ -53,7 +53,7 @@ std::vector<std::string> split(std::string_view text, char at) {
   return parts;
 }
 
-/// Of mountinfo: "\040" is a space.
+/// mountinfo writes a space as "\040".
 std::string unescaped(std::string_view text) {
   const auto octal = [&](std::size_t i) { return i < text.size() && text[i] >= '0' && text[i] <= '7'; };
   std::string out;
@@ -94,7 +94,7 @@ void add_endpoint(std::string_view text, std::vector<Endpoint>& into) {
 
 std::vector<Endpoint> endpoints_of(std::string_view monitor) {
   std::vector<Endpoint> all;
-  // [v2:HOST:PORT/0,v1:HOST:PORT/0]; the bracket of [IPV6]:PORT is the host's.
+  // [v2:HOST:PORT/0,v1:HOST:PORT/0]; in [IPV6]:PORT the bracket belongs to the host.
   const bool vector = monitor.starts_with("[v") || monitor.starts_with("[any:");
   if (vector) monitor = monitor.substr(1, monitor.size() - 1 - (monitor.ends_with(']') ? 1 : 0));
   for (const auto& one : split(monitor, ',')) add_endpoint(one, all);
@@ -108,7 +108,7 @@ std::optional<bool> is_shared(std::string_view mountinfo, std::string_view path)
     const auto fields = split(line, ' ');
     if (fields.size() < 7) continue;
     const std::string target = unescaped(fields[4]);
-    // Of two at one place the later line is on top.
+    // If two are mounted at one place, the later line is on top.
     if (!holds(target, path) || target.size() < longest) continue;
     longest = target.size();
     shared = false;

@@ -56,14 +56,14 @@ constexpr auto kTable = std::to_array<Flag>({
     {"allow-core-dumps", Kind::boolean, &Run::allow_core_dumps,
      "Leave a core dump when the agent crashes; it has the Ceph keys and passphrases in it"},
     {"verbose", Kind::boolean, &Run::verbose, "Log every step"},
-    // ceph-csi's, with a meaning in its own command line only: cephcsi.cpp.
+    // ceph-csi's flags with a meaning only in its own command line: cephcsi.cpp.
     {"type"},
     {"nodeserver", Kind::boolean},
     {"controllerserver", Kind::boolean},
     {"version", Kind::boolean},
     {"polltime", Kind::duration},
     {"timeout", Kind::duration},
-    // ceph-csi's, without one.
+    // ceph-csi's flags without a meaning here.
     {"drivernamespace"},
     {"stagingpath"},
     {"instanceid"},

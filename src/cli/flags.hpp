@@ -14,37 +14,38 @@
 namespace corbd::cli {
 
 struct Flag {
-  /// What Go takes for a value of it.
+  /// The values that Go takes for it.
   enum class Kind { boolean, text, number, duration };
   using Field = std::variant<std::monostate, std::string Run::*, bool Run::*, std::optional<bool> Run::*, int Run::*,
                              std::uint16_t Run::*, std::vector<std::string> Run::*>;
   std::string_view name;  ///< without dashes
   Kind kind = Kind::text;
-  Field field = {};             ///< none: ceph-csi has it, and it means nothing to an agent
+  Field field = {};             ///< none: a flag of ceph-csi that means nothing to an agent
   const char* help = "";        ///< empty: not shown
-  const char* env = nullptr;    ///< variable that stands in for it
+  const char* env = nullptr;    ///< the environment variable that can replace it
   int least = 0, most = 65535;  ///< of an int
 };
 
 std::span<const Flag> flags();
 
-/// Into its field, as Go reads it; invalid_argument names the flag. Nothing happens to one without a field, but its
-/// value is checked too.
+/// Puts the value into its field, as Go reads it. invalid_argument names the flag. A flag without a field is only
+/// checked.
 result<> assign(const Flag& flag, const std::string& value, Run& into);
 
-/// A flag as it was given. The value of a boolean without one is "true".
+/// A flag as it was given. A boolean without a value has "true".
 struct Given {
   const Flag* flag;
   std::string value;
 };
-/// Go's grammar: -x or --x, with =value or the next argument; a boolean's value only with '='. invalid_argument: an
-/// unknown flag, with the nearest that there is; a flag without its value; a word that is no flag.
+/// Go's grammar: -x or --x, with =value or the next argument; a boolean takes its value only with '='.
+/// invalid_argument: an unknown flag (the text names the nearest one), a flag without its value, or a word that is no
+/// flag.
 result<std::vector<Given>> parse_go(std::span<const std::string> arguments);
 
 /// "1m30s", "300ms", "0".
 result<std::chrono::milliseconds> parse_go_duration(std::string_view text);
 
-/// The nearest of them by edits, for "did you mean"; empty when none is near.
+/// The nearest one by edits, for "did you mean". Empty when none is near.
 std::string nearest(std::string_view word, std::span<const std::string_view> known);
 
 }  // namespace corbd::cli

@@ -1,4 +1,4 @@
-// Flags as Go's package flag reads them.
+// Reads flags as Go's package flag does.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -85,7 +85,7 @@ struct Assign {
   }
 };
 
-/// Levenshtein's.
+/// Levenshtein distance.
 std::size_t edits(std::string_view one, std::string_view other) {
   std::vector<std::size_t> row(other.size() + 1);
   std::iota(row.begin(), row.end(), 0);
@@ -121,7 +121,7 @@ result<std::chrono::milliseconds> parse_go_duration(std::string_view text) {
     std::string_view name;
     double ms;
   };
-  // The longer ones first.
+  // Try the longer units first.
   constexpr std::array<Unit, 8> units{{{"ns", 1e-6},
                                        {"us", 1e-3},
                                        {"\u00b5s", 1e-3},
@@ -158,7 +158,7 @@ result<std::vector<Given>> parse_go(std::span<const std::string> arguments) {
   std::vector<Given> given;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     std::string_view word = arguments[i];
-    // A lone "-" and "--" end Go's flags, and what follows would go unheard.
+    // A lone "-" or "--" ends Go's flags, and the rest would be ignored silently.
     if (!word.starts_with('-') || word == "-" || word == "--")
       return bad_flag("'" + std::string(word) + "' is no flag" +
                       (given.empty() || given.back().flag->kind != Kind::boolean

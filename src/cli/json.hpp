@@ -1,5 +1,5 @@
-// Any message as JSON with the names of its .proto file: every field, numbers as numbers, enumerators as their words,
-// null for what is absent. Repeated fields are of messages or text.
+// Turns any message into JSON with the names of its .proto file. It has every field, numbers as numbers, enumerators as
+// words, and null for an absent field. Repeated fields must hold messages or text.
 #pragma once
 
 #include <google/protobuf/message.h>
@@ -11,7 +11,7 @@ namespace corbd::cli {
 
 boost::json::object json_of(const google::protobuf::Message& message);
 
-/// HEALTH_STAGED of enum Health: "staged". The number itself for one that this version does not know.
+/// HEALTH_STAGED of enum Health: "staged". For a value that this version does not know, the number itself.
 std::string word(const google::protobuf::EnumDescriptor& of, int number);
 
 }  // namespace corbd::cli

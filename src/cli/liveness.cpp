@@ -1,4 +1,4 @@
-// `cephcsi --type=liveness`: asks the agent's socket for Probe again and again, and serves what came of it.
+// `cephcsi --type=liveness`: asks the agent's socket for Probe again and again, and serves the result.
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
@@ -30,7 +30,7 @@ bool ready(spec::Identity::Stub& plugin, std::chrono::milliseconds timeout) {
 }
 
 void ask_for_ever(const Liveness& watch, std::atomic<bool>& alive) {
-  // An agent that is back is to be seen at the next probe.
+  // The next probe must see an agent that is back.
   grpc::ChannelArguments arguments;
   for (const char* pause : {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, GRPC_ARG_MAX_RECONNECT_BACKOFF_MS})
     arguments.SetInt(pause, 100);
@@ -65,7 +65,7 @@ int watch_liveness(const Liveness& watch) {
     return 1;
   }
   log::info("liveness.serves", {{"address", watch.address}, {"port", server.port()}, {"of", watch.endpoint}});
-  // Until a signal ends the process.
+  // Runs until a signal ends the process.
   std::thread(ask_for_ever, std::cref(watch), std::ref(alive)).detach();
   io.run();
   return 0;

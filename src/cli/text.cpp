@@ -8,7 +8,7 @@
 namespace corbd::cli {
 namespace {
 
-/// Characters, not bytes; one column each.
+/// Counts characters, not bytes. Each takes one column.
 std::size_t width(const std::string& text) {
   return static_cast<std::size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));

@@ -10,16 +10,16 @@ namespace corbd::cli {
 
 /// The two largest units that matter: "0s", "850ms", "12s", "3m20s", "5h12m", "4d3h".
 std::string duration_text(std::chrono::milliseconds of);
-/// With one decimal where it is not whole: "512 B", "1 GiB", "1.5 TiB".
+/// With one decimal if it is not whole: "512 B", "1 GiB", "1.5 TiB".
 std::string size_text(std::uint64_t bytes);
 /// UTC: "2026-01-31T12:00:00Z".
 std::string time_text(std::int64_t ms_since_1970);
-/// Fit for a terminal: a question mark for each control character.
+/// Makes text safe for a terminal: a question mark replaces each control character.
 std::string printable(std::string text);
-/// printable, and "<none>" for nothing.
+/// The printable text, or "<none>" if it is empty.
 std::string cell(const std::string& text);
 
-/// The first row is the head. Columns are left-aligned, three spaces apart; no row ends in spaces.
+/// The first row is the header. Columns are left-aligned, three spaces apart; no row ends in spaces.
 std::string table(const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace corbd::cli

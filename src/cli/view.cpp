@@ -11,7 +11,7 @@ namespace {
 using std::chrono::milliseconds;
 using Rows = std::vector<std::vector<std::string>>;
 
-/// Longer is worth a look even while everything is served.
+/// A longer time deserves a look, even while everything is served.
 constexpr milliseconds kStalled{10000};
 
 std::string age(std::int64_t ms) { return duration_text(milliseconds(ms)); }
@@ -31,7 +31,7 @@ std::string device_of(const v1::Volume& volume) {
   return (volume.by_kernel() ? "/dev/rbd" : "/dev/nbd") + std::to_string(volume.device());
 }
 
-/// Who answers its requests now.
+/// The program that answers its requests now.
 std::string server_of(const v1::Volume& volume) {
   if (!volume.has_device() || volume.unserved() || volume.health() == v1::HEALTH_ABSENT) return "";
   if (volume.by_kernel()) return "kernel";

@@ -1,4 +1,4 @@
-// What the agent said, as it is shown. Pure: told the time.
+// How the agent's answers are shown. Pure: the caller passes the time.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace corbd::cli {
 enum class Verdict { ok = 0, warning = 1, critical = 2 };
 std::string name(Verdict verdict);
 
-/// "reconnecting"; the number's text for one that this version does not know.
+/// "reconnecting"; for a state that this version does not know, the number.
 std::string word(v1::Health health);
 
 /// Critical: requests wait or fail, and that does not pass by itself. Warning: it may.
@@ -20,10 +20,10 @@ Verdict verdict(const v1::Cluster& cluster);
 Verdict verdict(const v1::GetStatusResponse& status);
 
 std::string status_screen(const v1::GetStatusResponse& status);
-/// In the order of columns of `rbd device list`, then what is ours. now_ms: since 1970.
+/// The columns are those of `rbd device list`, then our own. now_ms: since 1970.
 std::string volumes_table(const v1::ListVolumesResponse& volumes, bool wide, std::int64_t now_ms);
 std::string volume_page(const v1::GetVolumeResponse& volume, std::int64_t now_ms);
-/// One line without its end.
+/// One line without its line end.
 std::string event_line(const v1::Change& change);
 
 }  // namespace corbd::cli

@@ -6,7 +6,7 @@
 namespace corbd {
 namespace {
 
-/// Waits in the queue for its event. A waiter that leaves after it was given the turn has it (Waited::ready wins).
+/// Waits in the queue for its event. A waiter that leaves after it got the turn keeps it (Waited::ready wins).
 task<Waited> queue_up(std::deque<std::shared_ptr<Event>>& queue, std::shared_ptr<Event> turn, Until until) {
   queue.push_back(turn);
   const Waited how = co_await turn->wait(until);

@@ -22,7 +22,7 @@ std::optional<std::string> from_base64(std::string_view text) {
   const int length =
       EVP_DecodeBlock(reinterpret_cast<unsigned char*>(bytes.data()), bytes_of(text), static_cast<int>(text.size()));
   if (length < 0) return std::nullopt;
-  // OpenSSL counts the padding's bytes as zeroes.
+  // OpenSSL counts the padding as zero bytes.
   const std::size_t padding = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
   bytes.resize(static_cast<std::size_t>(length) - padding);
   return bytes;

@@ -14,8 +14,8 @@
 namespace corbd::failpoint {
 namespace {
 
-// One before and one after each step of the planner (volume/planner.hpp), and where a step has two effects on the
-// cluster.
+// There is one point before and one after each step of the planner (volume/planner.hpp), and one inside each step that
+// has two effects on the cluster.
 constexpr std::string_view kNames[] = {
     "step.look.before",
     "step.look.after",

@@ -14,7 +14,8 @@ Gate::~Gate() {
   }
 }
 
-/// In the frame before the task begins: one that ends with its io_context before its first step leaves too.
+/// This is in the frame before the task begins. So a task that ends with its io_context before its first step leaves
+/// too.
 class Gate::Pass {
  public:
   explicit Pass(Gate& gate) : gate_(&gate) { ++gate_->count_; }
@@ -29,7 +30,7 @@ class Gate::Pass {
 };
 
 task<void> Gate::run(Pass pass, task<void> work) {
-  // Given back when the work is done, not when its frame goes.
+  // Give it back when the work is done, not when the frame is destroyed.
   const Pass until_the_end = std::move(pass);
   co_await std::move(work);
 }

@@ -85,7 +85,7 @@ class HelperPool::Impl {
   std::deque<std::shared_ptr<Job>> queue_;
   std::map<Id, Helper> helpers_;
   Id last_id_ = 0;
-  /// Handlers that were already queued when the pool went look at it first.
+  /// Handlers that were already queued when the pool was destroyed check this first.
   std::shared_ptr<void> alive_ = std::make_shared<char>();
 };
 
@@ -112,7 +112,7 @@ std::size_t HelperPool::Impl::count(Helper::State state, const std::string& whos
   }));
 }
 
-/// Each stuck one is a process that nothing ends: no more of them than that.
+/// Nothing ends a stuck helper, so their number has a bound.
 std::optional<Error> HelperPool::Impl::overwhelmed(const std::string& whose) const {
   const auto stuck = count(Helper::State::stuck, whose);
   if (stuck < config_.max_stuck) return std::nullopt;
@@ -125,7 +125,7 @@ std::optional<Error> HelperPool::Impl::overwhelmed(const std::string& whose) con
                                       "): nothing more is begun for it until one ends"};
 }
 
-/// Each owner's in the order in which they came, and none waits for another's.
+/// Requests of one owner start in the order in which they came. None waits for a request of another owner.
 void HelperPool::Impl::dispatch() {
   for (auto place = queue_.begin(); place != queue_.end();) {
     const auto job = *place;
@@ -163,7 +163,7 @@ void HelperPool::Impl::send_to_one(const std::shared_ptr<Job>& job, const std::s
     job->promise.set(Error{errc::unavailable, "a new helper died at once: " + job->request.what});
 }
 
-// False when the helper is dead: nothing of the request was begun.
+// False if the helper is dead. Nothing of the request was begun then.
 bool HelperPool::Impl::give(Helper& helper, Id id, const std::shared_ptr<Job>& job, const std::string& message) {
   const int refused = helper_wire::send(helper.socket.native_handle(), message);
   if (refused == EPIPE || refused == ECONNRESET) {
@@ -222,7 +222,7 @@ void HelperPool::Impl::on_socket(Id id) {
 void HelperPool::Impl::on_reply(Helper& helper, const std::string& message) {
   if (helper.state == Helper::State::working) {
     release(helper, Helper::State::idle)->promise.set(helper_wire::unpack_reply(message));
-    // Those of a burst of many owners go again.
+    // After a burst of many owners, spare helpers end again.
     if (count(Helper::State::idle, "") > config_.max_helpers) end(helper);
     return;
   }
@@ -274,7 +274,7 @@ std::shared_ptr<Job> HelperPool::Impl::release(Helper& helper, Helper::State nex
   return std::exchange(helper.job, nullptr);
 }
 
-// It exits by itself when it sees its socket closed; on_exit forgets it.
+// The helper exits by itself when it sees its socket closed. on_exit forgets it.
 void HelperPool::Impl::end(Helper& helper) {
   release(helper, Helper::State::ending);
   boost::system::error_code ignored;

@@ -22,14 +22,14 @@ namespace json = boost::json;
 constexpr auto kBusyRetryEvery = std::chrono::milliseconds(20);
 constexpr int kBusyTries = 100;
 
-// Without CLOEXEC, alone of all our descriptors: a mkfs that outlives its helper keeps the lock. That is also why it is
-// given back by closing and never by LOCK_UN, which would take it from that mkfs as well.
+// This is our only descriptor without CLOEXEC, so that a mkfs that outlives its helper keeps the lock. For the same
+// reason we free the lock by close and never by LOCK_UN, which would take it from that mkfs as well.
 result<Fd> take_busy_file(const std::string& path) {
   for (int attempt = 0; attempt < kBusyTries; ++attempt) {
     Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
     if (!fd) return Error{errc::state_write, "opening the busy file " + path + ": " + std::strerror(errno)};
     if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) {
-      // The agent removes it under the same lock: one that was removed meanwhile shows nobody that we are at work.
+      // The agent removes the file under the same lock. A removed file would show nobody that we are at work.
       if (still_names(path, fd.get())) return fd;
       continue;
     }
@@ -64,16 +64,16 @@ result<json::object> answer(std::string& message, const HelperWork& work) {
 }  // namespace
 
 int serve_helper(int fd, const HelperWork& work) {
-  // What the helper starts must not keep its socket open, or the agent would not see it die.
+  // A program that the helper starts must not keep the socket open, or the agent would not see the helper die.
   ::fcntl(fd, F_SETFD, FD_CLOEXEC);
-  // Whoever stops a whole control group stops the agent; a helper ends with its socket, when its work is done.
+  // A signal to a whole control group is meant for the agent. A helper ends with its socket, when its work is done.
   for (const int ignored : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) std::signal(ignored, SIG_IGN);
   std::string message;
   for (;;) {
     const auto got = helper_wire::receive(fd, 0, message);
     if (got == helper_wire::Got::closed) return 0;
     if (got == helper_wire::Got::nothing) continue;
-    // The busy file is free again before the reply goes out: the caller's next request may go to another helper.
+    // Free the busy file before the reply goes out, because the caller's next request may go to another helper.
     const std::string reply = helper_wire::pack_reply(answer(message, work));
     const int refused = helper_wire::send(fd, reply);
     if (refused != 0) return refused == EPIPE || refused == ECONNRESET ? 0 : 1;

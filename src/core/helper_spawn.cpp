@@ -39,8 +39,8 @@ void plan_files(SpawnPlan& plan, int socket) {
   posix_spawn_file_actions_addclosefrom_np(&plan.files, kHelperSocket + 1);
 }
 
-// As by setsid(2): neither Ctrl-C on our terminal nor a kill of our group may end a helper in the middle of a
-// mkfs.
+// The helper gets its own session, as by setsid(2): neither Ctrl-C on our terminal nor a kill of our group may end a
+// helper in the middle of a mkfs.
 void plan_signals(SpawnPlan& plan) {
   sigset_t all;
   sigset_t none;
@@ -62,7 +62,7 @@ result<Child> spawn(const std::string& program, const std::vector<std::string>& 
   Child child;
   child.socket = Fd(ends[0]);
   const Fd theirs(ends[1]);
-  // The kernel doubles it; a message has to fit whole.
+  // The kernel doubles this value. A whole message has to fit.
   const int room = static_cast<int>(kMaxMessage);
   for (const int end : ends) ::setsockopt(end, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
   ::fcntl(child.socket.get(), F_SETFL, O_NONBLOCK);
@@ -70,15 +70,15 @@ result<Child> spawn(const std::string& program, const std::vector<std::string>& 
   SpawnPlan plan;
   plan_files(plan, theirs.get());
   plan_signals(plan);
-  // A helper is listed under the name its agent was started by.
+  // Process lists show a helper under the name by which its agent was started.
   std::vector<char*> argv{program_invocation_name};
   for (const auto& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   const int refused = ::posix_spawn(&child.pid, program.c_str(), &plan.files, &plan.attributes, argv.data(), environ);
   if (refused != 0) return spawn_failed(program, refused);
 
-  // By number: sys/pidfd.h of Debian 12 lacks extern "C". CLOEXEC is implied. It ends by itself should this fail: its
-  // socket closes.
+  // Call it by number, because sys/pidfd.h of Debian 12 lacks extern "C". CLOEXEC is implied. If this fails, the helper
+  // ends by itself when its socket closes.
   child.pidfd = Fd(static_cast<int>(::syscall(SYS_pidfd_open, child.pid, 0)));
   if (!child.pidfd) return spawn_failed("pidfd_open", errno);
   return child;

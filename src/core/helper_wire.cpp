@@ -73,7 +73,7 @@ result<Request> unpack_request(std::string_view message) {
   json::value* body = object == nullptr ? nullptr : object->if_contains("body");
   if (body == nullptr || !body->is_object())
     return Error{errc::internal, "the request to the helper is not a JSON object with a body"};
-  // Moved: a copy would be one more to wipe.
+  // Move it: a copy would be one more secret to wipe.
   return Request{std::move(body->get_object()), std::string(text_of(*object, "busy_file"))};
 }
 

@@ -23,7 +23,7 @@ namespace {
 
 namespace json = boost::json;
 
-// Lines that wait for whoever reads stderr. A slot takes about 400 bytes, used or not.
+// Lines that wait for the reader of stderr. A slot takes about 400 bytes, used or not.
 constexpr std::size_t kWaiting = 2048;
 
 struct Name {
@@ -48,7 +48,7 @@ std::string members(std::string_view message, std::initializer_list<Field> field
   return json::serialize(object).substr(1);
 }
 
-/// One JSON object a line; the payload is what members() makes.
+/// One JSON object per line. members() makes its content.
 class JsonLine final : public spdlog::formatter {
  public:
   void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& into) override {
@@ -68,7 +68,7 @@ class JsonLine final : public spdlog::formatter {
   std::unique_ptr<spdlog::formatter> clone() const override { return std::make_unique<JsonLine>(); }
 };
 
-/// A line that stderr does not take is counted, and told by the next one that it takes.
+/// A line that stderr does not take is counted. The next line that it takes gives the count.
 class Stderr final : public spdlog::sinks::base_sink<std::mutex> {
  public:
   Stderr() : base_sink(std::make_unique<JsonLine>()) {}
@@ -99,7 +99,7 @@ class Stderr final : public spdlog::sinks::base_sink<std::mutex> {
   }
   void flush_() override {}
 
-  /// As much of it as stderr takes. A pipe with room for anything has room for PIPE_BUF bytes.
+  /// Writes as much as stderr takes. A pipe with room for anything has room for PIPE_BUF bytes.
   std::size_t put(std::string_view bytes) const {
     std::size_t written = 0;
     while (written < bytes.size()) {
@@ -116,13 +116,13 @@ class Stderr final : public spdlog::sinks::base_sink<std::mutex> {
     return written;
   }
 
-  bool torn_ = false;  ///< the last line ended in its middle
+  bool torn_ = false;  ///< the last line was cut in the middle
   std::size_t dropped_ = 0, told_lost_ = 0;
   std::function<std::size_t()> lost_;
   std::atomic<std::size_t> taken_ = 0;
 };
 
-/// Never destroyed: its thread may wait for whoever reads stderr.
+/// Never destroyed, because its thread may wait for the reader of stderr.
 struct Log {
   Log() { configure(std::make_shared<spdlog::logger>("corbd", sink)); }
 

@@ -30,7 +30,7 @@ extern "C" void print_backtrace(int signal_number) {
 }  // namespace
 
 void fill_standard_streams() {
-  // The lowest free number is taken: those below it are open already.
+  // The kernel gives the lowest free number, and the numbers below this one are open already.
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd)
     if (::fcntl(fd, F_GETFD) < 0) static_cast<void>(::open("/dev/null", O_RDWR));
 }
@@ -53,7 +53,7 @@ result<> become_io_flusher() {
 void forbid_core_dumps() {
   const rlimit none{0, 0};
   ::setrlimit(RLIMIT_CORE, &none);
-  // The limit does not hold for a core_pattern that is a pipe.
+  // The limit does not apply if core_pattern is a pipe.
   ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 }
 
@@ -81,7 +81,7 @@ result<Fd> lock_folder(const std::string& folder) {
     return Error{errc::in_use, folder + " is held by the agent with pid " + pid +
                                    ": end that one first, or give this one its own --state-dir"};
   }
-  // It is for people only. What a full disk took before, it keeps.
+  // The pid is for people only. On a full disk a block that the file already has can still be written.
   const std::string pid = std::to_string(::getpid()) + "\n";
   const auto length = static_cast<ssize_t>(pid.size());
   if (::pwrite(fd.get(), pid.data(), pid.size(), 0) == length && ::ftruncate(fd.get(), length) != 0)

@@ -10,7 +10,7 @@ namespace corbd::sysfs {
 namespace fs = std::filesystem;
 
 std::optional<std::string> attribute(const fs::path& path) {
-  auto text = read_file(path.string(), 4096);  // a page: sysfs has no longer ones
+  auto text = read_file(path.string(), 4096);  // a page; no file of sysfs is longer
   if (!text) return std::nullopt;
   return text->substr(0, text->find('\n'));
 }

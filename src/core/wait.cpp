@@ -78,7 +78,7 @@ CancelScope::~CancelScope() {
 
 void CancelScope::cancel() {
   cancelled_ = true;
-  // Moved out first: a hook may forget itself or others, and those must not run any more.
+  // Move it out first. A hook may remove itself or others, and removed hooks must not run.
   while (!hooks_.empty()) {
     called_.splice(called_.begin(), hooks_, hooks_.begin());
     const auto hook = called_.front();

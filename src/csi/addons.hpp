@@ -1,5 +1,5 @@
-// The CSI-Addons services of a node: Identity, giving back what a filesystem does not use, another key for an encrypted
-// volume.
+// The CSI-Addons services of a node: Identity, reclaiming space that a filesystem does not use, and a new key for an
+// encrypted volume.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -12,7 +12,7 @@
 
 namespace corbd::csi {
 
-/// The arguments outlive what is returned.
+/// The arguments must outlive the result.
 std::vector<std::unique_ptr<grpc::Service>> make_addons(rpc::Server& server, volume::Volumes& volumes,
                                                         const Config& config);
 

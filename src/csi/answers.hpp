@@ -1,4 +1,4 @@
-// From what the agent knows to a CSI response: pure functions.
+// Pure functions from what the agent knows to a CSI response.
 #pragma once
 
 #include "corbd/volume/condition.hpp"
@@ -7,7 +7,7 @@
 
 namespace corbd::csi {
 
-/// Of a raw block volume only the size: what is used of it only the cluster knows.
+/// For a raw block volume it has only the size: only the cluster knows how much is used.
 void fill(::csi::v1::NodeGetVolumeStatsResponse& into, const host::Usage& usage, const volume::Status& status);
 void fill(::csi::v1::NodeGetVolumeHealthResponse& into, const volume::Status& status);
 

@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kScheme = "unix://";
 constexpr std::chrono::seconds kLookEvery{60};
 
-/// Answers on gRPC's thread, as kubelet waits 1 s; what it hears is told on the control thread.
+/// Answers on gRPC's thread, because kubelet waits only 1 s. It passes what it hears to the control thread.
 class Service final : public pluginregistration::Registration::CallbackService {
  public:
   using Context = grpc::CallbackServerContext;
@@ -116,7 +116,7 @@ class Registrar::Impl {
     return {};
   }
 
-  /// Until the socket is to be made anew, or the agent stops.
+  /// Waits until the socket has to be recreated, or the agent stops.
   task<> serve() {
     const double jitter = uniform();
     while (!stopping_.cancelled()) {
@@ -162,14 +162,14 @@ class Registrar::Impl {
   bool is_there() const {
     struct stat found{};
     if (::lstat(path_.c_str(), &found) != 0) return false;
-    // An inode's number is used again at once; its time is not.
+    // An inode's number may be reused at once. Its time is not.
     const auto identity = [](const struct stat& file) {
       return std::tuple(file.st_dev, file.st_ino, file.st_ctim.tv_sec, file.st_ctim.tv_nsec);
     };
     return identity(found) == identity(socket_->file);
   }
 
-  /// Another's socket at the path stays.
+  /// Leave another program's socket at the path.
   void withdraw() const {
     if (socket_ && is_there()) ::unlink(path_.c_str());
   }

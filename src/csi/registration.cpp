@@ -7,7 +7,7 @@
 namespace corbd::csi {
 
 std::chrono::milliseconds pause_after(std::uint32_t failures, double random) {
-  // kubelet's own longest pause for a socket is as long.
+  // kubelet's own longest pause for a socket is the same.
   constexpr Backoff backoff{std::chrono::seconds(1), std::chrono::minutes(2)};
   return backoff.after(failures - 1, random);
 }

@@ -1,4 +1,4 @@
-// When the registration socket is made anew. Pure.
+// When to recreate the registration socket. Pure.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@ namespace corbd::csi {
 
 /// What kubelet has said at one socket.
 struct Heard {
-  std::optional<time_point> asked;    ///< the first GetInfo that no word on the registration has followed
-  std::optional<time_point> refused;  ///< the last word, if it was no
+  std::optional<time_point> asked;    ///< the first GetInfo without an answer on the registration since
+  std::optional<time_point> refused;  ///< the last answer, if it was no
   std::uint32_t failures = 0;         ///< in a row, of this socket and those before it
 };
 
-/// A socket that kubelet asked and then left alone is made anew after this.
+/// When kubelet asked at a socket and then said nothing for this long, the socket is recreated.
 inline constexpr std::chrono::seconds kSilence{60};
 
 /// When it is time for a new socket; max() while there is no reason for one. random: uniform in [0, 1), one for each

@@ -16,7 +16,7 @@ constexpr std::size_t kMaxId = 128;      // CSI: strings without a limit of thei
 constexpr std::size_t kMaxPath = 4095;   // PATH_MAX without its end
 constexpr std::size_t kMaxFlags = 4096;  // CSI: all mount flags together
 
-/// Those that can be made, checked and grown.
+/// The filesystems that we can make, check and grow.
 constexpr std::array<std::string_view, 4> kFilesystems{"ext4", "xfs", "ext3", "btrfs"};
 
 Error invalid(std::string text) { return {errc::invalid_argument, std::move(text)}; }
@@ -36,7 +36,7 @@ result<> check_id(const std::string& id) {
   return {};
 }
 
-/// Of a path that is only compared with those of the volume: csi-sanity expects NOT_FOUND also for a relative one.
+/// For a path that is only compared with the volume's. csi-sanity expects NOT_FOUND even for a relative path.
 result<> check_known_path(const std::string& path, const std::string& what) {
   if (path.empty()) return invalid(what + " missing in request");
   if (path.size() > kMaxPath) return invalid(what + " is longer than " + std::to_string(kMaxPath) + " bytes");
@@ -116,7 +116,7 @@ result<std::string> secret(const Map& secrets, const char* key) {
   return place->second;
 }
 
-/// Names of pools and images, as an attribute has them.
+/// The names of pool and image, from the attributes.
 result<std::string> name_at(const Map& context, const char* key) {
   std::string name = value(context, key);
   if (has_control(name) || name.find_first_of("/@") != name.npos)
@@ -124,7 +124,7 @@ result<std::string> name_at(const Map& context, const char* key) {
   return name;
 }
 
-/// Its handle says what the attributes do not.
+/// The volume ID says what the attributes do not.
 result<> complete_migrated(const std::string& id, volume::Source& source) {
   if (!source.cluster_id.empty() && !source.pool.empty() && !source.image.empty()) return {};
   const auto handle = volume::decode_migrated_handle(id);
@@ -155,7 +155,7 @@ result<> complete_static(const ::csi::v1::NodeStageVolumeRequest& request, const
   return {};
 }
 
-/// The journal knows better than the attributes, which are hints: a StorageClass may say anything in them.
+/// The journal outranks the attributes. They are hints, because a StorageClass may say anything in them.
 result<> complete_dynamic(const ::csi::v1::NodeStageVolumeRequest& request, volume::Staged& into) {
   const auto handle = volume::decode_handle(request.volume_id());
   if (!handle) return handle.error();
@@ -172,7 +172,7 @@ result<volume::Parameters> parameters_of(const Map& context, volume::Mounter unn
   return volume::read_parameters({context.begin(), context.end()}, unnamed);
 }
 
-/// The volume's part of the wish.
+/// Fills in the volume's part of the wish.
 result<> complete(const ::csi::v1::NodeStageVolumeRequest& request, volume::Mounter unnamed, volume::Staged& into) {
   auto parameters = parameters_of(request.volume_context(), unnamed);
   if (!parameters) return parameters.error();
@@ -213,7 +213,7 @@ struct Credentials {
   Secret key;
 };
 
-/// A migrated volume's secret has its key in "key" and its user, if not admin, in "adminId".
+/// A migrated volume's secret has the key in "key". It has the user in "adminId", unless that is admin.
 result<Credentials> credentials_of(const Map& secrets) {
   if (const auto migrated = secrets.find("key"); migrated != secrets.end() && !migrated->second.empty()) {
     auto key = secret(secrets, "key");
@@ -290,7 +290,7 @@ result<volume::Wish> wish_of(const ::csi::v1::NodeExpandVolumeRequest& request) 
   if (limit != 0 && limit < required)
     return Error{errc::out_of_range, "the capacity range ends below where it begins: " + std::to_string(required) +
                                          " to " + std::to_string(limit) + " bytes"};
-  // As ceph-csi: the volume path may be another one that kubelet made itself.
+  // As in ceph-csi, the volume path may be another one that kubelet made itself.
   const bool staged = !request.staging_target_path().empty();
   return volume::Wish(volume::Expanded{staged ? request.staging_target_path() : request.volume_path(),
                                        static_cast<std::uint64_t>(required)});

@@ -1,4 +1,4 @@
-// From a CSI request to a wish: pure functions. Nothing here looks at the node.
+// Pure functions from a CSI request to a wish. Nothing here looks at the node.
 #pragma once
 
 #include "corbd/volume/wish.hpp"
@@ -15,18 +15,18 @@ result<volume::Wish> wish_of(const ::csi::v1::NodePublishVolumeRequest& request,
 result<volume::Wish> wish_of(const ::csi::v1::NodeUnpublishVolumeRequest& request);
 result<volume::Wish> wish_of(const ::csi::v1::NodeExpandVolumeRequest& request);
 
-/// gRPC keeps a request until its call has ended, maybe long after the wish has what is secret in it.
+/// gRPC keeps a request until its call has ended. That may be long after the wish took over its secrets.
 template <class Request>
 void wipe_secrets(const Request& request) {
-  // gRPC made it, as no const object.
+  // gRPC did not make it as a const object.
   for (auto& [name, secret] : *const_cast<Request&>(request).mutable_secrets()) wipe(secret);
 }
 
-/// Of NodeReclaimSpace. The sidecar sends only the staging path.
+/// For NodeReclaimSpace. The sidecar sends only the staging path.
 result<volume::Wish> trim_wish(const std::string& volume_id, const std::string& staging_path,
                                const std::string& volume_path);
 
-/// For those that ask for no wish.
+/// For requests without a wish.
 result<> check_volume_id(const std::string& id);
 result<> check(const ::csi::v1::NodeGetVolumeStatsRequest& request);
 result<> check(const ::csi::v1::NodeGetVolumeHealthRequest& request);

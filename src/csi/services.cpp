@@ -22,8 +22,8 @@ class Identity final : public v1::Identity::CallbackService {
     response->set_vendor_version(config_.version);
     return rpc::Server::answer(context, grpc::Status::OK);
   }
-  /// The sum over all instances of the plugin as deployed: the controller and its topology belong to ceph-csi's
-  /// provisioner.
+  /// These are the capabilities of the whole deployed plugin: ceph-csi's provisioner has the controller and its
+  /// topology.
   Reactor* GetPluginCapabilities(Context* context, const v1::GetPluginCapabilitiesRequest*,
                                  v1::GetPluginCapabilitiesResponse* response) override {
     using Service = v1::PluginCapability::Service;
@@ -32,7 +32,7 @@ class Identity final : public v1::Identity::CallbackService {
     response->add_capabilities()->mutable_service()->set_type(Service::VOLUME_ACCESSIBILITY_CONSTRAINTS);
     return rpc::Server::answer(context, grpc::Status::OK);
   }
-  /// Ready as soon as the socket serves: healing has its own signs.
+  /// The agent is ready as soon as the socket serves. Healing has its own signs.
   Reactor* Probe(Context* context, const v1::ProbeRequest*, v1::ProbeResponse* response) override {
     response->mutable_ready()->set_value(true);
     return rpc::Server::answer(context, grpc::Status::OK);
@@ -98,7 +98,7 @@ class Node final : public v1::Node::CallbackService {
   }
 
  private:
-  /// `mounter`: of those whose wish depends on it.
+  /// `mounter` is for requests whose wish depends on it.
   template <class Request, class... Mounter>
   Reactor* want(Context* context, const char* method, const Request& request, Mounter... mounter) {
     auto work = [this, &request, mounter...](Until until) {
@@ -148,7 +148,7 @@ class Node final : public v1::Node::CallbackService {
     const auto topology = config.topology();
     if (!topology) co_return topology.error();
     response.set_node_id(config.nodeid);
-    // There even if empty, as the plugin's capabilities promise.
+    // Send it even if it is empty, as the plugin's capabilities promise.
     response.mutable_accessible_topology()->mutable_segments()->insert(topology->begin(), topology->end());
     co_return result<>();
   }

@@ -60,7 +60,7 @@ result<std::vector<int>> daemons(const std::string& root, std::uint32_t index, c
   std::error_code failed;
   for (fs::directory_iterator entry(root + "/proc", failed), end; !failed && entry != end; entry.increment(failed)) {
     const std::string pid = entry->path().filename();
-    // `comm` first: reading the command line of a process may wait for its memory.
+    // Read `comm` first, because reading the command line of a process may wait for its memory.
     if (pid.find_first_not_of("0123456789") != std::string::npos ||
         first_line(entry->path().string() + "/comm") != "rbd-nbd")
       continue;
@@ -77,7 +77,7 @@ result<> dismiss(std::uint32_t index, const std::string& backend) {
     const Fd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
     if (!process && errno == ESRCH) continue;
     if (!process) return failure("looking at process " + std::to_string(pid), errno);
-    // The pid may have become another's since it was found.
+    // The pid may belong to another process by now.
     const auto still = daemons("", index, backend);
     if (!still) return still.error();
     if (std::find(still->begin(), still->end(), pid) == still->end()) continue;

@@ -27,7 +27,7 @@ result<std::string> read_attribute(const std::string& path) {
   return text;
 }
 
-// Only what differs: on newer kernels writing freezes the queue.
+// Write only what differs, because on newer kernels a write freezes the queue.
 result<> set_attribute(const std::string& path, const std::string& current, std::string_view wanted) {
   if (current == wanted) return {};
   const Fd fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
@@ -81,7 +81,7 @@ result<> tune(const std::string& queue) {
   const auto schedulers = read_attribute(queue + "/scheduler");
   if (!schedulers) return schedulers.error();
   if (auto set = set_attribute(queue + "/scheduler", chosen(*schedulers), "none"); !set) return set;
-  // Last: whoever sees it takes the rest for done.
+  // Write this last: whoever sees it assumes that the rest is done.
   return set_attribute(queue + "/io_timeout", *timeout, kIoTimeoutMs);
 }
 

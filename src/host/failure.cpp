@@ -6,7 +6,7 @@
 namespace corbd::host {
 namespace {
 
-// unavailable where a repeat can help: a device that is gone or not yet there is the planner's to look at again.
+// unavailable where a repeat can help. If a device is gone or not there yet, the planner looks again.
 errc meaning(int error) {
   switch (error) {
     case EBUSY:

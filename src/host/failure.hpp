@@ -1,4 +1,4 @@
-// errno of the calls that touch a device, as errors of ours.
+// Turns errno of the calls that touch a device into our errors.
 #pragma once
 
 #include <string>

@@ -34,7 +34,7 @@ constexpr std::array kAttributes{
     Attribute{"atime", MOUNT_ATTR__ATIME, MOUNT_ATTR_RELATIME},
 };
 
-// For mount(8) and its like only; the kernel never sees them.
+// Only mount(8) and similar programs use these. The kernel never sees them.
 constexpr std::array<std::string_view, 12> kUserspace{"_netdev", "defaults", "auto",  "noauto", "nofail", "user",
                                                       "nouser",  "users",    "owner", "group",  "async",  "loud"};
 

@@ -1,4 +1,4 @@
-// ops::extent and ops::grow: how large a mounted filesystem is, and making it as large as its device.
+// ops::extent and ops::grow: tell how large a mounted filesystem is, and make it as large as its device.
 #include <fcntl.h>
 #include <linux/btrfs.h>
 #include <sys/ioctl.h>

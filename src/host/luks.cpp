@@ -1,5 +1,5 @@
-// The operations on LUKS, with libcryptsetup. Each has a context of its own: nothing of a header or key outlives its
-// request.
+// The operations on LUKS, with libcryptsetup. Each has a context of its own, so that nothing of a header or key
+// outlives its request.
 #include <libcryptsetup.h>
 
 #include <cerrno>
@@ -19,7 +19,7 @@ using Context = std::unique_ptr<crypt_device, Free>;
 constexpr std::uint32_t kMemoryKib = 32768;  // as ceph-csi's --pbkdf-memory
 constexpr std::size_t kVolumeKeyBytes = 64;  // AES-256 twice, for XTS
 
-/// What the library says on its way goes into the error, not to a standard stream.
+/// The library's messages go into the error, not to a standard stream.
 void keep_message(int level, const char* message, void* into) {
   if (level != CRYPT_LOG_ERROR) return;
   auto& text = *static_cast<std::string*>(into);
@@ -27,7 +27,7 @@ void keep_message(int level, const char* message, void* into) {
   while (!text.empty() && text.back() == '\n') text.pop_back();
 }
 
-/// One context, and what the library complained of while it was used.
+/// One context, and the library's complaints during its use.
 struct Device {
   std::string messages;
   Context context;
@@ -41,7 +41,7 @@ struct Device {
   }
 };
 
-/// The caller has the volume for itself: the library's own lock files, below /run, are not needed.
+/// The caller has the volume for itself, so the library needs no lock files below /run.
 result<> begin(Device& on, const std::string& device) {
   static_cast<void>(crypt_metadata_locking(nullptr, 0));
   crypt_device* made = nullptr;
@@ -59,7 +59,7 @@ result<> load(Device& on, const std::string& device) {
   return {};
 }
 
-/// False: no such mapping.
+/// False if there is no such mapping.
 result<bool> find_mapping(Device& on, const std::string& mapping) {
   crypt_device* found = nullptr;
   const int r = crypt_init_by_name(&found, mapping.c_str());

@@ -1,4 +1,4 @@
-// The agent's side of LUKS: each call becomes one request of a helper. Passphrases go in its body, which nobody logs.
+// The agent's side of LUKS: each call becomes one request of a helper. Passphrases are in its body, which nobody logs.
 #include <boost/json/value.hpp>
 
 #include "corbd/host/helpers.hpp"

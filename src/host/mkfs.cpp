@@ -15,8 +15,8 @@ namespace {
 
 using Arguments = std::vector<std::string>;
 
-// An old mke2fs says "Bad option(s) specified". Tried once in a helper's life, on a file in memory that the child
-// inherits by number.
+// An old mke2fs says "Bad option(s) specified". A helper tries it once, on a file in memory that the child inherits by
+// number.
 bool mke2fs_knows_prezeroed() {
   static const bool known = [] {
     const Fd file(::memfd_create("mke2fs", 0));
@@ -38,9 +38,9 @@ bool mkfs_xfs_knows_reflink() {
   return known;
 }
 
-// The image was just proven empty: no discard, and with a new mke2fs no zeroing of what reads as zero. What was never
-// written of a LUKS mapping, or what an interrupted format left, does not: there ext4 zeroes its inode tables later,
-// when it is mounted.
+// The image was just proven empty. So nothing is discarded, and a new mke2fs does not zero what reads as zero. The
+// unwritten part of a LUKS mapping does not read as zero, nor does what an interrupted format left. There ext4 zeroes
+// its inode tables later, when it is mounted.
 Arguments default_options(const std::string& fstype, bool zeroes) {
   if (fstype == "ext4" && zeroes && mke2fs_knows_prezeroed()) return {"-m0", "-Enodiscard,assume_storage_prezeroed=1"};
   if (fstype == "ext4") return {"-m0", "-Enodiscard,lazy_itable_init=1,lazy_journal_init=1"};
@@ -50,7 +50,7 @@ Arguments default_options(const std::string& fstype, bool zeroes) {
   return {};
 }
 
-// At single spaces, as ceph-csi does: two in a row make an empty argument.
+// Split at single spaces, as ceph-csi does: two in a row make an empty argument.
 Arguments arguments_of(const std::string& options) {
   Arguments parts(1);
   for (const char c : options) {
@@ -104,8 +104,8 @@ result<> mkfs(const std::string& device, const std::string& fstype, const std::s
   return Error{code, argv.front() + " " + device + ": " + host::describe(*ended)};
 }
 
-// fsck(8): 1 errors corrected, 4 errors left. As ceph-csi's mount library: what else it says is left to the mount to
-// find out. The checker itself, without fsck(8) in front of it, which would be a process more.
+// fsck(8): 1 errors corrected, 4 errors left. As in ceph-csi's mount library, the mount finds out about any other exit
+// code. We run the checker itself: fsck(8) in front of it would be one process more.
 result<> fsck(const std::string& device, const std::string& fstype) {
   constexpr int corrected = 1, left_uncorrected = 4;
   const std::string tool = "fsck." + fstype;

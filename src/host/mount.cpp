@@ -126,7 +126,7 @@ result<> bind(const std::string& source, const std::string& target, bool device_
   if (auto empty = check_empty(place->get(), target); !empty) return empty;
   const Fd tree(::open_tree(AT_FDCWD, source.c_str(), OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW));
   if (!tree) return failure("binding " + source, errno);
-  // Options of the filesystem belong to its mount, not to a bind of it: mount(8) drops them as well.
+  // Options of the filesystem belong to its mount, not to a bind of it. mount(8) drops them as well.
   if (auto set = set_attributes(tree.get(), *parsed, source); !set) return set;
   return attach(tree.get(), place->get(), target);
 }

@@ -24,7 +24,7 @@ struct Unref {
 
 std::string text_of(const char* from) { return from == nullptr ? std::string() : std::string(from); }
 
-// A field that holds it between commas.
+// Whether a comma-separated field holds it.
 bool has_option(const std::string& options, const std::string& wanted) {
   return ("," + options + ",").find("," + wanted + ",") != std::string::npos;
 }
@@ -75,7 +75,7 @@ result<std::vector<Mount>> read_mountinfo(const std::string& file, const std::st
 result<MountTable> MountReader::read() {
   constexpr const char* path = "/proc/self/mountinfo";
   if (!file_) file_ = Fd(::open(path, O_RDONLY | O_CLOEXEC));
-  // The poll comes before the read: what changes in between shows at the next.
+  // The poll comes before the read, so a change in between shows at the next poll.
   pollfd changed{file_.get(), POLLPRI, 0};
   const bool same = file_ && ::poll(&changed, 1, 0) == 0;
   const auto now = std::chrono::steady_clock::now();

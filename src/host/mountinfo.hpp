@@ -11,8 +11,8 @@
 
 namespace corbd::host {
 
-/// This process's own, read again when the kernel says that it changed (poll(2) on it, proc(5)), or when it is old: of
-/// a filesystem that turned read-only after an error the kernel says nothing.
+/// This process's own mountinfo. It is read again when the kernel says that it changed (poll(2) on it, proc(5)), or
+/// when it is old: the kernel does not report that a filesystem turned read-only after an error.
 class MountReader {
  public:
   explicit MountReader(std::chrono::seconds lasts = std::chrono::seconds(10)) : lasts_(lasts) {}
@@ -25,8 +25,8 @@ class MountReader {
   MountTable known_;  ///< null: not read, or not readable
 };
 
-/// Parses a file of the form of /proc/self/mountinfo. Looks at nothing that it names but at what `ext4`, its folder in
-/// sysfs, tells of nbd devices.
+/// Parses a file of the form of /proc/self/mountinfo. Of the things that it names, it looks only at nbd devices, in
+/// `ext4`, the filesystem's folder in sysfs.
 result<std::vector<Mount>> read_mountinfo(const std::string& file, const std::string& ext4 = "/sys/fs/ext4");
 
 /// The mount whose root `fd` is (an O_PATH descriptor will do), if any. Does no I/O.

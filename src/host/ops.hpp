@@ -1,5 +1,5 @@
-// The helper's operations, one function each: they may hang, so nothing of this runs in the agent. A step that is done
-// already is success.
+// The helper's operations, one function each. They may hang, so the agent itself runs none of them. A step that is
+// already done counts as success.
 #pragma once
 
 #include <string>
@@ -23,14 +23,14 @@ result<> mount(const std::string& device, const std::string& fstype, const std::
 result<> bind(const std::string& source, const std::string& target, bool device_node, const std::string& flags);
 result<> unmount(const std::string& target, bool sync = true);
 
-/// Both of a mounted filesystem; only ext2, ext3 and ext4 are looked at through their device.
+/// Both work on a mounted filesystem. Only for ext2, ext3 and ext4 they read the device.
 result<Extent> extent(const std::string& device, const std::string& fstype, const std::string& target);
 result<> grow(const std::string& device, const std::string& fstype, const std::string& target);
 /// Both: not_found when nothing is mounted there.
 result<std::uint64_t> trim(const std::string& target);
 result<Usage> usage(const std::string& target);
 
-/// As the Luks port. `iterations`: of argon2; 0: as many as take two seconds here.
+/// As the Luks port. `iterations` are argon2's; 0 means as many as take two seconds here.
 result<LuksHeader> luks_look(const std::string& device);
 result<> luks_format(const std::string& device, const Secret& passphrase, std::uint32_t iterations);
 result<> luks_open(const std::string& device, const std::string& mapping, const Secret& passphrase, bool read_only);

@@ -12,7 +12,8 @@ namespace {
 namespace json = boost::json;
 using std::chrono::seconds;
 
-// How long until a request is reported stuck. A mkfs or fsck of a large image over a slow cluster is work, not a hang.
+// How long a request may take before it is reported stuck. A mkfs or fsck of a large image on a slow cluster is work,
+// not a hang.
 constexpr seconds kMountPatience{60}, kToolPatience{600}, kPatience{30}, kUsagePatience{5};
 
 HelperRequest request(std::string what, json::object body, HelperOwner owner, seconds patience) {

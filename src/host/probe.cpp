@@ -29,13 +29,13 @@ std::string value(blkid_probe probe, const char* name) {
 
 Probe what_was_found(blkid_probe probe) {
   const std::string type = value(probe, "TYPE");
-  // As ceph-csi: any partition table makes it "unknown data".
+  // As in ceph-csi, any partition table makes it "unknown data".
   if (!value(probe, "PTTYPE").empty()) return {Probe::Kind::partitions, value(probe, "PTTYPE")};
   if (value(probe, "USAGE") == "filesystem") return {Probe::Kind::filesystem, type};
   return {Probe::Kind::other, type};
 }
 
-/// libblkid 2.41 answers -1 where it means ambivalent (seen on Debian 13): what it finds, one after the other.
+/// libblkid 2.41 answers -1 where it means ambivalent (seen on Debian 13). So ask for its findings one after the other.
 bool finds_several(blkid_probe probe) {
   blkid_reset_probe(probe);
   int found = 0;
@@ -69,7 +69,7 @@ result<Probe> look(int fd, const std::string& device, int extra_flags) {
   }
 }
 
-// blkid passes over some failed reads. Where the signatures lie has to be readable before their absence is believed.
+// blkid ignores some failed reads. The places of the signatures must be readable before we believe that there are none.
 result<> check_readable(int fd, const std::string& device) {
   constexpr off_t head = 512 * 1024, tail = 128 * 1024;
   const off_t size = ::lseek(fd, 0, SEEK_END);

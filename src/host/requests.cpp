@@ -17,7 +17,7 @@ constexpr std::array kKinds{
     KindName{Probe::Kind::ambivalent, "ambivalent"},
 };
 
-/// All of them, or nothing is believed.
+/// All fields must be there, or we believe nothing.
 template <std::size_t N>
 result<std::array<std::uint64_t, N>> numbers(const boost::json::object& reply,
                                              const std::array<std::string_view, N>& names) {

@@ -60,8 +60,8 @@ int spawn_tool(const std::string& program, std::vector<std::string> argv, int ou
   else
     posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
   posix_spawn_file_actions_adddup2(&files, output, STDERR_FILENO);
-  // A helper ignores SIGPIPE; a tool should not. The signals that stop a group stay ignored: a half-made filesystem
-  // helps nobody.
+  // A helper ignores SIGPIPE; a tool should not. It keeps ignoring the signals that stop a group: a half-made
+  // filesystem helps nobody.
   sigemptyset(&ours);
   sigaddset(&ours, SIGPIPE);
   posix_spawnattr_setsigdefault(&attributes, &ours);

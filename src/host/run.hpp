@@ -1,4 +1,4 @@
-// Runs a tool and waits for it. In helpers only.
+// Runs a tool and waits for it. Only helpers use this.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ struct Ended {
 
 enum class Capture { errors, everything };
 
-/// argv[0] is looked for in PATH and the sbin folders: not_found without it. stdin is empty; LC_ALL=C.
+/// Looks for argv[0] in PATH and the sbin folders; not_found without it. stdin is empty; LC_ALL=C.
 result<Ended> run(const std::vector<std::string>& argv, Capture capture);
 
 /// "exit code 1: text" or "killed by signal 9: text".

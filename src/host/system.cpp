@@ -22,7 +22,7 @@ result<bool> system_stopping(std::chrono::milliseconds patience) {
   sd_bus* opened = nullptr;
   if (const int r = sd_bus_open_system(&opened); r < 0) return bus_failure("the system bus", r);
   const Bus bus(opened, &sd_bus_close_unref);
-  // Two questions share it.
+  // Two questions share this time.
   sd_bus_set_method_call_timeout(bus.get(),
                                  static_cast<std::uint64_t>(std::chrono::microseconds(patience).count() / 2));
   char* text = nullptr;

@@ -20,7 +20,7 @@ Error not_made(const std::string& path, int error) {
   return failure("making " + path + (error == ENOENT ? ", around which there is no folder" : ""), error);
 }
 
-/// What the target is made of decides whether the mount can be made on it: move_mount would only say EINVAL.
+/// Check the type of the target first, because move_mount would only say EINVAL.
 result<> check_kind(int fd, const std::string& path, bool file) {
   struct statx found{};
   if (::statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &found) != 0)

@@ -10,7 +10,7 @@
 namespace corbd::host {
 
 /// Makes the folder (0750) or file (0600) if nothing is there and opens what is there with O_PATH|O_NOFOLLOW.
-/// failed_precondition when it is the other of both.
+/// failed_precondition when it is of the other type.
 result<Fd> make_target(const std::string& path, bool file);
 
 /// O_PATH|O_NOFOLLOW; nothing when it does not exist. A symbolic link is an error.
@@ -22,7 +22,7 @@ result<> check_empty(int target, const std::string& path);
 /// Moves the detached mount there.
 result<> attach(int mount, int target, const std::string& path);
 
-/// An empty folder, or a file of no bytes: nothing else is ever removed.
+/// Removes an empty folder or a file of no bytes, and never anything else.
 result<> remove_target(const std::string& path);
 
 }  // namespace corbd::host

@@ -13,7 +13,7 @@
 namespace corbd::host::ops {
 namespace {
 
-// What cannot be stored any more must not keep the mount for ever; the error has reached whoever called fsync.
+// Data that cannot be stored any more must not keep the mount for ever. The callers of fsync got the error.
 void sync_filesystem(const std::string& target) {
   const Fd folder(::open(target.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!folder && errno == ENOTDIR) return;  // a device node: its last close writes everything back
@@ -33,7 +33,7 @@ result<bool> is_mounted(const std::string& target) {
 }  // namespace
 
 result<> unmount(const std::string& target, bool sync) {
-  // A target can carry several mounts, one over the other, after an orchestrator's repeats.
+  // After an orchestrator's repeats, a target can carry several mounts, one over the other.
   constexpr int most_layers = 16;
   for (int layer = 0; layer < most_layers; ++layer) {
     const auto mounted = is_mounted(target);

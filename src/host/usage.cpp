@@ -1,4 +1,4 @@
-// ops::usage and ops::trim: what a mounted filesystem uses, and giving back what it does not.
+// ops::usage and ops::trim: tell what a mounted filesystem uses, and give back the rest.
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <sys/ioctl.h>
@@ -15,7 +15,7 @@
 namespace corbd::host::ops {
 namespace {
 
-/// O_PATH. Below an unmounted target lies the node's own filesystem.
+/// Use O_PATH: below an unmounted target lies the node's own filesystem.
 result<Fd> open_mounted(const std::string& target) {
   auto opened = open_target(target);
   if (!opened) return opened.error();

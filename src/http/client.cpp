@@ -66,8 +66,8 @@ result<std::vector<tcp::endpoint>> look_up(const std::string& host, std::uint16_
   return all;
 }
 
-/// A peer that went without a word is noticed by the kernel, also while nothing is sent: after less than a minute, or
-/// half of one with a request out.
+/// The kernel notices a peer that vanished, even while nothing is sent. It takes less than a minute, or half of that
+/// while a request is out.
 void keep_alive(int fd) {
   constexpr std::array<std::array<int, 3>, 5> options{{{SOL_SOCKET, SO_KEEPALIVE, 1},
                                                        {IPPROTO_TCP, TCP_KEEPIDLE, 30},
@@ -77,7 +77,7 @@ void keep_alive(int fd) {
   for (const auto& [level, option, value] : options) ::setsockopt(fd, level, option, &value, sizeof value);
 }
 
-/// What the authorities, the client's certificate and its key make; or why they cannot.
+/// The context made of the authorities, the client's certificate and its key; or why they make none.
 result<std::unique_ptr<ssl::context>> make_context(const Peer& peer) {
   auto made = std::make_unique<ssl::context>(ssl::context::tls_client);
   error_code failed;
@@ -107,7 +107,7 @@ bool is_protocol(const error_code& failed) {
   return failed.category() == wire::make_error_code(wire::error::end_of_stream).category();
 }
 
-/// The peer ended, or never was there.
+/// The peer ended, or was never there.
 bool is_end(const error_code& failed) {
   return failed == wire::error::end_of_stream || failed == wire::error::partial_message ||
          failed == ssl::error::stream_truncated;
@@ -117,11 +117,11 @@ bool is_end(const error_code& failed) {
 struct Exchange {
   Request request;
   Sink sink;              ///< none: the body is kept
-  std::size_t limit = 0;  ///< of what is kept
+  std::size_t limit = 0;  ///< of the body that is kept
   std::chrono::milliseconds idle{};
   Reply reply;
-  bool answered = false;             ///< its headers came
-  bool whole = false, keep = false;  ///< the answer came to its end; the connection can be used again
+  bool answered = false;             ///< its headers have come
+  bool whole = false, keep = false;  ///< the answer is complete; the connection can be used again
   bool too_long = false;
 };
 
@@ -149,7 +149,7 @@ bool take(Exchange& exchange, std::string_view piece) {
   const std::size_t limit = good ? exchange.limit : kErrorBytes;
   const bool fits = exchange.reply.body.size() + piece.size() <= limit;
   if (fits) exchange.reply.body.append(piece);
-  // Of a refusal the beginning will do.
+  // The beginning of a refusal is enough.
   exchange.too_long = good && !fits;
   return fits;
 }
@@ -262,7 +262,7 @@ Error Client::Impl::why(const error_code& failed, Until until, std::string_view 
 
 task<error_code> Client::Impl::open(OpenConnection& connection, tcp::endpoint to, Until until) {
   error_code failed;
-  // Not Asio's: its sockets are not CLOEXEC.
+  // We do not use Asio's, because its sockets are not CLOEXEC.
   Fd fd(::socket(to.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) co_return error_code(errno, boost::system::system_category());
   connection.socket->assign(to.protocol(), fd.get(), failed);
@@ -279,8 +279,8 @@ task<error_code> Client::Impl::open(OpenConnection& connection, tcp::endpoint to
   co_return failed;
 }
 
-/// An address needs no resolver, and so no thread of the pool. One that answers nothing holds one thread, however often
-/// it is asked.
+/// An address needs no resolver, and so no thread of the pool. A resolver that does not answer holds one thread,
+/// however often it is asked.
 task<result<std::vector<tcp::endpoint>>> Client::Impl::find(Until until) {
   error_code is_name;
   const auto address = asio::ip::make_address(peer_.host, is_name);

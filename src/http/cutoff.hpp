@@ -1,4 +1,4 @@
-// Ends what a socket waits for, when the time is up or the caller leaves.
+// Ends a socket's wait when the time is up or the caller leaves.
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>
@@ -8,7 +8,7 @@
 
 namespace corbd::http {
 
-/// Closes the socket: what waits for it then ends with an error, which is a value. Control thread.
+/// Closes the socket. A wait for it then ends with an error, which is a value. Control thread.
 class SocketCutoff {
  public:
   SocketCutoff(Clock& clock, std::shared_ptr<asio::ip::tcp::socket> socket, Until until)
@@ -26,7 +26,7 @@ class SocketCutoff {
   }
   SocketCutoff(const SocketCutoff&) = delete;
   SocketCutoff& operator=(const SocketCutoff&) = delete;
-  /// ready: it did nothing.
+  /// ready means that it did nothing.
   Waited how() const { return state_->how; }
 
  private:

@@ -1,4 +1,4 @@
-// Whose a connection is: what has the same Peer shares its bound.
+// The owner of a connection. Connections with the same Peer share one bound.
 #pragma once
 
 #include <boost/asio/ip/address.hpp>
@@ -8,8 +8,8 @@ namespace corbd::http {
 
 using Peer = boost::asio::ip::address;
 
-/// The address of an IPv4 client, also where an IPv6 socket shows it mapped (::ffff:a.b.c.d); of an IPv6 client its
-/// /64, in which a host has as many addresses as it likes.
+/// For an IPv4 client, its address, also where an IPv6 socket shows it mapped (::ffff:a.b.c.d). For an IPv6 client, its
+/// /64: a host can take any number of addresses in it.
 inline Peer peer_of(const boost::asio::ip::address& address) {
   namespace ip = boost::asio::ip;
   if (address.is_v4()) return address;

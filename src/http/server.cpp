@@ -31,8 +31,8 @@ using Parser = wire::request_parser<wire::string_body>;
 using Answer = wire::response<wire::string_body>;
 
 constexpr std::chrono::seconds kReadsWithin{5};    // an answer, where others wait for a connection
-constexpr std::chrono::seconds kNoDescriptors{1};  // pause of the accepting when the process has none left
-constexpr std::size_t kDrained = 64 << 10;         // bytes taken off a client that was refused, so that it sees why
+constexpr std::chrono::seconds kNoDescriptors{1};  // pause in accepting when the process has no descriptor left
+constexpr std::size_t kDrained = 64 << 10;         // bytes read from a refused client, so that it sees why
 
 struct Connection {
   Connection(const executor& control, const Limits& limits, Peer of, time_point now)
@@ -44,14 +44,14 @@ struct Connection {
   tcp::socket socket;
   boost::beast::flat_buffer buffer;
   const Peer peer;
-  time_point since;         ///< its client is waited for: its start, or the end of its last answer
+  time_point since;         ///< since when the server waits for its client: its start, or the end of its last answer
   bool answering = false;   ///< it does not make room for another
   bool evicted = false;     ///< it made room, and its coroutine is about to end
-  bool idle = false;        ///< owes nobody an answer: stopping does not wait for it
+  bool idle = false;        ///< owes nobody an answer, so stopping does not wait for it
   std::uint64_t watch = 0;  ///< of the newest Cutoff
 };
 
-/// Closes the socket when the time is up: what waits for it then ends with an error, which is a value.
+/// Closes the socket when the time is up. A wait for it then ends with an error, which is a value.
 class Cutoff {
  public:
   Cutoff(Clock& clock, const std::shared_ptr<Connection>& connection, duration after)
@@ -85,7 +85,7 @@ result<Fd> listen_on(const tcp::endpoint& endpoint) {
   const std::string where = text_of(endpoint);
   Fd fd(::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return Error{errc::exhausted, "a socket for " + where + ": " + std::strerror(errno)};
-  // A port whose last connections are not yet forgotten by the kernel may be taken.
+  // Allows a port whose last connections the kernel has not forgotten yet.
   const int yes = 1;
   ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   if (::bind(fd.get(), endpoint.data(), static_cast<socklen_t>(endpoint.size())) == 0 &&
@@ -97,7 +97,7 @@ result<Fd> listen_on(const tcp::endpoint& endpoint) {
   return Error{errc::unavailable, "listening on " + where + ": " + std::strerror(errno)};
 }
 
-/// The status for a request that could not be read; nothing when the client is gone or too slow.
+/// The status for a request that could not be read. Nothing if the client is gone or too slow.
 std::optional<wire::status> refusal(const error_code& failed) {
   if (failed.category() != wire::make_error_code(wire::error::end_of_stream).category()) return std::nullopt;
   if (failed == wire::error::end_of_stream || failed == wire::error::partial_message) return std::nullopt;
@@ -221,7 +221,7 @@ task<> Server::Impl::accept(Impl& self) {
     error_code failed;
     co_await self.acceptor_.async_wait(tcp::acceptor::wait_read, asio::redirect_error(asio::use_awaitable, failed));
     if (failed) co_return;
-    // Not Asio's: its sockets are not CLOEXEC.
+    // We do not use Asio's, because its sockets are not CLOEXEC.
     tcp::endpoint from;
     auto length = static_cast<socklen_t>(from.capacity());
     Fd fd(::accept4(self.acceptor_.native_handle(), from.data(), &length, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -235,7 +235,8 @@ task<> Server::Impl::accept(Impl& self) {
   }
 }
 
-/// Of the peer's own connections one goes where it has its share already, of all where the server is full.
+/// If the peer has its share already, one of its own connections goes. If the server is full, one of all connections
+/// goes.
 bool Server::Impl::make_room(const Peer& peer) {
   const auto of_peer = [&](const auto& connection) { return !connection->evicted && connection->peer == peer; };
   const bool has_its_share =
@@ -244,7 +245,7 @@ bool Server::Impl::make_room(const Peer& peer) {
   std::shared_ptr<Connection> idlest;
   const auto rank = [](const Connection& of) { return std::pair(of.answering, of.since); };
   for (const auto& connection : connections_) {
-    // Who does not read the answer waits for nobody either.
+    // A client that does not read its answer in time loses this protection.
     const bool busy = connection->answering && clock_.now() - connection->since < kReadsWithin;
     const bool may_go = !connection->evicted && !busy && (!has_its_share || connection->peer == peer);
     if (may_go && (idlest == nullptr || rank(*connection) < rank(*idlest))) idlest = connection;

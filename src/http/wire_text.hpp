@@ -1,5 +1,5 @@
-// A message as it goes over the wire. At once: Beast's own writing in pieces would be a fifth of what the room costs to
-// compile.
+// A message as it goes over the wire, as one string. Beast's own writing in pieces would be a fifth of what the room
+// costs to compile.
 #pragma once
 
 #include <boost/beast/http.hpp>

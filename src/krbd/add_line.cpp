@@ -24,7 +24,7 @@ std::string_view port_of(std::string_view address) {
   return address.substr(colon + 1);
 }
 
-/// The address as the kernel is given it; "" when it does not speak the protocol.
+/// The address in the form for the kernel; "" when it does not speak the protocol.
 std::string address_of(std::string_view text, bool msgr2) {
   const bool v1 = text.starts_with("v1:"), v2 = text.starts_with("v2:");
   if (v1 || v2) text.remove_prefix(3);
@@ -43,7 +43,7 @@ bool has_msgr2(std::string_view options) {
   return found;
 }
 
-/// The line is cut at blanks, its options at commas.
+/// The kernel splits the line at blanks, and its options at commas.
 bool fits(std::string_view text, std::string_view without) {
   return std::none_of(text.begin(), text.end(), [&](unsigned char c) {
     return c <= 0x20 || c == 0x7f || without.find(static_cast<char>(c)) != without.npos;

@@ -10,15 +10,15 @@
 
 namespace corbd::krbd {
 
-/// Of config.json's monitors those that the kernel is given: addresses of one protocol, msgr2 if the options have a
-/// ms_mode but "legacy". As Ceph reads them, port 6789 and "v1:" mean the old protocol, 3300 and "v2:" the new one, no
-/// port both. failed_precondition: none speaks it.
+/// The monitors of config.json that the kernel gets: addresses of one protocol. That is msgr2 if the options have a
+/// ms_mode other than "legacy". As in Ceph, port 6789 and "v1:" mean the old protocol, 3300 and "v2:" the new one, and
+/// no port means both. failed_precondition: no monitor speaks the protocol.
 result<std::string> kernel_monitors(const std::vector<std::string>& monitors, bool msgr2);
 
 struct AddLine {
   std::vector<std::string> monitors;
   std::string user;      ///< without "client."
-  std::string key_name;  ///< of the kernel's key
+  std::string key_name;  ///< of the key in the kernel's keyring
   image::Name name;
   bool read_only = false;
   std::string options;

@@ -1,4 +1,4 @@
-// The agent's side: sysfs is read here, and written by a helper.
+// The agent's side. It reads sysfs here, and a helper writes it.
 #include <boost/json/array.hpp>
 #include <boost/json/value.hpp>
 
@@ -9,7 +9,7 @@
 namespace corbd::krbd {
 namespace {
 
-/// The kernel waits a minute for the monitors, and then for the lock.
+/// The kernel waits a minute for the monitors, then for the lock.
 constexpr std::chrono::seconds kPatience{150};
 
 class SysfsClient final : public device::KernelClient {

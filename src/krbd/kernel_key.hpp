@@ -8,11 +8,11 @@
 
 namespace corbd::krbd {
 
-/// In this thread's own keyring, which nobody else can search; it goes with the object.
+/// The key is in this thread's own keyring, which nobody else can search. It goes with the object.
 class KernelKey {
  public:
-  /// `key`: base64, as Ceph prints it. invalid_argument: it is not that; failed_precondition: no libceph, or no right
-  /// to add a key.
+  /// `key`: base64, as Ceph prints it. invalid_argument: it is not in that form. failed_precondition: no libceph, or no
+  /// right to add a key.
   static result<KernelKey> add(std::string name, const Secret& key);
   KernelKey(KernelKey&& other) noexcept;
   KernelKey& operator=(KernelKey&&) = delete;

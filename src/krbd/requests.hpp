@@ -11,7 +11,7 @@ inline constexpr const char* kMap = "krbd_map";
 inline constexpr const char* kUnmap = "krbd_unmap";
 
 boost::json::object to_json(const device::MapArgs& args);
-/// Throws for what is none.
+/// Throws for anything else.
 device::MapArgs map_args(const boost::json::object& request);
 
 }  // namespace corbd::krbd

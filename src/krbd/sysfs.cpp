@@ -10,7 +10,7 @@ namespace fs = std::filesystem;
 using sysfs::attribute;
 using sysfs::number_of;
 
-/// Nothing when it goes just now.
+/// Nothing if the device disappears during the read.
 std::optional<device::Mapped> read_device(const fs::path& folder, const fs::path& block, std::uint32_t index) {
   const auto pool = attribute(folder / "pool"), name = attribute(folder / "name"), id = attribute(folder / "image_id");
   if (!pool || !name || !id) return std::nullopt;

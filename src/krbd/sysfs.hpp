@@ -8,7 +8,7 @@
 
 namespace corbd::krbd {
 
-/// `sysfs`: its root. Empty without the module.
+/// `sysfs` is the root of sysfs. Empty without the module.
 result<std::vector<device::Mapped>> read_inventory(const std::string& sysfs);
 /// failed_precondition without the module.
 result<std::uint64_t> read_features(const std::string& sysfs);

@@ -1,4 +1,4 @@
-// The helper's side: maps and unmaps. Both wait for the cluster.
+// The helper's side. It maps and unmaps; both wait for the cluster.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -19,7 +19,7 @@ namespace {
 
 namespace json = boost::json;
 
-/// errno, or 0. A module that was loaded with single_major=N has only the older files.
+/// Returns errno, or 0. A module that was loaded with single_major=N has only the older files.
 int write_bus(const std::string& sysfs, const std::string& which, const std::string& line) {
   const std::string file = sysfs + "/bus/rbd/" + which;
   Fd fd(::open((file + "_single_major").c_str(), O_WRONLY | O_CLOEXEC));
@@ -56,7 +56,7 @@ Error not_mapped(const device::MapArgs& args, int failed) {
   }
 }
 
-/// The kernel takes a name, which may be another image's by now.
+/// The kernel takes a name, and that may belong to another image by now.
 result<> check_identity(const std::string& sysfs, const device::MapArgs& args,
                         const std::vector<device::Seen>& before) {
   const auto all = read_inventory(sysfs);

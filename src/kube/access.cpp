@@ -74,7 +74,7 @@ result<Secret> read_token(const Access& access) {
   auto text = read_file(access.token_file, kMaxFile);
   if (!text) return with_context("reading the service account's token", text.error());
   auto token = trimmed(std::move(*text));
-  // It goes into a header, whose end a line's end would be.
+  // It goes into a header, and a line end would end that header.
   if (std::ranges::any_of(token.reveal(), [](unsigned char c) { return c < 0x21 || c > 0x7e; }))
     return Error{errc::invalid_argument, "the service account's token in " + access.token_file +
                                              " is no token: it has bytes that a header cannot"};

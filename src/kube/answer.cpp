@@ -10,9 +10,9 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::size_t kShown = 300;
-constexpr std::chrono::minutes kLongestRetry{5};  // whatever is asked for: its own longest is half a minute
+constexpr std::chrono::minutes kLongestRetry{5};  // whatever the server asks for: its own longest is half a minute
 
-/// Of a body: its Status object, as far as it is one.
+/// The Status object of a body, as far as it is one.
 struct Status {
   std::string reason, message, cause;
   std::optional<std::chrono::seconds> retry_after;

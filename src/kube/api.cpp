@@ -55,7 +55,7 @@ class Api::Impl {
   std::optional<std::chrono::milliseconds> ahead() const { return ahead_; }
 
  private:
-  /// Puts the token in; the first time, and after failures, also reads the files of the connection.
+  /// Adds the token. The first time, and after failures, it also reads the files of the connection.
   result<> prepare(http::Message& message);
   task<answer<http::Reply>> send(http::Message message, http::Sink sink, Verb verb, Until until);
 
@@ -77,7 +77,7 @@ result<> Api::Impl::prepare(http::Message& message) {
   }
   if (!token_read_ || clock_.now() - *token_read_ >= kTokenFor) {
     auto token = read_token(access_);
-    // The old one may do for a while.
+    // The old token may be good for a while.
     if (!token && token_.empty()) return token.error();
     if (token) token_ = std::move(*token);
     token_read_ = clock_.now();
@@ -90,7 +90,7 @@ task<answer<http::Reply>> Api::Impl::send(http::Message message, http::Sink sink
   for (bool again = false;; again = true) {
     if (auto prepared = prepare(message); !prepared) co_return failure_of(prepared.error());
     auto reply = co_await client_.call(message, until, sink);
-    // The authorities, or the token, may have been replaced since they were read.
+    // The authorities or the token may have been replaced since the last read.
     const bool stale_authority = !reply && reply.error().code == errc::unauthenticated;
     const bool stale_token = reply && reply->status == 401;
     if (stale_authority) met_ = false;
@@ -111,7 +111,7 @@ task<answer<json::object>> Api::Impl::ask(http::Message message, Verb verb, Unti
   ahead_.reset();
   if (reply->date) ahead_ = std::chrono::floor<std::chrono::milliseconds>(*reply->date - clock_.wall());
   auto parsed = parse_object(reply->body, target);
-  wipe(reply->body);  // it may be a Secret
+  wipe(reply->body);  // the body may be a Secret
   if (!parsed) co_return failure_of(parsed.error());
   co_return std::move(*parsed);
 }
@@ -160,7 +160,7 @@ task<answer<Listed>> Api::list(Resource resource, std::string selector, std::str
   for (std::size_t pages = 0; pages < kMostPages; ++pages) {
     http::Message message;
     message.limit = selector.starts_with(kNamed) ? kObjectBytes : kPageBytes;
-    // With a continuation, what it continues has its version.
+    // With a continuation, the version is that of the list that it continues.
     message.target = resource.path + query({{"fieldSelector", selector},
                                             {"resourceVersion", next.empty() ? version : ""},
                                             {"limit", std::to_string(kPage)},

@@ -1,4 +1,4 @@
-// Fields of an object by their path. What is absent, or of another type than it should be, is empty.
+// Reads fields of an object by their path. A field that is absent, or of the wrong type, is empty.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -6,7 +6,7 @@
 
 namespace corbd::kube {
 
-/// The value at the end of the path; nothing when any part is absent or no object.
+/// The value at the end of the path. Nothing if a part is absent, or is no object.
 template <class... Rest>
 const boost::json::value* at(const boost::json::object& object, const char* key, Rest... rest) {
   const auto* value = object.if_contains(key);

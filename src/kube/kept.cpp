@@ -15,8 +15,7 @@ namespace {
 constexpr std::chrono::minutes kPoll{5};
 constexpr std::chrono::seconds kAnswer{30};         // for a get, or a list of one
 constexpr std::chrono::seconds kAnswerOfMany{120};  // all pages of it
-constexpr std::chrono::seconds kInitial{
-    10};  // until a watch has told what there is: a server that does not know of that goes on without a word
+constexpr std::chrono::seconds kInitial{10};        // for a watch to send all that exists; some servers never do
 
 }  // namespace
 
@@ -47,12 +46,12 @@ task<> Kept::run(Kept& self) {
   if (self.only_get_) co_await self.poll();
 }
 
-/// False: the agent stops.
+/// False means that the agent stops.
 task<bool> Kept::pause(std::chrono::milliseconds time) {
   co_return co_await sleep_until(control_, clock_, clock_.now() + time, &stopping_) != Waited::cancelled;
 }
 
-/// Whatever a server sends that knows no selectors.
+/// A server without selectors sends other objects too.
 bool Kept::wanted(const boost::json::object& object) const {
   return only_one() ? text(object, "metadata", "name") == which_.name : !which_.ours || which_.ours(object);
 }

@@ -1,4 +1,4 @@
-// A watch's body as its lines, however it was cut into pieces. Pure.
+// Splits a watch's body into lines, however its pieces were cut. Pure.
 #pragma once
 
 #include <functional>
@@ -11,10 +11,10 @@ namespace corbd::kube {
 
 class Lines {
  public:
-  /// limit: bytes of a line, which is one object.
+  /// `limit` is in bytes of one line, which is one object.
   explicit Lines(std::size_t limit) : limit_(limit) {}
-  /// Calls line for each that is whole now; empty ones are left out. exhausted: one is too long. Stops at the first
-  /// false of line.
+  /// Calls `line` for each line that is complete now, without empty ones. exhausted: a line is too long. Stops when
+  /// `line` returns false.
   result<> feed(std::string_view piece, const std::function<bool(std::string_view)>& line);
   bool empty() const { return kept_.empty(); }
 

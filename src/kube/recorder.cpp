@@ -22,7 +22,7 @@ std::string time_text(std::chrono::system_clock::time_point at) {
   return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
 }
 
-/// Events of an object without a namespace are kept in "default".
+/// Events of an object without a namespace are in "default".
 Resource events_of(const Involved& about) {
   return {"/api/v1/namespaces/" + (about.name_space.empty() ? "default" : about.name_space) + "/events", "events"};
 }

@@ -9,8 +9,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::chrono::milliseconds kFirst{800}, kCap{30000};
-constexpr std::chrono::minutes kCalm{2};        // after which the backoff begins anew
-constexpr std::chrono::seconds kTooShort{1};    // a watch that ends so soon, without an event, has failed
+constexpr std::chrono::minutes kCalm{2};        // after this long the backoff starts over
+constexpr std::chrono::seconds kTooShort{1};    // a watch that ends sooner, without an event, has failed
 constexpr std::chrono::seconds kWatch{5 * 60};  // and up to twice that
 
 std::chrono::milliseconds backoff(std::uint32_t failures, double random) {
@@ -52,7 +52,7 @@ void Reflector::listed(std::string version) {
 
 void Reflector::list_failed(const Failure& failure, time_point now) {
   const bool version_is_no_use = failure.kind == Failure::Kind::expired || failure.kind == Failure::Kind::too_new;
-  // Once without waiting: the most recent has no version that could be wrong.
+  // Once without waiting, because the most recent list has no version that could be wrong.
   if (version_is_no_use && !from_most_recent_) {
     from_most_recent_ = true;
     return;
@@ -68,7 +68,7 @@ void Reflector::watching(time_point now) {
 
 void Reflector::seen(std::string version) {
   ++events_;
-  // What there is comes in no order.
+  // The existing objects come in no order.
   if (!version.empty() && !telling_initial_) version_ = std::move(version);
 }
 
@@ -90,7 +90,7 @@ void Reflector::watch_ended(const std::optional<Failure>& failure, time_point no
     return;
   }
   if (invalid) {
-    // Such as a version that is none: it would be refused again.
+    // For example an invalid version: the server would refuse it again.
     does_ = Does::list;
     from_most_recent_ = true;
   }

@@ -10,10 +10,10 @@
 
 namespace corbd::kube {
 
-/// io: it is none, or nests deeper than any object of the API.
+/// io: it is not JSON, or nests deeper than any object of the API.
 result<boost::json::object> parse_object(std::string_view text, std::string_view target);
 
-/// One line of a watch: a change, the failure that an ERROR line tells, or neither, of a later API's type.
+/// One line of a watch: a change, the failure in an ERROR line, or neither for a type of a later API.
 struct Line {
   std::optional<Change> change;
   std::optional<Failure> failure;

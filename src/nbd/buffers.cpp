@@ -34,7 +34,7 @@ std::byte* Buffers::take(std::size_t bytes) {
     list.kept.pop_back();
     kept_ -= size;
   } else {
-    // What is kept of other sizes goes first: all together are no more than was in use at once.
+    // Buffers of other sizes go first, so that all together are no more than was in use at once.
     const std::size_t bound = std::max({peak_, last_peak_, keep_bytes_}), wanted = used_ + size;
     if (kept_ != 0 && kept_ + wanted > bound) let_go(bound > wanted ? bound - wanted : 0, SIZE_MAX);
     if (!list.bare.empty()) {
@@ -129,7 +129,7 @@ void Budget::remove(Waiter& waiter) {
 
 void Budget::forget(Waiter& waiter) {
   remove(waiter);
-  // Who comes behind it may have had to wait for it only.
+  // The next waiter may have waited only for this one.
   give(std::exchange(waiter.granted_, 0));
 }
 

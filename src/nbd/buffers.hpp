@@ -10,9 +10,9 @@
 
 namespace corbd::nbd {
 
-/// Freed buffers are kept by size class, so that a busy device asks nobody for memory. The pages of those that a while
-/// did not need go back to the system; their addresses stay, so that neither the number of mappings nor what else lies
-/// between them matters.
+/// Freed buffers are kept by size class, so that a busy device asks nobody for memory. Pages of buffers that were not
+/// needed for a while go back to the system. Their addresses stay, so that neither the number of mappings nor other
+/// memory between them matters.
 class Buffers {
  public:
   explicit Buffers(std::size_t keep_bytes) : keep_bytes_(keep_bytes) {}
@@ -20,18 +20,18 @@ class Buffers {
   Buffers(const Buffers&) = delete;
   Buffers& operator=(const Buffers&) = delete;
 
-  /// What a buffer of that many bytes really takes: a power of two, at least 4 KiB.
+  /// The bytes that such a buffer really takes: a power of two, at least 4 KiB.
   static std::size_t rounded(std::size_t bytes);
   /// Aligned to 4 KiB.
   std::byte* take(std::size_t bytes);
   void give(std::byte* buffer, std::size_t bytes);
-  /// More is kept than would be for good.
+  /// Keeps more than it would keep for good.
   bool has_spare() const { return kept_ > keep_bytes_; }
-  /// Ends a period: what was in use at once since the last call, or `keep_bytes`, is what trim() leaves.
+  /// Ends a period. trim() leaves what was in use at once since the last call, or `keep_bytes`.
   void look_back();
-  /// Gives back about that many bytes at most. True: there is more.
+  /// Gives back about that many bytes at most. Returns true if there is more.
   bool trim(std::size_t at_most);
-  /// How often the system was asked.
+  /// How often the system was asked for memory.
   std::uint64_t made() const { return made_; }
   /// Bytes in use and kept. Any thread.
   std::size_t resident() const { return resident_.load(std::memory_order_relaxed); }
@@ -39,8 +39,8 @@ class Buffers {
  private:
   static constexpr std::size_t kClasses = 20;  // 4 KiB to 2 GiB
   static std::size_t class_of(std::size_t bytes);
-  /// Lets go of kept buffers, the largest first, until `leave` bytes of them or about `at_most` given back. True: there
-  /// is more.
+  /// Frees kept buffers, the largest first, until `leave` bytes remain or about `at_most` bytes are given back. Returns
+  /// true if there is more.
   bool let_go(std::size_t leave, std::size_t at_most);
   void count();
   struct Free {
@@ -58,9 +58,8 @@ class Buffers {
 };
 
 /// Bytes that may be in flight at once, over all devices. Above it each device may have `per_device`, or one request
-/// that is longer, so that none is starved by others: whoever is refused has something in flight itself, whose end lets
-/// it go on. So the sum is never above the budget and, for each device, the larger of `per_device` and its longest
-/// request.
+/// that is longer, so that no device starves another: a refused device has a request in flight, and goes on when that
+/// ends. So the sum never exceeds the budget plus, for each device, the larger of `per_device` and its longest request.
 class Budget {
  public:
   class Waiter {
@@ -79,10 +78,11 @@ class Budget {
   };
 
   Budget(std::uint64_t bytes, std::uint64_t per_device) : bytes_(bytes), per_device_(per_device) {}
-  /// in_flight: what the device has taken already. Whoever was refused has to wait() and asks for the same again.
+  /// `in_flight` is what the device has taken already. A refused caller has to wait(), and then asks for the same
+  /// again.
   bool take(Waiter& device, std::uint64_t bytes, std::uint64_t in_flight);
   void give(std::uint64_t bytes);
-  /// It is told when the bytes are its own. In the order they came; nobody overtakes.
+  /// The waiter is told when the bytes are its own. Waiters are served in order, and nobody overtakes.
   void wait(Waiter& waiter, std::uint64_t bytes);
   void forget(Waiter& waiter);
 
@@ -98,7 +98,7 @@ class Budget {
   void grant();
 
   const std::uint64_t bytes_, per_device_;
-  std::atomic<std::uint64_t> used_{0};  ///< above bytes_ by what the reservations took
+  std::atomic<std::uint64_t> used_{0};  ///< exceeds bytes_ by what the reservations took
   Waiter* first_ = nullptr;
 };
 

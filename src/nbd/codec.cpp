@@ -26,9 +26,10 @@ struct Row {
 constexpr Verdict kHold{true}, kDoubt{true, true};
 constexpr Verdict reply(std::uint32_t error) { return {false, false, error}; }
 
-// Held is what the connection, or this machine, says of itself; replied is what the image says. A doubtful one is held:
-// an application that waits can go on later, one that was told EIO cannot. What is in no row is doubtful: the volume
-// stalls and says why until the error passes or a person gives it up (`corbd fail`).
+// We hold an error that says something about the connection or this machine. We reply with an error that says something
+// about the image. We hold a doubtful error: an application that waits can go on later, but one that got EIO cannot. An
+// error in no row is doubtful. The volume then stalls and says why, until the error passes or a person gives the volume
+// up (`corbd fail`).
 constexpr Row kVerdicts[] = {
     {ESHUTDOWN, kHold},   // blocklisted: this client is dead for good
     {EROFS, kHold},       // the exclusive lock is not ours any more

@@ -1,4 +1,4 @@
-// The commands to the kernel whose end the control thread has not heard of yet.
+// The commands to the kernel whose end the control thread does not know yet.
 #pragma once
 
 #include <atomic>
@@ -13,12 +13,12 @@
 
 namespace corbd::nbd {
 
-/// Control thread, but for begin().
+/// Control thread, except begin().
 class Commands {
  public:
   class Ticket {
    public:
-    /// Any thread. False: its caller has left before it was begun, and it is not to be given to the kernel any more.
+    /// Any thread. Returns false if its caller left before it was begun; do not give it to the kernel then.
     bool begin() { return !taken_.exchange(true); }
 
    private:
@@ -32,17 +32,17 @@ class Commands {
 
   Commands(executor control, Clock& clock) : none_(std::move(control), clock) {}
 
-  /// `refuse`: called when it is not begun because the agent leaves. Null when it leaves already.
+  /// `refuse` is called if it is not begun because the agent leaves. Returns null if the agent is leaving already.
   Place add(std::string backend, device::Command told, std::function<void()> refuse);
   /// Its end is known.
   void remove(const Place& place);
-  /// Its caller leaves: it is dropped, unless it was begun.
+  /// Its caller leaves. It is dropped unless it was begun.
   void leave(const Place& place) {
     if (place->begin()) remove(place);
   }
-  /// Of that device.
+  /// The command on that device.
   std::optional<device::Command> find(const std::string& backend) const;
-  /// None is begun from now on.
+  /// Begins none from now on.
   void close();
   /// Set when none is under way and none will be.
   Event& none() { return none_; }

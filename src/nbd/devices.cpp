@@ -16,8 +16,8 @@ namespace {
 constexpr std::chrono::seconds kBackendsFor{1};
 constexpr std::size_t kNumbers = 8;  ///< that are tried for a new device
 
-/// The lowest number that is free. The kernel would rather take any device that is there than fill a hole, of which
-/// nobody is to be left.
+/// The lowest free number. The kernel would take any device that is there rather than fill a hole, and no hole may
+/// stay.
 result<std::uint32_t> connect_new(Netlink& netlink, const device::ConnectArgs& args, int socket,
                                   const std::string& sysfs) {
   const auto numbers = free_numbers(sysfs, args.avoid, kNumbers);
@@ -25,8 +25,8 @@ result<std::uint32_t> connect_new(Netlink& netlink, const device::ConnectArgs& a
   result<std::uint32_t> index = Error{errc::internal, "no number was tried"};
   for (const Number& number : *numbers) {
     index = netlink.connect(args, number.index, socket);
-    // Somebody looks at it just now, or connected it; one that is on its way out is refused as an argument that the
-    // kernel does not like would be.
+    // Somebody is looking at it, or connected it. The kernel refuses a device that is on its way out with the same
+    // error as a bad argument.
     const bool next = !index && (index.error().code == errc::in_use ||
                                  (index.error().code == errc::failed_precondition && number.exists));
     if (!next) return index;
@@ -56,13 +56,13 @@ result<> give_back_to_kernel(KernelEnd& end, Netlink& netlink, const device::Rec
   return {};
 }
 
-/// Which device carries what, as of one look at all of them. Control thread.
+/// Which device carries which identifier, by one look at all devices. Control thread.
 class Backends {
  public:
   Backends(const Clock& clock, const std::string& sysfs) : clock_(clock), sysfs_(sysfs) {}
-  /// Those with this identifier, as they are now.
+  /// The devices with this identifier, as they are now.
   result<std::vector<device::Seen>> find(const std::string& backend) {
-    // Who carries what changes only by a command: of ours we know, another's is seen a second later.
+    // Identifiers change only by a command. We know our own commands, and see another program's a second later.
     if (!read_at_ || clock_.now() - *read_at_ >= kBackendsFor) {
       const auto all = read_backends(sysfs_);
       if (!all) return all.error();
@@ -91,14 +91,15 @@ class Backends {
   std::optional<time_point> read_at_;
 };
 
-/// What the control thread knows. Held also by what is on its way there.
+/// What the control thread knows. Messages on their way there share it.
 struct Known {
   Known(executor control, Clock& clock, std::string root)
       : sysfs(std::move(root)), backends(clock, sysfs), commands(std::move(control), clock) {}
   const std::string sysfs;
   std::function<void(std::uint32_t)> dead;
   Backends backends;
-  /// Devices that we disconnected: what sysfs showed of them then. As long as it does, somebody has them open.
+  /// The devices that we disconnected, with what sysfs showed then. As long as sysfs shows the same, somebody has them
+  /// open.
   struct Disconnected {
     std::string backend, pid;
   };
@@ -115,7 +116,7 @@ struct Known {
   void complete(device::Seen& seen) {
     const auto place = disconnected.find(seen.index);
     if (place == disconnected.end()) return;
-    // Another program's process id: it was connected anew.
+    // A process ID of another program: the device was connected again.
     seen.disconnected = place->second.backend == seen.backend && place->second.pid == read_pid(sysfs, seen.index);
     if (!seen.disconnected) disconnected.erase(place);
   }
@@ -189,7 +190,7 @@ class Devices final : public device::Devices {
                         Until until) override {
     const Link& ours = static_cast<Link&>(link);
     if (!ours.connected()) co_return not_resized(index, "its link is down");
-    // It may wait for its turn, and what was true when it was asked for may be so no more: the command itself looks.
+    // A command may wait for its turn, and the conditions may change meanwhile. So the command itself checks them.
     auto command = [vital = ours.vital(), asked = std::chrono::steady_clock::now(), index, backend,
                     bytes](Netlink& netlink) -> result<> {
       if (auto may = may_resize(*vital, std::chrono::steady_clock::now() - asked); !may)
@@ -201,7 +202,7 @@ class Devices final : public device::Devices {
 
   task<result<>> disconnect(std::uint32_t index, std::string backend, Until until) override {
     auto command = [known = known_, index, backend](Netlink& netlink) -> result<> {
-      // While it waited for its turn the number may have become another's.
+      // While it waited for its turn, the number may have become another volume's.
       if (read_backend(known->sysfs, index) != backend) return {};
       return netlink.disconnect(index);
     };
@@ -240,8 +241,8 @@ class Devices final : public device::Devices {
     return all;
   }
 
-  /// A wait that ends early leaves the command running: it is under way until the control thread has heard of its end.
-  /// One that has not begun is dropped. `ended`: on the control thread, before the caller hears of it.
+  /// A wait that ends early leaves the command running. It is under way until the control thread knows its end. A
+  /// command that has not begun is dropped. `ended` runs on the control thread, before the caller gets the result.
   template <class T, class Command>
   task<result<T>> on_netlink(std::string backend, Command command, std::function<void(const result<T>&)> ended,
                              Until until, std::string what) {

@@ -7,7 +7,7 @@ namespace corbd::nbd {
 namespace {
 
 constexpr std::size_t kInput = 128 << 10;  // some thirty 4 KiB writes in one read
-// While large writes stream in, the input takes little beyond the current payload: the most of the next one then goes
+// While large writes stream in, the input reads little beyond the current payload. Most of the next payload then goes
 // straight to its buffer, without a copy.
 constexpr std::size_t kInputWhenLarge = 4 << 10;
 constexpr std::uint32_t kLarge = 32 << 10;

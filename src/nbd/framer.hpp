@@ -1,4 +1,4 @@
-// Cuts the byte stream of a client into requests. Knows neither sockets nor images: bytes in, events out.
+// Splits the byte stream of a client into requests. It knows neither sockets nor images: bytes in, events out.
 #pragma once
 
 #include <sys/uio.h>
@@ -12,10 +12,10 @@ namespace corbd::nbd {
 class Framer {
  public:
   enum class Kind : std::uint8_t {
-    starved,     ///< nothing whole is left: get more bytes
+    starved,     ///< nothing complete is left: get more bytes
     request,     ///< for the image. A write's payload comes next: say where with payload_into()
     filled,      ///< the payload of the last write is in its place
-    refused,     ///< to be answered with `error`; a payload is skipped, the stream stays in step
+    refused,     ///< answer it with `error`; a payload is skipped, and the stream stays in step
     disconnect,  ///< the client leaves
     broken       ///< not the protocol; the stream is lost
   };
@@ -28,19 +28,19 @@ class Framer {
   Framer();
 
   Event next(const Limits& limits);
-  /// Room for the payload of the write that next() gave; before the next call of next().
+  /// Gives room for the payload of the write that next() returned. Call it before the next next().
   void payload_into(std::byte* buffer) { payload_ = buffer; }
 
-  /// Where the coming bytes belong: the rest of a payload straight into its buffer, what follows into the input. Only
-  /// when starved. this_message_only: not a byte beyond the message that has begun.
+  /// Where the next bytes belong: the rest of a payload goes straight into its buffer, the bytes after it into the
+  /// input. Call it only when starved. With `this_message_only` it takes no byte beyond the message that has begun.
   std::size_t room(std::span<iovec, 2> into, bool this_message_only);
   void arrived(std::size_t bytes);
-  /// Not a byte of an unfinished message is here.
+  /// Holds no byte of an unfinished message.
   bool at_boundary() const { return begin_ == end_ && payload_ == nullptr && payload_left_ == 0 && skip_left_ == 0; }
 
  private:
   Event head(const Limits& limits);
-  std::unique_ptr<std::byte[]> input_;  ///< not touched before it is used: an idle device costs nothing
+  std::unique_ptr<std::byte[]> input_;  ///< not touched before its first use, so an idle device costs nothing
   std::size_t begin_ = 0, end_ = 0;
   std::byte* payload_ = nullptr;
   std::uint32_t payload_left_ = 0, skip_left_ = 0;

@@ -8,7 +8,7 @@
 namespace corbd::nbd {
 namespace {
 constexpr std::size_t kKeptBuffers = 32u << 20;
-// Twice that after a peak its memory is back: the peak counts for the period in which it ended.
+// The memory of a peak is back after twice this time, because the peak counts for the period in which it ended.
 constexpr std::chrono::seconds kTrimPeriod{4};
 constexpr std::size_t kTrimSlice = 32u << 20;  // then it is the devices' turn
 }  // namespace
@@ -82,8 +82,8 @@ void IoLoop::complete(Completion& completion) {
     completion.next_completion = newest;
   } while (
       !completions_.compare_exchange_weak(newest, &completion, std::memory_order_acq_rel, std::memory_order_relaxed));
-  // Whoever finds the list empty wakes the loop; the memory of the last wake-up is free by then, for it emptied the
-  // list.
+  // The thread that finds the list empty wakes the loop. The memory of the last wake-up is free by then, because that
+  // wake-up emptied the list.
   if (newest == nullptr) asio::post(io_.get_executor(), Wake{this});
 }
 

@@ -14,7 +14,7 @@
 
 namespace corbd::nbd {
 
-/// Something that ended on any thread and goes on here.
+/// An operation that ended on any thread and goes on here.
 struct Completion {
   Completion* next_completion = nullptr;
   void (*completed)(Completion& self) noexcept = nullptr;  ///< io thread
@@ -37,7 +37,7 @@ class Batched {
 class IoLoop {
  public:
   IoLoop(std::uint64_t bytes_in_flight, std::uint32_t max_request_bytes, std::uint32_t reserved_bytes = 1u << 20);
-  /// Whoever serves a device is gone.
+  /// A server of a device is gone.
   ~IoLoop();
   IoLoop(const IoLoop&) = delete;
   IoLoop& operator=(const IoLoop&) = delete;
@@ -47,10 +47,10 @@ class IoLoop {
 
   /// From any thread. Wakes the loop once per batch, allocates nothing.
   void complete(Completion& completion);
-  /// Io thread, from `completed`: batch_ended() is to be called before the loop goes on.
+  /// Io thread, from `completed`. Asks for a call of batch_ended() before the loop goes on.
   void at_batch_end(Batched& what);
 
-  /// Io thread. What many requests needed at once and is needed no more goes back to the system within 10 s.
+  /// Io thread. Memory that a peak needed goes back to the system within 10 s of the peak.
   void give_buffer(std::byte* buffer, std::size_t bytes);
 
   Buffers buffers;  ///< io thread

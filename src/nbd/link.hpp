@@ -7,9 +7,9 @@
 
 namespace corbd::nbd {
 
-/// The end of the pair that the kernel is to get. Shared with the netlink thread, which alone looks inside: a command
-/// outlives the wait for it, and must neither name a descriptor that is somebody else's by then nor forget that the
-/// kernel took it.
+/// The end of the pair that the kernel gets. The netlink thread shares it, and only that thread looks inside. A command
+/// outlives the wait for it. It must not name a descriptor that belongs to somebody else by then, and must not forget
+/// that the kernel took it.
 struct KernelEnd {
   Fd socket;
   std::optional<std::uint32_t> index;  ///< of the device that has it
@@ -36,7 +36,7 @@ class Link final : public device::Link {
   const std::shared_ptr<KernelEnd>& kernel_end() const { return kernel_end_; }
   const std::shared_ptr<Vital>& vital() const { return session_->vital(); }
   int socket() const { return session_->socket(); }
-  /// Whether the peer is there still.
+  /// Whether the peer is still there.
   bool connected() const;
 
  private:
@@ -47,7 +47,7 @@ class Link final : public device::Link {
   std::unique_ptr<Session> session_;
 };
 
-/// Serves whoever is at the other end of a connected stream socket.
+/// Serves the peer of a connected stream socket.
 inline std::unique_ptr<Link> serve_socket(executor control, Clock& clock, IoLoop& loop, image::Image& image, Fd socket,
                                           Probe& probe, bool read_only = false, std::function<void()> on_stopped = {}) {
   return std::make_unique<Link>(std::move(control), clock, loop, image, read_only, std::move(socket), Fd(),

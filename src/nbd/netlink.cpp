@@ -15,8 +15,8 @@
 namespace corbd::nbd {
 namespace {
 
-// A device that is disconnected stays, for whoever connects its number next: rbd-nbd 16.2 lists devices until the first
-// number that is missing. Also those that an earlier version made otherwise.
+// A disconnected device stays, for the next program that connects its number: rbd-nbd 16.2 lists devices until the
+// first missing number. This also holds for devices that an earlier version made differently.
 constexpr std::uint64_t kStays = 0;
 
 constexpr const char* kNoDriver =
@@ -44,7 +44,7 @@ Error kernel_error(int number, const std::string& what) {
 
 using Callbacks = std::unique_ptr<nl_cb, decltype(&::nl_cb_put)>;
 
-/// No handler but those that are set; sequences are compared by us.
+/// Only the handlers that are set run. We compare the sequence numbers ourselves.
 Callbacks make_callbacks() {
   Callbacks callbacks(::nl_cb_alloc(NL_CB_CUSTOM), &::nl_cb_put);
   if (callbacks)
@@ -54,7 +54,7 @@ Callbacks make_callbacks() {
 
 }  // namespace
 
-/// What came back for one sequence number.
+/// The answer to one sequence number.
 struct Netlink::Answer {
   std::uint32_t sequence = 0;
   std::optional<int> error;  ///< errno of the acknowledgement; 0 is success
@@ -83,9 +83,9 @@ void Netlink::Free::operator()(nl_sock* socket) const { ::nl_socket_free(socket)
 result<Netlink> Netlink::open() {
   std::unique_ptr<nl_sock, Free> socket(::nl_socket_alloc());
   if (!socket) return Error{errc::exhausted, "no memory for a netlink socket"};
-  // Otherwise libnl waits for the acknowledgement of whatever was sent last and takes another command's for it.
+  // Otherwise libnl waits for an acknowledgement of the last message, and takes another command's for it.
   ::nl_socket_disable_auto_ack(socket.get());
-  // libnl has no word of its own for a process without descriptors.
+  // libnl has no error of its own for a process without descriptors.
   if (const int failed = ::genl_connect(socket.get()); failed != 0)
     return Error{errno == EMFILE || errno == ENFILE ? errc::exhausted : errc::unavailable,
                  std::string("opening a netlink socket: ") + ::nl_geterror(failed) + ": " + std::strerror(errno)};
@@ -113,13 +113,13 @@ result<Netlink::Answer> Netlink::transact(Message& message, const std::string& w
 result<std::uint32_t> Netlink::connect(const device::ConnectArgs& args, std::uint32_t index, int socket) {
   const std::string what = "connecting an nbd device for " + args.backend;
   Message message(family_, NBD_CMD_CONNECT);
-  // Without NBD_FLAG_SEND_WRITE_ZEROES: the kernel (from 6.12) never takes it back from a number, and rbd-nbd, which
-  // may have it next, ends at such a request.
+  // Without NBD_FLAG_SEND_WRITE_ZEROES. The kernel (from 6.12) never takes that flag back from a number, and rbd-nbd,
+  // which may get the number next, ends at such a request.
   std::uint64_t flags = NBD_FLAG_HAS_FLAGS | NBD_FLAG_SEND_FLUSH | NBD_FLAG_SEND_FUA;
   if (args.trim) flags |= NBD_FLAG_SEND_TRIM;
   if (args.read_only) flags |= NBD_FLAG_READ_ONLY;
   message.u32(NBD_ATTR_INDEX, index);
-  // No NBD_ATTR_TIMEOUT: with it slow I/O would be killed.
+  // No NBD_ATTR_TIMEOUT, which would kill slow I/O.
   message.u64(NBD_ATTR_SIZE_BYTES, args.size)
       .u64(NBD_ATTR_BLOCK_SIZE_BYTES, args.block_size)
       .u64(NBD_ATTR_SERVER_FLAGS, flags)
@@ -140,13 +140,13 @@ result<std::uint32_t> Netlink::connect(const device::ConnectArgs& args, std::uin
 result<> Netlink::reconfigure(const device::ReconnectArgs& args, int socket) {
   const std::string what = "reconnecting " + device::path(args.index) + " of " + args.backend;
   Message message(family_, NBD_CMD_RECONFIGURE);
-  // Never a size: a changed one on a dead link hangs nbd for ever on kernels from 6.9.
+  // Never send a size: a changed size on a dead link hangs nbd for ever on kernels from 6.9.
   message.u32(NBD_ATTR_INDEX, args.index)
       .u64(NBD_ATTR_CLIENT_FLAGS, kStays)
       .u64(NBD_ATTR_DEAD_CONN_TIMEOUT, args.dead_conn_timeout_s)
       .text(NBD_ATTR_BACKEND_IDENTIFIER, args.backend)
       .socket(socket);
-  // It also sets the queue's io_timeout to the default, which of our own devices must stay.
+  // It also resets the queue's io_timeout to the default. On our own devices the value must stay.
   if (args.foreign) message.u64(NBD_ATTR_TIMEOUT, 0);
   const auto answer = transact(message, what);
   if (!answer) return answer.error();

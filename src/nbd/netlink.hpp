@@ -1,5 +1,5 @@
 // The kernel's nbd generic netlink family (linux/nbd-netlink.h). A command runs inside sendmsg under a mutex of the
-// whole machine: one thread makes them, one after another.
+// whole machine. So one thread makes all commands, one after another.
 #pragma once
 
 #include <cstdint>
@@ -21,19 +21,19 @@ class Netlink {
   /// failed_precondition when the kernel has no nbd family.
   static result<Netlink> open();
 
-  /// A device of that number; its index. `socket` stays the caller's to close, and should be closed at once. in_use:
-  /// somebody has it open; failed_precondition: the kernel does not like size or block size, or the device is on its
+  /// Makes a device of that number and returns its index. The caller keeps `socket` and should close it at once.
+  /// in_use: somebody has it open; failed_precondition: the kernel refuses size or block size, or the device is on its
   /// way out.
   result<std::uint32_t> connect(const device::ConnectArgs& args, std::uint32_t index, int socket);
-  /// Gives a device with a dead link a new one. Succeeds, and the kernel drops the socket, when the old link still
-  /// lives.
+  /// Gives a device with a dead link a new link. If the old link still lives, it succeeds and the kernel drops the
+  /// socket.
   result<> reconfigure(const device::ReconnectArgs& args, int socket);
   /// Only with a live link and nothing stuck: see device::Devices::resize.
   result<> resize(std::uint32_t index, const std::string& backend, std::uint64_t bytes);
-  /// Fine when it is not connected.
+  /// Succeeds if it is not connected.
   result<> disconnect(std::uint32_t index);
 
-  /// Turns the socket into one that only hears of dead links, and never blocks.
+  /// From now on the socket only receives news of dead links, and never blocks.
   result<> hear_dead_links();
   int fd() const;
   /// Indexes of the devices whose link died since the last call.

@@ -1,4 +1,4 @@
-// Building and reading messages of the nbd family with libnl.
+// Builds and reads messages of the nbd family with libnl.
 #pragma once
 
 #include <linux/nbd-netlink.h>

@@ -20,7 +20,7 @@ NetlinkThread::~NetlinkThread() {
   news_.release();  // the descriptor is libnl's
 }
 
-/// Again before every command: the driver may have been loaded since.
+/// Do this before every command, because the driver may have been loaded since.
 void NetlinkThread::hear() {
   if (dead_links_) return;
   auto netlink = Netlink::open();

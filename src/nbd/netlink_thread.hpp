@@ -16,9 +16,9 @@ namespace corbd::nbd {
 
 class NetlinkThread {
  public:
-  /// `dead`: called on the netlink thread with the index of every device whose link the kernel reports dead.
+  /// `dead` is called on the netlink thread with the index of every device whose link the kernel reports dead.
   NetlinkThread(Probe& probe, std::function<void(std::uint32_t)> dead);
-  /// Waits for the command under way; those behind it are dropped.
+  /// Waits for the command under way, and drops those behind it.
   ~NetlinkThread();
   NetlinkThread(const NetlinkThread&) = delete;
   NetlinkThread& operator=(const NetlinkThread&) = delete;

@@ -1,4 +1,4 @@
-// Replies on their way out, in order: several leave with one sendmsg, and one may leave in parts.
+// Replies on their way out, in order. Several may leave with one sendmsg, and one may leave in parts.
 #pragma once
 
 #include <sys/uio.h>
@@ -26,17 +26,17 @@ class Outbox {
  public:
   bool empty() const { return first_ == nullptr; }
   void push(Reply& reply);
-  /// What to send next; the number of parts used.
+  /// What to send next. Returns the number of parts used.
   std::size_t parts(std::span<iovec> into) const;
-  /// That many bytes went out. The replies that are out whole now, as a list.
+  /// That many bytes went out. Returns the replies that are completely out now, as a list.
   Reply* sent(std::size_t bytes);
-  /// All that is left, as a list.
+  /// Everything that is left, as a list.
   Reply* clear();
 
  private:
   Reply* first_ = nullptr;
   Reply* last_ = nullptr;
-  std::size_t first_sent_ = 0;  ///< bytes of the first that are out
+  std::size_t first_sent_ = 0;  ///< bytes of the first reply that are out
 };
 
 }  // namespace corbd::nbd

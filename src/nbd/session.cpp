@@ -15,15 +15,15 @@ namespace corbd::nbd {
 namespace {
 
 constexpr int kReadsPerTurn = 16;  // then it is the other devices' turn
-// The kernel's nbd has 128 requests per socket at most. A peer with more of them unanswered is not read from.
+// The kernel's nbd has 128 requests per socket at most. We do not read from a peer with more unanswered requests.
 constexpr std::size_t kMaxRequests = 256;
-// What waits for longer waits for a cluster that may never answer.
+// A request that waits for longer waits for a cluster that may never answer.
 constexpr std::chrono::seconds kStuck{1};
-// The kernel sends discards of 4 GiB: 1,024 objects of 4 MiB, as many as librados lets be under way in all
-// (objecter_inflight_ops), and beyond that it blocks. Piece after piece, a discard is 64 of them.
+// The kernel sends discards of 4 GiB, which are 1,024 objects of 4 MiB. librados allows that many operations in all
+// (objecter_inflight_ops), and blocks beyond. In pieces, one after another, a discard takes 64 of them.
 constexpr std::uint32_t kPiece = 256u << 20;
 
-/// Cheap, and good to a tick of the kernel.
+/// Cheap, and exact to a tick of the kernel.
 std::int64_t coarse_ms() {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
@@ -72,11 +72,11 @@ void Session::turn() {
     blocked_ = ended == Read::blocked;
     flush();
   } while (blocked_ && freed_ && serving());
-  // After the client's goodbye nothing is expected but the end of the stream.
+  // After the client's goodbye we expect only the end of the stream.
   if (ended == Read::more || leaving_) wait_readable();
 }
 
-/// more: the socket has no more now, or others are to have a turn.
+/// more: the socket has no more bytes now, or it is another device's turn.
 Session::Read Session::read_on() {
   bool emptied = false;
   for (int reads = 0;; ++reads) {
@@ -101,13 +101,13 @@ ssize_t Session::receive(std::size_t& asked) {
   iovec into[2];
   msghdr message{};
   message.msg_iov = into;
-  // A draining session leaves the next request in the socket, for whoever comes after us.
+  // A draining session leaves the next request in the socket, for the next server.
   message.msg_iovlen = framer_.room(into, draining_);
   for (std::size_t i = 0; i < message.msg_iovlen; ++i) asked += into[i].iov_len;
   return ::recvmsg(fd_, &message, MSG_DONTWAIT);
 }
 
-/// Starts everything that is whole.
+/// Starts every complete request.
 Session::Read Session::feed() {
   while (serving()) {
     if (pending_) {
@@ -145,7 +145,7 @@ Session::Read Session::take(const Framer::Event& event) {
   return Read::more;
 }
 
-/// False: no room for it now.
+/// Returns false if there is no room now.
 bool Session::begin(const Pending& pending) {
   if (slots_used_ == kMaxRequests) return false;
   const Request& request = pending.request;
@@ -173,7 +173,7 @@ bool Session::begin(const Pending& pending) {
   return true;
 }
 
-/// Not from inside whoever gave bytes back: it is in the middle of its own work.
+/// Do not go on inside the call that gave bytes back: its caller is in the middle of its own work.
 void Session::budget_freed() {
   if (waits_turn_) return;
   waits_turn_ = true;
@@ -184,7 +184,7 @@ void Session::budget_freed() {
   });
 }
 
-/// The end of the stream, or whatever else a client sends after it said goodbye.
+/// The end of the stream, or anything else that a client sends after its goodbye.
 void Session::after_disconnect() {
   char byte;
   const ssize_t got = ::recv(fd_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);

@@ -1,5 +1,5 @@
-// Serves one device: requests from a socket to an image, replies back. It lives on the io thread; the control thread
-// reads its state and posts to it.
+// Serves one device: passes requests from a socket to an image, and replies back. It lives on the io thread; the
+// control thread reads its state and posts to it.
 #pragma once
 
 #include <atomic>
@@ -18,28 +18,28 @@
 
 namespace corbd::nbd {
 
-/// What any thread may look at, also after the session.
+/// What any thread may read, even after the session has ended.
 struct Vital {
   using State = device::Link::State;
   std::atomic<State> state{State::serving};
-  std::atomic<std::int64_t> oldest_ms{0};  ///< when the oldest operation of the image under way began; 0: there is none
+  std::atomic<std::int64_t> oldest_ms{0};  ///< start of the image's oldest operation under way; 0: there is none
   std::atomic<std::int64_t> first_answer_ms{0};
   /// Its age, to a few milliseconds.
   duration oldest() const;
   std::optional<time_point> first_answer() const;
   void answered();
 };
-/// A resize may go to the kernel: nothing would keep the requests in flight, for which newer kernels wait, from their
-/// end. `waited`: since the cluster was known to answer.
+/// Whether a resize may go to the kernel. Newer kernels wait in it for the requests in flight, so nothing may keep
+/// those from ending. `waited` counts since the cluster was known to answer.
 result<> may_resize(const Vital& vital, duration waited);
 
 class Session final : Budget::Waiter, Batched {
  public:
-  /// Each at most once, on the io thread.
+  /// Each is called at most once, on the io thread.
   struct Notices {
     std::function<void()> stopped;  ///< the state left `serving`
-    std::function<void()> idle;     ///< and no operation of the image is under way any more
-    std::function<void()> drained;  ///< after drain(): all that was read is answered
+    std::function<void()> idle;     ///< after that, and once no operation of the image is under way
+    std::function<void()> drained;  ///< after drain(): everything that was read is answered
   };
   using State = device::Link::State;
 
@@ -54,13 +54,13 @@ class Session final : Budget::Waiter, Batched {
   std::uint64_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
   /// Age of the oldest operation of the image under way, to a few milliseconds; zero when there is none.
   duration oldest() const { return vital_->oldest(); }
-  /// For looking only; closed with this object.
+  /// Only for reading its state. Closed with this object.
   int socket() const { return fd_; }
 
   // Io thread.
   void start();
   void shut();
-  /// The image is cut off from its cluster: as an answer that means so.
+  /// The image is cut off from its cluster. The effect is that of an answer that says so.
   void hold();
   void drain();
   /// The owner leaves: shuts, and destroys this object as soon as nothing refers to it any more.
@@ -68,7 +68,7 @@ class Session final : Budget::Waiter, Batched {
 
  private:
   struct Slot;
-  /// A request that the image or the reply needs room for.
+  /// A request for which the image or the reply needs room.
   struct Pending {
     Request request;
     std::uint32_t error = 0;
@@ -103,7 +103,7 @@ class Session final : Budget::Waiter, Batched {
   void release_all(Reply* replies);
   void stop(State state, int error);
   bool quiet() const;
-  /// The last call of every way in: it may destroy this object.
+  /// Every entry ends with this call, which may destroy this object.
   void settle();
   bool serving() const { return vital_->state.load(std::memory_order_relaxed) == State::serving; }
 
@@ -119,14 +119,14 @@ class Session final : Budget::Waiter, Batched {
   const std::shared_ptr<Vital> vital_ = std::make_shared<Vital>();
   std::atomic<int> error_{0};
   std::atomic<std::uint64_t> in_flight_{0};  ///< operations of the image under way
-  Slot* oldest_ = nullptr;                   ///< they in the order in which they began
+  Slot* oldest_ = nullptr;                   ///< these operations, in the order in which they began
   Slot* newest_ = nullptr;
 
   bool draining_ = false, leaving_ = false;  ///< told to drain; the client sent NBD_CMD_DISC
   bool told_drained_ = false, told_idle_ = false;
   bool waits_readable_ = false, waits_writable_ = false, waits_turn_ = false;
   bool blocked_ = false;  ///< the reader waits for room
-  bool freed_ = false;    ///< some of our own became free since it last looked
+  bool freed_ = false;    ///< some of our own became free since the last look
 
   Framer framer_;
   Outbox outbox_;
@@ -138,7 +138,7 @@ class Session final : Budget::Waiter, Batched {
   std::size_t slots_used_ = 0;
 };
 
-/// So that it holds a large batch, and neither side hardly ever waits in a send.
+/// Large enough for a large batch, so that hardly ever a side waits in a send.
 void enlarge_send_buffer(int socket);
 /// A connected pair of stream sockets with enlarged buffers.
 result<std::pair<Fd, Fd>> make_socket_pair();

@@ -1,4 +1,4 @@
-// The way out of a session: replies, and its end.
+// The outgoing half of a session: replies, and the end.
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -10,7 +10,7 @@ namespace corbd::nbd {
 namespace {
 
 constexpr std::size_t kPartsPerSend = 128;
-// Of AF_UNIX the sender's buffer counts; this much is the whole of a large request and several small ones.
+// For AF_UNIX the sender's buffer counts. This much holds one large request and several small ones.
 constexpr int kSendBuffer = 4 << 20;
 
 }  // namespace
@@ -62,8 +62,8 @@ void Session::release_all(Reply* replies) {
   }
 }
 
-/// The state leaves `serving` once. Nothing is sent from then on: what is under way ends without a reply, and the
-/// kernel repeats it.
+/// The state leaves `serving` once. Nothing is sent from then on. Requests under way end without a reply, and the
+/// kernel repeats them.
 void Session::stop(State state, int error) {
   if (!serving()) return;
   error_.store(error, std::memory_order_release);

@@ -16,7 +16,7 @@ using sysfs::attribute;
 using sysfs::number;
 using sysfs::number_of;
 
-/// Both files are there only while the device is configured; `backend` only if it was given one.
+/// Both files exist only while the device is configured, and `backend` only if the device was given an identifier.
 bool is_configured(const fs::path& folder) {
   std::error_code failed;
   return fs::exists(folder / "pid", failed) || fs::exists(folder / "backend", failed);
@@ -38,7 +38,7 @@ std::optional<device::Seen> read_device(const fs::path& folder, std::uint32_t in
   return seen;
 }
 
-/// Of every nbd device, configured or not.
+/// For every nbd device, configured or not.
 result<std::vector<std::uint32_t>> indices(const std::string& sysfs) {
   std::vector<std::uint32_t> all;
   std::error_code failed;

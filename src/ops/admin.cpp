@@ -37,7 +37,7 @@ rpc::Config rpc_config(const AdminConfig& config) {
   return out;
 }
 
-/// A scope that ends with the caller's or with the agent's stay.
+/// A scope that ends when the caller or the agent leaves.
 class Either {
  public:
   Either(CancelScope& leaving, CancelScope& call) : both_(&leaving), call_(call) {
@@ -113,7 +113,7 @@ class Desk {
     co_return result<>();
   }
 
-  /// The one volume's wish joins the healer's own try of it.
+  /// The wish for this volume joins the healer's own try.
   task<result<>> answer(const v1::HealRequest& request, v1::HealResponse& response, Until until, std::string by) {
     const std::string& id = request.id();
     if (!id.empty() && !sources_.volumes.status(id)) co_return unknown(id);
@@ -160,7 +160,7 @@ class Desk {
     co_return result<>();
   }
 
-  /// A caller that leaves, and an agent that does, end the wait as its time does.
+  /// The wait ends with its time, or when the caller or the agent leaves.
   task<result<>> answer(const v1::NextEventsRequest& request, v1::NextEventsResponse& response, Until until) {
     const bool follows = request.run() == run_;
     const std::uint64_t after = follows ? request.after() : 0;
@@ -189,7 +189,7 @@ class Desk {
     return {errc::not_found, "volume " + id + " has no record on this node: `corbd volumes` lists those that have"};
   }
 
-  /// The word is in the wish, so it ends with it: no later try has it.
+  /// The word is part of the wish and ends with it. No later try has it.
   task<result<>> vouch(const v1::HealRequest& request, std::string by, Until until) {
     const std::string& id = request.id();
     if (id.empty() || request.adopt())

@@ -1,5 +1,5 @@
-// The last changes, numbered from 1, for callers who ask for what came after the last one they know. No caller has
-// state here, so that a slow one costs nothing: it hears how many it missed.
+// The last changes, numbered from 1. Callers ask for the changes after the last one that they know. No caller has state
+// here, so a slow caller costs nothing: it is told how many it missed.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ class Events {
  public:
   struct Page {
     std::vector<volume::Change> changes;  ///< oldest first
-    std::uint64_t missed = 0;             ///< came after `after` and are not kept any more
-    std::uint64_t last = 0;               ///< number of the last of `changes`; without one, of the last that was pushed
+    std::uint64_t missed = 0;             ///< changes after `after` that are not kept any more
+    std::uint64_t last = 0;               ///< number of the last of `changes`; if there is none, of the last pushed
   };
   Events(executor control, Clock& clock, std::size_t keep) : control_(std::move(control)), clock_(clock), keep_(keep) {
     renew();

@@ -16,7 +16,7 @@ constexpr std::chrono::seconds kTick{1};
 constexpr std::chrono::seconds kTryEvery{10};
 constexpr std::chrono::seconds kTryLimit{5};
 
-/// Without fsync: a full or read-only filesystem refuses already the write.
+/// It needs no fsync: a full or read-only filesystem refuses the write already.
 result<> try_writing(const std::string& folder) {
   const std::string path = folder + "/.writable";
   const auto failed = [&] { return Error{errc::state_write, "writing " + path + ": " + std::strerror(errno)}; };
@@ -71,7 +71,7 @@ task<> Writable::watch(Writable& self) {
     until.scope = &self.stopping_;
     auto written = co_await tried.get(until.at_most(self.clock_.now() + kTryLimit), "a write into " + self.folder_);
     self.state_ = written;
-    // One that hangs holds one thread of the pool, not all of them one after another.
+    // A write that hangs holds one thread of the pool, and no second one is started.
     if (!written && written.error().code == errc::timed_out)
       self.state_ = co_await tried.get(until, "a write into " + self.folder_);
     co_await sleep_until(self.control_, self.clock_, self.clock_.now() + kTryEvery, &self.stopping_);

@@ -1,4 +1,4 @@
-// What the agent knows, as messages of the admin service. Pure.
+// Turns what the agent knows into messages of the admin service. Pure.
 #pragma once
 
 #include <vector>
@@ -15,7 +15,7 @@ v1::Change to_message(const volume::Change& change);
 
 /// Volumes by health, and clusters, in the order of their names.
 void count(v1::GetStatusResponse& into, const std::vector<volume::Status>& all, const heal::Ward& ward);
-/// A path of kubelet's below which it is mounted names another driver.
+/// It is mounted below a path of kubelet that names another driver.
 bool of_another_driver(const volume::Unclaimed& device, const std::string& driver);
 void add_stuck(v1::GetStatusResponse& into, const std::vector<HelperPool::Stuck>& stuck, time_point now);
 

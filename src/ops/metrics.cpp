@@ -220,7 +220,7 @@ Process read_process() {
       ++count;
     return count;
   };
-  // Looking opens one itself.
+  // The look itself opens one.
   process.open_fds = std::max<std::uint64_t>(entries("/proc/self/fd"), 1) - 1;
   process.threads = entries("/proc/self/task");
   return process;

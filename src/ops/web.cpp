@@ -7,7 +7,7 @@
 namespace corbd::ops {
 namespace {
 
-/// A pod that leaves may have the port a little longer.
+/// A pod that leaves may hold the port a little longer.
 constexpr std::chrono::seconds kBindAgain{10};
 
 http::Config http_config(const WebConfig& config) {

@@ -1,4 +1,4 @@
-// librbd's completions, awaited.
+// Awaits librbd's completions.
 #pragma once
 
 #include <rbd/librbd.h>
@@ -9,15 +9,15 @@
 
 namespace corbd::rbd {
 
-/// Runs on a librbd thread, which must not be kept: only posts.
+/// Runs on a librbd thread, which must not wait. So it only posts.
 inline void deliver(rbd_completion_t completion, void* argument) {
   const std::unique_ptr<Promise<int>> promise(static_cast<Promise<int>*>(argument));
   promise->set(static_cast<int>(rbd_aio_get_return_value(completion)));
   rbd_aio_release(completion);
 }
 
-/// `submit(completion)` starts the call and returns what it answers. The result is that or the completion's; waits to
-/// the end.
+/// `submit(completion)` starts the call and returns its answer. The result is that answer, or the completion's. It
+/// waits to the end.
 template <class Submit>
 task<int> completed(executor control, Clock& clock, Submit submit) {
   auto promise = std::make_unique<Promise<int>>(control, clock);

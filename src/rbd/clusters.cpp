@@ -34,7 +34,7 @@ task<result<image::Resolved>> resolve_to_end(Connections& connections, const Lea
   co_return co_await identify(connections, lease, *target);
 }
 
-/// Without it the volume is served as well; the provisioner's next look writes it.
+/// The volume is served without it too, and the provisioner's next look writes it.
 task<> complete_journal(Connections& connections, const Lease& lease, std::int64_t pool_id,
                         const image::Reserved& reserved, image::Key key) {
   auto write = [held = lease.connection(), pool_id, uuid = reserved.uuid, key] {
@@ -68,14 +68,14 @@ task<> locate_and_tell(Connections& connections, Lease lease, image::Reserved re
   promise.set(co_await locate_to_end(connections, lease, reserved, ns));
 }
 
-/// Another cluster knows nothing of the image, which must not be taken for its end.
+/// Another cluster does not know the image. That must not count as the end of the image.
 result<> is_cluster_of(const Lease& lease, const image::Access& access, const image::Key& key) {
   if (lease->fsid == key.fsid) return {};
   return Error{errc::failed_precondition, cluster_text(access) + " has the fsid " + lease->fsid +
                                               ", the volume is in cluster " + key.fsid + ": check config.json"};
 }
 
-/// A waiter that has left drops the image, which closes it.
+/// If the waiter has left, the image is dropped, which closes it.
 task<> open_and_tell(Connections& connections, Lease lease, image::Key key, image::OpenOptions options,
                      Promise<std::unique_ptr<image::Image>> promise) {
   auto opened = co_await open_image(connections, std::move(lease), std::move(key), std::move(options));
@@ -92,7 +92,7 @@ class Clusters final : public image::Clusters {
 
   ~Clusters() override {
     if (connections_->gate().count() == 0) return;
-    // A call that a dead cluster still holds uses it: better kept than freed under it.
+    // A call that a dead cluster still holds uses this. Better keep it than free it under that call.
     log::warning("clusters.left_busy", {{"calls", connections_->gate().count()}});
     static_cast<void>(connections_.release());
   }

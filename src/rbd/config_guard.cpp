@@ -7,8 +7,8 @@ namespace {
 
 bool is_true(std::string_view value) { return value == "true" || value == "1" || value == "yes" || value == "on"; }
 
-// The persistent write cache has had three names; its plugin alone starts nothing, but lets metadata start it when the
-// lock is taken.
+// The persistent write cache has had three names; its plugin alone starts nothing, but with it metadata can start the
+// cache when the lock is taken.
 bool is_unsafe(const Option& option) {
   if (option.name == "rbd_cache" || option.name == "rbd_rwl_enabled") return is_true(option.value);
   if (option.name == "rbd_persistent_cache_mode" || option.name == "rbd_pwl_mode")

@@ -1,4 +1,4 @@
-// Rule 1: acknowledged means stored. Whether an image's effective configuration keeps to that.
+// Rule 1: acknowledged means stored. Checks that an image's effective configuration keeps this rule.
 #pragma once
 
 #include <optional>
@@ -10,15 +10,15 @@
 
 namespace corbd::rbd {
 
-/// One effective option of an open image, as rbd_config_image_list gives it.
+/// One effective option of an open image, as rbd_config_image_list returns it.
 struct Option {
   enum class Source { client, pool, image } source = Source::client;
   std::string name, value;
 };
 
-/// unsafe_config when an option puts a cache between the client and the cluster that acknowledges first. Image and pool
-/// metadata win over what the client sets (seen), so the text names the level and the command that removes it. `pool`:
-/// as in commands, with the namespace; `image`: its name.
+/// unsafe_config if an option puts a cache between the client and the cluster that acknowledges before the cluster
+/// does. Image and pool metadata override what the client sets (seen), so the text names the level and the command that
+/// removes the option. `pool` is as in commands, with the namespace. `image` is the image's name.
 std::optional<Error> unsafe(const std::vector<Option>& options, std::string_view pool, std::string_view image);
 
 }  // namespace corbd::rbd

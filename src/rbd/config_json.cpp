@@ -10,7 +10,7 @@ namespace json = boost::json;
 
 constexpr GoJson kFile("config.json");
 
-/// Without the empty ones.
+/// Drops the empty ones.
 result<std::vector<std::string>> texts_at(const json::object& object, const char* key, const std::string& form) {
   std::vector<std::string> texts;
   const auto list = kFile.array_at(object, key);

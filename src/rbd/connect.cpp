@@ -30,28 +30,27 @@ std::string joined(const std::vector<std::string>& parts) {
   return text;
 }
 
-/// What must be so for the promises to hold.
+/// The options that our promises need.
 std::vector<Setting> settings(const image::Access& access, std::chrono::seconds mon_timeout) {
   const std::string timeout = std::to_string(mon_timeout.count());
   return {
       {"mon_host", joined(access.monitors)},
       {"client_mount_timeout", timeout},
       {"rados_mon_op_timeout", timeout},
-      {"rados_osd_op_timeout", "0"},  // an operation waits for the cluster; a timeout would reach the filesystem as EIO
+      {"rados_osd_op_timeout", "0"},  // an operation waits: the filesystem would get a timeout as EIO
       {"rbd_cache", "false"},
-      // With zero copy a write that fails before it reaches an object (no lock, read-only, out of range) never
-      // completes: the request holds the buffer that its completion waits for (seen on 16.2.15).
+      // With zero copy, a write that fails before it reaches an object (no lock, read-only, out of range) never
+      // completes. The request holds the buffer that its completion waits for (seen on 16.2.15).
       {"rbd_disable_zero_copy_writes", "true"},
-      {"objecter_inflight_ops",
-       "16384"},  // per connection, and waiting for room blocks the caller: above what all its devices submit
+      {"objecter_inflight_ops", "16384"},  // above what all devices of a connection submit: more blocks the caller
       {"objecter_inflight_op_bytes", std::to_string(1ULL << 30)},
       {"rbd_blocklist_on_break_lock", "true"},
-      // Any other value reaches the monitors as text, which they refuse; librbd then breaks no lock (seen on 16.2.15).
+      // Any other value reaches the monitors as text. They refuse it, and librbd then breaks no lock (seen on 16.2.15).
       {"rbd_blocklist_expire_seconds", "0"},
   };
 }
 
-/// What is only good manners; a release may lack one.
+/// Options that are only good manners. A release may lack one.
 const std::array<Setting, 8> kQuiet{{{"keyring", ""},
                                      {"admin_socket", ""},
                                      {"log_file", ""},
@@ -62,7 +61,7 @@ const std::array<Setting, 8> kQuiet{{{"keyring", ""},
                                      {"rbd_persistent_cache_mode", "disabled"}}};
 
 result<> configure(rados_t cluster, const image::Access& access, std::chrono::seconds mon_timeout) {
-  // ceph-csi honours this file; it need not be there.
+  // ceph-csi reads this file too. It may be missing.
   if (::access(kCephConf, R_OK) == 0)
     if (const int r = rados_conf_read_file(cluster, kCephConf); r < 0)
       return failure(std::string("reading ") + kCephConf, r);

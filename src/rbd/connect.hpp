@@ -1,4 +1,4 @@
-// Making one rados_t, and what is asked of the cluster through it. Everything here blocks: pool threads only.
+// Makes one rados_t, and asks the cluster through it. Everything here blocks: pool threads only.
 #pragma once
 
 #include <rados/librados.h>
@@ -16,8 +16,8 @@ namespace corbd::rbd {
 /// "cluster lab (monitors a:6789,b:6789)", for texts.
 std::string cluster_text(const image::Access& access);
 
-/// Whether the text can be a Ceph key at all (base64 of: type u16, time u64, length u16, that many bytes). librados
-/// answers a malformed one like a monitor whose name does not resolve.
+/// Whether the text can be a Ceph key at all (base64 of: type u16, time u64, length u16, that many bytes). For a
+/// malformed key librados gives the same error as for a monitor whose name does not resolve.
 bool is_key(std::string_view text);
 
 struct Connected {
@@ -26,14 +26,14 @@ struct Connected {
   std::vector<std::string> addresses;  ///< bare
 };
 
-/// Has the latest OSD map when it returns. unavailable: no monitor answers; unauthenticated: the key or the user is
-/// wrong.
+/// When it returns, the client has the latest OSD map. unavailable: no monitor answers; unauthenticated: the key or the
+/// user is wrong.
 result<Connected> connect(const image::Access& access, std::chrono::seconds mon_timeout);
 
-/// One client address, for kBlocklistTime; has the OSD map that says so when it returns.
+/// Blocklists one client address for kBlocklistTime. When it returns, the client has the OSD map that says so.
 result<> blocklist(rados_t cluster, const std::string& address);
 
-/// A pool of a cluster, and a namespace in it. Never blocks once made.
+/// A pool of a cluster, and a namespace in it. Never blocks after its construction.
 class IoCtx {
  public:
   IoCtx() = default;

@@ -64,7 +64,8 @@ Group& Connections::group_for(const image::Access& access) {
   return *groups_.emplace_back(std::move(made));
 }
 
-// Idle ones of a replaced key go now, the others when their last image is closed. Not before the new key has worked.
+// Idle connections of a replaced key go now, the others when their last image is closed. None goes before the new key
+// has worked.
 void Connections::outdate_others(const Group& newer) {
   for (auto& group : groups_) {
     const auto& access = group->access;
@@ -76,7 +77,7 @@ void Connections::outdate_others(const Group& newer) {
   }
 }
 
-// The fullest that has room, so that the others can become empty and be closed.
+// Take the fullest one that has room, so that the others can become empty and close.
 std::shared_ptr<Connection> Connections::choose(Group& group, Need need) {
   std::shared_ptr<Connection> best;
   for (const auto& connection : group.serving) {
@@ -183,7 +184,7 @@ std::vector<std::shared_ptr<Connection>> Connections::take_blocklisted() {
       if (!connection->blocklisted.load(std::memory_order_relaxed)) continue;
       std::erase(group->serving, connection);
       connection->dropped = true;
-      // Someone's blocklisting may be short: it is fenced anew, for as long as ours last.
+      // Another program's blocklisting may be short, so fence it again, for as long as ours last.
       incarnations_.set_state(connection->uuid, Incarnation::State::dead);
       log::warning("cluster.blocklisted", {{"cluster", group->access.cluster_id},
                                            {"address", connection->addresses.front()},
@@ -193,8 +194,8 @@ std::vector<std::shared_ptr<Connection>> Connections::take_blocklisted() {
   return taken;
 }
 
-// Who is told may come back at once, for another connection, and may close images: nothing that changes then is walked
-// meanwhile.
+// An image that is told may come back at once for another connection, and may close images. So do not iterate over
+// anything that this changes.
 void Connections::drop_blocklisted() {
   for (const auto& connection : take_blocklisted()) {
     for (Opened* image : std::set(connection->images))
@@ -203,7 +204,7 @@ void Connections::drop_blocklisted() {
   }
 }
 
-// One idle connection stays for the next image; when leaving, or with a replaced key, none does.
+// One idle connection stays for the next image. None stays when we leave, or when the key was replaced.
 void Connections::retire_if_idle(std::shared_ptr<Connection> connection) {
   if (connection->users > 0 || connection->cluster == nullptr) return;
   auto& serving = connection->group->serving;
@@ -213,7 +214,7 @@ void Connections::retire_if_idle(std::shared_ptr<Connection> connection) {
   gate_.spawn(shut(std::move(connection)));
 }
 
-// After this its operations are over: with all images closed well the incarnation needs no fencing.
+// After this its operations are over. If all images were closed well, the incarnation needs no fencing.
 task<> Connections::shut(std::shared_ptr<Connection> connection) {
   rados_t cluster = std::exchange(connection->cluster, nullptr);
   auto end = [cluster, dir = config_.incarnations_dir, uuid = connection->uuid,
@@ -235,7 +236,7 @@ task<result<>> Connections::shutdown(Until until) {
   leaving_ = true;
   for (auto& group : groups_)
     for (const auto& connection : std::vector(group->serving)) retire_if_idle(connection);
-  // Calls whose callers have left end by themselves; images are closed by their owners.
+  // Calls whose callers have left end by themselves. The owners close the images.
   if (leases_ > 0) {
     no_lease_ = std::make_shared<Event>(control_, clock_);
     const auto waits_for = no_lease_;

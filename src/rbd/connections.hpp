@@ -1,6 +1,6 @@
-// The connections of this agent: shared by all images of one cluster and key, at most so many images each, one more
-// when they are full. One connection is one fencing domain: once the cluster has blocklisted it, all its images are
-// dead and it serves no new ones.
+// The connections of this agent. All images of one cluster and key share them. Each has at most so many images, and
+// another one is made when they are full. One connection is one fencing domain: once the cluster has blocklisted it,
+// all its images are dead, and it serves no new ones.
 #pragma once
 
 #include <atomic>
@@ -28,14 +28,14 @@ struct Connection {
   std::vector<std::string> addresses;
   Group* group = nullptr;
   std::size_t users = 0;        ///< open images and calls
-  std::uint64_t map_after = 0;  ///< has the OSD map of the fencing of that number
-  bool dropped = false;         ///< serves nobody new
+  std::uint64_t map_after = 0;  ///< it has the OSD map of the fencing with this number
+  bool dropped = false;         ///< takes no new image
   bool clean = true;            ///< every image was closed well
   std::atomic<bool> blocklisted{false};
-  std::set<Opened*> images;              ///< open ones; they are told when it is blocklisted
+  std::set<Opened*> images;              ///< open ones; they are told when the connection is blocklisted
   std::function<void()> on_blocklisted;  ///< any thread, once
 
-  /// Passes a library's answer on, and takes note of -108. Any thread.
+  /// Passes on a library's answer, and notes -108. Any thread.
   int note(int r) {
     if (r == -ESHUTDOWN && !blocklisted.exchange(true, std::memory_order_relaxed) && on_blocklisted) on_blocklisted();
     return r;
@@ -44,7 +44,7 @@ struct Connection {
 
 class Connections;
 
-/// Somebody uses a connection. Control thread.
+/// Holds a connection for its user. Control thread.
 class Lease {
  public:
   Lease() = default;
@@ -64,7 +64,7 @@ class Lease {
   std::shared_ptr<Connection> connection_;
 };
 
-/// One attempt that several wait for.
+/// One attempt for which several callers wait.
 struct Attempt {
   Attempt(executor control, Clock& clock) : done(control, clock) {}
   Event done;
@@ -80,25 +80,25 @@ struct Group {
   bool outdated = false;  ///< the same user has a newer key or other monitors
 };
 
-/// Makes a client; on a pool thread, for as long as the cluster takes.
+/// Makes a client. Runs on a pool thread, for as long as the cluster takes.
 using Dial = std::function<result<Connected>(const image::Access& access, std::chrono::seconds mon_timeout)>;
 
 /// Control thread only.
 class Connections {
  public:
-  /// files: for the incarnations'; a cluster's calls have threads of their own.
+  /// `files` is for the incarnation files. A cluster's calls have threads of their own.
   Connections(executor control, Clock& clock, BlockingPool& files, Config config, Dial dial = &connect);
 
-  /// For an image: a connection that has room. Otherwise any that lives.
+  /// For an image, a connection that has room. Otherwise any living one.
   enum class Need { any, room_for_image };
   task<result<Lease>> lease(image::Access access, Need need, Until until);
-  /// Blocklists the dead incarnations of the leased connection's cluster; joins a fencing under way.
+  /// Blocklists the dead incarnations of the leased connection's cluster. Joins a fencing that is under way.
   task<result<>> fence(Lease lease, Until until);
-  /// image::Clusters::inherit, of the leased connection's cluster.
+  /// image::Clusters::inherit, for the leased connection's cluster.
   task<result<>> inherit(Lease lease, std::string address);
   /// The connection has the OSD map of the last fencing.
   task<result<>> await_map(const Lease& lease, Until until);
-  /// unavailable while a dead incarnation of that cluster is not fenced.
+  /// unavailable as long as a dead incarnation of that cluster is not fenced.
   result<> all_fenced(const std::string& fsid);
   task<result<>> shutdown(Until until);
 
@@ -133,7 +133,7 @@ class Connections {
   Dial dial_;
   Gate gate_;
   Incarnations incarnations_;
-  std::optional<Error> unreadable_;  ///< the incarnation files: whom to fence is not known
+  std::optional<Error> unreadable_;  ///< of the incarnation files: we do not know whom to fence
   std::map<std::string, std::unique_ptr<Lanes>> lanes_;
   std::vector<std::unique_ptr<Group>> groups_;
   std::uint64_t fencings_ = 0;

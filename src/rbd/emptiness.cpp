@@ -7,7 +7,7 @@
 namespace corbd::rbd {
 namespace {
 
-// So much between two looks at `stop`: 256 objects of 4 MiB are asked one by one; a map of 16,384 is one look.
+// The amount between two looks at `stop`. It asks 256 objects of 4 MiB one by one; a map of 16,384 is one look.
 constexpr std::uint64_t kSlowStep = 1ULL << 30;
 constexpr std::uint64_t kFastStep = 64ULL << 30;
 constexpr int kFound = -ECANCELED;  // any negative ends the walk and is what it returns

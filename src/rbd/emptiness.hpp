@@ -7,8 +7,8 @@
 
 namespace corbd::rbd {
 
-/// Parents of a clone count. With a valid fast-diff map one look at the map; otherwise one operation per object.
-/// unavailable once `stop` is set.
+/// The parents of a clone count. With a valid fast-diff map it is one look at the map, otherwise one operation per
+/// object. unavailable once `stop` is set.
 result<bool> has_data(Opened& opened, const std::atomic<bool>& stop);
 
 }  // namespace corbd::rbd

@@ -1,4 +1,4 @@
-// What librados and librbd answer, in our words.
+// Translates the answers of librados and librbd into our errors.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace corbd::rbd {
 
-/// The code of a negative errno. Connecting, opening and locking know better for some: see their own tables.
+/// The code for a negative errno. Connecting, opening and locking have tables of their own for some.
 errc code_of(int negative);
-/// "Connection timed out"; -108 says what it means here.
+/// "Connection timed out". For -108 it says what that means here.
 std::string reason(int negative);
 /// "<doing>: <reason>", then ": <way_out>" when there is one.
 Error failure(std::string_view doing, int negative, std::string_view way_out = {});

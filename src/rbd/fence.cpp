@@ -16,7 +16,8 @@ struct Fenced {
   std::optional<Error> failed;  ///< the first failure
 };
 
-/// One monitor command per address: each is a commit of the monitors, and those under way at once share one.
+/// One monitor command per address. Each is a commit of the monitors, and commands that are under way together share
+/// one commit.
 std::vector<result<>> blocklist_all(rados_t cluster, const std::vector<std::string>& addresses) {
   std::vector<result<>> results(addresses.size(), result<>());
   for (std::size_t from = 0; from < addresses.size(); from += kAtOnce) {
@@ -103,7 +104,7 @@ task<result<>> Connections::fence_dead_of(const Connection& through) {
   };
   auto fenced = co_await lane.call_to_end(gate_, std::move(job), "blocklisting");
   if (!fenced) co_return fenced.error();
-  // A connection that is made from here on has the map; the others wait for it.
+  // A connection that is made from now on has the map. The others wait for it.
   if (!fenced->done.empty()) ++fencings_;
   for (auto& one : fenced->done) co_await record_fenced(std::move(one));
   std::vector<Lease> leases;
@@ -117,7 +118,7 @@ task<result<>> Connections::fence_dead_of(const Connection& through) {
   co_return result<>();
 }
 
-// Its file stays until the blocklisting ends: a lock that names it must still be known as ours after another crash.
+// Its file stays until the blocklisting ends. After another crash we must still know a lock that names it as ours.
 task<> Connections::record_fenced(Incarnation incarnation) {
   incarnation.state = Incarnation::State::fenced;
   incarnation.fenced_at = wall_seconds();
@@ -125,7 +126,7 @@ task<> Connections::record_fenced(Incarnation incarnation) {
   log::info("incarnation.fenced", {{"cluster", incarnation.cluster_id}, {"address", incarnation.addresses.front()}});
   incarnations_.set_state(incarnation.uuid, incarnation.state, incarnation.fenced_at);
   auto save = [dir = config_.incarnations_dir, incarnation] { return save_incarnation(dir, incarnation); };
-  // Not written means fenced once more by the next start.
+  // If this is not written, the next start fences it once more.
   if (auto saved = co_await files_.run(std::move(save), {}, "writing the incarnation"); !saved)
     log::warning("incarnation.not_written", {{"error", saved.error().text}});
 }

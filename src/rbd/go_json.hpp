@@ -1,5 +1,5 @@
-// JSON as ceph-csi's Go reads it: keys match in any case, the last one counts, null is as good as absent. Errors are
-// invalid_argument, name the file and the key, and say what is expected.
+// JSON as ceph-csi's Go reads it: keys match in any case, the last one counts, null counts as absent. Errors are
+// invalid_argument. They name the file and the key, and say what is expected.
 #pragma once
 
 #include <boost/json/value.hpp>
@@ -13,10 +13,10 @@ namespace corbd::rbd {
 
 class GoJson {
  public:
-  /// `where`: as in texts, "config.json".
+  /// `where` is the name for error texts, "config.json".
   explicit constexpr GoJson(std::string_view where) : where_(where) {}
 
-  /// Nothing for a text that is empty or only white.
+  /// Nothing for a text that is empty or only white space.
   result<std::optional<boost::json::array>> list(std::string_view text) const;
   static const boost::json::value* find(const boost::json::object& object, std::string_view key);
   /// Null where the key is absent.
@@ -35,7 +35,7 @@ class GoJson {
   std::string_view where_;
 };
 
-/// Of a file that kubelet exchanges under us: not more than a ConfigMap can hold.
+/// Reads a file that kubelet replaces under us, but not more than a ConfigMap can hold.
 inline constexpr std::size_t kMaxConfigFile = 4 << 20;
 
 }  // namespace corbd::rbd

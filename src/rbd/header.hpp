@@ -11,8 +11,8 @@ namespace corbd::rbd {
 /// Little-endian lengths before texts, as Ceph encodes a std::string and a std::map of them.
 std::string encode_text(const std::string& text);
 
-/// Sets or removes metadata of the image without its exclusive lock, which librbd would ask its owner for. The header's
-/// class (cls_rbd) does it in one operation.
+/// Sets or removes metadata of the image without its exclusive lock. librbd would ask the lock's owner for it. The
+/// header's class (cls_rbd) does it in one operation.
 result<> write_header_metadata(Opened& opened, const std::string& name, const std::optional<std::string>& value);
 
 }  // namespace corbd::rbd

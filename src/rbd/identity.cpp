@@ -18,7 +18,7 @@ std::uint64_t little_endian(std::string_view bytes) {
   return number;
 }
 
-/// The answer of one method within a read operation.
+/// The answer of one method in a read operation.
 struct Answer {
   char* bytes = nullptr;
   std::size_t length = 0;
@@ -47,7 +47,7 @@ Error cannot_read(const image::Name& name, int r) {
   return failure("reading image " + name.text(), r);
 }
 
-/// The header of an image of format 1 is called after its name.
+/// An image of format 1 has a header that is named after the image.
 bool is_old(Connection& connection, const Target& target) {
   return connection.note(rados_stat(target.pool.io.get(), (target.name.image + ".rbd").c_str(), nullptr, nullptr)) == 0;
 }

@@ -1,4 +1,4 @@
-// What an image is, by its name, without opening it: an open image is a watch, which others see. Pool threads.
+// Finds an image's identity by its name without opening it. An open image has a watch, which others see. Pool threads.
 #pragma once
 
 #include "journal.hpp"
@@ -9,7 +9,7 @@ namespace corbd::rbd {
 /// failed_precondition for an image of format 1.
 result<image::Resolved> read_identity(Connection& connection, const Target& target);
 
-/// The text of an encoded string: u32 length and bytes. Nothing if it is cut off.
+/// The text of an encoded string: u32 length and bytes. Nothing if it is truncated.
 std::optional<std::string> decode_text(std::string_view bytes);
 
 }  // namespace corbd::rbd

@@ -13,8 +13,8 @@
 namespace corbd::rbd {
 namespace {
 
-/// A blocking call on the image; `calls` keeps the handle open for it. One at a time: an image that does not answer,
-/// asked again and again, takes one thread of its cluster.
+/// Makes a blocking call on the image; `calls` keeps the handle open for it. One call at a time: an image that does not
+/// answer takes only one thread of its cluster, however often it is asked.
 template <class Job, class R = std::invoke_result_t<Job>>
 task<R> call(std::shared_ptr<Opened> opened, Job job, Until until, std::string doing) {
   co_return co_await opened->lane().call(opened->calls, std::move(job), until, std::move(doing), &opened->turn);
@@ -33,7 +33,7 @@ result<Seen> see(Opened& opened) {
   return Seen{std::move(*lockers), std::move(*watchers)};
 }
 
-/// Without rbd-mirror's, which use the image of nobody's volume.
+/// Without rbd-mirror's clients, which use no volume's image.
 result<Seen> see_users(Opened& opened) {
   auto seen = see(opened);
   // An image that is open for reading has no watch of its own.
@@ -57,7 +57,8 @@ result<std::string> take_lock(Opened& opened) {
   if (!lockers) return lockers.error();
   if (lockers->all.size() != 1)
     return Error{errc::in_use, doing + ": it is locked by " + std::to_string(lockers->all.size()) + " clients"};
-  // librbd's hour may be less than its node is cut off for, and what it had under way then would still be written.
+  // librbd's hour may be shorter than the time for which that node is cut off. Its writes under way would then still
+  // arrive.
   for (const auto& address : dead_owners(seen->lockers.all, seen->watchers, opened.connection.addresses))
     if (auto longer = blocklist(opened.connection.cluster, address); !longer) return longer.error();
   return lockers->all.front().cookie;
@@ -94,7 +95,7 @@ result<> write_metadata(Opened& opened, const std::string& name, const std::opti
 }  // namespace
 
 Image::~Image() {
-  // Refused while leaving: its connection then stays as it is, and is fenced by the next start.
+  // Refused while we leave. The connection then stays as it is, and the next start fences it.
   if (!opened_->closing) opened_->connections.gate().spawn(close_image(opened_));
 }
 
@@ -167,7 +168,7 @@ task<result<std::optional<std::string>>> Image::metadata(std::string name, Until
   co_return co_await call(opened, std::move(job), until, "reading metadata of image " + opened->text());
 }
 
-// librbd refuses it to a reader, and would take a lock that is not held for it.
+// librbd refuses this to a reader. It would also take a lock that is not held.
 task<result<>> Image::set_metadata(std::string name, std::string value, Until until) {
   const auto opened = opened_;
   auto job = [&image = *opened, name, value, locked = opened->held.has_value()] {

@@ -1,5 +1,5 @@
-// The data path: nothing here waits or copies. The answer reaches the caller as librbd gives it; what it means is for
-// the nbd room to judge.
+// The data path. Nothing here waits or copies. The caller gets librbd's answer unchanged; the nbd room judges what it
+// means.
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -29,7 +29,7 @@ void finish(std::unique_ptr<Io> io, ssize_t r) {
   image::Op* op = io->op;
   io.reset();
   op->done(op, answer);
-  // A close may go on from here.
+  // A close may continue from here.
   opened->leave();
 }
 

@@ -45,7 +45,8 @@ result<std::vector<std::string>> addresses_at(const json::object& object) {
   return addresses;
 }
 
-// A file that cannot be read now (not: that is wrong) must stop the start: its incarnation would go unfenced.
+// A file that cannot be read now (other than one with wrong content) must stop the start, or its incarnation would go
+// unfenced.
 result<> load_one(LoadedIncarnations& into, const std::string& dir, const std::string& name, std::int64_t now,
                   const std::string& boot_id) {
   const std::string path = dir + "/" + name;
@@ -72,8 +73,8 @@ result<> load_one(LoadedIncarnations& into, const std::string& dir, const std::s
 
 std::string spare_file(const std::string& dir, int number) { return dir + "/spare-" + std::to_string(number); }
 
-/// Into the file's own blocks, then under its name: whoever dies in between leaves a spare that is none. Spaces end the
-/// JSON text as well.
+/// Write into the file's own blocks, then rename. A death in between leaves a spare that is not usable. Spaces may
+/// follow the JSON text.
 result<> take_spare(const std::string& spare, const std::string& path, const std::string& text) {
   std::string content = text;
   content.resize(kSpareBytes, ' ');
@@ -141,7 +142,7 @@ std::string incarnation_file(const std::string& dir, const std::string& uuid) {
 result<> save_incarnation(const std::string& dir, const Incarnation& incarnation) {
   const std::string text = to_json(incarnation);
   auto written = write_durably(incarnation_file(dir, incarnation.uuid), text, 0600);
-  // A fenced one that is not written down is fenced once more by the next start.
+  // If this is not written, the next start fences it once more.
   if (written || incarnation.state == Incarnation::State::fenced || text.size() > kSpareBytes) return written;
   for (int number = 0; number < kSpares; ++number)
     if (take_spare(spare_file(dir, number), incarnation_file(dir, incarnation.uuid), text)) return {};

@@ -1,5 +1,5 @@
-// Incarnations: one per rados_t, by its client addresses. A file tells the next start whom to blocklist; a fenced one's
-// file stays, so that a lock which names it is still known as ours after another crash.
+// Incarnations: one per rados_t, by its client addresses. A file tells the next start whom to blocklist. The file of a
+// fenced incarnation stays, so that after another crash we still know a lock that names it as ours.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@
 
 namespace corbd::rbd {
 
-/// How long a blocklisting lasts, and with it the memory of a fenced incarnation.
+/// How long a blocklisting lasts, and how long we remember a fenced incarnation.
 inline constexpr std::chrono::seconds kBlocklistTime = std::chrono::hours(7 * 24);
 
 struct Incarnation {
@@ -26,12 +26,12 @@ struct Incarnation {
 
 std::string make_uuid();
 std::string to_json(const Incarnation& incarnation);
-/// live never comes from a file: whoever reads it is another process. state_corrupt with the reason.
+/// `live` never comes from a file, because its reader is another process. state_corrupt with the reason.
 result<Incarnation> parse_incarnation(std::string_view json);
 
 std::string incarnation_file(const std::string& dir, const std::string& uuid);
-/// Durable before it returns. On a full disk one that is not fenced takes one of the spare files, which is made again
-/// when there is room.
+/// Durable when it returns. On a full disk an incarnation that is not fenced takes one of the spare files. That spare
+/// is made again when there is room.
 result<> save_incarnation(const std::string& dir, const Incarnation& incarnation);
 result<> forget_incarnation(const std::string& dir, const std::string& uuid);
 
@@ -39,11 +39,12 @@ struct LoadedIncarnations {
   std::vector<Incarnation> all;
   std::vector<std::string> set_aside;  ///< new names of files that could not be understood
 };
-/// Makes the folder if need be. `now`: seconds since 1970; fenced ones whose blocklisting has ended go, but none that
-/// was fenced in this boot: a clock that was set tells nothing about it, and a device of this boot may need its proof.
+/// Makes the folder if necessary. `now` is in seconds since 1970. It removes fenced incarnations whose blocklisting has
+/// ended, but none that was fenced in this boot. The clock may have been set, and a device of this boot may need the
+/// incarnation for its proof.
 result<LoadedIncarnations> load_incarnations(const std::string& dir, std::int64_t now, const std::string& boot_id);
-/// Files whose blocks are taken already, so that a full disk does not keep devices from their servers: each start, and
-/// each 32 images, need one. As many as there is room for.
+/// Makes spare files that own their blocks already, so that a full disk does not keep devices from their servers. Each
+/// start needs one, and so does each group of 32 images. It makes as many as there is room for.
 void keep_spares(const std::string& dir);
 
 /// All incarnations this process knows of. Control thread; touches no file.
@@ -52,9 +53,9 @@ class Incarnations {
   void add(Incarnation incarnation) { all_.push_back(std::move(incarnation)); }
   void remove(const std::string& uuid);
   void set_state(const std::string& uuid, Incarnation::State state, std::int64_t fenced_at = 0);
-  /// Those of the cluster that are dead and not fenced.
+  /// The incarnations of the cluster that are dead and not fenced.
   std::vector<Incarnation> unfenced(const std::string& fsid) const;
-  /// Null when the address is of nobody known.
+  /// Null if the address is of no known incarnation.
   const Incarnation* find(const std::string& fsid, const std::string& address) const;
 
  private:

@@ -24,7 +24,7 @@ void note_pair(Journal& journal, std::string_view key, std::string value) {
     journal.encryption_type = std::move(value);
 }
 
-/// A pool may be younger than the map that this client has.
+/// A pool may be newer than this client's map.
 result<OpenPool> open_known_pool(rados_t cluster, std::int64_t id, const std::string& ns) {
   auto pool = open_pool(cluster, id, ns);
   if (pool || pool.error().code != errc::not_found) return pool;
@@ -37,8 +37,8 @@ struct Other {
   Journal journal;
 };
 
-/// The journal of a volume whose image is in another pool than its directory: a provisioner with topology writes it
-/// there. Nothing where it cannot be read: it is only a hint.
+/// The journal of a volume whose image is in another pool than its directory. A provisioner with topology writes it
+/// there. Nothing if it cannot be read, because it is only a hint.
 std::optional<Other> read_elsewhere(Connection& connection, const image::Reserved& reserved, const std::string& ns) {
   if (reserved.journal_pool.empty()) return std::nullopt;
   const auto id = pool_id(connection.cluster, reserved.journal_pool);

@@ -8,16 +8,16 @@
 
 namespace corbd::rbd {
 
-/// What one journal says; "" for what it lacks.
+/// The content of one journal; "" for what it lacks.
 struct Journal {
   bool there = false;  ///< the object exists
   std::string image_name, image_id;
   std::string kms_id, encryption_type;
 };
 
-/// One operation of the cluster. A missing object is a journal that says nothing.
+/// It is one operation of the cluster. A missing object counts as an empty journal.
 result<Journal> read_journal(Connection& connection, const OpenPool& pool, const std::string& uuid);
-/// Into a journal that exists.
+/// Writes into a journal that exists.
 result<> write_image_id(Connection& connection, std::int64_t pool_id, const std::string& ns, const std::string& uuid,
                         const std::string& image_id);
 
@@ -31,7 +31,7 @@ struct Target {
 struct Located {
   Target target;
   std::string kms_id, encryption_type;
-  std::optional<std::int64_t> lacks_id;  ///< the pool of the journal, if that does not know the image's id
+  std::optional<std::int64_t> lacks_id;  ///< the journal's pool, if the journal lacks the image's ID
 };
 
 /// Where the image of a reserved volume is, by its journal, or by what is known without one.

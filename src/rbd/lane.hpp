@@ -1,5 +1,5 @@
-// Blocking library calls of one cluster: on threads of its own, a few at a time, so that one which does not answer
-// takes nothing from the others.
+// Runs blocking library calls of one cluster, on that cluster's own threads, a few at a time. So a cluster that does
+// not answer takes nothing from the others.
 #pragma once
 
 #include "corbd/core/async_lock.hpp"
@@ -11,10 +11,10 @@ namespace corbd::rbd {
 /// Control thread only. Outlives the gates given to it.
 class Lane {
  public:
-  /// How long a call that is waited for to its end waits for a thread.
+  /// How long call_to_end() waits for a thread.
   static constexpr std::chrono::seconds kPatience{60};
 
-  /// `whose`: "cluster lab".
+  /// `whose` is for texts: "cluster lab".
   Lane(executor control, Clock& clock, BlockingPool& pool, const std::string& whose, std::size_t at_once)
       : control_(control),
         clock_(clock),
@@ -24,15 +24,16 @@ class Lane {
                    ", which wait for it: see `ceph health detail`",
                at_once) {}
 
-  /// A waiter that leaves leaves the job running; it keeps its slot, and `gate` open, until it has ended. So what the
-  /// job uses may be freed after the gate closed. `turn`, if any, is taken before and kept as long: who has it takes no
-  /// second thread.
+  /// If the waiter leaves, the job goes on. It keeps its slot, and keeps `gate` open, until it has ended. So what the
+  /// job uses may be freed once the gate has closed. A `turn` is taken before the slot and kept as long, so that its
+  /// holder takes no second thread.
   template <class Job, class R = std::invoke_result_t<Job>>
   task<R> call(Gate& gate, Job job, Until until, std::string what, Slots* turn = nullptr) {
     co_return co_await run<Job, R>(gate, std::move(job), until, until, std::move(what), turn);
   }
 
-  /// Waited for to its end, once it has a thread. Who must not give up waits for one as long as it takes.
+  /// Waits for a thread, then for the end of the job. A caller that must not give up waits for a thread as long as it
+  /// takes.
   template <class Job, class R = std::invoke_result_t<Job>>
   task<R> call_to_end(Gate& gate, Job job, std::string what, bool may_give_up = true) {
     Until for_thread;
@@ -70,9 +71,9 @@ class Lane {
   Slots slots_;
 };
 
-/// A cluster's. What a monitor answers ends by mon_timeout; a call on an image, or on the journal that names it, may
-/// wait as long as its placement group is down, and must not keep connections from being made; nor may stages that ask
-/// again and again, or looks that nobody asked for, keep volumes from being opened.
+/// The lanes of a cluster. A call to a monitor ends by mon_timeout. A call on an image, or on the journal that names
+/// it, may wait as long as its placement group is down. Such calls must not prevent new connections. Repeated stages,
+/// and looks that nobody asked for, must not prevent volumes from being opened.
 struct Lanes {
   static constexpr std::size_t kCluster = 2, kNames = 4, kImages = 8, kLooks = 2;
   Lanes(executor control, Clock& clock, const std::string& cluster_id)

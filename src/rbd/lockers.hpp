@@ -1,5 +1,4 @@
-// What the exclusive lock of an image looks like from outside, and whether the one that we took is still the one we
-// took. Pure.
+// What the exclusive lock of an image looks like from outside, and whether we still hold the lock that we took. Pure.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +21,15 @@ struct Lockers {
   std::uint64_t version = 0;  ///< of the header object when they were read; a watch does not change it, a lock does
 };
 
-/// How long an absence may be after which a lock of ours with another cookie is still believed. Whoever takes the lock
-/// from us has us blocklisted first, for an hour at least (osd_blocklist_default_expire); after that our client would
-/// work again as if nothing had been.
+/// The longest absence after which we still believe in our lock with another cookie. Whoever takes the lock from us
+/// first has us blocklisted, for an hour at least (osd_blocklist_default_expire). After that hour our client would work
+/// again as if nothing had happened.
 constexpr std::chrono::minutes longest_absence{30};
 
-/// Whether the lock that we took is still ours. After a lost watch librbd gives it the cookie of the new watch; and if
-/// it is gone librbd takes it anew by itself, which looks the same: then another client may have had the image, unless
-/// the cluster would have cut us off for it. `cookie`: as it was when last seen. `absent`: time since then.
+/// Whether the lock that we took is still ours. After a lost watch librbd gives the lock the cookie of the new watch.
+/// If the lock is gone, librbd takes it again by itself, which looks the same. Then another client may have had the
+/// image, unless the cluster would have cut us off for that. `cookie` is the one last seen. `absent` is the time since
+/// then.
 bool still_held(const std::string& cookie, duration absent, const std::vector<Locker>& now,
                 const std::vector<std::string>& my_addresses);
 

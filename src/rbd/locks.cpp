@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kLock = "rbd_lock";
 
-// librados packs lists as texts one after another, each ended by a zero byte.
+// librados packs a list as texts, one after another, each with a zero byte at its end.
 std::vector<std::string> unpack(const std::string& packed, std::size_t count) {
   std::vector<std::string> texts;
   std::size_t at = 0;
@@ -38,7 +38,7 @@ struct Packed {
 }  // namespace
 
 result<Lockers> list_lockers(Opened& opened) {
-  // An I/O context of its own: it remembers the version of its last operation.
+  // It has an I/O context of its own, because that remembers the version of its last operation.
   const auto pool = open_pool(opened.connection.cluster, opened.key.pool_id, opened.key.ns);
   if (!pool) return pool.error();
   Packed tag(256), clients(1024), cookies(1024), addresses(2048);
@@ -167,7 +167,7 @@ result<image::Ownership> classify(const std::vector<Locker>& lockers, const std:
       return Error{errc::unavailable,
                    "the image is still being closed on another connection of this agent (" + locker.address + ")"};
     const Lock lock = ours == nullptr ? Lock::other : ours->uuid == mine ? Lock::mine : Lock::our_dead;
-    // Of several, a foreign one counts.
+    // If there are several, a foreign one counts.
     if (found.lock != Lock::none && lock != Lock::other) continue;
     found.lock = lock;
     found.owner = locker.address;

@@ -1,4 +1,4 @@
-// Mirrored images: which copy may be written, and which clients are rbd-mirror's. Pool threads.
+// For mirrored images: tells which copy may be written, and which clients are rbd-mirror's. Pool threads.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ namespace corbd::rbd {
 result<> check_primary(Opened& opened);
 
 /// The clients ("client.4119") that report on this image's mirroring: rbd-mirror of this cluster and of its peers. They
-/// watch the image without using it. Empty when it is not mirrored.
+/// watch the image without using it. Empty if the image is not mirrored.
 result<std::set<std::string>> mirror_daemons(Opened& opened);
 
-/// Of such a report as the OSD keeps it: whose it is (MirrorImageSiteStatusOnDisk of Ceph's
-/// src/cls/rbd/cls_rbd_types.h). Nothing if it is no client's.
+/// The sender of such a report, as the OSD keeps it (MirrorImageSiteStatusOnDisk of Ceph's
+/// src/cls/rbd/cls_rbd_types.h). Nothing if the sender is no client.
 std::optional<std::int64_t> reporter(std::string_view report);
 
 }  // namespace corbd::rbd

@@ -26,7 +26,7 @@ struct UpdateSignal {
       const auto alive = weak.lock();
       if (!alive) return;
       want_refresh(alive);
-      // A watch that was set again signals before the lock has its new cookie.
+      // After a watch is set again, it signals before the lock has its new cookie.
       if (alive->held)
         alive->connections.clock().schedule(alive->connections.clock().now() + kSettled, [weak] {
           if (const auto still = weak.lock()) want_refresh(still);
@@ -90,7 +90,7 @@ Error cannot_open(const image::Key& key, const std::string& pool, int r) {
   return failure("opening the " + which, r);
 }
 
-/// What is left to do after librbd has opened it; pool thread.
+/// The work that is left after librbd has opened the image; pool thread.
 result<> settle(Opened& opened) {
   if (opened.key.snap_id != 0)
     if (const int r = opened.connection.note(rbd_snap_set_by_id(opened.image, opened.key.snap_id)); r < 0) {
@@ -120,7 +120,8 @@ task<int> submit_open(Opened& opened, bool read_only) {
   return completed(opened.connections.control(), opened.connections.clock(), submit);
 }
 
-// Waits for a callback under way, so not on the control thread. Without it librbd keeps the callback for ever.
+// This waits for a callback under way, so do not call it on the control thread. Without this call librbd keeps the
+// callback for ever.
 task<> unwatch(Opened& opened) {
   auto job = [image = opened.image, watch = *opened.watch]() -> result<> {
     if (const int r = rbd_update_unwatch(image, watch); r < 0) return failure("ending the watch", r);
@@ -150,14 +151,14 @@ task<> refresh(std::shared_ptr<Opened> opened) {
     auto details = co_await opened->lease->group->lanes->looks.call_to_end(opened->calls, std::move(job),
                                                                            "reading image " + opened->text());
     if (!details) {
-      // Without a thread: the others hang in such looks, and are told of as volumes whose requests are stuck.
+      // There was no thread. The others hang in such looks, and their volumes are reported as stuck.
       const bool no_turn = details.error().code == errc::timed_out;
       if (!opened->closing)
         log::write(no_turn ? log::Level::debug : log::Level::warning, "image.not_refreshed",
                    {{"image", opened->text()}, {"error", details.error().text}});
     } else {
       note_size(*opened, details->size);
-      // librbd makes its caches when it opens an image: this one has none, the next open is refused.
+      // librbd makes its caches when it opens an image. This one has none, and we refuse the next open.
       if (details->lockers && opened->held && !opened->closing) check_lock(*opened, *details->lockers);
       if (details->unsafe)
         log::error("image.unsafe_config", {{"image", opened->text()}, {"error", details->unsafe->text}});
@@ -220,7 +221,7 @@ task<> close_image(std::shared_ptr<Opened> opened) {
   auto submit = [raw = opened->image](rbd_completion_t completion) { return rbd_aio_close(raw, completion); };
   const int r =
       opened->connection.note(co_await completed(opened->connections.control(), opened->connections.clock(), submit));
-  // The handle is gone all the same.
+  // The handle is gone even so.
   if (r < 0) {
     opened->connection.clean = false;
     log::warning("image.closed_badly", {{"image", opened->text()}, {"error", reason(r)}});

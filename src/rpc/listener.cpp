@@ -32,7 +32,7 @@ result<std::unique_ptr<Listener>> Listener::open(const std::string& path) {
   path.copy(address.sun_path, sizeof address.sun_path - 1);
   if (!socket || !ends || ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
     return failed(path);
-  // Before listen(): nobody can connect yet.
+  // Do this before listen(), while nobody can connect.
   if (::chmod(path.c_str(), 0600) != 0 || ::listen(socket.get(), SOMAXCONN) != 0) return failed(path);
   return std::unique_ptr<Listener>(new Listener(std::move(socket), std::move(ends)));
 }
@@ -58,7 +58,7 @@ void Listener::run(grpc::Server& server) const {
       continue;
     }
     if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) continue;
-    // Who connects waits in the socket until somebody gives a descriptor back.
+    // New connections wait in the socket until a descriptor is free.
     if (!std::exchange(told, true)) log::error("rpc.not_accepting", {{"error", std::strerror(errno)}});
     ::poll(news.data(), 1, kPauseMs);
   }

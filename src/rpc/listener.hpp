@@ -1,5 +1,5 @@
-// Accepts for a gRPC server. Its own listener ends for good at the first call for which the process has no descriptor
-// left.
+// Accepts connections for a gRPC server. gRPC's own listener ends for good at the first call for which the process has
+// no descriptor left.
 #pragma once
 
 #include <grpcpp/server.h>
@@ -21,7 +21,7 @@ class Listener {
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
-  /// Every connection goes to the server, which outlives this.
+  /// Every connection goes to the server, which must outlive this object.
   void start(grpc::Server& server);
 
  private:

@@ -14,7 +14,7 @@
 namespace corbd::rpc {
 namespace {
 
-/// gRPC's own words as lines of our log.
+/// Writes gRPC's own messages as lines of our log.
 void log_grpc(gpr_log_func_args* said) {
   const auto level = said->severity == GPR_LOG_SEVERITY_ERROR ? log::Level::error : log::Level::debug;
   log::write(level, "grpc", {{"text", said->message}});
@@ -39,7 +39,8 @@ std::string peer_of(const grpc::ServerContextBase& context) {
   return "uid " + std::to_string(who.uid) + ", pid " + std::to_string(who.pid);
 }
 
-/// One call from its method to OnDone. Everything but the callbacks' posts is on the control thread, its end too.
+/// One call, from its method to OnDone. Everything except the callbacks' posts happens on the control thread, its end
+/// too.
 class Server::Call final : public grpc::ServerUnaryReactor {
  public:
   Call(Server& server, grpc::CallbackServerContext* context, std::string method, std::string subject,
@@ -132,8 +133,8 @@ task<> Server::stop(Until until) {
   const auto left =
       until.deadline == time_point::max() ? seconds(10) : duration_cast<milliseconds>(until.deadline - clock_.now());
   Promise<bool> ended(control_, clock_);
-  // Shutdown blocks until every call has ended. What still waits at half the time is cancelled, so that its end fits
-  // into the other half.
+  // Shutdown blocks until every call has ended. At half the time it cancels what still waits, so that the end fits into
+  // the other half.
   std::thread shutdown([server = server_.get(), ended, by = system_clock::now() + left / 2] {
     server->Shutdown(by);
     ended.set(true);

@@ -12,10 +12,10 @@
 
 namespace corbd::cli {
 
-/// ceph-csi's names of who serves a volume: the kernel's own client, and over nbd this agent.
+/// ceph-csi's names for the client that serves a volume: the kernel's own client, or this agent over NBD.
 inline constexpr std::array<std::string_view, 2> kMounters{"rbd", "rbd-nbd"};
 
-/// `corbd run`; names as ceph-csi's where it has one.
+/// `corbd run`. Flags have ceph-csi's name where it has one.
 struct Run {
   std::string nodeid, endpoint = "unix:///tmp/csi.sock", drivername = "rbd.csi.ceph.com";
   std::string pluginpath = "/var/lib/kubelet/plugins", kubelet_dir = "/var/lib/kubelet";
@@ -32,20 +32,20 @@ struct Run {
   int shutdown_grace_s = 90;
   bool volume_health = false;
   bool fencing = false;  ///< this node's address is written into the metadata of its images, for ceph-csi's controller
-  std::string addons_endpoint;              ///< of CSI-Addons; empty: none
+  std::string addons_endpoint;              ///< CSI-Addons' socket; empty: none
   std::string domainlabels;                 ///< labels of the node that are its topology, comma separated
   std::string topology;                     ///< those labels given by hand, "name=value,..."
   std::vector<std::string> ignored;         ///< flags of ceph-csi that were given and mean nothing here
   bool read_affinity = false;               ///< where config.json wants it and names no labels
   std::string crush_labels;                 ///< the node's labels that say where it is, comma separated
-  bool allow_core_dumps = false;            ///< for finding a defect: a dump has the keys of all volumes
-  std::string default_mounter = "rbd-nbd";  ///< of volumes that name none: kMounters
+  bool allow_core_dumps = false;            ///< to find a defect; a dump has the keys of all volumes
+  std::string default_mounter = "rbd-nbd";  ///< for volumes that name none: one of kMounters
   std::string crush_location;               ///< "host:a|zone:b", instead of labels
   std::optional<bool> registers;            ///< kubelet is told of the driver; otherwise where its plugins_registry is
-  std::string endpoint_on_host;             ///< of the CSI socket, a path; empty: where `endpoint` says
+  std::string endpoint_on_host;             ///< path of the CSI socket; empty: that of `endpoint`
   bool verbose = false;
 };
-/// `cephcsi --type=liveness`: tells over HTTP whether an agent answers.
+/// `cephcsi --type=liveness`: reports over HTTP whether an agent answers.
 struct Liveness {
   std::string endpoint, address, path;
   std::uint16_t port = 0;
@@ -53,17 +53,17 @@ struct Liveness {
 };
 /// `corbd helper`: the agent's own child, on file descriptor 3.
 struct Helper {};
-/// Everything is said and done already.
+/// Everything is printed and done already.
 struct Exit {
   int code = 0;
 };
-/// `corbd csi METHOD`: one CSI call, for scripts and for looking at an agent by hand.
+/// `corbd csi METHOD`: makes one CSI call, for scripts and for people who inspect an agent.
 struct CsiCall {
   std::string method, endpoint, volume_id, staging_path, target, cluster_id, pool, user, key_file, passphrase_file,
       fstype, mkfs_options;
   std::string mode = "SINGLE_NODE_MULTI_WRITER";
   std::vector<std::string> mount_flags;
-  std::vector<std::string> attributes;  ///< "name=value", over those of a static volume
+  std::vector<std::string> attributes;  ///< "name=value"; they override those of a static volume
   bool block = false, readonly = false;
   std::int64_t bytes = 0;
   bool wait = false;  ///< for an agent that does not answer yet
@@ -83,7 +83,7 @@ struct Admin {
   int timeout_s = 0;  ///< 0: 120 for heal and fail, an hour for drain, 10 for the others
 };
 
-/// `corbd doctor`: looks at the node; names as of `corbd run`.
+/// `corbd doctor`: looks at the node. Flags have the names of `corbd run`.
 struct Doctor {
   std::string endpoint, admin_endpoint, kubelet_dir, state_dir, runtime_dir, config_dir;
   std::string bundle;           ///< file to pack into; empty: none
@@ -92,14 +92,14 @@ struct Doctor {
 
 using Command = std::variant<Run, Liveness, Helper, CsiCall, Admin, Doctor, Exit>;
 
-/// What was not given and follows from the rest.
+/// Fills in what was not given and follows from the rest.
 void complete(Run& run);
 
-/// Prints help, version, failpoints and errors itself. `version`: what --version says. A program that is called
-/// cephcsi, and not with a subcommand, takes ceph-csi's own command line.
+/// Prints help, version, failpoints and errors itself. `version` is what --version prints. Under the name cephcsi, and
+/// without a subcommand, the program takes ceph-csi's own command line.
 Command parse(int argc, char** argv, const std::string& version);
 
-/// Serves until a signal ends the process. Exit code: 1 when the port cannot be had.
+/// Serves until a signal ends the process. Exit code: 1 when the port is not available.
 int watch_liveness(const Liveness& watch);
 
 /// Makes the call; prints {"code","message"} as one JSON line. Exit code: 0 for OK.

@@ -1,5 +1,5 @@
-// A lock held across co_await, first come first served. (asio::strand is none: it serialises handlers, not what lies
-// between two awaits.)
+// A lock held across co_await, first come first served. (asio::strand is no such lock: it serialises handlers, but not
+// what lies between two awaits.)
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>

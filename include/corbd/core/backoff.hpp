@@ -1,4 +1,4 @@
-// How long to wait before the next try: a pure function, and what to spread it with.
+// How long to wait before the next try: a pure function, and the random numbers that spread it.
 #pragma once
 
 #include <chrono>
@@ -16,11 +16,11 @@ struct Backoff {
   std::chrono::milliseconds after(std::uint32_t attempt, double random) const;
 };
 
-/// Draws for jitter: in [0, 1).
+/// A source of random numbers for jitter, in [0, 1).
 using Jitter = std::function<double()>;
 /// The agent's one generator, seeded by the system's entropy: no two nodes draw the same. Any thread.
 double uniform();
-/// The same numbers in every run, for tests that are played again.
+/// Gives the same numbers in every run, so that a test can be repeated.
 Jitter repeatable_jitter(std::uint64_t seed);
 
 }  // namespace corbd

@@ -19,19 +19,20 @@ class Clock {
   using TimerId = std::uint64_t;
 
   virtual ~Clock() = default;
-  /// Monotonic; all timers and deadlines.
+  /// Monotonic. All timers and deadlines use it.
   virtual time_point now() const = 0;
-  /// For people, logs and records, and to be held against another's clock.
+  /// For people, logs and records, and to compare with another machine's clock.
   virtual std::chrono::system_clock::time_point wall() const = 0;
   /// Runs `action` on the control thread at `at` or soon after; never from inside this call.
   virtual TimerId schedule(time_point at, std::function<void()> action) = 0;
-  /// No effect on a timer that has run. One that is due and has not run will not: who cancels may be gone in a moment.
+  /// No effect on a timer that has run. A timer that is due but has not run will not run: whoever cancels it may be
+  /// gone in a moment.
   virtual void cancel(TimerId timer) = 0;
 };
 
 std::unique_ptr<Clock> make_real_clock(executor control);
 
-/// Moves only when told. `wall()` starts at 2026-01-01 and moves along.
+/// Moves only when the test says so. `wall()` starts at 2026-01-01 and moves along.
 class VirtualClock final : public Clock {
  public:
   explicit VirtualClock(executor control);
@@ -43,7 +44,7 @@ class VirtualClock final : public Clock {
 
   /// Posts every timer that is due by then, in order of time.
   void advance(duration by);
-  /// The next timer's time; time_point::max() without one.
+  /// The time of the next timer; time_point::max() without one.
   time_point next() const;
 
  private:

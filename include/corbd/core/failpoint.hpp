@@ -18,7 +18,7 @@ std::span<const std::string_view> names();
 /// invalid_argument.
 result<> arm(std::string_view spec);
 
-/// Called at the place. Costs one relaxed load when nothing is armed. Any thread.
+/// The agent calls this at the named place. It costs one relaxed load when nothing is armed. Any thread.
 result<> hit(std::string_view name);
 
 }  // namespace corbd::failpoint

@@ -1,4 +1,4 @@
-// A file descriptor that closes itself. All of the agent's are CLOEXEC: no helper may hold one.
+// A file descriptor that closes itself. All descriptors of the agent are CLOEXEC, because no helper may hold one.
 #pragma once
 
 #include <unistd.h>

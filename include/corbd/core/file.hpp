@@ -10,19 +10,19 @@
 
 namespace corbd {
 
-/// tmp in the same folder, fsync, rename, fsync of the folder. state_write with the path and the reason; the old
-/// content stays then.
+/// Writes a temporary file in the same folder, then fsync, rename, fsync of the folder. A failure is state_write with
+/// the path and the reason; the old content then stays.
 result<> write_durably(const std::string& path, std::string_view content, mode_t mode);
-/// The same without new blocks, so that a full disk takes it: into `from`, which is as long as the content, and then
-/// under `path`.
+/// The same without new blocks, so that it works on a full disk. It writes into `from`, which is as long as the
+/// content, and renames that to `path`.
 result<> overwrite_durably(const std::string& from, const std::string& path, std::string_view content);
-/// not_found when it is not there. At most `limit` bytes; more is state_corrupt.
+/// not_found when the file is not there. A file of more than `limit` bytes is state_corrupt.
 result<std::string> read_file(const std::string& path, std::size_t limit);
-/// Removes durably; fine when it is not there.
+/// Removes the file durably. Succeeds when it is not there.
 result<> remove_durably(const std::string& path);
-/// Makes the folder (not its parents' modes) and checks that it is ours to write.
+/// Makes the folder (without changing its parents' modes) and checks that we may write there.
 result<> make_folder(const std::string& path, mode_t mode);
-/// Whether the path names the file that is open as `fd`, and no later one.
+/// Whether the path still names the file that is open as `fd`, and not a later one.
 bool still_names(const std::string& path, int fd);
 
 std::string sha256_hex(std::string_view text);

@@ -15,10 +15,10 @@ class Gate {
   Gate(executor control, Clock& clock) : control_(control), empty_(control, clock) {}
   ~Gate();
 
-  /// Runs the task to its end on the control thread. False, and nothing runs, once the gate is closed.
-  /// An exception that leaves the task is a defect and ends the process.
+  /// Runs the task to its end on the control thread. Once the gate is closed it returns false and runs nothing. An
+  /// exception that leaves the task is a defect and ends the process.
   bool spawn(task<void> work);
-  /// Refuses new work; ready when all has ended.
+  /// Refuses new work. Ready when all work has ended.
   task<Waited> close(Until until);
   bool closed() const { return closed_; }
   std::size_t count() const { return count_; }

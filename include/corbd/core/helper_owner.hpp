@@ -1,4 +1,4 @@
-// For whom a helper process works.
+// Names the owner of a helper process: for whom it works.
 #pragma once
 
 #include <string>

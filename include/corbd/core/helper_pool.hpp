@@ -39,7 +39,7 @@ class HelperPool {
   /// The reply body, or the error the helper reported ({"errc": name, "text": ...}).
   task<result<boost::json::object>> call(HelperRequest request, Until until);
 
-  /// Requests reported stuck and still not done, for status and doctor: what and since when.
+  /// Requests that were reported stuck and have not ended yet, for status and doctor.
   struct Stuck {
     std::string what;
     int pid;

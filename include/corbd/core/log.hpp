@@ -14,7 +14,7 @@ namespace corbd::log {
 
 enum class Level { debug, info, warning, error };
 
-/// A name and whatever JSON can hold of a value: text, number, bool.
+/// A name and a value that JSON can hold: text, number, bool.
 struct Field {
   template <class Value>
   Field(std::string_view field_name, const Value& field_value) : name(field_name), value(to_json(field_value)) {}

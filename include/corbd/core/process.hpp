@@ -12,24 +12,26 @@ namespace corbd {
 /// Opens /dev/null where stdin, stdout or stderr is closed: otherwise a file of ours gets that number, and the log is
 /// written into it.
 void fill_standard_streams();
-/// As many descriptors as the system allows: every device, connection and call needs some. Returns how many.
+/// Raises the limit to as many descriptors as the system allows: every device, connection and call needs some. Returns
+/// how many.
 std::uint64_t raise_descriptor_limit();
-/// PR_SET_IO_FLUSHER: our allocations must not wait for writeback that waits for us. Per thread and inherited: before
-/// any thread exists. Without CAP_SYS_RESOURCE it fails; the agent then runs with a warning.
+/// Sets PR_SET_IO_FLUSHER: our allocations must not wait for writeback that waits for us. The flag is per thread and
+/// inherited, so call this before any other thread exists. It fails without CAP_SYS_RESOURCE; the agent then runs with
+/// a warning.
 result<> become_io_flusher();
-/// No core dump and no debugger without CAP_SYS_PTRACE: this process's memory has keys. Again in every program that it
-/// becomes: execve(2) allows them again, but for the limit. /proc/<pid> is root's from then on.
+/// Forbids core dumps, and debuggers without CAP_SYS_PTRACE: this process's memory has keys. Call it again in every
+/// program that the process becomes: execve(2) keeps only the limit. From then on /proc/<pid> belongs to root.
 void forbid_core_dumps();
 /// Whether this process, or the one that started it, has forbidden them by the limit.
 bool core_dumps_forbidden();
-/// SIGPIPE ignored; a crash prints a backtrace on stderr.
+/// Ignores SIGPIPE, and lets a crash print a backtrace on stderr.
 void install_signal_handlers();
-/// Holds the folder for this process until the fd closes. in_use names the holder's pid. The kernel frees it at any
-/// death. A full disk is no hindrance once the folder has been held before.
+/// Holds the folder for this process until the fd closes. in_use names the holder's pid. The kernel frees it however
+/// the process dies. It works on a full disk once the folder has been held before.
 result<Fd> lock_folder(const std::string& folder);
-/// The running boot's id.
+/// The ID of the running boot.
 result<std::string> read_boot_id();
-/// failed_precondition unless the folder is on tmpfs: what is in it must be gone with a reboot and never on a disk.
+/// failed_precondition unless the folder is on tmpfs: its content must go with a reboot and must never reach a disk.
 result<> check_tmpfs(const std::string& folder);
 
 }  // namespace corbd

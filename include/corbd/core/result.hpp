@@ -1,5 +1,5 @@
 // Results and error codes of the whole agent, with the two tables that give a code its meaning outside: what a gRPC
-// caller is told, and what whoever retries does about it. Exceptions stay inside a room; between rooms an operation
+// caller is told, and what the retrying side does about it. Exceptions stay inside a room; between rooms an operation
 // returns result<T>.
 #pragma once
 
@@ -13,11 +13,11 @@ enum class errc {
   ok = 0,
   invalid_argument,     ///< The request itself is wrong; repeating it as it is cannot help.
   not_found,            ///< The volume, image, pool or path does not exist.
-  already_exists,       ///< It is there already, with other arguments.
+  already_exists,       ///< It exists already, with other arguments.
   failed_precondition,  ///< The request is right, the state of the node or image forbids it.
   permission_denied,    ///< The cluster user may not do this.
   unauthenticated,      ///< The cluster refused the key, or the volume the passphrase.
-  unimplemented,        ///< A known wish that this version does not serve.
+  unimplemented,        ///< This version knows the wish and does not serve it.
   out_of_range,         ///< A size or offset beyond what is possible.
   busy,                 ///< Another operation on the same volume is under way.
   exhausted,            ///< A bound of ours (calls, waiters, memory, devices) is reached.
@@ -31,11 +31,11 @@ enum class errc {
   fenced,               ///< The cluster has blocklisted this client.
   state_write,          ///< A file of ours could not be written; nothing was done because of it.
   state_corrupt,        ///< A file of ours has the wrong sum, or is not what we write.
-  state_newer,          ///< A file of ours was written by a newer version: served, never rewritten.
-  unsafe_config,        ///< The effective Ceph configuration would acknowledge writes that are not stored.
-  not_empty,            ///< A format was asked for, emptiness is not proven.
-  io,                   ///< The kernel or the image reported an I/O error.
-  internal,             ///< A defect of ours.
+  state_newer,    ///< A newer version wrote a file of ours. Its volume is not served, and the file is never rewritten.
+  unsafe_config,  ///< The effective Ceph configuration would acknowledge writes that are not stored.
+  not_empty,      ///< A format was asked for, but the emptiness of the image is not proven.
+  io,             ///< The kernel or the image reported an I/O error.
+  internal,       ///< A defect of ours.
 };
 
 /// The last enumerator, for tests that walk the tables.
@@ -55,7 +55,7 @@ struct Error {
 template <class T = void>
 using result = boost::system::result<T, Error>;
 
-/// Puts what was being done in front of the sentence: "opening image a/b: no such image".
+/// Puts the action in front of the sentence: "opening image a/b: no such image".
 Error with_context(std::string_view doing, Error error);
 
 /// gRPC status codes by number, so that core needs no gRPC.
@@ -65,7 +65,7 @@ Error with_context(std::string_view doing, Error error);
 int grpc_code(errc code);
 bool final_for_caller(errc code);
 
-/// What whoever retries does.
+/// What the retrying side does.
 enum class Retry {
   now,       ///< Repeat with backoff; it is expected to pass by itself.
   look,      ///< Something changed outside: observe again before the next try.

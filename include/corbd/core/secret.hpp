@@ -1,6 +1,6 @@
-// A string that no stream, formatter or JSON writer accepts, and that is wiped when it goes, is moved from, or gets
-// another value. What a library keeps of it (librados its key, gRPC the bytes as they came) is out of reach: core dumps
-// are forbidden instead (core/process.hpp).
+// A string that no stream, formatter or JSON writer accepts, and that is wiped when it is destroyed, moved from, or
+// assigned. Libraries keep copies that we cannot reach (librados the key, gRPC the bytes as they came). Therefore core
+// dumps are forbidden (core/process.hpp).
 #pragma once
 
 #include <string.h>
@@ -12,7 +12,7 @@
 
 namespace corbd {
 
-/// Overwrites what it holds and what it held before it became shorter, and leaves it empty.
+/// Overwrites the whole buffer, also what it held before it became shorter, and leaves it empty.
 inline void wipe(std::string& text) {
   text.resize(text.capacity());
   explicit_bzero(text.data(), text.size());
@@ -27,7 +27,7 @@ class Secret {
  public:
   Secret() = default;
   explicit Secret(const std::string& value) : value_(value) {}
-  /// Wipes the source: a short text stays in a string that was moved from.
+  /// Wipes the source, because a short text stays in a string that was moved from.
   explicit Secret(std::string&& value) : value_(std::move(value)) { wipe(value); }
   Secret(const Secret&) = default;
   Secret(Secret&& other) noexcept : value_(std::move(other.value_)) { wipe(other.value_); }
@@ -45,7 +45,7 @@ class Secret {
   ~Secret() { wipe(value_); }
 
   bool empty() const { return value_.empty(); }
-  /// The only way to the text; for handing it to a library or a 0600 file.
+  /// The only way to the text, to give it to a library or write it to a 0600 file.
   std::string_view reveal() const { return value_; }
   friend bool operator==(const Secret&, const Secret&) = default;
 

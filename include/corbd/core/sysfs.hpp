@@ -10,7 +10,7 @@
 
 namespace corbd::sysfs {
 
-/// The first line; nothing when the attribute is not there, or went while it was read.
+/// The first line. Nothing if the attribute is not there, or disappeared during the read.
 std::optional<std::string> attribute(const std::filesystem::path& path);
 
 /// The whole text, in decimal unless said otherwise.
@@ -22,19 +22,19 @@ std::optional<Number> number(std::string_view text, int base = 10) {
   return value;
 }
 
-/// 0 when it is not there or no number.
+/// 0 if it is not there, or is no number.
 template <class Number>
 Number number_of(const std::filesystem::path& path) {
   const auto text = attribute(path);
   return text ? number<Number>(*text).value_or(0) : 0;
 }
 
-/// In order; none when there is no such folder.
+/// The names in order; none if there is no such folder.
 std::vector<std::string> names_in(const std::filesystem::path& folder);
 
-/// Of a block device's folder: those of the device-mapper devices above it and above its partitions.
+/// By a block device's folder: the folders of the device-mapper devices above it and above its partitions.
 std::vector<std::filesystem::path> holders_of(const std::filesystem::path& block);
-/// The same: requests given to the driver and not answered yet.
+/// By a block device's folder: the requests that the driver has and has not answered yet.
 std::uint32_t waiting_of(const std::filesystem::path& block);
 
 }  // namespace corbd::sysfs

@@ -1,5 +1,5 @@
 // The coroutine type of the control plane. Every task runs on the one control thread; a cancellation is a value
-// (Until), never an exception: after an Asio cancellation every later co_await throws, also those of the clean-up.
+// (Until), never an exception: after an Asio cancellation every later co_await throws, even in the clean-up.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>

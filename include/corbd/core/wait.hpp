@@ -1,4 +1,5 @@
-// What one waits with: a limit in time and a scope that can be cancelled. Waiting never throws; it says how it ended.
+// The parts of a wait: a limit in time, and a scope that can be cancelled. A wait never throws. It returns how it
+// ended.
 #pragma once
 
 #include <functional>
@@ -14,7 +15,7 @@ namespace corbd {
 
 enum class Waited { ready, deadline, cancelled };
 
-/// The error of a wait that did not end with ready. `what`: the object waited for.
+/// The error for a wait that did not end with ready. `what` names the object waited for.
 Error wait_error(Waited how, std::string_view what);
 
 class CancelScope;
@@ -24,7 +25,7 @@ struct Until {
   time_point deadline = time_point::max();
   CancelScope* scope = nullptr;
 
-  /// The same scope, a deadline no later than `limit`.
+  /// The same scope, with a deadline no later than `limit`.
   Until at_most(time_point limit) const;
 };
 
@@ -51,7 +52,7 @@ class Event {
   std::list<std::shared_ptr<Waiter>> waiters_;
 };
 
-/// Cancels every wait below it, and the scopes made under it. Control thread only; outlives its waits.
+/// Cancels every wait and every scope that was made under it. Control thread only. Outlives its waits.
 class CancelScope {
  public:
   explicit CancelScope(CancelScope* parent = nullptr);
@@ -74,7 +75,7 @@ class CancelScope {
   std::list<std::function<void()>> called_;  ///< run already, not yet forgotten
 };
 
-/// Sleeps; Waited::deadline when the time is up as asked for.
+/// Sleeps. Returns Waited::deadline when the time is up.
 task<Waited> sleep_until(executor control, Clock& clock, time_point at, CancelScope* scope = nullptr);
 
 /// A value that some other thread, or a callback, will deliver once. The producer side may outlive the waiter and the
@@ -85,7 +86,7 @@ class Promise;
 template <class T>
 class Future {
  public:
-  /// The value, or nothing when the wait ended first; the value is then dropped when it comes. One waiter.
+  /// The value, or nothing if the wait ended first. A value that comes later is dropped. For one waiter.
   task<result<T>> get(Until until, std::string what) const {
     auto shared = shared_;
     const Waited how = co_await shared->event.wait(until);
@@ -116,7 +117,7 @@ class Promise {
   Promise(executor control, Clock& clock)
       : control_(control), shared_(std::make_shared<typename Future<T>::Shared>(control, clock)) {}
   Future<T> future() const { return Future<T>(shared_); }
-  /// From any thread. The first call counts.
+  /// Call it from any thread. Only the first call counts.
   void set(result<T> value) const {
     asio::post(control_, [shared = shared_, value = std::move(value)]() mutable {
       if (shared->value) return;

@@ -16,15 +16,16 @@ struct RegistrarConfig {
   std::string endpoint;    ///< path of the CSI socket as kubelet sees it on the host
 };
 
-/// What decides whether and how kubelet is told.
+/// What decides whether and how to register with kubelet.
 struct RegistrarWish {
   std::optional<bool> by_hand;  ///< otherwise where kubelet's plugins_registry exists
   std::string kubelet_dir, drivername;
-  std::string endpoint;          ///< the CSI socket, unix:///path/to.sock
-  std::string endpoint_on_host;  ///< its path; empty: that of `endpoint`, which must lie below kubelet_dir then
+  std::string endpoint;  ///< the CSI socket, unix:///path/to.sock
+  std::string
+      endpoint_on_host;  ///< its path on the host; empty: that of `endpoint`, which must then lie below kubelet_dir
 };
-/// Nothing: kubelet is not told. failed_precondition: by_hand asks for it and the socket's path on the host is not
-/// known; without by_hand that is said and kubelet is not told. invalid_argument: no path.
+/// An empty result means: do not register. failed_precondition: by_hand asks for it, but the socket's path on the host
+/// is not known. Without by_hand the agent logs that and does not register. invalid_argument: no path.
 result<std::optional<RegistrarConfig>> registrar_config(const RegistrarWish& wish, bool registry_exists);
 
 /// Control thread only. stop() before it is destroyed, if it was started.
@@ -32,10 +33,10 @@ class Registrar {
  public:
   Registrar(executor control, Clock& clock, RegistrarConfig config);
   ~Registrar();
-  /// Only once the CSI socket serves: kubelet calls it at once. From now on the socket is kept there, and made anew
-  /// when kubelet refuses or is silent.
+  /// Call it once the CSI socket serves, because kubelet calls that at once. From then on the registrar keeps its
+  /// socket there, and recreates it when kubelet refuses or is silent.
   void start();
-  /// Takes the socket away first: kubelet makes no calls to this driver any more, no unstage either.
+  /// Removes the socket first. kubelet then makes no more calls to this driver, not even an unstage.
   task<> stop(Until until);
 
  private:

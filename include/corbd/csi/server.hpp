@@ -1,4 +1,4 @@
-// The CSI socket: Identity and Node services; and beside it that of CSI-Addons.
+// The CSI socket with the Identity and Node services, and the socket of CSI-Addons beside it.
 #pragma once
 
 #include <functional>
@@ -22,7 +22,7 @@ struct Config {
   std::function<result<std::map<std::string, std::string>>()> topology = [] {
     return std::map<std::string, std::string>();
   };
-  volume::Mounter default_mounter = volume::Mounter::nbd;  ///< of volumes whose attributes name none: nbd or krbd
+  volume::Mounter default_mounter = volume::Mounter::nbd;  ///< for volumes whose attributes name none: nbd or krbd
   bool volume_health = false;  ///< NodeGetVolumeHealth of CSI 1.13 (alpha): older callers do not know its capability
   std::size_t max_calls = 512;
   std::function<void(const rpc::Ended&)> on_ended;  ///< as of rpc::Config
@@ -34,7 +34,7 @@ class Server {
   ~Server();
   result<> start();
   task<> stop(Until until);
-  /// Calls about volumes that have not ended, of both sockets. Any thread.
+  /// The number of calls about volumes that have not ended, on both sockets. Any thread.
   std::size_t in_flight() const;
 
  private:

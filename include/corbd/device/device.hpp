@@ -32,15 +32,15 @@ struct Holder {
 struct Seen {
   Kind kind = Kind::nbd;
   std::uint32_t index = 0;  ///< /dev/nbd<index>, /dev/rbd<index>
-  std::string backend;      ///< of nbd, the identifier given at connect: the volume id. Empty: somebody's without one
-  std::string client;       ///< of krbd, its client's address as the cluster sees it, "10.0.0.1:0/123456789"
-  std::uint64_t size = 0;   ///< bytes
+  std::string backend;  ///< nbd: the identifier given at connect, the volume ID. Empty: another program's, without one
+  std::string client;   ///< krbd: its client's address as the cluster sees it, "10.0.0.1:0/123456789"
+  std::uint64_t size = 0;  ///< bytes
   std::uint32_t dev_major = 0, dev_minor = 0;
   std::uint32_t io_timeout_ms = 0;
   std::uint32_t waiting = 0;  ///< requests given to the driver and not answered yet
   bool disconnected =
-      false;  ///< by a command of this process: it takes no link any more, and stays as long as somebody has it open
-  std::vector<Holder> holders;  ///< also of its partitions
+      false;  ///< by a command of this process. It takes no link any more, and stays as long as somebody has it open
+  std::vector<Holder> holders;  ///< of its partitions too
 };
 
 /// The serving side of one device. Control thread, except that `on_stopped` given to serve() is posted there.
@@ -50,18 +50,19 @@ class Link {
     serving,  ///< answers the kernel
     held,     ///< the image's connection failed: socket shut, requests in flight unanswered, for the kernel to repeat
               ///< (rule 9)
-    closed    ///< the kernel's end is gone, the link was shut, or the image answered what nobody knows (error())
+    closed    ///< the kernel's end is gone, the link was shut, or the image answered with an unknown error (error())
   };
   virtual ~Link() = default;  ///< shut() and idle() first: operations of the image must have ended
   virtual State state() const = 0;
-  virtual int error() const = 0;  ///< of the image, errno that ended it; 0: something else did
+  virtual int error() const = 0;  ///< the image's errno that ended the link; 0: something else ended it
   /// Shuts the socket down: the kernel sees a dead link. Idempotent.
   virtual void shut() = 0;
   /// The same, because the image's client is cut off: the state becomes held.
   virtual void hold() = 0;
   /// Ready when no operation of the image is under way any more (after shut()).
   virtual task<Waited> idle(Until until) = 0;
-  /// Stops reading at a message boundary, answers everything read, and leaves the socket open. For leaving well.
+  /// Stops reading at a message boundary, answers everything that was read, and leaves the socket open. A clean end
+  /// uses it.
   virtual task<Waited> drain(Until until) = 0;
   virtual std::uint64_t in_flight() const = 0;
   /// Age of the oldest operation of the image under way; zero when there is none.
@@ -77,8 +78,8 @@ struct ConnectArgs {
   bool read_only = false;
   bool trim = true;  ///< the device offers to discard
   std::uint64_t dead_conn_timeout_s = 86400;
-  /// Numbers that the device does not get: of devices of other volumes, of which some may be gone. A pod that was given
-  /// such a device by its number would have this one.
+  /// The device gets none of these numbers. They belong to devices of other volumes, and some of those devices may be
+  /// gone. A pod that was given such a device by its number would have this one.
   std::vector<std::uint32_t> avoid;
 };
 
@@ -88,7 +89,7 @@ struct ReconnectArgs {
   std::string backend;  ///< it must carry this identifier
   std::uint64_t dead_conn_timeout_s = 86400;
   bool foreign =
-      false;  ///< another program made it: its request timeout, which would fail slow requests, is taken away
+      false;  ///< another program made it: its request timeout is removed, because it would fail slow requests
 };
 
 /// What happened on all devices since the agent's start.
@@ -100,15 +101,14 @@ struct Counters {
   std::uint64_t broken = 0;                 ///< links shut because the peer did not speak the protocol
   std::uint64_t budget_waits = 0;           ///< times a reader stopped because too much was in flight
   std::uint64_t links_dead = 0;             ///< dead links the kernel told of
-  // As they are now, bytes.
-  std::uint64_t budget = 0;     ///< what requests in flight may take, of all devices together
+  // The present values, in bytes.
+  std::uint64_t budget = 0;     ///< what requests in flight of all devices together may take
   std::uint64_t reserved = 0;   ///< what they may take beyond that: one largest request for each device that is served
   std::uint64_t in_flight = 0;  ///< what they take
-  std::uint64_t buffers = 0;    ///< memory for that, also what is kept for the next requests
+  std::uint64_t buffers = 0;    ///< memory for that, and memory that is kept for the next requests
 };
 
-/// A command to the kernel's driver whose end is not known. It cannot be taken back, and may outlive whoever waited for
-/// it.
+/// A command to the kernel's driver whose end is not known. It cannot be taken back, and may outlive its caller.
 struct Command {
   std::string what;                             ///< "disconnecting /dev/nbd0"
   std::chrono::system_clock::time_point since;  ///< when it was asked for
@@ -130,40 +130,39 @@ class Devices {
         if (seen.index == index) return seen.backend;
     return {};
   }
-  /// Those of them that carry this identifier, as they are now. One that somebody else makes may be seen a second
+  /// The configured devices that carry this identifier now. A device that another program makes may be seen a second
   /// later.
   virtual result<std::vector<Seen>> find(const std::string& backend) const {
     auto all = inventory();
     if (all) std::erase_if(*all, [&](const Seen& seen) { return seen.backend != backend; });
     return all;
   }
-  /// The command under way on the device with this identifier: until its end is known nothing may be done to that
-  /// device.
+  /// The command under way on the device with this identifier: until its end is known, do nothing to that device.
   virtual std::optional<Command> under_way(const std::string&) const { return std::nullopt; }
-  /// Begins no command any more (unavailable); ready when none is under way. For leaving: a process that ends inside
-  /// one keeps its sockets.
+  /// Begins no more commands (unavailable). Ready when none is under way. Needed for a clean end: a process that ends
+  /// inside a command keeps its sockets.
   virtual task<Waited> end_commands(Until) { co_return Waited::ready; }
   /// Starts answering on one end of a new socket pair; the kernel gets the other with connect() or reconnect().
   /// The image outlives the link. on_stopped: the state left `serving`.
   virtual result<std::unique_ptr<Link>> serve(image::Image& image, bool read_only,
                                               std::function<void()> on_stopped) = 0;
-  /// A new device, with the lowest number that is free and not to be avoided; its index.
+  /// Makes a new device with the lowest number that is free and not in `avoid`. Returns its index.
   virtual task<result<std::uint32_t>> connect(Link& link, ConnectArgs args, Until until) = 0;
-  /// Gives an existing device whose link is dead a new one. Never carries a size. unavailable when the kernel dropped
-  /// our socket because the old link still lives; not_found when the device takes no link any more: it was
-  /// disconnected, by whomever, or is another volume's.
+  /// Gives an existing device with a dead link a new link. Never carries a size. unavailable when the kernel dropped
+  /// our socket because the old link still lives; not_found when the device takes no link any more: somebody
+  /// disconnected it, or it is another volume's.
   virtual task<result<>> reconnect(Link& link, ReconnectArgs args, Until until) = 0;
-  /// Makes a device larger. On a live link only, and only while nothing is stuck: kernels from 6.9 hold nbd's mutex of
+  /// Makes a device larger. Only on a live link, and only while nothing is stuck: kernels from 6.9 hold nbd's mutex of
   /// the whole machine until every request in flight has ended. unavailable when the link is not alive or something is
   /// older than a second.
   virtual task<result<>> resize(Link& link, std::uint32_t index, std::string backend, std::uint64_t bytes,
                                 Until until) = 0;
-  /// The caller made sure that nobody uses the device. Done too when it is not connected, or carries another identifier
-  /// by now. Whoever has it open, even without using it, keeps its name and identifier in sysfs until he closes it.
-  /// Then it is there without either, for whoever connects it next.
+  /// The caller made sure that nobody uses the device. Succeeds too when it is not connected, or carries another
+  /// identifier by now. A program that has it open, even without using it, keeps its name and identifier in sysfs until
+  /// it closes the device. Afterwards the device has neither, and the next program may connect it.
   virtual task<result<>> disconnect(std::uint32_t index, std::string backend, Until until) = 0;
-  /// Called on the control thread with the index of a device whose link the kernel reports dead, also of a device that
-  /// we do not serve.
+  /// Called on the control thread with the index of a device whose link the kernel reports dead, even if we do not
+  /// serve that device.
   virtual void on_link_dead(std::function<void(std::uint32_t index)> dead) = 0;
   virtual Counters counters() const { return {}; }
 };

@@ -28,9 +28,9 @@ struct MapArgs {
   std::string user;                   ///< without "client."
   Secret key;
   image::Name name;  ///< where the image was found; the kernel knows it by name only
-  image::Key image;  ///< what is to be found there
+  image::Key image;  ///< the image that must be there
   bool read_only = false;
-  std::string options;  ///< further ones of the kernel, comma separated
+  std::string options;  ///< further options of the kernel, comma separated
 };
 
 class KernelClient {
@@ -41,16 +41,16 @@ class KernelClient {
   virtual result<std::uint64_t> features() const = 0;
   /// Every mapped image, from sysfs; cannot hang.
   virtual result<std::vector<Mapped>> inventory() const = 0;
-  /// A device of that very image, made anew: whoever asks has looked that there is none. not_found when another image
-  /// has its name by now. The kernel takes the exclusive lock before this returns, unless it is read-only, and gives it
-  /// to a client that asks for it.
+  /// Makes a device of that very image. The caller made sure that there is none. not_found when another image has its
+  /// name by now. The kernel takes the exclusive lock before this returns, unless it is read-only, and gives it to a
+  /// client that asks for it.
   virtual task<result<>> map(MapArgs args, HelperOwner owner, Until until) = 0;
-  /// The caller made sure that nobody uses it. in_use when somebody does; done too when it is not there. `options`: of
-  /// the kernel, "force".
+  /// The caller made sure that nobody uses it. in_use when somebody does. Succeeds too when it is not there. `options`
+  /// are the kernel's: "force".
   virtual task<result<>> unmap(std::uint32_t index, std::string options, HelperOwner owner, Until until) = 0;
 };
 
-/// Of an inventory, those that show this image: by identity, for a name may be another image's by now.
+/// Those of an inventory that show this image. It goes by identity, because a name may be another image's by now.
 std::vector<Seen> of_image(const std::vector<Mapped>& all, const image::Key& key);
 /// Those that were mapped by this name, which is all that ceph-csi remembers of an image.
 std::vector<Seen> of_name(const std::vector<Mapped>& all, const image::Name& name);

@@ -1,4 +1,4 @@
-// What sysfs shows alike of every kind of block device.
+// What sysfs shows for every kind of block device.
 #pragma once
 
 #include <tuple>
@@ -8,7 +8,7 @@
 
 namespace corbd::device {
 
-/// "43:0"; zeroes for what is none.
+/// "43:0"; zeroes for any other text.
 inline std::pair<std::uint32_t, std::uint32_t> parse_dev(std::string_view text) {
   const std::size_t colon = text.find(':');
   if (colon == text.npos) return {0, 0};
@@ -16,7 +16,7 @@ inline std::pair<std::uint32_t, std::uint32_t> parse_dev(std::string_view text) 
           sysfs::number<std::uint32_t>(text.substr(colon + 1)).value_or(0)};
 }
 
-/// Bytes of a device, of its folder.
+/// Bytes of a device, by its folder.
 inline std::uint64_t size_of(const std::filesystem::path& block) {
   return sysfs::number_of<std::uint64_t>(block / "size") * 512;  // the unit of that file, whatever the block size
 }

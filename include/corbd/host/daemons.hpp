@@ -15,11 +15,11 @@ namespace corbd::host {
 class Daemons {
  public:
   virtual ~Daemons() = default;
-  /// Whether an rbd-nbd process serves /dev/nbd<index>: by its command line (the device, or the cookie, which is the
-  /// backend identifier), or because the kernel names it as the one that connected the device.
+  /// Whether an rbd-nbd process serves /dev/nbd<index>. Its command line shows it (the device, or the cookie, which is
+  /// the device's identifier), or the kernel names it as the process that connected the device.
   virtual task<result<bool>> serving(std::uint32_t index, std::string backend, Until until) = 0;
-  /// Asks them to end (SIGTERM: what they have read is answered and stored, and the image is closed) and waits for it.
-  /// Done too when there is none.
+  /// Asks them to end (SIGTERM: what they have read is answered and stored, and the image is closed) and waits for
+  /// their end. Succeeds too when there is none.
   virtual task<result<>> dismiss(std::uint32_t index, std::string backend, Until until) = 0;
 };
 

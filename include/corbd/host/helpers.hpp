@@ -14,7 +14,7 @@ std::unique_ptr<Mounts> make_mounts(HelperPool& helpers);
 std::unique_ptr<Filesystems> make_filesystems(HelperPool& helpers);
 std::unique_ptr<Luks> make_luks(HelperPool& helpers);
 
-/// In the helper process: one request of the ports above.
+/// Carries out one request of the ports above, in the helper process.
 result<boost::json::object> work(const boost::json::object& request);
 
 }  // namespace corbd::host

@@ -11,11 +11,11 @@
 
 namespace corbd::host {
 
-/// What a device holds where an encrypted volume has its header.
+/// What a device holds in the place of an encrypted volume's header.
 struct LuksHeader {
   Probe found;  ///< by blkid: other, "crypto_LUKS", when it is one
   std::vector<int>
-      key_slots;  ///< in use. None: nothing can ever open it, whether its format did not end or it is damaged
+      key_slots;  ///< in use. None means that nothing can ever open it: its format did not end, or it is damaged
 };
 
 /// Whether it is a LUKS header, of either version and in whatever state.
@@ -31,20 +31,20 @@ class Luks {
   /// LUKS2, sha256, argon2id with 32 MiB; the passphrase in slot 0. not_empty for a device with anything but a header
   /// without a key.
   virtual task<result<>> format(std::string device, Secret passphrase, HelperOwner owner, Until until) = 0;
-  /// As /dev/mapper/<mapping>, with the volume key in no keyring. Done too when it is open on this device; in_use when
-  /// on another.
+  /// Opens it as /dev/mapper/<mapping>, with the volume key in no keyring. Succeeds too when it is open on this device
+  /// already; in_use when it is open on another.
   virtual task<result<>> open(std::string device, std::string mapping, Secret passphrase, bool read_only,
                               HelperOwner owner, Until until) = 0;
-  /// Makes an open mapping as large as its device. Done too when it is.
+  /// Makes an open mapping as large as its device. Succeeds too when it already is.
   virtual task<result<>> resize(std::string mapping, HelperOwner owner, Until until) = 0;
-  /// Done too when it is not open; in_use when somebody has it.
+  /// Succeeds too when it is not open. in_use when somebody uses it.
   virtual task<result<>> close(std::string mapping, HelperOwner owner, Until until) = 0;
-  /// Whether that slot, in use, opens with the passphrase.
+  /// Whether the slot is in use and opens with the passphrase.
   virtual task<result<bool>> opens(std::string device, int slot, Secret passphrase, HelperOwner owner, Until until) = 0;
   /// Puts `added` into a free slot; `known` opens any other.
   virtual task<result<>> add_key(std::string device, int slot, Secret known, Secret added, HelperOwner owner,
                                  Until until) = 0;
-  /// Wipes a slot; done too when it is free. The last one is never wiped.
+  /// Wipes a slot. Succeeds too when the slot is free. Never wipes the last one.
   virtual task<result<>> remove_key(std::string device, int slot, HelperOwner owner, Until until) = 0;
 };
 

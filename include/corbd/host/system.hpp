@@ -7,9 +7,9 @@
 
 namespace corbd::host {
 
-/// Whether the system is going down: systemd's SystemState is "stopping", or logind holds a shutdown back for those who
-/// asked (PreparingForShutdown). Over D-Bus; blocks for `patience` at most. unavailable without a system bus: then
-/// nobody knows.
+/// Whether the system is going down: systemd's SystemState is "stopping", or logind delays a shutdown for programs that
+/// asked for it (PreparingForShutdown). It asks over D-Bus and blocks for `patience` at most. Without a system bus it
+/// returns unavailable.
 result<bool> system_stopping(std::chrono::milliseconds patience);
 
 }  // namespace corbd::host

@@ -1,5 +1,5 @@
-// An HTTP/1.1 client for one server, with TLS: the API server's side of the agent. Connections are kept and used again;
-// every wait has an end. Proxy variables of the environment mean nothing to it.
+// An HTTP/1.1 client for one server, with TLS. The agent talks to the API server with it. It keeps connections and uses
+// them again. Every wait has an end. It ignores proxy variables of the environment.
 #pragma once
 
 #include <chrono>
@@ -18,13 +18,13 @@
 
 namespace corbd::http {
 
-/// Who is there, and how that is proven.
+/// The server, and how it proves who it is.
 struct Peer {
   std::string host;  ///< a name or an address, IPv6 without brackets
   std::uint16_t port = 443;
   bool tls = true;
-  bool insecure = false;    ///< whoever answers is believed
-  std::string authorities;  ///< PEM; empty: those of the system
+  bool insecure = false;    ///< believe whoever answers
+  std::string authorities;  ///< PEM; empty: the system's authorities
   std::string certificate;  ///< PEM, of this client; empty: none
   Secret key;               ///< PEM, of that certificate
   /// "10.0.0.1:6443", "[::1]:443"
@@ -50,10 +50,10 @@ struct Reply {
   unsigned status = 0;
   std::optional<std::chrono::seconds> retry_after;            ///< the header, if it is a number
   std::optional<std::chrono::system_clock::time_point> date;  ///< the server's clock, whole seconds
-  std::string body;  ///< with a sink: only of an answer that is no 2xx; of such a one the first MiB
+  std::string body;  ///< with a sink: only that of an answer other than 2xx, its first MiB
 };
 
-/// Takes a piece of a body, as it comes. False: enough.
+/// Takes a piece of a body, as it comes. Returns false to stop.
 using Sink = std::function<bool(std::string_view piece)>;
 
 /// Control thread only. Outlives its calls.
@@ -62,12 +62,12 @@ class Client {
   Client(executor control, Clock& clock, BlockingPool& pool, Peer peer, Timing timing = {});
   ~Client();
 
-  /// unavailable: it cannot be reached, or ended in the middle; unauthenticated: its certificate is not one of the
-  /// authorities', or not for that host; exhausted: the body is too long; io: what answers speaks no HTTP. A GET is
+  /// unavailable: the server cannot be reached, or ended in the middle. unauthenticated: its certificate is not one of
+  /// the authorities', or not for that host. exhausted: the body is too long. io: the answer is not HTTP. A GET is
   /// repeated once if a kept connection turns out to be closed. The body of a 2xx goes to the sink, if there is one,
   /// whatever its length.
   task<result<Reply>> call(Message message, Until until, Sink sink = nullptr);
-  /// From the next connection on; those that are kept are closed.
+  /// Takes effect from the next connection on. Kept connections are closed.
   void meet(Peer peer);
   const Peer& peer() const;
 

@@ -1,7 +1,7 @@
 // A small HTTP/1.1 server for metrics and health: GET and HEAD, no TLS, no state. It shares the control thread with
-// everything else, so every connection is bounded in number, bytes and time. A client that holds its connections keeps
-// nobody else out: where there is no room for one more, the one that has been waited for longest ends, unless it is
-// owed an answer.
+// everything else, so the number of connections, and the bytes and time of each, are bounded. A client that holds its
+// connections keeps nobody else out. When there is no room for one more, the connection that the server has waited for
+// longest ends, unless the server owes it an answer.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 namespace corbd::http {
 
 struct Request {
-  std::string method;  ///< "GET" or "HEAD"; the body of an answer to HEAD is left out by the server
+  std::string method;  ///< "GET" or "HEAD"; the server leaves out the body of an answer to HEAD
   std::string target;  ///< as sent: path and query
 };
 
@@ -30,17 +30,17 @@ using Handler = std::function<Response(const Request&)>;
 struct Limits {
   std::chrono::milliseconds header{
       5000};  ///< from a request's first byte, or a connection's start, to the last byte of its header and body
-  std::chrono::milliseconds idle{30000};  ///< between two requests; also for the client to take an answer
+  std::chrono::milliseconds idle{30000};  ///< between two requests, and until the client has taken an answer
   std::size_t connections = 32;           ///< of all peers
   std::size_t peer_connections =
-      8;  ///< of these for one peer (peer.hpp). Behind a NAT, as kube-proxy's, many clients may be one
+      8;  ///< for one peer (peer.hpp). Behind a NAT such as kube-proxy's, many clients may be one peer
   std::size_t header_bytes = 8 << 10;  ///< more is answered with 431
   std::size_t body_bytes = 1 << 10;    ///< more is answered with 413
 };
 
 struct Config {
   std::string address = "127.0.0.1";  ///< IPv4 or IPv6, no name
-  std::uint16_t port = 0;             ///< 0: one that is free
+  std::uint16_t port = 0;             ///< 0: any free port
   Limits limits{};
 };
 
@@ -50,9 +50,10 @@ class Server {
   Server(executor control, Clock& clock, Config config, Handler handler);
   ~Server();
 
-  /// in_use names address and port; invalid_argument: not an address. May be repeated when it failed.
+  /// in_use names address and port. invalid_argument: not an address. A failed call may be repeated.
   result<> start();
-  /// Listens no more, ends idle connections, lets requests under way end until then, cuts off the rest.
+  /// Stops listening and ends idle connections. Lets requests under way end until the given time, and cuts off the
+  /// rest.
   task<> stop(Until until);
 
   std::uint16_t port() const;  ///< the one it listens on

@@ -19,7 +19,8 @@
 
 namespace corbd::image {
 
-/// Which image, by identity: it survives a rename, and tells an image from one made again under the same name.
+/// The identity of an image. It survives a rename, and distinguishes an image from one that was made again under the
+/// same name.
 struct Key {
   std::string fsid;  ///< the cluster's
   std::int64_t pool_id = -1;
@@ -35,24 +36,24 @@ struct Key {
   }
 };
 
-/// Where to find a cluster, and as whom. The key is in memory only (and in the runtime directory's 0600 files).
+/// Where to find a cluster, and which user to be. The key is only in memory and in the runtime directory's 0600 files.
 struct Access {
   std::string cluster_id;             ///< name in config.json; for people and for sharing connections
   std::vector<std::string> monitors;  ///< as in config.json, joined by ',' for librados
   std::string user;                   ///< without "client."
   Secret key;
   std::map<std::string, std::string> config =
-      {};  ///< Ceph's options of the connection; those that the agent's promises rest on win
+      {};  ///< Ceph's options for the connection; the options that the agent's promises need override them
 };
 
-/// What a request names.
+/// The image as a request names it.
 struct Name {
   std::string pool, ns, image;
   std::string text() const { return pool + "/" + (ns.empty() ? "" : ns + "/") + image; }
 };
 
-/// What ceph-csi's provisioner reserved, as the volume's handle says it: its journal in the cluster knows the image's
-/// name.
+/// What ceph-csi's provisioner reserved, as the volume ID says it. The provisioner's journal in the cluster knows the
+/// image's name.
 struct Reserved {
   std::int64_t pool_id = -1;  ///< of the image
   std::string uuid;
@@ -72,14 +73,14 @@ struct Resolved {
   Key key;
   std::uint64_t size = 0;  ///< bytes
   bool exclusive_lock = false;
-  std::uint64_t features = 0;   ///< bits as librbd numbers them
-  std::string cluster_id = {};  ///< where it was found, as Access has it
-  Name name = {};               ///< at that time
-  std::string kms_id = {};      ///< of an encrypted volume, by its journal; "": that calls it unencrypted, or is none
+  std::uint64_t features = 0;        ///< bits as librbd numbers them
+  std::string cluster_id = {};       ///< where it was found, as Access has it
+  Name name = {};                    ///< at that time
+  std::string kms_id = {};           ///< of an encrypted volume, by its journal; "": not encrypted, or no journal
   std::string encryption_type = {};  ///< by its journal: "block", "file", or "" where it says nothing
 };
 
-/// Who holds what of an image. Addresses as Ceph prints them: "10.0.0.1:0/123456789".
+/// Who holds an image's lock, and who watches it. Addresses as Ceph prints them: "10.0.0.1:0/123456789".
 struct Ownership {
   enum class Lock {
     none,
@@ -89,24 +90,24 @@ struct Ownership {
   } lock = Lock::none;  ///< our_dead: an address of a dead incarnation of this agent
   std::string owner;    ///< the lock owner's address, if any
   std::vector<std::string>
-      foreign_watchers;  ///< not this client, no dead incarnation of ours, no rbd-mirror; who only reads has no watch
-  std::map<std::string, std::string> clients = {};  ///< "client.4119" by address, of the owner and the watchers
+      foreign_watchers;  ///< not this client, no dead incarnation of ours, no rbd-mirror; a pure reader has no watch
+  std::map<std::string, std::string> clients = {};  ///< address to "client.4119", for the owner and the watchers
   std::string self;                                 ///< this client's address
   std::uint64_t version =
-      0;  ///< of the image's header: grows with every change of it, also of its lock, not with a watch
+      0;  ///< of the image's header. Every change of the header or its lock raises it; a watch does not
 };
 
-/// Of a client's address: "10.0.0.1" of "10.0.0.1:0/123456789".
+/// The host in a client's address: "10.0.0.1" for "10.0.0.1:0/123456789".
 constexpr std::string_view host_of(std::string_view address) { return address.substr(0, address.rfind(':')); }
 
-/// What a look at an image's header tells without opening the image: opening sets a watch, which changes the mark.
+/// What an image's header tells without opening the image. Opening sets a watch, which changes the mark.
 struct Header {
   std::uint64_t version = 0;  ///< as Ownership::version
   std::int64_t mark = 0;      ///< what break_dead_lock() left, if nothing was done to the header since
 };
 
-/// One request's place in the image port; owned by whoever submits, alive until `done` ran. `done` runs once, on any
-/// thread, perhaps inside the submitting call. result: 0, or -errno.
+/// One request's place in the image port. The submitter owns it and keeps it alive until `done` ran. `done` runs once,
+/// on any thread, perhaps inside the submitting call. result: 0, or -errno.
 struct Op {
   void (*done)(Op* op, int result) noexcept = nullptr;
 };
@@ -131,31 +132,32 @@ class Image {
   virtual void write_zeroes(Op& op, std::uint64_t offset, std::uint64_t length) = 0;
 
   // Control thread.
-  /// Asks the cluster for the size; on_resized as if it had told by itself.
+  /// Asks the cluster for the size. Calls on_resized as if the cluster had announced a change.
   virtual task<result<>> refresh(Until until) = 0;
   virtual task<result<Ownership>> ownership(Until until) = 0;
   /// Breaks the lock of a dead incarnation of this agent, which must have been fenced, and leaves the mark in the same
-  /// operation. `owner`: as ownership() gave it; unproven when it does not hold the lock any more. `mark`: from 2^31 to
-  /// 2^32 - 1.
+  /// operation. `owner`: as ownership() gave it; unproven when that owner does not hold the lock any more. `mark`: from
+  /// 2^31 to 2^32 - 1.
   virtual task<result<>> break_dead_lock(std::string owner, std::int64_t mark, Until until) = 0;
-  /// Takes the exclusive lock and keeps it: no peer gets it by asking.
+  /// Takes the exclusive lock and keeps it, also when a peer asks for it.
   virtual task<result<>> acquire_lock(Until until) = 0;
   virtual task<result<>> release_lock(Until until) = 0;
   /// Whether any extent of the head is allocated; stops at the first. An error is never "no".
   virtual task<result<bool>> has_data(Until until) = 0;
   virtual task<result<std::optional<std::string>>> metadata(std::string name, Until until) = 0;
-  /// Also of an image that is open read-only, or whose lock is not held: past librbd, which would take the lock for it.
+  /// Works also if the image is open read-only, or if its lock is not held. It bypasses librbd, which would take the
+  /// lock for it.
   virtual task<result<>> set_metadata(std::string name, std::string value, Until until) = 0;
   virtual task<result<>> remove_metadata(std::string name, Until until) = 0;
-  /// Closes; the object is to be destroyed afterwards and used by nobody. Waits for operations under way.
+  /// Waits for operations under way, then closes. Afterwards the object may only be destroyed.
   virtual task<result<>> close(Until until) = 0;
 };
 
 struct OpenOptions {
   bool read_only = false;
-  std::function<void()> on_resized;  ///< control thread: size() is another one now
-  /// Control thread, once: its client was cut off by the cluster, or its lock was lost. What was proven of it is worth
-  /// nothing from now on.
+  std::function<void()> on_resized;  ///< control thread: size() has changed
+  /// Called once, on the control thread: the cluster cut its client off, or its lock was lost. Any earlier proof is
+  /// void from now on.
   std::function<void(std::string why)> on_lost;
 };
 
@@ -165,16 +167,15 @@ class Clusters {
   virtual ~Clusters() = default;
 
   virtual task<result<Resolved>> resolve(Access access, Name name, Until until) = 0;
-  /// The image that a provisioner made. not_found: no such pool or image; a journal that is missing, or lacks
-  /// something, is none. The image's id is written into a journal that lacks it.
+  /// Finds the image that a provisioner made. not_found: no such pool or image. A missing or incomplete journal is no
+  /// error. The image's ID is written into a journal that lacks it.
   virtual task<result<Resolved>> locate(Access access, Reserved reserved, std::string ns, Until until) = 0;
   /// Blocklists every dead incarnation of this agent on that cluster, and waits until the connections have the map that
-  /// says so. Done at once when there is none. Until it succeeded, open() refuses images of that cluster with
+  /// says so. Returns at once when there is none. Before it has succeeded, open() refuses images of that cluster with
   /// unavailable.
   virtual task<result<>> fence_dead(Access access, Until until) = 0;
-  /// A client of that cluster which was another program's on this node, and is dead, counts as a dead incarnation of
-  /// this agent from now on, durably: fence_dead() fences it, and its lock may be broken. `address`: as ownership()
-  /// gave it.
+  /// From now on, and durably, a dead client of another program on this node counts as a dead incarnation of this
+  /// agent. fence_dead() fences it, and its lock may be broken. `address`: as ownership() gave it.
   virtual task<result<>> inherit(Access access, std::string address, Until until) = 0;
   /// not_found when that very image is gone.
   virtual task<result<Header>> header(Access access, Key key, Until until) = 0;

@@ -11,26 +11,25 @@
 
 namespace corbd::kms {
 
-/// What the passphrase in the node-stage secret is.
+/// The role of the passphrase in the node-stage secret.
 enum class Kind {
   shared,     ///< ceph-csi's "default": it opens every volume
-  per_volume  ///< ceph-csi's "metadata": it wraps a key that each volume has for itself, kept in the image's metadata
+  per_volume  ///< ceph-csi's "metadata": it wraps the volume's own key, which is in the image's metadata
 };
 
 class Kms {
  public:
   virtual ~Kms() = default;
-  /// By config.json of the KMS folder, read anew; "default" needs none. unimplemented names a type that is not served
-  /// here.
+  /// Reads config.json of the KMS folder anew; "default" needs none. unimplemented names a type that we do not serve.
   virtual result<Kind> kind(const std::string& kms_id) const = 0;
-  /// unauthenticated: another passphrase wrapped it, or for another volume.
+  /// unauthenticated: it was wrapped with another passphrase, or for another volume.
   virtual task<result<Secret>> unwrap(std::string volume_id, std::string wrapped, Secret passphrase, Until until) = 0;
   virtual task<result<std::string>> wrap(std::string volume_id, Secret key, Secret passphrase, Until until) = 0;
 };
 
 std::unique_ptr<Kms> make_kms(BlockingPool& pool, std::string config_dir);
 
-/// Of the file's text. failed_precondition: it is not there, or broken; unimplemented as above.
+/// Takes the file's text. failed_precondition: it is not there, or broken; unimplemented as above.
 result<Kind> kind_of(std::string_view config, std::string_view kms_id);
 
 /// ceph-csi's internal/kms/secretskms.go: {"dek": base64, "nonce": base64}, AES-256-GCM with scrypt(passphrase, volume

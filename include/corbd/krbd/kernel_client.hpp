@@ -1,5 +1,5 @@
-// The kernel's rbd client by its sysfs files (Documentation/ABI/testing/sysfs-bus-rbd), without rbd(8). Writing them
-// waits for the cluster, so a helper process does it.
+// Drives the kernel's RBD client by its sysfs files (Documentation/ABI/testing/sysfs-bus-rbd), without rbd(8). A write
+// to them waits for the cluster, so a helper process does it.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -11,7 +11,7 @@
 
 namespace corbd::krbd {
 
-/// `sysfs`: its root.
+/// `sysfs` is the root of sysfs.
 std::unique_ptr<device::KernelClient> make_kernel_client(HelperPool& helpers, std::string sysfs = "/sys");
 
 /// In the helper process: whether the request is one of the client's above, and what is to be done.

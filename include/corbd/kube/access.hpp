@@ -10,7 +10,7 @@
 
 namespace corbd::kube {
 
-/// A file is read anew each time: kubelet swaps them. Of a file and a text the text counts.
+/// A file is read anew each time, because kubelet replaces it. If there are both a file and a text, the text counts.
 struct Access {
   std::string host;
   std::uint16_t port = 443;
@@ -25,17 +25,17 @@ struct Access {
 
 using Environment = std::function<std::string(const char* name)>;  ///< "": not set
 
-/// Of a pod. failed_precondition where this process is in none.
+/// From the pod. failed_precondition if this process is in none.
 result<Access> in_cluster(const Environment& environment,
                           const std::string& folder = "/var/run/secrets/kubernetes.io/serviceaccount");
-/// The current context of a kubeconfig: token, token file, client certificate; commands and providers that make tokens
-/// are refused by name.
+/// The current context of a kubeconfig: token, token file or client certificate. Refuses commands and providers that
+/// make tokens, and names them.
 result<Access> parse_kubeconfig(const std::string& text, const std::string& folder);
 result<Access> read_kubeconfig(const std::string& path);
 
-/// Reads the files. `host` is where it connects to.
+/// Reads the files. `host` is the address that it connects to.
 result<http::Peer> peer_of(const Access& access);
-/// Without white space at its ends; empty where there is none.
+/// Without white space at its ends; empty if there is none.
 result<Secret> read_token(const Access& access);
 
 }  // namespace corbd::kube

@@ -11,7 +11,7 @@ namespace corbd::kube {
 
 struct Failure {
   enum class Kind {
-    expired,    ///< 410: that version is forgotten, list anew
+    expired,    ///< 410: the server forgot that version; list again
     too_new,    ///< 504: that version has not come yet
     throttled,  ///< 429: later
     other
@@ -25,12 +25,12 @@ using answer = boost::system::result<T, Failure>;
 
 [[noreturn]] void throw_exception_from_error(const Failure& failure, const boost::source_location& where);
 
-/// A request as RBAC names it, for the sentence that tells what to grant.
+/// A request in RBAC's terms, for the sentence that says what to grant.
 struct Verb {
   std::string verb, resource;  ///< "get", "volumeattachments.storage.k8s.io"
 };
 
-/// `body`: a Status object, or any text. retry_after: of the header; the Status may have its own.
+/// `body` is a Status object, or any text. `retry_after` is the header's; the Status may have its own.
 Failure failure_of(unsigned status, std::string_view body, std::optional<std::chrono::seconds> retry_after,
                    const Verb& verb, std::string_view target);
 

@@ -1,4 +1,4 @@
-// The API server's calls: get, list, watch, create, patch. Tokens and certificates are read anew when they rotate.
+// The API server's calls: get, list, watch, create, patch. It reads tokens and certificates again when they rotate.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -13,7 +13,7 @@
 
 namespace corbd::kube {
 
-/// What to ask of: "/api/v1/nodes", "nodes".
+/// A kind of object: "/api/v1/nodes", "nodes".
 struct Resource {
   std::string path;  ///< of the collection
   std::string rbac;  ///< as RBAC names it: "volumeattachments.storage.k8s.io"
@@ -24,12 +24,12 @@ struct Listed {
   std::string version;
 };
 
-/// One line of a watch. A bookmark has a version and nothing else that counts.
+/// One line of a watch. In a bookmark only the version counts.
 struct Change {
   enum class Kind { added, modified, deleted, bookmark } kind;
-  boost::json::object object;  ///< of a bookmark empty
+  boost::json::object object;  ///< empty for a bookmark
   std::string version;
-  bool ends_initial = false;  ///< of a bookmark: all that there is was told
+  bool ends_initial = false;  ///< of a bookmark: the server has sent everything that exists
 };
 
 /// The field selector of the one object of that name.
@@ -42,7 +42,8 @@ class Api {
   ~Api();
 
   task<answer<boost::json::object>> get(Resource resource, std::string name, Until until);
-  /// All pages. `selector`: of fields; empty: all objects. `version`: as of resourceVersion; empty: the most recent.
+  /// Reads all pages. `selector` is a field selector; empty means all objects. `version` is the resourceVersion; empty
+  /// means the most recent.
   task<answer<Listed>> list(Resource resource, std::string selector, std::string version, Until until);
   /// Until the server ends it, in good order (nothing) or not (why), or `until`. on_change returns false to end it.
   /// `initial`: first of all what there is, each as added, and then a bookmark that says so; a server that does not
@@ -53,8 +54,8 @@ class Api {
   /// A strategic merge patch.
   task<answer<boost::json::object>> patch(Resource resource, std::string name, boost::json::object body, Until until);
 
-  /// How far the server's clock was ahead of this node's when it gave an object or a list last: at least so much, and
-  /// hardly more than a second more (it tells whole seconds). Nothing: it did not tell.
+  /// How far the server's clock was ahead of this node's at its last object or list. The truth is at least this, and
+  /// hardly more than a second more, because the server sends whole seconds. Nothing if the server sent no time.
   std::optional<std::chrono::milliseconds> ahead() const;
 
  private:

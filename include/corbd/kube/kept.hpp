@@ -1,5 +1,5 @@
-// Objects of the API, kept as the server has them. One by its name: listed and watched, or read again and again where
-// this agent may only get it. Or those of a whole collection that are ours.
+// Keeps objects of the API as the server has them. Either one object, by its name: listed and watched, or read again
+// and again where this agent may only get it. Or the objects of a whole collection that are ours.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -14,9 +14,9 @@
 namespace corbd::kube {
 
 struct Which {
-  std::string name;  ///< the one object; empty: all that are ours
+  std::string name;  ///< of the one object; empty: all that are ours
   std::string selector =
-      {};  ///< of all: which fields the server shall look at. One that does not know it is asked for all
+      {};  ///< for a collection: the field selector. A server that does not know it is asked for all objects
   std::function<bool(const boost::json::object&)> ours = nullptr;
 };
 
@@ -24,8 +24,9 @@ struct Which {
 class Kept {
  public:
   using Objects = std::map<std::string, boost::json::object>;  ///< by name
-  /// changed: called with the name of an object that came, changed or went, and with the one object's when it is known
-  /// that there is none. The first request comes within `spread` of the start: many agents start at once.
+  /// `changed` is called with the name of an object that came, changed or went. It is also called with the one object's
+  /// name once it is known not to exist. The first request comes within `spread` of the start, because many agents
+  /// start at once.
   Kept(executor control, Clock& clock, Api& api, Resource resource, Which which,
        std::function<void(const std::string& name)> changed,
        std::chrono::milliseconds spread = std::chrono::milliseconds(0));
@@ -33,14 +34,14 @@ class Kept {
   void start();
   task<> stop(Until until);
 
-  /// The server told at least once what there is.
+  /// The server has sent everything that exists at least once.
   bool known() const { return known_; }
   const Objects& objects() const { return objects_; }
-  /// The one object; nothing when there is none.
+  /// The one object; nothing if it does not exist.
   const boost::json::object* object() const { return objects_.empty() ? nullptr : &objects_.begin()->second; }
-  /// It may not be watched, by this agent: what is known is up to minutes old.
+  /// This agent may not watch it, so what it knows may be minutes old.
   bool only_gets() const { return only_get_; }
-  /// Why the last request failed; nothing once one succeeded.
+  /// Why the last request failed; nothing after a success.
   const std::optional<Failure>& failure() const { return failure_; }
 
  private:

@@ -23,10 +23,10 @@ Resource secrets_of(const std::string& name_space);
 struct Node {
   std::map<std::string, std::string> labels;
   std::vector<std::string> volumes_attached;  ///< "kubernetes.io/csi/<driver>^<handle>"
-  bool out_of_service = false;  ///< tainted so: the cluster takes it for dead, and detaches its volumes by force
+  bool out_of_service = false;  ///< by its taint: the cluster assumes it dead, and detaches its volumes by force
 };
 Node node_of(const boost::json::object& object);
-/// As a Node's status names it.
+/// The name in a Node's status.
 std::string attached_name(const std::string& handle, const std::string& driver);
 
 struct VolumeAttachment {
@@ -36,7 +36,7 @@ struct VolumeAttachment {
   std::map<std::string, std::string> metadata;  ///< the publish context
 };
 VolumeAttachment volume_attachment_of(const boost::json::object& object);
-/// The attach-detach controller's: "csi-" and the sha256 of handle, driver and node.
+/// The attach-detach controller's name: "csi-" and the sha256 of volume ID, driver and node.
 std::string volume_attachment_name(const std::string& handle, const std::string& driver, const std::string& node);
 
 struct Reference {
@@ -54,7 +54,7 @@ struct PersistentVolume {
 };
 PersistentVolume persistent_volume_of(const boost::json::object& object);
 
-/// Decoded; what is no base64 is left out.
+/// Decoded. Leaves out what is not base64.
 std::map<std::string, Secret> data_of_secret(const boost::json::object& object);
 
 }  // namespace corbd::kube

@@ -1,5 +1,5 @@
-// This node's own Node object: its labels tell where the node is, its status what is attached to it. Nothing waits for
-// it; whoever needs a label hears that it is not known yet.
+// This node's own Node object: Its labels say where the node is, its status says what is attached to it. Nothing waits
+// for it. A caller that needs a label is told that it is not known yet.
 #pragma once
 
 #include <map>
@@ -18,15 +18,15 @@ result<Access> find_access(const std::string& kubeconfig, const Environment& env
 /// Control thread only. stop() before it is destroyed, if it was started.
 class OwnNode {
  public:
-  /// `api`: an error where no API server is known; `labels()` tells it.
+  /// `api` is an error if no API server is known. `labels()` then returns that error.
   OwnNode(executor control, Clock& clock, result<Api*> api, std::string name);
 
-  /// Asks from now on; again is nothing.
+  /// Starts asking. A second call does nothing.
   void start();
   task<> stop(Until until);
   /// unavailable: not known yet, and why; not_found: there is no such Node.
   result<std::map<std::string, std::string>> labels() const;
-  /// As it is now; nothing while that is not known.
+  /// The Node as it is now; nothing while it is not known.
   std::optional<Node> now() const;
 
  private:

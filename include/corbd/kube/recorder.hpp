@@ -14,7 +14,7 @@ namespace corbd::kube {
 
 /// The object that an event is about.
 struct Involved {
-  std::string kind, name_space, name, uid;  ///< name_space empty: of the cluster
+  std::string kind, name_space, name, uid;  ///< name_space empty: an object of the cluster
   auto operator<=>(const Involved&) const = default;
 };
 
@@ -30,7 +30,7 @@ class Recorder {
   struct Config {
     std::string component, host;
     std::chrono::seconds answer_within{10};
-    std::chrono::minutes same_for{10};     ///< told again within that time, an event is counted, not repeated
+    std::chrono::minutes same_for{10};     ///< an event that occurs again within this time is counted, not repeated
     std::chrono::milliseconds every{200};  ///< on the average
     std::size_t burst = 25, waiting = 512;
   };

@@ -22,7 +22,7 @@ class Reflector {
   struct Watch {
     std::string version;           ///< what came after it
     std::chrono::seconds timeout;  ///< asked of the server
-    bool initial = false;          ///< with what there is at first, in the place of a list: its end is told
+    bool initial = false;          ///< first all that exists, in place of a list, and a mark at its end
     bool operator==(const Watch&) const = default;
   };
   struct Sleep {
@@ -31,19 +31,19 @@ class Reflector {
   };
   using Action = std::variant<List, Watch, Sleep>;
 
-  /// What to do now. random: uniform in [0, 1). Asked again after each of the calls below, and after a Sleep.
+  /// What to do now. random: uniform in [0, 1). Call it again after each of the calls below, and after a Sleep.
   Action next(double random);
 
   void listed(std::string version);
   void list_failed(const Failure& failure, time_point now);
-  /// A watch that begins now: for how long it lasts counts.
+  /// A watch begins now. How long it lasts matters.
   void watching(time_point now);
-  /// Of an event of the watch that tells a version, a bookmark too.
+  /// For each event of the watch with a version, also a bookmark.
   void seen(std::string version);
-  /// The watch has told all that there is, up to this version: it goes on as any other.
+  /// The watch has sent everything that exists, up to this version. From now on it is like any other.
   void initial_told(std::string version);
-  /// The server ended the watch, or it broke; no failure: as it should, or it was given up because that never came.
-  /// Where the server does not know of such watches none is asked for again.
+  /// The server ended the watch, or it broke. Without a failure it ended as it should, or was given up because that
+  /// mark never came. If the server does not know such watches, we ask for none again.
   void watch_ended(const std::optional<Failure>& failure, time_point now);
 
   const std::string& version() const { return version_; }
@@ -53,8 +53,8 @@ class Reflector {
   enum class Does { list, watch } does_ = Does::list;
   std::string version_ = "0";
   bool from_most_recent_ = false;
-  bool asks_initial_ = true;      ///< the server may know watches in the place of a list
-  bool telling_initial_ = false;  ///< this watch is one, and has not told all yet
+  bool asks_initial_ = true;      ///< the server may support watches in the place of a list
+  bool telling_initial_ = false;  ///< this watch is one, and has not sent everything yet
   std::uint64_t events_ = 0;      ///< of this watch
   time_point began_{};
   std::uint32_t failures_ = 0;  ///< in a row

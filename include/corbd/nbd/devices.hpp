@@ -10,8 +10,8 @@ namespace corbd::nbd {
 struct Config {
   std::string sysfs = "/sys";                    ///< root of sysfs
   std::uint64_t bytes_in_flight = 512ull << 20;  ///< budget of all devices
-  /// Above it each device may have that much, or a single request that is longer: one of the largest that the kernel
-  /// makes (max_sectors_kb).
+  /// Above the budget each device may have this much, or a single longer request. It is the largest request that the
+  /// kernel makes (max_sectors_kb).
   std::uint32_t reserved_bytes = 1u << 20;
   std::uint32_t max_request_bytes = 32u << 20;  ///< a longer read or write is refused with EINVAL
 };

@@ -1,5 +1,5 @@
-// The admin socket: people see the agent's volumes there, follow their changes, and ask for healing or giving up
-// (proto/corbd/v1/admin.proto).
+// The admin socket, where people see the agent's volumes, follow their changes, and ask to heal a volume or to give it
+// up (proto/corbd/v1/admin.proto).
 #pragma once
 
 #include <functional>
@@ -20,7 +20,7 @@ struct AdminConfig {
   std::size_t max_calls = 64;  ///< in flight, those that wait for events included
 };
 
-/// What is shown and asked. All outlive the server; used on the control thread only.
+/// What the server shows and asks. All of it outlives the server, and is used only on the control thread.
 struct AdminSources {
   volume::Volumes& volumes;
   heal::Healer& healer;
@@ -28,8 +28,8 @@ struct AdminSources {
   std::function<std::vector<HelperPool::Stuck>()> stuck_helpers;
   std::function<void(bool on)> drain;  ///< volume::Shell::drain
   std::function<bool()> draining;
-  /// Somebody gave his word for a volume (HealRequest.without_proof), and how the try ended. `by`: "uid 0, pid 4711";
-  /// empty: not known.
+  /// An operator gave the word for a volume (HealRequest.without_proof), and the try ended like this. `by`: "uid 0, pid
+  /// 4711"; empty: not known.
   std::function<void(const std::string& volume_id, const std::string& by, const result<>& done)> vouched =
       [](const std::string&, const std::string&, const result<>&) {};
   /// heal::Finder::left
@@ -43,7 +43,7 @@ class Admin {
 
   /// in_use when another agent answers on the socket.
   result<> start();
-  /// A change of a volume's health, for those who follow. Control thread; before start() too.
+  /// Passes on a change of a volume's health to those who follow. Control thread, also before start().
   void note(const volume::Change& change);
   /// Ends every wait of a caller at once, then the server.
   task<> stop(Until until);

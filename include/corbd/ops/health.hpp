@@ -1,4 +1,4 @@
-// Whether the agent lives (/healthz) and can serve (/readyz). A control thread that is dead answers neither: the server
+// Whether the agent lives (/healthz) and can serve (/readyz). A dead control thread answers neither, because the server
 // runs on it.
 #pragma once
 
@@ -12,20 +12,19 @@
 
 namespace corbd::ops {
 
-/// From here on /healthz answers 503.
+/// From this lag on /healthz answers 503.
 inline constexpr std::chrono::seconds kTooLate{10};
 
-/// How late the control thread runs what is due: a tick each second looks how late it is itself. stop() before it is
-/// destroyed.
+/// How late the control thread is. A tick each second measures its own delay. stop() before it is destroyed.
 class LoopLag {
  public:
   explicit LoopLag(Clock& clock) : clock_(clock) {}
   ~LoopLag() { stop(); }
   void start();
   void stop();
-  /// Of the last tick, or of the one that is due.
+  /// The delay of the last tick, or of the tick that is due.
   duration now() const;
-  /// The worst of the last minute, so that no scrape misses it.
+  /// The worst delay of the last minute, so that no scrape misses it.
   duration worst() const;
 
  private:
@@ -37,8 +36,8 @@ class LoopLag {
   std::size_t at_ = 0;
 };
 
-/// Whether a folder can be written, tried again and again on the blocking pool: a disk that hangs must not hang the
-/// control thread.
+/// Whether a folder can be written. It tries again and again on the blocking pool, because a disk that hangs must not
+/// hang the control thread.
 class Writable {
  public:
   Writable(executor control, Clock& clock, BlockingPool& pool, std::string folder);

@@ -1,4 +1,4 @@
-// What Prometheus sees: a pure function from a snapshot, taken when asked for, to its text format.
+// What Prometheus sees. A pure function turns a snapshot, which is taken on request, into the text format.
 #pragma once
 
 #include <array>
@@ -15,17 +15,17 @@
 
 namespace corbd::ops {
 
-/// Bounds in seconds: those of kubelet's csi_operations_seconds.
+/// Bounds in seconds, the same as kubelet's csi_operations_seconds.
 inline constexpr std::array kBuckets{0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0};
 
 struct Histogram {
   std::array<std::uint64_t, kBuckets.size() + 1>
-      counts{};    ///< per bucket, not summed up; the last one is what is longer than all
+      counts{};    ///< per bucket, not cumulative; the last bucket has the calls above all bounds
   double sum = 0;  ///< seconds
   void add(double seconds);
 };
 
-/// CSI calls that ended, by method and grpc::StatusCode. Bounded: both come from our own lists.
+/// CSI calls that ended, by method and grpc::StatusCode. Their number is bounded, because both come from our own lists.
 class Calls {
  public:
   void add(const rpc::Ended& ended);
@@ -38,7 +38,7 @@ class Calls {
 struct Process {
   std::uint64_t resident_bytes = 0, open_fds = 0, threads = 0;
 };
-/// Of this process, from /proc.
+/// Figures of this process, from /proc.
 Process read_process();
 
 struct Snapshot {
@@ -53,7 +53,7 @@ struct Snapshot {
   Process process;
 };
 
-/// "UNAVAILABLE" of 14.
+/// "UNAVAILABLE" for 14.
 std::string grpc_name(int code);
 
 /// Prometheus' text format, version 0.0.4.

@@ -1,4 +1,4 @@
-// The agent's pages over HTTP: metrics, /healthz and /readyz, each made when it is asked for.
+// The agent's pages over HTTP: metrics, /healthz and /readyz. Each is made on request.
 #pragma once
 
 #include <functional>
@@ -19,11 +19,11 @@ struct WebConfig {
   std::string state_dir;
 };
 
-/// What the pages are made of; control thread, quick.
+/// The sources of the pages. Control thread, and quick.
 struct WebSources {
-  /// Everything but now, calls, lag and process.
+  /// Everything except now, calls, lag and process.
   std::function<Snapshot()> snapshot;
-  /// What keeps the agent from serving, beside the state directory.
+  /// What else keeps the agent from serving, besides the state directory.
   std::function<std::vector<Error>()> not_ready;
 };
 
@@ -32,7 +32,7 @@ class Web {
  public:
   Web(executor control, Clock& clock, BlockingPool& pool, WebConfig config, WebSources sources);
   ~Web();
-  /// Never fails: volumes are served without it. A port that is taken is tried again.
+  /// Never fails, because volumes are served without it. It tries a port that is taken again.
   void start();
   task<> stop(Until until);
   /// What the server answers.

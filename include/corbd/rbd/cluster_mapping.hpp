@@ -22,15 +22,15 @@ struct ClusterMapping {
 /// invalid_argument names the key.
 result<std::vector<ClusterMapping>> parse_cluster_mapping(std::string_view text);
 
-/// Where else the volume of a handle may be, in the order to try: every pool mapping of every entry that maps its
+/// The other places of a volume, by its ID, in the order to try: every pool mapping of every entry that maps its
 /// cluster. invalid_argument: the other pool is no number.
 result<std::vector<image::Place>> mapped_places(const std::vector<ClusterMapping>& mappings, const image::Place& of);
 /// The clusters to which this one is mapped, in the order to try.
 std::vector<std::string> mapped_clusters(const std::vector<ClusterMapping>& mappings, std::string_view cluster_id);
 
-/// parse_cluster_mapping() of `<dir>/cluster-mapping.json`; empty when there is no such file.
+/// parse_cluster_mapping() for `<dir>/cluster-mapping.json`; empty if there is no such file.
 result<std::vector<ClusterMapping>> read_cluster_mapping(const std::string& config_dir);
-/// The two above, of that file as it is now.
+/// The two functions above, for that file as it is now.
 result<std::vector<image::Place>> mapped_places(const std::string& config_dir, const image::Place& of);
 result<std::vector<std::string>> mapped_clusters(const std::string& config_dir, std::string_view cluster_id);
 

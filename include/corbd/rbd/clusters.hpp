@@ -11,14 +11,14 @@ namespace corbd::rbd {
 
 struct Config {
   std::string
-      incarnations_dir;      ///< one file per rados_t: its fsid and addresses, until it is fenced or was shut down well
+      incarnations_dir;  ///< one file per rados_t: its fsid and addresses, until it is fenced or was shut down cleanly
   std::string boot_id = {};  ///< the running boot
   std::size_t images_per_connection = 32;
   std::chrono::seconds mon_timeout{10};  ///< connecting and monitor commands
 };
 
-/// Reads the incarnation files: all of them are dead, because the caller holds the state directory's lock. files: for
-/// those only; the calls of each cluster have twelve threads of its own, made with its first.
+/// Reads the incarnation files. All of them are dead, because the caller holds the state directory's lock. `files` is
+/// for those only: each cluster has sixteen threads of its own for its calls, made with its first call (rbd/lane.hpp).
 std::unique_ptr<image::Clusters> make_clusters(executor control, Clock& clock, BlockingPool& files, Config config);
 
 }  // namespace corbd::rbd

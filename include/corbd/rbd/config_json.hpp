@@ -14,19 +14,19 @@ struct ClusterEntry {
   std::string cluster_id;
   std::vector<std::string> monitors;
   std::string rados_namespace;  ///< "" is the default one
-  bool read_affinity = false;   ///< reads are to go to the nearest OSD
+  bool read_affinity = false;   ///< reads shall go to the nearest OSD
   std::vector<std::string> crush_labels =
-      {};                                 ///< the node's labels that say where it is; none: those of the command line
+      {};                                 ///< the node's labels that say where it is; empty: those of the command line
   std::vector<std::string> ignored = {};  ///< set, but without effect here: a sentence each
 };
 
-/// The entry of `cluster_id`, the first if it is there twice. not_found names the ids that are there;
-/// failed_precondition: empty, or no monitors; invalid_argument: not JSON, or a value of another type than ceph-csi
-/// reads; the entry of another cluster does no harm.
+/// The entry of `cluster_id`, the first one if there are two. not_found names the existing IDs. failed_precondition:
+/// the entry is empty, or has no monitors. invalid_argument: not JSON, or a value of another type than ceph-csi reads.
+/// The entry of another cluster does no harm.
 result<ClusterEntry> parse_config_json(std::string_view text, std::string_view cluster_id);
-/// Every entry, also one without monitors; invalid_argument: not JSON, or an entry that is none.
+/// Every entry, also one without monitors. invalid_argument: not JSON, or an entry that is no object.
 result<std::vector<ClusterEntry>> parse_clusters(std::string_view text);
-/// parse_config_json() of `<dir>/config.json`.
+/// parse_config_json() for `<dir>/config.json`.
 result<ClusterEntry> find_cluster(const std::string& config_dir, std::string_view cluster_id);
 
 }  // namespace corbd::rbd

@@ -1,4 +1,4 @@
-// What others may know of calls and sockets without gRPC's headers.
+// What other rooms may know about calls and sockets without gRPC's headers.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ struct Ended {
   duration took{};
 };
 
-/// Whether somebody listens on unix:///path/to.sock; unavailable otherwise. Never waits.
+/// Succeeds if somebody listens on unix:///path/to.sock; unavailable otherwise. Never waits.
 result<> answers(const std::string& endpoint);
 
 }  // namespace corbd::rpc

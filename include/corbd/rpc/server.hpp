@@ -1,5 +1,5 @@
 // A gRPC server on a unix socket, and the bridge from gRPC's callbacks to tasks on the control thread. Service methods
-// only build a call and return; a caller that cancels or runs out of time ends its own waiting, nothing else.
+// only build a call and return. A caller that cancels or runs out of time ends only its own wait.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -22,7 +22,7 @@ struct Config {
   std::size_t max_calls = 512;  ///< in flight; more are refused with RESOURCE_EXHAUSTED
   int max_message_bytes = 1 << 20;
   std::string log_as = "csi.call";         ///< the log line of a call's end
-  log::Level log_good = log::Level::info;  ///< of a call that ended well; of others it is warning
+  log::Level log_good = log::Level::info;  ///< for a call that ended well; for others it is warning
   /// Called on the control thread at the end of every unary() call, refused ones too. Must outlive the control thread's
   /// work.
   std::function<void(const Ended&)> on_ended;
@@ -35,21 +35,22 @@ class Server {
   Server(executor control, Clock& clock, Config config);
   ~Server();
 
-  /// Listens: the folder 0750, the socket 0600. A socket nobody answers on is replaced; one that answers is in_use.
+  /// Listens. The folder has mode 0750, the socket 0600. Replaces a socket on which nobody answers. in_use when
+  /// somebody answers.
   result<> start(const std::vector<grpc::Service*>& services);
   /// Takes no new calls, waits for those in flight, cancels what is left at half the time.
   task<> stop(Until until);
 
-  /// Whether a call may be refused for the number of those in flight.
+  /// Whether a call may be refused because too many are in flight.
   enum class Bound { max_calls, none };
   /// What a service method returns. `work` runs as a task on the control thread; its Until ends with the caller's
-  /// deadline or cancellation. `subject` names the object in the log (a volume id).
+  /// deadline or cancellation. `subject` names the object in the log (a volume ID).
   grpc::ServerUnaryReactor* unary(grpc::CallbackServerContext* context, std::string method, std::string subject,
                                   std::function<task<result<>>(Until)> work, Bound bound = Bound::max_calls);
   /// A method that answers at once, on gRPC's own thread.
   static grpc::ServerUnaryReactor* answer(grpc::CallbackServerContext* context, const grpc::Status& status);
 
-  /// Calls of unary() that have not ended. Any thread.
+  /// The number of unary() calls that have not ended. Any thread.
   std::size_t in_flight() const { return in_flight_.load(); }
 
  private:
@@ -63,7 +64,7 @@ class Server {
   std::unique_ptr<Listener> listener_;
 };
 
-/// Who calls over the unix socket: "uid 0, pid 4711" (pid 0: of another PID namespace); empty when that is not known.
+/// The caller on the unix socket: "uid 0, pid 4711" (pid 0: from another PID namespace); empty if not known.
 std::string peer_of(const grpc::ServerContextBase& context);
 
 /// The status a caller sees; the text is made valid UTF-8.

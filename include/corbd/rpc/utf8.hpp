@@ -1,4 +1,4 @@
-// Text for the wire: a proto3 string that is not valid UTF-8 is refused by whoever receives it.
+// Text for the wire. A receiver refuses a proto3 string that is not valid UTF-8.
 #pragma once
 
 #include <string>
