@@ -1,6 +1,7 @@
 #include "corbd/volume/shell.hpp"
 
 #include <algorithm>
+#include <list>
 #include <map>
 #include <set>
 
@@ -139,6 +140,7 @@ class Shell::Impl {
   Ports ports_;
   Config config_;
   Gate gate_;
+  std::list<Gate> drains_;  ///< of drain_all(): a process that dies in it ends that one's coroutines in any order
   Steps steps_;
   Gauges gauges_{control_, clock_, ports_, gate_};
   std::map<std::string, std::unique_ptr<Live>> volumes_;
@@ -546,7 +548,7 @@ task<> Shell::Impl::drain(Live& volume, Until until) {
 }
 
 task<> Shell::Impl::drain_all(Until until) {
-  Gate drains(control_, clock_);
+  Gate& drains = drains_.emplace_back(control_, clock_);
   for (const auto& [id, volume] : volumes_)
     if (volume->link && std::exchange(volume->drained, volume->link.get()) != volume->link.get())
       drains.spawn(drain(*volume, until));

@@ -87,6 +87,22 @@ TEST_CASE("a device that the kernel makes after its stage was given up is taken 
   CHECK(scene.world.devices.empty());
 }
 
+TEST_CASE("an agent that is killed while it answers its last requests leaves no coroutine of theirs behind") {
+  test::Calm calm;
+  Scene scene;
+  scene.world.hazards = &calm;
+  scene.filled();
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.world.cluster_slow = std::chrono::seconds(1);
+  scene.world.application_writes(scene.device(), 0);
+  scene.loop.outside_in(std::chrono::milliseconds(500), [&] { scene.loop.crash(); });
+  REQUIRE_THROWS_AS(scene.loop.run(scene.world.leave_well()), test::Crash);
+  scene.world.cluster_slow = {};
+  scene.kill_and_start();
+  CHECK(scene.want(volume::Healed{}) == errc::ok);
+  scene.world.hazards = nullptr;
+}
+
 // Open: the break and the lock are two operations. Only a look after the second could tell that nobody came between, if
 // the version of the header says how many operations there were.
 TEST_CASE("a node that came and went between the break of our dead lock and the taking of it is noticed",
