@@ -87,6 +87,32 @@ TEST_CASE("a device that the kernel makes after its stage was given up is taken 
   CHECK(scene.world.devices.empty());
 }
 
+TEST_CASE("a stage that fails before there is a device keeps its image from nobody until it is repeated") {
+  Scene scene;
+  scene.world.before_call = [&](const std::string& call) {
+    if (call == "kernel connect") scene.world.fail_at = 1;
+  };
+  scene.world.error = {errc::exhausted, "no device is free"};
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::exhausted);
+  CHECK(scene.image().watchers.empty());
+  CHECK(scene.image().lock_owner.empty());
+  scene.world.before_call = nullptr;
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+}
+
+TEST_CASE("a stage whose device was made although its command failed keeps the server of that device") {
+  Scene scene;
+  scene.filled();
+  scene.world.before_call = [&](const std::string& call) {
+    if (call == "kernel connect") scene.world.fail_after_at = 1;
+  };
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::unavailable);
+  CHECK(scene.device().alive);
+  CHECK(scene.image().lock_owner == scene.world.client());
+  scene.world.before_call = nullptr;
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+}
+
 TEST_CASE("an agent that is killed while it answers its last requests leaves no coroutine of theirs behind") {
   test::Calm calm;
   Scene scene;
