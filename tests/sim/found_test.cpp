@@ -129,6 +129,25 @@ TEST_CASE("an agent that is killed while it answers its last requests leaves no 
   scene.world.hazards = nullptr;
 }
 
+TEST_CASE("a volume that is staged again while its given-up image still closes waits for the lock of that one") {
+  test::Calm calm;
+  Scene scene;
+  scene.world.hazards = &calm;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  // A request that takes a minute: its image is closed after it.
+  scene.world.cluster_slow = std::chrono::minutes(1);
+  scene.world.application_writes(scene.device(), 0);
+  scene.world.cluster_slow = {};
+  REQUIRE(scene.want(volume::Failed{}) == errc::ok);
+  REQUIRE(scene.want(volume::Unstaged{test::staged_wish(kId).path}) == errc::ok);
+  CHECK(scene.want(test::staged_wish(kId)) == errc::in_use);
+  scene.loop.advance(std::chrono::minutes(2));
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.loop.advance(std::chrono::minutes(2));
+  CHECK(scene.image().lock_owner == scene.world.client());
+  scene.world.hazards = nullptr;
+}
+
 // Open: the break and the lock are two operations. Only a look after the second could tell that nobody came between, if
 // the version of the header says how many operations there were.
 TEST_CASE("a node that came and went between the break of our dead lock and the taking of it is noticed",

@@ -35,6 +35,7 @@ struct FakeImage {
   bool shared = false;         ///< many write: the lock goes to whoever writes
   bool secondary = false;      ///< the mirror of another cluster's
   std::string lock_owner;      ///< client address; "" = free
+  int lock_handle = 0;         ///< which of that client's open images has it, as its cookie tells; 0: any
   std::set<std::string> watchers;
   std::uint64_t version = 1;  ///< of the header
   std::int64_t mark = 0;      ///< of the header: its time of change

@@ -325,7 +325,10 @@ void World::run_work(Work work) {
     return;
   }
   FakeImage* image = by_id(work.image_id);
-  if (image != nullptr && image->shared && !blocklisted.contains(work.client)) image->lock_owner = work.client;
+  if (image != nullptr && image->shared && !blocklisted.contains(work.client)) {
+    image->lock_owner = work.client;
+    image->lock_handle = 0;
+  }
   int failed = 0;
   if (blocklisted.contains(work.client))
     failed = -ESHUTDOWN;
