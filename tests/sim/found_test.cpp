@@ -129,6 +129,18 @@ TEST_CASE("an agent that is killed while it answers its last requests leaves no 
   scene.world.hazards = nullptr;
 }
 
+TEST_CASE("a format whose client is cut off for another node writes nothing over what that one wrote") {
+  Scene scene;
+  scene.world.before_call = [&](const std::string& call) {
+    if (call != "mkfs") return;
+    scene.world.before_call = nullptr;
+    scene.world.visit(scene.image(), "10.0.0.2:0/5", true);
+  };
+  CHECK(scene.want(test::staged_wish(kId)) != errc::ok);
+  CHECK(scene.image().generation == 0);
+  CHECK(scene.want(test::staged_wish(kId)) == errc::lost);
+}
+
 TEST_CASE("a volume that is staged again while its given-up image still closes waits for the lock of that one") {
   test::Calm calm;
   Scene scene;

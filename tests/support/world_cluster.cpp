@@ -253,8 +253,12 @@ bool World::maintain(FakeImage& image, const std::string& by) {
   if (image.exclusive && !image.lock_owner.empty()) {
     if (image.watchers.contains(image.lock_owner)) return false;
     blocklist(image.lock_owner);
-    // Without an orchestrator who takes the lock of a client that lived, and was cut off, is taken for a thief.
-    if (cut_.contains(image.lock_owner) && attachment.state == volume::Attachment::State::unknown && !image.taken)
+    // Without an orchestrator who takes the lock of a client that lived, and was cut off, is taken for a thief. The
+    // agent may not have heard of it yet.
+    const auto owner = clients.find(image.lock_owner);
+    const bool lives = owner != clients.end() && owner->second == Client::live;
+    if ((lives || cut_.contains(image.lock_owner)) && attachment.state == volume::Attachment::State::unknown &&
+        !image.taken)
       image.taken = loop_.clock.now();
   }
   trace("a tool at " + by + " works on " + image.id);
