@@ -269,10 +269,15 @@ bool World::maintain(FakeImage& image, const std::string& by) {
 }
 
 void World::other_agent_waits(const std::string& name, const std::string& by, duration looks) {
+  waiting_agents_.insert(by);
+  other_agent_looks(name, by, looks);
+}
+
+void World::other_agent_looks(const std::string& name, const std::string& by, duration looks) {
   const auto place = images.find(name);
-  if (place == images.end()) return;
+  if (place == images.end() || !waiting_agents_.contains(by)) return;
   const auto again = [this, name, by, looks](duration in) {
-    loop_.outside_in(in, [=, this] { other_agent_waits(name, by, looks); });
+    loop_.outside_in(in, [=, this] { other_agent_looks(name, by, looks); });
   };
   if (cluster_dead) return again(std::chrono::seconds(5));
   place->second.watchers.insert(by);
@@ -282,11 +287,14 @@ void World::other_agent_waits(const std::string& name, const std::string& by, du
     FakeImage& image = still->second;
     const bool alone = image.watchers.size() == 1;
     image.watchers.erase(by);
-    if (alone && visit(image, by, false))
+    if (!waiting_agents_.contains(by)) return;
+    if (alone && visit(image, by, false)) {
+      waiting_agents_.erase(by);
       other_agents.insert(by);
-    else
+    } else {
       again(std::chrono::seconds(1) +
             (hazards == nullptr ? duration(std::chrono::milliseconds(700)) : hazards->any(std::chrono::seconds(2))));
+    }
   });
 }
 
