@@ -45,6 +45,7 @@ class Node final : public test::Hazards {
   void visit(const Fault& fault, bool by_force);
   void happen_to_image(const Fault& fault);
   void happen_to_device(const Fault& fault);
+  bool is_between_break_and_lock(const test::FakeImage& image) const;
   void maintain(const Fault& fault);
   void agent_waits(const Fault& fault);
   void there_and_back(const Fault& fault);
