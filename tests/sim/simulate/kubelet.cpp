@@ -103,6 +103,16 @@ void Node::answered(std::size_t i, const Wish& wish, const result<>& done) {
 void Node::application_works(std::size_t i) {
   if (faults_over_) return;
   loop_.outside_in(20ms + (one_in(3) ? below(50ms) : below(2s)), [this, i] { application_works(i); });
+  application_asks(i);
+}
+
+void Node::application_hurries(std::size_t i, time_point end) {
+  if (faults_over_ || loop_.clock.now() >= end) return;
+  loop_.outside_in(below(100ms), [this, i, end] { application_hurries(i, end); });
+  application_asks(i);
+}
+
+void Node::application_asks(std::size_t i) {
   const Kubelet& kubelet = kubelets_[i];
   auto* device = device_of(kubelet.volume.image);
   if (device == nullptr || !kubelet.published || !kubelet.wants_up) return;
