@@ -1,6 +1,7 @@
 #include "corbd/volume/shell.hpp"
 
 #include <algorithm>
+#include <list>
 #include <map>
 #include <set>
 
@@ -121,6 +122,7 @@ class Shell::Impl {
   task<result<>> fulfil(Live& volume, Wish wish);
   task<result<>> pursue(Live& volume, Wish wish);
   task<> leave_image(Live& volume, const Wish& wish);
+  task<> leave_without_device(Live& volume, const Wish& wish);
   task<result<>> make_durable(Live& volume, const Wish& wish, bool had_record);
   task<result<>> prepare(Live& volume, const Wish& wish);
   bool shows_at(const Live& volume, const std::string& path) const;
@@ -139,6 +141,7 @@ class Shell::Impl {
   Ports ports_;
   Config config_;
   Gate gate_;
+  std::list<Gate> drains_;  ///< of drain_all(): a process that dies in it ends that one's coroutines in any order
   Steps steps_;
   Gauges gauges_{control_, clock_, ports_, gate_};
   std::map<std::string, std::unique_ptr<Live>> volumes_;
@@ -347,9 +350,9 @@ task<result<>> Shell::Impl::pursue(Live& volume, Wish wish) {
     auto done = co_await steps_.run(volume, std::get<Step>(decision), wish);
     note_health(volume, std::string(name(wish)));
     if (done) continue;
-    // A volume that has no device is asked for by its caller only: meanwhile our watch must keep nobody out.
-    if (std::get<Step>(decision).kind == Step::Kind::lock && volume.gone && volume.image)
-      co_await leave_image(volume, wish);
+    const auto kind = std::get<Step>(decision).kind;
+    if (kind != Step::Kind::stop_session && kind != Step::Kind::close_image)
+      co_await leave_without_device(volume, wish);
     co_return with_context(std::string(name(std::get<Step>(decision).kind)) + " of volume " + volume.id, done.error());
   }
   if (volume.image && !volume.link && !volume.lock_held) co_await leave_image(volume, wish);
@@ -361,6 +364,19 @@ task<result<>> Shell::Impl::pursue(Live& volume, Wish wish) {
 task<> Shell::Impl::leave_image(Live& volume, const Wish& wish) {
   if (auto closed = co_await steps_.run(volume, Step{Step::Kind::close_image}, wish); !closed)
     log::warning("image.not_left", {{"volume", volume.id}, {"error", closed.error().text}});
+}
+
+/// A volume that has no device is asked for by its caller only, who may never come again: meanwhile our watch and our
+/// lock must keep nobody out.
+task<> Shell::Impl::leave_without_device(Live& volume, const Wish& wish) {
+  if (!volume.image || leaving_) co_return;
+  const auto seen = observe(volume, wish, ports_, config_.boot_id, clock_.now());
+  // The kernel may have made one, or make it still: that one needs its server.
+  if (!seen || !seen->devices.empty() || seen->command) co_return;
+  if (volume.link)
+    if (auto stopped = co_await steps_.run(volume, Step{Step::Kind::stop_session}, wish); !stopped)
+      log::warning("session.not_left", {{"volume", volume.id}, {"error", stopped.error().text}});
+  if (volume.image && !volume.link) co_await leave_image(volume, wish);
 }
 
 /// Other volumes of this node on the same image.
@@ -546,7 +562,7 @@ task<> Shell::Impl::drain(Live& volume, Until until) {
 }
 
 task<> Shell::Impl::drain_all(Until until) {
-  Gate drains(control_, clock_);
+  Gate& drains = drains_.emplace_back(control_, clock_);
   for (const auto& [id, volume] : volumes_)
     if (volume->link && std::exchange(volume->drained, volume->link.get()) != volume->link.get())
       drains.spawn(drain(*volume, until));

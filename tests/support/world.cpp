@@ -164,6 +164,10 @@ task<> World::leave_well() {
   leaving = true;
   if (life_->healer) co_await life_->healer->stop();
   co_await life_->shell->stop(until);
+  if (loop_.clock.now() >= until.deadline) co_return;  // what the cluster did not answer in time
+  for (const auto& [serial, link] : links)
+    if (link->state() == device::Link::State::serving && link->in_flight() > 0)
+      broke("the agent left before its time was up, and a request that it had read has no answer");
 }
 
 void World::stop_agent() {

@@ -35,6 +35,7 @@ struct FakeImage {
   bool shared = false;         ///< many write: the lock goes to whoever writes
   bool secondary = false;      ///< the mirror of another cluster's
   std::string lock_owner;      ///< client address; "" = free
+  int lock_handle = 0;         ///< which of that client's open images has it, as its cookie tells; 0: any
   std::set<std::string> watchers;
   std::uint64_t version = 1;  ///< of the header
   std::int64_t mark = 0;      ///< of the header: its time of change
@@ -222,6 +223,8 @@ class World {
   /// open, until it has it.
   void other_agent_waits(const std::string& image, const std::string& by,
                          duration looks = std::chrono::milliseconds(200));
+  /// Its volume was detached there: it asks no more.
+  void other_agent_gives_up(const std::string& by) { waiting_agents_.erase(by); }
   std::set<std::string> other_agents;  ///< those that got their image
   void remove_image(const std::string& name);
   void resized(const std::string& image_id);
@@ -327,6 +330,7 @@ class World {
   void run_helper(const std::shared_ptr<HelperJob>& job);
   void wake_helpers(std::uint32_t index);
   void expire_watches(std::set<std::string> of);
+  void other_agent_looks(const std::string& image, const std::string& by, duration looks);
 
   struct Life;
   Loop& loop_;
@@ -334,7 +338,8 @@ class World {
   std::set<std::string> unwritten_;  ///< clients whose addresses the disk did not take
   std::uint64_t numbers_ = 0, requests_ = 0;
   std::string client_;
-  std::set<std::string> cut_;  ///< clients of the agent that lives, which the cluster cut off
+  std::set<std::string> waiting_agents_;  ///< other nodes', that have not got their image yet
+  std::set<std::string> cut_;             ///< clients of the agent that lives, which the cluster cut off
   int clients_made_ = 0;
   std::unique_ptr<Life> life_;
   std::vector<std::shared_ptr<Asked>> in_syscall_;

@@ -253,8 +253,12 @@ bool World::maintain(FakeImage& image, const std::string& by) {
   if (image.exclusive && !image.lock_owner.empty()) {
     if (image.watchers.contains(image.lock_owner)) return false;
     blocklist(image.lock_owner);
-    // Without an orchestrator who takes the lock of a client that lived, and was cut off, is taken for a thief.
-    if (cut_.contains(image.lock_owner) && attachment.state == volume::Attachment::State::unknown && !image.taken)
+    // Without an orchestrator who takes the lock of a client that lived, and was cut off, is taken for a thief. The
+    // agent may not have heard of it yet.
+    const auto owner = clients.find(image.lock_owner);
+    const bool lives = owner != clients.end() && owner->second == Client::live;
+    if ((lives || cut_.contains(image.lock_owner)) && attachment.state == volume::Attachment::State::unknown &&
+        !image.taken)
       image.taken = loop_.clock.now();
   }
   trace("a tool at " + by + " works on " + image.id);
@@ -265,10 +269,15 @@ bool World::maintain(FakeImage& image, const std::string& by) {
 }
 
 void World::other_agent_waits(const std::string& name, const std::string& by, duration looks) {
+  waiting_agents_.insert(by);
+  other_agent_looks(name, by, looks);
+}
+
+void World::other_agent_looks(const std::string& name, const std::string& by, duration looks) {
   const auto place = images.find(name);
-  if (place == images.end()) return;
+  if (place == images.end() || !waiting_agents_.contains(by)) return;
   const auto again = [this, name, by, looks](duration in) {
-    loop_.outside_in(in, [=, this] { other_agent_waits(name, by, looks); });
+    loop_.outside_in(in, [=, this] { other_agent_looks(name, by, looks); });
   };
   if (cluster_dead) return again(std::chrono::seconds(5));
   place->second.watchers.insert(by);
@@ -278,11 +287,14 @@ void World::other_agent_waits(const std::string& name, const std::string& by, du
     FakeImage& image = still->second;
     const bool alone = image.watchers.size() == 1;
     image.watchers.erase(by);
-    if (alone && visit(image, by, false))
+    if (!waiting_agents_.contains(by)) return;
+    if (alone && visit(image, by, false)) {
+      waiting_agents_.erase(by);
       other_agents.insert(by);
-    else
+    } else {
       again(std::chrono::seconds(1) +
             (hazards == nullptr ? duration(std::chrono::milliseconds(700)) : hazards->any(std::chrono::seconds(2))));
+    }
   });
 }
 
@@ -325,7 +337,10 @@ void World::run_work(Work work) {
     return;
   }
   FakeImage* image = by_id(work.image_id);
-  if (image != nullptr && image->shared && !blocklisted.contains(work.client)) image->lock_owner = work.client;
+  if (image != nullptr && image->shared && !blocklisted.contains(work.client)) {
+    image->lock_owner = work.client;
+    image->lock_handle = 0;
+  }
   int failed = 0;
   if (blocklisted.contains(work.client))
     failed = -ESHUTDOWN;

@@ -196,9 +196,13 @@ class Filesystems final : public host::Filesystems {
   task<result<>> mkfs(std::string device, std::string fstype, std::string, bool zeroes, HelperOwner busy,
                       Until until) override {
     needs_link(world_, device);
-    // Without the exclusive-lock feature nothing keeps another node away between the proof and the format.
+    // What another node wrote since the proof is not overwritten by a client that was cut off for that. Without the
+    // exclusive-lock feature nothing keeps the other node away.
+    const KernelDevice* to = world_.by_index(index_of(world_, device));
     if (const FakeImage* image = image_of(world_, device);
-        zeroes && image != nullptr && ((image->data && (image->exclusive || image->visits == 0)) || is_mapping(device)))
+        zeroes && image != nullptr &&
+        ((image->data && (image->exclusive ? to != nullptr && takes_writes(world_, *to) : image->visits == 0)) ||
+         is_mapping(device)))
       world_.broke("a device whose unwritten blocks are not zeros was formatted as if they were");
     if (const KernelDevice* on = world_.by_index(index_of(world_, device));
         on != nullptr && on->alive && takes_writes(world_, *on))

@@ -8,6 +8,14 @@ namespace corbd::test {
 
 using image::Ownership;
 
+namespace {
+
+bool has_lock(const FakeImage& image, const std::string& client, int handle) {
+  return image.lock_owner == client && (image.lock_handle == 0 || image.lock_handle == handle);
+}
+
+}  // namespace
+
 World::FakeOpened::FakeOpened(World& world, FakeImage& of, std::string client, image::OpenOptions options)
     : world_(world),
       serial_(++world.made),
@@ -26,17 +34,22 @@ World::FakeOpened::FakeOpened(World& world, FakeImage& of, std::string client, i
 
 World::FakeOpened::~FakeOpened() {
   world_.opened.erase(serial_);
-  if (!closed_ && world_.running()) close_now(world_, key_.image_id, client_, gone_);
+  if (!closed_ && world_.running()) close_now(world_, {key_.image_id, client_, serial_, gone_});
 }
 
-/// A handle is closed once, however often that is asked for.
-void World::FakeOpened::close_now(World& world, const std::string& id, const std::string& client,
-                                  const std::shared_ptr<bool>& gone) {
-  if (std::exchange(*gone, true)) return;
-  FakeImage* of = world.by_id(id);
+/// A handle is closed once, however often that is asked for. Its client may have another one of the same image, whose
+/// watch and lock are not this one's.
+void World::FakeOpened::close_now(World& world, const Handle& handle) {
+  if (std::exchange(*handle.gone, true)) return;
+  FakeImage* of = world.by_id(handle.image_id);
   if (of == nullptr) return;
-  of->watchers.erase(client);
-  if (of->lock_owner != client || world.blocklisted.contains(client)) return;
+  const bool watches = std::ranges::any_of(world.opened, [&](const auto& entry) {
+    const FakeOpened& other = *entry.second;
+    return other.serial_ != handle.serial && !*other.gone_ && !other.options_.read_only &&
+           other.key_.image_id == handle.image_id && other.client_ == handle.client;
+  });
+  if (!watches) of->watchers.erase(handle.client);
+  if (!has_lock(*of, handle.client, handle.serial) || world.blocklisted.contains(handle.client)) return;
   of->lock_owner.clear();
   of->changed();
 }
@@ -139,33 +152,34 @@ task<result<>> World::FakeOpened::break_dead_lock(std::string owner, std::int64_
 
 task<result<>> World::FakeOpened::acquire_lock(Until until) {
   const FakeImage* now = world_.by_id(key_.image_id);
-  if (now != nullptr && now->lock_owner == client_) co_return result<>();
-  co_return co_await world_.ask_cluster("acquire lock", client_, until,
-                                        [&world = world_, id = key_.image_id, by = client_]() -> result<> {
-                                          FakeImage* of = world.by_id(id);
-                                          if (of == nullptr)
-                                            return Error{errc::not_found, "image " + id + " does not exist any more"};
-                                          if (of->lock_owner == by) return {};
-                                          // librbd breaks the lock of a client without a watch, once it is blocklisted.
-                                          if (of->watchers.contains(of->lock_owner))
-                                            return Error{errc::in_use, "locked by " + of->lock_owner};
-                                          if (!of->lock_owner.empty()) world.blocklist(of->lock_owner);
-                                          of->lock_owner = by;
-                                          of->taken.reset();
-                                          of->changed();
-                                          return {};
-                                        });
+  if (now != nullptr && has_lock(*now, client_, serial_)) co_return result<>();
+  co_return co_await world_.ask_cluster(
+      "acquire lock", client_, until,
+      [&world = world_, id = key_.image_id, by = client_, serial = serial_]() -> result<> {
+        FakeImage* of = world.by_id(id);
+        if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
+        if (has_lock(*of, by, serial)) return {};
+        // librbd breaks the lock of a client without a watch, once it is blocklisted.
+        if (of->watchers.contains(of->lock_owner)) return Error{errc::in_use, "locked by " + of->lock_owner};
+        if (!of->lock_owner.empty()) world.blocklist(of->lock_owner);
+        of->lock_owner = by;
+        of->lock_handle = serial;
+        of->taken.reset();
+        of->changed();
+        return {};
+      });
 }
 
 task<result<>> World::FakeOpened::release_lock(Until until) {
-  co_return co_await world_.ask_cluster("release lock", client_, until,
-                                        [&world = world_, id = key_.image_id, by = client_]() -> result<> {
-                                          FakeImage* of = world.by_id(id);
-                                          if (of == nullptr || of->lock_owner != by) return {};
-                                          of->lock_owner.clear();
-                                          of->changed();
-                                          return {};
-                                        });
+  co_return co_await world_.ask_cluster(
+      "release lock", client_, until,
+      [&world = world_, id = key_.image_id, by = client_, serial = serial_]() -> result<> {
+        FakeImage* of = world.by_id(id);
+        if (of == nullptr || !has_lock(*of, by, serial)) return {};
+        of->lock_owner.clear();
+        of->changed();
+        return {};
+      });
 }
 
 task<result<bool>> World::FakeOpened::has_data(Until until) {
@@ -221,14 +235,26 @@ task<result<>> World::FakeOpened::remove_metadata(std::string name, Until until)
                                         });
 }
 
+/// What was begun goes on, whatever was said of it: librbd lets go of the image at last.
+void World::FakeOpened::close_later(World& world, const Handle& handle, int life) {
+  const auto in =
+      world.hazards == nullptr ? duration(std::chrono::milliseconds(100)) : world.hazards->any(std::chrono::seconds(2));
+  world.loop().outside_in(in, [&world, handle, life] {
+    if (!world.running() || world.lives_ != life) return;
+    if (world.cluster_dead) return close_later(world, handle, life);
+    close_now(world, handle);
+  });
+}
+
 task<result<>> World::FakeOpened::close(Until until) {
-  auto done = co_await world_.ask_cluster(
-      "close image", client_, until, [&world = world_, id = key_.image_id, by = client_, gone = gone_]() -> result<> {
-        close_now(world, id, by, gone);
-        return {};
-      });
+  const Handle handle{key_.image_id, client_, serial_, gone_};
+  auto done = co_await world_.ask_cluster("close image", client_, until, [&world = world_, handle]() -> result<> {
+    close_now(world, handle);
+    return {};
+  });
   // The handle of a client that is cut off is gone all the same.
   if (!done && done.error().code == errc::fenced) done = result<>();
+  if (!done) close_later(world_, handle, world_.lives_);
   if (done) closed_ = true;
   co_return done;
 }

@@ -84,8 +84,13 @@ class World::FakeOpened final : public image::Image {
 
  private:
   Work work_of(const image::Op& op, std::uint64_t offset) const;
-  static void close_now(World& world, const std::string& id, const std::string& client,
-                        const std::shared_ptr<bool>& gone);
+  struct Handle {
+    std::string image_id, client;
+    int serial;
+    std::shared_ptr<bool> gone;
+  };
+  static void close_now(World& world, const Handle& handle);
+  static void close_later(World& world, const Handle& handle, int life);
   World& world_;
   const int serial_;
   const std::string client_;

@@ -12,7 +12,8 @@ using Kind = Fault::Kind;
 
 bool of_call(Kind kind) {
   return kind == Kind::fail_call || kind == Kind::fail_after_call || kind == Kind::delay_call ||
-         kind == Kind::crash_before_call || kind == Kind::crash_after_call || kind == Kind::late_command;
+         kind == Kind::crash_before_call || kind == Kind::crash_after_call || kind == Kind::late_command ||
+         kind == Kind::leave_in_call;
 }
 
 bool to_driver(const std::string& call) { return call == "disconnect" || call.starts_with("kernel "); }
@@ -140,10 +141,19 @@ void Node::happen_to_device(const Fault& fault) {
   loop_.outside_in(fault.lasts, [this, index] { world_.close_device(index); });
 }
 
+/// Open, see tests/sim/found_test.cpp: there only our watch keeps another node away, and not every program looks at
+/// that.
+bool Node::is_between_break_and_lock(const test::FakeImage& image) const {
+  return image.lock_owner.empty() && image.our_break == image.version &&
+         std::ranges::any_of(image.watchers, [&](const auto& watcher) { return world_.clients.contains(watcher); });
+}
+
 void Node::visit(const Fault& fault, bool by_force) {
   const std::string name = history_.volumes[fault.what % history_.volumes.size()].image;
   const std::string visitor = "10.0.0.2:0/" + std::to_string(fault.at.count());
-  if (vouched_.contains(name) || !world_.visit(world_.images.at(name), visitor, by_force)) return;
+  if (vouched_.contains(name) || is_between_break_and_lock(world_.images.at(name)) ||
+      !world_.visit(world_.images.at(name), visitor, by_force))
+    return;
   moves_away(world_.images.at(name));
   // Nobody told the operator.
   if (history_.orchestrated && one_in(2))
@@ -249,6 +259,16 @@ void Node::stop_faults() {
   start_agent();
 }
 
+/// SIGTERM under load, with an operation under way.
+void Node::leave_in_call(Millis comes_back_in) {
+  for (std::size_t i = 0; i < kubelets_.size(); ++i) application_hurries(i, loop_.clock.now() + 3s);
+  loop_.outside_in(any(500ms), [this, comes_back_in] {
+    if (faults_over_ || !world_.running()) return;
+    down_for_ = comes_back_in;
+    leaves_well_ = true;
+  });
+}
+
 // --- Calls --------------------------------------------------------------------------------------
 
 Error Node::error_of(const std::string& call, std::uint32_t what) const {
@@ -286,6 +306,11 @@ test::Fate Node::fate(const std::string& call) {
         break;
       case Kind::fence_us:
         if (!world_.client().empty()) world_.blocklist(world_.client());
+        break;
+      case Kind::leave_in_call:
+        // A mkfs, an umount or a look at the cluster lasts longer than the agent may take to leave, or not quite.
+        (one_in(2) ? fate.before : fate.after) += any(5s);
+        leave_in_call(fault->lasts);
         break;
       default:
         fate.crash_after = true;

@@ -42,7 +42,8 @@ struct Fault {
     there_and_back,
     vouch,
     odd_error,
-    late_command
+    late_command,
+    leave_in_call
   } kind = Kind::kill;
   Millis at{};  ///< since the start; of a call: the first from then on
   Millis lasts{};

@@ -55,8 +55,8 @@ void Node::kubelet_looks(std::size_t i) {
   }
 }
 
-/// What is attached elsewhere is taken down here, and then attached anew once nobody else has it. False: nothing is
-/// wanted of it now.
+/// What is attached elsewhere is taken down here, and then attached anew once nobody else has it: who waits for it
+/// still has it no more then. False: nothing is wanted of it now.
 bool Node::attach(Kubelet& kubelet) {
   if (world_.attachment.state == volume::Attachment::State::here) return true;
   const auto image = world_.images.find(kubelet.volume.image);
@@ -66,6 +66,8 @@ bool Node::attach(Kubelet& kubelet) {
     kubelet.wants_up = false;
     return true;
   }
+  for (const auto& [agent, name] : waiting_) world_.other_agent_gives_up(agent);
+  waiting_.clear();
   image->second.taken.reset();
   moved_at_.reset();
   world_.attachment = {volume::Attachment::State::here, "uid-" + std::to_string(++attachments_), ""};
@@ -101,6 +103,16 @@ void Node::answered(std::size_t i, const Wish& wish, const result<>& done) {
 void Node::application_works(std::size_t i) {
   if (faults_over_) return;
   loop_.outside_in(20ms + (one_in(3) ? below(50ms) : below(2s)), [this, i] { application_works(i); });
+  application_asks(i);
+}
+
+void Node::application_hurries(std::size_t i, time_point end) {
+  if (faults_over_ || loop_.clock.now() >= end) return;
+  loop_.outside_in(below(100ms), [this, i, end] { application_hurries(i, end); });
+  application_asks(i);
+}
+
+void Node::application_asks(std::size_t i) {
   const Kubelet& kubelet = kubelets_[i];
   auto* device = device_of(kubelet.volume.image);
   if (device == nullptr || !kubelet.published || !kubelet.wants_up) return;

@@ -2,6 +2,11 @@
 //   simulate --seeds N [--from S]    runs N of them, prints those that break a rule, and how to see one again; --first
 //   ends at one simulate --seed S [--trace]      one of them, with every event; --whole keeps the faults that do not
 //   matter
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -13,6 +18,28 @@ namespace {
 
 using namespace corbd::sim;
 
+// The seed that is being lived: an abort in the agent ends the program, and only write(2) may be called then.
+volatile std::uint64_t living = 0;
+
+void say_where(int signal) {
+  constexpr std::string_view before = "seed ", after = " crashed\n";
+  std::array<char, 64> line{};
+  char* at = std::copy(before.begin(), before.end(), line.begin());
+  at = std::to_chars(at, at + 20, std::uint64_t{living}).ptr;
+  at = std::copy(after.begin(), after.end(), at);
+  if (::write(STDOUT_FILENO, line.data(), static_cast<std::size_t>(at - line.data())) < 0) {
+    // There is nobody to tell.
+  }
+  ::raise(signal);  // as it would have ended: SA_RESETHAND
+}
+
+void name_crashes() {
+  struct sigaction action{};
+  action.sa_handler = say_where;
+  action.sa_flags = SA_RESETHAND | SA_NODEFER;
+  for (const int signal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL}) ::sigaction(signal, &action, nullptr);
+}
+
 void tell(const History& history, const Outcome& outcome) {
   for (const auto& rule : outcome.broken)
     std::printf("seed %llu: %s\n", static_cast<unsigned long long>(history.seed), rule.c_str());
@@ -22,6 +49,7 @@ void tell(const History& history, const Outcome& outcome) {
 }
 
 int run_one(std::uint64_t seed, bool trace, bool whole) {
+  living = seed;
   auto history = make_history(seed);
   const auto outcome = run(history, false);
   if (!outcome.broken.empty() && !whole) history = shrink(history);
@@ -40,6 +68,7 @@ int run_many(std::uint64_t from, std::uint64_t seeds, int told) {
   int failed = 0;
   const auto began = std::chrono::steady_clock::now();
   for (std::uint64_t seed = from; seed < from + seeds; ++seed) {
+    living = seed;
     const auto history = make_history(seed);
     const auto outcome = run(history, false);
     calls += outcome.calls;
@@ -77,6 +106,9 @@ int main(int argc, char** argv) {
     else
       return std::fprintf(stderr, "simulate --seeds N [--from S] [--first] | --seed S [--trace] [--whole]\n"), 2;
   }
+  name_crashes();
+  // What was told so far is seen also when the next seed crashes.
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
   // The agent's own log goes to stderr; only a trace wants it.
   if (!trace && std::freopen("/dev/null", "w", stderr) == nullptr) return 2;
   return one ? run_one(seed, trace, whole) : run_many(from, seeds, told);

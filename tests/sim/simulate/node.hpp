@@ -45,12 +45,14 @@ class Node final : public test::Hazards {
   void visit(const Fault& fault, bool by_force);
   void happen_to_image(const Fault& fault);
   void happen_to_device(const Fault& fault);
+  bool is_between_break_and_lock(const test::FakeImage& image) const;
   void maintain(const Fault& fault);
   void agent_waits(const Fault& fault);
   void there_and_back(const Fault& fault);
   void ceph_csi_heals(std::uint32_t what);
   void vouch(std::size_t i);
   void moves_away(test::FakeImage& image);
+  void leave_in_call(Millis comes_back_in);
   void stop_faults();
   Error error_of(const std::string& call, std::uint32_t what) const;
   // kubelet.cpp: those above
@@ -60,6 +62,8 @@ class Node final : public test::Hazards {
   static task<> asking(Node& node, std::size_t i, volume::Wish wish);
   void answered(std::size_t i, const volume::Wish& wish, const result<>& done);
   void application_works(std::size_t i);
+  void application_hurries(std::size_t i, time_point end);
+  void application_asks(std::size_t i);
   // rules.cpp
   void look_at_rules();
   void look_at_success(const Kubelet& kubelet, const volume::Wish& wish);
