@@ -139,7 +139,7 @@ class Clusters final : public image::Clusters {
 class Records final : public volume::RecordStore {
  public:
   task<result<volume::Loaded>> load() override { co_return std::move(loaded); }
-  task<result<>> save(volume::Record) override { co_return result<>(); }
+  task<result<>> save(plan::Record) override { co_return result<>(); }
   task<result<>> drop(std::string) override { co_return result<>(); }
   task<result<>> save_key(std::string, Secret) override { co_return result<>(); }
   task<result<Secret>> load_key(std::string) override { co_return Error{errc::not_found, "none"}; }
@@ -148,8 +148,8 @@ class Records final : public volume::RecordStore {
   volume::Loaded loaded;
 };
 
-volume::Record record_of(std::uint32_t number) {
-  volume::Record record;
+plan::Record record_of(std::uint32_t number) {
+  plan::Record record;
   record.volume_id = id_of(number);
   record.driver = "rbd.csi.ceph.com";
   record.key = {"fsid", 1, "", std::to_string(number), 0};
@@ -226,11 +226,11 @@ void measure(std::uint32_t count) {
     before = cpu_ms();
     static_cast<void>(shell.status());
     const double status = cpu_ms() - before;
-    const double first_look = run(shell.want(id_of(0), volume::Healed{}, {})).first;
+    const double first_look = run(shell.want(id_of(0), plan::Healed{}, {})).first;
     double looks = 0;
     for (std::uint32_t number = 0; number < count; ++number)
-      looks += run(shell.want(id_of(number), volume::Healed{}, {})).first;
-    volume::Staged wish;
+      looks += run(shell.want(id_of(number), plan::Healed{}, {})).first;
+    plan::Staged wish;
     wish.path = path_of(count);
     wish.capability.fstype = "ext4";
     wish.source.cluster_id = "rook-ceph";

@@ -1,33 +1,47 @@
 # The house: corbd_room() declares a room, the rooms it may use, the libraries it needs and the files that are never part of a batch. The table
-# becomes a module map with which clang refuses an #include of any other room's header (-fmodules-decluse).
+# becomes a module map with which clang refuses an #include of any other room's header (-fmodules-decluse). VALUES are headers without tasks,
+# threads and ports, values.hpp unless others are named. A PURE room may use the values of other rooms and all of pure ones, nothing else.
 set(CORBD_ROOM_MAP ${CMAKE_BINARY_DIR}/rooms.modulemap)
 
 # Up to so many files of a room are one compilation: headers, templates and inline functions cost once, not once a file. 0: each file alone.
 set(CORBD_BATCH 0 CACHE STRING "Files of a room that are compiled at once")
 
 function(corbd_room name)
-  cmake_parse_arguments(ROOM "" "" "USES;LIBS;ALONE" ${ARGN})
+  cmake_parse_arguments(ROOM "PURE" "" "USES;LIBS;ALONE;VALUES" ${ARGN})
   if(NOT name STREQUAL core)
     list(PREPEND ROOM_USES core)
   endif()
   set_property(GLOBAL APPEND PROPERTY CORBD_ROOMS ${name})
-  set_property(GLOBAL PROPERTY CORBD_ROOM_${name}_USES ${ROOM_USES})
+  set_property(GLOBAL PROPERTY CORBD_ROOM_${name}_PURE ${ROOM_PURE})
+  if(NOT ROOM_VALUES)
+    set(ROOM_VALUES values)
+  endif()
 
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
   file(GLOB headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/include/corbd/${name}/*.hpp ${CMAKE_SOURCE_DIR}/src/${name}/*.hpp)
-  set(map "module corbd_${name} {\n")
+  set(map "module corbd_${name} {\n  use corbd_${name}_values\n")
   foreach(used ${ROOM_USES})
-    string(APPEND map "  use corbd_${used}\n")
+    string(APPEND map "  use corbd_${used}_values\n")
+    get_property(used_is_pure GLOBAL PROPERTY CORBD_ROOM_${used}_PURE)
+    if(used_is_pure OR NOT ROOM_PURE)
+      string(APPEND map "  use corbd_${used}\n")
+    endif()
   endforeach()
-  set_property(GLOBAL APPEND_STRING PROPERTY CORBD_MAP_RULES "${map}")
+  set_property(GLOBAL APPEND_STRING PROPERTY CORBD_MAP_RULES "${map}${ROOM_VALUES}\n")
+  set(values "module corbd_${name}_values {\n")
   foreach(header ${headers})
-    string(APPEND map "  textual header \"${header}\"\n")
+    get_filename_component(stem ${header} NAME_WE)
+    if(stem IN_LIST ROOM_VALUES)
+      string(APPEND values "  textual header \"${header}\"\n")
+    else()
+      string(APPEND map "  textual header \"${header}\"\n")
+    endif()
   endforeach()
   # A file that is compiled in a batch is an included one: the fence has to know whose it is.
   foreach(source ${sources})
     string(APPEND map "  textual header \"${source}\"\n")
   endforeach()
-  string(APPEND map "}\n")
+  string(APPEND map "}\n${values}}\n")
   set_property(GLOBAL APPEND_STRING PROPERTY CORBD_MAP_TEXT "${map}")
 
   set(scope PUBLIC)

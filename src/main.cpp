@@ -10,6 +10,7 @@
 #include <iostream>
 #include <map>
 
+#include "corbd/cephcsi/affinity.hpp"
 #include "corbd/cli/options.hpp"
 #include "corbd/core/failpoint.hpp"
 #include "corbd/core/file.hpp"
@@ -35,8 +36,8 @@
 #include "corbd/rbd/clusters.hpp"
 #include "corbd/rbd/config_json.hpp"
 #include "corbd/rpc/calls.hpp"
-#include "corbd/volume/affinity.hpp"
 #include "corbd/volume/shell.hpp"
+#include "corbd/volume/stash_file.hpp"
 #include "version.hpp"
 
 namespace corbd {
@@ -64,7 +65,7 @@ result<> check_labels(const cli::Run& options) {
   const auto by_hand = csi::parse_labels(options.topology);
   if (!by_hand) return by_hand.error();
   if (!options.crush_location.empty())
-    if (auto checked = volume::check_crush_location(options.crush_location); !checked)
+    if (auto checked = cephcsi::check_crush_location(options.crush_location); !checked)
       return with_context("--crush-location", checked.error());
   return csi::check_domain_labels(options.drivername, options.domainlabels);
 }
@@ -168,8 +169,8 @@ class Agent {
             heal};
   }
 
-  volume::Mounter default_mounter() const {
-    return options_.default_mounter == "rbd" ? volume::Mounter::krbd : volume::Mounter::nbd;
+  cephcsi::Mounter default_mounter() const {
+    return options_.default_mounter == "rbd" ? cephcsi::Mounter::krbd : cephcsi::Mounter::nbd;
   }
 
   csi::Config csi_config() {
@@ -258,9 +259,9 @@ class Agent {
       if (!entry) return entry.error();
       volume::Cluster cluster{entry->monitors, entry->rados_namespace, "", entry->ignored};
       const auto known = entry->read_affinity && options.crush_location.empty() ? labels() : csi::Labels();
-      const auto location = volume::location_for({entry->read_affinity, entry->crush_labels, options.read_affinity,
-                                                  volume::label_names(options.crush_labels), options.crush_location},
-                                                 known);
+      const auto location = cephcsi::location_for({entry->read_affinity, entry->crush_labels, options.read_affinity,
+                                                   cephcsi::label_names(options.crush_labels), options.crush_location},
+                                                  known);
       if (location) cluster.crush_location = *location;
       if (!location)
         cluster.ignored.push_back("readAffinity: " + location.error().text +
@@ -274,7 +275,7 @@ class Agent {
     auto read_stash = [this](std::string at) {
       return files_.run([at] { return volume::read_stash(at); }, {}, "reading image-meta.json");
     };
-    auto write_stash = [this](std::string at, volume::Stash stash) {
+    auto write_stash = [this](std::string at, cephcsi::Stash stash) {
       return files_.run([at, stash] { return volume::write_stash(at, stash); }, {}, "writing image-meta.json");
     };
     auto drop_stash = [this](std::string at, std::string log) {

@@ -86,11 +86,11 @@ class KeyRotation final : public encryptionkeyrotation::EncryptionKeyRotationCon
   static task<result<>> rotate(volume::Volumes& volumes,
                                const encryptionkeyrotation::EncryptionKeyRotateRequest& request, Until until) {
     if (auto valid = check_volume_id(request.volume_id()); !valid) co_return valid;
-    volume::Rekeyed wish;
+    plan::Rekeyed wish;
     if (const auto place = request.secrets().find("encryptionPassphrase"); place != request.secrets().end())
       wish.passphrase = Secret(place->second);
     wipe_secrets(request);
-    co_return co_await volumes.want(request.volume_id(), volume::Wish(std::move(wish)), until);
+    co_return co_await volumes.want(request.volume_id(), plan::Wish(std::move(wish)), until);
   }
 
   rpc::Server& server_;

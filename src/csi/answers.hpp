@@ -1,8 +1,9 @@
 // Pure functions from what the agent knows to a CSI response.
 #pragma once
 
+#include "corbd/plan/wish.hpp"
 #include "corbd/volume/condition.hpp"
-#include "corbd/volume/wish.hpp"
+#include "corbd/volume/volumes.hpp"
 #include "csi/v1/csi.pb.h"
 
 namespace corbd::csi {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "corbd/cephcsi/handle.hpp"
+#include "corbd/cephcsi/parameters.hpp"
 #include "corbd/core/log.hpp"
-#include "corbd/volume/handle.hpp"
-#include "corbd/volume/parameters.hpp"
 
 namespace corbd::csi {
 namespace {
@@ -66,11 +66,11 @@ std::string value(const Map& map, const char* key) {
   return place == map.end() ? std::string() : place->second;
 }
 
-result<volume::Capability> capability_of(const VolumeCapability& from) {
+result<plan::Capability> capability_of(const VolumeCapability& from) {
   using Mode = VolumeCapability::AccessMode;
   if (from.access_type_case() == VolumeCapability::ACCESS_TYPE_NOT_SET)
     return invalid("volume capability has no access type");
-  volume::Capability capability;
+  plan::Capability capability;
   capability.block = from.has_block();
   switch (from.access_mode().mode()) {
     case Mode::SINGLE_NODE_WRITER:
@@ -125,9 +125,9 @@ result<std::string> name_at(const Map& context, const char* key) {
 }
 
 /// The volume ID says what the attributes do not.
-result<> complete_migrated(const std::string& id, volume::Source& source) {
+result<> complete_migrated(const std::string& id, plan::Source& source) {
   if (!source.cluster_id.empty() && !source.pool.empty() && !source.image.empty()) return {};
-  const auto handle = volume::decode_migrated_handle(id);
+  const auto handle = cephcsi::decode_migrated_handle(id);
   if (!handle)
     return with_context("clusterID, pool or imageName is not set in the volume's attributes", handle.error());
   if (source.cluster_id.empty()) source.cluster_id = handle->cluster_id;
@@ -136,9 +136,9 @@ result<> complete_migrated(const std::string& id, volume::Source& source) {
   return {};
 }
 
-result<> complete_static(const ::csi::v1::NodeStageVolumeRequest& request, const volume::Parameters& parameters,
-                         volume::Staged& into) {
-  volume::Source& source = into.source;
+result<> complete_static(const ::csi::v1::NodeStageVolumeRequest& request, const cephcsi::Parameters& parameters,
+                         plan::Staged& into) {
+  plan::Source& source = into.source;
   source.cluster_id = value(request.volume_context(), "clusterID");
   auto pool = name_at(request.volume_context(), "pool");
   if (!pool) return pool.error();
@@ -156,8 +156,8 @@ result<> complete_static(const ::csi::v1::NodeStageVolumeRequest& request, const
 }
 
 /// The journal outranks the attributes. They are hints, because a StorageClass may say anything in them.
-result<> complete_dynamic(const ::csi::v1::NodeStageVolumeRequest& request, volume::Staged& into) {
-  const auto handle = volume::decode_handle(request.volume_id());
+result<> complete_dynamic(const ::csi::v1::NodeStageVolumeRequest& request, plan::Staged& into) {
+  const auto handle = cephcsi::decode_handle(request.volume_id());
   if (!handle) return handle.error();
   auto journal_pool = name_at(request.volume_context(), "journalPool");
   if (!journal_pool) return journal_pool.error();
@@ -168,12 +168,12 @@ result<> complete_dynamic(const ::csi::v1::NodeStageVolumeRequest& request, volu
   return {};
 }
 
-result<volume::Parameters> parameters_of(const Map& context, volume::Mounter unnamed) {
-  return volume::read_parameters({context.begin(), context.end()}, unnamed);
+result<cephcsi::Parameters> parameters_of(const Map& context, cephcsi::Mounter unnamed) {
+  return cephcsi::read_parameters({context.begin(), context.end()}, unnamed);
 }
 
 /// Fills in the volume's part of the wish.
-result<> complete(const ::csi::v1::NodeStageVolumeRequest& request, volume::Mounter unnamed, volume::Staged& into) {
+result<> complete(const ::csi::v1::NodeStageVolumeRequest& request, cephcsi::Mounter unnamed, plan::Staged& into) {
   auto parameters = parameters_of(request.volume_context(), unnamed);
   if (!parameters) return parameters.error();
   if (auto done = parameters->is_static ? complete_static(request, *parameters, into) : complete_dynamic(request, into);
@@ -232,14 +232,14 @@ result<Credentials> credentials_of(const Map& secrets) {
 
 }  // namespace
 
-result<volume::Wish> wish_of(const ::csi::v1::NodeStageVolumeRequest& request, volume::Mounter unnamed) {
+result<plan::Wish> wish_of(const ::csi::v1::NodeStageVolumeRequest& request, cephcsi::Mounter unnamed) {
   if (!request.has_volume_capability()) return invalid("volume capability missing in request");
   if (auto id = check_id(request.volume_id()); !id) return id.error();
   if (auto path = check_path(request.staging_target_path(), "staging target path"); !path) return path.error();
   if (request.secrets().empty()) return invalid("stage secrets cannot be nil or empty");
   auto capability = capability_of(request.volume_capability());
   if (!capability) return capability.error();
-  volume::Staged wish;
+  plan::Staged wish;
   wish.path = request.staging_target_path();
   wish.capability = std::move(*capability);
   if (auto done = complete(request, unnamed, wish); !done) return done.error();
@@ -248,16 +248,16 @@ result<volume::Wish> wish_of(const ::csi::v1::NodeStageVolumeRequest& request, v
   wish.user = std::move(credentials->user);
   wish.key = std::move(credentials->key);
   wish.passphrase = Secret(value(request.secrets(), "encryptionPassphrase"));
-  return volume::Wish(std::move(wish));
+  return plan::Wish(std::move(wish));
 }
 
-result<volume::Wish> wish_of(const ::csi::v1::NodeUnstageVolumeRequest& request) {
+result<plan::Wish> wish_of(const ::csi::v1::NodeUnstageVolumeRequest& request) {
   if (auto id = check_id(request.volume_id()); !id) return id.error();
   if (auto path = check_path(request.staging_target_path(), "staging target path"); !path) return path.error();
-  return volume::Wish(volume::Unstaged{request.staging_target_path()});
+  return plan::Wish(plan::Unstaged{request.staging_target_path()});
 }
 
-result<volume::Wish> wish_of(const ::csi::v1::NodePublishVolumeRequest& request, volume::Mounter unnamed) {
+result<plan::Wish> wish_of(const ::csi::v1::NodePublishVolumeRequest& request, cephcsi::Mounter unnamed) {
   if (!request.has_volume_capability()) return invalid("volume capability missing in request");
   if (auto id = check_id(request.volume_id()); !id) return id.error();
   if (auto path = check_path(request.target_path(), "target path"); !path) return path.error();
@@ -268,21 +268,21 @@ result<volume::Wish> wish_of(const ::csi::v1::NodePublishVolumeRequest& request,
   const auto parameters = parameters_of(request.volume_context(), unnamed);
   if (!parameters) return parameters.error();
   capability->read_only |= parameters->read_only;
-  volume::Published wish;
+  plan::Published wish;
   wish.path = request.staging_target_path();
   wish.target = request.target_path();
   wish.read_only = request.readonly();
   wish.capability = std::move(*capability);
-  return volume::Wish(std::move(wish));
+  return plan::Wish(std::move(wish));
 }
 
-result<volume::Wish> wish_of(const ::csi::v1::NodeUnpublishVolumeRequest& request) {
+result<plan::Wish> wish_of(const ::csi::v1::NodeUnpublishVolumeRequest& request) {
   if (auto id = check_id(request.volume_id()); !id) return id.error();
   if (auto path = check_path(request.target_path(), "target path"); !path) return path.error();
-  return volume::Wish(volume::Unpublished{request.target_path()});
+  return plan::Wish(plan::Unpublished{request.target_path()});
 }
 
-result<volume::Wish> wish_of(const ::csi::v1::NodeExpandVolumeRequest& request) {
+result<plan::Wish> wish_of(const ::csi::v1::NodeExpandVolumeRequest& request) {
   if (auto id = check_id(request.volume_id()); !id) return id.error();
   if (auto path = check_known_path(request.volume_path(), "volume path"); !path) return path.error();
   const auto required = request.capacity_range().required_bytes(), limit = request.capacity_range().limit_bytes();
@@ -292,16 +292,16 @@ result<volume::Wish> wish_of(const ::csi::v1::NodeExpandVolumeRequest& request) 
                                          " to " + std::to_string(limit) + " bytes"};
   // As in ceph-csi, the volume path may be another one that kubelet made itself.
   const bool staged = !request.staging_target_path().empty();
-  return volume::Wish(volume::Expanded{staged ? request.staging_target_path() : request.volume_path(),
-                                       static_cast<std::uint64_t>(required)});
+  return plan::Wish(plan::Expanded{staged ? request.staging_target_path() : request.volume_path(),
+                                   static_cast<std::uint64_t>(required)});
 }
 
-result<volume::Wish> trim_wish(const std::string& volume_id, const std::string& staging_path,
-                               const std::string& volume_path) {
+result<plan::Wish> trim_wish(const std::string& volume_id, const std::string& staging_path,
+                             const std::string& volume_path) {
   if (auto id = check_id(volume_id); !id) return id.error();
   const std::string& path = staging_path.empty() ? volume_path : staging_path;
   if (auto known = check_known_path(path, "staging target path or volume path"); !known) return known.error();
-  return volume::Wish(volume::Trimmed{path});
+  return plan::Wish(plan::Trimmed{path});
 }
 
 result<> check_volume_id(const std::string& id) { return check_id(id); }

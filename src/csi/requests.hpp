@@ -1,19 +1,19 @@
 // Pure functions from a CSI request to a wish. Nothing here looks at the node.
 #pragma once
 
-#include "corbd/volume/wish.hpp"
+#include "corbd/plan/wish.hpp"
 #include "csi/v1/csi.pb.h"
 
 namespace corbd::csi {
 
-/// `unnamed`: as of volume::read_parameters.
-result<volume::Wish> wish_of(const ::csi::v1::NodeStageVolumeRequest& request,
-                             volume::Mounter unnamed = volume::Mounter::nbd);
-result<volume::Wish> wish_of(const ::csi::v1::NodeUnstageVolumeRequest& request);
-result<volume::Wish> wish_of(const ::csi::v1::NodePublishVolumeRequest& request,
-                             volume::Mounter unnamed = volume::Mounter::nbd);
-result<volume::Wish> wish_of(const ::csi::v1::NodeUnpublishVolumeRequest& request);
-result<volume::Wish> wish_of(const ::csi::v1::NodeExpandVolumeRequest& request);
+/// `unnamed`: as of cephcsi::read_parameters.
+result<plan::Wish> wish_of(const ::csi::v1::NodeStageVolumeRequest& request,
+                           cephcsi::Mounter unnamed = cephcsi::Mounter::nbd);
+result<plan::Wish> wish_of(const ::csi::v1::NodeUnstageVolumeRequest& request);
+result<plan::Wish> wish_of(const ::csi::v1::NodePublishVolumeRequest& request,
+                           cephcsi::Mounter unnamed = cephcsi::Mounter::nbd);
+result<plan::Wish> wish_of(const ::csi::v1::NodeUnpublishVolumeRequest& request);
+result<plan::Wish> wish_of(const ::csi::v1::NodeExpandVolumeRequest& request);
 
 /// gRPC keeps a request until its call has ended. That may be long after the wish took over its secrets.
 template <class Request>
@@ -23,8 +23,8 @@ void wipe_secrets(const Request& request) {
 }
 
 /// For NodeReclaimSpace. The sidecar sends only the staging path.
-result<volume::Wish> trim_wish(const std::string& volume_id, const std::string& staging_path,
-                               const std::string& volume_path);
+result<plan::Wish> trim_wish(const std::string& volume_id, const std::string& staging_path,
+                             const std::string& volume_path);
 
 /// For requests without a wish.
 result<> check_volume_id(const std::string& id);

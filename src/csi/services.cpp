@@ -109,7 +109,7 @@ class Node final : public v1::Node::CallbackService {
     return server_.unary(context, method, request.volume_id(), work);
   }
 
-  static task<result<>> carry_out(volume::Volumes& volumes, std::string id, result<volume::Wish> wish, Until until) {
+  static task<result<>> carry_out(volume::Volumes& volumes, std::string id, result<plan::Wish> wish, Until until) {
     if (!wish) co_return wish.error();
     co_return co_await volumes.want(std::move(id), std::move(*wish), until);
   }

@@ -18,7 +18,7 @@ result<Mode::Mode> mode_of(const std::string& access_mode) {
 
 }  // namespace
 
-result<volume::Wish> stage_wish(const heal::StageArguments& arguments, volume::Mounter unnamed) {
+result<plan::Wish> stage_wish(const heal::StageArguments& arguments, cephcsi::Mounter unnamed) {
   const auto mode = mode_of(arguments.access_mode);
   if (!mode) return mode.error();
   ::csi::v1::NodeStageVolumeRequest request;

@@ -5,7 +5,7 @@
 
 namespace corbd::heal {
 
-using volume::Attachment;
+using plan::Attachment;
 
 namespace {
 
@@ -147,7 +147,7 @@ task<> Attachments::keep_asking(std::string volume_id) {
     if (attachment.state == Attachment::State::away) break;
     result<> noted = Error{errc::unavailable, attachment.why};
     if (attachment.state == Attachment::State::here)
-      noted = co_await volumes_->want(volume_id, volume::Wish(volume::Attached{attachment.uid}),
+      noted = co_await volumes_->want(volume_id, plan::Wish(plan::Attached{attachment.uid}),
                                       {clock_.now() + std::chrono::minutes(2), &stopping_});
     if (noted) break;
     if (failures == 0) log::info("attachment.unknown", {{"volume", volume_id}, {"error", noted.error().text}});

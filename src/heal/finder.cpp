@@ -81,7 +81,7 @@ task<result<>> Finder::attempt(std::string volume_id) {
   const auto attachment = co_await attachments_.get(volume_id);
   if (!attachment) co_return with_context("its VolumeAttachment", attachment.error().error);
   const auto proof = judge(attachment, config_.driver, config_.node);
-  if (proof.state != volume::Attachment::State::here) co_return Error{errc::unavailable, proof.why};
+  if (proof.state != plan::Attachment::State::here) co_return Error{errc::unavailable, proof.why};
   if (attachment->volume.empty())
     co_return Error{errc::failed_precondition, "its VolumeAttachment names no PersistentVolume"};
 
@@ -114,7 +114,7 @@ task<result<>> Finder::attempt(std::string volume_id) {
   if (!traces->selinux_context.empty()) arguments.mount_flags.push_back("context=\"" + traces->selinux_context + "\"");
   auto wish = make_wish_(arguments);
   if (!wish) co_return wish.error();
-  std::get<volume::Staged>(*wish).attachment = proof;
+  std::get<plan::Staged>(*wish).attachment = proof;
   turn->release();
   log::info("device.claimed", {{"volume", volume_id},
                                {"device", "/dev/nbd" + std::to_string(device->device)},

@@ -6,8 +6,8 @@
 
 #include "corbd/core/file.hpp"
 #include "corbd/heal/finder.hpp"
-#include "corbd/volume/planner.hpp"
-#include "corbd/volume/stash.hpp"
+#include "corbd/plan/planner.hpp"
+#include "corbd/volume/stash_file.hpp"
 
 namespace corbd::heal {
 namespace {
@@ -35,7 +35,7 @@ result<std::string> staging_path_of(const kube::PersistentVolume& volume, const 
     paths.push_back(below + "pv/" + volume.name + "/globalmount");  // kubelets before 1.24
   }
   for (const auto& path : paths)
-    if (std::ranges::find(mounts, volume::staging_target(volume.handle, path)) != mounts.end()) return path;
+    if (std::ranges::find(mounts, plan::staging_target(volume.handle, path)) != mounts.end()) return path;
   return Error{errc::not_found,
                "its device is not mounted at " + paths.front() + ": kubelet stages it anew, or unstages it"};
 }

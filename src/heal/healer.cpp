@@ -127,7 +127,7 @@ void Healer::go_on() {
 task<> Healer::attempt(std::string volume_id) {
   Until until{clock_.now() + config_.try_limit, &stopping_};
   const auto before = volumes_.status(volume_id);
-  const auto healed = co_await volumes_.want(volume_id, volume::Wish(volume::Healed{}), until);
+  const auto healed = co_await volumes_.want(volume_id, plan::Wish(plan::Healed{}), until);
   if (stopping_.cancelled()) co_return;
   const auto after = volumes_.status(volume_id);
   const Outcome outcome = outcome_of(healed, before && before->unserved && !(after && after->served_by_other));

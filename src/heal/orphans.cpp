@@ -65,8 +65,8 @@ task<> Orphans::ask(std::string volume_id) {
   Suspect& suspect = suspects_.at(volume_id);
   suspect.under_way = false;
   suspect.asked = clock_.now();
-  if (attachment.state != volume::Attachment::State::away) suspect.gone.reset();
-  if (attachment.state != volume::Attachment::State::away || !status || !is_suspect(*status) || stopping_.cancelled())
+  if (attachment.state != plan::Attachment::State::away) suspect.gone.reset();
+  if (attachment.state != plan::Attachment::State::away || !status || !is_suspect(*status) || stopping_.cancelled())
     co_return;
   if (!suspect.gone) {
     suspect.gone = clock_.now();
@@ -97,7 +97,7 @@ void Orphans::tell(const volume::Status& status, const std::string& why) const {
 
 task<> Orphans::unstage(volume::Status status) {
   for (const auto& path : status.staged_at) {
-    const auto done = co_await volumes_.want(status.volume_id, volume::Wish(volume::Unstaged{path}),
+    const auto done = co_await volumes_.want(status.volume_id, plan::Wish(plan::Unstaged{path}),
                                              {clock_.now() + std::chrono::minutes(2), &stopping_});
     log::warning("volume.orphan_unstaged",
                  {{"volume", status.volume_id}, {"path", path}, {"error", done ? "" : done.error().text}});

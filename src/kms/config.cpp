@@ -1,8 +1,8 @@
 // config.json of the KMS folder, as ceph-csi's ConfigMap has it.
 #include <boost/json/parse.hpp>
 
+#include "corbd/core/text.hpp"
 #include "corbd/kms/kms.hpp"
-#include "shown.hpp"
 
 namespace corbd::kms {
 namespace {
@@ -29,7 +29,7 @@ result<Kind> kind_of_section(const json::object& section, const std::string& id)
     return Error{errc::failed_precondition,
                  "KMS \"" + id + "\" has neither encryptionKMSType nor KMS_PROVIDER in the KMS config"};
   return Error{errc::unimplemented,
-               "KMS \"" + id + "\" is of type " + shown(type) + ", which is not served: use default or metadata"};
+               "KMS \"" + id + "\" is of type " + printable(type) + ", which is not served: use default or metadata"};
 }
 
 }  // namespace
@@ -41,12 +41,12 @@ result<Kind> kind_of(std::string_view config, std::string_view kms_id) {
     return Error{errc::failed_precondition, "the KMS config is no JSON object: correct it in the ConfigMap"};
   const auto& all = value.get_object();
   const auto* section = all.if_contains(json::string_view(kms_id.data(), kms_id.size()));
-  const std::string id = shown(kms_id);
+  const std::string id = printable(kms_id);
   if (section != nullptr && section->is_object()) return kind_of_section(section->get_object(), id);
   if (section != nullptr)
     return Error{errc::failed_precondition, "KMS \"" + id + "\" in the KMS config is no JSON object"};
   std::string others;
-  for (const auto& entry : all) others += (others.empty() ? "" : ", ") + shown(entry.key());
+  for (const auto& entry : all) others += (others.empty() ? "" : ", ") + printable(entry.key());
   return Error{errc::failed_precondition,
                "the KMS config has no \"" + id + "\"; it has: " + (others.empty() ? "nothing" : others)};
 }

@@ -11,7 +11,7 @@
 #include <memory>
 
 #include "corbd/core/base64.hpp"
-#include "shown.hpp"
+#include "corbd/core/text.hpp"
 
 namespace corbd::kms {
 namespace {
@@ -93,7 +93,8 @@ result<Secret> unwrap_key(std::string_view volume_id, std::string_view wrapped, 
   std::array<unsigned char, kTagBytes> nothing{};
   if (EVP_DecryptFinal_ex(cipher.get(), nothing.data(), &rest) != 1)
     return Error{errc::unauthenticated, "the passphrase in the node-stage secret does not open the key of volume " +
-                                            shown(volume_id) + " that the image's metadata holds; nothing was changed"};
+                                            printable(volume_id) +
+                                            " that the image's metadata holds; nothing was changed"};
   return unwrapped;
 }
 

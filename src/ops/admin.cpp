@@ -127,8 +127,7 @@ class Desk {
     sources_.healer.hurry(id);
     if (!id.empty()) {
       response.add_volume_ids(id);
-      co_return co_await want(id, request.adopt() ? volume::Wish(volume::Adopted{}) : volume::Wish(volume::Healed{}),
-                              until);
+      co_return co_await want(id, request.adopt() ? plan::Wish(plan::Adopted{}) : plan::Wish(plan::Healed{}), until);
     }
     for (const auto& status : sources_.volumes.status())
       if (status.unserved) response.add_volume_ids(rpc::valid_utf8(status.volume_id));
@@ -140,7 +139,7 @@ class Desk {
     if (!sources_.volumes.status(id)) co_return unknown(id);
     log::warning("admin.fail",
                  {{"volume", id}, {"effect", "its device answers EIO to everything until it is unstaged"}});
-    co_return co_await want(id, volume::Wish(volume::Failed{}), until);
+    co_return co_await want(id, plan::Wish(plan::Failed{}), until);
   }
 
   task<result<>> answer(const v1::DrainRequest& request, v1::DrainResponse& response, Until) {
@@ -198,13 +197,13 @@ class Desk {
                       "serves: name it, without adopt"};
     log::warning("admin.heal_without_proof",
                  {{"volume", id}, {"by", by}, {"effect", "if nobody says otherwise, what waits is written"}});
-    auto done = co_await want(id, volume::Wish(volume::Healed{true}), until);
+    auto done = co_await want(id, plan::Wish(plan::Healed{true}), until);
     log::warning("volume.vouched", {{"volume", id}, {"by", by}, {"error", done ? "" : done.error().text}});
     sources_.vouched(id, by, done);
     co_return done;
   }
 
-  task<result<>> want(std::string id, volume::Wish wish, Until until) {
+  task<result<>> want(std::string id, plan::Wish wish, Until until) {
     Either either(leaving_, *until.scope);
     until.scope = either.scope();
     auto done = co_await sources_.volumes.want(std::move(id), std::move(wish), until);

@@ -1,5 +1,6 @@
 // What is shown of a volume.
 #include <algorithm>
+#include <array>
 
 #include "live.hpp"
 
@@ -23,6 +24,12 @@ bool is_used(const device::Seen& device, const std::vector<host::Mount>& mounts)
 }
 
 }  // namespace
+
+std::string_view name(Health health) {
+  constexpr std::array<std::string_view, 8> names{"absent",   "staging", "staged", "reconnecting",
+                                                  "unproven", "lost",    "failed", "unstaging"};
+  return names.at(static_cast<std::size_t>(health));
+}
 
 duration longest_stall(const Live& live) {
   const auto answered = live.stalled_since && live.link ? live.link->first_answer() : std::nullopt;

@@ -6,7 +6,7 @@
 
 #include "corbd/core/fd.hpp"
 #include "corbd/core/file.hpp"
-#include "corbd/volume/record.hpp"
+#include "corbd/volume/record_store.hpp"
 
 namespace corbd::volume {
 namespace {

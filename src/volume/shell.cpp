@@ -333,7 +333,7 @@ task<result<>> Shell::Impl::pursue(Live& volume, Wish wish) {
       volume.disconnected = true;
     if (seen->facts.resolved) observe_neighbours(*seen, volume);
     seen->path_owner = path_owner(*seen, volume, wish);
-    const Decision decision = plan(volume.id, volume.record, wish, *seen, config_.policy);
+    const Decision decision = decide(volume.id, volume.record, wish, *seen, config_.policy);
     if (std::holds_alternative<Done>(decision)) co_return result<>();
     if (const auto* failed = std::get_if<Fail>(&decision)) {
       if (failed->leaves) co_await leave_image(volume, wish);

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "corbd/cephcsi/affinity.hpp"
 #include "corbd/core/failpoint.hpp"
 #include "corbd/core/log.hpp"
-#include "corbd/volume/affinity.hpp"
 
 namespace corbd::volume {
 namespace {
@@ -192,7 +192,7 @@ result<image::Access> Steps::access(const Live& live) const {
   auto cluster = ports_.find_cluster(source.cluster_id);
   if (!cluster) return cluster.error();
   return image::Access{source.cluster_id, cluster->monitors, live.record->user, live.asks_with(),
-                       with_affinity(source.serving.config, cluster->crush_location)};
+                       cephcsi::with_affinity(source.serving.config, cluster->crush_location)};
 }
 
 HelperOwner Steps::owner(const Live& live) const {

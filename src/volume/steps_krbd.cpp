@@ -1,9 +1,9 @@
 // The steps of a device of the kernel's own client.
 #include <algorithm>
 
+#include "corbd/cephcsi/affinity.hpp"
+#include "corbd/cephcsi/parameters.hpp"
 #include "corbd/core/log.hpp"
-#include "corbd/volume/affinity.hpp"
-#include "corbd/volume/parameters.hpp"
 #include "steps.hpp"
 
 namespace corbd::volume {
@@ -12,7 +12,7 @@ namespace {
 /// Of a volume without a record, ceph-csi's.
 result<std::string> unmap_options(const Live& live) {
   if (live.record) return live.record->source.kernel.unmap;
-  if (live.facts.stash && *live.facts.stash) return parse_kernel_options((*live.facts.stash)->unmap_options);
+  if (live.facts.stash && *live.facts.stash) return cephcsi::parse_kernel_options((*live.facts.stash)->unmap_options);
   return std::string();
 }
 
@@ -29,7 +29,7 @@ task<result<>> Steps::map_krbd(Live& live) {
   args.name = {source.pool, source.ns, source.image};
   args.image = live.record->key;
   args.read_only = live.record->read_only;
-  args.options = with_kernel_affinity(source.kernel.map, cluster->crush_location);
+  args.options = cephcsi::with_kernel_affinity(source.kernel.map, cluster->crush_location);
   // Whoever came meanwhile is seen by the next look.
   live.facts.ownership.reset();
   auto mapped = co_await ports_.kernel.map(std::move(args), owner(live), soon());

@@ -3,9 +3,8 @@
 
 #include "corbd/core/failpoint.hpp"
 #include "corbd/core/log.hpp"
-#include "plan_luks.hpp"
+#include "corbd/core/text.hpp"
 #include "steps.hpp"
-#include "text.hpp"
 
 namespace corbd::volume {
 namespace {

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cctype>
 
+#include "corbd/cephcsi/affinity.hpp"
+#include "corbd/cephcsi/parameters.hpp"
 #include "corbd/core/log.hpp"
-#include "corbd/volume/affinity.hpp"
-#include "corbd/volume/parameters.hpp"
 #include "steps.hpp"
 
 namespace corbd::volume {
@@ -29,7 +29,7 @@ bool may_be_elsewhere(const Error& error) {
 
 image::Access access_to(std::string cluster_id, const Cluster& cluster, const Staged& wish) {
   return {std::move(cluster_id), cluster.monitors, wish.user, wish.key,
-          with_affinity(wish.source.serving.config, cluster.crush_location)};
+          cephcsi::with_affinity(wish.source.serving.config, cluster.crush_location)};
 }
 
 void warn_of_ignored(const Live& live, const std::vector<std::string>& ignored, const std::string& of) {
@@ -57,7 +57,7 @@ result<> Steps::check_encryption(const Live& live, const Staged& wish, image::Re
   if (found.kms_id.empty()) return {};
   const std::string volume = "volume " + live.id + ", which is encrypted";
   if (!found.encryption_type.empty())
-    if (auto served = check_encryption_type(found.encryption_type); !served)
+    if (auto served = cephcsi::check_encryption_type(found.encryption_type); !served)
       return with_context(volume, served.error());
   if (auto fits = check_mapping_name(live.id); !fits) return fits;
   if (auto kind = ports_.kms.kind(found.kms_id); !kind) return with_context(volume, kind.error());

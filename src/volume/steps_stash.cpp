@@ -49,7 +49,7 @@ task<result<>> Steps::write_stash(Live& live, const Step& step) {
 
 task<result<>> Steps::drop_stash(Live& live, std::string staging_path) {
   const auto& known = live.facts.stash;
-  std::string log = known && *known ? log_to_remove(**known, live.id) : "";
+  std::string log = known && *known ? cephcsi::log_to_remove(**known, live.id) : "";
   auto dropped = co_await ports_.drop_stash(std::move(staging_path), std::move(log));
   live.facts.stash.reset();
   if (dropped) live.facts.stash.emplace();

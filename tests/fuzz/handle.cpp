@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "corbd/volume/handle.hpp"
+#include "corbd/cephcsi/handle.hpp"
 
 namespace {
 
@@ -18,7 +18,7 @@ bool same_but_case(std::string_view left, std::string_view right) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
-  using namespace corbd::volume;
+  using namespace corbd::cephcsi;
   const std::string_view id(reinterpret_cast<const char*>(data), size);
   if (const auto handle = decode_handle(id)) {
     if (!same_but_case(encode(*handle), id)) std::abort();

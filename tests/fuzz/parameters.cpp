@@ -3,10 +3,10 @@
 #include <cstdlib>
 #include <string>
 
-#include "corbd/volume/parameters.hpp"
+#include "corbd/cephcsi/parameters.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
-  using namespace corbd::volume;
+  using namespace corbd::cephcsi;
   const std::string text(reinterpret_cast<const char*>(data), size);
   Attributes attributes;
   for (std::size_t at = 0; at < text.size();) {

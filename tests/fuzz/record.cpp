@@ -1,10 +1,10 @@
 // A record that decodes must encode to one that decodes to the same.
 #include <cstdlib>
 
-#include "corbd/volume/record.hpp"
+#include "corbd/plan/record.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
-  using namespace corbd::volume;
+  using namespace corbd::plan;
   const auto record = decode(std::string_view(reinterpret_cast<const char*>(data), size));
   if (!record) return 0;
   const auto again = decode(encode(*record));

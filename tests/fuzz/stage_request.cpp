@@ -22,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
   if (id.empty() || id.size() > 128 || id.find('/') != id.npos || id.find("..") != id.npos ||
       std::any_of(id.begin(), id.end(), control))
     std::abort();
-  const auto& staged = std::get<corbd::volume::Staged>(*wish);
+  const auto& staged = std::get<corbd::plan::Staged>(*wish);
   if (staged.path.front() != '/' || (staged.path + "/").find("/../") != std::string::npos) std::abort();
   if (staged.user.empty() || staged.key.empty()) std::abort();
   return 0;

@@ -1,10 +1,10 @@
 // A stash that is read is written as one that reads the same.
-#include "corbd/volume/stash.hpp"
+#include "corbd/cephcsi/stash.hpp"
 
 #include <cstdlib>
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
-  using namespace corbd::volume;
+  using namespace corbd::cephcsi;
   const auto stash = parse_stash(std::string_view(reinterpret_cast<const char*>(data), size));
   if (!stash) return 0;
   const auto again = parse_stash(encode(*stash));

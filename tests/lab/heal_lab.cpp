@@ -76,8 +76,8 @@ struct Node {
   heal::Healer healer;
 };
 
-volume::Staged staged(int number) {
-  volume::Staged wish;
+plan::Staged staged(int number) {
+  plan::Staged wish;
   wish.path = "/staging/" + id_of(number);
   wish.capability.block = true;
   wish.source = {"lab", pool_name(), "", id_of(number), ""};
@@ -97,7 +97,7 @@ long status_of(const std::string& name) {
 void stage(Node& node, int from, int to) {
   int left = to - from;
   for (int number = from; number < to; ++number)
-    asio::co_spawn(node.io, node.shell.want(id_of(number), volume::Wish(staged(number)), {}),
+    asio::co_spawn(node.io, node.shell.want(id_of(number), plan::Wish(staged(number)), {}),
                    [&left](std::exception_ptr, result<> done) {
                      if (!done) throw std::runtime_error(done.error().text);
                      --left;

@@ -3,9 +3,9 @@
 #include "support/world.hpp"
 
 using namespace corbd;
+using plan::Wish;
 using test::World;
 using volume::Health;
-using volume::Wish;
 
 namespace {
 
@@ -14,7 +14,7 @@ const std::string kId = "image-1";
 struct Node {
   test::Loop loop;
   World world{loop};
-  volume::Staged wish = test::staged_wish(kId);
+  plan::Staged wish = test::staged_wish(kId);
   std::uint32_t index = 0;
   explicit Node(bool exclusive = true) {
     world.images[kId].id = "id-1";
@@ -42,7 +42,7 @@ TEST_CASE("a volume that rbd-nbd serves is staged as it is, and left alone") {
   Node node;
   node.world.start_agent();
   REQUIRE(node.stage() == errc::ok);
-  CHECK(node.want(Wish(volume::Healed{})) == errc::ok);
+  CHECK(node.want(Wish(plan::Healed{})) == errc::ok);
   CHECK(node.world.others.contains(node.index));
   CHECK(node.image().lock_owner == node.world.others.at(node.index));
   CHECK(node.status().served_by_other);
@@ -57,9 +57,9 @@ TEST_CASE("a volume that rbd-nbd serves is expanded once rbd-nbd has made its de
   REQUIRE(node.stage() == errc::ok);
   node.image().filesystem_bytes = node.image().size;
   node.image().size = larger;
-  CHECK(node.want(Wish(volume::Expanded{node.wish.path, larger})) == errc::unavailable);
+  CHECK(node.want(Wish(plan::Expanded{node.wish.path, larger})) == errc::unavailable);
   node.device().size = larger;
-  CHECK(node.want(Wish(volume::Expanded{node.wish.path, larger})) == errc::ok);
+  CHECK(node.want(Wish(plan::Expanded{node.wish.path, larger})) == errc::ok);
   CHECK(node.image().filesystem_bytes == larger);
   CHECK(node.world.others.contains(node.index));
 }
@@ -110,7 +110,7 @@ TEST_CASE("rbd-nbd that gave its lock back and left proves nothing") {
   REQUIRE(node.stage() == errc::ok);
   node.world.other_ends(node.index, true);
   node.loop.advance(std::chrono::seconds(5));
-  CHECK(node.want(Wish(volume::Healed{})) == errc::unproven);
+  CHECK(node.want(Wish(plan::Healed{})) == errc::unproven);
   CHECK_FALSE(node.device().alive);
 }
 
@@ -118,7 +118,7 @@ TEST_CASE("asked for by hand, rbd-nbd ends and its device is served, with the ex
   Node node(GENERATE(true, false));
   node.world.start_agent();
   REQUIRE(node.stage() == errc::ok);
-  CHECK(node.want(Wish(volume::Adopted{})) == errc::ok);
+  CHECK(node.want(Wish(plan::Adopted{})) == errc::ok);
   CHECK(node.world.others.empty());
   CHECK(node.device().alive);
   CHECK_FALSE(node.status().served_by_other);
@@ -129,7 +129,7 @@ TEST_CASE("rbd-nbd is not asked to leave an image that another node has open") {
   node.world.start_agent();
   REQUIRE(node.stage() == errc::ok);
   node.image().watchers.insert("10.0.0.7:0/1");
-  CHECK(node.want(Wish(volume::Adopted{})) == errc::in_use);
+  CHECK(node.want(Wish(plan::Adopted{})) == errc::in_use);
   CHECK(node.world.others.contains(node.index));
 }
 
@@ -140,7 +140,7 @@ TEST_CASE("an image that another node locked after rbd-nbd's death is not taken 
   node.world.other_ends(node.index, false);
   node.image().lock_owner = "10.0.0.7:0/1";
   node.image().watchers = {"10.0.0.7:0/1"};
-  CHECK(node.want(Wish(volume::Healed{})) == errc::unproven);
+  CHECK(node.want(Wish(plan::Healed{})) == errc::unproven);
   CHECK_FALSE(node.device().alive);
 }
 
@@ -169,7 +169,7 @@ TEST_CASE("a takeover that is interrupted anywhere is finished by the next start
     node.world.crash_at = at;
     bool crashed = false;
     try {
-      static_cast<void>(node.want(Wish(volume::Healed{})));
+      static_cast<void>(node.want(Wish(plan::Healed{})));
     } catch (const test::Crash&) {
       crashed = true;
       node.world.kill_agent();
@@ -185,7 +185,7 @@ TEST_CASE("a takeover that is interrupted anywhere is finished by the next start
 TEST_CASE("a volume that ceph-csi staged is unstaged without a record: rbd-nbd's device and the stash are gone") {
   Node node;
   node.world.start_agent();
-  CHECK(node.want(Wish(volume::Unstaged{node.wish.path})) == errc::ok);
+  CHECK(node.want(Wish(plan::Unstaged{node.wish.path})) == errc::ok);
   CHECK(node.world.mounts.empty());
   CHECK(node.world.devices.empty());
   CHECK(node.world.stashes.empty());
@@ -205,7 +205,7 @@ TEST_CASE("what ceph-csi staged and this agent cannot take down is not said to b
     node.world.mounts.push_back(pod);
   }
   node.world.start_agent();
-  CHECK(node.want(Wish(volume::Unstaged{node.wish.path})) != errc::ok);
+  CHECK(node.want(Wish(plan::Unstaged{node.wish.path})) != errc::ok);
   CHECK(node.world.devices.size() == 1);
   CHECK(node.world.stashes.size() == 1);
 }
@@ -214,7 +214,7 @@ TEST_CASE("a volume that rbd-nbd still serves is unstaged: its device and ceph-c
   Node node;
   node.world.start_agent();
   REQUIRE(node.stage() == errc::ok);
-  CHECK(node.want(Wish(volume::Unstaged{node.wish.path})) == errc::ok);
+  CHECK(node.want(Wish(plan::Unstaged{node.wish.path})) == errc::ok);
   CHECK(node.world.devices.empty());
   CHECK(node.world.stashes.empty());
   CHECK(node.world.records.empty());

@@ -2,10 +2,10 @@
 #include "scene.hpp"
 
 using namespace corbd;
+using plan::Attachment;
+using plan::Wish;
 using test::kId;
 using test::Scene;
-using volume::Attachment;
-using volume::Wish;
 using State = Attachment::State;
 
 namespace {
@@ -15,14 +15,14 @@ struct Dead : Scene {
   explicit Dead(bool exclusive = false) {
     image().exclusive = exclusive;
     CHECK(want(test::staged_wish(kId)) == errc::ok);
-    CHECK(want(volume::Attached{"uid-1"}) == errc::ok);
+    CHECK(want(plan::Attached{"uid-1"}) == errc::ok);
     world.kill_agent();
     image().lock_owner.clear();
   }
   errc heal(Attachment told) {
     world.attachment = std::move(told);
     world.start_agent();
-    return want(volume::Healed{});
+    return want(plan::Healed{});
   }
 };
 
@@ -58,24 +58,24 @@ TEST_CASE("an attachment that nobody noted while the volume was served proves no
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
   scene.world.attachment = {GENERATE(State::here, State::away), "uid-1", ""};
   scene.kill_and_start();
-  CHECK(scene.want(volume::Healed{}) == errc::unproven);
+  CHECK(scene.want(plan::Healed{}) == errc::unproven);
 }
 
 TEST_CASE("no attachment is noted of a device that nobody serves") {
   Scene scene;
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
   scene.kill_and_start();
-  CHECK(scene.want(volume::Attached{"uid-1"}) == errc::unavailable);
+  CHECK(scene.want(plan::Attached{"uid-1"}) == errc::unavailable);
   CHECK(scene.world.records.front().attachment_uid.empty());
 }
 
 TEST_CASE("a lock that proves ownership needs no word of the orchestrator") {
   Scene scene;
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
-  CHECK(scene.want(volume::Attached{"uid-1"}) == errc::ok);
+  CHECK(scene.want(plan::Attached{"uid-1"}) == errc::ok);
   scene.world.attachment = {State::unknown, "", "no route to host"};
   scene.kill_and_start();
-  CHECK(scene.want(volume::Healed{}) == errc::ok);
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
 }
 
 TEST_CASE("rbd-nbd's device without a lock is taken over by the word that came with its stage") {
@@ -111,14 +111,14 @@ TEST_CASE("the operator's word overrules no orchestrator that has the volume els
   Scene scene;
   scene.filled();
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
-  REQUIRE(scene.want(volume::Attached{"uid-1"}) == errc::ok);
+  REQUIRE(scene.want(plan::Attached{"uid-1"}) == errc::ok);
   scene.world.kill_agent();
   scene.world.application_writes(scene.device(), 0);  // waits in the kernel
   REQUIRE(scene.world.visit(scene.image(), "10.0.0.2:0/5", true));
   scene.world.leave(scene.image(), "10.0.0.2:0/5", true);
   scene.world.attachment = {GENERATE(State::away, State::here), "uid-2", "it was deleted"};
   scene.world.start_agent();
-  CHECK(scene.want(volume::Healed{true}) == errc::lost);
+  CHECK(scene.want(plan::Healed{true}) == errc::lost);
   scene.loop.advance(std::chrono::seconds(10));
   CHECK_FALSE(scene.device().alive);
   CHECK(scene.world.answered == 0);

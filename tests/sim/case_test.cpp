@@ -4,20 +4,20 @@
 #include "scene.hpp"
 
 using namespace corbd;
+using plan::Wish;
 using test::kId;
 using test::Scene;
 using test::World;
-using volume::Wish;
 
 namespace {
 
-volume::Staged staged(const std::string& path = "/kubelet/staging/image-1") {
+plan::Staged staged(const std::string& path = "/kubelet/staging/image-1") {
   auto wish = test::staged_wish(kId);
   wish.path = path;
   return wish;
 }
 
-volume::Staged read_only(bool block = false) {
+plan::Staged read_only(bool block = false) {
   auto wish = staged();
   wish.capability.read_only = true;
   wish.capability.block = block;
@@ -25,8 +25,8 @@ volume::Staged read_only(bool block = false) {
   return wish;
 }
 
-volume::Published published(const volume::Staged& at, const std::string& target) {
-  volume::Published wish;
+plan::Published published(const plan::Staged& at, const std::string& target) {
+  plan::Published wish;
   wish.path = at.path;
   wish.target = target;
   wish.capability = at.capability;
@@ -69,7 +69,7 @@ TEST_CASE("a read-only volume needs no proof of ownership to be healed") {
   scene.world.kill_agent();
   scene.image().watchers.insert("10.0.0.2:0/5");
   scene.world.start_agent();
-  CHECK(scene.want(volume::Healed{}) == errc::ok);
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
   CHECK(scene.world.devices.front().alive);
 }
 
@@ -107,10 +107,10 @@ TEST_CASE("a second staging path mounts the same device, unchecked, and each pat
   REQUIRE(scene.want(staged("/b")) == errc::ok);
   CHECK(scene.image().checks == checks);
   CHECK(scene.world.devices.size() == 1);
-  CHECK(scene.want(volume::Unstaged{"/a"}) == errc::ok);
+  CHECK(scene.want(plan::Unstaged{"/a"}) == errc::ok);
   CHECK(scene.world.devices.size() == 1);
   CHECK(scene.want(staged("/b")) == errc::ok);
-  CHECK(scene.want(volume::Unstaged{"/b"}) == errc::ok);
+  CHECK(scene.want(plan::Unstaged{"/b"}) == errc::ok);
   CHECK(scene.world.devices.empty());
   CHECK(scene.world.records.empty());
 }
@@ -142,7 +142,7 @@ TEST_CASE("a second stage that fails for good takes back only what it added") {
     scene.want(staged("/b"));
     world.fail_at = 0;
     CHECK(world.mounts.size() >= 2);
-    scene.want(volume::Unstaged{"/b"});
+    scene.want(plan::Unstaged{"/b"});
     REQUIRE(world.records.size() == 1);
     CHECK(world.records.front().stagings.size() == 1);
     CHECK(world.devices.size() == 1);
@@ -155,13 +155,13 @@ TEST_CASE("a volume whose staging mount somebody took away under its pod is stag
   REQUIRE(scene.want(staged()) == errc::ok);
   REQUIRE(scene.want(published(staged(), "/t")) == errc::ok);
   std::erase_if(scene.world.mounts,
-                [](const auto& mount) { return mount.target == volume::staging_target(kId, staged().path); });
-  CHECK(scene.want(volume::Unstaged{staged().path}) == errc::failed_precondition);
+                [](const auto& mount) { return mount.target == plan::staging_target(kId, staged().path); });
+  CHECK(scene.want(plan::Unstaged{staged().path}) == errc::failed_precondition);
   CHECK(scene.want(staged()) == errc::ok);
   CHECK(scene.world.devices.size() == 1);
-  CHECK(scene.want(volume::Unpublished{"/t"}) == errc::ok);
+  CHECK(scene.want(plan::Unpublished{"/t"}) == errc::ok);
   CHECK(scene.world.devices.size() == 1);
-  CHECK(scene.want(volume::Unstaged{staged().path}) == errc::ok);
+  CHECK(scene.want(plan::Unstaged{staged().path}) == errc::ok);
   CHECK(scene.world.devices.empty());
 }
 
@@ -173,7 +173,7 @@ TEST_CASE("a volume for one pod only is published at one target at a time") {
   REQUIRE(scene.want(published(stage, "/t1")) == errc::ok);
   CHECK(scene.want(published(stage, "/t1")) == errc::ok);
   CHECK(scene.want(published(stage, "/t2")) == errc::failed_precondition);
-  CHECK(scene.want(volume::Unpublished{"/t1"}) == errc::ok);
+  CHECK(scene.want(plan::Unpublished{"/t1"}) == errc::ok);
   CHECK(scene.want(published(stage, "/t2")) == errc::ok);
 }
 
@@ -228,7 +228,7 @@ TEST_CASE("what somebody else mounted at a target is not unmounted") {
   foreign.target = "/t";
   foreign.dev_major = 8;
   scene.world.mounts.push_back(foreign);
-  CHECK(scene.want(volume::Unpublished{"/t"}) == errc::failed_precondition);
+  CHECK(scene.want(plan::Unpublished{"/t"}) == errc::failed_precondition);
   CHECK(scene.want(published(staged(), "/t")) == errc::failed_precondition);
   CHECK(scene.world.mounts.size() == 2);
 }
@@ -240,15 +240,15 @@ TEST_CASE(
   REQUIRE(scene.want(staged()) == errc::ok);
   scene.image().size = 2u << 30;
   scene.world.resized("id-1");
-  CHECK(scene.want(volume::Healed{}) == errc::ok);
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
   CHECK(scene.world.devices.front().size == 2u << 30);
   scene.world.kill_agent();
   scene.image().size = 3u << 30;
   scene.world.start_agent();
-  CHECK(scene.want(volume::Healed{}) == errc::ok);
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
   CHECK(scene.world.devices.front().size == 3u << 30);
   scene.image().size = 1u << 30;
   scene.world.resized("id-1");
-  CHECK(scene.want(volume::Healed{}) == errc::ok);
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
   CHECK(scene.world.devices.front().size == 3u << 30);
 }

@@ -105,7 +105,7 @@ TEST_CASE("a volume whose requests meet an error that nobody knows can be given 
   scene.world.odd_error = EBADE;
   scene.writes(0);
   scene.loop.advance(1min);
-  CHECK(scene.want(volume::Failed{}) == errc::ok);
+  CHECK(scene.want(plan::Failed{}) == errc::ok);
   scene.loop.advance(10s);
   CHECK(scene.health() == volume::Health::failed);
   CHECK(scene.world.errors == 1);
@@ -137,7 +137,7 @@ TEST_CASE(
   CHECK(scene.health() == volume::Health::failed);
   CHECK(scene.world.errors == 1);
   CHECK(scene.image().lock_owner == kOther);
-  CHECK(scene.want(volume::Unstaged{test::staged_wish(kId).path}) == errc::ok);
+  CHECK(scene.want(plan::Unstaged{test::staged_wish(kId).path}) == errc::ok);
 }
 
 TEST_CASE(
@@ -202,7 +202,7 @@ TEST_CASE(
   scene.loop.advance(10s);
   CHECK(scene.world.answered == 1);
   scene.kill_and_start();
-  CHECK(scene.want(volume::Healed{}) == errc::ok);
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
   CHECK(scene.world.keys.at(kId) == scene.world.cluster_key);
 }
 
@@ -213,7 +213,7 @@ TEST_CASE("a wrong key that comes while nobody serves the volume fails that stag
   auto wish = test::staged_wish(kId);
   wish.key = Secret("a key of a secret that was edited badly");
   CHECK(scene.want(wish) == errc::unauthenticated);
-  CHECK(scene.want(volume::Healed{}) == errc::ok);
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
   CHECK(scene.device().alive);
   CHECK(scene.world.keys.at(kId) == scene.world.cluster_key);
 }
@@ -232,7 +232,7 @@ TEST_CASE(
   CHECK(scene.world.answered == 1);
   CHECK(scene.world.keys.at(kId) == wish.key);
   scene.kill_and_start();
-  CHECK(scene.want(volume::Healed{}) == errc::ok);
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
 }
 
 TEST_CASE("a successor of an agent that left well serves what the application asked for in between") {

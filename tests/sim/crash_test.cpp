@@ -4,8 +4,8 @@
 #include "support/world.hpp"
 
 using namespace corbd;
+using plan::Wish;
 using test::World;
-using volume::Wish;
 
 namespace {
 
@@ -20,7 +20,7 @@ struct Scene {
     world.images[kId].exclusive = exclusive;
     world.start_agent();
   }
-  volume::Staged staged(bool block) const {
+  plan::Staged staged(bool block) const {
     auto wish = test::staged_wish(kId);
     if (block) {
       wish.capability.block = true;
@@ -28,8 +28,8 @@ struct Scene {
     }
     return wish;
   }
-  volume::Published published(bool block) const {
-    volume::Published wish;
+  plan::Published published(bool block) const {
+    plan::Published wish;
     wish.path = staged(block).path;
     wish.target = "/kubelet/pods/p/volume";
     wish.capability = staged(block).capability;
@@ -48,7 +48,7 @@ struct Scene {
       } catch (const test::Crash&) {
         world.kill_agent();
         world.start_agent();
-        const auto healed = world.want(kId, Wish(volume::Healed{}));
+        const auto healed = world.want(kId, Wish(plan::Healed{}));
         INFO((healed ? "" : healed.error().text));
         CHECK(healed);
       }
@@ -83,7 +83,7 @@ TEST_CASE("a stage survives the agent's death before every step, for a filesyste
     const auto staged = scene.insist(Wish(scene.staged(block)));
     INFO((staged ? "" : staged.error().text));
     CHECK(staged);
-    CHECK(scene.mounted(volume::staging_target(kId, scene.staged(block).path)));
+    CHECK(scene.mounted(plan::staging_target(kId, scene.staged(block).path)));
     CHECK(scene.world.devices.size() == 1);
     CHECK(scene.world.devices.front().alive);
     CHECK(scene.world.images[kId].generation == (block ? 0u : 1u));
@@ -101,11 +101,11 @@ TEST_CASE("publish, unpublish and unstage survive the agent's death before every
     const auto wish = scene.published(block);
     CHECK(scene.insist(Wish(wish)));
     CHECK(scene.mounted(wish.target));
-    const auto unpublished = scene.insist(Wish(volume::Unpublished{wish.target}));
+    const auto unpublished = scene.insist(Wish(plan::Unpublished{wish.target}));
     INFO((unpublished ? "" : unpublished.error().text));
     CHECK(unpublished);
     CHECK_FALSE(scene.mounted(wish.target));
-    const auto unstaged = scene.insist(Wish(volume::Unstaged{wish.path}));
+    const auto unstaged = scene.insist(Wish(plan::Unstaged{wish.path}));
     INFO((unstaged ? "" : unstaged.error().text));
     CHECK(unstaged);
     CHECK(scene.world.devices.empty());
@@ -122,7 +122,7 @@ TEST_CASE("a heal survives the agent's death before every step of it") {
     scene.world.kill_agent();
     scene.world.start_agent();
     scene.world.crash_at = at;
-    CHECK(scene.insist(Wish(volume::Healed{})));
+    CHECK(scene.insist(Wish(plan::Healed{})));
     CHECK(scene.world.devices.front().alive);
     CHECK(scene.world.images[kId].lock_owner == scene.world.client());
     return scene.world.crash_at == 0;

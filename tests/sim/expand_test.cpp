@@ -11,7 +11,7 @@ namespace {
 constexpr std::uint64_t kGiB = 1ull << 30;
 const std::string kPath = test::staged_wish(kId).path;
 
-volume::Staged staged_block() {
+plan::Staged staged_block() {
   auto wish = test::staged_wish(kId);
   wish.capability.block = true;
   wish.capability.fstype.clear();
@@ -28,7 +28,7 @@ TEST_CASE("an expanded volume has the image's size in the kernel and in its file
   Scene scene;
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   scene.image().size = 2 * kGiB;  // nobody tells
-  CHECK(scene.want(volume::Expanded{kPath, 2 * kGiB}) == errc::ok);
+  CHECK(scene.want(plan::Expanded{kPath, 2 * kGiB}) == errc::ok);
   CHECK(scene.world.devices.front().size == 2 * kGiB);
   CHECK(scene.image().filesystem_bytes == 2 * kGiB);
   CHECK(scene.world.shell().status(kId)->size == 2 * kGiB);
@@ -38,14 +38,14 @@ TEST_CASE("an expansion asked again grows nothing again") {
   Scene scene;
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   scene.image().size = 2 * kGiB;
-  for (int i = 0; i < 3; ++i) CHECK(scene.want(volume::Expanded{kPath, 2 * kGiB}) == errc::ok);
+  for (int i = 0; i < 3; ++i) CHECK(scene.want(plan::Expanded{kPath, 2 * kGiB}) == errc::ok);
   CHECK(scene.image().growths == 1);
 }
 
 TEST_CASE("a filesystem grows at stage when its image grew meanwhile, and at a stage at another path too") {
   Scene scene;
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
-  REQUIRE(scene.want(volume::Unstaged{kPath}) == errc::ok);
+  REQUIRE(scene.want(plan::Unstaged{kPath}) == errc::ok);
   scene.image().size = 2 * kGiB;
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   CHECK(scene.image().filesystem_bytes == 2 * kGiB);
@@ -65,7 +65,7 @@ TEST_CASE("a filesystem of a volume that only reads stays as it is") {
   auto wish = test::staged_wish(kId);
   wish.capability.read_only = true;
   CHECK(scene.want(wish) == errc::ok);
-  CHECK(scene.want(volume::Expanded{kPath, kGiB}) == errc::ok);
+  CHECK(scene.want(plan::Expanded{kPath, kGiB}) == errc::ok);
   CHECK(scene.image().growths == 0);
 }
 
@@ -79,7 +79,7 @@ TEST_CASE("a filesystem that cannot grow is staged all the same, and who asks fo
   scene.world.before_call = refuse_growth;
   scene.world.error = {errc::failed_precondition, "no space for the inode tables"};
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
-  const auto asked = scene.world.want(kId, volume::Expanded{kPath, kGiB});
+  const auto asked = scene.world.want(kId, plan::Expanded{kPath, kGiB});
   REQUIRE_FALSE(asked);
   CHECK(asked.error().code == errc::failed_precondition);
   CHECK_THAT(asked.error().text, ContainsSubstring("no space for the inode tables"));
@@ -102,17 +102,17 @@ TEST_CASE("a raw block volume is expanded to its image's size") {
   Scene scene;
   REQUIRE(scene.want(staged_block()) == errc::ok);
   scene.image().size = 2 * kGiB;
-  CHECK(scene.want(volume::Expanded{kPath, 0}) == errc::ok);
+  CHECK(scene.want(plan::Expanded{kPath, 0}) == errc::ok);
   CHECK(scene.world.devices.front().size == 2 * kGiB);
   CHECK(scene.image().growths == 0);
 }
 
 TEST_CASE("an expansion beyond the image, of an unknown volume or at an unknown path is refused") {
   Scene scene;
-  CHECK(scene.want(volume::Expanded{kPath, 1}) == errc::not_found);
+  CHECK(scene.want(plan::Expanded{kPath, 1}) == errc::not_found);
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
-  CHECK(scene.want(volume::Expanded{kPath, 2 * kGiB}) == errc::out_of_range);
-  CHECK(scene.want(volume::Expanded{"/elsewhere", kGiB}) == errc::not_found);
+  CHECK(scene.want(plan::Expanded{kPath, 2 * kGiB}) == errc::out_of_range);
+  CHECK(scene.want(plan::Expanded{"/elsewhere", kGiB}) == errc::not_found);
 }
 
 TEST_CASE("a volume without a server is expanded after its healing") {
@@ -121,9 +121,9 @@ TEST_CASE("a volume without a server is expanded after its healing") {
   scene.world.kill_agent();
   scene.image().size = 2 * kGiB;
   scene.world.start_agent();
-  CHECK(scene.want(volume::Expanded{kPath, 2 * kGiB}) == errc::unavailable);
-  REQUIRE(scene.want(volume::Healed{}) == errc::ok);
-  CHECK(scene.want(volume::Expanded{kPath, 2 * kGiB}) == errc::ok);
+  CHECK(scene.want(plan::Expanded{kPath, 2 * kGiB}) == errc::unavailable);
+  REQUIRE(scene.want(plan::Healed{}) == errc::ok);
+  CHECK(scene.want(plan::Expanded{kPath, 2 * kGiB}) == errc::ok);
   CHECK(scene.image().filesystem_bytes == 2 * kGiB);
 }
 
@@ -145,7 +145,7 @@ TEST_CASE("how full a volume is comes from its filesystem, by each of its paths 
   CHECK(usage(scene, kPath)->bytes == kGiB);
   CHECK(usage(scene, kPath + "/" + kId)->bytes == kGiB);
   CHECK(usage(scene, "/elsewhere").error().code == errc::not_found);
-  REQUIRE(scene.want(volume::Unstaged{kPath}) == errc::ok);
+  REQUIRE(scene.want(plan::Unstaged{kPath}) == errc::ok);
   CHECK(usage(scene).error().code == errc::not_found);
 }
 

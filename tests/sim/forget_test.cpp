@@ -26,7 +26,7 @@ TEST_CASE("of a volume that was unstaged nothing stays in memory") {
     scene.world.images[id].id = "id-" + id;
     const auto wish = test::staged_wish(id);
     REQUIRE(scene.want(wish, id) == errc::ok);
-    REQUIRE(scene.want(volume::Unstaged{wish.path}, id) == errc::ok);
+    REQUIRE(scene.want(plan::Unstaged{wish.path}, id) == errc::ok);
     scene.world.images.erase(id);
     scene.world.keys.erase(id);
     scene.world.stashes.clear();
@@ -38,8 +38,8 @@ TEST_CASE("of a volume whose stage failed, or that was only asked about, nothing
   Scene scene;
   const double bytes = growth(1000, [&](const std::string& id) {
     REQUIRE(scene.want(test::staged_wish(id), id) == errc::not_found);
-    REQUIRE(scene.want(volume::Healed{}, id) == errc::ok);
-    REQUIRE(scene.want(volume::Unstaged{"/kubelet/staging/" + id}, id) == errc::ok);
+    REQUIRE(scene.want(plan::Healed{}, id) == errc::ok);
+    REQUIRE(scene.want(plan::Unstaged{"/kubelet/staging/" + id}, id) == errc::ok);
   });
   CHECK(bytes < 200);
 }

@@ -11,10 +11,10 @@ TEST_CASE("a volume whose client is cut off between its open image and its sessi
   scene.world.kill_agent();
   scene.world.start_agent();
   scene.world.fail_at = 3;  // after fence and open: the look at its owner
-  REQUIRE(scene.want(volume::Healed{}) == errc::unreachable);
+  REQUIRE(scene.want(plan::Healed{}) == errc::unreachable);
   scene.world.blocklist(scene.world.client());
-  CHECK(scene.want(volume::Healed{}) == errc::fenced);
-  CHECK(scene.want(volume::Healed{}) == errc::ok);
+  CHECK(scene.want(plan::Healed{}) == errc::fenced);
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
   CHECK(scene.world.devices.front().alive);
 }
 
@@ -23,7 +23,7 @@ TEST_CASE("a stage after an unstage whose record was written and whose write fai
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   scene.world.fail_after_at = 2;  // after the umount: the record without the staging
   scene.world.error = {errc::state_write, "fsync failed"};
-  REQUIRE(scene.want(volume::Unstaged{test::staged_wish(kId).path}) == errc::state_write);
+  REQUIRE(scene.want(plan::Unstaged{test::staged_wish(kId).path}) == errc::state_write);
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   REQUIRE(scene.world.records.size() == 1);
   CHECK(scene.world.records.front().stagings.size() == 1);
@@ -43,7 +43,7 @@ TEST_CASE("an unstage leaves neither key nor record of a stage that the agent di
     REQUIRE(scene.want(test::staged_wish(kId)) == errc::state_write);
   }
   REQUIRE_FALSE(scene.world.keys.empty());
-  CHECK(scene.want(volume::Unstaged{test::staged_wish(kId).path}) == errc::ok);
+  CHECK(scene.want(plan::Unstaged{test::staged_wish(kId).path}) == errc::ok);
   CHECK(scene.world.keys.empty());
   CHECK(scene.world.records.empty());
 }
@@ -54,7 +54,7 @@ TEST_CASE("a volume whose image did not close in time is staged again on an imag
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   scene.world.fail_after_at = 5;  // umount, record, look, disconnect: the close goes on when the wait for it ended
   scene.world.error = {errc::timed_out, "made to last"};
-  REQUIRE(scene.want(volume::Unstaged{test::staged_wish(kId).path}) == errc::unreachable);
+  REQUIRE(scene.want(plan::Unstaged{test::staged_wish(kId).path}) == errc::unreachable);
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
   CHECK(scene.image().lock_owner == scene.world.client());
 }
@@ -71,8 +71,8 @@ TEST_CASE("a lock that was taken from our dead client since it was looked at is 
     scene.world.visit(scene.image(), "10.0.0.2:0/5", true);
     scene.world.leave(scene.image(), "10.0.0.2:0/5", true);
   };
-  CHECK(scene.want(volume::Healed{}) == errc::unproven);
-  CHECK(scene.want(volume::Healed{}) == errc::unproven);
+  CHECK(scene.want(plan::Healed{}) == errc::unproven);
+  CHECK(scene.want(plan::Healed{}) == errc::unproven);
   CHECK_FALSE(scene.world.devices.front().alive);
 }
 
@@ -80,10 +80,10 @@ TEST_CASE("a device that the kernel makes after its stage was given up is taken 
   Scene scene;
   scene.world.delayed = "kernel connect";  // for longer than a step waits
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::timed_out);
-  CHECK(scene.want(volume::Unstaged{test::staged_wish(kId).path}) == errc::unavailable);
+  CHECK(scene.want(plan::Unstaged{test::staged_wish(kId).path}) == errc::unavailable);
   scene.loop.advance(std::chrono::minutes(2));
   CHECK(scene.world.devices.size() == 1);
-  CHECK(scene.want(volume::Unstaged{test::staged_wish(kId).path}) == errc::ok);
+  CHECK(scene.want(plan::Unstaged{test::staged_wish(kId).path}) == errc::ok);
   CHECK(scene.world.devices.empty());
 }
 
@@ -125,7 +125,7 @@ TEST_CASE("an agent that is killed while it answers its last requests leaves no 
   REQUIRE_THROWS_AS(scene.loop.run(scene.world.leave_well()), test::Crash);
   scene.world.cluster_slow = {};
   scene.kill_and_start();
-  CHECK(scene.want(volume::Healed{}) == errc::ok);
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
   scene.world.hazards = nullptr;
 }
 
@@ -150,8 +150,8 @@ TEST_CASE("a volume that is staged again while its given-up image still closes w
   scene.world.cluster_slow = std::chrono::minutes(1);
   scene.world.application_writes(scene.device(), 0);
   scene.world.cluster_slow = {};
-  REQUIRE(scene.want(volume::Failed{}) == errc::ok);
-  REQUIRE(scene.want(volume::Unstaged{test::staged_wish(kId).path}) == errc::ok);
+  REQUIRE(scene.want(plan::Failed{}) == errc::ok);
+  REQUIRE(scene.want(plan::Unstaged{test::staged_wish(kId).path}) == errc::ok);
   CHECK(scene.want(test::staged_wish(kId)) == errc::in_use);
   scene.loop.advance(std::chrono::minutes(2));
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
@@ -176,5 +176,5 @@ TEST_CASE("a node that came and went between the break of our dead lock and the 
     scene.world.visit(scene.image(), "10.0.0.2:0/5", false);
     scene.world.leave(scene.image(), "10.0.0.2:0/5", true);
   };
-  CHECK(scene.want(volume::Healed{}) == errc::unproven);
+  CHECK(scene.want(plan::Healed{}) == errc::unproven);
 }

@@ -3,8 +3,8 @@
 #include "support/world.hpp"
 
 using namespace corbd;
+using plan::Wish;
 using test::World;
-using volume::Wish;
 
 namespace {
 
@@ -20,7 +20,7 @@ void stage_and_kill(World& world, bool exclusive) {
 
 errc heal(World& world) {
   world.start_agent();
-  const auto healed = world.want(kId, Wish(volume::Healed{}));
+  const auto healed = world.want(kId, Wish(plan::Healed{}));
   for (const auto& rule : world.broken_rules) FAIL_CHECK(rule);
   return healed ? errc::ok : healed.error().code;
 }
@@ -53,7 +53,7 @@ TEST_CASE(
   auto& image = world.images[kId];
   world.start_agent();
   world.crash_in = "acquire lock";
-  CHECK_THROWS_AS(world.want(kId, Wish(volume::Healed{})), test::Crash);
+  CHECK_THROWS_AS(world.want(kId, Wish(plan::Healed{})), test::Crash);
   world.kill_agent();
   REQUIRE(image.lock_owner.empty());
   const bool another_came = GENERATE(false, true);
@@ -67,7 +67,7 @@ TEST_CASE("an image without exclusive-lock waits unproven until the operator giv
   World world(loop);
   stage_and_kill(world, false);
   CHECK(heal(world) == errc::unproven);
-  CHECK(world.want(kId, Wish(volume::Healed{true})));
+  CHECK(world.want(kId, Wish(plan::Healed{true})));
 }
 
 TEST_CASE("the operator's word does not reach over a client that has the image open") {
@@ -76,7 +76,7 @@ TEST_CASE("the operator's word does not reach over a client that has the image o
   stage_and_kill(world, false);
   world.images[kId].watchers.insert("10.0.0.2:0/5");
   CHECK(heal(world) == errc::unproven);
-  CHECK(world.want(kId, Wish(volume::Healed{true})).error().code == errc::unproven);
+  CHECK(world.want(kId, Wish(plan::Healed{true})).error().code == errc::unproven);
   CHECK_FALSE(world.devices.front().alive);
 }
 
@@ -108,7 +108,7 @@ TEST_CASE("a volume that answers is healed without a call to the cluster") {
   stage_and_kill(world, true);
   CHECK(heal(world) == errc::ok);
   world.calls = 0;
-  CHECK(world.want(kId, Wish(volume::Healed{})));
+  CHECK(world.want(kId, Wish(plan::Healed{})));
   CHECK(world.want(kId, Wish(test::staged_wish(kId))));
   CHECK(world.calls == 0);
 }

@@ -4,9 +4,9 @@
 #include "scene.hpp"
 
 using namespace corbd;
+using plan::Wish;
 using test::kId;
 using test::Scene;
-using volume::Wish;
 
 namespace {
 
@@ -14,29 +14,29 @@ const std::string kStranger = "10.0.0.7:0/1";
 const std::string kTarget = "/kubelet/pods/p/volume";
 constexpr std::uint64_t kGrown = 2u << 30;
 
-volume::Staged staged(bool block = false) {
+plan::Staged staged(bool block = false) {
   auto wish = test::staged_wish(kId);
-  wish.mounter = volume::Mounter::krbd;
+  wish.mounter = cephcsi::Mounter::krbd;
   wish.capability.block = block;
   if (block) wish.capability.fstype.clear();
   return wish;
 }
 
-volume::Staged read_only() {
+plan::Staged read_only() {
   auto wish = staged();
   wish.capability.read_only = true;
   return wish;
 }
 
-volume::Published published() {
-  volume::Published wish;
+plan::Published published() {
+  plan::Published wish;
   wish.path = staged().path;
   wish.target = kTarget;
   wish.capability = staged().capability;
   return wish;
 }
 
-volume::Unstaged unstaged() { return {staged().path}; }
+plan::Unstaged unstaged() { return {staged().path}; }
 
 void by_ceph_csi(Scene& scene) { scene.world.krbd_stages(kId, staged().path, kId); }
 
@@ -98,10 +98,10 @@ std::vector<Story> stories() {
        {staged()},
        published(),
        [](const auto& world) { CHECK(world.records.front().publishes.size() == 1); }},
-      {"it is unpublished", nothing, {staged(), published()}, volume::Unpublished{kTarget}, is_staged},
+      {"it is unpublished", nothing, {staged(), published()}, plan::Unpublished{kTarget}, is_staged},
       {"it is unstaged", nothing, {staged()}, unstaged(), nothing_is_left},
       {"a read-only one is unstaged", fill, {read_only()}, unstaged(), nothing_is_left},
-      {"it is expanded", grow, {staged()}, volume::Expanded{staged().path, kGrown}, is_grown},
+      {"it is expanded", grow, {staged()}, plan::Expanded{staged().path, kGrown}, is_grown},
       {"what ceph-csi staged is staged", by_ceph_csi, {}, staged(), is_staged},
       {"what ceph-csi staged is unstaged", by_ceph_csi, {}, unstaged(), nothing_is_left},
       {"what ceph-csi staged and this agent staged again is unstaged",
@@ -135,7 +135,7 @@ result<> insist(Scene& scene, const Wish& wish) {
       done = scene.world.want(kId, wish);
     } catch (const test::Crash&) {
       scene.kill_and_start();
-      CHECK(scene.world.want(kId, Wish(volume::Healed{})));
+      CHECK(scene.world.want(kId, Wish(plan::Healed{})));
     }
   return done;
 }
@@ -143,7 +143,7 @@ result<> insist(Scene& scene, const Wish& wish) {
 /// Whether the blow fell.
 bool tell(const Story& story, Blow blow, int at, errc code) {
   Scene scene;
-  const bool after = !story.before.empty() && std::holds_alternative<volume::Expanded>(story.wish);
+  const bool after = !story.before.empty() && std::holds_alternative<plan::Expanded>(story.wish);
   if (!after) story.prepare(scene);
   for (const auto& wish : story.before) REQUIRE(scene.world.want(kId, wish));
   if (after) story.prepare(scene);
@@ -207,7 +207,7 @@ TEST_CASE(
   const auto refused = error_of(scene, wish);
   CHECK_THAT(refused, ContainsSubstring("journaling"));
   CHECK(scene.world.records.empty());
-  wish.mounter = volume::Mounter::krbd_if_able;
+  wish.mounter = cephcsi::Mounter::krbd_if_able;
   CHECK(scene.want(wish) == errc::ok);
   CHECK(scene.device().kind == device::Kind::nbd);
 }
@@ -225,7 +225,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a volume that is staged keeps what serves it, whoever is the default one when it is staged again") {
-  using volume::Mounter;
+  using cephcsi::Mounter;
   const auto kind = GENERATE(device::Kind::nbd, device::Kind::krbd);
   const bool by_us = GENERATE(true, false);
   Scene scene;
@@ -253,7 +253,7 @@ TEST_CASE("without the kernel's module a volume that wants it is refused, also i
   Scene scene;
   scene.world.rbd_module = false;
   auto wish = staged();
-  wish.mounter = GENERATE(volume::Mounter::krbd, volume::Mounter::krbd_if_able);
+  wish.mounter = GENERATE(cephcsi::Mounter::krbd, cephcsi::Mounter::krbd_if_able);
   CHECK_THAT(error_of(scene, wish), ContainsSubstring("modprobe rbd"));
   CHECK(scene.world.devices.empty());
 }
@@ -331,7 +331,7 @@ TEST_CASE("after a reboot, and when somebody unmapped it, a kernel's device is a
     scene.world.start_agent();
   } else {
     scene.world.devices.clear();
-    CHECK(scene.want(volume::Healed{}) == errc::ok);
+    CHECK(scene.want(plan::Healed{}) == errc::ok);
   }
   CHECK(health() == volume::Health::absent);
 }
@@ -350,7 +350,7 @@ TEST_CASE("what ceph-csi staged after a reboot is taken over, although a record 
   scene.loop.advance(std::chrono::seconds(40));
   by_ceph_csi(scene);
   scene.world.start_agent();
-  CHECK(scene.want(Wish(volume::Healed{})) == errc::ok);
+  CHECK(scene.want(Wish(plan::Healed{})) == errc::ok);
   CHECK(scene.world.devices.size() == 1);
   CHECK(scene.want(staged()) == errc::ok);
   is_staged(scene.world);
@@ -396,14 +396,14 @@ TEST_CASE("two volumes on one image are not both given to the kernel, which coul
 TEST_CASE("a kernel's device is not given up") {
   Scene scene;
   REQUIRE(scene.want(staged()) == errc::ok);
-  CHECK(scene.want(Wish(volume::Failed{})) == errc::failed_precondition);
+  CHECK(scene.want(Wish(plan::Failed{})) == errc::failed_precondition);
   CHECK_FALSE(scene.world.records.front().failed);
 }
 
 TEST_CASE("an expansion of a kernel's device waits until the kernel has seen it") {
   Scene scene;
   REQUIRE(scene.want(staged()) == errc::ok);
-  CHECK(scene.want(volume::Expanded{staged().path, kGrown}) == errc::unavailable);
+  CHECK(scene.want(plan::Expanded{staged().path, kGrown}) == errc::unavailable);
 }
 
 TEST_CASE("the volume's options and the node's place go to the kernel") {
@@ -435,11 +435,11 @@ TEST_CASE("a volume that ceph-csi staged with the kernel's client is published, 
   CHECK(scene.loop.run(scene.world.shell().usage(kId, staged().path, {})));
   scene.image().filesystem_bytes = scene.image().size;
   scene.image().size = scene.device().size = kGrown;
-  CHECK(scene.want(volume::Expanded{staged().path, kGrown}) == errc::ok);
+  CHECK(scene.want(plan::Expanded{staged().path, kGrown}) == errc::ok);
   CHECK(scene.image().filesystem_bytes == kGrown);
   CHECK(scene.want(unstaged()) == errc::failed_precondition);
   CHECK(scene.world.devices.size() == 1);
-  CHECK(scene.want(volume::Unpublished{kTarget}) == errc::ok);
+  CHECK(scene.want(plan::Unpublished{kTarget}) == errc::ok);
   CHECK(scene.want(unstaged()) == errc::ok);
   CHECK(scene.world.devices.empty());
 }

@@ -8,7 +8,7 @@ using test::Scene;
 
 namespace {
 
-const volume::Unstaged kUnstaged{test::staged_wish(kId).path};
+const plan::Unstaged kUnstaged{test::staged_wish(kId).path};
 
 /// Its disconnect waits in the kernel for 90 s, longer than the unstage for it.
 void unstage_late(Scene& scene) {
@@ -88,7 +88,7 @@ TEST_CASE("a connect and a reconnect that end after their callers had left are t
     REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
     scene.kill_and_start();
     scene.world.delayed = "kernel reconfigure";
-    CHECK(scene.want(volume::Healed{}) == errc::timed_out);
+    CHECK(scene.want(plan::Healed{}) == errc::timed_out);
   } else {
     scene.world.delayed = "kernel connect";
     CHECK(scene.want(test::staged_wish(kId)) == errc::timed_out);
@@ -111,10 +111,10 @@ TEST_CASE("a growth that waited for its turn among the kernel's commands is aske
   scene.image().size = 2 * before;
   scene.world.delayed = "kernel resize";
   scene.world.resized(scene.image().id);
-  CHECK(scene.want(volume::Healed{}) == errc::timed_out);
+  CHECK(scene.want(plan::Healed{}) == errc::timed_out);
   scene.loop.advance(60s);
   CHECK(scene.device().size == before);
-  CHECK(scene.want(volume::Healed{}) == errc::ok);
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
   CHECK(scene.device().size == 2 * before);
 }
 
@@ -125,7 +125,7 @@ TEST_CASE("an agent that is told to leave waits for the command under way, and s
   scene.image().size *= 2;
   scene.world.delayed = "kernel resize";
   scene.world.resized(scene.image().id);
-  REQUIRE(scene.want(volume::Healed{}) == errc::timed_out);
+  REQUIRE(scene.want(plan::Healed{}) == errc::timed_out);
   REQUIRE(scene.world.under_way.size() == 1);
   bool served = false;
   scene.loop.outside_in(10s, [&] { scene.world.application_writes(scene.device(), 0); });
@@ -145,7 +145,7 @@ TEST_CASE("a stall lasts until a request that waited is answered, not until the 
   scene.world.cluster_dead = false;
   scene.kill_and_start();
   scene.loop.advance(5s);
-  REQUIRE(scene.want(volume::Healed{}) == errc::ok);
+  REQUIRE(scene.want(plan::Healed{}) == errc::ok);
   // The kernel sends what was in flight again when its timer has fired.
   const auto at_reconnect = scene.world.shell().status(kId)->longest_stall;
   scene.loop.advance(5s);

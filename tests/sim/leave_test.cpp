@@ -4,9 +4,9 @@
 #include "support/world_ports.hpp"
 
 using namespace corbd;
+using plan::Wish;
 using test::kId;
 using test::Scene;
-using volume::Wish;
 using namespace std::chrono_literals;
 
 namespace {

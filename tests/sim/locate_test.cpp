@@ -9,7 +9,7 @@ namespace {
 const std::string kUuid = "50d53503-9da1-11ed-847e-bacf8f2f1297";
 const std::string kHandle = "0001-0003-lab-0000000000000001-" + kUuid;
 
-volume::Staged dynamic() {
+plan::Staged dynamic() {
   auto wish = test::staged_wish(kHandle);
   wish.source.pool.clear();
   wish.source.image.clear();
@@ -23,9 +23,9 @@ struct Provisioned : Scene {
     world.images[name].id = "id-9";
     world.journals[{1, kUuid}]["csi.imagename"] = name;
   }
-  errc stage(const volume::Staged& wish = dynamic()) { return want(wish, kHandle); }
+  errc stage(const plan::Staged& wish = dynamic()) { return want(wish, kHandle); }
   std::map<std::string, std::string>& journal() { return world.journals[{1, kUuid}]; }
-  const volume::Source& source() { return world.records.front().source; }
+  const plan::Source& source() { return world.records.front().source; }
 };
 
 }  // namespace
@@ -37,7 +37,7 @@ TEST_CASE("a dynamic volume is the image that the journal names, and its record 
   CHECK(scene.source().pool == "pool");
   CHECK(scene.world.records.front().key.image_id == "id-9");
   CHECK(scene.world.devices.front().backend == kHandle);
-  CHECK(scene.want(volume::Unstaged{dynamic().path}, kHandle) == errc::ok);
+  CHECK(scene.want(plan::Unstaged{dynamic().path}, kHandle) == errc::ok);
   CHECK(scene.world.devices.empty());
 }
 
@@ -120,7 +120,7 @@ TEST_CASE("what the attributes wish of the device is so, also when it is served 
   scene.world.kill_agent();
   scene.world.options_asked.clear();
   scene.world.start_agent();
-  REQUIRE(scene.want(volume::Healed{}, kHandle) == errc::ok);
+  REQUIRE(scene.want(plan::Healed{}, kHandle) == errc::ok);
   CHECK(scene.world.options_asked.contains("rbd_op_threads=2"));
 }
 

@@ -4,7 +4,7 @@
 
 using namespace corbd;
 using namespace corbd::test;
-using volume::Wish;
+using plan::Wish;
 
 namespace {
 
@@ -13,17 +13,17 @@ const char *const kState = "rbd.csi.ceph.com/encrypted", *const kKey = "rbd.csi.
 constexpr std::uint64_t kTwice = 2ull << 30;
 
 struct Encrypted : Scene {
-  volume::Staged wish = encrypted_wish(kId);
+  plan::Staged wish = encrypted_wish(kId);
   explicit Encrypted(const std::string& kms_id = "default") : wish(encrypted_wish(kId, kms_id)) {}
   errc stage() { return want(wish); }
   void as_block() {
     wish.capability.block = true;
     wish.capability.fstype.clear();
   }
-  errc unstage() { return want(volume::Unstaged{wish.path}); }
+  errc unstage() { return want(plan::Unstaged{wish.path}); }
   bool mounted_from_mapping() const {
     for (const auto& mount : world.mounts)
-      if (mount.target == volume::staging_target(kId, wish.path)) return mount.dev_major == kMappingMajor;
+      if (mount.target == plan::staging_target(kId, wish.path)) return mount.dev_major == kMappingMajor;
     return false;
   }
   bool all_gone() const { return world.devices.empty() && world.mounts.empty() && world.records.empty(); }
@@ -34,7 +34,7 @@ struct Encrypted : Scene {
         return want(wanted);
       } catch (const Crash&) {
         kill_and_start();
-        CHECK(want(volume::Healed{}) == errc::ok);
+        CHECK(want(plan::Healed{}) == errc::ok);
       }
     }
     return errc::internal;
@@ -112,7 +112,7 @@ TEST_CASE("the unstage of an encrypted volume survives the agent's death at ever
       [&](Encrypted& scene, auto arm) {
         REQUIRE(scene.stage() == errc::ok);
         arm();
-        CHECK(scene.insist(volume::Unstaged{scene.wish.path}) == errc::ok);
+        CHECK(scene.insist(plan::Unstaged{scene.wish.path}) == errc::ok);
       },
       [](Encrypted& scene) { CHECK(scene.all_gone()); });
 }
@@ -134,7 +134,7 @@ TEST_CASE("an expansion of an encrypted volume survives the agent's death at eve
         REQUIRE(scene.stage() == errc::ok);
         scene.image().size = kTwice;
         arm();
-        CHECK(scene.insist(volume::Expanded{scene.wish.path, kTwice}) == errc::ok);
+        CHECK(scene.insist(plan::Expanded{scene.wish.path, kTwice}) == errc::ok);
       },
       [](Encrypted& scene) {
         CHECK(scene.device().mapping == kTwice - kLuksHeader);
@@ -273,7 +273,7 @@ TEST_CASE("a new key opens the volume afterwards, and the old one does not") {
   Encrypted scene("own");
   REQUIRE(scene.stage() == errc::ok);
   const auto before = scene.image().luks->keys.at(0);
-  REQUIRE(scene.want(volume::Rekeyed{scene.wish.passphrase}) == errc::ok);
+  REQUIRE(scene.want(plan::Rekeyed{scene.wish.passphrase}) == errc::ok);
   CHECK(scene.image().luks->keys.size() == 1);
   CHECK(scene.image().luks->keys.at(0) != before);
   REQUIRE(scene.unstage() == errc::ok);
@@ -287,14 +287,14 @@ TEST_CASE("a rotation that is interrupted anywhere leaves a volume that opens, a
         REQUIRE(scene.stage() == errc::ok);
         arm();
         try {
-          const errc rotated = scene.want(volume::Rekeyed{scene.wish.passphrase});
+          const errc rotated = scene.want(plan::Rekeyed{scene.wish.passphrase});
           CHECK(rotated == errc::ok);
         } catch (const Crash&) {
           scene.kill_and_start();
-          CHECK(scene.want(volume::Healed{}) == errc::ok);
+          CHECK(scene.want(plan::Healed{}) == errc::ok);
           REQUIRE(scene.unstage() == errc::ok);
           REQUIRE(scene.stage() == errc::ok);
-          CHECK(scene.want(volume::Rekeyed{scene.wish.passphrase}) == errc::ok);
+          CHECK(scene.want(plan::Rekeyed{scene.wish.passphrase}) == errc::ok);
         }
       },
       [](Encrypted& scene) {
@@ -306,14 +306,14 @@ TEST_CASE("a rotation that is interrupted anywhere leaves a volume that opens, a
 
 TEST_CASE("a key is rotated only where the volume has one of its own and is open here") {
   Encrypted scene;
-  CHECK(scene.want(volume::Rekeyed{scene.wish.passphrase}) == errc::not_found);
+  CHECK(scene.want(plan::Rekeyed{scene.wish.passphrase}) == errc::not_found);
   REQUIRE(scene.stage() == errc::ok);
-  CHECK(scene.want(volume::Rekeyed{scene.wish.passphrase}) == errc::unimplemented);
+  CHECK(scene.want(plan::Rekeyed{scene.wish.passphrase}) == errc::unimplemented);
   REQUIRE(scene.unstage() == errc::ok);
   scene.image() = FakeImage();
   scene.image().id = "id-1";
   REQUIRE(scene.want(staged_wish(kId)) == errc::ok);
-  CHECK(scene.want(volume::Rekeyed{scene.wish.passphrase}) == errc::failed_precondition);
+  CHECK(scene.want(plan::Rekeyed{scene.wish.passphrase}) == errc::failed_precondition);
 }
 
 TEST_CASE("an encrypted volume that many nodes write is opened, but two nodes never make its header or its key") {
@@ -327,7 +327,7 @@ TEST_CASE("an encrypted volume that many nodes write is opened, but two nodes ne
   CHECK_FALSE(scene.image().luks);
   scene.encrypted_before("canary-passphrase");
   CHECK(scene.stage() == errc::ok);
-  CHECK(scene.want(volume::Rekeyed{scene.wish.passphrase}) == errc::failed_precondition);
+  CHECK(scene.want(plan::Rekeyed{scene.wish.passphrase}) == errc::failed_precondition);
   CHECK(scene.unstage() == errc::ok);
   scene.world.kill_agent();
   scene.world.hazards = nullptr;
@@ -349,7 +349,7 @@ TEST_CASE(
   CHECK(scene.world.records.front().kms_id == "default");
   scene.world.other_ends(index, false);
   scene.loop.advance(std::chrono::seconds(40));
-  REQUIRE(scene.want(volume::Healed{}) == errc::ok);
+  REQUIRE(scene.want(plan::Healed{}) == errc::ok);
   CHECK(scene.unstage() == errc::ok);
   CHECK(scene.all_gone());
 }

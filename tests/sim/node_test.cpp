@@ -3,10 +3,10 @@
 #include "scene.hpp"
 
 using namespace corbd;
+using plan::Wish;
 using test::kId;
 using test::Scene;
 using test::World;
-using volume::Wish;
 using namespace std::chrono_literals;
 
 namespace {
@@ -18,7 +18,7 @@ void stage_filled(Scene& scene) {
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
 }
 
-volume::Staged second_wish() { return test::staged_wish("image-2"); }
+plan::Staged second_wish() { return test::staged_wish("image-2"); }
 
 void add_second(Scene& scene) { scene.world.images["image-2"].id = "id-2"; }
 
@@ -53,8 +53,8 @@ TEST_CASE("with a state folder that takes nothing what is staged is served on, p
   scene.world.blocklist(scene.world.client());
   scene.loop.advance(1s);
   const bool room_for_addresses = scene.world.disk == World::Disk::full;
-  CHECK(scene.want(volume::Healed{}) == errc::state_write);
-  CHECK(scene.want(volume::Healed{}) == (room_for_addresses ? errc::ok : errc::state_write));
+  CHECK(scene.want(plan::Healed{}) == errc::state_write);
+  CHECK(scene.want(plan::Healed{}) == (room_for_addresses ? errc::ok : errc::state_write));
   CHECK(scene.device().alive == room_for_addresses);
 }
 
@@ -64,8 +64,8 @@ TEST_CASE("a full state folder keeps no device from its server, however often th
   scene.world.disk = World::Disk::full;
   for (int death = 0; death < 4; ++death) {
     scene.kill_and_start();
-    CHECK(scene.want(volume::Healed{}) == errc::state_write);
-    CHECK(scene.want(volume::Healed{}) == errc::ok);
+    CHECK(scene.want(plan::Healed{}) == errc::state_write);
+    CHECK(scene.want(plan::Healed{}) == errc::ok);
   }
   is_served(scene);
 }
@@ -77,20 +77,20 @@ TEST_CASE(
   stage_filled(scene);
   scene.world.disk = World::Disk::full;
   scene.kill_and_start();
-  REQUIRE(scene.want(volume::Healed{}) == errc::state_write);
+  REQUIRE(scene.want(plan::Healed{}) == errc::state_write);
   scene.world.crash_in = "acquire lock";
-  CHECK_THROWS_AS(scene.want(volume::Healed{}), test::Crash);
+  CHECK_THROWS_AS(scene.want(plan::Healed{}), test::Crash);
   scene.kill_and_start();
-  CHECK(scene.want(volume::Healed{}) == errc::unproven);
+  CHECK(scene.want(plan::Healed{}) == errc::unproven);
 }
 
 TEST_CASE("an unstage on a full disk ends once there is room, and leaves nothing") {
   Scene scene;
   stage_filled(scene);
   scene.world.disk = World::Disk::full;
-  CHECK(scene.want(volume::Unstaged{kPath}) == errc::state_write);
+  CHECK(scene.want(plan::Unstaged{kPath}) == errc::state_write);
   scene.world.disk = World::Disk::good;
-  CHECK(scene.want(volume::Unstaged{kPath}) == errc::ok);
+  CHECK(scene.want(plan::Unstaged{kPath}) == errc::ok);
   CHECK(scene.world.devices.empty());
   CHECK(scene.world.records.empty());
 }
@@ -106,7 +106,7 @@ TEST_CASE(
   scene.world.torn_records.insert(kId);
   scene.kill_and_start();
   CHECK(scene.world.set_aside == std::vector{kId});
-  CHECK(scene.want(volume::Healed{}, "image-2") == errc::ok);
+  CHECK(scene.want(plan::Healed{}, "image-2") == errc::ok);
   CHECK_FALSE(scene.device().alive);
   if (!stash) scene.world.stashes.erase(kPath);
   CHECK(scene.want(test::staged_wish(kId)) == (stash ? errc::ok : errc::failed_precondition));
@@ -129,7 +129,7 @@ TEST_CASE("a volume whose record is of a newer version is left as it is, also wh
     REQUIRE(scene.world.devices.size() == 1);
     CHECK_FALSE(scene.device().alive);
   }
-  CHECK(scene.want(volume::Healed{}) == errc::ok);
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
   REQUIRE(scene.world.records.size() == 1);
   CHECK(scene.world.records.front().stagings.size() == 1);
 }
@@ -171,8 +171,8 @@ TEST_CASE("a device that the kernel made, or gave a new link, without a word is 
   is_served(scene);
   scene.kill_and_start();
   lose("kernel reconfigure");
-  CHECK(scene.want(volume::Healed{}) == errc::unavailable);
-  CHECK(scene.want(volume::Healed{}) == errc::ok);
+  CHECK(scene.want(plan::Healed{}) == errc::unavailable);
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
   is_served(scene);
 }
 
@@ -185,8 +185,8 @@ TEST_CASE("a device that became another tool's while the agent was down is neith
   scene.device().alive = true;
   scene.device().link = -1;
   scene.world.start_agent();
-  CHECK(scene.want(volume::Healed{}) == errc::ok);
-  CHECK(scene.want(volume::Unstaged{kPath}) == errc::ok);
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+  CHECK(scene.want(plan::Unstaged{kPath}) == errc::ok);
   REQUIRE(scene.world.devices.size() == 1);
   CHECK(scene.device().link == -1);
   CHECK(scene.world.records.empty());
@@ -227,10 +227,10 @@ TEST_CASE(
   CHECK(scene.world.answered == 1);
   scene.world.blocklist(scene.world.client());
   scene.loop.advance(1s);
-  CHECK(scene.want(volume::Healed{}) != errc::ok);
-  CHECK(scene.want(volume::Healed{}) == errc::exhausted);
+  CHECK(scene.want(plan::Healed{}) != errc::ok);
+  CHECK(scene.want(plan::Healed{}) == errc::exhausted);
   scene.world.no_descriptor = false;
-  CHECK(scene.want(volume::Healed{}) == errc::ok);
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
   CHECK(scene.want(test::staged_wish("image-3"), "image-3") == errc::ok);
   CHECK(scene.device().alive);
 }
@@ -241,7 +241,7 @@ TEST_CASE("a format that hangs is left to end, nothing else uses its device mean
   Scene scene;
   scene.world.delayed = "mkfs";
   CHECK(scene.want(test::staged_wish(kId)) == errc::unavailable);
-  CHECK(scene.want(volume::Unstaged{kPath}) != errc::ok);
+  CHECK(scene.want(plan::Unstaged{kPath}) != errc::ok);
   CHECK(scene.world.devices.size() == 1);
   scene.loop.advance(2min);
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
@@ -276,7 +276,7 @@ TEST_CASE("an unmount that waits for a device without a server holds up no other
   Gate gate(scene.loop.control(), scene.loop.clock);
   std::vector<errc> ends;
   const auto ask = [](Scene& in, std::vector<errc>& into) -> task<> {
-    const auto done = co_await in.world.shell().want(kId, Wish(volume::Unstaged{kPath}), {});
+    const auto done = co_await in.world.shell().want(kId, Wish(plan::Unstaged{kPath}), {});
     into.push_back(done ? errc::ok : done.error().code);
   };
   gate.spawn(ask(scene, ends));
@@ -285,9 +285,9 @@ TEST_CASE("an unmount that waits for a device without a server holds up no other
   CHECK(scene.world.mounts.size() == 1);
   scene.world.revive_cluster();
   CHECK(scene.want(second_wish(), "image-2") == errc::ok);
-  CHECK(scene.want(volume::Healed{}) == errc::ok);
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
   scene.loop.advance(2min);
-  CHECK(scene.want(volume::Unstaged{kPath}) == errc::ok);
+  CHECK(scene.want(plan::Unstaged{kPath}) == errc::ok);
   CHECK(scene.world.devices.size() == 1);
   CHECK(scene.world.errors == 0);
   scene.world.kill_agent();

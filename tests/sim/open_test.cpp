@@ -9,9 +9,9 @@ using volume::Health;
 
 namespace {
 
-const volume::Unstaged kUnstaged{test::staged_wish(kId).path};
+const plan::Unstaged kUnstaged{test::staged_wish(kId).path};
 
-volume::Staged block_wish() {
+plan::Staged block_wish() {
   auto wish = test::staged_wish(kId);
   wish.capability = {};
   wish.capability.block = true;
@@ -64,7 +64,7 @@ TEST_CASE(
   REQUIRE(scene.want(block_wish()) == errc::ok);
   scene.world.disconnect(0);
   REQUIRE(scene.world.devices.empty());
-  CHECK(scene.want(volume::Healed{}) == errc::ok);
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
   CHECK(health(scene) == Health::absent);
   CHECK_FALSE(scene.world.shell().status(kId)->unserved_since);
   CHECK(scene.want(kUnstaged) == errc::ok);
@@ -77,7 +77,7 @@ TEST_CASE(
   Scene scene;
   const auto wish = block_wish();
   REQUIRE(scene.want(wish) == errc::ok);
-  REQUIRE(scene.want(volume::Published{wish.path, "/kubelet/pods/p/" + kId, false, wish.capability}) == errc::ok);
+  REQUIRE(scene.want(plan::Published{wish.path, "/kubelet/pods/p/" + kId, false, wish.capability}) == errc::ok);
   scene.world.disconnect(0);
   CHECK(scene.want(wish) == errc::unavailable);
   scene.world.images["image-2"].id = "id-2";
@@ -87,10 +87,10 @@ TEST_CASE(
   // An unstage that does not wait for the pod's end.
   CHECK(scene.want(kUnstaged) == errc::failed_precondition);
   CHECK(scene.world.records.size() == 2);
-  CHECK(scene.want(volume::Unpublished{"/kubelet/pods/p/" + kId}) == errc::ok);
+  CHECK(scene.want(plan::Unpublished{"/kubelet/pods/p/" + kId}) == errc::ok);
   CHECK(scene.world.records.size() == 2);
   CHECK(scene.want(wish) == errc::ok);
-  CHECK(scene.want(volume::Unstaged{wish.path}) == errc::ok);
+  CHECK(scene.want(plan::Unstaged{wish.path}) == errc::ok);
   CHECK(scene.world.devices.size() == 1);
 }
 
@@ -106,10 +106,10 @@ TEST_CASE(
   scene.world.application_writes(scene.device(), 0);
   scene.world.disconnect(0);
   if (restarted) scene.kill_and_start();
-  CHECK(scene.want(volume::Healed{}) == errc::unavailable);
+  CHECK(scene.want(plan::Healed{}) == errc::unavailable);
   CHECK(health(scene) == Health::absent);
   CHECK(scene.want(wish) == errc::unavailable);
-  CHECK(scene.want(volume::Unstaged{wish.path}) == errc::ok);
+  CHECK(scene.want(plan::Unstaged{wish.path}) == errc::ok);
   CHECK(scene.world.devices.empty());
   CHECK(scene.world.records.empty());
   CHECK(scene.want(wish) == errc::ok);

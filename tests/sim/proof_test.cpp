@@ -4,9 +4,9 @@
 
 using namespace corbd;
 using namespace std::chrono_literals;
+using plan::Attachment;
 using test::kId;
 using test::Scene;
-using volume::Attachment;
 using volume::Health;
 using State = Attachment::State;
 
@@ -22,7 +22,7 @@ struct Dead : Scene {
   explicit Dead(bool attached = true) {
     filled();
     REQUIRE(want(test::staged_wish(kId)) == errc::ok);
-    if (attached) REQUIRE(want(volume::Attached{"uid-1"}) == errc::ok);
+    if (attached) REQUIRE(want(plan::Attached{"uid-1"}) == errc::ok);
     world.kill_agent();
     world.application_writes(device(), 0);
   }
@@ -63,7 +63,7 @@ TEST_CASE("what is unproven or lost is closed") {
   const Attachment told = which == 0 ? kHere : which == 1 ? Attachment() : kAway;
   scene.image().watchers.insert(kOther);
   scene.start(told, false);
-  CHECK(scene.want(volume::Healed{}) == (told.state == State::away ? errc::lost : errc::unproven));
+  CHECK(scene.want(plan::Healed{}) == (told.state == State::away ? errc::lost : errc::unproven));
   CHECK_FALSE(scene.watched());
   CHECK_FALSE(scene.device().alive);
 }
@@ -146,12 +146,12 @@ TEST_CASE("time in which a volume was unproven does not count for giving it up")
   Dead scene;
   scene.start({State::unknown, "", "no route to host"}, false);
   scene.image().lock_owner = kOther;
-  CHECK(scene.want(volume::Healed{}) == errc::unproven);
+  CHECK(scene.want(plan::Healed{}) == errc::unproven);
   scene.loop.advance(5min);
   scene.world.attachment = kAway;
-  CHECK(scene.want(volume::Healed{}) == errc::lost);
+  CHECK(scene.want(plan::Healed{}) == errc::lost);
   scene.loop.advance(50s);
-  CHECK(scene.want(volume::Healed{}) == errc::lost);
+  CHECK(scene.want(plan::Healed{}) == errc::lost);
   CHECK_FALSE(scene.world.records.front().failed);
 }
 
@@ -160,11 +160,11 @@ TEST_CASE("a lock that was taken from a client that lived is lost where no orche
   scene.filled();
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   const bool attached = GENERATE(true, false);
-  if (attached) REQUIRE(scene.want(volume::Attached{"uid-1"}) == errc::ok);
+  if (attached) REQUIRE(scene.want(plan::Attached{"uid-1"}) == errc::ok);
   scene.world.attachment = attached ? kHere : Attachment{};
   REQUIRE(scene.world.visit(scene.image(), kOther, true));
   scene.loop.advance(1s);
-  CHECK(scene.want(volume::Healed{}) == (attached ? errc::unproven : errc::lost));
+  CHECK(scene.want(plan::Healed{}) == (attached ? errc::unproven : errc::lost));
 }
 
 TEST_CASE(
@@ -193,7 +193,7 @@ TEST_CASE(
   CHECK(scene.health() == Health::unproven);
   CHECK(scene.error().find("--without-proof") != std::string::npos);
   CHECK_FALSE(scene.world.blocklisted.contains(client));
-  CHECK(scene.want(volume::Healed{true}) == errc::ok);
+  CHECK(scene.want(plan::Healed{true}) == errc::ok);
   CHECK(scene.world.blocklisted.contains(client));
 }
 
@@ -204,7 +204,7 @@ TEST_CASE("a client of this node that watches lives, and is not fenced whoever v
   REQUIRE(scene.world.maintain(scene.image(), tool));
   scene.start(kHere);
   scene.loop.advance(5min);
-  CHECK(scene.want(volume::Healed{true}) == errc::unproven);
+  CHECK(scene.want(plan::Healed{true}) == errc::unproven);
   CHECK_FALSE(scene.world.blocklisted.contains(tool));
   CHECK_FALSE(scene.device().alive);
 }
@@ -216,14 +216,14 @@ TEST_CASE("the operator's word counts in one try, and is forgotten with it") {
   scene.image().exclusive = false;
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   scene.kill_and_start();
-  CHECK(scene.want(volume::Healed{}) == errc::unproven);
+  CHECK(scene.want(plan::Healed{}) == errc::unproven);
   scene.world.fail_at = 3;  // the look at its owner
-  REQUIRE(scene.want(volume::Healed{true}) != errc::ok);
-  CHECK(scene.want(volume::Healed{}) == errc::unproven);
-  CHECK(scene.want(volume::Healed{true}) == errc::ok);
+  REQUIRE(scene.want(plan::Healed{true}) != errc::ok);
+  CHECK(scene.want(plan::Healed{}) == errc::unproven);
+  CHECK(scene.want(plan::Healed{true}) == errc::ok);
   CHECK(scene.device().alive);
   scene.kill_and_start();
-  CHECK(scene.want(volume::Healed{}) == errc::unproven);
+  CHECK(scene.want(plan::Healed{}) == errc::unproven);
 }
 
 TEST_CASE("the operator's word reaches over no client, no attachment and no volume that was given up") {
@@ -240,8 +240,8 @@ TEST_CASE("the operator's word reaches over no client, no attachment and no volu
   if (what == 4) scene.world.records.front().attachment_uid.clear();
   if (what == 2 || what == 3 || what == 5) expected = errc::lost;
   scene.start(told, false);
-  if (what == 5) REQUIRE(scene.want(volume::Failed{}) == errc::ok);
-  CHECK(scene.want(volume::Healed{true}) == expected);
+  if (what == 5) REQUIRE(scene.want(plan::Failed{}) == errc::ok);
+  CHECK(scene.want(plan::Healed{true}) == expected);
   CHECK(scene.world.answered == 0);
   if (what != 5) CHECK_FALSE(scene.device().alive);
 }
@@ -252,11 +252,11 @@ TEST_CASE("the operator's word is advised where it counts, and nowhere else") {
   const int which = GENERATE(range(0, 3));
   const Attachment told = which == 0 ? kHere : which == 1 ? Attachment() : kAway;
   scene.start(told, false);
-  REQUIRE(scene.want(volume::Healed{}) == errc::unproven);
+  REQUIRE(scene.want(plan::Healed{}) == errc::unproven);
   const bool advised = scene.error().find("corbd heal image-1 --without-proof") != std::string::npos;
   CHECK(advised == (told.state != State::away));
   CHECK(advised == (scene.error().find("corbd fail image-1 --yes-really") == std::string::npos));
-  CHECK((scene.want(volume::Healed{true}) == errc::ok) == advised);
+  CHECK((scene.want(plan::Healed{true}) == errc::ok) == advised);
 }
 
 // --- What is left for an agent that finds no record
@@ -269,10 +269,10 @@ TEST_CASE("the VolumeAttachment of a served volume is told beside it, also after
   for (const std::string uid : {"uid-1", "uid-2"}) {
     auto expected = stash;
     expected.attachment = uid;
-    REQUIRE(scene.want(volume::Attached{uid}) == errc::ok);
+    REQUIRE(scene.want(plan::Attached{uid}) == errc::ok);
     CHECK(stash == expected);
   }
-  REQUIRE(scene.want(volume::Unstaged{test::staged_wish(kId).path}) == errc::ok);
+  REQUIRE(scene.want(plan::Unstaged{test::staged_wish(kId).path}) == errc::ok);
   CHECK(scene.world.stashes.empty());
 }
 
@@ -284,7 +284,7 @@ TEST_CASE("of two staging paths the one without a stash gets none by the other's
   wish.path += "-too";
   REQUIRE(scene.want(wish) == errc::ok);
   scene.world.stashes.erase(first);
-  REQUIRE(scene.want(volume::Attached{"uid-1"}) == errc::ok);
+  REQUIRE(scene.want(plan::Attached{"uid-1"}) == errc::ok);
   CHECK_FALSE(scene.world.stashes.contains(first));
 }
 
@@ -294,7 +294,7 @@ TEST_CASE("a volume goes to ceph-csi's healer and comes back, twice, under its w
   Scene scene;
   scene.filled();
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
-  REQUIRE(scene.want(volume::Attached{"uid-1"}) == errc::ok);
+  REQUIRE(scene.want(plan::Attached{"uid-1"}) == errc::ok);
   scene.world.attachment = kHere;
   for (int round = 0; round < 2; ++round) {
     CAPTURE(round);
@@ -325,7 +325,7 @@ TEST_CASE("a device that ceph-csi's healer gave to rbd-nbd is left alone as long
   scene.filled();
   scene.image().exclusive = GENERATE(true, false);
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
-  REQUIRE(scene.want(volume::Attached{"uid-1"}) == errc::ok);
+  REQUIRE(scene.want(plan::Attached{"uid-1"}) == errc::ok);
   scene.world.attachment = kHere;
   scene.world.stop_agent();
   scene.loop.advance(31s);
@@ -340,7 +340,7 @@ TEST_CASE("a device that ceph-csi's healer gave to rbd-nbd is left alone as long
   scene.loop.advance(3min);
   CHECK_FALSE(scene.world.shell().status(kId)->served_by_other);
   CHECK(scene.device().alive);
-  CHECK(scene.want(volume::Unstaged{test::staged_wish(kId).path}) == errc::ok);
+  CHECK(scene.want(plan::Unstaged{test::staged_wish(kId).path}) == errc::ok);
 }
 
 TEST_CASE("a record that stash and kernel contradict is closed: ceph-csi staged the volume anew on another device") {
@@ -365,7 +365,7 @@ TEST_CASE("a record that stash and kernel contradict is closed: ceph-csi staged 
   const int what = GENERATE(range(0, 3));
   CAPTURE(what, rebooted);
   if (what == 0) {
-    CHECK(scene.want(volume::Healed{}) == errc::ok);
+    CHECK(scene.want(plan::Healed{}) == errc::ok);
     CHECK(scene.world.records.empty());
     CHECK(scene.world.others.contains(index));
   }
@@ -375,7 +375,7 @@ TEST_CASE("a record that stash and kernel contradict is closed: ceph-csi staged 
     CHECK(scene.world.shell().status(kId)->served_by_other);
   }
   if (what == 2) {
-    CHECK(scene.want(volume::Unstaged{wish.path}) == errc::ok);
+    CHECK(scene.want(plan::Unstaged{wish.path}) == errc::ok);
     CHECK(scene.world.devices.size() == 1);
     CHECK(scene.world.records.empty());
   }

@@ -6,14 +6,14 @@
 #include "support/world.hpp"
 
 using namespace corbd;
+using plan::Wish;
 using test::World;
-using volume::Wish;
 
 namespace {
 
 Wish random_wish(std::mt19937& random, const std::string& id) {
   const auto staged = test::staged_wish(id);
-  volume::Published published;
+  plan::Published published;
   published.path = staged.path;
   published.target = "/kubelet/pods/" + std::to_string(random() % 2) + "/" + id;
   published.capability = staged.capability;
@@ -23,11 +23,11 @@ Wish random_wish(std::mt19937& random, const std::string& id) {
     case 1:
       return published;
     case 2:
-      return volume::Unpublished{published.target};
+      return plan::Unpublished{published.target};
     case 3:
-      return volume::Unstaged{staged.path};
+      return plan::Unstaged{staged.path};
     default:
-      return volume::Healed{};
+      return plan::Healed{};
   }
 }
 
@@ -62,8 +62,8 @@ TEST_CASE("random lives break no rule, and afterwards everything can be taken do
       live(world, random, 40);
       for (const std::string id : {"image-0", "image-1"}) {
         for (const char* pod : {"0", "1"})
-          CHECK(world.want(id, Wish(volume::Unpublished{"/kubelet/pods/" + std::string(pod) + "/" + id})));
-        const auto down = world.want(id, Wish(volume::Unstaged{test::staged_wish(id).path}));
+          CHECK(world.want(id, Wish(plan::Unpublished{"/kubelet/pods/" + std::string(pod) + "/" + id})));
+        const auto down = world.want(id, Wish(plan::Unstaged{test::staged_wish(id).path}));
         INFO((down ? "" : down.error().text));
         CHECK(down);
         CHECK(world.images[id].generation <= 1);

@@ -24,7 +24,7 @@ struct Scene {
     world.images[kId].id = "id-1";
     world.start_agent();
   }
-  errc want(volume::Wish wish, const std::string& id = kId) {
+  errc want(plan::Wish wish, const std::string& id = kId) {
     const auto done = world.want(id, std::move(wish));
     for (const auto& rule : world.broken_rules) FAIL_CHECK(rule);
     return done ? errc::ok : done.error().code;

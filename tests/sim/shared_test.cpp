@@ -9,7 +9,7 @@ namespace {
 
 const std::string kOther = "10.0.0.2:0/5";
 
-volume::Staged shared_wish() {
+plan::Staged shared_wish() {
   auto wish = test::staged_wish(kId);
   wish.capability = {};
   wish.capability.block = wish.capability.shared = true;
@@ -60,7 +60,7 @@ TEST_CASE(
   scene.world.kill_agent();
   scene.world.visit(scene.image(), kOther, false);
   scene.world.start_agent();
-  CHECK(scene.want(volume::Healed{}) == errc::ok);
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
   CHECK(scene.device().alive);
   CHECK(scene.world.blocklisted.contains(before));
   CHECK_FALSE(scene.world.blocklisted.contains(kOther));
@@ -99,6 +99,6 @@ TEST_CASE("a device that exists is not served again over a lock of another clien
   REQUIRE(scene.world.visit(scene.image(), kOther, true));
   scene.world.leave(scene.image(), kOther, false);
   scene.world.start_agent();
-  CHECK(scene.want(volume::Healed{}) == errc::unproven);
+  CHECK(scene.want(plan::Healed{}) == errc::unproven);
   CHECK_FALSE(scene.device().alive);
 }

@@ -3,9 +3,9 @@
 #include "scene.hpp"
 
 using namespace corbd;
+using plan::Wish;
 using test::kId;
 using test::Scene;
-using volume::Wish;
 using namespace std::chrono_literals;
 
 namespace {
@@ -116,8 +116,8 @@ TEST_CASE("a wall clock that jumps by years, forward or back, neither hurries no
 TEST_CASE("a lost volume is given up by the steady clock, whatever the wall clock shows") {
   Node node(1);
   node.stage_all();
-  REQUIRE(node.world.want(node.ids.front(), volume::Attached{"uid-1"}));
-  node.world.attachment = {volume::Attachment::State::away, "", "it was deleted"};
+  REQUIRE(node.world.want(node.ids.front(), plan::Attached{"uid-1"}));
+  node.world.attachment = {plan::Attachment::State::away, "", "it was deleted"};
   node.world.kill_agent();
   auto& image = node.world.images[node.ids.front()];
   REQUIRE(node.world.visit(image, "10.0.0.2:0/5", true));

@@ -5,9 +5,9 @@
 #include "scene.hpp"
 
 using namespace corbd;
+using plan::Wish;
 using test::kId;
 using test::Scene;
-using volume::Wish;
 
 namespace {
 
@@ -36,15 +36,15 @@ struct Story {
   bool image_grows = false;  ///< in between
 };
 
-volume::Staged staged(bool block) {
+plan::Staged staged(bool block) {
   auto wish = test::staged_wish(kId);
   wish.capability.block = block;
   if (block) wish.capability.fstype.clear();
   return wish;
 }
 
-volume::Published published() {
-  volume::Published wish;
+plan::Published published() {
+  plan::Published wish;
   wish.path = staged(false).path;
   wish.target = "/kubelet/pods/p/volume";
   wish.capability = staged(false).capability;
@@ -103,25 +103,25 @@ std::vector<Story> stories() {
        false,
        publish,
        [](const auto& world) { CHECK(world.records.front().publishes.size() == 1); }},
-      {"it is unpublished", {stage, publish}, false, volume::Unpublished{published().target}, is_staged},
-      {"it is unstaged", {stage}, false, volume::Unstaged{staged(false).path}, nothing_is_left},
-      {"it is healed", {stage}, true, volume::Healed{}, is_staged},
-      {"it is given up", {stage}, false, volume::Failed{}, is_served},
-      {"it is expanded", {stage}, false, volume::Expanded{staged(false).path, kGrown}, is_grown, true},
+      {"it is unpublished", {stage, publish}, false, plan::Unpublished{published().target}, is_staged},
+      {"it is unstaged", {stage}, false, plan::Unstaged{staged(false).path}, nothing_is_left},
+      {"it is healed", {stage}, true, plan::Healed{}, is_staged},
+      {"it is given up", {stage}, false, plan::Failed{}, is_served},
+      {"it is expanded", {stage}, false, plan::Expanded{staged(false).path, kGrown}, is_grown, true},
       {"its free space is given back",
        {stage},
        false,
-       volume::Trimmed{staged(false).path},
+       plan::Trimmed{staged(false).path},
        [](const auto& world) {
          is_staged(world);
          CHECK(world.images.at(kId).trims > 0);
        }},
-      {"it grows at its next stage", {stage, volume::Unstaged{staged(false).path}}, false, stage, is_staged, true},
-      {"it is unstaged by the next agent", {stage}, true, volume::Unstaged{staged(false).path}, nothing_is_left},
+      {"it grows at its next stage", {stage, plan::Unstaged{staged(false).path}}, false, stage, is_staged, true},
+      {"it is unstaged by the next agent", {stage}, true, plan::Unstaged{staged(false).path}, nothing_is_left},
       {"it is unstaged when it was given up",
-       {stage, volume::Failed{}},
+       {stage, plan::Failed{}},
        false,
-       volume::Unstaged{staged(false).path},
+       plan::Unstaged{staged(false).path},
        nothing_is_left},
   };
 }
@@ -138,7 +138,7 @@ result<> insist(Scene& scene, const Wish& wish) {
       done = scene.world.want(kId, wish);
     } catch (const test::Crash&) {
       next_agent(scene);
-      CHECK(scene.world.want(kId, Wish(volume::Healed{})));
+      CHECK(scene.world.want(kId, Wish(plan::Healed{})));
     }
   return done;
 }

@@ -3,33 +3,33 @@
 #include "scene.hpp"
 
 using namespace corbd;
+using plan::Wish;
 using test::kId;
 using test::Scene;
-using volume::Wish;
 using namespace std::chrono_literals;
 
 namespace {
 
 const std::string kPath = test::staged_wish(kId).path;
-const std::string kStaged = volume::staging_target(kId, kPath);
+const std::string kStaged = plan::staging_target(kId, kPath);
 const std::string kTarget = "/kubelet/pods/p/mount";
 
-volume::Published published(const std::string& target = kTarget) {
-  volume::Published wish;
+plan::Published published(const std::string& target = kTarget) {
+  plan::Published wish;
   wish.path = kPath;
   wish.target = target;
   wish.capability = test::staged_wish(kId).capability;
   return wish;
 }
 
-volume::Staged block_wish() {
+plan::Staged block_wish() {
   auto wish = test::staged_wish(kId);
   wish.capability = {};
   wish.capability.block = true;
   return wish;
 }
 
-volume::Published block_published() {
+plan::Published block_published() {
   auto wish = published();
   wish.capability = block_wish().capability;
   return wish;
@@ -56,9 +56,9 @@ TEST_CASE("after a power loss unpublish and unstage remove the folders that the 
   scene.world.reboot();
   scene.world.start_agent();
   REQUIRE(scene.world.places.size() == 2);
-  CHECK(scene.want(volume::Unpublished{kTarget}) == errc::ok);
+  CHECK(scene.want(plan::Unpublished{kTarget}) == errc::ok);
   CHECK_FALSE(scene.world.places.contains(kTarget));
-  CHECK(scene.want(volume::Unstaged{kPath}) == errc::ok);
+  CHECK(scene.want(plan::Unstaged{kPath}) == errc::ok);
   CHECK(scene.world.places.empty());
 }
 
@@ -69,7 +69,7 @@ TEST_CASE("after a death between the making of a folder and its mount the unstag
   CHECK_THROWS_AS(scene.world.want(kId, test::staged_wish(kId)), test::Crash);
   scene.kill_and_start();
   REQUIRE(scene.world.places.contains(kStaged));
-  CHECK(scene.want(volume::Unstaged{kPath}) == errc::ok);
+  CHECK(scene.want(plan::Unstaged{kPath}) == errc::ok);
   CHECK(scene.world.places.empty());
 }
 
@@ -78,10 +78,10 @@ TEST_CASE("an unmount that ended after its caller had left leaves nothing after 
   scene.filled();
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   scene.world.delayed = "unmount";
-  CHECK(scene.want(volume::Unstaged{kPath}) == errc::unavailable);
+  CHECK(scene.want(plan::Unstaged{kPath}) == errc::unavailable);
   scene.loop.advance(2min);
   scene.world.places.insert(kStaged);  // it died before its rmdir
-  CHECK(scene.want(volume::Unstaged{kPath}) == errc::ok);
+  CHECK(scene.want(plan::Unstaged{kPath}) == errc::ok);
   CHECK(scene.world.places.empty());
 }
 
@@ -111,13 +111,13 @@ TEST_CASE("a target that holds something of somebody else stays, and is told onc
   Scene scene;
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   scene.world.filled_places.insert(kStaged);
-  CHECK(error_of(scene, volume::Unstaged{kPath}).find(kStaged + " is not mounted and not empty") != std::string::npos);
+  CHECK(error_of(scene, plan::Unstaged{kPath}).find(kStaged + " is not mounted and not empty") != std::string::npos);
   CHECK(scene.world.devices.empty());
   CHECK(scene.world.records.empty());
   CHECK(scene.image().watchers.empty());
-  CHECK(scene.want(volume::Unstaged{kPath}) == errc::failed_precondition);
+  CHECK(scene.want(plan::Unstaged{kPath}) == errc::failed_precondition);
   scene.world.filled_places.clear();
-  CHECK(scene.want(volume::Unstaged{kPath}) == errc::ok);
+  CHECK(scene.want(plan::Unstaged{kPath}) == errc::ok);
   CHECK(scene.world.places.empty());
 }
 
@@ -149,10 +149,10 @@ TEST_CASE("an unpublish that is not the last waits for no device, so that the he
   scene.world.kill_agent();
   scene.world.application_writes(scene.device(), 0);
   scene.world.start_agent();
-  CHECK(scene.want(volume::Unpublished{"/kubelet/pods/p1/mount"}) == errc::ok);
+  CHECK(scene.want(plan::Unpublished{"/kubelet/pods/p1/mount"}) == errc::ok);
   CHECK_FALSE(scene.device().alive);
   CHECK(scene.world.mounts.size() == 2);
-  CHECK(scene.want(volume::Healed{}) == errc::ok);
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
   CHECK(scene.device().alive);
   scene.world.kill_agent();
   scene.world.hazards = nullptr;
@@ -172,7 +172,7 @@ TEST_CASE("the last unmount of a filesystem brings its device up first, and sync
   scene.world.kill_agent();
   scene.world.application_writes(scene.device(), 0);
   scene.world.start_agent();
-  CHECK(scene.want(volume::Unpublished{kTarget}) == errc::ok);
+  CHECK(scene.want(plan::Unpublished{kTarget}) == errc::ok);
   CHECK(scene.world.answered == 1);
   CHECK(scene.world.devices.empty());
   CHECK(scene.world.records.empty());
@@ -187,12 +187,12 @@ TEST_CASE("a volume that is still published is not unstaged: the refusal names t
   Scene scene;
   REQUIRE(scene.want(block ? block_wish() : test::staged_wish(kId)) == errc::ok);
   REQUIRE(scene.want(block ? block_published() : published()) == errc::ok);
-  CHECK(error_of(scene, volume::Unstaged{kPath}).find(kTarget) != std::string::npos);
-  CHECK(scene.want(volume::Unstaged{kPath}) == errc::failed_precondition);
+  CHECK(error_of(scene, plan::Unstaged{kPath}).find(kTarget) != std::string::npos);
+  CHECK(scene.want(plan::Unstaged{kPath}) == errc::failed_precondition);
   CHECK(scene.world.mounts.size() == 2);
   CHECK(scene.device().alive);
-  CHECK(scene.want(volume::Unpublished{kTarget}) == errc::ok);
-  CHECK(scene.want(volume::Unstaged{kPath}) == errc::ok);
+  CHECK(scene.want(plan::Unpublished{kTarget}) == errc::ok);
+  CHECK(scene.want(plan::Unstaged{kPath}) == errc::ok);
   CHECK(scene.world.devices.empty());
 }
 
@@ -202,7 +202,7 @@ TEST_CASE("a publish whose mount is gone keeps no volume from being unstaged") {
   REQUIRE(scene.want(published()) == errc::ok);
   std::erase_if(scene.world.mounts, [](const auto& mount) { return mount.target == kTarget; });
   scene.world.places.erase(kTarget);
-  CHECK(scene.want(volume::Unstaged{kPath}) == errc::ok);
+  CHECK(scene.want(plan::Unstaged{kPath}) == errc::ok);
   CHECK(scene.world.devices.empty());
   CHECK(scene.world.records.empty());
 }
@@ -214,10 +214,10 @@ TEST_CASE("of a volume with two staging paths the one that no pod uses is unstag
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   REQUIRE(scene.want(other) == errc::ok);
   REQUIRE(scene.want(published()) == errc::ok);
-  CHECK(scene.want(volume::Unstaged{kPath}) == errc::failed_precondition);
-  CHECK(scene.want(volume::Unstaged{other.path}) == errc::ok);
-  CHECK(scene.want(volume::Unpublished{kTarget}) == errc::ok);
-  CHECK(scene.want(volume::Unstaged{kPath}) == errc::ok);
+  CHECK(scene.want(plan::Unstaged{kPath}) == errc::failed_precondition);
+  CHECK(scene.want(plan::Unstaged{other.path}) == errc::ok);
+  CHECK(scene.want(plan::Unpublished{kTarget}) == errc::ok);
+  CHECK(scene.want(plan::Unstaged{kPath}) == errc::ok);
   CHECK(scene.world.devices.empty());
 }
 
@@ -228,7 +228,7 @@ TEST_CASE("a volume's id at another volume's target or staging path is refused, 
   REQUIRE(scene.want(published()) == errc::ok);
   const std::string wrong = GENERATE("image-2", "never seen");
   for (const Wish& wish :
-       {Wish(volume::Unpublished{kTarget}), Wish(volume::Unpublished{kStaged}), Wish(volume::Unstaged{kPath})}) {
+       {Wish(plan::Unpublished{kTarget}), Wish(plan::Unpublished{kStaged}), Wish(plan::Unstaged{kPath})}) {
     const auto error = error_of(scene, wish, wrong);
     CHECK(error.find("image-1") != std::string::npos);
     CHECK(error.find(wrong) != std::string::npos);
@@ -236,13 +236,13 @@ TEST_CASE("a volume's id at another volume's target or staging path is refused, 
   }
   CHECK(scene.world.mounts.size() == 3);
   CHECK(scene.world.stashes.contains(kPath));
-  CHECK(scene.want(volume::Unpublished{kTarget}) == errc::ok);
+  CHECK(scene.want(plan::Unpublished{kTarget}) == errc::ok);
 }
 
 TEST_CASE("a mount of a device that carries another volume's id is not taken away, also without any record") {
   Scene scene;
   scene.world.other_stages(kId, kPath);
-  CHECK(scene.want(volume::Unpublished{kStaged}, "image-2") == errc::failed_precondition);
+  CHECK(scene.want(plan::Unpublished{kStaged}, "image-2") == errc::failed_precondition);
   CHECK(scene.world.mounts.size() == 1);
 }
 
@@ -253,12 +253,12 @@ TEST_CASE("a format that did not end is not repeated after its image was a raw b
   scene.world.crash_in = "mkfs";
   CHECK_THROWS_AS(scene.world.want(kId, test::staged_wish(kId)), test::Crash);
   scene.kill_and_start();
-  CHECK(scene.want(volume::Unstaged{kPath}) == errc::ok);
+  CHECK(scene.want(plan::Unstaged{kPath}) == errc::ok);
   CHECK(scene.want(block_wish()) == errc::ok);
   CHECK_FALSE(scene.image().metadata.contains("corbd/format"));
   scene.world.application_writes(scene.device(), 0);
   scene.loop.advance(1s);
-  CHECK(scene.want(volume::Unstaged{kPath}) == errc::ok);
+  CHECK(scene.want(plan::Unstaged{kPath}) == errc::ok);
   CHECK(scene.want(test::staged_wish(kId)) == errc::not_empty);
   CHECK(scene.image().generation == 0);
 }
@@ -293,7 +293,7 @@ TEST_CASE(
     CHECK(scene.world.records.empty());
   }
   SECTION("by a later record") {
-    REQUIRE(scene.want(volume::Unstaged{kPath}) == errc::ok);
+    REQUIRE(scene.want(plan::Unstaged{kPath}) == errc::ok);
     const bool empty = GENERATE(false, true);
     if (empty) scene.image().data = scene.image().only_formatted = false;
     CHECK(scene.want(test::staged_wish(kId)) == (empty ? errc::ok : errc::not_empty));
@@ -339,13 +339,13 @@ TEST_CASE(
   scene.world.records.front().stagings.front().path = other_path;
   scene.world.records.front().publishes.front() = {other_target, other_path, false};
   scene.kill_and_start();
-  REQUIRE(scene.want(volume::Healed{}) == errc::ok);
+  REQUIRE(scene.want(plan::Healed{}) == errc::ok);
   const int calls = scene.world.calls;
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
   CHECK(scene.want(published()) == errc::ok);
   CHECK(scene.world.calls == calls);
-  CHECK(scene.want(volume::Unpublished{other_target}) == errc::ok);
-  CHECK(scene.want(volume::Unstaged{other_path}) == errc::ok);
+  CHECK(scene.want(plan::Unpublished{other_target}) == errc::ok);
+  CHECK(scene.want(plan::Unstaged{other_path}) == errc::ok);
   CHECK(scene.world.mounts.empty());
   CHECK(scene.world.places.empty());
 }
@@ -356,6 +356,6 @@ TEST_CASE("the log file of ceph-csi's rbd-nbd goes with the volume where its sta
   REQUIRE(scene.world.logs.size() == 1);
   const bool removes = GENERATE(true, false);
   if (!removes) scene.world.stashes[kPath].log_strategy = "preserve";
-  CHECK(scene.want(volume::Unstaged{kPath}) == errc::ok);
+  CHECK(scene.want(plan::Unstaged{kPath}) == errc::ok);
   CHECK(scene.world.logs.empty() == removes);
 }

@@ -3,14 +3,14 @@
 #include "scene.hpp"
 
 using namespace corbd;
+using plan::Wish;
 using test::kId;
 using test::Scene;
-using volume::Wish;
 
 namespace {
 
-volume::Published published(const std::string& target) {
-  volume::Published wish;
+plan::Published published(const std::string& target) {
+  plan::Published wish;
   wish.path = test::staged_wish(kId).path;
   wish.target = target;
   wish.capability.fstype = "ext4";
@@ -46,8 +46,8 @@ TEST_CASE("a volume may be published at several targets, each with its own argum
 
 TEST_CASE("unstage and unpublish of what was never there succeed") {
   Scene scene;
-  CHECK(scene.want(volume::Unstaged{"/nowhere"}) == errc::ok);
-  CHECK(scene.want(volume::Unpublished{"/nowhere"}) == errc::ok);
+  CHECK(scene.want(plan::Unstaged{"/nowhere"}) == errc::ok);
+  CHECK(scene.want(plan::Unpublished{"/nowhere"}) == errc::ok);
 }
 
 TEST_CASE("an image with data and no filesystem is never formatted") {
@@ -96,7 +96,7 @@ TEST_CASE("two devices with one volume's id are a conflict that nobody resolves 
   second.index = 7;
   second.backend = kId;
   scene.world.devices.push_back(second);
-  CHECK(scene.want(volume::Unstaged{test::staged_wish(kId).path}) == errc::failed_precondition);
+  CHECK(scene.want(plan::Unstaged{test::staged_wish(kId).path}) == errc::failed_precondition);
   CHECK(scene.world.devices.size() == 2);
 }
 
@@ -137,7 +137,7 @@ TEST_CASE("a conflicting call is told busy before its deadline") {
   gate.spawn(ask(scene, ends, Wish(test::staged_wish(kId)), {}));
   scene.loop.poll();
   const auto deadline = scene.loop.clock.now() + std::chrono::milliseconds(5003);
-  gate.spawn(ask(scene, ends, Wish(volume::Unstaged{test::staged_wish(kId).path}), {deadline}));
+  gate.spawn(ask(scene, ends, Wish(plan::Unstaged{test::staged_wish(kId).path}), {deadline}));
   scene.loop.advance(std::chrono::seconds(10));
   CHECK(ends == std::vector{errc::busy, errc::ok});
 }
@@ -150,8 +150,8 @@ TEST_CASE("an agent that is drained stages nothing new, and serves, repeats and 
   CHECK(scene.want(test::staged_wish("image-2"), "image-2") == errc::unavailable);
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
   CHECK(scene.want(published("/t1")) == errc::ok);
-  CHECK(scene.want(volume::Unpublished{"/t1"}) == errc::ok);
-  CHECK(scene.want(volume::Unstaged{test::staged_wish(kId).path}) == errc::ok);
+  CHECK(scene.want(plan::Unpublished{"/t1"}) == errc::ok);
+  CHECK(scene.want(plan::Unstaged{test::staged_wish(kId).path}) == errc::ok);
   CHECK(scene.want(test::staged_wish(kId)) == errc::unavailable);
   scene.world.shell().drain(false);
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);

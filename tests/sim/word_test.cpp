@@ -3,8 +3,8 @@
 #include "scene.hpp"
 
 using namespace corbd;
+using plan::Wish;
 using test::Scene;
-using volume::Wish;
 
 namespace {
 
@@ -13,7 +13,7 @@ const std::string kHandle = "0001-0003-lab-0000000000000001-" + kUuid;
 const std::string kUser = ".rbd.csi.ceph.com/userid/" + kHandle + "/node-1";
 const std::string kAddress = ".rbd.csi.ceph.com/clientaddress/" + kHandle + "/node-1";
 
-volume::Staged provisioned_wish() {
+plan::Staged provisioned_wish() {
   auto wish = test::staged_wish(kHandle);
   wish.source.pool.clear();
   wish.source.image.clear();
@@ -28,7 +28,7 @@ volume::Staged provisioned_wish() {
 struct Node {
   test::Loop loop;
   test::World world{loop};
-  const volume::Staged wish = provisioned_wish();
+  const plan::Staged wish = provisioned_wish();
   explicit Node(bool fencing = true) {
     world.images["csi-vol-1"].id = "id-9";
     world.journals[{1, kUuid}]["csi.imagename"] = "csi-vol-1";
@@ -45,7 +45,7 @@ struct Node {
         return want(wanted);
       } catch (const test::Crash&) {
         next_agent();
-        CHECK(want(volume::Healed{}));
+        CHECK(want(plan::Healed{}));
       }
     return Error{errc::internal, "it did not converge"};
   }
@@ -95,7 +95,7 @@ TEST_CASE("a heal on another address notes it, and what is known is not written 
   node.metadata().erase(kUser);
   node.world.node_address = "10.0.0.4";
   node.next_agent();
-  REQUIRE(node.want(volume::Healed{}));
+  REQUIRE(node.want(plan::Healed{}));
   CHECK(node.noted(kAddress) == "10.0.0.4");
   CHECK_FALSE(node.metadata().contains(kUser));
 }
@@ -108,11 +108,11 @@ TEST_CASE("a heal whose note is refused serves its device all the same, and the 
   node.world.before_call = [&](const std::string& call) {
     if (call == "set metadata") node.world.fail_at = 1;
   };
-  CHECK(node.want(volume::Healed{}));
+  CHECK(node.want(plan::Healed{}));
   CHECK(node.world.devices.front().alive);
   CHECK(node.noted(kAddress) == "10.0.0.1");
   node.world.before_call = nullptr;
-  CHECK(node.want(volume::Healed{}));
+  CHECK(node.want(plan::Healed{}));
   CHECK(node.noted(kAddress) == "10.0.0.4");
 }
 
@@ -127,8 +127,8 @@ TEST_CASE("wherever a stage is interrupted, the words for ceph-csi are there at 
     CHECK(node.noted(kAddress) == "10.0.0.1");
     REQUIRE(node.world.stashes.contains(node.wish.path));
     CHECK(node.world.stashes.at(node.wish.path) ==
-          volume::Stash{"pool", "", "csi-vol-1", "force", true, false, "/dev/nbd0", "/var/log/ceph", "remove"});
-    CHECK(node.insist(volume::Unstaged{node.wish.path}));
+          cephcsi::Stash{"pool", "", "csi-vol-1", "force", true, false, "/dev/nbd0", "/var/log/ceph", "remove"});
+    CHECK(node.insist(plan::Unstaged{node.wish.path}));
     CHECK(node.world.stashes.empty());
     CHECK(node.world.records.empty());
     CHECK(node.world.devices.empty());
@@ -146,7 +146,7 @@ TEST_CASE("wherever a heal on another address is interrupted, the next one notes
     node.world.node_address = "10.0.0.4";
     node.next_agent();
     node.world.crash_at = at;
-    CHECK(node.insist(volume::Healed{}));
+    CHECK(node.insist(plan::Healed{}));
     CHECK(node.noted(kAddress) == "10.0.0.4");
     crashed = node.world.crash_at == 0;
     REQUIRE(at < 100);
@@ -161,10 +161,10 @@ TEST_CASE("two staging paths have a stash each, and each goes with its own unsta
   REQUIRE(node.want(second));
   CHECK(node.world.stashes.size() == 2);
   CHECK(node.world.stashes.at(second.path).device == "/dev/nbd0");
-  REQUIRE(node.want(volume::Unstaged{node.wish.path}));
+  REQUIRE(node.want(plan::Unstaged{node.wish.path}));
   CHECK_FALSE(node.world.stashes.contains(node.wish.path));
   CHECK(node.world.stashes.contains(second.path));
-  REQUIRE(node.want(volume::Unstaged{second.path}));
+  REQUIRE(node.want(plan::Unstaged{second.path}));
   CHECK(node.world.stashes.empty());
   CHECK(node.world.devices.empty());
 }
@@ -187,7 +187,7 @@ TEST_CASE("a volume whose record is lost is taken over by its stash") {
   node.loop.advance(std::chrono::seconds(90));
   CHECK(node.world.devices.front().alive);
   CHECK(node.world.images.at("csi-vol-1").lock_owner == node.world.client());
-  CHECK(node.want(volume::Unstaged{node.wish.path}));
+  CHECK(node.want(plan::Unstaged{node.wish.path}));
   CHECK(node.world.devices.empty());
   CHECK(node.world.stashes.empty());
 }

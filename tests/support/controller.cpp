@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "corbd/volume/handle.hpp"
+#include "corbd/cephcsi/handle.hpp"
 #include "csi/v1/controller.grpc.pb.h"
 #include "csi/v1/csi.grpc.pb.h"
 
@@ -108,7 +108,7 @@ class Controller::Calls final : public v1::Controller::Service {
   /// `work`: on the volume's image; 0 or -errno.
   template <class Work>
   grpc::Status open(const std::string& volume_id, bool read_only, Work work) {
-    const auto handle = volume::decode_handle(volume_id);
+    const auto handle = cephcsi::decode_handle(volume_id);
     if (!handle) return {grpc::StatusCode::NOT_FOUND, "no volume " + volume_id};
     rados_ioctx_t io = nullptr;
     if (rados_ioctx_create2(cluster_, handle->pool_id, &io) < 0)

@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "corbd/volume/handle.hpp"
+#include "corbd/cephcsi/handle.hpp"
 
 namespace corbd::test {
 namespace {
@@ -148,7 +148,7 @@ NewHandle Provisioner::handle(const NewVolume& wanted, std::string uuid) const {
   made.image = wanted.prefix + uuid;
   made.pool_id = rados_pool_lookup(cluster_, wanted.pool.c_str());
   check(made.pool_id, "looking up " + wanted.pool);
-  made.volume_id = volume::encode(volume::Handle{cluster_id_, made.pool_id, uuid});
+  made.volume_id = cephcsi::encode(cephcsi::Handle{cluster_id_, made.pool_id, uuid});
   made.uuid = std::move(uuid);
   made.context = {{"clusterID", cluster_id_},
                   {"pool", wanted.pool},
@@ -160,7 +160,7 @@ NewHandle Provisioner::handle(const NewVolume& wanted, std::string uuid) const {
 }
 
 void Provisioner::remove(const std::string& volume_id) {
-  const auto known = volume::decode_handle(volume_id);
+  const auto known = cephcsi::decode_handle(volume_id);
   if (!known) return;
   char pool[256];
   if (rados_pool_reverse_lookup(cluster_, known->pool_id, pool, sizeof pool) < 0) return;

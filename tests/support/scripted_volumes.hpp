@@ -4,13 +4,14 @@
 #include <string>
 #include <vector>
 
-#include "corbd/volume/wish.hpp"
+#include "corbd/plan/wish.hpp"
+#include "corbd/volume/volumes.hpp"
 
 namespace corbd::test {
 
 class ScriptedVolumes : public volume::Volumes {
  public:
-  task<result<>> want(std::string id, volume::Wish wish, Until) override {
+  task<result<>> want(std::string id, plan::Wish wish, Until) override {
     wishes.push_back(std::move(wish));
     if (outcome) granted(id, wishes.back());
     co_return outcome;
@@ -27,11 +28,11 @@ class ScriptedVolumes : public volume::Volumes {
   std::vector<volume::Status> all;
   std::vector<volume::Unclaimed> left_to_kernel() const override { return kernel_devices; }
   std::vector<volume::Unclaimed> devices, kernel_devices;
-  std::vector<volume::Wish> wishes;
+  std::vector<plan::Wish> wishes;
   result<> outcome;
 
  private:
-  virtual void granted(const std::string&, const volume::Wish&) {}
+  virtual void granted(const std::string&, const plan::Wish&) {}
 };
 
 }  // namespace corbd::test

@@ -106,8 +106,8 @@ class Daemons final : public host::Daemons {
 };
 
 inline task<result<>> any_path(std::string, bool) { co_return result<>(); }
-inline task<result<std::optional<volume::Stash>>> no_stash(std::string) { co_return std::optional<volume::Stash>(); }
-inline task<result<>> write_no_stash(std::string, volume::Stash) { co_return result<>(); }
+inline task<result<std::optional<cephcsi::Stash>>> no_stash(std::string) { co_return std::optional<cephcsi::Stash>(); }
+inline task<result<>> write_no_stash(std::string, cephcsi::Stash) { co_return result<>(); }
 inline task<result<>> drop_no_stash(std::string, std::string) { co_return result<>(); }
 
 }  // namespace corbd::test::still

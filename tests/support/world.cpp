@@ -68,7 +68,7 @@ KernelDevice* World::by_index(std::uint32_t index) {
   return nullptr;
 }
 
-task<volume::Attachment> World::told(volume::Attachment attachment) { co_return attachment; }
+task<plan::Attachment> World::told(plan::Attachment attachment) { co_return attachment; }
 
 void World::start_agent(bool with_healer) {
   ++lives_;
@@ -86,7 +86,7 @@ void World::start_agent(bool with_healer) {
   config.policy.fencing = fencing;
   auto find = [this](const std::string& id) { return find_cluster(*this, id); };
   auto read_stash = [this](std::string path) { return stash_at(std::move(path)); };
-  auto write_stash = [this](std::string path, volume::Stash stash) {
+  auto write_stash = [this](std::string path, cephcsi::Stash stash) {
     return leave_stash(std::move(path), std::move(stash));
   };
   auto drop_stash = [this](std::string path, std::string log) { return forget_stash(std::move(path), std::move(log)); };
@@ -187,13 +187,13 @@ void World::reboot() {
   boot_id += "'";
 }
 
-result<> World::want(const std::string& id, volume::Wish wish) {
-  if (std::holds_alternative<volume::Failed>(wish)) given_up.insert(id);
+result<> World::want(const std::string& id, plan::Wish wish) {
+  if (std::holds_alternative<plan::Failed>(wish)) given_up.insert(id);
   return loop_.run(shell().want(id, std::move(wish), {}));
 }
 
-volume::Staged staged_wish(const std::string& image) {
-  volume::Staged wish;
+plan::Staged staged_wish(const std::string& image) {
+  plan::Staged wish;
   wish.path = "/kubelet/staging/" + image;
   wish.capability.fstype = "ext4";
   wish.source.cluster_id = "lab";
@@ -204,8 +204,8 @@ volume::Staged staged_wish(const std::string& image) {
   return wish;
 }
 
-volume::Staged encrypted_wish(const std::string& image, const std::string& kms_id) {
-  volume::Staged wish = staged_wish(image);
+plan::Staged encrypted_wish(const std::string& image, const std::string& kms_id) {
+  plan::Staged wish = staged_wish(image);
   wish.kms_id = kms_id;
   wish.passphrase = Secret("canary-passphrase");
   return wish;

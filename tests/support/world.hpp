@@ -139,7 +139,7 @@ class World {
   void reboot();
   bool running() const { return life_ != nullptr; }
   volume::Shell& shell();
-  result<> want(const std::string& id, volume::Wish wish);
+  result<> want(const std::string& id, plan::Wish wish);
 
   /// Before the Nth port call from now the agent dies (0: never); after it, once it had its effect.
   int crash_at = 0, crash_after_at = 0;
@@ -166,11 +166,11 @@ class World {
   std::vector<host::Mount> mounts;
   std::set<std::string> places;  ///< folders and files that mounts were made on: they outlive mounts, agents and boots
   std::set<std::string> filled_places;  ///< those that hold something else
-  std::vector<volume::Record> records;
+  std::vector<plan::Record> records;
   std::map<std::string, Secret> keys;
   std::set<std::string> blocklisted;
   std::map<std::string, Client> clients;  ///< of this node, as its incarnation files tell
-  volume::Attachment attachment;          ///< what the orchestrator says of every volume
+  plan::Attachment attachment;            ///< what the orchestrator says of every volume
   bool fencing = false;
   std::string node_address = "10.0.0.1";  ///< of this node's clients
   /// The disk with the state folder; the runtime folder is memory. A full one takes nothing new, but lets go.
@@ -230,9 +230,9 @@ class World {
   void resized(const std::string& image_id);
 
   // rbd-nbd on this node, as ceph-csi runs it: world_other.cpp
-  std::map<std::uint32_t, std::string> others;   ///< client address by the index of the device that it serves
-  std::map<std::string, volume::Stash> stashes;  ///< by staging path
-  std::set<std::string> logs;                    ///< files of rbd-nbd's
+  std::map<std::uint32_t, std::string> others;    ///< client address by the index of the device that it serves
+  std::map<std::string, cephcsi::Stash> stashes;  ///< by staging path
+  std::set<std::string> logs;                     ///< files of rbd-nbd's
   /// The image is mapped by rbd-nbd, and its filesystem staged at the path. The device's index.
   std::uint32_t other_stages(const std::string& image, const std::string& staging_path, std::string volume_id = {});
   /// What ceph-csi's healer does with a device that nobody serves: rbd-nbd serves it, once the cluster has given its
@@ -310,9 +310,9 @@ class World {
       disconnected_by_us;  ///< devices, by index and link, of which this life knows it
 
  private:
-  task<result<std::optional<volume::Stash>>> stash_at(std::string path);
-  static task<volume::Attachment> told(volume::Attachment attachment);
-  task<result<>> leave_stash(std::string path, volume::Stash stash);
+  task<result<std::optional<cephcsi::Stash>>> stash_at(std::string path);
+  static task<plan::Attachment> told(plan::Attachment attachment);
+  task<result<>> leave_stash(std::string path, cephcsi::Stash stash);
   task<result<>> forget_stash(std::string path, std::string log);
   struct Asked;
   Fate next_fate(const std::string& call);
@@ -348,9 +348,9 @@ class World {
   std::map<std::string, time_point> removed_;  ///< images by id
 };
 
-volume::Staged staged_wish(const std::string& image);
+plan::Staged staged_wish(const std::string& image);
 /// The same of an encrypted volume.
-volume::Staged encrypted_wish(const std::string& image, const std::string& kms_id = "default");
+plan::Staged encrypted_wish(const std::string& image, const std::string& kms_id = "default");
 /// The index of a device, or of that below a mapping, in the world's mounts and calls.
 std::uint32_t index_of(const World& world, const std::string& path);
 

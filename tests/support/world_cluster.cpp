@@ -257,7 +257,7 @@ bool World::maintain(FakeImage& image, const std::string& by) {
     // agent may not have heard of it yet.
     const auto owner = clients.find(image.lock_owner);
     const bool lives = owner != clients.end() && owner->second == Client::live;
-    if ((lives || cut_.contains(image.lock_owner)) && attachment.state == volume::Attachment::State::unknown &&
+    if ((lives || cut_.contains(image.lock_owner)) && attachment.state == plan::Attachment::State::unknown &&
         !image.taken)
       image.taken = loop_.clock.now();
   }
@@ -367,8 +367,8 @@ void World::stored(const Work& work, FakeImage& image) {
   image.blocks[work.block] = work.number;
   image.data = true;
   image.only_formatted = false;
-  const auto complete = [](const volume::Staging& staging) { return staging.complete; };
-  const auto staged = [&](const volume::Record& record) {
+  const auto complete = [](const plan::Staging& staging) { return staging.complete; };
+  const auto staged = [&](const plan::Record& record) {
     return record.key.image_id == image.id && std::ranges::any_of(record.stagings, complete);
   };
   if (image.metadata.contains("corbd/format") && std::ranges::any_of(records, staged))

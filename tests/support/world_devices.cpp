@@ -25,8 +25,8 @@ class Devices final : public device::Devices {
       seen.waiting = static_cast<std::uint32_t>(known.requests.size());
       seen.disconnected = known.disconnected && world_.disconnected_by_us.contains({known.index, known.link});
       if (known.mapping)
-        seen.holders.push_back({"dm-" + std::to_string(known.index), volume::mapping_name(known.backend),
-                                *known.mapping, kMappingMajor, known.index});
+        seen.holders.push_back({"dm-" + std::to_string(known.index), plan::mapping_name(known.backend), *known.mapping,
+                                kMappingMajor, known.index});
       all.push_back(seen);
     }
     return all;

@@ -303,7 +303,7 @@ bool shows_device(const host::Mount& mount, std::uint32_t index) {
 std::uint32_t index_of(const World& world, const std::string& path) {
   if (!is_mapping(path)) return static_cast<std::uint32_t>(std::stoul(path.substr(8)));
   for (const auto& device : world.devices)
-    if (device.mapping && kMapper.data() + volume::mapping_name(device.backend) == path) return device.index;
+    if (device.mapping && kMapper.data() + plan::mapping_name(device.backend) == path) return device.index;
   return kNowhere;
 }
 

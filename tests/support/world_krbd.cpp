@@ -118,11 +118,11 @@ std::uint32_t World::krbd_stages(const std::string& name, const std::string& sta
   mount.dev_major = 43;
   mount.dev_minor = index * 32;
   mount.root = "/";
-  mount.target = volume::staging_target(volume_id, staging_path);
+  mount.target = plan::staging_target(volume_id, staging_path);
   mount.fstype = "ext4";
   mounts.push_back(mount);
   places.insert(mount.target);
-  volume::Stash stash;
+  cephcsi::Stash stash;
   stash.pool = "pool";
   stash.image = name;
   stashes[staging_path] = stash;

@@ -23,7 +23,7 @@ std::string key_of(const std::string& volume_id, const FakeImage& image) {
 
 KernelDevice* mapped(World& world, const std::string& mapping) {
   const auto place = std::ranges::find_if(world.devices, [&](const auto& device) {
-    return volume::mapping_name(device.backend) == mapping && device.mapping;
+    return plan::mapping_name(device.backend) == mapping && device.mapping;
   });
   return place == world.devices.end() ? nullptr : &*place;
 }

@@ -59,11 +59,11 @@ std::uint32_t World::other_stages(const std::string& name, const std::string& st
   mount.dev_major = 43;
   mount.dev_minor = device.index * 32;
   mount.root = "/";
-  mount.target = volume::staging_target(volume_id, staging_path);
+  mount.target = plan::staging_target(volume_id, staging_path);
   mount.fstype = "ext4";
   mounts.push_back(mount);
   places.insert(mount.target);
-  volume::Stash stash;
+  cephcsi::Stash stash;
   stash.pool = "pool";
   stash.image = name;
   stash.nbd = true;
@@ -75,8 +75,8 @@ std::uint32_t World::other_stages(const std::string& name, const std::string& st
   return device.index;
 }
 
-task<result<std::optional<volume::Stash>>> World::stash_at(std::string path) {
-  const auto found = std::make_shared<std::optional<volume::Stash>>();
+task<result<std::optional<cephcsi::Stash>>> World::stash_at(std::string path) {
+  const auto found = std::make_shared<std::optional<cephcsi::Stash>>();
   auto done = co_await ask_node("read stash", {}, [this, path, found]() -> result<> {
     if (const auto place = stashes.find(path); place != stashes.end()) *found = place->second;
     return {};
@@ -85,9 +85,9 @@ task<result<std::optional<volume::Stash>>> World::stash_at(std::string path) {
   co_return *found;
 }
 
-task<result<>> World::leave_stash(std::string path, volume::Stash stash) {
+task<result<>> World::leave_stash(std::string path, cephcsi::Stash stash) {
   // Through the bytes, as ceph-csi would read it.
-  auto kept = volume::parse_stash(volume::encode(stash));
+  auto kept = cephcsi::parse_stash(cephcsi::encode(stash));
   if (!kept) co_return kept.error();
   co_return co_await ask_node("write stash", {}, [this, path, kept = std::move(*kept)]() -> result<> {
     stashes[path] = kept;

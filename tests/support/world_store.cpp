@@ -21,9 +21,9 @@ class Store final : public volume::RecordStore {
     world_.torn_records.clear();
     co_return loaded;
   }
-  task<result<>> save(volume::Record record) override {
+  task<result<>> save(plan::Record record) override {
     // Through the bytes, so that what a record forgets is forgotten here too.
-    auto kept = volume::decode(volume::encode(record));
+    auto kept = plan::decode(plan::encode(record));
     if (!kept) co_return kept.error();
     auto saved = co_await world_.ask_node("save record", {}, [&world = world_, kept = std::move(*kept)]() -> result<> {
       if (world.no_descriptor) return Error{errc::state_write, "too many open files"};

@@ -7,11 +7,9 @@
 #include <memory>
 
 #include "corbd/core/task.hpp"
+#include "corbd/core/time.hpp"
 
 namespace corbd {
-
-using time_point = std::chrono::steady_clock::time_point;
-using duration = std::chrono::steady_clock::duration;
 
 /// Used on the control thread only.
 class Clock {

@@ -7,8 +7,9 @@
 #include <string>
 
 #include "corbd/core/wait.hpp"
+#include "corbd/plan/wish.hpp"
 #include "corbd/rpc/calls.hpp"
-#include "corbd/volume/wish.hpp"
+#include "corbd/volume/volumes.hpp"
 
 namespace corbd::csi {
 
@@ -22,7 +23,7 @@ struct Config {
   std::function<result<std::map<std::string, std::string>>()> topology = [] {
     return std::map<std::string, std::string>();
   };
-  volume::Mounter default_mounter = volume::Mounter::nbd;  ///< for volumes whose attributes name none: nbd or krbd
+  cephcsi::Mounter default_mounter = cephcsi::Mounter::nbd;  ///< for volumes whose attributes name none: nbd or krbd
   bool volume_health = false;  ///< NodeGetVolumeHealth of CSI 1.13 (alpha): older callers do not know its capability
   std::size_t max_calls = 512;
   std::function<void(const rpc::Ended&)> on_ended;  ///< as of rpc::Config

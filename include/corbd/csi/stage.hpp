@@ -7,6 +7,6 @@ namespace corbd::csi {
 
 /// The wish is that of a NodeStageVolume with these arguments, with the same checks and errors. `unnamed`:
 /// Config::default_mounter.
-result<volume::Wish> stage_wish(const heal::StageArguments& arguments, volume::Mounter unnamed = volume::Mounter::nbd);
+result<plan::Wish> stage_wish(const heal::StageArguments& arguments, cephcsi::Mounter unnamed = cephcsi::Mounter::nbd);
 
 }  // namespace corbd::csi

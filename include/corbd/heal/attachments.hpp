@@ -11,13 +11,14 @@
 #include "corbd/core/gate.hpp"
 #include "corbd/kube/kept.hpp"
 #include "corbd/kube/objects.hpp"
-#include "corbd/volume/wish.hpp"
+#include "corbd/plan/wish.hpp"
+#include "corbd/volume/volumes.hpp"
 
 namespace corbd::heal {
 
 /// Of the VolumeAttachment that has the volume's computed name. Pure.
-volume::Attachment judge(const kube::answer<kube::VolumeAttachment>& attachment, const std::string& driver,
-                         const std::string& node);
+plan::Attachment judge(const kube::answer<kube::VolumeAttachment>& attachment, const std::string& driver,
+                       const std::string& node);
 
 /// Control thread only; stop() before it is destroyed.
 class Attachments {
@@ -35,10 +36,10 @@ class Attachments {
   /// As the server has it now: what a watch told may be old, so it proves nothing.
   task<kube::answer<kube::VolumeAttachment>> get(std::string volume_id);
   /// get(), judged.
-  task<volume::Attachment> look(std::string volume_id);
+  task<plan::Attachment> look(std::string volume_id);
   /// look(), for a volume that waits for it: one that is neither here nor away is watched until another ask() says that
   /// it is.
-  task<volume::Attachment> ask(std::string volume_id);
+  task<plan::Attachment> ask(std::string volume_id);
   /// Notes in the records of served volumes by which attachment they are here: now, of those that do not know it ...
   void start(volume::Volumes& volumes);
   /// ... and whenever one is staged anew.

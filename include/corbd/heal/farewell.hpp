@@ -2,7 +2,8 @@
 #pragma once
 
 #include "corbd/core/wait.hpp"
-#include "corbd/volume/wish.hpp"
+#include "corbd/plan/wish.hpp"
+#include "corbd/volume/volumes.hpp"
 
 namespace corbd::heal {
 

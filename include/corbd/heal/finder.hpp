@@ -54,7 +54,7 @@ class Finder {
     /// Called with what was learned of a volume on the way.
     std::function<void(const std::string& volume_id, const kube::PersistentVolume& volume)> learned = nullptr;
   };
-  using MakeWish = std::function<result<volume::Wish>(const StageArguments& arguments)>;
+  using MakeWish = std::function<result<plan::Wish>(const StageArguments& arguments)>;
 
   Finder(executor control, Clock& clock, BlockingPool& pool, result<kube::Api*> api, Attachments& attachments,
          volume::Volumes& volumes, MakeWish make_wish, Config config);

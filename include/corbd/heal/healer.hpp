@@ -7,7 +7,8 @@
 
 #include "corbd/core/gate.hpp"
 #include "corbd/heal/ward.hpp"
-#include "corbd/volume/wish.hpp"
+#include "corbd/plan/wish.hpp"
+#include "corbd/volume/volumes.hpp"
 
 namespace corbd::heal {
 

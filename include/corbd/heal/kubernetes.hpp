@@ -25,7 +25,7 @@ class Kubernetes {
 
   void start();
   void note(const volume::Change& change);
-  task<volume::Attachment> attachment(std::string volume_id) { return attachments_.ask(std::move(volume_id)); }
+  task<plan::Attachment> attachment(std::string volume_id) { return attachments_.ask(std::move(volume_id)); }
   /// An operator gave his word for the volume, and how the try ended: people are told. `by`: who; empty: not known.
   void vouched(const std::string& volume_id, const std::string& by, const result<>& done) {
     reporter_.tell(volume_id, vouched_notice(by, done));

@@ -8,7 +8,8 @@
 #include "corbd/core/gate.hpp"
 #include "corbd/heal/notices.hpp"
 #include "corbd/kube/objects.hpp"
-#include "corbd/volume/wish.hpp"
+#include "corbd/plan/wish.hpp"
+#include "corbd/volume/volumes.hpp"
 
 namespace corbd::heal {
 

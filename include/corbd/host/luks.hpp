@@ -11,18 +11,6 @@
 
 namespace corbd::host {
 
-/// What a device holds in the place of an encrypted volume's header.
-struct LuksHeader {
-  Probe found;  ///< by blkid: other, "crypto_LUKS", when it is one
-  std::vector<int>
-      key_slots;  ///< in use. None means that nothing can ever open it: its format did not end, or it is damaged
-};
-
-/// Whether it is a LUKS header, of either version and in whatever state.
-inline bool is_luks(const Probe& found) {
-  return found.kind == Probe::Kind::other && found.type.starts_with("crypto_LUKS");
-}
-
 /// unauthenticated: no key slot (or not that one) opens with the passphrase; nothing was changed.
 class Luks {
  public:

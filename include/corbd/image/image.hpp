@@ -2,7 +2,6 @@
 // names Ceph's libraries; rooms above see only this.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -16,25 +15,9 @@
 #include "corbd/core/secret.hpp"
 #include "corbd/core/task.hpp"
 #include "corbd/core/wait.hpp"
+#include "corbd/image/values.hpp"
 
 namespace corbd::image {
-
-/// The identity of an image. It survives a rename, and distinguishes an image from one that was made again under the
-/// same name.
-struct Key {
-  std::string fsid;  ///< the cluster's
-  std::int64_t pool_id = -1;
-  std::string ns;             ///< RADOS namespace, "" is the default one
-  std::string image_id;       ///< librbd's internal id
-  std::uint64_t snap_id = 0;  ///< 0: the head
-
-  auto operator<=>(const Key&) const = default;
-  /// "fsid/pool/ns/id@snap", for logs.
-  std::string text() const {
-    return fsid + "/" + std::to_string(pool_id) + "/" + ns + "/" + image_id +
-           (snap_id == 0 ? "" : "@" + std::to_string(snap_id));
-  }
-};
 
 /// Where to find a cluster, and which user to be. The key is only in memory and in the runtime directory's 0600 files.
 struct Access {
@@ -44,66 +27,6 @@ struct Access {
   Secret key;
   std::map<std::string, std::string> config =
       {};  ///< Ceph's options for the connection; the options that the agent's promises need override them
-};
-
-/// The image as a request names it.
-struct Name {
-  std::string pool, ns, image;
-  std::string text() const { return pool + "/" + (ns.empty() ? "" : ns + "/") + image; }
-};
-
-/// What ceph-csi's provisioner reserved, as the volume ID says it. The provisioner's journal in the cluster knows the
-/// image's name.
-struct Reserved {
-  std::int64_t pool_id = -1;  ///< of the image
-  std::string uuid;
-  std::string journal_pool = {};  ///< where the journal is if it has nothing in the image's pool; "": nowhere else
-  std::string image = {};         ///< the name if no journal knows it; "": csi-vol-<uuid>
-  bool operator==(const Reserved&) const = default;
-};
-
-/// Where the image of such a volume may be.
-struct Place {
-  std::string cluster_id;  ///< as Access has it
-  std::int64_t pool_id = -1;
-  bool operator==(const Place&) const = default;
-};
-
-struct Resolved {
-  Key key;
-  std::uint64_t size = 0;  ///< bytes
-  bool exclusive_lock = false;
-  std::uint64_t features = 0;        ///< bits as librbd numbers them
-  std::string cluster_id = {};       ///< where it was found, as Access has it
-  Name name = {};                    ///< at that time
-  std::string kms_id = {};           ///< of an encrypted volume, by its journal; "": not encrypted, or no journal
-  std::string encryption_type = {};  ///< by its journal: "block", "file", or "" where it says nothing
-};
-
-/// Who holds an image's lock, and who watches it. Addresses as Ceph prints them: "10.0.0.1:0/123456789".
-struct Ownership {
-  enum class Lock {
-    none,
-    mine,
-    our_dead,
-    other
-  } lock = Lock::none;  ///< our_dead: an address of a dead incarnation of this agent
-  std::string owner;    ///< the lock owner's address, if any
-  std::vector<std::string>
-      foreign_watchers;  ///< not this client, no dead incarnation of ours, no rbd-mirror; a pure reader has no watch
-  std::map<std::string, std::string> clients = {};  ///< address to "client.4119", for the owner and the watchers
-  std::string self;                                 ///< this client's address
-  std::uint64_t version =
-      0;  ///< of the image's header. Every change of the header or its lock raises it; a watch does not
-};
-
-/// The host in a client's address: "10.0.0.1" for "10.0.0.1:0/123456789".
-constexpr std::string_view host_of(std::string_view address) { return address.substr(0, address.rfind(':')); }
-
-/// What an image's header tells without opening the image. Opening sets a watch, which changes the mark.
-struct Header {
-  std::uint64_t version = 0;  ///< as Ownership::version
-  std::int64_t mark = 0;      ///< what break_dead_lock() left, if nothing was done to the header since
 };
 
 /// One request's place in the image port. The submitter owns it and keeps it alive until `done` ran. `done` runs once,

@@ -15,8 +15,9 @@
 #include "corbd/host/luks.hpp"
 #include "corbd/image/image.hpp"
 #include "corbd/kms/kms.hpp"
-#include "corbd/volume/planner.hpp"
-#include "corbd/volume/record.hpp"
+#include "corbd/plan/planner.hpp"
+#include "corbd/volume/record_store.hpp"
+#include "corbd/volume/volumes.hpp"
 
 namespace corbd::volume {
 
@@ -46,8 +47,8 @@ struct Ports {
   /// Below the kubelet's folder and free of links (host::check_path); must_exist for staging paths.
   std::function<task<result<>>(std::string path, bool must_exist)> check_path;
   /// image-meta.json in the staging path (volume/stash.hpp).
-  std::function<task<result<std::optional<Stash>>>(std::string staging_path)> read_stash;
-  std::function<task<result<>>(std::string staging_path, Stash stash)> write_stash;
+  std::function<task<result<std::optional<cephcsi::Stash>>>(std::string staging_path)> read_stash;
+  std::function<task<result<>>(std::string staging_path, cephcsi::Stash stash)> write_stash;
   /// `log`: the file of rbd-nbd's that goes with it (volume/stash.hpp); "": none.
   std::function<task<result<>>(std::string staging_path, std::string log)> drop_stash;
   /// Whether a helper of an earlier start holds the file.

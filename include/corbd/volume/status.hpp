@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "corbd/core/clock.hpp"
 #include "corbd/core/result.hpp"
-#include "corbd/device/device.hpp"
+#include "corbd/core/time.hpp"
+#include "corbd/device/values.hpp"
 
 namespace corbd::volume {
 

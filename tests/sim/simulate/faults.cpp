@@ -123,7 +123,7 @@ void Node::happen_to_image(const Fault& fault) {
     case Kind::give_up:
       if (world_.running()) {
         world_.given_up.insert(name);
-        ask(fault.what % history_.volumes.size(), volume::Failed{});
+        ask(fault.what % history_.volumes.size(), plan::Failed{});
       }
       return;
     default:
@@ -170,7 +170,7 @@ void Node::visit(const Fault& fault, bool by_force) {
 
 void Node::moves_away(test::FakeImage& image) {
   if (!history_.orchestrated) return;
-  world_.attachment = {volume::Attachment::State::away, "", "it is attached elsewhere"};
+  world_.attachment = {plan::Attachment::State::away, "", "it is attached elsewhere"};
   if (!moved_at_) moved_at_ = loop_.clock.now();
   if (!image.taken) image.taken = moved_at_;
 }
@@ -217,11 +217,11 @@ void Node::there_and_back(const Fault& fault) {
 
 void Node::ceph_csi_heals(std::uint32_t) {
   if (world_.running() || world_.cluster_dead || faults_over_ ||
-      world_.attachment.state != volume::Attachment::State::here)
+      world_.attachment.state != plan::Attachment::State::here)
     return;
   for (auto& device : world_.devices) {
     const auto* image = world_.by_id(device.image_id);
-    const auto record = std::ranges::find(world_.records, device.backend, &volume::Record::volume_id);
+    const auto record = std::ranges::find(world_.records, device.backend, &plan::Record::volume_id);
     if (image == nullptr || !image->watchers.empty() || device.visits != image->visits ||
         record == world_.records.end() || record->failed || record->read_only)
       continue;
@@ -239,7 +239,7 @@ void Node::vouch(std::size_t i) {
   const bool true_word = device->visits == world_.images.at(name).visits;
   if (!true_word && !moved_at_) return;
   vouched_.insert(name);
-  ask(i, volume::Healed{true});
+  ask(i, plan::Healed{true});
 }
 
 void Node::stop_faults() {

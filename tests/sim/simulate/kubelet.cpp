@@ -8,11 +8,11 @@ namespace corbd::sim {
 namespace {
 
 using namespace std::chrono_literals;
-using volume::Wish;
+using plan::Wish;
 
 }  // namespace
 
-volume::Staged stage_wish(const Volume& volume) {
+plan::Staged stage_wish(const Volume& volume) {
   auto wish = volume.kms.empty() ? test::staged_wish(volume.image) : test::encrypted_wish(volume.image, volume.kms);
   wish.capability.block = volume.block;
   wish.capability.read_only = volume.read_only;
@@ -20,9 +20,9 @@ volume::Staged stage_wish(const Volume& volume) {
   return wish;
 }
 
-volume::Published publish_wish(const Volume& volume) {
+plan::Published publish_wish(const Volume& volume) {
   const auto staged = stage_wish(volume);
-  volume::Published wish;
+  plan::Published wish;
   wish.path = staged.path;
   wish.target = "/kubelet/pods/p/" + volume.image;
   wish.capability = staged.capability;
@@ -41,24 +41,24 @@ void Node::kubelet_looks(std::size_t i) {
   const bool noted = std::ranges::any_of(
       world_.records, [&](const auto& record) { return record.attachment_uid == world_.attachment.uid; });
   if (history_.orchestrated && kubelet.staged && !noted && one_in(2))
-    return ask(i, volume::Attached{world_.attachment.uid});
+    return ask(i, plan::Attached{world_.attachment.uid});
   if (kubelet.wants_up) {
     if (!kubelet.staged || again) return ask(i, stage_wish(kubelet.volume));
     if (!kubelet.published || one_in(15)) return ask(i, publish_wish(kubelet.volume));
-    if (one_in(10)) return ask(i, volume::Expanded{publish_wish(kubelet.volume).target});
-    if (kubelet.volume.kms == "own" && one_in(8)) return ask(i, volume::Rekeyed{stage_wish(kubelet.volume).passphrase});
+    if (one_in(10)) return ask(i, plan::Expanded{publish_wish(kubelet.volume).target});
+    if (kubelet.volume.kms == "own" && one_in(8)) return ask(i, plan::Rekeyed{stage_wish(kubelet.volume).passphrase});
   } else {
     // A pod ends when its requests have.
     if (kubelet.volume.block && owes(kubelet.volume.image)) return;
-    if (kubelet.published || again) return ask(i, volume::Unpublished{publish_wish(kubelet.volume).target});
-    if (kubelet.staged || one_in(15)) return ask(i, volume::Unstaged{stage_wish(kubelet.volume).path});
+    if (kubelet.published || again) return ask(i, plan::Unpublished{publish_wish(kubelet.volume).target});
+    if (kubelet.staged || one_in(15)) return ask(i, plan::Unstaged{stage_wish(kubelet.volume).path});
   }
 }
 
 /// What is attached elsewhere is taken down here, and then attached anew once nobody else has it: who waits for it
 /// still has it no more then. False: nothing is wanted of it now.
 bool Node::attach(Kubelet& kubelet) {
-  if (world_.attachment.state == volume::Attachment::State::here) return true;
+  if (world_.attachment.state == plan::Attachment::State::here) return true;
   const auto image = world_.images.find(kubelet.volume.image);
   const bool left =
       device_of(kubelet.volume.image) != nullptr || !world_.records.empty() || kubelet.staged || kubelet.published;
@@ -70,13 +70,13 @@ bool Node::attach(Kubelet& kubelet) {
   waiting_.clear();
   image->second.taken.reset();
   moved_at_.reset();
-  world_.attachment = {volume::Attachment::State::here, "uid-" + std::to_string(++attachments_), ""};
+  world_.attachment = {plan::Attachment::State::here, "uid-" + std::to_string(++attachments_), ""};
   return true;
 }
 
 void Node::ask(std::size_t i, Wish wish) {
   kubelets_[i].asking = true;
-  trace(std::string(volume::name(wish)) + " of " + kubelets_[i].volume.image);
+  trace(std::string(plan::name(wish)) + " of " + kubelets_[i].volume.image);
   asio::co_spawn(loop_.io, asking(*this, i, std::move(wish)), asio::detached);
 }
 
@@ -89,14 +89,14 @@ task<> Node::asking(Node& node, std::size_t i, Wish wish) {
 void Node::answered(std::size_t i, const Wish& wish, const result<>& done) {
   Kubelet& kubelet = kubelets_[i];
   kubelet.asking = false;
-  if (std::holds_alternative<volume::Healed>(wish)) vouched_.erase(kubelet.volume.image);
-  trace(std::string(volume::name(wish)) + " of " + kubelet.volume.image + (done ? " done" : ": " + done.error().text));
+  if (std::holds_alternative<plan::Healed>(wish)) vouched_.erase(kubelet.volume.image);
+  trace(std::string(plan::name(wish)) + " of " + kubelet.volume.image + (done ? " done" : ": " + done.error().text));
   // What may be there must be taken down, also when it is not known to be there.
-  if (std::holds_alternative<volume::Staged>(wish)) kubelet.staged = done.has_value();
-  if (std::holds_alternative<volume::Published>(wish)) kubelet.published = done.has_value();
+  if (std::holds_alternative<plan::Staged>(wish)) kubelet.staged = done.has_value();
+  if (std::holds_alternative<plan::Published>(wish)) kubelet.published = done.has_value();
   if (!done) return;
-  if (std::holds_alternative<volume::Unstaged>(wish)) kubelet.staged = false;
-  if (std::holds_alternative<volume::Unpublished>(wish)) kubelet.published = false;
+  if (std::holds_alternative<plan::Unstaged>(wish)) kubelet.staged = false;
+  if (std::holds_alternative<plan::Unpublished>(wish)) kubelet.published = false;
   look_at_success(kubelet, wish);
 }
 

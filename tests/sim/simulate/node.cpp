@@ -7,7 +7,7 @@ namespace corbd::sim {
 namespace {
 
 using namespace std::chrono_literals;
-using volume::Wish;
+using plan::Wish;
 
 constexpr std::chrono::minutes kServedWithin{10};
 
@@ -16,7 +16,7 @@ constexpr std::chrono::minutes kServedWithin{10};
 Node::Node(const History& history, bool trace)
     : history_(history), trace_(trace), random_(history.seed * 2 + 1), start_(loop_.clock.now()) {
   world_.hazards = this;
-  if (history.orchestrated) world_.attachment = {volume::Attachment::State::here, "uid-1", ""};
+  if (history.orchestrated) world_.attachment = {plan::Attachment::State::here, "uid-1", ""};
   slow_death_until_ = untold_until_ = disk_full_until_ = slow_until_ = dead_until_ = start_;
   for (const auto& volume : history.volumes) {
     test::FakeImage& image = world_.images[volume.image];
@@ -117,8 +117,8 @@ void Node::start_agent() {
 }
 
 result<> Node::want(const std::string& id, const Wish& wish) {
-  trace(std::string(volume::name(wish)) + " of " + id);
-  if (std::holds_alternative<volume::Failed>(wish)) world_.given_up.insert(id);
+  trace(std::string(plan::name(wish)) + " of " + id);
+  if (std::holds_alternative<plan::Failed>(wish)) world_.given_up.insert(id);
   result<> done;
   try {
     done = loop_.run(world_.shell().want(id, wish, {loop_.clock.now() + 2min}));
@@ -128,7 +128,7 @@ result<> Node::want(const std::string& id, const Wish& wish) {
     start_agent();
     done = Error{errc::unavailable, "the agent died"};
   }
-  trace(std::string(volume::name(wish)) + " of " + id + (done ? " done" : ": " + done.error().text));
+  trace(std::string(plan::name(wish)) + " of " + id + (done ? " done" : ": " + done.error().text));
   look_at_rules();
   return done;
 }
@@ -188,15 +188,15 @@ void Node::wait_for_agents() {
 void Node::take_down() {
   for (const auto& kubelet : kubelets_) {
     const std::string& id = kubelet.volume.image;
-    const std::array<Wish, 2> wishes{volume::Unpublished{publish_wish(kubelet.volume).target},
-                                     volume::Unstaged{stage_wish(kubelet.volume).path}};
+    const std::array<Wish, 2> wishes{plan::Unpublished{publish_wish(kubelet.volume).target},
+                                     plan::Unstaged{stage_wish(kubelet.volume).path}};
     for (const auto& wish : wishes) {
       result<> done = Error{errc::internal, "not asked"};
       for (int tries = 0; tries < 30 && !done && world_.broken_rules.empty(); ++tries) {
         if (!kubelet.volume.block || !owes(id)) done = want(id, wish);
         if (done) break;
         // What is not provably ours is given up by hand after a while.
-        if (tries >= 6) static_cast<void>(want(id, volume::Failed{}));
+        if (tries >= 6) static_cast<void>(want(id, plan::Failed{}));
         go_until(loop_.clock.now() + 30s);
       }
       if (!done && world_.broken_rules.empty()) world_.broke(id + " cannot be taken down: " + done.error().text);

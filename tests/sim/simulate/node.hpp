@@ -16,8 +16,8 @@ struct Kubelet {
   bool wants_up = true, asking = false, staged = false, published = false;
 };
 
-volume::Staged stage_wish(const Volume& volume);
-volume::Published publish_wish(const Volume& volume);
+plan::Staged stage_wish(const Volume& volume);
+plan::Published publish_wish(const Volume& volume);
 
 class Node final : public test::Hazards {
  public:
@@ -38,7 +38,7 @@ class Node final : public test::Hazards {
   void start_agent();
   void settle();
   void take_down();
-  result<> want(const std::string& id, const volume::Wish& wish);
+  result<> want(const std::string& id, const plan::Wish& wish);
   // faults.cpp
   void schedule_faults();
   void happen(const Fault& fault);
@@ -57,18 +57,18 @@ class Node final : public test::Hazards {
   Error error_of(const std::string& call, std::uint32_t what) const;
   // kubelet.cpp: those above
   void kubelet_looks(std::size_t i);
-  void ask(std::size_t i, volume::Wish wish);
+  void ask(std::size_t i, plan::Wish wish);
   bool attach(Kubelet& kubelet);
-  static task<> asking(Node& node, std::size_t i, volume::Wish wish);
-  void answered(std::size_t i, const volume::Wish& wish, const result<>& done);
+  static task<> asking(Node& node, std::size_t i, plan::Wish wish);
+  void answered(std::size_t i, const plan::Wish& wish, const result<>& done);
   void application_works(std::size_t i);
   void application_hurries(std::size_t i, time_point end);
   void application_asks(std::size_t i);
   // rules.cpp
   void look_at_rules();
-  void look_at_success(const Kubelet& kubelet, const volume::Wish& wish);
+  void look_at_success(const Kubelet& kubelet, const plan::Wish& wish);
   bool provably_ours(const Kubelet& kubelet) const;
-  bool stayed_here(const volume::Record& record, const test::FakeImage& image) const;
+  bool stayed_here(const plan::Record& record, const test::FakeImage& image) const;
   void wait_for_agents();
   bool served(const Kubelet& kubelet) const;
   void look_at_what_is_left();

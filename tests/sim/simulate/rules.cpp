@@ -7,7 +7,7 @@
 
 namespace corbd::sim {
 
-using volume::Wish;
+using plan::Wish;
 
 void Node::look_at_rules() {
   if (moved_at_)
@@ -44,38 +44,37 @@ void Node::look_at_success(const Kubelet& kubelet, const Wish& wish) {
   };
   const auto* device = device_of(id);
   bool true_now = true;
-  if (const auto* staged = std::get_if<volume::Staged>(&wish))
-    true_now = staged_at(staged->path) && mounted(volume::staging_target(id, staged->path)) &&
+  if (const auto* staged = std::get_if<plan::Staged>(&wish))
+    true_now = staged_at(staged->path) && mounted(plan::staging_target(id, staged->path)) &&
                world_.stashes.contains(staged->path);
-  if (true_now && std::holds_alternative<volume::Staged>(wish))
+  if (true_now && std::holds_alternative<plan::Staged>(wish))
     true_now = device != nullptr && device->mapping.has_value() == !kubelet.volume.kms.empty();
-  if (const auto* unstaged = std::get_if<volume::Unstaged>(&wish))
-    true_now = !staged_at(unstaged->path) && !mounted(volume::staging_target(id, unstaged->path)) &&
+  if (const auto* unstaged = std::get_if<plan::Unstaged>(&wish))
+    true_now = !staged_at(unstaged->path) && !mounted(plan::staging_target(id, unstaged->path)) &&
                !world_.stashes.contains(unstaged->path) &&
-               !world_.places.contains(volume::staging_target(id, unstaged->path)) && device == nullptr;
-  if (const auto* published = std::get_if<volume::Published>(&wish))
+               !world_.places.contains(plan::staging_target(id, unstaged->path)) && device == nullptr;
+  if (const auto* published = std::get_if<plan::Published>(&wish))
     true_now = known && !record->publishes.empty() && mounted(published->target);
-  if (const auto* unpublished = std::get_if<volume::Unpublished>(&wish))
+  if (const auto* unpublished = std::get_if<plan::Unpublished>(&wish))
     true_now = !mounted(unpublished->target) && !world_.places.contains(unpublished->target);
-  if (std::holds_alternative<volume::Expanded>(wish)) {
+  if (std::holds_alternative<plan::Expanded>(wish)) {
     const auto* image = world_.by_id(kubelet.image_id);
     const bool fills =
         kubelet.volume.block || kubelet.volume.read_only || image == nullptr || image->filesystem_bytes == 0;
     true_now = device != nullptr && (fills || image->filesystem_bytes == device->mapping.value_or(device->size));
   }
-  if (std::holds_alternative<volume::Rekeyed>(wish)) {
+  if (std::holds_alternative<plan::Rekeyed>(wish)) {
     const auto* image = world_.by_id(kubelet.image_id);
     true_now = image == nullptr || (image->luks && image->luks->keys.size() == 1);
   }
   if (!true_now)
-    world_.broke(std::string(volume::name(wish)) + " of " + id +
+    world_.broke(std::string(plan::name(wish)) + " of " + id +
                  " succeeded, but the record and the mounts do not say so");
 }
 
-bool Node::stayed_here(const volume::Record& record, const test::FakeImage& image) const {
+bool Node::stayed_here(const plan::Record& record, const test::FakeImage& image) const {
   const auto& told = world_.attachment;
-  if (told.state != volume::Attachment::State::here || record.attachment_uid.empty() ||
-      record.attachment_uid != told.uid)
+  if (told.state != plan::Attachment::State::here || record.attachment_uid.empty() || record.attachment_uid != told.uid)
     return false;
   return image.lock_owner.empty() || image::host_of(image.lock_owner) == world_.node_address;
 }

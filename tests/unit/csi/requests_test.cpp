@@ -42,7 +42,7 @@ errc code_of(const v1::NodeStageVolumeRequest& request) {
 TEST_CASE("a stage request of a static volume names the image by the volume id") {
   const auto wish = corbd::csi::wish_of(stage_request());
   REQUIRE(wish);
-  const auto& staged = std::get<volume::Staged>(*wish);
+  const auto& staged = std::get<plan::Staged>(*wish);
   CHECK(staged.source.image == "image-1");
   CHECK(staged.source.pool == "pool");
   CHECK(staged.capability.fstype == "ext4");
@@ -59,7 +59,7 @@ TEST_CASE("a dynamic volume is named by its handle, and its attributes are hints
   attributes["imageName"] = "prefix-1";
   const auto wish = corbd::csi::wish_of(request);
   REQUIRE(wish);
-  const auto& staged = std::get<volume::Staged>(*wish);
+  const auto& staged = std::get<plan::Staged>(*wish);
   CHECK(staged.source.cluster_id == "rook-ceph");
   REQUIRE(staged.reserved);
   CHECK((*staged.reserved == image::Reserved{2, kUuid, "journals", "prefix-1"}));
@@ -93,14 +93,14 @@ TEST_CASE("a migrated volume is the image of its attributes, or else of its hand
   (*request.mutable_secrets())["key"] = "AQCanary==";
   auto wish = corbd::csi::wish_of(request);
   REQUIRE(wish);
-  CHECK(std::get<volume::Staged>(*wish).source.image == "kubernetes-dynamic-pvc-x");
-  CHECK(std::get<volume::Staged>(*wish).source.pool == "pool");
-  CHECK(std::get<volume::Staged>(*wish).user == "admin");
+  CHECK(std::get<plan::Staged>(*wish).source.image == "kubernetes-dynamic-pvc-x");
+  CHECK(std::get<plan::Staged>(*wish).source.pool == "pool");
+  CHECK(std::get<plan::Staged>(*wish).user == "admin");
   for (const char* attribute : {"imageName", "pool", "clusterID"}) attributes.erase(attribute);
   (*request.mutable_secrets())["adminId"] = "kube";
   wish = corbd::csi::wish_of(request);
   REQUIRE(wish);
-  const auto& staged = std::get<volume::Staged>(*wish);
+  const auto& staged = std::get<plan::Staged>(*wish);
   CHECK(staged.source.image == "kubernetes-dynamic-pvc-" + kUuid);
   CHECK(staged.source.pool == "repl");
   CHECK(staged.source.cluster_id == "d26a17667065ffae4e4e96ba3d46d18a");
@@ -115,7 +115,7 @@ TEST_CASE("mapOptions decide how a volume is staged and published") {
   (*request.mutable_volume_context())["mapOptions"] = "nbd:read-only,notrim,foo";
   const auto wish = corbd::csi::wish_of(request);
   REQUIRE(wish);
-  const auto& staged = std::get<volume::Staged>(*wish);
+  const auto& staged = std::get<plan::Staged>(*wish);
   CHECK(staged.capability.read_only);
   CHECK_FALSE(staged.source.serving.trim);
   REQUIRE(staged.ignored.size() == 1);
@@ -127,7 +127,7 @@ TEST_CASE("mapOptions decide how a volume is staged and published") {
   *publish.mutable_volume_context() = request.volume_context();
   const auto published = corbd::csi::wish_of(publish);
   REQUIRE(published);
-  CHECK(std::get<volume::Published>(*published).capability == staged.capability);
+  CHECK(std::get<plan::Published>(*published).capability == staged.capability);
   (*request.mutable_volume_context())["mapOptions"] = "nbd:rbd-cache=true";
   CHECK(code_of(request) == errc::invalid_argument);
 }
@@ -172,7 +172,7 @@ TEST_CASE("every missing part of a stage request is named") {
 }
 
 TEST_CASE("what every request needs is asked for in ceph-csi's order, and its absence is INVALID_ARGUMENT") {
-  const auto expect = [](const result<volume::Wish>& wish, const std::string& missing) {
+  const auto expect = [](const result<plan::Wish>& wish, const std::string& missing) {
     REQUIRE_FALSE(wish);
     CHECK(grpc_code(wish.error().code) == 3);
     CHECK_THAT(wish.error().text, ContainsSubstring(missing));
@@ -237,20 +237,20 @@ TEST_CASE("a raw block volume may be written by many nodes") {
   request.mutable_volume_capability()->mutable_access_mode()->set_mode(Mode::MULTI_NODE_MULTI_WRITER);
   const auto wish = corbd::csi::wish_of(request);
   REQUIRE(wish);
-  CHECK(std::get<corbd::volume::Staged>(*wish).capability.shared);
+  CHECK(std::get<corbd::plan::Staged>(*wish).capability.shared);
 }
 
 TEST_CASE("the kernel's client and its options are part of the wish") {
   auto request = stage_request();
   (*request.mutable_volume_context())["mounter"] = "rbd";
   (*request.mutable_volume_context())["mapOptions"] = "queue_depth=64";
-  const auto wish = std::get<corbd::volume::Staged>(*corbd::csi::wish_of(request));
-  CHECK(wish.mounter == corbd::volume::Mounter::krbd);
+  const auto wish = std::get<corbd::plan::Staged>(*corbd::csi::wish_of(request));
+  CHECK(wish.mounter == corbd::cephcsi::Mounter::krbd);
   CHECK(wish.source.kernel.map == "queue_depth=64");
 }
 
 TEST_CASE("a stage and a publish of a volume that names no mounter mean the same default one") {
-  using corbd::volume::Mounter;
+  using corbd::cephcsi::Mounter;
   auto stage = stage_request();
   stage.mutable_volume_context()->erase("mounter");
   (*stage.mutable_volume_context())["mapOptions"] = "krbd:ro";
@@ -261,10 +261,10 @@ TEST_CASE("a stage and a publish of a volume that names no mounter mean the same
   *publish.mutable_volume_capability() = stage.volume_capability();
   *publish.mutable_volume_context() = stage.volume_context();
   for (const auto unnamed : {Mounter::krbd, Mounter::nbd}) {
-    const auto staged = std::get<corbd::volume::Staged>(*corbd::csi::wish_of(stage, unnamed));
+    const auto staged = std::get<corbd::plan::Staged>(*corbd::csi::wish_of(stage, unnamed));
     CHECK(staged.mounter == unnamed);
     CHECK(staged.capability.read_only == (unnamed == Mounter::krbd));
-    CHECK(std::get<corbd::volume::Published>(*corbd::csi::wish_of(publish, unnamed)).capability == staged.capability);
+    CHECK(std::get<corbd::plan::Published>(*corbd::csi::wish_of(publish, unnamed)).capability == staged.capability);
   }
 }
 
@@ -279,13 +279,13 @@ TEST_CASE("the wish of an encrypted volume has its KMS and its passphrase, that 
   auto request = stage_request();
   (*request.mutable_secrets())["encryptionPassphrase"] = "canary passphrase";
   (*request.mutable_volume_context())["encrypted"] = "true";
-  auto wish = std::get<volume::Staged>(corbd::csi::wish_of(request).value());
+  auto wish = std::get<plan::Staged>(corbd::csi::wish_of(request).value());
   CHECK(wish.kms_id == "default");
   CHECK(wish.passphrase.reveal() == "canary passphrase");
   (*request.mutable_volume_context())["encryptionKMSID"] = "own";
-  CHECK(std::get<volume::Staged>(corbd::csi::wish_of(request).value()).kms_id == "own");
+  CHECK(std::get<plan::Staged>(corbd::csi::wish_of(request).value()).kms_id == "own");
   (*request.mutable_volume_context())["encrypted"] = "false";
-  CHECK(std::get<volume::Staged>(corbd::csi::wish_of(request).value()).kms_id.empty());
+  CHECK(std::get<plan::Staged>(corbd::csi::wish_of(request).value()).kms_id.empty());
 }
 
 TEST_CASE("an unknown filesystem is refused by name, and the known ones are named") {
@@ -295,7 +295,7 @@ TEST_CASE("an unknown filesystem is refused by name, and the known ones are name
   CHECK_THAT(corbd::csi::wish_of(request).error().text,
              ContainsSubstring("zfs") && ContainsSubstring("ext4") && ContainsSubstring("xfs"));
   request.mutable_volume_capability()->mutable_mount()->set_fs_type("xfs");
-  CHECK(std::get<volume::Staged>(*corbd::csi::wish_of(request)).capability.fstype == "xfs");
+  CHECK(std::get<plan::Staged>(*corbd::csi::wish_of(request)).capability.fstype == "xfs");
 }
 
 TEST_CASE("the modes that only read make a read-only volume, and the mode of one pod a volume for one pod") {
@@ -304,20 +304,20 @@ TEST_CASE("the modes that only read make a read-only volume, and the mode of one
     request.mutable_volume_capability()->mutable_access_mode()->set_mode(mode);
     const auto wish = corbd::csi::wish_of(request);
     REQUIRE(wish);
-    CHECK(std::get<volume::Staged>(*wish).capability.read_only);
+    CHECK(std::get<plan::Staged>(*wish).capability.read_only);
   }
   auto request = stage_request();
   request.mutable_volume_capability()->mutable_access_mode()->set_mode(Mode::SINGLE_NODE_SINGLE_WRITER);
-  CHECK(std::get<volume::Staged>(*corbd::csi::wish_of(request)).capability.single_writer);
+  CHECK(std::get<plan::Staged>(*corbd::csi::wish_of(request)).capability.single_writer);
 }
 
 TEST_CASE("an empty filesystem type means ext4, and a block volume has none") {
   auto request = stage_request();
   request.mutable_volume_capability()->mutable_mount()->clear_fs_type();
-  CHECK(std::get<volume::Staged>(*corbd::csi::wish_of(request)).capability.fstype == "ext4");
+  CHECK(std::get<plan::Staged>(*corbd::csi::wish_of(request)).capability.fstype == "ext4");
   request.mutable_volume_capability()->mutable_block();
-  CHECK(std::get<volume::Staged>(*corbd::csi::wish_of(request)).capability.block);
-  CHECK(std::get<volume::Staged>(*corbd::csi::wish_of(request)).capability.fstype.empty());
+  CHECK(std::get<plan::Staged>(*corbd::csi::wish_of(request)).capability.block);
+  CHECK(std::get<plan::Staged>(*corbd::csi::wish_of(request)).capability.fstype.empty());
 }
 
 TEST_CASE("a mount flag cannot smuggle in another") {
@@ -333,7 +333,7 @@ TEST_CASE("commas between quotes belong to a mount flag, as in SELinux's context
   request.mutable_volume_capability()->mutable_mount()->add_mount_flags("noatime");
   const auto wish = corbd::csi::wish_of(request);
   REQUIRE(wish);
-  CHECK(std::get<volume::Staged>(*wish).capability.mount_flags == context + ",noatime");
+  CHECK(std::get<plan::Staged>(*wish).capability.mount_flags == context + ",noatime");
   request.mutable_volume_capability()->mutable_mount()->set_mount_flags(0, "context=\"a,b");
   CHECK(code_of(request) == errc::invalid_argument);
 }
@@ -345,12 +345,12 @@ TEST_CASE("an expansion is of the staging path if the request has one, and of th
   request.mutable_capacity_range()->set_required_bytes(2 << 20);
   auto wish = corbd::csi::wish_of(request);
   REQUIRE(wish);
-  CHECK(std::get<volume::Expanded>(*wish) == volume::Expanded{"/pods/mount", 2 << 20});
+  CHECK(std::get<plan::Expanded>(*wish) == plan::Expanded{"/pods/mount", 2 << 20});
   request.set_staging_target_path("/staging");
   request.clear_capacity_range();
   wish = corbd::csi::wish_of(request);
   REQUIRE(wish);
-  CHECK(std::get<volume::Expanded>(*wish) == volume::Expanded{"/staging", 0});
+  CHECK(std::get<plan::Expanded>(*wish) == plan::Expanded{"/staging", 0});
 }
 
 TEST_CASE("an expansion needs an id, a volume path and a range that can be") {
@@ -423,12 +423,12 @@ TEST_CASE(
 
 TEST_CASE("what ceph-csi's stash takes from the attributes is taken as it is, or is ceph-csi's default") {
   auto request = stage_request();
-  CHECK(std::get<volume::Staged>(*corbd::csi::wish_of(request)).stash ==
-        volume::Stash{"", "", "", "", false, false, "", "/var/log/ceph", "remove"});
+  CHECK(std::get<plan::Staged>(*corbd::csi::wish_of(request)).stash ==
+        cephcsi::Stash{"", "", "", "", false, false, "", "/var/log/ceph", "remove"});
   auto& attributes = *request.mutable_volume_context();
   attributes["unmapOptions"] = "krbd:force;nbd:try-netlink";
   attributes["cephLogDir"] = "/logs";
   attributes["cephLogStrategy"] = "preserve";
-  CHECK(std::get<volume::Staged>(*corbd::csi::wish_of(request)).stash ==
-        volume::Stash{"", "", "", "try-netlink", false, false, "", "/logs", "preserve"});
+  CHECK(std::get<plan::Staged>(*corbd::csi::wish_of(request)).stash ==
+        cephcsi::Stash{"", "", "", "try-netlink", false, false, "", "/logs", "preserve"});
 }

@@ -37,7 +37,7 @@ class Scripted final : public test::ScriptedVolumes {
     one.health = volume::Health::failed;
     one.size = 2u << 30;
   }
-  task<result<>> want(std::string, volume::Wish, Until until) override {
+  task<result<>> want(std::string, plan::Wish, Until until) override {
     ++asked;
     const Waited how = co_await open.wait(until);
     if (how != Waited::ready) co_return wait_error(how, "the scripted volume");

@@ -3,7 +3,7 @@
 #include "support/catch.hpp"
 
 using namespace corbd;
-using volume::Staged;
+using plan::Staged;
 
 namespace {
 
@@ -41,8 +41,8 @@ TEST_CASE("the first access mode of a PersistentVolume decides how its volume is
 }
 
 TEST_CASE("the default mounter holds for what the API server tells, too") {
-  CHECK(std::get<Staged>(*csi::stage_wish(arguments(), volume::Mounter::krbd)).mounter == volume::Mounter::krbd);
-  CHECK(std::get<Staged>(*csi::stage_wish(arguments())).mounter == volume::Mounter::nbd);
+  CHECK(std::get<Staged>(*csi::stage_wish(arguments(), cephcsi::Mounter::krbd)).mounter == cephcsi::Mounter::krbd);
+  CHECK(std::get<Staged>(*csi::stage_wish(arguments())).mounter == cephcsi::Mounter::nbd);
 }
 
 TEST_CASE("a secret without a key is refused as in a call") {

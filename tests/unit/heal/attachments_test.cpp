@@ -17,8 +17,8 @@ using volume::Health;
 namespace {
 
 class Scripted final : public test::ScriptedVolumes {
-  void granted(const std::string&, const volume::Wish& wish) override {
-    all.front().attachment_uid = std::get<volume::Attached>(wish).uid;
+  void granted(const std::string&, const plan::Wish& wish) override {
+    all.front().attachment_uid = std::get<plan::Attached>(wish).uid;
   }
 };
 
@@ -157,9 +157,7 @@ struct Waiting {
     co_await self.attachments.stop({});
     co_return true;
   }
-  volume::Attachment::State ask() {
-    return test::Started<volume::Attachment>(loop.io, attachments.ask("v")).get().state;
-  }
+  plan::Attachment::State ask() { return test::Started<plan::Attachment>(loop.io, attachments.ask("v")).get().state; }
   bool comes(std::function<bool()> condition) {
     return test::eventually(loop.io, [&] {
       if (loop.clock.next() < loop.clock.now() + 90s) loop.clock.advance(1s);
@@ -172,7 +170,7 @@ struct Waiting {
   }
 };
 
-using State = volume::Attachment::State;
+using State = plan::Attachment::State;
 
 }  // namespace
 
@@ -221,7 +219,7 @@ TEST_CASE("one watch of all nodes' attachments takes the place of one for each, 
 
 TEST_CASE("an attachment that nobody waits for is not watched") {
   Waiting scene;
-  REQUIRE(test::Started<volume::Attachment>(scene.loop.io, scene.attachments.look("v")).get().state == State::unknown);
+  REQUIRE(test::Started<plan::Attachment>(scene.loop.io, scene.attachments.look("v")).get().state == State::unknown);
   scene.loop.poll();
   CHECK(scene.server.requests().size() == 1);
 }

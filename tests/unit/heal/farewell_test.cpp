@@ -21,8 +21,8 @@ class Scripted final : public test::ScriptedVolumes {
   std::vector<std::string> given_up;
 
  private:
-  void granted(const std::string& id, const volume::Wish& wish) override {
-    if (std::holds_alternative<volume::Failed>(wish)) given_up.push_back(id);
+  void granted(const std::string& id, const plan::Wish& wish) override {
+    if (std::holds_alternative<plan::Failed>(wish)) given_up.push_back(id);
   }
   Clock& clock;
   time_point unused_at;

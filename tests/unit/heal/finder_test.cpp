@@ -22,7 +22,7 @@ const std::string kHandle = "volume-1";
 
 /// One device without a record; it is claimed by the wish that names it.
 class Scripted final : public test::ScriptedVolumes {
-  void granted(const std::string& id, const volume::Wish&) override {
+  void granted(const std::string& id, const plan::Wish&) override {
     std::erase_if(devices, [&](const auto& device) { return device.volume_id == id; });
   }
 };
@@ -65,11 +65,11 @@ struct Scene {
                       &api,
                       attachments,
                       volumes,
-                      [this](const heal::StageArguments& arguments) -> result<volume::Wish> {
+                      [this](const heal::StageArguments& arguments) -> result<plan::Wish> {
                         asked.push_back(arguments);
-                        volume::Staged wish;
+                        plan::Staged wish;
                         wish.path = arguments.staging_path;
-                        return volume::Wish(std::move(wish));
+                        return plan::Wish(std::move(wish));
                       },
                       {"driver", "node-1", folder.path()}};
   Scene() {
@@ -114,7 +114,7 @@ TEST_CASE("a device without a record is staged as the API server tells, by three
   CHECK(arguments.volume_context.at("pool") == "p");
   CHECK(arguments.publish_context.at("from") == "controller");
   CHECK(arguments.secrets.at("userID").reveal() == "admin");
-  CHECK(std::get<volume::Staged>(scene.volumes.wishes.front()).attachment.uid == "uid-1");
+  CHECK(std::get<plan::Staged>(scene.volumes.wishes.front()).attachment.uid == "uid-1");
 }
 
 TEST_CASE("a volume whose object is missing is skipped, and why is told until it is found") {

@@ -12,7 +12,7 @@
 using namespace corbd;
 using namespace std::chrono_literals;
 using heal::Traces;
-using volume::Attachment;
+using plan::Attachment;
 using State = Attachment::State;
 
 namespace {

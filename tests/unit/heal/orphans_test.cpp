@@ -67,7 +67,7 @@ TEST_CASE("a volume that no pod uses and that is attached no more is unstaged af
   CHECK(scene.volumes.wishes.empty());
   scene.pass(10min);
   REQUIRE_FALSE(scene.volumes.wishes.empty());
-  CHECK(std::get<volume::Unstaged>(scene.volumes.wishes.front()).path == "/staging");
+  CHECK(std::get<plan::Unstaged>(scene.volumes.wishes.front()).path == "/staging");
 }
 
 TEST_CASE("where it is not wanted, a forgotten volume is only told") {

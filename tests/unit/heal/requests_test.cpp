@@ -27,7 +27,7 @@ std::string own_node() {
 }
 
 class Scripted final : public test::ScriptedVolumes {
-  void granted(const std::string& id, const volume::Wish&) override {
+  void granted(const std::string& id, const plan::Wish&) override {
     std::erase_if(devices, [&](const auto& device) { return device.volume_id == id; });
   }
 };
@@ -59,10 +59,10 @@ struct Scene {
                               &api,
                               own,
                               volumes,
-                              [](const heal::StageArguments& arguments) -> result<volume::Wish> {
-                                volume::Staged wish;
+                              [](const heal::StageArguments& arguments) -> result<plan::Wish> {
+                                plan::Staged wish;
                                 wish.path = arguments.staging_path;
-                                return volume::Wish(std::move(wish));
+                                return plan::Wish(std::move(wish));
                               },
                               {"driver", "node-1", folder.path()}};
   Scene() {
@@ -113,8 +113,8 @@ TEST_CASE("with local state a start asks for its own Node, and for each volume t
   scene.start();
   constexpr int unproven = 30;
   for (int number = 0; number < unproven; ++number)
-    CHECK(test::Started<volume::Attachment>(scene.loop.io, scene.kubernetes.attachment(id(number))).get().state ==
-          volume::Attachment::State::here);
+    CHECK(test::Started<plan::Attachment>(scene.loop.io, scene.kubernetes.attachment(id(number))).get().state ==
+          plan::Attachment::State::here);
   CHECK(scene.server.requests().size() <= 2 + unproven);
 }
 

@@ -22,8 +22,8 @@ using namespace std::chrono_literals;
 class Scripted final : public ScriptedVolumes {
  public:
   Scripted(executor control, Clock& clock) : never_(std::move(control), clock) {}
-  task<result<>> want(std::string id, volume::Wish wish, Until until) override {
-    const auto* healed = std::get_if<volume::Healed>(&wish);
+  task<result<>> want(std::string id, plan::Wish wish, Until until) override {
+    const auto* healed = std::get_if<plan::Healed>(&wish);
     asked.push_back(std::string(name(wish)) + " " + id +
                     (healed != nullptr && healed->vouched ? " without proof" : ""));
     if (!held) co_return outcome;

@@ -1,0 +1,29 @@
+// How a volume is to be served: what its attributes wish, read.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace corbd::cephcsi {
+
+/// Which client is to serve a volume: the agent over nbd, the kernel's own, or the kernel's where it knows all features
+/// of the image.
+enum class Mounter { nbd, krbd, krbd_if_able };
+
+/// What the volume's attributes give to the kernel's client, comma separated.
+struct KernelOptions {
+  std::string map, unmap;
+  bool operator==(const KernelOptions&) const = default;
+};
+
+/// How a device is served; what the volume's attributes wish of it.
+struct Serving {
+  bool trim = true;                                  ///< the device offers to discard
+  std::optional<std::uint64_t> dead_conn_timeout_s;  ///< absent: the agent's own
+  std::map<std::string, std::string> config;         ///< Ceph's options of its connection
+  bool operator==(const Serving&) const = default;
+};
+
+}  // namespace corbd::cephcsi

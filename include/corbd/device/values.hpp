@@ -1,0 +1,52 @@
+// What the kernel shows of a block device of this node: values, without a driver.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace corbd::device {
+
+/// Who answers for a device: this agent, or the kernel's own rbd client.
+enum class Kind { nbd, krbd };
+
+/// A device on top of another, as sysfs shows it.
+struct Holder {
+  std::string name;        ///< the kernel's: "dm-0"
+  std::string mapping;     ///< device-mapper's: "luks-rbd-<volume id>"; empty for anything else
+  std::uint64_t size = 0;  ///< bytes
+  std::uint32_t dev_major = 0, dev_minor = 0;
+  bool operator==(const Holder&) const = default;
+};
+
+/// A configured device as sysfs shows it.
+struct Seen {
+  Kind kind = Kind::nbd;
+  std::uint32_t index = 0;  ///< /dev/nbd<index>, /dev/rbd<index>
+  std::string backend;  ///< nbd: the identifier given at connect, the volume ID. Empty: another program's, without one
+  std::string client;   ///< krbd: its client's address as the cluster sees it, "10.0.0.1:0/123456789"
+  std::uint64_t size = 0;  ///< bytes
+  std::uint32_t dev_major = 0, dev_minor = 0;
+  std::uint32_t io_timeout_ms = 0;
+  std::uint32_t waiting = 0;  ///< requests given to the driver and not answered yet
+  bool disconnected =
+      false;  ///< by a command of this process. It takes no link any more, and stays as long as somebody has it open
+  std::vector<Holder> holders;  ///< of its partitions too
+};
+
+/// A command to the kernel's driver whose end is not known. It cannot be taken back, and may outlive its caller.
+struct Command {
+  std::string what;                             ///< "disconnecting /dev/nbd0"
+  std::chrono::system_clock::time_point since;  ///< when it was asked for
+};
+
+/// "nbd0", "rbd0"
+inline std::string name(Kind kind, std::uint32_t index) {
+  return (kind == Kind::krbd ? "rbd" : "nbd") + std::to_string(index);
+}
+/// "/dev/nbd0", "/dev/rbd0"
+inline std::string path(std::uint32_t index, Kind kind = Kind::nbd) { return "/dev/" + name(kind, index); }
+inline std::string path(const Seen& seen) { return path(seen.index, seen.kind); }
+
+}  // namespace corbd::device

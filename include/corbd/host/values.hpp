@@ -1,0 +1,59 @@
+// What this node's mounts, filesystems and LUKS headers are: values, without a call.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace corbd::host {
+
+/// One line of /proc/self/mountinfo.
+struct Mount {
+  std::uint64_t id = 0;
+  std::uint32_t dev_major = 0, dev_minor = 0;  ///< of the filesystem; for a bind of a device node, devtmpfs
+  std::string root;  ///< within the filesystem: "/", or "/nbd0" for a bind of a device node from devtmpfs
+  std::string target;
+  std::string fstype;
+  std::string source;
+  std::string options;                ///< per mount, comma separated
+  bool read_only = false;             ///< this mount's own flag
+  bool filesystem_read_only = false;  ///< the superblock's: set by an error too
+};
+
+/// What blkid says about a device. ambivalent: it found two signatures at once. Such a device is never formatted or
+/// mounted.
+struct Probe {
+  enum class Kind { nothing, filesystem, partitions, other, ambivalent } kind = Kind::ambivalent;
+  std::string type;  ///< "ext4"
+};
+
+/// How large a mounted filesystem is.
+struct Extent {
+  std::uint64_t bytes = 0;
+  std::uint32_t block_bytes = 0;
+};
+
+/// Whether the device has room for another block of the filesystem.
+constexpr bool has_room(const Extent& filesystem, std::uint64_t device_bytes) {
+  return device_bytes > filesystem.bytes + filesystem.block_bytes;
+}
+
+/// statvfs(3) of a filesystem. Available means available to an unprivileged user.
+struct Usage {
+  std::uint64_t bytes = 0, bytes_used = 0, bytes_available = 0;
+  std::uint64_t inodes = 0, inodes_used = 0, inodes_available = 0;  ///< 0: the filesystem does not count them
+};
+
+/// What a device holds in the place of an encrypted volume's header.
+struct LuksHeader {
+  Probe found;  ///< by blkid: other, "crypto_LUKS", when it is one
+  std::vector<int>
+      key_slots;  ///< in use. None means that nothing can ever open it: its format did not end, or it is damaged
+};
+
+/// Whether it is a LUKS header, of either version and in whatever state.
+inline bool is_luks(const Probe& found) {
+  return found.kind == Probe::Kind::other && found.type.starts_with("crypto_LUKS");
+}
+
+}  // namespace corbd::host

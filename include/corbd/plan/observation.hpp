@@ -1,0 +1,113 @@
+// What is true of one volume now. The kernel is believed over memory and over the record.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "corbd/core/time.hpp"
+#include "corbd/device/values.hpp"
+#include "corbd/host/values.hpp"
+#include "corbd/image/values.hpp"
+#include "corbd/plan/record.hpp"
+
+namespace corbd::plan {
+
+/// What image metadata rbd.csi.ceph.com/encrypted says once the image has its LUKS header (docs/sources.md#luks).
+inline constexpr const char* kEncrypted = "encrypted";
+
+/// Which of the two key slots that a rotation uses opens with the volume's key as its KMS has it now.
+struct Keys {
+  struct Slot {
+    bool used = false, opens = false;
+  } first, second;  ///< 0 and 1
+};
+
+/// Facts that cost a call; absent means unknown, never false. They live for one operation.
+struct Facts {
+  std::optional<image::Resolved> resolved;
+  std::optional<bool> fenced;           ///< our dead incarnations of this cluster cannot write any more
+  std::optional<image::Header> header;  ///< before the image was opened
+  std::optional<image::Ownership> ownership;
+  std::optional<std::string> encryption;  ///< image metadata rbd.csi.ceph.com/encrypted; "": there is none
+  std::optional<host::LuksHeader> luks;   ///< of the device
+  bool fits = false;                      ///< the mapping was made as large as its device
+  std::optional<Keys> keys;
+  bool rekeyed = false;              ///< the KMS has a new key since this operation began
+  std::optional<host::Probe> probe;  ///< of what holds the filesystem: the device, or the mapping above it
+  std::optional<bool> has_data;
+  std::optional<std::string> format_marker;  ///< image metadata corbd/format; "": there is none
+  std::optional<bool> checked;               ///< fsck ran, or the filesystem is new
+  bool image_size_asked = false;             ///< the cluster told the image's size in this operation
+  std::optional<host::Extent> filesystem;
+  bool trimmed = false;
+  bool grown = false;  ///< what the tool leaves unused stays so
+  std::map<std::string, result<>>
+      cleared;  ///< paths that were unmounted in this operation: gone, or why the bare folder or file stays
+  std::optional<bool> unused;                 ///< a helper could open the device O_EXCL
+  std::optional<std::optional<Stash>> stash;  ///< ceph-csi's, at the wish's staging path
+  std::optional<bool> served_by_other;        ///< an rbd-nbd process serves the device
+  bool dismissed = false;                     ///< that process was asked to end, and did, in this operation
+  bool disconnected = false;                  ///< the device takes no link any more; whoever has it open still keeps it
+  bool gone = false;                          ///< the very image does not exist any more
+  std::optional<Attachment> attachment;
+  std::optional<Note> noted;  ///< in this operation
+  bool note_refused = false;  ///< in this operation
+};
+
+struct Observation {
+  // Cheap, and cannot hang.
+  std::string boot_id;
+  std::vector<device::Seen> devices;  ///< those that carry this volume's identifier; of krbd: that show its image
+  result<std::uint64_t> kernel_features =
+      std::uint64_t{0};                    ///< what the kernel's client knows; asked when a stage may want it
+  std::optional<device::Command> command;  ///< to the kernel, on its device: what it does is not known before its end
+  bool busy = false;                       ///< a helper of an earlier incarnation still works on it
+  std::vector<host::Mount>
+      mounts;  ///< of our device, and whatever is mounted on the paths of the wish and of the record
+  enum class Link { none, serving, held, closed } link = Link::none;
+  bool attached = false;  ///< our link is the one the kernel device uses
+  bool image_open = false;
+  bool image_closing = false;    ///< its close did not end yet: it serves nobody any more
+  std::uint64_t image_size = 0;  ///< bytes; 0 while it is not open
+  bool untuned = false;          ///< connected by us, and its queue is still as the last user of the number left it
+  bool tombstone = false;        ///< what is open is no image: it answers EIO to everything
+  std::string client;            ///< address of the open image's
+  bool lock_held = false;
+  std::optional<duration> other_dead_for;  ///< since the link of rbd-nbd, which was seen serving until then, ended
+  bool cut_off = false;                    ///< the cluster cut our client off while it served, and nobody served since
+  std::optional<duration> in_use_for;      ///< since it was first found in use by somebody else, without a break
+  std::optional<duration> lost_for;        ///< since it was first proven lost, without a break
+  bool key_known = false;                  ///< a Ceph key is at hand
+  std::string image_writer, image_reader;  ///< other volumes of this node on the same image; empty: none
+  std::string path_owner;  ///< the other volume to which the path of an unpublish or unstage belongs; empty: none
+
+  Facts facts;
+
+  const device::Seen* device() const { return devices.size() == 1 ? &devices.front() : nullptr; }
+};
+
+/// Bytes of the device of an image: whole blocks.
+constexpr std::uint64_t device_bytes(std::uint64_t image_bytes, std::uint32_t block_bytes) {
+  return image_bytes / block_bytes * block_bytes;
+}
+
+/// What breaking our own dead lock leaves on the header: never the same twice, and a time far from now.
+constexpr std::int64_t break_mark(std::uint64_t header_version) {
+  constexpr std::int64_t half = std::int64_t{1} << 31;
+  return half + static_cast<std::int64_t>(header_version % static_cast<std::uint64_t>(half));
+}
+
+/// The name of an encrypted volume's mapping, as ceph-csi has it: "luks-rbd-<volume id>", below /dev/mapper.
+std::string mapping_name(const std::string& volume_id);
+/// The mapping above the device of an encrypted volume; null when it is not open.
+const device::Holder* mapping_of(const device::Seen& device);
+
+/// Bytes for a filesystem: of the mapping above the device, if there is one.
+std::uint64_t usable_bytes(const device::Seen& device);
+
+/// Whether the mount shows this device, or the mapping above it: its filesystem, or a bind of its node.
+bool shows(const host::Mount& mount, const device::Seen& device);
+
+}  // namespace corbd::plan

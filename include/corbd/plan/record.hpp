@@ -1,0 +1,80 @@
+// What must be true of a volume: one file per volume, written before acting.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "corbd/device/values.hpp"
+#include "corbd/image/values.hpp"
+#include "corbd/plan/wish.hpp"
+
+namespace corbd::plan {
+
+inline constexpr int record_version = 1;
+
+struct Staging {
+  std::string path;
+  Capability capability;
+  bool complete = false;  ///< the stage ended well; before that an intent, whose stage may be undone
+  bool operator==(const Staging&) const = default;
+};
+
+struct Publish {
+  std::string target, staging;
+  bool read_only = false;
+  bool operator==(const Publish&) const = default;
+};
+
+/// What this node says of itself in the metadata of an image, for ceph-csi's controller
+/// (docs/sources.md#node-to-controller).
+struct Note {
+  std::string user;     ///< Ceph's
+  std::string address;  ///< its client's, "10.0.0.1"; empty without fencing
+  bool operator==(const Note&) const = default;
+};
+
+struct Record {
+  std::string volume_id;
+  std::string driver;
+  Source source;
+  std::string user;
+  image::Key key;
+  std::uint64_t size = 0;          ///< bytes of the device at connect
+  std::uint32_t block_size = 512;  ///< bytes
+  bool exclusive_lock = false;     ///< the image had the feature at stage
+  bool block = false;              ///< how the device is used, at all its staging paths alike
+  bool read_only = false;
+  std::string
+      kms_id;  ///< of an encrypted volume, whose filesystem is on the LUKS mapping above the device; "": not encrypted
+  bool shared = false;  ///< other nodes write it too: its lock goes from client to client, and nothing is to be proven
+  bool adopting =
+      false;  ///< rbd-nbd made its device and may serve it still; once it is dead its client is fenced and we serve it
+  bool failed = false;         ///< given up: it is never served again, its device answers EIO until it is unstaged
+  std::string boot_id;         ///< the boot whose kernel has the device
+  std::string attachment_uid;  ///< of the VolumeAttachment under which it was served last; empty: not known
+  device::Kind kind = device::Kind::nbd;  ///< of its device, also before there is one
+  std::optional<std::uint32_t> device;    ///< /dev/nbd<n>, /dev/rbd<n>
+  std::optional<std::uint64_t>
+      breaking;  ///< header's version (image::Ownership) when our own dead lock was about to be broken,
+  std::optional<std::uint64_t> freed;  ///< and that after it, when a later start found the mark of that break untouched
+  bool provisioned = false;            ///< by ceph-csi's provisioner, whose controller reads the note
+  std::optional<Note> note;            ///< as it was written last
+  std::string format;  ///< what the marker on the image says of the format that was begun on this very device and did
+                       ///< not end; "": none
+  std::vector<Staging> stagings;
+  std::vector<Publish> publishes;
+
+  bool operator==(const Record&) const = default;
+};
+
+/// Whether it is staged or published there. `path`: a staging path, the mount below it, or a target.
+bool is_at(const Record& record, const std::string& path);
+
+/// The file's bytes: {"version","crc32c","record"}; the sum is over the serialized record. Never a secret.
+std::string encode(const Record& record);
+/// state_corrupt for what is not ours or has the wrong sum, state_newer for a later version.
+result<Record> decode(std::string_view bytes);
+
+}  // namespace corbd::plan

@@ -1,0 +1,139 @@
+// What callers may want of a volume.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "corbd/cephcsi/serving.hpp"
+#include "corbd/cephcsi/stash.hpp"
+#include "corbd/core/secret.hpp"
+#include "corbd/image/values.hpp"
+
+namespace corbd::plan {
+
+using cephcsi::KernelOptions;
+using cephcsi::Mounter;
+using cephcsi::Serving;
+using cephcsi::Stash;
+
+/// How a volume is used at one staging path; two that differ are incompatible (ALREADY_EXISTS).
+struct Capability {
+  bool block = false;          ///< raw block; otherwise a filesystem
+  std::string fstype;          ///< "ext4"; empty for block
+  std::string mount_flags;     ///< comma separated, in the caller's order
+  bool read_only = false;      ///< the access mode forbids writing
+  bool single_writer = false;  ///< ReadWriteOncePod: one target at a time
+  bool shared = false;         ///< ReadWriteMany of a raw block volume: other nodes write it too
+  bool operator==(const Capability&) const = default;
+};
+
+/// Nobody is to write through its mount: by its access mode or by the flag "ro".
+bool wants_read_only(const Capability& capability);
+
+/// Where the image is. In a wish as the request says it, in a record as it was found.
+struct Source {
+  std::string cluster_id, pool, ns, image;
+  std::string mkfs_options;  ///< "" = ceph-csi's defaults
+  Serving serving = {};
+  KernelOptions kernel = {};
+  bool operator==(const Source&) const = default;
+};
+
+/// What the orchestrator says of this volume on this node: a VolumeAttachment of Kubernetes
+/// (docs/sources.md#volume-attachment).
+struct Attachment {
+  enum class State {
+    unknown,  ///< it does not answer, or attaches or detaches just now
+    here,     ///< attached to this node, and not about to be detached
+    away      ///< it is not
+  } state = State::unknown;
+  std::string uid;  ///< here: a new one each time it is attached
+  std::string why;  ///< otherwise
+  bool operator==(const Attachment&) const = default;
+};
+
+struct Staged {
+  std::string path;  ///< the staging path of the request; the mount is <path>/<volume id>
+  Capability capability;
+  Source source;
+  /// Of a volume that ceph-csi's provisioner made: cluster_id is then the handle's, and the journal tells pool,
+  /// namespace and image.
+  std::optional<image::Reserved> reserved = std::nullopt;
+  std::vector<std::string> ignored = {};  ///< attributes without effect: a sentence each
+  std::string kms_id = {};                ///< of an encrypted volume; its journal knows better
+  Stash stash = {};                       ///< what the attributes say of it; the rest is known later
+  Mounter mounter = Mounter::nbd;
+  std::string user;
+  Secret key;
+  Secret passphrase = {};      ///< of an encrypted volume, as its secret has it; empty: it has none
+  Attachment attachment = {};  ///< as it was asked for this wish; unknown: it was not
+  bool operator==(const Staged&) const = default;
+};
+struct Unstaged {
+  std::string path;
+  bool operator==(const Unstaged&) const = default;
+};
+struct Published {
+  std::string path;  ///< staging path
+  std::string target;
+  bool read_only = false;
+  Capability capability;
+  bool operator==(const Published&) const = default;
+};
+struct Unpublished {
+  std::string target;
+  bool operator==(const Unpublished&) const = default;
+};
+/// A staged volume that nobody serves is served again.
+struct Healed {
+  /// The operator's word that no other node used the image. It counts in this one try, and only where nobody says
+  /// otherwise.
+  bool vouched = false;
+  bool operator==(const Healed&) const = default;
+};
+/// The same, and rbd-nbd is asked to leave the volume to this agent if it serves it.
+struct Adopted {
+  bool operator==(const Adopted&) const = default;
+};
+/// A volume is given up by hand: its device answers EIO to everything until it is unstaged.
+struct Failed {
+  bool operator==(const Failed&) const = default;
+};
+
+/// The device has that many bytes at least, and its filesystem, unless it is read-only, fills it. Needs a live link:
+/// healing has its own way.
+struct Expanded {
+  std::string path;         ///< where the volume is staged or published
+  std::uint64_t bytes = 0;  ///< 0: as many as the image has
+  bool operator==(const Expanded&) const = default;
+};
+
+/// An encrypted volume gets a new key, and its old one opens it no more. Needs a live link. Its KMS keeps a key of each
+/// volume.
+struct Rekeyed {
+  Secret passphrase;  ///< of its secret
+  bool operator==(const Rekeyed&) const = default;
+};
+
+/// What its filesystem does not use is given back to the cluster. Needs a live link.
+struct Trimmed {
+  std::string path;  ///< as Expanded::path
+  bool operator==(const Trimmed&) const = default;
+};
+
+/// The orchestrator was asked: it is by that attachment that the volume, which is served, is here.
+struct Attached {
+  std::string uid;
+  bool operator==(const Attached&) const = default;
+};
+
+using Wish = std::variant<Staged, Unstaged, Published, Unpublished, Healed, Adopted, Failed, Expanded, Trimmed, Rekeyed,
+                          Attached>;
+
+std::string_view name(const Wish& wish);
+
+}  // namespace corbd::plan

@@ -1,0 +1,43 @@
+// Where the records of volumes and their Ceph keys are kept.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "corbd/core/blocking_pool.hpp"
+#include "corbd/core/secret.hpp"
+#include "corbd/plan/record.hpp"
+
+namespace corbd::volume {
+
+using namespace plan;
+
+struct Loaded {
+  std::vector<Record> records;
+  std::vector<std::string> set_aside;  ///< corrupt files, renamed to <name>.corrupt-<time>
+  std::vector<std::string> newer;      ///< written by a newer version: left as they are
+};
+
+/// Where records and keys are kept. Calls for one volume come one after another.
+class RecordStore {
+ public:
+  virtual ~RecordStore() = default;
+  virtual task<result<Loaded>> load() = 0;
+  /// Durable when it returns: tmp, fsync, rename, fsync of the folder. state_newer: a newer version's record is there,
+  /// and stays.
+  virtual task<result<>> save(Record record) = 0;
+  /// With its busy file, unless a helper holds that.
+  virtual task<result<>> drop(std::string volume_id) = 0;
+  /// The Ceph key of a staged volume: memory-backed, gone with a reboot.
+  virtual task<result<>> save_key(std::string volume_id, Secret key) = 0;
+  virtual task<result<Secret>> load_key(std::string volume_id) = 0;
+  virtual task<result<>> drop_key(std::string volume_id) = 0;
+  /// The file whose lock a helper holds while it works on the volume.
+  virtual std::string busy_file(const std::string& volume_id) const = 0;
+};
+
+/// Files below state_dir/volumes and runtime_dir/keys, named by the sha256 of the volume id.
+std::unique_ptr<RecordStore> make_record_store(BlockingPool& pool, std::string state_dir, std::string runtime_dir);
+
+}  // namespace corbd::volume

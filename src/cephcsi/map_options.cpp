@@ -1,0 +1,166 @@
+// ceph-csi's mapOptions, and what of rbd-nbd's command line has a meaning here.
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+
+#include "corbd/cephcsi/parameters.hpp"
+#include "corbd/core/text.hpp"
+
+namespace corbd::cephcsi {
+namespace {
+
+Error bad_option(std::string text) { return {errc::invalid_argument, std::move(text)}; }
+
+struct Option {
+  std::string name;   ///< with '-'
+  std::string value;  ///< "true" where there is none, as Ceph reads a bare option
+};
+
+Option option_of(std::string_view item) {
+  const auto equals = item.find('=');
+  Option option{std::string(trimmed(item.substr(0, equals))), "true"};
+  std::replace(option.name.begin(), option.name.end(), '_', '-');
+  if (equals != item.npos) option.value = trimmed(item.substr(equals + 1));
+  return option;
+}
+
+result<std::uint64_t> seconds_of(const Option& option) {
+  std::uint64_t seconds = 0;
+  const char* end = option.value.data() + option.value.size();
+  const auto read = std::from_chars(option.value.data(), end, seconds);
+  constexpr std::uint64_t kYear = 366ULL * 86400;
+  if (read.ec != std::errc() || read.ptr != end || seconds > kYear)
+    return bad_option(option.name + " is no number of seconds up to a year");
+  return seconds;
+}
+
+bool is_off(std::string_view value) {
+  return value == "false" || value == "0" || value == "no" || value == "off" || value == "disabled";
+}
+
+/// The ones that put a cache in between which acknowledges first.
+bool is_cache(std::string_view name) {
+  return name == "rbd-cache" || name == "rbd-rwl-enabled" || name == "rbd-plugins" ||
+         name == "rbd-persistent-cache-mode" || name == "rbd-pwl-mode";
+}
+
+/// What the agent sets itself, because its promises rest on it, and what tunes a cache that is not there.
+bool is_ours(std::string_view name) {
+  constexpr std::array<std::string_view, 4> kept{"rbd-disable-zero-copy-writes", "rbd-blocklist-on-break-lock",
+                                                 "rbd-blocklist-expire-seconds", "rbd-non-blocking-aio"};
+  constexpr std::array<std::string_view, 4> tunes{"rbd-cache", "rbd-persistent-cache", "rbd-rwl", "rbd-pwl"};
+  return std::find(kept.begin(), kept.end(), name) != kept.end() ||
+         std::any_of(tunes.begin(), tunes.end(), [&](auto prefix) { return name.starts_with(prefix); });
+}
+
+result<> read_config(const Option& option, NbdOptions& into) {
+  if (is_cache(option.name)) {
+    if (is_off(option.value)) return {};
+    return bad_option(option.name + " would acknowledge writes before they are stored: remove it");
+  }
+  if (is_ours(option.name)) {
+    into.ignored.push_back(option.name + " is decided by the agent");
+    return {};
+  }
+  if (option.value.empty() || printable(option.value) != option.value)
+    return bad_option(option.name + " has an empty or unprintable value");
+  std::string name = option.name;
+  std::replace(name.begin(), name.end(), '-', '_');
+  into.serving.config[name] = option.value;
+  return {};
+}
+
+result<> read_option(const Option& option, NbdOptions& into) {
+  if (option.name == "try-netlink" || option.name == "exclusive") return {};  // always so
+  if (option.name == "read-only") {
+    into.read_only = !is_off(option.value);
+  } else if (option.name == "notrim") {
+    into.serving.trim = is_off(option.value);
+  } else if (option.name == "reattach-timeout") {
+    const auto seconds = seconds_of(option);
+    if (!seconds) return seconds.error();
+    if (*seconds > 0)
+      into.serving.dead_conn_timeout_s = *seconds;
+    else
+      into.ignored.emplace_back("reattach-timeout=0 would make every restart of the agent an I/O error");
+  } else if (option.name == "io-timeout") {
+    const auto seconds = seconds_of(option);
+    if (!seconds) return seconds.error();
+    // With a timeout the kernel ends what a slow cluster would still have answered.
+    if (*seconds > 0) into.ignored.emplace_back("io-timeout: a request waits until the cluster answers");
+  } else if (printable(option.name) == option.name &&
+             (option.name.starts_with("rbd-") || option.name.starts_with("debug-"))) {
+    return read_config(option, into);
+  } else {
+    into.ignored.push_back("'" + printable(option.name) + "' has no meaning here");
+  }
+  return {};
+}
+
+/// "name=admin" is `name`.
+std::string_view name_of(std::string_view option) { return option.substr(0, option.find('=')); }
+
+/// What the agent gives itself: who asks, with which key, in which namespace.
+bool is_given(std::string_view name) {
+  return name == "name" || name == "secret" || name == "key" || name == "_pool_ns" || name == "rbd_namespace";
+}
+
+}  // namespace
+
+result<MapOptions> split_map_options(std::string_view text) {
+  MapOptions options;
+  for (const auto item : pieces(text, ';')) {
+    if (item.empty()) continue;
+    const auto colon = item.find(':');
+    if (colon == item.npos) {
+      options.krbd = item;
+      continue;
+    }
+    std::string mounter(trimmed(item.substr(0, colon)));
+    std::transform(mounter.begin(), mounter.end(), mounter.begin(),
+                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+    if (mounter == "krbd")
+      options.krbd = item.substr(colon + 1);
+    else if (mounter == "nbd")
+      options.nbd = item.substr(colon + 1);
+    else
+      return bad_option("unknown mounter type '" + printable(mounter) + "': write krbd:<options>;nbd:<options>");
+  }
+  return options;
+}
+
+result<std::string> parse_kernel_options(std::string_view list) {
+  std::string options;
+  for (const auto item : pieces(list, ',')) {
+    const auto option = trimmed(item);
+    if (option.empty() || option == "noudev") continue;
+    // The kernel takes a line of words.
+    if (std::any_of(option.begin(), option.end(), [](unsigned char c) { return c <= 0x20 || c > 0x7e; }))
+      return bad_option("an option of the kernel's rbd has a blank or an unprintable byte");
+    if (is_given(name_of(option)))
+      return bad_option("the option " + std::string(name_of(option)) + " is given by the agent: remove it");
+    options += (options.empty() ? "" : ",") + std::string(option);
+  }
+  return options;
+}
+
+bool kernel_read_only(std::string_view options) {
+  bool found = false;
+  for (const auto option : pieces(options, ',')) {
+    if (option == "ro" || option == "read_only") found = true;
+    if (option == "rw" || option == "read_write") found = false;
+  }
+  return found;
+}
+
+result<NbdOptions> parse_nbd_options(std::string_view list) {
+  NbdOptions options;
+  for (const auto item : pieces(list, ',')) {
+    if (trimmed(item).empty()) continue;
+    if (auto read = read_option(option_of(item), options); !read) return read.error();
+  }
+  return options;
+}
+
+}  // namespace corbd::cephcsi

@@ -1,0 +1,146 @@
+#include "corbd/cephcsi/parameters.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "corbd/core/text.hpp"
+
+namespace corbd::cephcsi {
+namespace {
+
+Error invalid(std::string text) { return {errc::invalid_argument, std::move(text)}; }
+
+std::string value(const Attributes& attributes, const char* key) {
+  const auto place = attributes.find(key);
+  return place == attributes.end() ? std::string() : place->second;
+}
+
+struct Feature {
+  std::string_view name, needs;
+};
+constexpr std::array<Feature, 6> kFeatures{{{"layering", ""},
+                                            {"exclusive-lock", ""},
+                                            {"object-map", "exclusive-lock"},
+                                            {"fast-diff", "object-map"},
+                                            {"journaling", "exclusive-lock"},
+                                            {"deep-flatten", ""}}};
+
+/// Only checked: the image has its features already.
+result<> check_features(std::string_view list) {
+  const auto wanted = pieces(list, ',');
+  for (const auto feature : wanted) {
+    if (feature.empty()) continue;
+    const auto known =
+        std::find_if(kFeatures.begin(), kFeatures.end(), [&](const Feature& one) { return one.name == feature; });
+    if (known == kFeatures.end()) return invalid("imageFeatures: invalid feature " + printable(feature));
+    if (!known->needs.empty() && std::find(wanted.begin(), wanted.end(), known->needs) == wanted.end())
+      return invalid("imageFeatures: feature " + std::string(feature) + " requires " + std::string(known->needs) +
+                     " to be set");
+  }
+  return {};
+}
+
+result<Mounter> mounter_of(const Attributes& attributes, Mounter unnamed) {
+  std::string mounter = value(attributes, "mounter");
+  if (mounter.empty()) mounter = unnamed == Mounter::nbd ? "rbd-nbd" : "rbd";
+  if (mounter == "rbd-nbd") return Mounter::nbd;
+  if (mounter != "rbd")
+    return invalid("mounter '" + printable(mounter) +
+                   "' is not known: use rbd-nbd, or rbd for the kernel's own client");
+  return go_true(value(attributes, "tryOtherMounters")) ? Mounter::krbd_if_able : Mounter::krbd;
+}
+
+/// A list for the mounter that is not wanted is only looked at.
+result<> read_map_options(const Attributes& attributes, Parameters& into) {
+  const auto map = split_map_options(value(attributes, "mapOptions"));
+  if (!map) return with_context("mapOptions", map.error());
+  auto options = parse_nbd_options(map->nbd);
+  if (!options) return with_context("mapOptions", options.error());
+  auto kernel = parse_kernel_options(map->krbd);
+  if (!kernel) return with_context("mapOptions", kernel.error());
+  if (into.mounter != Mounter::nbd) {
+    into.kernel.map = std::move(*kernel);
+    into.read_only = kernel_read_only(into.kernel.map);
+  }
+  if (into.mounter == Mounter::krbd) return {};
+  into.read_only |= options->read_only;
+  into.serving = std::move(options->serving);
+  for (auto& sentence : options->ignored) into.ignored.push_back("mapOptions: " + std::move(sentence));
+  return {};
+}
+
+result<> read_unmap_options(const Attributes& attributes, Parameters& into) {
+  const auto unmap = split_map_options(value(attributes, "unmapOptions"));
+  if (!unmap) return with_context("unmapOptions", unmap.error());
+  auto kernel = parse_kernel_options(unmap->krbd);
+  if (!kernel) return with_context("unmapOptions", kernel.error());
+  if (into.mounter != Mounter::nbd) into.kernel.unmap = std::move(*kernel);
+  if (into.mounter != Mounter::krbd && !unmap->nbd.empty())
+    into.ignored.emplace_back("unmapOptions: a device of nbd is taken down without options");
+  into.stash.unmap_options = unmap->nbd;
+  return {};
+}
+
+constexpr const char* kLogFolder = "/var/log/ceph";
+
+/// Where debug output goes; with it, librados writes a file of its own.
+result<> read_log_options(const Attributes& attributes, Parameters& into) {
+  std::string folder = value(attributes, "cephLogDir");
+  const std::string strategy = value(attributes, "cephLogStrategy");
+  into.stash.log_dir = folder.empty() ? kLogFolder : folder;
+  into.stash.log_strategy = strategy.empty() ? "remove" : strategy;
+  auto& config = into.serving.config;
+  const bool debugs =
+      std::any_of(config.begin(), config.end(), [](const auto& option) { return option.first.starts_with("debug_"); });
+  if (debugs) {
+    if (folder.empty()) folder = kLogFolder;
+    if (!folder.starts_with('/') || printable(folder) != folder || folder.find('$') != folder.npos ||
+        (folder + "/").find("/../") != folder.npos)
+      return invalid("cephLogDir is no absolute path, or has '..', '$' or unprintable bytes");
+    config["log_file"] = folder + "/corbd.$pid.$cctid.log";
+  } else if (!folder.empty()) {
+    into.ignored.emplace_back("cephLogDir: without a debug option in mapOptions there is no log but the agent's own");
+  }
+  if (!strategy.empty()) into.ignored.emplace_back("cephLogStrategy: there is no log file for each volume");
+  return {};
+}
+
+result<> read_encryption(const Attributes& attributes, Parameters& into) {
+  if (!go_true(value(attributes, "encrypted"))) return {};
+  if (const auto type = attributes.find("encryptionType"); type != attributes.end())
+    if (auto served = check_encryption_type(type->second); !served) return served;
+  const std::string kms_id = value(attributes, "encryptionKMSID");
+  into.kms_id = kms_id.empty() ? "default" : kms_id;
+  return {};
+}
+
+}  // namespace
+
+bool go_true(std::string_view text) {
+  constexpr std::array<std::string_view, 6> yes{"1", "t", "T", "true", "TRUE", "True"};
+  return std::find(yes.begin(), yes.end(), text) != yes.end();
+}
+
+result<Parameters> read_parameters(const Attributes& attributes, Mounter unnamed) {
+  Parameters parameters;
+  parameters.is_static = go_true(value(attributes, "staticVolume"));
+  parameters.migrated = go_true(value(attributes, "migration"));
+  const auto mounter = mounter_of(attributes, unnamed);
+  if (!mounter) return mounter.error();
+  parameters.mounter = *mounter;
+  if (parameters.is_static)
+    if (auto checked = check_features(value(attributes, "imageFeatures")); !checked) return checked.error();
+  if (auto read = read_map_options(attributes, parameters); !read) return read.error();
+  if (auto read = read_unmap_options(attributes, parameters); !read) return read.error();
+  if (auto read = read_log_options(attributes, parameters); !read) return read.error();
+  if (auto read = read_encryption(attributes, parameters); !read) return read.error();
+  return parameters;
+}
+
+result<> check_encryption_type(std::string_view type) {
+  if (type == "block") return {};
+  if (type == "file") return Error{errc::unimplemented, "encryptionType 'file' (fscrypt) is not served: use block"};
+  return invalid("encryptionType '" + printable(type) + "' is not known: use block");
+}
+
+}  // namespace corbd::cephcsi

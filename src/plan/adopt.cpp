@@ -1,0 +1,224 @@
+// A device that was made for ceph-csi. One of rbd-nbd is left alone while rbd-nbd serves it; afterwards its client is
+// fenced like a dead one of our own, and the rest is healing. One of the kernel's client needs neither.
+#include <algorithm>
+
+#include "device.hpp"
+#include "filesystem.hpp"
+
+namespace corbd::plan {
+namespace {
+
+/// A client's watch outlives it by 30 s (osd_client_watch_timeout): its lock can have become nobody else's before that.
+constexpr std::chrono::seconds kWatchStands{25};
+
+std::string foreign(const View& view, const std::string& why) {
+  const auto& device = view.seen.devices.front();
+  const std::string what =
+      device.kind == device::Kind::krbd ? " shows the image of volume " : " carries the id of volume ";
+  return device::path(device) + what + view.id + " but no record of driver " + view.policy.driver + " names it, and " +
+         why + ": disconnect it by the tool that made it";
+}
+
+/// Why the stash does not tell of this device and image; empty when it does (rule 25: the identifier alone
+/// authorises nothing).
+std::string mismatch(const Stash& stash, const device::Seen& device, const image::Resolved& image) {
+  const image::Name& name = image.name;
+  if (stash.nbd != (device.kind == device::Kind::nbd))
+    return std::string("ceph-csi's image-meta.json says that it was mapped by ") +
+           (stash.nbd ? "rbd-nbd" : "the kernel's rbd");
+  if (!stash.device.empty() && stash.device != device::path(device))
+    return "ceph-csi's image-meta.json names " + stash.device;
+  if (stash.image != name.image || stash.pool != name.pool || stash.ns != name.ns)
+    return "ceph-csi's image-meta.json names the image " + stash.pool + "/" + stash.image;
+  if (stash.encrypted && image.kms_id.empty())
+    return "ceph-csi's image-meta.json calls it encrypted, which its attributes do not";
+  if (!stash.encrypted && !image.kms_id.empty())
+    return "ceph-csi's image-meta.json does not call it encrypted, which its attributes do";
+  return "";
+}
+
+/// It ends by itself or was asked to: what it wrote last is stored, and it gave its lock back. Before that nobody but
+/// it may have the image.
+Decision dismiss(const View& view) {
+  const auto& who = *view.seen.facts.ownership;
+  if (view.record->shared) return Step{Step::Kind::dismiss};
+  if (!who.owner.empty() && !on_this_node(who, who.owner))
+    return fail(errc::in_use, "image " + view.record->key.text() + " of volume " + view.id +
+                                  " is locked by the client at " + who.owner +
+                                  ", not by rbd-nbd of this node: it is left alone");
+  for (const auto& watcher : who.foreign_watchers)
+    if (!on_this_node(who, watcher))
+      return fail(errc::in_use, "image " + view.record->key.text() + " of volume " + view.id + " is open at " +
+                                    watcher + ": rbd-nbd is not asked to leave it before that client is gone");
+  return Step{Step::Kind::dismiss};
+}
+
+/// Neither record nor stash: the identifier alone authorises nothing, so the device stays. Its mount goes, as long as
+/// that can end.
+std::optional<Decision> umount_unknown(const View& view, const std::string& target) {
+  const auto* device = view.seen.device();
+  const auto of_device = [&](const auto& mount) { return mount.target == target && shows(mount, *device); };
+  if (device->kind != device::Kind::nbd || std::none_of(view.seen.mounts.begin(), view.seen.mounts.end(), of_device))
+    return std::nullopt;
+  if (!view.seen.facts.served_by_other) return look(Fact::served_by_other);
+  if (*view.seen.facts.served_by_other) return std::nullopt;
+  return fail(
+      errc::unavailable,
+      foreign(view, "ceph-csi left no image-meta.json; nobody serves it, so that an umount would wait for ever"));
+}
+
+/// A device without a server would hold its umount.
+std::optional<Decision> needs_daemon(const View& view) {
+  if (!view.seen.facts.served_by_other) return look(Fact::served_by_other);
+  if (*view.seen.facts.served_by_other) return std::nullopt;
+  return fail(errc::unavailable, "rbd-nbd, which served volume " + view.id +
+                                     ", is dead, and its umount would wait for ever: stage the volume again, "
+                                     "which brings its key, so that this agent serves it");
+}
+
+}  // namespace
+
+bool watches(const image::Ownership& who, const std::string& address) {
+  return std::find(who.foreign_watchers.begin(), who.foreign_watchers.end(), address) != who.foreign_watchers.end();
+}
+
+bool on_this_node(const image::Ownership& who, const std::string& address) {
+  return image::host_of(address) == image::host_of(who.self);
+}
+
+bool left_by_this_node(const View& view) {
+  const auto& who = *view.seen.facts.ownership;
+  return who.lock == image::Ownership::Lock::other && on_this_node(who, who.owner) && !watches(who, who.owner);
+}
+
+Step inherit(const View& view) {
+  Step step{Step::Kind::inherit};
+  step.path = view.seen.facts.ownership->owner;
+  return step;
+}
+
+Decision close_for_other(const View& view) {
+  const auto* device = view.seen.device();
+  if (view.seen.link != Observation::Link::none) return Step{Step::Kind::stop_session};
+  if (view.seen.image_open) return Step{Step::Kind::close_image};
+  if (!view.seen.facts.stash) return look(Fact::stash);
+  const auto& stash = *view.seen.facts.stash;
+  if (stash && stash->nbd == (device->kind == device::Kind::nbd) && stash->device == device::path(*device))
+    return Step{Step::Kind::drop_record};
+  return fail(errc::failed_precondition,
+              device::path(*device) + " carries the id of volume " + view.id + " but its record names " +
+                  device::path(*view.record->device, device->kind) + ", and no image-meta.json of ceph-csi names " +
+                  device::path(*device) + ": disconnect it by the tool that made it");
+}
+
+Decision close_if_unstaged(const View& view) {
+  // A link or an image of ours: its device went under this agent, which its pods are to be told of.
+  if (!view.record->device || !view.seen.mounts.empty() || view.seen.link != Observation::Link::none ||
+      view.seen.image_open)
+    return Done{};
+  if (!view.seen.facts.stash) return look(Fact::stash);
+  if (*view.seen.facts.stash) return Done{};
+  return Step{Step::Kind::drop_record};
+}
+
+std::optional<Decision> yield_to_other(const View& view) {
+  const auto& who = *view.seen.facts.ownership;
+  const bool by_owner = who.lock == image::Ownership::Lock::other && on_this_node(who, who.owner);
+  if (!by_owner &&
+      std::ranges::none_of(who.foreign_watchers, [&](const auto& watcher) { return on_this_node(who, watcher); }))
+    return std::nullopt;
+  if (!view.seen.facts.served_by_other) return look(Fact::served_by_other);
+  if (!*view.seen.facts.served_by_other) return std::nullopt;
+  Step step{Step::Kind::write_record};
+  step.record = view.record;
+  step.record->adopting = true;
+  step.record->format.clear();
+  return step;
+}
+
+Decision adopt(const View& view, const Staged& wish) {
+  const auto* device = view.seen.device();
+  if (!view.seen.facts.stash) return look(Fact::stash);
+  const auto& stash = *view.seen.facts.stash;
+  if (!stash) return fail(errc::failed_precondition, foreign(view, "ceph-csi left no image-meta.json at " + wish.path));
+  if (!view.seen.facts.resolved) return look(Fact::resolved);
+  const auto& image = *view.seen.facts.resolved;
+  if (const std::string why = mismatch(*stash, *device, image); !why.empty())
+    return fail(errc::failed_precondition, foreign(view, why));
+  if (!view.seen.image_writer.empty() || !view.seen.image_reader.empty())
+    return fail(errc::in_use, "another volume of this node has the image " + image.key.text() + " of volume " +
+                                  view.id + ": unstage that one first");
+  if (image.size < device->size)
+    return fail(errc::failed_precondition, foreign(view, "it has " + std::to_string(device->size) +
+                                                             " bytes, the image " + std::to_string(image.size)));
+  const std::string target = staging_target(view.id, wish.path);
+  Staging staging{wish.path, wish.capability};
+  Step step{Step::Kind::write_record};
+  Record& record = step.record.emplace();
+  for (const auto& mount : view.seen.mounts) {
+    if (mount.target == target && !shows(mount, *device))
+      return fail(errc::failed_precondition,
+                  "something else is mounted at " + target + " and volume " + view.id + " has no record: unmount it");
+    if (mount.target == target)
+      staging.complete = true;
+    else if (shows(mount, *device))
+      record.publishes.push_back({mount.target, wish.path, mount.read_only});
+  }
+  record.volume_id = view.id;
+  record.driver = view.policy.driver;
+  record.source = found_at(wish.source, image);
+  record.user = wish.user;
+  record.key = image.key;
+  record.kms_id = image.kms_id;
+  record.size = device->size;
+  record.exclusive_lock = image.exclusive_lock;
+  record.block = wish.capability.block;
+  record.read_only = wish.capability.read_only;
+  record.provisioned = wish.reserved.has_value();
+  record.attachment_uid = wish.attachment.uid;
+  record.shared = wish.capability.shared;
+  record.boot_id = view.seen.boot_id;
+  record.kind = device->kind;
+  record.device = device->index;
+  record.adopting = device->kind == device::Kind::nbd;
+  record.stagings.push_back(std::move(staging));
+  return step;
+}
+
+std::optional<Decision> unstage_other(const View& view, const std::string& target) {
+  if (!view.seen.facts.stash) return look(Fact::stash);
+  const auto& stash = *view.seen.facts.stash;
+  const auto* device = view.seen.device();
+  if (!stash) return device == nullptr ? std::nullopt : umount_unknown(view, target);
+  if (device == nullptr) return std::nullopt;
+  if (view.seen.facts.disconnected) return until_closed(view);
+  if (stash->nbd != (device->kind == device::Kind::nbd))
+    return fail(errc::failed_precondition,
+                foreign(view, "ceph-csi's image-meta.json says that the kernel's rbd mapped it"));
+  if (!stash->device.empty() && stash->device != device::path(*device))
+    return fail(errc::failed_precondition, foreign(view, "ceph-csi's image-meta.json names " + stash->device));
+  if (device->kind == device::Kind::nbd)
+    if (auto refused = needs_daemon(view)) return refused;
+  for (const auto& mount : view.seen.mounts)
+    if (mount.target != target && shows(mount, *device))
+      return fail(errc::failed_precondition, "volume " + view.id + " is still published at " + mount.target +
+                                                 ": unpublish it there, then unstage it");
+  if (our_mount_at(view, target) != nullptr) return std::nullopt;
+  if (stash->encrypted && mapping_of(*device) != nullptr) return Step{Step::Kind::luks_close};
+  if (view.seen.facts.unused != true) return look(Fact::unused);
+  return Step{device->kind == device::Kind::krbd ? Step::Kind::unmap_krbd : Step::Kind::disconnect};
+}
+
+std::optional<Decision> end_other_client(const View& view) {
+  if (view.seen.facts.served_by_other == true) return dismiss(view);
+  const auto& who = *view.seen.facts.ownership;
+  if (who.lock != image::Ownership::Lock::other || !on_this_node(who, who.owner)) return std::nullopt;
+  // Its process is gone. A watch that stays longer is a living client's.
+  const bool just_died = view.seen.other_dead_for && *view.seen.other_dead_for < kWatchStands;
+  if (watches(who, who.owner) && !just_died)
+    return Wait{"the cluster still sees the client at " + who.owner + ", which locks image " + view.record->key.text() +
+                " of volume " + view.id + ": 30 s after rbd-nbd's death it does not"};
+  return inherit(view);
+}
+
+}  // namespace corbd::plan

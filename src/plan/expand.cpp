@@ -1,0 +1,110 @@
+#include "expand.hpp"
+
+#include "filesystem.hpp"
+#include "krbd.hpp"
+#include "luks.hpp"
+
+namespace corbd::plan {
+namespace {
+
+/// The kernel's own client needs no link of ours.
+bool answers(const View& view) {
+  if (by_kernel(view)) return view.seen.device() != nullptr;
+  return view.seen.attached && view.seen.link == Observation::Link::serving;
+}
+
+struct StagedMount {
+  const Staging* staging;
+  const host::Mount* mount;
+};
+
+/// One filesystem is behind all stagings, whichever of them was meant.
+std::optional<StagedMount> staged_mount(const View& view) {
+  for (const Staging& staging : view.record->stagings)
+    if (const auto* mount = our_mount_at(view, staging_target(view.id, staging.path)))
+      return StagedMount{&staging, mount};
+  return std::nullopt;
+}
+
+Decision not_mounted(const View& view) {
+  return fail(errc::failed_precondition,
+              "the filesystem of volume " + view.id + " is staged nowhere now: stage it first");
+}
+
+Decision unknown_at(const View& view, const std::string& path) {
+  return fail(errc::not_found, "volume " + view.id + " is neither staged nor published at " + path);
+}
+
+bool is_here(const View& view, const std::string& path) {
+  return view.record && (is_at(*view.record, path) || our_mount_at(view, path) != nullptr);
+}
+
+Decision without_server(const View& view) {
+  return fail(errc::unavailable, "the device of volume " + view.id + " has no server now: repeat when it is healed");
+}
+
+Decision expand_filesystem(const View& view) {
+  const auto at = staged_mount(view);
+  if (!at) return not_mounted(view);
+  if (at->mount->filesystem_read_only && !wants_read_only(at->staging->capability))
+    return fail(errc::failed_precondition, "the filesystem of volume " + view.id +
+                                               " turned read-only, so it cannot grow: end its pods, and " +
+                                               "stage it anew, which checks it");
+  if (auto step = fill_device(view, *at->mount)) return *step;
+  return Done{};
+}
+
+/// rbd-nbd makes its device larger by itself.
+Decision expand_elsewhere(const View& view, const Expanded& wish) {
+  if (view.seen.device()->size < wish.bytes)
+    return fail(errc::unavailable,
+                "rbd-nbd, which still serves volume " + view.id + ", has not made its device larger yet: repeat later");
+  return expand_contents(view);
+}
+
+}  // namespace
+
+Decision expand_contents(const View& view) {
+  if (auto step = fill_mapping(view)) return *step;
+  return view.record->block ? Decision(Done{}) : expand_filesystem(view);
+}
+
+Decision expand(const View& view, const Expanded& wish) {
+  if (!is_here(view, wish.path)) return unknown_at(view, wish.path);
+  if (view.record->failed) return given_up(view);
+  if (by_kernel(view)) return expand_krbd(view, wish);
+  if (!answers(view)) {
+    const bool elsewhere = view.record->adopting && view.seen.device() != nullptr && !view.seen.other_dead_for;
+    if (elsewhere && !view.seen.facts.served_by_other) return look(Fact::served_by_other);
+    if (elsewhere && *view.seen.facts.served_by_other) return expand_elsewhere(view, wish);
+    return without_server(view);
+  }
+  const std::uint64_t bytes = view.seen.image_size;
+  if ((wish.bytes == 0 || bytes < wish.bytes) && !view.seen.facts.image_size_asked) return look(Fact::image_size);
+  if (bytes < wish.bytes)
+    return fail(errc::out_of_range, "image " + view.record->key.text() + " of volume " + view.id + " has " +
+                                        std::to_string(bytes) + " bytes, and " + std::to_string(wish.bytes) +
+                                        " are wanted: grow the image first");
+  if (auto step = bring_up(view)) return *step;
+  return expand_contents(view);
+}
+
+Decision trim(const View& view, const Trimmed& wish) {
+  if (!is_here(view, wish.path)) return unknown_at(view, wish.path);
+  if (view.record->failed) return given_up(view);
+  if (view.record->block)
+    return fail(errc::unimplemented,
+                "volume " + view.id + " is a raw block device: what of it is free only its user knows");
+  if (!answers(view)) return without_server(view);
+  if (view.seen.facts.trimmed) return Done{};
+  const auto staged = staged_mount(view);
+  if (!staged) return not_mounted(view);
+  if (view.record->read_only || staged->mount->filesystem_read_only)
+    return fail(errc::failed_precondition,
+                "the filesystem of volume " + view.id + " is read-only: nothing of it is given back");
+  Step step{Step::Kind::trim};
+  step.path = staged->mount->target;
+  return step;
+}
+
+}  // namespace corbd::plan

@@ -1,0 +1,14 @@
+// The part of the plan for a volume in use: larger, and without what its filesystem does not need any more.
+#pragma once
+
+#include "device.hpp"
+
+namespace corbd::plan {
+
+Decision expand(const View& view, const Expanded& wish);
+/// The next step towards a mapping and a filesystem as large as their device, of a volume that is staged;
+/// failed_precondition when they cannot grow.
+Decision expand_contents(const View& view);
+Decision trim(const View& view, const Trimmed& wish);
+
+}  // namespace corbd::plan

@@ -1,0 +1,101 @@
+#include "filesystem.hpp"
+
+#include <algorithm>
+
+#include "krbd.hpp"
+
+namespace corbd::plan {
+namespace {
+
+Step write_format(const View& view, std::string format) {
+  Step step{Step::Kind::write_record};
+  step.record = view.record;
+  step.record->format = std::move(format);
+  return step;
+}
+
+}  // namespace
+
+Decision refuse_format(const View& view, errc code, std::string text) {
+  if (!view.record->format.empty()) return write_format(view, "");
+  return fail(code, std::move(text));
+}
+
+Decision format(const View& view, Step::Kind how) {
+  const auto& facts = view.seen.facts;
+  if (auto step = open_beside(view)) return *step;
+  if (!facts.format_marker) return look(Fact::format_marker);
+  // The very format that this record began, on this device, after the proof: nobody used the image since, or its stage
+  // had taken the marker away.
+  const std::string& begun = view.record->format;
+  if (!begun.empty() && *facts.format_marker == begun) return Step{how};
+  if (!facts.has_data) return look(Fact::has_data);
+  if (*facts.has_data)
+    return refuse_format(
+        view, errc::not_empty,
+        "image " + view.record->key.text() + " of volume " + view.id + " shows no filesystem but holds data" +
+            (facts.format_marker->empty()
+                 ? ""
+                 : ", and a format (" + *facts.format_marker + ") that was begun and is not this one") +
+            ": it is not formatted. Look at it, and make the filesystem by hand if the data is worth nothing");
+  std::string wanted = (how == Step::Kind::mkfs ? "mkfs by " : "luksFormat by ") + view.seen.client;
+  if (begun == wanted) return Step{Step::Kind::mark};
+  return write_format(view, std::move(wanted));
+}
+
+const host::Mount* our_mount_at(const View& view, const std::string& path) {
+  const auto* device = view.seen.device();
+  if (device == nullptr) return nullptr;
+  const auto& mounts = view.seen.mounts;
+  const auto place =
+      std::ranges::find_if(mounts, [&](const auto& mount) { return mount.target == path && shows(mount, *device); });
+  return place == mounts.end() ? nullptr : &*place;
+}
+
+std::optional<Decision> fill_device(const View& view, const host::Mount& mount) {
+  const auto& facts = view.seen.facts;
+  if (view.record->read_only || mount.filesystem_read_only || facts.grown) return std::nullopt;
+  Step step = look(Fact::filesystem);
+  step.path = mount.target;
+  if (!facts.filesystem) return step;
+  if (!host::has_room(*facts.filesystem, usable_bytes(*view.seen.device()))) return std::nullopt;
+  step.kind = Step::Kind::grow;
+  return step;
+}
+
+Decision make_filesystem(const View& view, const std::string& target, const Capability& capability) {
+  const auto& facts = view.seen.facts;
+  Step mount{Step::Kind::mount};
+  mount.path = target;
+  const auto* device = view.seen.device();
+  const auto& mounts = view.seen.mounts;
+  // At another staging path already: in use, so neither probed nor checked.
+  if (std::any_of(mounts.begin(), mounts.end(), [&](const auto& entry) { return shows(entry, *device); })) return mount;
+  if (!facts.probe) return look(Fact::probe);
+  const std::string image = "image " + view.record->key.text() + " of volume " + view.id;
+  switch (facts.probe->kind) {
+    case host::Probe::Kind::nothing:
+      if (capability.read_only)
+        return fail(errc::failed_precondition,
+                    image + " holds no filesystem and is wanted read-only: stage it once writable, which makes one");
+      return format(view, Step::Kind::mkfs);
+    case host::Probe::Kind::filesystem:
+      break;
+    case host::Probe::Kind::partitions:
+      return fail(errc::failed_precondition,
+                  image + " has a partition table, not a filesystem: it is neither mounted nor formatted");
+    case host::Probe::Kind::ambivalent:
+      return fail(errc::failed_precondition,
+                  image + " shows two signatures at once: it is neither mounted nor formatted; see wipefs(8)");
+    case host::Probe::Kind::other:
+      return fail(errc::failed_precondition,
+                  image + " holds " + facts.probe->type + ", not a filesystem: it is neither mounted nor formatted");
+  }
+  if (facts.probe->type != capability.fstype)
+    return fail(errc::failed_precondition, image + " holds " + facts.probe->type + ", the request wants " +
+                                               capability.fstype + ": ask for the filesystem that is there");
+  if (!capability.read_only && facts.checked != true) return Step{Step::Kind::fsck};
+  return mount;
+}
+
+}  // namespace corbd::plan

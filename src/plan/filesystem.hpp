@@ -1,0 +1,24 @@
+// The part of the plan between a device that answers and a mounted filesystem: rule 10, a format only on proof of
+// emptiness.
+#pragma once
+
+#include "device.hpp"
+
+namespace corbd::plan {
+
+/// What shows the volume's device there, if anything.
+const host::Mount* our_mount_at(const View& view, const std::string& path);
+
+/// The next step towards a filesystem as large as its device, through that mount of it; nothing when it is, or is
+/// read-only.
+std::optional<Decision> fill_device(const View& view, const host::Mount& mount);
+
+/// Something is to be written on an image that shows nothing: `how`, once the image is proven empty and marked. What
+/// this record began was, whatever it left.
+Decision format(const View& view, Step::Kind how);
+/// No format, and none to repeat: the record forgets what was begun, so that the refusal may be final.
+Decision refuse_format(const View& view, errc code, std::string text);
+
+Decision make_filesystem(const View& view, const std::string& target, const Capability& capability);
+
+}  // namespace corbd::plan

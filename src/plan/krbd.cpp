@@ -1,0 +1,112 @@
+#include "krbd.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "expand.hpp"
+#include "filesystem.hpp"
+#include "note.hpp"
+
+namespace corbd::plan {
+namespace {
+
+/// By bit, as librbd has them.
+constexpr std::array<std::string_view, 12> kFeatureNames{"layering",   "striping",     "exclusive-lock", "object-map",
+                                                         "fast-diff",  "deep-flatten", "journaling",     "data-pool",
+                                                         "operations", "migrating",    "non-primary",    "dirty-cache"};
+
+std::string names_of(std::uint64_t features) {
+  std::string names;
+  for (unsigned bit = 0; bit < 64; ++bit)
+    if ((features >> bit & 1) != 0)
+      names += (names.empty() ? "" : ", ") +
+               (bit < kFeatureNames.size() ? std::string(kFeatureNames[bit]) : "bit " + std::to_string(bit));
+  return names;
+}
+
+/// A lock whose owner does not watch the image is a dead client's: the kernel has it blocklisted before it breaks the
+/// lock. Of a volume that many nodes write there may be any.
+bool has_other_users(const View& view) {
+  return !view.record->shared && !view.seen.facts.ownership->foreign_watchers.empty();
+}
+
+/// Nothing was written through the device yet, so that it may be unmapped again.
+bool is_fresh(const View& view) {
+  const auto complete = [](const Staging& staging) { return staging.complete; };
+  const auto* device = view.seen.device();
+  const auto shown = [&](const host::Mount& mount) { return shows(mount, *device); };
+  return std::ranges::none_of(view.record->stagings, complete) && std::ranges::none_of(view.seen.mounts, shown);
+}
+
+}  // namespace
+
+result<device::Kind> choose_kind(Mounter wanted, std::uint64_t image_features,
+                                 const result<std::uint64_t>& kernel_features) {
+  if (wanted == Mounter::nbd) return device::Kind::nbd;
+  if (!kernel_features) return kernel_features.error();
+  const std::uint64_t unknown = image_features & ~*kernel_features;
+  if (unknown == 0) return device::Kind::krbd;
+  if (wanted == Mounter::krbd_if_able) return device::Kind::nbd;
+  return Error{errc::failed_precondition, "the kernel's rbd does not know the image's features " + names_of(unknown) +
+                                              ": use mounter rbd-nbd, or allow it with tryOtherMounters"};
+}
+
+bool by_kernel(const View& view) { return view.record && view.record->kind == device::Kind::krbd; }
+
+std::optional<Decision> open_beside(const View& view) {
+  if (!by_kernel(view)) return std::nullopt;
+  if (view.seen.image_closing) return Step{Step::Kind::close_image};
+  if (view.seen.image_open) return std::nullopt;
+  if (view.seen.facts.gone)
+    return fail(errc::lost, "image " + view.record->key.text() + " of volume " + view.id +
+                                " does not exist any more: unstage the volume");
+  if (!view.seen.key_known) return no_key(view);
+  if (view.seen.facts.fenced != true) return Step{Step::Kind::fence};
+  return Step{Step::Kind::open_image};
+}
+
+std::optional<Decision> bring_up_krbd(const View& view) {
+  if (view.seen.device() != nullptr) return std::nullopt;
+  // The device that the record names is gone; the next may be another.
+  if (view.record->device) return name_device(view, std::nullopt);
+  if (!view.seen.key_known) return no_key(view);
+  if (!view.record->read_only || view.record->provisioned)
+    if (auto step = open_beside(view)) return step;
+  if (!view.record->read_only) {
+    if (!view.seen.facts.ownership) return look(Fact::ownership);
+    if (has_other_users(view)) return open_elsewhere(view);
+  }
+  if (auto step = note_node(view)) return step;
+  return Step{Step::Kind::map_krbd};
+}
+
+std::optional<Decision> settle_krbd(const View& view, const Staging& staging) {
+  if (!by_kernel(view)) return std::nullopt;
+  const auto* device = view.seen.device();
+  if (!view.record->read_only && !staging.complete) {
+    if (auto step = open_beside(view)) return step;
+    // Two nodes may have looked before either had mapped it. Each looks again once its watch is there: one at least
+    // sees the other.
+    if (is_fresh(view) && !view.seen.facts.ownership) return look(Fact::ownership);
+    if (is_fresh(view) && has_other_users(view)) return Step{Step::Kind::unmap_krbd};
+  }
+  if (view.record->device != device->index) return name_device(view, device->index);
+  return std::nullopt;
+}
+
+Decision leave_to_kernel(const View& view) {
+  if (by_kernel(view) && view.seen.image_open) return Step{Step::Kind::close_image};
+  return Done{};
+}
+
+Decision expand_krbd(const View& view, const Expanded& wish) {
+  const auto* device = view.seen.device();
+  if (device == nullptr) return fail(errc::unavailable, "the device of volume " + view.id + " is gone: stage it again");
+  if (device->size < wish.bytes)
+    return fail(errc::unavailable, device::path(*device) + " of volume " + view.id + " has " +
+                                       std::to_string(device->size) + " bytes, and " + std::to_string(wish.bytes) +
+                                       " are wanted: repeat when the image is that large and the kernel has seen it");
+  return expand_contents(view);
+}
+
+}  // namespace corbd::plan

@@ -1,0 +1,28 @@
+// The part of the plan for a device of the kernel's own rbd client: it is mapped, watched over by nobody, and unmapped.
+// librbd opens the image beside it, only for reading and only during a stage: it looks who has the image, and keeps the
+// format marker.
+#pragma once
+
+#include "device.hpp"
+
+namespace corbd::plan {
+
+/// Which client is to serve a new volume; failed_precondition names the features that the kernel does not know.
+result<device::Kind> choose_kind(Mounter wanted, std::uint64_t image_features,
+                                 const result<std::uint64_t>& kernel_features);
+
+bool by_kernel(const View& view);
+
+/// As bring_up(), of a record for krbd.
+std::optional<Decision> bring_up_krbd(const View& view);
+/// Between the device and its use at that staging path: nobody else has the image, and the record names the device.
+/// Nothing for nbd.
+std::optional<Decision> settle_krbd(const View& view, const Staging& staging);
+/// Of a stage that needs the image itself; nothing for nbd, whose image is open as long as there is a device.
+std::optional<Decision> open_beside(const View& view);
+/// The end of a stage: no image stays open beside the kernel's device.
+Decision leave_to_kernel(const View& view);
+
+Decision expand_krbd(const View& view, const Expanded& wish);
+
+}  // namespace corbd::plan

@@ -1,0 +1,141 @@
+#include "luks.hpp"
+
+#include "filesystem.hpp"
+#include "krbd.hpp"
+
+namespace corbd::plan {
+namespace {
+
+constexpr const char* kPrepared =
+    "encryptionPrepared";  // by ceph-csi's provisioner: the key exists, the header does not
+
+std::string image_text(const View& view) { return "image " + view.record->key.text() + " of volume " + view.id; }
+
+const device::Holder* luks_mapping(const View& view) {
+  const auto* device = view.seen.device();
+  return device == nullptr ? nullptr : mapping_of(*device);
+}
+
+/// Rule 10: only what is proven empty, or what our own marker says was.
+Decision make_header(const View& view) {
+  if (view.record->read_only)
+    return fail(
+        errc::failed_precondition,
+        image_text(view) + " is not encrypted yet and is wanted read-only: stage it once writable, which does it");
+  if (view.record->shared)
+    return fail(errc::failed_precondition,
+                image_text(view) +
+                    " is not encrypted yet, and another node may be at it as well: stage it once as ReadWriteOnce, "
+                    "which does it");
+  if (*view.seen.facts.encryption == kEncrypted)
+    return fail(errc::not_empty,
+                image_text(view) +
+                    " is encrypted, as its metadata says, but has no LUKS header: it is not formatted. Look at "
+                    "what became of its first 16 MiB");
+  return format(view, Step::Kind::luks_format);
+}
+
+/// A header without a key: nothing can ever open it. Before the metadata called it done, it is our format that did not
+/// end.
+Decision finish_header(const View& view) {
+  if (*view.seen.facts.encryption != kEncrypted) {
+    if (!view.seen.facts.format_marker) return look(Fact::format_marker);
+    if (!view.seen.facts.format_marker->empty()) return make_header(view);
+  }
+  return refuse_format(
+      view, errc::failed_precondition,
+      image_text(view) + " has a LUKS header that no key opens: restore it from a backup of the header");
+}
+
+Step remove_key(int slot) {
+  Step step{Step::Kind::remove_key};
+  step.key_slot = slot;
+  return step;
+}
+
+/// Why there is no key to rotate.
+std::optional<Decision> not_rotated(const View& view) {
+  const auto& record = view.record;
+  if (!record) return fail(errc::not_found, "volume " + view.id + " is not staged here");
+  if (record->kms_id.empty())
+    return fail(errc::failed_precondition, "volume " + view.id + " is not encrypted: it has no key");
+  if (record->read_only || record->shared || record->failed)
+    return fail(errc::failed_precondition, "volume " + view.id +
+                                               (record->failed   ? " was given up"
+                                                : record->shared ? " is written by many nodes"
+                                                                 : " is staged read-only") +
+                                               ", so its key is not rotated: stage it as ReadWriteOnce first");
+  if (luks_mapping(view) == nullptr)
+    return fail(errc::failed_precondition, "volume " + view.id + " is not open: stage it first");
+  if (by_kernel(view))
+    return fail(
+        errc::unimplemented,
+        "volume " + view.id + " is served by the kernel's client: its key is rotated only with mounter rbd-nbd");
+  if (!view.seen.attached || view.seen.link != Observation::Link::serving)
+    return fail(errc::unavailable,
+                "the device of volume " + view.id + " is not served by this agent now: repeat when it is healed");
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Decision> open_mapping(const View& view) {
+  if (view.record->kms_id.empty() || luks_mapping(view) != nullptr) return std::nullopt;
+  if (auto step = open_beside(view)) return *step;
+  if (!view.seen.image_open)
+    return fail(errc::unavailable, "rbd-nbd serves volume " + view.id +
+                                       ", which ceph-csi has not opened: end its stage, or take the volume over "
+                                       "with `corbd heal --adopt`");
+  const auto& facts = view.seen.facts;
+  if (!facts.encryption) return look(Fact::encryption);
+  const std::string& state = *facts.encryption;
+  if (!state.empty() && state != kPrepared && state != kEncrypted)
+    return fail(errc::failed_precondition,
+                image_text(view) + " has an unknown state of encryption in its metadata: it is not opened");
+  if (!facts.luks) return look(Fact::luks);
+  const auto& found = facts.luks->found;
+  if (found.kind == host::Probe::Kind::nothing) return make_header(view);
+  if (!is_luks(found))
+    return fail(errc::failed_precondition, image_text(view) + " is to be encrypted, but holds unencrypted data" +
+                                               (found.type.empty() ? "" : " (" + found.type + ")") +
+                                               ": it is neither opened nor formatted");
+  if (facts.luks->key_slots.empty()) return finish_header(view);
+  if (state != kEncrypted && !view.record->read_only) return Step{Step::Kind::luks_note};
+  return Step{Step::Kind::luks_open};
+}
+
+std::optional<Decision> fill_mapping(const View& view) {
+  if (view.record->kms_id.empty() || view.record->read_only || view.seen.facts.fits) return std::nullopt;
+  if (luks_mapping(view) == nullptr)
+    return fail(errc::unavailable, "volume " + view.id + " is encrypted and not open: stage it again");
+  return Step{Step::Kind::luks_resize};
+}
+
+std::optional<Decision> close_mapping(const View& view) {
+  if (view.record->kms_id.empty() || luks_mapping(view) == nullptr) return std::nullopt;
+  if (!view.seen.facts.disconnected)
+    if (auto step = bring_up(view)) return step;
+  return Step{Step::Kind::luks_close};
+}
+
+Decision rekey(const View& view) {
+  if (auto refused = not_rotated(view)) return *refused;
+  if (auto step = bring_up(view)) return *step;
+  if (!view.seen.facts.keys) return look(Fact::keys);
+  const auto& [first, second] = *view.seen.facts.keys;
+  if (view.seen.facts.rekeyed) {
+    if (!first.opens)
+      return fail(errc::internal,
+                  "the new key of volume " + view.id + " does not open it: its old one, in key slot 1, still does");
+    if (second.used) return remove_key(1);
+    return Done{};
+  }
+  if (second.opens) return first.used ? remove_key(0) : Step{Step::Kind::new_key};
+  if (!second.used) return Step{Step::Kind::add_key};
+  // Of an earlier rotation, which ended between the KMS and its last step.
+  if (first.opens) return remove_key(1);
+  return fail(errc::unauthenticated,
+              "the key that the KMS has of volume " + view.id + " opens neither key slot 0 nor 1: nothing was changed");
+}
+
+}  // namespace corbd::plan

@@ -1,0 +1,70 @@
+#include <algorithm>
+#include <array>
+
+#include "corbd/plan/planner.hpp"
+
+namespace corbd::plan {
+
+std::string_view name(Step::Kind kind) {
+  constexpr std::array<std::string_view, 40> names{
+      "look",          "write_record",  "fence",          "open_image",
+      "lock",          "start_session", "kernel_connect", "kernel_reconfigure",
+      "kernel_resize", "tune",          "mark",           "mkfs",
+      "fsck",          "mount",         "grow",           "unmark",
+      "bind",          "unbind",        "umount",         "disconnect",
+      "stop_session",  "close_image",   "drop_record",    "open_tombstone",
+      "dismiss",       "inherit",       "write_stash",    "drop_stash",
+      "note",          "trim",          "map_krbd",       "unmap_krbd",
+      "luks_format",   "luks_note",     "luks_open",      "luks_resize",
+      "luks_close",    "add_key",       "new_key",        "remove_key"};
+  return names.at(static_cast<std::size_t>(kind));
+}
+
+std::string_view name(const Wish& wish) {
+  constexpr std::array<std::string_view, 11> names{"stage", "unstage", "publish", "unpublish", "heal",  "adopt",
+                                                   "fail",  "expand",  "trim",    "rekey",     "attach"};
+  return names.at(wish.index());
+}
+
+std::string mapping_name(const std::string& volume_id) { return "luks-rbd-" + volume_id; }
+
+const device::Holder* mapping_of(const device::Seen& device) {
+  const auto place = std::ranges::find(device.holders, mapping_name(device.backend), &device::Holder::mapping);
+  return place == device.holders.end() ? nullptr : &*place;
+}
+
+std::uint64_t usable_bytes(const device::Seen& device) {
+  const auto* mapping = mapping_of(device);
+  return mapping == nullptr ? device.size : mapping->size;
+}
+
+bool shows(const host::Mount& mount, const device::Seen& device) {
+  const auto* mapping = mapping_of(device);
+  // With udev the mapping's name is a link to the kernel's, without it a node of its own.
+  if (mount.fstype == "devtmpfs")
+    return mount.root == "/" + device::name(device.kind, device.index) ||
+           (mapping != nullptr && (mount.root == "/" + mapping->name || mount.root == "/mapper/" + mapping->mapping));
+  const auto is_of = [&](std::uint32_t major, std::uint32_t minor) {
+    return mount.dev_major == major && mount.dev_minor == minor;
+  };
+  return is_of(device.dev_major, device.dev_minor) ||
+         (mapping != nullptr && is_of(mapping->dev_major, mapping->dev_minor));
+}
+
+bool wants_read_only(const Capability& capability) {
+  return capability.read_only || ("," + capability.mount_flags + ",").find(",ro,") != std::string::npos;
+}
+
+bool is_at(const Record& record, const std::string& path) {
+  const auto staged = [&](const Staging& staging) {
+    return staging.path == path || staging_target(record.volume_id, staging.path) == path;
+  };
+  const auto published = [&](const Publish& publish) { return publish.target == path; };
+  return std::ranges::any_of(record.stagings, staged) || std::ranges::any_of(record.publishes, published);
+}
+
+std::string staging_target(const std::string& volume_id, const std::string& staging_path) {
+  return staging_path + "/" + volume_id;
+}
+
+}  // namespace corbd::plan

@@ -1,0 +1,62 @@
+#include "stash.hpp"
+
+namespace corbd::plan {
+namespace {
+
+Stash wanted_stash(const View& view, const Staged& wish) {
+  const Source& source = view.record->source;
+  Stash stash = wish.stash;
+  stash.pool = source.pool;
+  stash.ns = source.ns;
+  stash.image = source.image;
+  stash.encrypted = !view.record->kms_id.empty();
+  stash.attachment = view.record->attachment_uid;
+  stash.nbd = view.record->kind == device::Kind::nbd;
+  if (!stash.nbd) {
+    // Of what the kernel maps ceph-csi keeps neither device nor log.
+    stash.unmap_options = source.kernel.unmap;
+    stash.log_dir = stash.log_strategy = "";
+    return stash;
+  }
+  const auto* device = view.seen.device();
+  stash.device = device == nullptr ? "" : device::path(*device);
+  return stash;
+}
+
+Step stash_step(Step::Kind kind, const std::string& staging_path) {
+  Step step{kind};
+  step.path = staging_path;
+  return step;
+}
+
+}  // namespace
+
+std::optional<Decision> keep_stash(const View& view, const Staged& wish) {
+  if (!view.seen.facts.stash) return look(Fact::stash);
+  Stash wanted = wanted_stash(view, wish);
+  if (*view.seen.facts.stash == wanted) return std::nullopt;
+  Step step = stash_step(Step::Kind::write_stash, wish.path);
+  step.stash = std::move(wanted);
+  return step;
+}
+
+std::optional<Decision> sign_stash(const View& view) {
+  const Record& record = *view.record;
+  if (record.stagings.empty()) return std::nullopt;
+  if (!view.seen.facts.stash) return look(Fact::stash);
+  const auto& stash = *view.seen.facts.stash;
+  // One that is damaged, or another's, is not ours to sign.
+  if (!stash || stash->image != record.source.image || stash->attachment == record.attachment_uid) return std::nullopt;
+  Step step = stash_step(Step::Kind::write_stash, record.stagings.front().path);
+  step.stash = stash;
+  step.stash->attachment = record.attachment_uid;
+  return step;
+}
+
+Decision without_stash(const View& view, const Unstaged& wish, Decision then) {
+  if (!view.seen.facts.stash) return look(Fact::stash);
+  if (*view.seen.facts.stash) return stash_step(Step::Kind::drop_stash, wish.path);
+  return then;
+}
+
+}  // namespace corbd::plan

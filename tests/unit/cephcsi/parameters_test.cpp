@@ -1,0 +1,246 @@
+#include "corbd/cephcsi/parameters.hpp"
+
+#include "support/catch.hpp"
+
+using namespace corbd;
+using cephcsi::MapOptions;
+using cephcsi::parse_nbd_options;
+using cephcsi::read_parameters;
+using cephcsi::split_map_options;
+
+TEST_CASE("mapOptions are given to mounters by their name, in any case; what has no name is krbd's") {
+  struct Row {
+    std::string text;
+    MapOptions options;
+  };
+  const auto row = GENERATE_COPY(values<Row>({
+      {"", {}},
+      {";;", {}},
+      {"lock_on_read,queue_depth=1024", {"lock_on_read,queue_depth=1024", ""}},
+      {"nbd:", {}},
+      {"nbd:try-netlink,io-timeout=330", {"", "try-netlink,io-timeout=330"}},
+      {"krbd:a;nbd:b", {"a", "b"}},
+      {" KRBD :a; Nbd:b", {"a", "b"}},
+      {"a;nbd:b;krbd:c", {"c", "b"}},
+      {"nbd:a;nbd:b;", {"", "b"}},
+      {"krbd:read_from_replica=localize,crush_location=zone:z1",
+       {"read_from_replica=localize,crush_location=zone:z1", ""}},
+  }));
+  const auto options = split_map_options(row.text);
+  REQUIRE(options);
+  CHECK((*options == row.options));
+}
+
+TEST_CASE("an unknown mounter in mapOptions is refused by its name") {
+  for (const char* text : {"rbd:a", "crush_location=zone:z1", ":a", "nbd:a;fuse:b"}) {
+    const auto options = split_map_options(text);
+    REQUIRE_FALSE(options);
+    CHECK(options.error().code == errc::invalid_argument);
+    CHECK_THAT(options.error().text, ContainsSubstring("unknown mounter type"));
+  }
+}
+
+TEST_CASE("options of rbd-nbd that have a meaning here are honoured") {
+  const auto options = parse_nbd_options(
+      "try-netlink, "
+      "exclusive,notrim,read-only,reattach-timeout=600,io-timeout=0,rbd-op-threads=2,debug_rbd=20,rbd_cache=false");
+  REQUIRE(options);
+  CHECK(options->read_only);
+  CHECK_FALSE(options->serving.trim);
+  CHECK(options->serving.dead_conn_timeout_s == 600);
+  CHECK((options->serving.config == std::map<std::string, std::string>{{"rbd_op_threads", "2"}, {"debug_rbd", "20"}}));
+  CHECK(options->ignored.empty());
+}
+
+TEST_CASE("no options are no wishes") {
+  for (const char* text : {"", ",", " , "}) {
+    const auto options = parse_nbd_options(text);
+    REQUIRE(options);
+    CHECK((*options == cephcsi::NbdOptions{}));
+  }
+}
+
+TEST_CASE("an option that acknowledges writes before they are stored is refused, whatever its spelling") {
+  for (const char* text :
+       {"rbd-cache=true", "rbd_cache=1", "rbd-cache", "rbd_persistent_cache_mode=ssd", "rbd-rwl-enabled=true",
+        "rbd-plugins=pwl_cache", "rbd_pwl_mode=rwl", "notrim,rbd_cache=yes"}) {
+    const auto options = parse_nbd_options(text);
+    REQUIRE_FALSE(options);
+    CHECK(options.error().code == errc::invalid_argument);
+    CHECK_THAT(options.error().text, ContainsSubstring("before they are stored"));
+  }
+}
+
+TEST_CASE("options without effect are named, but not their values") {
+  struct Row {
+    std::string text, named;
+  };
+  const auto row = GENERATE_COPY(values<Row>({
+      {"io-timeout=330", "io-timeout"},
+      {"reattach-timeout=0", "reattach-timeout"},
+      {"rbd-cache-size=4096", "rbd-cache-size"},
+      {"rbd_non_blocking_aio=false", "rbd-non-blocking-aio"},
+      {"rbd-blocklist-on-break-lock=false", "rbd-blocklist-on-break-lock"},
+      {"quiesce", "'quiesce'"},
+      {"cookie=canary", "'cookie'"},
+      {"key=canary", "'key'"},
+      {"rados-osd-op-timeout=30", "'rados-osd-op-timeout'"},
+      {std::string("a\nb"), "'a?b'"},
+  }));
+  const auto options = parse_nbd_options(row.text);
+  REQUIRE(options);
+  REQUIRE(options->ignored.size() == 1);
+  CHECK_THAT(options->ignored.front(), ContainsSubstring(row.named) && !ContainsSubstring("canary"));
+  CHECK((options->serving == cephcsi::Serving{}));
+}
+
+TEST_CASE("a value that none can be is refused with its option") {
+  for (const std::string text :
+       {"reattach-timeout=", "reattach-timeout=-1", "reattach-timeout=1h", "reattach-timeout=99999999999",
+        "io-timeout=x", "reattach-timeout", "rbd-op-threads=", "rbd_op_threads=\x01"}) {
+    const auto options = parse_nbd_options(text);
+    REQUIRE_FALSE(options);
+    CHECK(options.error().code == errc::invalid_argument);
+    CHECK_THAT(options.error().text, ContainsSubstring(text.substr(4, 2)));
+  }
+}
+
+TEST_CASE("a type of encryption that ceph-csi does not know is refused, and that of files is not served") {
+  const auto code_of = [](const std::string& type) {
+    return read_parameters({{"encrypted", "true"}, {"encryptionType", type}}).error().code;
+  };
+  CHECK(code_of("") == errc::invalid_argument);
+  CHECK(code_of("Block") == errc::invalid_argument);
+  CHECK(code_of("file") == errc::unimplemented);
+  CHECK(read_parameters({{"encrypted", "true"}, {"encryptionType", "block"}}));
+  CHECK(read_parameters({{"encrypted", "false"}, {"encryptionType", "file"}})->kms_id.empty());
+}
+
+TEST_CASE("a StorageClass tells how its volumes are served") {
+  const auto parameters = read_parameters({{"mounter", "rbd-nbd"},
+                                           {"mapOptions", "krbd:lock_on_read;nbd:notrim,foo"},
+                                           {"unmapOptions", "krbd:force;nbd:force"},
+                                           {"encrypted", "true"},
+                                           {"cephLogDir", "/var/log/x"},
+                                           {"cephLogStrategy", "preserve"}});
+  REQUIRE(parameters);
+  CHECK_FALSE(parameters->is_static);
+  CHECK(parameters->kms_id == "default");
+  CHECK_FALSE(parameters->serving.trim);
+  std::string ignored;
+  for (const auto& sentence : parameters->ignored) ignored += sentence + "; ";
+  CHECK_THAT(ignored, ContainsSubstring("mapOptions: 'foo'") && ContainsSubstring("unmapOptions") &&
+                          ContainsSubstring("cephLogDir") && ContainsSubstring("cephLogStrategy") &&
+                          !ContainsSubstring("lock_on_read"));
+}
+
+TEST_CASE("attributes that say nothing of serving leave it as it is") {
+  const auto parameters = read_parameters(
+      {{"pool", "p"}, {"clusterID", "c"}, {"csi.storage.k8s.io/pv/name", "x"}, {"thickProvision", "true"}});
+  REQUIRE(parameters);
+  cephcsi::Parameters nothing;
+  nothing.stash.log_dir = "/var/log/ceph";
+  nothing.stash.log_strategy = "remove";
+  CHECK((*parameters == nothing));
+}
+
+TEST_CASE("a volume that names no mounter is the default one's, with the options that it has for that one") {
+  using cephcsi::Mounter;
+  const auto of = [](cephcsi::Attributes attributes, Mounter unnamed) {
+    return read_parameters(attributes, unnamed).value();
+  };
+  const std::string mounter = GENERATE("absent", "");
+  cephcsi::Attributes plain{{"mapOptions", "krbd:queue_depth=64;nbd:notrim"}};
+  if (mounter.empty()) plain["mounter"] = "";
+  CHECK(of(plain, Mounter::nbd).mounter == Mounter::nbd);
+  CHECK_FALSE(of(plain, Mounter::nbd).serving.trim);
+  CHECK(of(plain, Mounter::krbd).mounter == Mounter::krbd);
+  CHECK(of(plain, Mounter::krbd).kernel.map == "queue_depth=64");
+  plain["tryOtherMounters"] = "true";
+  CHECK(of(plain, Mounter::krbd).mounter == Mounter::krbd_if_able);
+  CHECK(of(plain, Mounter::nbd).mounter == Mounter::nbd);
+  CHECK(of({{"mounter", "rbd-nbd"}}, Mounter::krbd).mounter == Mounter::nbd);
+  CHECK(of({{"mounter", "rbd"}}, Mounter::nbd).mounter == Mounter::krbd);
+}
+
+TEST_CASE("the kernel's client is meant by mounter rbd, and where another may try, as far as it is able") {
+  using cephcsi::Mounter;
+  CHECK(read_parameters({{"mounter", "rbd"}})->mounter == Mounter::krbd);
+  CHECK(read_parameters({{"mounter", "rbd"}, {"tryOtherMounters", "true"}})->mounter == Mounter::krbd_if_able);
+  CHECK(read_parameters({{"mounter", "rbd-nbd"}})->mounter == Mounter::nbd);
+  CHECK(read_parameters({{"mounter", "rbd-nbd"}, {"tryOtherMounters", "true"}})->mounter == Mounter::nbd);
+  CHECK(read_parameters({})->mounter == Mounter::nbd);
+  const auto unknown = read_parameters({{"mounter", "fuse"}});
+  REQUIRE_FALSE(unknown);
+  CHECK(unknown.error().code == errc::invalid_argument);
+  CHECK_THAT(unknown.error().text, ContainsSubstring("rbd-nbd") && ContainsSubstring("use rbd-nbd, or rbd"));
+}
+
+TEST_CASE("the kernel gets its own options as they are, and not those of rbd-nbd") {
+  const auto parameters = read_parameters({{"mounter", "rbd"},
+                                           {"mapOptions", "krbd:noudev, lock_on_read,queue_depth=64;nbd:notrim,foo"},
+                                           {"unmapOptions", "krbd:force;nbd:x"}});
+  REQUIRE(parameters);
+  CHECK(parameters->kernel.map == "lock_on_read,queue_depth=64");
+  CHECK(parameters->kernel.unmap == "force");
+  CHECK(parameters->serving.trim);
+  CHECK(parameters->ignored.empty());
+  CHECK(read_parameters({{"mounter", "rbd-nbd"}, {"mapOptions", "krbd:lock_on_read"}})->kernel ==
+        cephcsi::KernelOptions{});
+}
+
+TEST_CASE("a kernel's volume is read-only when its options say so last") {
+  CHECK(read_parameters({{"mounter", "rbd"}, {"mapOptions", "ro"}})->read_only);
+  CHECK(read_parameters({{"mounter", "rbd"}, {"mapOptions", "krbd:read_only"}})->read_only);
+  CHECK_FALSE(read_parameters({{"mounter", "rbd"}, {"mapOptions", "ro,rw"}})->read_only);
+  CHECK_FALSE(read_parameters({{"mounter", "rbd-nbd"}, {"mapOptions", "krbd:ro"}})->read_only);
+}
+
+TEST_CASE("options of the kernel that the agent gives itself, or that would end the line, are refused") {
+  for (const std::string text :
+       {"name=admin", "secret=canary", "key=x", "_pool_ns=other", "a b", "a\tb", "a\nb", "\x01", "\xff"}) {
+    const auto refused = cephcsi::parse_kernel_options(text);
+    CAPTURE(text);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == errc::invalid_argument);
+    CHECK_THAT(refused.error().text, !ContainsSubstring("canary"));
+  }
+}
+
+TEST_CASE("imageFeatures of a static volume are checked, those of a dynamic one are as they are") {
+  struct Row {
+    std::string features, wrong;
+  };
+  const auto row = GENERATE_COPY(values<Row>({
+      {"layering", ""},
+      {"layering,exclusive-lock,object-map,fast-diff,deep-flatten", ""},
+      {"journaling,exclusive-lock", ""},
+      {"layring", "invalid feature layring"},
+      {"object-map", "feature object-map requires exclusive-lock"},
+      {"exclusive-lock,fast-diff", "feature fast-diff requires object-map"},
+  }));
+  const auto parameters = read_parameters({{"staticVolume", "true"}, {"imageFeatures", row.features}});
+  CHECK(parameters.has_value() == row.wrong.empty());
+  if (!parameters) CHECK_THAT(parameters.error().text, ContainsSubstring(row.wrong));
+  CHECK(read_parameters({{"imageFeatures", row.features}}));
+}
+
+TEST_CASE("debug output goes to a file in cephLogDir, whose path is checked") {
+  const auto parameters = read_parameters({{"mapOptions", "nbd:debug-rbd=20"}, {"cephLogDir", "/var/log/ceph-x"}});
+  REQUIRE(parameters);
+  CHECK(parameters->serving.config.at("log_file") == "/var/log/ceph-x/corbd.$pid.$cctid.log");
+  CHECK(parameters->ignored.empty());
+  CHECK(read_parameters({{"mapOptions", "nbd:debug-rbd=20"}})
+            ->serving.config.at("log_file")
+            .starts_with("/var/log/ceph/"));
+  for (const std::string dir : {"var/log", "/var/../etc", "/var/..", "/a\nb", "/a$b"}) {
+    const auto refused = read_parameters({{"mapOptions", "nbd:debug-rbd=20"}, {"cephLogDir", dir}});
+    REQUIRE_FALSE(refused);
+    CHECK_THAT(refused.error().text, ContainsSubstring("cephLogDir"));
+  }
+}
+
+TEST_CASE("only what Go's ParseBool takes for true is true") {
+  for (const char* yes : {"1", "t", "T", "true", "TRUE", "True"}) CHECK(cephcsi::go_true(yes));
+  for (const char* no : {"yes", "0", "", "tRUE", "true "}) CHECK_FALSE(cephcsi::go_true(no));
+}

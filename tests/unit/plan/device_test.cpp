@@ -1,0 +1,122 @@
+// The device: served again, and by whom.
+#include "model.hpp"
+
+using namespace corbd;
+using namespace corbd::test;
+using namespace corbd::plan;
+
+TEST_CASE("a heal fences, opens, proves, locks and reconnects, and touches nothing else") {
+  Model model = staged_model();
+  model.seen.link = Observation::Link::none;
+  model.seen.attached = model.seen.image_open = model.seen.lock_held = false;
+  model.ownership.lock = Lock::our_dead;
+  const auto kinds = run(model, Wish(Healed{}));
+  REQUIRE(kinds);
+  CHECK(*kinds == std::vector{Kind::fence, Kind::open_image, Kind::look, Kind::write_record, Kind::lock,
+                              Kind::start_session, Kind::kernel_reconfigure});
+}
+
+TEST_CASE("a session whose image lost its connection is stopped before anything else") {
+  Model model = staged_model();
+  model.seen.link = Observation::Link::held;
+  const auto decision = model.decide(Wish(Healed{}));
+  REQUIRE(std::holds_alternative<Step>(decision));
+  CHECK(std::get<Step>(decision).kind == Kind::stop_session);
+}
+
+TEST_CASE(
+    "an image whose lock is ours is not closed because another has it open: that would give back the proof that it is "
+    "ours") {
+  Model model = staged_model();
+  model.seen.link = Observation::Link::none;
+  model.seen.attached = model.seen.image_open = model.seen.lock_held = false;
+  model.ownership.lock = GENERATE(Lock::mine, Lock::none);
+  model.ownership.foreign_watchers = {"10.0.0.9:0/77"};
+  Decision last;
+  REQUIRE(run(model, Wish(Healed{}), &last));
+  REQUIRE(failure(last) == errc::unproven);
+  CHECK(std::get<Fail>(last).leaves == (model.ownership.lock != Lock::mine));
+}
+
+TEST_CASE("without a key nothing is opened") {
+  Model model = staged_model();
+  model.seen.link = Observation::Link::none;
+  model.seen.key_known = false;
+  CHECK(failure(model.decide(Wish(Healed{}))) == errc::unavailable);
+}
+
+TEST_CASE(
+    "a record of another boot, or of another device than stash and kernel name, is closed, and the device left alone") {
+  Model model = staged_model();
+  model.seen.link = Observation::Link::none;
+  model.seen.attached = model.seen.image_open = model.seen.lock_held = false;
+  const int what = GENERATE(range(0, 4));
+  CAPTURE(what);
+  if (what == 0) model.seen.boot_id = "next";
+  if (what > 0) model.record->device = 5;
+  if (what > 1) model.stash.emplace().nbd = true;
+  if (what > 1) model.stash->device = what == 2 ? "/dev/nbd3" : "/dev/nbd5";
+  Decision last;
+  REQUIRE(run(model, Wish(Healed{}), &last));
+  const bool closed = what == 0 || what == 2;
+  CHECK(model.record.has_value() != closed);
+  CHECK(failure(last) == (closed ? errc::ok : errc::failed_precondition));
+  CHECK(model.seen.devices.size() == 1);
+}
+
+TEST_CASE("a record without device, mounts and stash is closed by a look; one that has any of them stays") {
+  Model model = staged_model();
+  model.seen.link = Observation::Link::none;
+  model.seen.attached = model.seen.image_open = model.seen.lock_held = false;
+  model.seen.devices.clear();
+  const int left = GENERATE(range(0, 4));
+  CAPTURE(left);
+  if (left != 1) model.seen.mounts.clear();
+  if (left == 2) model.stash.emplace();
+  if (left == 3) model.record->device.reset();
+  REQUIRE(run(model, Wish(Healed{})));
+  CHECK(model.record.has_value() == (left != 0));
+}
+
+TEST_CASE(
+    "of a raw device that is gone nothing new is made while a pod has it, and what is left of its staging goes first") {
+  Model model = staged_model();
+  model.record->block = true;
+  model.record->stagings.front().capability.block = true;
+  model.record->stagings.front().capability.fstype.clear();
+  Staged wish = staged_wish();
+  wish.capability = model.record->stagings.front().capability;
+  model.seen.devices.clear();
+  model.seen.link = Observation::Link::closed;
+  model.seen.attached = false;
+  host::Mount& left = model.seen.mounts.front();
+  left = {};
+  left.target = kPath + "/" + kId;
+  left.fstype = "devtmpfs";
+  left.root = GENERATE("/nbd3", "/nbd3//deleted");
+  const bool published = GENERATE(true, false);
+  if (published) model.record->publishes.push_back({"/target", kPath, false});
+  const auto decision = model.decide(wish);
+  if (published) {
+    CHECK(failure(decision) == errc::unavailable);
+    return;
+  }
+  const auto* step = std::get_if<Step>(&decision);
+  REQUIRE(step != nullptr);
+  CHECK(step->kind == Kind::umount);
+  Decision last;
+  REQUIRE(run(model, wish, &last));
+  CHECK(std::holds_alternative<Done>(last));
+}
+
+TEST_CASE("on a device with a command under way nothing is planned, and whoever asks is told which and since when") {
+  Model model = staged_model();
+  model.seen.command = device::Command{"disconnecting /dev/nbd3",
+                                       std::chrono::system_clock::time_point(std::chrono::seconds(1'700'000'000))};
+  const Wish wish = GENERATE(Wish(Healed{}), Wish(staged_wish()), Wish(Unstaged{kPath}), Wish(Unpublished{"/target"}),
+                             Wish(Failed{}));
+  const auto decision = model.decide(wish);
+  REQUIRE(std::holds_alternative<Wait>(decision));
+  CHECK(std::get<Wait>(decision).why ==
+        "disconnecting /dev/nbd3 of volume image-1 is under way in the kernel since 2023-11-14T22:13:20Z");
+}

@@ -1,0 +1,71 @@
+// One volume of a node as the planner sees it, for the tests of its parts.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "corbd/plan/planner.hpp"
+#include "support/catch.hpp"
+
+namespace corbd::test {
+
+using namespace corbd::plan;
+using Kind = Step::Kind;
+using Lock = image::Ownership::Lock;
+
+inline const std::string kId = "image-1";
+inline const std::string kPath = "/staging";
+inline constexpr std::uint64_t kTwo = 2ull << 30;  ///< bytes
+inline const Policy kPolicy{.driver = "rbd.csi.ceph.com", .node = "node-1"};
+
+/// A node with one volume, on which steps have the effect that the ports promise.
+struct Model {
+  std::optional<Record> record;
+  Observation seen;
+  bool image_has_filesystem = false;
+  bool image_has_data = false;
+  std::string marker;  ///< of a format that was begun
+  std::uint64_t filesystem_bytes = 0, cluster_bytes = 0;
+  image::Ownership ownership;
+  bool other_serves = false;
+  bool cut = false;        ///< its device takes no link any more
+  bool open = false;       ///< somebody has its device open, without using it
+  std::string kms_id;      ///< by its journal
+  std::string encryption;  ///< the image's metadata
+  bool luks = false;       ///< it has a header; what is on the image is then below that
+  std::vector<int> slots;
+  Keys keys;
+  std::optional<Stash> stash;
+  std::optional<Note> metadata;
+  Policy policy = kPolicy;
+
+  Decision decide(const Wish& wish) const { return plan::decide(kId, record, wish, seen, policy); }
+  void apply(const Step& step, const Wish& wish);
+  void look(Fact fact);
+  /// I1: a step that uses a device needs a live link, or the kernel's client.
+  bool answers() const {
+    const bool by_kernel = seen.device() != nullptr && seen.device()->kind == device::Kind::krbd;
+    return other_serves || by_kernel || (seen.link == Observation::Link::serving && seen.attached);
+  }
+};
+
+device::Seen device_seen(std::uint32_t index);
+/// What is open above the device of an encrypted volume.
+device::Holder mapping();
+host::Mount mount_of(const device::Seen& device, const std::string& target);
+Staged staged_wish();
+
+enum class Phase { staging, staged, unstaging };
+Record some_record(Phase phase);
+/// Nothing of the volume is on the node.
+Model fresh();
+/// The volume is staged and served.
+Model staged_model();
+
+/// The kinds of the steps until Done or Fail; an empty optional when 40 do not get there.
+std::optional<std::vector<Kind>> run(Model& model, const Wish& wish, Decision* last = nullptr);
+/// Of what the planner failed with; ok: it did not.
+errc failure(const Decision& decision);
+
+}  // namespace corbd::test

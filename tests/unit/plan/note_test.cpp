@@ -1,0 +1,47 @@
+// The node's note in the metadata of provisioned images.
+#include <algorithm>
+
+#include "model.hpp"
+
+using namespace corbd;
+using namespace corbd::test;
+using namespace corbd::plan;
+
+TEST_CASE("what a provisioner made is noted before its device is made, once, and with an address for fencing only") {
+  const bool fencing = GENERATE(false, true);
+  Policy policy = kPolicy;
+  policy.fencing = fencing;
+  Model model = fresh();
+  model.policy = policy;
+  model.seen.client = GENERATE("10.0.0.1:0/7", "[fd00::1]:0/7");
+  Staged wish = staged_wish();
+  wish.user = "node";
+  wish.reserved.emplace();
+  const auto kinds = run(model, Wish(wish));
+  REQUIRE(kinds);
+  CHECK(std::ranges::count(*kinds, Kind::note) == 1);
+  CHECK(std::ranges::find(*kinds, Kind::note) < std::ranges::find(*kinds, Kind::kernel_connect));
+  const std::string address = model.seen.client.starts_with('[') ? "fd00::1" : "10.0.0.1";
+  CHECK(model.metadata == Note{"node", fencing ? address : ""});
+  CHECK(model.record->note == model.metadata);
+  CHECK(std::holds_alternative<Done>(model.decide(Wish(Healed{}))));
+}
+
+TEST_CASE("with another address the note is renewed after the device is served again, and a refusal is no hindrance") {
+  Model model = staged_model();
+  model.policy.fencing = true;
+  model.record->provisioned = true;
+  model.record->user = "node";
+  model.record->note = Note{"node", "10.0.0.1"};
+  model.seen.client = "10.0.0.2:0/9";
+  model.seen.attached = false;
+  model.seen.facts.note_refused = GENERATE(false, true);
+  const auto kinds = run(model, Wish(Healed{}));
+  REQUIRE(kinds);
+  if (model.seen.facts.note_refused) {
+    CHECK(*kinds == std::vector{Kind::kernel_reconfigure});
+  } else {
+    CHECK(*kinds == std::vector{Kind::kernel_reconfigure, Kind::note, Kind::write_record});
+    CHECK(model.record->note == Note{"node", "10.0.0.2"});
+  }
+}

@@ -1,0 +1,210 @@
+// The planner as a table, and as a property over random states (I7).
+#include <algorithm>
+#include <random>
+
+#include "corbd/core/failpoint.hpp"
+#include "model.hpp"
+
+using namespace corbd;
+using namespace corbd::test;
+using namespace corbd::plan;
+
+namespace {
+
+/// A third of the volumes, in any state of their encryption.
+void encrypt(Model& model, std::mt19937& random) {
+  if (!model.record || random() % 3 != 0) return;
+  const auto flip = [&] { return random() % 2 == 0; };
+  model.record->kms_id = "default";
+  model.encryption = std::array{"", "encryptionPrepared", "encrypted", "other"}.at(random() % 4);
+  model.luks = flip();
+  if (model.luks) model.image_has_data = true;
+  if (model.luks && flip()) model.slots = {0};
+  if (!model.seen.devices.empty() && model.luks && flip()) model.seen.devices.front().holders.push_back(mapping());
+  model.keys.first = {flip(), false};
+  model.keys.second = {flip(), false};
+  if (model.keys.first.used) model.keys.first.opens = flip();
+  if (model.keys.second.used) model.keys.second.opens = flip();
+  if (!model.keys.first.opens) model.keys.second = {true, true};
+}
+
+}  // namespace
+
+TEST_CASE("a fresh stage goes from the name to a mounted filesystem in this order") {
+  Model model = fresh();
+  const auto kinds = run(model, Wish(staged_wish()));
+  REQUIRE(kinds);
+  CHECK(*kinds == std::vector{Kind::look,          Kind::write_record,   Kind::look,        Kind::write_stash,
+                              Kind::fence,         Kind::open_image,     Kind::look,        Kind::lock,
+                              Kind::start_session, Kind::kernel_connect, Kind::write_stash, Kind::write_record,
+                              Kind::tune,          Kind::look,           Kind::look,        Kind::look,
+                              Kind::write_record,  Kind::mark,           Kind::mkfs,        Kind::look,
+                              Kind::mount,         Kind::look,           Kind::unmark,      Kind::write_record});
+  CHECK(model.record->stagings.front().complete);
+}
+
+TEST_CASE("what is staged and answers is Done at the first look") {
+  for (const Wish& wish : {Wish(staged_wish()), Wish(Healed{})})
+    CHECK(std::holds_alternative<Done>(staged_model().decide(wish)));
+}
+
+TEST_CASE("while a helper of an earlier start works on a live device, everything but healing waits") {
+  Model model = staged_model();
+  model.seen.busy = true;
+  CHECK(std::holds_alternative<Wait>(model.decide(Wish(Unstaged{kPath}))));
+  CHECK(std::holds_alternative<Done>(model.decide(Wish(Healed{}))));
+}
+
+TEST_CASE("an unstage takes everything down in this order") {
+  Model model = staged_model();
+  model.stash.emplace();
+  const auto kinds = run(model, Wish(Unstaged{kPath}));
+  REQUIRE(kinds);
+  CHECK(*kinds == std::vector{Kind::umount, Kind::write_record, Kind::look, Kind::disconnect, Kind::stop_session,
+                              Kind::close_image, Kind::look, Kind::drop_stash, Kind::drop_record});
+}
+
+TEST_CASE("a device that somebody has open is disconnected once, and then waited for") {
+  Model model = staged_model();
+  model.open = true;
+  Decision last;
+  const auto kinds = run(model, Wish(Unstaged{kPath}), &last);
+  REQUIRE(kinds);
+  CHECK(std::ranges::count(*kinds, Kind::disconnect) == 1);
+  const auto* wait = std::get_if<Wait>(&last);
+  REQUIRE(wait != nullptr);
+  CHECK(wait->why.find("fuser -v /dev/nbd3") != std::string::npos);
+  model.seen.devices.clear();
+  REQUIRE(run(model, Wish(Unstaged{kPath}), &last));
+  CHECK(std::holds_alternative<Done>(last));
+}
+
+TEST_CASE("a mounted device that another program disconnected is not served, and is unmounted without a link") {
+  Model model = staged_model();
+  model.cut = true;
+  model.seen.link = Observation::Link::closed;
+  model.seen.attached = false;
+  Model unstaged = model;
+  Decision last;
+  REQUIRE(run(model, Wish(Healed{}), &last));
+  CHECK(failure(last) == errc::unavailable);
+  REQUIRE(run(unstaged, Wish(Unstaged{kPath}), &last));
+  CHECK(std::holds_alternative<Done>(last));
+  CHECK_FALSE(unstaged.record);
+}
+
+TEST_CASE("a device that device-mapper holds is not disconnected") {
+  Model model = staged_model();
+  model.seen.devices.front().holders.push_back({.name = "dm-0", .mapping = "vg-data"});
+  Decision last;
+  REQUIRE(run(model, Wish(Unstaged{kPath}), &last));
+  CHECK(failure(last) == errc::in_use);
+}
+
+TEST_CASE("what is not mounted is cleared once, and what another volume has is not touched") {
+  Model model = fresh();
+  for (const Wish& wish : {Wish(Unstaged{kPath}), Wish(Unpublished{"/target"})}) {
+    Model one = model;
+    const auto kinds = run(one, wish);
+    REQUIRE(kinds);
+    CHECK(std::ranges::count(*kinds, std::holds_alternative<Unstaged>(wish) ? Kind::umount : Kind::unbind) == 1);
+    one = model;
+    one.seen.path_owner = "image-2";
+    CHECK(failure(one.decide(wish)) == errc::failed_precondition);
+  }
+}
+
+TEST_CASE("a device that is made anew has no format that was begun on the one before") {
+  Model model = fresh();
+  model.record = some_record(Phase::staging);
+  model.record->device = 3;
+  model.record->format = model.marker = "mkfs by 10.0.0.1:0/1";
+  model.image_has_data = true;
+  Decision last;
+  REQUIRE(run(model, Wish(staged_wish()), &last));
+  CHECK(failure(last) == errc::not_empty);
+}
+
+TEST_CASE("from any state every wish ends within 40 steps, at a fixed point, and no rule is broken on the way") {
+  const auto seed = static_cast<std::uint32_t>(GENERATE(range(0, 4000)));
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  const auto flip = [&] { return random() % 2 == 0; };
+  Model model = fresh();
+  if (random() % 4 != 0) {
+    model.record = some_record(static_cast<Phase>(random() % 3));
+    model.record->exclusive_lock = flip();
+    if (flip()) model.record->boot_id = "earlier";
+    if (flip()) model.record->publishes.push_back({"/target", kPath, flip()});
+  }
+  if (flip()) {
+    model.seen.devices.push_back(device_seen(3));
+    if (model.record && flip()) model.record->device = 3;
+    if (flip()) model.seen.mounts.push_back(mount_of(model.seen.devices.front(), kPath + "/" + kId));
+    if (flip()) model.seen.mounts.push_back(mount_of(model.seen.devices.front(), "/target"));
+  }
+  if (flip()) {
+    host::Mount foreign;
+    foreign.target = flip() ? "/target" : kPath + "/" + kId;
+    foreign.dev_major = 8;
+    if (model.seen.mounts.empty()) model.seen.mounts.push_back(foreign);
+  }
+  model.seen.image_open = flip();
+  model.seen.lock_held = model.seen.image_open && flip();
+  if (model.seen.image_open) model.seen.link = static_cast<Observation::Link>(random() % 4);
+  model.seen.attached = !model.seen.devices.empty() && model.seen.link == Observation::Link::serving && flip();
+  if (!model.seen.devices.empty() && !model.seen.attached && model.seen.link == Observation::Link::serving &&
+      !model.record)
+    model.seen.link = Observation::Link::none;
+  model.seen.key_known = random() % 4 != 0;
+  if (model.seen.image_open && flip()) model.seen.image_size = 1 << 30;
+  model.image_has_data = flip();
+  model.image_has_filesystem = model.image_has_data && flip();
+  if (flip()) model.marker = "mkfs by 10.0.0.1:0/1";
+  if (model.record && flip()) model.record->format = "mkfs by 10.0.0.1:0/1";
+  model.ownership.lock = static_cast<Lock>(random() % 4);
+  if (model.record) model.record->provisioned = flip();
+  model.policy.fencing = flip();
+  model.other_serves = random() % 4 == 0;
+  if (flip()) model.stash = Stash{"pool", "", "image", "", flip(), false, flip() ? "/dev/nbd3" : "", "", ""};
+  if (random() % 4 == 0) model.ownership.foreign_watchers.push_back("10.0.0.2:0/5");
+  Staged staged = staged_wish();
+  if (random() % 3 == 0) {
+    staged.mounter = Mounter::krbd;
+    if (model.record) model.record->kind = device::Kind::krbd;
+    for (auto& device : model.seen.devices) device.kind = device::Kind::krbd;
+    model.seen.link = Observation::Link::none;
+    model.seen.attached = model.seen.lock_held = false;
+  }
+  Published published;
+  published.path = kPath;
+  published.target = "/target";
+  model.cluster_bytes = flip() ? kTwo : 0;
+  model.filesystem_bytes = flip() ? 1 << 20 : 1 << 30;
+  if (flip())
+    for (auto& mount : model.seen.mounts) mount.filesystem_read_only = true;
+  const Expanded expanded{flip() ? kPath : "/target", flip() ? kTwo : 0};
+  const std::array wishes{
+      Wish(staged),   Wish(Unstaged{kPath}),        Wish(published), Wish(Unpublished{"/target"}), Wish(Healed{}),
+      Wish(expanded), Wish(Trimmed{expanded.path}), Wish(Rekeyed{})};
+  const Wish& wish = wishes.at(random() % wishes.size());
+  encrypt(model, random);
+  model.open = random() % 4 == 0;
+  model.cut = !model.seen.devices.empty() && !model.seen.attached && !model.other_serves && random() % 4 == 0;
+  Decision last;
+  REQUIRE(run(model, wish, &last));
+  if (std::holds_alternative<Done>(last)) CHECK(std::holds_alternative<Done>(model.decide(wish)));
+}
+
+TEST_CASE("there is a failpoint before and after every step, one inside each that has two effects, and no other") {
+  const auto points = failpoint::names();
+  constexpr auto last = static_cast<std::size_t>(Kind::remove_key);
+  CHECK(points.size() == 2 * (last + 1) + 2);
+  CHECK(std::ranges::count(points, "step.lock.broken") == 1);
+  CHECK(std::ranges::count(points, "step.new_key.added") == 1);
+  for (std::size_t kind = 0; kind <= last; ++kind) {
+    const std::string step = "step." + std::string(name(static_cast<Kind>(kind)));
+    CHECK(std::ranges::count(points, step + ".before") == 1);
+    CHECK(std::ranges::count(points, step + ".after") == 1);
+  }
+}
