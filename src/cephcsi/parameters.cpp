@@ -50,6 +50,10 @@ result<Mounter> mounter_of(const Attributes& attributes, Mounter unnamed) {
   return go_true(value(attributes, "tryOtherMounters")) ? Mounter::krbd_if_able : Mounter::krbd;
 }
 
+bool read_only_by(Mounter mounter, const NbdOptions& nbd, std::string_view kernel) {
+  return (mounter != Mounter::krbd && nbd.read_only) || (mounter != Mounter::nbd && kernel_read_only(kernel));
+}
+
 /// A list for the mounter that is not wanted is only looked at.
 result<> read_map_options(const Attributes& attributes, Parameters& into) {
   const auto map = split_map_options(value(attributes, "mapOptions"));
@@ -58,12 +62,14 @@ result<> read_map_options(const Attributes& attributes, Parameters& into) {
   if (!options) return with_context("mapOptions", options.error());
   auto kernel = parse_kernel_options(map->krbd);
   if (!kernel) return with_context("mapOptions", kernel.error());
-  if (into.mounter != Mounter::nbd) {
-    into.kernel.map = std::move(*kernel);
-    into.read_only = kernel_read_only(into.kernel.map);
+  into.read_only = read_only_by(into.mounter, *options, *kernel);
+  if (value(attributes, "mounter").empty()) {
+    const auto other = mounter_of(attributes, into.mounter == Mounter::nbd ? Mounter::krbd : Mounter::nbd);
+    if (!other) return other.error();
+    into.read_only_otherwise = read_only_by(*other, *options, *kernel);
   }
+  if (into.mounter != Mounter::nbd) into.kernel.map = std::move(*kernel);
   if (into.mounter == Mounter::krbd) return {};
-  into.read_only |= options->read_only;
   into.serving = std::move(options->serving);
   for (auto& sentence : options->ignored) into.ignored.push_back("mapOptions: " + std::move(sentence));
   return {};

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdio>
-#include <ctime>
+
+#include "corbd/core/utc.hpp"
 
 namespace corbd::cli {
 namespace {
@@ -47,12 +49,7 @@ std::string size_text(std::uint64_t bytes) {
 }
 
 std::string time_text(std::int64_t ms_since_1970) {
-  const auto seconds = static_cast<std::time_t>(ms_since_1970 / 1000);
-  std::tm parts{};
-  ::gmtime_r(&seconds, &parts);
-  std::array<char, 32> text;
-  const std::size_t length = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return {text.data(), length};
+  return utc_text(std::chrono::system_clock::time_point(std::chrono::milliseconds(ms_since_1970)));
 }
 
 std::string printable(std::string text) {

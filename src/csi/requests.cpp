@@ -179,6 +179,8 @@ result<> complete(const ::csi::v1::NodeStageVolumeRequest& request, cephcsi::Mou
   if (auto done = parameters->is_static ? complete_static(request, *parameters, into) : complete_dynamic(request, into);
       !done)
     return done;
+  if (parameters->read_only_otherwise)
+    into.read_only_otherwise = into.capability.read_only || *parameters->read_only_otherwise;
   into.capability.read_only |= parameters->read_only;
   into.source.mkfs_options = value(request.volume_context(), "mkfsOptions");
   into.source.serving = std::move(parameters->serving);
@@ -267,8 +269,10 @@ result<plan::Wish> wish_of(const ::csi::v1::NodePublishVolumeRequest& request, c
   if (!capability) return capability.error();
   const auto parameters = parameters_of(request.volume_context(), unnamed);
   if (!parameters) return parameters.error();
-  capability->read_only |= parameters->read_only;
   plan::Published wish;
+  if (parameters->read_only_otherwise)
+    wish.read_only_otherwise = capability->read_only || *parameters->read_only_otherwise;
+  capability->read_only |= parameters->read_only;
   wish.path = request.staging_target_path();
   wish.target = request.target_path();
   wish.read_only = request.readonly();

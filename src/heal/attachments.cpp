@@ -47,12 +47,26 @@ task<kube::answer<kube::VolumeAttachment>> Attachments::get(std::string volume_i
 
 task<Attachment> Attachments::look(std::string volume_id) {
   const auto found = co_await get(std::move(volume_id));
-  co_return judge(found, config_.driver, config_.node);
+  co_return co_await judged(found);
+}
+
+/// That there is no attachment says nothing where the driver has none at all. What cannot be learned of the driver
+/// changes nothing: to take a volume that is away for one of which nobody knows would let an operator's word reach it.
+task<Attachment> Attachments::judged(const kube::answer<kube::VolumeAttachment>& found) {
+  auto attachment = judge(found, config_.driver, config_.node);
+  if (found || attachment.state != Attachment::State::away) co_return attachment;
+  const auto driver =
+      co_await (*api_)->get(kube::kDrivers, config_.driver, {clock_.now() + config_.answer_within, &stopping_});
+  if (!driver && driver.error().error.code != errc::not_found)
+    attachment.why += "; whether the driver has attachments at all is not known: " + driver.error().error.text;
+  if (driver && !kube::attaches(*driver))
+    attachment = {Attachment::State::none, "", "the CSIDriver " + config_.driver + " says attachRequired: false"};
+  co_return attachment;
 }
 
 task<Attachment> Attachments::ask(std::string volume_id) {
   const auto found = co_await get(volume_id);
-  auto judged = judge(found, config_.driver, config_.node);
+  auto judged = co_await this->judged(found);
   if (stopping_.cancelled()) co_return judged;
   // A server that does not answer is the caller's to ask again.
   if (found && judged.state == Attachment::State::unknown)
@@ -144,7 +158,7 @@ task<> Attachments::keep_asking(std::string volume_id) {
     const auto status = volumes_->status(volume_id);
     if (!status) break;
     const auto attachment = co_await look(volume_id);
-    if (attachment.state == Attachment::State::away) break;
+    if (attachment.state == Attachment::State::away || attachment.state == Attachment::State::none) break;
     result<> noted = Error{errc::unavailable, attachment.why};
     if (attachment.state == Attachment::State::here)
       noted = co_await volumes_->want(volume_id, plan::Wish(plan::Attached{attachment.uid}),

@@ -59,11 +59,15 @@ void Orphans::look() {
 }
 
 task<> Orphans::ask(std::string volume_id) {
+  co_await examine(volume_id);
+  suspects_.at(volume_id).under_way = false;
+}
+
+task<> Orphans::examine(std::string volume_id) {
   const auto attachment = co_await attachments_.look(volume_id);
   // A pod may have come meanwhile.
   const auto status = volumes_.status(volume_id);
   Suspect& suspect = suspects_.at(volume_id);
-  suspect.under_way = false;
   suspect.asked = clock_.now();
   if (attachment.state != plan::Attachment::State::away) suspect.gone.reset();
   if (attachment.state != plan::Attachment::State::away || !status || !is_suspect(*status) || stopping_.cancelled())

@@ -8,8 +8,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <memory>
+#include <unordered_map>
 
 #include "corbd/core/file.hpp"
 #include "failure.hpp"
@@ -36,6 +38,33 @@ bool stopped_writing(const Mount& mount, const std::string& filesystem_options, 
   if (!mount.fstype.starts_with("ext") || !ours || !has_option(filesystem_options, "errors=remount-ro")) return false;
   const auto errors = read_file(ext4 + mount.source.substr(std::string_view("/dev").size()) + "/errors_count", 64);
   return errors && !errors->starts_with('0');
+}
+
+/// The number behind "shared:" or "master:" in the optional fields; 0 without one.
+std::uint64_t peer_group(const std::string& fields, std::string_view what) {
+  const std::size_t at = (" " + fields).find(" " + std::string(what));
+  if (at == std::string::npos) return 0;
+  std::uint64_t number = 0;
+  const char* begin = fields.data() + at + what.size();
+  std::from_chars(begin, fields.data() + fields.size(), number);
+  return number;
+}
+
+/// "/a/b" and "c": "/a/b/c".
+std::string below(const std::string& folder, const std::string& name) {
+  return (folder == "/" ? "" : folder) + "/" + name;
+}
+
+struct Parent {
+  const Mount* mount;
+  std::uint64_t shared, master;
+};
+
+Place place_in(const Parent& parent, const std::string& target) {
+  const std::string around = parent.mount->target == "/" ? "/" : parent.mount->target + "/";
+  if (!target.starts_with(around) || target.size() == around.size()) return {};
+  return {parent.mount->dev_major, parent.mount->dev_minor, below(parent.mount->root, target.substr(around.size())),
+          parent.shared, parent.master};
 }
 
 Mount convert(libmnt_fs* line, const std::string& ext4) {
@@ -67,9 +96,30 @@ result<std::vector<Mount>> read_mountinfo(const std::string& file, const std::st
   const int failed = mnt_table_parse_file(table.get(), file.c_str());
   if (failed != 0) return Error{errc::unavailable, "reading " + file + ": " + std::strerror(std::abs(failed))};
   std::vector<Mount> mounts;
+  std::vector<libmnt_fs*> lines;
   libmnt_fs* line = nullptr;
-  while (mnt_table_next_fs(table.get(), iterator.get(), &line) == 0) mounts.push_back(convert(line, ext4));
+  while (mnt_table_next_fs(table.get(), iterator.get(), &line) == 0) {
+    lines.push_back(line);
+    mounts.push_back(convert(line, ext4));
+  }
+  std::unordered_map<std::uint64_t, Parent> by_id;
+  for (std::size_t i = 0; i < mounts.size(); ++i) {
+    const std::string fields = text_of(mnt_fs_get_optional_fields(lines[i]));
+    by_id[mounts[i].id] = {&mounts[i], peer_group(fields, "shared:"), peer_group(fields, "master:")};
+  }
+  for (std::size_t i = 0; i < mounts.size(); ++i) {
+    const auto parent = by_id.find(static_cast<std::uint64_t>(mnt_fs_get_parent_id(lines[i])));
+    if (parent != by_id.end()) mounts[i].place = place_in(parent->second, mounts[i].target);
+  }
   return mounts;
+}
+
+bool goes_with(const Mount& twin, const Mount& of) {
+  const bool same = twin.id != of.id && twin.dev_major == of.dev_major && twin.dev_minor == of.dev_minor &&
+                    twin.root == of.root && !of.place.path.empty() && twin.place.path == of.place.path &&
+                    twin.place.dev_major == of.place.dev_major && twin.place.dev_minor == of.place.dev_minor;
+  const std::uint64_t group = of.place.shared;
+  return same && group != 0 && (twin.place.shared == group || twin.place.master == group);
 }
 
 result<MountTable> MountReader::read() {

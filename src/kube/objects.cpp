@@ -97,6 +97,11 @@ VolumeAttachment volume_attachment_of(const json::object& object) {
   return found;
 }
 
+bool attaches(const json::object& driver) {
+  const auto* required = at(driver, "spec", "attachRequired");
+  return required == nullptr || !required->is_bool() || required->get_bool();
+}
+
 std::string volume_attachment_name(const std::string& handle, const std::string& driver, const std::string& node) {
   return "csi-" + sha256_hex(handle + driver + node);
 }

@@ -1,9 +1,9 @@
 #include "corbd/kube/recorder.hpp"
 
 #include <algorithm>
-#include <ctime>
 
 #include "corbd/core/log.hpp"
+#include "corbd/core/utc.hpp"
 #include "corbd/kube/objects.hpp"
 #include "fields.hpp"
 
@@ -13,14 +13,6 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::size_t kMaxMessage = 1024;
-
-std::string time_text(std::chrono::system_clock::time_point at) {
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(at);
-  std::tm parts{};
-  ::gmtime_r(&seconds, &parts);
-  char text[32];
-  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
-}
 
 /// Events of an object without a namespace are in "default".
 Resource events_of(const Involved& about) {
@@ -73,7 +65,7 @@ task<answer<>> Recorder::send(const Waiting& one) {
   if (place != told_.end()) {
     Told& told = place->second;
     const json::object again{
-        {"count", ++told.count}, {"lastTimestamp", time_text(one.at)}, {"message", one.notice.message}};
+        {"count", ++told.count}, {"lastTimestamp", utc_text(one.at)}, {"message", one.notice.message}};
     const std::string name = told.name;
     const auto patched = co_await api_.patch(events_of(one.about), name, again, until);
     if (patched) co_return answer<>();
@@ -92,8 +84,8 @@ task<answer<>> Recorder::send(const Waiting& one) {
                            {"message", one.notice.message},
                            {"type", one.notice.warning ? "Warning" : "Normal"},
                            {"source", {{"component", config_.component}, {"host", config_.host}}},
-                           {"firstTimestamp", time_text(one.at)},
-                           {"lastTimestamp", time_text(one.at)},
+                           {"firstTimestamp", utc_text(one.at)},
+                           {"lastTimestamp", utc_text(one.at)},
                            {"count", 1}};
   const auto made = co_await api_.create(events_of(one.about), event, until);
   if (!made) co_return made.error();

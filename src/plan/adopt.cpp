@@ -111,6 +111,31 @@ Decision close_for_other(const View& view) {
                   device::path(*device) + ": disconnect it by the tool that made it");
 }
 
+namespace {
+
+/// Beside the very device stands a stash that this agent did not write under the record's attachment.
+bool has_other_stash(const View& view) {
+  const auto* device = view.seen.device();
+  const auto& stash = view.seen.facts.stash;
+  return device != nullptr && !view.record->attachment_uid.empty() && stash && *stash && (*stash)->nbd &&
+         (*stash)->device == device::path(*device) && (*stash)->attachment != view.record->attachment_uid;
+}
+
+}  // namespace
+
+bool is_restaged(const View& view) {
+  const auto& attachment = view.seen.facts.attachment;
+  return has_other_stash(view) && attachment && attachment->state == Attachment::State::here &&
+         attachment->uid != view.record->attachment_uid;
+}
+
+std::optional<Step> ask_restaged(const View& view) {
+  if (view.record->attachment_uid.empty() || view.seen.device() == nullptr) return std::nullopt;
+  if (!view.seen.facts.stash) return look(Fact::stash);
+  if (has_other_stash(view) && !view.seen.facts.attachment) return look(Fact::attachment);
+  return std::nullopt;
+}
+
 Decision close_if_unstaged(const View& view) {
   // A link or an image of ours: its device went under this agent, which its pods are to be told of.
   if (!view.record->device || !view.seen.mounts.empty() || view.seen.link != Observation::Link::none ||
@@ -129,9 +154,11 @@ std::optional<Decision> yield_to_other(const View& view) {
     return std::nullopt;
   if (!view.seen.facts.served_by_other) return look(Fact::served_by_other);
   if (!*view.seen.facts.served_by_other) return std::nullopt;
+  if (auto step = ask_restaged(view)) return step;
   Step step{Step::Kind::write_record};
   step.record = view.record;
   step.record->adopting = true;
+  step.record->on_word = false;  // its lock is rbd-nbd's now
   step.record->format.clear();
   return step;
 }
@@ -153,6 +180,8 @@ Decision adopt(const View& view, const Staged& wish) {
                                                              " bytes, the image " + std::to_string(image.size)));
   const std::string target = staging_target(view.id, wish.path);
   Staging staging{wish.path, wish.capability};
+  const bool by_default = (wish.mounter == Mounter::nbd) == (device->kind == device::Kind::nbd);
+  if (!by_default) staging.capability.read_only = wish.read_only_otherwise.value_or(wish.capability.read_only);
   Step step{Step::Kind::write_record};
   Record& record = step.record.emplace();
   for (const auto& mount : view.seen.mounts) {
@@ -161,7 +190,7 @@ Decision adopt(const View& view, const Staged& wish) {
                   "something else is mounted at " + target + " and volume " + view.id + " has no record: unmount it");
     if (mount.target == target)
       staging.complete = true;
-    else if (shows(mount, *device))
+    else if (shows(mount, *device) && !goes_with_mount_at(view, mount, target))
       record.publishes.push_back({mount.target, wish.path, mount.read_only});
   }
   record.volume_id = view.id;
@@ -173,7 +202,7 @@ Decision adopt(const View& view, const Staged& wish) {
   record.size = device->size;
   record.exclusive_lock = image.exclusive_lock;
   record.block = wish.capability.block;
-  record.read_only = wish.capability.read_only;
+  record.read_only = staging.capability.read_only;
   record.provisioned = wish.reserved.has_value();
   record.attachment_uid = wish.attachment.uid;
   record.shared = wish.capability.shared;
@@ -199,10 +228,7 @@ std::optional<Decision> unstage_other(const View& view, const std::string& targe
     return fail(errc::failed_precondition, foreign(view, "ceph-csi's image-meta.json names " + stash->device));
   if (device->kind == device::Kind::nbd)
     if (auto refused = needs_daemon(view)) return refused;
-  for (const auto& mount : view.seen.mounts)
-    if (mount.target != target && shows(mount, *device))
-      return fail(errc::failed_precondition, "volume " + view.id + " is still published at " + mount.target +
-                                                 ": unpublish it there, then unstage it");
+  if (auto refused = refuse_mounted(view, target)) return refused;
   if (our_mount_at(view, target) != nullptr) return std::nullopt;
   if (stash->encrypted && mapping_of(*device) != nullptr) return Step{Step::Kind::luks_close};
   if (view.seen.facts.unused != true) return look(Fact::unused);
@@ -218,6 +244,7 @@ std::optional<Decision> end_other_client(const View& view) {
   if (watches(who, who.owner) && !just_died)
     return Wait{"the cluster still sees the client at " + who.owner + ", which locks image " + view.record->key.text() +
                 " of volume " + view.id + ": 30 s after rbd-nbd's death it does not"};
+  if (auto step = ask_restaged(view)) return step;
   return inherit(view);
 }
 

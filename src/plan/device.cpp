@@ -59,6 +59,26 @@ const char* taken_away(const View& view) {
 bool word_counts(const View& view) { return view.seen.facts.attachment->state != Attachment::State::away; }
 bool vouched_for(const View& view) { return view.vouched && word_counts(view); }
 
+/// What the lock shows was made so on an operator's word, in a try that did not serve the device; and neither does this
+/// one have that word, nor an attachment.
+bool rests_on_word(const View& view) {
+  const bool needs_proof = !view.seen.devices.empty() && !view.record->read_only && !view.record->shared;
+  if (!view.record->on_word || !needs_proof || view.seen.facts.dismissed) return false;
+  return !view.seen.facts.attachment || !(stayed_here(view) || (vouched_for(view) && taken_away(view) == nullptr));
+}
+
+/// Noted before anything is done on the word alone: a later try is not to take that for a proof, nor to repeat a
+/// format.
+std::optional<Step> note_word(const View& view) {
+  if (view.record->on_word) return std::nullopt;
+  Step step{Step::Kind::write_record};
+  step.record = view.record;
+  step.record->on_word = true;
+  step.record->format.clear();
+  step.may_fail = true;  // a full disk keeps no volume from its server; this process remembers
+  return step;
+}
+
 Decision unproven(const View& view, const std::string& why) {
   const std::string word = view.vouched ? ". --without-proof does not reach over that" : "";
   return fail(errc::unproven,
@@ -82,6 +102,8 @@ Decision nothing_proves(const View& view) {
   std::string why;
   if (who.lock == image::Ownership::Lock::other)
     why = locked_by(view);
+  else if (view.record->on_word && who.lock != image::Ownership::Lock::none)
+    why = "its lock was taken over on an operator's word, in a try that failed, and the word was for that try only";
   else if (view.record->exclusive_lock)
     why = "its lock is free, so another node may have written";
   else
@@ -100,9 +122,12 @@ Decision nothing_proves(const View& view) {
 /// The image is held, or left, by a client that this agent does not know.
 Decision prove_against_other(const View& view) {
   const auto& who = *view.seen.facts.ownership;
-  const bool vouched = stayed_here(view) || vouched_for(view);
-  if (left_by_this_node(view) && who.foreign_watchers.empty())
-    return vouched ? Decision(inherit(view)) : nothing_proves(view);
+  if (left_by_this_node(view) && who.foreign_watchers.empty()) {
+    if (stayed_here(view)) return inherit(view);
+    if (!vouched_for(view)) return nothing_proves(view);
+    if (auto step = note_word(view)) return *step;
+    return inherit(view);
+  }
   if (who.lock != image::Ownership::Lock::other)
     return unproven(view, "it is open at " + with_client(view, who.foreign_watchers.front()) +
                               ": not served until that client is gone");
@@ -135,12 +160,17 @@ std::optional<Decision> prove(const View& view) {
   const bool broken_by_us = who.lock == Lock::none && view.record->freed == who.version;
   // rbd-nbd had it until a moment ago, nobody else had it open before or has it now.
   const bool dismissed = who.lock == Lock::none && view.seen.facts.dismissed;
-  if (alone && (who.lock == Lock::mine || who.lock == Lock::our_dead || broken_by_us || dismissed)) return std::nullopt;
+  // Its link ended, and nothing else: as long as it was served nobody asked either.
+  const bool open_since = !view.record->exclusive_lock && view.seen.image_served;
+  const bool by_lock = who.lock == Lock::mine || who.lock == Lock::our_dead || broken_by_us || open_since;
+  if (alone && (dismissed || by_lock) && !rests_on_word(view)) return std::nullopt;
   if (!alone && !view.record->adopting)
     if (auto step = yield_to_other(view)) return step;
   // Before a foreign client is believed to be a thief, and before anybody's word is taken.
   if (!view.seen.facts.attachment) return look(Fact::attachment);
   if (const char* why = taken_away(view)) {
+    if (view.seen.facts.attachment->state == Attachment::State::here)
+      if (auto step = ask_restaged(view)) return step;
     // Detached, and staged here again by another program, with the same number: what waits in the device is that one's,
     // and no theft.
     if (view.seen.facts.attachment->state == Attachment::State::here && left_by_this_node(view) &&
@@ -152,8 +182,9 @@ std::optional<Decision> prove(const View& view) {
     return lost(view, said.empty() ? why : std::string(why) + " (" + said + ")");
   }
   if (!alone) return prove_against_other(view);
-  if (stayed_here(view) || vouched_for(view)) return std::nullopt;
-  return nothing_proves(view);
+  if (stayed_here(view)) return std::nullopt;
+  if (!vouched_for(view)) return nothing_proves(view);
+  return note_word(view);
 }
 
 Step note_break(const View& view, std::optional<std::uint64_t> breaking, std::optional<std::uint64_t> freed) {
@@ -177,10 +208,23 @@ std::optional<Step> read_mark(const View& view) {
   return note_break(view, breaking, header->version);
 }
 
+/// It was given up under an attachment: what somebody else staged since is not.
+Decision offer_tombstone(const View& view) {
+  if (auto step = ask_restaged(view)) return *step;
+  const auto& attachment = view.seen.facts.attachment;
+  if (attachment && attachment->state == Attachment::State::unknown)
+    return fail(errc::unproven, "volume " + view.id +
+                                    " was given up, and its image-meta.json is not this agent's any more: whether it "
+                                    "was staged anew since, only its VolumeAttachment tells: " +
+                                    attachment->why);
+  return Step{Step::Kind::open_tombstone};
+}
+
 std::optional<Decision> bring_up_image(const View& view) {
   if (view.seen.image_closing) return Step{Step::Kind::close_image};
+  if (is_restaged(view)) return Step{view.seen.image_open ? Step::Kind::close_image : Step::Kind::drop_record};
   if (view.record->failed) {
-    if (!view.seen.image_open) return Step{Step::Kind::open_tombstone};
+    if (!view.seen.image_open) return offer_tombstone(view);
     if (!view.seen.tombstone) return Step{Step::Kind::close_image};
     return std::nullopt;
   }
@@ -188,10 +232,13 @@ std::optional<Decision> bring_up_image(const View& view) {
   if (!view.seen.key_known) return no_key(view);
   if (view.seen.facts.fenced != true) return Step{Step::Kind::fence};
   if (!view.seen.image_open) {
+    // What needs no proof is not looked at later.
+    if (view.record->read_only || view.record->shared)
+      if (auto step = ask_restaged(view)) return step;
     if (auto step = read_mark(view)) return step;
     return Step{Step::Kind::open_image};
   }
-  if (view.seen.lock_held || view.record->read_only) return std::nullopt;
+  if (view.record->read_only || (view.seen.lock_held && !rests_on_word(view))) return std::nullopt;
   // Of a shared image librbd takes the lock for a write, and gives it to whoever asks.
   if (view.record->shared && !view.record->adopting) return std::nullopt;
   if (!view.seen.facts.ownership) return look(Fact::ownership);
@@ -258,6 +305,7 @@ Step name_device(const View& view, std::optional<std::uint32_t> index) {
   step.record = view.record;
   // Between two devices nothing kept other nodes away: what was begun on the first counts no more.
   if (index != view.record->device) step.record->format.clear();
+  step.record->on_word = false;  // it is served
   step.record->device = index;
   step.record->adopting = false;
   if (view.seen.facts.noted) step.record->note = view.seen.facts.noted;
@@ -316,8 +364,12 @@ std::optional<Decision> bring_up(const View& view) {
   }
   if (view.record->failed && !view.seen.tombstone && view.seen.link != Link::none)
     return Step{Step::Kind::stop_session};
+  // Of an earlier try, which had the word and did not come to its end.
+  if (!view.record->failed && view.seen.link == Link::serving && !view.seen.attached && rests_on_word(view))
+    return Step{Step::Kind::stop_session};
   if (view.seen.link == Link::serving && device != nullptr && view.seen.attached) {
-    if (view.record->device != device->index || view.record->adopting) return name_device(view, device->index);
+    if (view.record->device != device->index || view.record->adopting || view.record->on_word)
+      return name_device(view, device->index);
     if (device->io_timeout_ms != kIoTimeoutMs || view.seen.untuned) return Step{Step::Kind::tune};
     // It only grows: below a smaller one the filesystem would lose its end.
     if (device_bytes(view.seen.image_size, view.record->block_size) > device->size)

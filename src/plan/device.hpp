@@ -48,6 +48,11 @@ std::optional<Decision> end_other_client(const View& view);
 /// The device is another than the record names: if the stash names it too, the record is closed, and the volume is one
 /// that ceph-csi staged.
 Decision close_for_other(const View& view);
+/// Somebody else staged the volume since, on a device of the same number: the stash is not this agent's, and the volume
+/// was attached anew. By what was looked at, see ask_restaged(). The record is closed, and the device adopted.
+bool is_restaged(const View& view);
+/// The next look that is_restaged() needs, if any: the attachment is asked only where the stash leaves it open.
+std::optional<Step> ask_restaged(const View& view);
 /// The volume has a record and no device: if ceph-csi unstaged it, and nothing of it is left, the record is closed.
 Decision close_if_unstaged(const View& view);
 /// A record of ours whose device rbd-nbd may have got since: if it serves it, the volume is to be adopted. Ownership

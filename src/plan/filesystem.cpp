@@ -11,6 +11,25 @@ Step write_format(const View& view, std::string format) {
   Step step{Step::Kind::write_record};
   step.record = view.record;
   step.record->format = std::move(format);
+  step.record->format_version.reset();
+  return step;
+}
+
+/// The kernel gives its lock to a client that asks, and keeps its device whoever had the image in between. Every lock
+/// that is taken or given back changes the header: only as long as that has the version which it had when the format
+/// began did nobody else write. Marker and record agree.
+std::optional<Decision> begun_by_kernel(const View& view, Step::Kind how) {
+  const bool proven = view.seen.facts.has_data == false;  // in this operation
+  if (!view.record->exclusive_lock) return proven ? std::optional<Decision>(Step{how}) : std::nullopt;
+  if (!view.seen.facts.ownership) return look(Fact::ownership);
+  const auto& who = *view.seen.facts.ownership;
+  const bool same = view.record->format_version == who.version && who.owner == view.seen.device()->client;
+  if (same) return Step{how};
+  if (!proven) return std::nullopt;
+  if (view.record->format_version == who.version) return Step{how};
+  Step step{Step::Kind::write_record};
+  step.record = view.record;
+  step.record->format_version = who.version;
   return step;
 }
 
@@ -28,7 +47,10 @@ Decision format(const View& view, Step::Kind how) {
   // The very format that this record began, on this device, after the proof: nobody used the image since, or its stage
   // had taken the marker away.
   const std::string& begun = view.record->format;
-  if (!begun.empty() && *facts.format_marker == begun) return Step{how};
+  if (!begun.empty() && *facts.format_marker == begun) {
+    if (!by_kernel(view)) return Step{how};
+    if (auto step = begun_by_kernel(view, how)) return *step;
+  }
   if (!facts.has_data) return look(Fact::has_data);
   if (*facts.has_data)
     return refuse_format(
@@ -50,6 +72,23 @@ const host::Mount* our_mount_at(const View& view, const std::string& path) {
   const auto place =
       std::ranges::find_if(mounts, [&](const auto& mount) { return mount.target == path && shows(mount, *device); });
   return place == mounts.end() ? nullptr : &*place;
+}
+
+bool goes_with_mount_at(const View& view, const host::Mount& mount, const std::string& path) {
+  return std::ranges::any_of(view.seen.mounts,
+                             [&](const auto& there) { return there.target == path && goes_with(mount, there); });
+}
+
+std::optional<Decision> refuse_mounted(const View& view, const std::string& target) {
+  for (const auto& mount : view.seen.mounts)
+    if (mount.target != target && shows(mount, *view.seen.device()) && !goes_with_mount_at(view, mount, target))
+      return fail(
+          errc::failed_precondition,
+          "volume " + view.id + " is still mounted at " + mount.target +
+              ": unpublish it there, then unstage it. If no pod has it there, as where a folder of kubelet's is "
+              "bound a second time, `umount " +
+              mount.target + "`");
+  return std::nullopt;
 }
 
 std::optional<Decision> fill_device(const View& view, const host::Mount& mount) {

@@ -1,8 +1,8 @@
 #include "corbd/plan/planner.hpp"
 
 #include <algorithm>
-#include <ctime>
 
+#include "corbd/core/utc.hpp"
 #include "device.hpp"
 #include "expand.hpp"
 #include "filesystem.hpp"
@@ -27,15 +27,6 @@ const Staging* staging_at(const Record& record, const std::string& path) {
   const auto place = std::find_if(record.stagings.begin(), record.stagings.end(),
                                   [&](const auto& staging) { return staging.path == path; });
   return place == record.stagings.end() ? nullptr : &*place;
-}
-
-/// "2026-11-22T12:03:04Z"
-std::string utc(std::chrono::system_clock::time_point at) {
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(at);
-  std::tm parts{};
-  ::gmtime_r(&seconds, &parts);
-  char text[32];
-  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
 }
 
 Step write(Record record) {
@@ -111,10 +102,18 @@ std::string use_of(const Record& record, const std::string& fstype) {
   return "a " + how + (record.block ? "block device" : "filesystem " + fstype) + " at " + where;
 }
 
+/// The wish's capability as the client that serves the volume has it: another default mounter reads other map options.
+template <class Wished>
+Capability as_served(const Record& record, const Wished& wish) {
+  Capability wanted = wish.capability;
+  if (wish.read_only_otherwise == record.read_only) wanted.read_only = record.read_only;
+  return wanted;
+}
+
 /// One device serves all staging paths of its volume, so they must use it alike.
 Decision stage_another(const View& view, const Staged& wish) {
   const Record& record = *view.record;
-  const auto& wanted = wish.capability;
+  const Capability wanted = as_served(record, wish);
   const std::string fstype = record.stagings.empty() ? wanted.fstype : record.stagings.front().capability.fstype;
   if (record.block != wanted.block || record.read_only != wanted.read_only || record.shared != wanted.shared ||
       fstype != wanted.fstype)
@@ -124,7 +123,7 @@ Decision stage_another(const View& view, const Staged& wish) {
     return fail(errc::failed_precondition,
                 "something else is mounted at " + staging_target(view.id, wish.path) + ": unmount it");
   Record more = record;
-  more.stagings.push_back({wish.path, wish.capability});
+  more.stagings.push_back({wish.path, wanted});
   return write(std::move(more));
 }
 
@@ -133,7 +132,8 @@ Decision stage(const View& view, const Staged& wish) {
   const Record& record = *view.record;
   const Staging* staging = staging_at(record, wish.path);
   if (staging == nullptr) return stage_another(view, wish);
-  if (staging->capability != wish.capability)
+  const Capability& capability = staging->capability;
+  if (capability != as_served(record, wish))
     return fail(errc::already_exists,
                 "volume " + view.id + " is staged at " + wish.path + " with another capability: unstage it first");
   if (record.failed) return given_up(view);
@@ -146,22 +146,23 @@ Decision stage(const View& view, const Staged& wish) {
     return fail(errc::failed_precondition, "something else is mounted at " + target + ": unmount it");
   if (!mounted_at(view, target)) {
     if (auto step = open_mapping(view)) return *step;
-    if (wish.capability.block) return at(Step::Kind::bind, target);
-    return make_filesystem(view, target, wish.capability);
+    if (capability.block) return at(Step::Kind::bind, target);
+    return make_filesystem(view, target, capability);
   }
   if (staging->complete) return leave_to_kernel(view);
   if (auto step = fill_mapping(view)) return *step;
-  if (!wish.capability.block)
+  if (!capability.block)
     if (auto step = fill_device(view, *our_mount_at(view, target))) return *step;
   // Also of a raw block volume: what a pod writes into it shows no filesystem, and must not pass for a format that did
   // not end. While rbd-nbd serves it no image is open here, and this record never began a format.
   const bool served_elsewhere = record.adopting && !view.seen.image_open;
-  if (!wish.capability.read_only && !served_elsewhere) {
+  if (!capability.read_only && !served_elsewhere) {
     if (!view.seen.facts.format_marker) return look(Fact::format_marker);
     if (!view.seen.facts.format_marker->empty()) return Step{Step::Kind::unmark};
   }
   Record staged = record;
   staged.format.clear();
+  staged.format_version.reset();
   staged.stagings[static_cast<std::size_t>(staging - record.stagings.data())].complete = true;
   return write(std::move(staged));
 }
@@ -185,7 +186,7 @@ Decision publish(const View& view, const Published& wish) {
   const auto& publishes = view.record->publishes;
   const auto known =
       std::find_if(publishes.begin(), publishes.end(), [&](const auto& entry) { return entry.target == wish.target; });
-  const bool other_use = !same_use(staging->capability, wish.capability);
+  const bool other_use = !same_use(staging->capability, as_served(*view.record, wish));
   if (known != publishes.end() && (*known != wanted || other_use))
     return fail(errc::already_exists,
                 "volume " + view.id + " is published at " + wish.target + " with other arguments: unpublish it first");
@@ -208,11 +209,12 @@ Decision publish(const View& view, const Published& wish) {
   return at(Step::Kind::bind, wish.target);
 }
 
-/// Whether a filesystem of the device is mounted at another path, too.
+/// Whether a filesystem of the device stays mounted at another path.
 bool mounted_elsewhere(const View& view, const std::string& path) {
   const auto* device = view.seen.device();
   return device != nullptr && std::ranges::any_of(view.seen.mounts, [&](const auto& mount) {
-           return mount.target != path && mount.fstype != "devtmpfs" && shows(mount, *device);
+           return mount.target != path && mount.fstype != "devtmpfs" && shows(mount, *device) &&
+                  !goes_with_mount_at(view, mount, path);
          });
 }
 
@@ -297,10 +299,7 @@ std::optional<Decision> refuse_published(const View& view, const Unstaged& wish)
       return refused(publish.target);
   const auto other = [&](const Staging& staging) { return staging.path != wish.path; };
   if (view.seen.device() == nullptr || std::ranges::any_of(record.stagings, other)) return std::nullopt;
-  const std::string target = staging_target(view.id, wish.path);
-  for (const auto& mount : view.seen.mounts)
-    if (mount.target != target && shows(mount, *view.seen.device())) return refused(mount.target);
-  return std::nullopt;
+  return refuse_mounted(view, staging_target(view.id, wish.path));
 }
 
 Decision unstage(const View& view, const Unstaged& wish) {
@@ -368,7 +367,7 @@ Decision decide(const View& view, const Wish& wish) {
   // What is true of the device now need not be so a moment later: it may be disconnected below what would be mounted.
   if (seen.command)
     return Wait{seen.command->what + " of volume " + volume_id + " is under way in the kernel since " +
-                utc(seen.command->since)};
+                utc_text(seen.command->since)};
   if (seen.devices.size() > 1)
     return fail(errc::failed_precondition, std::to_string(seen.devices.size()) + " devices carry the id of volume " +
                                                volume_id + ": disconnect the one that is not in use");
@@ -405,10 +404,12 @@ Decision decide(const View& view, const Wish& wish) {
 }
 
 /// What was only looked at, and is another's to use or may be.
-bool leaves(const Observation& seen, errc why) {
-  // To close it would give back the lock, which is the proof that it is ours.
+bool leaves(const View& view, errc why) {
+  const Observation& seen = view.seen;
+  // To close it would give back the lock, which is the proof that it is ours, unless it was taken on a mere word.
   const bool ours =
-      seen.lock_held || (seen.facts.ownership && seen.facts.ownership->lock == image::Ownership::Lock::mine);
+      (seen.lock_held || (seen.facts.ownership && seen.facts.ownership->lock == image::Ownership::Lock::mine)) &&
+      !(view.record && view.record->on_word);
   return !ours && seen.image_open && !seen.tombstone && seen.link == Observation::Link::none &&
          (why == errc::in_use || why == errc::unproven || why == errc::lost);
 }
@@ -421,7 +422,7 @@ Decision decide(const std::string& volume_id, const std::optional<Record>& recor
   const View view{
       volume_id, record, seen, policy, std::holds_alternative<Adopted>(wish), healed != nullptr && healed->vouched};
   Decision decision = decide(view, wish);
-  if (auto* failed = std::get_if<Fail>(&decision)) failed->leaves = leaves(seen, failed->error.code);
+  if (auto* failed = std::get_if<Fail>(&decision)) failed->leaves = leaves(view, failed->error.code);
   return decision;
 }
 

@@ -81,6 +81,8 @@ json::object to_json(const Record& record) {
   if (record.breaking) out["breaking"] = *record.breaking;
   if (record.freed) out["freed"] = *record.freed;
   if (!record.format.empty()) out["format"] = record.format;
+  if (record.format_version) out["format_version"] = *record.format_version;
+  if (record.on_word) out["on_word"] = true;
   if (record.provisioned) out["provisioned"] = true;
   if (record.note) out["note"] = json::object{{"user", record.note->user}, {"address", record.note->address}};
   return out;
@@ -156,6 +158,8 @@ Record record_of(const json::object& from) {
   if (from.contains("breaking")) record.breaking = number_at<std::uint64_t>(from, "breaking");
   if (from.contains("freed")) record.freed = number_at<std::uint64_t>(from, "freed");
   if (from.contains("format")) record.format = string_at(from, "format");
+  if (from.contains("format_version")) record.format_version = number_at<std::uint64_t>(from, "format_version");
+  record.on_word = from.contains("on_word") && from.at("on_word").as_bool();
   record.provisioned = from.contains("provisioned") && from.at("provisioned").as_bool();
   if (from.contains("note")) {
     const auto& note = from.at("note").as_object();

@@ -1,6 +1,7 @@
 #include "corbd/volume/shell.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <list>
 #include <map>
 #include <set>
@@ -343,8 +344,10 @@ task<result<>> Shell::Impl::pursue(Live& volume, Wish wish) {
       if (std::exchange(waits_for, wait->why) != wait->why)
         log::info("volume.waits", {{"volume", volume.id}, {"wish", name(wish)}, {"why", wait->why}});
       co_await sleep_until(control_, clock_, clock_.now() + kWaitPause);
+      // Whatever others may have changed meanwhile.
       volume.facts.ownership.reset();
       volume.facts.served_by_other.reset();
+      volume.facts.attachment.reset();
       continue;
     }
     auto done = co_await steps_.run(volume, std::get<Step>(decision), wish);
@@ -393,18 +396,32 @@ std::string Shell::Impl::path_owner(const Observation& seen, const Live& volume,
   const auto* unstaged = std::get_if<Unstaged>(&wish);
   const auto* unpublished = std::get_if<Unpublished>(&wish);
   if (unstaged == nullptr && unpublished == nullptr) return "";
-  const std::string& path = unstaged != nullptr ? unstaged->path : unpublished->target;
-  const auto there = std::ranges::find_if(seen.mounts, [&](const auto& mount) { return mount.target == path; });
-  const bool mounted = there != seen.mounts.end();
-  if ((volume.record && is_at(*volume.record, path)) ||
-      (mounted && seen.device() != nullptr && shows(*there, *seen.device())))
-    return "";
-  for (const auto& [id, other] : volumes_)
-    if (id != volume.id && other->record && is_at(*other->record, path)) return id;
-  const auto devices = mounted ? ports_.devices.inventory() : std::vector<device::Seen>();
+  // What is unmounted. An unstage drops the stash in the folder around it, too.
+  const std::string target = unstaged != nullptr ? staging_target(volume.id, unstaged->path) : unpublished->target;
+  const std::string& path = unstaged != nullptr ? unstaged->path : target;
+  const bool known = volume.record && is_at(*volume.record, path);
+  const auto is_own = [&](const auto& mount) { return seen.device() != nullptr && shows(mount, *seen.device()); };
+  // Every mount there goes, also one below another.
+  std::vector<host::Mount> there;
+  std::ranges::copy_if(seen.mounts, std::back_inserter(there),
+                       [&](const auto& mount) { return mount.target == target && !is_own(mount); });
+  const bool mounted = std::ranges::any_of(seen.mounts, [&](const auto& mount) { return mount.target == target; });
+  if (there.empty() && (known || mounted)) return "";
+  if (!known)
+    for (const auto& [id, other] : volumes_)
+      if (id != volume.id && other->record && (is_at(*other->record, path) || is_at(*other->record, target))) return id;
+  const auto devices = ports_.devices.inventory();
   if (!devices) return "";
-  for (const auto& device : *devices)
-    if (!device.backend.empty() && device.backend != volume.id && shows(*there, device)) return device.backend;
+  const auto table = unstaged != nullptr && !known ? ports_.mounts.table() : std::vector<host::Mount>();
+  for (const auto& device : *devices) {
+    if (device.backend.empty() || device.backend == volume.id) continue;
+    const auto shown = [&](const host::Mount& mount) { return shows(mount, device); };
+    // Without a record of it only its mount tells whose the folder and its stash are.
+    const std::string its_own = staging_target(device.backend, path);
+    if (std::ranges::any_of(there, shown) ||
+        (table && std::ranges::any_of(*table, [&](const auto& m) { return m.target == its_own && shown(m); })))
+      return device.backend;
+  }
   return "";
 }
 

@@ -378,7 +378,7 @@ task<result<>> Steps::open_image(Live& live) {
   };
   options.on_lost = [this, &live, alive, opening](const std::string& why) {
     if (alive.expired() || live.opening != opening) return;
-    live.lock_held = false;
+    live.lock_held = live.image_served = false;
     if (live.link)
       live.link->hold();
     else
@@ -391,7 +391,7 @@ task<result<>> Steps::open_image(Live& live) {
   }
   if (!opened) co_return opened.error();
   live.image = std::move(*opened);
-  live.lock_held = false;
+  live.lock_held = live.image_served = false;
   live.facts.ownership.reset();
   log::info("image.opened", {{"volume", live.id}, {"image", live.record->key.text()}});
   co_await key_worked(live);
@@ -428,10 +428,13 @@ task<result<>> Steps::take_lock(Live& live) {
 void Steps::forget_image(Live& live) {
   ++live.opening;
   live.image.reset();
-  live.closing = live.tombstone = live.lock_held = false;
-  auto cleared = std::move(live.facts.cleared);  // of the node's paths, not of the image
-  live.facts = Facts();
-  live.facts.cleared = std::move(cleared);
+  live.closing = live.tombstone = live.lock_held = live.image_served = false;
+  // Of the node's paths, and of what others say; not of the image.
+  Facts kept;
+  kept.cleared = std::move(live.facts.cleared);
+  kept.stash = std::move(live.facts.stash);
+  kept.attachment = std::move(live.facts.attachment);
+  live.facts = std::move(kept);
 }
 
 task<result<>> Steps::close_image(Live& live) {

@@ -19,6 +19,7 @@ std::string with_ro(std::string flags) { return flags.empty() ? "ro" : std::move
 task<result<>> Steps::mark(Live& live) {
   auto marked = co_await live.image->set_metadata(kFormatMarker, live.record->format, soon());
   if (marked) live.facts.format_marker = live.record->format;
+  if (live.record->kind == device::Kind::krbd) live.facts.ownership.reset();  // the header has another version
   co_return marked;
 }
 
@@ -55,7 +56,7 @@ task<result<>> Steps::mount(Live& live, std::string target, const Wish& wish) {
   const auto device = data_path(live);
   if (!device) co_return device.error();
   const Capability& capability = std::get<Staged>(wish).capability;
-  const std::string flags = capability.read_only ? with_ro(capability.mount_flags) : capability.mount_flags;
+  const std::string flags = live.record->read_only ? with_ro(capability.mount_flags) : capability.mount_flags;
   co_return co_await ports_.mounts.mount(*device, capability.fstype, std::move(target), flags, owner(live),
                                          while_served(live, later()));
 }

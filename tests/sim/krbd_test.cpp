@@ -455,3 +455,31 @@ TEST_CASE("what ceph-csi staged encrypted, or of another image, does not become 
   CHECK(scene.want(staged()) == errc::failed_precondition);
   CHECK(scene.world.devices.size() == 1);
 }
+
+TEST_CASE("a format that the kernel's device was in is repeated only while its lock stayed the kernel's") {
+  Scene scene;
+  scene.world.crash_in = "mkfs";
+  CHECK_THROWS_AS(scene.world.want(kId, staged()), test::Crash);
+  scene.kill_and_start();
+  const int what = GENERATE(range(0, 5));
+  CAPTURE(what);
+  if (what == 1) scene.image().changed();  // the lock went to another client and came back
+  if (what == 2) scene.image().lock_owner = kStranger;
+  if (what == 3) scene.world.records.front().format_version.reset();  // an earlier version's
+  if (what == 4) scene.image().data = scene.image().only_formatted = false;
+  if (what == 4) scene.image().changed();
+  scene.kill_and_start();
+  const bool repeated = what == 0 || what == 4;
+  CHECK(scene.want(staged()) == (repeated ? errc::ok : errc::not_empty));
+  CHECK(scene.image().generation == (repeated ? 1u : 0u));
+}
+
+TEST_CASE("without the exclusive lock a format by the kernel's client is not repeated unless the image is empty") {
+  Scene scene;
+  scene.image().exclusive = false;
+  scene.world.crash_in = "mkfs";
+  CHECK_THROWS_AS(scene.world.want(kId, staged()), test::Crash);
+  scene.kill_and_start();
+  CHECK(scene.want(staged()) == errc::not_empty);
+  CHECK(scene.image().generation == 0);
+}

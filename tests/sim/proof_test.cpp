@@ -226,6 +226,88 @@ TEST_CASE("the operator's word counts in one try, and is forgotten with it") {
   CHECK(scene.want(plan::Healed{}) == errc::unproven);
 }
 
+TEST_CASE("what was done on the operator's word in a try that failed proves nothing to the next one") {
+  Dead scene(false);
+  scene.world.clients.clear();  // the dead client's file was damaged
+  scene.forgotten();
+  scene.start({}, false);
+  const std::string in = GENERATE("fence", "break lock", "acquire lock", "kernel reconfigure");
+  const bool dies = GENERATE(true, false);
+  CAPTURE(in, dies);
+  if (dies) {
+    scene.world.crash_in = in;
+    CHECK_THROWS_AS(scene.world.want(kId, plan::Healed{true}), test::Crash);
+    scene.kill_and_start();
+    scene.forgotten();
+  } else {
+    int seen = 0;
+    scene.world.before_call = [&](const std::string& call) {
+      // The first fence is of nobody.
+      if (call == in && ++seen == (in == "fence" ? 2 : 1)) scene.world.fail_at = 1;
+    };
+    CHECK(scene.want(plan::Healed{true}) != errc::ok);
+    scene.world.before_call = nullptr;
+  }
+  CHECK(scene.want(plan::Healed{}) == errc::unproven);
+  CHECK_FALSE(scene.device().alive);
+  CHECK_FALSE(scene.watched());
+  const bool stayed = GENERATE(true, false);
+  if (stayed) scene.world.records.front().attachment_uid = "uid-1";
+  CHECK(scene.want(plan::Healed{true}) == errc::ok);
+  CHECK_FALSE(scene.world.records.front().on_word);
+  scene.kill_and_start();
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+}
+
+TEST_CASE("what the orchestrator said before a wait is asked again after it") {
+  Scene scene;
+  scene.image().exclusive = false;
+  const auto device = scene.world.other_stages(kId, test::staged_wish(kId).path);
+  scene.image().lock_owner.clear();
+  scene.world.other_ends(device, false);
+  scene.loop.advance(1min);
+  auto wish = test::staged_wish(kId);
+  wish.attachment = kHere;
+  scene.world.attachment = kAway;
+  scene.world.under_way.push_back({kId, {"resizing /dev/nbd0", {}}});
+  scene.loop.outside_in(2s, [&] { scene.world.under_way.clear(); });
+  CHECK(scene.want(wish) != errc::ok);
+  CHECK_FALSE(scene.device().alive);
+}
+
+TEST_CASE("where volumes of the driver are not attached, the operator's word counts") {
+  Dead scene(false);
+  scene.forgotten();
+  scene.image().lock_owner.clear();
+  scene.start({State::none, "", "attachRequired: false"}, false);
+  CHECK(scene.want(plan::Healed{}) == errc::unproven);
+  CHECK(scene.error().find("attachRequired: false") != std::string::npos);
+  CHECK(scene.want(plan::Healed{true}) == errc::ok);
+}
+
+// --- An image without the exclusive lock
+
+TEST_CASE("an image without the exclusive lock whose link ended is served on as long as it stayed open here alone") {
+  Scene scene;
+  scene.filled();
+  scene.image().exclusive = false;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.world.odd_error = EBADE;
+  scene.world.application_writes(scene.device(), 0);
+  scene.loop.advance(10ms);
+  REQUIRE_FALSE(scene.device().alive);
+  scene.world.odd_error = 0;
+  const int what = GENERATE(range(0, 3));
+  CAPTURE(what);
+  if (what == 1) scene.image().watchers.insert(kOther);
+  if (what == 2) scene.kill_and_start();
+  CHECK(scene.want(plan::Healed{}) == (what == 0 ? errc::ok : errc::unproven));
+  scene.loop.advance(40s);
+  CHECK(scene.world.answered == (what == 0 ? 1 : 0));
+  const auto error = scene.world.shell().status(kId)->last_error;
+  if (what == 2) CHECK(error->text.find("--without-proof") != std::string::npos);
+}
+
 TEST_CASE("the operator's word reaches over no client, no attachment and no volume that was given up") {
   Dead scene;
   scene.image().lock_owner.clear();
@@ -392,4 +474,93 @@ TEST_CASE("the record of a volume that ceph-csi unstaged is closed at the next s
   scene.loop.advance(1min);
   CHECK(scene.world.records.empty());
   CHECK(scene.world.keys.empty());
+}
+
+namespace {
+
+/// Served under "uid-1"; then ceph-csi unstaged it, and staged it anew under "uid-2" on a device of the same number.
+struct Restaged : Scene {
+  std::uint32_t index = 0;
+  plan::Staged wish = test::staged_wish(kId);
+  explicit Restaged(bool failed = false) {
+    filled();
+    REQUIRE(want(wish) == errc::ok);
+    REQUIRE(want(plan::Attached{"uid-1"}) == errc::ok);
+    if (failed) REQUIRE(want(plan::Failed{}) == errc::ok);
+    world.stop_agent();
+    world.mounts.clear();
+    world.devices.clear();
+    world.stashes.clear();
+    image().lock_owner.clear();
+    image().watchers.clear();
+    index = world.other_stages(kId, wish.path);
+    REQUIRE(index == *world.records.front().device);
+    world.attachment = {State::here, "uid-2", ""};
+  }
+  ~Restaged() {
+    for (const auto& rule : world.broken_rules) FAIL_CHECK(rule);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("what ceph-csi staged anew on a device of the same number is no volume of the record, which is closed") {
+  Restaged scene;
+  const int rbd_nbd = GENERATE(range(0, 3));  // lives, was killed, ended
+  CAPTURE(rbd_nbd);
+  if (rbd_nbd > 0) scene.world.other_ends(scene.index, rbd_nbd == 2);
+  scene.loop.advance(1min);
+  scene.world.start_agent();
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+  CHECK(scene.world.records.empty());
+  CHECK(scene.image().watchers.size() == (rbd_nbd == 0 ? 1 : 0));
+  // As the finder has it.
+  scene.wish.attachment = scene.world.attachment;
+  CHECK(scene.want(scene.wish) == errc::ok);
+  CHECK(scene.world.shell().status(kId)->served_by_other == (rbd_nbd == 0));
+  CHECK(scene.device().alive);
+  CHECK(scene.world.records.front().attachment_uid == "uid-2");
+}
+
+TEST_CASE("a stage takes what ceph-csi staged anew on a device of the same number") {
+  Restaged scene;
+  scene.world.start_agent();
+  CHECK(scene.want(scene.wish) == errc::ok);
+  CHECK(scene.world.shell().status(kId)->served_by_other);
+}
+
+TEST_CASE("a volume that was given up offers its tombstone to no device that ceph-csi staged anew") {
+  Restaged scene(true);
+  const bool told = GENERATE(true, false);
+  if (!told) scene.world.attachment = {State::unknown, "", "no route to host"};
+  scene.world.other_ends(scene.index, false);
+  scene.world.application_writes(scene.device(), 0);
+  scene.loop.advance(1min);
+  scene.world.start_agent(true);
+  scene.loop.advance(2min);
+  CHECK(scene.world.errors == 0);
+  CHECK(scene.world.records.empty() == told);
+  scene.world.attachment = {State::here, "uid-2", ""};
+  scene.loop.advance(2min);
+  scene.wish.attachment = scene.world.attachment;
+  CHECK(scene.want(scene.wish) == errc::ok);
+  scene.loop.advance(1min);
+  CHECK(scene.world.answered == 1);
+}
+
+TEST_CASE("a stash that is not signed yet does not close the record of a volume that stayed attached") {
+  Scene scene;
+  scene.filled();
+  const bool failed = GENERATE(true, false);
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  REQUIRE(scene.want(plan::Attached{"uid-1"}) == errc::ok);
+  if (failed) REQUIRE(scene.want(plan::Failed{}) == errc::ok);
+  scene.world.stashes.at(test::staged_wish(kId).path).attachment.clear();
+  scene.world.attachment = kHere;
+  scene.world.kill_agent();
+  scene.image().lock_owner.clear();
+  scene.world.start_agent();
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+  CHECK(scene.world.records.size() == 1);
+  CHECK(scene.world.shell().status(kId)->health == (failed ? Health::failed : Health::staged));
 }

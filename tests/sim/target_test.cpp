@@ -246,6 +246,26 @@ TEST_CASE("a mount of a device that carries another volume's id is not taken awa
   CHECK(scene.world.mounts.size() == 1);
 }
 
+TEST_CASE("an unstage by another id at a path that ceph-csi staged touches neither the mount nor its stash") {
+  Scene scene;
+  scene.world.other_stages(kId, kPath);
+  CHECK(scene.want(plan::Unstaged{kPath}, "image-2") == errc::failed_precondition);
+  CHECK(scene.world.stashes.contains(kPath));
+  CHECK(scene.world.mounts.size() == 1);
+  CHECK(scene.want(plan::Unstaged{kPath}) == errc::ok);
+}
+
+TEST_CASE("what another volume has mounted over a volume's own mount is not taken away with it") {
+  Scene scene;
+  add_second(scene);
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  auto over = scene.world.mounts.front();
+  over.target = kStaged;
+  scene.world.mounts.push_back(over);
+  CHECK(error_of(scene, plan::Unstaged{kPath}).find("image-2") != std::string::npos);
+  CHECK(scene.world.mounts.size() == 3);
+}
+
 // --- What an image was used for before ----------------------------------------------------------
 
 TEST_CASE("a format that did not end is not repeated after its image was a raw block volume") {

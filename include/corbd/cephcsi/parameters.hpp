@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,6 +47,7 @@ struct Parameters {
   bool migrated = false;   ///< of the kubelet's own plugin: the image is the attribute imageName
   std::string kms_id;      ///< of an encrypted volume; "": not encrypted
   bool read_only = false;
+  std::optional<bool> read_only_otherwise;  ///< with the other default mounter, where none is named
   Serving serving;
   KernelOptions kernel;
   std::vector<std::string> ignored;  ///< set, but without effect here: a sentence each

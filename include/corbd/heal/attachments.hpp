@@ -35,7 +35,7 @@ class Attachments {
 
   /// As the server has it now: what a watch told may be old, so it proves nothing.
   task<kube::answer<kube::VolumeAttachment>> get(std::string volume_id);
-  /// get(), judged.
+  /// get(), judged, also by what the CSIDriver says: none where its volumes are not attached.
   task<plan::Attachment> look(std::string volume_id);
   /// look(), for a volume that waits for it: one that is neither here nor away is watched until another ask() says that
   /// it is.
@@ -47,6 +47,7 @@ class Attachments {
   task<> stop(Until until);
 
  private:
+  task<plan::Attachment> judged(const kube::answer<kube::VolumeAttachment>& found);
   void note(const std::string& volume_id);
   task<> keep_asking(std::string volume_id);
   std::string name_of(const std::string& volume_id) const;

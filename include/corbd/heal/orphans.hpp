@@ -36,11 +36,12 @@ class Orphans {
   struct Suspect {
     time_point since{}, used{}, asked{};  ///< used: by a pod, last
     std::optional<time_point> gone;       ///< since when its attachment was not there, without a break
-    bool under_way = false;
+    bool under_way = false;  ///< it is asked about, or unstaged: until that ends it is not forgotten, nor asked again
   };
   void look();
   bool is_suspect(const volume::Status& status) const;
   task<> ask(std::string volume_id);
+  task<> examine(std::string volume_id);
   void tell(const volume::Status& status, const std::string& why) const;
   task<> unstage(volume::Status status);
 

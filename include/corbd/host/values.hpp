@@ -7,6 +7,13 @@
 
 namespace corbd::host {
 
+/// Where a mount is made: in the filesystem below it, by whatever path that is seen.
+struct Place {
+  std::uint32_t dev_major = 0, dev_minor = 0;
+  std::string path;                      ///< within that filesystem; empty: not known
+  std::uint64_t shared = 0, master = 0;  ///< peer groups of the mount below, which propagate; 0: none
+};
+
 /// One line of /proc/self/mountinfo.
 struct Mount {
   std::uint64_t id = 0;
@@ -18,7 +25,12 @@ struct Mount {
   std::string options;                ///< per mount, comma separated
   bool read_only = false;             ///< this mount's own flag
   bool filesystem_read_only = false;  ///< the superblock's: set by an error too
+  Place place = {};
 };
+
+/// Whether `twin` is the same mount seen by another path, so that the kernel takes it away with `of`: both stand at one
+/// place, and the mounts below them propagate. A bind of it elsewhere, as a pod has it, is none.
+bool goes_with(const Mount& twin, const Mount& of);
 
 /// What blkid says about a device. ambivalent: it found two signatures at once. Such a device is never formatted or
 /// mounted.

@@ -18,6 +18,7 @@ inline const Resource kNodes{"/api/v1/nodes", "nodes"};
 inline const Resource kPersistentVolumes{"/api/v1/persistentvolumes", "persistentvolumes"};
 inline const Resource kVolumeAttachments{"/apis/storage.k8s.io/v1/volumeattachments",
                                          "volumeattachments.storage.k8s.io"};
+inline const Resource kDrivers{"/apis/storage.k8s.io/v1/csidrivers", "csidrivers.storage.k8s.io"};
 Resource secrets_of(const std::string& name_space);
 
 struct Node {
@@ -38,6 +39,9 @@ struct VolumeAttachment {
 VolumeAttachment volume_attachment_of(const boost::json::object& object);
 /// The attach-detach controller's name: "csi-" and the sha256 of volume ID, driver and node.
 std::string volume_attachment_name(const std::string& handle, const std::string& driver, const std::string& node);
+
+/// Of a CSIDriver. Only where it says so: without a word, or without the object, Kubernetes attaches.
+bool attaches(const boost::json::object& driver);
 
 struct Reference {
   std::string name, name_space;

@@ -75,13 +75,15 @@ struct Observation {
   bool tombstone = false;        ///< what is open is no image: it answers EIO to everything
   std::string client;            ///< address of the open image's
   bool lock_held = false;
+  bool image_served = false;  ///< the device was served with the image that is open, whose client was not cut off since
   std::optional<duration> other_dead_for;  ///< since the link of rbd-nbd, which was seen serving until then, ended
   bool cut_off = false;                    ///< the cluster cut our client off while it served, and nobody served since
   std::optional<duration> in_use_for;      ///< since it was first found in use by somebody else, without a break
   std::optional<duration> lost_for;        ///< since it was first proven lost, without a break
   bool key_known = false;                  ///< a Ceph key is at hand
   std::string image_writer, image_reader;  ///< other volumes of this node on the same image; empty: none
-  std::string path_owner;  ///< the other volume to which the path of an unpublish or unstage belongs; empty: none
+  std::string path_owner;  ///< the other volume to which the target or the staging path of an unpublish or unstage
+                           ///< belongs; empty: none
 
   Facts facts;
 

@@ -63,6 +63,10 @@ struct Record {
   std::optional<Note> note;            ///< as it was written last
   std::string format;  ///< what the marker on the image says of the format that was begun on this very device and did
                        ///< not end; "": none
+  std::optional<std::uint64_t> format_version;  ///< of krbd: header's version (image::Ownership) since that marker
+                                                ///< stands; as long as it is the same, nobody else had the image's lock
+  bool on_word = false;  ///< an operator's word was acted on, and its try did not serve the device: what the lock shows
+                         ///< rests on that word, and proves nothing to a later try
   std::vector<Staging> stagings;
   std::vector<Publish> publishes;
 

@@ -49,7 +49,8 @@ struct Attachment {
   enum class State {
     unknown,  ///< it does not answer, or attaches or detaches just now
     here,     ///< attached to this node, and not about to be detached
-    away      ///< it is not
+    away,     ///< it is not
+    none      ///< volumes of this driver are not attached (attachRequired: false): nobody knows
   } state = State::unknown;
   std::string uid;  ///< here: a new one each time it is attached
   std::string why;  ///< otherwise
@@ -67,6 +68,8 @@ struct Staged {
   std::string kms_id = {};                ///< of an encrypted volume; its journal knows better
   Stash stash = {};                       ///< what the attributes say of it; the rest is known later
   Mounter mounter = Mounter::nbd;
+  /// Of a volume that names no mounter: what capability.read_only would be if the other one were the default.
+  std::optional<bool> read_only_otherwise = std::nullopt;
   std::string user;
   Secret key;
   Secret passphrase = {};      ///< of an encrypted volume, as its secret has it; empty: it has none
@@ -82,6 +85,7 @@ struct Published {
   std::string target;
   bool read_only = false;
   Capability capability;
+  std::optional<bool> read_only_otherwise = std::nullopt;  ///< as Staged's
   bool operator==(const Published&) const = default;
 };
 struct Unpublished {

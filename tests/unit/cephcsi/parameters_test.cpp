@@ -141,7 +141,19 @@ TEST_CASE("attributes that say nothing of serving leave it as it is") {
   cephcsi::Parameters nothing;
   nothing.stash.log_dir = "/var/log/ceph";
   nothing.stash.log_strategy = "remove";
+  nothing.read_only_otherwise = false;
   CHECK((*parameters == nothing));
+}
+
+TEST_CASE("only of a volume that names no mounter it is said whether the other default one would make it read-only") {
+  using cephcsi::Mounter;
+  const auto otherwise = [](cephcsi::Attributes attributes, Mounter unnamed) {
+    return read_parameters(attributes, unnamed).value().read_only_otherwise;
+  };
+  CHECK(otherwise({{"mapOptions", "krbd:ro"}}, Mounter::nbd) == true);
+  CHECK(otherwise({{"mapOptions", "krbd:ro"}}, Mounter::krbd) == false);
+  CHECK(otherwise({{"mapOptions", "nbd:read-only"}}, Mounter::krbd) == true);
+  CHECK(otherwise({{"mapOptions", "krbd:ro"}, {"mounter", "rbd"}}, Mounter::nbd) == std::nullopt);
 }
 
 TEST_CASE("a volume that names no mounter is the default one's, with the options that it has for that one") {

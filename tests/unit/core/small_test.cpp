@@ -20,6 +20,7 @@
 #include "corbd/core/file.hpp"
 #include "corbd/core/process.hpp"
 #include "corbd/core/secret.hpp"
+#include "corbd/core/utc.hpp"
 #include "support/catch.hpp"
 #include "support/folder.hpp"
 #include "support/small_disk.hpp"
@@ -162,3 +163,7 @@ TEST_CASE("a runtime folder on a disk is refused") {
 }
 
 TEST_CASE("sha256 names files") { CHECK(sha256_hex("abc").substr(0, 16) == "ba7816bf8f01cfea"); }
+
+TEST_CASE("a time is written in whole seconds of UTC") {
+  CHECK(utc_text(std::chrono::system_clock::time_point(1'700'000'000s + 999ms)) == "2023-11-14T22:13:20Z");
+}

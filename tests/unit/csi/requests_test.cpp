@@ -264,7 +264,10 @@ TEST_CASE("a stage and a publish of a volume that names no mounter mean the same
     const auto staged = std::get<corbd::plan::Staged>(*corbd::csi::wish_of(stage, unnamed));
     CHECK(staged.mounter == unnamed);
     CHECK(staged.capability.read_only == (unnamed == Mounter::krbd));
-    CHECK(std::get<corbd::plan::Published>(*corbd::csi::wish_of(publish, unnamed)).capability == staged.capability);
+    CHECK(staged.read_only_otherwise == (unnamed == Mounter::nbd));
+    const auto published = std::get<corbd::plan::Published>(*corbd::csi::wish_of(publish, unnamed));
+    CHECK(published.capability == staged.capability);
+    CHECK(published.read_only_otherwise == staged.read_only_otherwise);
   }
 }
 

@@ -223,3 +223,58 @@ TEST_CASE("an attachment that nobody waits for is not watched") {
   scene.loop.poll();
   CHECK(scene.server.requests().size() == 1);
 }
+
+// --- drivers whose volumes are not attached
+
+namespace {
+
+/// There is no VolumeAttachment; the CSIDriver is what the test says.
+struct Unattached {
+  unsigned status;
+  std::string driver;
+  test::Loop loop;
+  BlockingPool pool{loop.control(), loop.clock, 1};
+  ApiServer server{[this](const ApiServer::Request& request, ApiServer::Peer& peer) {
+    if (request.target == "/apis/storage.k8s.io/v1/csidrivers/driver") return peer.answer(status, driver);
+    peer.answer(404, R"({"kind":"Status","message":"no attachment"})");
+  }};
+  kube::Api api{loop.control(), loop.clock, pool, server.access()};
+  heal::Attachments attachments{loop.control(), loop.clock, &api, {"driver", "node-1"}};
+  Unattached(unsigned answers, std::string object) : status(answers), driver(std::move(object)) {}
+  ~Unattached() { test::Started<bool>(loop.io, stopped(*this)).get(); }
+  static task<bool> stopped(Unattached& self) {
+    co_await self.attachments.stop({});
+    co_return true;
+  }
+  plan::Attachment ask() { return test::Started<plan::Attachment>(loop.io, attachments.ask("v")).get(); }
+};
+
+}  // namespace
+
+TEST_CASE("where the CSIDriver says that its volumes are not attached, a missing attachment tells nothing") {
+  Unattached scene(200, R"({"spec":{"attachRequired":false}})");
+  CHECK(scene.ask().state == State::none);
+  CHECK(scene.loop.clock.next() == time_point::max());
+}
+
+TEST_CASE("a missing attachment is away where the CSIDriver says nothing else, is not there, or cannot be read") {
+  const auto [status, driver] = GENERATE(
+      table<unsigned, std::string>({{200, R"({"spec":{"attachRequired":true}})"},
+                                    {200, R"({"spec":{}})"},
+                                    {404, R"({"kind":"Status","message":"no driver"})"},
+                                    {403, R"({"kind":"Status","reason":"Forbidden","message":"not for you"})"}}));
+  Unattached scene(status, driver);
+  const auto found = scene.ask();
+  CHECK(found.state == State::away);
+  CHECK((found.why.find("not for you") != std::string::npos) == (status == 403));
+}
+
+TEST_CASE("a driver whose volumes are not attached is asked once for each stage") {
+  Unattached scene(200, R"({"spec":{"attachRequired":false}})");
+  test::ScriptedVolumes volumes;
+  volumes.all.emplace_back().volume_id = "v";
+  scene.attachments.start(volumes);
+  REQUIRE(test::eventually(scene.loop.io, [&] { return scene.server.requests().size() == 2; }));
+  CHECK(test::eventually(scene.loop.io, [&] { return scene.loop.clock.next() == time_point::max(); }));
+  CHECK(volumes.wishes.empty());
+}

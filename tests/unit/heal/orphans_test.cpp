@@ -146,3 +146,57 @@ TEST_CASE("a volume whose question ends at once is asked about again") {
   CHECK(volumes.asked > 1);
   loop.run(orphans.stop({}));
 }
+
+TEST_CASE("a volume whose unstage takes long is neither asked about nor unstaged again meanwhile") {
+  struct Slow : test::ScriptedVolumes {
+    explicit Slow(test::Loop& loop) : done(loop.control(), loop.clock) {}
+    task<result<>> want(std::string, plan::Wish wish, Until) override {
+      wishes.push_back(std::move(wish));
+      co_await done.wait({});
+      co_return result<>();
+    }
+    Event done;
+  };
+  test::Loop loop;
+  Slow volumes(loop);
+  auto& volume = volumes.all.emplace_back();
+  volume.volume_id = "v";
+  volume.staged_at = {"/staging"};
+  volume.attachment_uid = "u";
+  BlockingPool pool(loop.control(), loop.clock, 1);
+  ApiServer server([](const ApiServer::Request&, ApiServer::Peer& peer) {
+    peer.answer(404, R"({"kind":"Status","message":"gone"})");
+  });
+  kube::Api api(loop.control(), loop.clock, pool, server.access());
+  heal::Attachments attachments(loop.control(), loop.clock, &api, {"driver", "node-1", 10min});
+  heal::Orphans::Config config;
+  config.driver = "driver";
+  config.unstage = true;
+  heal::Orphans orphans(
+      loop.control(), loop.clock, attachments, [] { return std::optional<kube::Node>(); }, volumes, config);
+  orphans.start();
+  const auto minutes = [&](int count) {
+    for (; count > 0; --count) {
+      loop.clock.advance(1min);
+      for (int i = 0; i < 8; ++i) {
+        loop.io.restart();
+        loop.io.run_one_for(20ms);
+      }
+    }
+  };
+  minutes(20);
+  REQUIRE(volumes.wishes.size() == 1);
+  const auto asked = server.requests().size();
+  minutes(15);
+  CHECK(volumes.wishes.size() == 1);
+  CHECK(server.requests().size() == asked);
+  volumes.done.set();
+  minutes(10);
+  CHECK(volumes.wishes.size() > 1);
+  const auto stopped = [](heal::Orphans& one, heal::Attachments& other) -> task<bool> {
+    co_await one.stop({});
+    co_await other.stop({});
+    co_return true;
+  };
+  test::Started<bool>(loop.io, stopped(orphans, attachments)).get();
+}

@@ -104,3 +104,25 @@ TEST_CASE("an ext4 that was to stop writing at an error, and had one, is read-on
   CHECK(mounts->at(0).filesystem_read_only);
   for (const std::size_t fine : {1, 2, 3}) CHECK(!mounts->at(fine).filesystem_read_only);
 }
+
+TEST_CASE("a mount tells its place in the filesystem below, by whatever path that is seen") {
+  const auto mounts = parse(
+      "20 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n"
+      "21 20 8:2 /kubelet /var/lib/kubelet rw shared:7 - ext4 /dev/sda2 rw\n"
+      "22 20 8:2 / /data rw shared:8 master:7 - ext4 /dev/sda2 rw\n"
+      "30 21 43:0 / /var/lib/kubelet/staging/v rw shared:9 - ext4 /dev/nbd0 rw\n"
+      "31 22 43:0 / /data/kubelet/staging/v rw shared:9 - ext4 /dev/nbd0 rw\n"
+      "32 21 43:0 / /var/lib/kubelet/pods/p rw shared:9 - ext4 /dev/nbd0 rw\n");
+  REQUIRE(mounts);
+  const auto &staged = mounts->at(3), &twin = mounts->at(4), &pod = mounts->at(5);
+  CHECK(staged.place.path == "/kubelet/staging/v");
+  CHECK(twin.place.path == "/kubelet/staging/v");
+  CHECK(staged.place.dev_minor == 2);
+  CHECK(staged.place.shared == 7);
+  CHECK(twin.place.master == 7);
+  CHECK(mounts->at(1).place.path == "/var/lib/kubelet");
+  CHECK(host::goes_with(twin, staged));
+  CHECK_FALSE(host::goes_with(staged, twin));  // what is unmounted in a slave stays in its master
+  CHECK_FALSE(host::goes_with(pod, staged));
+  CHECK_FALSE(host::goes_with(staged, staged));
+}

@@ -15,12 +15,12 @@ TEST_CASE(
   wish.mounter = Mounter::krbd;
   const auto kinds = run(model, Wish(wish));
   REQUIRE(kinds);
-  CHECK(*kinds == std::vector{Kind::look,         Kind::write_record, Kind::look, Kind::write_stash,
-                              Kind::fence,        Kind::open_image,   Kind::look, Kind::map_krbd,
-                              Kind::look,         Kind::write_record, Kind::look, Kind::look,
-                              Kind::look,         Kind::write_record, Kind::mark, Kind::mkfs,
-                              Kind::look,         Kind::mount,        Kind::look, Kind::unmark,
-                              Kind::write_record, Kind::close_image});
+  CHECK(*kinds == std::vector{Kind::look,         Kind::write_record, Kind::look,         Kind::write_stash,
+                              Kind::fence,        Kind::open_image,   Kind::look,         Kind::map_krbd,
+                              Kind::look,         Kind::write_record, Kind::look,         Kind::look,
+                              Kind::look,         Kind::write_record, Kind::mark,         Kind::look,
+                              Kind::write_record, Kind::mkfs,         Kind::look,         Kind::mount,
+                              Kind::look,         Kind::unmark,       Kind::write_record, Kind::close_image});
 }
 
 TEST_CASE("the kernel's client is chosen where it is wanted and knows every feature of the image") {

@@ -61,7 +61,7 @@ void Model::look(Fact fact) {
       facts.stash = stash;
       break;
     case Fact::attachment:
-      facts.attachment = Attachment{};
+      facts.attachment = attachment;
       break;
     case Fact::served_by_other:
       facts.served_by_other = other_serves;
@@ -126,6 +126,7 @@ void Model::apply(const Step& step, const Wish& wish) {
     case Kind::mark:
       REQUIRE_FALSE(image_has_data);
       seen.facts.format_marker = marker = record->format;
+      if (record->kind == device::Kind::krbd) seen.facts.ownership.reset();
       return;
     case Kind::unmark:
       seen.facts.format_marker = marker = "";
@@ -164,12 +165,21 @@ void Model::apply(const Step& step, const Wish& wish) {
       // The last of a filesystem is synced, and needs a link for that.
       for (const auto& mount : seen.mounts)
         if (mount.target == step.path && seen.device() != nullptr && shows(mount, *seen.device()) && record) {
-          const auto other = [&](const auto& one) { return one.target != step.path && shows(one, *seen.device()); };
+          const auto other = [&](const auto& one) {
+            return one.target != step.path && shows(one, *seen.device()) && !host::goes_with(one, mount);
+          };
           const bool last = std::ranges::none_of(seen.mounts, other);
           CHECK(step.sync == last);
           CHECK((!last || answers() || cut));
         }
-      std::erase_if(seen.mounts, [&](const auto& mount) { return mount.target == step.path; });
+      {
+        const auto before = seen.mounts;
+        std::erase_if(seen.mounts, [&](const auto& mount) {
+          return std::ranges::any_of(before, [&](const auto& gone) {
+            return gone.target == step.path && (mount.target == step.path || host::goes_with(mount, gone));
+          });
+        });
+      }
       seen.facts.cleared.insert_or_assign(step.path, result<>());
       if (cut && !open && seen.mounts.empty() && seen.device() != nullptr && seen.device()->holders.empty())
         seen.devices.clear();
@@ -197,9 +207,11 @@ void Model::apply(const Step& step, const Wish& wish) {
     case Kind::close_image:
       seen.image_open = seen.lock_held = seen.tombstone = false;
       {
-        auto cleared = std::move(seen.facts.cleared);
-        seen.facts = Facts();
-        seen.facts.cleared = std::move(cleared);
+        Facts kept;
+        kept.cleared = std::move(seen.facts.cleared);
+        kept.stash = seen.facts.stash;
+        kept.attachment = seen.facts.attachment;
+        seen.facts = std::move(kept);
       }
       return;
     case Kind::drop_record:

@@ -28,6 +28,7 @@ struct Model {
   std::string marker;  ///< of a format that was begun
   std::uint64_t filesystem_bytes = 0, cluster_bytes = 0;
   image::Ownership ownership;
+  Attachment attachment;
   bool other_serves = false;
   bool cut = false;        ///< its device takes no link any more
   bool open = false;       ///< somebody has its device open, without using it

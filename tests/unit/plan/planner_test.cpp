@@ -48,6 +48,56 @@ TEST_CASE("what is staged and answers is Done at the first look") {
     CHECK(std::holds_alternative<Done>(staged_model().decide(wish)));
 }
 
+TEST_CASE(
+    "another default mounter, by which the map options mean another use, makes no other request of a repeated one") {
+  Model model = staged_model();
+  const bool was = GENERATE(true, false);
+  model.record->read_only = model.record->stagings.front().capability.read_only = was;
+  Staged staged = staged_wish();
+  staged.capability.read_only = !was;
+  Published published{kPath, "/target", false, staged.capability};
+  CHECK(failure(model.decide(Wish(staged))) == errc::already_exists);
+  CHECK(failure(model.decide(Wish(published))) == errc::failed_precondition);
+  staged.read_only_otherwise = published.read_only_otherwise = was;
+  CHECK(std::holds_alternative<Done>(model.decide(Wish(staged))));
+  CHECK(run(model, Wish(published)));
+  CHECK(model.record->publishes.size() == 1);
+  staged.path = "/staging-2";
+  const auto second = model.decide(Wish(staged));
+  REQUIRE(std::holds_alternative<Step>(second));
+  CHECK(std::get<Step>(second).record->stagings.back().capability.read_only == was);
+}
+
+TEST_CASE("a mount that shows at a second path of the same folder goes with the first, and is the last to be synced") {
+  Model model = staged_model();
+  host::Mount& mount = model.seen.mounts.front();
+  mount.id = 1;
+  mount.place = {8, 1, "/kubelet/staging/image-1", 5, 0};
+  host::Mount twin = mount;
+  twin.id = 2;
+  twin.target = "/data" + mount.target;
+  SECTION("where the folders propagate") {
+    twin.place = GENERATE(host::Place{8, 1, "/kubelet/staging/image-1", 5, 0},
+                          host::Place{8, 1, "/kubelet/staging/image-1", 0, 5});
+    model.seen.mounts.push_back(twin);
+    const auto kinds = run(model, Wish(Unstaged{kPath}));
+    REQUIRE(kinds);
+    CHECK(kinds->front() == Kind::umount);
+    CHECK(kinds->back() == Kind::drop_record);
+    CHECK(model.seen.mounts.empty());
+  }
+  SECTION("where they do not, or it is a pod's bind, the refusal names the second path") {
+    twin.place =
+        GENERATE(host::Place{8, 1, "/kubelet/staging/image-1", 6, 0},
+                 host::Place{8, 1, "/kubelet/staging/image-1", 0, 0}, host::Place{8, 1, "/kubelet/pods/p/mount", 5, 0},
+                 host::Place{8, 2, "/kubelet/staging/image-1", 5, 0}, host::Place{});
+    model.seen.mounts.push_back(twin);
+    const auto decision = model.decide(Wish(Unstaged{kPath}));
+    REQUIRE(failure(decision) == errc::failed_precondition);
+    CHECK(std::get<Fail>(decision).error.text.find("umount " + twin.target) != std::string::npos);
+  }
+}
+
 TEST_CASE("while a helper of an earlier start works on a live device, everything but healing waits") {
   Model model = staged_model();
   model.seen.busy = true;
@@ -162,6 +212,10 @@ TEST_CASE("from any state every wish ends within 40 steps, at a fixed point, and
   model.image_has_filesystem = model.image_has_data && flip();
   if (flip()) model.marker = "mkfs by 10.0.0.1:0/1";
   if (model.record && flip()) model.record->format = "mkfs by 10.0.0.1:0/1";
+  if (model.record && random() % 4 == 0) model.record->format_version = 0;
+  if (model.record) model.record->on_word = random() % 4 == 0;
+  if (model.record && flip()) model.record->attachment_uid = "uid-1";
+  model.attachment = {static_cast<Attachment::State>(random() % 4), flip() ? "uid-1" : "uid-2", ""};
   model.ownership.lock = static_cast<Lock>(random() % 4);
   if (model.record) model.record->provisioned = flip();
   model.policy.fencing = flip();
@@ -184,9 +238,15 @@ TEST_CASE("from any state every wish ends within 40 steps, at a fixed point, and
   if (flip())
     for (auto& mount : model.seen.mounts) mount.filesystem_read_only = true;
   const Expanded expanded{flip() ? kPath : "/target", flip() ? kTwo : 0};
-  const std::array wishes{
-      Wish(staged),   Wish(Unstaged{kPath}),        Wish(published), Wish(Unpublished{"/target"}), Wish(Healed{}),
-      Wish(expanded), Wish(Trimmed{expanded.path}), Wish(Rekeyed{})};
+  const std::array wishes{Wish(staged),
+                          Wish(Unstaged{kPath}),
+                          Wish(published),
+                          Wish(Unpublished{"/target"}),
+                          Wish(Healed{}),
+                          Wish(expanded),
+                          Wish(Trimmed{expanded.path}),
+                          Wish(Rekeyed{}),
+                          Wish(Healed{true})};
   const Wish& wish = wishes.at(random() % wishes.size());
   encrypt(model, random);
   model.open = random() % 4 == 0;

@@ -194,3 +194,12 @@ TEST_CASE("a record holds no key") {
   CHECK_THAT(bytes, !ContainsSubstring("secret"));
   CHECK_THAT(bytes, !ContainsSubstring("userKey"));
 }
+
+TEST_CASE("what a format and an operator's word left is part of the record, and absent from others") {
+  Record record = sample();
+  CHECK(volume::encode(record).find("format_version") == std::string::npos);
+  CHECK(volume::encode(record).find("on_word") == std::string::npos);
+  record.format_version = 7;
+  record.on_word = true;
+  CHECK(*plan::decode(volume::encode(record)) == record);
+}
