@@ -147,7 +147,7 @@ Command parse(int argc, char** argv, const std::string& version) {
   if (*csi_command) return call;
   if (ask.what != Admin::What::none) return ask;
   if (*run_command && list) {
-    for (const auto point : failpoint::names()) std::cout << point << "\n";
+    for (const auto& point : failpoint::names()) std::cout << point << "\n";
     return Exit{0};
   }
   complete(run);

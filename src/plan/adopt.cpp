@@ -41,7 +41,7 @@ std::string mismatch(const Stash& stash, const device::Seen& device, const image
 /// it may have the image.
 Decision dismiss(const View& view) {
   const auto& who = *view.seen.facts.ownership;
-  if (view.record->shared) return Step{Step::Kind::dismiss};
+  if (view.record->shared) return Step(step::Dismiss{});
   if (!who.owner.empty() && !on_this_node(who, who.owner))
     return fail(errc::in_use, "image " + view.record->key.text() + " of volume " + view.id +
                                   " is locked by the client at " + who.owner +
@@ -50,7 +50,7 @@ Decision dismiss(const View& view) {
     if (!on_this_node(who, watcher))
       return fail(errc::in_use, "image " + view.record->key.text() + " of volume " + view.id + " is open at " +
                                     watcher + ": rbd-nbd is not asked to leave it before that client is gone");
-  return Step{Step::Kind::dismiss};
+  return Step(step::Dismiss{});
 }
 
 /// Neither record nor stash: the identifier alone authorises nothing, so the device stays. Its mount goes, as long as
@@ -91,20 +91,16 @@ bool left_by_this_node(const View& view) {
   return who.lock == image::Ownership::Lock::other && on_this_node(who, who.owner) && !watches(who, who.owner);
 }
 
-Step inherit(const View& view) {
-  Step step{Step::Kind::inherit};
-  step.path = view.seen.facts.ownership->owner;
-  return step;
-}
+Step inherit(const View& view) { return step::Inherit{view.seen.facts.ownership->owner}; }
 
 Decision close_for_other(const View& view) {
   const auto* device = view.seen.device();
-  if (view.seen.link != Observation::Link::none) return Step{Step::Kind::stop_session};
-  if (view.seen.image_open) return Step{Step::Kind::close_image};
+  if (view.seen.link != Observation::Link::none) return Step(step::StopSession{});
+  if (view.seen.image_open) return Step(step::CloseImage{});
   if (!view.seen.facts.stash) return look(Fact::stash);
   const auto& stash = *view.seen.facts.stash;
   if (stash && stash->nbd == (device->kind == device::Kind::nbd) && stash->device == device::path(*device))
-    return Step{Step::Kind::drop_record};
+    return Step(step::DropRecord{});
   return fail(errc::failed_precondition,
               device::path(*device) + " carries the id of volume " + view.id + " but its record names " +
                   device::path(*view.record->device, device->kind) + ", and no image-meta.json of ceph-csi names " +
@@ -143,7 +139,7 @@ Decision close_if_unstaged(const View& view) {
     return Done{};
   if (!view.seen.facts.stash) return look(Fact::stash);
   if (*view.seen.facts.stash) return Done{};
-  return Step{Step::Kind::drop_record};
+  return Step(step::DropRecord{});
 }
 
 std::optional<Decision> yield_to_other(const View& view) {
@@ -155,11 +151,10 @@ std::optional<Decision> yield_to_other(const View& view) {
   if (!view.seen.facts.served_by_other) return look(Fact::served_by_other);
   if (!*view.seen.facts.served_by_other) return std::nullopt;
   if (auto step = ask_restaged(view)) return step;
-  Step step{Step::Kind::write_record};
-  step.record = view.record;
-  step.record->adopting = true;
-  step.record->on_word = false;  // its lock is rbd-nbd's now
-  step.record->format.clear();
+  step::WriteRecord step{*view.record};
+  step.record.adopting = true;
+  step.record.on_word = false;  // its lock is rbd-nbd's now
+  step.record.format.clear();
   return step;
 }
 
@@ -182,8 +177,8 @@ Decision adopt(const View& view, const Staged& wish) {
   Staging staging{wish.path, wish.capability};
   const bool by_default = (wish.mounter == Mounter::nbd) == (device->kind == device::Kind::nbd);
   if (!by_default) staging.capability.read_only = wish.read_only_otherwise.value_or(wish.capability.read_only);
-  Step step{Step::Kind::write_record};
-  Record& record = step.record.emplace();
+  step::WriteRecord step{};
+  Record& record = step.record;
   for (const auto& mount : view.seen.mounts) {
     if (mount.target == target && !shows(mount, *device))
       return fail(errc::failed_precondition,
@@ -230,9 +225,9 @@ std::optional<Decision> unstage_other(const View& view, const std::string& targe
     if (auto refused = needs_daemon(view)) return refused;
   if (auto refused = refuse_mounted(view, target)) return refused;
   if (our_mount_at(view, target) != nullptr) return std::nullopt;
-  if (stash->encrypted && mapping_of(*device) != nullptr) return Step{Step::Kind::luks_close};
+  if (stash->encrypted && mapping_of(*device) != nullptr) return Step(step::LuksClose{});
   if (view.seen.facts.unused != true) return look(Fact::unused);
-  return Step{device->kind == device::Kind::krbd ? Step::Kind::unmap_krbd : Step::Kind::disconnect};
+  return device->kind == device::Kind::krbd ? Step(step::UnmapKrbd{}) : Step(step::Disconnect{});
 }
 
 std::optional<Decision> end_other_client(const View& view) {

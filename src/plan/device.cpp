@@ -12,9 +12,8 @@ constexpr std::uint32_t kIoTimeoutMs = 1000;
 /// return.
 Decision lost(const View& view, const std::string& why) {
   if (view.seen.lost_for >= view.policy.tombstone_after) {
-    Step step{Step::Kind::write_record};
-    step.record = view.record;
-    step.record->failed = true;
+    step::WriteRecord step{*view.record};
+    step.record.failed = true;
     return step;
   }
   return fail(errc::lost, "image " + view.record->key.text() + " of volume " + view.id + " " + why +
@@ -71,10 +70,9 @@ bool rests_on_word(const View& view) {
 /// format.
 std::optional<Step> note_word(const View& view) {
   if (view.record->on_word) return std::nullopt;
-  Step step{Step::Kind::write_record};
-  step.record = view.record;
-  step.record->on_word = true;
-  step.record->format.clear();
+  step::WriteRecord step{*view.record};
+  step.record.on_word = true;
+  step.record.format.clear();
   step.may_fail = true;  // a full disk keeps no volume from its server; this process remembers
   return step;
 }
@@ -188,10 +186,9 @@ std::optional<Decision> prove(const View& view) {
 }
 
 Step note_break(const View& view, std::optional<std::uint64_t> breaking, std::optional<std::uint64_t> freed) {
-  Step step{Step::Kind::write_record};
-  step.record = view.record;
-  step.record->breaking = breaking;
-  step.record->freed = freed;
+  step::WriteRecord step{*view.record};
+  step.record.breaking = breaking;
+  step.record.freed = freed;
   // Without it a second death before the lock is ours leaves the volume unproven; with a full disk it would stay
   // without a server now.
   step.may_fail = true;
@@ -217,26 +214,26 @@ Decision offer_tombstone(const View& view) {
                                     " was given up, and its image-meta.json is not this agent's any more: whether it "
                                     "was staged anew since, only its VolumeAttachment tells: " +
                                     attachment->why);
-  return Step{Step::Kind::open_tombstone};
+  return Step(step::OpenTombstone{});
 }
 
 std::optional<Decision> bring_up_image(const View& view) {
-  if (view.seen.image_closing) return Step{Step::Kind::close_image};
-  if (is_restaged(view)) return Step{view.seen.image_open ? Step::Kind::close_image : Step::Kind::drop_record};
+  if (view.seen.image_closing) return Step(step::CloseImage{});
+  if (is_restaged(view)) return view.seen.image_open ? Step(step::CloseImage{}) : Step(step::DropRecord{});
   if (view.record->failed) {
     if (!view.seen.image_open) return offer_tombstone(view);
-    if (!view.seen.tombstone) return Step{Step::Kind::close_image};
+    if (!view.seen.tombstone) return Step(step::CloseImage{});
     return std::nullopt;
   }
   if (view.seen.facts.gone) return lost(view, "does not exist any more");
   if (!view.seen.key_known) return no_key(view);
-  if (view.seen.facts.fenced != true) return Step{Step::Kind::fence};
+  if (view.seen.facts.fenced != true) return Step(step::Fence{});
   if (!view.seen.image_open) {
     // What needs no proof is not looked at later.
     if (view.record->read_only || view.record->shared)
       if (auto step = ask_restaged(view)) return step;
     if (auto step = read_mark(view)) return step;
-    return Step{Step::Kind::open_image};
+    return Step(step::OpenImage{});
   }
   if (view.record->read_only || (view.seen.lock_held && !rests_on_word(view))) return std::nullopt;
   // Of a shared image librbd takes the lock for a write, and gives it to whoever asks.
@@ -250,8 +247,7 @@ std::optional<Decision> bring_up_image(const View& view) {
   if (auto refused = prove(view)) return refused;
   if (!view.record->exclusive_lock) return std::nullopt;
   const auto& who = *view.seen.facts.ownership;
-  if (who.lock != image::Ownership::Lock::our_dead || view.record->breaking == who.version)
-    return Step{Step::Kind::lock};
+  if (who.lock != image::Ownership::Lock::our_dead || view.record->breaking == who.version) return Step(step::Lock{});
   return note_break(view, who.version, std::nullopt);
 }
 
@@ -267,8 +263,7 @@ std::optional<Decision> clear_paths(const View& view) {
                                        record.publishes.front().target +
                                        ": end its pods, and it is unstaged and staged anew");
   for (const auto& staging : record.stagings) {
-    Step step{Step::Kind::umount};
-    step.path = staging_target(view.id, staging.path);
+    step::Umount step{staging_target(view.id, staging.path)};
     if (shows_device_that_is_gone(view, step.path)) return step;
   }
   return std::nullopt;
@@ -294,21 +289,16 @@ Decision given_up(const View& view) {
 
 Decision fail(errc code, std::string text) { return Fail{{code, std::move(text)}}; }
 
-Step look(Fact fact) {
-  Step step{Step::Kind::look};
-  step.fact = fact;
-  return step;
-}
+Step look(Fact fact) { return step::Look{fact}; }
 
 Step name_device(const View& view, std::optional<std::uint32_t> index) {
-  Step step{Step::Kind::write_record};
-  step.record = view.record;
+  step::WriteRecord step{*view.record};
   // Between two devices nothing kept other nodes away: what was begun on the first counts no more.
-  if (index != view.record->device) step.record->format.clear();
-  step.record->on_word = false;  // it is served
-  step.record->device = index;
-  step.record->adopting = false;
-  if (view.seen.facts.noted) step.record->note = view.seen.facts.noted;
+  if (index != view.record->device) step.record.format.clear();
+  step.record.on_word = false;  // it is served
+  step.record.device = index;
+  step.record.adopting = false;
+  if (view.seen.facts.noted) step.record.note = view.seen.facts.noted;
   return step;
 }
 
@@ -352,28 +342,26 @@ std::optional<Decision> bring_up(const View& view) {
                                        "I/O errors: end its pods, and it is unstaged and staged anew");
   }
   // The process's own side of a dead link goes first; what the image's connection broke, with its image.
-  if (view.seen.link == Link::held || view.seen.link == Link::closed) return Step{Step::Kind::stop_session};
+  if (view.seen.link == Link::held || view.seen.link == Link::closed) return Step(step::StopSession{});
   if (view.record->adopting && !view.record->failed && device != nullptr && view.seen.link == Link::none) {
     if (!view.seen.facts.served_by_other) return look(Fact::served_by_other);
     const bool leaving = view.seen.other_dead_for.has_value();
     if (*view.seen.facts.served_by_other && leaving) return Wait{"rbd-nbd ends"};
     if (*view.seen.facts.served_by_other && !view.take_over) {
-      if (view.seen.image_open) return Step{Step::Kind::close_image};
+      if (view.seen.image_open) return Step(step::CloseImage{});
       return std::nullopt;
     }
   }
-  if (view.record->failed && !view.seen.tombstone && view.seen.link != Link::none)
-    return Step{Step::Kind::stop_session};
+  if (view.record->failed && !view.seen.tombstone && view.seen.link != Link::none) return Step(step::StopSession{});
   // Of an earlier try, which had the word and did not come to its end.
   if (!view.record->failed && view.seen.link == Link::serving && !view.seen.attached && rests_on_word(view))
-    return Step{Step::Kind::stop_session};
+    return Step(step::StopSession{});
   if (view.seen.link == Link::serving && device != nullptr && view.seen.attached) {
     if (view.record->device != device->index || view.record->adopting || view.record->on_word)
       return name_device(view, device->index);
-    if (device->io_timeout_ms != kIoTimeoutMs || view.seen.untuned) return Step{Step::Kind::tune};
+    if (device->io_timeout_ms != kIoTimeoutMs || view.seen.untuned) return Step(step::Tune{});
     // It only grows: below a smaller one the filesystem would lose its end.
-    if (device_bytes(view.seen.image_size, view.record->block_size) > device->size)
-      return Step{Step::Kind::kernel_resize};
+    if (device_bytes(view.seen.image_size, view.record->block_size) > device->size) return Step(step::KernelResize{});
     return std::nullopt;
   }
   if (view.seen.link == Link::none) {
@@ -381,12 +369,12 @@ std::optional<Decision> bring_up(const View& view) {
     // Before there is a device. Of one that there is, only after it is served again: renew_note().
     if (device == nullptr)
       if (auto step = note_node(view)) return step;
-    return Step{Step::Kind::start_session};
+    return Step(step::StartSession{});
   }
-  if (device != nullptr) return Step{Step::Kind::kernel_reconfigure};
+  if (device != nullptr) return Step(step::KernelReconfigure{});
   // The device that the record names is gone; the next may be another.
   if (view.record->device) return name_device(view, std::nullopt);
-  return Step{Step::Kind::kernel_connect};
+  return Step(step::KernelConnect{});
 }
 
 }  // namespace corbd::plan

@@ -102,9 +102,7 @@ Decision trim(const View& view, const Trimmed& wish) {
   if (view.record->read_only || staged->mount->filesystem_read_only)
     return fail(errc::failed_precondition,
                 "the filesystem of volume " + view.id + " is read-only: nothing of it is given back");
-  Step step{Step::Kind::trim};
-  step.path = staged->mount->target;
-  return step;
+  return step::Trim{staged->mount->target};
 }
 
 }  // namespace corbd::plan

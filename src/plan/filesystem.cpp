@@ -8,28 +8,26 @@ namespace corbd::plan {
 namespace {
 
 Step write_format(const View& view, std::string format) {
-  Step step{Step::Kind::write_record};
-  step.record = view.record;
-  step.record->format = std::move(format);
-  step.record->format_version.reset();
+  step::WriteRecord step{*view.record};
+  step.record.format = std::move(format);
+  step.record.format_version.reset();
   return step;
 }
 
 /// The kernel gives its lock to a client that asks, and keeps its device whoever had the image in between. Every lock
 /// that is taken or given back changes the header: only as long as that has the version which it had when the format
 /// began did nobody else write. Marker and record agree.
-std::optional<Decision> begun_by_kernel(const View& view, Step::Kind how) {
+std::optional<Decision> begun_by_kernel(const View& view, const Step& how) {
   const bool proven = view.seen.facts.has_data == false;  // in this operation
-  if (!view.record->exclusive_lock) return proven ? std::optional<Decision>(Step{how}) : std::nullopt;
+  if (!view.record->exclusive_lock) return proven ? std::optional<Decision>(how) : std::nullopt;
   if (!view.seen.facts.ownership) return look(Fact::ownership);
   const auto& who = *view.seen.facts.ownership;
   const bool same = view.record->format_version == who.version && who.owner == view.seen.device()->client;
-  if (same) return Step{how};
+  if (same) return how;
   if (!proven) return std::nullopt;
-  if (view.record->format_version == who.version) return Step{how};
-  Step step{Step::Kind::write_record};
-  step.record = view.record;
-  step.record->format_version = who.version;
+  if (view.record->format_version == who.version) return how;
+  step::WriteRecord step{*view.record};
+  step.record.format_version = who.version;
   return step;
 }
 
@@ -40,7 +38,7 @@ Decision refuse_format(const View& view, errc code, std::string text) {
   return fail(code, std::move(text));
 }
 
-Decision format(const View& view, Step::Kind how) {
+Decision format(const View& view, const Step& how) {
   const auto& facts = view.seen.facts;
   if (auto step = open_beside(view)) return *step;
   if (!facts.format_marker) return look(Fact::format_marker);
@@ -48,7 +46,7 @@ Decision format(const View& view, Step::Kind how) {
   // had taken the marker away.
   const std::string& begun = view.record->format;
   if (!begun.empty() && *facts.format_marker == begun) {
-    if (!by_kernel(view)) return Step{how};
+    if (!by_kernel(view)) return how;
     if (auto step = begun_by_kernel(view, how)) return *step;
   }
   if (!facts.has_data) return look(Fact::has_data);
@@ -60,8 +58,8 @@ Decision format(const View& view, Step::Kind how) {
                  ? ""
                  : ", and a format (" + *facts.format_marker + ") that was begun and is not this one") +
             ": it is not formatted. Look at it, and make the filesystem by hand if the data is worth nothing");
-  std::string wanted = (how == Step::Kind::mkfs ? "mkfs by " : "luksFormat by ") + view.seen.client;
-  if (begun == wanted) return Step{Step::Kind::mark};
+  std::string wanted = (how == Step(step::Mkfs{}) ? "mkfs by " : "luksFormat by ") + view.seen.client;
+  if (begun == wanted) return Step(step::Mark{});
   return write_format(view, std::move(wanted));
 }
 
@@ -94,18 +92,14 @@ std::optional<Decision> refuse_mounted(const View& view, const std::string& targ
 std::optional<Decision> fill_device(const View& view, const host::Mount& mount) {
   const auto& facts = view.seen.facts;
   if (view.record->read_only || mount.filesystem_read_only || facts.grown) return std::nullopt;
-  Step step = look(Fact::filesystem);
-  step.path = mount.target;
-  if (!facts.filesystem) return step;
+  if (!facts.filesystem) return step::Look{Fact::filesystem, mount.target};
   if (!host::has_room(*facts.filesystem, usable_bytes(*view.seen.device()))) return std::nullopt;
-  step.kind = Step::Kind::grow;
-  return step;
+  return step::Grow{mount.target};
 }
 
 Decision make_filesystem(const View& view, const std::string& target, const Capability& capability) {
   const auto& facts = view.seen.facts;
-  Step mount{Step::Kind::mount};
-  mount.path = target;
+  const step::Mount mount{target};
   const auto* device = view.seen.device();
   const auto& mounts = view.seen.mounts;
   // At another staging path already: in use, so neither probed nor checked.
@@ -117,7 +111,7 @@ Decision make_filesystem(const View& view, const std::string& target, const Capa
       if (capability.read_only)
         return fail(errc::failed_precondition,
                     image + " holds no filesystem and is wanted read-only: stage it once writable, which makes one");
-      return format(view, Step::Kind::mkfs);
+      return format(view, step::Mkfs{});
     case host::Probe::Kind::filesystem:
       break;
     case host::Probe::Kind::partitions:
@@ -133,7 +127,7 @@ Decision make_filesystem(const View& view, const std::string& target, const Capa
   if (facts.probe->type != capability.fstype)
     return fail(errc::failed_precondition, image + " holds " + facts.probe->type + ", the request wants " +
                                                capability.fstype + ": ask for the filesystem that is there");
-  if (!capability.read_only && facts.checked != true) return Step{Step::Kind::fsck};
+  if (!capability.read_only && facts.checked != true) return Step(step::Fsck{});
   return mount;
 }
 

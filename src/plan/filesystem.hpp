@@ -19,7 +19,7 @@ std::optional<Decision> fill_device(const View& view, const host::Mount& mount);
 
 /// Something is to be written on an image that shows nothing: `how`, once the image is proven empty and marked. What
 /// this record began was, whatever it left; with the kernel's client only as long as nobody else had the image's lock.
-Decision format(const View& view, Step::Kind how);
+Decision format(const View& view, const Step& how);
 /// No format, and none to repeat: the record forgets what was begun, so that the refusal may be final.
 Decision refuse_format(const View& view, errc code, std::string text);
 

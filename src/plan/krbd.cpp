@@ -55,14 +55,14 @@ bool by_kernel(const View& view) { return view.record && view.record->kind == de
 
 std::optional<Decision> open_beside(const View& view) {
   if (!by_kernel(view)) return std::nullopt;
-  if (view.seen.image_closing) return Step{Step::Kind::close_image};
+  if (view.seen.image_closing) return Step(step::CloseImage{});
   if (view.seen.image_open) return std::nullopt;
   if (view.seen.facts.gone)
     return fail(errc::lost, "image " + view.record->key.text() + " of volume " + view.id +
                                 " does not exist any more: unstage the volume");
   if (!view.seen.key_known) return no_key(view);
-  if (view.seen.facts.fenced != true) return Step{Step::Kind::fence};
-  return Step{Step::Kind::open_image};
+  if (view.seen.facts.fenced != true) return Step(step::Fence{});
+  return Step(step::OpenImage{});
 }
 
 std::optional<Decision> bring_up_krbd(const View& view) {
@@ -77,7 +77,7 @@ std::optional<Decision> bring_up_krbd(const View& view) {
     if (has_other_users(view)) return open_elsewhere(view);
   }
   if (auto step = note_node(view)) return step;
-  return Step{Step::Kind::map_krbd};
+  return Step(step::MapKrbd{});
 }
 
 std::optional<Decision> settle_krbd(const View& view, const Staging& staging) {
@@ -88,14 +88,14 @@ std::optional<Decision> settle_krbd(const View& view, const Staging& staging) {
     // Two nodes may have looked before either had mapped it. Each looks again once its watch is there: one at least
     // sees the other.
     if (is_fresh(view) && !view.seen.facts.ownership) return look(Fact::ownership);
-    if (is_fresh(view) && has_other_users(view)) return Step{Step::Kind::unmap_krbd};
+    if (is_fresh(view) && has_other_users(view)) return Step(step::UnmapKrbd{});
   }
   if (view.record->device != device->index) return name_device(view, device->index);
   return std::nullopt;
 }
 
 Decision leave_to_kernel(const View& view) {
-  if (by_kernel(view) && view.seen.image_open) return Step{Step::Kind::close_image};
+  if (by_kernel(view) && view.seen.image_open) return Step(step::CloseImage{});
   return Done{};
 }
 

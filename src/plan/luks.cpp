@@ -32,7 +32,7 @@ Decision make_header(const View& view) {
                 image_text(view) +
                     " is encrypted, as its metadata says, but has no LUKS header: it is not formatted. Look at "
                     "what became of its first 16 MiB");
-  return format(view, Step::Kind::luks_format);
+  return format(view, step::LuksFormat{});
 }
 
 /// A header without a key: nothing can ever open it. Before the metadata called it done, it is our format that did not
@@ -47,11 +47,7 @@ Decision finish_header(const View& view) {
       image_text(view) + " has a LUKS header that no key opens: restore it from a backup of the header");
 }
 
-Step remove_key(int slot) {
-  Step step{Step::Kind::remove_key};
-  step.key_slot = slot;
-  return step;
-}
+Step remove_key(int slot) { return step::RemoveKey{slot}; }
 
 /// Why there is no key to rotate.
 std::optional<Decision> not_rotated(const View& view) {
@@ -100,22 +96,22 @@ std::optional<Decision> open_mapping(const View& view) {
                                                (found.type.empty() ? "" : " (" + found.type + ")") +
                                                ": it is neither opened nor formatted");
   if (facts.luks->key_slots.empty()) return finish_header(view);
-  if (state != kEncrypted && !view.record->read_only) return Step{Step::Kind::luks_note};
-  return Step{Step::Kind::luks_open};
+  if (state != kEncrypted && !view.record->read_only) return Step(step::LuksNote{});
+  return Step(step::LuksOpen{});
 }
 
 std::optional<Decision> fill_mapping(const View& view) {
   if (view.record->kms_id.empty() || view.record->read_only || view.seen.facts.fits) return std::nullopt;
   if (luks_mapping(view) == nullptr)
     return fail(errc::unavailable, "volume " + view.id + " is encrypted and not open: stage it again");
-  return Step{Step::Kind::luks_resize};
+  return Step(step::LuksResize{});
 }
 
 std::optional<Decision> close_mapping(const View& view) {
   if (view.record->kms_id.empty() || luks_mapping(view) == nullptr) return std::nullopt;
   if (!view.seen.facts.disconnected)
     if (auto step = bring_up(view)) return step;
-  return Step{Step::Kind::luks_close};
+  return Step(step::LuksClose{});
 }
 
 Decision rekey(const View& view) {
@@ -130,8 +126,8 @@ Decision rekey(const View& view) {
     if (second.used) return remove_key(1);
     return Done{};
   }
-  if (second.opens) return first.used ? remove_key(0) : Step{Step::Kind::new_key};
-  if (!second.used) return Step{Step::Kind::add_key};
+  if (second.opens) return first.used ? remove_key(0) : Step(step::NewKey{});
+  if (!second.used) return Step(step::AddKey{});
   // Of an earlier rotation, which ended between the KMS and its last step.
   if (first.opens) return remove_key(1);
   return fail(errc::unauthenticated,

@@ -5,19 +5,27 @@
 
 namespace corbd::plan {
 
-std::string_view name(Step::Kind kind) {
-  constexpr std::array<std::string_view, 40> names{
-      "look",          "write_record",  "fence",          "open_image",
-      "lock",          "start_session", "kernel_connect", "kernel_reconfigure",
-      "kernel_resize", "tune",          "mark",           "mkfs",
-      "fsck",          "mount",         "grow",           "unmark",
-      "bind",          "unbind",        "umount",         "disconnect",
-      "stop_session",  "close_image",   "drop_record",    "open_tombstone",
-      "dismiss",       "inherit",       "write_stash",    "drop_stash",
-      "note",          "trim",          "map_krbd",       "unmap_krbd",
-      "luks_format",   "luks_note",     "luks_open",      "luks_resize",
-      "luks_close",    "add_key",       "new_key",        "remove_key"};
-  return names.at(static_cast<std::size_t>(kind));
+bool step::Look::asks_cluster() const {
+  switch (fact) {
+    case Fact::probe:
+    case Fact::filesystem:
+    case Fact::unused:
+    case Fact::stash:
+    case Fact::luks:
+    case Fact::keys:
+    case Fact::served_by_other:
+      return false;
+    case Fact::resolved:
+    case Fact::header:
+    case Fact::ownership:
+    case Fact::image_size:
+    case Fact::has_data:
+    case Fact::format_marker:
+    case Fact::encryption:
+    case Fact::attachment:
+      return true;
+  }
+  return true;
 }
 
 std::string_view name(const Wish& wish) {

@@ -20,18 +20,15 @@ std::optional<Step> note_node(const View& view) {
     return std::nullopt;
   const Note wanted{record.user, view.policy.fencing ? bare_host(view.seen.client) : ""};
   if ((facts.noted ? facts.noted : record.note) == wanted) return std::nullopt;
-  Step step{Step::Kind::note};
-  step.note_text = wanted;
-  return step;
+  return step::WriteNote{wanted};
 }
 
 std::optional<Step> renew_note(const View& view) {
   if (auto step = note_node(view)) return step;
   const auto& noted = view.seen.facts.noted;
   if (!noted || view.record->note == noted) return std::nullopt;
-  Step step{Step::Kind::write_record};
-  step.record = view.record;
-  step.record->note = noted;
+  step::WriteRecord step{*view.record};
+  step.record.note = noted;
   step.may_fail = true;
   return step;
 }

@@ -29,17 +29,7 @@ const Staging* staging_at(const Record& record, const std::string& path) {
   return place == record.stagings.end() ? nullptr : &*place;
 }
 
-Step write(Record record) {
-  Step step{Step::Kind::write_record};
-  step.record = std::move(record);
-  return step;
-}
-
-Step at(Step::Kind kind, std::string path) {
-  Step step{kind};
-  step.path = std::move(path);
-  return step;
-}
+Step write(Record record) { return step::WriteRecord{std::move(record)}; }
 
 // --- Staged -------------------------------------------------------------------------------------
 
@@ -146,7 +136,7 @@ Decision stage(const View& view, const Staged& wish) {
     return fail(errc::failed_precondition, "something else is mounted at " + target + ": unmount it");
   if (!mounted_at(view, target)) {
     if (auto step = open_mapping(view)) return *step;
-    if (capability.block) return at(Step::Kind::bind, target);
+    if (capability.block) return step::Bind{target};
     return make_filesystem(view, target, capability);
   }
   if (staging->complete) return leave_to_kernel(view);
@@ -158,7 +148,7 @@ Decision stage(const View& view, const Staged& wish) {
   const bool served_elsewhere = record.adopting && !view.seen.image_open;
   if (!capability.read_only && !served_elsewhere) {
     if (!view.seen.facts.format_marker) return look(Fact::format_marker);
-    if (!view.seen.facts.format_marker->empty()) return Step{Step::Kind::unmark};
+    if (!view.seen.facts.format_marker->empty()) return Step(step::Unmark{});
   }
   Record staged = record;
   staged.format.clear();
@@ -206,7 +196,7 @@ Decision publish(const View& view, const Published& wish) {
   if (ours_at(view, wish.target)) return Done{};
   if (mounted_at(view, wish.target))
     return fail(errc::failed_precondition, "something else is mounted at " + wish.target + ": unmount it");
-  return at(Step::Kind::bind, wish.target);
+  return step::Bind{wish.target};
 }
 
 /// Whether a filesystem of the device stays mounted at another path.
@@ -220,8 +210,9 @@ bool mounted_elsewhere(const View& view, const std::string& path) {
 
 /// The mount at the path and what it was made on: a power loss, or a death in between, leaves only that, and nobody
 /// else removes it (CSI: the plugin MUST delete the target).
-std::optional<Decision> clear_path(const View& view, Step::Kind kind, const std::string& path) {
-  Step step = at(kind, path);
+template <class Leave>
+std::optional<Decision> clear_path(const View& view, const std::string& path) {
+  Leave step{path};
   if (!mounted_at(view, path))
     return view.seen.facts.cleared.contains(path) ? std::nullopt : std::optional<Decision>(std::move(step));
   // The last mount of a filesystem writes what that owes, and would hold the helper while its device has no link; one
@@ -256,14 +247,14 @@ Decision take_down(const View& view) {
       if (auto step = bring_up(view)) return *step;
       return look(Fact::unused);
     }
-    return Step{by_kernel(view) ? Step::Kind::unmap_krbd : Step::Kind::disconnect};
+    return by_kernel(view) ? Step(step::UnmapKrbd{}) : Step(step::Disconnect{});
   }
   // Here, too, the last unpublish comes again. Until then the record keeps the number from other volumes.
   for (const auto& publish : view.record->publishes)
     if (shows_device_that_is_gone(view, publish.target)) return Done{};
-  if (view.seen.link != Observation::Link::none) return Step{Step::Kind::stop_session};
-  if (view.seen.image_open) return Step{Step::Kind::close_image};
-  return Step{Step::Kind::drop_record};
+  if (view.seen.link != Observation::Link::none) return Step(step::StopSession{});
+  if (view.seen.image_open) return Step(step::CloseImage{});
+  return Step(step::DropRecord{});
 }
 
 Decision unpublish(const View& view, const Unpublished& wish) {
@@ -271,7 +262,7 @@ Decision unpublish(const View& view, const Unpublished& wish) {
   if (mounted_at(view, wish.target) && view.record && view.seen.device() != nullptr && !ours_at(view, wish.target))
     return fail(errc::failed_precondition,
                 "something else is mounted at " + wish.target + ", not volume " + view.id + ": unmount it");
-  if (auto step = clear_path(view, Step::Kind::unbind, wish.target)) return *step;
+  if (auto step = clear_path<step::Unbind>(view, wish.target)) return *step;
   if (!view.record) return Done{};
   const auto& publishes = view.record->publishes;
   if (std::any_of(publishes.begin(), publishes.end(), [&](const auto& entry) { return entry.target == wish.target; })) {
@@ -306,7 +297,7 @@ Decision unstage(const View& view, const Unstaged& wish) {
   const std::string target = staging_target(view.id, wish.path);
   if (auto refused = refuse_path(view, wish.path)) return *refused;
   if (auto step = view.record ? refuse_published(view, wish) : unstage_other(view, target)) return *step;
-  if (auto step = clear_path(view, Step::Kind::umount, target)) return *step;
+  if (auto step = clear_path<step::Umount>(view, target)) return *step;
   if (!view.record) return without_stash(view, wish, Done{});
   Record record = *view.record;
   std::erase_if(record.stagings, [&](const Staging& staging) { return staging.path == wish.path; });
@@ -315,7 +306,8 @@ Decision unstage(const View& view, const Unstaged& wish) {
   if (!record.stagings.empty()) return without_stash(view, wish, Done{});
   Decision down = take_down(view);
   const auto* step = std::get_if<Step>(&down);
-  const bool last = std::holds_alternative<Done>(down) || (step != nullptr && step->kind == Step::Kind::drop_record);
+  const bool last =
+      std::holds_alternative<Done>(down) || (step != nullptr && std::holds_alternative<step::DropRecord>(*step));
   return last ? without_stash(view, wish, std::move(down)) : down;
 }
 
@@ -383,7 +375,7 @@ Decision decide(const View& view, const Wish& wish) {
                                        ", whose device has no server now: repeat when it is healed");
   const bool of_earlier_boot = record && record->boot_id != seen.boot_id;
   // What it tells of is gone: a device that is there is another's, of whom the stash tells.
-  if (of_earlier_boot && seen.link == Observation::Link::none && !seen.image_open) return Step{Step::Kind::drop_record};
+  if (of_earlier_boot && seen.link == Observation::Link::none && !seen.image_open) return Step(step::DropRecord{});
   struct Visit {
     const View& view;
     Decision operator()(const Staged& wanted) const { return stage(view, wanted); }

@@ -23,21 +23,13 @@ Stash wanted_stash(const View& view, const Staged& wish) {
   return stash;
 }
 
-Step stash_step(Step::Kind kind, const std::string& staging_path) {
-  Step step{kind};
-  step.path = staging_path;
-  return step;
-}
-
 }  // namespace
 
 std::optional<Decision> keep_stash(const View& view, const Staged& wish) {
   if (!view.seen.facts.stash) return look(Fact::stash);
   Stash wanted = wanted_stash(view, wish);
   if (*view.seen.facts.stash == wanted) return std::nullopt;
-  Step step = stash_step(Step::Kind::write_stash, wish.path);
-  step.stash = std::move(wanted);
-  return step;
+  return step::WriteStash{wish.path, std::move(wanted)};
 }
 
 std::optional<Decision> sign_stash(const View& view) {
@@ -47,15 +39,14 @@ std::optional<Decision> sign_stash(const View& view) {
   const auto& stash = *view.seen.facts.stash;
   // One that is damaged, or another's, is not ours to sign.
   if (!stash || stash->image != record.source.image || stash->attachment == record.attachment_uid) return std::nullopt;
-  Step step = stash_step(Step::Kind::write_stash, record.stagings.front().path);
-  step.stash = stash;
-  step.stash->attachment = record.attachment_uid;
+  step::WriteStash step{record.stagings.front().path, *stash};
+  step.stash.attachment = record.attachment_uid;
   return step;
 }
 
 Decision without_stash(const View& view, const Unstaged& wish, Decision then) {
   if (!view.seen.facts.stash) return look(Fact::stash);
-  if (*view.seen.facts.stash) return stash_step(Step::Kind::drop_stash, wish.path);
+  if (*view.seen.facts.stash) return step::DropStash{wish.path};
   return then;
 }
 

@@ -279,8 +279,7 @@ task<result<>> Shell::Impl::fulfil(Live& volume, Wish wish) {
 task<result<>> Shell::Impl::make_durable(Live& volume, const Wish& wish, bool had_record) {
   if (std::holds_alternative<Healed>(wish) || std::holds_alternative<Adopted>(wish)) co_return result<>();
   if (volume.record && volume.unsure) {
-    Step again{Step::Kind::write_record};
-    again.record = volume.record;
+    const Step again = step::WriteRecord{*volume.record};
     co_return co_await steps_.run(volume, again, wish);
   }
   if (volume.record || had_record || !std::holds_alternative<Unstaged>(wish)) co_return result<>();
@@ -295,7 +294,8 @@ task<result<>> Shell::Impl::make_durable(Live& volume, const Wish& wish, bool ha
                    "that made it"}});
   if (!seen || !seen->devices.empty()) co_return result<>();
   if (!volume.unsure) co_return co_await ports_.records.drop_key(volume.id);
-  co_return co_await steps_.run(volume, Step{Step::Kind::drop_record}, wish);
+  const Step drop = step::DropRecord{};
+  co_return co_await steps_.run(volume, drop, wish);
 }
 
 task<result<>> Shell::Impl::prepare(Live& volume, const Wish& wish) {
@@ -353,10 +353,10 @@ task<result<>> Shell::Impl::pursue(Live& volume, Wish wish) {
     auto done = co_await steps_.run(volume, std::get<Step>(decision), wish);
     note_health(volume, std::string(name(wish)));
     if (done) continue;
-    const auto kind = std::get<Step>(decision).kind;
-    if (kind != Step::Kind::stop_session && kind != Step::Kind::close_image)
+    const Step& step = std::get<Step>(decision);
+    if (!std::holds_alternative<step::StopSession>(step) && !std::holds_alternative<step::CloseImage>(step))
       co_await leave_without_device(volume, wish);
-    co_return with_context(std::string(name(std::get<Step>(decision).kind)) + " of volume " + volume.id, done.error());
+    co_return with_context(std::string(plan::name(step)) + " of volume " + volume.id, done.error());
   }
   if (volume.image && !volume.link && !volume.lock_held) co_await leave_image(volume, wish);
   co_return Error{errc::unavailable, std::string(name(wish)) + " of volume " + volume.id + " still waits" +
@@ -365,7 +365,7 @@ task<result<>> Shell::Impl::pursue(Live& volume, Wish wish) {
 
 /// A close that does not end in time goes on, and the next wish begins with it.
 task<> Shell::Impl::leave_image(Live& volume, const Wish& wish) {
-  if (auto closed = co_await steps_.run(volume, Step{Step::Kind::close_image}, wish); !closed)
+  if (auto closed = co_await steps_.run(volume, Step(step::CloseImage{}), wish); !closed)
     log::warning("image.not_left", {{"volume", volume.id}, {"error", closed.error().text}});
 }
 
@@ -377,7 +377,7 @@ task<> Shell::Impl::leave_without_device(Live& volume, const Wish& wish) {
   // The kernel may have made one, or make it still: that one needs its server.
   if (!seen || !seen->devices.empty() || seen->command) co_return;
   if (volume.link)
-    if (auto stopped = co_await steps_.run(volume, Step{Step::Kind::stop_session}, wish); !stopped)
+    if (auto stopped = co_await steps_.run(volume, Step(step::StopSession{}), wish); !stopped)
       log::warning("session.not_left", {{"volume", volume.id}, {"error", stopped.error().text}});
   if (volume.image && !volume.link) co_await leave_image(volume, wish);
 }
@@ -412,14 +412,16 @@ std::string Shell::Impl::path_owner(const Observation& seen, const Live& volume,
       if (id != volume.id && other->record && (is_at(*other->record, path) || is_at(*other->record, target))) return id;
   const auto devices = ports_.devices.inventory();
   if (!devices) return "";
-  const auto table = unstaged != nullptr && !known ? ports_.mounts.table() : std::vector<host::Mount>();
+  const bool look_there = unstaged != nullptr && !known;
+  const auto table = ports_.mounts.table();
   for (const auto& device : *devices) {
     if (device.backend.empty() || device.backend == volume.id) continue;
     const auto shown = [&](const host::Mount& mount) { return shows(mount, device); };
     // Without a record of it only its mount tells whose the folder and its stash are.
     const std::string its_own = staging_target(device.backend, path);
-    if (std::ranges::any_of(there, shown) ||
-        (table && std::ranges::any_of(*table, [&](const auto& m) { return m.target == its_own && shown(m); })))
+    if (std::ranges::any_of(there, shown) || (look_there && table && std::ranges::any_of(**table, [&](const auto& m) {
+                                                return m.target == its_own && shown(m);
+                                              })))
       return device.backend;
   }
   return "";

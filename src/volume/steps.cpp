@@ -6,25 +6,10 @@
 #include "corbd/cephcsi/affinity.hpp"
 #include "corbd/core/failpoint.hpp"
 #include "corbd/core/log.hpp"
+#include "corbd/core/overloaded.hpp"
 
 namespace corbd::volume {
 namespace {
-
-/// Facts that this node knows itself.
-bool of_node(Fact fact) {
-  switch (fact) {
-    case Fact::probe:
-    case Fact::filesystem:
-    case Fact::unused:
-    case Fact::stash:
-    case Fact::luks:
-    case Fact::keys:
-    case Fact::served_by_other:
-      return true;
-    default:
-      return false;
-  }
-}
 
 bool needs_image(Fact fact) {
   switch (fact) {
@@ -40,27 +25,7 @@ bool needs_image(Fact fact) {
   }
 }
 
-/// Whether the step speaks to the cluster: what it did not get in time, the cluster did not answer.
-bool asks_cluster(const Step& step) {
-  switch (step.kind) {
-    case Step::Kind::look:
-      return !of_node(step.fact);
-    case Step::Kind::fence:
-    case Step::Kind::stop_session:
-    case Step::Kind::close_image:
-    case Step::Kind::open_image:
-    case Step::Kind::lock:
-    case Step::Kind::inherit:
-    case Step::Kind::map_krbd:
-    case Step::Kind::mark:
-    case Step::Kind::luks_note:
-    case Step::Kind::note:
-    case Step::Kind::unmark:
-      return true;
-    default:
-      return false;
-  }
-}
+const failpoint::Places kPlaces(step_places());
 
 /// The very image of a device is gone, whatever has its name now: a fact to decide on, no failure.
 bool is_gone(const Live& live, const Error& error) {
@@ -68,6 +33,14 @@ bool is_gone(const Live& live, const Error& error) {
 }
 
 }  // namespace
+
+std::vector<std::string> step_places() {
+  std::vector<std::string> places;
+  for (const auto step : plan::step_names)
+    for (const char* when : {".before", ".after"}) places.push_back("step." + std::string(step) + when);
+  places.insert(places.end(), {"step.lock.broken", "step.new_key.added"});
+  return places;
+}
 
 Until Steps::soon() const { return {clock_.now() + config_.step_limit}; }
 Until Steps::later() const { return {clock_.now() + config_.long_step_limit}; }
@@ -77,7 +50,7 @@ Until Steps::while_served(Live& live, Until until) const {
 }
 
 task<result<>> Steps::run(Live& live, const Step& step, const Wish& wish) {
-  const std::string point = "step." + std::string(name(step.kind));
+  const std::string point = "step." + std::string(plan::name(step));
   if (auto stopped = failpoint::hit(point + ".before"); !stopped) co_return stopped;
   auto outcome = co_await dispatch(live, step, wish);
   if (!outcome) {
@@ -90,101 +63,54 @@ task<result<>> Steps::run(Live& live, const Step& step, const Wish& wish) {
       error.code = errc::unreachable;
     co_return error;
   }
-  log::debug("step.done", {{"volume", live.id}, {"step", name(step.kind)}});
+  log::debug("step.done", {{"volume", live.id}, {"step", plan::name(step)}});
   co_return failpoint::hit(point + ".after");
 }
 
 task<result<>> Steps::dispatch(Live& live, const Step& step, const Wish& wish) {
-  switch (step.kind) {
-    case Step::Kind::look:
-      co_return co_await look(live, step, wish);
-    case Step::Kind::write_record:
-      co_return co_await write_record(live, step);
-    case Step::Kind::fence:
-      co_return co_await fence(live);
-    case Step::Kind::open_image:
-      co_return co_await open_image(live);
-    case Step::Kind::open_tombstone:
-      co_return co_await open_tombstone(live);
-    case Step::Kind::dismiss:
-      co_return co_await dismiss(live);
-    case Step::Kind::inherit:
-      co_return co_await inherit(live, step.path);
-    case Step::Kind::write_stash:
-      co_return co_await write_stash(live, step);
-    case Step::Kind::drop_stash:
-      co_return co_await drop_stash(live, step.path);
-    case Step::Kind::note:
-      co_return co_await note(live, *step.note_text, wish);
-    case Step::Kind::lock:
-      co_return co_await take_lock(live);
-    case Step::Kind::start_session:
-      co_return co_await start_session(live);
-    case Step::Kind::kernel_connect:
-      co_return co_await kernel_connect(live);
-    case Step::Kind::kernel_reconfigure:
-      co_return co_await kernel_reconfigure(live);
-    case Step::Kind::kernel_resize:
-      co_return co_await kernel_resize(live);
-    case Step::Kind::mark:
-      co_return co_await mark(live);
-    case Step::Kind::unmark:
-      co_return co_await unmark(live);
-    case Step::Kind::mkfs:
-      co_return co_await make_filesystem(live, wish);
-    case Step::Kind::fsck:
-      co_return co_await check_filesystem(live);
-    case Step::Kind::grow:
-      co_return co_await grow(live, step.path, wish);
-    case Step::Kind::trim:
-      co_return co_await trim(live, step.path);
-    case Step::Kind::bind:
-      co_return co_await bind(live, step.path, wish);
-    case Step::Kind::map_krbd:
-      co_return co_await map_krbd(live);
-    case Step::Kind::unmap_krbd:
-      co_return co_await unmap_krbd(live);
-    case Step::Kind::disconnect:
-      co_return co_await disconnect(live);
-    case Step::Kind::stop_session:
-      co_return co_await stop_session(live);
-    case Step::Kind::close_image:
-      co_return co_await close_image(live);
-    case Step::Kind::drop_record:
-      co_return co_await drop_record(live, wish);
-    case Step::Kind::umount:
-    case Step::Kind::unbind:
-      co_return co_await unmount(live, step);
-    case Step::Kind::tune: {
-      const auto index = device_index(live);
-      if (!index) co_return index.error();
-      // Without the busy file, and not in line behind the volumes of its cluster: these may wait for the healing.
-      auto tuned = co_await ports_.filesystems.tune("nbd" + std::to_string(*index),
-                                                    HelperOwner("", "healing of " + owner(live).whose),
-                                                    while_served(live, soon()));
-      if (tuned) live.untuned = false;
-      co_return tuned;
-    }
-    case Step::Kind::mount:
-      co_return co_await mount(live, step.path, wish);
-    case Step::Kind::luks_format:
-      co_return co_await luks_format(live, wish);
-    case Step::Kind::luks_note:
-      co_return co_await luks_note(live);
-    case Step::Kind::luks_open:
-      co_return co_await luks_open(live, wish);
-    case Step::Kind::luks_resize:
-      co_return co_await luks_resize(live);
-    case Step::Kind::luks_close:
-      co_return co_await luks_close(live);
-    case Step::Kind::add_key:
-      co_return co_await add_key(live, wish);
-    case Step::Kind::new_key:
-      co_return co_await new_key(live, wish);
-    case Step::Kind::remove_key:
-      co_return co_await remove_key(live, step.key_slot);
-  }
-  co_return Error{errc::internal, "a step without hands: " + std::string(name(step.kind))};
+  const auto carry_out = Overloaded{
+      [&](const step::Look& of) { return look(live, of, wish); },
+      [&](const step::WriteRecord& of) { return write_record(live, of); },
+      [&](const step::DropRecord&) { return drop_record(live, wish); },
+      [&](const step::Fence&) { return fence(live); },
+      [&](const step::Inherit& of) { return inherit(live, of.address); },
+      [&](const step::OpenImage&) { return open_image(live); },
+      [&](const step::OpenTombstone&) { return open_tombstone(live); },
+      [&](const step::Lock&) { return take_lock(live); },
+      [&](const step::CloseImage&) { return close_image(live); },
+      [&](const step::Mark&) { return mark(live); },
+      [&](const step::Unmark&) { return unmark(live); },
+      [&](const step::WriteNote& of) { return note(live, of.note, wish); },
+      [&](const step::StartSession&) { return start_session(live); },
+      [&](const step::StopSession&) { return stop_session(live); },
+      [&](const step::KernelConnect&) { return kernel_connect(live); },
+      [&](const step::KernelReconfigure&) { return kernel_reconfigure(live); },
+      [&](const step::KernelResize&) { return kernel_resize(live); },
+      [&](const step::Disconnect&) { return disconnect(live); },
+      [&](const step::Tune&) { return tune(live); },
+      [&](const step::Dismiss&) { return dismiss(live); },
+      [&](const step::MapKrbd&) { return map_krbd(live); },
+      [&](const step::UnmapKrbd&) { return unmap_krbd(live); },
+      [&](const step::LuksFormat&) { return luks_format(live, wish); },
+      [&](const step::LuksNote&) { return luks_note(live); },
+      [&](const step::LuksOpen&) { return luks_open(live, wish); },
+      [&](const step::LuksResize&) { return luks_resize(live); },
+      [&](const step::LuksClose&) { return luks_close(live); },
+      [&](const step::AddKey&) { return add_key(live, wish); },
+      [&](const step::NewKey&) { return new_key(live, wish); },
+      [&](const step::RemoveKey& of) { return remove_key(live, of.slot); },
+      [&](const step::Mkfs&) { return make_filesystem(live, wish); },
+      [&](const step::Fsck&) { return check_filesystem(live); },
+      [&](const step::Mount& of) { return mount(live, of.path, wish); },
+      [&](const step::Bind& of) { return bind(live, of.path, wish); },
+      [&](const step::Grow& of) { return grow(live, of.path, wish); },
+      [&](const step::Trim& of) { return trim(live, of.path); },
+      [&](const step::Umount& of) { return unmount(live, of.path, of.sync); },
+      [&](const step::Unbind& of) { return unmount(live, of.path, of.sync); },
+      [&](const step::WriteStash& of) { return write_stash(live, of); },
+      [&](const step::DropStash& of) { return drop_stash(live, of.path); },
+  };
+  return std::visit(carry_out, step);
 }
 
 result<image::Access> Steps::access(const Live& live) const {
@@ -228,7 +154,7 @@ result<std::string> Steps::data_path(const Live& live) const {
   return device_path(live);
 }
 
-task<result<>> Steps::look(Live& live, const Step& step, const Wish& wish) {
+task<result<>> Steps::look(Live& live, const step::Look& step, const Wish& wish) {
   Facts& facts = live.facts;
   if (needs_image(step.fact) && !live.image)
     co_return Error{errc::unavailable,
@@ -293,7 +219,7 @@ task<result<>> Steps::look(Live& live, const Step& step, const Wish& wish) {
   co_return co_await look_at_device(live, step);
 }
 
-task<result<>> Steps::look_at_device(Live& live, const Step& step) {
+task<result<>> Steps::look_at_device(Live& live, const step::Look& step) {
   Facts& facts = live.facts;
   const auto device = step.fact == Fact::unused ? device_path(live) : data_path(live);
   if (!device) co_return device.error();
@@ -315,9 +241,9 @@ task<result<>> Steps::look_at_device(Live& live, const Step& step) {
   co_return result<>();
 }
 
-task<result<>> Steps::write_record(Live& live, const Step& step) {
+task<result<>> Steps::write_record(Live& live, const step::WriteRecord& step) {
   live.saving = step.record;
-  auto saved = co_await save(live, *step.record);
+  auto saved = co_await save(live, step.record);
   live.saving.reset();
   // It may have happened all the same, so the caller must not forget the volume.
   if (!saved && final_for_caller(saved.error().code)) saved = Error{errc::state_write, saved.error().text};

@@ -12,6 +12,9 @@ inline constexpr const char* kFormatMarker = "corbd/format";
 /// argon2 at once on this node: each takes 32 MiB (ceph-csi #3472).
 inline constexpr std::size_t kKeyDerivations = 2;
 
+/// Failpoints: one before and one after each step, and one inside each step that has two effects.
+std::vector<std::string> step_places();
+
 class Steps {
  public:
   using Trouble = std::function<void(Live& live, std::string why)>;
@@ -35,9 +38,9 @@ class Steps {
  private:
   task<result<>> dispatch(Live& live, const Step& step, const Wish& wish);
   // Record, cluster and image: steps.cpp
-  task<result<>> look(Live& live, const Step& step, const Wish& wish);
-  task<result<>> look_at_device(Live& live, const Step& step);
-  task<result<>> write_record(Live& live, const Step& step);
+  task<result<>> look(Live& live, const step::Look& step, const Wish& wish);
+  task<result<>> look_at_device(Live& live, const step::Look& step);
+  task<result<>> write_record(Live& live, const step::WriteRecord& step);
   task<result<>> save(Live& live, Record record);
   task<result<>> save_key(Live& live);
   task<> key_worked(Live& live);
@@ -60,11 +63,12 @@ class Steps {
   task<result<>> kernel_connect(Live& live);
   task<result<>> kernel_reconfigure(Live& live);
   task<result<>> kernel_resize(Live& live);
+  task<result<>> tune(Live& live);
   task<result<>> disconnect(Live& live);
   task<result<>> stop_session(Live& live);
   // steps_stash.cpp
   task<result<>> look_at_stash(Live& live, const Wish& wish);
-  task<result<>> write_stash(Live& live, const Step& step);
+  task<result<>> write_stash(Live& live, const step::WriteStash& step);
   task<result<>> drop_stash(Live& live, std::string staging_path);
   task<result<>> note(Live& live, const Note& wanted, const Wish& wish);
   task<result<>> write_note(Live& live, const Note& wanted);
@@ -100,7 +104,7 @@ class Steps {
   task<result<>> make_filesystem(Live& live, const Wish& wish);
   task<result<>> check_filesystem(Live& live);
   task<result<>> mount(Live& live, std::string target, const Wish& wish);
-  task<result<>> unmount(Live& live, const Step& step);
+  task<result<>> unmount(Live& live, std::string path, bool sync);
   task<result<host::Extent>> extent(Live& live, std::string device, std::string target);
   task<result<>> trim(Live& live, std::string target);
   task<result<>> grow(Live& live, std::string target, const Wish& wish);

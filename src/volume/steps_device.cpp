@@ -114,6 +114,16 @@ task<result<>> Steps::kernel_resize(Live& live) {
   co_return result<>();
 }
 
+task<result<>> Steps::tune(Live& live) {
+  const auto index = device_index(live);
+  if (!index) co_return index.error();
+  // Without the busy file, and not in line behind the volumes of its cluster: these may wait for the healing.
+  auto tuned = co_await ports_.filesystems.tune(
+      "nbd" + std::to_string(*index), HelperOwner("", "healing of " + owner(live).whose), while_served(live, soon()));
+  if (tuned) live.untuned = false;
+  co_return tuned;
+}
+
 task<result<>> Steps::disconnect(Live& live) {
   const auto index = device_index(live);
   if (!index) co_return index.error();

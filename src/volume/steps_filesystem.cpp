@@ -61,21 +61,21 @@ task<result<>> Steps::mount(Live& live, std::string target, const Wish& wish) {
                                          while_served(live, later()));
 }
 
-task<result<>> Steps::unmount(Live& live, const Step& step) {
+task<result<>> Steps::unmount(Live& live, std::string path, bool sync) {
   const auto mounted = [&] {
     const auto mounts = ports_.mounts.table();
-    return !mounts || std::ranges::any_of(**mounts, [&](const auto& mount) { return mount.target == step.path; });
+    return !mounts || std::ranges::any_of(**mounts, [&](const auto& mount) { return mount.target == path; });
   };
   live.facts.unused.reset();
   // Of a volume that this node does not know only a bare folder is to go: that leaves no file of ours behind.
   HelperOwner works = owner(live);
   if (!live.record && !mounted()) works.busy_file.clear();
   // What needs no device does not end with its link.
-  const Until until = step.sync && mounted() ? while_served(live, later()) : soon();
-  auto done = co_await ports_.mounts.unmount(step.path, step.sync, std::move(works), until);
+  const Until until = sync && mounted() ? while_served(live, later()) : soon();
+  auto done = co_await ports_.mounts.unmount(path, sync, std::move(works), until);
   const bool stays = !done && done.error().code == errc::failed_precondition && !mounted();
   if (!done && !stays) co_return done;
-  live.facts.cleared.insert_or_assign(step.path, std::move(done));
+  live.facts.cleared.insert_or_assign(path, std::move(done));
   co_return result<>();
 }
 

@@ -40,8 +40,8 @@ task<result<>> Steps::look_at_stash(Live& live, const Wish& wish) {
   co_return result<>();
 }
 
-task<result<>> Steps::write_stash(Live& live, const Step& step) {
-  auto written = co_await ports_.write_stash(step.path, *step.stash);
+task<result<>> Steps::write_stash(Live& live, const step::WriteStash& step) {
+  auto written = co_await ports_.write_stash(step.path, step.stash);
   if (!written) live.facts.stash.reset();
   if (written) live.facts.stash = step.stash;
   co_return written;

@@ -2,16 +2,23 @@
 // names are a closed list, so that a test cannot wait for a point that does not exist.
 #pragma once
 
-#include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "corbd/core/result.hpp"
 #include "corbd/core/task.hpp"
 
 namespace corbd::failpoint {
 
-/// All names, in order.
-std::span<const std::string_view> names();
+/// Names of a room's places. Made at namespace scope by the room that has them, before main().
+class Places {
+ public:
+  explicit Places(std::vector<std::string> names);
+};
+
+/// All names, sorted.
+std::vector<std::string> names();
 
 /// ACTION: `off`, `kill` (SIGKILL to ourselves), `stop` (SIGSTOP to ourselves, until a SIGCONT), `error` (hit() returns
 /// unavailable), `hang` (stop this thread for ever). Optional `@N`: at the Nth hit. An unknown name or action is

@@ -12,83 +12,10 @@
 
 #include "corbd/plan/observation.hpp"
 #include "corbd/plan/record.hpp"
+#include "corbd/plan/step.hpp"
 #include "corbd/plan/wish.hpp"
 
 namespace corbd::plan {
-
-enum class Fact {
-  resolved,
-  header,
-  ownership,
-  image_size,
-  probe,
-  has_data,
-  format_marker,
-  filesystem,
-  unused,
-  stash,
-  served_by_other,
-  encryption,
-  luks,
-  keys,
-  attachment
-};
-
-struct Step {
-  enum class Kind {
-    look,
-    write_record,
-    fence,
-    open_image,
-    lock,
-    start_session,
-    kernel_connect,
-    kernel_reconfigure,
-    kernel_resize,
-    tune,
-    mark,
-    mkfs,
-    fsck,
-    mount,
-    grow,
-    unmark,
-    bind,
-    unbind,
-    umount,
-    disconnect,
-    stop_session,
-    close_image,
-    drop_record,
-    open_tombstone,
-    dismiss,
-    inherit,
-    write_stash,
-    drop_stash,
-    note,
-    trim,
-    map_krbd,
-    unmap_krbd,
-    luks_format,
-    luks_note,
-    luks_open,
-    luks_resize,
-    luks_close,
-    add_key,
-    new_key,
-    remove_key
-  } kind;
-  Fact fact = Fact::resolved;                   ///< look
-  std::optional<Record> record = std::nullopt;  ///< write_record
-  /// bind, unbind, umount, mount: where; grow, trim, look at the filesystem: a mount of it; inherit: the client's
-  /// address; write_stash, drop_stash: the staging path
-  std::string path = {};
-  int key_slot = 0;                           ///< remove_key
-  bool sync = true;                           ///< umount, unbind: what the filesystem owes its device is written first
-  bool may_fail = false;                      ///< write_record: a disk that keeps refusing it is no hindrance
-  std::optional<Stash> stash = std::nullopt;  ///< write_stash
-  std::optional<Note> note_text = std::nullopt;  ///< note
-};
-std::string_view name(Step::Kind kind);
 
 struct Done {};
 struct Wait {

@@ -102,6 +102,8 @@ TEST_CASE("backoff jitters over its whole range but never tries at once") {
   CHECK(backoff.after(2, 0.0) == 400ms);
 }
 
+const failpoint::Places kPlaces({"step.mount.before"});
+
 TEST_CASE("a failpoint that is not armed does nothing") { CHECK(failpoint::hit("step.mount.before")); }
 
 TEST_CASE("a failpoint fails at its Nth hit and only then") {

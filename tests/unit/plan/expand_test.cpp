@@ -8,18 +8,19 @@ using namespace corbd::plan;
 TEST_CASE("an expansion asks for the image's size, enlarges the device, and then the filesystem") {
   Model model = staged_model();
   model.cluster_bytes = kTwo;
-  const auto kinds = run(model, Wish(Expanded{kPath, kTwo}));
-  REQUIRE(kinds);
-  CHECK(*kinds == std::vector{Kind::look, Kind::kernel_resize, Kind::look, Kind::grow});
+  const auto steps = run(model, Wish(Expanded{kPath, kTwo}));
+  REQUIRE(steps);
+  CHECK(*steps == std::vector<Step>{step::Look{Fact::image_size}, step::KernelResize{},
+                                    step::Look{Fact::filesystem, kTarget}, step::Grow{kTarget}});
   CHECK(model.filesystem_bytes == kTwo);
 }
 
 TEST_CASE("an expansion of what is large enough asks the cluster nothing and grows nothing") {
   Model model = staged_model();
   model.seen.image_size = model.seen.devices.front().size = model.filesystem_bytes = kTwo;
-  const auto kinds = run(model, Wish(Expanded{kPath, kTwo}));
-  REQUIRE(kinds);
-  CHECK(*kinds == std::vector{Kind::look});
+  const auto steps = run(model, Wish(Expanded{kPath, kTwo}));
+  REQUIRE(steps);
+  CHECK(*steps == std::vector<Step>{step::Look{Fact::filesystem, kTarget}});
   CHECK(model.seen.facts.filesystem.has_value());
 }
 
@@ -65,16 +66,16 @@ TEST_CASE("a raw block volume has no filesystem to grow") {
   Model model = staged_model();
   model.record->block = model.record->stagings.front().capability.block = true;
   model.cluster_bytes = kTwo;
-  const auto kinds = run(model, Wish(Expanded{kPath, 0}));
-  REQUIRE(kinds);
-  CHECK(*kinds == std::vector{Kind::look, Kind::kernel_resize});
+  const auto steps = run(model, Wish(Expanded{kPath, 0}));
+  REQUIRE(steps);
+  CHECK(*steps == std::vector<Step>{step::Look{Fact::image_size}, step::KernelResize{}});
 }
 
 TEST_CASE("free space is given back once, by a filesystem that is served and may be written") {
   Model model = staged_model();
-  const auto kinds = run(model, Wish(Trimmed{kPath}));
-  REQUIRE(kinds);
-  CHECK(*kinds == std::vector{Kind::trim});
+  const auto steps = run(model, Wish(Trimmed{kPath}));
+  REQUIRE(steps);
+  CHECK(*steps == std::vector<Step>{step::Trim{kTarget}});
   CHECK(failure(staged_model().decide(Wish(Trimmed{"/elsewhere"}))) == errc::not_found);
   model = staged_model();
   model.record->block = true;

@@ -10,14 +10,17 @@ TEST_CASE("a filesystem smaller than its device grows at stage, but not where no
   model.record->stagings.front().complete = false;
   model.seen.devices.front().size = kTwo;
   SECTION("writable") {
-    const auto kinds = run(model, Wish(staged_wish()));
-    REQUIRE(kinds);
-    CHECK(*kinds == std::vector{Kind::look, Kind::write_stash, Kind::look, Kind::grow, Kind::look, Kind::write_record});
+    const auto steps = run(model, Wish(staged_wish()));
+    REQUIRE(steps);
+    CHECK(*steps == std::vector<Step>{step::Look{Fact::stash}, step::WriteStash{kPath, {}},
+                                      step::Look{Fact::filesystem, kTarget}, step::Grow{kTarget},
+                                      step::Look{Fact::format_marker}, step::WriteRecord{}});
   }
   SECTION("read-only") {
     model.seen.mounts.front().filesystem_read_only = true;
-    const auto kinds = run(model, Wish(staged_wish()));
-    REQUIRE(kinds);
-    CHECK(*kinds == std::vector{Kind::look, Kind::write_stash, Kind::look, Kind::write_record});
+    const auto steps = run(model, Wish(staged_wish()));
+    REQUIRE(steps);
+    CHECK(*steps == std::vector<Step>{step::Look{Fact::stash}, step::WriteStash{kPath, {}},
+                                      step::Look{Fact::format_marker}, step::WriteRecord{}});
   }
 }

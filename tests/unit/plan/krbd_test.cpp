@@ -13,21 +13,38 @@ TEST_CASE(
   Model model = fresh();
   auto wish = staged_wish();
   wish.mounter = Mounter::krbd;
-  const auto kinds = run(model, Wish(wish));
-  REQUIRE(kinds);
-  CHECK(*kinds == std::vector{Kind::look,         Kind::write_record, Kind::look,         Kind::write_stash,
-                              Kind::fence,        Kind::open_image,   Kind::look,         Kind::map_krbd,
-                              Kind::look,         Kind::write_record, Kind::look,         Kind::look,
-                              Kind::look,         Kind::write_record, Kind::mark,         Kind::look,
-                              Kind::write_record, Kind::mkfs,         Kind::look,         Kind::mount,
-                              Kind::look,         Kind::unmark,       Kind::write_record, Kind::close_image});
+  const auto steps = run(model, Wish(wish));
+  REQUIRE(steps);
+  CHECK(*steps == std::vector<Step>{step::Look{Fact::resolved},
+                                    step::WriteRecord{},
+                                    step::Look{Fact::stash},
+                                    step::WriteStash{kPath, {}},
+                                    step::Fence{},
+                                    step::OpenImage{},
+                                    step::Look{Fact::ownership},
+                                    step::MapKrbd{},
+                                    step::Look{Fact::ownership},
+                                    step::WriteRecord{},
+                                    step::Look{Fact::probe},
+                                    step::Look{Fact::format_marker},
+                                    step::Look{Fact::has_data},
+                                    step::WriteRecord{},
+                                    step::Mark{},
+                                    step::Look{Fact::ownership},
+                                    step::WriteRecord{},
+                                    step::Mkfs{},
+                                    step::Look{Fact::probe},
+                                    step::Mount{kTarget},
+                                    step::Look{Fact::filesystem, kTarget},
+                                    step::Unmark{},
+                                    step::WriteRecord{},
+                                    step::CloseImage{}});
 }
 
 TEST_CASE("the kernel's client is chosen where it is wanted and knows every feature of the image") {
-  using device::Kind;
-  CHECK(*choose_kind(Mounter::nbd, 0, Error{errc::failed_precondition, "no module"}) == Kind::nbd);
-  CHECK(*choose_kind(Mounter::krbd, 5, std::uint64_t{0x1bf}) == Kind::krbd);
-  CHECK(*choose_kind(Mounter::krbd_if_able, 69, std::uint64_t{0x1bf}) == Kind::nbd);
+  CHECK(*choose_kind(Mounter::nbd, 0, Error{errc::failed_precondition, "no module"}) == device::Kind::nbd);
+  CHECK(*choose_kind(Mounter::krbd, 5, std::uint64_t{0x1bf}) == device::Kind::krbd);
+  CHECK(*choose_kind(Mounter::krbd_if_able, 69, std::uint64_t{0x1bf}) == device::Kind::nbd);
   const auto refused = choose_kind(Mounter::krbd, 69 | 1ull << 40, std::uint64_t{0x1bf});
   REQUIRE_FALSE(refused);
   CHECK_THAT(refused.error().text, ContainsSubstring("journaling, bit 40"));

@@ -11,16 +11,38 @@ TEST_CASE(
   Model model = fresh();
   model.kms_id = "default";
   model.filesystem_bytes = mapping().size;
-  const auto kinds = run(model, Wish(staged_wish()));
-  REQUIRE(kinds);
-  CHECK(*kinds == std::vector{Kind::look,          Kind::write_record,   Kind::look,        Kind::write_stash,
-                              Kind::fence,         Kind::open_image,     Kind::look,        Kind::lock,
-                              Kind::start_session, Kind::kernel_connect, Kind::write_stash, Kind::write_record,
-                              Kind::tune,          Kind::look,           Kind::look,        Kind::look,
-                              Kind::look,          Kind::write_record,   Kind::mark,        Kind::luks_format,
-                              Kind::look,          Kind::luks_note,      Kind::luks_open,   Kind::look,
-                              Kind::mkfs,          Kind::look,           Kind::mount,       Kind::look,
-                              Kind::unmark,        Kind::write_record});
+  const auto steps = run(model, Wish(staged_wish()));
+  REQUIRE(steps);
+  CHECK(*steps == std::vector<Step>{step::Look{Fact::resolved},
+                                    step::WriteRecord{},
+                                    step::Look{Fact::stash},
+                                    step::WriteStash{kPath, {}},
+                                    step::Fence{},
+                                    step::OpenImage{},
+                                    step::Look{Fact::ownership},
+                                    step::Lock{},
+                                    step::StartSession{},
+                                    step::KernelConnect{},
+                                    step::WriteStash{kPath, {}},
+                                    step::WriteRecord{},
+                                    step::Tune{},
+                                    step::Look{Fact::encryption},
+                                    step::Look{Fact::luks},
+                                    step::Look{Fact::format_marker},
+                                    step::Look{Fact::has_data},
+                                    step::WriteRecord{},
+                                    step::Mark{},
+                                    step::LuksFormat{},
+                                    step::Look{Fact::luks},
+                                    step::LuksNote{},
+                                    step::LuksOpen{},
+                                    step::Look{Fact::probe},
+                                    step::Mkfs{},
+                                    step::Look{Fact::probe},
+                                    step::Mount{kTarget},
+                                    step::Look{Fact::filesystem, kTarget},
+                                    step::Unmark{},
+                                    step::WriteRecord{}});
   CHECK(model.record->kms_id == "default");
   CHECK(model.stash->encrypted);
 }

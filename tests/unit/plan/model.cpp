@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "corbd/core/overloaded.hpp"
+
 namespace corbd::test {
 
 device::Seen device_seen(std::uint32_t index) {
@@ -81,215 +83,203 @@ void Model::look(Fact fact) {
 }
 
 void Model::apply(const Step& step, const Wish& wish) {
-  switch (step.kind) {
-    case Kind::look:
-      return look(step.fact);
-    case Kind::write_record:
-      record = step.record;
-      return;
-    case Kind::fence:
-      seen.facts.fenced = true;
-      return;
-    case Kind::open_image:
-      seen.image_open = true;
-      return;
-    case Kind::lock:
-      seen.lock_held = true;
-      ownership.lock = Lock::mine;
-      return;
-    case Kind::open_tombstone:
-      seen.image_open = seen.tombstone = true;
-      return;
-    case Kind::start_session:
-      seen.link = Observation::Link::serving;
-      seen.attached = false;
-      return;
-    case Kind::kernel_connect:
-      REQUIRE(seen.devices.empty());
-      seen.devices.push_back(device_seen(3));
-      seen.attached = true;
-      seen.facts.disconnected = cut = false;
-      return;
-    case Kind::kernel_reconfigure:
-      REQUIRE_FALSE(seen.facts.disconnected);
-      seen.attached = !cut;
-      seen.facts.disconnected = cut;
-      return;
-    case Kind::kernel_resize:
-      REQUIRE(seen.link == Observation::Link::serving);
-      REQUIRE(seen.attached);
-      seen.devices.front().size = seen.image_size;
-      return;
-    case Kind::tune:
-      seen.devices.front().io_timeout_ms = 1000;
-      return;
-    case Kind::mark:
-      REQUIRE_FALSE(image_has_data);
-      seen.facts.format_marker = marker = record->format;
-      if (record->kind == device::Kind::krbd) seen.facts.ownership.reset();
-      return;
-    case Kind::unmark:
-      seen.facts.format_marker = marker = "";
-      return;
-    case Kind::mkfs:
-      REQUIRE_FALSE(image_has_filesystem);
-      REQUIRE_FALSE(marker.empty());
-      REQUIRE(marker == record->format);
-      image_has_filesystem = image_has_data = true;
-      seen.facts.probe.reset();
-      seen.facts.checked = true;
-      return;
-    case Kind::fsck:
-      seen.facts.checked = true;
-      return;
-    case Kind::mount:
-    case Kind::bind:
-      REQUIRE(answers());
-      seen.mounts.push_back(mount_of(seen.devices.front(), step.path));
-      return;
-    case Kind::grow:
-      REQUIRE(answers());
-      REQUIRE_FALSE(record->read_only);
-      REQUIRE(std::ranges::any_of(
-          seen.mounts, [&](const auto& mount) { return mount.target == step.path && !mount.filesystem_read_only; }));
-      filesystem_bytes = seen.devices.front().size;
-      seen.facts.grown = true;
-      return;
-    case Kind::trim:
-      REQUIRE(answers());
-      REQUIRE_FALSE(record->read_only);
-      seen.facts.trimmed = true;
-      return;
-    case Kind::unbind:
-    case Kind::umount:
-      // The last of a filesystem is synced, and needs a link for that.
-      for (const auto& mount : seen.mounts)
-        if (mount.target == step.path && seen.device() != nullptr && shows(mount, *seen.device()) && record) {
-          const auto other = [&](const auto& one) {
-            return one.target != step.path && shows(one, *seen.device()) && !host::goes_with(one, mount);
-          };
-          const bool last = std::ranges::none_of(seen.mounts, other);
-          CHECK(step.sync == last);
-          CHECK((!last || answers() || cut));
-        }
-      {
-        const auto before = seen.mounts;
-        std::erase_if(seen.mounts, [&](const auto& mount) {
-          return std::ranges::any_of(before, [&](const auto& gone) {
-            return gone.target == step.path && (mount.target == step.path || host::goes_with(mount, gone));
-          });
+  const auto mount_at = [&](const std::string& path) {
+    REQUIRE(answers());
+    seen.mounts.push_back(mount_of(seen.devices.front(), path));
+  };
+  const auto leave_path = [&](const std::string& path, bool sync) {
+    // The last of a filesystem is synced, and needs a link for that.
+    for (const auto& mount : seen.mounts)
+      if (mount.target == path && seen.device() != nullptr && shows(mount, *seen.device()) && record) {
+        const auto other = [&](const auto& one) {
+          return one.target != path && shows(one, *seen.device()) && !host::goes_with(one, mount);
+        };
+        const bool last = std::ranges::none_of(seen.mounts, other);
+        CHECK(sync == last);
+        CHECK((!last || answers() || cut));
+      }
+    {
+      const auto before = seen.mounts;
+      std::erase_if(seen.mounts, [&](const auto& mount) {
+        return std::ranges::any_of(before, [&](const auto& gone) {
+          return gone.target == path && (mount.target == path || host::goes_with(mount, gone));
         });
-      }
-      seen.facts.cleared.insert_or_assign(step.path, result<>());
-      if (cut && !open && seen.mounts.empty() && seen.device() != nullptr && seen.device()->holders.empty())
-        seen.devices.clear();
-      return;
-    case Kind::map_krbd:
-      REQUIRE(seen.devices.empty());
-      seen.devices.push_back(device_seen(3));
-      seen.devices.front().kind = device::Kind::krbd;
-      seen.facts.ownership.reset();
-      return;
-    case Kind::unmap_krbd:
-    case Kind::disconnect:
-      REQUIRE((step.kind == Kind::unmap_krbd) == (seen.devices.front().kind == device::Kind::krbd));
-      for (const auto& mount : seen.mounts) REQUIRE_FALSE(shows(mount, seen.devices.front()));
-      REQUIRE_FALSE(seen.facts.disconnected);
-      seen.facts.disconnected = step.kind == Kind::disconnect;
-      if (!open || step.kind == Kind::unmap_krbd) seen.devices.clear();
-      if (seen.link != Observation::Link::none) seen.link = Observation::Link::closed;
-      seen.attached = false;
-      return;
-    case Kind::stop_session:
-      seen.link = Observation::Link::none;
-      seen.attached = false;
-      return;
-    case Kind::close_image:
-      seen.image_open = seen.lock_held = seen.tombstone = false;
-      {
-        Facts kept;
-        kept.cleared = std::move(seen.facts.cleared);
-        kept.stash = seen.facts.stash;
-        kept.attachment = seen.facts.attachment;
-        seen.facts = std::move(kept);
-      }
-      return;
-    case Kind::drop_record:
-      record.reset();
-      return;
-    case Kind::dismiss:
-      other_serves = false;
-      ownership = {};
-      seen.facts.ownership.reset();
-      seen.facts.served_by_other.reset();
-      seen.facts.dismissed = true;
-      return;
-    case Kind::write_stash:
-      REQUIRE(step.path == kPath);
-      seen.facts.stash = stash = step.stash;
-      return;
-    case Kind::drop_stash:
-      REQUIRE(step.path == kPath);
-      stash.reset();
-      seen.facts.stash.emplace();
-      return;
-    case Kind::note:
-      REQUIRE(seen.image_open);
-      metadata = seen.facts.noted = step.note_text;
-      return;
-    case Kind::inherit:
-      REQUIRE_FALSE(other_serves);
-      REQUIRE(step.path == ownership.owner);
-      ownership.lock = Lock::our_dead;
-      seen.facts.ownership.reset();
-      seen.facts.fenced.reset();
-      return;
-    case Kind::luks_format:
-      REQUIRE(slots.empty());
-      REQUIRE_FALSE(marker.empty());
-      REQUIRE(marker == record->format);
-      REQUIRE_FALSE((image_has_filesystem && !luks));
-      luks = image_has_data = true;
-      image_has_filesystem = false;
-      slots = {0};
-      seen.facts.luks.reset();
-      return;
-    case Kind::luks_note:
-      encryption = "encrypted";
-      seen.facts.encryption = encryption;
-      return;
-    case Kind::luks_open:
-      REQUIRE_FALSE(slots.empty());
-      REQUIRE(answers());
-      seen.devices.front().holders.push_back(mapping());
-      seen.facts.fits = true;
-      return;
-    case Kind::luks_resize:
-      REQUIRE(mapping_of(seen.devices.front()) != nullptr);
-      seen.facts.fits = true;
-      return;
-    case Kind::luks_close:
-      for (const auto& mount : seen.mounts) REQUIRE_FALSE(shows(mount, seen.devices.front()));
-      seen.devices.front().holders.clear();
-      return;
-    case Kind::add_key:
-      REQUIRE_FALSE(keys.second.used);
-      keys.second = {true, true};
-      seen.facts.keys.reset();
-      return;
-    case Kind::new_key:
-      REQUIRE_FALSE(keys.first.used);
-      keys = {{true, true}, {true, false}};
-      seen.facts.rekeyed = true;
-      seen.facts.keys.reset();
-      return;
-    case Kind::remove_key:
-      // What opens with the key that the KMS has stays.
-      REQUIRE((step.key_slot == 0 ? keys.second : keys.first).opens);
-      (step.key_slot == 0 ? keys.first : keys.second) = {};
-      seen.facts.keys.reset();
-      return;
-  }
+      });
+    }
+    seen.facts.cleared.insert_or_assign(path, result<>());
+    if (cut && !open && seen.mounts.empty() && seen.device() != nullptr && seen.device()->holders.empty())
+      seen.devices.clear();
+  };
+  const auto take_away = [&](bool by_kernel) {
+    REQUIRE(by_kernel == (seen.devices.front().kind == device::Kind::krbd));
+    for (const auto& mount : seen.mounts) REQUIRE_FALSE(shows(mount, seen.devices.front()));
+    REQUIRE_FALSE(seen.facts.disconnected);
+    seen.facts.disconnected = !by_kernel;
+    if (!open || by_kernel) seen.devices.clear();
+    if (seen.link != Observation::Link::none) seen.link = Observation::Link::closed;
+    seen.attached = false;
+  };
+  std::visit(Overloaded{
+                 [&](const step::Look& of) { look(of.fact); },
+                 [&](const step::WriteRecord& of) { record = of.record; },
+                 [&](const step::Fence&) { seen.facts.fenced = true; },
+                 [&](const step::OpenImage&) { seen.image_open = true; },
+                 [&](const step::Lock&) {
+                   seen.lock_held = true;
+                   ownership.lock = Lock::mine;
+                 },
+                 [&](const step::OpenTombstone&) { seen.image_open = seen.tombstone = true; },
+                 [&](const step::StartSession&) {
+                   seen.link = Observation::Link::serving;
+                   seen.attached = false;
+                 },
+                 [&](const step::KernelConnect&) {
+                   REQUIRE(seen.devices.empty());
+                   seen.devices.push_back(device_seen(3));
+                   seen.attached = true;
+                   seen.facts.disconnected = cut = false;
+                 },
+                 [&](const step::KernelReconfigure&) {
+                   REQUIRE_FALSE(seen.facts.disconnected);
+                   seen.attached = !cut;
+                   seen.facts.disconnected = cut;
+                 },
+                 [&](const step::KernelResize&) {
+                   REQUIRE(seen.link == Observation::Link::serving);
+                   REQUIRE(seen.attached);
+                   seen.devices.front().size = seen.image_size;
+                 },
+                 [&](const step::Tune&) { seen.devices.front().io_timeout_ms = 1000; },
+                 [&](const step::Mark&) {
+                   REQUIRE_FALSE(image_has_data);
+                   seen.facts.format_marker = marker = record->format;
+                   if (record->kind == device::Kind::krbd) seen.facts.ownership.reset();
+                 },
+                 [&](const step::Unmark&) { seen.facts.format_marker = marker = ""; },
+                 [&](const step::Mkfs&) {
+                   REQUIRE_FALSE(image_has_filesystem);
+                   REQUIRE_FALSE(marker.empty());
+                   REQUIRE(marker == record->format);
+                   image_has_filesystem = image_has_data = true;
+                   seen.facts.probe.reset();
+                   seen.facts.checked = true;
+                 },
+                 [&](const step::Fsck&) { seen.facts.checked = true; },
+                 [&](const step::Mount& of) { mount_at(of.path); },
+                 [&](const step::Bind& of) { mount_at(of.path); },
+                 [&](const step::Grow& of) {
+                   REQUIRE(answers());
+                   REQUIRE_FALSE(record->read_only);
+                   REQUIRE(std::ranges::any_of(seen.mounts, [&](const auto& mount) {
+                     return mount.target == of.path && !mount.filesystem_read_only;
+                   }));
+                   filesystem_bytes = seen.devices.front().size;
+                   seen.facts.grown = true;
+                 },
+                 [&](const step::Trim&) {
+                   REQUIRE(answers());
+                   REQUIRE_FALSE(record->read_only);
+                   seen.facts.trimmed = true;
+                 },
+                 [&](const step::Unbind& of) { leave_path(of.path, of.sync); },
+                 [&](const step::Umount& of) { leave_path(of.path, of.sync); },
+                 [&](const step::MapKrbd&) {
+                   REQUIRE(seen.devices.empty());
+                   seen.devices.push_back(device_seen(3));
+                   seen.devices.front().kind = device::Kind::krbd;
+                   seen.facts.ownership.reset();
+                 },
+                 [&](const step::UnmapKrbd&) { take_away(true); },
+                 [&](const step::Disconnect&) { take_away(false); },
+                 [&](const step::StopSession&) {
+                   seen.link = Observation::Link::none;
+                   seen.attached = false;
+                 },
+                 [&](const step::CloseImage&) {
+                   seen.image_open = seen.lock_held = seen.tombstone = false;
+                   {
+                     Facts kept;
+                     kept.cleared = std::move(seen.facts.cleared);
+                     kept.stash = seen.facts.stash;
+                     kept.attachment = seen.facts.attachment;
+                     seen.facts = std::move(kept);
+                   }
+                 },
+                 [&](const step::DropRecord&) { record.reset(); },
+                 [&](const step::Dismiss&) {
+                   other_serves = false;
+                   ownership = {};
+                   seen.facts.ownership.reset();
+                   seen.facts.served_by_other.reset();
+                   seen.facts.dismissed = true;
+                 },
+                 [&](const step::WriteStash& of) {
+                   REQUIRE(of.path == kPath);
+                   seen.facts.stash = stash = of.stash;
+                 },
+                 [&](const step::DropStash& of) {
+                   REQUIRE(of.path == kPath);
+                   stash.reset();
+                   seen.facts.stash.emplace();
+                 },
+                 [&](const step::WriteNote& of) {
+                   REQUIRE(seen.image_open);
+                   metadata = seen.facts.noted = of.note;
+                 },
+                 [&](const step::Inherit& of) {
+                   REQUIRE_FALSE(other_serves);
+                   REQUIRE(of.address == ownership.owner);
+                   ownership.lock = Lock::our_dead;
+                   seen.facts.ownership.reset();
+                   seen.facts.fenced.reset();
+                 },
+                 [&](const step::LuksFormat&) {
+                   REQUIRE(slots.empty());
+                   REQUIRE_FALSE(marker.empty());
+                   REQUIRE(marker == record->format);
+                   REQUIRE_FALSE((image_has_filesystem && !luks));
+                   luks = image_has_data = true;
+                   image_has_filesystem = false;
+                   slots = {0};
+                   seen.facts.luks.reset();
+                 },
+                 [&](const step::LuksNote&) {
+                   encryption = "encrypted";
+                   seen.facts.encryption = encryption;
+                 },
+                 [&](const step::LuksOpen&) {
+                   REQUIRE_FALSE(slots.empty());
+                   REQUIRE(answers());
+                   seen.devices.front().holders.push_back(mapping());
+                   seen.facts.fits = true;
+                 },
+                 [&](const step::LuksResize&) {
+                   REQUIRE(mapping_of(seen.devices.front()) != nullptr);
+                   seen.facts.fits = true;
+                 },
+                 [&](const step::LuksClose&) {
+                   for (const auto& mount : seen.mounts) REQUIRE_FALSE(shows(mount, seen.devices.front()));
+                   seen.devices.front().holders.clear();
+                 },
+                 [&](const step::AddKey&) {
+                   REQUIRE_FALSE(keys.second.used);
+                   keys.second = {true, true};
+                   seen.facts.keys.reset();
+                 },
+                 [&](const step::NewKey&) {
+                   REQUIRE_FALSE(keys.first.used);
+                   keys = {{true, true}, {true, false}};
+                   seen.facts.rekeyed = true;
+                   seen.facts.keys.reset();
+                 },
+                 [&](const step::RemoveKey& of) {
+                   // What opens with the key that the KMS has stays.
+                   REQUIRE((of.slot == 0 ? keys.second : keys.first).opens);
+                   (of.slot == 0 ? keys.first : keys.second) = {};
+                   seen.facts.keys.reset();
+                 },
+             },
+             step);
   static_cast<void>(wish);
 }
 
@@ -329,14 +319,21 @@ Model staged_model() {
   return model;
 }
 
-std::optional<std::vector<Kind>> run(Model& model, const Wish& wish, Decision* last) {
-  std::vector<Kind> kinds;
+Step outline(Step step) {
+  if (auto* write = std::get_if<step::WriteRecord>(&step)) *write = {};
+  if (auto* write = std::get_if<step::WriteStash>(&step)) write->stash = {};
+  if (auto* write = std::get_if<step::WriteNote>(&step)) write->note = {};
+  return step;
+}
+
+std::optional<std::vector<Step>> run(Model& model, const Wish& wish, Decision* last) {
+  std::vector<Step> steps;
   for (int i = 0; i <= 40; ++i) {
     const Decision decision = model.decide(wish);
     if (last != nullptr) *last = decision;
     const auto* step = std::get_if<Step>(&decision);
-    if (step == nullptr) return kinds;
-    kinds.push_back(step->kind);
+    if (step == nullptr) return steps;
+    steps.push_back(outline(*step));
     model.apply(*step, wish);
   }
   return std::nullopt;

@@ -11,12 +11,12 @@
 namespace corbd::test {
 
 using namespace corbd::plan;
-using Kind = Step::Kind;
 using Lock = image::Ownership::Lock;
 
 inline const std::string kId = "image-1";
 inline const std::string kPath = "/staging";
-inline constexpr std::uint64_t kTwo = 2ull << 30;  ///< bytes
+inline const std::string kTarget = kPath + "/" + kId;  ///< the mount of the staging path
+inline constexpr std::uint64_t kTwo = 2ull << 30;      ///< bytes
 inline const Policy kPolicy{.driver = "rbd.csi.ceph.com", .node = "node-1"};
 
 /// A node with one volume, on which steps have the effect that the ports promise.
@@ -64,8 +64,10 @@ Model fresh();
 /// The volume is staged and served.
 Model staged_model();
 
-/// The kinds of the steps until Done or Fail; an empty optional when 40 do not get there.
-std::optional<std::vector<Kind>> run(Model& model, const Wish& wish, Decision* last = nullptr);
+/// A step as the tests compare it: without the record, the stash and the note that it writes.
+Step outline(Step step);
+/// The outlines of the steps until Done or Fail; an empty optional when 40 do not get there.
+std::optional<std::vector<Step>> run(Model& model, const Wish& wish, Decision* last = nullptr);
 /// Of what the planner failed with; ok: it did not.
 errc failure(const Decision& decision);
 

@@ -17,10 +17,10 @@ TEST_CASE("what a provisioner made is noted before its device is made, once, and
   Staged wish = staged_wish();
   wish.user = "node";
   wish.reserved.emplace();
-  const auto kinds = run(model, Wish(wish));
-  REQUIRE(kinds);
-  CHECK(std::ranges::count(*kinds, Kind::note) == 1);
-  CHECK(std::ranges::find(*kinds, Kind::note) < std::ranges::find(*kinds, Kind::kernel_connect));
+  const auto steps = run(model, Wish(wish));
+  REQUIRE(steps);
+  CHECK(std::ranges::count(*steps, Step(step::WriteNote{})) == 1);
+  CHECK(std::ranges::find(*steps, Step(step::WriteNote{})) < std::ranges::find(*steps, Step(step::KernelConnect{})));
   const std::string address = model.seen.client.starts_with('[') ? "fd00::1" : "10.0.0.1";
   CHECK(model.metadata == Note{"node", fencing ? address : ""});
   CHECK(model.record->note == model.metadata);
@@ -36,12 +36,12 @@ TEST_CASE("with another address the note is renewed after the device is served a
   model.seen.client = "10.0.0.2:0/9";
   model.seen.attached = false;
   model.seen.facts.note_refused = GENERATE(false, true);
-  const auto kinds = run(model, Wish(Healed{}));
-  REQUIRE(kinds);
+  const auto steps = run(model, Wish(Healed{}));
+  REQUIRE(steps);
   if (model.seen.facts.note_refused) {
-    CHECK(*kinds == std::vector{Kind::kernel_reconfigure});
+    CHECK(*steps == std::vector<Step>{step::KernelReconfigure{}});
   } else {
-    CHECK(*kinds == std::vector{Kind::kernel_reconfigure, Kind::note, Kind::write_record});
+    CHECK(*steps == std::vector<Step>{step::KernelReconfigure{}, step::WriteNote{}, step::WriteRecord{}});
     CHECK(model.record->note == Note{"node", "10.0.0.2"});
   }
 }

@@ -29,7 +29,8 @@ TEST_CASE(
   Decision next = model.decide(Wish(wish));
   model.apply(std::get<Step>(next), Wish(wish));
   next = model.decide(Wish(wish));
-  CHECK(std::get<Step>(next).stash == Stash{"pool", "ns", "image", "force", true, false, "", "/logs", ""});
+  CHECK(std::get<step::WriteStash>(std::get<Step>(next)).stash ==
+        Stash{"pool", "ns", "image", "force", true, false, "", "/logs", ""});
   REQUIRE(run(model, Wish(wish)));
   CHECK(model.stash == Stash{"pool", "ns", "image", "force", true, false, "/dev/nbd3", "/logs", ""});
 }
@@ -56,7 +57,8 @@ TEST_CASE(
   Model model = stashed_model();
   Stash expected = *model.stash;
   expected.attachment = "uid-1";
-  CHECK(run(model, Wish(Attached{"uid-1"})) == std::vector{Kind::write_record, Kind::look, Kind::write_stash});
+  CHECK(run(model, Wish(Attached{"uid-1"})) ==
+        std::vector<Step>{step::WriteRecord{}, step::Look{Fact::stash}, step::WriteStash{kPath, {}}});
   CHECK(model.record->attachment_uid == "uid-1");
   CHECK(model.stash == expected);
 }
@@ -64,7 +66,7 @@ TEST_CASE(
 TEST_CASE("what ceph-csi wrote over a stash is signed anew when the volume's attachment is asked for again") {
   Model model = stashed_model();
   model.record->attachment_uid = "uid-1";
-  CHECK(run(model, Wish(Attached{"uid-1"})) == std::vector{Kind::look, Kind::write_stash});
+  CHECK(run(model, Wish(Attached{"uid-1"})) == std::vector<Step>{step::Look{Fact::stash}, step::WriteStash{kPath, {}}});
   CHECK(model.stash->attachment == "uid-1");
 }
 

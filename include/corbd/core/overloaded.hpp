@@ -1,0 +1,13 @@
+#pragma once
+
+namespace corbd {
+
+/// One function for each alternative of a variant, for std::visit.
+template <class... Each>
+struct Overloaded : Each... {
+  using Each::operator()...;
+};
+template <class... Each>
+Overloaded(Each...) -> Overloaded<Each...>;
+
+}  // namespace corbd

@@ -1,0 +1,191 @@
+// What the planner wants done next: one type for each step, so that a step nobody carries out does not compile. Every
+// step is idempotent and ends in an observable fact.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "corbd/plan/record.hpp"
+
+namespace corbd::plan {
+
+/// What a Look finds out: facts that cost a call (Facts in observation.hpp).
+enum class Fact {
+  resolved,
+  header,
+  ownership,
+  image_size,
+  probe,
+  has_data,
+  format_marker,
+  filesystem,
+  unused,
+  stash,
+  served_by_other,
+  encryption,
+  luks,
+  keys,
+  attachment
+};
+
+namespace step {
+
+/// Of a step's name, as a template argument.
+template <std::size_t Size>
+struct Text {
+  constexpr Text(const char (&from)[Size]) { std::copy_n(from, Size, chars.begin()); }
+  constexpr std::string_view view() const { return {chars.data(), Size - 1}; }
+  std::array<char, Size> chars{};
+};
+
+/// Whom a step speaks to. What a step did not get from the cluster in time, the cluster did not answer.
+enum class Asks { node, cluster };
+
+/// A step without arguments.
+template <Text Name, Asks Whom>
+struct Plain {
+  static constexpr std::string_view name = Name.view();
+  bool asks_cluster() const { return Whom == Asks::cluster; }
+  bool operator==(const Plain&) const = default;
+};
+
+struct Look {
+  static constexpr std::string_view name = "look";
+  Fact fact;
+  std::string path = {};  ///< of a look at the filesystem: a mount of it
+  bool asks_cluster() const;
+  bool operator==(const Look&) const = default;
+};
+
+struct WriteRecord {
+  static constexpr std::string_view name = "write_record";
+  Record record;
+  bool may_fail = false;  ///< a disk that keeps refusing it is no hindrance
+  bool asks_cluster() const { return false; }
+  bool operator==(const WriteRecord&) const = default;
+};
+using DropRecord = Plain<"drop_record", Asks::node>;
+
+// --- The image ----------------------------------------------------------------------------------
+
+using Fence = Plain<"fence", Asks::cluster>;
+/// Another program's client becomes a dead one of ours.
+struct Inherit {
+  static constexpr std::string_view name = "inherit";
+  std::string address;  ///< of that client
+  bool asks_cluster() const { return true; }
+  bool operator==(const Inherit&) const = default;
+};
+using OpenImage = Plain<"open_image", Asks::cluster>;
+using OpenTombstone = Plain<"open_tombstone", Asks::node>;
+using Lock = Plain<"lock", Asks::cluster>;
+using CloseImage = Plain<"close_image", Asks::cluster>;
+/// The format marker in the image's metadata is set, and taken away.
+using Mark = Plain<"mark", Asks::cluster>;
+using Unmark = Plain<"unmark", Asks::cluster>;
+struct WriteNote {
+  static constexpr std::string_view name = "note";
+  Note note;
+  bool asks_cluster() const { return true; }
+  bool operator==(const WriteNote&) const = default;
+};
+
+// --- The device ---------------------------------------------------------------------------------
+
+using StartSession = Plain<"start_session", Asks::node>;
+using StopSession = Plain<"stop_session", Asks::cluster>;
+using KernelConnect = Plain<"kernel_connect", Asks::node>;
+using KernelReconfigure = Plain<"kernel_reconfigure", Asks::node>;
+using KernelResize = Plain<"kernel_resize", Asks::node>;
+using Disconnect = Plain<"disconnect", Asks::node>;
+using Tune = Plain<"tune", Asks::node>;
+/// rbd-nbd is asked to end.
+using Dismiss = Plain<"dismiss", Asks::node>;
+using MapKrbd = Plain<"map_krbd", Asks::cluster>;
+using UnmapKrbd = Plain<"unmap_krbd", Asks::node>;
+
+// --- LUKS ---------------------------------------------------------------------------------------
+
+using LuksFormat = Plain<"luks_format", Asks::node>;
+using LuksNote = Plain<"luks_note", Asks::cluster>;
+using LuksOpen = Plain<"luks_open", Asks::node>;
+using LuksResize = Plain<"luks_resize", Asks::node>;
+using LuksClose = Plain<"luks_close", Asks::node>;
+using AddKey = Plain<"add_key", Asks::node>;
+using NewKey = Plain<"new_key", Asks::node>;
+struct RemoveKey {
+  static constexpr std::string_view name = "remove_key";
+  int slot;
+  bool asks_cluster() const { return false; }
+  bool operator==(const RemoveKey&) const = default;
+};
+
+// --- The filesystem and its mounts --------------------------------------------------------------
+
+using Mkfs = Plain<"mkfs", Asks::node>;
+using Fsck = Plain<"fsck", Asks::node>;
+
+/// A step at a mount, or at what will be one.
+template <Text Name>
+struct At {
+  static constexpr std::string_view name = Name.view();
+  std::string path;
+  bool asks_cluster() const { return false; }
+  bool operator==(const At&) const = default;
+};
+using Mount = At<"mount">;
+using Bind = At<"bind">;
+using Grow = At<"grow">;
+using Trim = At<"trim">;
+
+/// A mount goes, and the empty folder or file below it.
+template <Text Name>
+struct Leave {
+  static constexpr std::string_view name = Name.view();
+  std::string path;
+  bool sync = true;  ///< what the filesystem owes its device is written first
+  bool asks_cluster() const { return false; }
+  bool operator==(const Leave&) const = default;
+};
+using Umount = Leave<"umount">;
+using Unbind = Leave<"unbind">;
+
+struct WriteStash {
+  static constexpr std::string_view name = "write_stash";
+  std::string path;  ///< the staging path
+  Stash stash;
+  bool asks_cluster() const { return false; }
+  bool operator==(const WriteStash&) const = default;
+};
+using DropStash = At<"drop_stash">;
+
+}  // namespace step
+
+using Step =
+    std::variant<step::Look, step::WriteRecord, step::DropRecord, step::Fence, step::Inherit, step::OpenImage,
+                 step::OpenTombstone, step::Lock, step::CloseImage, step::Mark, step::Unmark, step::WriteNote,
+                 step::StartSession, step::StopSession, step::KernelConnect, step::KernelReconfigure,
+                 step::KernelResize, step::Disconnect, step::Tune, step::Dismiss, step::MapKrbd, step::UnmapKrbd,
+                 step::LuksFormat, step::LuksNote, step::LuksOpen, step::LuksResize, step::LuksClose, step::AddKey,
+                 step::NewKey, step::RemoveKey, step::Mkfs, step::Fsck, step::Mount, step::Bind, step::Grow, step::Trim,
+                 step::Umount, step::Unbind, step::WriteStash, step::DropStash>;
+
+inline std::string_view name(const Step& step) {
+  return std::visit([](const auto& of) { return of.name; }, step);
+}
+inline bool asks_cluster(const Step& step) {
+  return std::visit([](const auto& of) { return of.asks_cluster(); }, step);
+}
+
+/// The names of all steps, in the order of the variant.
+template <class... Each>
+constexpr std::array<std::string_view, sizeof...(Each)> names_of(const std::variant<Each...>*) {
+  return {Each::name...};
+}
+inline constexpr auto step_names = names_of(static_cast<const Step*>(nullptr));
+
+}  // namespace corbd::plan
