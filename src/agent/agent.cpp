@@ -1,0 +1,389 @@
+#include "agent.hpp"
+
+#include <unistd.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+
+#include "corbd/core/gate.hpp"
+#include "corbd/core/log.hpp"
+#include "corbd/core/process.hpp"
+#include "corbd/csi/server.hpp"
+#include "corbd/csi/stage.hpp"
+#include "corbd/heal/farewell.hpp"
+#include "corbd/heal/healer.hpp"
+#include "corbd/heal/kubernetes.hpp"
+#include "corbd/host/helpers.hpp"
+#include "corbd/host/system.hpp"
+#include "corbd/kms/kms.hpp"
+#include "corbd/krbd/kernel_client.hpp"
+#include "corbd/nbd/devices.hpp"
+#include "corbd/ops/admin.hpp"
+#include "corbd/ops/web.hpp"
+#include "corbd/rbd/cluster_mapping.hpp"
+#include "corbd/rbd/clusters.hpp"
+#include "corbd/rbd/config_json.hpp"
+#include "corbd/rpc/calls.hpp"
+#include "corbd/volume/shell.hpp"
+#include "corbd/volume/stash_file.hpp"
+#include "node_labels.hpp"
+#include "version.hpp"
+
+namespace corbd {
+namespace {
+
+constexpr std::chrono::seconds kLeaveWithin{2};
+constexpr std::chrono::milliseconds kAskSystem{500};
+// Sessions and operations come first. Neither calls under way nor mere readers may take their time.
+constexpr std::chrono::milliseconds kVolumesLeaveWithin{1600}, kCallsLeaveWithin{200}, kAdminLeavesWithin{100};
+constexpr std::chrono::milliseconds kLogEndsWithin{200};
+// Each cluster has threads of its own (rbd/lane.hpp).
+constexpr std::size_t kFileThreads = 4, kNameThreads = 2;
+// Within the pod's terminationGracePeriodSeconds.
+constexpr std::chrono::seconds kCommandsEndWithin{90};
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+/// The name that mountinfo uses for what is below it.
+std::string real_folder(const std::string& folder) {
+  std::error_code failed;
+  const auto real = std::filesystem::canonical(folder, failed);
+  return failed ? folder : real.string();
+}
+
+/// One agent process. Its members may be destroyed from the last to the first.
+class Agent {
+ public:
+  Agent(const cli::Run& options, std::string boot_id, const std::optional<csi::RegistrarConfig>& registrar)
+      : options_(options),
+        control_(io_.get_executor()),
+        clock_(make_real_clock(control_)),
+        files_(control_, *clock_, kFileThreads),
+        names_(control_, *clock_, kNameThreads),
+        gate_(control_, *clock_),
+        access_(kube::find_access(variable("KUBERNETES_CONFIG_PATH"), variable)),
+        api_(access_ ? std::make_unique<kube::Api>(control_, *clock_, names_, *access_) : nullptr),
+        node_(control_, *clock_, api(), options.nodeid),
+        labels_(options, node_),
+        helpers_(control_, *clock_, {}),
+        mounts_(host::make_mounts(helpers_)),
+        filesystems_(host::make_filesystems(helpers_)),
+        daemons_(host::make_daemons(helpers_)),
+        luks_(host::make_luks(helpers_)),
+        kms_(kms::make_kms(files_, options.kms_config_dir)),
+        records_(volume::make_record_store(files_, options.state_dir, options.runtime_dir)),
+        clusters_(rbd::make_clusters(control_, *clock_, files_, cluster_config(boot_id))),
+        devices_(nbd::make_devices(control_, *clock_, {})),
+        kernel_(krbd::make_kernel_client(helpers_)),
+        shell_(control_, *clock_, ports(), shell_config(boot_id)),
+        kubernetes_(
+            control_, *clock_, files_, api(), node_, shell_,
+            [this](const heal::StageArguments& of) { return csi::stage_wish(of, default_mounter()); },
+            kubernetes_config()),
+        healer_(control_, *clock_, shell_, heal_config()),
+        csi_(control_, *clock_, shell_, csi_config()),
+        admin_(control_, *clock_, admin_sources(), admin_config()),
+        web_(control_, *clock_, files_, web_config(), web_sources()),
+        signals_(io_, SIGTERM, SIGINT) {
+    if (registrar) registrar_.emplace(control_, *clock_, *registrar);
+  }
+
+  int run() {
+    gate_.spawn(main());
+    io_.run();
+    return exit_code_;
+  }
+
+ private:
+  result<kube::Api*> api() const {
+    if (!access_) return access_.error();
+    return api_.get();
+  }
+
+  rbd::Config cluster_config(const std::string& boot_id) const {
+    rbd::Config config;
+    config.boot_id = boot_id;
+    config.incarnations_dir = options_.state_dir + "/incarnations";
+    return config;
+  }
+
+  volume::Config shell_config(const std::string& boot_id) const {
+    volume::Config config;
+    config.boot_id = boot_id;
+    config.policy.driver = options_.drivername;
+    config.policy.node = options_.nodeid;
+    config.policy.fencing = options_.fencing;
+    return config;
+  }
+
+  heal::Config heal_config() const {
+    heal::Config config;
+    config.ward.at_once = static_cast<std::size_t>(options_.heal_at_once);
+    return config;
+  }
+
+  heal::Kubernetes::Config kubernetes_config() {
+    auto heal = [this](const std::string& volume_id, std::string why) { healer_.heal(volume_id, std::move(why)); };
+    return {.driver = options_.drivername,
+            .node = options_.nodeid,
+            .kubelet_dir = kubelet_dir_,
+            .unstage_orphans = options_.unstage_orphans,
+            .watch_all_attachments = options_.watch_all_attachments,
+            .heal = heal};
+  }
+
+  cephcsi::Mounter default_mounter() const {
+    return options_.default_mounter == "rbd" ? cephcsi::Mounter::krbd : cephcsi::Mounter::nbd;
+  }
+
+  csi::Config csi_config() {
+    csi::Config config;
+    config.endpoint = options_.endpoint;
+    config.addons_endpoint = options_.addons_endpoint;
+    config.drivername = options_.drivername;
+    config.nodeid = options_.nodeid;
+    config.version = CORBD_VERSION;
+    config.default_mounter = default_mounter();
+    config.volume_health = options_.volume_health;
+    config.topology = [this] { return labels_.topology(); };
+    config.on_ended = [this](const rpc::Ended& call) { web_.ended(call); };
+    return config;
+  }
+
+  ops::AdminConfig admin_config() const {
+    ops::AdminConfig config;
+    config.runtime_dir = options_.runtime_dir;
+    config.version = CORBD_VERSION;
+    config.nodeid = options_.nodeid;
+    config.driver = options_.drivername;
+    return config;
+  }
+
+  ops::AdminSources admin_sources() {
+    ops::AdminSources sources{shell_, healer_, {}, {}, {}, {}};
+    sources.left = [this] { return kubernetes_.left(); };
+    sources.timeline = [this](const std::string& id) { return shell_.timeline(id); };
+    sources.stuck_helpers = [this] { return helpers_.stuck(); };
+    sources.drain = [this](bool on) { shell_.drain(on); };
+    sources.draining = [this] { return shell_.draining(); };
+    sources.vouched = [this](const std::string& id, const std::string& by, const result<>& done) {
+      kubernetes_.vouched(id, by, done);
+    };
+    return sources;
+  }
+
+  ops::WebConfig web_config() const {
+    ops::WebConfig config;
+    config.address = options_.metricsip;
+    config.port = options_.metricsport;
+    config.metrics_path = options_.metricspath;
+    config.state_dir = options_.state_dir;
+    return config;
+  }
+
+  ops::WebSources web_sources() {
+    auto snapshot = [this] {
+      ops::Snapshot now;
+      now.version = CORBD_VERSION;
+      now.volumes = shell_.status();
+      now.ward = &healer_.ward();
+      now.devices = devices_->counters();
+      now.calls_in_flight = csi_.in_flight();
+      return now;
+    };
+    auto not_ready = [this] {
+      std::vector<Error> reasons;
+      for (const auto& need : {rpc::answers(options_.endpoint), devices_->ready()})
+        if (!need) reasons.push_back(need.error());
+      return reasons;
+    };
+    return {snapshot, not_ready};
+  }
+
+  volume::Ports ports() {
+    auto find_cluster = [this](const std::string& id) -> result<volume::Cluster> {
+      auto entry = rbd::find_cluster(options_.config_dir, id);
+      if (!entry) return entry.error();
+      volume::Cluster cluster{entry->monitors, entry->rados_namespace, "", entry->ignored};
+      const auto location = labels_.crush_location(entry->read_affinity, entry->crush_labels);
+      if (location) cluster.crush_location = *location;
+      if (!location)
+        cluster.ignored.push_back("readAffinity: " + location.error().text +
+                                  ", so reads go to the primary OSD: see --crush-location");
+      return cluster;
+    };
+    auto check_path = [this](std::string path, bool must_exist) {
+      return files_.run([root = kubelet_dir_, path, must_exist] { return host::check_path(root, path, must_exist); },
+                        {}, "looking at a path");
+    };
+    auto read_stash = [this](std::string at) {
+      return files_.run([at] { return volume::read_stash(at); }, {}, "reading image-meta.json");
+    };
+    auto write_stash = [this](std::string at, cephcsi::Stash stash) {
+      return files_.run([at, stash] { return volume::write_stash(at, stash); }, {}, "writing image-meta.json");
+    };
+    auto drop_stash = [this](std::string at, std::string log) {
+      return files_.run([at, log] { return volume::drop_stash(at, log); }, {}, "removing image-meta.json");
+    };
+    auto real_path = [this](std::string path) { return host::real_path(path, options_.kubelet_dir, kubelet_dir_); };
+    auto places = [dir = options_.config_dir](const image::Place& of) { return rbd::mapped_places(dir, of); };
+    auto clusters = [dir = options_.config_dir](const std::string& id) { return rbd::mapped_clusters(dir, id); };
+    auto attachment = [this](std::string volume_id) { return kubernetes_.attachment(std::move(volume_id)); };
+    return {.clusters = *clusters_,
+            .devices = *devices_,
+            .kernel = *kernel_,
+            .mounts = *mounts_,
+            .filesystems = *filesystems_,
+            .daemons = *daemons_,
+            .luks = *luks_,
+            .kms = *kms_,
+            .records = *records_,
+            .find_cluster = find_cluster,
+            .check_path = check_path,
+            .read_stash = read_stash,
+            .write_stash = write_stash,
+            .drop_stash = drop_stash,
+            .busy = host::busy,
+            .mapped_places = places,
+            .mapped_clusters = clusters,
+            .attachment = attachment,
+            .real_path = real_path};
+  }
+
+  task<> main() {
+    shell_.on_trouble(
+        [this](const std::string& volume_id, std::string why) { healer_.heal(volume_id, std::move(why)); });
+    shell_.on_change([this](const volume::Change& change) {
+      admin_.note(change);
+      kubernetes_.note(change);
+    });
+    labels_.want();
+    web_.start();
+    auto serving = co_await shell_.start();
+    if (serving) serving = csi_.start();
+    if (serving) serving = admin_.start();
+    if (!serving) {
+      exit_code_ = refuse(serving.error());
+      io_.stop();
+      co_return;
+    }
+    log::info("agent.started", {{"endpoint", options_.endpoint}, {"pid", ::getpid()}, {"version", CORBD_VERSION}});
+    healer_.start();
+    kubernetes_.start();
+    if (registrar_) registrar_->start();
+    co_await signals_.async_wait(asio::use_awaitable);
+    co_await outlast_shutdown();
+    co_await leave();
+  }
+
+  /// While the node goes down and our devices are in use, we serve them. A second signal ends that.
+  task<> outlast_shutdown() {
+    // The limit holds even if the bus does not answer.
+    const Until until{clock_->now() + 2 * kAskSystem};
+    const auto stopping = co_await names_.run([] { return host::system_stopping(kAskSystem); }, until,
+                                              "asking whether the node shuts down");
+    if (!stopping) log::debug("system.unknown", {{"error", stopping.error().text}});
+    if (!stopping || !*stopping) co_return;
+    CancelScope hurry;
+    signals_.async_wait([&hurry](boost::system::error_code failed, int) {
+      if (!failed) hurry.cancel();
+    });
+    co_await heal::outlast_users(control_, *clock_, shell_, std::chrono::seconds(options_.shutdown_grace_s), hurry);
+    signals_.cancel();
+  }
+
+  /// A process cannot end inside a command to the kernel's nbd driver: its thread would keep the lock of the state
+  /// directory, and the sockets, which nobody serves then. A resize may wait for the very requests that are served
+  /// here.
+  task<> end_commands() {
+    if (co_await devices_->end_commands({clock_->now()}) == Waited::ready) co_return;
+    log::warning("agent.waits", {{"why", "a command to the kernel's nbd driver is under way"},
+                                 {"at_most_s", kCommandsEndWithin.count()},
+                                 {"effect", "devices are served meanwhile"}});
+    if (co_await devices_->end_commands({clock_->now() + kCommandsEndWithin}) == Waited::ready) co_return;
+    log::error("agent.leaves_in_command", {{"effect", "the next agent starts when the kernel has ended it"},
+                                           {"hint", "`dmesg` tells what nbd waits for"}});
+  }
+
+  /// Answers what was read, and keeps the locks: they are the next start's proof of ownership (docs/architecture.md).
+  /// So the images stay open, and the process ends without the destructors that would close them.
+  task<> leave() {
+    log::info("agent.leaving");
+    co_await end_commands();
+    const Until until{clock_->now() + kLeaveWithin};
+    co_await web_.stop({clock_->now()});
+    co_await healer_.stop();
+    co_await shell_.stop(until.at_most(clock_->now() + kVolumesLeaveWithin));
+    co_await csi_.stop(until.at_most(clock_->now() + kCallsLeaveWithin));
+    co_await admin_.stop(until.at_most(clock_->now() + kAdminLeavesWithin));
+    co_await node_.stop(until);
+    co_await kubernetes_.stop(until);
+    // Without a volume no image is open. The clients then end well, and the next start has nobody to fence.
+    if (shell_.status().empty())
+      if (auto closed = co_await clusters_->shutdown(until); !closed)
+        log::warning("clusters.not_closed", {{"error", closed.error().text}});
+    // Do this last: kubelet unstages no volume of a driver that it does not know. It forgets this driver only if the
+    // driver does not come back.
+    if (registrar_) co_await registrar_->stop({clock_->now()});
+    log::info("agent.left");
+    log::drain(kLogEndsWithin);
+    ::_exit(0);
+  }
+
+  const cli::Run& options_;
+  const std::string kubelet_dir_ = real_folder(options_.kubelet_dir);
+  asio::io_context io_{1};
+  executor control_;
+  std::unique_ptr<Clock> clock_;
+  BlockingPool files_;  ///< records, keys, paths: always answered
+  BlockingPool names_;  ///< who may not answer for long: name servers, the system bus
+  Gate gate_;
+  const result<kube::Access> access_;
+  std::unique_ptr<kube::Api> api_;
+  kube::OwnNode node_;
+  NodeLabels labels_;
+  HelperPool helpers_;
+  std::unique_ptr<host::Mounts> mounts_;
+  std::unique_ptr<host::Filesystems> filesystems_;
+  std::unique_ptr<host::Daemons> daemons_;
+  std::unique_ptr<host::Luks> luks_;
+  std::unique_ptr<kms::Kms> kms_;
+  std::unique_ptr<volume::RecordStore> records_;
+  std::unique_ptr<image::Clusters> clusters_;
+  std::unique_ptr<device::Devices> devices_;
+  std::unique_ptr<device::KernelClient> kernel_;
+  volume::Shell shell_;
+  heal::Kubernetes kubernetes_;
+  heal::Healer healer_;
+  csi::Server csi_;
+  ops::Admin admin_;
+  ops::Web web_;
+  std::optional<csi::Registrar> registrar_;
+  asio::signal_set signals_;
+  int exit_code_ = 0;
+};
+
+}  // namespace
+
+int refuse(const Error& error) {
+  log::error("agent.refuses", {{"code", name(error.code)}, {"error", error.text}});
+  return 1;
+}
+
+void run_agent(const cli::Run& options, std::string boot_id, const std::optional<csi::RegistrarConfig>& registrar) {
+  log::start_thread();
+  Agent agent(options, std::move(boot_id), registrar);
+  const int code = agent.run();
+  log::drain(kLogEndsWithin);
+  // Destroying the connections of a cluster that does not answer could take for ever.
+  ::_exit(code);
+}
+
+}  // namespace corbd

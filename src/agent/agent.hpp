@@ -1,0 +1,24 @@
+// The agent of a node: all rooms together, from its first coroutine to its last.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "corbd/cli/options.hpp"
+#include "corbd/core/result.hpp"
+#include "corbd/csi/registrar.hpp"
+
+namespace corbd {
+
+/// `corbd run`: looks whether an agent may begin here, and runs it. The exit code of one that may not; otherwise it
+/// does not return.
+int start_agent(const cli::Run& options);
+
+/// Its folders, and the lock of its state folder, are the caller's. Does not return.
+[[noreturn]] void run_agent(const cli::Run& options, std::string boot_id,
+                            const std::optional<csi::RegistrarConfig>& registrar);
+
+/// Logs why there is no agent; the exit code.
+int refuse(const Error& error);
+
+}  // namespace corbd

@@ -1,0 +1,33 @@
+// Where this node is: the labels of its Node object, or those given by hand, and what follows from them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "corbd/cli/options.hpp"
+#include "corbd/csi/topology.hpp"
+#include "corbd/kube/own_node.hpp"
+
+namespace corbd {
+
+class NodeLabels {
+ public:
+  NodeLabels(const cli::Run& options, kube::OwnNode& node) : options_(options), node_(node) {}
+
+  /// Asks for the Node object early, if something will need it.
+  void want();
+  /// For NodeGetInfo; empty without labels.
+  result<csi::Labels> topology();
+  /// For reads of a cluster whose config.json has that read affinity: cephcsi::location_for().
+  result<std::string> crush_location(bool of_cluster, const std::vector<std::string>& cluster_labels);
+
+ private:
+  result<csi::Labels> labels();
+  /// Labels given by hand replace those of the Node object.
+  bool by_hand() const { return !options_.topology.empty(); }
+
+  const cli::Run& options_;
+  kube::OwnNode& node_;
+};
+
+}  // namespace corbd

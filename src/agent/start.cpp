@@ -1,0 +1,58 @@
+#include <filesystem>
+
+#include "agent.hpp"
+#include "corbd/cephcsi/affinity.hpp"
+#include "corbd/core/failpoint.hpp"
+#include "corbd/core/file.hpp"
+#include "corbd/core/log.hpp"
+#include "corbd/core/process.hpp"
+#include "corbd/csi/topology.hpp"
+
+namespace corbd {
+namespace {
+
+result<> check_labels(const cli::Run& options) {
+  const auto by_hand = csi::parse_labels(options.topology);
+  if (!by_hand) return by_hand.error();
+  if (!options.crush_location.empty())
+    if (auto checked = cephcsi::check_crush_location(options.crush_location); !checked)
+      return with_context("--crush-location", checked.error());
+  return csi::check_domain_labels(options.drivername, options.domainlabels);
+}
+
+result<std::optional<csi::RegistrarConfig>> registrar_config(const cli::Run& options) {
+  const csi::RegistrarWish wish{options.registers, options.kubelet_dir, options.drivername, options.endpoint,
+                                options.endpoint_on_host};
+  std::error_code ignored;
+  return csi::registrar_config(wish, std::filesystem::is_directory(options.kubelet_dir + "/plugins_registry", ignored));
+}
+
+}  // namespace
+
+int start_agent(const cli::Run& options) {
+  if (options.verbose) log::set_level(log::Level::debug);
+  raise_descriptor_limit();
+  // Do this before any thread exists: the flag is per thread and inherited.
+  if (auto flusher = become_io_flusher(); !flusher) log::warning("agent.io_flusher", {{"error", flusher.error().text}});
+  for (const auto& flag : options.ignored) log::info("agent.flag_ignored", {{"flag", flag}});
+  if (options.heal_without_proof)
+    return refuse(
+        {errc::invalid_argument,
+         "--heal-without-proof is gone, because it spoke for every volume of the node: start without it, and say "
+         "`corbd heal ID --without-proof` for one volume that no other node used"});
+  if (auto checked = check_labels(options); !checked) return refuse(checked.error());
+  const auto registrar = registrar_config(options);
+  if (!registrar) return refuse(registrar.error());
+  for (const auto& spec : options.failpoints)
+    if (auto armed = failpoint::arm(spec); !armed) return refuse(armed.error());
+  if (auto made = make_folder(options.state_dir, 0700); !made) return refuse(made.error());
+  if (auto made = make_folder(options.runtime_dir, 0700); !made) return refuse(made.error());
+  if (auto memory = check_tmpfs(options.runtime_dir); !memory) return refuse(memory.error());
+  const auto lock = lock_folder(options.state_dir);
+  if (!lock) return refuse(lock.error());
+  const auto boot_id = read_boot_id();
+  if (!boot_id) return refuse(boot_id.error());
+  run_agent(options, *boot_id, *registrar);
+}
+
+}  // namespace corbd
