@@ -158,9 +158,7 @@ std::optional<Decision> prove(const View& view) {
   const bool broken_by_us = who.lock == Lock::none && view.record->freed == who.version;
   // rbd-nbd had it until a moment ago, nobody else had it open before or has it now.
   const bool dismissed = who.lock == Lock::none && view.seen.facts.dismissed;
-  // Its link ended, and nothing else: as long as it was served nobody asked either.
-  const bool open_since = !view.record->exclusive_lock && view.seen.image_served;
-  const bool by_lock = who.lock == Lock::mine || who.lock == Lock::our_dead || broken_by_us || open_since;
+  const bool by_lock = who.lock == Lock::mine || who.lock == Lock::our_dead || broken_by_us;
   if (alone && (dismissed || by_lock) && !rests_on_word(view)) return std::nullopt;
   if (!alone && !view.record->adopting)
     if (auto step = yield_to_other(view)) return step;

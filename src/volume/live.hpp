@@ -48,7 +48,6 @@ struct Live {
   bool untuned = false;                   ///< its device was connected, and has the queue that the number had before
   bool tombstone = false;                 ///< `image` is none: it answers EIO to everything
   bool lock_held = false;
-  bool image_served = false;  ///< the device was served with `image`, whose client was not cut off since
   bool closing = false;       ///< the close of `image` was asked for; it may go on although the wait for it ended
   Facts facts;
   std::optional<Error> last_error;

@@ -94,7 +94,6 @@ result<Observation> observe(const Live& volume, const Wish& wish, const Ports& p
     seen.client = volume.image->client();
   }
   seen.lock_held = volume.lock_held;
-  seen.image_served = volume.image_served;
   seen.untuned = volume.untuned;
   seen.tombstone = volume.tombstone;
   if (volume.other_died) seen.other_dead_for = now - *volume.other_died;

@@ -304,7 +304,7 @@ task<result<>> Steps::open_image(Live& live) {
   };
   options.on_lost = [this, &live, alive, opening](const std::string& why) {
     if (alive.expired() || live.opening != opening) return;
-    live.lock_held = live.image_served = false;
+    live.lock_held = false;
     if (live.link)
       live.link->hold();
     else
@@ -317,7 +317,7 @@ task<result<>> Steps::open_image(Live& live) {
   }
   if (!opened) co_return opened.error();
   live.image = std::move(*opened);
-  live.lock_held = live.image_served = false;
+  live.lock_held = false;
   live.facts.ownership.reset();
   log::info("image.opened", {{"volume", live.id}, {"image", live.record->key.text()}});
   co_await key_worked(live);
@@ -354,7 +354,7 @@ task<result<>> Steps::take_lock(Live& live) {
 void Steps::forget_image(Live& live) {
   ++live.opening;
   live.image.reset();
-  live.closing = live.tombstone = live.lock_held = live.image_served = false;
+  live.closing = live.tombstone = live.lock_held = false;
   // Of the node's paths, and of what others say; not of the image.
   Facts kept;
   kept.cleared = std::move(live.facts.cleared);

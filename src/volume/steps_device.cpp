@@ -55,7 +55,7 @@ task<result<>> Steps::kernel_connect(Live& live) {
   live.untuned = true;
   auto index = co_await ports_.devices.connect(*live.link, args, soon());
   if (!index) co_return index.error();
-  live.attached = live.image_served = true;
+  live.attached = true;
   live.facts.disconnected = live.disconnected = false;
   log::info("device.connected", {{"volume", live.id}, {"device", device::path(*index)}});
   co_return result<>();
@@ -79,7 +79,7 @@ task<result<>> Steps::kernel_reconfigure(Live& live) {
     co_return result<>();
   }
   if (!done) co_return done;
-  live.attached = live.image_served = true;
+  live.attached = true;
   live.disconnected = false;
   const auto began = live.unserved_since.value_or(clock_.now());
   const auto stall = clock_.now() - began;

@@ -180,15 +180,16 @@ class Devices final : public device::Devices {
     if (known == nullptr || known->backend != backend || known->disconnected)
       return Error{errc::not_found, "not configured"};
     if (known->alive) {
-      // The kernel says yes and drops the socket: our end reads its end, now or in a moment.
+      // The kernel says yes and drops the socket. A look at our end shows that at once (nbd::Link::connected); the
+      // session reads its end now or in a moment.
       world.trace("the kernel drops the socket: the old link of " + device::path(index) + " lives");
       if (world.hazards != nullptr && world.hazards->any(duration(4)).count() == 0) {
         world.loop().outside_in(std::chrono::milliseconds(5), [&world, serial] {
           if (World::FakeLink* late = find_link(world, serial)) late->stop(device::Link::State::closed, 0);
         });
-        return {};
+      } else {
+        link->stop(device::Link::State::closed, 0);
       }
-      link->stop(device::Link::State::closed, 0);
       return Error{errc::unavailable, "the old link lives"};
     }
     if (known->image_id != link->image_id) world.broke("a device got another image behind it");

@@ -75,7 +75,6 @@ struct Observation {
   bool tombstone = false;        ///< what is open is no image: it answers EIO to everything
   std::string client;            ///< address of the open image's
   bool lock_held = false;
-  bool image_served = false;  ///< the device was served with the image that is open, whose client was not cut off since
   std::optional<duration> other_dead_for;  ///< since the link of rbd-nbd, which was seen serving until then, ended
   bool cut_off = false;                    ///< the cluster cut our client off while it served, and nobody served since
   std::optional<duration> in_use_for;      ///< since it was first found in use by somebody else, without a break
