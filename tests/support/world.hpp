@@ -259,6 +259,13 @@ class World {
   void disconnect(std::uint32_t index);
   void open_device(std::uint32_t index);
   void close_device(std::uint32_t index);
+  /// By somebody who may, if there is a server and a filesystem. Nothing in the kernel would keep him from what is
+  /// being disconnected; he does not come then.
+  void mount_by_hand(std::uint32_t index, const std::string& target);
+  /// Once what the device owes is stored, if it was the last.
+  void unmount_by_hand(std::uint32_t index, const std::string& target);
+  /// Where another program mounts a device as soon as nobody has it mounted any more.
+  std::map<std::uint32_t, std::string> automounts;
   /// After something of the device was closed.
   void let_go(std::uint32_t index);
   std::uint64_t answered = 0, errors = 0;  ///< requests that ended well, and with EIO

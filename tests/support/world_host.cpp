@@ -317,6 +317,34 @@ bool takes_writes(const World& world, const KernelDevice& on) {
   return opened != nullptr && of != world.images.end() && world.may_write(of->second, opened->client());
 }
 
+void World::mount_by_hand(std::uint32_t index, const std::string& target) {
+  const KernelDevice* on = by_index(index);
+  const FakeImage* image = on == nullptr ? nullptr : by_id(on->image_id);
+  if (image == nullptr || !on->alive || on->disconnected || image->content != host::Probe::Kind::filesystem) return;
+  if (image->luks && !on->mapping) return;
+  const auto of_device = [&](const UnderWay& command) { return command.backend == on->backend; };
+  if (std::ranges::any_of(under_way, of_device)) return;
+  trace("somebody mounts " + device::path(index) + " at " + target);
+  host::Mount mount;
+  mount.target = target;
+  mount.fstype = image->fstype;
+  mount.root = "/";
+  mount.dev_major = image->luks ? kMappingMajor : 43;
+  mount.dev_minor = image->luks ? index : index * 32;
+  mounts.push_back(mount);
+}
+
+void World::unmount_by_hand(std::uint32_t index, const std::string& target) {
+  const auto there = [&](const host::Mount& mount) { return mount.target == target; };
+  if (std::none_of(mounts.begin(), mounts.end(), there)) return;
+  const KernelDevice* on = by_index(index);
+  if (on != nullptr && !on->requests.empty() && !mounted_elsewhere(*this, index, target))
+    return loop_.outside_in(std::chrono::milliseconds(100), [this, index, target] { unmount_by_hand(index, target); });
+  trace("somebody unmounts " + target);
+  std::erase_if(mounts, there);
+  let_go(index);
+}
+
 void begin_format(World& world, const std::string& device) {
   const KernelDevice* on = world.by_index(index_of(world, device));
   FakeImage* image = image_of(world, device);

@@ -149,6 +149,12 @@ void World::disconnect(std::uint32_t index) {
 
 void World::let_go(std::uint32_t index) {
   const KernelDevice* device = by_index(index);
+  const auto automount = automounts.find(index);
+  if (automount != automounts.end() && hazards != nullptr)
+    loop_.outside_in(hazards->any(std::chrono::milliseconds(3)), [this, index, target = automount->second] {
+      const auto has_it = [&](const host::Mount& mount) { return shows_device(mount, index); };
+      if (std::ranges::none_of(mounts, has_it)) mount_by_hand(index, target);
+    });
   if (device == nullptr || !device->disconnected || device->openers > 0 || device->mapping || others.contains(index))
     return;
   // A path that the device is bound on does not hold it open.

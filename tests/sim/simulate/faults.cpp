@@ -137,8 +137,15 @@ void Node::happen_to_device(const Fault& fault) {
   const auto index = device->index;
   if (fault.kind == Kind::take_away) return world_.disconnect(index);
   world_.open_device(index);
+  const std::string by_hand = "/mnt/" + std::to_string(fault.at.count());
+  if (fault.what % 5 == 0) world_.mount_by_hand(index, by_hand);
+  if (fault.what % 5 < 3) world_.automounts.insert_or_assign(index, by_hand);
   // Of that device; one that is made in its place later is another.
-  loop_.outside_in(fault.lasts, [this, index] { world_.close_device(index); });
+  loop_.outside_in(fault.lasts, [this, index, by_hand] {
+    world_.automounts.erase(index);
+    world_.unmount_by_hand(index, by_hand);
+    world_.close_device(index);
+  });
 }
 
 /// Open, see tests/sim/found_test.cpp: there only our watch keeps another node away, and not every program looks at

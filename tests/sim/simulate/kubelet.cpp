@@ -50,7 +50,8 @@ void Node::kubelet_looks(std::size_t i) {
   } else {
     // A pod ends when its requests have.
     if (kubelet.volume.block && owes(kubelet.volume.image)) return;
-    if (kubelet.published || again) return ask(i, plan::Unpublished{publish_wish(kubelet.volume).target});
+    if (kubelet.published || again || (kubelet.refused && one_in(3)))
+      return ask(i, plan::Unpublished{publish_wish(kubelet.volume).target});
     if (kubelet.staged || one_in(15)) return ask(i, plan::Unstaged{stage_wish(kubelet.volume).path});
   }
 }
@@ -94,6 +95,7 @@ void Node::answered(std::size_t i, const Wish& wish, const result<>& done) {
   // What may be there must be taken down, also when it is not known to be there.
   if (std::holds_alternative<plan::Staged>(wish)) kubelet.staged = done.has_value();
   if (std::holds_alternative<plan::Published>(wish)) kubelet.published = done.has_value();
+  if (std::holds_alternative<plan::Unstaged>(wish)) kubelet.refused = !done;
   if (!done) return;
   if (std::holds_alternative<plan::Unstaged>(wish)) kubelet.staged = false;
   if (std::holds_alternative<plan::Unpublished>(wish)) kubelet.published = false;

@@ -14,6 +14,7 @@ struct Kubelet {
   Volume volume;
   std::string image_id;
   bool wants_up = true, asking = false, staged = false, published = false;
+  bool refused = false;  ///< its last unstage failed: there may be something to unpublish still
 };
 
 plan::Staged stage_wish(const Volume& volume);
