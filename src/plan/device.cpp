@@ -249,6 +249,17 @@ std::optional<Decision> bring_up_image(const View& view) {
   return note_break(view, who.version, std::nullopt);
 }
 
+/// What a stage left to rbd-nbd may hold an application's data, and the mark of a format that was begun before: no
+/// image was open here to take it away.
+std::optional<Step> unmark_taken_over(const View& view) {
+  const Record& record = *view.record;
+  const bool staged = std::ranges::any_of(record.stagings, [](const Staging& staging) { return staging.complete; });
+  if (!record.adopting || !staged || record.read_only || record.failed) return std::nullopt;
+  if (!view.seen.facts.format_marker) return look(Fact::format_marker);
+  if (view.seen.facts.format_marker->empty()) return std::nullopt;
+  return Step(step::Unmark{});
+}
+
 /// A path on which a raw device is bound outlives the device, and so does what a pod was given of it: with a new one of
 /// that number it would have that.
 std::optional<Decision> clear_paths(const View& view) {
@@ -364,6 +375,7 @@ std::optional<Decision> bring_up(const View& view) {
   }
   if (view.seen.link == Link::none) {
     if (auto step = bring_up_image(view)) return step;
+    if (auto step = unmark_taken_over(view)) return step;
     // Before there is a device. Of one that there is, only after it is served again: renew_note().
     if (device == nullptr)
       if (auto step = note_node(view)) return step;

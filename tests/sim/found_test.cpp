@@ -160,6 +160,26 @@ TEST_CASE("a volume that is staged again while its given-up image still closes w
   scene.world.hazards = nullptr;
 }
 
+TEST_CASE("a device that rbd-nbd served is served again without the mark of a format that was begun before") {
+  Scene scene;
+  scene.world.crash_in = "remove metadata";  // made and mounted
+  REQUIRE_THROWS_AS(scene.want(test::staged_wish(kId)), test::Crash);
+  scene.world.kill_agent();
+  scene.world.other_heals(0);
+  scene.world.start_agent();
+  REQUIRE(scene.want(plan::Healed{}) == errc::ok);
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  REQUIRE(scene.world.others.contains(0));
+  scene.world.other_ends(0, false);
+  scene.loop.advance(std::chrono::minutes(1));
+  REQUIRE(scene.want(plan::Healed{true}) == errc::ok);
+  REQUIRE(scene.device().alive);
+  CHECK_FALSE(scene.image().metadata.contains("corbd/format"));
+  scene.world.application_writes(scene.device(), 0);
+  scene.loop.advance(std::chrono::seconds(1));
+  CHECK(scene.world.broken_rules.empty());
+}
+
 // Open: the break and the lock are two operations, and no look after the second tells that nobody came between. The
 // header's version does not count: Ceph raises it to the placement group's, which goes up with every operation on any
 // object there, so that taking a free lock made it 2 or 3 more (Ceph 16.2.15). Who looks at watches, as ceph-csi and
