@@ -1,4 +1,5 @@
 """The agent in a container of runc, made as a Kubernetes runtime makes it from the DaemonSet of deploy/kubernetes; and in one without `privileged`."""
+import glob
 import json
 import os
 import re
@@ -228,6 +229,10 @@ def story_unprivileged(lab):
     """with the devices, /sys or mount propagation of a container that is not privileged no volume reaches its pod"""
     agent = contained(lab)
     say("with a container's devices: " + refused(agent, "a", without_devices))
+    # A number keeps what its last user wrote, and what needs no change is not written.
+    for timeout in glob.glob("/sys/block/nbd*/queue/io_timeout"):
+        with open(timeout, "w") as file:
+            file.write("30000")
     say("with a container's /sys: " + refused(agent, "b", without_sys))
     agent.change = without_propagation
     agent.start()
