@@ -48,7 +48,7 @@ struct Live {
   bool untuned = false;                   ///< its device was connected, and has the queue that the number had before
   bool tombstone = false;                 ///< `image` is none: it answers EIO to everything
   bool lock_held = false;
-  bool closing = false;       ///< the close of `image` was asked for; it may go on although the wait for it ended
+  bool closing = false;  ///< the close of `image` was asked for; it may go on although the wait for it ended
   Facts facts;
   std::optional<Error> last_error;
   /// The last one is cancelled with the link: who waits for the device then lets the healing have the volume. The

@@ -302,7 +302,8 @@ void World::remove_image(const std::string& name) {
   const auto place = images.find(name);
   if (place == images.end() || !place->second.watchers.empty()) return;
   trace("image " + name + " is removed");
-  removed_[place->second.id] = loop_.clock.now();
+  // One that was taken from us before has been lost since then.
+  removed_[place->second.id] = place->second.taken.value_or(loop_.clock.now());
   images.erase(place);
 }
 
