@@ -1,4 +1,4 @@
-// The words that the agent leaves for ceph-csi: its stash in the staging path, and the note of this node in the image's
+// What the agent leaves for ceph-csi: its stash in the staging path, and the note of this node in the image's
 // metadata.
 #include "scene.hpp"
 
