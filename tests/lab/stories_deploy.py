@@ -71,6 +71,9 @@ def denied_resource(_, agent):
 
 
 def denied_net_admin(lab, agent):
+    # What anybody may have without the capability; newer kernels allow as much as the agent asks for.
+    with open("/proc/sys/net/core/wmem_max", "w") as file:
+        file.write("212992")
     volume = agent.volume(lab.image("b", size=64 * MIB), block=True)
     volume.stage()
     largest = max(send_buffers())
