@@ -180,6 +180,15 @@ TEST_CASE("a device that rbd-nbd served is served again without the mark of a fo
   CHECK(scene.world.broken_rules.empty());
 }
 
+TEST_CASE("the mark of a format whose writing was waited for in vain does not come back after the format") {
+  Scene scene;
+  scene.world.delayed = "set metadata";
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::unreachable);
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.loop.advance(std::chrono::minutes(5));
+  CHECK_FALSE(scene.image().metadata.contains("corbd/format"));
+}
+
 // Open: the break and the lock are two operations, and no look after the second tells that nobody came between. The
 // header's version does not count: Ceph raises it to the placement group's, which goes up with every operation on any
 // object there, so that taking a free lock made it 2 or 3 more (Ceph 16.2.15). Who looks at watches, as ceph-csi and

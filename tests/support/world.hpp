@@ -279,8 +279,8 @@ class World {
   struct Work;  ///< an operation of an image on its way through the cluster
   using Effect = std::function<result<>()>;
   /// A call that reaches the cluster as client `by`, and what it does there. It goes on when the caller's wait ends
-  /// first.
-  task<result<>> ask_cluster(std::string call, std::string by, Until until, Effect effect);
+  /// first. `header`: of the image with that id, one after the other.
+  task<result<>> ask_cluster(std::string call, std::string by, Until until, Effect effect, std::string header = {});
   /// The same of the kernel or of a file.
   task<result<>> ask_node(std::string call, Until until, Effect effect);
   /// The same of the kernel's nbd driver: a command that nobody takes back. It has its effect also after the caller has
@@ -351,8 +351,9 @@ class World {
   std::unique_ptr<Life> life_;
   std::vector<std::shared_ptr<Asked>> in_syscall_;
   std::vector<std::shared_ptr<HelperJob>> helpers_;
-  std::vector<std::function<void()>> held_;    ///< what the dead cluster will do once it lives
-  std::map<std::string, time_point> removed_;  ///< images by id
+  std::map<std::string, time_point> last_asked_;  ///< when the last operation on a header takes effect, by client
+  std::vector<std::function<void()>> held_;       ///< what the dead cluster will do once it lives
+  std::map<std::string, time_point> removed_;     ///< images by id
 };
 
 plan::Staged staged_wish(const std::string& image);

@@ -32,13 +32,18 @@ task<> World::die() {
   co_await never.wait({});
 }
 
-task<result<>> World::ask_cluster(std::string call, std::string by, Until until, Effect effect) {
+task<result<>> World::ask_cluster(std::string call, std::string by, Until until, Effect effect, std::string header) {
   const auto reply = std::make_shared<Reply>(loop_.control(), loop_.clock);
   const auto asked =
       std::make_shared<Asked>(Asked{call, std::move(by), true, next_fate(call), std::move(effect), reply, lives_});
   if (asked->fate.crash_before) co_await die();
   if (asked->fate.fail) co_return with_context(call, *asked->fate.fail);
-  loop_.outside_in(asked->fate.before + cluster_slow, [this, asked] { perform(asked); });
+  time_point at = loop_.clock.now() + asked->fate.before + cluster_slow;
+  if (!header.empty()) {
+    time_point& last = last_asked_[asked->by + " " + header];
+    at = last = std::max(last, at);
+  }
+  loop_.outside(at, [this, asked] { perform(asked); });
   const Waited how = co_await reply->done.wait(until);
   if (how != Waited::ready) co_return wait_error(how, call);
   co_return reply->value;

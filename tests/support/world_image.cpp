@@ -60,8 +60,14 @@ void World::FakeOpened::resized() {
   if (options_.on_resized) options_.on_resized();
 }
 
+/// An OSD carries out what one client asks of one object in the order in which it was asked: what its caller gave up
+/// waiting for overtakes nothing.
+task<result<>> World::FakeOpened::ask(std::string call, Until until, Effect effect) {
+  return world_.ask_cluster(std::move(call), client_, until, std::move(effect), key_.image_id);
+}
+
 task<result<>> World::FakeOpened::refresh(Until until) {
-  auto asked = co_await world_.ask_cluster("refresh", client_, until, [] { return result<>(); });
+  auto asked = co_await ask("refresh", until, [] { return result<>(); });
   if (asked) resized();
   co_return asked;
 }
@@ -105,8 +111,8 @@ void World::FakeOpened::read(image::Op& op, std::uint64_t offset, std::span<std:
 
 task<result<Ownership>> World::FakeOpened::ownership(Until until) {
   const auto found = std::make_shared<Ownership>();
-  auto done = co_await world_.ask_cluster(
-      "ownership", client_, until, [&world = world_, id = key_.image_id, by = client_, found]() -> result<> {
+  auto done =
+      co_await ask("ownership", until, [&world = world_, id = key_.image_id, by = client_, found]() -> result<> {
         const FakeImage* of = world.by_id(id);
         if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
         const auto known = world.clients.find(of->lock_owner);
@@ -134,105 +140,93 @@ task<result<>> World::FakeOpened::break_dead_lock(std::string owner, std::int64_
   if (known == world_.clients.end()) world_.broke("a lock was to be broken that is not ours: " + owner);
   if (known == world_.clients.end() || known->second != Client::fenced)
     co_return Error{errc::failed_precondition, owner + " is not a fenced client of this agent"};
-  co_return co_await world_.ask_cluster("break lock", client_, until,
-                                        [&world = world_, id = key_.image_id, owner, mark]() -> result<> {
-                                          FakeImage* of = world.by_id(id);
-                                          if (of == nullptr || of->lock_owner != owner)
-                                            return Error{errc::unproven, owner + " does not hold the lock any more"};
-                                          if (!world.blocklisted.contains(owner))
-                                            world.broke("a lock was broken whose owner is not fenced");
-                                          of->lock_owner.clear();
-                                          of->changed(mark);
-                                          // With a disk that keeps refusing its mark the break is done without, and
-                                          // proves nothing later.
-                                          if (!world.mark_refused(id)) of->our_break = of->version;
-                                          return {};
-                                        });
+  co_return co_await ask("break lock", until, [&world = world_, id = key_.image_id, owner, mark]() -> result<> {
+    FakeImage* of = world.by_id(id);
+    if (of == nullptr || of->lock_owner != owner)
+      return Error{errc::unproven, owner + " does not hold the lock any more"};
+    if (!world.blocklisted.contains(owner)) world.broke("a lock was broken whose owner is not fenced");
+    of->lock_owner.clear();
+    of->changed(mark);
+    // With a disk that keeps refusing its mark the break is done without, and
+    // proves nothing later.
+    if (!world.mark_refused(id)) of->our_break = of->version;
+    return {};
+  });
 }
 
 task<result<>> World::FakeOpened::acquire_lock(Until until) {
   const FakeImage* now = world_.by_id(key_.image_id);
   if (now != nullptr && has_lock(*now, client_, serial_)) co_return result<>();
-  co_return co_await world_.ask_cluster(
-      "acquire lock", client_, until,
-      [&world = world_, id = key_.image_id, by = client_, serial = serial_]() -> result<> {
-        FakeImage* of = world.by_id(id);
-        if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
-        if (has_lock(*of, by, serial)) return {};
-        // librbd breaks the lock of a client without a watch, once it is blocklisted.
-        if (of->watchers.contains(of->lock_owner)) return Error{errc::in_use, "locked by " + of->lock_owner};
-        if (!of->lock_owner.empty()) world.blocklist(of->lock_owner);
-        of->lock_owner = by;
-        of->lock_handle = serial;
-        of->taken.reset();
-        of->changed();
-        return {};
-      });
+  co_return co_await ask("acquire lock", until,
+                         [&world = world_, id = key_.image_id, by = client_, serial = serial_]() -> result<> {
+                           FakeImage* of = world.by_id(id);
+                           if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
+                           if (has_lock(*of, by, serial)) return {};
+                           // librbd breaks the lock of a client without a watch, once it is blocklisted.
+                           if (of->watchers.contains(of->lock_owner))
+                             return Error{errc::in_use, "locked by " + of->lock_owner};
+                           if (!of->lock_owner.empty()) world.blocklist(of->lock_owner);
+                           of->lock_owner = by;
+                           of->lock_handle = serial;
+                           of->taken.reset();
+                           of->changed();
+                           return {};
+                         });
 }
 
 task<result<>> World::FakeOpened::release_lock(Until until) {
-  co_return co_await world_.ask_cluster(
-      "release lock", client_, until,
-      [&world = world_, id = key_.image_id, by = client_, serial = serial_]() -> result<> {
-        FakeImage* of = world.by_id(id);
-        if (of == nullptr || !has_lock(*of, by, serial)) return {};
-        of->lock_owner.clear();
-        of->changed();
-        return {};
-      });
+  co_return co_await ask("release lock", until,
+                         [&world = world_, id = key_.image_id, by = client_, serial = serial_]() -> result<> {
+                           FakeImage* of = world.by_id(id);
+                           if (of == nullptr || !has_lock(*of, by, serial)) return {};
+                           of->lock_owner.clear();
+                           of->changed();
+                           return {};
+                         });
 }
 
 task<result<bool>> World::FakeOpened::has_data(Until until) {
   const auto found = std::make_shared<bool>(false);
-  auto done = co_await world_.ask_cluster("has data", client_, until,
-                                          [&world = world_, id = key_.image_id, found]() -> result<> {
-                                            const FakeImage* of = world.by_id(id);
-                                            if (of == nullptr)
-                                              return Error{errc::not_found, "image " + id + " does not exist any more"};
-                                            *found = of->data;
-                                            return {};
-                                          });
+  auto done = co_await ask("has data", until, [&world = world_, id = key_.image_id, found]() -> result<> {
+    const FakeImage* of = world.by_id(id);
+    if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
+    *found = of->data;
+    return {};
+  });
   if (!done) co_return done.error();
   co_return *found;
 }
 
 task<result<std::optional<std::string>>> World::FakeOpened::metadata(std::string name, Until until) {
   const auto found = std::make_shared<std::optional<std::string>>();
-  auto done = co_await world_.ask_cluster("get metadata", client_, until,
-                                          [&world = world_, id = key_.image_id, name, found]() -> result<> {
-                                            const FakeImage* of = world.by_id(id);
-                                            if (of == nullptr)
-                                              return Error{errc::not_found, "image " + id + " does not exist any more"};
-                                            if (const auto place = of->metadata.find(name); place != of->metadata.end())
-                                              *found = place->second;
-                                            return {};
-                                          });
+  auto done = co_await ask("get metadata", until, [&world = world_, id = key_.image_id, name, found]() -> result<> {
+    const FakeImage* of = world.by_id(id);
+    if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
+    if (const auto place = of->metadata.find(name); place != of->metadata.end()) *found = place->second;
+    return {};
+  });
   if (!done) co_return done.error();
   co_return *found;
 }
 
 task<result<>> World::FakeOpened::set_metadata(std::string name, std::string value, Until until) {
-  co_return co_await world_.ask_cluster("set metadata", client_, until,
-                                        [&world = world_, id = key_.image_id, name, value]() -> result<> {
-                                          FakeImage* of = world.by_id(id);
-                                          if (of == nullptr)
-                                            return Error{errc::not_found, "image " + id + " does not exist any more"};
-                                          of->metadata[name] = value;
-                                          of->changed();
-                                          return {};
-                                        });
+  co_return co_await ask("set metadata", until, [&world = world_, id = key_.image_id, name, value]() -> result<> {
+    FakeImage* of = world.by_id(id);
+    if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
+    of->metadata[name] = value;
+    of->changed();
+    return {};
+  });
 }
 
 task<result<>> World::FakeOpened::remove_metadata(std::string name, Until until) {
-  co_return co_await world_.ask_cluster("remove metadata", client_, until,
-                                        [&world = world_, id = key_.image_id, name]() -> result<> {
-                                          FakeImage* of = world.by_id(id);
-                                          if (of == nullptr)
-                                            return Error{errc::not_found, "image " + id + " does not exist any more"};
-                                          of->metadata.erase(name);
-                                          of->changed();
-                                          return {};
-                                        });
+  co_return co_await ask("remove metadata", until, [&world = world_, id = key_.image_id, name]() -> result<> {
+    FakeImage* of = world.by_id(id);
+    if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
+    of->metadata.erase(name);
+    of->changed();
+    return {};
+  });
 }
 
 /// What was begun goes on, whatever was said of it: librbd lets go of the image at last.
@@ -248,7 +242,7 @@ void World::FakeOpened::close_later(World& world, const Handle& handle, int life
 
 task<result<>> World::FakeOpened::close(Until until) {
   const Handle handle{key_.image_id, client_, serial_, gone_};
-  auto done = co_await world_.ask_cluster("close image", client_, until, [&world = world_, handle]() -> result<> {
+  auto done = co_await ask("close image", until, [&world = world_, handle]() -> result<> {
     close_now(world, handle);
     return {};
   });

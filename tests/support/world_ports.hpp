@@ -84,6 +84,7 @@ class World::FakeOpened final : public image::Image {
 
  private:
   Work work_of(const image::Op& op, std::uint64_t offset) const;
+  task<result<>> ask(std::string call, Until until, Effect effect);
   struct Handle {
     std::string image_id, client;
     int serial;
