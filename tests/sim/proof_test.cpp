@@ -34,10 +34,6 @@ struct Dead : Scene {
     world.start_agent(with_healer);
   }
   Health health() { return world.shell().status(kId)->health; }
-  std::string error() {
-    const auto status = world.shell().status(kId);
-    return status->last_error ? status->last_error->text : "";
-  }
   bool watched() { return image().watchers.contains(world.client()); }
   /// The watches of our dead client are over.
   void forgotten() {

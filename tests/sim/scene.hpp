@@ -34,6 +34,10 @@ struct Scene {
     world.kill_agent();
     world.start_agent(with_healer);
   }
+  std::string error() {
+    const auto status = world.shell().status(kId);
+    return status->last_error ? status->last_error->text : "";
+  }
   KernelDevice& device() { return world.devices.front(); }
   FakeImage& image() { return world.images[kId]; }
   void filled() {
