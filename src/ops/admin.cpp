@@ -155,7 +155,7 @@ class Desk {
       co_return Error{errc::invalid_argument,
                       "there is no log level \"" + request.level() + "\": it is debug, info, warning or error"};
     log::set_level(*level);
-    log::write(std::max(*level, log::Level::warning), "admin.log_level", {{"level", request.level()}});
+    log::write(std::max(*level, log::Level::warning), "admin.log_level", {{"to", request.level()}});
     co_return result<>();
   }
 

@@ -109,11 +109,13 @@ Decision close_for_other(const View& view) {
 
 namespace {
 
-/// Beside the very device stands a stash that this agent did not write under the record's attachment.
+/// Beside the very device stands a stash that is not the one which this agent signed: somebody else wrote it since. One
+/// that was never signed shows nothing.
 bool has_other_stash(const View& view) {
   const auto* device = view.seen.device();
   const auto& stash = view.seen.facts.stash;
-  return device != nullptr && !view.record->attachment_uid.empty() && stash && *stash && (*stash)->nbd &&
+  const bool was_signed = !view.record->attachment_uid.empty() && view.record->signed_as == view.record->attachment_uid;
+  return device != nullptr && was_signed && stash && *stash && (*stash)->nbd &&
          (*stash)->device == device::path(*device) && (*stash)->attachment != view.record->attachment_uid;
 }
 
@@ -126,7 +128,7 @@ bool is_restaged(const View& view) {
 }
 
 std::optional<Step> ask_restaged(const View& view) {
-  if (view.record->attachment_uid.empty() || view.seen.device() == nullptr) return std::nullopt;
+  if (view.record->signed_as.empty() || view.seen.device() == nullptr) return std::nullopt;
   if (!view.seen.facts.stash) return look(Fact::stash);
   if (has_other_stash(view) && !view.seen.facts.attachment) return look(Fact::attachment);
   return std::nullopt;

@@ -171,9 +171,11 @@ std::optional<Decision> prove(const View& view) {
     // and no theft.
     if (view.seen.facts.attachment->state == Attachment::State::here && left_by_this_node(view) &&
         who.foreign_watchers.empty())
-      return unproven(
-          view,
-          locked_by(view) + ", and it was attached here anew since this agent served it: unstage and stage it again");
+      return unproven(view,
+                      locked_by(view) +
+                          ", and it was attached here anew since this agent served it: end its pods, give it up by "
+                          "`corbd fail " +
+                          view.id + " --yes-really`, and let it be staged again");
     const std::string& said = view.seen.facts.attachment->why;
     return lost(view, said.empty() ? why : std::string(why) + " (" + said + ")");
   }

@@ -321,6 +321,17 @@ Decision heal(const View& view) {
 }
 
 /// Of a device that nobody serves it would prove what nobody saw.
+/// Known only once the stash has it: what is there without it then was written by somebody else.
+Decision note_signature(const View& view) {
+  const auto& stash = view.seen.facts.stash;
+  const Record& record = *view.record;
+  if (!stash || !*stash || (*stash)->attachment != record.attachment_uid || record.signed_as == record.attachment_uid)
+    return Done{};
+  step::WriteRecord step{record};
+  step.record.signed_as = record.attachment_uid;
+  return step;
+}
+
 Decision attach(const View& view, const Attached& wish) {
   if (!view.record) return Done{};
   const bool noted = view.record->attachment_uid == wish.uid;
@@ -331,8 +342,9 @@ Decision attach(const View& view, const Attached& wish) {
                                                    : view.seen.link == Observation::Link::serving &&
                                                          view.seen.attached && !view.record->failed);
   if (noted) {
-    const auto step = served ? sign_stash(view) : std::nullopt;
-    return step ? *step : Decision(Done{});
+    if (!served) return Done{};
+    if (auto step = sign_stash(view)) return *step;
+    return note_signature(view);
   }
   if (!served) return fail(errc::unavailable, "volume " + view.id + " is not served now");
   Record record = *view.record;

@@ -76,6 +76,7 @@ json::object to_json(const Record& record) {
                    {"stagings", std::move(stagings)},
                    {"publishes", std::move(publishes)}};
   if (record.kind == device::Kind::krbd) out["kind"] = "krbd";
+  if (!record.signed_as.empty()) out["signed_as"] = record.signed_as;
   if (!record.kms_id.empty()) out["kms_id"] = record.kms_id;
   if (record.device) out["device"] = *record.device;
   if (record.breaking) out["breaking"] = *record.breaking;
@@ -152,6 +153,7 @@ Record record_of(const json::object& from) {
   record.failed = from.contains("failed") && from.at("failed").as_bool();
   record.boot_id = string_at(from, "boot_id");
   record.attachment_uid = string_at(from, "attachment_uid");
+  if (from.contains("signed_as")) record.signed_as = string_at(from, "signed_as");
   if (from.contains("kind")) record.kind = kind_of(string_at(from, "kind"));
   if (from.contains("kms_id")) record.kms_id = string_at(from, "kms_id");
   if (from.contains("device")) record.device = number_at<std::uint32_t>(from, "device");

@@ -563,3 +563,26 @@ TEST_CASE("a stash that is not signed yet does not close the record of a volume 
   CHECK(scene.world.records.size() == 1);
   CHECK(scene.world.shell().status(kId)->health == (failed ? Health::failed : Health::staged));
 }
+
+TEST_CASE(
+    "a stash that was never signed shows no other stage: a volume that was attached anew is lost, and nobody's word "
+    "counts") {
+  Scene scene;
+  scene.filled();
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  // The agent dies when it knows the attachment, and before the stash has it.
+  scene.world.crash_in = "write stash";
+  REQUIRE_THROWS_AS(scene.want(plan::Attached{"uid-1"}), test::Crash);
+  scene.world.kill_agent();
+  REQUIRE(scene.world.records.front().attachment_uid == "uid-1");
+  scene.world.application_writes(scene.device(), 0);
+  scene.world.visit(scene.image(), kOther, false);
+  scene.world.leave(scene.image(), kOther, true);
+  scene.image().lock_owner.clear();
+  scene.world.attachment = {State::here, "uid-2", ""};
+  scene.world.start_agent();
+  CHECK(scene.want(plan::Healed{}) == errc::lost);
+  CHECK(scene.want(plan::Healed{true}) == errc::lost);
+  CHECK(scene.world.records.size() == 1);
+  CHECK(scene.world.answered == 0);
+}

@@ -37,7 +37,8 @@ std::optional<Level> level_of(std::string_view text);
 /// Any thread, at any time.
 void set_level(Level level);
 
-/// From now on a thread of its own writes: the last 2048 lines wait for a slow reader, older ones are dropped. Until
+/// From now on a thread of its own writes: the last 2048 lines wait for a slow reader, older ones are dropped. A crash
+/// loses what it has not written yet. Until
 /// then a line that stderr does not take at once is dropped. Once, before other threads write.
 void start_thread();
 

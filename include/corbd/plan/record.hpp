@@ -54,6 +54,7 @@ struct Record {
   bool failed = false;         ///< given up: it is never served again, its device answers EIO until it is unstaged
   std::string boot_id;         ///< the boot whose kernel has the device
   std::string attachment_uid;  ///< of the VolumeAttachment under which it was served last; empty: not known
+  std::string signed_as;       ///< the UID that our image-meta.json is known to have had; empty: none is known
   device::Kind kind = device::Kind::nbd;  ///< of its device, also before there is one
   std::optional<std::uint32_t> device;    ///< /dev/nbd<n>, /dev/rbd<n>
   std::optional<std::uint64_t>

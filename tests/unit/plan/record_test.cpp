@@ -201,5 +201,6 @@ TEST_CASE("what a format and an operator's word left is part of the record, and 
   CHECK(volume::encode(record).find("on_word") == std::string::npos);
   record.format_version = 7;
   record.on_word = true;
+  record.signed_as = "uid-1";
   CHECK(*plan::decode(volume::encode(record)) == record);
 }

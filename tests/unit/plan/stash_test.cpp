@@ -57,8 +57,9 @@ TEST_CASE(
   Model model = stashed_model();
   Stash expected = *model.stash;
   expected.attachment = "uid-1";
-  CHECK(run(model, Wish(Attached{"uid-1"})) ==
-        std::vector<Step>{step::WriteRecord{}, step::Look{Fact::stash}, step::WriteStash{kPath, {}}});
+  CHECK(run(model, Wish(Attached{"uid-1"})) == std::vector<Step>{step::WriteRecord{}, step::Look{Fact::stash},
+                                                                 step::WriteStash{kPath, {}}, step::WriteRecord{}});
+  CHECK(model.record->signed_as == "uid-1");
   CHECK(model.record->attachment_uid == "uid-1");
   CHECK(model.stash == expected);
 }
@@ -66,7 +67,8 @@ TEST_CASE(
 TEST_CASE("what ceph-csi wrote over a stash is signed anew when the volume's attachment is asked for again") {
   Model model = stashed_model();
   model.record->attachment_uid = "uid-1";
-  CHECK(run(model, Wish(Attached{"uid-1"})) == std::vector<Step>{step::Look{Fact::stash}, step::WriteStash{kPath, {}}});
+  CHECK(run(model, Wish(Attached{"uid-1"})) ==
+        std::vector<Step>{step::Look{Fact::stash}, step::WriteStash{kPath, {}}, step::WriteRecord{}});
   CHECK(model.stash->attachment == "uid-1");
 }
 
