@@ -40,6 +40,7 @@ task<result<>> World::ask_cluster(std::string call, std::string by, Until until,
   if (asked->fate.fail) co_return with_context(call, *asked->fate.fail);
   time_point at = loop_.clock.now() + asked->fate.before + cluster_slow;
   if (!header.empty()) {
+    std::erase_if(last_asked_, [&](const auto& entry) { return entry.second < loop_.clock.now(); });
     time_point& last = last_asked_[asked->by + " " + header];
     at = last = std::max(last, at);
   }
