@@ -50,8 +50,8 @@ task<Attachment> Attachments::look(std::string volume_id) {
   co_return co_await judged(found);
 }
 
-/// That there is no attachment says nothing where the driver has none at all. What cannot be learned of the driver
-/// changes nothing: to take a volume that is away for one of which nobody knows would let an operator's word reach it.
+/// A missing attachment says nothing if the driver has none at all. Only a CSIDriver that says so counts: else an
+/// operator's word could reach a volume that is really away.
 task<Attachment> Attachments::judged(const kube::answer<kube::VolumeAttachment>& found) {
   auto attachment = judge(found, config_.driver, config_.node);
   if (found || attachment.state != Attachment::State::away) co_return attachment;

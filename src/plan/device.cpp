@@ -58,16 +58,15 @@ const char* taken_away(const View& view) {
 bool word_counts(const View& view) { return view.seen.facts.attachment->state != Attachment::State::away; }
 bool vouched_for(const View& view) { return view.vouched && word_counts(view); }
 
-/// What the lock shows was made so on an operator's word, in a try that did not serve the device; and neither does this
-/// one have that word, nor an attachment.
+/// The lock shows what an earlier try did on an operator's word without serving the device. This try has neither that
+/// word nor a VolumeAttachment.
 bool rests_on_word(const View& view) {
   const bool needs_proof = !view.seen.devices.empty() && !view.record->read_only && !view.record->shared;
   if (!view.record->on_word || !needs_proof || view.seen.facts.dismissed) return false;
   return !view.seen.facts.attachment || !(stayed_here(view) || (vouched_for(view) && taken_away(view) == nullptr));
 }
 
-/// Noted before anything is done on the word alone: a later try is not to take that for a proof, nor to repeat a
-/// format.
+/// Written before anything is done on the word alone. A later try must not take that for a proof, nor repeat a format.
 std::optional<Step> note_word(const View& view) {
   if (view.record->on_word) return std::nullopt;
   step::WriteRecord step{*view.record};
@@ -205,7 +204,7 @@ std::optional<Step> read_mark(const View& view) {
   return note_break(view, breaking, header->version);
 }
 
-/// It was given up under an attachment: what somebody else staged since is not.
+/// The volume was given up under its attachment. What somebody else staged since was not.
 Decision offer_tombstone(const View& view) {
   if (auto step = ask_restaged(view)) return *step;
   const auto& attachment = view.seen.facts.attachment;
@@ -229,7 +228,7 @@ std::optional<Decision> bring_up_image(const View& view) {
   if (!view.seen.key_known) return no_key(view);
   if (view.seen.facts.fenced != true) return Step(step::Fence{});
   if (!view.seen.image_open) {
-    // What needs no proof is not looked at later.
+    // These need no proof, so nothing asks later.
     if (view.record->read_only || view.record->shared)
       if (auto step = ask_restaged(view)) return step;
     if (auto step = read_mark(view)) return step;
@@ -364,7 +363,7 @@ std::optional<Decision> bring_up(const View& view) {
     }
   }
   if (view.record->failed && !view.seen.tombstone && view.seen.link != Link::none) return Step(step::StopSession{});
-  // Of an earlier try, which had the word and did not come to its end.
+  // An earlier try had the word, began this session and did not come to its end.
   if (!view.record->failed && view.seen.link == Link::serving && !view.seen.attached && rests_on_word(view))
     return Step(step::StopSession{});
   if (view.seen.link == Link::serving && device != nullptr && view.seen.attached) {

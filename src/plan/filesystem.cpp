@@ -14,9 +14,9 @@ Step write_format(const View& view, std::string format) {
   return step;
 }
 
-/// The kernel gives its lock to a client that asks, and keeps its device whoever had the image in between. Every lock
-/// that is taken or given back changes the header: only as long as that has the version which it had when the format
-/// began did nobody else write. Marker and record agree.
+/// The kernel gives its lock to a client that asks, and keeps its device whoever had the image in between. Taking a
+/// lock and giving it back both change the header. So nobody else wrote as long as the header has the version that it
+/// had when the format began. Marker and record agree.
 std::optional<Decision> begun_by_kernel(const View& view, const Step& how) {
   const bool proven = view.seen.facts.has_data == false;  // in this operation
   if (!view.record->exclusive_lock) return proven ? std::optional<Decision>(how) : std::nullopt;

@@ -410,9 +410,11 @@ std::string Shell::Impl::path_owner(const Observation& seen, const Live& volume,
   if (!known)
     for (const auto& [id, other] : volumes_)
       if (id != volume.id && other->record && (is_at(*other->record, path) || is_at(*other->record, target))) return id;
+  const bool look_there = unstaged != nullptr && !known;
+  // An inventory of hundreds of devices takes its time on the control thread.
+  if (there.empty() && !look_there) return "";
   const auto devices = ports_.devices.inventory();
   if (!devices) return "";
-  const bool look_there = unstaged != nullptr && !known;
   const auto table = ports_.mounts.table();
   for (const auto& device : *devices) {
     if (device.backend.empty() || device.backend == volume.id) continue;
