@@ -138,6 +138,8 @@ TEST_CASE("an image that hangs and is asked again and again takes one thread of 
   for (std::size_t i = 0; i < 2 * rbd::Lanes::kImages; ++i) {
     Started<result<int>> call(scene.loop.io,
                               lanes.images.call(gate, stuck, {scene.loop.clock.now() + 1min}, "asking", &one));
+    // The first has the thread before its time is up.
+    REQUIRE(eventually([&] { return begun == 1; }));
     scene.loop.clock.advance(61s);
     CHECK_FALSE(call.get());
   }
