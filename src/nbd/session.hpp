@@ -18,7 +18,7 @@
 
 namespace corbd::nbd {
 
-/// What any thread may read, even after the session has ended.
+/// What any thread may read of a link, also when that is gone.
 struct Vital {
   using State = device::Link::State;
   std::atomic<State> state{State::serving};

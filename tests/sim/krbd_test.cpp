@@ -1,10 +1,12 @@
 // Volumes that the kernel's own rbd client serves: mapped, used and unmapped by the agent, or taken over from ceph-csi.
 #include <algorithm>
 
+#include "blow.hpp"
 #include "scene.hpp"
 
 using namespace corbd;
 using plan::Wish;
+using test::Blow;
 using test::kId;
 using test::Scene;
 
@@ -110,22 +112,6 @@ std::vector<Story> stories() {
        unstaged(),
        nothing_is_left},
   };
-}
-
-enum class Blow { crash_before, crash_after, fail, fail_after };
-
-int& counter(test::World& world, Blow blow) {
-  switch (blow) {
-    case Blow::crash_before:
-      return world.crash_at;
-    case Blow::crash_after:
-      return world.crash_after_at;
-    case Blow::fail:
-      return world.fail_at;
-    case Blow::fail_after:
-      break;
-  }
-  return world.fail_after_at;
 }
 
 /// As kubelet does; the healer comes in between.

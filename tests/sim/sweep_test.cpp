@@ -2,30 +2,16 @@
 // it: whoever wanted it repeats it, and gets it, and no rule of the world is broken on the way.
 #include <functional>
 
+#include "blow.hpp"
 #include "scene.hpp"
 
 using namespace corbd;
 using plan::Wish;
+using test::Blow;
 using test::kId;
 using test::Scene;
 
 namespace {
-
-enum class Blow { crash_before, crash_after, fail, fail_after };
-
-int& counter(test::World& world, Blow blow) {
-  switch (blow) {
-    case Blow::crash_before:
-      return world.crash_at;
-    case Blow::crash_after:
-      return world.crash_after_at;
-    case Blow::fail:
-      return world.fail_at;
-    case Blow::fail_after:
-      break;
-  }
-  return world.fail_after_at;
-}
 
 struct Story {
   std::string name;

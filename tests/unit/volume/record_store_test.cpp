@@ -1,0 +1,82 @@
+#include "corbd/volume/record_store.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <filesystem>
+
+#include "corbd/core/fd.hpp"
+#include "corbd/core/file.hpp"
+#include "support/catch.hpp"
+#include "support/folder.hpp"
+#include "support/loop.hpp"
+#include "support/sample_record.hpp"
+
+using namespace corbd;
+
+namespace {
+
+/// A store that was loaded once, in a folder of its own.
+struct Kept {
+  Kept() { REQUIRE(run(store->load())); }
+  /// A pool's work ends outside of the loop.
+  template <class T>
+  T run(task<T> work) {
+    std::optional<T> out;
+    asio::co_spawn(loop.io, std::move(work), [&](std::exception_ptr, T value) { out.emplace(std::move(value)); });
+    while (!out) {
+      loop.io.restart();
+      loop.io.run_one();
+    }
+    return std::move(*out);
+  }
+  const test::Folder folder;
+  test::Loop loop;
+  BlockingPool pool{loop.control(), loop.clock, 1};
+  std::unique_ptr<volume::RecordStore> store = volume::make_record_store(pool, folder.path(), folder.path());
+};
+
+}  // namespace
+
+TEST_CASE("with a record goes its busy file, unless a helper holds it; one without a record goes at the start") {
+  Kept kept;
+  REQUIRE(kept.run(kept.store->save(test::sample_record())));
+  const std::string busy = kept.store->busy_file(test::sample_record().volume_id);
+  Fd helper(::open(busy.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  const bool held = GENERATE(false, true);
+  if (held) REQUIRE(::flock(helper.get(), LOCK_EX) == 0);
+  REQUIRE(kept.run(kept.store->load()));
+  CHECK(std::filesystem::exists(busy));
+  REQUIRE(kept.run(kept.store->drop(test::sample_record().volume_id)));
+  CHECK(std::filesystem::exists(busy) == held);
+  helper.reset();
+  REQUIRE(kept.run(kept.store->load()));
+  CHECK_FALSE(std::filesystem::exists(busy));
+}
+
+TEST_CASE("a corrupt record is set aside, a newer one left, the others load") {
+  Kept kept;
+  REQUIRE(kept.run(kept.store->save(test::sample_record())));
+  REQUIRE(write_durably(kept.folder.path() + "/volumes/bad.json", "{}", 0600));
+  REQUIRE(write_durably(kept.folder.path() + "/volumes/new.json", R"({"version":2})", 0600));
+  const auto loaded = kept.run(kept.store->load());
+  REQUIRE(loaded);
+  REQUIRE(loaded->records.size() == 1);
+  CHECK(loaded->records.front() == test::sample_record());
+  CHECK(loaded->set_aside.size() == 1);
+  CHECK(loaded->newer.size() == 1);
+  CHECK_FALSE(std::filesystem::exists(kept.folder.path() + "/volumes/bad.json"));
+  CHECK(std::filesystem::exists(kept.folder.path() + "/volumes/new.json"));
+}
+
+TEST_CASE("a newer version's record is not overwritten") {
+  Kept kept;
+  const std::string path = kept.folder.path() + "/volumes/" + sha256_hex(test::sample_record().volume_id) + ".json";
+  REQUIRE(write_durably(path, R"({"version":99})", 0600));
+  const auto saved = kept.run(kept.store->save(test::sample_record()));
+  REQUIRE_FALSE(saved);
+  CHECK(saved.error().code == errc::state_newer);
+  CHECK_THAT(saved.error().text, ContainsSubstring(path));
+  CHECK(*read_file(path, 100) == R"({"version":99})");
+}
