@@ -1,9 +1,11 @@
 // A device that was made for ceph-csi. One of rbd-nbd is left alone while rbd-nbd serves it; afterwards its client is
 // fenced like a dead one of our own, and the rest is healing. One of the kernel's client needs neither.
+#include "adopt.hpp"
+
 #include <algorithm>
 
-#include "device.hpp"
 #include "filesystem.hpp"
+#include "stage.hpp"
 
 namespace corbd::plan {
 namespace {
@@ -179,8 +181,10 @@ Decision adopt(const View& view, const Staged& wish) {
   Staging staging{wish.path, wish.capability};
   const bool by_default = (wish.mounter == Mounter::nbd) == (device->kind == device::Kind::nbd);
   if (!by_default) staging.capability.read_only = wish.read_only_otherwise.value_or(wish.capability.read_only);
-  step::WriteRecord step{};
+  step::WriteRecord step{new_record(view, wish, image)};
   Record& record = step.record;
+  record.size = device->size;
+  record.read_only = staging.capability.read_only;
   for (const auto& mount : view.seen.mounts) {
     if (mount.target == target && !shows(mount, *device))
       return fail(errc::failed_precondition,
@@ -190,20 +194,6 @@ Decision adopt(const View& view, const Staged& wish) {
     else if (shows(mount, *device) && !goes_with_mount_at(view, mount, target))
       record.publishes.push_back({mount.target, wish.path, mount.read_only});
   }
-  record.volume_id = view.id;
-  record.driver = view.policy.driver;
-  record.source = found_at(wish.source, image);
-  record.user = wish.user;
-  record.key = image.key;
-  record.kms_id = image.kms_id;
-  record.size = device->size;
-  record.exclusive_lock = image.exclusive_lock;
-  record.block = wish.capability.block;
-  record.read_only = staging.capability.read_only;
-  record.provisioned = wish.reserved.has_value();
-  record.attachment_uid = wish.attachment.uid;
-  record.shared = wish.capability.shared;
-  record.boot_id = view.seen.boot_id;
   record.kind = device->kind;
   record.device = device->index;
   record.adopting = device->kind == device::Kind::nbd;

@@ -6,6 +6,7 @@
 #include "expand.hpp"
 #include "filesystem.hpp"
 #include "note.hpp"
+#include "proof.hpp"
 
 namespace corbd::plan {
 namespace {

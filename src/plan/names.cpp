@@ -1,11 +1,14 @@
 #include <algorithm>
 #include <array>
 
+#include "corbd/core/overloaded.hpp"
 #include "corbd/plan/planner.hpp"
 
 namespace corbd::plan {
+namespace {
 
-bool step::Look::asks_cluster() const {
+/// Whom a look asks.
+step::Asks asks_for(Fact fact) {
   switch (fact) {
     case Fact::probe:
     case Fact::filesystem:
@@ -14,7 +17,7 @@ bool step::Look::asks_cluster() const {
     case Fact::luks:
     case Fact::keys:
     case Fact::served_by_other:
-      return false;
+      return step::Asks::node;
     case Fact::resolved:
     case Fact::header:
     case Fact::ownership:
@@ -23,9 +26,17 @@ bool step::Look::asks_cluster() const {
     case Fact::format_marker:
     case Fact::encryption:
     case Fact::attachment:
-      return true;
+      return step::Asks::cluster;
   }
-  return true;
+  return step::Asks::cluster;
+}
+
+}  // namespace
+
+bool asks_cluster(const Step& step) {
+  const auto whom = Overloaded{[](const step::Look& look) { return asks_for(look.fact); },
+                               []<class Other>(const Other&) { return Other::asks; }};
+  return std::visit(whom, step) == step::Asks::cluster;
 }
 
 std::string_view name(const Wish& wish) {

@@ -37,20 +37,23 @@ class Steps {
 
  private:
   task<result<>> dispatch(Live& live, const Step& step, const Wish& wish);
-  // Record, cluster and image: steps.cpp
+  // steps.cpp
   task<result<>> look(Live& live, const step::Look& step, const Wish& wish);
   task<result<>> look_at_device(Live& live, const step::Look& step);
   task<result<>> write_record(Live& live, const step::WriteRecord& step);
   task<result<>> save(Live& live, Record record);
   task<result<>> save_key(Live& live);
   task<> key_worked(Live& live);
+  task<result<>> drop_record(Live& live, const Wish& wish);
+  // steps_image.cpp
   task<result<>> fence(Live& live);
   task<result<>> open_image(Live& live);
   task<result<>> open_tombstone(Live& live);
   task<result<>> take_lock(Live& live);
   task<result<>> close_image(Live& live);
   static void forget_image(Live& live);
-  task<result<>> drop_record(Live& live, const Wish& wish);
+  /// The very image of a device is gone, whatever has its name now: a fact to decide on, no failure.
+  static bool is_gone(const Live& live, const Error& error);
   // steps_resolve.cpp
   task<result<>> resolve(Live& live, const Staged& wish);
   result<> check_encryption(const Live& live, const Staged& wish, image::Resolved& found) const;

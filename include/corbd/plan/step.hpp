@@ -49,7 +49,7 @@ enum class Asks { node, cluster };
 template <Text Name, Asks Whom>
 struct Plain {
   static constexpr std::string_view name = Name.view();
-  bool asks_cluster() const { return Whom == Asks::cluster; }
+  static constexpr Asks asks = Whom;
   bool operator==(const Plain&) const = default;
 };
 
@@ -57,15 +57,14 @@ struct Look {
   static constexpr std::string_view name = "look";
   Fact fact;
   std::string path = {};  ///< of a look at the filesystem: a mount of it
-  bool asks_cluster() const;
   bool operator==(const Look&) const = default;
 };
 
 struct WriteRecord {
   static constexpr std::string_view name = "write_record";
+  static constexpr Asks asks = Asks::node;
   Record record;
   bool may_fail = false;  ///< a disk that keeps refusing it is no hindrance
-  bool asks_cluster() const { return false; }
   bool operator==(const WriteRecord&) const = default;
 };
 using DropRecord = Plain<"drop_record", Asks::node>;
@@ -76,8 +75,8 @@ using Fence = Plain<"fence", Asks::cluster>;
 /// Another program's client becomes a dead one of ours.
 struct Inherit {
   static constexpr std::string_view name = "inherit";
+  static constexpr Asks asks = Asks::cluster;
   std::string address;  ///< of that client
-  bool asks_cluster() const { return true; }
   bool operator==(const Inherit&) const = default;
 };
 using OpenImage = Plain<"open_image", Asks::cluster>;
@@ -89,8 +88,8 @@ using Mark = Plain<"mark", Asks::cluster>;
 using Unmark = Plain<"unmark", Asks::cluster>;
 struct WriteNote {
   static constexpr std::string_view name = "note";
+  static constexpr Asks asks = Asks::cluster;
   Note note;
-  bool asks_cluster() const { return true; }
   bool operator==(const WriteNote&) const = default;
 };
 
@@ -119,8 +118,8 @@ using AddKey = Plain<"add_key", Asks::node>;
 using NewKey = Plain<"new_key", Asks::node>;
 struct RemoveKey {
   static constexpr std::string_view name = "remove_key";
+  static constexpr Asks asks = Asks::node;
   int slot;
-  bool asks_cluster() const { return false; }
   bool operator==(const RemoveKey&) const = default;
 };
 
@@ -133,8 +132,8 @@ using Fsck = Plain<"fsck", Asks::node>;
 template <Text Name>
 struct At {
   static constexpr std::string_view name = Name.view();
+  static constexpr Asks asks = Asks::node;
   std::string path;
-  bool asks_cluster() const { return false; }
   bool operator==(const At&) const = default;
 };
 using Mount = At<"mount">;
@@ -146,9 +145,9 @@ using Trim = At<"trim">;
 template <Text Name>
 struct Leave {
   static constexpr std::string_view name = Name.view();
+  static constexpr Asks asks = Asks::node;
   std::string path;
   bool sync = true;  ///< what the filesystem owes its device is written first
-  bool asks_cluster() const { return false; }
   bool operator==(const Leave&) const = default;
 };
 using Umount = Leave<"umount">;
@@ -156,9 +155,9 @@ using Unbind = Leave<"unbind">;
 
 struct WriteStash {
   static constexpr std::string_view name = "write_stash";
+  static constexpr Asks asks = Asks::node;
   std::string path;  ///< the staging path
   Stash stash;
-  bool asks_cluster() const { return false; }
   bool operator==(const WriteStash&) const = default;
 };
 using DropStash = At<"drop_stash">;
@@ -177,9 +176,8 @@ using Step =
 inline std::string_view name(const Step& step) {
   return std::visit([](const auto& of) { return of.name; }, step);
 }
-inline bool asks_cluster(const Step& step) {
-  return std::visit([](const auto& of) { return of.asks_cluster(); }, step);
-}
+/// Of a look it depends on the fact.
+bool asks_cluster(const Step& step);
 
 /// The names of all steps, in the order of the variant.
 template <class... Each>

@@ -15,30 +15,13 @@ TEST_CASE(
   wish.mounter = Mounter::krbd;
   const auto steps = run(model, Wish(wish));
   REQUIRE(steps);
-  CHECK(*steps == std::vector<Step>{step::Look{Fact::resolved},
-                                    step::WriteRecord{},
-                                    step::Look{Fact::stash},
-                                    step::WriteStash{kPath, {}},
-                                    step::Fence{},
-                                    step::OpenImage{},
-                                    step::Look{Fact::ownership},
-                                    step::MapKrbd{},
-                                    step::Look{Fact::ownership},
-                                    step::WriteRecord{},
-                                    step::Look{Fact::probe},
-                                    step::Look{Fact::format_marker},
-                                    step::Look{Fact::has_data},
-                                    step::WriteRecord{},
-                                    step::Mark{},
-                                    step::Look{Fact::ownership},
-                                    step::WriteRecord{},
-                                    step::Mkfs{},
-                                    step::Look{Fact::probe},
-                                    step::Mount{kTarget},
-                                    step::Look{Fact::filesystem, kTarget},
-                                    step::Unmark{},
-                                    step::WriteRecord{},
-                                    step::CloseImage{}});
+  CHECK(*steps ==
+        sequence({opened(),
+                  {step::MapKrbd{}, step::Look{Fact::ownership}, step::WriteRecord{}, step::Look{Fact::probe}},
+                  proven_empty(),
+                  {step::Look{Fact::ownership}, step::WriteRecord{}, step::Mkfs{}},
+                  mounted(),
+                  {step::CloseImage{}}}));
 }
 
 TEST_CASE("the kernel's client is chosen where it is wanted and knows every feature of the image") {

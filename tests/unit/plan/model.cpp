@@ -319,6 +319,12 @@ Model staged_model() {
   return model;
 }
 
+std::vector<Step> sequence(std::initializer_list<std::vector<Step>> parts) {
+  std::vector<Step> all;
+  for (const auto& part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
 Step outline(Step step) {
   if (auto* write = std::get_if<step::WriteRecord>(&step)) *write = {};
   if (auto* write = std::get_if<step::WriteStash>(&step)) write->stash = {};

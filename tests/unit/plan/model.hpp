@@ -1,6 +1,7 @@
 // One volume of a node as the planner sees it, for the tests of its parts.
 #pragma once
 
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -63,6 +64,29 @@ Record some_record(Phase phase);
 Model fresh();
 /// The volume is staged and served.
 Model staged_model();
+
+/// How the first stage of a volume begins: until the image is open and its owner is known.
+inline std::vector<Step> opened() {
+  return {step::Look{Fact::resolved},  step::WriteRecord{}, step::Look{Fact::stash},
+          step::WriteStash{kPath, {}}, step::Fence{},       step::OpenImage{},
+          step::Look{Fact::ownership}};
+}
+/// And until this agent serves a device.
+inline std::vector<Step> connected() {
+  return {step::Lock{},        step::StartSession{}, step::KernelConnect{}, step::WriteStash{kPath, {}},
+          step::WriteRecord{}, step::Tune{}};
+}
+/// What a stage does with an image of which nothing proves yet that it is empty, until it may be written.
+inline std::vector<Step> proven_empty() {
+  return {step::Look{Fact::format_marker}, step::Look{Fact::has_data}, step::WriteRecord{}, step::Mark{}};
+}
+/// And from the filesystem on.
+inline std::vector<Step> mounted() {
+  return {step::Look{Fact::probe}, step::Mount{kTarget}, step::Look{Fact::filesystem, kTarget}, step::Unmark{},
+          step::WriteRecord{}};
+}
+/// One after the other.
+std::vector<Step> sequence(std::initializer_list<std::vector<Step>> parts);
 
 /// A step as the tests compare it: without the record, the stash and the note that it writes.
 Step outline(Step step);

@@ -33,30 +33,8 @@ TEST_CASE("a fresh stage goes from the name to a mounted filesystem in this orde
   Model model = fresh();
   const auto steps = run(model, Wish(staged_wish()));
   REQUIRE(steps);
-  CHECK(*steps == std::vector<Step>{step::Look{Fact::resolved},
-                                    step::WriteRecord{},
-                                    step::Look{Fact::stash},
-                                    step::WriteStash{kPath, {}},
-                                    step::Fence{},
-                                    step::OpenImage{},
-                                    step::Look{Fact::ownership},
-                                    step::Lock{},
-                                    step::StartSession{},
-                                    step::KernelConnect{},
-                                    step::WriteStash{kPath, {}},
-                                    step::WriteRecord{},
-                                    step::Tune{},
-                                    step::Look{Fact::probe},
-                                    step::Look{Fact::format_marker},
-                                    step::Look{Fact::has_data},
-                                    step::WriteRecord{},
-                                    step::Mark{},
-                                    step::Mkfs{},
-                                    step::Look{Fact::probe},
-                                    step::Mount{kTarget},
-                                    step::Look{Fact::filesystem, kTarget},
-                                    step::Unmark{},
-                                    step::WriteRecord{}});
+  CHECK(*steps ==
+        sequence({opened(), connected(), {step::Look{Fact::probe}}, proven_empty(), {step::Mkfs{}}, mounted()}));
   CHECK(model.record->stagings.front().complete);
 }
 

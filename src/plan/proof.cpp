@@ -1,0 +1,186 @@
+#include "proof.hpp"
+
+#include "adopt.hpp"
+
+namespace corbd::plan {
+namespace {
+
+/// "10.0.0.7:0/1 (client.4119)"
+std::string with_client(const View& view, const std::string& address) {
+  const auto& clients = view.seen.facts.ownership->clients;
+  const auto place = clients.find(address);
+  return place == clients.end() ? address : address + " (" + place->second + ")";
+}
+
+std::string waited(const View& view) {
+  if (!view.seen.in_use_for) return "";
+  return "; it has waited for " +
+         std::to_string(std::chrono::duration_cast<std::chrono::seconds>(*view.seen.in_use_for).count()) + " s";
+}
+
+bool is_known(const View& view) { return !view.record->attachment_uid.empty(); }
+
+/// As long as a volume stays attached here, no other node may have it. Of one whose attachment was never seen, its
+/// absence proves nothing: a driver may do without.
+bool stayed_here(const View& view) {
+  const auto& attachment = *view.seen.facts.attachment;
+  return is_known(view) && attachment.state == Attachment::State::here && attachment.uid == view.record->attachment_uid;
+}
+
+/// What the orchestrator knows to be another's; null: nothing of the kind.
+const char* taken_away(const View& view) {
+  using State = Attachment::State;
+  const State state = view.seen.facts.attachment->state;
+  if (!is_known(view)) return nullptr;
+  if (state == State::here && !stayed_here(view))
+    return "was detached from this node and attached to it again meanwhile";
+  return state == State::away ? "is not attached to this node any more" : nullptr;
+}
+
+/// The operator's word fills in what nobody knows.
+bool word_counts(const View& view) { return view.seen.facts.attachment->state != Attachment::State::away; }
+bool vouched_for(const View& view) { return view.vouched && word_counts(view); }
+
+/// Written before anything is done on the word alone. A later try must not take that for a proof, nor repeat a format.
+std::optional<Step> note_word(const View& view) {
+  if (view.record->on_word) return std::nullopt;
+  step::WriteRecord step{*view.record};
+  step.record.on_word = true;
+  step.record.format.clear();
+  step.may_fail = true;  // a full disk keeps no volume from its server; this process remembers
+  return step;
+}
+
+Decision unproven(const View& view, const std::string& why) {
+  const std::string word = view.vouched ? ". --without-proof does not reach over that" : "";
+  return fail(errc::unproven,
+              "image " + view.record->key.text() + " of volume " + view.id + " is not proven ours: " + why + word);
+}
+
+/// "it is locked by the client at 10.0.0.7:0/1 (client.4119)". Who has it may be a tool that mends the image, rbd-nbd
+/// of this node, or another node's agent.
+std::string locked_by(const View& view) {
+  const auto& who = *view.seen.facts.ownership;
+  const std::string owner = "the client at " + with_client(view, who.owner);
+  if (left_by_this_node(view))
+    return "its lock was left by " + owner + " of this node, which is dead and not known as this agent's";
+  return "it is locked by " + owner + ": not served until that client is gone";
+}
+
+/// Neither the lock nor anybody else speaks for us.
+Decision nothing_proves(const View& view) {
+  const auto& attachment = *view.seen.facts.attachment;
+  const auto& who = *view.seen.facts.ownership;
+  std::string why;
+  if (who.lock == image::Ownership::Lock::other)
+    why = locked_by(view);
+  else if (view.record->on_word && who.lock != image::Ownership::Lock::none)
+    why = "its lock was taken over on an operator's word, in a try that failed, and the word was for that try only";
+  else if (view.record->exclusive_lock)
+    why = "its lock is free, so another node may have written";
+  else
+    why = "it has no exclusive-lock feature, so nothing shows who wrote last";
+  why += attachment.state == Attachment::State::here ? ", and under which VolumeAttachment it was staged is not known"
+         : attachment.why.empty()                    ? ""
+                                                     : ", and its VolumeAttachment does not show it: " + attachment.why;
+  if (view.vouched) return unproven(view, why);
+  if (!word_counts(view))
+    return unproven(view, why +
+                              ". It is not attached to this node, so nobody's word counts: give it up by `corbd fail " +
+                              view.id + " --yes-really`");
+  return unproven(view, why + ". If no other node used it: `corbd heal " + view.id + " --without-proof`");
+}
+
+/// The image is held, or left, by a client that this agent does not know.
+Decision prove_against_other(const View& view) {
+  const auto& who = *view.seen.facts.ownership;
+  if (left_by_this_node(view) && who.foreign_watchers.empty()) {
+    if (stayed_here(view)) return inherit(view);
+    if (!vouched_for(view)) return nothing_proves(view);
+    if (auto step = note_word(view)) return *step;
+    return inherit(view);
+  }
+  if (who.lock != image::Ownership::Lock::other)
+    return unproven(view, "it is open at " + with_client(view, who.foreign_watchers.front()) +
+                              ": not served until that client is gone");
+  // Without an orchestrator to say more: who takes a lock from a client that lives has it fenced first.
+  if (view.seen.cut_off && !is_known(view) && view.seen.facts.attachment->state != Attachment::State::here &&
+      !on_this_node(who, who.owner))
+    return lost(view, "was taken from this node while it wrote, by the client at " + with_client(view, who.owner));
+  const std::string hint = view.record->adopting && !on_this_node(who, who.owner)
+                               ? ". If that is rbd-nbd's own, because it ran in another network namespace, blocklist "
+                                 "it, break its lock (`rbd lock rm`), and say "
+                                 "`corbd heal " +
+                                     view.id + " --without-proof`"
+                               : "";
+  return unproven(view, locked_by(view) + hint);
+}
+
+}  // namespace
+
+Decision lost(const View& view, const std::string& why) {
+  if (view.seen.lost_for >= view.policy.tombstone_after) {
+    step::WriteRecord step{*view.record};
+    step.record.failed = true;
+    return step;
+  }
+  return fail(errc::lost, "image " + view.record->key.text() + " of volume " + view.id + " " + why +
+                              ": it is not ours any more and not served; after " +
+                              std::to_string(view.policy.tombstone_after.count()) +
+                              " s its device answers with I/O errors");
+}
+
+bool rests_on_word(const View& view) {
+  const bool needs_proof = !view.seen.devices.empty() && !view.record->read_only && !view.record->shared;
+  if (!view.record->on_word || !needs_proof || view.seen.facts.dismissed) return false;
+  return !view.seen.facts.attachment || !(stayed_here(view) || (vouched_for(view) && taken_away(view) == nullptr));
+}
+
+std::optional<Decision> prove(const View& view) {
+  const auto& who = *view.seen.facts.ownership;
+  using Lock = image::Ownership::Lock;
+  if (view.seen.devices.empty()) {
+    if (!who.foreign_watchers.empty()) return open_elsewhere(view);
+    // Whoever has the lock has no watch any more, as after the death of its node: librbd has it blocklisted, and takes
+    // the lock then.
+    return std::nullopt;
+  }
+  const bool alone = who.lock != Lock::other && who.foreign_watchers.empty();
+  // An earlier start broke our own dead lock and died before it took it: nothing changed the header since.
+  const bool broken_by_us = who.lock == Lock::none && view.record->freed == who.version;
+  // rbd-nbd had it until a moment ago, nobody else had it open before or has it now.
+  const bool dismissed = who.lock == Lock::none && view.seen.facts.dismissed;
+  const bool by_lock = who.lock == Lock::mine || who.lock == Lock::our_dead || broken_by_us;
+  if (alone && (dismissed || by_lock) && !rests_on_word(view)) return std::nullopt;
+  if (!alone && !view.record->adopting)
+    if (auto step = yield_to_other(view)) return step;
+  // Before a foreign client is believed to be a thief, and before anybody's word is taken.
+  if (!view.seen.facts.attachment) return look(Fact::attachment);
+  if (const char* why = taken_away(view)) {
+    if (view.seen.facts.attachment->state == Attachment::State::here)
+      if (auto step = ask_restaged(view)) return step;
+    // Detached, and staged here again by another program, with the same number: what waits in the device is that one's,
+    // and no theft.
+    if (view.seen.facts.attachment->state == Attachment::State::here && left_by_this_node(view) &&
+        who.foreign_watchers.empty())
+      return unproven(view,
+                      locked_by(view) +
+                          ", and it was attached here anew since this agent served it: end its pods, give it up by "
+                          "`corbd fail " +
+                          view.id + " --yes-really`, and let it be staged again");
+    const std::string& said = view.seen.facts.attachment->why;
+    return lost(view, said.empty() ? why : std::string(why) + " (" + said + ")");
+  }
+  if (!alone) return prove_against_other(view);
+  if (stayed_here(view)) return std::nullopt;
+  if (!vouched_for(view)) return nothing_proves(view);
+  return note_word(view);
+}
+
+Decision open_elsewhere(const View& view) {
+  return fail(errc::in_use, "image " + view.record->key.text() + " of volume " + view.id + " is open at " +
+                                with_client(view, view.seen.facts.ownership->foreign_watchers.front()) +
+                                ": wait until it is closed there" + waited(view));
+}
+
+}  // namespace corbd::plan

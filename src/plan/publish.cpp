@@ -1,0 +1,52 @@
+#include "publish.hpp"
+
+#include <algorithm>
+
+#include "paths.hpp"
+
+namespace corbd::plan {
+namespace {
+
+/// Mount flags may differ: a bind has its own.
+bool same_use(const Capability& one, const Capability& other) {
+  return one.block == other.block && one.fstype == other.fstype && one.read_only == other.read_only &&
+         one.single_writer == other.single_writer && one.shared == other.shared;
+}
+
+}  // namespace
+
+Decision publish(const View& view, const Published& wish) {
+  const std::string source = staging_target(view.id, wish.path);
+  const Staging* staging = view.record ? staging_at(*view.record, wish.path) : nullptr;
+  if (staging == nullptr || !staging->complete || !ours_at(view, source))
+    return fail(errc::failed_precondition, "volume " + view.id + " is not staged at " + wish.path + ": stage it first");
+  if (view.record->failed) return given_up(view);
+  if (auto step = bring_up(view)) return *step;
+  const Publish wanted{wish.target, wish.path, wish.read_only};
+  const auto& publishes = view.record->publishes;
+  const auto known =
+      std::find_if(publishes.begin(), publishes.end(), [&](const auto& entry) { return entry.target == wish.target; });
+  const bool other_use = !same_use(staging->capability, as_served(*view.record, wish));
+  if (known != publishes.end() && (*known != wanted || other_use))
+    return fail(errc::already_exists,
+                "volume " + view.id + " is published at " + wish.target + " with other arguments: unpublish it first");
+  if (other_use)
+    return fail(errc::failed_precondition, "volume " + view.id + " is staged at " + wish.path +
+                                               " with another capability: publish it with that one");
+  if (known == publishes.end()) {
+    if (wish.capability.single_writer && !publishes.empty())
+      return fail(errc::failed_precondition, "volume " + view.id + " is for one pod only and published at " +
+                                                 publishes.front().target + ": unpublish it there first");
+    if (mounted_at(view, wish.target))
+      return fail(errc::failed_precondition, "something else is mounted at " + wish.target + ": unmount it");
+    Record record = *view.record;
+    record.publishes.push_back(wanted);
+    return write(std::move(record));
+  }
+  if (ours_at(view, wish.target)) return Done{};
+  if (mounted_at(view, wish.target))
+    return fail(errc::failed_precondition, "something else is mounted at " + wish.target + ": unmount it");
+  return step::Bind{wish.target};
+}
+
+}  // namespace corbd::plan

@@ -1,0 +1,10 @@
+// The wish Published.
+#pragma once
+
+#include "device.hpp"
+
+namespace corbd::plan {
+
+Decision publish(const View& view, const Published& wish);
+
+}  // namespace corbd::plan

@@ -1,0 +1,141 @@
+#include "stage.hpp"
+
+#include <algorithm>
+
+#include "adopt.hpp"
+#include "expand.hpp"
+#include "filesystem.hpp"
+#include "krbd.hpp"
+#include "luks.hpp"
+#include "paths.hpp"
+#include "stash.hpp"
+
+namespace corbd::plan {
+namespace {
+
+constexpr std::uint64_t kMinBytes = 1 << 20;
+
+/// Other volumes of this node on the same image: readers may be several, but only one of them the kernel's, whose
+/// device has no identifier.
+std::optional<Decision> refuse_neighbours(const View& view, const Staged& wish) {
+  if (!view.seen.facts.resolved) return std::nullopt;
+  const bool readers_mix = wish.capability.read_only && wish.mounter == Mounter::nbd;
+  const std::string& other =
+      readers_mix || !view.seen.image_writer.empty() ? view.seen.image_writer : view.seen.image_reader;
+  if (other.empty()) return std::nullopt;
+  return fail(errc::in_use, "volume " + other + " of this node has the image " + view.seen.facts.resolved->key.text() +
+                                " of volume " + view.id + ": unstage that one first");
+}
+
+Decision stage_new(const View& view, const Staged& wish) {
+  if (auto refused = refuse_neighbours(view, wish)) return *refused;
+  if (!view.seen.devices.empty()) return adopt(view, wish);
+  if (mounted_at(view, staging_target(view.id, wish.path))) {
+    // Without an identifier of its own the kernel's device is found by what ceph-csi left.
+    if (!view.seen.facts.stash) return look(Fact::stash);
+    return fail(errc::failed_precondition, "something else is mounted at " + staging_target(view.id, wish.path) +
+                                               " and volume " + view.id + " has no record: unmount it");
+  }
+  if (!view.seen.facts.resolved) return look(Fact::resolved);
+  if (view.seen.facts.resolved->size < kMinBytes)
+    return fail(errc::failed_precondition, "image " + view.seen.facts.resolved->key.text() + " of volume " + view.id +
+                                               " has " + std::to_string(view.seen.facts.resolved->size) +
+                                               " bytes, less than 1 MiB: grow it");
+  const auto kind = choose_kind(wish.mounter, view.seen.facts.resolved->features, view.seen.kernel_features);
+  if (!kind) return fail(kind.error().code, "volume " + view.id + ": " + kind.error().text);
+  Record record = new_record(view, wish, *view.seen.facts.resolved);
+  record.kind = *kind;
+  record.stagings.push_back({wish.path, wish.capability});
+  return write(std::move(record));
+}
+
+/// "a read-only filesystem ext4 at /path"
+std::string use_of(const Record& record, const std::string& fstype) {
+  const std::string how = record.read_only ? "read-only " : record.shared ? "shared " : "";
+  std::string where = "no path any more";
+  if (!record.stagings.empty())
+    where = record.stagings.front().path;
+  else if (!record.publishes.empty())
+    where = record.publishes.front().target;
+  return "a " + how + (record.block ? "block device" : "filesystem " + fstype) + " at " + where;
+}
+
+/// One device serves all staging paths of its volume, so they must use it alike.
+Decision stage_another(const View& view, const Staged& wish) {
+  const Record& record = *view.record;
+  const Capability wanted = as_served(record, wish);
+  const std::string fstype = record.stagings.empty() ? wanted.fstype : record.stagings.front().capability.fstype;
+  if (record.block != wanted.block || record.read_only != wanted.read_only || record.shared != wanted.shared ||
+      fstype != wanted.fstype)
+    return fail(errc::failed_precondition, "volume " + view.id + " is in use as " + use_of(record, fstype) +
+                                               ": unstage and unpublish it there first");
+  if (mounted_at(view, staging_target(view.id, wish.path)))
+    return fail(errc::failed_precondition,
+                "something else is mounted at " + staging_target(view.id, wish.path) + ": unmount it");
+  Record more = record;
+  more.stagings.push_back({wish.path, wanted});
+  return write(std::move(more));
+}
+
+}  // namespace
+
+Record new_record(const View& view, const Staged& wish, const image::Resolved& image) {
+  Record record;
+  record.volume_id = view.id;
+  record.driver = view.policy.driver;
+  record.source = found_at(wish.source, image);
+  record.user = wish.user;
+  record.key = image.key;
+  record.kms_id = image.kms_id;
+  record.size = image.size;
+  record.exclusive_lock = image.exclusive_lock;
+  record.block = wish.capability.block;
+  record.read_only = wish.capability.read_only;
+  record.provisioned = wish.reserved.has_value();
+  record.attachment_uid = wish.attachment.uid;
+  record.shared = wish.capability.shared;
+  record.boot_id = view.seen.boot_id;
+  return record;
+}
+
+Decision stage(const View& view, const Staged& wish) {
+  if (!view.record) return stage_new(view, wish);
+  const Record& record = *view.record;
+  const Staging* staging = staging_at(record, wish.path);
+  if (staging == nullptr) return stage_another(view, wish);
+  const Capability& capability = staging->capability;
+  if (capability != as_served(record, wish))
+    return fail(errc::already_exists,
+                "volume " + view.id + " is staged at " + wish.path + " with another capability: unstage it first");
+  if (record.failed) return given_up(view);
+  const std::string target = staging_target(view.id, wish.path);
+  if (!staging->complete || !mounted_at(view, target))
+    if (auto step = keep_stash(view, wish)) return *step;
+  if (auto step = bring_up(view)) return *step;
+  if (auto step = settle_krbd(view, *staging)) return *step;
+  if (mounted_at(view, target) && !ours_at(view, target))
+    return fail(errc::failed_precondition, "something else is mounted at " + target + ": unmount it");
+  if (!mounted_at(view, target)) {
+    if (auto step = open_mapping(view)) return *step;
+    if (capability.block) return step::Bind{target};
+    return make_filesystem(view, target, capability);
+  }
+  if (staging->complete) return leave_to_kernel(view);
+  if (auto step = fill_mapping(view)) return *step;
+  if (!capability.block)
+    if (auto step = fill_device(view, *our_mount_at(view, target))) return *step;
+  // Also of a raw block volume: what a pod writes into it shows no filesystem, and must not pass for a format that did
+  // not end. While rbd-nbd serves it no image is open here, and this record never began a format.
+  const bool served_elsewhere = record.adopting && !view.seen.image_open;
+  if (!capability.read_only && !served_elsewhere) {
+    if (!view.seen.facts.format_marker) return look(Fact::format_marker);
+    if (!view.seen.facts.format_marker->empty()) return Step(step::Unmark{});
+  }
+  Record staged = record;
+  staged.format.clear();
+  staged.format_version.reset();
+  staged.stagings[static_cast<std::size_t>(staging - record.stagings.data())].complete = true;
+  return write(std::move(staged));
+}
+
+}  // namespace corbd::plan

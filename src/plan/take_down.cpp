@@ -1,0 +1,126 @@
+#include "take_down.hpp"
+
+#include <algorithm>
+
+#include "adopt.hpp"
+#include "krbd.hpp"
+#include "luks.hpp"
+#include "paths.hpp"
+#include "stash.hpp"
+
+namespace corbd::plan {
+namespace {
+
+/// Whether a filesystem of the device stays mounted at another path.
+bool mounted_elsewhere(const View& view, const std::string& path) {
+  const auto* device = view.seen.device();
+  return device != nullptr && std::ranges::any_of(view.seen.mounts, [&](const auto& mount) {
+           return mount.target != path && mount.fstype != "devtmpfs" && shows(mount, *device) &&
+                  !goes_with_mount_at(view, mount, path);
+         });
+}
+
+/// The mount at the path and what it was made on: a power loss, or a death in between, leaves only that, and nobody
+/// else removes it (CSI: the plugin MUST delete the target).
+template <class Leave>
+std::optional<Decision> clear_path(const View& view, const std::string& path) {
+  Leave step{path};
+  if (!mounted_at(view, path))
+    return view.seen.facts.cleared.contains(path) ? std::nullopt : std::optional<Decision>(std::move(step));
+  // The last mount of a filesystem writes what that owes, and would hold the helper while its device has no link; one
+  // that is disconnected gives errors at once. Any other mount, or that of a device's node, touches nothing.
+  const auto is_node = [&](const auto& mount) { return mount.target == path && mount.fstype == "devtmpfs"; };
+  step.sync = !mounted_elsewhere(view, path) && std::ranges::none_of(view.seen.mounts, is_node);
+  if (step.sync && view.record && ours_at(view, path) && !view.seen.facts.disconnected)
+    if (auto first = bring_up(view)) return first;
+  return step;
+}
+
+/// What another volume has there is not unmounted, nor is its stash dropped.
+std::optional<Decision> refuse_path(const View& view, const std::string& path) {
+  if (view.seen.path_owner.empty()) return std::nullopt;
+  return fail(errc::failed_precondition, path + " is a path of volume " + view.seen.path_owner + ", not of volume " +
+                                             view.id + ": nothing was done there");
+}
+
+/// Everything down once nothing uses the device: no staging, no publish, no mount, no holder.
+Decision take_down(const View& view) {
+  const auto* device = view.seen.device();
+  if (device != nullptr) {
+    for (const auto& mount : view.seen.mounts)
+      if (shows(mount, *device)) return Done{};  // the last unpublish comes here again
+    for (const auto& holder : device->holders)
+      if (view.record->kms_id.empty() || &holder != mapping_of(*device))
+        return fail(errc::in_use, device::path(*device) + " of volume " + view.id + " is used by " +
+                                      (holder.mapping.empty() ? holder.name : holder.mapping));
+    if (auto step = close_mapping(view)) return *step;
+    if (view.seen.facts.disconnected) return until_closed(view);
+    if (view.seen.facts.unused != true) {
+      if (auto step = bring_up(view)) return *step;
+      return look(Fact::unused);
+    }
+    return by_kernel(view) ? Step(step::UnmapKrbd{}) : Step(step::Disconnect{});
+  }
+  // Here, too, the last unpublish comes again. Until then the record keeps the number from other volumes.
+  for (const auto& publish : view.record->publishes)
+    if (shows_device_that_is_gone(view, publish.target)) return Done{};
+  if (view.seen.link != Observation::Link::none) return Step(step::StopSession{});
+  if (view.seen.image_open) return Step(step::CloseImage{});
+  return Step(step::DropRecord{});
+}
+
+/// A pod keeps the device, its watch and its lock here, while the orchestrator would take the volume for free. Only
+/// what is mounted counts: a reboot, or whoever removed a pod's folder, leaves the record behind.
+std::optional<Decision> refuse_published(const View& view, const Unstaged& wish) {
+  const Record& record = *view.record;
+  const auto refused = [&](const std::string& target) {
+    return fail(errc::failed_precondition,
+                "volume " + view.id + " is still published at " + target + ": unpublish it there, then unstage it");
+  };
+  for (const auto& publish : record.publishes)
+    if (publish.staging == wish.path &&
+        (ours_at(view, publish.target) || shows_device_that_is_gone(view, publish.target)))
+      return refused(publish.target);
+  const auto other = [&](const Staging& staging) { return staging.path != wish.path; };
+  if (view.seen.device() == nullptr || std::ranges::any_of(record.stagings, other)) return std::nullopt;
+  return refuse_mounted(view, staging_target(view.id, wish.path));
+}
+
+}  // namespace
+
+Decision unpublish(const View& view, const Unpublished& wish) {
+  if (auto refused = refuse_path(view, wish.target)) return *refused;
+  if (mounted_at(view, wish.target) && view.record && view.seen.device() != nullptr && !ours_at(view, wish.target))
+    return fail(errc::failed_precondition,
+                "something else is mounted at " + wish.target + ", not volume " + view.id + ": unmount it");
+  if (auto step = clear_path<step::Unbind>(view, wish.target)) return *step;
+  if (!view.record) return Done{};
+  const auto& publishes = view.record->publishes;
+  if (std::any_of(publishes.begin(), publishes.end(), [&](const auto& entry) { return entry.target == wish.target; })) {
+    Record record = *view.record;
+    std::erase_if(record.publishes, [&](const auto& entry) { return entry.target == wish.target; });
+    return write(std::move(record));
+  }
+  if (view.record->stagings.empty()) return take_down(view);
+  return Done{};
+}
+
+Decision unstage(const View& view, const Unstaged& wish) {
+  const std::string target = staging_target(view.id, wish.path);
+  if (auto refused = refuse_path(view, wish.path)) return *refused;
+  if (auto step = view.record ? refuse_published(view, wish) : unstage_other(view, target)) return *step;
+  if (auto step = clear_path<step::Umount>(view, target)) return *step;
+  if (!view.record) return without_stash(view, wish, Done{});
+  Record record = *view.record;
+  std::erase_if(record.stagings, [&](const Staging& staging) { return staging.path == wish.path; });
+  std::erase_if(record.publishes, [&](const Publish& publish) { return publish.staging == wish.path; });
+  if (record != *view.record) return write(std::move(record));
+  if (!record.stagings.empty()) return without_stash(view, wish, Done{});
+  Decision down = take_down(view);
+  const auto* step = std::get_if<Step>(&down);
+  const bool last =
+      std::holds_alternative<Done>(down) || (step != nullptr && std::holds_alternative<step::DropRecord>(*step));
+  return last ? without_stash(view, wish, std::move(down)) : down;
+}
+
+}  // namespace corbd::plan

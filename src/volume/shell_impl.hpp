@@ -1,0 +1,78 @@
+// The volumes of this node: what is asked of them (shell.cpp), and what is told of them (shell_view.cpp).
+#pragma once
+
+#include <list>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "corbd/core/gate.hpp"
+#include "corbd/volume/shell.hpp"
+#include "gauges.hpp"
+#include "steps.hpp"
+
+namespace corbd::volume {
+
+class Shell::Impl {
+ public:
+  Impl(executor control, Clock& clock, Ports ports, Config config)
+      : control_(control),
+        clock_(clock),
+        ports_(std::move(ports)),
+        config_(std::move(config)),
+        gate_(control, clock),
+        steps_(
+            control_, clock_, ports_, config_,
+            [this](Live& volume, std::string why) { trouble(volume, std::move(why)); },
+            [this](auto link, auto image) { gate_.spawn(bury(std::move(link), std::move(image))); },
+            [this](const Live& volume) { return numbers_of_others(volume); }) {}
+
+  task<result<>> start();
+  task<result<>> want(std::string id, Wish wish, Until until);
+  task<result<host::Usage>> usage(std::string id, std::string path, Until until);
+  std::vector<Status> status() const;
+  std::optional<Status> status(const std::string& id) const;
+  std::vector<Unclaimed> unclaimed() const;
+  std::vector<Unclaimed> left_to_kernel() const;
+  std::vector<Change> timeline(const std::string& id) const;
+  task<> stop(Until until);
+  bool draining_ = false;
+  std::function<void(std::string, std::string)> trouble_;
+  std::function<void(const Change&)> change_;
+
+ private:
+  Live& live(const std::string& id);
+  void forget_if_idle(const std::string& id);
+  task<> run(Live& volume, std::shared_ptr<Operation> operation, Until lock_until);
+  task<result<>> fulfil(Live& volume, Wish wish);
+  task<result<>> pursue(Live& volume, Wish wish);
+  task<> leave_image(Live& volume, const Wish& wish);
+  task<> leave_without_device(Live& volume, const Wish& wish);
+  task<result<>> make_durable(Live& volume, const Wish& wish, bool had_record);
+  task<result<>> prepare(Live& volume, const Wish& wish);
+  bool shows_at(const Live& volume, const std::string& path) const;
+  host::MountTable mounts_now() const;
+  void observe_neighbours(Observation& seen, const Live& volume) const;
+  std::string path_owner(const Observation& seen, const Live& volume, const Wish& wish) const;
+  std::vector<std::uint32_t> numbers_of_others(const Live& volume) const;
+  void trouble(Live& volume, std::string why);
+  void link_dead(std::uint32_t index);
+  task<> drain(Live& volume, Until until);
+  task<> drain_all(Until until);
+  static task<> bury(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image);
+  void note_health(Live& volume, const std::string& why);
+
+  executor control_;
+  Clock& clock_;
+  Ports ports_;
+  Config config_;
+  Gate gate_;
+  std::list<Gate> drains_;  ///< of drain_all(): a process that dies in it ends that one's coroutines in any order
+  Steps steps_;
+  Gauges gauges_{control_, clock_, ports_, gate_};
+  std::map<std::string, std::unique_ptr<Live>> volumes_;
+  bool leaving_ = false;
+};
+
+}  // namespace corbd::volume

@@ -1,0 +1,182 @@
+#include <algorithm>
+#include <iterator>
+#include <set>
+
+#include "shell_impl.hpp"
+
+namespace corbd::volume {
+namespace {
+
+bool is_unclaimed(const Live& volume) {
+  if (!volume.record) return !volume.saving;
+  return volume.record->kind == device::Kind::nbd && volume.key.empty() && !volume.record->failed && !volume.answers();
+}
+
+/// kubelet's folders: .../<driver>/<hash>/globalmount/<volume id>, and of raw block
+/// .../volumeDevices/staging/<name>/<volume id>.
+bool is_staging_target(const std::string& path) {
+  return path.find("/globalmount/") != std::string::npos || path.find("/staging/") != std::string::npos;
+}
+
+}  // namespace
+
+/// Other volumes of this node on the same image.
+void Shell::Impl::observe_neighbours(Observation& seen, const Live& volume) const {
+  for (const auto& [id, other] : volumes_) {
+    const auto& record = other->saving ? other->saving : other->record;
+    if (id != volume.id && record && record->key == seen.facts.resolved->key)
+      (record->read_only ? seen.image_reader : seen.image_writer) = id;
+  }
+}
+
+/// By their records, or by the device that is mounted there. What is this volume's by the same is nobody else's.
+std::string Shell::Impl::path_owner(const Observation& seen, const Live& volume, const Wish& wish) const {
+  const auto* unstaged = std::get_if<Unstaged>(&wish);
+  const auto* unpublished = std::get_if<Unpublished>(&wish);
+  if (unstaged == nullptr && unpublished == nullptr) return "";
+  // What is unmounted. An unstage drops the stash in the folder around it, too.
+  const std::string target = unstaged != nullptr ? staging_target(volume.id, unstaged->path) : unpublished->target;
+  const std::string& path = unstaged != nullptr ? unstaged->path : target;
+  const bool known = volume.record && is_at(*volume.record, path);
+  const auto is_own = [&](const auto& mount) { return seen.device() != nullptr && shows(mount, *seen.device()); };
+  // Every mount there goes, also one below another.
+  std::vector<host::Mount> there;
+  std::ranges::copy_if(seen.mounts, std::back_inserter(there),
+                       [&](const auto& mount) { return mount.target == target && !is_own(mount); });
+  const bool mounted = std::ranges::any_of(seen.mounts, [&](const auto& mount) { return mount.target == target; });
+  if (there.empty() && (known || mounted)) return "";
+  if (!known)
+    for (const auto& [id, other] : volumes_)
+      if (id != volume.id && other->record && (is_at(*other->record, path) || is_at(*other->record, target))) return id;
+  const bool look_there = unstaged != nullptr && !known;
+  // An inventory of hundreds of devices takes its time on the control thread.
+  if (there.empty() && !look_there) return "";
+  const auto devices = ports_.devices.inventory();
+  if (!devices) return "";
+  const auto table = ports_.mounts.table();
+  for (const auto& device : *devices) {
+    if (device.backend.empty() || device.backend == volume.id) continue;
+    const auto shown = [&](const host::Mount& mount) { return shows(mount, device); };
+    // Without a record of it only its mount tells whose the folder and its stash are.
+    const std::string its_own = staging_target(device.backend, path);
+    if (std::ranges::any_of(there, shown) || (look_there && table && std::ranges::any_of(**table, [&](const auto& m) {
+                                                return m.target == its_own && shown(m);
+                                              })))
+      return device.backend;
+  }
+  return "";
+}
+
+std::vector<std::uint32_t> Shell::Impl::numbers_of_others(const Live& volume) const {
+  std::vector<std::uint32_t> numbers;
+  for (const auto& [id, other] : volumes_) {
+    const auto& record = other->record;
+    if (id != volume.id && record && record->kind == device::Kind::nbd && record->device &&
+        record->boot_id == config_.boot_id)
+      numbers.push_back(*record->device);
+  }
+  return numbers;
+}
+
+/// kubelet binds a raw block volume's device on a path of its own.
+bool Shell::Impl::shows_at(const Live& volume, const std::string& path) const {
+  if (is_at(*volume.record, path)) return true;
+  const auto devices = find_devices(volume, ports_);
+  const auto mounts = ports_.mounts.table();
+  if (!devices || devices->empty() || !mounts) return false;
+  return std::ranges::any_of(**mounts,
+                             [&](const auto& mount) { return mount.target == path && shows(mount, devices->front()); });
+}
+
+task<result<host::Usage>> Shell::Impl::usage(std::string id, std::string path, Until until) {
+  const auto place = volumes_.find(id);
+  path = ports_.real_path(std::move(path));
+  if (place == volumes_.end() || !place->second->record || !shows_at(*place->second, path))
+    co_return Error{errc::not_found, "volume " + id + " is neither staged nor published at " + path};
+  Live& volume = *place->second;
+  ++volume.users;
+  auto told = co_await gauges_.read(volume, std::move(path), until);
+  --volume.users;
+  forget_if_idle(id);
+  co_return told;
+}
+
+/// None where they cannot be read.
+host::MountTable Shell::Impl::mounts_now() const {
+  auto table = ports_.mounts.table();
+  return table ? std::move(*table) : std::make_shared<const std::vector<host::Mount>>();
+}
+
+std::vector<Status> Shell::Impl::status() const {
+  std::vector<Status> all;
+  const auto devices = ports_.devices.inventory();
+  const auto mapped = ports_.kernel.inventory();
+  const auto mounts = mounts_now();
+  std::map<std::string_view, const device::Seen*> by_backend;
+  if (devices)
+    for (const auto& device : *devices) by_backend[device.backend] = &device;
+  for (const auto& [id, volume] : volumes_) {
+    if (!volume->record) continue;
+    if (volume->record->kind == device::Kind::krbd) {
+      const auto found = mapped ? device::of_image(*mapped, volume->record->key) : std::vector<device::Seen>();
+      all.push_back(status_of(*volume, found.empty() ? nullptr : &found.back(), *mounts));
+      continue;
+    }
+    const auto place = by_backend.find(id);
+    all.push_back(status_of(*volume, place == by_backend.end() ? nullptr : place->second, *mounts));
+  }
+  return all;
+}
+
+std::optional<Status> Shell::Impl::status(const std::string& id) const {
+  const auto place = volumes_.find(id);
+  if (place == volumes_.end() || !place->second->record) return std::nullopt;
+  const auto devices = find_devices(*place->second, ports_);
+  return status_of(*place->second, devices && !devices->empty() ? &devices->front() : nullptr, *mounts_now());
+}
+
+std::vector<Unclaimed> Shell::Impl::unclaimed() const {
+  std::vector<Unclaimed> all;
+  const auto devices = ports_.devices.inventory();
+  const auto mounts = ports_.mounts.table();
+  if (!devices || !mounts) return all;
+  for (const auto& device : *devices) {
+    const auto place = volumes_.find(device.backend);
+    if (device.backend.empty() || (place != volumes_.end() && !is_unclaimed(*place->second))) continue;
+    Unclaimed found{device.backend, device.index, {}};
+    for (const auto& mount : **mounts)
+      if (shows(mount, device)) found.mounts.push_back(mount.target);
+    all.push_back(std::move(found));
+  }
+  return all;
+}
+
+std::vector<Unclaimed> Shell::Impl::left_to_kernel() const {
+  const auto devices = ports_.kernel.inventory();
+  const auto mounts = ports_.mounts.table();
+  if (!devices || !mounts) return {};
+  std::set<std::uint32_t> recorded;
+  for (const auto& [id, volume] : volumes_)
+    if (volume->record && volume->record->kind == device::Kind::krbd)
+      for (const auto& seen : device::of_image(*devices, volume->record->key)) recorded.insert(seen.index);
+  std::vector<Unclaimed> all;
+  for (const auto& device : *devices) {
+    if (recorded.contains(device.seen.index)) continue;
+    Unclaimed found{{}, device.seen.index, {}, device::Kind::krbd};
+    for (const auto& mount : **mounts) {
+      if (!shows(mount, device.seen)) continue;
+      found.mounts.push_back(mount.target);
+      if (is_staging_target(mount.target)) found.volume_id = mount.target.substr(mount.target.rfind('/') + 1);
+    }
+    if (!found.volume_id.empty()) all.push_back(std::move(found));
+  }
+  return all;
+}
+
+std::vector<Change> Shell::Impl::timeline(const std::string& id) const {
+  const auto place = volumes_.find(id);
+  if (place == volumes_.end()) return {};
+  return {place->second->timeline.begin(), place->second->timeline.end()};
+}
+
+}  // namespace corbd::volume

@@ -1,0 +1,107 @@
+// The image: its dead clients fenced, opened, locked and closed; or a tombstone in its place.
+#include "corbd/core/failpoint.hpp"
+#include "corbd/core/log.hpp"
+#include "steps.hpp"
+
+namespace corbd::volume {
+
+bool Steps::is_gone(const Live& live, const Error& error) {
+  return live.record->device.has_value() && error.code == errc::not_found;
+}
+
+task<result<>> Steps::fence(Live& live) {
+  auto to = access(live);
+  if (!to) co_return to.error();
+  auto fenced = co_await ports_.clusters.fence_dead(*to, soon());
+  if (!fenced) co_return fenced;
+  live.facts.fenced = true;
+  log::info("cluster.fenced", {{"volume", live.id}, {"cluster", live.record->source.cluster_id}});
+  co_return result<>();
+}
+
+task<result<>> Steps::open_image(Live& live) {
+  auto to = access(live);
+  if (!to) co_return to.error();
+  image::OpenOptions options;
+  options.read_only = live.record->read_only || live.record->kind == device::Kind::krbd;
+  const auto opening = ++live.opening;
+  const auto alive = std::weak_ptr<char>(live.alive);
+  options.on_resized = [this, &live, alive, opening] {
+    if (!alive.expired() && live.attached && live.opening == opening) trouble_(live, "its image has another size");
+  };
+  options.on_lost = [this, &live, alive, opening](const std::string& why) {
+    if (alive.expired() || live.opening != opening) return;
+    live.lock_held = false;
+    if (live.link)
+      live.link->hold();
+    else
+      trouble_(live, why);
+  };
+  auto opened = co_await ports_.clusters.open(*to, live.record->key, options, soon());
+  if (!opened && is_gone(live, opened.error())) {
+    live.facts.gone = true;
+    co_return result<>();
+  }
+  if (!opened) co_return opened.error();
+  live.image = std::move(*opened);
+  live.lock_held = false;
+  live.facts.ownership.reset();
+  log::info("image.opened", {{"volume", live.id}, {"image", live.record->key.text()}});
+  co_await key_worked(live);
+  co_return result<>();
+}
+
+task<result<>> Steps::open_tombstone(Live& live) {
+  const auto index = device_index(live);
+  if (!index) co_return index.error();
+  live.image = make_tombstone(live.record->key, live.record->size, live.record->read_only);
+  live.tombstone = true;
+  log::error("volume.failed",
+             {{"volume", live.id},
+              {"device", device::path(*index)},
+              {"hint", "every request gets an I/O error from now on: end its pods, unstage it, and stage it anew"}});
+  co_return result<>();
+}
+
+task<result<>> Steps::take_lock(Live& live) {
+  const auto ownership = live.facts.ownership;
+  live.facts.ownership.reset();
+  if (ownership && ownership->lock == image::Ownership::Lock::our_dead) {
+    auto broken = co_await live.image->break_dead_lock(ownership->owner, break_mark(ownership->version), soon());
+    if (!broken) co_return broken;
+    if (auto stopped = failpoint::hit("step.lock.broken"); !stopped) co_return stopped;
+  }
+  auto locked = co_await live.image->acquire_lock(soon());
+  if (!locked) co_return locked;
+  live.lock_held = true;
+  log::info("image.locked", {{"volume", live.id}, {"was", ownership ? ownership->owner : ""}});
+  co_return result<>();
+}
+
+void Steps::forget_image(Live& live) {
+  ++live.opening;
+  live.image.reset();
+  live.closing = live.tombstone = live.lock_held = false;
+  // Of the node's paths, and of what others say; not of the image.
+  Facts kept;
+  kept.cleared = std::move(live.facts.cleared);
+  kept.stash = std::move(live.facts.stash);
+  kept.attachment = std::move(live.facts.attachment);
+  live.facts = std::move(kept);
+}
+
+task<result<>> Steps::close_image(Live& live) {
+  // One that is given up must answer, although the cluster does not let its image go.
+  if (live.record && live.record->failed && !live.tombstone) {
+    bury_(nullptr, std::move(live.image));
+    forget_image(live);
+    co_return result<>();
+  }
+  live.closing = true;
+  auto closed = co_await live.image->close(soon());
+  if (!closed) co_return closed;
+  forget_image(live);
+  co_return result<>();
+}
+
+}  // namespace corbd::volume
