@@ -118,6 +118,26 @@ TEST_CASE(
   CHECK(seen + dropped == kLines);
 }
 
+TEST_CASE("the log's thread loses what a full disk or a pipe without a reader does not take, and waits for neither") {
+  std::array<int, 2> ends;
+  REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
+  ::close(ends[0]);
+  const Fd without_reader(ends[1]), full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
+  const bool is_full = GENERATE(false, true);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::dup2(is_full ? full.get() : without_reader.get(), STDERR_FILENO);
+    log::start_thread();
+    for (int line = 0; line < 100; ++line) log::info("nobody hears this", {{"line", line}});
+    const auto began = std::chrono::steady_clock::now();
+    log::drain(std::chrono::hours(1));
+    // Ended, and not for its limit: a drain that waits is killed with the test.
+    ::_exit(std::chrono::steady_clock::now() - began < std::chrono::hours(1) ? 0 : 1);
+  }
+  int status = 0;
+  CHECK((::waitpid(child, &status, 0) == child && status == 0));
+}
+
 TEST_CASE("the level of the log can be changed while it writes") {
   std::array<int, 2> ends;
   REQUIRE(::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) == 0);
