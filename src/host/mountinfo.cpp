@@ -114,14 +114,6 @@ result<std::vector<Mount>> read_mountinfo(const std::string& file, const std::st
   return mounts;
 }
 
-bool goes_with(const Mount& twin, const Mount& of) {
-  const bool same = twin.id != of.id && twin.dev_major == of.dev_major && twin.dev_minor == of.dev_minor &&
-                    twin.root == of.root && !of.place.path.empty() && twin.place.path == of.place.path &&
-                    twin.place.dev_major == of.place.dev_major && twin.place.dev_minor == of.place.dev_minor;
-  const std::uint64_t group = of.place.shared;
-  return same && group != 0 && (twin.place.shared == group || twin.place.master == group);
-}
-
 result<MountTable> MountReader::read() {
   constexpr const char* path = "/proc/self/mountinfo";
   if (!file_) file_ = Fd(::open(path, O_RDONLY | O_CLOEXEC));

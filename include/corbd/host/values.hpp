@@ -30,7 +30,13 @@ struct Mount {
 
 /// Whether `twin` is the same mount seen by another path, so that the kernel takes it away with `of`: both stand at one
 /// place, and the mounts below them propagate. A bind of it elsewhere, as a pod has it, is none.
-bool goes_with(const Mount& twin, const Mount& of);
+inline bool goes_with(const Mount& twin, const Mount& of) {
+  const bool same = twin.id != of.id && twin.dev_major == of.dev_major && twin.dev_minor == of.dev_minor &&
+                    twin.root == of.root && !of.place.path.empty() && twin.place.path == of.place.path &&
+                    twin.place.dev_major == of.place.dev_major && twin.place.dev_minor == of.place.dev_minor;
+  const std::uint64_t group = of.place.shared;
+  return same && group != 0 && (twin.place.shared == group || twin.place.master == group);
+}
 
 /// What blkid says about a device. ambivalent: it found two signatures at once. Such a device is never formatted or
 /// mounted.
