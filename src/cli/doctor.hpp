@@ -41,14 +41,14 @@ struct NbdDevice {
   std::uint32_t waiting = 0;
 };
 
-/// Facts about the kernel's own RBD client, which only volumes with mounter rbd need.
+/// What is known of the kernel's own RBD client, which only volumes with mounter rbd need.
 enum class Module { present, loadable, absent };
 
 /// linux/proc_ns.h: the first PID namespace always has this inode.
 inline constexpr std::string_view kHostPids = "pid:[4026531836]";
 
-/// Absent facts could not be read.
-struct Facts {
+/// What is absent could not be read.
+struct Inputs {
   std::string kernel;  ///< uname -r
   bool nbd_there = false;
   std::optional<std::string> nbds_max;
@@ -77,7 +77,7 @@ std::vector<Endpoint> endpoints_of(std::string_view monitor);
 /// Whether the mount that holds `path` is in a shared peer group; absent when no mount holds it. `mountinfo`: as in
 /// /proc.
 std::optional<bool> is_shared(std::string_view mountinfo, std::string_view path);
-std::vector<Finding> judge(const Facts& facts);
+std::vector<Finding> judge(const Inputs& inputs);
 /// 0 ok, 1 warnings, 2 failures.
 int exit_code(const std::vector<Finding>& findings);
 
@@ -88,7 +88,7 @@ std::string redacted_text(std::string_view text);
 
 // --- thin
 
-Facts gather(const Doctor& options);
+Inputs gather(const Doctor& options);
 /// Packs the report, and what a remote person needs, into a .tar.gz. Never reads keys.
 result<> write_bundle(const Doctor& options, const std::string& version, const std::vector<Finding>& findings);
 boost::json::array report(const std::vector<Finding>& findings);

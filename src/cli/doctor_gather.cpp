@@ -144,35 +144,35 @@ std::optional<bool> in_host_network(const std::string& pid_namespace) {
 
 }  // namespace
 
-Facts gather(const Doctor& options) {
-  Facts facts;
+Inputs gather(const Doctor& options) {
+  Inputs inputs;
   utsname system{};
-  if (::uname(&system) == 0) facts.kernel = system.release;
+  if (::uname(&system) == 0) inputs.kernel = system.release;
   std::error_code ignored;
-  facts.nbd_there = fs::exists("/sys/module/nbd", ignored);
-  facts.nbds_max = first_line("/sys/module/nbd/parameters/nbds_max");
-  facts.rbd = rbd_module(facts.kernel);
-  facts.capabilities = effective_capabilities();
-  facts.pid_namespace = link_text("/proc/self/ns/pid");
-  facts.first_process = first_line("/proc/1/comm").value_or("");
-  facts.host_network = in_host_network(facts.pid_namespace);
-  if (auto mounts = read_file("/proc/self/mountinfo", kMaxText)) facts.mountinfo = std::move(*mounts);
-  facts.kubelet_dir = options.kubelet_dir;
-  facts.state_dir = options.state_dir;
-  facts.admin_endpoint = options.admin_endpoint;
-  facts.runtime_dir = on_tmpfs(options.runtime_dir);
-  facts.state_dir_writable = try_writing(options.state_dir);
-  facts.admin = rpc::answers(options.admin_endpoint);
-  facts.csi = rpc::answers(options.endpoint);
-  facts.clusters = clusters(options.config_dir);
-  if (facts.clusters)
-    for (const auto& cluster : *facts.clusters)
-      for (const auto& monitor : cluster.monitors) facts.monitors.push_back({cluster.cluster_id, monitor, false});
-  ask_monitors(facts.monitors);
-  facts.devices = nbd_devices();
-  facts.recorded = recorded(options.state_dir);
-  facts.dumps_core = agent_dumps_core(options.state_dir);
-  return facts;
+  inputs.nbd_there = fs::exists("/sys/module/nbd", ignored);
+  inputs.nbds_max = first_line("/sys/module/nbd/parameters/nbds_max");
+  inputs.rbd = rbd_module(inputs.kernel);
+  inputs.capabilities = effective_capabilities();
+  inputs.pid_namespace = link_text("/proc/self/ns/pid");
+  inputs.first_process = first_line("/proc/1/comm").value_or("");
+  inputs.host_network = in_host_network(inputs.pid_namespace);
+  if (auto mounts = read_file("/proc/self/mountinfo", kMaxText)) inputs.mountinfo = std::move(*mounts);
+  inputs.kubelet_dir = options.kubelet_dir;
+  inputs.state_dir = options.state_dir;
+  inputs.admin_endpoint = options.admin_endpoint;
+  inputs.runtime_dir = on_tmpfs(options.runtime_dir);
+  inputs.state_dir_writable = try_writing(options.state_dir);
+  inputs.admin = rpc::answers(options.admin_endpoint);
+  inputs.csi = rpc::answers(options.endpoint);
+  inputs.clusters = clusters(options.config_dir);
+  if (inputs.clusters)
+    for (const auto& cluster : *inputs.clusters)
+      for (const auto& monitor : cluster.monitors) inputs.monitors.push_back({cluster.cluster_id, monitor, false});
+  ask_monitors(inputs.monitors);
+  inputs.devices = nbd_devices();
+  inputs.recorded = recorded(options.state_dir);
+  inputs.dumps_core = agent_dumps_core(options.state_dir);
+  return inputs;
 }
 
 }  // namespace corbd::cli

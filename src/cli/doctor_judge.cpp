@@ -31,9 +31,9 @@ Finding failure(std::string check, std::string said, std::string way_out) {
   return {std::move(check), Grade::failure, std::move(said), std::move(way_out)};
 }
 
-Finding kernel(const Facts& facts) {
-  const auto version = kernel_version(facts.kernel);
-  const std::string said = "Linux " + facts.kernel;
+Finding kernel(const Inputs& inputs) {
+  const auto version = kernel_version(inputs.kernel);
+  const std::string said = "Linux " + inputs.kernel;
   if (version < std::pair(5u, 4u))
     return failure("kernel", said + " is older than 5.4", "run Linux 5.14 or newer on this node");
   if (version < std::pair(5u, 14u))
@@ -43,20 +43,20 @@ Finding kernel(const Facts& facts) {
   return ok("kernel", said);
 }
 
-Finding driver(const Facts& facts) {
-  if (!facts.nbd_there)
+Finding driver(const Inputs& inputs) {
+  if (!inputs.nbd_there)
     return failure("nbd", "the kernel's nbd driver is not there",
                    "run `modprobe nbd nbds_max=0`, and name it in /etc/modules-load.d for the next boot");
-  if (!facts.nbds_max || *facts.nbds_max == "0") return ok("nbd", "the driver is there");
+  if (!inputs.nbds_max || *inputs.nbds_max == "0") return ok("nbd", "the driver is there");
   return warning(
-      "nbd", "the driver was loaded with nbds_max=" + *facts.nbds_max + ": that many devices are there from the start",
+      "nbd", "the driver was loaded with nbds_max=" + *inputs.nbds_max + ": that many devices are there from the start",
       "write `options nbd nbds_max=0` into /etc/modprobe.d: then only devices in use are there, and no scanner opens "
       "the others");
 }
 
 /// This is a note, whatever it finds: volumes that the agent serves itself need none of it.
-Finding kernel_client(const Facts& facts) {
-  switch (facts.rbd) {
+Finding kernel_client(const Inputs& inputs) {
+  switch (inputs.rbd) {
     case Module::present:
       return ok("rbd", "the kernel's rbd module is there: volumes with mounter rbd can be staged");
     case Module::loadable:
@@ -69,11 +69,11 @@ Finding kernel_client(const Facts& facts) {
   return ok("rbd", "no rbd module of this kernel is to be seen: volumes with mounter rbd are refused");
 }
 
-Finding capabilities(const Facts& facts) {
+Finding capabilities(const Inputs& inputs) {
   const char* check = "capabilities";
-  if (!facts.capabilities)
+  if (!inputs.capabilities)
     return warning(check, "the capabilities of this process could not be read", "look at CapEff in /proc/self/status");
-  const auto has = [&](const Right& right) { return (*facts.capabilities >> right.bit & 1) != 0; };
+  const auto has = [&](const Right& right) { return (*inputs.capabilities >> right.bit & 1) != 0; };
   std::string there, missing;
   for (const auto& right : kRights) {
     if (has(right))
@@ -86,16 +86,16 @@ Finding capabilities(const Facts& facts) {
                          : failure(check, missing, "run as root, in a pod with `privileged: true`");
 }
 
-Finding pid_namespace(const Facts& facts) {
+Finding pid_namespace(const Inputs& inputs) {
   const char* check = "pid-namespace";
   const char* way_out = "set `hostPID: true` in the pod";
-  if (facts.pid_namespace == kHostPids) return ok(check, "this is the host's");
-  if (facts.pid_namespace.empty()) return warning(check, "the PID namespace could not be read", way_out);
+  if (inputs.pid_namespace == kHostPids) return ok(check, "this is the host's");
+  if (inputs.pid_namespace.empty()) return warning(check, "the PID namespace could not be read", way_out);
   // A node that is itself a container, as kind's are, has an init of its own.
-  if (facts.first_process == "systemd" || facts.first_process == "init")
+  if (inputs.first_process == "systemd" || inputs.first_process == "init")
     return warning(
         check,
-        "this is not the kernel's first, but pid 1 is " + facts.first_process + ": the node may be a container itself",
+        "this is not the kernel's first, but pid 1 is " + inputs.first_process + ": the node may be a container itself",
         way_out);
   return failure(check,
                  "this is a namespace of its own: its end would wait for a helper that waits for a device, and no next "
@@ -103,73 +103,73 @@ Finding pid_namespace(const Facts& facts) {
                  way_out);
 }
 
-Finding network_namespace(const Facts& facts) {
+Finding network_namespace(const Inputs& inputs) {
   const char* check = "network-namespace";
   const char* way_out = "set `hostNetwork: true` in the pod";
-  if (kernel_version(facts.kernel) >= std::pair(6u, 4u)) return ok(check, "from Linux 6.4 on any will do");
-  if (!facts.host_network)
+  if (kernel_version(inputs.kernel) >= std::pair(6u, 4u)) return ok(check, "from Linux 6.4 on any will do");
+  if (!inputs.host_network)
     return warning(check, "whether this is the host's could not be told; nbd before Linux 6.4 needs that", way_out);
-  if (!*facts.host_network)
+  if (!*inputs.host_network)
     return failure(check, "this is not the host's, and nbd before Linux 6.4 is seen only from there", way_out);
   return ok(check, "this is the host's");
 }
 
-Finding propagation(const Facts& facts) {
-  const auto shared = is_shared(facts.mountinfo, facts.kubelet_dir);
+Finding propagation(const Inputs& inputs) {
+  const auto shared = is_shared(inputs.mountinfo, inputs.kubelet_dir);
   const char* check = "mount-propagation";
   if (!shared)
-    return failure(check, "no mount holds " + facts.kubelet_dir,
+    return failure(check, "no mount holds " + inputs.kubelet_dir,
                    "mount kubelet's folder at the same path into the pod");
   if (!*shared)
-    return failure(check, "mounts below " + facts.kubelet_dir + " stay in here: pods would see empty folders",
+    return failure(check, "mounts below " + inputs.kubelet_dir + " stay in here: pods would see empty folders",
                    "mount kubelet's folder with `mountPropagation: Bidirectional`; on the host see `findmnt -o "
                    "TARGET,PROPAGATION`");
-  return ok(check, "mounts below " + facts.kubelet_dir + " reach the host");
+  return ok(check, "mounts below " + inputs.kubelet_dir + " reach the host");
 }
 
-Finding folders_runtime(const Facts& facts) {
-  if (facts.runtime_dir) return ok("runtime-dir", "it is on tmpfs");
-  const Error& error = facts.runtime_dir.error();
+Finding folders_runtime(const Inputs& inputs) {
+  if (inputs.runtime_dir) return ok("runtime-dir", "it is on tmpfs");
+  const Error& error = inputs.runtime_dir.error();
   if (error.code == errc::not_found)
     return warning("runtime-dir", error.text, "the agent makes it at its start; its parent must be on tmpfs");
   return failure("runtime-dir", error.text, "give --runtime-dir a folder below /run");
 }
 
-Finding folders_state(const Facts& facts) {
-  if (facts.state_dir_writable) return ok("state-dir", facts.state_dir + " can be written");
-  const Error& error = facts.state_dir_writable.error();
+Finding folders_state(const Inputs& inputs) {
+  if (inputs.state_dir_writable) return ok("state-dir", inputs.state_dir + " can be written");
+  const Error& error = inputs.state_dir_writable.error();
   if (error.code == errc::not_found) return warning("state-dir", error.text, "the agent makes it at its start");
   return failure(
       "state-dir", error.text,
       "free or remount that disk, or give another --state-dir: without it no volume can be staged or unstaged");
 }
 
-Finding core_dumps(const Facts& facts) {
-  if (!facts.dumps_core) return ok("core-dumps", "no agent runs that could leave one");
-  if (!*facts.dumps_core) return ok("core-dumps", "the agent leaves none");
+Finding core_dumps(const Inputs& inputs) {
+  if (!inputs.dumps_core) return ok("core-dumps", "no agent runs that could leave one");
+  if (!*inputs.dumps_core) return ok("core-dumps", "the agent leaves none");
   return warning(
       "core-dumps",
       "the agent leaves a core dump when it crashes, with the Ceph keys and passphrases of its volumes in it",
       "start it without --allow-core-dumps once the defect is found, and remove the dumps");
 }
 
-Finding config(const Facts& facts) {
+Finding config(const Inputs& inputs) {
   const char* check = "config.json";
   const char* way_out = "see ceph-csi's ConfigMap ceph-csi-config: a list of {\"clusterID\", \"monitors\"}";
-  if (!facts.clusters) return failure(check, facts.clusters.error().text, way_out);
-  if (facts.clusters->empty()) return failure(check, "it lists no cluster", way_out);
-  for (const auto& cluster : *facts.clusters)
+  if (!inputs.clusters) return failure(check, inputs.clusters.error().text, way_out);
+  if (inputs.clusters->empty()) return failure(check, "it lists no cluster", way_out);
+  for (const auto& cluster : *inputs.clusters)
     if (cluster.monitors.empty())
       return failure(check, "cluster \"" + cluster.cluster_id + "\" has no monitors", way_out);
-  return ok(check, std::to_string(facts.clusters->size()) + " cluster(s)");
+  return ok(check, std::to_string(inputs.clusters->size()) + " cluster(s)");
 }
 
-void monitors(const Facts& facts, std::vector<Finding>& into) {
-  if (!facts.clusters) return;
-  for (const auto& cluster : *facts.clusters) {
+void monitors(const Inputs& inputs, std::vector<Finding>& into) {
+  if (!inputs.clusters) return;
+  for (const auto& cluster : *inputs.clusters) {
     std::string silent;
     std::size_t all = 0, answer = 0;
-    for (const auto& monitor : facts.monitors) {
+    for (const auto& monitor : inputs.monitors) {
       if (monitor.cluster_id != cluster.cluster_id) continue;
       ++all;
       if (monitor.answers)
@@ -190,18 +190,18 @@ void monitors(const Facts& facts, std::vector<Finding>& into) {
   }
 }
 
-Finding admin(const Facts& facts) {
-  if (facts.admin) return ok("agent", "it answers on " + facts.admin_endpoint);
-  return warning("agent", facts.admin.error().text, "start the agent, or see its log; devices wait for it meanwhile");
+Finding admin(const Inputs& inputs) {
+  if (inputs.admin) return ok("agent", "it answers on " + inputs.admin_endpoint);
+  return warning("agent", inputs.admin.error().text, "start the agent, or see its log; devices wait for it meanwhile");
 }
 
-void devices(const Facts& facts, std::vector<Finding>& into) {
-  const bool agent = facts.admin || facts.csi;
+void devices(const Inputs& inputs, std::vector<Finding>& into) {
+  const bool agent = inputs.admin || inputs.csi;
   std::size_t served = 0;
-  for (const auto& device : facts.devices) {
+  for (const auto& device : inputs.devices) {
     const std::string path = "/dev/nbd" + std::to_string(device.index);
     const std::string waits = device.waiting == 0 ? "" : "; " + std::to_string(device.waiting) + " requests wait";
-    const bool ours = facts.recorded.contains(device.backend);
+    const bool ours = inputs.recorded.contains(device.backend);
     if (device.backend.empty() && !device.maker_lives)
       into.push_back(warning(path,
                              "the process that made it is gone, and it has no identifier: nobody may serve it" + waits,
@@ -216,7 +216,7 @@ void devices(const Facts& facts, std::vector<Finding>& into) {
     else
       ++served;
   }
-  into.push_back(ok("devices", std::to_string(served) + " of " + std::to_string(facts.devices.size()) +
+  into.push_back(ok("devices", std::to_string(served) + " of " + std::to_string(inputs.devices.size()) +
                                    " have somebody to serve them"));
 }
 
@@ -239,14 +239,14 @@ std::pair<unsigned, unsigned> kernel_version(std::string_view release) {
   return {major, minor};
 }
 
-std::vector<Finding> judge(const Facts& facts) {
+std::vector<Finding> judge(const Inputs& inputs) {
   std::vector<Finding> all;
   for (const auto check : {kernel, driver, kernel_client, capabilities, pid_namespace, network_namespace, propagation,
                            folders_runtime, folders_state, core_dumps, config})
-    all.push_back(check(facts));
-  monitors(facts, all);
-  all.push_back(admin(facts));
-  devices(facts, all);
+    all.push_back(check(inputs));
+  monitors(inputs, all);
+  all.push_back(admin(inputs));
+  devices(inputs, all);
   return all;
 }
 

@@ -84,12 +84,12 @@ void Attachments::wait_for(const std::string& volume_id) {
       !may_watch_)
     return;
   auto& watch = watches_[name];
-  watch = std::make_unique<kube::Kept>(control_, clock_, **api_, kube::kVolumeAttachments, kube::Which{name},
-                                       [this](const std::string& of) {
-                                         // What a watch says while it ends counts no more.
-                                         if (const auto watch = watches_.find(of); watch != watches_.end())
-                                           changed(of, watch->second->object());
-                                       });
+  watch = std::make_unique<kube::Informer>(control_, clock_, **api_, kube::kVolumeAttachments, kube::Which{name},
+                                           [this](const std::string& of) {
+                                             // What a watch says while it ends counts no more.
+                                             if (const auto watch = watches_.find(of); watch != watches_.end())
+                                               changed(of, watch->second->object());
+                                           });
   watch->start();
 }
 
@@ -102,7 +102,7 @@ void Attachments::wait_no_more(const std::string& volume_id) {
   gate_.spawn(end(std::move(watch.mapped())));
 }
 
-task<> Attachments::end(std::unique_ptr<kube::Kept> watch) { co_await watch->stop({}); }
+task<> Attachments::end(std::unique_ptr<kube::Informer> watch) { co_await watch->stop({}); }
 
 void Attachments::changed(const std::string& name, const boost::json::object* attachment) {
   const auto waits = waiting_.find(name);
@@ -124,7 +124,7 @@ void Attachments::start(volume::Volumes& volumes) {
       return attachment.attacher == config_.driver && attachment.node == config_.node;
     };
     auto& all = watches_[""];
-    all = std::make_unique<kube::Kept>(
+    all = std::make_unique<kube::Informer>(
         control_, clock_, **api_, kube::kVolumeAttachments, kube::Which{"", "spec.nodeName=" + config_.node, ours},
         [this](const std::string& name) {
           const auto watch = watches_.find("");

@@ -15,7 +15,7 @@ result<Access> find_access(const std::string& kubeconfig, const Environment& env
 
 OwnNode::OwnNode(executor control, Clock& clock, result<Api*> api, std::string name)
     : name_(std::move(name)), no_access_(api ? Error() : api.error()) {
-  if (api) node_ = std::make_unique<Kept>(control, clock, **api, kNodes, Which{name_}, nullptr, kSpread);
+  if (api) node_ = std::make_unique<Informer>(control, clock, **api, kNodes, Which{name_}, nullptr, kSpread);
 }
 
 void OwnNode::start() {

@@ -13,7 +13,7 @@ namespace {
 /// A client's watch outlives it by 30 s (osd_client_watch_timeout): its lock can have become nobody else's before that.
 constexpr std::chrono::seconds kWatchStands{25};
 
-std::string foreign(const View& view, const std::string& why) {
+std::string foreign(const Situation& view, const std::string& why) {
   const auto& device = view.seen.devices.front();
   const std::string what =
       device.kind == device::Kind::krbd ? " shows the image of volume " : " carries the id of volume ";
@@ -41,7 +41,7 @@ std::string mismatch(const Stash& stash, const device::Seen& device, const image
 
 /// It ends by itself or was asked to: what it wrote last is stored, and it gave its lock back. Before that nobody but
 /// it may have the image.
-Decision dismiss(const View& view) {
+Decision dismiss(const Situation& view) {
   const auto& who = *view.seen.facts.ownership;
   if (view.record->shared) return Step(step::Dismiss{});
   if (!who.owner.empty() && !on_this_node(who, who.owner))
@@ -57,7 +57,7 @@ Decision dismiss(const View& view) {
 
 /// Neither record nor stash: the identifier alone authorises nothing, so the device stays. Its mount goes, as long as
 /// that can end.
-std::optional<Decision> umount_unknown(const View& view, const std::string& target) {
+std::optional<Decision> umount_unknown(const Situation& view, const std::string& target) {
   const auto* device = view.seen.device();
   const auto of_device = [&](const auto& mount) { return mount.target == target && shows(mount, *device); };
   if (device->kind != device::Kind::nbd || std::none_of(view.seen.mounts.begin(), view.seen.mounts.end(), of_device))
@@ -70,7 +70,7 @@ std::optional<Decision> umount_unknown(const View& view, const std::string& targ
 }
 
 /// A device without a server would hold its umount.
-std::optional<Decision> needs_daemon(const View& view) {
+std::optional<Decision> needs_daemon(const Situation& view) {
   if (!view.seen.facts.served_by_other) return look(Fact::served_by_other);
   if (*view.seen.facts.served_by_other) return std::nullopt;
   return fail(errc::unavailable, "rbd-nbd, which served volume " + view.id +
@@ -88,14 +88,14 @@ bool on_this_node(const image::Ownership& who, const std::string& address) {
   return image::host_of(address) == image::host_of(who.self);
 }
 
-bool left_by_this_node(const View& view) {
+bool left_by_this_node(const Situation& view) {
   const auto& who = *view.seen.facts.ownership;
   return who.lock == image::Ownership::Lock::other && on_this_node(who, who.owner) && !watches(who, who.owner);
 }
 
-Step inherit(const View& view) { return step::Inherit{view.seen.facts.ownership->owner}; }
+Step inherit(const Situation& view) { return step::Inherit{view.seen.facts.ownership->owner}; }
 
-Decision close_for_other(const View& view) {
+Decision close_for_other(const Situation& view) {
   const auto* device = view.seen.device();
   if (view.seen.link != Observation::Link::none) return Step(step::StopSession{});
   if (view.seen.image_open) return Step(step::CloseImage{});
@@ -113,7 +113,7 @@ namespace {
 
 /// Beside the very device stands a stash that is not the one which this agent signed: somebody else wrote it since. One
 /// that was never signed shows nothing.
-bool has_other_stash(const View& view) {
+bool has_other_stash(const Situation& view) {
   const auto* device = view.seen.device();
   const auto& stash = view.seen.facts.stash;
   const bool was_signed = !view.record->attachment_uid.empty() && view.record->signed_as == view.record->attachment_uid;
@@ -123,20 +123,20 @@ bool has_other_stash(const View& view) {
 
 }  // namespace
 
-bool is_restaged(const View& view) {
+bool is_restaged(const Situation& view) {
   const auto& attachment = view.seen.facts.attachment;
   return has_other_stash(view) && attachment && attachment->state == Attachment::State::here &&
          attachment->uid != view.record->attachment_uid;
 }
 
-std::optional<Step> ask_restaged(const View& view) {
+std::optional<Step> ask_restaged(const Situation& view) {
   if (view.record->signed_as.empty() || view.seen.device() == nullptr) return std::nullopt;
   if (!view.seen.facts.stash) return look(Fact::stash);
   if (has_other_stash(view) && !view.seen.facts.attachment) return look(Fact::attachment);
   return std::nullopt;
 }
 
-Decision close_if_unstaged(const View& view) {
+Decision close_if_unstaged(const Situation& view) {
   // A link or an image of ours: its device went under this agent, which its pods are to be told of.
   if (!view.record->device || !view.seen.mounts.empty() || view.seen.link != Observation::Link::none ||
       view.seen.image_open)
@@ -146,7 +146,7 @@ Decision close_if_unstaged(const View& view) {
   return Step(step::DropRecord{});
 }
 
-std::optional<Decision> yield_to_other(const View& view) {
+std::optional<Decision> yield_to_other(const Situation& view) {
   const auto& who = *view.seen.facts.ownership;
   const bool by_owner = who.lock == image::Ownership::Lock::other && on_this_node(who, who.owner);
   if (!by_owner &&
@@ -162,7 +162,7 @@ std::optional<Decision> yield_to_other(const View& view) {
   return step;
 }
 
-Decision adopt(const View& view, const Staged& wish) {
+Decision adopt(const Situation& view, const Staged& wish) {
   const auto* device = view.seen.device();
   if (!view.seen.facts.stash) return look(Fact::stash);
   const auto& stash = *view.seen.facts.stash;
@@ -201,7 +201,7 @@ Decision adopt(const View& view, const Staged& wish) {
   return step;
 }
 
-std::optional<Decision> unstage_other(const View& view, const std::string& target) {
+std::optional<Decision> unstage_other(const Situation& view, const std::string& target) {
   if (!view.seen.facts.stash) return look(Fact::stash);
   const auto& stash = *view.seen.facts.stash;
   const auto* device = view.seen.device();
@@ -222,7 +222,7 @@ std::optional<Decision> unstage_other(const View& view, const std::string& targe
   return device->kind == device::Kind::krbd ? Step(step::UnmapKrbd{}) : Step(step::Disconnect{});
 }
 
-std::optional<Decision> end_other_client(const View& view) {
+std::optional<Decision> end_other_client(const Situation& view) {
   if (view.seen.facts.served_by_other == true) return dismiss(view);
   const auto& who = *view.seen.facts.ownership;
   if (who.lock != image::Ownership::Lock::other || !on_this_node(who, who.owner)) return std::nullopt;

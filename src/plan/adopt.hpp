@@ -6,31 +6,31 @@
 namespace corbd::plan {
 
 /// The first record of a volume that ceph-csi staged, or why it is not taken for one. Its device is there.
-Decision adopt(const View& view, const Staged& wish);
+Decision adopt(const Situation& view, const Staged& wish);
 /// A volume without a record that ceph-csi staged: what is to be done besides the umount of its staging target, if
 /// anything.
-std::optional<Decision> unstage_other(const View& view, const std::string& target);
+std::optional<Decision> unstage_other(const Situation& view, const std::string& target);
 /// What rbd-nbd's client still needs before the image is ours to prove; nothing when that is done, or is not rbd-nbd's.
 /// Image open, ownership known.
-std::optional<Decision> end_other_client(const View& view);
+std::optional<Decision> end_other_client(const Situation& view);
 /// The device is another than the record names: if the stash names it too, the record is closed, and the volume is one
 /// that ceph-csi staged.
-Decision close_for_other(const View& view);
+Decision close_for_other(const Situation& view);
 /// Somebody else staged the volume since, on a device of the same number: the stash is not this agent's, and the volume
 /// was attached anew. By what was looked at, see ask_restaged(). The record is closed, and the device adopted.
-bool is_restaged(const View& view);
+bool is_restaged(const Situation& view);
 /// The next look that is_restaged() needs, if any: the attachment is asked only where the stash leaves it open.
-std::optional<Step> ask_restaged(const View& view);
+std::optional<Step> ask_restaged(const Situation& view);
 /// The volume has a record and no device: if ceph-csi unstaged it, and nothing of it is left, the record is closed.
-Decision close_if_unstaged(const View& view);
+Decision close_if_unstaged(const Situation& view);
 /// A record of ours whose device rbd-nbd may have got since: if it serves it, the volume is to be adopted. Ownership
 /// known.
-std::optional<Decision> yield_to_other(const View& view);
+std::optional<Decision> yield_to_other(const Situation& view);
 /// Whether the image's lock is that of a client of this node that does not watch it any more: the cluster has given
 /// that one up. Ownership known.
-bool left_by_this_node(const View& view);
+bool left_by_this_node(const Situation& view);
 /// Who has the lock, and is nobody of ours.
-Step inherit(const View& view);
+Step inherit(const Situation& view);
 bool watches(const image::Ownership& who, const std::string& address);
 bool on_this_node(const image::Ownership& who, const std::string& address);
 

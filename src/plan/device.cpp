@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint32_t kIoTimeoutMs = 1000;
 
-Step note_break(const View& view, std::optional<std::uint64_t> breaking, std::optional<std::uint64_t> freed) {
+Step note_break(const Situation& view, std::optional<std::uint64_t> breaking, std::optional<std::uint64_t> freed) {
   step::WriteRecord step{*view.record};
   step.record.breaking = breaking;
   step.record.freed = freed;
@@ -21,17 +21,17 @@ Step note_break(const View& view, std::optional<std::uint64_t> breaking, std::op
 }
 
 /// Whether our own break is the last that happened to the header. To be seen before the image is opened.
-std::optional<Step> read_mark(const View& view) {
+std::optional<Step> read_mark(const Situation& view) {
   const auto& breaking = view.record->breaking;
   if (!breaking || view.record->freed) return std::nullopt;
   const auto& header = view.seen.facts.header;
   if (!header) return look(Fact::header);
-  if (header->mark != break_mark(*breaking)) return std::nullopt;
+  if (header->break_mark != break_mark(*breaking)) return std::nullopt;
   return note_break(view, breaking, header->version);
 }
 
 /// The volume was given up under its attachment. What somebody else staged since was not.
-Decision offer_tombstone(const View& view) {
+Decision offer_tombstone(const Situation& view) {
   if (auto step = ask_restaged(view)) return *step;
   const auto& attachment = view.seen.facts.attachment;
   if (attachment && attachment->state == Attachment::State::unknown)
@@ -42,7 +42,7 @@ Decision offer_tombstone(const View& view) {
   return Step(step::OpenTombstone{});
 }
 
-std::optional<Decision> bring_up_image(const View& view) {
+std::optional<Decision> bring_up_image(const Situation& view) {
   if (view.seen.image_closing) return Step(step::CloseImage{});
   if (is_restaged(view)) return view.seen.image_open ? Step(step::CloseImage{}) : Step(step::DropRecord{});
   if (view.record->failed) {
@@ -78,7 +78,7 @@ std::optional<Decision> bring_up_image(const View& view) {
 
 /// What a stage left to rbd-nbd may hold an application's data, and the mark of a format that was begun before: no
 /// image was open here to take it away.
-std::optional<Step> unmark_taken_over(const View& view) {
+std::optional<Step> unmark_taken_over(const Situation& view) {
   const Record& record = *view.record;
   const bool staged = std::ranges::any_of(record.stagings, [](const Staging& staging) { return staging.complete; });
   if (!record.adopting || !staged || record.read_only || record.failed) return std::nullopt;
@@ -89,7 +89,7 @@ std::optional<Step> unmark_taken_over(const View& view) {
 
 /// A path on which a raw device is bound outlives the device, and so does what a pod was given of it: with a new one of
 /// that number it would have that.
-std::optional<Decision> clear_paths(const View& view) {
+std::optional<Decision> clear_paths(const Situation& view) {
   const Record& record = *view.record;
   if (!record.block || !record.device) return std::nullopt;
   if (!record.publishes.empty())
@@ -107,7 +107,7 @@ std::optional<Decision> clear_paths(const View& view) {
 
 }  // namespace
 
-bool shows_device_that_is_gone(const View& view, const std::string& target) {
+bool shows_device_that_is_gone(const Situation& view, const std::string& target) {
   const Record& record = *view.record;
   if (!record.device || !view.seen.devices.empty()) return false;
   const std::string node = "/" + device::name(record.kind, *record.device);
@@ -117,7 +117,7 @@ bool shows_device_that_is_gone(const View& view, const std::string& target) {
   });
 }
 
-Decision given_up(const View& view) {
+Decision given_up(const Situation& view) {
   return fail(errc::lost,
               "volume " + view.id +
                   " was given up and answers with I/O errors: end its pods and unstage it, then stage it anew");
@@ -127,7 +127,7 @@ Decision fail(errc code, std::string text) { return Fail{{code, std::move(text)}
 
 Step look(Fact fact) { return step::Look{fact}; }
 
-Step name_device(const View& view, std::optional<std::uint32_t> index) {
+Step name_device(const Situation& view, std::optional<std::uint32_t> index) {
   step::WriteRecord step{*view.record};
   // Between two devices nothing kept other nodes away: what was begun on the first counts no more.
   if (index != view.record->device) step.record.format.clear();
@@ -138,7 +138,7 @@ Step name_device(const View& view, std::optional<std::uint32_t> index) {
   return step;
 }
 
-Decision no_key(const View& view) {
+Decision no_key(const Situation& view) {
   return fail(errc::unavailable, "no Ceph key of user " + view.record->user + " for volume " + view.id +
                                      " is at hand (the runtime directory was emptied): stage the volume again");
 }
@@ -152,13 +152,13 @@ Source found_at(const Source& wished, const image::Resolved& found) {
   return source;
 }
 
-Wait until_closed(const View& view) {
+Wait until_closed(const Situation& view) {
   const std::string path = device::path(*view.seen.device());
   return Wait{path + " of volume " + view.id + " is disconnected, and somebody still has it open: `fuser -v " + path +
               "` tells who"};
 }
 
-std::optional<Decision> bring_up(const View& view) {
+std::optional<Decision> bring_up(const Situation& view) {
   using Link = Observation::Link;
   const auto* device = view.seen.device();
   if (device != nullptr && view.record->device && *view.record->device != device->index) return close_for_other(view);
@@ -184,9 +184,9 @@ std::optional<Decision> bring_up(const View& view) {
   }
   if (view.record->failed && !view.seen.tombstone && view.seen.link != Link::none) return Step(step::StopSession{});
   // An earlier try had the word, began this session and did not come to its end.
-  if (!view.record->failed && view.seen.link == Link::serving && !view.seen.attached && rests_on_word(view))
+  if (!view.record->failed && view.seen.link == Link::serving && !view.seen.connected && rests_on_word(view))
     return Step(step::StopSession{});
-  if (view.seen.link == Link::serving && device != nullptr && view.seen.attached) {
+  if (view.seen.link == Link::serving && device != nullptr && view.seen.connected) {
     if (view.record->device != device->index || view.record->adopting || view.record->on_word)
       return name_device(view, device->index);
     if (device->io_timeout_ms != kIoTimeoutMs || view.seen.untuned) return Step(step::Tune{});

@@ -8,7 +8,7 @@
 namespace corbd::plan {
 
 /// Everything a decision is made from.
-struct View {
+struct Situation {
   const std::string& id;
   const std::optional<Record>& record;
   const Observation& seen;
@@ -20,19 +20,19 @@ struct View {
 Decision fail(errc code, std::string text);
 Step look(Fact fact);
 /// Of a volume that was given up: a mount of it would be a stale one.
-Decision given_up(const View& view);
+Decision given_up(const Situation& view);
 /// A record that names its device, or none.
-Step name_device(const View& view, std::optional<std::uint32_t> index);
-Decision no_key(const View& view);
+Step name_device(const Situation& view, std::optional<std::uint32_t> index);
+Decision no_key(const Situation& view);
 
 /// Of a new record: where the image was found, and how the wish wants it served.
 Source found_at(const Source& wished, const image::Resolved& found);
 
 /// Whether a raw device that the record names, and that is gone, is still bound there. Needs a record.
-bool shows_device_that_is_gone(const View& view, const std::string& target);
+bool shows_device_that_is_gone(const Situation& view, const std::string& target);
 /// Of a device that was disconnected: it goes when nobody has it open any more.
-Wait until_closed(const View& view);
+Wait until_closed(const Situation& view);
 /// The next step towards a device that answers; nothing when it does. Needs a record.
-std::optional<Decision> bring_up(const View& view);
+std::optional<Decision> bring_up(const Situation& view);
 
 }  // namespace corbd::plan

@@ -8,9 +8,9 @@ namespace corbd::plan {
 namespace {
 
 /// The kernel's own client needs no link of ours.
-bool answers(const View& view) {
+bool answers(const Situation& view) {
   if (by_kernel(view)) return view.seen.device() != nullptr;
-  return view.seen.attached && view.seen.link == Observation::Link::serving;
+  return view.seen.connected && view.seen.link == Observation::Link::serving;
 }
 
 struct StagedMount {
@@ -19,31 +19,31 @@ struct StagedMount {
 };
 
 /// One filesystem is behind all stagings, whichever of them was meant.
-std::optional<StagedMount> staged_mount(const View& view) {
+std::optional<StagedMount> staged_mount(const Situation& view) {
   for (const Staging& staging : view.record->stagings)
     if (const auto* mount = our_mount_at(view, staging_target(view.id, staging.path)))
       return StagedMount{&staging, mount};
   return std::nullopt;
 }
 
-Decision not_mounted(const View& view) {
+Decision not_mounted(const Situation& view) {
   return fail(errc::failed_precondition,
               "the filesystem of volume " + view.id + " is staged nowhere now: stage it first");
 }
 
-Decision unknown_at(const View& view, const std::string& path) {
+Decision unknown_at(const Situation& view, const std::string& path) {
   return fail(errc::not_found, "volume " + view.id + " is neither staged nor published at " + path);
 }
 
-bool is_here(const View& view, const std::string& path) {
+bool is_here(const Situation& view, const std::string& path) {
   return view.record && (is_at(*view.record, path) || our_mount_at(view, path) != nullptr);
 }
 
-Decision without_server(const View& view) {
+Decision without_server(const Situation& view) {
   return fail(errc::unavailable, "the device of volume " + view.id + " has no server now: repeat when it is healed");
 }
 
-Decision expand_filesystem(const View& view) {
+Decision expand_filesystem(const Situation& view) {
   const auto at = staged_mount(view);
   if (!at) return not_mounted(view);
   if (at->mount->filesystem_read_only && !wants_read_only(at->staging->capability))
@@ -55,7 +55,7 @@ Decision expand_filesystem(const View& view) {
 }
 
 /// rbd-nbd makes its device larger by itself.
-Decision expand_elsewhere(const View& view, const Expanded& wish) {
+Decision expand_elsewhere(const Situation& view, const Expanded& wish) {
   if (view.seen.device()->size < wish.bytes)
     return fail(errc::unavailable,
                 "rbd-nbd, which still serves volume " + view.id + ", has not made its device larger yet: repeat later");
@@ -64,12 +64,12 @@ Decision expand_elsewhere(const View& view, const Expanded& wish) {
 
 }  // namespace
 
-Decision expand_contents(const View& view) {
+Decision expand_contents(const Situation& view) {
   if (auto step = fill_mapping(view)) return *step;
   return view.record->block ? Decision(Done{}) : expand_filesystem(view);
 }
 
-Decision expand(const View& view, const Expanded& wish) {
+Decision expand(const Situation& view, const Expanded& wish) {
   if (!is_here(view, wish.path)) return unknown_at(view, wish.path);
   if (view.record->failed) return given_up(view);
   if (by_kernel(view)) return expand_krbd(view, wish);
@@ -89,7 +89,7 @@ Decision expand(const View& view, const Expanded& wish) {
   return expand_contents(view);
 }
 
-Decision trim(const View& view, const Trimmed& wish) {
+Decision trim(const Situation& view, const Trimmed& wish) {
   if (!is_here(view, wish.path)) return unknown_at(view, wish.path);
   if (view.record->failed) return given_up(view);
   if (view.record->block)

@@ -5,10 +5,10 @@
 
 namespace corbd::plan {
 
-Decision expand(const View& view, const Expanded& wish);
+Decision expand(const Situation& view, const Expanded& wish);
 /// The next step towards a mapping and a filesystem as large as their device, of a volume that is staged;
 /// failed_precondition when they cannot grow.
-Decision expand_contents(const View& view);
-Decision trim(const View& view, const Trimmed& wish);
+Decision expand_contents(const Situation& view);
+Decision trim(const Situation& view, const Trimmed& wish);
 
 }  // namespace corbd::plan

@@ -7,7 +7,7 @@
 namespace corbd::plan {
 namespace {
 
-Step write_format(const View& view, std::string format) {
+Step write_format(const Situation& view, std::string format) {
   step::WriteRecord step{*view.record};
   step.record.format = std::move(format);
   step.record.format_version.reset();
@@ -17,7 +17,7 @@ Step write_format(const View& view, std::string format) {
 /// The kernel gives its lock to a client that asks, and keeps its device whoever had the image in between. Taking a
 /// lock and giving it back both change the header. So nobody else wrote as long as the header has the version that it
 /// had when the format began. Marker and record agree.
-std::optional<Decision> begun_by_kernel(const View& view, const Step& how) {
+std::optional<Decision> begun_by_kernel(const Situation& view, const Step& how) {
   const bool proven = view.seen.facts.has_data == false;  // in this operation
   if (!view.record->exclusive_lock) return proven ? std::optional<Decision>(how) : std::nullopt;
   if (!view.seen.facts.ownership) return look(Fact::ownership);
@@ -33,12 +33,12 @@ std::optional<Decision> begun_by_kernel(const View& view, const Step& how) {
 
 }  // namespace
 
-Decision refuse_format(const View& view, errc code, std::string text) {
+Decision refuse_format(const Situation& view, errc code, std::string text) {
   if (!view.record->format.empty()) return write_format(view, "");
   return fail(code, std::move(text));
 }
 
-Decision format(const View& view, const Step& how) {
+Decision format(const Situation& view, const Step& how) {
   const auto& facts = view.seen.facts;
   if (auto step = open_beside(view)) return *step;
   if (!facts.format_marker) return look(Fact::format_marker);
@@ -63,7 +63,7 @@ Decision format(const View& view, const Step& how) {
   return write_format(view, std::move(wanted));
 }
 
-const host::Mount* our_mount_at(const View& view, const std::string& path) {
+const host::Mount* our_mount_at(const Situation& view, const std::string& path) {
   const auto* device = view.seen.device();
   if (device == nullptr) return nullptr;
   const auto& mounts = view.seen.mounts;
@@ -72,12 +72,12 @@ const host::Mount* our_mount_at(const View& view, const std::string& path) {
   return place == mounts.end() ? nullptr : &*place;
 }
 
-bool goes_with_mount_at(const View& view, const host::Mount& mount, const std::string& path) {
+bool goes_with_mount_at(const Situation& view, const host::Mount& mount, const std::string& path) {
   return std::ranges::any_of(view.seen.mounts,
                              [&](const auto& there) { return there.target == path && goes_with(mount, there); });
 }
 
-std::optional<Decision> refuse_mounted(const View& view, const std::string& target) {
+std::optional<Decision> refuse_mounted(const Situation& view, const std::string& target) {
   for (const auto& mount : view.seen.mounts)
     if (mount.target != target && shows(mount, *view.seen.device()) && !goes_with_mount_at(view, mount, target))
       return fail(
@@ -89,7 +89,7 @@ std::optional<Decision> refuse_mounted(const View& view, const std::string& targ
   return std::nullopt;
 }
 
-std::optional<Decision> fill_device(const View& view, const host::Mount& mount) {
+std::optional<Decision> fill_device(const Situation& view, const host::Mount& mount) {
   const auto& facts = view.seen.facts;
   if (view.record->read_only || mount.filesystem_read_only || facts.grown) return std::nullopt;
   if (!facts.filesystem) return step::Look{Fact::filesystem, mount.target};
@@ -97,7 +97,7 @@ std::optional<Decision> fill_device(const View& view, const host::Mount& mount) 
   return step::Grow{mount.target};
 }
 
-Decision make_filesystem(const View& view, const std::string& target, const Capability& capability) {
+Decision make_filesystem(const Situation& view, const std::string& target, const Capability& capability) {
   const auto& facts = view.seen.facts;
   const step::Mount mount{target};
   const auto* device = view.seen.device();

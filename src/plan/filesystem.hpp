@@ -7,22 +7,22 @@
 namespace corbd::plan {
 
 /// Whether the kernel takes the mount away with that at the path: it is the same one, seen by another path.
-bool goes_with_mount_at(const View& view, const host::Mount& mount, const std::string& path);
+bool goes_with_mount_at(const Situation& view, const host::Mount& mount, const std::string& path);
 /// The device, which is there, stays mounted somewhere once its mount at the target is gone.
-std::optional<Decision> refuse_mounted(const View& view, const std::string& target);
+std::optional<Decision> refuse_mounted(const Situation& view, const std::string& target);
 /// What shows the volume's device there, if anything.
-const host::Mount* our_mount_at(const View& view, const std::string& path);
+const host::Mount* our_mount_at(const Situation& view, const std::string& path);
 
 /// The next step towards a filesystem as large as its device, through that mount of it; nothing when it is, or is
 /// read-only.
-std::optional<Decision> fill_device(const View& view, const host::Mount& mount);
+std::optional<Decision> fill_device(const Situation& view, const host::Mount& mount);
 
 /// Something is to be written on an image that shows nothing: `how`, once the image is proven empty and marked. What
 /// this record began was, whatever it left; with the kernel's client only as long as nobody else had the image's lock.
-Decision format(const View& view, const Step& how);
+Decision format(const Situation& view, const Step& how);
 /// No format, and none to repeat: the record forgets what was begun, so that the refusal may be final.
-Decision refuse_format(const View& view, errc code, std::string text);
+Decision refuse_format(const Situation& view, errc code, std::string text);
 
-Decision make_filesystem(const View& view, const std::string& target, const Capability& capability);
+Decision make_filesystem(const Situation& view, const std::string& target, const Capability& capability);
 
 }  // namespace corbd::plan

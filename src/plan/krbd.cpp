@@ -27,12 +27,12 @@ std::string names_of(std::uint64_t features) {
 
 /// A lock whose owner does not watch the image is a dead client's: the kernel has it blocklisted before it breaks the
 /// lock. Of a volume that many nodes write there may be any.
-bool has_other_users(const View& view) {
+bool has_other_users(const Situation& view) {
   return !view.record->shared && !view.seen.facts.ownership->foreign_watchers.empty();
 }
 
 /// Nothing was written through the device yet, so that it may be unmapped again.
-bool is_fresh(const View& view) {
+bool is_fresh(const Situation& view) {
   const auto complete = [](const Staging& staging) { return staging.complete; };
   const auto* device = view.seen.device();
   const auto shown = [&](const host::Mount& mount) { return shows(mount, *device); };
@@ -52,9 +52,9 @@ result<device::Kind> choose_kind(Mounter wanted, std::uint64_t image_features,
                                               ": use mounter rbd-nbd, or allow it with tryOtherMounters"};
 }
 
-bool by_kernel(const View& view) { return view.record && view.record->kind == device::Kind::krbd; }
+bool by_kernel(const Situation& view) { return view.record && view.record->kind == device::Kind::krbd; }
 
-std::optional<Decision> open_beside(const View& view) {
+std::optional<Decision> open_beside(const Situation& view) {
   if (!by_kernel(view)) return std::nullopt;
   if (view.seen.image_closing) return Step(step::CloseImage{});
   if (view.seen.image_open) return std::nullopt;
@@ -66,7 +66,7 @@ std::optional<Decision> open_beside(const View& view) {
   return Step(step::OpenImage{});
 }
 
-std::optional<Decision> bring_up_krbd(const View& view) {
+std::optional<Decision> bring_up_krbd(const Situation& view) {
   if (view.seen.device() != nullptr) return std::nullopt;
   // The device that the record names is gone; the next may be another.
   if (view.record->device) return name_device(view, std::nullopt);
@@ -81,7 +81,7 @@ std::optional<Decision> bring_up_krbd(const View& view) {
   return Step(step::MapKrbd{});
 }
 
-std::optional<Decision> settle_krbd(const View& view, const Staging& staging) {
+std::optional<Decision> settle_krbd(const Situation& view, const Staging& staging) {
   if (!by_kernel(view)) return std::nullopt;
   const auto* device = view.seen.device();
   if (!view.record->read_only && !staging.complete) {
@@ -95,12 +95,12 @@ std::optional<Decision> settle_krbd(const View& view, const Staging& staging) {
   return std::nullopt;
 }
 
-Decision leave_to_kernel(const View& view) {
+Decision leave_to_kernel(const Situation& view) {
   if (by_kernel(view) && view.seen.image_open) return Step(step::CloseImage{});
   return Done{};
 }
 
-Decision expand_krbd(const View& view, const Expanded& wish) {
+Decision expand_krbd(const Situation& view, const Expanded& wish) {
   const auto* device = view.seen.device();
   if (device == nullptr) return fail(errc::unavailable, "the device of volume " + view.id + " is gone: stage it again");
   if (device->size < wish.bytes)

@@ -11,18 +11,18 @@ namespace corbd::plan {
 result<device::Kind> choose_kind(Mounter wanted, std::uint64_t image_features,
                                  const result<std::uint64_t>& kernel_features);
 
-bool by_kernel(const View& view);
+bool by_kernel(const Situation& view);
 
 /// As bring_up(), of a record for krbd.
-std::optional<Decision> bring_up_krbd(const View& view);
+std::optional<Decision> bring_up_krbd(const Situation& view);
 /// Between the device and its use at that staging path: nobody else has the image, and the record names the device.
 /// Nothing for nbd.
-std::optional<Decision> settle_krbd(const View& view, const Staging& staging);
+std::optional<Decision> settle_krbd(const Situation& view, const Staging& staging);
 /// Of a stage that needs the image itself; nothing for nbd, whose image is open as long as there is a device.
-std::optional<Decision> open_beside(const View& view);
+std::optional<Decision> open_beside(const Situation& view);
 /// The end of a stage: no image stays open beside the kernel's device.
-Decision leave_to_kernel(const View& view);
+Decision leave_to_kernel(const Situation& view);
 
-Decision expand_krbd(const View& view, const Expanded& wish);
+Decision expand_krbd(const Situation& view, const Expanded& wish);
 
 }  // namespace corbd::plan

@@ -9,15 +9,15 @@ namespace {
 constexpr const char* kPrepared =
     "encryptionPrepared";  // by ceph-csi's provisioner: the key exists, the header does not
 
-std::string image_text(const View& view) { return "image " + view.record->key.text() + " of volume " + view.id; }
+std::string image_text(const Situation& view) { return "image " + view.record->key.text() + " of volume " + view.id; }
 
-const device::Holder* luks_mapping(const View& view) {
+const device::Holder* luks_mapping(const Situation& view) {
   const auto* device = view.seen.device();
   return device == nullptr ? nullptr : mapping_of(*device);
 }
 
 /// Rule 10: only what is proven empty, or what our own marker says was.
-Decision make_header(const View& view) {
+Decision make_header(const Situation& view) {
   if (view.record->read_only)
     return fail(
         errc::failed_precondition,
@@ -37,7 +37,7 @@ Decision make_header(const View& view) {
 
 /// A header without a key: nothing can ever open it. Before the metadata called it done, it is our format that did not
 /// end.
-Decision finish_header(const View& view) {
+Decision finish_header(const Situation& view) {
   if (*view.seen.facts.encryption != kEncrypted) {
     if (!view.seen.facts.format_marker) return look(Fact::format_marker);
     if (!view.seen.facts.format_marker->empty()) return make_header(view);
@@ -50,7 +50,7 @@ Decision finish_header(const View& view) {
 Step remove_key(int slot) { return step::RemoveKey{slot}; }
 
 /// Why there is no key to rotate.
-std::optional<Decision> not_rotated(const View& view) {
+std::optional<Decision> not_rotated(const Situation& view) {
   const auto& record = view.record;
   if (!record) return fail(errc::not_found, "volume " + view.id + " is not staged here");
   if (record->kms_id.empty())
@@ -67,7 +67,7 @@ std::optional<Decision> not_rotated(const View& view) {
     return fail(
         errc::unimplemented,
         "volume " + view.id + " is served by the kernel's client: its key is rotated only with mounter rbd-nbd");
-  if (!view.seen.attached || view.seen.link != Observation::Link::serving)
+  if (!view.seen.connected || view.seen.link != Observation::Link::serving)
     return fail(errc::unavailable,
                 "the device of volume " + view.id + " is not served by this agent now: repeat when it is healed");
   return std::nullopt;
@@ -75,7 +75,7 @@ std::optional<Decision> not_rotated(const View& view) {
 
 }  // namespace
 
-std::optional<Decision> open_mapping(const View& view) {
+std::optional<Decision> open_mapping(const Situation& view) {
   if (view.record->kms_id.empty() || luks_mapping(view) != nullptr) return std::nullopt;
   if (auto step = open_beside(view)) return *step;
   if (!view.seen.image_open)
@@ -100,21 +100,21 @@ std::optional<Decision> open_mapping(const View& view) {
   return Step(step::LuksOpen{});
 }
 
-std::optional<Decision> fill_mapping(const View& view) {
+std::optional<Decision> fill_mapping(const Situation& view) {
   if (view.record->kms_id.empty() || view.record->read_only || view.seen.facts.fits) return std::nullopt;
   if (luks_mapping(view) == nullptr)
     return fail(errc::unavailable, "volume " + view.id + " is encrypted and not open: stage it again");
   return Step(step::LuksResize{});
 }
 
-std::optional<Decision> close_mapping(const View& view) {
+std::optional<Decision> close_mapping(const Situation& view) {
   if (view.record->kms_id.empty() || luks_mapping(view) == nullptr) return std::nullopt;
   if (!view.seen.facts.disconnected)
     if (auto step = bring_up(view)) return step;
   return Step(step::LuksClose{});
 }
 
-Decision rekey(const View& view) {
+Decision rekey(const Situation& view) {
   if (auto refused = not_rotated(view)) return *refused;
   if (auto step = bring_up(view)) return *step;
   if (!view.seen.facts.keys) return look(Fact::keys);

@@ -8,15 +8,15 @@ namespace corbd::plan {
 
 /// The next step towards the open mapping; nothing when it is, and for a volume that is not encrypted. The device
 /// answers.
-std::optional<Decision> open_mapping(const View& view);
+std::optional<Decision> open_mapping(const Situation& view);
 /// The step that makes the open mapping as large as its device; nothing for a volume that is not encrypted, or
 /// read-only.
-std::optional<Decision> fill_mapping(const View& view);
+std::optional<Decision> fill_mapping(const Situation& view);
 /// The next step towards no mapping; nothing when there is none. Nobody uses it.
-std::optional<Decision> close_mapping(const View& view);
+std::optional<Decision> close_mapping(const Situation& view);
 
 /// In slot 0 the old key, then in slot 1 too, then the new one in slot 0, which the KMS learns, then slot 1 is free
 /// again: at every moment a slot opens with the key that the KMS has.
-Decision rekey(const View& view);
+Decision rekey(const Situation& view);
 
 }  // namespace corbd::plan

@@ -12,7 +12,7 @@ std::string bare_host(std::string_view address) {
 
 }  // namespace
 
-std::optional<Step> note_node(const View& view) {
+std::optional<Step> note_node(const Situation& view) {
   const Record& record = *view.record;
   const auto& facts = view.seen.facts;
   if (!record.provisioned || facts.note_refused || !view.seen.image_open || view.seen.image_closing ||
@@ -23,7 +23,7 @@ std::optional<Step> note_node(const View& view) {
   return step::WriteNote{wanted};
 }
 
-std::optional<Step> renew_note(const View& view) {
+std::optional<Step> renew_note(const Situation& view) {
   if (auto step = note_node(view)) return step;
   const auto& noted = view.seen.facts.noted;
   if (!noted || view.record->note == noted) return std::nullopt;

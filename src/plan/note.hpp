@@ -8,9 +8,9 @@ namespace corbd::plan {
 
 /// The step that writes what the metadata does not say yet; nothing when it does, or for a volume that no provisioner
 /// made.
-std::optional<Step> note_node(const View& view);
+std::optional<Step> note_node(const Situation& view);
 
 /// After healing: the same, and the record knows of it.
-std::optional<Step> renew_note(const View& view);
+std::optional<Step> renew_note(const Situation& view);
 
 }  // namespace corbd::plan

@@ -9,12 +9,12 @@
 namespace corbd::plan {
 
 /// Whatever it is.
-inline bool mounted_at(const View& view, const std::string& path) {
+inline bool mounted_at(const Situation& view, const std::string& path) {
   return std::any_of(view.seen.mounts.begin(), view.seen.mounts.end(),
                      [&](const auto& mount) { return mount.target == path; });
 }
 
-inline bool ours_at(const View& view, const std::string& path) { return our_mount_at(view, path) != nullptr; }
+inline bool ours_at(const Situation& view, const std::string& path) { return our_mount_at(view, path) != nullptr; }
 
 inline const Staging* staging_at(const Record& record, const std::string& path) {
   const auto place = std::find_if(record.stagings.begin(), record.stagings.end(),

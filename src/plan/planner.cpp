@@ -17,7 +17,7 @@
 namespace corbd::plan {
 namespace {
 
-Decision heal(const View& view) {
+Decision heal(const Situation& view) {
   if (!view.record) return Done{};
   if (view.seen.devices.empty())
     return close_if_unstaged(view);  // nothing to serve; the next stage or unstage goes on from here
@@ -27,7 +27,7 @@ Decision heal(const View& view) {
 }
 
 /// Known only once the stash has it: what is there without it then was written by somebody else.
-Decision note_signature(const View& view) {
+Decision note_signature(const Situation& view) {
   const auto& stash = view.seen.facts.stash;
   const Record& record = *view.record;
   if (!stash || !*stash || (*stash)->attachment != record.attachment_uid || record.signed_as == record.attachment_uid)
@@ -38,7 +38,7 @@ Decision note_signature(const View& view) {
 }
 
 /// Of a device that nobody serves it would prove what nobody saw.
-Decision attach(const View& view, const Attached& wish) {
+Decision attach(const Situation& view, const Attached& wish) {
   if (!view.record) return Done{};
   const bool noted = view.record->attachment_uid == wish.uid;
   const bool by_other =
@@ -46,7 +46,7 @@ Decision attach(const View& view, const Attached& wish) {
   if (by_other && !view.seen.facts.served_by_other) return look(Fact::served_by_other);
   const bool served = by_kernel(view) || (by_other ? *view.seen.facts.served_by_other
                                                    : view.seen.link == Observation::Link::serving &&
-                                                         view.seen.attached && !view.record->failed);
+                                                         view.seen.connected && !view.record->failed);
   if (noted) {
     if (!served) return Done{};
     if (auto step = sign_stash(view)) return *step;
@@ -58,7 +58,7 @@ Decision attach(const View& view, const Attached& wish) {
   return write(std::move(record));
 }
 
-Decision give_up(const View& view) {
+Decision give_up(const Situation& view) {
   if (!view.record || view.seen.devices.empty())
     return fail(errc::failed_precondition, "volume " + view.id + " has no device here: there is nothing to give up");
   if (view.record->failed) return heal(view);
@@ -70,7 +70,7 @@ Decision give_up(const View& view) {
   return write(std::move(record));
 }
 
-Decision decide(const View& view, const Wish& wish) {
+Decision decide(const Situation& view, const Wish& wish) {
   const auto& volume_id = view.id;
   const auto& record = view.record;
   const auto& seen = view.seen;
@@ -84,7 +84,7 @@ Decision decide(const View& view, const Wish& wish) {
   const bool heals = std::holds_alternative<Healed>(wish) || std::holds_alternative<Adopted>(wish) ||
                      std::holds_alternative<Failed>(wish);
   // Healing never waits for a helper: the helper may be waiting for the healing.
-  if (seen.busy && !heals && (by_kernel(view) || (seen.attached && seen.link == Observation::Link::serving)))
+  if (seen.busy && !heals && (by_kernel(view) || (seen.connected && seen.link == Observation::Link::serving)))
     return Wait{"a helper still works on volume " + volume_id};
   // It may mount yet what is unmounted now.
   const bool takes_down = std::holds_alternative<Unpublished>(wish) || std::holds_alternative<Unstaged>(wish);
@@ -113,7 +113,7 @@ Decision decide(const View& view, const Wish& wish) {
 }
 
 /// What was only looked at, and is another's to use or may be.
-bool leaves(const View& view, errc why) {
+bool leaves(const Situation& view, errc why) {
   const Observation& seen = view.seen;
   // To close it would give back the lock, which is the proof that it is ours, unless it was taken on a mere word.
   const bool ours =
@@ -128,7 +128,7 @@ bool leaves(const View& view, errc why) {
 Decision decide(const std::string& volume_id, const std::optional<Record>& record, const Wish& wish,
                 const Observation& seen, const Policy& policy) {
   const auto* healed = std::get_if<Healed>(&wish);
-  const View view{
+  const Situation view{
       volume_id, record, seen, policy, std::holds_alternative<Adopted>(wish), healed != nullptr && healed->vouched};
   Decision decision = decide(view, wish);
   if (auto* failed = std::get_if<Fail>(&decision)) failed->leaves = leaves(view, failed->error.code);

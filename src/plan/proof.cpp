@@ -6,29 +6,29 @@ namespace corbd::plan {
 namespace {
 
 /// "10.0.0.7:0/1 (client.4119)"
-std::string with_client(const View& view, const std::string& address) {
+std::string with_client(const Situation& view, const std::string& address) {
   const auto& clients = view.seen.facts.ownership->clients;
   const auto place = clients.find(address);
   return place == clients.end() ? address : address + " (" + place->second + ")";
 }
 
-std::string waited(const View& view) {
+std::string waited(const Situation& view) {
   if (!view.seen.in_use_for) return "";
   return "; it has waited for " +
          std::to_string(std::chrono::duration_cast<std::chrono::seconds>(*view.seen.in_use_for).count()) + " s";
 }
 
-bool is_known(const View& view) { return !view.record->attachment_uid.empty(); }
+bool is_known(const Situation& view) { return !view.record->attachment_uid.empty(); }
 
 /// As long as a volume stays attached here, no other node may have it. Of one whose attachment was never seen, its
 /// absence proves nothing: a driver may do without.
-bool stayed_here(const View& view) {
+bool stayed_here(const Situation& view) {
   const auto& attachment = *view.seen.facts.attachment;
   return is_known(view) && attachment.state == Attachment::State::here && attachment.uid == view.record->attachment_uid;
 }
 
 /// What the orchestrator knows to be another's; null: nothing of the kind.
-const char* taken_away(const View& view) {
+const char* taken_away(const Situation& view) {
   using State = Attachment::State;
   const State state = view.seen.facts.attachment->state;
   if (!is_known(view)) return nullptr;
@@ -38,11 +38,11 @@ const char* taken_away(const View& view) {
 }
 
 /// The operator's word fills in what nobody knows.
-bool word_counts(const View& view) { return view.seen.facts.attachment->state != Attachment::State::away; }
-bool vouched_for(const View& view) { return view.vouched && word_counts(view); }
+bool word_counts(const Situation& view) { return view.seen.facts.attachment->state != Attachment::State::away; }
+bool vouched_for(const Situation& view) { return view.vouched && word_counts(view); }
 
 /// Written before anything is done on the word alone. A later try must not take that for a proof, nor repeat a format.
-std::optional<Step> note_word(const View& view) {
+std::optional<Step> note_word(const Situation& view) {
   if (view.record->on_word) return std::nullopt;
   step::WriteRecord step{*view.record};
   step.record.on_word = true;
@@ -51,7 +51,7 @@ std::optional<Step> note_word(const View& view) {
   return step;
 }
 
-Decision unproven(const View& view, const std::string& why) {
+Decision unproven(const Situation& view, const std::string& why) {
   const std::string word = view.vouched ? ". --without-proof does not reach over that" : "";
   return fail(errc::unproven,
               "image " + view.record->key.text() + " of volume " + view.id + " is not proven ours: " + why + word);
@@ -59,7 +59,7 @@ Decision unproven(const View& view, const std::string& why) {
 
 /// "it is locked by the client at 10.0.0.7:0/1 (client.4119)". Who has it may be a tool that mends the image, rbd-nbd
 /// of this node, or another node's agent.
-std::string locked_by(const View& view) {
+std::string locked_by(const Situation& view) {
   const auto& who = *view.seen.facts.ownership;
   const std::string owner = "the client at " + with_client(view, who.owner);
   if (left_by_this_node(view))
@@ -68,7 +68,7 @@ std::string locked_by(const View& view) {
 }
 
 /// Neither the lock nor anybody else speaks for us.
-Decision nothing_proves(const View& view) {
+Decision nothing_proves(const Situation& view) {
   const auto& attachment = *view.seen.facts.attachment;
   const auto& who = *view.seen.facts.ownership;
   std::string why;
@@ -92,7 +92,7 @@ Decision nothing_proves(const View& view) {
 }
 
 /// The image is held, or left, by a client that this agent does not know.
-Decision prove_against_other(const View& view) {
+Decision prove_against_other(const Situation& view) {
   const auto& who = *view.seen.facts.ownership;
   if (left_by_this_node(view) && who.foreign_watchers.empty()) {
     if (stayed_here(view)) return inherit(view);
@@ -118,7 +118,7 @@ Decision prove_against_other(const View& view) {
 
 }  // namespace
 
-Decision lost(const View& view, const std::string& why) {
+Decision lost(const Situation& view, const std::string& why) {
   if (view.seen.lost_for >= view.policy.tombstone_after) {
     step::WriteRecord step{*view.record};
     step.record.failed = true;
@@ -130,13 +130,13 @@ Decision lost(const View& view, const std::string& why) {
                               " s its device answers with I/O errors");
 }
 
-bool rests_on_word(const View& view) {
+bool rests_on_word(const Situation& view) {
   const bool needs_proof = !view.seen.devices.empty() && !view.record->read_only && !view.record->shared;
   if (!view.record->on_word || !needs_proof || view.seen.facts.dismissed) return false;
   return !view.seen.facts.attachment || !(stayed_here(view) || (vouched_for(view) && taken_away(view) == nullptr));
 }
 
-std::optional<Decision> prove(const View& view) {
+std::optional<Decision> prove(const Situation& view) {
   const auto& who = *view.seen.facts.ownership;
   using Lock = image::Ownership::Lock;
   if (view.seen.devices.empty()) {
@@ -177,7 +177,7 @@ std::optional<Decision> prove(const View& view) {
   return note_word(view);
 }
 
-Decision open_elsewhere(const View& view) {
+Decision open_elsewhere(const Situation& view) {
   return fail(errc::in_use, "image " + view.record->key.text() + " of volume " + view.id + " is open at " +
                                 with_client(view, view.seen.facts.ownership->foreign_watchers.front()) +
                                 ": wait until it is closed there" + waited(view));

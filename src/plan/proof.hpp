@@ -7,14 +7,14 @@ namespace corbd::plan {
 
 /// Rule 2a. A device that exists may have unwritten pages above it: serving it again needs proof that nobody else wrote
 /// meanwhile. A new device has no past; it only must not take the image from someone.
-std::optional<Decision> prove(const View& view);
+std::optional<Decision> prove(const Situation& view);
 /// Rule 2b. Proven another's: the requests that wait get their EIO after a while, so that pods can end and unmounts
 /// return.
-Decision lost(const View& view, const std::string& why);
+Decision lost(const Situation& view, const std::string& why);
 /// The lock shows what an earlier try did on an operator's word without serving the device. This try has neither that
 /// word nor a VolumeAttachment.
-bool rests_on_word(const View& view);
+bool rests_on_word(const Situation& view);
 /// Somebody else has the image open; ownership known.
-Decision open_elsewhere(const View& view);
+Decision open_elsewhere(const Situation& view);
 
 }  // namespace corbd::plan

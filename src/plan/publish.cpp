@@ -15,7 +15,7 @@ bool same_use(const Capability& one, const Capability& other) {
 
 }  // namespace
 
-Decision publish(const View& view, const Published& wish) {
+Decision publish(const Situation& view, const Published& wish) {
   const std::string source = staging_target(view.id, wish.path);
   const Staging* staging = view.record ? staging_at(*view.record, wish.path) : nullptr;
   if (staging == nullptr || !staging->complete || !ours_at(view, source))

@@ -5,6 +5,6 @@
 
 namespace corbd::plan {
 
-Decision publish(const View& view, const Published& wish);
+Decision publish(const Situation& view, const Published& wish);
 
 }  // namespace corbd::plan

@@ -17,7 +17,7 @@ constexpr std::uint64_t kMinBytes = 1 << 20;
 
 /// Other volumes of this node on the same image: readers may be several, but only one of them the kernel's, whose
 /// device has no identifier.
-std::optional<Decision> refuse_neighbours(const View& view, const Staged& wish) {
+std::optional<Decision> refuse_neighbours(const Situation& view, const Staged& wish) {
   if (!view.seen.facts.resolved) return std::nullopt;
   const bool readers_mix = wish.capability.read_only && wish.mounter == Mounter::nbd;
   const std::string& other =
@@ -27,7 +27,7 @@ std::optional<Decision> refuse_neighbours(const View& view, const Staged& wish) 
                                 " of volume " + view.id + ": unstage that one first");
 }
 
-Decision stage_new(const View& view, const Staged& wish) {
+Decision stage_new(const Situation& view, const Staged& wish) {
   if (auto refused = refuse_neighbours(view, wish)) return *refused;
   if (!view.seen.devices.empty()) return adopt(view, wish);
   if (mounted_at(view, staging_target(view.id, wish.path))) {
@@ -61,7 +61,7 @@ std::string use_of(const Record& record, const std::string& fstype) {
 }
 
 /// One device serves all staging paths of its volume, so they must use it alike.
-Decision stage_another(const View& view, const Staged& wish) {
+Decision stage_another(const Situation& view, const Staged& wish) {
   const Record& record = *view.record;
   const Capability wanted = as_served(record, wish);
   const std::string fstype = record.stagings.empty() ? wanted.fstype : record.stagings.front().capability.fstype;
@@ -79,7 +79,7 @@ Decision stage_another(const View& view, const Staged& wish) {
 
 }  // namespace
 
-Record new_record(const View& view, const Staged& wish, const image::Resolved& image) {
+Record new_record(const Situation& view, const Staged& wish, const image::Resolved& image) {
   Record record;
   record.volume_id = view.id;
   record.driver = view.policy.driver;
@@ -98,7 +98,7 @@ Record new_record(const View& view, const Staged& wish, const image::Resolved& i
   return record;
 }
 
-Decision stage(const View& view, const Staged& wish) {
+Decision stage(const Situation& view, const Staged& wish) {
   if (!view.record) return stage_new(view, wish);
   const Record& record = *view.record;
   const Staging* staging = staging_at(record, wish.path);

@@ -5,9 +5,9 @@
 
 namespace corbd::plan {
 
-Decision stage(const View& view, const Staged& wish);
+Decision stage(const Situation& view, const Staged& wish);
 
 /// Of a volume that had none: all but its kind, its device and its paths.
-Record new_record(const View& view, const Staged& wish, const image::Resolved& image);
+Record new_record(const Situation& view, const Staged& wish, const image::Resolved& image);
 
 }  // namespace corbd::plan

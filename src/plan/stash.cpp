@@ -3,7 +3,7 @@
 namespace corbd::plan {
 namespace {
 
-Stash wanted_stash(const View& view, const Staged& wish) {
+Stash wanted_stash(const Situation& view, const Staged& wish) {
   const Source& source = view.record->source;
   Stash stash = wish.stash;
   stash.pool = source.pool;
@@ -25,14 +25,14 @@ Stash wanted_stash(const View& view, const Staged& wish) {
 
 }  // namespace
 
-std::optional<Decision> keep_stash(const View& view, const Staged& wish) {
+std::optional<Decision> keep_stash(const Situation& view, const Staged& wish) {
   if (!view.seen.facts.stash) return look(Fact::stash);
   Stash wanted = wanted_stash(view, wish);
   if (*view.seen.facts.stash == wanted) return std::nullopt;
   return step::WriteStash{wish.path, std::move(wanted)};
 }
 
-std::optional<Decision> sign_stash(const View& view) {
+std::optional<Decision> sign_stash(const Situation& view) {
   const Record& record = *view.record;
   if (record.stagings.empty()) return std::nullopt;
   if (!view.seen.facts.stash) return look(Fact::stash);
@@ -44,7 +44,7 @@ std::optional<Decision> sign_stash(const View& view) {
   return step;
 }
 
-Decision without_stash(const View& view, const Unstaged& wish, Decision then) {
+Decision without_stash(const Situation& view, const Unstaged& wish, Decision then) {
   if (!view.seen.facts.stash) return look(Fact::stash);
   if (*view.seen.facts.stash) return step::DropStash{wish.path};
   return then;

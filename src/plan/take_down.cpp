@@ -12,7 +12,7 @@ namespace corbd::plan {
 namespace {
 
 /// Whether a filesystem of the device stays mounted at another path.
-bool mounted_elsewhere(const View& view, const std::string& path) {
+bool mounted_elsewhere(const Situation& view, const std::string& path) {
   const auto* device = view.seen.device();
   return device != nullptr && std::ranges::any_of(view.seen.mounts, [&](const auto& mount) {
            return mount.target != path && mount.fstype != "devtmpfs" && shows(mount, *device) &&
@@ -23,7 +23,7 @@ bool mounted_elsewhere(const View& view, const std::string& path) {
 /// The mount at the path and what it was made on: a power loss, or a death in between, leaves only that, and nobody
 /// else removes it (CSI: the plugin MUST delete the target).
 template <class Leave>
-std::optional<Decision> clear_path(const View& view, const std::string& path) {
+std::optional<Decision> clear_path(const Situation& view, const std::string& path) {
   Leave step{path};
   if (!mounted_at(view, path))
     return view.seen.facts.cleared.contains(path) ? std::nullopt : std::optional<Decision>(std::move(step));
@@ -37,14 +37,14 @@ std::optional<Decision> clear_path(const View& view, const std::string& path) {
 }
 
 /// What another volume has there is not unmounted, nor is its stash dropped.
-std::optional<Decision> refuse_path(const View& view, const std::string& path) {
+std::optional<Decision> refuse_path(const Situation& view, const std::string& path) {
   if (view.seen.path_owner.empty()) return std::nullopt;
   return fail(errc::failed_precondition, path + " is a path of volume " + view.seen.path_owner + ", not of volume " +
                                              view.id + ": nothing was done there");
 }
 
 /// Everything down once nothing uses the device: no staging, no publish, no mount, no holder.
-Decision take_down(const View& view) {
+Decision take_down(const Situation& view) {
   const auto* device = view.seen.device();
   if (device != nullptr) {
     for (const auto& mount : view.seen.mounts)
@@ -71,7 +71,7 @@ Decision take_down(const View& view) {
 
 /// A pod keeps the device, its watch and its lock here, while the orchestrator would take the volume for free. Only
 /// what is mounted counts: a reboot, or whoever removed a pod's folder, leaves the record behind.
-std::optional<Decision> refuse_published(const View& view, const Unstaged& wish) {
+std::optional<Decision> refuse_published(const Situation& view, const Unstaged& wish) {
   const Record& record = *view.record;
   const auto refused = [&](const std::string& target) {
     return fail(errc::failed_precondition,
@@ -88,7 +88,7 @@ std::optional<Decision> refuse_published(const View& view, const Unstaged& wish)
 
 }  // namespace
 
-Decision unpublish(const View& view, const Unpublished& wish) {
+Decision unpublish(const Situation& view, const Unpublished& wish) {
   if (auto refused = refuse_path(view, wish.target)) return *refused;
   if (mounted_at(view, wish.target) && view.record && view.seen.device() != nullptr && !ours_at(view, wish.target))
     return fail(errc::failed_precondition,
@@ -105,7 +105,7 @@ Decision unpublish(const View& view, const Unpublished& wish) {
   return Done{};
 }
 
-Decision unstage(const View& view, const Unstaged& wish) {
+Decision unstage(const Situation& view, const Unstaged& wish) {
   const std::string target = staging_target(view.id, wish.path);
   if (auto refused = refuse_path(view, wish.path)) return *refused;
   if (auto step = view.record ? refuse_published(view, wish) : unstage_other(view, target)) return *step;

@@ -5,7 +5,7 @@
 
 namespace corbd::plan {
 
-Decision unpublish(const View& view, const Unpublished& wish);
-Decision unstage(const View& view, const Unstaged& wish);
+Decision unpublish(const Situation& view, const Unpublished& wish);
+Decision unstage(const Situation& view, const Unstaged& wish);
 
 }  // namespace corbd::plan

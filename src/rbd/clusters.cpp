@@ -22,14 +22,14 @@ result<Target> find_by_name(Connection& connection, const image::Name& name) {
 
 task<result<image::Resolved>> identify(Connections& connections, const Lease& lease, const Target& target) {
   auto read = [held = lease.connection(), &target] { return read_identity(*held, target); };
-  co_return co_await lease->group->lanes->names.call_to_end(connections.gate(), std::move(read),
-                                                            "reading image " + target.name.text());
+  co_return co_await lease->group->threads->names.call_to_end(connections.gate(), std::move(read),
+                                                              "reading image " + target.name.text());
 }
 
 task<result<image::Resolved>> resolve_to_end(Connections& connections, const Lease& lease, const image::Name& name) {
   auto find = [held = lease.connection(), name] { return find_by_name(*held, name); };
-  auto target = co_await lease->group->lanes->cluster.call_to_end(connections.gate(), std::move(find),
-                                                                  "looking up pool " + name.pool);
+  auto target = co_await lease->group->threads->cluster.call_to_end(connections.gate(), std::move(find),
+                                                                    "looking up pool " + name.pool);
   if (!target) co_return target.error();
   co_return co_await identify(connections, lease, *target);
 }
@@ -41,15 +41,15 @@ task<> complete_journal(Connections& connections, const Lease& lease, std::int64
     return write_image_id(*held, pool_id, key.ns, uuid, key.image_id);
   };
   const auto written =
-      co_await lease->group->lanes->names.call_to_end(connections.gate(), std::move(write), "writing a journal");
+      co_await lease->group->threads->names.call_to_end(connections.gate(), std::move(write), "writing a journal");
   if (!written) log::warning("journal.not_written", {{"image", key.text()}, {"error", written.error().text}});
 }
 
 task<result<image::Resolved>> locate_to_end(Connections& connections, const Lease& lease,
                                             const image::Reserved& reserved, const std::string& ns) {
   auto find = [held = lease.connection(), reserved, ns] { return find_by_journal(*held, reserved, ns); };
-  auto located = co_await lease->group->lanes->names.call_to_end(connections.gate(), std::move(find),
-                                                                 "reading the journal of " + reserved.uuid);
+  auto located = co_await lease->group->threads->names.call_to_end(connections.gate(), std::move(find),
+                                                                   "reading the journal of " + reserved.uuid);
   if (!located) co_return located.error();
   auto found = co_await identify(connections, lease, located->target);
   if (!found) co_return found;
@@ -152,7 +152,7 @@ task<result<image::Header>> Clusters::header(image::Access access, image::Key ke
   if (auto right = is_cluster_of(*lease, access, key); !right) co_return right.error();
   const std::string doing = "looking at the header of image " + key.text();
   auto job = [held = lease->connection(), key] { return look_at_header(*held, key); };
-  co_return co_await (*lease)->group->lanes->images.call(connections_->gate(), std::move(job), until, doing);
+  co_return co_await (*lease)->group->threads->images.call(connections_->gate(), std::move(job), until, doing);
 }
 
 task<result<std::unique_ptr<image::Image>>> Clusters::open(image::Access access, image::Key key,

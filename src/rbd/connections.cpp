@@ -5,7 +5,7 @@
 #include <boost/asio/post.hpp>
 
 #include "corbd/core/log.hpp"
-#include "opened.hpp"
+#include "open_image.hpp"
 
 namespace corbd::rbd {
 namespace {
@@ -56,11 +56,11 @@ std::int64_t Connections::wall_seconds() const {
 Group& Connections::group_for(const image::Access& access) {
   for (auto& group : groups_)
     if (same_access(group->access, access)) return *group;
-  auto& lanes = lanes_[access.cluster_id];
-  if (!lanes) lanes = std::make_unique<Lanes>(control_, clock_, access.cluster_id);
+  auto& threads = threads_[access.cluster_id];
+  if (!threads) threads = std::make_unique<ClusterThreads>(control_, clock_, access.cluster_id);
   auto made = std::make_unique<Group>();
   made->access = access;
-  made->lanes = lanes.get();
+  made->threads = threads.get();
   return *groups_.emplace_back(std::move(made));
 }
 
@@ -127,7 +127,7 @@ task<result<>> Connections::connect_and_record(Group& group) {
   const auto began = fencings_;
   auto job = [dial = dial_, access = group.access, timeout = config_.mon_timeout] { return dial(access, timeout); };
   auto made =
-      co_await group.lanes->cluster.call_to_end(gate_, std::move(job), "connecting to " + cluster_text(group.access));
+      co_await group.threads->cluster.call_to_end(gate_, std::move(job), "connecting to " + cluster_text(group.access));
   if (!made) co_return made.error();
   const auto connection = std::make_shared<Connection>();
   connection->cluster = made->cluster;
@@ -198,7 +198,7 @@ std::vector<std::shared_ptr<Connection>> Connections::take_blocklisted() {
 // anything that this changes.
 void Connections::drop_blocklisted() {
   for (const auto& connection : take_blocklisted()) {
-    for (Opened* image : std::set(connection->images))
+    for (OpenImage* image : std::set(connection->images))
       if (connection->images.contains(image)) lose(*image, "the cluster has blocklisted its client");
     retire_if_idle(connection);
   }
@@ -223,7 +223,7 @@ task<> Connections::shut(std::shared_ptr<Connection> connection) {
     return forget ? forget_incarnation(dir, uuid) : result<>();
   };
   const auto ended =
-      co_await connection->group->lanes->cluster.call_to_end(gate_, std::move(end), "closing a connection", false);
+      co_await connection->group->threads->cluster.call_to_end(gate_, std::move(end), "closing a connection", false);
   if (!ended) log::warning("incarnation.not_forgotten", {{"error", ended.error().text}});
   if (connection->dropped) co_return;
   if (connection->clean)

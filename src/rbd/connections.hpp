@@ -11,16 +11,16 @@
 #include <optional>
 #include <set>
 
+#include "blocking_calls.hpp"
 #include "connect.hpp"
 #include "corbd/core/gate.hpp"
 #include "corbd/rbd/clusters.hpp"
 #include "incarnation.hpp"
-#include "lane.hpp"
 
 namespace corbd::rbd {
 
 struct Group;
-struct Opened;
+struct OpenImage;
 
 struct Connection {
   rados_t cluster = nullptr;
@@ -32,7 +32,7 @@ struct Connection {
   bool dropped = false;         ///< takes no new image
   bool clean = true;            ///< every image was closed well
   std::atomic<bool> blocklisted{false};
-  std::set<Opened*> images;              ///< open ones; they are told when the connection is blocklisted
+  std::set<OpenImage*> images;           ///< open ones; they are told when the connection is blocklisted
   std::function<void()> on_blocklisted;  ///< any thread, once
 
   /// Passes on a library's answer, and notes -108. Any thread.
@@ -74,7 +74,7 @@ struct Attempt {
 /// The connections of one cluster and user.
 struct Group {
   image::Access access;
-  Lanes* lanes = nullptr;
+  ClusterThreads* threads = nullptr;
   std::vector<std::shared_ptr<Connection>> serving;
   std::shared_ptr<Attempt> connecting, fencing;
   bool outdated = false;  ///< the same user has a newer key or other monitors
@@ -134,7 +134,7 @@ class Connections {
   Gate gate_;
   Incarnations incarnations_;
   std::optional<Error> unreadable_;  ///< of the incarnation files: we do not know whom to fence
-  std::map<std::string, std::unique_ptr<Lanes>> lanes_;
+  std::map<std::string, std::unique_ptr<ClusterThreads>> threads_;
   std::vector<std::unique_ptr<Group>> groups_;
   std::uint64_t fencings_ = 0;
   std::size_t leases_ = 0;

@@ -23,7 +23,7 @@ int on_extent(std::uint64_t, std::size_t, int exists, void* argument) {
   return walk.found || walk.stop ? kFound : 0;
 }
 
-bool fast_diff_is_valid(Opened& opened) {
+bool fast_diff_is_valid(OpenImage& opened) {
   std::uint64_t flags = 0;
   return (opened.features & RBD_FEATURE_FAST_DIFF) != 0 && rbd_get_flags(opened.image, &flags) == 0 &&
          (flags & (RBD_FLAG_FAST_DIFF_INVALID | RBD_FLAG_OBJECT_MAP_INVALID)) == 0;
@@ -31,7 +31,7 @@ bool fast_diff_is_valid(Opened& opened) {
 
 }  // namespace
 
-result<bool> has_data(Opened& opened, const std::atomic<bool>& stop) {
+result<bool> has_data(OpenImage& opened, const std::atomic<bool>& stop) {
   const std::uint64_t size = opened.size;
   const bool fast = fast_diff_is_valid(opened);
   const std::uint64_t step = fast ? kFastStep : kSlowStep;

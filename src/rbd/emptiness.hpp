@@ -3,12 +3,12 @@
 
 #include <atomic>
 
-#include "opened.hpp"
+#include "open_image.hpp"
 
 namespace corbd::rbd {
 
 /// The parents of a clone count. With a valid fast-diff map it is one look at the map, otherwise one operation per
 /// object. unavailable once `stop` is set.
-result<bool> has_data(Opened& opened, const std::atomic<bool>& stop);
+result<bool> has_data(OpenImage& opened, const std::atomic<bool>& stop);
 
 }  // namespace corbd::rbd

@@ -98,11 +98,11 @@ task<> Connections::fence_all(Lease lease, std::shared_ptr<Attempt> attempt) {
 }
 
 task<result<>> Connections::fence_dead_of(const Connection& through) {
-  Lane& lane = through.group->lanes->cluster;
+  BlockingCalls& calls = through.group->threads->cluster;
   auto job = [cluster = through.cluster, dead = incarnations_.unfenced(through.fsid)] {
     return fence_on_pool_thread(cluster, dead);
   };
-  auto fenced = co_await lane.call_to_end(gate_, std::move(job), "blocklisting");
+  auto fenced = co_await calls.call_to_end(gate_, std::move(job), "blocklisting");
   if (!fenced) co_return fenced.error();
   // A connection that is made from now on has the map. The others wait for it.
   if (!fenced->done.empty()) ++fencings_;
@@ -112,7 +112,8 @@ task<result<>> Connections::fence_dead_of(const Connection& through) {
     for (const auto& connection : group->serving)
       if (connection->fsid == through.fsid) leases.emplace_back(*this, connection);
   for (const auto& lease : leases)
-    if (auto awaited = co_await await_map(lease, {clock_.now() + Lane::kPatience}); !awaited && !fenced->failed)
+    if (auto awaited = co_await await_map(lease, {clock_.now() + BlockingCalls::kPatience});
+        !awaited && !fenced->failed)
       fenced->failed = awaited.error();
   if (fenced->failed) co_return *fenced->failed;
   co_return result<>();
@@ -139,7 +140,7 @@ task<result<>> Connections::await_map(const Lease& lease, Until until) {
       return Error{errc::unavailable, "waiting for the OSD map: error " + std::to_string(-r)};
     return {};
   };
-  auto awaited = co_await lease->group->lanes->cluster.call(gate_, std::move(job), until, "the latest OSD map");
+  auto awaited = co_await lease->group->threads->cluster.call(gate_, std::move(job), until, "the latest OSD map");
   if (!awaited) co_return awaited;
   lease->map_after = std::max(lease->map_after, wanted);
   co_return result<>();

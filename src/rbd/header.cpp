@@ -21,7 +21,7 @@ std::string encode_text(const std::string& text) {
   return encode_number(static_cast<std::uint32_t>(text.size())) + text;
 }
 
-result<> write_header_metadata(Opened& opened, const std::string& name, const std::optional<std::string>& value) {
+result<> write_header_metadata(OpenImage& opened, const std::string& name, const std::optional<std::string>& value) {
   const std::string request = value ? encode_number(1) + encode_text(name) + encode_text(*value) : encode_text(name);
   std::array<char, 64> reply{};
   const int r = opened.connection.note(rados_exec(opened.pool.io.get(), opened.header().c_str(), "rbd",

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "opened.hpp"
+#include "open_image.hpp"
 
 namespace corbd::rbd {
 
@@ -13,6 +13,6 @@ std::string encode_text(const std::string& text);
 
 /// Sets or removes metadata of the image without its exclusive lock. librbd would ask the lock's owner for it. The
 /// header's class (cls_rbd) does it in one operation.
-result<> write_header_metadata(Opened& opened, const std::string& name, const std::optional<std::string>& value);
+result<> write_header_metadata(OpenImage& opened, const std::string& name, const std::optional<std::string>& value);
 
 }  // namespace corbd::rbd

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "failure.hpp"
-#include "opened.hpp"
+#include "open_image.hpp"
 
 namespace corbd::rbd {
 namespace {

@@ -16,8 +16,8 @@ namespace {
 /// Makes a blocking call on the image; `calls` keeps the handle open for it. One call at a time: an image that does not
 /// answer takes only one thread of its cluster, however often it is asked.
 template <class Job, class R = std::invoke_result_t<Job>>
-task<R> call(std::shared_ptr<Opened> opened, Job job, Until until, std::string doing) {
-  co_return co_await opened->lane().call(opened->calls, std::move(job), until, std::move(doing), &opened->turn);
+task<R> call(std::shared_ptr<OpenImage> opened, Job job, Until until, std::string doing) {
+  co_return co_await opened->blocking().call(opened->calls, std::move(job), until, std::move(doing), &opened->turn);
 }
 
 struct Seen {
@@ -25,7 +25,7 @@ struct Seen {
   std::vector<Watcher> watchers;
 };
 
-result<Seen> see(Opened& opened) {
+result<Seen> see(OpenImage& opened) {
   auto lockers = list_lockers(opened);
   if (!lockers) return lockers.error();
   auto watchers = list_watchers(opened);
@@ -34,7 +34,7 @@ result<Seen> see(Opened& opened) {
 }
 
 /// Without rbd-mirror's clients, which use no volume's image.
-result<Seen> see_users(Opened& opened) {
+result<Seen> see_users(OpenImage& opened) {
   auto seen = see(opened);
   // An image that is open for reading has no watch of its own.
   if (!seen || seen->watchers.size() <= (opened.read_only ? 0 : 1)) return seen;
@@ -45,7 +45,7 @@ result<Seen> see_users(Opened& opened) {
 }
 
 /// The lock's cookie.
-result<std::string> take_lock(Opened& opened) {
+result<std::string> take_lock(OpenImage& opened) {
   const std::string doing = "taking the lock of image " + opened.text();
   const auto seen = see(opened);
   if (!seen) return seen.error();
@@ -64,13 +64,13 @@ result<std::string> take_lock(Opened& opened) {
   return lockers->all.front().cookie;
 }
 
-result<> give_lock(Opened& opened) {
+result<> give_lock(OpenImage& opened) {
   const int r = opened.connection.note(rbd_lock_release(opened.image));
   if (r < 0) return failure("releasing the lock of image " + opened.text(), r);
   return {};
 }
 
-result<std::optional<std::string>> get_metadata(Opened& opened, const std::string& name) {
+result<std::optional<std::string>> get_metadata(OpenImage& opened, const std::string& name) {
   std::string value(4096, '\0');
   int r = -ERANGE;
   for (int attempt = 0; attempt < 4 && r == -ERANGE; ++attempt) {
@@ -83,7 +83,8 @@ result<std::optional<std::string>> get_metadata(Opened& opened, const std::strin
   return std::optional<std::string>(value.c_str());
 }
 
-result<> write_metadata(Opened& opened, const std::string& name, const std::optional<std::string>& value, bool locked) {
+result<> write_metadata(OpenImage& opened, const std::string& name, const std::optional<std::string>& value,
+                        bool locked) {
   if (!locked) return write_header_metadata(opened, name, value);
   const int r = opened.connection.note(value ? rbd_metadata_set(opened.image, name.c_str(), value->c_str())
                                              : rbd_metadata_remove(opened.image, name.c_str()));

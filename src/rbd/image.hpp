@@ -1,14 +1,14 @@
 // The image port over one open librbd image.
 #pragma once
 
-#include "opened.hpp"
+#include "open_image.hpp"
 
 namespace corbd::rbd {
 
 /// Destroying it closes it in the background.
 class Image final : public image::Image {
  public:
-  explicit Image(std::shared_ptr<Opened> opened) : opened_(std::move(opened)) {}
+  explicit Image(std::shared_ptr<OpenImage> opened) : opened_(std::move(opened)) {}
   ~Image() override;
 
   const image::Key& key() const override { return opened_->key; }
@@ -35,7 +35,7 @@ class Image final : public image::Image {
   task<result<>> close(Until until) override;
 
  private:
-  std::shared_ptr<Opened> opened_;
+  std::shared_ptr<OpenImage> opened_;
 };
 
 }  // namespace corbd::rbd

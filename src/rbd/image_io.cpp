@@ -10,14 +10,14 @@ namespace corbd::rbd {
 namespace {
 
 struct Io {
-  Opened* opened;
+  OpenImage* opened;
   image::Op* op;
   std::byte* into;     ///< a read's buffer
   std::size_t length;  ///< of a read
 };
 
 void finish(std::unique_ptr<Io> io, ssize_t r) {
-  Opened* opened = io->opened;
+  OpenImage* opened = io->opened;
   int answer = static_cast<int>(r);
   if (r >= 0) {
     const auto got = static_cast<std::size_t>(r);
@@ -40,7 +40,7 @@ void on_complete(rbd_completion_t completion, void* argument) {
 }
 
 template <class Submit>
-void start(Opened& opened, image::Op& op, std::span<std::byte> into, Submit submit) {
+void start(OpenImage& opened, image::Op& op, std::span<std::byte> into, Submit submit) {
   opened.enter();
   auto io = std::make_unique<Io>(Io{&opened, &op, into.data(), into.size()});
   rbd_completion_t completion = nullptr;

@@ -37,7 +37,7 @@ struct Packed {
 
 }  // namespace
 
-result<Lockers> list_lockers(Opened& opened) {
+result<Lockers> list_lockers(OpenImage& opened) {
   // It has an I/O context of its own, because that remembers the version of its last operation.
   const auto pool = open_pool(opened.connection.cluster, opened.key.pool_id, opened.key.ns);
   if (!pool) return pool.error();
@@ -63,7 +63,7 @@ result<Lockers> list_lockers(Opened& opened) {
   return lockers;
 }
 
-result<std::vector<Watcher>> list_watchers(Opened& opened) {
+result<std::vector<Watcher>> list_watchers(OpenImage& opened) {
   std::vector<rbd_image_watcher_t> raw(16);
   std::size_t count = raw.size();
   int r = -ERANGE;
@@ -109,7 +109,7 @@ result<std::string> encode_break(const Locker& locker) {
   return whole + body;
 }
 
-result<> break_lock_of(Opened& opened, const std::string& address, std::int64_t mark) {
+result<> break_lock_of(OpenImage& opened, const std::string& address, std::int64_t mark) {
   const auto lockers = list_lockers(opened);
   if (!lockers) return lockers.error();
   bool broken = false;
@@ -142,7 +142,7 @@ result<image::Header> look_at_header(Connection& connection, const image::Key& k
     return Error{errc::not_found, "image with id " + key.image_id + " in " + pool->text + " does not exist any more"};
   if (r < 0) return failure("looking at the header of image " + key.text(), r);
   found.version = rados_get_last_version(pool->io.get());
-  found.mark = changed;
+  found.break_mark = changed;
   return found;
 }
 

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "opened.hpp"
+#include "open_image.hpp"
 
 namespace corbd::rbd {
 
-result<Lockers> list_lockers(Opened& opened);
+result<Lockers> list_lockers(OpenImage& opened);
 
 struct Watcher {
   std::string address;  ///< bare
@@ -18,10 +18,10 @@ struct Watcher {
   bool operator==(const Watcher&) const = default;
 };
 /// Each once.
-result<std::vector<Watcher>> list_watchers(Opened& opened);
+result<std::vector<Watcher>> list_watchers(OpenImage& opened);
 /// Breaks it, and sets the header's time of change to `mark` in the same operation: any later change of the header sets
 /// another.
-result<> break_lock_of(Opened& opened, const std::string& address, std::int64_t mark);
+result<> break_lock_of(OpenImage& opened, const std::string& address, std::int64_t mark);
 
 result<image::Header> look_at_header(Connection& connection, const image::Key& key);
 

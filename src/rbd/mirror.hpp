@@ -7,16 +7,16 @@
 #include <string>
 #include <string_view>
 
-#include "opened.hpp"
+#include "open_image.hpp"
 
 namespace corbd::rbd {
 
 /// failed_precondition when another cluster's copy is the primary one.
-result<> check_primary(Opened& opened);
+result<> check_primary(OpenImage& opened);
 
 /// The clients ("client.4119") that report on this image's mirroring: rbd-mirror of this cluster and of its peers. They
 /// watch the image without using it. Empty if the image is not mirrored.
-result<std::set<std::string>> mirror_daemons(Opened& opened);
+result<std::set<std::string>> mirror_daemons(OpenImage& opened);
 
 /// The sender of such a report, as the OSD keeps it (MirrorImageSiteStatusOnDisk of Ceph's
 /// src/cls/rbd/cls_rbd_types.h). Nothing if the sender is no client.

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <array>
 
-#include "live.hpp"
+#include "volume.hpp"
 
 namespace corbd::volume {
 namespace {
@@ -31,12 +31,12 @@ std::string_view name(Health health) {
   return names.at(static_cast<std::size_t>(health));
 }
 
-duration longest_stall(const Live& live) {
+duration longest_stall(const Volume& live) {
   const auto answered = live.stalled_since && live.link ? live.link->first_answer() : std::nullopt;
   return answered ? std::max(live.longest_stall, *answered - *live.stalled_since) : live.longest_stall;
 }
 
-void note_stall(Live& live) {
+void note_stall(Volume& live) {
   if (!live.stalled_since) return;
   live.longest_stall = longest_stall(live);
   const bool over = live.link && live.link->first_answer();
@@ -44,7 +44,7 @@ void note_stall(Live& live) {
   live.stalled_since.reset();
 }
 
-Health health_of(const Live& live) {
+Health health_of(const Volume& live) {
   if (!live.record) return Health::absent;
   const Record& record = *live.record;
   if (record.failed) return Health::failed;
@@ -63,7 +63,7 @@ Health health_of(const Live& live) {
              : Health::staging;
 }
 
-Status status_of(const Live& live, const device::Seen* seen, const std::vector<host::Mount>& mounts) {
+Status status_of(const Volume& live, const device::Seen* seen, const std::vector<host::Mount>& mounts) {
   const Record& record = *live.record;
   Status status;
   status.volume_id = live.id;

@@ -1,7 +1,7 @@
 // What is true of a volume now, from what is at hand and cannot hang.
 #include <algorithm>
 
-#include "live.hpp"
+#include "volume.hpp"
 
 namespace corbd::volume {
 namespace {
@@ -22,7 +22,7 @@ bool wants_kernel(const Wish& wish) {
 
 /// Of a volume without a record: the device that shows its image, which the kernel knows by its identity and ceph-csi
 /// by its name.
-result<std::vector<device::Seen>> find_mapped(const Live& volume, const Ports& ports, bool wanted) {
+result<std::vector<device::Seen>> find_mapped(const Volume& volume, const Ports& ports, bool wanted) {
   const auto& facts = volume.facts;
   const bool by_stash = facts.stash && *facts.stash && !(*facts.stash)->nbd;
   if (!by_stash && !(wanted && facts.resolved)) return std::vector<device::Seen>();
@@ -33,7 +33,7 @@ result<std::vector<device::Seen>> find_mapped(const Live& volume, const Ports& p
   return device::of_name(*all, {stash.pool, stash.ns, stash.image});
 }
 
-result<> observe_kernel(Observation& seen, const Live& volume, const Wish& wish, const Ports& ports) {
+result<> observe_kernel(Observation& seen, const Volume& volume, const Wish& wish, const Ports& ports) {
   auto devices = find_devices(volume, ports, wants_kernel(wish));
   if (!devices) return devices.error();
   seen.devices = std::move(*devices);
@@ -54,7 +54,7 @@ result<> observe_kernel(Observation& seen, const Live& volume, const Wish& wish,
 
 }  // namespace
 
-result<std::vector<device::Seen>> find_devices(const Live& volume, const Ports& ports, bool kernel_wanted) {
+result<std::vector<device::Seen>> find_devices(const Volume& volume, const Ports& ports, bool kernel_wanted) {
   if (volume.record && volume.record->kind == device::Kind::krbd) {
     const auto all = ports.kernel.inventory();
     if (!all) return all.error();
@@ -65,7 +65,7 @@ result<std::vector<device::Seen>> find_devices(const Live& volume, const Ports& 
   return find_mapped(volume, ports, kernel_wanted);
 }
 
-result<Observation> observe(const Live& volume, const Wish& wish, const Ports& ports, const std::string& boot_id,
+result<Observation> observe(const Volume& volume, const Wish& wish, const Ports& ports, const std::string& boot_id,
                             time_point now) {
   Observation seen;
   seen.boot_id = boot_id;
@@ -86,7 +86,7 @@ result<Observation> observe(const Live& volume, const Wish& wish, const Ports& p
         break;
     }
   }
-  seen.attached = volume.attached;
+  seen.connected = volume.connected;
   seen.image_open = volume.image != nullptr;
   seen.image_closing = volume.closing;
   if (volume.image) {

@@ -48,7 +48,7 @@ std::optional<Wish> undo_of(const Wish& wish, const std::optional<Record>& befor
 
 /// A volume that is served is not asked of the cluster again, so a wrong key must not take the place of the one that
 /// heals it.
-void offer_key(Live& volume, const Secret& key) {
+void offer_key(Volume& volume, const Secret& key) {
   if (volume.key == key) return volume.offered.reset();
   if (volume.record && !volume.key.empty()) {
     volume.offered = key;
@@ -60,7 +60,7 @@ void offer_key(Live& volume, const Secret& key) {
 }
 
 /// Everything is down, but the target of an unpublish or unstage holds what is not ours to remove.
-result<> what_stays(const Live& volume, const Wish& wish) {
+result<> what_stays(const Volume& volume, const Wish& wish) {
   const auto* unstaged = std::get_if<Unstaged>(&wish);
   const auto* unpublished = std::get_if<Unpublished>(&wish);
   if (unstaged == nullptr && unpublished == nullptr) return {};
@@ -71,13 +71,13 @@ result<> what_stays(const Live& volume, const Wish& wish) {
 
 }  // namespace
 
-Live& Shell::Impl::live(const std::string& id) {
+Volume& Shell::Impl::live(const std::string& id) {
   if (const auto known = volumes_.find(id); known != volumes_.end()) return *known->second;
   std::erase_if(volumes_, [&](const auto& entry) {
     const auto& refused = entry.second->in_use_since;
     return entry.second->idle() && (!refused || clock_.now() - *refused > kRememberRefusal);
   });
-  return *volumes_.emplace(id, std::make_unique<Live>(id, control_, clock_)).first->second;
+  return *volumes_.emplace(id, std::make_unique<Volume>(id, control_, clock_)).first->second;
 }
 
 /// The last thing that a coroutine does with a volume. Of one that is waited for it is remembered since when: live()
@@ -101,7 +101,7 @@ task<result<>> Shell::Impl::start() {
       publish.target = ports_.real_path(std::move(publish.target));
       publish.staging = ports_.real_path(std::move(publish.staging));
     }
-    Live& volume = live(record.volume_id);
+    Volume& volume = live(record.volume_id);
     auto key = co_await ports_.records.load_key(record.volume_id);
     if (key) {
       volume.key = std::move(*key);
@@ -121,7 +121,7 @@ task<result<>> Shell::Impl::start() {
 task<result<>> Shell::Impl::want(std::string id, Wish wish, Until until) {
   if (leaving_) co_return stopping();
   make_real(wish, ports_.real_path);
-  Live& volume = live(id);
+  Volume& volume = live(id);
   if (draining_ && std::holds_alternative<Staged>(wish) && !volume.record && volume.operations.empty()) {
     forget_if_idle(id);
     co_return Error{errc::unavailable, "the agent is drained and stages nothing new: `corbd drain --undo` ends that"};
@@ -143,7 +143,7 @@ task<result<>> Shell::Impl::want(std::string id, Wish wish, Until until) {
   co_return operation->outcome;
 }
 
-task<> Shell::Impl::run(Live& volume, std::shared_ptr<Operation> operation, Until lock_until) {
+task<> Shell::Impl::run(Volume& volume, std::shared_ptr<Operation> operation, Until lock_until) {
   auto guard = co_await volume.lock.lock(lock_until);
   if (guard) {
     while (volume.link_scopes.size() > 1) volume.link_scopes.pop_front();
@@ -175,7 +175,7 @@ task<> Shell::Impl::run(Live& volume, std::shared_ptr<Operation> operation, Unti
 
 /// The wish, and when it fails for good the undo of what it added: the caller forgets the volume at a final code (I3,
 /// I6).
-task<result<>> Shell::Impl::fulfil(Live& volume, Wish wish) {
+task<result<>> Shell::Impl::fulfil(Volume& volume, Wish wish) {
   auto ready = co_await prepare(volume, wish);
   if (!ready) co_return ready;
   const auto before = volume.record;
@@ -198,7 +198,7 @@ task<result<>> Shell::Impl::fulfil(Live& volume, Wish wish) {
 
 /// Success means that the disk says so too: a write that failed may have happened, and a stage may have left a key
 /// before its record. Healing does without: a full disk must not keep a device from its server.
-task<result<>> Shell::Impl::make_durable(Live& volume, const Wish& wish, bool had_record) {
+task<result<>> Shell::Impl::make_durable(Volume& volume, const Wish& wish, bool had_record) {
   if (std::holds_alternative<Healed>(wish) || std::holds_alternative<Adopted>(wish)) co_return result<>();
   if (volume.record && volume.unsure) {
     const Step again = step::WriteRecord{*volume.record};
@@ -220,7 +220,7 @@ task<result<>> Shell::Impl::make_durable(Live& volume, const Wish& wish, bool ha
   co_return co_await steps_.run(volume, drop, wish);
 }
 
-task<result<>> Shell::Impl::prepare(Live& volume, const Wish& wish) {
+task<result<>> Shell::Impl::prepare(Volume& volume, const Wish& wish) {
   volume.facts = Facts();
   volume.tries_offered = std::holds_alternative<Staged>(wish);
   if (const auto* staged = std::get_if<Staged>(&wish)) {
@@ -241,7 +241,7 @@ task<result<>> Shell::Impl::prepare(Live& volume, const Wish& wish) {
   co_return result<>();
 }
 
-task<result<>> Shell::Impl::pursue(Live& volume, Wish wish) {
+task<result<>> Shell::Impl::pursue(Volume& volume, Wish wish) {
   std::string waits_for;
   for (int steps = 0; steps < kMaxSteps; ++steps) {
     // As a death here: the next start goes on from what is true then.
@@ -286,14 +286,14 @@ task<result<>> Shell::Impl::pursue(Live& volume, Wish wish) {
 }
 
 /// A close that does not end in time goes on, and the next wish begins with it.
-task<> Shell::Impl::leave_image(Live& volume, const Wish& wish) {
+task<> Shell::Impl::leave_image(Volume& volume, const Wish& wish) {
   if (auto closed = co_await steps_.run(volume, Step(step::CloseImage{}), wish); !closed)
     log::warning("image.not_left", {{"volume", volume.id}, {"error", closed.error().text}});
 }
 
 /// A volume that has no device is asked for by its caller only, who may never come again: meanwhile our watch and our
 /// lock must keep nobody out.
-task<> Shell::Impl::leave_without_device(Live& volume, const Wish& wish) {
+task<> Shell::Impl::leave_without_device(Volume& volume, const Wish& wish) {
   if (!volume.image || leaving_) co_return;
   const auto seen = observe(volume, wish, ports_, config_.boot_id, clock_.now());
   // The kernel may have made one, or make it still: that one needs its server.
@@ -304,7 +304,7 @@ task<> Shell::Impl::leave_without_device(Live& volume, const Wish& wish) {
   if (volume.image && !volume.link) co_await leave_image(volume, wish);
 }
 
-void Shell::Impl::note_health(Live& volume, const std::string& why) {
+void Shell::Impl::note_health(Volume& volume, const std::string& why) {
   const Health now = health_of(volume);
   if (now == volume.health) return;
   const Change change{clock_.wall(), volume.id, volume.health, now, why};

@@ -9,8 +9,8 @@
 
 #include "corbd/core/gate.hpp"
 #include "corbd/volume/shell.hpp"
-#include "gauges.hpp"
 #include "steps.hpp"
+#include "usage_reader.hpp"
 
 namespace corbd::volume {
 
@@ -24,9 +24,9 @@ class Shell::Impl {
         gate_(control, clock),
         steps_(
             control_, clock_, ports_, config_,
-            [this](Live& volume, std::string why) { trouble(volume, std::move(why)); },
+            [this](Volume& volume, std::string why) { trouble(volume, std::move(why)); },
             [this](auto link, auto image) { gate_.spawn(bury(std::move(link), std::move(image))); },
-            [this](const Live& volume) { return numbers_of_others(volume); }) {}
+            [this](const Volume& volume) { return numbers_of_others(volume); }) {}
 
   task<result<>> start();
   task<result<>> want(std::string id, Wish wish, Until until);
@@ -42,26 +42,26 @@ class Shell::Impl {
   std::function<void(const Change&)> change_;
 
  private:
-  Live& live(const std::string& id);
+  Volume& live(const std::string& id);
   void forget_if_idle(const std::string& id);
-  task<> run(Live& volume, std::shared_ptr<Operation> operation, Until lock_until);
-  task<result<>> fulfil(Live& volume, Wish wish);
-  task<result<>> pursue(Live& volume, Wish wish);
-  task<> leave_image(Live& volume, const Wish& wish);
-  task<> leave_without_device(Live& volume, const Wish& wish);
-  task<result<>> make_durable(Live& volume, const Wish& wish, bool had_record);
-  task<result<>> prepare(Live& volume, const Wish& wish);
-  bool shows_at(const Live& volume, const std::string& path) const;
+  task<> run(Volume& volume, std::shared_ptr<Operation> operation, Until lock_until);
+  task<result<>> fulfil(Volume& volume, Wish wish);
+  task<result<>> pursue(Volume& volume, Wish wish);
+  task<> leave_image(Volume& volume, const Wish& wish);
+  task<> leave_without_device(Volume& volume, const Wish& wish);
+  task<result<>> make_durable(Volume& volume, const Wish& wish, bool had_record);
+  task<result<>> prepare(Volume& volume, const Wish& wish);
+  bool shows_at(const Volume& volume, const std::string& path) const;
   host::MountTable mounts_now() const;
-  void observe_neighbours(Observation& seen, const Live& volume) const;
-  std::string path_owner(const Observation& seen, const Live& volume, const Wish& wish) const;
-  std::vector<std::uint32_t> numbers_of_others(const Live& volume) const;
-  void trouble(Live& volume, std::string why);
+  void observe_neighbours(Observation& seen, const Volume& volume) const;
+  std::string path_owner(const Observation& seen, const Volume& volume, const Wish& wish) const;
+  std::vector<std::uint32_t> numbers_of_others(const Volume& volume) const;
+  void trouble(Volume& volume, std::string why);
   void link_dead(std::uint32_t index);
-  task<> drain(Live& volume, Until until);
+  task<> drain(Volume& volume, Until until);
   task<> drain_all(Until until);
   static task<> bury(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image);
-  void note_health(Live& volume, const std::string& why);
+  void note_health(Volume& volume, const std::string& why);
 
   executor control_;
   Clock& clock_;
@@ -70,8 +70,8 @@ class Shell::Impl {
   Gate gate_;
   std::list<Gate> drains_;  ///< of drain_all(): a process that dies in it ends that one's coroutines in any order
   Steps steps_;
-  Gauges gauges_{control_, clock_, ports_, gate_};
-  std::map<std::string, std::unique_ptr<Live>> volumes_;
+  UsageReader usage_reader_{control_, clock_, ports_, gate_};
+  std::map<std::string, std::unique_ptr<Volume>> volumes_;
   bool leaving_ = false;
 };
 

@@ -4,7 +4,7 @@
 
 namespace corbd::volume {
 
-void Shell::Impl::trouble(Live& volume, std::string why) {
+void Shell::Impl::trouble(Volume& volume, std::string why) {
   if (!volume.served()) volume.link_ended();
   note_health(volume, why);
   if (trouble_) trouble_(volume.id, std::move(why));
@@ -21,12 +21,12 @@ task<> Shell::Impl::bury(std::unique_ptr<device::Link> link, std::unique_ptr<ima
 void Shell::Impl::link_dead(std::uint32_t index) {
   const auto place = volumes_.find(ports_.devices.backend_of(index));
   if (place == volumes_.end() || !place->second->record || place->second->served()) return;
-  Live& volume = *place->second;
+  Volume& volume = *place->second;
   if (volume.served_by_other && !volume.other_died) volume.other_died = volume.unserved_since = clock_.now();
   trouble(volume, "the kernel reports a dead link");
 }
 
-task<> Shell::Impl::drain(Live& volume, Until until) {
+task<> Shell::Impl::drain(Volume& volume, Until until) {
   ++volume.users;
   const Waited drained = co_await volume.link->drain(until);
   --volume.users;
@@ -47,7 +47,7 @@ task<> Shell::Impl::drain_all(Until until) {
 /// more, and a link that its last step made is drained after it.
 task<> Shell::Impl::stop(Until until) {
   leaving_ = true;
-  gauges_.stop();
+  usage_reader_.stop();
   co_await drain_all(until);
   co_await gate_.close(until);
   co_await drain_all(until);

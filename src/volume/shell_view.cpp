@@ -7,7 +7,7 @@
 namespace corbd::volume {
 namespace {
 
-bool is_unclaimed(const Live& volume) {
+bool is_unclaimed(const Volume& volume) {
   if (!volume.record) return !volume.saving;
   return volume.record->kind == device::Kind::nbd && volume.key.empty() && !volume.record->failed && !volume.answers();
 }
@@ -21,7 +21,7 @@ bool is_staging_target(const std::string& path) {
 }  // namespace
 
 /// Other volumes of this node on the same image.
-void Shell::Impl::observe_neighbours(Observation& seen, const Live& volume) const {
+void Shell::Impl::observe_neighbours(Observation& seen, const Volume& volume) const {
   for (const auto& [id, other] : volumes_) {
     const auto& record = other->saving ? other->saving : other->record;
     if (id != volume.id && record && record->key == seen.facts.resolved->key)
@@ -30,7 +30,7 @@ void Shell::Impl::observe_neighbours(Observation& seen, const Live& volume) cons
 }
 
 /// By their records, or by the device that is mounted there. What is this volume's by the same is nobody else's.
-std::string Shell::Impl::path_owner(const Observation& seen, const Live& volume, const Wish& wish) const {
+std::string Shell::Impl::path_owner(const Observation& seen, const Volume& volume, const Wish& wish) const {
   const auto* unstaged = std::get_if<Unstaged>(&wish);
   const auto* unpublished = std::get_if<Unpublished>(&wish);
   if (unstaged == nullptr && unpublished == nullptr) return "";
@@ -67,7 +67,7 @@ std::string Shell::Impl::path_owner(const Observation& seen, const Live& volume,
   return "";
 }
 
-std::vector<std::uint32_t> Shell::Impl::numbers_of_others(const Live& volume) const {
+std::vector<std::uint32_t> Shell::Impl::numbers_of_others(const Volume& volume) const {
   std::vector<std::uint32_t> numbers;
   for (const auto& [id, other] : volumes_) {
     const auto& record = other->record;
@@ -79,7 +79,7 @@ std::vector<std::uint32_t> Shell::Impl::numbers_of_others(const Live& volume) co
 }
 
 /// kubelet binds a raw block volume's device on a path of its own.
-bool Shell::Impl::shows_at(const Live& volume, const std::string& path) const {
+bool Shell::Impl::shows_at(const Volume& volume, const std::string& path) const {
   if (is_at(*volume.record, path)) return true;
   const auto devices = find_devices(volume, ports_);
   const auto mounts = ports_.mounts.table();
@@ -93,9 +93,9 @@ task<result<host::Usage>> Shell::Impl::usage(std::string id, std::string path, U
   path = ports_.real_path(std::move(path));
   if (place == volumes_.end() || !place->second->record || !shows_at(*place->second, path))
     co_return Error{errc::not_found, "volume " + id + " is neither staged nor published at " + path};
-  Live& volume = *place->second;
+  Volume& volume = *place->second;
   ++volume.users;
-  auto told = co_await gauges_.read(volume, std::move(path), until);
+  auto told = co_await usage_reader_.read(volume, std::move(path), until);
   --volume.users;
   forget_if_idle(id);
   co_return told;

@@ -39,12 +39,12 @@ std::vector<std::string> step_places() {
 
 Until Steps::soon() const { return {clock_.now() + config_.step_limit}; }
 Until Steps::later() const { return {clock_.now() + config_.long_step_limit}; }
-Until Steps::while_served(Live& live, Until until) const {
+Until Steps::while_served(Volume& live, Until until) const {
   until.scope = &live.link_scopes.back();
   return until;
 }
 
-task<result<>> Steps::run(Live& live, const Step& step, const Wish& wish) {
+task<result<>> Steps::run(Volume& live, const Step& step, const Wish& wish) {
   const std::string point = "step." + std::string(plan::name(step));
   if (auto stopped = failpoint::hit(point + ".before"); !stopped) co_return stopped;
   auto outcome = co_await dispatch(live, step, wish);
@@ -62,7 +62,7 @@ task<result<>> Steps::run(Live& live, const Step& step, const Wish& wish) {
   co_return failpoint::hit(point + ".after");
 }
 
-task<result<>> Steps::dispatch(Live& live, const Step& step, const Wish& wish) {
+task<result<>> Steps::dispatch(Volume& live, const Step& step, const Wish& wish) {
   const auto carry_out = Overloaded{
       [&](const step::Look& of) { return look(live, of, wish); },
       [&](const step::WriteRecord& of) { return write_record(live, of); },
@@ -108,7 +108,7 @@ task<result<>> Steps::dispatch(Live& live, const Step& step, const Wish& wish) {
   return std::visit(carry_out, step);
 }
 
-result<image::Access> Steps::access(const Live& live) const {
+result<image::Access> Steps::access(const Volume& live) const {
   const Source& source = live.record->source;
   auto cluster = ports_.find_cluster(source.cluster_id);
   if (!cluster) return cluster.error();
@@ -116,40 +116,40 @@ result<image::Access> Steps::access(const Live& live) const {
                        cephcsi::with_affinity(source.serving.config, cluster->crush_location)};
 }
 
-HelperOwner Steps::owner(const Live& live) const {
+HelperOwner Steps::owner(const Volume& live) const {
   return {ports_.records.busy_file(live.id),
           live.record ? "cluster " + live.record->source.cluster_id : "volumes without a record"};
 }
 
-std::uint64_t Steps::dead_conn_timeout_s(const Live& live) const {
+std::uint64_t Steps::dead_conn_timeout_s(const Volume& live) const {
   return live.record->source.serving.dead_conn_timeout_s.value_or(config_.dead_conn_timeout_s);
 }
 
-result<device::Seen> Steps::device_of(const Live& live) const {
+result<device::Seen> Steps::device_of(const Volume& live) const {
   const auto found = find_devices(live, ports_);
   if (!found) return found.error();
   if (!found->empty()) return found->front();
   return Error{errc::unavailable, "the device of volume " + live.id + " is gone"};
 }
 
-result<std::uint32_t> Steps::device_index(const Live& live) const {
+result<std::uint32_t> Steps::device_index(const Volume& live) const {
   auto device = device_of(live);
   if (!device) return device.error();
   return device->index;
 }
 
-result<std::string> Steps::device_path(const Live& live) const {
+result<std::string> Steps::device_path(const Volume& live) const {
   auto device = device_of(live);
   if (!device) return device.error();
   return device::path(*device);
 }
 
-result<std::string> Steps::data_path(const Live& live) const {
+result<std::string> Steps::data_path(const Volume& live) const {
   if (!live.record->kms_id.empty()) return "/dev/mapper/" + mapping_name(live.id);
   return device_path(live);
 }
 
-task<result<>> Steps::look(Live& live, const step::Look& step, const Wish& wish) {
+task<result<>> Steps::look(Volume& live, const step::Look& step, const Wish& wish) {
   Facts& facts = live.facts;
   if (needs_image(step.fact) && !live.image)
     co_return Error{errc::unavailable,
@@ -214,7 +214,7 @@ task<result<>> Steps::look(Live& live, const step::Look& step, const Wish& wish)
   co_return co_await look_at_device(live, step);
 }
 
-task<result<>> Steps::look_at_device(Live& live, const step::Look& step) {
+task<result<>> Steps::look_at_device(Volume& live, const step::Look& step) {
   Facts& facts = live.facts;
   const auto device = step.fact == Fact::unused ? device_path(live) : data_path(live);
   if (!device) co_return device.error();
@@ -236,7 +236,7 @@ task<result<>> Steps::look_at_device(Live& live, const step::Look& step) {
   co_return result<>();
 }
 
-task<result<>> Steps::write_record(Live& live, const step::WriteRecord& step) {
+task<result<>> Steps::write_record(Volume& live, const step::WriteRecord& step) {
   live.saving = step.record;
   auto saved = co_await save(live, step.record);
   live.saving.reset();
@@ -251,14 +251,14 @@ task<result<>> Steps::write_record(Live& live, const step::WriteRecord& step) {
   co_return result<>();
 }
 
-task<result<>> Steps::save(Live& live, Record record) {
+task<result<>> Steps::save(Volume& live, Record record) {
   // Of two the one that works is kept: key_worked().
   if (!live.offered)
     if (auto saved = co_await save_key(live); !saved) co_return saved;
   co_return co_await ports_.records.save(std::move(record));
 }
 
-task<result<>> Steps::save_key(Live& live) {
+task<result<>> Steps::save_key(Volume& live) {
   if (live.key_saved || live.key.empty()) co_return result<>();
   auto saved = co_await ports_.records.save_key(live.id, live.key);
   if (saved) live.key_saved = true;
@@ -267,7 +267,7 @@ task<result<>> Steps::save_key(Live& live) {
 
 /// The cluster took the key of this operation. Healing goes on without a file of it: the next write of the record tries
 /// again.
-task<> Steps::key_worked(Live& live) {
+task<> Steps::key_worked(Volume& live) {
   if (live.tries_offered && live.offered) {
     live.key = std::move(*live.offered);
     live.offered.reset();
@@ -277,7 +277,7 @@ task<> Steps::key_worked(Live& live) {
     log::warning("key.not_written", {{"volume", live.id}, {"error", saved.error().text}});
 }
 
-task<result<>> Steps::drop_record(Live& live, const Wish& wish) {
+task<result<>> Steps::drop_record(Volume& live, const Wish& wish) {
   auto key = co_await ports_.records.drop_key(live.id);
   if (!key) co_return key;
   auto dropped = co_await ports_.records.drop(live.id);

@@ -10,7 +10,7 @@ constexpr std::chrono::seconds kEndsWithin{60};
 
 }  // namespace
 
-task<result<>> Steps::look_at_other(Live& live) {
+task<result<>> Steps::look_at_other(Volume& live) {
   const auto index = device_index(live);
   if (!index) co_return index.error();
   auto serving = co_await ports_.daemons.serving(*index, live.id, soon());
@@ -32,7 +32,7 @@ task<result<>> Steps::look_at_other(Live& live) {
   co_return result<>();
 }
 
-task<result<>> Steps::dismiss(Live& live) {
+task<result<>> Steps::dismiss(Volume& live) {
   const auto index = device_index(live);
   if (!index) co_return index.error();
   log::warning("device.taking_over",
@@ -47,7 +47,7 @@ task<result<>> Steps::dismiss(Live& live) {
   co_return result<>();
 }
 
-task<result<>> Steps::inherit(Live& live, std::string address) {
+task<result<>> Steps::inherit(Volume& live, std::string address) {
   auto to = access(live);
   if (!to) co_return to.error();
   auto done = co_await ports_.clusters.inherit(*to, address, soon());

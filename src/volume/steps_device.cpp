@@ -25,12 +25,12 @@ std::string why_ended(int error) {
 
 }  // namespace
 
-task<result<>> Steps::start_session(Live& live) {
+task<result<>> Steps::start_session(Volume& live) {
   // A link that ends while its volume is taken down ends as meant.
   auto report = [this, &live, alive = std::weak_ptr<char>(live.alive)] {
     if (alive.expired()) return;
     const bool used = live.record && !(live.record->stagings.empty() && live.record->publishes.empty());
-    if (!used || !live.attached) return;
+    if (!used || !live.connected) return;
     ++live.links_lost;
     note_stall(live);
     if (!live.unserved_since) live.unserved_since = clock_.now();
@@ -39,11 +39,11 @@ task<result<>> Steps::start_session(Live& live) {
   auto link = ports_.devices.serve(*live.image, live.record->read_only, report);
   if (!link) co_return link.error();
   live.link = std::move(*link);
-  live.attached = false;
+  live.connected = false;
   co_return result<>();
 }
 
-task<result<>> Steps::kernel_connect(Live& live) {
+task<result<>> Steps::kernel_connect(Volume& live) {
   device::ConnectArgs args;
   args.backend = live.id;
   args.size = device_bytes(live.image->size(), live.record->block_size);
@@ -55,13 +55,13 @@ task<result<>> Steps::kernel_connect(Live& live) {
   live.untuned = true;
   auto index = co_await ports_.devices.connect(*live.link, args, soon());
   if (!index) co_return index.error();
-  live.attached = true;
+  live.connected = true;
   live.facts.disconnected = live.disconnected = false;
   log::info("device.connected", {{"volume", live.id}, {"device", device::path(*index)}});
   co_return result<>();
 }
 
-task<result<>> Steps::kernel_reconfigure(Live& live) {
+task<result<>> Steps::kernel_reconfigure(Volume& live) {
   const auto device = device_of(live);
   if (!device) co_return device.error();
   const result<std::uint32_t> index = device->index;
@@ -79,7 +79,7 @@ task<result<>> Steps::kernel_reconfigure(Live& live) {
     co_return result<>();
   }
   if (!done) co_return done;
-  live.attached = true;
+  live.connected = true;
   live.disconnected = false;
   const auto began = live.unserved_since.value_or(clock_.now());
   const auto stall = clock_.now() - began;
@@ -98,7 +98,7 @@ task<result<>> Steps::kernel_reconfigure(Live& live) {
   co_return result<>();
 }
 
-task<result<>> Steps::kernel_resize(Live& live) {
+task<result<>> Steps::kernel_resize(Volume& live) {
   const auto index = device_index(live);
   if (!index) co_return index.error();
   // That the cluster answers has to be known when it begins: newer kernels wait for every request in flight, with all
@@ -114,7 +114,7 @@ task<result<>> Steps::kernel_resize(Live& live) {
   co_return result<>();
 }
 
-task<result<>> Steps::tune(Live& live) {
+task<result<>> Steps::tune(Volume& live) {
   const auto index = device_index(live);
   if (!index) co_return index.error();
   // Without the busy file, and not in line behind the volumes of its cluster: these may wait for the healing.
@@ -124,23 +124,23 @@ task<result<>> Steps::tune(Live& live) {
   co_return tuned;
 }
 
-task<result<>> Steps::disconnect(Live& live) {
+task<result<>> Steps::disconnect(Volume& live) {
   const auto index = device_index(live);
   if (!index) co_return index.error();
   auto gone = co_await ports_.devices.disconnect(*index, live.id, soon());
   if (!gone) co_return gone;
-  live.attached = false;
+  live.connected = false;
   live.facts.disconnected = live.disconnected = true;
   log::info("device.disconnected", {{"volume", live.id}, {"device", device::path(*index)}});
   co_return result<>();
 }
 
-task<result<>> Steps::stop_session(Live& live) {
+task<result<>> Steps::stop_session(Volume& live) {
   const bool broken = live.link->state() == device::Link::State::held;
   live.cut_off |= broken && !live.tombstone;
   note_stall(live);
   live.link->shut();
-  live.attached = false;
+  live.connected = false;
   // Given up, perhaps because the cluster answers nothing: that must not keep the device from its tombstone.
   if (live.record && live.record->failed) {
     bury_(std::move(live.link), std::move(live.image));

@@ -8,7 +8,7 @@ namespace corbd::volume {
 namespace {
 
 /// All stagings of a volume have the same.
-std::string fstype_of(const Live& live) {
+std::string fstype_of(const Volume& live) {
   return live.record->stagings.empty() ? "" : live.record->stagings.front().capability.fstype;
 }
 
@@ -16,20 +16,20 @@ std::string with_ro(std::string flags) { return flags.empty() ? "ro" : std::move
 
 }  // namespace
 
-task<result<>> Steps::mark(Live& live) {
+task<result<>> Steps::mark(Volume& live) {
   auto marked = co_await live.image->set_metadata(kFormatMarker, live.record->format, soon());
   if (marked) live.facts.format_marker = live.record->format;
   if (live.record->kind == device::Kind::krbd) live.facts.ownership.reset();  // the header has another version
   co_return marked;
 }
 
-task<result<>> Steps::unmark(Live& live) {
+task<result<>> Steps::unmark(Volume& live) {
   auto removed = co_await live.image->remove_metadata(kFormatMarker, soon());
   if (removed) live.facts.format_marker = "";
   co_return removed;
 }
 
-task<result<>> Steps::make_filesystem(Live& live, const Wish& wish) {
+task<result<>> Steps::make_filesystem(Volume& live, const Wish& wish) {
   const auto device = data_path(live);
   if (!device) co_return device.error();
   const Capability& capability = std::get<Staged>(wish).capability;
@@ -44,7 +44,7 @@ task<result<>> Steps::make_filesystem(Live& live, const Wish& wish) {
   co_return result<>();
 }
 
-task<result<>> Steps::check_filesystem(Live& live) {
+task<result<>> Steps::check_filesystem(Volume& live) {
   const auto device = data_path(live);
   if (!device) co_return device.error();
   auto checked = co_await ports_.filesystems.fsck(*device, fstype_of(live), owner(live), while_served(live, later()));
@@ -52,7 +52,7 @@ task<result<>> Steps::check_filesystem(Live& live) {
   co_return checked;
 }
 
-task<result<>> Steps::mount(Live& live, std::string target, const Wish& wish) {
+task<result<>> Steps::mount(Volume& live, std::string target, const Wish& wish) {
   const auto device = data_path(live);
   if (!device) co_return device.error();
   const Capability& capability = std::get<Staged>(wish).capability;
@@ -61,7 +61,7 @@ task<result<>> Steps::mount(Live& live, std::string target, const Wish& wish) {
                                          while_served(live, later()));
 }
 
-task<result<>> Steps::unmount(Live& live, std::string path, bool sync) {
+task<result<>> Steps::unmount(Volume& live, std::string path, bool sync) {
   const auto mounted = [&] {
     const auto mounts = ports_.mounts.table();
     return !mounts || std::ranges::any_of(**mounts, [&](const auto& mount) { return mount.target == path; });
@@ -79,12 +79,12 @@ task<result<>> Steps::unmount(Live& live, std::string path, bool sync) {
   co_return result<>();
 }
 
-task<result<host::Extent>> Steps::extent(Live& live, std::string device, std::string target) {
+task<result<host::Extent>> Steps::extent(Volume& live, std::string device, std::string target) {
   co_return co_await ports_.filesystems.extent(std::move(device), fstype_of(live), std::move(target), owner(live),
                                                while_served(live, soon()));
 }
 
-task<result<>> Steps::grow(Live& live, std::string target, const Wish& wish) {
+task<result<>> Steps::grow(Volume& live, std::string target, const Wish& wish) {
   const auto device = data_path(live);
   if (!device) co_return device.error();
   auto grown = co_await ports_.filesystems.grow(*device, fstype_of(live), std::move(target), owner(live),
@@ -100,7 +100,7 @@ task<result<>> Steps::grow(Live& live, std::string target, const Wish& wish) {
   co_return grown;
 }
 
-task<result<>> Steps::trim(Live& live, std::string target) {
+task<result<>> Steps::trim(Volume& live, std::string target) {
   const auto trimmed = co_await ports_.mounts.trim(std::move(target), owner(live), while_served(live, later()));
   if (!trimmed) co_return trimmed.error();
   log::info("filesystem.trimmed", {{"volume", live.id}, {"bytes", *trimmed}});
@@ -108,7 +108,7 @@ task<result<>> Steps::trim(Live& live, std::string target) {
   co_return result<>();
 }
 
-task<result<>> Steps::bind(Live& live, std::string target, const Wish& wish) {
+task<result<>> Steps::bind(Volume& live, std::string target, const Wish& wish) {
   const HelperOwner work = owner(live);
   if (const auto* published = std::get_if<Published>(&wish)) {
     const auto device = data_path(live);

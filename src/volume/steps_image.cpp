@@ -5,11 +5,11 @@
 
 namespace corbd::volume {
 
-bool Steps::is_gone(const Live& live, const Error& error) {
+bool Steps::is_gone(const Volume& live, const Error& error) {
   return live.record->device.has_value() && error.code == errc::not_found;
 }
 
-task<result<>> Steps::fence(Live& live) {
+task<result<>> Steps::fence(Volume& live) {
   auto to = access(live);
   if (!to) co_return to.error();
   auto fenced = co_await ports_.clusters.fence_dead(*to, soon());
@@ -19,7 +19,7 @@ task<result<>> Steps::fence(Live& live) {
   co_return result<>();
 }
 
-task<result<>> Steps::open_image(Live& live) {
+task<result<>> Steps::open_image(Volume& live) {
   auto to = access(live);
   if (!to) co_return to.error();
   image::OpenOptions options;
@@ -27,7 +27,7 @@ task<result<>> Steps::open_image(Live& live) {
   const auto opening = ++live.opening;
   const auto alive = std::weak_ptr<char>(live.alive);
   options.on_resized = [this, &live, alive, opening] {
-    if (!alive.expired() && live.attached && live.opening == opening) trouble_(live, "its image has another size");
+    if (!alive.expired() && live.connected && live.opening == opening) trouble_(live, "its image has another size");
   };
   options.on_lost = [this, &live, alive, opening](const std::string& why) {
     if (alive.expired() || live.opening != opening) return;
@@ -51,7 +51,7 @@ task<result<>> Steps::open_image(Live& live) {
   co_return result<>();
 }
 
-task<result<>> Steps::open_tombstone(Live& live) {
+task<result<>> Steps::open_tombstone(Volume& live) {
   const auto index = device_index(live);
   if (!index) co_return index.error();
   live.image = make_tombstone(live.record->key, live.record->size, live.record->read_only);
@@ -63,7 +63,7 @@ task<result<>> Steps::open_tombstone(Live& live) {
   co_return result<>();
 }
 
-task<result<>> Steps::take_lock(Live& live) {
+task<result<>> Steps::take_lock(Volume& live) {
   const auto ownership = live.facts.ownership;
   live.facts.ownership.reset();
   if (ownership && ownership->lock == image::Ownership::Lock::our_dead) {
@@ -78,7 +78,7 @@ task<result<>> Steps::take_lock(Live& live) {
   co_return result<>();
 }
 
-void Steps::forget_image(Live& live) {
+void Steps::forget_image(Volume& live) {
   ++live.opening;
   live.image.reset();
   live.closing = live.tombstone = live.lock_held = false;
@@ -90,7 +90,7 @@ void Steps::forget_image(Live& live) {
   live.facts = std::move(kept);
 }
 
-task<result<>> Steps::close_image(Live& live) {
+task<result<>> Steps::close_image(Volume& live) {
   // One that is given up must answer, although the cluster does not let its image go.
   if (live.record && live.record->failed && !live.tombstone) {
     bury_(nullptr, std::move(live.image));

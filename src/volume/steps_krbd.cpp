@@ -10,7 +10,7 @@ namespace corbd::volume {
 namespace {
 
 /// Of a volume without a record, ceph-csi's.
-result<std::string> unmap_options(const Live& live) {
+result<std::string> unmap_options(const Volume& live) {
   if (live.record) return live.record->source.kernel.unmap;
   if (live.facts.stash && *live.facts.stash) return cephcsi::parse_kernel_options((*live.facts.stash)->unmap_options);
   return std::string();
@@ -18,7 +18,7 @@ result<std::string> unmap_options(const Live& live) {
 
 }  // namespace
 
-task<result<>> Steps::map_krbd(Live& live) {
+task<result<>> Steps::map_krbd(Volume& live) {
   const Source& source = live.record->source;
   const auto cluster = ports_.find_cluster(source.cluster_id);
   if (!cluster) co_return cluster.error();
@@ -37,7 +37,7 @@ task<result<>> Steps::map_krbd(Live& live) {
   co_return mapped;
 }
 
-task<result<>> Steps::unmap_krbd(Live& live) {
+task<result<>> Steps::unmap_krbd(Volume& live) {
   const auto device = device_of(live);
   if (!device) co_return device.error();
   const auto options = unmap_options(live);
@@ -48,7 +48,7 @@ task<result<>> Steps::unmap_krbd(Live& live) {
 }
 
 /// The client of the volume's own device is no stranger.
-void Steps::admit_kernel(const Live& live, image::Ownership& who) const {
+void Steps::admit_kernel(const Volume& live, image::Ownership& who) const {
   if (live.record->kind != device::Kind::krbd) return;
   if (const auto device = device_of(live)) std::erase(who.foreign_watchers, device->client);
 }

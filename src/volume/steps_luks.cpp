@@ -21,7 +21,7 @@ Secret passphrase_of(const Wish& wish) {
 
 }  // namespace
 
-task<result<std::optional<std::string>>> Steps::kept_metadata(Live& live, std::string name) {
+task<result<std::optional<std::string>>> Steps::kept_metadata(Volume& live, std::string name) {
   auto found = co_await live.image->metadata(name, soon());
   if (!found || found->has_value()) co_return found;
   const std::string old_name = "." + name;
@@ -33,7 +33,7 @@ task<result<std::optional<std::string>>> Steps::kept_metadata(Live& live, std::s
   co_return found;
 }
 
-task<result<Secret>> Steps::volume_key(Live& live, const Wish& wish) {
+task<result<Secret>> Steps::volume_key(Volume& live, const Wish& wish) {
   const auto kind = ports_.kms.kind(live.record->kms_id);
   if (!kind) co_return kind.error();
   Secret passphrase = passphrase_of(wish);
@@ -48,14 +48,14 @@ task<result<Secret>> Steps::volume_key(Live& live, const Wish& wish) {
                                        ", which holds its key"};
 }
 
-task<result<>> Steps::store_key(Live& live, Secret key, Secret passphrase) {
+task<result<>> Steps::store_key(Volume& live, Secret key, Secret passphrase) {
   auto wrapped = co_await ports_.kms.wrap(live.id, std::move(key), std::move(passphrase), soon());
   if (!wrapped) co_return wrapped.error();
   co_return co_await live.image->set_metadata(kVolumeKey, std::move(*wrapped), soon());
 }
 
 /// ceph-csi's provisioner makes the key of its volumes; a static one gets it here.
-task<result<Secret>> Steps::first_key(Live& live, const Wish& wish) {
+task<result<Secret>> Steps::first_key(Volume& live, const Wish& wish) {
   auto key = co_await volume_key(live, wish);
   if (key || key.error().code != errc::not_found) co_return key;
   key = kms::make_volume_key();
@@ -65,14 +65,14 @@ task<result<Secret>> Steps::first_key(Live& live, const Wish& wish) {
   co_return key;
 }
 
-task<result<Slots::Guard>> Steps::key_derivation(const Live& live) {
+task<result<Slots::Guard>> Steps::key_derivation(const Volume& live) {
   if (key_derivations_.free() == 0)
     log::info("luks.waits",
               {{"volume", live.id}, {"why", "two other volumes of this node derive their keys, with 32 MiB each"}});
   co_return co_await key_derivations_.take(later());
 }
 
-task<result<>> Steps::look_at_luks(Live& live, Fact fact, const Wish& wish) {
+task<result<>> Steps::look_at_luks(Volume& live, Fact fact, const Wish& wish) {
   if (fact == Fact::keys) co_return co_await look_at_keys(live, wish);
   if (fact == Fact::encryption) {
     const auto found = co_await kept_metadata(live, kState);
@@ -88,7 +88,7 @@ task<result<>> Steps::look_at_luks(Live& live, Fact fact, const Wish& wish) {
   co_return result<>();
 }
 
-task<result<>> Steps::look_at_keys(Live& live, const Wish& wish) {
+task<result<>> Steps::look_at_keys(Volume& live, const Wish& wish) {
   const auto kind = ports_.kms.kind(live.record->kms_id);
   if (!kind) co_return kind.error();
   if (*kind == kms::Kind::shared)
@@ -115,7 +115,7 @@ task<result<>> Steps::look_at_keys(Live& live, const Wish& wish) {
   co_return result<>();
 }
 
-task<result<>> Steps::luks_format(Live& live, const Wish& wish) {
+task<result<>> Steps::luks_format(Volume& live, const Wish& wish) {
   const auto device = device_path(live);
   if (!device) co_return device.error();
   auto key = co_await first_key(live, wish);
@@ -129,14 +129,14 @@ task<result<>> Steps::luks_format(Live& live, const Wish& wish) {
   co_return result<>();
 }
 
-task<result<>> Steps::luks_note(Live& live) {
+task<result<>> Steps::luks_note(Volume& live) {
   auto noted = co_await live.image->set_metadata(kState, kEncrypted, soon());
   if (noted) live.facts.encryption = kEncrypted;
   if (live.record->kind == device::Kind::krbd) live.facts.ownership.reset();  // the header has another version
   co_return noted;
 }
 
-task<result<>> Steps::luks_open(Live& live, const Wish& wish) {
+task<result<>> Steps::luks_open(Volume& live, const Wish& wish) {
   const auto device = device_path(live);
   if (!device) co_return device.error();
   auto key = co_await volume_key(live, wish);
@@ -151,19 +151,19 @@ task<result<>> Steps::luks_open(Live& live, const Wish& wish) {
   co_return result<>();
 }
 
-task<result<>> Steps::luks_resize(Live& live) {
+task<result<>> Steps::luks_resize(Volume& live) {
   auto resized = co_await ports_.luks.resize(mapping_name(live.id), owner(live), while_served(live, soon()));
   if (resized) live.facts.fits = true;
   co_return resized;
 }
 
-task<result<>> Steps::luks_close(Live& live) {
+task<result<>> Steps::luks_close(Volume& live) {
   auto closed = co_await ports_.luks.close(mapping_name(live.id), owner(live), while_served(live, soon()));
   if (closed) log::info("luks.closed", {{"volume", live.id}});
   co_return closed;
 }
 
-task<result<>> Steps::add_key(Live& live, const Wish& wish) {
+task<result<>> Steps::add_key(Volume& live, const Wish& wish) {
   const auto device = device_path(live);
   if (!device) co_return device.error();
   const auto key = co_await volume_key(live, wish);
@@ -174,7 +174,7 @@ task<result<>> Steps::add_key(Live& live, const Wish& wish) {
   co_return co_await ports_.luks.add_key(*device, kSecond, *key, *key, owner(live), while_served(live, later()));
 }
 
-task<result<>> Steps::new_key(Live& live, const Wish& wish) {
+task<result<>> Steps::new_key(Volume& live, const Wish& wish) {
   const auto device = device_path(live);
   if (!device) co_return device.error();
   const auto old_key = co_await volume_key(live, wish);
@@ -194,7 +194,7 @@ task<result<>> Steps::new_key(Live& live, const Wish& wish) {
   co_return result<>();
 }
 
-task<result<>> Steps::remove_key(Live& live, int slot) {
+task<result<>> Steps::remove_key(Volume& live, int slot) {
   const auto device = device_path(live);
   if (!device) co_return device.error();
   live.facts.keys.reset();

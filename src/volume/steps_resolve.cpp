@@ -32,7 +32,7 @@ image::Access access_to(std::string cluster_id, const Cluster& cluster, const St
           cephcsi::with_affinity(wish.source.serving.config, cluster.crush_location)};
 }
 
-void warn_of_ignored(const Live& live, const std::vector<std::string>& ignored, const std::string& of) {
+void warn_of_ignored(const Volume& live, const std::vector<std::string>& ignored, const std::string& of) {
   std::string all;
   for (const auto& sentence : ignored) all += (all.empty() ? "" : "; ") + sentence;
   if (!all.empty()) log::warning("volume.ignored", {{"volume", live.id}, {"of", of}, {"without_effect", all}});
@@ -40,7 +40,7 @@ void warn_of_ignored(const Live& live, const std::vector<std::string>& ignored, 
 
 }  // namespace
 
-task<result<>> Steps::resolve(Live& live, const Staged& wish) {
+task<result<>> Steps::resolve(Volume& live, const Staged& wish) {
   auto found = co_await find_image(wish);
   if (!found) co_return found.error();
   if (auto served = check_encryption(live, wish, *found); !served) co_return served;
@@ -52,7 +52,7 @@ task<result<>> Steps::resolve(Live& live, const Staged& wish) {
 }
 
 /// Before anything is mapped. The journal knows better than the attributes.
-result<> Steps::check_encryption(const Live& live, const Staged& wish, image::Resolved& found) const {
+result<> Steps::check_encryption(const Volume& live, const Staged& wish, image::Resolved& found) const {
   if (found.kms_id.empty()) found.kms_id = wish.kms_id;
   if (found.kms_id.empty()) return {};
   const std::string volume = "volume " + live.id + ", which is encrypted";

@@ -6,13 +6,13 @@ namespace corbd::volume {
 namespace {
 
 /// The keys are ceph-csi's; the dot keeps rbd-mirror from copying them.
-std::string note_key(const char* what, const Live& live, const Config& config) {
+std::string note_key(const char* what, const Volume& live, const Config& config) {
   return std::string(".rbd.csi.ceph.com/") + what + "/" + live.id + "/" + config.policy.node;
 }
 
 }  // namespace
 
-task<result<>> Steps::look_at_stash(Live& live, const Wish& wish) {
+task<result<>> Steps::look_at_stash(Volume& live, const Wish& wish) {
   const auto* staged = std::get_if<Staged>(&wish);
   const auto* unstaged = std::get_if<Unstaged>(&wish);
   std::vector<std::string> paths;
@@ -40,14 +40,14 @@ task<result<>> Steps::look_at_stash(Live& live, const Wish& wish) {
   co_return result<>();
 }
 
-task<result<>> Steps::write_stash(Live& live, const step::WriteStash& step) {
+task<result<>> Steps::write_stash(Volume& live, const step::WriteStash& step) {
   auto written = co_await ports_.write_stash(step.path, step.stash);
   if (!written) live.facts.stash.reset();
   if (written) live.facts.stash = step.stash;
   co_return written;
 }
 
-task<result<>> Steps::drop_stash(Live& live, std::string staging_path) {
+task<result<>> Steps::drop_stash(Volume& live, std::string staging_path) {
   const auto& known = live.facts.stash;
   std::string log = known && *known ? cephcsi::log_to_remove(**known, live.id) : "";
   auto dropped = co_await ports_.drop_stash(std::move(staging_path), std::move(log));
@@ -56,7 +56,7 @@ task<result<>> Steps::drop_stash(Live& live, std::string staging_path) {
   co_return dropped;
 }
 
-task<result<>> Steps::note(Live& live, const Note& wanted, const Wish& wish) {
+task<result<>> Steps::note(Volume& live, const Note& wanted, const Wish& wish) {
   auto written = co_await write_note(live, wanted);
   if (written) {
     live.facts.noted = wanted;
@@ -74,7 +74,7 @@ task<result<>> Steps::note(Live& live, const Note& wanted, const Wish& wish) {
   co_return result<>();
 }
 
-task<result<>> Steps::write_note(Live& live, const Note& wanted) {
+task<result<>> Steps::write_note(Volume& live, const Note& wanted) {
   const Note known = live.record->note.value_or(Note());
   if (wanted.user != known.user) {
     auto set = co_await live.image->set_metadata(note_key("userid", live, config_), wanted.user, soon());

@@ -1,7 +1,7 @@
 // What stands behind a device that was given up: an image that answers EIO to everything.
 #include <cerrno>
 
-#include "live.hpp"
+#include "volume.hpp"
 
 namespace corbd::volume {
 namespace {

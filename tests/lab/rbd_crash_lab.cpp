@@ -174,7 +174,7 @@ TEST_CASE("a broken lock leaves its mark until the image is opened again, and a 
   const image::Key key = (*image)->key();
   const auto broken = agent.run(agent.clusters->header(access(), key, agent.in(20s)));
   REQUIRE(broken);
-  CHECK(broken->mark == kMark);
+  CHECK(broken->break_mark == kMark);
   CHECK(broken->version > seen->version);
   const test::Folder elsewhere;
   Agent other(elsewhere.path() + "/incarnations");
@@ -191,7 +191,7 @@ TEST_CASE("a broken lock leaves its mark until the image is opened again, and a 
   const auto taken = agent.run(agent.clusters->header(access(), key, agent.in(20s)));
   REQUIRE(taken);
   CHECK(taken->version > broken->version);
-  CHECK(taken->mark != kMark);
+  CHECK(taken->break_mark != kMark);
   CHECK(other.run((*again)->close(other.in(20s))));
   CHECK(agent.run((*image)->close(agent.in(20s))));
 }

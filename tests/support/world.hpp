@@ -37,11 +37,11 @@ struct FakeImage {
   std::string lock_owner;      ///< client address; "" = free
   int lock_handle = 0;         ///< which of that client's open images has it, as its cookie tells; 0: any
   std::set<std::string> watchers;
-  std::uint64_t version = 1;  ///< of the header
-  std::int64_t mark = 0;      ///< of the header: its time of change
+  std::uint64_t version = 1;    ///< of the header
+  std::int64_t break_mark = 0;  ///< of the header: its time of change
   void changed(std::int64_t left = 0) {
     ++version;
-    mark = left;
+    break_mark = left;
   }
   std::map<std::string, std::string> metadata;
   bool data = false;            ///< any extent allocated

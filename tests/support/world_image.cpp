@@ -28,7 +28,7 @@ World::FakeOpened::FakeOpened(World& world, FakeImage& of, std::string client, i
   for (const auto& device : world_.devices)
     if (device.kind == device::Kind::krbd && device.image_id == of.id && !options_.read_only)
       world_.broke("an image was opened for writing that the kernel has mapped");
-  of.mark = 0;
+  of.break_mark = 0;
   world_.opened[serial_] = this;
 }
 

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "corbd/core/gate.hpp"
-#include "corbd/kube/kept.hpp"
+#include "corbd/kube/informer.hpp"
 #include "corbd/kube/objects.hpp"
 #include "corbd/plan/wish.hpp"
 #include "corbd/volume/volumes.hpp"
@@ -54,7 +54,7 @@ class Attachments {
   void wait_for(const std::string& volume_id);
   void wait_no_more(const std::string& volume_id);
   void changed(const std::string& name, const boost::json::object* attachment);
-  static task<> end(std::unique_ptr<kube::Kept> watch);
+  static task<> end(std::unique_ptr<kube::Informer> watch);
 
   executor control_;
   Clock& clock_;
@@ -63,7 +63,7 @@ class Attachments {
   volume::Volumes* volumes_ = nullptr;
   std::set<std::string> asked_for_;             ///< by keep_asking() now
   std::map<std::string, std::string> waiting_;  ///< attachments that are neither here nor away, by name: their volumes
-  std::map<std::string, std::unique_ptr<kube::Kept>> watches_;  ///< by the attachment's name; of watch_all by none
+  std::map<std::string, std::unique_ptr<kube::Informer>> watches_;  ///< by the attachment's name; of watch_all by none
   bool may_watch_ = true;
   CancelScope stopping_;
   Gate gate_;

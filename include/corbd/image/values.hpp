@@ -83,8 +83,8 @@ constexpr std::string_view host_of(std::string_view address) { return address.su
 
 /// What an image's header tells without opening the image. Opening sets a watch, which changes the mark.
 struct Header {
-  std::uint64_t version = 0;  ///< as Ownership::version
-  std::int64_t mark = 0;      ///< what break_dead_lock() left, if nothing was done to the header since
+  std::uint64_t version = 0;    ///< as Ownership::version
+  std::int64_t break_mark = 0;  ///< what break_dead_lock() left, if nothing was done to the header since
 };
 
 }  // namespace corbd::image

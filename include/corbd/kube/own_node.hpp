@@ -7,7 +7,7 @@
 #include <string>
 
 #include "corbd/kube/access.hpp"
-#include "corbd/kube/kept.hpp"
+#include "corbd/kube/informer.hpp"
 #include "corbd/kube/objects.hpp"
 
 namespace corbd::kube {
@@ -31,7 +31,7 @@ class OwnNode {
 
  private:
   const std::string name_;
-  std::unique_ptr<Kept> node_;
+  std::unique_ptr<Informer> node_;
   const Error no_access_;
   bool started_ = false;
 };

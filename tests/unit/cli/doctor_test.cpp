@@ -16,26 +16,26 @@ constexpr const char* kHostMounts =
     "30 21 0:25 / /var/lib/kubelet/pods/x rw - tmpfs tmpfs rw\n";
 
 /// A node on which nothing is wrong.
-Facts healthy() {
-  Facts facts;
-  facts.kernel = "6.1.0-13-amd64";
-  facts.nbd_there = true;
-  facts.nbds_max = "0";
-  facts.capabilities = ~std::uint64_t{0};
-  facts.pid_namespace = "pid:[4026531836]";
-  facts.host_network = true;
-  facts.mountinfo = kHostMounts;
-  facts.kubelet_dir = "/var/lib/kubelet";
-  facts.state_dir = "/state";
-  facts.clusters = std::vector<rbd::ClusterEntry>{{"prod", {"m1", "m2"}, "", {}}};
-  facts.monitors = {{"prod", "m1", true}, {"prod", "m2", true}};
-  facts.devices = {{0, "v1", false, 0}};
-  facts.recorded = {"v1"};
-  return facts;
+Inputs healthy() {
+  Inputs inputs;
+  inputs.kernel = "6.1.0-13-amd64";
+  inputs.nbd_there = true;
+  inputs.nbds_max = "0";
+  inputs.capabilities = ~std::uint64_t{0};
+  inputs.pid_namespace = "pid:[4026531836]";
+  inputs.host_network = true;
+  inputs.mountinfo = kHostMounts;
+  inputs.kubelet_dir = "/var/lib/kubelet";
+  inputs.state_dir = "/state";
+  inputs.clusters = std::vector<rbd::ClusterEntry>{{"prod", {"m1", "m2"}, "", {}}};
+  inputs.monitors = {{"prod", "m1", true}, {"prod", "m2", true}};
+  inputs.devices = {{0, "v1", false, 0}};
+  inputs.recorded = {"v1"};
+  return inputs;
 }
 
-Finding find(const Facts& facts, const std::string& check) {
-  for (const auto& finding : judge(facts))
+Finding find(const Inputs& inputs, const std::string& check) {
+  for (const auto& finding : judge(inputs))
     if (finding.check == check) return finding;
   return {check, Grade::ok, "no such finding", {}};
 }
@@ -53,10 +53,10 @@ TEST_CASE("a healthy node has no warning and exit code 0") {
 }
 
 TEST_CASE("everything that is not well names a way out") {
-  Facts facts;  // nothing is there
-  facts.runtime_dir = facts.state_dir_writable = facts.admin = facts.csi = Error{errc::unavailable, "no"};
-  facts.devices = {{0, "", false, 0}, {1, "foreign", false, 0}};
-  const auto findings = judge(facts);
+  Inputs inputs;  // nothing is there
+  inputs.runtime_dir = inputs.state_dir_writable = inputs.admin = inputs.csi = Error{errc::unavailable, "no"};
+  inputs.devices = {{0, "", false, 0}, {1, "foreign", false, 0}};
+  const auto findings = judge(inputs);
   CHECK(exit_code(findings) == 2);
   for (const auto& finding : findings)
     if (finding.verdict != Grade::ok) CHECK_FALSE(finding.way_out.empty());
@@ -70,12 +70,12 @@ TEST_CASE("an agent that may leave a core dump is named, for it has keys in it")
   CHECK(dumps_core(limits + "0                    0                    bytes     \n") == false);
   CHECK(dumps_core(limits + "unlimited            unlimited            bytes     \n") == true);
   CHECK(dumps_core("Max cpu time   unlimited") == std::nullopt);
-  auto facts = healthy();
-  facts.dumps_core = false;
-  CHECK(find(facts, "core-dumps").verdict == Grade::ok);
-  facts.dumps_core = true;
-  CHECK(find(facts, "core-dumps").verdict == Grade::warning);
-  CHECK_THAT(find(facts, "core-dumps").way_out, ContainsSubstring("--allow-core-dumps"));
+  auto inputs = healthy();
+  inputs.dumps_core = false;
+  CHECK(find(inputs, "core-dumps").verdict == Grade::ok);
+  inputs.dumps_core = true;
+  CHECK(find(inputs, "core-dumps").verdict == Grade::warning);
+  CHECK_THAT(find(inputs, "core-dumps").way_out, ContainsSubstring("--allow-core-dumps"));
 }
 
 TEST_CASE("the exit code is that of the worst finding") {
@@ -84,87 +84,87 @@ TEST_CASE("the exit code is that of the worst finding") {
 }
 
 TEST_CASE("kernels: too old, without identifiers, fine") {
-  auto facts = healthy();
+  auto inputs = healthy();
   for (const auto& [release, verdict] :
        {std::pair("5.3.18", Grade::failure), std::pair("4.18.0-372.el8", Grade::failure),
         std::pair("5.4.0", Grade::warning), std::pair("5.14.0-1", Grade::ok), std::pair("6.12.1+deb13", Grade::ok),
         std::pair("10.0", Grade::ok), std::pair("x", Grade::failure)}) {
-    facts.kernel = release;
+    inputs.kernel = release;
     INFO(release);
-    CHECK(find(facts, "kernel").verdict == verdict);
+    CHECK(find(inputs, "kernel").verdict == verdict);
   }
 }
 
 TEST_CASE("the driver must be there, and better without devices from the start") {
-  auto facts = healthy();
-  facts.nbds_max = "16";
-  CHECK(find(facts, "nbd").verdict == Grade::warning);
-  facts.nbd_there = false;
-  CHECK(find(facts, "nbd").verdict == Grade::failure);
-  CHECK_THAT(find(facts, "nbd").way_out, ContainsSubstring("modprobe nbd nbds_max=0"));
+  auto inputs = healthy();
+  inputs.nbds_max = "16";
+  CHECK(find(inputs, "nbd").verdict == Grade::warning);
+  inputs.nbd_there = false;
+  CHECK(find(inputs, "nbd").verdict == Grade::failure);
+  CHECK_THAT(find(inputs, "nbd").way_out, ContainsSubstring("modprobe nbd nbds_max=0"));
 }
 
 TEST_CASE("the kernel's rbd module is only a note: there, to be loaded, or not to be seen") {
-  auto facts = healthy();
+  auto inputs = healthy();
   for (const auto& [rbd, said] :
        {std::pair(Module::present, "can be staged"), std::pair(Module::loadable, "modprobe rbd"),
         std::pair(Module::absent, "are refused")}) {
-    facts.rbd = rbd;
-    CHECK(find(facts, "rbd").verdict == Grade::ok);
-    CHECK_THAT(find(facts, "rbd").said, ContainsSubstring(said));
+    inputs.rbd = rbd;
+    CHECK(find(inputs, "rbd").verdict == Grade::ok);
+    CHECK_THAT(find(inputs, "rbd").said, ContainsSubstring(said));
   }
 }
 
 TEST_CASE(
     "without CAP_SYS_ADMIN nothing works, without any other right of the manifest most does, and what is missing is "
     "named") {
-  auto facts = healthy();
+  auto inputs = healthy();
   for (const auto& [bit, name] : {std::pair(24, "CAP_SYS_RESOURCE"), std::pair(12, "CAP_NET_ADMIN"),
                                   std::pair(2, "CAP_DAC_READ_SEARCH"), std::pair(27, "CAP_MKNOD")}) {
-    facts.capabilities = ~(std::uint64_t{1} << bit);
-    CHECK(find(facts, "capabilities").verdict == Grade::warning);
-    CHECK_THAT(find(facts, "capabilities").said, ContainsSubstring(name));
+    inputs.capabilities = ~(std::uint64_t{1} << bit);
+    CHECK(find(inputs, "capabilities").verdict == Grade::warning);
+    CHECK_THAT(find(inputs, "capabilities").said, ContainsSubstring(name));
   }
-  facts.capabilities = ~(std::uint64_t{1} << 21);
-  CHECK(find(facts, "capabilities").verdict == Grade::failure);
-  facts.capabilities = 0;
+  inputs.capabilities = ~(std::uint64_t{1} << 21);
+  CHECK(find(inputs, "capabilities").verdict == Grade::failure);
+  inputs.capabilities = 0;
   for (const std::string name :
        {"CAP_SYS_ADMIN", "CAP_SYS_RESOURCE", "CAP_NET_ADMIN", "CAP_DAC_READ_SEARCH", "CAP_MKNOD"})
-    CHECK_THAT(find(facts, "capabilities").said, ContainsSubstring(name + " is missing"));
-  facts.capabilities.reset();
-  CHECK(find(facts, "capabilities").verdict == Grade::warning);
+    CHECK_THAT(find(inputs, "capabilities").said, ContainsSubstring(name + " is missing"));
+  inputs.capabilities.reset();
+  CHECK(find(inputs, "capabilities").verdict == Grade::warning);
 }
 
 TEST_CASE("a PID namespace of its own fails, unless the node itself is a container") {
-  auto facts = healthy();
-  facts.pid_namespace = "pid:[4026532555]";
-  facts.first_process = "corbd";
-  CHECK(find(facts, "pid-namespace").verdict == Grade::failure);
-  facts.first_process = "systemd";
-  CHECK(find(facts, "pid-namespace").verdict == Grade::warning);
+  auto inputs = healthy();
+  inputs.pid_namespace = "pid:[4026532555]";
+  inputs.first_process = "corbd";
+  CHECK(find(inputs, "pid-namespace").verdict == Grade::failure);
+  inputs.first_process = "systemd";
+  CHECK(find(inputs, "pid-namespace").verdict == Grade::warning);
 }
 
 TEST_CASE("the host's network is needed before Linux 6.4 only") {
-  auto facts = healthy();
-  facts.host_network = false;
-  CHECK(find(facts, "network-namespace").verdict == Grade::failure);
-  facts.host_network.reset();
-  CHECK(find(facts, "network-namespace").verdict == Grade::warning);
-  facts.kernel = "6.4.0";
-  CHECK(find(facts, "network-namespace").verdict == Grade::ok);
+  auto inputs = healthy();
+  inputs.host_network = false;
+  CHECK(find(inputs, "network-namespace").verdict == Grade::failure);
+  inputs.host_network.reset();
+  CHECK(find(inputs, "network-namespace").verdict == Grade::warning);
+  inputs.kernel = "6.4.0";
+  CHECK(find(inputs, "network-namespace").verdict == Grade::ok);
 }
 
 TEST_CASE("the mount that holds kubelet's folder must be shared") {
-  auto facts = healthy();
-  facts.mountinfo =
+  auto inputs = healthy();
+  inputs.mountinfo =
       "21 1 8:1 / / rw - overlay overlay rw\n22 21 8:1 /k /var/lib/kubelet rw,relatime shared:7 master:1 - ext4 "
       "/dev/sda1 rw\n";
-  CHECK(find(facts, "mount-propagation").verdict == Grade::ok);
-  facts.mountinfo =
+  CHECK(find(inputs, "mount-propagation").verdict == Grade::ok);
+  inputs.mountinfo =
       "21 1 8:1 / / rw shared:1 - overlay overlay rw\n22 21 8:1 /k /var/lib/kubelet rw master:1 - ext4 /dev/sda1 rw\n";
-  CHECK(find(facts, "mount-propagation").verdict == Grade::failure);
-  facts.mountinfo = "not mountinfo";
-  CHECK(find(facts, "mount-propagation").verdict == Grade::failure);
+  CHECK(find(inputs, "mount-propagation").verdict == Grade::failure);
+  inputs.mountinfo = "not mountinfo";
+  CHECK(find(inputs, "mount-propagation").verdict == Grade::failure);
 }
 
 TEST_CASE("mountinfo: whole names, spaces, and the mount on top count") {
@@ -182,45 +182,45 @@ TEST_CASE("mountinfo: whole names, spaces, and the mount on top count") {
 }
 
 TEST_CASE("a folder that the agent will make is a warning, one that refuses a failure") {
-  auto facts = healthy();
-  facts.state_dir_writable = facts.runtime_dir = Error{errc::not_found, "x does not exist"};
-  CHECK(find(facts, "state-dir").verdict == Grade::warning);
-  CHECK(find(facts, "runtime-dir").verdict == Grade::warning);
-  facts.state_dir_writable = Error{errc::state_write, "read-only"};
-  facts.runtime_dir = Error{errc::failed_precondition, "not on tmpfs"};
-  CHECK(find(facts, "state-dir").verdict == Grade::failure);
-  CHECK(find(facts, "runtime-dir").verdict == Grade::failure);
+  auto inputs = healthy();
+  inputs.state_dir_writable = inputs.runtime_dir = Error{errc::not_found, "x does not exist"};
+  CHECK(find(inputs, "state-dir").verdict == Grade::warning);
+  CHECK(find(inputs, "runtime-dir").verdict == Grade::warning);
+  inputs.state_dir_writable = Error{errc::state_write, "read-only"};
+  inputs.runtime_dir = Error{errc::failed_precondition, "not on tmpfs"};
+  CHECK(find(inputs, "state-dir").verdict == Grade::failure);
+  CHECK(find(inputs, "runtime-dir").verdict == Grade::failure);
 }
 
 TEST_CASE("config.json must list clusters with monitors") {
-  auto facts = healthy();
-  facts.clusters->push_back({"test", {}, "", {}});
-  CHECK(find(facts, "config.json").verdict == Grade::failure);
-  CHECK_THAT(find(facts, "config.json").said, ContainsSubstring("test"));
-  facts.clusters->clear();
-  CHECK(find(facts, "config.json").verdict == Grade::failure);
-  facts.clusters = Error{errc::invalid_argument, "not JSON"};
-  CHECK(find(facts, "config.json").verdict == Grade::failure);
+  auto inputs = healthy();
+  inputs.clusters->push_back({"test", {}, "", {}});
+  CHECK(find(inputs, "config.json").verdict == Grade::failure);
+  CHECK_THAT(find(inputs, "config.json").said, ContainsSubstring("test"));
+  inputs.clusters->clear();
+  CHECK(find(inputs, "config.json").verdict == Grade::failure);
+  inputs.clusters = Error{errc::invalid_argument, "not JSON"};
+  CHECK(find(inputs, "config.json").verdict == Grade::failure);
 }
 
 TEST_CASE("one silent monitor is a warning that names it, all of a cluster a failure") {
-  auto facts = healthy();
-  facts.monitors[1].answers = false;
-  CHECK(find(facts, "monitors of prod").verdict == Grade::warning);
-  CHECK_THAT(find(facts, "monitors of prod").said, ContainsSubstring("m2") && !ContainsSubstring("m1"));
-  facts.monitors[0].answers = false;
-  CHECK(find(facts, "monitors of prod").verdict == Grade::failure);
+  auto inputs = healthy();
+  inputs.monitors[1].answers = false;
+  CHECK(find(inputs, "monitors of prod").verdict == Grade::warning);
+  CHECK_THAT(find(inputs, "monitors of prod").said, ContainsSubstring("m2") && !ContainsSubstring("m1"));
+  inputs.monitors[0].answers = false;
+  CHECK(find(inputs, "monitors of prod").verdict == Grade::failure);
 }
 
 TEST_CASE("devices that nobody serves are named with what waits on them") {
-  auto facts = healthy();
-  facts.devices = {{0, "v1", false, 2}, {1, "gone", true, 0}, {2, "", false, 0}, {3, "", true, 0}};
-  CHECK(find(facts, "/dev/nbd0").said == "no such finding");
-  CHECK(find(facts, "/dev/nbd1").verdict == Grade::warning);
-  CHECK(find(facts, "/dev/nbd2").verdict == Grade::warning);
-  CHECK(find(facts, "/dev/nbd3").said == "no such finding");
-  facts.admin = facts.csi = Error{errc::unavailable, "nobody"};
-  CHECK_THAT(find(facts, "/dev/nbd0").said, ContainsSubstring("v1") && ContainsSubstring("2 requests wait"));
+  auto inputs = healthy();
+  inputs.devices = {{0, "v1", false, 2}, {1, "gone", true, 0}, {2, "", false, 0}, {3, "", true, 0}};
+  CHECK(find(inputs, "/dev/nbd0").said == "no such finding");
+  CHECK(find(inputs, "/dev/nbd1").verdict == Grade::warning);
+  CHECK(find(inputs, "/dev/nbd2").verdict == Grade::warning);
+  CHECK(find(inputs, "/dev/nbd3").said == "no such finding");
+  inputs.admin = inputs.csi = Error{errc::unavailable, "nobody"};
+  CHECK_THAT(find(inputs, "/dev/nbd0").said, ContainsSubstring("v1") && ContainsSubstring("2 requests wait"));
 }
 
 TEST_CASE("monitors' addresses in every form of ceph-csi's config.json") {

@@ -8,7 +8,7 @@ using namespace corbd::plan;
 TEST_CASE("a heal fences, opens, proves, locks and reconnects, and touches nothing else") {
   Model model = staged_model();
   model.seen.link = Observation::Link::none;
-  model.seen.attached = model.seen.image_open = model.seen.lock_held = false;
+  model.seen.connected = model.seen.image_open = model.seen.lock_held = false;
   model.ownership.lock = Lock::our_dead;
   const auto steps = run(model, Wish(Healed{}));
   REQUIRE(steps);
@@ -29,7 +29,7 @@ TEST_CASE(
     "ours") {
   Model model = staged_model();
   model.seen.link = Observation::Link::none;
-  model.seen.attached = model.seen.image_open = model.seen.lock_held = false;
+  model.seen.connected = model.seen.image_open = model.seen.lock_held = false;
   model.ownership.lock = GENERATE(Lock::mine, Lock::none);
   model.ownership.foreign_watchers = {"10.0.0.9:0/77"};
   Decision last;
@@ -49,7 +49,7 @@ TEST_CASE(
     "a record of another boot, or of another device than stash and kernel name, is closed, and the device left alone") {
   Model model = staged_model();
   model.seen.link = Observation::Link::none;
-  model.seen.attached = model.seen.image_open = model.seen.lock_held = false;
+  model.seen.connected = model.seen.image_open = model.seen.lock_held = false;
   const int what = GENERATE(range(0, 4));
   CAPTURE(what);
   if (what == 0) model.seen.boot_id = "next";
@@ -67,7 +67,7 @@ TEST_CASE(
 TEST_CASE("a record without device, mounts and stash is closed by a look; one that has any of them stays") {
   Model model = staged_model();
   model.seen.link = Observation::Link::none;
-  model.seen.attached = model.seen.image_open = model.seen.lock_held = false;
+  model.seen.connected = model.seen.image_open = model.seen.lock_held = false;
   model.seen.devices.clear();
   const int left = GENERATE(range(0, 4));
   CAPTURE(left);
@@ -88,7 +88,7 @@ TEST_CASE(
   wish.capability = model.record->stagings.front().capability;
   model.seen.devices.clear();
   model.seen.link = Observation::Link::closed;
-  model.seen.attached = false;
+  model.seen.connected = false;
   host::Mount& left = model.seen.mounts.front();
   left = {};
   left.target = kPath + "/" + kId;

@@ -117,7 +117,7 @@ void Model::apply(const Step& step, const Wish& wish) {
     seen.facts.disconnected = !by_kernel;
     if (!open || by_kernel) seen.devices.clear();
     if (seen.link != Observation::Link::none) seen.link = Observation::Link::closed;
-    seen.attached = false;
+    seen.connected = false;
   };
   std::visit(Overloaded{
                  [&](const step::Look& of) { look(of.fact); },
@@ -131,22 +131,22 @@ void Model::apply(const Step& step, const Wish& wish) {
                  [&](const step::OpenTombstone&) { seen.image_open = seen.tombstone = true; },
                  [&](const step::StartSession&) {
                    seen.link = Observation::Link::serving;
-                   seen.attached = false;
+                   seen.connected = false;
                  },
                  [&](const step::KernelConnect&) {
                    REQUIRE(seen.devices.empty());
                    seen.devices.push_back(device_seen(3));
-                   seen.attached = true;
+                   seen.connected = true;
                    seen.facts.disconnected = cut = false;
                  },
                  [&](const step::KernelReconfigure&) {
                    REQUIRE_FALSE(seen.facts.disconnected);
-                   seen.attached = !cut;
+                   seen.connected = !cut;
                    seen.facts.disconnected = cut;
                  },
                  [&](const step::KernelResize&) {
                    REQUIRE(seen.link == Observation::Link::serving);
-                   REQUIRE(seen.attached);
+                   REQUIRE(seen.connected);
                    seen.devices.front().size = seen.image_size;
                  },
                  [&](const step::Tune&) { seen.devices.front().io_timeout_ms = 1000; },
@@ -193,7 +193,7 @@ void Model::apply(const Step& step, const Wish& wish) {
                  [&](const step::Disconnect&) { take_away(false); },
                  [&](const step::StopSession&) {
                    seen.link = Observation::Link::none;
-                   seen.attached = false;
+                   seen.connected = false;
                  },
                  [&](const step::CloseImage&) {
                    seen.image_open = seen.lock_held = seen.tombstone = false;
@@ -313,7 +313,7 @@ Model staged_model() {
   model.seen.devices.push_back(device_seen(3));
   model.seen.devices.front().io_timeout_ms = 1000;
   model.seen.link = Observation::Link::serving;
-  model.seen.attached = model.seen.image_open = model.seen.lock_held = true;
+  model.seen.connected = model.seen.image_open = model.seen.lock_held = true;
   model.seen.mounts.push_back(mount_of(model.seen.devices.front(), kPath + "/" + kId));
   model.image_has_filesystem = model.image_has_data = true;
   return model;

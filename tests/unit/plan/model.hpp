@@ -48,7 +48,7 @@ struct Model {
   /// I1: a step that uses a device needs a live link, or the kernel's client.
   bool answers() const {
     const bool by_kernel = seen.device() != nullptr && seen.device()->kind == device::Kind::krbd;
-    return other_serves || by_kernel || (seen.link == Observation::Link::serving && seen.attached);
+    return other_serves || by_kernel || (seen.link == Observation::Link::serving && seen.connected);
   }
 };
 

@@ -34,7 +34,7 @@ TEST_CASE("with another address the note is renewed after the device is served a
   model.record->user = "node";
   model.record->note = Note{"node", "10.0.0.1"};
   model.seen.client = "10.0.0.2:0/9";
-  model.seen.attached = false;
+  model.seen.connected = false;
   model.seen.facts.note_refused = GENERATE(false, true);
   const auto steps = run(model, Wish(Healed{}));
   REQUIRE(steps);

@@ -129,7 +129,7 @@ TEST_CASE("a mounted device that another program disconnected is not served, and
   Model model = staged_model();
   model.cut = true;
   model.seen.link = Observation::Link::closed;
-  model.seen.attached = false;
+  model.seen.connected = false;
   Model unstaged = model;
   Decision last;
   REQUIRE(run(model, Wish(Healed{}), &last));
@@ -201,8 +201,8 @@ TEST_CASE("from any state every wish ends within 40 steps, at a fixed point, and
   model.seen.image_open = flip();
   model.seen.lock_held = model.seen.image_open && flip();
   if (model.seen.image_open) model.seen.link = static_cast<Observation::Link>(random() % 4);
-  model.seen.attached = !model.seen.devices.empty() && model.seen.link == Observation::Link::serving && flip();
-  if (!model.seen.devices.empty() && !model.seen.attached && model.seen.link == Observation::Link::serving &&
+  model.seen.connected = !model.seen.devices.empty() && model.seen.link == Observation::Link::serving && flip();
+  if (!model.seen.devices.empty() && !model.seen.connected && model.seen.link == Observation::Link::serving &&
       !model.record)
     model.seen.link = Observation::Link::none;
   model.seen.key_known = random() % 4 != 0;
@@ -227,7 +227,7 @@ TEST_CASE("from any state every wish ends within 40 steps, at a fixed point, and
     if (model.record) model.record->kind = device::Kind::krbd;
     for (auto& device : model.seen.devices) device.kind = device::Kind::krbd;
     model.seen.link = Observation::Link::none;
-    model.seen.attached = model.seen.lock_held = false;
+    model.seen.connected = model.seen.lock_held = false;
   }
   Published published;
   published.path = kPath;
@@ -252,7 +252,7 @@ TEST_CASE("from any state every wish ends within 40 steps, at a fixed point, and
   const Wish& wish = wishes.at(random() % wishes.size());
   encrypt(model, random);
   model.open = random() % 4 == 0;
-  model.cut = !model.seen.devices.empty() && !model.seen.attached && !model.other_serves && random() % 4 == 0;
+  model.cut = !model.seen.devices.empty() && !model.seen.connected && !model.other_serves && random() % 4 == 0;
   Decision last;
   REQUIRE(run(model, wish, &last));
   if (std::holds_alternative<Done>(last)) CHECK(std::holds_alternative<Done>(model.decide(wish)));

@@ -39,7 +39,7 @@ TEST_CASE("without a record and a stash a served device is umounted and left, on
   Model model = staged_model();
   model.record.reset();
   model.seen.link = Observation::Link::none;
-  model.seen.attached = model.seen.image_open = model.seen.lock_held = false;
+  model.seen.connected = model.seen.image_open = model.seen.lock_held = false;
   CHECK(std::holds_alternative<Step>(model.decide(Wish(Unstaged{kPath}))));
   Decision last;
   REQUIRE(run(model, Wish(Unstaged{kPath}), &last));
@@ -91,7 +91,7 @@ TEST_CASE("the stash of a volume that nobody serves is not signed") {
   Model model = stashed_model();
   model.record->attachment_uid = GENERATE("", "uid-1");
   model.seen.link = Observation::Link::none;
-  model.seen.attached = false;
+  model.seen.connected = false;
   REQUIRE(run(model, Wish(Attached{"uid-1"})));
   CHECK(model.stash->attachment == "");
 }

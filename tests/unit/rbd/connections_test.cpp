@@ -5,7 +5,7 @@
 #include <boost/asio/detached.hpp>
 #include <future>
 
-#include "opened.hpp"
+#include "open_image.hpp"
 #include "support/folder.hpp"
 #include "support/helpers.hpp"
 #if __has_feature(address_sanitizer)
@@ -78,7 +78,7 @@ TEST_CASE("clusters that do not answer keep neither another cluster nor the agen
 
 TEST_CASE("calls on images that hang keep no other cluster's images waiting, whichever kind they are") {
   Scene scene;
-  rbd::Lanes hangs(scene.loop.control(), scene.loop.clock, "hangs"),
+  rbd::ClusterThreads hangs(scene.loop.control(), scene.loop.clock, "hangs"),
       answers(scene.loop.control(), scene.loop.clock, "answers");
   Gate gate(scene.loop.control(), scene.loop.clock);
   const auto stuck = [ended = scene.ended] {
@@ -86,12 +86,12 @@ TEST_CASE("calls on images that hang keep no other cluster's images waiting, whi
     return result<int>(1);
   };
   std::vector<std::unique_ptr<Started<result<int>>>> calls;
-  for (rbd::Lane* lane : {&hangs.cluster, &hangs.names, &hangs.images, &hangs.looks})
+  for (rbd::BlockingCalls* share : {&hangs.cluster, &hangs.names, &hangs.images, &hangs.looks})
     for (int i = 0; i < 20; ++i)
       calls.push_back(std::make_unique<Started<result<int>>>(
-          scene.loop.io, lane->call(gate, stuck, {scene.loop.clock.now() + 1min}, "asking")));
-  for (rbd::Lane* lane : {&answers.cluster, &answers.names, &answers.images, &answers.looks})
-    CHECK(Started<result<int>>(scene.loop.io, lane->call(
+          scene.loop.io, share->call(gate, stuck, {scene.loop.clock.now() + 1min}, "asking")));
+  for (rbd::BlockingCalls* share : {&answers.cluster, &answers.names, &answers.images, &answers.looks})
+    CHECK(Started<result<int>>(scene.loop.io, share->call(
                                                   gate, [] { return result<int>(2); }, {}, "asking"))
               .get()
               .value() == 2);
@@ -105,15 +105,15 @@ TEST_CASE("calls on images that hang keep no other cluster's images waiting, whi
 
 TEST_CASE("a call that is waited for to its end gives up after a minute without a thread, not once it has one") {
   Scene scene;
-  rbd::Lanes lanes(scene.loop.control(), scene.loop.clock, "hangs");
+  rbd::ClusterThreads threads(scene.loop.control(), scene.loop.clock, "hangs");
   Gate gate(scene.loop.control(), scene.loop.clock);
   const auto stuck = [ended = scene.ended] {
     ended.wait();
     return result<int>(1);
   };
-  Started<result<int>> first(scene.loop.io, lanes.looks.call_to_end(gate, stuck, "asking"));
-  Started<result<int>> second(scene.loop.io, lanes.looks.call_to_end(gate, stuck, "asking"));
-  Started<result<int>> third(scene.loop.io, lanes.looks.call_to_end(gate, stuck, "asking"));
+  Started<result<int>> first(scene.loop.io, threads.looks.call_to_end(gate, stuck, "asking"));
+  Started<result<int>> second(scene.loop.io, threads.looks.call_to_end(gate, stuck, "asking"));
+  Started<result<int>> third(scene.loop.io, threads.looks.call_to_end(gate, stuck, "asking"));
   scene.loop.clock.advance(2min);
   CHECK(third.get().error().code == errc::timed_out);
   CHECK_FALSE(first.done());
@@ -125,7 +125,7 @@ TEST_CASE("a call that is waited for to its end gives up after a minute without 
 
 TEST_CASE("an image that hangs and is asked again and again takes one thread of its cluster") {
   Scene scene;
-  rbd::Lanes lanes(scene.loop.control(), scene.loop.clock, "a");
+  rbd::ClusterThreads threads(scene.loop.control(), scene.loop.clock, "a");
   Gate gate(scene.loop.control(), scene.loop.clock);
   Slots one(scene.loop.control(), scene.loop.clock, "the call under way on image one", 1),
       other(scene.loop.control(), scene.loop.clock, "other", 1);
@@ -135,16 +135,16 @@ TEST_CASE("an image that hangs and is asked again and again takes one thread of 
     ended.wait();
     return result<int>(1);
   };
-  for (std::size_t i = 0; i < 2 * rbd::Lanes::kImages; ++i) {
+  for (std::size_t i = 0; i < 2 * rbd::ClusterThreads::kImages; ++i) {
     Started<result<int>> call(scene.loop.io,
-                              lanes.images.call(gate, stuck, {scene.loop.clock.now() + 1min}, "asking", &one));
+                              threads.images.call(gate, stuck, {scene.loop.clock.now() + 1min}, "asking", &one));
     // The first has the thread before its time is up.
     REQUIRE(eventually([&] { return begun == 1; }));
     scene.loop.clock.advance(61s);
     CHECK_FALSE(call.get());
   }
   CHECK(begun == 1);
-  CHECK(Started<result<int>>(scene.loop.io, lanes.images.call(
+  CHECK(Started<result<int>>(scene.loop.io, threads.images.call(
                                                 gate, [] { return result<int>(2); }, {}, "asking", &other))
             .get()
             .value() == 2);
@@ -155,13 +155,13 @@ TEST_CASE("an image that hangs and is asked again and again takes one thread of 
 
 TEST_CASE("who is told that a client is cut off may ask for other connections at once") {
   Scene scene;
-  std::vector<std::shared_ptr<rbd::Opened>> images;
+  std::vector<std::shared_ptr<rbd::OpenImage>> images;
   int told = 0;
   for (const char* user : {"a", "b", "c"}) {
     auto lease = scene.lease(access("lab", user));
     REQUIRE(lease->get());
-    auto& image = images.emplace_back(std::make_shared<rbd::Opened>(*scene.connections, std::move(*lease->get()),
-                                                                    image::Key{"fsid", 1, "", user, 0}, true));
+    auto& image = images.emplace_back(std::make_shared<rbd::OpenImage>(*scene.connections, std::move(*lease->get()),
+                                                                       image::Key{"fsid", 1, "", user, 0}, true));
     image->connection.images.insert(image.get());
     image->on_lost = [&](const std::string&) {
       ++told;

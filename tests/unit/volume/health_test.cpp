@@ -1,17 +1,17 @@
 // The one word for a volume's health, from its record and the last look at the kernel.
-#include "live.hpp"
 #include "support/catch.hpp"
 #include "support/loop.hpp"
+#include "volume.hpp"
 
 using namespace corbd;
 using namespace corbd::volume;
 
 namespace {
 
-struct Volume {
+struct Known {
   test::Loop loop;
-  Live live{"image-1", loop.control(), loop.clock};
-  explicit Volume(device::Kind kind) {
+  Volume live{"image-1", loop.control(), loop.clock};
+  explicit Known(device::Kind kind) {
     live.record.emplace();
     live.record->kind = kind;
     live.record->device = 3;
@@ -22,12 +22,12 @@ struct Volume {
 }  // namespace
 
 TEST_CASE("a device of the kernel's client is served without a link, one of nbd is not") {
-  CHECK(health_of(Volume(device::Kind::krbd).live) == Health::staged);
-  CHECK(health_of(Volume(device::Kind::nbd).live) == Health::reconnecting);
+  CHECK(health_of(Known(device::Kind::krbd).live) == Health::staged);
+  CHECK(health_of(Known(device::Kind::nbd).live) == Health::reconnecting);
 }
 
 TEST_CASE("a volume whose device is gone is absent, whoever was to serve it") {
-  Volume volume(GENERATE(device::Kind::krbd, device::Kind::nbd));
+  Known volume(GENERATE(device::Kind::krbd, device::Kind::nbd));
   volume.live.gone = true;
   CHECK(health_of(volume.live) == Health::absent);
   volume.live.last_error = Error{errc::unproven, "what was tried before it went"};
@@ -35,7 +35,7 @@ TEST_CASE("a volume whose device is gone is absent, whoever was to serve it") {
 }
 
 TEST_CASE("a volume that has no device yet is on its way, not absent") {
-  Volume volume(device::Kind::nbd);
+  Known volume(device::Kind::nbd);
   volume.live.gone = true;
   volume.live.record->device.reset();
   volume.live.record->stagings.front().complete = false;
@@ -43,7 +43,7 @@ TEST_CASE("a volume that has no device yet is on its way, not absent") {
 }
 
 TEST_CASE("a volume that is given up, or unstaged, is that also without a device") {
-  Volume volume(device::Kind::nbd);
+  Known volume(device::Kind::nbd);
   volume.live.gone = true;
   volume.live.record->failed = true;
   CHECK(health_of(volume.live) == Health::failed);

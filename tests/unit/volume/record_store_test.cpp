@@ -18,8 +18,8 @@ using namespace corbd;
 namespace {
 
 /// A store that was loaded once, in a folder of its own.
-struct Kept {
-  Kept() { REQUIRE(run(store->load())); }
+struct Disk {
+  Disk() { REQUIRE(run(store->load())); }
   /// A pool's work ends outside of the loop.
   template <class T>
   T run(task<T> work) {
@@ -40,7 +40,7 @@ struct Kept {
 }  // namespace
 
 TEST_CASE("with a record goes its busy file, unless a helper holds it; one without a record goes at the start") {
-  Kept kept;
+  Disk kept;
   REQUIRE(kept.run(kept.store->save(test::sample_record())));
   const std::string busy = kept.store->busy_file(test::sample_record().volume_id);
   Fd helper(::open(busy.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
@@ -56,7 +56,7 @@ TEST_CASE("with a record goes its busy file, unless a helper holds it; one witho
 }
 
 TEST_CASE("a corrupt record is set aside, a newer one left, the others load") {
-  Kept kept;
+  Disk kept;
   REQUIRE(kept.run(kept.store->save(test::sample_record())));
   REQUIRE(write_durably(kept.folder.path() + "/volumes/bad.json", "{}", 0600));
   REQUIRE(write_durably(kept.folder.path() + "/volumes/new.json", R"({"version":2})", 0600));
@@ -71,7 +71,7 @@ TEST_CASE("a corrupt record is set aside, a newer one left, the others load") {
 }
 
 TEST_CASE("a newer version's record is not overwritten") {
-  Kept kept;
+  Disk kept;
   const std::string path = kept.folder.path() + "/volumes/" + sha256_hex(test::sample_record().volume_id) + ".json";
   REQUIRE(write_durably(path, R"({"version":99})", 0600));
   const auto saved = kept.run(kept.store->save(test::sample_record()));

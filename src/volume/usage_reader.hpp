@@ -2,13 +2,13 @@
 #pragma once
 
 #include "corbd/core/gate.hpp"
-#include "live.hpp"
+#include "volume.hpp"
 
 namespace corbd::volume {
 
-class Gauges {
+class UsageReader {
  public:
-  Gauges(executor control, Clock& clock, const Ports& ports, Gate& gate)
+  UsageReader(executor control, Clock& clock, const Ports& ports, Gate& gate)
       : control_(control),
         clock_(clock),
         ports_(ports),
@@ -16,12 +16,12 @@ class Gauges {
         one_(control, clock, "the question how full a filesystem is", 1) {}
 
   /// As Volumes::usage(). The volume has a record and is at `path`.
-  task<result<host::Usage>> read(Live& volume, std::string path, Until until);
+  task<result<host::Usage>> read(Volume& volume, std::string path, Until until);
   /// Ends every wait.
   void stop() { leaving_.cancel(); }
 
  private:
-  task<> ask(Live& volume, std::string target);
+  task<> ask(Volume& volume, std::string target);
   executor control_;
   Clock& clock_;
   const Ports& ports_;

@@ -1,4 +1,4 @@
-#include "gauges.hpp"
+#include "usage_reader.hpp"
 
 #include "corbd/core/log.hpp"
 
@@ -10,7 +10,7 @@ constexpr std::chrono::seconds kLimit{10};
 
 }  // namespace
 
-task<result<host::Usage>> Gauges::read(Live& volume, std::string path, Until until) {
+task<result<host::Usage>> UsageReader::read(Volume& volume, std::string path, Until until) {
   if (volume.record->block) {
     const auto devices = find_devices(volume, ports_);
     if (!devices) co_return devices.error();
@@ -30,7 +30,7 @@ task<result<host::Usage>> Gauges::read(Live& volume, std::string path, Until unt
                   "the filesystem of volume " + volume.id + " at " + target + " does not answer now: repeat later"};
 }
 
-task<> Gauges::ask(Live& volume, std::string target) {
+task<> UsageReader::ask(Volume& volume, std::string target) {
   const Until until{clock_.now() + kLimit, &leaving_};
   const auto slot = co_await one_.take(until);
   if (slot) {

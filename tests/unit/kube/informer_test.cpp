@@ -1,5 +1,5 @@
 // One object kept as the server has it, whatever the server does. Time is virtual: pauses pass when a test says so.
-#include "corbd/kube/kept.hpp"
+#include "corbd/kube/informer.hpp"
 
 #include <algorithm>
 
@@ -77,7 +77,7 @@ class Scene {
   ApiServer server;
   kube::Api api{loop.control(), loop.clock, pool, server.access()};
   int changes = 0;
-  kube::Kept kept{
+  kube::Informer kept{
       loop.control(), loop.clock, api, {"/api/v1/things", "things"}, which, [this](const std::string&) { ++changes; }};
 };
 

@@ -1,4 +1,4 @@
-#include "opened.hpp"
+#include "open_image.hpp"
 
 #include <array>
 #include <boost/asio/post.hpp>
@@ -18,7 +18,7 @@ constexpr std::chrono::minutes kLookAtLock{5};
 
 struct UpdateSignal {
   executor control;
-  std::weak_ptr<Opened> opened;
+  std::weak_ptr<OpenImage> opened;
 
   static void raise(void* argument) {
     const auto* signal = static_cast<UpdateSignal*>(argument);
@@ -35,7 +35,7 @@ struct UpdateSignal {
   }
 };
 
-Opened::Opened(Connections& all, Lease from, image::Key which, bool only_reads)
+OpenImage::OpenImage(Connections& all, Lease from, image::Key which, bool only_reads)
     : connections(all),
       lease(std::move(from)),
       connection(*lease.connection()),
@@ -46,7 +46,7 @@ Opened::Opened(Connections& all, Lease from, image::Key which, bool only_reads)
       idle(all.control(), all.clock()),
       closed(all.control(), all.clock()) {}
 
-Opened::~Opened() = default;
+OpenImage::~OpenImage() = default;
 
 namespace {
 
@@ -91,7 +91,7 @@ Error cannot_open(const image::Key& key, const std::string& pool, int r) {
 }
 
 /// The work that is left after librbd has opened the image; pool thread.
-result<> settle(Opened& opened) {
+result<> settle(OpenImage& opened) {
   if (opened.key.snap_id != 0)
     if (const int r = opened.connection.note(rbd_snap_set_by_id(opened.image, opened.key.snap_id)); r < 0) {
       const std::string which = "snapshot " + std::to_string(opened.key.snap_id) + " of image " + opened.key.image_id;
@@ -112,7 +112,7 @@ result<> settle(Opened& opened) {
   return {};
 }
 
-task<int> submit_open(Opened& opened, bool read_only) {
+task<int> submit_open(OpenImage& opened, bool read_only) {
   auto submit = [&opened, read_only](rbd_completion_t completion) {
     const auto open = read_only ? &rbd_aio_open_by_id_read_only : &rbd_aio_open_by_id;
     return open(opened.pool.io.get(), opened.key.image_id.c_str(), &opened.image, nullptr, completion);
@@ -122,20 +122,20 @@ task<int> submit_open(Opened& opened, bool read_only) {
 
 // This waits for a callback under way, so do not call it on the control thread. Without this call librbd keeps the
 // callback for ever.
-task<> unwatch(Opened& opened) {
+task<> unwatch(OpenImage& opened) {
   auto job = [image = opened.image, watch = *opened.watch]() -> result<> {
     if (const int r = rbd_update_unwatch(image, watch); r < 0) return failure("ending the watch", r);
     return {};
   };
-  Lane& lane = opened.lease->group->lanes->cluster;
+  BlockingCalls& calls = opened.lease->group->threads->cluster;
   const auto ended =
-      co_await lane.call_to_end(opened.connections.gate(), std::move(job), "closing image " + opened.text(), false);
+      co_await calls.call_to_end(opened.connections.gate(), std::move(job), "closing image " + opened.text(), false);
   if (!ended) log::warning("image.watch_not_ended", {{"image", opened.text()}, {"error", ended.error().text}});
 }
 
-void check_lock(Opened& opened, const Lockers& now) {
+void check_lock(OpenImage& opened, const Lockers& now) {
   const Clock& clock = opened.connections.clock();
-  const Opened::Held was = *opened.held;
+  const OpenImage::Held was = *opened.held;
   const auto absent = std::max<duration>(clock.now() - was.seen, clock.wall() - was.seen_wall);
   if (still_held(was.cookie, absent, now.all, opened.connection.addresses))
     return note_held(opened, now.all.front().cookie);
@@ -144,12 +144,12 @@ void check_lock(Opened& opened, const Lockers& now) {
                    locker.cookie + "' of " + locker.address);
 }
 
-task<> refresh(std::shared_ptr<Opened> opened) {
+task<> refresh(std::shared_ptr<OpenImage> opened) {
   do {
     opened->refresh_again = false;
     auto job = [&image = *opened, locked = opened->held.has_value()] { return read_details(image, locked); };
-    auto details = co_await opened->lease->group->lanes->looks.call_to_end(opened->calls, std::move(job),
-                                                                           "reading image " + opened->text());
+    auto details = co_await opened->lease->group->threads->looks.call_to_end(opened->calls, std::move(job),
+                                                                             "reading image " + opened->text());
     if (!details) {
       // There was no thread. The others hang in such looks, and their volumes are reported as stuck.
       const bool no_turn = details.error().code == errc::timed_out;
@@ -169,7 +169,7 @@ task<> refresh(std::shared_ptr<Opened> opened) {
 
 }  // namespace
 
-result<Details> read_details(Opened& opened, bool with_lockers) {
+result<Details> read_details(OpenImage& opened, bool with_lockers) {
   Details details;
   if (const int r = opened.connection.note(rbd_get_size(opened.image, &details.size)); r < 0)
     return failure("reading the image's size", r);
@@ -186,14 +186,14 @@ result<Details> read_details(Opened& opened, bool with_lockers) {
   return details;
 }
 
-task<result<std::shared_ptr<Opened>>> open_image(Connections& connections, Lease lease, image::Key key,
-                                                 image::OpenOptions options) {
+task<result<std::shared_ptr<OpenImage>>> open_image(Connections& connections, Lease lease, image::Key key,
+                                                    image::OpenOptions options) {
   const bool read_only = options.read_only || key.snap_id != 0;
-  const auto opened = std::make_shared<Opened>(connections, std::move(lease), std::move(key), read_only);
+  const auto opened = std::make_shared<OpenImage>(connections, std::move(lease), std::move(key), read_only);
   opened->on_resized = std::move(options.on_resized);
   opened->on_lost = std::move(options.on_lost);
   auto find = [&image = *opened] { return open_pool(image.connection.cluster, image.key.pool_id, image.key.ns); };
-  Lane& short_calls = opened->lease->group->lanes->cluster;
+  BlockingCalls& short_calls = opened->lease->group->threads->cluster;
   auto pool = co_await short_calls.call_to_end(opened->calls, std::move(find),
                                                "opening pool " + std::to_string(opened->key.pool_id));
   if (!pool) co_return pool.error();
@@ -204,13 +204,13 @@ task<result<std::shared_ptr<Opened>>> open_image(Connections& connections, Lease
   opened->signal = std::make_unique<UpdateSignal>(UpdateSignal{connections.control(), opened});
   auto rest = [&image = *opened] { return settle(image); };
   auto settled =
-      co_await opened->lane().call_to_end(opened->calls, std::move(rest), "reading image " + opened->key.text());
+      co_await opened->blocking().call_to_end(opened->calls, std::move(rest), "reading image " + opened->key.text());
   if (settled) co_return opened;
   co_await close_image(opened);
   co_return settled.error();
 }
 
-task<> close_image(std::shared_ptr<Opened> opened) {
+task<> close_image(std::shared_ptr<OpenImage> opened) {
   if (opened->closing) co_return;
   opened->closing = true;
   opened->connection.images.erase(opened.get());
@@ -231,17 +231,17 @@ task<> close_image(std::shared_ptr<Opened> opened) {
   opened->closed.set();
 }
 
-void note_size(Opened& opened, std::uint64_t bytes) {
+void note_size(OpenImage& opened, std::uint64_t bytes) {
   if (opened.size.exchange(bytes) == bytes) return;
   log::info("image.resized", {{"image", opened.text()}, {"bytes", bytes}});
   if (opened.on_resized && !opened.closing) opened.on_resized();
 }
 
-void note_held(Opened& opened, std::string cookie) {
-  opened.held = Opened::Held{std::move(cookie), opened.connections.clock().now(), opened.connections.clock().wall()};
+void note_held(OpenImage& opened, std::string cookie) {
+  opened.held = OpenImage::Held{std::move(cookie), opened.connections.clock().now(), opened.connections.clock().wall()};
 }
 
-void keep_watching_lock(const std::shared_ptr<Opened>& opened) {
+void keep_watching_lock(const std::shared_ptr<OpenImage>& opened) {
   Clock& clock = opened->connections.clock();
   clock.schedule(clock.now() + kLookAtLock, [weak = std::weak_ptr(opened)] {
     const auto still = weak.lock();
@@ -251,7 +251,7 @@ void keep_watching_lock(const std::shared_ptr<Opened>& opened) {
   });
 }
 
-void lose(Opened& opened, const std::string& why) {
+void lose(OpenImage& opened, const std::string& why) {
   opened.held.reset();
   const auto told = std::exchange(opened.on_lost, nullptr);
   if (!told || opened.closing) return;
@@ -259,7 +259,7 @@ void lose(Opened& opened, const std::string& why) {
   told(why);
 }
 
-void want_refresh(const std::shared_ptr<Opened>& opened) {
+void want_refresh(const std::shared_ptr<OpenImage>& opened) {
   opened->refresh_again = true;
   if (opened->refreshing || opened->closing) return;
   opened->refreshing = opened->calls.spawn(refresh(opened));

@@ -9,13 +9,13 @@
 namespace corbd::rbd {
 
 /// Control thread only. Outlives the gates given to it.
-class Lane {
+class BlockingCalls {
  public:
   /// How long call_to_end() waits for a thread.
   static constexpr std::chrono::seconds kPatience{60};
 
   /// `whose` is for texts: "cluster lab".
-  Lane(executor control, Clock& clock, BlockingPool& pool, const std::string& whose, std::size_t at_once)
+  BlockingCalls(executor control, Clock& clock, BlockingPool& pool, const std::string& whose, std::size_t at_once)
       : control_(control),
         clock_(clock),
         pool_(pool),
@@ -71,22 +71,22 @@ class Lane {
   Slots slots_;
 };
 
-/// The lanes of a cluster. A call to a monitor ends by mon_timeout. A call on an image, or on the journal that names
-/// it, may wait as long as its placement group is down. Such calls must not prevent new connections. Repeated stages,
-/// and looks that nobody asked for, must not prevent volumes from being opened.
-struct Lanes {
+/// The threads for one cluster, in four shares. A call to a monitor ends by mon_timeout. A call on an image, or on the
+/// journal that names it, may wait as long as its placement group is down. Such calls must not prevent new connections.
+/// Repeated stages, and looks that nobody asked for, must not prevent volumes from being opened.
+struct ClusterThreads {
   static constexpr std::size_t kCluster = 2, kNames = 4, kImages = 8, kLooks = 2;
-  Lanes(executor control, Clock& clock, const std::string& cluster_id)
-      : threads(control, clock, kCluster + kNames + kImages + kLooks),
-        cluster(control, clock, threads, "cluster " + cluster_id, kCluster),
-        names(control, clock, threads, "names of images of cluster " + cluster_id, kNames),
-        images(control, clock, threads, "images of cluster " + cluster_id, kImages),
-        looks(control, clock, threads, "looks at images of cluster " + cluster_id, kLooks) {}
-  BlockingPool threads;
-  Lane cluster;
-  Lane names;
-  Lane images;
-  Lane looks;
+  ClusterThreads(executor control, Clock& clock, const std::string& cluster_id)
+      : pool(control, clock, kCluster + kNames + kImages + kLooks),
+        cluster(control, clock, pool, "cluster " + cluster_id, kCluster),
+        names(control, clock, pool, "names of images of cluster " + cluster_id, kNames),
+        images(control, clock, pool, "images of cluster " + cluster_id, kImages),
+        looks(control, clock, pool, "looks at images of cluster " + cluster_id, kLooks) {}
+  BlockingPool pool;
+  BlockingCalls cluster;
+  BlockingCalls names;
+  BlockingCalls images;
+  BlockingCalls looks;
 };
 
 }  // namespace corbd::rbd

@@ -1,4 +1,4 @@
-#include "corbd/kube/kept.hpp"
+#include "corbd/kube/informer.hpp"
 
 #include <algorithm>
 #include <set>
@@ -19,8 +19,8 @@ constexpr std::chrono::seconds kInitial{10};        // for a watch to send all t
 
 }  // namespace
 
-Kept::Kept(executor control, Clock& clock, Api& api, Resource resource, Which which,
-           std::function<void(const std::string& name)> changed, std::chrono::milliseconds spread)
+Informer::Informer(executor control, Clock& clock, Api& api, Resource resource, Which which,
+                   std::function<void(const std::string& name)> changed, std::chrono::milliseconds spread)
     : control_(control),
       clock_(clock),
       api_(api),
@@ -31,14 +31,14 @@ Kept::Kept(executor control, Clock& clock, Api& api, Resource resource, Which wh
       spread_(spread),
       gate_(control, clock) {}
 
-void Kept::start() { gate_.spawn(run(*this)); }
+void Informer::start() { gate_.spawn(run(*this)); }
 
-task<> Kept::stop(Until until) {
+task<> Informer::stop(Until until) {
   stopping_.cancel();
   co_await gate_.close(until);
 }
 
-task<> Kept::run(Kept& self) {
+task<> Informer::run(Informer& self) {
   const std::chrono::milliseconds first(
       static_cast<std::int64_t>(static_cast<double>(self.spread_.count()) * uniform()));
   if (first.count() > 0 && !co_await self.pause(first)) co_return;
@@ -47,16 +47,16 @@ task<> Kept::run(Kept& self) {
 }
 
 /// False means that the agent stops.
-task<bool> Kept::pause(std::chrono::milliseconds time) {
+task<bool> Informer::pause(std::chrono::milliseconds time) {
   co_return co_await sleep_until(control_, clock_, clock_.now() + time, &stopping_) != Waited::cancelled;
 }
 
 /// A server without selectors sends other objects too.
-bool Kept::wanted(const boost::json::object& object) const {
+bool Informer::wanted(const boost::json::object& object) const {
   return only_one() ? text(object, "metadata", "name") == which_.name : !which_.ours || which_.ours(object);
 }
 
-void Kept::note(Objects all) {
+void Informer::note(Objects all) {
   std::set<std::string> changed;
   if (!std::exchange(known_, true) && only_one()) changed.insert(which_.name);
   failure_.reset();
@@ -70,7 +70,7 @@ void Kept::note(Objects all) {
   if (changed_) std::ranges::for_each(changed, changed_);
 }
 
-void Kept::note(const std::string& name, std::optional<boost::json::object> object) {
+void Informer::note(const std::string& name, std::optional<boost::json::object> object) {
   const auto before = objects_.find(name);
   if (object ? before != objects_.end() && before->second == *object : before == objects_.end()) return;
   if (object)
@@ -80,7 +80,7 @@ void Kept::note(const std::string& name, std::optional<boost::json::object> obje
   if (changed_) changed_(name);
 }
 
-task<> Kept::reflect() {
+task<> Informer::reflect() {
   Reflector reflector;
   while (!stopping_.cancelled() && !only_get_) {
     const auto action = reflector.next(uniform());
@@ -95,7 +95,7 @@ task<> Kept::reflect() {
   }
 }
 
-task<> Kept::list(Reflector& reflector, std::string version) {
+task<> Informer::list(Reflector& reflector, std::string version) {
   auto listed = co_await api_.list(resource_, selector_, std::move(version),
                                    {clock_.now() + (only_one() ? kAnswer : kAnswerOfMany), &stopping_});
   if (listed) {
@@ -117,7 +117,7 @@ task<> Kept::list(Reflector& reflector, std::string version) {
   reflector.list_failed(listed.error(), clock_.now());
 }
 
-void Kept::unknown_because(const Failure& failure) {
+void Informer::unknown_because(const Failure& failure) {
   only_get_ = only_one() && failure.error.code == errc::permission_denied;
   if (!failure_)
     log::warning(only_get_ ? "kube.no_watch" : "kube.not_listed",
@@ -125,7 +125,7 @@ void Kept::unknown_because(const Failure& failure) {
   failure_ = failure;
 }
 
-task<> Kept::watch(Reflector& reflector, std::string version, std::chrono::seconds timeout, bool initial) {
+task<> Informer::watch(Reflector& reflector, std::string version, std::chrono::seconds timeout, bool initial) {
   reflector.watching(clock_.now());
   bool telling = initial;
   Objects told;
@@ -162,7 +162,7 @@ task<> Kept::watch(Reflector& reflector, std::string version, std::chrono::secon
   reflector.watch_ended(failure, clock_.now());
 }
 
-task<> Kept::poll() {
+task<> Informer::poll() {
   const Backoff backoff;
   for (std::uint32_t failures = 0; !stopping_.cancelled();) {
     auto got = co_await api_.get(resource_, which_.name, {clock_.now() + kAnswer, &stopping_});

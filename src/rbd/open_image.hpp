@@ -18,12 +18,12 @@ struct UpdateSignal;
 /// The RADOS object that describes the image and carries its lock and watches.
 inline std::string header_of(const image::Key& key) { return "rbd_header." + key.image_id; }
 
-struct Opened {
-  Opened(Connections& all, Lease from, image::Key which, bool only_reads);
-  ~Opened();
+struct OpenImage {
+  OpenImage(Connections& all, Lease from, image::Key which, bool only_reads);
+  ~OpenImage();
   std::string text() const { return pool.text + "/" + name; }
   std::string header() const { return header_of(key); }
-  Lane& lane() const { return lease->group->lanes->images; }
+  BlockingCalls& blocking() const { return lease->group->threads->images; }
 
   /// One operation on the data begins or ends. The end of the last one lets a close continue. Any thread.
   void enter() { in_use.fetch_add(1, std::memory_order_relaxed); }
@@ -67,20 +67,20 @@ struct Opened {
 };
 
 /// Opens the image by ID and checks the configuration. It runs to the end. If the waiter leaves, the image is closed.
-task<result<std::shared_ptr<Opened>>> open_image(Connections& connections, Lease lease, image::Key key,
-                                                 image::OpenOptions options);
+task<result<std::shared_ptr<OpenImage>>> open_image(Connections& connections, Lease lease, image::Key key,
+                                                    image::OpenOptions options);
 /// Waits for everything under way, closes, sets `closed`.
-task<> close_image(std::shared_ptr<Opened> opened);
+task<> close_image(std::shared_ptr<OpenImage> opened);
 /// Reads the size, and checks the configuration and the lock again, after the cluster announced a change.
-void want_refresh(const std::shared_ptr<Opened>& opened);
+void want_refresh(const std::shared_ptr<OpenImage>& opened);
 /// Sets the present size, and tells the owner if it has changed. Control thread.
-void note_size(Opened& opened, std::uint64_t bytes);
+void note_size(OpenImage& opened, std::uint64_t bytes);
 /// Notes that our lock was seen just now. Control thread.
-void note_held(Opened& opened, std::string cookie);
+void note_held(OpenImage& opened, std::string cookie);
 /// Looks at the lock again and again as long as the image is open.
-void keep_watching_lock(const std::shared_ptr<Opened>& opened);
+void keep_watching_lock(const std::shared_ptr<OpenImage>& opened);
 /// Any earlier proof for the image is void. Tells its owner, once. Control thread.
-void lose(Opened& opened, const std::string& why);
+void lose(OpenImage& opened, const std::string& why);
 
 /// The result of a look at an open image; pool thread.
 struct Details {
@@ -89,6 +89,6 @@ struct Details {
   std::optional<Error> unsafe;
   std::optional<Lockers> lockers;  ///< if asked for
 };
-result<Details> read_details(Opened& opened, bool with_lockers = false);
+result<Details> read_details(OpenImage& opened, bool with_lockers = false);
 
 }  // namespace corbd::rbd

@@ -21,15 +21,15 @@ struct Which {
 };
 
 /// Control thread only. stop() before it is destroyed.
-class Kept {
+class Informer {
  public:
   using Objects = std::map<std::string, boost::json::object>;  ///< by name
   /// `changed` is called with the name of an object that came, changed or went. It is also called with the one object's
   /// name once it is known not to exist. The first request comes within `spread` of the start, because many agents
   /// start at once.
-  Kept(executor control, Clock& clock, Api& api, Resource resource, Which which,
-       std::function<void(const std::string& name)> changed,
-       std::chrono::milliseconds spread = std::chrono::milliseconds(0));
+  Informer(executor control, Clock& clock, Api& api, Resource resource, Which which,
+           std::function<void(const std::string& name)> changed,
+           std::chrono::milliseconds spread = std::chrono::milliseconds(0));
 
   void start();
   task<> stop(Until until);
@@ -45,7 +45,7 @@ class Kept {
   const std::optional<Failure>& failure() const { return failure_; }
 
  private:
-  static task<> run(Kept& self);
+  static task<> run(Informer& self);
   task<> reflect();
   task<> poll();
   task<bool> pause(std::chrono::milliseconds time);

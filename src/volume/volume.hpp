@@ -18,8 +18,8 @@ struct Operation {
   result<> outcome;
 };
 
-struct Live {
-  Live(std::string volume_id, executor control, Clock& clock)
+struct Volume {
+  Volume(std::string volume_id, executor control, Clock& clock)
       : id(volume_id), lock(std::move(control), clock, "the operation under way on volume " + volume_id) {}
   std::string id;
   AsyncLock lock;
@@ -43,7 +43,7 @@ struct Live {
   std::uint64_t opening =
       0;  ///< counts the images: news of an earlier one, which may still be closing, is none of this one
   std::unique_ptr<device::Link> link;
-  bool attached = false;
+  bool connected = false;
   const device::Link* drained = nullptr;  ///< the agent ends, and `link` takes no request any more
   bool untuned = false;                   ///< its device was connected, and has the queue that the number had before
   bool tombstone = false;                 ///< `image` is none: it answers EIO to everything
@@ -85,7 +85,7 @@ struct Live {
   bool answers() const {
     return (record && record->kind == device::Kind::krbd) || served() || (served_by_other && !other_died);
   }
-  bool served() const { return link && link->state() == device::Link::State::serving && attached; }
+  bool served() const { return link && link->state() == device::Link::State::serving && connected; }
 };
 
 /// Answers EIO to everything. `size`: bytes.
@@ -93,19 +93,19 @@ std::unique_ptr<image::Image> make_tombstone(image::Key key, std::uint64_t size,
 
 /// Its devices: those that carry its identifier, or show its image to the kernel's client. `kernel_wanted`: of a volume
 /// without a record, whether the latter are looked for although no stash tells of them.
-result<std::vector<device::Seen>> find_devices(const Live& volume, const Ports& ports, bool kernel_wanted = false);
+result<std::vector<device::Seen>> find_devices(const Volume& volume, const Ports& ports, bool kernel_wanted = false);
 
 /// Without the volumes beside it, and with the facts that this operation has learned.
-result<Observation> observe(const Live& volume, const Wish& wish, const Ports& ports, const std::string& boot_id,
+result<Observation> observe(const Volume& volume, const Wish& wish, const Ports& ports, const std::string& boot_id,
                             time_point now);
 
 /// Until now, and in all that it is known of.
-duration longest_stall(const Live& live);
+duration longest_stall(const Volume& live);
 /// Its link ends, or is about to be replaced: a stall that was over by then counts, any other goes on.
-void note_stall(Live& live);
+void note_stall(Volume& live);
 
 /// From the record and what is at hand.
-Health health_of(const Live& live);
-Status status_of(const Live& live, const device::Seen* seen, const std::vector<host::Mount>& mounts);
+Health health_of(const Volume& live);
+Status status_of(const Volume& live, const device::Seen* seen, const std::vector<host::Mount>& mounts);
 
 }  // namespace corbd::volume
