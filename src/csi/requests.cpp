@@ -1,10 +1,12 @@
 #include "requests.hpp"
 
 #include <algorithm>
+#include <boost/algorithm/string/join.hpp>
 
 #include "corbd/cephcsi/handle.hpp"
 #include "corbd/cephcsi/parameters.hpp"
 #include "corbd/core/log.hpp"
+#include "corbd/host/values.hpp"
 
 namespace corbd::csi {
 namespace {
@@ -15,9 +17,6 @@ using Map = google::protobuf::Map<std::string, std::string>;
 constexpr std::size_t kMaxId = 128;      // CSI: strings without a limit of their own
 constexpr std::size_t kMaxPath = 4095;   // PATH_MAX without its end
 constexpr std::size_t kMaxFlags = 4096;  // CSI: all mount flags together
-
-/// The filesystems that we can make, check and grow.
-constexpr std::array<std::string_view, 4> kFilesystems{"ext4", "xfs", "ext3", "btrfs"};
 
 Error invalid(std::string text) { return {errc::invalid_argument, std::move(text)}; }
 Error not_yet(std::string text) { return {errc::unimplemented, std::move(text)}; }
@@ -95,8 +94,10 @@ result<plan::Capability> capability_of(const VolumeCapability& from) {
   }
   if (capability.block) return capability;
   capability.fstype = from.mount().fs_type().empty() ? "ext4" : from.mount().fs_type();
-  if (std::ranges::find(kFilesystems, capability.fstype) == kFilesystems.end())
-    return invalid("filesystem type '" + capability.fstype + "' is not known here: use ext4, xfs, ext3 or btrfs");
+  const auto offered = host::offered_filesystems();
+  if (std::ranges::find(offered, capability.fstype) == offered.end())
+    return invalid("filesystem type '" + capability.fstype + "' is not known here: use " +
+                   boost::algorithm::join(offered, ", "));
   for (const auto& flag : from.mount().mount_flags()) {
     if (!is_one_flag(flag))
       return invalid("a mount flag is empty, or contains a comma, an open quote or a control character");

@@ -1,54 +1,11 @@
 // ops::mkfs and ops::fsck, with the arguments that ceph-csi gives the same tools.
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cctype>
-
-#include "corbd/core/fd.hpp"
 #include "corbd/core/log.hpp"
+#include "filesystem_types.hpp"
 #include "ops.hpp"
 #include "run.hpp"
 
 namespace corbd::host::ops {
 namespace {
-
-using Arguments = std::vector<std::string>;
-
-// An old mke2fs says "Bad option(s) specified". A helper tries it once, on a file in memory that the child inherits by
-// number.
-bool mke2fs_knows_prezeroed() {
-  static const bool known = [] {
-    const Fd file(::memfd_create("mke2fs", 0));
-    constexpr off_t size = 4 * 1024 * 1024;
-    if (!file || ::ftruncate(file.get(), size) != 0) return false;
-    const std::string path = "/proc/self/fd/" + std::to_string(file.get());
-    const auto tried = run({"mkfs.ext4", "-n", "-Eassume_storage_prezeroed=1", path}, Capture::errors);
-    return tried && tried->code == 0 && tried->output.find("Bad option(s) specified") == std::string::npos;
-  }();
-  return known;
-}
-
-// Without arguments mkfs.xfs prints its usage and fails.
-bool mkfs_xfs_knows_reflink() {
-  static const bool known = [] {
-    const auto usage = run({"mkfs.xfs"}, Capture::everything);
-    return usage && usage->output.find("reflink=0|1") != std::string::npos;
-  }();
-  return known;
-}
-
-// The image was just proven empty. So nothing is discarded, and a new mke2fs does not zero what reads as zero. The
-// unwritten part of a LUKS mapping does not read as zero, nor does what an interrupted format left. There ext4 zeroes
-// its inode tables later, when it is mounted.
-Arguments default_options(const std::string& fstype, bool zeroes) {
-  if (fstype == "ext4" && zeroes && mke2fs_knows_prezeroed()) return {"-m0", "-Enodiscard,assume_storage_prezeroed=1"};
-  if (fstype == "ext4") return {"-m0", "-Enodiscard,lazy_itable_init=1,lazy_journal_init=1"};
-  if (fstype == "ext3" || fstype == "ext2") return {"-m0"};
-  if (fstype == "xfs" && mkfs_xfs_knows_reflink()) return {"-K", "-m", "reflink=0"};
-  if (fstype == "xfs") return {"-K"};
-  return {};
-}
 
 // Split at single spaces, as ceph-csi does: two in a row make an empty argument.
 Arguments arguments_of(const std::string& options) {
@@ -60,12 +17,6 @@ Arguments arguments_of(const std::string& options) {
       parts.back() += c;
   }
   return parts;
-}
-
-// It becomes part of a program's name.
-bool is_plain_word(const std::string& fstype) {
-  return !fstype.empty() &&
-         std::all_of(fstype.begin(), fstype.end(), [](unsigned char c) { return std::isalnum(c) != 0; });
 }
 
 std::string describe(const Probe& found) {
@@ -87,13 +38,14 @@ std::string describe(const Probe& found) {
 }  // namespace
 
 result<> mkfs(const std::string& device, const std::string& fstype, const std::string& options, bool zeroes) {
-  if (!is_plain_word(fstype)) return Error{errc::invalid_argument, "filesystem type \"" + fstype + "\" is not a word"};
+  const auto* type = filesystem_type(fstype);
+  if (type == nullptr) return Error{errc::invalid_argument, "filesystem type \"" + fstype + "\" is not known here"};
   const auto found = probe(device);
   if (!found) return found.error();
   if (found->kind != Probe::Kind::nothing)
     return Error{errc::not_empty, device + " is not formatted: it already holds " + describe(*found)};
   Arguments argv{"mkfs." + fstype};
-  for (auto& argument : options.empty() ? default_options(fstype, zeroes) : arguments_of(options))
+  for (auto& argument : options.empty() ? type->mkfs_options(zeroes) : arguments_of(options))
     argv.push_back(std::move(argument));
   argv.push_back(device);
   const auto ended = run(argv, Capture::errors);

@@ -10,6 +10,7 @@
 #include <cerrno>
 
 #include "failure.hpp"
+#include "filesystem_types.hpp"
 #include "flags.hpp"
 #include "mountinfo.hpp"
 #include "ops.hpp"
@@ -55,10 +56,9 @@ result<> configure(int context, const std::string& device, const std::vector<Mou
   return {};
 }
 
-// Two images may be clones of each other, with the same UUID.
-void allow_same_uuid(std::vector<MountOption>& options) {
-  const MountOption wanted{"nouuid", std::nullopt};
-  if (std::find(options.begin(), options.end(), wanted) == options.end()) options.push_back(wanted);
+void add_option(std::vector<MountOption>& options, std::string_view name) {
+  MountOption wanted{std::string(name), std::nullopt};
+  if (std::find(options.begin(), options.end(), wanted) == options.end()) options.push_back(std::move(wanted));
 }
 
 Error other_mount(const std::string& target, const Mount& there) {
@@ -95,7 +95,8 @@ result<> mount(const std::string& device, const std::string& fstype, const std::
                const std::string& flags) {
   auto parsed = parse_flags(flags);
   if (!parsed) return parsed.error();
-  if (fstype == "xfs") allow_same_uuid(parsed->filesystem);
+  const auto* type = filesystem_type(fstype);
+  if (type != nullptr && !type->mount_option.empty()) add_option(parsed->filesystem, type->mount_option);
   const auto place = make_target(target, false);
   if (!place) return place.error();
   const auto there = mount_at(place->get(), target);

@@ -45,6 +45,9 @@ struct Probe {
   std::string type;  ///< "ext4"
 };
 
+/// The filesystem types that a volume may ask for.
+std::vector<std::string> offered_filesystems();
+
 /// How large a mounted filesystem is.
 struct Extent {
   std::uint64_t bytes = 0;

@@ -1,0 +1,32 @@
+// What differs between filesystem types: one row each. Nothing else in the agent knows a type by its name.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "corbd/core/result.hpp"
+#include "corbd/host/values.hpp"
+
+namespace corbd::host {
+
+using Arguments = std::vector<std::string>;
+
+struct FilesystemType {
+  std::string_view name;     ///< as the kernel and blkid call it. Its tools are mkfs.<name> and fsck.<name>
+  bool offered = true;       ///< a volume may ask for it. Others are only grown: the image may hold one
+  std::string_view package;  ///< Debian's, with all of its tools: deploy/packages reads it here
+  /// ceph-csi's options of mkfs for an image that was proven empty. `zeroes`: the whole device reads as zeros.
+  Arguments (*mkfs_options)(bool zeroes) = nullptr;
+  std::string_view mount_option = {};  ///< added to every mount
+  /// The size of one that is mounted at `target`.
+  result<Extent> (*extent)(const std::string& device, const std::string& target) = nullptr;
+  /// The command that makes one as large as its device, while it is mounted at `target`.
+  Arguments (*grow)(const std::string& device, const std::string& target) = nullptr;
+};
+
+/// Nothing for a type without a row.
+const FilesystemType* filesystem_type(std::string_view name);
+
+}  // namespace corbd::host
