@@ -41,7 +41,7 @@ constexpr std::chrono::milliseconds kAskSystem{500};
 // Sessions and operations come first. Neither calls under way nor mere readers may take their time.
 constexpr std::chrono::milliseconds kVolumesLeaveWithin{1600}, kCallsLeaveWithin{200}, kAdminLeavesWithin{100};
 constexpr std::chrono::milliseconds kLogEndsWithin{200};
-// Each cluster has threads of its own (rbd/lane.hpp).
+// Each cluster has threads of its own (rbd/blocking_calls.hpp).
 constexpr std::size_t kFileThreads = 4, kNameThreads = 2;
 // Within the pod's terminationGracePeriodSeconds.
 constexpr std::chrono::seconds kCommandsEndWithin{90};

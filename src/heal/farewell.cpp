@@ -11,7 +11,7 @@ constexpr std::chrono::seconds kSayEvery{10}, kAfterwards{10};
 std::vector<std::string> in_use(const volume::Volumes& volumes) {
   std::vector<std::string> ids;
   for (const auto& status : volumes.status())
-    if (status.in_use && status.kind != device::Kind::krbd) ids.push_back(status.volume_id);
+    if (status.in_use && traits(status.kind).served) ids.push_back(status.volume_id);
   return ids;
 }
 

@@ -82,8 +82,8 @@ class Desk {
     add_stuck(response, sources_.stuck_helpers(), clock_.now());
     response.set_draining(sources_.draining());
     for (const auto& device : unclaimed())
-      device.kind == device::Kind::nbd ? response.set_unclaimed_nbd(response.unclaimed_nbd() + 1)
-                                       : response.set_unclaimed_krbd(response.unclaimed_krbd() + 1);
+      traits(device.kind).served ? response.set_unclaimed_nbd(response.unclaimed_nbd() + 1)
+                                 : response.set_unclaimed_krbd(response.unclaimed_krbd() + 1);
     co_return result<>();
   }
 
@@ -95,7 +95,7 @@ class Desk {
     const auto left = sources_.left();
     for (const auto& device : unclaimed()) {
       const auto why = left.find(device.volume_id);
-      const bool by_kernel = device.kind == device::Kind::krbd;
+      const bool by_kernel = !traits(device.kind).served;
       auto& entry = *response.add_unclaimed();
       entry.set_volume_id(rpc::valid_utf8(device.volume_id));
       entry.set_device(device.device);

@@ -65,7 +65,7 @@ v1::Volume to_message(const volume::Status& status, const heal::Ward& ward, time
   name_image(out, status.image);
   out.set_image_key(valid_utf8(status.image_key));
   if (status.device) out.set_device(*status.device);
-  out.set_by_kernel(status.kind == device::Kind::krbd);
+  out.set_by_kernel(!traits(status.kind).served);
   out.set_size_bytes(status.size);
   out.set_block(status.block);
   out.set_read_only(status.read_only);

@@ -16,7 +16,7 @@ constexpr std::chrono::seconds kWatchStands{25};
 std::string foreign(const Situation& view, const std::string& why) {
   const auto& device = view.seen.devices.front();
   const std::string what =
-      device.kind == device::Kind::krbd ? " shows the image of volume " : " carries the id of volume ";
+      traits(device.kind).identified ? " carries the id of volume " : " shows the image of volume ";
   return device::path(device) + what + view.id + " but no record of driver " + view.policy.driver + " names it, and " +
          why + ": disconnect it by the tool that made it";
 }
@@ -25,7 +25,7 @@ std::string foreign(const Situation& view, const std::string& why) {
 /// authorises nothing).
 std::string mismatch(const Stash& stash, const device::Seen& device, const image::Resolved& image) {
   const image::Name& name = image.name;
-  if (stash.nbd != (device.kind == device::Kind::nbd))
+  if (stash.nbd != traits(device.kind).rbd_nbd)
     return std::string("ceph-csi's image-meta.json says that it was mapped by ") +
            (stash.nbd ? "rbd-nbd" : "the kernel's rbd");
   if (!stash.device.empty() && stash.device != device::path(device))
@@ -60,7 +60,7 @@ Decision dismiss(const Situation& view) {
 std::optional<Decision> umount_unknown(const Situation& view, const std::string& target) {
   const auto* device = view.seen.device();
   const auto of_device = [&](const auto& mount) { return mount.target == target && shows(mount, *device); };
-  if (device->kind != device::Kind::nbd || std::none_of(view.seen.mounts.begin(), view.seen.mounts.end(), of_device))
+  if (!traits(device->kind).rbd_nbd || std::none_of(view.seen.mounts.begin(), view.seen.mounts.end(), of_device))
     return std::nullopt;
   if (!view.seen.facts.served_by_other) return look(Fact::served_by_other);
   if (*view.seen.facts.served_by_other) return std::nullopt;
@@ -101,7 +101,7 @@ Decision close_for_other(const Situation& view) {
   if (view.seen.image_open) return Step(step::CloseImage{});
   if (!view.seen.facts.stash) return look(Fact::stash);
   const auto& stash = *view.seen.facts.stash;
-  if (stash && stash->nbd == (device->kind == device::Kind::nbd) && stash->device == device::path(*device))
+  if (stash && stash->nbd == traits(device->kind).rbd_nbd && stash->device == device::path(*device))
     return Step(step::DropRecord{});
   return fail(errc::failed_precondition,
               device::path(*device) + " carries the id of volume " + view.id + " but its record names " +
@@ -179,7 +179,7 @@ Decision adopt(const Situation& view, const Staged& wish) {
                                                              " bytes, the image " + std::to_string(image.size)));
   const std::string target = staging_target(view.id, wish.path);
   Staging staging{wish.path, wish.capability};
-  const bool by_default = (wish.mounter == Mounter::nbd) == (device->kind == device::Kind::nbd);
+  const bool by_default = (wish.mounter == Mounter::nbd) == traits(device->kind).served;
   if (!by_default) staging.capability.read_only = wish.read_only_otherwise.value_or(wish.capability.read_only);
   step::WriteRecord step{new_record(view, wish, image)};
   Record& record = step.record;
@@ -196,7 +196,7 @@ Decision adopt(const Situation& view, const Staged& wish) {
   }
   record.kind = device->kind;
   record.device = device->index;
-  record.adopting = device->kind == device::Kind::nbd;
+  record.adopting = traits(device->kind).rbd_nbd;
   record.stagings.push_back(std::move(staging));
   return step;
 }
@@ -208,18 +208,18 @@ std::optional<Decision> unstage_other(const Situation& view, const std::string& 
   if (!stash) return device == nullptr ? std::nullopt : umount_unknown(view, target);
   if (device == nullptr) return std::nullopt;
   if (view.seen.facts.disconnected) return until_closed(view);
-  if (stash->nbd != (device->kind == device::Kind::nbd))
+  if (stash->nbd != traits(device->kind).rbd_nbd)
     return fail(errc::failed_precondition,
                 foreign(view, "ceph-csi's image-meta.json says that the kernel's rbd mapped it"));
   if (!stash->device.empty() && stash->device != device::path(*device))
     return fail(errc::failed_precondition, foreign(view, "ceph-csi's image-meta.json names " + stash->device));
-  if (device->kind == device::Kind::nbd)
+  if (traits(device->kind).rbd_nbd)
     if (auto refused = needs_daemon(view)) return refused;
   if (auto refused = refuse_mounted(view, target)) return refused;
   if (our_mount_at(view, target) != nullptr) return std::nullopt;
   if (stash->encrypted && mapping_of(*device) != nullptr) return Step(step::LuksClose{});
   if (view.seen.facts.unused != true) return look(Fact::unused);
-  return device->kind == device::Kind::krbd ? Step(step::UnmapKrbd{}) : Step(step::Disconnect{});
+  return remove_device(device->kind);
 }
 
 std::optional<Decision> end_other_client(const Situation& view) {

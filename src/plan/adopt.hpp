@@ -1,7 +1,7 @@
 // What ceph-csi staged: taken over, left alone, or unstaged, and records that it made untrue.
 #pragma once
 
-#include "device.hpp"
+#include "situation.hpp"
 
 namespace corbd::plan {
 

@@ -1,5 +1,6 @@
 #include "expand.hpp"
 
+#include "bring_up.hpp"
 #include "filesystem.hpp"
 #include "krbd.hpp"
 #include "luks.hpp"

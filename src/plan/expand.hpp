@@ -1,7 +1,7 @@
 // The part of the plan for a volume in use: larger, and without what its filesystem does not need any more.
 #pragma once
 
-#include "device.hpp"
+#include "situation.hpp"
 
 namespace corbd::plan {
 

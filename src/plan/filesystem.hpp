@@ -2,7 +2,7 @@
 // emptiness.
 #pragma once
 
-#include "device.hpp"
+#include "situation.hpp"
 
 namespace corbd::plan {
 

@@ -52,7 +52,7 @@ result<device::Kind> choose_kind(Mounter wanted, std::uint64_t image_features,
                                               ": use mounter rbd-nbd, or allow it with tryOtherMounters"};
 }
 
-bool by_kernel(const Situation& view) { return view.record && view.record->kind == device::Kind::krbd; }
+bool by_kernel(const Situation& view) { return view.record && !traits(view.record->kind).served; }
 
 std::optional<Decision> open_beside(const Situation& view) {
   if (!by_kernel(view)) return std::nullopt;

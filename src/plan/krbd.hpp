@@ -3,7 +3,7 @@
 // format marker.
 #pragma once
 
-#include "device.hpp"
+#include "situation.hpp"
 
 namespace corbd::plan {
 

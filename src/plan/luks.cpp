@@ -1,5 +1,6 @@
 #include "luks.hpp"
 
+#include "bring_up.hpp"
 #include "filesystem.hpp"
 #include "krbd.hpp"
 

@@ -2,7 +2,7 @@
 // and the rotation of its key.
 #pragma once
 
-#include "device.hpp"
+#include "situation.hpp"
 
 namespace corbd::plan {
 

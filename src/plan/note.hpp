@@ -2,7 +2,7 @@
 // (docs/sources.md#node-to-controller).
 #pragma once
 
-#include "device.hpp"
+#include "situation.hpp"
 
 namespace corbd::plan {
 

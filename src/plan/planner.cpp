@@ -1,9 +1,9 @@
 #include "corbd/plan/planner.hpp"
 
 #include "adopt.hpp"
+#include "bring_up.hpp"
 #include "corbd/core/overloaded.hpp"
 #include "corbd/core/utc.hpp"
-#include "device.hpp"
 #include "expand.hpp"
 #include "krbd.hpp"
 #include "luks.hpp"

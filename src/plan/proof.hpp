@@ -1,7 +1,7 @@
 // Whether the image is still this node's: docs/proof-of-ownership.md.
 #pragma once
 
-#include "device.hpp"
+#include "situation.hpp"
 
 namespace corbd::plan {
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "bring_up.hpp"
 #include "paths.hpp"
 
 namespace corbd::plan {

@@ -1,7 +1,7 @@
 // The wish Published.
 #pragma once
 
-#include "device.hpp"
+#include "situation.hpp"
 
 namespace corbd::plan {
 

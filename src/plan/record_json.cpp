@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <boost/crc.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/parse.hpp>
@@ -75,7 +76,7 @@ json::object to_json(const Record& record) {
                    {"attachment_uid", record.attachment_uid},
                    {"stagings", std::move(stagings)},
                    {"publishes", std::move(publishes)}};
-  if (record.kind == device::Kind::krbd) out["kind"] = "krbd";
+  if (record.kind != Record().kind) out["kind"] = traits(record.kind).record;
   if (!record.signed_as.empty()) out["signed_as"] = record.signed_as;
   if (!record.kms_id.empty()) out["kms_id"] = record.kms_id;
   if (record.device) out["device"] = *record.device;
@@ -127,8 +128,9 @@ Source source_of(const json::object& from) {
 }
 
 device::Kind kind_of(const std::string& text) {
-  if (text != "krbd") throw std::invalid_argument("a device of kind " + text);
-  return device::Kind::krbd;
+  const auto* found = std::ranges::find(device::kTraits, text, &device::Traits::record);
+  if (found == device::kTraits.end()) throw std::invalid_argument("a device of kind " + text);
+  return found->kind;
 }
 
 Record record_of(const json::object& from) {

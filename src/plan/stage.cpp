@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "adopt.hpp"
+#include "bring_up.hpp"
 #include "expand.hpp"
 #include "filesystem.hpp"
 #include "krbd.hpp"

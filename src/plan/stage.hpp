@@ -1,7 +1,7 @@
 // The wish Staged: the first path of a volume, another one, and what is left of a stage that did not end.
 #pragma once
 
-#include "device.hpp"
+#include "situation.hpp"
 
 namespace corbd::plan {
 

@@ -11,7 +11,7 @@ Stash wanted_stash(const Situation& view, const Staged& wish) {
   stash.image = source.image;
   stash.encrypted = !view.record->kms_id.empty();
   stash.attachment = view.record->attachment_uid;
-  stash.nbd = view.record->kind == device::Kind::nbd;
+  stash.nbd = traits(view.record->kind).rbd_nbd;
   if (!stash.nbd) {
     // Of what the kernel maps ceph-csi keeps neither device nor log.
     stash.unmap_options = source.kernel.unmap;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "adopt.hpp"
+#include "bring_up.hpp"
 #include "krbd.hpp"
 #include "luks.hpp"
 #include "paths.hpp"
@@ -59,7 +60,7 @@ Decision take_down(const Situation& view) {
       if (auto step = bring_up(view)) return *step;
       return look(Fact::unused);
     }
-    return by_kernel(view) ? Step(step::UnmapKrbd{}) : Step(step::Disconnect{});
+    return remove_device(device->kind);
   }
   // Here, too, the last unpublish comes again. Until then the record keeps the number from other volumes.
   for (const auto& publish : view.record->publishes)

@@ -1,7 +1,7 @@
 // The wishes Unpublished and Unstaged: a path is cleared, and after the last one everything below it.
 #pragma once
 
-#include "device.hpp"
+#include "situation.hpp"
 
 namespace corbd::plan {
 

@@ -55,7 +55,7 @@ result<> observe_kernel(Observation& seen, const Volume& volume, const Wish& wis
 }  // namespace
 
 result<std::vector<device::Seen>> find_devices(const Volume& volume, const Ports& ports, bool kernel_wanted) {
-  if (volume.record && volume.record->kind == device::Kind::krbd) {
+  if (volume.record && !traits(volume.record->kind).identified) {
     const auto all = ports.kernel.inventory();
     if (!all) return all.error();
     return device::of_image(*all, volume.record->key);

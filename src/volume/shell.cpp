@@ -110,7 +110,7 @@ task<result<>> Shell::Impl::start() {
     volume.record = std::move(record);
     volume.gone = volume.record->boot_id != config_.boot_id;
     // The agent before us was gone for longer than that; nobody knows how long. The kernel's own client needs none.
-    if (volume.record->device && !volume.gone && volume.record->kind == device::Kind::nbd)
+    if (volume.record->device && !volume.gone && traits(volume.record->kind).served)
       volume.unserved_since = clock_.now();
     note_health(volume, "the agent started");
   }

@@ -9,7 +9,7 @@ namespace {
 
 bool is_unclaimed(const Volume& volume) {
   if (!volume.record) return !volume.saving;
-  return volume.record->kind == device::Kind::nbd && volume.key.empty() && !volume.record->failed && !volume.answers();
+  return traits(volume.record->kind).served && volume.key.empty() && !volume.record->failed && !volume.answers();
 }
 
 /// kubelet's folders: .../<driver>/<hash>/globalmount/<volume id>, and of raw block
@@ -71,7 +71,7 @@ std::vector<std::uint32_t> Shell::Impl::numbers_of_others(const Volume& volume) 
   std::vector<std::uint32_t> numbers;
   for (const auto& [id, other] : volumes_) {
     const auto& record = other->record;
-    if (id != volume.id && record && record->kind == device::Kind::nbd && record->device &&
+    if (id != volume.id && record && record->kind == volume.record->kind && record->device &&
         record->boot_id == config_.boot_id)
       numbers.push_back(*record->device);
   }
@@ -117,7 +117,7 @@ std::vector<Status> Shell::Impl::status() const {
     for (const auto& device : *devices) by_backend[device.backend] = &device;
   for (const auto& [id, volume] : volumes_) {
     if (!volume->record) continue;
-    if (volume->record->kind == device::Kind::krbd) {
+    if (!traits(volume->record->kind).identified) {
       const auto found = mapped ? device::of_image(*mapped, volume->record->key) : std::vector<device::Seen>();
       all.push_back(status_of(*volume, found.empty() ? nullptr : &found.back(), *mounts));
       continue;
@@ -157,7 +157,7 @@ std::vector<Unclaimed> Shell::Impl::left_to_kernel() const {
   if (!devices || !mounts) return {};
   std::set<std::uint32_t> recorded;
   for (const auto& [id, volume] : volumes_)
-    if (volume->record && volume->record->kind == device::Kind::krbd)
+    if (volume->record && !traits(volume->record->kind).identified)
       for (const auto& seen : device::of_image(*devices, volume->record->key)) recorded.insert(seen.index);
   std::vector<Unclaimed> all;
   for (const auto& device : *devices) {

@@ -23,7 +23,7 @@ task<result<>> Steps::open_image(Volume& live) {
   auto to = access(live);
   if (!to) co_return to.error();
   image::OpenOptions options;
-  options.read_only = live.record->read_only || live.record->kind == device::Kind::krbd;
+  options.read_only = live.record->read_only || !traits(live.record->kind).served;
   const auto opening = ++live.opening;
   const auto alive = std::weak_ptr<char>(live.alive);
   options.on_resized = [this, &live, alive, opening] {

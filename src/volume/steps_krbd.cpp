@@ -49,7 +49,7 @@ task<result<>> Steps::unmap_krbd(Volume& live) {
 
 /// The client of the volume's own device is no stranger.
 void Steps::admit_kernel(const Volume& live, image::Ownership& who) const {
-  if (live.record->kind != device::Kind::krbd) return;
+  if (traits(live.record->kind).served) return;
   if (const auto device = device_of(live)) std::erase(who.foreign_watchers, device->client);
 }
 

@@ -83,7 +83,7 @@ struct Volume {
            users == 0;
   }
   bool answers() const {
-    return (record && record->kind == device::Kind::krbd) || served() || (served_by_other && !other_died);
+    return (record && !traits(record->kind).served) || served() || (served_by_other && !other_died);
   }
   bool served() const { return link && link->state() == device::Link::State::serving && connected; }
 };

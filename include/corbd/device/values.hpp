@@ -1,15 +1,37 @@
 // What the kernel shows of a block device of this node: values, without a driver.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace corbd::device {
 
 /// Who answers for a device: this agent, or the kernel's own rbd client.
 enum class Kind { nbd, krbd };
+
+/// What differs between the kinds. Code that depends on such a difference asks here, not for the kind.
+struct Traits {
+  Kind kind;
+  std::string_view prefix;  ///< of a device's name: "nbd" in /dev/nbd0
+  std::string_view record;  ///< the kind, as a record has it
+  bool served;  ///< this agent answers for it through a link, heals it, and can give it up. Otherwise the kernel does,
+                ///< and needs no agent
+  bool identified;  ///< the kernel keeps the volume ID with the device. Otherwise the device is found by its image
+  bool rbd_nbd;     ///< ceph-csi has rbd-nbd serve such a device. Otherwise ceph-csi has the kernel serve it
+};
+
+/// In the order of Kind.
+inline constexpr std::array kTraits{
+    Traits{.kind = Kind::nbd, .prefix = "nbd", .record = "nbd", .served = true, .identified = true, .rbd_nbd = true},
+    Traits{
+        .kind = Kind::krbd, .prefix = "rbd", .record = "krbd", .served = false, .identified = false, .rbd_nbd = false},
+};
+
+constexpr const Traits& traits(Kind kind) { return kTraits[static_cast<std::size_t>(kind)]; }
 
 /// A device on top of another, as sysfs shows it.
 struct Holder {
@@ -43,7 +65,7 @@ struct Command {
 
 /// "nbd0", "rbd0"
 inline std::string name(Kind kind, std::uint32_t index) {
-  return (kind == Kind::krbd ? "rbd" : "nbd") + std::to_string(index);
+  return std::string(traits(kind).prefix) + std::to_string(index);
 }
 /// "/dev/nbd0", "/dev/rbd0"
 inline std::string path(std::uint32_t index, Kind kind = Kind::nbd) { return "/dev/" + name(kind, index); }

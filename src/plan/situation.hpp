@@ -1,4 +1,4 @@
-// The part of the plan between a record and a device that answers: fence, open, prove, lock, serve, connect.
+// What every part of the plan decides from, and the decisions that more than one part needs.
 #pragma once
 
 #include <optional>
@@ -30,9 +30,9 @@ Source found_at(const Source& wished, const image::Resolved& found);
 
 /// Whether a raw device that the record names, and that is gone, is still bound there. Needs a record.
 bool shows_device_that_is_gone(const Situation& view, const std::string& target);
+/// Takes away a device that nobody uses.
+Step remove_device(device::Kind kind);
 /// Of a device that was disconnected: it goes when nobody has it open any more.
 Wait until_closed(const Situation& view);
-/// The next step towards a device that answers; nothing when it does. Needs a record.
-std::optional<Decision> bring_up(const Situation& view);
 
 }  // namespace corbd::plan

@@ -1,0 +1,298 @@
+// Each question is a function. Two sequences, at the end of this file, say in which order they are asked: one for the
+// image, one for the device. An answer is nothing: ask the next question; Done: the sequence needs no more; or what to
+// do now.
+#include "bring_up.hpp"
+
+#include <algorithm>
+#include <span>
+
+#include "adopt.hpp"
+#include "krbd.hpp"
+#include "note.hpp"
+#include "proof.hpp"
+
+namespace corbd::plan {
+namespace {
+
+using Link = Observation::Link;
+using Answer = std::optional<Decision>;
+using Question = Answer (*)(const Situation&);
+
+/// The first answer. Done becomes nothing, because the caller goes on then.
+Answer ask(std::span<const Question> questions, const Situation& view) {
+  for (const Question question : questions)
+    if (auto answer = question(view)) return std::holds_alternative<Done>(*answer) ? std::nullopt : std::move(answer);
+  return std::nullopt;
+}
+
+// --- the break mark: our own break of a dead lock, known again
+
+Step note_break(const Situation& view, std::optional<std::uint64_t> breaking, std::optional<std::uint64_t> freed) {
+  step::WriteRecord step{*view.record};
+  step.record.breaking = breaking;
+  step.record.freed = freed;
+  // Without it a second death before the lock is ours leaves the volume unproven; with a full disk it would stay
+  // without a server now.
+  step.may_fail = true;
+  return step;
+}
+
+/// Whether our own break is the last that happened to the header. To be seen before the image is opened.
+std::optional<Step> read_mark(const Situation& view) {
+  const auto& breaking = view.record->breaking;
+  if (!breaking || view.record->freed) return std::nullopt;
+  const auto& header = view.seen.facts.header;
+  if (!header) return look(Fact::header);
+  if (header->break_mark != break_mark(*breaking)) return std::nullopt;
+  return note_break(view, breaking, header->version);
+}
+
+// --- questions about the image
+
+Answer is_still_closing(const Situation& view) {
+  if (view.seen.image_closing) return Step(step::CloseImage{});
+  return std::nullopt;
+}
+
+Answer was_restaged(const Situation& view) {
+  if (!is_restaged(view)) return std::nullopt;
+  return view.seen.image_open ? Step(step::CloseImage{}) : Step(step::DropRecord{});
+}
+
+/// The volume was given up under its attachment. What somebody else staged since was not.
+Decision offer_tombstone(const Situation& view) {
+  if (auto step = ask_restaged(view)) return *step;
+  const auto& attachment = view.seen.facts.attachment;
+  if (attachment && attachment->state == Attachment::State::unknown)
+    return fail(errc::unproven, "volume " + view.id +
+                                    " was given up, and its image-meta.json is not this agent's any more: whether it "
+                                    "was staged anew since, only its VolumeAttachment tells: " +
+                                    attachment->why);
+  return Step(step::OpenTombstone{});
+}
+
+Answer was_given_up(const Situation& view) {
+  if (!view.record->failed) return std::nullopt;
+  if (!view.seen.image_open) return offer_tombstone(view);
+  if (!view.seen.tombstone) return Step(step::CloseImage{});
+  return Done{};
+}
+
+Answer is_gone(const Situation& view) {
+  if (view.seen.facts.gone) return lost(view, "does not exist any more");
+  return std::nullopt;
+}
+
+Answer needs_key(const Situation& view) {
+  if (!view.seen.key_known) return no_key(view);
+  return std::nullopt;
+}
+
+Answer needs_fence(const Situation& view) {
+  if (view.seen.facts.fenced != true) return Step(step::Fence{});
+  return std::nullopt;
+}
+
+Answer needs_opening(const Situation& view) {
+  if (view.seen.image_open) return std::nullopt;
+  // These need no proof, so nothing asks later.
+  if (view.record->read_only || view.record->shared)
+    if (auto step = ask_restaged(view)) return step;
+  if (auto step = read_mark(view)) return step;
+  return Step(step::OpenImage{});
+}
+
+Answer needs_no_proof(const Situation& view) {
+  if (view.record->read_only || (view.seen.lock_held && !rests_on_word(view))) return Done{};
+  // librbd takes the lock of a shared image for a write, and gives it to whoever asks.
+  if (view.record->shared && !view.record->adopting) return Done{};
+  return std::nullopt;
+}
+
+Answer needs_ownership(const Situation& view) {
+  if (!view.seen.facts.ownership) return look(Fact::ownership);
+  return std::nullopt;
+}
+
+Answer does_other_client_remain(const Situation& view) {
+  if (view.record->adopting)
+    if (auto step = end_other_client(view)) return step;
+  if (view.record->shared) return Done{};
+  return std::nullopt;
+}
+
+Answer needs_mark(const Situation& view) {
+  if (view.seen.facts.ownership->lock == image::Ownership::Lock::none)
+    if (auto step = read_mark(view)) return step;
+  return std::nullopt;
+}
+
+Answer needs_lock(const Situation& view) {
+  if (!view.record->exclusive_lock) return Done{};
+  const auto& who = *view.seen.facts.ownership;
+  if (who.lock != image::Ownership::Lock::our_dead || view.record->breaking == who.version) return Step(step::Lock{});
+  return note_break(view, who.version, std::nullopt);
+}
+
+// --- questions about the device
+
+Answer is_other_than_recorded(const Situation& view) {
+  const auto* device = view.seen.device();
+  if (device != nullptr && view.record->device && *view.record->device != device->index) return close_for_other(view);
+  return std::nullopt;
+}
+
+/// A path on which a raw device is bound outlives the device, and so does what a pod was given of it. A new device of
+/// that number would be there at once.
+Answer do_paths_outlive_it(const Situation& view) {
+  const Record& record = *view.record;
+  if (view.seen.device() != nullptr || !record.block || !record.device) return std::nullopt;
+  if (!record.publishes.empty())
+    return fail(errc::unavailable, device::path(*record.device, record.kind) + " of volume " + view.id +
+                                       " is gone by another program's hand, and the volume is "
+                                       "still published at " +
+                                       record.publishes.front().target +
+                                       ": end its pods, and it is unstaged and staged anew");
+  for (const auto& staging : record.stagings) {
+    step::Umount step{staging_target(view.id, staging.path)};
+    if (shows_device_that_is_gone(view, step.path)) return step;
+  }
+  return std::nullopt;
+}
+
+Answer does_kernel_serve_it(const Situation& view) {
+  if (!by_kernel(view)) return std::nullopt;
+  if (auto step = bring_up_krbd(view)) return step;
+  return Done{};
+}
+
+Answer was_disconnected(const Situation& view) {
+  const auto* device = view.seen.device();
+  if (device == nullptr || !view.seen.facts.disconnected) return std::nullopt;
+  if (view.seen.mounts.empty() && device->holders.empty()) return until_closed(view);
+  return fail(errc::unavailable, device::path(*device) + " of volume " + view.id +
+                                     " was disconnected by another program while it was in use, and gives only "
+                                     "I/O errors: end its pods, and it is unstaged and staged anew");
+}
+
+/// The process's own side of a dead link goes first; what the image's connection broke, with its image.
+Answer is_link_dead(const Situation& view) {
+  if (view.seen.link == Link::held || view.seen.link == Link::closed) return Step(step::StopSession{});
+  return std::nullopt;
+}
+
+Answer does_rbd_nbd_serve_it(const Situation& view) {
+  if (!view.record->adopting || view.record->failed || view.seen.device() == nullptr || view.seen.link != Link::none)
+    return std::nullopt;
+  if (!view.seen.facts.served_by_other) return look(Fact::served_by_other);
+  if (!*view.seen.facts.served_by_other) return std::nullopt;
+  if (view.seen.other_dead_for) return Wait{"rbd-nbd ends"};
+  if (view.take_over) return std::nullopt;
+  if (view.seen.image_open) return Step(step::CloseImage{});
+  return Done{};
+}
+
+Answer does_wrong_session_run(const Situation& view) {
+  if (view.record->failed && !view.seen.tombstone && view.seen.link != Link::none) return Step(step::StopSession{});
+  // An earlier try had the word, began this session and did not come to its end.
+  if (!view.record->failed && view.seen.link == Link::serving && !view.seen.connected && rests_on_word(view))
+    return Step(step::StopSession{});
+  return std::nullopt;
+}
+
+Answer does_it_answer(const Situation& view) {
+  constexpr std::uint32_t kIoTimeoutMs = 1000;
+  const auto* device = view.seen.device();
+  if (view.seen.link != Link::serving || device == nullptr || !view.seen.connected) return std::nullopt;
+  if (view.record->device != device->index || view.record->adopting || view.record->on_word)
+    return name_device(view, device->index);
+  if (device->io_timeout_ms != kIoTimeoutMs || view.seen.untuned) return Step(step::Tune{});
+  // It only grows: below a smaller one the filesystem would lose its end.
+  if (device_bytes(view.seen.image_size, view.record->block_size) > device->size) return Step(step::KernelResize{});
+  return Done{};
+}
+
+Answer needs_image(const Situation& view);
+
+/// What a stage left to rbd-nbd may hold an application's data, and the mark of a format that was begun before: no
+/// image was open here to take it away.
+Answer is_taken_over_with_mark(const Situation& view) {
+  const Record& record = *view.record;
+  const bool staged = std::ranges::any_of(record.stagings, [](const Staging& staging) { return staging.complete; });
+  if (view.seen.link != Link::none || !record.adopting || !staged || record.read_only || record.failed)
+    return std::nullopt;
+  if (!view.seen.facts.format_marker) return look(Fact::format_marker);
+  if (view.seen.facts.format_marker->empty()) return std::nullopt;
+  return Step(step::Unmark{});
+}
+
+/// Before there is a device. Of one that there is, only after it is served again: renew_note().
+Answer needs_note(const Situation& view) {
+  if (view.seen.link == Link::none && view.seen.device() == nullptr)
+    if (auto step = note_node(view)) return step;
+  return std::nullopt;
+}
+
+Answer needs_session(const Situation& view) {
+  if (view.seen.link == Link::none) return Step(step::StartSession{});
+  return std::nullopt;
+}
+
+Answer needs_link(const Situation& view) {
+  if (view.seen.device() != nullptr) return Step(step::KernelReconfigure{});
+  return std::nullopt;
+}
+
+/// The device that the record names is gone; the next may be another.
+Answer is_recorded_gone(const Situation& view) {
+  if (view.record->device) return name_device(view, std::nullopt);
+  return std::nullopt;
+}
+
+Answer needs_device(const Situation&) { return Step(step::KernelConnect{}); }
+
+// --- the sequences
+
+// clang-format off: one question a line, in the order of asking
+constexpr Question kImage[] = {
+    is_still_closing,
+    was_restaged,
+    was_given_up,
+    is_gone,
+    needs_key,
+    needs_fence,
+    needs_opening,
+    needs_no_proof,
+    needs_ownership,
+    does_other_client_remain,
+    needs_mark,
+    prove,
+    needs_lock,
+};
+
+constexpr Question kDevice[] = {
+    is_other_than_recorded,
+    do_paths_outlive_it,
+    does_kernel_serve_it,
+    was_disconnected,
+    is_link_dead,
+    does_rbd_nbd_serve_it,
+    does_wrong_session_run,
+    does_it_answer,
+    needs_image,
+    is_taken_over_with_mark,
+    needs_note,
+    needs_session,
+    needs_link,
+    is_recorded_gone,
+    needs_device,
+};
+// clang-format on
+
+Answer needs_image(const Situation& view) { return view.seen.link == Link::none ? ask(kImage, view) : std::nullopt; }
+
+}  // namespace
+
+std::optional<Decision> bring_up(const Situation& view) { return ask(kDevice, view); }
+
+}  // namespace corbd::plan

@@ -1,0 +1,61 @@
+#include "situation.hpp"
+
+#include <algorithm>
+
+namespace corbd::plan {
+bool shows_device_that_is_gone(const Situation& view, const std::string& target) {
+  const Record& record = *view.record;
+  if (!record.device || !view.seen.devices.empty()) return false;
+  const std::string node = "/" + device::name(record.kind, *record.device);
+  return std::ranges::any_of(view.seen.mounts, [&](const auto& mount) {
+    return mount.target == target && mount.fstype == "devtmpfs" &&
+           (mount.root == node || mount.root == node + "//deleted");
+  });
+}
+
+Decision given_up(const Situation& view) {
+  return fail(errc::lost,
+              "volume " + view.id +
+                  " was given up and answers with I/O errors: end its pods and unstage it, then stage it anew");
+}
+
+Decision fail(errc code, std::string text) { return Fail{{code, std::move(text)}}; }
+
+Step look(Fact fact) { return step::Look{fact}; }
+
+Step name_device(const Situation& view, std::optional<std::uint32_t> index) {
+  step::WriteRecord step{*view.record};
+  // Between two devices nothing kept other nodes away: what was begun on the first counts no more.
+  if (index != view.record->device) step.record.format.clear();
+  step.record.on_word = false;  // it is served
+  step.record.device = index;
+  step.record.adopting = false;
+  if (view.seen.facts.noted) step.record.note = view.seen.facts.noted;
+  return step;
+}
+
+Decision no_key(const Situation& view) {
+  return fail(errc::unavailable, "no Ceph key of user " + view.record->user + " for volume " + view.id +
+                                     " is at hand (the runtime directory was emptied): stage the volume again");
+}
+
+Source found_at(const Source& wished, const image::Resolved& found) {
+  Source source = wished;
+  source.cluster_id = found.cluster_id;
+  source.pool = found.name.pool;
+  source.ns = found.name.ns;
+  source.image = found.name.image;
+  return source;
+}
+
+Step remove_device(device::Kind kind) {
+  return traits(kind).served ? Step(step::Disconnect{}) : Step(step::UnmapKrbd{});
+}
+
+Wait until_closed(const Situation& view) {
+  const std::string path = device::path(*view.seen.device());
+  return Wait{path + " of volume " + view.id + " is disconnected, and somebody still has it open: `fuser -v " + path +
+              "` tells who"};
+}
+
+}  // namespace corbd::plan
