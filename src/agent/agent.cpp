@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "config.hpp"
 #include "corbd/core/gate.hpp"
 #include "corbd/core/log.hpp"
 #include "corbd/core/process.hpp"
@@ -79,18 +80,18 @@ class Agent {
         luks_(host::make_luks(helpers_)),
         kms_(kms::make_kms(files_, options.kms_config_dir)),
         records_(volume::make_record_store(files_, options.state_dir, options.runtime_dir)),
-        clusters_(rbd::make_clusters(control_, *clock_, files_, cluster_config(boot_id))),
+        clusters_(rbd::make_clusters(control_, *clock_, files_, cluster_config(options, boot_id))),
         devices_(nbd::make_devices(control_, *clock_, {})),
         kernel_(krbd::make_kernel_client(helpers_)),
-        shell_(control_, *clock_, ports(), shell_config(boot_id)),
+        shell_(control_, *clock_, ports(), shell_config(options, boot_id)),
         kubernetes_(
             control_, *clock_, files_, api(), node_, shell_,
-            [this](const heal::StageArguments& of) { return csi::stage_wish(of, default_mounter()); },
+            [this](const heal::StageArguments& of) { return csi::stage_wish(of, default_mounter(options_)); },
             kubernetes_config()),
-        healer_(control_, *clock_, shell_, heal_config()),
+        healer_(control_, *clock_, shell_, heal_config(options)),
         csi_(control_, *clock_, shell_, csi_config()),
-        admin_(control_, *clock_, admin_sources(), admin_config()),
-        web_(control_, *clock_, files_, web_config(), web_sources()),
+        admin_(control_, *clock_, admin_sources(), admin_config(options)),
+        web_(control_, *clock_, files_, web_config(options), web_sources()),
         signals_(io_, SIGTERM, SIGINT) {
     if (registrar) registrar_.emplace(control_, *clock_, *registrar);
   }
@@ -107,28 +108,6 @@ class Agent {
     return api_.get();
   }
 
-  rbd::Config cluster_config(const std::string& boot_id) const {
-    rbd::Config config;
-    config.boot_id = boot_id;
-    config.incarnations_dir = options_.state_dir + "/incarnations";
-    return config;
-  }
-
-  volume::Config shell_config(const std::string& boot_id) const {
-    volume::Config config;
-    config.boot_id = boot_id;
-    config.policy.driver = options_.drivername;
-    config.policy.node = options_.nodeid;
-    config.policy.fencing = options_.fencing;
-    return config;
-  }
-
-  heal::Config heal_config() const {
-    heal::Config config;
-    config.ward.at_once = static_cast<std::size_t>(options_.heal_at_once);
-    return config;
-  }
-
   heal::Kubernetes::Config kubernetes_config() {
     auto heal = [this](const std::string& volume_id, std::string why) { healer_.heal(volume_id, std::move(why)); };
     return {.driver = options_.drivername,
@@ -139,10 +118,6 @@ class Agent {
             .heal = heal};
   }
 
-  cephcsi::Mounter default_mounter() const {
-    return options_.default_mounter == "rbd" ? cephcsi::Mounter::krbd : cephcsi::Mounter::nbd;
-  }
-
   csi::Config csi_config() {
     csi::Config config;
     config.endpoint = options_.endpoint;
@@ -150,19 +125,10 @@ class Agent {
     config.drivername = options_.drivername;
     config.nodeid = options_.nodeid;
     config.version = CORBD_VERSION;
-    config.default_mounter = default_mounter();
+    config.default_mounter = default_mounter(options_);
     config.volume_health = options_.volume_health;
     config.topology = [this] { return labels_.topology(); };
     config.on_ended = [this](const rpc::Ended& call) { web_.ended(call); };
-    return config;
-  }
-
-  ops::AdminConfig admin_config() const {
-    ops::AdminConfig config;
-    config.runtime_dir = options_.runtime_dir;
-    config.version = CORBD_VERSION;
-    config.nodeid = options_.nodeid;
-    config.driver = options_.drivername;
     return config;
   }
 
@@ -177,15 +143,6 @@ class Agent {
       kubernetes_.vouched(id, by, done);
     };
     return sources;
-  }
-
-  ops::WebConfig web_config() const {
-    ops::WebConfig config;
-    config.address = options_.metricsip;
-    config.port = options_.metricsport;
-    config.metrics_path = options_.metricspath;
-    config.state_dir = options_.state_dir;
-    return config;
   }
 
   ops::WebSources web_sources() {

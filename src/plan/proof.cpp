@@ -116,6 +116,34 @@ Decision prove_against_other(const Situation& view) {
   return unproven(view, locked_by(view) + hint);
 }
 
+/// Nobody else has the image.
+bool proven_by_lock(const Situation& view) {
+  const auto& who = *view.seen.facts.ownership;
+  using Lock = image::Ownership::Lock;
+  if (rests_on_word(view)) return false;
+  if (who.lock == Lock::mine || who.lock == Lock::our_dead) return true;
+  // An earlier start broke our own dead lock and died before it took it: nothing changed the header since.
+  const bool broken_by_us = view.record->freed == who.version;
+  // rbd-nbd had it until a moment ago, nobody else had it open before or has it now.
+  return who.lock == Lock::none && (view.seen.facts.dismissed || broken_by_us);
+}
+
+Decision prove_after_detach(const Situation& view, const char* why) {
+  const auto& attachment = *view.seen.facts.attachment;
+  if (attachment.state == Attachment::State::here) {
+    if (auto step = ask_restaged(view)) return *step;
+    // Detached, and staged here again by another program, with the same number: what waits in the device is that one's,
+    // and no theft.
+    if (left_by_this_node(view) && view.seen.facts.ownership->foreign_watchers.empty())
+      return unproven(view,
+                      locked_by(view) +
+                          ", and it was attached here anew since this agent served it: end its pods, give it up by "
+                          "`corbd fail " +
+                          view.id + " --yes-really`, and let it be staged again");
+  }
+  return lost(view, attachment.why.empty() ? why : std::string(why) + " (" + attachment.why + ")");
+}
+
 }  // namespace
 
 Decision lost(const Situation& view, const std::string& why) {
@@ -146,31 +174,12 @@ std::optional<Decision> prove(const Situation& view) {
     return std::nullopt;
   }
   const bool alone = who.lock != Lock::other && who.foreign_watchers.empty();
-  // An earlier start broke our own dead lock and died before it took it: nothing changed the header since.
-  const bool broken_by_us = who.lock == Lock::none && view.record->freed == who.version;
-  // rbd-nbd had it until a moment ago, nobody else had it open before or has it now.
-  const bool dismissed = who.lock == Lock::none && view.seen.facts.dismissed;
-  const bool by_lock = who.lock == Lock::mine || who.lock == Lock::our_dead || broken_by_us;
-  if (alone && (dismissed || by_lock) && !rests_on_word(view)) return std::nullopt;
+  if (alone && proven_by_lock(view)) return std::nullopt;
   if (!alone && !view.record->adopting)
     if (auto step = yield_to_other(view)) return step;
   // Before a foreign client is believed to be a thief, and before anybody's word is taken.
   if (!view.seen.facts.attachment) return look(Fact::attachment);
-  if (const char* why = taken_away(view)) {
-    if (view.seen.facts.attachment->state == Attachment::State::here)
-      if (auto step = ask_restaged(view)) return step;
-    // Detached, and staged here again by another program, with the same number: what waits in the device is that one's,
-    // and no theft.
-    if (view.seen.facts.attachment->state == Attachment::State::here && left_by_this_node(view) &&
-        who.foreign_watchers.empty())
-      return unproven(view,
-                      locked_by(view) +
-                          ", and it was attached here anew since this agent served it: end its pods, give it up by "
-                          "`corbd fail " +
-                          view.id + " --yes-really`, and let it be staged again");
-    const std::string& said = view.seen.facts.attachment->why;
-    return lost(view, said.empty() ? why : std::string(why) + " (" + said + ")");
-  }
+  if (const char* why = taken_away(view)) return prove_after_detach(view, why);
   if (!alone) return prove_against_other(view);
   if (stayed_here(view)) return std::nullopt;
   if (!vouched_for(view)) return nothing_proves(view);

@@ -78,6 +78,20 @@ Decision stage_another(const Situation& view, const Staged& wish) {
   return write(std::move(more));
 }
 
+/// Between a mount and the end of its stage: it fills the device, and no format counts as begun any more.
+std::optional<Decision> finish_mount(const Situation& view, const Capability& capability, const std::string& target) {
+  if (auto step = fill_mapping(view)) return step;
+  if (!capability.block)
+    if (auto step = fill_device(view, *our_mount_at(view, target))) return step;
+  // The marker of a raw block volume goes too: what a pod writes into it shows no filesystem, and must not pass for a
+  // format that did not end. While rbd-nbd serves it no image is open here, and this record never began a format.
+  const bool served_elsewhere = view.record->adopting && !view.seen.image_open;
+  if (capability.read_only || served_elsewhere) return std::nullopt;
+  if (!view.seen.facts.format_marker) return look(Fact::format_marker);
+  if (!view.seen.facts.format_marker->empty()) return Step(step::Unmark{});
+  return std::nullopt;
+}
+
 }  // namespace
 
 Record new_record(const Situation& view, const Staged& wish, const image::Resolved& image) {
@@ -122,16 +136,7 @@ Decision stage(const Situation& view, const Staged& wish) {
     return make_filesystem(view, target, capability);
   }
   if (staging->complete) return leave_to_kernel(view);
-  if (auto step = fill_mapping(view)) return *step;
-  if (!capability.block)
-    if (auto step = fill_device(view, *our_mount_at(view, target))) return *step;
-  // Also of a raw block volume: what a pod writes into it shows no filesystem, and must not pass for a format that did
-  // not end. While rbd-nbd serves it no image is open here, and this record never began a format.
-  const bool served_elsewhere = record.adopting && !view.seen.image_open;
-  if (!capability.read_only && !served_elsewhere) {
-    if (!view.seen.facts.format_marker) return look(Fact::format_marker);
-    if (!view.seen.facts.format_marker->empty()) return Step(step::Unmark{});
-  }
+  if (auto step = finish_mount(view, capability, target)) return *step;
   Record staged = record;
   staged.format.clear();
   staged.format_version.reset();

@@ -44,24 +44,24 @@ std::optional<Decision> refuse_path(const Situation& view, const std::string& pa
                                              view.id + ": nothing was done there");
 }
 
-/// Everything down once nothing uses the device: no staging, no publish, no mount, no holder.
+/// The device goes once nothing uses it: no mount, no holder.
+Decision take_device_down(const Situation& view, const device::Seen& device) {
+  for (const auto& mount : view.seen.mounts)
+    if (shows(mount, device)) return Done{};  // the last unpublish comes here again
+  for (const auto& holder : device.holders)
+    if (view.record->kms_id.empty() || &holder != mapping_of(device))
+      return fail(errc::in_use, device::path(device) + " of volume " + view.id + " is used by " +
+                                    (holder.mapping.empty() ? holder.name : holder.mapping));
+  if (auto step = close_mapping(view)) return *step;
+  if (view.seen.facts.disconnected) return until_closed(view);
+  if (view.seen.facts.unused == true) return remove_device(device.kind);
+  if (auto step = bring_up(view)) return *step;
+  return look(Fact::unused);
+}
+
+/// Everything of a volume without staging and publish.
 Decision take_down(const Situation& view) {
-  const auto* device = view.seen.device();
-  if (device != nullptr) {
-    for (const auto& mount : view.seen.mounts)
-      if (shows(mount, *device)) return Done{};  // the last unpublish comes here again
-    for (const auto& holder : device->holders)
-      if (view.record->kms_id.empty() || &holder != mapping_of(*device))
-        return fail(errc::in_use, device::path(*device) + " of volume " + view.id + " is used by " +
-                                      (holder.mapping.empty() ? holder.name : holder.mapping));
-    if (auto step = close_mapping(view)) return *step;
-    if (view.seen.facts.disconnected) return until_closed(view);
-    if (view.seen.facts.unused != true) {
-      if (auto step = bring_up(view)) return *step;
-      return look(Fact::unused);
-    }
-    return remove_device(device->kind);
-  }
+  if (const auto* device = view.seen.device()) return take_device_down(view, *device);
   // Here, too, the last unpublish comes again. Until then the record keeps the number from other volumes.
   for (const auto& publish : view.record->publishes)
     if (shows_device_that_is_gone(view, publish.target)) return Done{};

@@ -9,7 +9,6 @@ namespace {
 
 constexpr int kMaxSteps = 80;  // twice what I7 allows; more is a defect of the planner
 constexpr std::chrono::milliseconds kWaitPause{300};
-constexpr std::size_t kTimeline = 64;
 // How long a volume that was refused as in use is known to wait, once nobody asks for it any more.
 constexpr std::chrono::hours kRememberRefusal{24};
 // A conflicting call is told while it can still hear it.
@@ -241,21 +240,36 @@ task<result<>> Shell::Impl::prepare(Volume& volume, const Wish& wish) {
   co_return result<>();
 }
 
+/// What is true of the volume now. Remembers what its status shows of that.
+result<Observation> Shell::Impl::look_at(Volume& volume, const Wish& wish) {
+  auto seen = observe(volume, wish, ports_, config_.boot_id, clock_.now());
+  if (!seen) return seen;
+  volume.gone = seen->devices.empty() || (volume.record && volume.record->boot_id != config_.boot_id);
+  if (volume.gone) volume.unserved_since.reset();
+  if (seen->devices.empty())
+    volume.disconnected = false;
+  else if (seen->facts.disconnected)
+    volume.disconnected = true;
+  if (seen->facts.resolved) observe_neighbours(*seen, volume);
+  seen->path_owner = path_owner(*seen, volume, wish);
+  return seen;
+}
+
+/// A pause, and what others may have changed meanwhile is unknown after it.
+task<> Shell::Impl::pause(Volume& volume) {
+  co_await sleep_until(control_, clock_, clock_.now() + kWaitPause);
+  volume.facts.ownership.reset();
+  volume.facts.served_by_other.reset();
+  volume.facts.attachment.reset();
+}
+
 task<result<>> Shell::Impl::pursue(Volume& volume, Wish wish) {
   std::string waits_for;
   for (int steps = 0; steps < kMaxSteps; ++steps) {
     // As a death here: the next start goes on from what is true then.
     if (leaving_) co_return stopping();
-    auto seen = observe(volume, wish, ports_, config_.boot_id, clock_.now());
+    const auto seen = look_at(volume, wish);
     if (!seen) co_return seen.error();
-    volume.gone = seen->devices.empty() || (volume.record && volume.record->boot_id != config_.boot_id);
-    if (volume.gone) volume.unserved_since.reset();
-    if (seen->devices.empty())
-      volume.disconnected = false;
-    else if (seen->facts.disconnected)
-      volume.disconnected = true;
-    if (seen->facts.resolved) observe_neighbours(*seen, volume);
-    seen->path_owner = path_owner(*seen, volume, wish);
     const Decision decision = decide(volume.id, volume.record, wish, *seen, config_.policy);
     if (std::holds_alternative<Done>(decision)) co_return result<>();
     if (const auto* failed = std::get_if<Fail>(&decision)) {
@@ -265,11 +279,7 @@ task<result<>> Shell::Impl::pursue(Volume& volume, Wish wish) {
     if (const auto* wait = std::get_if<Wait>(&decision)) {
       if (std::exchange(waits_for, wait->why) != wait->why)
         log::info("volume.waits", {{"volume", volume.id}, {"wish", name(wish)}, {"why", wait->why}});
-      co_await sleep_until(control_, clock_, clock_.now() + kWaitPause);
-      // Whatever others may have changed meanwhile.
-      volume.facts.ownership.reset();
-      volume.facts.served_by_other.reset();
-      volume.facts.attachment.reset();
+      co_await pause(volume);
       continue;
     }
     auto done = co_await steps_.run(volume, std::get<Step>(decision), wish);
@@ -302,18 +312,6 @@ task<> Shell::Impl::leave_without_device(Volume& volume, const Wish& wish) {
     if (auto stopped = co_await steps_.run(volume, Step(step::StopSession{}), wish); !stopped)
       log::warning("session.not_left", {{"volume", volume.id}, {"error", stopped.error().text}});
   if (volume.image && !volume.link) co_await leave_image(volume, wish);
-}
-
-void Shell::Impl::note_health(Volume& volume, const std::string& why) {
-  const Health now = health_of(volume);
-  if (now == volume.health) return;
-  const Change change{clock_.wall(), volume.id, volume.health, now, why};
-  volume.health = now;
-  volume.since = change.at;
-  volume.timeline.push_back(change);
-  if (volume.timeline.size() > kTimeline) volume.timeline.pop_front();
-  log::info("volume.state", {{"volume", volume.id}, {"from", name(change.from)}, {"to", name(now)}, {"why", why}});
-  if (change_) change_(change);
 }
 
 Shell::Shell(executor control, Clock& clock, Ports ports, Config config)

@@ -46,6 +46,8 @@ class Shell::Impl {
   void forget_if_idle(const std::string& id);
   task<> run(Volume& volume, std::shared_ptr<Operation> operation, Until lock_until);
   task<result<>> fulfil(Volume& volume, Wish wish);
+  result<Observation> look_at(Volume& volume, const Wish& wish);
+  task<> pause(Volume& volume);
   task<result<>> pursue(Volume& volume, Wish wish);
   task<> leave_image(Volume& volume, const Wish& wish);
   task<> leave_without_device(Volume& volume, const Wish& wish);
@@ -55,6 +57,8 @@ class Shell::Impl {
   host::MountTable mounts_now() const;
   void observe_neighbours(Observation& seen, const Volume& volume) const;
   std::string path_owner(const Observation& seen, const Volume& volume, const Wish& wish) const;
+  std::string device_owner(const Volume& volume, const std::vector<host::Mount>& there,
+                           const std::string& staging_path) const;
   std::vector<std::uint32_t> numbers_of_others(const Volume& volume) const;
   void trouble(Volume& volume, std::string why);
   void link_dead(std::uint32_t index);

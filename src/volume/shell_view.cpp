@@ -2,10 +2,13 @@
 #include <iterator>
 #include <set>
 
+#include "corbd/core/log.hpp"
 #include "shell_impl.hpp"
 
 namespace corbd::volume {
 namespace {
+
+constexpr std::size_t kTimeline = 64;  // changes that are kept of a volume
 
 bool is_unclaimed(const Volume& volume) {
   if (!volume.record) return !volume.saving;
@@ -48,20 +51,24 @@ std::string Shell::Impl::path_owner(const Observation& seen, const Volume& volum
   if (!known)
     for (const auto& [id, other] : volumes_)
       if (id != volume.id && other->record && (is_at(*other->record, path) || is_at(*other->record, target))) return id;
-  const bool look_there = unstaged != nullptr && !known;
+  return device_owner(volume, there, unstaged != nullptr && !known ? path : "");
+}
+
+/// By what is mounted there, and at the staging path if one is given: without a record only its mount tells whose that
+/// folder and its stash are.
+std::string Shell::Impl::device_owner(const Volume& volume, const std::vector<host::Mount>& there,
+                                      const std::string& staging_path) const {
   // An inventory of hundreds of devices takes its time on the control thread.
-  if (there.empty() && !look_there) return "";
+  if (there.empty() && staging_path.empty()) return "";
   const auto devices = ports_.devices.inventory();
   if (!devices) return "";
-  const auto table = ports_.mounts.table();
+  const auto table = mounts_now();
   for (const auto& device : *devices) {
     if (device.backend.empty() || device.backend == volume.id) continue;
     const auto shown = [&](const host::Mount& mount) { return shows(mount, device); };
-    // Without a record of it only its mount tells whose the folder and its stash are.
-    const std::string its_own = staging_target(device.backend, path);
-    if (std::ranges::any_of(there, shown) || (look_there && table && std::ranges::any_of(**table, [&](const auto& m) {
-                                                return m.target == its_own && shown(m);
-                                              })))
+    const std::string its_own = staging_path.empty() ? "" : staging_target(device.backend, staging_path);
+    const auto staged = [&](const host::Mount& mount) { return mount.target == its_own && shown(mount); };
+    if (std::ranges::any_of(there, shown) || (!its_own.empty() && std::ranges::any_of(*table, staged)))
       return device.backend;
   }
   return "";
@@ -177,6 +184,18 @@ std::vector<Change> Shell::Impl::timeline(const std::string& id) const {
   const auto place = volumes_.find(id);
   if (place == volumes_.end()) return {};
   return {place->second->timeline.begin(), place->second->timeline.end()};
+}
+
+void Shell::Impl::note_health(Volume& volume, const std::string& why) {
+  const Health now = health_of(volume);
+  if (now == volume.health) return;
+  const Change change{clock_.wall(), volume.id, volume.health, now, why};
+  volume.health = now;
+  volume.since = change.at;
+  volume.timeline.push_back(change);
+  if (volume.timeline.size() > kTimeline) volume.timeline.pop_front();
+  log::info("volume.state", {{"volume", volume.id}, {"from", name(change.from)}, {"to", name(now)}, {"why", why}});
+  if (change_) change_(change);
 }
 
 }  // namespace corbd::volume

@@ -1,0 +1,23 @@
+// What the flags of `corbd run` mean to each room.
+#pragma once
+
+#include <string>
+
+#include "corbd/cephcsi/serving.hpp"
+#include "corbd/cli/options.hpp"
+#include "corbd/heal/healer.hpp"
+#include "corbd/ops/admin.hpp"
+#include "corbd/ops/web.hpp"
+#include "corbd/rbd/clusters.hpp"
+#include "corbd/volume/shell.hpp"
+
+namespace corbd {
+
+rbd::Config cluster_config(const cli::Run& options, const std::string& boot_id);
+volume::Config shell_config(const cli::Run& options, const std::string& boot_id);
+heal::Config heal_config(const cli::Run& options);
+cephcsi::Mounter default_mounter(const cli::Run& options);
+ops::AdminConfig admin_config(const cli::Run& options);
+ops::WebConfig web_config(const cli::Run& options);
+
+}  // namespace corbd
