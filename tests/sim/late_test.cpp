@@ -14,7 +14,7 @@ const plan::Unstaged kUnstaged{test::staged_wish(kId).path};
 void unstage_late(Scene& scene) {
   scene.filled();
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
-  scene.world.delayed = "disconnect";
+  scene.world.calls.delayed = "disconnect";
   REQUIRE(scene.want(kUnstaged) == errc::timed_out);
 }
 
@@ -23,34 +23,34 @@ void unstage_late(Scene& scene) {
 TEST_CASE("a volume is not staged on a device whose disconnect is still under way, and is on a new one afterwards") {
   Scene scene;
   unstage_late(scene);
-  const auto refused = scene.world.want(kId, test::staged_wish(kId));
+  const auto refused = scene.world.agent.want(kId, test::staged_wish(kId));
   REQUIRE_FALSE(refused);
   CHECK(refused.error().code == errc::unavailable);
   CHECK(refused.error().text.find("disconnect of volume image-1 is under way in the kernel since 20") !=
         std::string::npos);
-  CHECK(scene.world.mounts.empty());
+  CHECK(scene.world.kernel.mounts.empty());
   scene.loop.advance(60s);
-  CHECK(scene.world.devices.empty());
+  CHECK(scene.world.kernel.devices.empty());
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
   CHECK(scene.device().alive);
-  CHECK(scene.world.mounts.size() == 1);
+  CHECK(scene.world.kernel.mounts.size() == 1);
 }
 
 TEST_CASE("a disconnect that ended after its caller had left is known, also while somebody has the device open") {
   Scene scene;
   unstage_late(scene);
-  scene.world.open_device(0);
+  scene.world.kernel.open_device(0);
   scene.loop.advance(60s);
   REQUIRE(scene.device().disconnected);
   int calls = 0;
-  scene.world.before_call = [&](const std::string& call) {
+  scene.world.calls.before_call = [&](const std::string& call) {
     calls += call == "disconnect" || call == "kernel reconfigure" ? 1 : 0;
   };
   CHECK(scene.want(test::staged_wish(kId)) == errc::unavailable);
-  CHECK(scene.world.shell().status(kId)->health == volume::Health::absent);
+  CHECK(scene.world.agent.shell().status(kId)->health == volume::Health::absent);
   CHECK(scene.want(kUnstaged) == errc::unavailable);
   CHECK(calls == 0);
-  scene.world.close_device(0);
+  scene.world.kernel.close_device(0);
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
   CHECK(scene.device().alive);
 }
@@ -63,21 +63,21 @@ TEST_CASE(
   const bool happens = GENERATE(true, false);
   const bool open = GENERATE(true, false);
   unstage_late(scene);
-  if (open) scene.world.open_device(0);
+  if (open) scene.world.kernel.open_device(0);
   if (happens) scene.world.hazards = &calm;
-  scene.world.kill_agent();
+  scene.world.agent.kill();
   scene.world.hazards = nullptr;
-  REQUIRE((scene.world.devices.empty() || scene.device().disconnected) == happens);
-  scene.world.start_agent();
+  REQUIRE((scene.world.kernel.devices.empty() || scene.device().disconnected) == happens);
+  scene.world.agent.start();
   if (happens && open) {
     CHECK(scene.want(test::staged_wish(kId)) == errc::unavailable);
-    scene.world.close_device(0);
+    scene.world.kernel.close_device(0);
   }
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
   CHECK(scene.device().alive);
-  if (open) scene.world.close_device(0);
+  if (open) scene.world.kernel.close_device(0);
   CHECK(scene.want(kUnstaged) == errc::ok);
-  CHECK(scene.world.devices.empty());
+  CHECK(scene.world.kernel.devices.empty());
 }
 
 TEST_CASE("a connect and a reconnect that end after their callers had left are taken as they are") {
@@ -87,19 +87,19 @@ TEST_CASE("a connect and a reconnect that end after their callers had left are t
   if (heals) {
     REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
     scene.kill_and_start();
-    scene.world.delayed = "kernel reconfigure";
+    scene.world.calls.delayed = "kernel reconfigure";
     CHECK(scene.want(plan::Healed{}) == errc::timed_out);
   } else {
-    scene.world.delayed = "kernel connect";
+    scene.world.calls.delayed = "kernel connect";
     CHECK(scene.want(test::staged_wish(kId)) == errc::timed_out);
   }
   CHECK(scene.want(test::staged_wish(kId)) == errc::unavailable);
   scene.loop.advance(60s);
   int commands = 0;
-  scene.world.before_call = [&](const std::string& call) { commands += call == "kernel connect" ? 1 : 0; };
+  scene.world.calls.before_call = [&](const std::string& call) { commands += call == "kernel connect" ? 1 : 0; };
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
   CHECK(commands == 0);
-  CHECK(scene.world.devices.size() == 1);
+  CHECK(scene.world.kernel.devices.size() == 1);
   CHECK(scene.device().alive);
 }
 
@@ -109,8 +109,8 @@ TEST_CASE("a growth that waited for its turn among the kernel's commands is aske
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   const auto before = scene.device().size;
   scene.image().size = 2 * before;
-  scene.world.delayed = "kernel resize";
-  scene.world.resized(scene.image().id);
+  scene.world.calls.delayed = "kernel resize";
+  scene.world.cluster.resized(scene.image().id);
   CHECK(scene.want(plan::Healed{}) == errc::timed_out);
   scene.loop.advance(60s);
   CHECK(scene.device().size == before);
@@ -123,14 +123,14 @@ TEST_CASE("an agent that is told to leave waits for the command under way, and s
   scene.filled();
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   scene.image().size *= 2;
-  scene.world.delayed = "kernel resize";
-  scene.world.resized(scene.image().id);
+  scene.world.calls.delayed = "kernel resize";
+  scene.world.cluster.resized(scene.image().id);
   REQUIRE(scene.want(plan::Healed{}) == errc::timed_out);
-  REQUIRE(scene.world.under_way.size() == 1);
+  REQUIRE(scene.world.calls.under_way.size() == 1);
   bool served = false;
-  scene.loop.outside_in(10s, [&] { scene.world.application_writes(scene.device(), 0); });
-  scene.loop.outside_in(11s, [&] { served = scene.world.answered == 1; });
-  scene.world.stop_agent();
+  scene.loop.outside_in(10s, [&] { scene.world.kernel.application_writes(scene.device(), 0); });
+  scene.loop.outside_in(11s, [&] { served = scene.world.kernel.answered == 1; });
+  scene.world.agent.stop();
   CHECK(served);
 }
 
@@ -139,17 +139,17 @@ TEST_CASE("a stall lasts until a request that waited is answered, not until the 
   scene.filled();
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   const bool waits = GENERATE(true, false);
-  scene.world.cluster_dead = true;
-  if (waits) scene.world.application_writes(scene.device(), 0);
+  scene.world.cluster.dead = true;
+  if (waits) scene.world.kernel.application_writes(scene.device(), 0);
   scene.loop.advance(1s);
-  scene.world.cluster_dead = false;
+  scene.world.cluster.dead = false;
   scene.kill_and_start();
   scene.loop.advance(5s);
   REQUIRE(scene.want(plan::Healed{}) == errc::ok);
   // The kernel sends what was in flight again when its timer has fired.
-  const auto at_reconnect = scene.world.shell().status(kId)->longest_stall;
+  const auto at_reconnect = scene.world.agent.shell().status(kId)->longest_stall;
   scene.loop.advance(5s);
-  const auto in_the_end = scene.world.shell().status(kId)->longest_stall;
+  const auto in_the_end = scene.world.agent.shell().status(kId)->longest_stall;
   if (waits)
     CHECK(in_the_end >= 5s + 1s);
   else

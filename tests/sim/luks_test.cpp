@@ -22,11 +22,13 @@ struct Encrypted : Scene {
   }
   errc unstage() { return want(plan::Unstaged{wish.path}); }
   bool mounted_from_mapping() const {
-    for (const auto& mount : world.mounts)
+    for (const auto& mount : world.kernel.mounts)
       if (mount.target == plan::staging_target(kId, wish.path)) return mount.dev_major == kMappingMajor;
     return false;
   }
-  bool all_gone() const { return world.devices.empty() && world.mounts.empty() && world.records.empty(); }
+  bool all_gone() const {
+    return world.kernel.devices.empty() && world.kernel.mounts.empty() && world.disk.records.empty();
+  }
   /// The wish; after each death of the agent the next one heals, and the caller repeats.
   errc insist(const Wish& wanted) {
     for (int tries = 0; tries < 5; ++tries) {
@@ -57,7 +59,7 @@ void sweep(const std::string& kms_id, Story story, Look look) {
     REQUIRE(at < 200);
     CAPTURE(at, after);
     Encrypted scene(kms_id);
-    int& crash = after ? scene.world.crash_after_at : scene.world.crash_at;
+    int& crash = after ? scene.world.calls.crash_after_at : scene.world.calls.crash_at;
     story(scene, [&] { crash = at; });
     const bool through = crash > 0;
     crash = 0;
@@ -99,7 +101,7 @@ TEST_CASE(
       },
       [&](Encrypted& scene) {
         CHECK(scene.device().mapping);
-        CHECK(scene.world.mounts.size() == 1);
+        CHECK(scene.world.kernel.mounts.size() == 1);
         CHECK(scene.image().generation == (block ? 0u : 1u));
         CHECK(scene.image().metadata[kState] == "encrypted");
         CHECK_FALSE(scene.image().metadata.contains(kMarker));
@@ -120,7 +122,7 @@ TEST_CASE("the unstage of an encrypted volume survives the agent's death at ever
 TEST_CASE("an encrypted volume is unstaged without the cluster") {
   Encrypted scene;
   REQUIRE(scene.stage() == errc::ok);
-  scene.world.before_call = [](const std::string& call) {
+  scene.world.calls.before_call = [](const std::string& call) {
     for (const char* asked : {"set metadata", "get metadata", "ownership", "open image", "unwrap key"})
       CHECK(call != asked);
   };
@@ -145,23 +147,23 @@ TEST_CASE("an expansion of an encrypted volume survives the agent's death at eve
 TEST_CASE("a served encrypted volume is healed with neither passphrase nor KMS") {
   Encrypted scene("own");
   REQUIRE(scene.stage() == errc::ok);
-  scene.world.application_writes(scene.device(), 0);
-  scene.world.kill_agent();
-  scene.world.kms.clear();
-  scene.world.start_agent(true);
+  scene.world.kernel.application_writes(scene.device(), 0);
+  scene.world.agent.kill();
+  scene.world.disk.kms.clear();
+  scene.world.agent.start(true);
   scene.loop.advance(std::chrono::seconds(10));
   CHECK(scene.device().alive);
   CHECK(scene.device().mapping);
-  CHECK(scene.world.answered == 1);
-  CHECK(scene.world.errors == 0);
+  CHECK(scene.world.kernel.answered == 1);
+  CHECK(scene.world.kernel.errors == 0);
 }
 
 TEST_CASE("a repeated stage of an encrypted volume is done without deriving a key") {
   Encrypted scene;
   REQUIRE(scene.stage() == errc::ok);
-  scene.world.calls = 0;
+  scene.world.calls.made = 0;
   CHECK(scene.stage() == errc::ok);
-  CHECK(scene.world.calls == 0);
+  CHECK(scene.world.calls.made == 0);
 }
 
 TEST_CASE("a wrong passphrase is told as such, and leaves the header, the data and nothing on the node") {
@@ -200,7 +202,7 @@ TEST_CASE("an image that its metadata calls encrypted and that has no header is 
 
 TEST_CASE("a header without a key is formatted anew only by the record whose format did not end") {
   Encrypted scene;
-  scene.world.crash_in = "luks format";
+  scene.world.calls.crash_in = "luks format";
   CHECK_THROWS_AS(scene.want(scene.wish), Crash);
   scene.kill_and_start();
   REQUIRE(scene.image().luks);
@@ -258,15 +260,15 @@ TEST_CASE("at most two keys are derived at once on a node") {
   Encrypted scene;
   int done = 0;
   for (const char* id : {"a", "b", "c", "d"}) {
-    scene.world.images[id].id = id;
-    asio::co_spawn(scene.loop.io, scene.world.shell().want(id, encrypted_wish(id), {}),
+    scene.world.cluster.images[id].id = id;
+    asio::co_spawn(scene.loop.io, scene.world.agent.shell().want(id, encrypted_wish(id), {}),
                    [&done](std::exception_ptr, result<> outcome) {
                      if (outcome) ++done;
                    });
   }
   scene.loop.advance(std::chrono::seconds(10));
   CHECK(done == 4);
-  CHECK(scene.world.key_derivations_at_once == 2);
+  CHECK(scene.world.kernel.key_derivations_at_once == 2);
 }
 
 TEST_CASE("a new key opens the volume afterwards, and the old one does not") {
@@ -329,7 +331,7 @@ TEST_CASE("an encrypted volume that many nodes write is opened, but two nodes ne
   CHECK(scene.stage() == errc::ok);
   CHECK(scene.want(plan::Rekeyed{scene.wish.passphrase}) == errc::failed_precondition);
   CHECK(scene.unstage() == errc::ok);
-  scene.world.kill_agent();
+  scene.world.agent.kill();
   scene.world.hazards = nullptr;
 }
 
@@ -337,17 +339,17 @@ TEST_CASE(
     "an encrypted volume that ceph-csi staged with rbd-nbd is adopted with its mapping, and one that the request calls "
     "otherwise is not") {
   Encrypted scene;
-  const auto index = scene.world.other_stages(kId, scene.wish.path);
+  const auto index = scene.world.ceph_csi.stages(kId, scene.wish.path);
   scene.image().luks = FakeLuks{{{0, "canary-passphrase"}}, ""};
   scene.device().mapping = scene.device().size - kLuksHeader;
-  scene.world.mounts.front().dev_major = kMappingMajor;
-  scene.world.mounts.front().dev_minor = index;
+  scene.world.kernel.mounts.front().dev_major = kMappingMajor;
+  scene.world.kernel.mounts.front().dev_minor = index;
   CHECK(scene.stage() == errc::failed_precondition);
-  scene.world.stashes[scene.wish.path].encrypted = true;
+  scene.world.disk.stashes[scene.wish.path].encrypted = true;
   REQUIRE(scene.stage() == errc::ok);
-  CHECK(scene.world.others.contains(index));
-  CHECK(scene.world.records.front().kms_id == "default");
-  scene.world.other_ends(index, false);
+  CHECK(scene.world.ceph_csi.daemons.contains(index));
+  CHECK(scene.world.disk.records.front().kms_id == "default");
+  scene.world.ceph_csi.ends(index, false);
   scene.loop.advance(std::chrono::seconds(40));
   REQUIRE(scene.want(plan::Healed{}) == errc::ok);
   CHECK(scene.unstage() == errc::ok);
@@ -356,13 +358,13 @@ TEST_CASE(
 
 TEST_CASE("an encrypted volume that ceph-csi staged is unstaged without a record: its mapping goes before its device") {
   Encrypted scene;
-  const auto index = scene.world.other_stages(kId, scene.wish.path);
-  scene.world.stashes[scene.wish.path].encrypted = true;
+  const auto index = scene.world.ceph_csi.stages(kId, scene.wish.path);
+  scene.world.disk.stashes[scene.wish.path].encrypted = true;
   scene.image().luks = FakeLuks{{{0, "x"}}, ""};
   scene.device().mapping = scene.device().size - kLuksHeader;
-  scene.world.mounts.front().dev_major = kMappingMajor;
-  scene.world.mounts.front().dev_minor = index;
+  scene.world.kernel.mounts.front().dev_major = kMappingMajor;
+  scene.world.kernel.mounts.front().dev_minor = index;
   CHECK(scene.unstage() == errc::ok);
   CHECK(scene.all_gone());
-  CHECK(scene.world.stashes.empty());
+  CHECK(scene.world.disk.stashes.empty());
 }

@@ -11,21 +11,21 @@ using namespace std::chrono_literals;
 namespace {
 
 task<> ask(Scene& in, std::map<errc, int>& into, std::string id) {
-  const auto done = co_await in.world.shell().want(id, Wish(test::staged_wish(id)), {});
+  const auto done = co_await in.world.agent.shell().want(id, Wish(test::staged_wish(id)), {});
   ++into[done ? errc::ok : done.error().code];
 }
 
 /// A node with many volumes, its healer, and how many volumes are on their way from an open image to a served device.
 struct Node : Scene {
   explicit Node(int volumes) : gate(loop.control(), loop.clock) {
-    world.kill_agent();
-    world.images.clear();
+    world.agent.kill();
+    world.cluster.images.clear();
     for (int number = 0; number < volumes; ++number) {
       ids.push_back("image-" + std::to_string(number));
-      world.images[ids.back()].id = "id-" + std::to_string(number);
+      world.cluster.images[ids.back()].id = "id-" + std::to_string(number);
     }
-    world.start_agent(true);
-    world.before_call = [this](const std::string& call) {
+    world.agent.start(true);
+    world.calls.before_call = [this](const std::string& call) {
       if (call == "open") most_at_once = std::max(most_at_once, ++under_way);
       if (call == "kernel reconfigure") --under_way;
     };
@@ -39,8 +39,8 @@ struct Node : Scene {
     under_way = most_at_once = 0;
   }
   int alive() const {
-    return static_cast<int>(
-        std::count_if(world.devices.begin(), world.devices.end(), [](const auto& device) { return device.alive; }));
+    return static_cast<int>(std::count_if(world.kernel.devices.begin(), world.kernel.devices.end(),
+                                          [](const auto& device) { return device.alive; }));
   }
   std::vector<std::string> ids;
   std::map<errc, int> ends;
@@ -58,7 +58,7 @@ TEST_CASE("a thousand calls that want the same are one operation") {
   scene.loop.advance(1min);
   CHECK(ends == std::map<errc, int>{{errc::ok, 1000}});
   CHECK(scene.image().generation == 1);
-  CHECK(scene.world.calls < 40);
+  CHECK(scene.world.calls.made < 40);
 }
 
 TEST_CASE("the 200 volumes of a node that boots are all staged, each formatted once") {
@@ -66,14 +66,14 @@ TEST_CASE("the 200 volumes of a node that boots are all staged, each formatted o
   node.stage_all();
   CHECK(node.ends == std::map<errc, int>{{errc::ok, 200}});
   CHECK(node.alive() == 200);
-  for (const auto& [name, image] : node.world.images) CHECK(image.generation == 1);
+  for (const auto& [name, image] : node.world.cluster.images) CHECK(image.generation == 1);
 }
 
 TEST_CASE("after a machine that slept until its client was cut off, 300 volumes are healed, at most 16 at a time") {
   Node node(300);
   node.stage_all();
   REQUIRE(node.alive() == 300);
-  node.world.blocklist(node.world.client());
+  node.world.cluster.blocklist(node.world.agent.client());
   node.loop.leap(2h);
   node.loop.advance(5min);
   CHECK(node.alive() == 300);
@@ -84,9 +84,9 @@ TEST_CASE("after a machine that slept until its client was cut off, 300 volumes 
 TEST_CASE("300 volumes of an agent that died are healed, at most 16 at a time, while another is staged") {
   Node node(300);
   node.stage_all();
-  node.world.kill_agent();
-  node.world.start_agent(true);
-  node.world.images["new"].id = "id-new";
+  node.world.agent.kill();
+  node.world.agent.start(true);
+  node.world.cluster.images["new"].id = "id-new";
   CHECK(node.want(test::staged_wish("new"), "new") == errc::ok);
   node.loop.advance(5min);
   CHECK(node.alive() == 301);
@@ -98,16 +98,16 @@ TEST_CASE("a wall clock that jumps by years, forward or back, neither hurries no
       GENERATE(std::chrono::seconds(0), std::chrono::seconds(24h * 3650), std::chrono::seconds(-24h * 3650));
   Node node(1);
   node.stage_all();
-  node.world.kill_agent();
-  node.world.cluster_dead = true;
-  node.world.start_agent(true);
+  node.world.agent.kill();
+  node.world.cluster.dead = true;
+  node.world.agent.start(true);
   node.loop.advance(1min);
   node.loop.clock.wall_offset += jump;
-  const int before = node.world.calls;
+  const int before = node.world.calls.made;
   node.loop.advance(5min);
   // One question at a time, at the pace of its backoff.
-  CHECK(node.world.calls - before < 10);
-  node.world.revive_cluster();
+  CHECK(node.world.calls.made - before < 10);
+  node.world.cluster.revive();
   node.loop.clock.wall_offset -= 2 * jump;
   node.loop.advance(2min);
   CHECK(node.alive() == 1);
@@ -116,16 +116,16 @@ TEST_CASE("a wall clock that jumps by years, forward or back, neither hurries no
 TEST_CASE("a lost volume is given up by the steady clock, whatever the wall clock shows") {
   Node node(1);
   node.stage_all();
-  REQUIRE(node.world.want(node.ids.front(), plan::Attached{"uid-1"}));
+  REQUIRE(node.world.agent.want(node.ids.front(), plan::Attached{"uid-1"}));
   node.world.attachment = {plan::Attachment::State::away, "", "it was deleted"};
-  node.world.kill_agent();
-  auto& image = node.world.images[node.ids.front()];
-  REQUIRE(node.world.visit(image, "10.0.0.2:0/5", true));
-  node.world.start_agent(true);
+  node.world.agent.kill();
+  auto& image = node.world.cluster.images[node.ids.front()];
+  REQUIRE(node.world.cluster.visit(image, "10.0.0.2:0/5", true));
+  node.world.agent.start(true);
   node.loop.advance(10s);
   node.loop.clock.wall_offset += 24h * 3650;
   node.loop.advance(40s);
-  CHECK(node.world.shell().status(node.ids.front())->health == volume::Health::lost);
+  CHECK(node.world.agent.shell().status(node.ids.front())->health == volume::Health::lost);
   node.loop.advance(3min);
-  CHECK(node.world.shell().status(node.ids.front())->health == volume::Health::failed);
+  CHECK(node.world.agent.shell().status(node.ids.front())->health == volume::Health::failed);
 }

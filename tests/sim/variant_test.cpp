@@ -41,7 +41,7 @@ TEST_CASE("a read-only volume is mounted without a lock, a check or a format") {
   REQUIRE(scene.want(read_only()) == errc::ok);
   CHECK(scene.image().lock_owner.empty());
   CHECK(scene.image().checks == 0);
-  CHECK(scene.world.devices.front().read_only);
+  CHECK(scene.world.kernel.devices.front().read_only);
   CHECK(scene.want(read_only()) == errc::ok);
   CHECK(scene.want(published(read_only(), "/t")) == errc::ok);
 }
@@ -50,8 +50,8 @@ TEST_CASE("a read-only volume without a filesystem is refused, and nothing is le
   Scene scene;
   CHECK(scene.want(read_only()) == errc::failed_precondition);
   CHECK(scene.image().generation == 0);
-  CHECK(scene.world.devices.empty());
-  CHECK(scene.world.records.empty());
+  CHECK(scene.world.kernel.devices.empty());
+  CHECK(scene.world.disk.records.empty());
 }
 
 TEST_CASE("a read-only volume of an image that another client has locked and open is served") {
@@ -66,11 +66,11 @@ TEST_CASE("a read-only volume needs no proof of ownership to be healed") {
   Scene scene;
   scene.filled();
   REQUIRE(scene.want(read_only()) == errc::ok);
-  scene.world.kill_agent();
+  scene.world.agent.kill();
   scene.image().watchers.insert("10.0.0.2:0/5");
-  scene.world.start_agent();
+  scene.world.agent.start();
   CHECK(scene.want(plan::Healed{}) == errc::ok);
-  CHECK(scene.world.devices.front().alive);
+  CHECK(scene.world.kernel.devices.front().alive);
 }
 
 TEST_CASE("two read-only volumes may have one image, a writer beside a reader may not") {
@@ -89,7 +89,7 @@ TEST_CASE("of two volumes that want one image at the same moment one gets it") {
   Gate gate(scene.loop.control(), scene.loop.clock);
   std::vector<errc> ends;
   const auto ask = [](Scene& in, std::vector<errc>& into, std::string id, std::string path) -> task<> {
-    const auto done = co_await in.world.shell().want(std::move(id), Wish(staged(path)), {});
+    const auto done = co_await in.world.agent.shell().want(std::move(id), Wish(staged(path)), {});
     into.push_back(done ? errc::ok : done.error().code);
   };
   gate.spawn(ask(scene, ends, "first", "/kubelet/staging/first"));
@@ -97,7 +97,7 @@ TEST_CASE("of two volumes that want one image at the same moment one gets it") {
   scene.loop.advance(std::chrono::seconds(10));
   std::sort(ends.begin(), ends.end());
   CHECK(ends == std::vector{errc::ok, errc::in_use});
-  CHECK(scene.world.devices.size() == 1);
+  CHECK(scene.world.kernel.devices.size() == 1);
 }
 
 TEST_CASE("a second staging path mounts the same device, unchecked, and each path is unstaged by itself") {
@@ -106,13 +106,13 @@ TEST_CASE("a second staging path mounts the same device, unchecked, and each pat
   const int checks = scene.image().checks;
   REQUIRE(scene.want(staged("/b")) == errc::ok);
   CHECK(scene.image().checks == checks);
-  CHECK(scene.world.devices.size() == 1);
+  CHECK(scene.world.kernel.devices.size() == 1);
   CHECK(scene.want(plan::Unstaged{"/a"}) == errc::ok);
-  CHECK(scene.world.devices.size() == 1);
+  CHECK(scene.world.kernel.devices.size() == 1);
   CHECK(scene.want(staged("/b")) == errc::ok);
   CHECK(scene.want(plan::Unstaged{"/b"}) == errc::ok);
-  CHECK(scene.world.devices.empty());
-  CHECK(scene.world.records.empty());
+  CHECK(scene.world.kernel.devices.empty());
+  CHECK(scene.world.disk.records.empty());
 }
 
 TEST_CASE("a second staging path that uses the device in another way is refused, and the first stays") {
@@ -127,42 +127,42 @@ TEST_CASE("a second staging path that uses the device in another way is refused,
   SECTION("as another filesystem") { other.capability.fstype = "xfs"; }
   CHECK(scene.want(other) == errc::failed_precondition);
   CHECK(scene.want(staged("/a")) == errc::ok);
-  CHECK(scene.world.records.front().stagings.size() == 1);
+  CHECK(scene.world.disk.records.front().stagings.size() == 1);
 }
 
 TEST_CASE("a second stage that fails for good takes back only what it added") {
   Scene scene;
   REQUIRE(scene.want(staged("/a")) == errc::ok);
   REQUIRE(scene.want(published(staged("/a"), "/t")) == errc::ok);
-  const int calls = scene.world.calls;
+  const int calls = scene.world.calls.made;
   World& world = scene.world;
-  world.error = {errc::failed_precondition, "made to fail"};
+  world.calls.error = {errc::failed_precondition, "made to fail"};
   for (int at = 1; at < 5; ++at) {
-    world.fail_at = at;
+    world.calls.fail_at = at;
     scene.want(staged("/b"));
-    world.fail_at = 0;
-    CHECK(world.mounts.size() >= 2);
+    world.calls.fail_at = 0;
+    CHECK(world.kernel.mounts.size() >= 2);
     scene.want(plan::Unstaged{"/b"});
-    REQUIRE(world.records.size() == 1);
-    CHECK(world.records.front().stagings.size() == 1);
-    CHECK(world.devices.size() == 1);
+    REQUIRE(world.disk.records.size() == 1);
+    CHECK(world.disk.records.front().stagings.size() == 1);
+    CHECK(world.kernel.devices.size() == 1);
   }
-  CHECK(world.calls > calls);
+  CHECK(world.calls.made > calls);
 }
 
 TEST_CASE("a volume whose staging mount somebody took away under its pod is staged there again") {
   Scene scene;
   REQUIRE(scene.want(staged()) == errc::ok);
   REQUIRE(scene.want(published(staged(), "/t")) == errc::ok);
-  std::erase_if(scene.world.mounts,
+  std::erase_if(scene.world.kernel.mounts,
                 [](const auto& mount) { return mount.target == plan::staging_target(kId, staged().path); });
   CHECK(scene.want(plan::Unstaged{staged().path}) == errc::failed_precondition);
   CHECK(scene.want(staged()) == errc::ok);
-  CHECK(scene.world.devices.size() == 1);
+  CHECK(scene.world.kernel.devices.size() == 1);
   CHECK(scene.want(plan::Unpublished{"/t"}) == errc::ok);
-  CHECK(scene.world.devices.size() == 1);
+  CHECK(scene.world.kernel.devices.size() == 1);
   CHECK(scene.want(plan::Unstaged{staged().path}) == errc::ok);
-  CHECK(scene.world.devices.empty());
+  CHECK(scene.world.kernel.devices.empty());
 }
 
 TEST_CASE("a volume for one pod only is published at one target at a time") {
@@ -192,21 +192,21 @@ TEST_CASE("a publish has the capability of its stage, but mount flags of its own
 TEST_CASE("after a reboot a stage begins anew, also before healing closed the old record") {
   Scene scene;
   REQUIRE(scene.want(staged()) == errc::ok);
-  scene.world.kill_agent();
-  scene.world.devices.clear();
-  scene.world.mounts.clear();
-  scene.world.keys.clear();
-  scene.world.boot_id = "boot-2";
-  scene.world.start_agent();
+  scene.world.agent.kill();
+  scene.world.kernel.devices.clear();
+  scene.world.kernel.mounts.clear();
+  scene.world.disk.keys.clear();
+  scene.world.kernel.boot_id = "boot-2";
+  scene.world.agent.start();
   CHECK(scene.want(staged()) == errc::ok);
-  CHECK(scene.world.records.front().boot_id == "boot-2");
+  CHECK(scene.world.disk.records.front().boot_id == "boot-2");
 }
 
 TEST_CASE("an image below 1 MiB is refused before anything is done with it") {
   Scene scene;
   scene.image().size = (1 << 20) - 1;
   CHECK(scene.want(staged()) == errc::failed_precondition);
-  CHECK(scene.world.records.empty());
+  CHECK(scene.world.disk.records.empty());
 }
 
 TEST_CASE("a publish that fails for good leaves nothing that stands in another pod's way") {
@@ -214,10 +214,10 @@ TEST_CASE("a publish that fails for good leaves nothing that stands in another p
   auto stage = staged();
   stage.capability.single_writer = true;
   REQUIRE(scene.want(stage) == errc::ok);
-  scene.world.error = {errc::failed_precondition, "made to fail"};
-  scene.world.fail_at = 2;  // the bind, after the record
+  scene.world.calls.error = {errc::failed_precondition, "made to fail"};
+  scene.world.calls.fail_at = 2;  // the bind, after the record
   REQUIRE(scene.want(published(stage, "/t1")) == errc::failed_precondition);
-  CHECK(scene.world.records.front().publishes.empty());
+  CHECK(scene.world.disk.records.front().publishes.empty());
   CHECK(scene.want(published(stage, "/t2")) == errc::ok);
 }
 
@@ -227,10 +227,10 @@ TEST_CASE("what somebody else mounted at a target is not unmounted") {
   host::Mount foreign;
   foreign.target = "/t";
   foreign.dev_major = 8;
-  scene.world.mounts.push_back(foreign);
+  scene.world.kernel.mounts.push_back(foreign);
   CHECK(scene.want(plan::Unpublished{"/t"}) == errc::failed_precondition);
   CHECK(scene.want(published(staged(), "/t")) == errc::failed_precondition);
-  CHECK(scene.world.mounts.size() == 2);
+  CHECK(scene.world.kernel.mounts.size() == 2);
 }
 
 TEST_CASE(
@@ -239,16 +239,16 @@ TEST_CASE(
   Scene scene;
   REQUIRE(scene.want(staged()) == errc::ok);
   scene.image().size = 2u << 30;
-  scene.world.resized("id-1");
+  scene.world.cluster.resized("id-1");
   CHECK(scene.want(plan::Healed{}) == errc::ok);
-  CHECK(scene.world.devices.front().size == 2u << 30);
-  scene.world.kill_agent();
+  CHECK(scene.world.kernel.devices.front().size == 2u << 30);
+  scene.world.agent.kill();
   scene.image().size = 3u << 30;
-  scene.world.start_agent();
+  scene.world.agent.start();
   CHECK(scene.want(plan::Healed{}) == errc::ok);
-  CHECK(scene.world.devices.front().size == 3u << 30);
+  CHECK(scene.world.kernel.devices.front().size == 3u << 30);
   scene.image().size = 1u << 30;
-  scene.world.resized("id-1");
+  scene.world.cluster.resized("id-1");
   CHECK(scene.want(plan::Healed{}) == errc::ok);
-  CHECK(scene.world.devices.front().size == 3u << 30);
+  CHECK(scene.world.kernel.devices.front().size == 3u << 30);
 }

@@ -1,41 +1,26 @@
-// LUKS on the node's devices, and the key management systems.
+// LUKS on the node's devices.
 #include <algorithm>
 
-#include "support/world_ports.hpp"
+#include "support/world/ports.hpp"
 
 namespace corbd::test {
 namespace {
 
 constexpr std::string_view kPrefix = "luks-rbd-";
-constexpr const char *kState = "rbd.csi.ceph.com/encrypted", *kKey = "rbd.csi.ceph.com/dek", *kEncrypted = "encrypted";
-constexpr const char* kPassphrase = "canary-passphrase";  // of encrypted_wish()
-
-std::string begin_of_wrapped(const std::string& volume_id, std::string_view passphrase) {
-  return "wrapped by " + std::string(passphrase) + " for " + volume_id + ": ";
-}
-
-/// The volume's key as its KMS has it.
-std::string key_of(const std::string& volume_id, const FakeImage& image) {
-  const auto wrapped = image.metadata.find(kKey);
-  return wrapped == image.metadata.end() ? kPassphrase
-                                         : wrapped->second.substr(begin_of_wrapped(volume_id, kPassphrase).size());
-}
-
 KernelDevice* mapped(World& world, const std::string& mapping) {
-  const auto place = std::ranges::find_if(world.devices, [&](const auto& device) {
+  const auto place = std::ranges::find_if(world.kernel.devices, [&](const auto& device) {
     return plan::mapping_name(device.backend) == mapping && device.mapping;
   });
-  return place == world.devices.end() ? nullptr : &*place;
+  return place == world.kernel.devices.end() ? nullptr : &*place;
 }
-
-Error gone(const std::string& device) { return {errc::io, device + " is gone"}; }
 
 /// While it runs: one more that derives a key.
 struct Deriving {
   explicit Deriving(World& of) : world(of) {
-    world.key_derivations_at_once = std::max(world.key_derivations_at_once, ++world.key_derivations);
+    world.kernel.key_derivations_at_once =
+        std::max(world.kernel.key_derivations_at_once, ++world.kernel.key_derivations);
   }
-  ~Deriving() { --world.key_derivations; }
+  ~Deriving() { --world.kernel.key_derivations; }
   Deriving(const Deriving&) = delete;
   Deriving& operator=(const Deriving&) = delete;
   World& world;
@@ -62,10 +47,10 @@ class Luks final : public host::Luks {
   task<result<>> format(std::string device, Secret passphrase, HelperOwner busy, Until until) override {
     const Deriving one(world_);
     // A death in the middle leaves a header without a key.
-    if (KernelDevice* on = world_.by_index(index_of(world_, device));
+    if (KernelDevice* on = world_.kernel.by_index(index_of(world_, device));
         on != nullptr && on->alive && takes_writes(world_, *on)) {
       begin_format(world_, device);
-      if (FakeImage* image = world_.by_id(on->image_id);
+      if (FakeImage* image = world_.cluster.by_id(on->image_id);
           image != nullptr && image->content == host::Probe::Kind::nothing)
         image->luks.emplace();
     }
@@ -97,24 +82,26 @@ class Luks final : public host::Luks {
   }
 
   task<result<>> resize(std::string mapping, HelperOwner busy, Until until) override {
-    co_return co_await world_.ask_helper("luks resize", below(mapping), std::move(busy), until,
-                                         [&world = world_, mapping]() -> result<> {
-                                           KernelDevice* on = mapped(world, mapping);
-                                           if (on == nullptr) return Error{errc::unavailable, mapping + " is not open"};
-                                           on->mapping = on->size - kLuksHeader;
-                                           return {};
-                                         });
+    co_return co_await world_.calls.ask_helper("luks resize", below(mapping), std::move(busy), until,
+                                               [&world = world_, mapping]() -> result<> {
+                                                 KernelDevice* on = mapped(world, mapping);
+                                                 if (on == nullptr)
+                                                   return Error{errc::unavailable, mapping + " is not open"};
+                                                 on->mapping = on->size - kLuksHeader;
+                                                 return {};
+                                               });
   }
 
   task<result<>> close(std::string mapping, HelperOwner busy, Until until) override {
-    co_return co_await world_.ask_helper(
+    co_return co_await world_.calls.ask_helper(
         "luks close", below(mapping), std::move(busy), until, [&world = world_, mapping]() -> result<> {
           KernelDevice* on = mapped(world, mapping);
           if (on == nullptr) return {};
-          if (std::ranges::any_of(world.mounts, [&](const auto& mount) { return shows_device(mount, on->index); }))
+          if (std::ranges::any_of(world.kernel.mounts,
+                                  [&](const auto& mount) { return shows_device(mount, on->index); }))
             return Error{errc::in_use, mapping + " is mounted"};
           on->mapping.reset();
-          world.let_go(on->index);
+          world.kernel.let_go(on->index);
           return {};
         });
   }
@@ -168,76 +155,21 @@ class Luks final : public host::Luks {
   task<result<>> ask(std::string call, std::string device, HelperOwner busy, Until until,
                      std::function<result<>(World&, KernelDevice&, FakeImage&)> effect) {
     const std::uint32_t index = index_of(world_, device);
-    const KernelDevice* now = world_.by_index(index);
+    const KernelDevice* now = world_.kernel.by_index(index);
     if (world_.hazards == nullptr && (now == nullptr || !now->alive))
       world_.broke("a device without a live link was used");
     auto on_device = [&world = world_, index, device, effect]() -> result<> {
-      KernelDevice* on = world.by_index(index);
-      FakeImage* image = on == nullptr ? nullptr : world.by_id(on->image_id);
+      KernelDevice* on = world.kernel.by_index(index);
+      FakeImage* image = on == nullptr ? nullptr : world.cluster.by_id(on->image_id);
       if (image == nullptr) return gone(device);
       return effect(world, *on, *image);
     };
-    co_return co_await world_.ask_helper(std::move(call), index, std::move(busy), until, std::move(on_device));
+    co_return co_await world_.calls.ask_helper(std::move(call), index, std::move(busy), until, std::move(on_device));
   }
-  World& world_;
-};
-
-/// "wrapped by <passphrase> for <volume id>: <key>"
-class Kms final : public kms::Kms {
- public:
-  explicit Kms(World& world) : world_(world) {}
-  result<kms::Kind> kind(const std::string& kms_id) const override {
-    const auto place = world_.kms.find(kms_id);
-    if (place == world_.kms.end()) return Error{errc::unimplemented, "KMS " + kms_id + " is of type vault"};
-    return place->second;
-  }
-  task<result<Secret>> unwrap(std::string volume_id, std::string wrapped, Secret passphrase, Until until) override {
-    auto done = co_await world_.ask_node("unwrap key", until, [] { return result<>(); });
-    if (!done) co_return done.error();
-    const std::string prefix = begin_of_wrapped(volume_id, passphrase.reveal());
-    if (!wrapped.starts_with(prefix)) co_return Error{errc::unauthenticated, "the passphrase does not open the key"};
-    co_return Secret(wrapped.substr(prefix.size()));
-  }
-  task<result<std::string>> wrap(std::string volume_id, Secret key, Secret passphrase, Until until) override {
-    auto done = co_await world_.ask_node("wrap key", until, [] { return result<>(); });
-    if (!done) co_return done.error();
-    co_return begin_of_wrapped(volume_id, passphrase.reveal()) + std::string(key.reveal());
-  }
-
- private:
   World& world_;
 };
 
 }  // namespace
 
-void World::provision_encrypted(const std::string& name, const std::string& kms_id) {
-  FakeImage& image = images.at(name);
-  if (kms.at(kms_id) == kms::Kind::per_volume)
-    image.metadata[kKey] = begin_of_wrapped(name, kPassphrase) + "a first key";
-  image.metadata[kState] = "encryptionPrepared";
-  if (image.content == host::Probe::Kind::nothing) return;
-  finish_encryption(image);
-  image.filesystem_bytes = image.size - kLuksHeader;
-}
-
-void World::finish_encryption(FakeImage& image) {
-  const auto place = std::ranges::find_if(images, [&](const auto& entry) { return &entry.second == &image; });
-  if (!image.metadata.contains(kState)) return;
-  image.metadata[kState] = kEncrypted;
-  if (!image.luks || image.luks->keys.empty()) image.luks = FakeLuks{{{0, key_of(place->first, image)}}, ""};
-}
-
-bool World::opens(const std::string& name) const {
-  const auto place = images.find(name);
-  if (place == images.end()) return true;
-  const FakeImage& image = place->second;
-  const auto state = image.metadata.find(kState);
-  if (state == image.metadata.end() || state->second != kEncrypted) return true;
-  return image.luks &&
-         std::ranges::any_of(image.luks->keys, [&](const auto& key) { return key.second == key_of(name, image); });
-}
-
 std::unique_ptr<host::Luks> make_luks(World& world) { return std::make_unique<Luks>(world); }
-std::unique_ptr<kms::Kms> make_kms(World& world) { return std::make_unique<Kms>(world); }
-
 }  // namespace corbd::test

@@ -1,20 +1,20 @@
 // The fakes behind the agent's ports, for the files of the world only.
 #pragma once
 
-#include "support/world.hpp"
+#include "support/world/world.hpp"
 
 namespace corbd::test {
 
 /// Where a request of the kernel came from: it goes with the operation through the image into the cluster.
 struct SessionOp : image::Op {
-  World::FakeLink* link = nullptr;
+  FakeLink* link = nullptr;
   std::uint32_t device = 0;
   std::uint64_t request = 0;
   bool write = true;
   std::array<std::byte, sizeof(std::uint64_t)> buffer{};
 };
 
-struct World::Work {
+struct Work {
   int life = 0;
   std::string client;
   std::string image_id;
@@ -26,34 +26,7 @@ struct World::Work {
   std::function<void(int error, std::uint64_t number)> done;
 };
 
-struct World::Reply {
-  Reply(executor control, Clock& clock) : done(std::move(control), clock) {}
-  Event done;
-  result<> value;
-};
-
-/// A call under way. The caller may have left, or died.
-struct World::Asked {
-  std::string call, by;
-  bool of_cluster = false;
-  Fate fate;
-  Effect effect;
-  std::weak_ptr<Reply> reply;
-  int life = 0;
-  bool of_driver = false;
-  std::function<void(const result<>&)> told = {};  ///< when its end is known to the agent's process, whoever has left
-};
-
-struct World::HelperJob {
-  std::shared_ptr<Asked> asked;
-  std::optional<std::uint32_t> device;
-  std::string busy_file;
-  bool syncs = false;  ///< needs the device only for what that owes
-  bool waits = false;
-  bool gone = false;  ///< with its machine
-};
-
-class World::FakeOpened final : public image::Image {
+class FakeOpened final : public image::Image {
  public:
   FakeOpened(World& world, FakeImage& of, std::string client, image::OpenOptions options);
   ~FakeOpened() override;
@@ -84,7 +57,7 @@ class World::FakeOpened final : public image::Image {
 
  private:
   Work work_of(const image::Op& op, std::uint64_t offset) const;
-  task<result<>> ask(std::string call, Until until, Effect effect);
+  task<result<>> ask(std::string call, Until until, Calls::Effect effect);
   struct Handle {
     std::string image_id, client;
     int serial;
@@ -105,7 +78,7 @@ class World::FakeOpened final : public image::Image {
 };
 
 /// nbd's session, as far as the control side and the kernel see it.
-class World::FakeLink final : public device::Link {
+class FakeLink final : public device::Link {
  public:
   FakeLink(World& world, image::Image& image, std::function<void()> on_stopped);
   ~FakeLink() override;
@@ -153,10 +126,24 @@ std::unique_ptr<host::Daemons> make_daemons(World& world);
 std::unique_ptr<host::Filesystems> make_filesystems(World& world);
 std::unique_ptr<host::Luks> make_luks(World& world);
 std::unique_ptr<kms::Kms> make_kms(World& world);
-/// A format begins on the device: a death in the middle leaves extents and no signature.
-void begin_format(World& world, const std::string& device);
+std::unique_ptr<volume::RecordStore> make_store(World& world);
+
+// What a path, a mount or a mapping stands on.
+/// The index of a device, or of that below a mapping, in the world's mounts and calls.
+std::uint32_t index_of(const World& world, const std::string& path);
+bool is_mapping(const std::string& path);
+/// Of a mounted filesystem; nothing for one of no device.
+std::optional<std::uint32_t> device_below(const host::Mount& mount);
+bool mounted_elsewhere(const World& world, std::uint32_t index, const std::string& target);
+FakeImage* image_of(World& world, const std::string& device);
+/// Bytes of what a path of a device or mapping gives.
+std::uint64_t bytes_of(const KernelDevice& on);
+/// Without hazards no link ends in the middle of anything: then it was the plan's mistake.
+void needs_link(World& world, const std::string& device);
 /// Whether a write through the device would be stored.
 bool takes_writes(const World& world, const KernelDevice& on);
-std::unique_ptr<volume::RecordStore> make_store(World& world);
+Error gone(const std::string& device);
+/// A format begins on the device: a death in the middle leaves extents and no signature.
+void begin_format(World& world, const std::string& device);
 
 }  // namespace corbd::test
