@@ -219,3 +219,13 @@ TEST_CASE("a volume that rbd-nbd still serves is unstaged: its device and ceph-c
   CHECK(node.world.disk.stashes.empty());
   CHECK(node.world.disk.records.empty());
 }
+
+TEST_CASE("the log file of ceph-csi's rbd-nbd goes with the volume where its stash says so") {
+  Node node;
+  REQUIRE(node.world.disk.logs.size() == 1);
+  const bool removes = GENERATE(true, false);
+  if (!removes) node.world.disk.stashes[node.wish.path].log_strategy = "preserve";
+  node.world.agent.start();
+  CHECK(node.want(Wish(plan::Unstaged{node.wish.path})) == errc::ok);
+  CHECK(node.world.disk.logs.empty() == removes);
+}

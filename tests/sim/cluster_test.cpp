@@ -245,3 +245,16 @@ TEST_CASE("a successor of an agent that left well serves what the application as
   CHECK(scene.world.kernel.answered == 1);
   CHECK(scene.world.kernel.errors == 0);
 }
+
+TEST_CASE("a volume whose client is cut off between its open image and its session is opened anew") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.world.agent.kill();
+  scene.world.agent.start();
+  scene.world.calls.fail_at = 3;  // after fence and open: the look at its owner
+  REQUIRE(scene.want(plan::Healed{}) == errc::unreachable);
+  scene.world.cluster.blocklist(scene.world.agent.client());
+  CHECK(scene.want(plan::Healed{}) == errc::fenced);
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+  CHECK(scene.world.kernel.devices.front().alive);
+}

@@ -201,3 +201,23 @@ TEST_CASE("a question that hangs does not keep the agent from leaving") {
   scene.loop.run(scene.world.agent.shell().stop({before + 2s}));
   CHECK(scene.loop.clock.now() == before);
 }
+
+TEST_CASE(
+    "a device grows with its image on a live link, also when the image grew while nobody served it, and never "
+    "shrinks") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.image().size = 2u << 30;
+  scene.world.cluster.resized("id-1");
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+  CHECK(scene.world.kernel.devices.front().size == 2u << 30);
+  scene.world.agent.kill();
+  scene.image().size = 3u << 30;
+  scene.world.agent.start();
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+  CHECK(scene.world.kernel.devices.front().size == 3u << 30);
+  scene.image().size = 1u << 30;
+  scene.world.cluster.resized("id-1");
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+  CHECK(scene.world.kernel.devices.front().size == 3u << 30);
+}

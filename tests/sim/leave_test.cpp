@@ -84,3 +84,19 @@ TEST_CASE("an agent that leaves begins no step any more, and its successor ends 
   scene.kill_and_start();
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
 }
+
+TEST_CASE("an agent that is killed while it answers its last requests leaves no coroutine of theirs behind") {
+  test::Calm calm;
+  Scene scene;
+  scene.world.hazards = &calm;
+  scene.filled();
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.world.cluster.slow = std::chrono::seconds(1);
+  scene.world.kernel.application_writes(scene.device(), 0);
+  scene.loop.outside_in(std::chrono::milliseconds(500), [&] { scene.loop.crash(); });
+  REQUIRE_THROWS_AS(scene.loop.run(scene.world.agent.leave_well()), test::Crash);
+  scene.world.cluster.slow = {};
+  scene.kill_and_start();
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+  scene.world.hazards = nullptr;
+}

@@ -1,4 +1,4 @@
-// Targets and staging paths: what is left of them, whose they are, and what an image was used for before.
+// Targets and staging paths: what is left of them, whose they are, and how they are written.
 #include "corbd/core/gate.hpp"
 #include "scene.hpp"
 
@@ -266,79 +266,6 @@ TEST_CASE("what another volume has mounted over a volume's own mount is not take
   CHECK(scene.world.kernel.mounts.size() == 3);
 }
 
-// --- What an image was used for before ----------------------------------------------------------
-
-TEST_CASE("a format that did not end is not repeated after its image was a raw block volume") {
-  Scene scene;
-  scene.world.calls.crash_in = "mkfs";
-  CHECK_THROWS_AS(scene.world.agent.want(kId, test::staged_wish(kId)), test::Crash);
-  scene.kill_and_start();
-  CHECK(scene.want(plan::Unstaged{kPath}) == errc::ok);
-  CHECK(scene.want(block_wish()) == errc::ok);
-  CHECK_FALSE(scene.image().metadata.contains("corbd/format"));
-  scene.world.kernel.application_writes(scene.device(), 0);
-  scene.loop.advance(1s);
-  CHECK(scene.want(plan::Unstaged{kPath}) == errc::ok);
-  CHECK(scene.want(test::staged_wish(kId)) == errc::not_empty);
-  CHECK(scene.image().generation == 0);
-}
-
-TEST_CASE(
-    "a format that did not end is repeated by the record that began it, and by no other, unless the image is proven "
-    "empty") {
-  Scene scene;
-  scene.world.calls.crash_in = "mkfs";
-  CHECK_THROWS_AS(scene.world.agent.want(kId, test::staged_wish(kId)), test::Crash);
-  REQUIRE(scene.image().metadata.contains("corbd/format"));
-  scene.kill_and_start();
-  SECTION("by the same record") {
-    CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
-    CHECK(scene.image().generation == 1);
-  }
-  SECTION("by the same record, which no error makes the orchestrator forget") {
-    scene.world.calls.before_call = [&](const std::string& call) {
-      if (call != "mkfs") return;
-      scene.world.calls.before_call = nullptr;
-      scene.world.calls.fail_at = 1;
-      scene.world.calls.error = {errc::failed_precondition, "made to fail"};
-    };
-    CHECK(scene.want(test::staged_wish(kId)) == errc::unavailable);
-    CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
-    CHECK(scene.image().generation == 1);
-  }
-  SECTION("by no record after the image was used elsewhere") {
-    scene.image().metadata.erase("corbd/format");
-    scene.image().only_formatted = false;
-    CHECK(scene.want(test::staged_wish(kId)) == errc::not_empty);
-    CHECK(scene.world.disk.records.empty());
-  }
-  SECTION("by a later record") {
-    REQUIRE(scene.want(plan::Unstaged{kPath}) == errc::ok);
-    const bool empty = GENERATE(false, true);
-    if (empty) scene.image().data = scene.image().only_formatted = false;
-    CHECK(scene.want(test::staged_wish(kId)) == (empty ? errc::ok : errc::not_empty));
-    CHECK(scene.image().generation == (empty ? 1u : 0u));
-  }
-  SECTION("by a record whose device is gone, so that another node may have come meanwhile") {
-    scene.world.kernel.disconnect(scene.device().index);
-    REQUIRE(scene.world.kernel.devices.empty());
-    CHECK(scene.want(test::staged_wish(kId)) == errc::not_empty);
-  }
-}
-
-TEST_CASE(
-    "what was never written of an encrypted volume is no zeros to its mkfs, nor is what an interrupted format left") {
-  Scene scene;
-  SECTION("encrypted") { CHECK(scene.want(test::encrypted_wish(kId)) == errc::ok); }
-  SECTION("a format that is repeated") {
-    scene.world.calls.crash_in = "mkfs";
-    CHECK_THROWS_AS(scene.world.agent.want(kId, test::staged_wish(kId)), test::Crash);
-    scene.kill_and_start();
-    CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
-  }
-  CHECK(scene.image().generation == 1);
-}
-
 // --- How they are written -----------------------------------------------------------------------
 
 TEST_CASE(
@@ -368,14 +295,4 @@ TEST_CASE(
   CHECK(scene.want(plan::Unstaged{other_path}) == errc::ok);
   CHECK(scene.world.kernel.mounts.empty());
   CHECK(scene.world.disk.places.empty());
-}
-
-TEST_CASE("the log file of ceph-csi's rbd-nbd goes with the volume where its stash says so") {
-  Scene scene;
-  scene.world.ceph_csi.stages(kId, kPath);
-  REQUIRE(scene.world.disk.logs.size() == 1);
-  const bool removes = GENERATE(true, false);
-  if (!removes) scene.world.disk.stashes[kPath].log_strategy = "preserve";
-  CHECK(scene.want(plan::Unstaged{kPath}) == errc::ok);
-  CHECK(scene.world.disk.logs.empty() == removes);
 }

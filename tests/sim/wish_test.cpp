@@ -50,29 +50,6 @@ TEST_CASE("unstage and unpublish of what was never there succeed") {
   CHECK(scene.want(plan::Unpublished{"/nowhere"}) == errc::ok);
 }
 
-TEST_CASE("an image with data and no filesystem is never formatted") {
-  Scene scene;
-  scene.world.cluster.images[kId].data = true;
-  CHECK(scene.want(test::staged_wish(kId)) == errc::not_empty);
-  CHECK(scene.world.cluster.images[kId].generation == 0);
-  CHECK(scene.world.kernel.devices.empty());
-}
-
-TEST_CASE("a partition table or an ambivalent device is neither mounted nor formatted") {
-  Scene scene;
-  scene.world.cluster.images[kId].content =
-      GENERATE(host::Probe::Kind::partitions, host::Probe::Kind::ambivalent, host::Probe::Kind::other);
-  CHECK(scene.want(test::staged_wish(kId)) == errc::failed_precondition);
-  CHECK(scene.world.cluster.images[kId].generation == 0);
-}
-
-TEST_CASE("a filesystem that is there is mounted, not made again") {
-  Scene scene;
-  scene.filled();
-  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
-  CHECK(scene.world.cluster.images[kId].generation == 0);
-}
-
 TEST_CASE("an image that another client has locked or open is not taken from it") {
   Scene scene;
   if (GENERATE(true, false)) scene.world.cluster.images[kId].lock_owner = "10.0.0.2:0/5";
@@ -155,4 +132,11 @@ TEST_CASE("an agent that is drained stages nothing new, and serves, repeats and 
   CHECK(scene.want(test::staged_wish(kId)) == errc::unavailable);
   scene.world.agent.shell().drain(false);
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+}
+
+TEST_CASE("an image below 1 MiB is refused before anything is done with it") {
+  Scene scene;
+  scene.image().size = (1 << 20) - 1;
+  CHECK(scene.want(test::staged_wish(kId)) == errc::failed_precondition);
+  CHECK(scene.world.disk.records.empty());
 }

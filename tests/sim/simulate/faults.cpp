@@ -148,7 +148,7 @@ void Node::happen_to_device(const Fault& fault) {
   });
 }
 
-/// Open, see tests/sim/found_test.cpp: there only our watch keeps another node away, and not every program looks at
+/// Open, see tests/sim/heal_test.cpp: there only our watch keeps another node away, and not every program looks at
 /// that.
 bool Node::is_between_break_and_lock(const test::FakeImage& image) const {
   return image.lock_owner.empty() && image.our_break == image.version &&

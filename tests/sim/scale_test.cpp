@@ -1,4 +1,4 @@
-// Many at once, and time that jumps. docs/failures.md has the number of each story.
+// Many volumes, and many calls, at once. docs/failures.md has the number of each story.
 #include "corbd/core/gate.hpp"
 #include "scene.hpp"
 
@@ -91,41 +91,4 @@ TEST_CASE("300 volumes of an agent that died are healed, at most 16 at a time, w
   node.loop.advance(5min);
   CHECK(node.alive() == 301);
   CHECK(node.most_at_once <= 17);
-}
-
-TEST_CASE("a wall clock that jumps by years, forward or back, neither hurries nor holds up anything") {
-  const auto jump =
-      GENERATE(std::chrono::seconds(0), std::chrono::seconds(24h * 3650), std::chrono::seconds(-24h * 3650));
-  Node node(1);
-  node.stage_all();
-  node.world.agent.kill();
-  node.world.cluster.dead = true;
-  node.world.agent.start(true);
-  node.loop.advance(1min);
-  node.loop.clock.wall_offset += jump;
-  const int before = node.world.calls.made;
-  node.loop.advance(5min);
-  // One question at a time, at the pace of its backoff.
-  CHECK(node.world.calls.made - before < 10);
-  node.world.cluster.revive();
-  node.loop.clock.wall_offset -= 2 * jump;
-  node.loop.advance(2min);
-  CHECK(node.alive() == 1);
-}
-
-TEST_CASE("a lost volume is given up by the steady clock, whatever the wall clock shows") {
-  Node node(1);
-  node.stage_all();
-  REQUIRE(node.world.agent.want(node.ids.front(), plan::Attached{"uid-1"}));
-  node.world.attachment = {plan::Attachment::State::away, "", "it was deleted"};
-  node.world.agent.kill();
-  auto& image = node.world.cluster.images[node.ids.front()];
-  REQUIRE(node.world.cluster.visit(image, "10.0.0.2:0/5", true));
-  node.world.agent.start(true);
-  node.loop.advance(10s);
-  node.loop.clock.wall_offset += 24h * 3650;
-  node.loop.advance(40s);
-  CHECK(node.world.agent.shell().status(node.ids.front())->health == volume::Health::lost);
-  node.loop.advance(3min);
-  CHECK(node.world.agent.shell().status(node.ids.front())->health == volume::Health::failed);
 }
