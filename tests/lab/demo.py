@@ -9,7 +9,11 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import calls  # noqa: E402
 import picture  # noqa: E402
-from kit import BUILD, Failed, Lab, Writer, timeline  # noqa: E402
+from agent import timeline  # noqa: E402
+from checks import Failed  # noqa: E402
+from lab import Lab  # noqa: E402
+from machine import BUILD  # noqa: E402
+from writer import Writer  # noqa: E402
 
 KILLS = 3
 STEPS = (("restarted", "agent started again"), ("started", "agent up"), ("fenced", "dead predecessor fenced"),

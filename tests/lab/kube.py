@@ -5,7 +5,7 @@ import ssl
 import urllib.error
 import urllib.request
 
-from kit import Failed
+from checks import Failed
 
 
 class Server:

@@ -18,7 +18,10 @@ import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import calls  # noqa: E402
-import kit  # noqa: E402
+from agent import Agent  # noqa: E402
+from checks import Failed, Skip, say  # noqa: E402
+from lab import Lab  # noqa: E402
+from machine import BUILD, put, read  # noqa: E402
 
 LIMIT = 240
 
@@ -41,22 +44,22 @@ def is_long(story):
 
 def work(story, name):
     """In the child: exit code 0 done, 77 skipped, 1 failed; the reason of the last two goes to a file."""
-    lab = kit.Lab(name)
+    lab = Lab(name)
     try:
         story(lab)
         code = 0
-    except kit.Skip as skip:
-        kit.put(os.path.join(lab.out, "why"), str(skip))
+    except Skip as skip:
+        put(os.path.join(lab.out, "why"), str(skip))
         code = 77
     except BaseException as error:
-        kit.put(os.path.join(lab.out, "why"), str(error) if isinstance(error, kit.Failed) else repr(error))
-        if not isinstance(error, kit.Failed):
-            kit.say(traceback.format_exc().replace("\n", "\n# "))
+        put(os.path.join(lab.out, "why"), str(error) if isinstance(error, Failed) else repr(error))
+        if not isinstance(error, Failed):
+            say(traceback.format_exc().replace("\n", "\n# "))
         lab.diagnose()
         code = 1
     clean = lab.clean()
     if code == 0 and not clean:
-        kit.put(os.path.join(lab.out, "why"), "it left something behind")
+        put(os.path.join(lab.out, "why"), "it left something behind")
     sys.stdout.flush()
     # A story that left something behind did not pass.
     os._exit(code if clean else 76 if code == 1 else 78)
@@ -75,9 +78,9 @@ def attempt(story, name, limit):
             code = os.waitstatus_to_exitcode(status)
             return {0: ("ok", True), 77: ("skip", True), 76: ("not ok", False), 78: ("not ok", False)}.get(code, ("not ok", code == 1))
         time.sleep(0.05)
-    lab = kit.Lab(name)
-    kit.put(os.path.join(lab.out, "why"), "not done after %d s" % limit)
-    lab.agents = [kit.Agent(lab)]
+    lab = Lab(name)
+    put(os.path.join(lab.out, "why"), "not done after %d s" % limit)
+    lab.agents = [Agent(lab)]
     lab.diagnose()
     os.kill(child, signal.SIGKILL)
     return "not ok", lab.clean()
@@ -99,7 +102,7 @@ def main():
         return 2
     chosen = [story for story in stories()
               if story.__name__[6:] in options.names or not options.names and (options.long or not is_long(story))]
-    calls.load(kit.BUILD)
+    calls.load(BUILD)
     results = os.path.join(os.environ["CORBD_OUT"], "results.jsonl")
     done = {}
     if os.path.exists(results):
@@ -126,13 +129,13 @@ def main():
         begin = time.monotonic()
         status, clean = attempt(story, name, getattr(story, "limit", LIMIT))
         took = time.monotonic() - begin
-        why = " ".join(kit.read(os.path.join(os.environ["CORBD_OUT"], "stories", name, "why")).split()) if status != "ok" else ""
+        why = " ".join(read(os.path.join(os.environ["CORBD_OUT"], "stories", name, "why")).split()) if status != "ok" else ""
         print("%s %d - %s (%.0f s)%s" % ("ok" if status == "skip" else status, number, sentence(story), took,
                                          {"skip": " # SKIP " + why, "not ok": " # " + why}.get(status, "")), flush=True)
         keep(name, status, sentence=sentence(story), seconds=round(took, 1), why=why)
         failed = failed or status == "not ok"
         if not clean:
-            kit.say("this kernel is not clean any more: the rest needs a new boot")
+            say("this kernel is not clean any more: the rest needs a new boot")
             return 75
     return 1 if failed else 0
 

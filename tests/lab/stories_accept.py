@@ -6,8 +6,11 @@ import os
 import subprocess
 import time
 
-from kit import MIB, Image, Writer, check, put, read, run, say, wait_for
+from checks import check, say, wait_for
+from cluster import Image
+from machine import MIB, put, read, run
 from stories_peer import RbdNbd
+from writer import Writer
 
 
 def md5_of(path, size):

@@ -2,9 +2,11 @@
 import json
 import os
 
-from kit import MIB, Writer, check, long, mounted, now_us, put, run, say, wait_for
+from checks import check, long, now_us, say, wait_for
+from machine import MIB, mounted, put, run
 from stories_peer import RbdNbd
 from stories_seen import ask, show, volumes_of
+from writer import Writer
 
 
 def staged_by_ceph_csi(lab, image, *options):

@@ -4,8 +4,11 @@ import stat
 import threading
 import time
 
-from kit import BUILD, FEATURES, Failed, MIB, Writer, check, mounted, now_us, put, read, run, say, wait_for
+from checks import Failed, check, now_us, say, wait_for
+from cluster import FEATURES
+from machine import BUILD, MIB, mounted, put, read, run
 from stories_peer import RbdNbd
+from writer import Writer
 
 
 def file_of(volume, pod="pod-1"):

@@ -3,7 +3,9 @@ import json
 import os
 import time
 
-from kit import GIB, MIB, Writer, check, devices, long, put, read, say, wait_for
+from checks import check, long, say, wait_for
+from machine import GIB, MIB, devices, put, read
+from writer import Writer
 
 
 def capacity(path):

@@ -4,8 +4,8 @@ import os
 import shutil
 import subprocess
 
-import kit
-from kit import MIB, Skip, check, say, wait_for
+from checks import Skip, check, say, wait_for
+from machine import BUILD, MIB
 
 # Tests that do not concern a node plugin, and tests of what the test provisioner does not do.
 NOT_OURS = "Controller Service|GroupController|Snapshot|ListVolumes"
@@ -19,7 +19,7 @@ def story_conformance(lab):
     agent = lab.agent().start()
     endpoint = "unix://" + os.path.join(lab.dir, "controller.sock")
     # The provisioner lives as long as its standard input.
-    provisioner = subprocess.Popen([os.path.join(kit.BUILD, "corbd-provisioner"), endpoint], stdin=subprocess.PIPE,
+    provisioner = subprocess.Popen([os.path.join(BUILD, "corbd-provisioner"), endpoint], stdin=subprocess.PIPE,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait_for("the test provisioner's socket", lambda: os.path.exists(endpoint[len("unix://"):]), 30)
     secrets = lab.write("secrets.yaml", "".join("%sSecret:\n  userID: %s\n  userKey: %s\n" % (call, lab.user, lab.key) for call in (

@@ -5,11 +5,14 @@ import os
 import re
 import subprocess
 
-from kit import CORBD, MIB, REPO, Agent, Skip, Writer, check, long, mounted, now_us, put, read, run, say
-from stories_crash import in_mkfs, killed_while_helper_hangs
+from agent import Agent
+from checks import Skip, check, long, now_us, say
+from machine import CORBD, MIB, REPO, mounted, put, read, run
 from stories_deploy import NUMBERS, capabilities_of, granted, manifest, of_its_application, send_buffers
+from stories_hang import in_mkfs, killed_while_helper_hangs
 from stories_krbd import KRBD, expect_unmapped, needs_krbd, only_device
 from stories_luks import encrypted, expect_closed, stage
+from writer import Writer
 
 CGROUPS = "/sys/fs/cgroup"
 

@@ -7,8 +7,9 @@ import time
 
 import yaml
 
-from kit import CORBD, MIB, REPO, check, long, processes, read, run, say
-from stories_crash import hang_helper, in_mkfs, network
+from checks import check, long, say
+from machine import CORBD, MIB, REPO, processes, read, run
+from stories_hang import hang_helper, in_mkfs, network
 from stories_luks import encrypted, expect_closed
 
 # linux/capability.h

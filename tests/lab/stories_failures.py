@@ -6,11 +6,13 @@ import subprocess
 import time
 
 import netlink
-from kit import MIB, Skip, Writer, check, devices, long, mounted, put, read, run, say, wait_for
+from checks import Skip, check, long, say, wait_for
+from machine import MIB, devices, mounted, put, read, run
 from stories_heal import taken_by_another
 from stories_luks import encrypted, expect_closed
 from stories_peer import RbdNbd
 from stories_seen import ask, volumes_of
+from writer import Writer
 
 
 def story_full_disk_heals(lab):

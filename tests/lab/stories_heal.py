@@ -4,10 +4,12 @@ import os
 import signal
 import time
 
-from kit import MIB, Failed, Writer, check, long, now_us, read, run, say, wait_for
-from stories_crash import watchers
+from checks import Failed, check, long, now_us, say, wait_for
+from machine import MIB, read, run
+from stories_owner import watchers
 from stories_peer import RbdNbd
 from stories_seen import ask
+from writer import Writer
 
 
 def blocklist(lab, address, seconds=600):

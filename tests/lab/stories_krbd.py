@@ -3,9 +3,11 @@ import glob
 import json
 import os
 
-from kit import MIB, Skip, Writer, check, long, mounted, now_us, put, read, run, say
-from stories_crash import Sweep
+from checks import Skip, check, long, now_us, say
+from machine import MIB, mounted, put, read, run
 from stories_seen import volumes_of
+from stories_steps import Sweep
+from writer import Writer
 
 KRBD = ("mounter=rbd",)
 FEATURES = "layering,exclusive-lock,object-map,fast-diff"

@@ -7,8 +7,11 @@ import os
 import shutil
 import threading
 
-from kit import DRIVER, MIB, Writer, check, long, put, read, say, wait_for
+from checks import check, long, say, wait_for
+from machine import MIB, put, read
 from stories_seen import volumes_of
+from volume import DRIVER
+from writer import Writer
 
 NODE = "node-1"
 

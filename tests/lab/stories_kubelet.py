@@ -6,7 +6,10 @@ import threading
 import urllib.request
 
 import kube
-from kit import DRIVER, GIB, Skip, Volume, Writer, check, mounted, now_us, read, say, wait_for
+from checks import Skip, check, now_us, say, wait_for
+from machine import GIB, mounted, read
+from volume import DRIVER, Volume
+from writer import Writer
 
 NODE, METRICS = "node-1", 9090
 POD = "/api/v1/namespaces/default/pods/pod-1"

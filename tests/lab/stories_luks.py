@@ -1,7 +1,9 @@
 """Encrypted volumes: what ceph-csi encrypts opens here, and nothing of it hangs or is lost."""
 import os
 
-from kit import MIB, Writer, check, long, put, read, run, say
+from checks import check, long, say
+from machine import MIB, put, read, run
+from writer import Writer
 
 PASSPHRASE = "a passphrase of the lab"
 

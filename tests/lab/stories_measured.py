@@ -5,8 +5,11 @@ import shutil
 import subprocess
 import time
 
-from kit import GIB, MIB, Writer, check, devices, long, now_us, processes, read, run, say, show_timeline, timeline, wait_for
+from agent import show_timeline, timeline
+from checks import check, long, now_us, say, wait_for
+from machine import GIB, MIB, devices, processes, read, run
 from stories_peer import RbdNbd
+from writer import Writer
 
 
 @long

@@ -1,7 +1,9 @@
 """The lab itself, with rbd-nbd in the agent's place. It shows that the tools measure what they claim."""
 import os
 
-from kit import Writer, check, devices, long, now_us, run, say, wait_for
+from checks import check, long, now_us, say, wait_for
+from machine import devices, run
+from writer import Writer
 
 
 class RbdNbd:

@@ -3,7 +3,8 @@ import os
 import subprocess
 import time
 
-from kit import CORBD, MIB, Skip, check, long, mounted, processes, put, read, run, say
+from checks import Skip, check, long, say
+from machine import CORBD, MIB, mounted, processes, put, read, run
 
 
 def refused(volume, codes, words=()):

@@ -4,7 +4,9 @@ import os
 import subprocess
 import time
 
-from kit import CORBD, MIB, Writer, check, long, say, wait_for
+from checks import check, long, say, wait_for
+from machine import CORBD, MIB
+from writer import Writer
 
 
 def ask(agent, *words, code=0):

@@ -3,7 +3,10 @@ import os
 import subprocess
 import time
 
-from kit import FEATURES, MIB, Writer, check, long, put, read, run, say
+from checks import check, long, say
+from cluster import FEATURES
+from machine import MIB, put, read, run
+from writer import Writer
 
 
 def write_pattern(path, byte, offset):

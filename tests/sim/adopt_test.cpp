@@ -1,6 +1,6 @@
 // A device that rbd-nbd made for ceph-csi: left alone while rbd-nbd lives, taken over in place when it is dead.
 #include "support/catch.hpp"
-#include "support/world.hpp"
+#include "support/world/world.hpp"
 
 using namespace corbd;
 using plan::Wish;
@@ -17,34 +17,34 @@ struct Node {
   plan::Staged wish = test::staged_wish(kId);
   std::uint32_t index = 0;
   explicit Node(bool exclusive = true) {
-    world.images[kId].id = "id-1";
-    world.images[kId].exclusive = exclusive;
-    index = world.other_stages(kId, wish.path);
+    world.cluster.images[kId].id = "id-1";
+    world.cluster.images[kId].exclusive = exclusive;
+    index = world.ceph_csi.stages(kId, wish.path);
     if (!exclusive) image().lock_owner.clear();
   }
   ~Node() {
     for (const auto& rule : world.broken_rules) FAIL_CHECK(rule);
   }
   errc want(Wish wanted) {
-    const auto done = world.want(kId, std::move(wanted));
+    const auto done = world.agent.want(kId, std::move(wanted));
     return done ? errc::ok : done.error().code;
   }
   errc stage() { return want(Wish(wish)); }
-  test::FakeImage& image() { return world.images[kId]; }
-  test::KernelDevice& device() { return world.devices.front(); }
-  volume::Status status() { return *world.shell().status(kId); }
-  bool ours() { return image().lock_owner == world.client() && device().alive && !device().request_timeout; }
+  test::FakeImage& image() { return world.cluster.images[kId]; }
+  test::KernelDevice& device() { return world.kernel.devices.front(); }
+  volume::Status status() { return *world.agent.shell().status(kId); }
+  bool ours() { return image().lock_owner == world.agent.client() && device().alive && !device().request_timeout; }
 };
 
 }  // namespace
 
 TEST_CASE("a volume that rbd-nbd serves is staged as it is, and left alone") {
   Node node;
-  node.world.start_agent();
+  node.world.agent.start();
   REQUIRE(node.stage() == errc::ok);
   CHECK(node.want(Wish(plan::Healed{})) == errc::ok);
-  CHECK(node.world.others.contains(node.index));
-  CHECK(node.image().lock_owner == node.world.others.at(node.index));
+  CHECK(node.world.ceph_csi.daemons.contains(node.index));
+  CHECK(node.image().lock_owner == node.world.ceph_csi.daemons.at(node.index));
   CHECK(node.status().served_by_other);
   CHECK_FALSE(node.status().unserved);
   CHECK(node.status().health == Health::staged);
@@ -53,7 +53,7 @@ TEST_CASE("a volume that rbd-nbd serves is staged as it is, and left alone") {
 TEST_CASE("a volume that rbd-nbd serves is expanded once rbd-nbd has made its device larger") {
   constexpr std::uint64_t larger = 2ull << 30;
   Node node;
-  node.world.start_agent();
+  node.world.agent.start();
   REQUIRE(node.stage() == errc::ok);
   node.image().filesystem_bytes = node.image().size;
   node.image().size = larger;
@@ -61,54 +61,54 @@ TEST_CASE("a volume that rbd-nbd serves is expanded once rbd-nbd has made its de
   node.device().size = larger;
   CHECK(node.want(Wish(plan::Expanded{node.wish.path, larger})) == errc::ok);
   CHECK(node.image().filesystem_bytes == larger);
-  CHECK(node.world.others.contains(node.index));
+  CHECK(node.world.ceph_csi.daemons.contains(node.index));
 }
 
 TEST_CASE("when rbd-nbd is killed its client is fenced, its lock taken, and its device served") {
   Node node;
-  node.world.start_agent(true);
+  node.world.agent.start(true);
   REQUIRE(node.stage() == errc::ok);
-  const std::string client = node.world.others.at(node.index);
-  node.world.application_writes(node.device(), 0);
-  node.world.other_ends(node.index, false);
+  const std::string client = node.world.ceph_csi.daemons.at(node.index);
+  node.world.kernel.application_writes(node.device(), 0);
+  node.world.ceph_csi.ends(node.index, false);
   node.loop.advance(std::chrono::seconds(10));
-  CHECK(node.world.blocklisted.contains(client));
+  CHECK(node.world.cluster.blocklisted.contains(client));
   CHECK(node.ours());
   node.loop.advance(std::chrono::seconds(40));
-  CHECK(node.world.answered == 1);
+  CHECK(node.world.kernel.answered == 1);
   CHECK_FALSE(node.status().served_by_other);
-  CHECK_FALSE(node.world.records.front().adopting);
+  CHECK_FALSE(node.world.disk.records.front().adopting);
 }
 
 TEST_CASE("rbd-nbd that died before the agent came is fenced only after its watch is gone") {
   Node node;
-  const std::string client = node.world.others.at(node.index);
-  node.world.other_ends(node.index, false);
-  node.world.start_agent(true);
+  const std::string client = node.world.ceph_csi.daemons.at(node.index);
+  node.world.ceph_csi.ends(node.index, false);
+  node.world.agent.start(true);
   CHECK(node.stage() != errc::ok);
-  CHECK_FALSE(node.world.blocklisted.contains(client));
+  CHECK_FALSE(node.world.cluster.blocklisted.contains(client));
   node.loop.advance(std::chrono::seconds(90));
-  CHECK(node.world.blocklisted.contains(client));
+  CHECK(node.world.cluster.blocklisted.contains(client));
   CHECK(node.ours());
 }
 
 TEST_CASE("a client of this node that keeps its watch lives: it is not fenced") {
   Node node;
-  const std::string client = node.world.others.at(node.index);
-  node.world.others.clear();  // a process that cannot be seen from here
+  const std::string client = node.world.ceph_csi.daemons.at(node.index);
+  node.world.ceph_csi.daemons.clear();  // a process that cannot be seen from here
   node.device().alive = false;
-  node.world.start_agent(true);
+  node.world.agent.start(true);
   CHECK(node.stage() != errc::ok);
   node.loop.advance(std::chrono::minutes(10));
-  CHECK_FALSE(node.world.blocklisted.contains(client));
+  CHECK_FALSE(node.world.cluster.blocklisted.contains(client));
   CHECK_FALSE(node.device().alive);
 }
 
 TEST_CASE("rbd-nbd that gave its lock back and left proves nothing") {
   Node node;
-  node.world.start_agent();
+  node.world.agent.start();
   REQUIRE(node.stage() == errc::ok);
-  node.world.other_ends(node.index, true);
+  node.world.ceph_csi.ends(node.index, true);
   node.loop.advance(std::chrono::seconds(5));
   CHECK(node.want(Wish(plan::Healed{})) == errc::unproven);
   CHECK_FALSE(node.device().alive);
@@ -116,28 +116,28 @@ TEST_CASE("rbd-nbd that gave its lock back and left proves nothing") {
 
 TEST_CASE("asked for by hand, rbd-nbd ends and its device is served, with the exclusive lock and without the feature") {
   Node node(GENERATE(true, false));
-  node.world.start_agent();
+  node.world.agent.start();
   REQUIRE(node.stage() == errc::ok);
   CHECK(node.want(Wish(plan::Adopted{})) == errc::ok);
-  CHECK(node.world.others.empty());
+  CHECK(node.world.ceph_csi.daemons.empty());
   CHECK(node.device().alive);
   CHECK_FALSE(node.status().served_by_other);
 }
 
 TEST_CASE("rbd-nbd is not asked to leave an image that another node has open") {
   Node node;
-  node.world.start_agent();
+  node.world.agent.start();
   REQUIRE(node.stage() == errc::ok);
   node.image().watchers.insert("10.0.0.7:0/1");
   CHECK(node.want(Wish(plan::Adopted{})) == errc::in_use);
-  CHECK(node.world.others.contains(node.index));
+  CHECK(node.world.ceph_csi.daemons.contains(node.index));
 }
 
 TEST_CASE("an image that another node locked after rbd-nbd's death is not taken over") {
   Node node;
-  node.world.start_agent();
+  node.world.agent.start();
   REQUIRE(node.stage() == errc::ok);
-  node.world.other_ends(node.index, false);
+  node.world.ceph_csi.ends(node.index, false);
   node.image().lock_owner = "10.0.0.7:0/1";
   node.image().watchers = {"10.0.0.7:0/1"};
   CHECK(node.want(Wish(plan::Healed{})) == errc::unproven);
@@ -146,37 +146,37 @@ TEST_CASE("an image that another node locked after rbd-nbd's death is not taken 
 
 TEST_CASE("a device with the volume's identifier but without a stash that names it is not touched") {
   Node node;
-  auto& stash = node.world.stashes.at(node.wish.path);
+  auto& stash = node.world.disk.stashes.at(node.wish.path);
   const int what = GENERATE(range(0, 5));
   CAPTURE(what);
-  if (what == 0) node.world.stashes.clear();
+  if (what == 0) node.world.disk.stashes.clear();
   if (what == 1) stash.device = "/dev/nbd7";
   if (what == 2) stash.image = "image-2";
   if (what == 3) stash.nbd = false;
   if (what == 4) stash.encrypted = true;
-  node.world.start_agent();
+  node.world.agent.start();
   CHECK(node.stage() == errc::failed_precondition);
-  CHECK(node.world.records.empty());
+  CHECK(node.world.disk.records.empty());
 }
 
 TEST_CASE("a takeover that is interrupted anywhere is finished by the next start") {
   for (int at = 1; at < 40; ++at) {
     CAPTURE(at);
     Node node;
-    node.world.start_agent();
+    node.world.agent.start();
     REQUIRE(node.stage() == errc::ok);
-    node.world.other_ends(node.index, false);
-    node.world.crash_at = at;
+    node.world.ceph_csi.ends(node.index, false);
+    node.world.calls.crash_at = at;
     bool crashed = false;
     try {
       static_cast<void>(node.want(Wish(plan::Healed{})));
     } catch (const test::Crash&) {
       crashed = true;
-      node.world.kill_agent();
+      node.world.agent.kill();
     }
-    node.world.crash_at = 0;
+    node.world.calls.crash_at = 0;
     if (!crashed) break;
-    node.world.start_agent(true);
+    node.world.agent.start(true);
     node.loop.advance(std::chrono::seconds(120));
     CHECK(node.ours());
   }
@@ -184,38 +184,48 @@ TEST_CASE("a takeover that is interrupted anywhere is finished by the next start
 
 TEST_CASE("a volume that ceph-csi staged is unstaged without a record: rbd-nbd's device and the stash are gone") {
   Node node;
-  node.world.start_agent();
+  node.world.agent.start();
   CHECK(node.want(Wish(plan::Unstaged{node.wish.path})) == errc::ok);
-  CHECK(node.world.mounts.empty());
-  CHECK(node.world.devices.empty());
-  CHECK(node.world.stashes.empty());
+  CHECK(node.world.kernel.mounts.empty());
+  CHECK(node.world.kernel.devices.empty());
+  CHECK(node.world.disk.stashes.empty());
 }
 
 TEST_CASE("what ceph-csi staged and this agent cannot take down is not said to be unstaged") {
   Node node;
-  auto& stash = node.world.stashes.at(node.wish.path);
+  auto& stash = node.world.disk.stashes.at(node.wish.path);
   const int what = GENERATE(range(0, 4));
   CAPTURE(what);
-  if (what == 0) node.world.other_ends(node.index, false);
+  if (what == 0) node.world.ceph_csi.ends(node.index, false);
   if (what == 1) stash.nbd = false;
   if (what == 2) stash.device = "/dev/nbd7";
   if (what == 3) {
-    auto pod = node.world.mounts.front();
+    auto pod = node.world.kernel.mounts.front();
     pod.target = "/kubelet/pods/a/mount";
-    node.world.mounts.push_back(pod);
+    node.world.kernel.mounts.push_back(pod);
   }
-  node.world.start_agent();
+  node.world.agent.start();
   CHECK(node.want(Wish(plan::Unstaged{node.wish.path})) != errc::ok);
-  CHECK(node.world.devices.size() == 1);
-  CHECK(node.world.stashes.size() == 1);
+  CHECK(node.world.kernel.devices.size() == 1);
+  CHECK(node.world.disk.stashes.size() == 1);
 }
 
 TEST_CASE("a volume that rbd-nbd still serves is unstaged: its device and ceph-csi's stash are gone") {
   Node node;
-  node.world.start_agent();
+  node.world.agent.start();
   REQUIRE(node.stage() == errc::ok);
   CHECK(node.want(Wish(plan::Unstaged{node.wish.path})) == errc::ok);
-  CHECK(node.world.devices.empty());
-  CHECK(node.world.stashes.empty());
-  CHECK(node.world.records.empty());
+  CHECK(node.world.kernel.devices.empty());
+  CHECK(node.world.disk.stashes.empty());
+  CHECK(node.world.disk.records.empty());
+}
+
+TEST_CASE("the log file of ceph-csi's rbd-nbd goes with the volume where its stash says so") {
+  Node node;
+  REQUIRE(node.world.disk.logs.size() == 1);
+  const bool removes = GENERATE(true, false);
+  if (!removes) node.world.disk.stashes[node.wish.path].log_strategy = "preserve";
+  node.world.agent.start();
+  CHECK(node.want(Wish(plan::Unstaged{node.wish.path})) == errc::ok);
+  CHECK(node.world.disk.logs.empty() == removes);
 }

@@ -16,12 +16,12 @@ struct Dead : Scene {
     image().exclusive = exclusive;
     CHECK(want(test::staged_wish(kId)) == errc::ok);
     CHECK(want(plan::Attached{"uid-1"}) == errc::ok);
-    world.kill_agent();
+    world.agent.kill();
     image().lock_owner.clear();
   }
   errc heal(Attachment told) {
     world.attachment = std::move(told);
-    world.start_agent();
+    world.agent.start();
     return want(plan::Healed{});
   }
 };
@@ -66,7 +66,7 @@ TEST_CASE("no attachment is noted of a device that nobody serves") {
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
   scene.kill_and_start();
   CHECK(scene.want(plan::Attached{"uid-1"}) == errc::unavailable);
-  CHECK(scene.world.records.front().attachment_uid.empty());
+  CHECK(scene.world.disk.records.front().attachment_uid.empty());
 }
 
 TEST_CASE("a lock that proves ownership needs no word of the orchestrator") {
@@ -81,9 +81,9 @@ TEST_CASE("a lock that proves ownership needs no word of the orchestrator") {
 TEST_CASE("rbd-nbd's device without a lock is taken over by the word that came with its stage") {
   Scene scene;
   scene.image().exclusive = false;
-  const auto device = scene.world.other_stages(kId, test::staged_wish(kId).path);
+  const auto device = scene.world.ceph_csi.stages(kId, test::staged_wish(kId).path);
   scene.image().lock_owner.clear();
-  scene.world.other_ends(device, false);
+  scene.world.ceph_csi.ends(device, false);
   auto wish = test::staged_wish(kId);
   wish.attachment = {GENERATE(State::here, State::unknown), "uid-1", ""};
   scene.loop.advance(std::chrono::minutes(1));
@@ -95,16 +95,16 @@ TEST_CASE("rbd-nbd's device without a lock is taken over by the word that came w
 TEST_CASE("a volume whose key is gone is shown as one that only a stage can serve, until that brings the key") {
   Scene scene;
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
-  CHECK(scene.world.shell().unclaimed().empty());
-  scene.world.kill_agent();
-  scene.world.keys.clear();
-  scene.world.start_agent();
-  REQUIRE(scene.world.shell().unclaimed().size() == 1);
-  CHECK(scene.world.shell().unclaimed().front().volume_id == kId);
-  CHECK_FALSE(scene.world.shell().unclaimed().front().mounts.empty());
+  CHECK(scene.world.agent.shell().unclaimed().empty());
+  scene.world.agent.kill();
+  scene.world.disk.keys.clear();
+  scene.world.agent.start();
+  REQUIRE(scene.world.agent.shell().unclaimed().size() == 1);
+  CHECK(scene.world.agent.shell().unclaimed().front().volume_id == kId);
+  CHECK_FALSE(scene.world.agent.shell().unclaimed().front().mounts.empty());
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
   CHECK(scene.device().alive);
-  CHECK(scene.world.shell().unclaimed().empty());
+  CHECK(scene.world.agent.shell().unclaimed().empty());
 }
 
 TEST_CASE("the operator's word overrules no orchestrator that has the volume elsewhere") {
@@ -112,14 +112,14 @@ TEST_CASE("the operator's word overrules no orchestrator that has the volume els
   scene.filled();
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   REQUIRE(scene.want(plan::Attached{"uid-1"}) == errc::ok);
-  scene.world.kill_agent();
-  scene.world.application_writes(scene.device(), 0);  // waits in the kernel
-  REQUIRE(scene.world.visit(scene.image(), "10.0.0.2:0/5", true));
-  scene.world.leave(scene.image(), "10.0.0.2:0/5", true);
+  scene.world.agent.kill();
+  scene.world.kernel.application_writes(scene.device(), 0);  // waits in the kernel
+  REQUIRE(scene.world.cluster.visit(scene.image(), "10.0.0.2:0/5", true));
+  scene.world.cluster.leave(scene.image(), "10.0.0.2:0/5", true);
   scene.world.attachment = {GENERATE(State::away, State::here), "uid-2", "it was deleted"};
-  scene.world.start_agent();
+  scene.world.agent.start();
   CHECK(scene.want(plan::Healed{true}) == errc::lost);
   scene.loop.advance(std::chrono::seconds(10));
   CHECK_FALSE(scene.device().alive);
-  CHECK(scene.world.answered == 0);
+  CHECK(scene.world.kernel.answered == 0);
 }

@@ -16,19 +16,19 @@ namespace {
 struct Used : Scene {
   Used() {
     world.hazards = &calm;
-    world.kill_agent();
-    world.start_agent(true);
+    world.agent.kill();
+    world.agent.start(true);
     filled();
     REQUIRE(want(test::staged_wish(kId)) == errc::ok);
   }
   ~Used() {
-    if (world.running()) world.kill_agent();
+    if (world.agent.running()) world.agent.kill();
     world.hazards = nullptr;
     for (const auto& rule : world.broken_rules) FAIL_CHECK(rule);
   }
-  void writes(std::size_t block) { world.application_writes(device(), block); }
+  void writes(std::size_t block) { world.kernel.application_writes(device(), block); }
   volume::Health health() const { return world_status().health; }
-  volume::Status world_status() const { return *const_cast<Used*>(this)->world.shell().status(kId); }
+  volume::Status world_status() const { return *const_cast<Used*>(this)->world.agent.shell().status(kId); }
   test::Calm calm;
 };
 
@@ -38,32 +38,32 @@ const std::string kOther = "10.0.0.2:0/5";
 
 TEST_CASE("while the cluster answers nothing requests wait without an error, and a new stage is told so in time") {
   Used scene;
-  scene.world.cluster_dead = true;
+  scene.world.cluster.dead = true;
   scene.writes(0);
-  scene.world.images["image-2"].id = "id-2";
+  scene.world.cluster.images["image-2"].id = "id-2";
   CHECK(scene.want(test::staged_wish("image-2"), "image-2") == errc::unreachable);
   scene.loop.advance(10min);
   CHECK(scene.device().requests.size() == 1);
   CHECK(scene.health() == volume::Health::staged);
-  scene.world.revive_cluster();
+  scene.world.cluster.revive();
   scene.loop.advance(1s);
-  CHECK(scene.world.answered == 1);
-  CHECK(scene.world.errors == 0);
+  CHECK(scene.world.kernel.answered == 1);
+  CHECK(scene.world.kernel.errors == 0);
 }
 
 TEST_CASE("an agent that starts while the cluster answers nothing serves again soon after it does") {
   Used scene;
   scene.writes(0);
-  scene.world.kill_agent();
-  scene.world.cluster_dead = true;
-  scene.world.start_agent(true);
+  scene.world.agent.kill();
+  scene.world.cluster.dead = true;
+  scene.world.agent.start(true);
   scene.loop.advance(10min);
   CHECK_FALSE(scene.device().alive);
-  scene.world.revive_cluster();
+  scene.world.cluster.revive();
   scene.loop.advance(2min);
   CHECK(scene.device().alive);
-  CHECK(scene.world.answered == 1);
-  CHECK(scene.world.errors == 0);
+  CHECK(scene.world.kernel.answered == 1);
+  CHECK(scene.world.kernel.errors == 0);
 }
 
 TEST_CASE(
@@ -71,71 +71,71 @@ TEST_CASE(
     "link") {
   Used scene;
   const int link = scene.device().link;
-  scene.world.cluster_slow = 45s;
+  scene.world.cluster.slow = 45s;
   for (const std::size_t block : {0, 1, 2}) scene.writes(block);
   scene.loop.advance(44s);
-  CHECK(scene.world.answered == 0);
+  CHECK(scene.world.kernel.answered == 0);
   scene.loop.advance(2s);
-  CHECK(scene.world.answered == 3);
-  CHECK(scene.world.errors == 0);
+  CHECK(scene.world.kernel.answered == 3);
+  CHECK(scene.world.kernel.errors == 0);
   CHECK(scene.device().link == link);
 }
 
 TEST_CASE(
     "an error that nobody knows is kept from the application until it has passed, and the volume says what it was") {
   Used scene;
-  scene.world.odd_error = EBADE;
+  scene.world.cluster.odd_error = EBADE;
   scene.writes(0);
   scene.loop.advance(10min);
   CHECK(scene.device().requests.size() == 1);
-  CHECK(scene.world.errors == 0);
-  const auto timeline = scene.world.shell().timeline(kId);
+  CHECK(scene.world.kernel.errors == 0);
+  const auto timeline = scene.world.agent.shell().timeline(kId);
   const auto told = [](const volume::Change& change) { return change.why.find("errno 52") != std::string::npos; };
   CHECK(std::ranges::any_of(timeline, told));
   // Not as fast as the requests fail.
   CHECK(scene.world_status().links_lost < 60);
-  scene.world.odd_error = 0;
+  scene.world.cluster.odd_error = 0;
   scene.loop.advance(2min);
-  CHECK(scene.world.answered == 1);
-  CHECK(scene.world.errors == 0);
+  CHECK(scene.world.kernel.answered == 1);
+  CHECK(scene.world.kernel.errors == 0);
 }
 
 TEST_CASE("a volume whose requests meet an error that nobody knows can be given up by hand") {
   Used scene;
-  scene.world.odd_error = EBADE;
+  scene.world.cluster.odd_error = EBADE;
   scene.writes(0);
   scene.loop.advance(1min);
   CHECK(scene.want(plan::Failed{}) == errc::ok);
   scene.loop.advance(10s);
   CHECK(scene.health() == volume::Health::failed);
-  CHECK(scene.world.errors == 1);
+  CHECK(scene.world.kernel.errors == 1);
 }
 
 TEST_CASE("a client that the cluster cuts off while it writes is replaced, and nothing of it reaches the application") {
   Used scene;
-  const std::string first = scene.world.client();
+  const std::string first = scene.world.agent.client();
   scene.writes(0);
-  scene.world.blocklist(first);
+  scene.world.cluster.blocklist(first);
   scene.loop.advance(30s);
   CHECK(scene.device().alive);
-  CHECK(scene.world.client() != first);
-  CHECK(scene.image().lock_owner == scene.world.client());
-  CHECK(scene.world.answered == 1);
-  CHECK(scene.world.errors == 0);
+  CHECK(scene.world.agent.client() != first);
+  CHECK(scene.image().lock_owner == scene.world.agent.client());
+  CHECK(scene.world.kernel.answered == 1);
+  CHECK(scene.world.kernel.errors == 0);
 }
 
 TEST_CASE(
     "a lock that another node takes by force ends the writing at once; its requests get their errors after a minute") {
   Used scene;
-  REQUIRE(scene.world.visit(scene.image(), kOther, true));
+  REQUIRE(scene.world.cluster.visit(scene.image(), kOther, true));
   scene.writes(0);
   scene.loop.advance(50s);
   CHECK(scene.health() == volume::Health::lost);
   CHECK(scene.device().requests.size() == 1);
-  CHECK(scene.world.errors == 0);
+  CHECK(scene.world.kernel.errors == 0);
   scene.loop.advance(3min);
   CHECK(scene.health() == volume::Health::failed);
-  CHECK(scene.world.errors == 1);
+  CHECK(scene.world.kernel.errors == 1);
   CHECK(scene.image().lock_owner == kOther);
   CHECK(scene.want(plan::Unstaged{test::staged_wish(kId).path}) == errc::ok);
 }
@@ -144,26 +144,26 @@ TEST_CASE(
     "an image that was removed while its agent was down is lost, and its requests get their errors after a minute") {
   Used scene;
   scene.writes(0);
-  scene.world.kill_agent();
+  scene.world.agent.kill();
   scene.loop.advance(1min);
-  scene.world.remove_image(kId);
-  REQUIRE_FALSE(scene.world.images.contains(kId));
-  scene.world.start_agent(true);
+  scene.world.cluster.remove_image(kId);
+  REQUIRE_FALSE(scene.world.cluster.images.contains(kId));
+  scene.world.agent.start(true);
   scene.loop.advance(50s);
   CHECK(scene.health() == volume::Health::lost);
-  CHECK(scene.world.errors == 0);
+  CHECK(scene.world.kernel.errors == 0);
   scene.loop.advance(3min);
   CHECK(scene.health() == volume::Health::failed);
-  CHECK(scene.world.errors == 1);
+  CHECK(scene.world.kernel.errors == 1);
 }
 
 TEST_CASE("a key that the cluster refuses ends the stage for good, and nothing is left of it") {
   Scene scene;
-  scene.world.cluster_key = Secret("another key");
+  scene.world.cluster.key = Secret("another key");
   CHECK(scene.want(test::staged_wish(kId)) == errc::unauthenticated);
-  CHECK(scene.world.records.empty());
-  CHECK(scene.world.keys.empty());
-  CHECK(scene.world.devices.empty());
+  CHECK(scene.world.disk.records.empty());
+  CHECK(scene.world.disk.keys.empty());
+  CHECK(scene.world.kernel.devices.empty());
 }
 
 TEST_CASE(
@@ -171,23 +171,23 @@ TEST_CASE(
     "waits") {
   Used scene;
   scene.writes(0);
-  scene.world.kill_agent();
+  scene.world.agent.kill();
   const bool lost = GENERATE(false, true);
   auto wish = test::staged_wish(kId);
   if (lost) {
-    scene.world.keys.clear();
+    scene.world.disk.keys.clear();
   } else {
-    wish.key = scene.world.cluster_key = Secret("the new key");
+    wish.key = scene.world.cluster.key = Secret("the new key");
   }
-  scene.world.start_agent(true);
+  scene.world.agent.start(true);
   scene.loop.advance(2min);
   CHECK_FALSE(scene.device().alive);
   CHECK(scene.want(wish) == errc::ok);
   scene.loop.advance(10s);
   CHECK(scene.device().alive);
-  CHECK(scene.world.answered == 1);
-  CHECK(scene.world.errors == 0);
-  CHECK(scene.world.keys.at(kId) == wish.key);
+  CHECK(scene.world.kernel.answered == 1);
+  CHECK(scene.world.kernel.errors == 0);
+  CHECK(scene.world.disk.keys.at(kId) == wish.key);
 }
 
 TEST_CASE(
@@ -197,25 +197,25 @@ TEST_CASE(
   auto wish = test::staged_wish(kId);
   wish.key = Secret("a key of a secret that was edited badly");
   CHECK(scene.want(wish) == errc::ok);
-  scene.world.blocklist(scene.world.client());
+  scene.world.cluster.blocklist(scene.world.agent.client());
   scene.writes(0);
   scene.loop.advance(10s);
-  CHECK(scene.world.answered == 1);
+  CHECK(scene.world.kernel.answered == 1);
   scene.kill_and_start();
   CHECK(scene.want(plan::Healed{}) == errc::ok);
-  CHECK(scene.world.keys.at(kId) == scene.world.cluster_key);
+  CHECK(scene.world.disk.keys.at(kId) == scene.world.cluster.key);
 }
 
 TEST_CASE("a wrong key that comes while nobody serves the volume fails that stage, and the right one heals") {
   Used scene;
-  scene.world.kill_agent();
-  scene.world.start_agent();
+  scene.world.agent.kill();
+  scene.world.agent.start();
   auto wish = test::staged_wish(kId);
   wish.key = Secret("a key of a secret that was edited badly");
   CHECK(scene.want(wish) == errc::unauthenticated);
   CHECK(scene.want(plan::Healed{}) == errc::ok);
   CHECK(scene.device().alive);
-  CHECK(scene.world.keys.at(kId) == scene.world.cluster_key);
+  CHECK(scene.world.disk.keys.at(kId) == scene.world.cluster.key);
 }
 
 TEST_CASE(
@@ -225,23 +225,36 @@ TEST_CASE(
   auto wish = test::staged_wish(kId);
   wish.key = Secret("the new key");
   CHECK(scene.want(wish) == errc::ok);
-  scene.world.cluster_key = wish.key;
-  scene.world.blocklist(scene.world.client());
+  scene.world.cluster.key = wish.key;
+  scene.world.cluster.blocklist(scene.world.agent.client());
   scene.writes(0);
   scene.loop.advance(10s);
-  CHECK(scene.world.answered == 1);
-  CHECK(scene.world.keys.at(kId) == wish.key);
+  CHECK(scene.world.kernel.answered == 1);
+  CHECK(scene.world.disk.keys.at(kId) == wish.key);
   scene.kill_and_start();
   CHECK(scene.want(plan::Healed{}) == errc::ok);
 }
 
 TEST_CASE("a successor of an agent that left well serves what the application asked for in between") {
   Used scene;
-  scene.world.stop_agent();
+  scene.world.agent.stop();
   scene.writes(0);
   scene.loop.advance(10s);
-  scene.world.start_agent(true);
+  scene.world.agent.start(true);
   scene.loop.advance(10s);
-  CHECK(scene.world.answered == 1);
-  CHECK(scene.world.errors == 0);
+  CHECK(scene.world.kernel.answered == 1);
+  CHECK(scene.world.kernel.errors == 0);
+}
+
+TEST_CASE("a volume whose client is cut off between its open image and its session is opened anew") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.world.agent.kill();
+  scene.world.agent.start();
+  scene.world.calls.fail_at = 3;  // after fence and open: the look at its owner
+  REQUIRE(scene.want(plan::Healed{}) == errc::unreachable);
+  scene.world.cluster.blocklist(scene.world.agent.client());
+  CHECK(scene.want(plan::Healed{}) == errc::fenced);
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+  CHECK(scene.world.kernel.devices.front().alive);
 }

@@ -1,7 +1,7 @@
 // The agent dies before every single port call of every operation, starts again, heals and repeats: the world must
 // converge and no rule of the world may be broken on the way.
 #include "support/catch.hpp"
-#include "support/world.hpp"
+#include "support/world/world.hpp"
 
 using namespace corbd;
 using plan::Wish;
@@ -16,9 +16,9 @@ struct Scene {
   World world{loop};
 
   explicit Scene(bool exclusive = true) {
-    world.images[kId].id = "id-1";
-    world.images[kId].exclusive = exclusive;
-    world.start_agent();
+    world.cluster.images[kId].id = "id-1";
+    world.cluster.images[kId].exclusive = exclusive;
+    world.agent.start();
   }
   plan::Staged staged(bool block) const {
     auto wish = test::staged_wish(kId);
@@ -36,7 +36,7 @@ struct Scene {
     return wish;
   }
   bool mounted(const std::string& target) const {
-    for (const auto& mount : world.mounts)
+    for (const auto& mount : world.kernel.mounts)
       if (mount.target == target) return true;
     return false;
   }
@@ -44,11 +44,11 @@ struct Scene {
   result<> insist(const Wish& wish) {
     for (int tries = 0; tries < 5; ++tries) {
       try {
-        return world.want(kId, wish);
+        return world.agent.want(kId, wish);
       } catch (const test::Crash&) {
-        world.kill_agent();
-        world.start_agent();
-        const auto healed = world.want(kId, Wish(plan::Healed{}));
+        world.agent.kill();
+        world.agent.start();
+        const auto healed = world.agent.want(kId, Wish(plan::Healed{}));
         INFO((healed ? "" : healed.error().text));
         CHECK(healed);
       }
@@ -79,16 +79,16 @@ int sweep(bool exclusive, Story story) {
 TEST_CASE("a stage survives the agent's death before every step, for a filesystem and for a block volume") {
   const bool block = GENERATE(false, true);
   const int steps = sweep(true, [&](Scene& scene, int at) {
-    scene.world.crash_at = at;
+    scene.world.calls.crash_at = at;
     const auto staged = scene.insist(Wish(scene.staged(block)));
     INFO((staged ? "" : staged.error().text));
     CHECK(staged);
     CHECK(scene.mounted(plan::staging_target(kId, scene.staged(block).path)));
-    CHECK(scene.world.devices.size() == 1);
-    CHECK(scene.world.devices.front().alive);
-    CHECK(scene.world.images[kId].generation == (block ? 0u : 1u));
-    CHECK_FALSE(scene.world.images[kId].metadata.contains("corbd/format"));
-    return scene.world.crash_at == 0;
+    CHECK(scene.world.kernel.devices.size() == 1);
+    CHECK(scene.world.kernel.devices.front().alive);
+    CHECK(scene.world.cluster.images[kId].generation == (block ? 0u : 1u));
+    CHECK_FALSE(scene.world.cluster.images[kId].metadata.contains("corbd/format"));
+    return scene.world.calls.crash_at == 0;
   });
   CHECK(steps > 8);
 }
@@ -96,8 +96,8 @@ TEST_CASE("a stage survives the agent's death before every step, for a filesyste
 TEST_CASE("publish, unpublish and unstage survive the agent's death before every step") {
   const bool block = GENERATE(false, true);
   sweep(true, [&](Scene& scene, int at) {
-    REQUIRE(scene.world.want(kId, Wish(scene.staged(block))));
-    scene.world.crash_at = at;
+    REQUIRE(scene.world.agent.want(kId, Wish(scene.staged(block))));
+    scene.world.calls.crash_at = at;
     const auto wish = scene.published(block);
     CHECK(scene.insist(Wish(wish)));
     CHECK(scene.mounted(wish.target));
@@ -108,24 +108,24 @@ TEST_CASE("publish, unpublish and unstage survive the agent's death before every
     const auto unstaged = scene.insist(Wish(plan::Unstaged{wish.path}));
     INFO((unstaged ? "" : unstaged.error().text));
     CHECK(unstaged);
-    CHECK(scene.world.devices.empty());
-    CHECK(scene.world.mounts.empty());
-    CHECK(scene.world.records.empty());
-    CHECK(scene.world.keys.empty());
-    return scene.world.crash_at == 0;
+    CHECK(scene.world.kernel.devices.empty());
+    CHECK(scene.world.kernel.mounts.empty());
+    CHECK(scene.world.disk.records.empty());
+    CHECK(scene.world.disk.keys.empty());
+    return scene.world.calls.crash_at == 0;
   });
 }
 
 TEST_CASE("a heal survives the agent's death before every step of it") {
   sweep(true, [&](Scene& scene, int at) {
-    REQUIRE(scene.world.want(kId, Wish(scene.staged(false))));
-    scene.world.kill_agent();
-    scene.world.start_agent();
-    scene.world.crash_at = at;
+    REQUIRE(scene.world.agent.want(kId, Wish(scene.staged(false))));
+    scene.world.agent.kill();
+    scene.world.agent.start();
+    scene.world.calls.crash_at = at;
     CHECK(scene.insist(Wish(plan::Healed{})));
-    CHECK(scene.world.devices.front().alive);
-    CHECK(scene.world.images[kId].lock_owner == scene.world.client());
-    return scene.world.crash_at == 0;
+    CHECK(scene.world.kernel.devices.front().alive);
+    CHECK(scene.world.cluster.images[kId].lock_owner == scene.world.agent.client());
+    return scene.world.calls.crash_at == 0;
   });
 }
 
@@ -135,20 +135,20 @@ TEST_CASE(
   const auto code = static_cast<errc>(GENERATE(range(1, static_cast<int>(errc_last) + 1)));
   const bool after = GENERATE(false, true);
   sweep(true, [&](Scene& scene, int at) {
-    int& counter = after ? scene.world.fail_after_at : scene.world.fail_at;
+    int& counter = after ? scene.world.calls.fail_after_at : scene.world.calls.fail_at;
     counter = at;
-    scene.world.error = {code, "made to fail"};
-    const auto staged = scene.world.want(kId, Wish(scene.staged(false)));
+    scene.world.calls.error = {code, "made to fail"};
+    const auto staged = scene.world.agent.want(kId, Wish(scene.staged(false)));
     const bool failed = counter == 0;
     INFO(name(code) << (staged ? "" : ": " + staged.error().text));
     if (failed && !staged && final_for_caller(staged.error().code)) {
-      CHECK(scene.world.devices.empty());
-      CHECK(scene.world.mounts.empty());
-      CHECK(scene.world.records.empty());
-      CHECK(scene.world.keys.empty());
-      CHECK(scene.world.stashes.empty());
+      CHECK(scene.world.kernel.devices.empty());
+      CHECK(scene.world.kernel.mounts.empty());
+      CHECK(scene.world.disk.records.empty());
+      CHECK(scene.world.disk.keys.empty());
+      CHECK(scene.world.disk.stashes.empty());
     }
-    const auto again = scene.world.want(kId, Wish(scene.staged(false)));
+    const auto again = scene.world.agent.want(kId, Wish(scene.staged(false)));
     INFO((again ? "" : again.error().text));
     CHECK(again);
     return failed;

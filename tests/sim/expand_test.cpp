@@ -19,7 +19,7 @@ plan::Staged staged_block() {
 }
 
 result<host::Usage> usage(Scene& scene, const std::string& path = kPath) {
-  return scene.loop.run(scene.world.shell().usage(kId, path, {}));
+  return scene.loop.run(scene.world.agent.shell().usage(kId, path, {}));
 }
 
 }  // namespace
@@ -29,9 +29,9 @@ TEST_CASE("an expanded volume has the image's size in the kernel and in its file
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   scene.image().size = 2 * kGiB;  // nobody tells
   CHECK(scene.want(plan::Expanded{kPath, 2 * kGiB}) == errc::ok);
-  CHECK(scene.world.devices.front().size == 2 * kGiB);
+  CHECK(scene.world.kernel.devices.front().size == 2 * kGiB);
   CHECK(scene.image().filesystem_bytes == 2 * kGiB);
-  CHECK(scene.world.shell().status(kId)->size == 2 * kGiB);
+  CHECK(scene.world.agent.shell().status(kId)->size == 2 * kGiB);
 }
 
 TEST_CASE("an expansion asked again grows nothing again") {
@@ -50,7 +50,7 @@ TEST_CASE("a filesystem grows at stage when its image grew meanwhile, and at a s
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   CHECK(scene.image().filesystem_bytes == 2 * kGiB);
   scene.image().size = 3 * kGiB;
-  scene.world.resized("id-1");
+  scene.world.cluster.resized("id-1");
   auto another = test::staged_wish(kId);
   another.path += "-2";
   REQUIRE(scene.want(another) == errc::ok);
@@ -74,12 +74,12 @@ TEST_CASE("a filesystem that cannot grow is staged all the same, and who asks fo
   scene.filled();
   scene.image().filesystem_bytes = kGiB / 2;
   const auto refuse_growth = [&](const std::string& call) {
-    if (call == "grow") scene.world.fail_at = 1;
+    if (call == "grow") scene.world.calls.fail_at = 1;
   };
-  scene.world.before_call = refuse_growth;
-  scene.world.error = {errc::failed_precondition, "no space for the inode tables"};
+  scene.world.calls.before_call = refuse_growth;
+  scene.world.calls.error = {errc::failed_precondition, "no space for the inode tables"};
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
-  const auto asked = scene.world.want(kId, plan::Expanded{kPath, kGiB});
+  const auto asked = scene.world.agent.want(kId, plan::Expanded{kPath, kGiB});
   REQUIRE_FALSE(asked);
   CHECK(asked.error().code == errc::failed_precondition);
   CHECK_THAT(asked.error().text, ContainsSubstring("no space for the inode tables"));
@@ -89,11 +89,11 @@ TEST_CASE("a growth at stage that may pass by itself is repeated with the stage"
   Scene scene;
   scene.filled();
   scene.image().filesystem_bytes = kGiB / 2;
-  scene.world.before_call = [&](const std::string& call) {
-    if (call == "grow") scene.world.fail_at = 1;
+  scene.world.calls.before_call = [&](const std::string& call) {
+    if (call == "grow") scene.world.calls.fail_at = 1;
   };
   CHECK(scene.want(test::staged_wish(kId)) == errc::unavailable);
-  scene.world.before_call = nullptr;
+  scene.world.calls.before_call = nullptr;
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
   CHECK(scene.image().filesystem_bytes == kGiB);
 }
@@ -103,7 +103,7 @@ TEST_CASE("a raw block volume is expanded to its image's size") {
   REQUIRE(scene.want(staged_block()) == errc::ok);
   scene.image().size = 2 * kGiB;
   CHECK(scene.want(plan::Expanded{kPath, 0}) == errc::ok);
-  CHECK(scene.world.devices.front().size == 2 * kGiB);
+  CHECK(scene.world.kernel.devices.front().size == 2 * kGiB);
   CHECK(scene.image().growths == 0);
 }
 
@@ -118,9 +118,9 @@ TEST_CASE("an expansion beyond the image, of an unknown volume or at an unknown 
 TEST_CASE("a volume without a server is expanded after its healing") {
   Scene scene;
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
-  scene.world.kill_agent();
+  scene.world.agent.kill();
   scene.image().size = 2 * kGiB;
-  scene.world.start_agent();
+  scene.world.agent.start();
   CHECK(scene.want(plan::Expanded{kPath, 2 * kGiB}) == errc::unavailable);
   REQUIRE(scene.want(plan::Healed{}) == errc::ok);
   CHECK(scene.want(plan::Expanded{kPath, 2 * kGiB}) == errc::ok);
@@ -133,9 +133,9 @@ TEST_CASE("a filesystem that turned read-only is seen in the status, one that wa
   auto wish = test::staged_wish(kId);
   if (wanted) wish.capability.mount_flags = "noatime,ro";
   REQUIRE(scene.want(wish) == errc::ok);
-  CHECK_FALSE(scene.world.shell().status(kId)->turned_read_only);
-  scene.world.mounts.front().filesystem_read_only = true;
-  CHECK(scene.world.shell().status(kId)->turned_read_only == !wanted);
+  CHECK_FALSE(scene.world.agent.shell().status(kId)->turned_read_only);
+  scene.world.kernel.mounts.front().filesystem_read_only = true;
+  CHECK(scene.world.agent.shell().status(kId)->turned_read_only == !wanted);
 }
 
 TEST_CASE("how full a volume is comes from its filesystem, by each of its paths and no other") {
@@ -152,29 +152,29 @@ TEST_CASE("how full a volume is comes from its filesystem, by each of its paths 
 TEST_CASE("a raw block volume tells its size, also on a path that kubelet bound it on, and asks nobody") {
   Scene scene;
   REQUIRE(scene.want(staged_block()) == errc::ok);
-  host::Mount bound = scene.world.mounts.front();
+  host::Mount bound = scene.world.kernel.mounts.front();
   bound.target = "/kubelet/volumeDevices/dev/pod";
-  scene.world.mounts.push_back(bound);
-  const int before = scene.world.calls;
+  scene.world.kernel.mounts.push_back(bound);
+  const int before = scene.world.calls.made;
   CHECK(usage(scene)->bytes == kGiB);
   CHECK(usage(scene, bound.target)->bytes == kGiB);
-  CHECK(scene.world.calls == before);
+  CHECK(scene.world.calls.made == before);
 }
 
 TEST_CASE("while a filesystem hangs its last answer is given, and it is asked no second time") {
   Scene scene;
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   int asked = 0;
-  scene.world.before_call = [&](const std::string& call) { asked += call == "usage" ? 1 : 0; };
+  scene.world.calls.before_call = [&](const std::string& call) { asked += call == "usage" ? 1 : 0; };
   SECTION("with an answer") {
     REQUIRE(usage(scene));
-    scene.world.delayed = "usage";
+    scene.world.calls.delayed = "usage";
     CHECK(usage(scene)->bytes == kGiB);
     CHECK(usage(scene)->bytes == kGiB);
     CHECK(asked == 2);
   }
   SECTION("without one") {
-    scene.world.delayed = "usage";
+    scene.world.calls.delayed = "usage";
     CHECK(usage(scene).error().code == errc::unavailable);
     CHECK(usage(scene).error().code == errc::unavailable);
     CHECK(asked == 1);
@@ -185,19 +185,39 @@ TEST_CASE("a filesystem without a server is not asked") {
   Scene scene;
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   REQUIRE(usage(scene));
-  scene.world.kill_agent();
-  scene.world.start_agent();
-  const int before = scene.world.calls;
+  scene.world.agent.kill();
+  scene.world.agent.start();
+  const int before = scene.world.calls.made;
   CHECK(usage(scene).error().code == errc::unavailable);
-  CHECK(scene.world.calls == before);
+  CHECK(scene.world.calls.made == before);
 }
 
 TEST_CASE("a question that hangs does not keep the agent from leaving") {
   Scene scene;
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
-  scene.world.delayed = "usage";
+  scene.world.calls.delayed = "usage";
   CHECK_FALSE(usage(scene));
   const auto before = scene.loop.clock.now();
-  scene.loop.run(scene.world.shell().stop({before + 2s}));
+  scene.loop.run(scene.world.agent.shell().stop({before + 2s}));
   CHECK(scene.loop.clock.now() == before);
+}
+
+TEST_CASE(
+    "a device grows with its image on a live link, also when the image grew while nobody served it, and never "
+    "shrinks") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.image().size = 2u << 30;
+  scene.world.cluster.resized("id-1");
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+  CHECK(scene.world.kernel.devices.front().size == 2u << 30);
+  scene.world.agent.kill();
+  scene.image().size = 3u << 30;
+  scene.world.agent.start();
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+  CHECK(scene.world.kernel.devices.front().size == 3u << 30);
+  scene.image().size = 1u << 30;
+  scene.world.cluster.resized("id-1");
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+  CHECK(scene.world.kernel.devices.front().size == 3u << 30);
 }

@@ -23,13 +23,13 @@ double growth(int count, Life life) {
 TEST_CASE("of a volume that was unstaged nothing stays in memory") {
   Scene scene;
   const double bytes = growth(1000, [&](const std::string& id) {
-    scene.world.images[id].id = "id-" + id;
+    scene.world.cluster.images[id].id = "id-" + id;
     const auto wish = test::staged_wish(id);
     REQUIRE(scene.want(wish, id) == errc::ok);
     REQUIRE(scene.want(plan::Unstaged{wish.path}, id) == errc::ok);
-    scene.world.images.erase(id);
-    scene.world.keys.erase(id);
-    scene.world.stashes.clear();
+    scene.world.cluster.images.erase(id);
+    scene.world.disk.keys.erase(id);
+    scene.world.disk.stashes.clear();
   });
   CHECK(bytes < 200);
 }

@@ -1,26 +1,25 @@
 // Whom a device is served again for, and whom not (rule 2a).
-#include "support/catch.hpp"
-#include "support/world.hpp"
+#include "scene.hpp"
 
 using namespace corbd;
 using plan::Wish;
+using test::kId;
+using test::Scene;
 using test::World;
 
 namespace {
 
-const std::string kId = "image-1";
-
 void stage_and_kill(World& world, bool exclusive) {
-  world.images[kId].id = "id-1";
-  world.images[kId].exclusive = exclusive;
-  world.start_agent();
-  REQUIRE(world.want(kId, Wish(test::staged_wish(kId))));
-  world.kill_agent();
+  world.cluster.images[kId].id = "id-1";
+  world.cluster.images[kId].exclusive = exclusive;
+  world.agent.start();
+  REQUIRE(world.agent.want(kId, Wish(test::staged_wish(kId))));
+  world.agent.kill();
 }
 
 errc heal(World& world) {
-  world.start_agent();
-  const auto healed = world.want(kId, Wish(plan::Healed{}));
+  world.agent.start();
+  const auto healed = world.agent.want(kId, Wish(plan::Healed{}));
   for (const auto& rule : world.broken_rules) FAIL_CHECK(rule);
   return healed ? errc::ok : healed.error().code;
 }
@@ -32,16 +31,16 @@ TEST_CASE("a device whose image our dead client still has locked is served again
   World world(loop);
   stage_and_kill(world, true);
   CHECK(heal(world) == errc::ok);
-  CHECK(world.devices.front().alive);
+  CHECK(world.kernel.devices.front().alive);
 }
 
 TEST_CASE("a free lock proves nothing: the device waits") {
   test::Loop loop;
   World world(loop);
   stage_and_kill(world, true);
-  world.images[kId].lock_owner.clear();
+  world.cluster.images[kId].lock_owner.clear();
   CHECK(heal(world) == errc::unproven);
-  CHECK_FALSE(world.devices.front().alive);
+  CHECK_FALSE(world.kernel.devices.front().alive);
 }
 
 TEST_CASE(
@@ -50,16 +49,16 @@ TEST_CASE(
   test::Loop loop;
   World world(loop);
   stage_and_kill(world, true);
-  auto& image = world.images[kId];
-  world.start_agent();
-  world.crash_in = "acquire lock";
-  CHECK_THROWS_AS(world.want(kId, Wish(plan::Healed{})), test::Crash);
-  world.kill_agent();
+  auto& image = world.cluster.images[kId];
+  world.agent.start();
+  world.calls.crash_in = "acquire lock";
+  CHECK_THROWS_AS(world.agent.want(kId, Wish(plan::Healed{})), test::Crash);
+  world.agent.kill();
   REQUIRE(image.lock_owner.empty());
   const bool another_came = GENERATE(false, true);
   if (another_came) image.changed();  // took the lock, and gave it back
   CHECK(heal(world) == (another_came ? errc::unproven : errc::ok));
-  CHECK(world.devices.front().alive != another_came);
+  CHECK(world.kernel.devices.front().alive != another_came);
 }
 
 TEST_CASE("an image without exclusive-lock waits unproven until the operator gives his word") {
@@ -67,39 +66,39 @@ TEST_CASE("an image without exclusive-lock waits unproven until the operator giv
   World world(loop);
   stage_and_kill(world, false);
   CHECK(heal(world) == errc::unproven);
-  CHECK(world.want(kId, Wish(plan::Healed{true})));
+  CHECK(world.agent.want(kId, Wish(plan::Healed{true})));
 }
 
 TEST_CASE("the operator's word does not reach over a client that has the image open") {
   test::Loop loop;
   World world(loop);
   stage_and_kill(world, false);
-  world.images[kId].watchers.insert("10.0.0.2:0/5");
+  world.cluster.images[kId].watchers.insert("10.0.0.2:0/5");
   CHECK(heal(world) == errc::unproven);
-  CHECK(world.want(kId, Wish(plan::Healed{true})).error().code == errc::unproven);
-  CHECK_FALSE(world.devices.front().alive);
+  CHECK(world.agent.want(kId, Wish(plan::Healed{true})).error().code == errc::unproven);
+  CHECK_FALSE(world.kernel.devices.front().alive);
 }
 
 TEST_CASE("an image made again under the same name is lost, not served") {
   test::Loop loop;
   World world(loop);
   stage_and_kill(world, true);
-  world.images[kId] = test::FakeImage();
-  world.images[kId].id = "id-2";
+  world.cluster.images[kId] = test::FakeImage();
+  world.cluster.images[kId].id = "id-2";
   CHECK(heal(world) == errc::lost);
-  CHECK_FALSE(world.devices.front().alive);
+  CHECK_FALSE(world.kernel.devices.front().alive);
 }
 
 TEST_CASE("after a reboot nothing is healed and the record is closed") {
   test::Loop loop;
   World world(loop);
   stage_and_kill(world, true);
-  world.devices.clear();
-  world.mounts.clear();
-  world.keys.clear();
-  world.boot_id = "boot-2";
+  world.kernel.devices.clear();
+  world.kernel.mounts.clear();
+  world.disk.keys.clear();
+  world.kernel.boot_id = "boot-2";
   CHECK(heal(world) == errc::ok);
-  CHECK(world.records.empty());
+  CHECK(world.disk.records.empty());
 }
 
 TEST_CASE("a volume that answers is healed without a call to the cluster") {
@@ -107,8 +106,44 @@ TEST_CASE("a volume that answers is healed without a call to the cluster") {
   World world(loop);
   stage_and_kill(world, true);
   CHECK(heal(world) == errc::ok);
-  world.calls = 0;
-  CHECK(world.want(kId, Wish(plan::Healed{})));
-  CHECK(world.want(kId, Wish(test::staged_wish(kId))));
-  CHECK(world.calls == 0);
+  world.calls.made = 0;
+  CHECK(world.agent.want(kId, Wish(plan::Healed{})));
+  CHECK(world.agent.want(kId, Wish(test::staged_wish(kId))));
+  CHECK(world.calls.made == 0);
+}
+
+TEST_CASE("a lock that was taken from our dead client since it was looked at is no proof any more") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.world.agent.kill();
+  scene.world.agent.start();
+  // While the agent writes the record, between the look at the lock and its break.
+  scene.world.calls.before_call = [&](const std::string& call) {
+    if (call != "break lock" && call != "save record") return;
+    scene.world.calls.before_call = nullptr;
+    scene.world.cluster.visit(scene.image(), "10.0.0.2:0/5", true);
+    scene.world.cluster.leave(scene.image(), "10.0.0.2:0/5", true);
+  };
+  CHECK(scene.want(plan::Healed{}) == errc::unproven);
+  CHECK(scene.want(plan::Healed{}) == errc::unproven);
+  CHECK_FALSE(scene.world.kernel.devices.front().alive);
+}
+
+// Open: the break and the lock are two operations, and no look after the second tells that nobody came between. The
+// header's version does not count: Ceph raises it to the placement group's, which goes up with every operation on any
+// object there, so that taking a free lock made it 2 or 3 more (Ceph 16.2.15). Who looks at watches, as ceph-csi and
+// this agent do, sees ours and does not come; the simulator lets nobody else come in that moment.
+TEST_CASE("a node that came and went between the break of our dead lock and the taking of it is noticed",
+          "[!shouldfail]") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.world.agent.kill();
+  scene.world.agent.start();
+  scene.world.calls.before_call = [&](const std::string& call) {
+    if (call != "acquire lock") return;
+    scene.world.calls.before_call = nullptr;
+    scene.world.cluster.visit(scene.image(), "10.0.0.2:0/5", false);
+    scene.world.cluster.leave(scene.image(), "10.0.0.2:0/5", true);
+  };
+  CHECK(scene.want(plan::Healed{}) == errc::unproven);
 }

@@ -1,7 +1,7 @@
 // SIGTERM: what was read is answered, whatever else is under way.
 #include "corbd/core/gate.hpp"
 #include "scene.hpp"
-#include "support/world_ports.hpp"
+#include "support/world/ports.hpp"
 
 using namespace corbd;
 using plan::Wish;
@@ -12,15 +12,15 @@ using namespace std::chrono_literals;
 namespace {
 
 task<> ask(Scene& in, std::string id, Wish wish) {
-  static_cast<void>(co_await in.world.shell().want(std::move(id), std::move(wish), {}));
+  static_cast<void>(co_await in.world.agent.shell().want(std::move(id), std::move(wish), {}));
 }
 
 /// An application that writes without a pause.
 struct Load {
   explicit Load(Scene& over) : scene(over) { write(); }
   void write() {
-    for (auto& device : scene.world.devices)
-      for (std::size_t block = 0; block < test::kBlocks; ++block) scene.world.application_writes(device, block);
+    for (auto& device : scene.world.kernel.devices)
+      for (std::size_t block = 0; block < test::kBlocks; ++block) scene.world.kernel.application_writes(device, block);
     if (!stopped) scene.loop.outside_in(100ms, [this] { write(); });
   }
   Scene& scene;
@@ -37,50 +37,66 @@ TEST_CASE(
   scene.world.hazards = &calm;
   const std::vector<std::string> ids{kId, "image-2", "image-3", "image-4"};
   for (const auto& id : ids) {
-    scene.world.images[id].id = "id-" + id;
-    scene.world.images[id].data = true;
-    scene.world.images[id].content = host::Probe::Kind::filesystem;
-    scene.world.images[id].fstype = "ext4";
+    scene.world.cluster.images[id].id = "id-" + id;
+    scene.world.cluster.images[id].data = true;
+    scene.world.cluster.images[id].content = host::Probe::Kind::filesystem;
+    scene.world.cluster.images[id].fstype = "ext4";
     REQUIRE(scene.want(test::staged_wish(id), id) == errc::ok);
   }
   // Its mkfs lasts longer than the agent may take to leave.
-  scene.world.images["image-5"].id = "id-5";
-  scene.world.delayed = "mkfs";
+  scene.world.cluster.images["image-5"].id = "id-5";
+  scene.world.calls.delayed = "mkfs";
   Gate gate(scene.loop.control(), scene.loop.clock);
   gate.spawn(ask(scene, "image-5", test::staged_wish("image-5")));
   scene.loop.advance(1s);
-  REQUIRE(scene.world.devices.size() == 5);
-  scene.world.cluster_slow = 600ms;
+  REQUIRE(scene.world.kernel.devices.size() == 5);
+  scene.world.cluster.slow = 600ms;
   Load load(scene);
   scene.loop.advance(1s);
-  const auto before = scene.world.answered;
-  scene.loop.run(scene.world.leave_well());
+  const auto before = scene.world.kernel.answered;
+  scene.loop.run(scene.world.agent.leave_well());
   std::uint64_t unanswered = 0;
-  for (const auto& [serial, link] : scene.world.links) unanswered += link->in_flight();
+  for (const auto& [serial, link] : scene.world.kernel.links) unanswered += link->in_flight();
   CHECK(unanswered == 0);
-  CHECK(scene.world.answered > before);
+  CHECK(scene.world.kernel.answered > before);
   for (const auto& rule : scene.world.broken_rules) FAIL_CHECK(rule);
   load.stopped = true;
-  scene.world.kill_agent();
+  scene.world.agent.kill();
   scene.world.hazards = nullptr;
 }
 
 TEST_CASE("an agent that leaves begins no step any more, and its successor ends what was under way") {
   Scene scene;
   // It asks where the image is, and hears of it while the agent leaves.
-  scene.world.cluster_slow = 1s;
+  scene.world.cluster.slow = 1s;
   Gate gate(scene.loop.control(), scene.loop.clock);
   gate.spawn(ask(scene, kId, test::staged_wish(kId)));
   scene.loop.advance(10ms);
   std::vector<std::string> calls;
-  scene.world.before_call = [&](const std::string& call) { calls.push_back(call); };
-  scene.loop.run(scene.world.leave_well());
-  CHECK(scene.world.want(kId, test::staged_wish(kId)).error().code == errc::unavailable);
+  scene.world.calls.before_call = [&](const std::string& call) { calls.push_back(call); };
+  scene.loop.run(scene.world.agent.leave_well());
+  CHECK(scene.world.agent.want(kId, test::staged_wish(kId)).error().code == errc::unavailable);
   scene.loop.advance(2min);
   CHECK(calls.empty());
-  CHECK(scene.world.devices.empty());
-  scene.world.before_call = nullptr;
-  scene.world.cluster_slow = {};
+  CHECK(scene.world.kernel.devices.empty());
+  scene.world.calls.before_call = nullptr;
+  scene.world.cluster.slow = {};
   scene.kill_and_start();
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+}
+
+TEST_CASE("an agent that is killed while it answers its last requests leaves no coroutine of theirs behind") {
+  test::Calm calm;
+  Scene scene;
+  scene.world.hazards = &calm;
+  scene.filled();
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.world.cluster.slow = std::chrono::seconds(1);
+  scene.world.kernel.application_writes(scene.device(), 0);
+  scene.loop.outside_in(std::chrono::milliseconds(500), [&] { scene.loop.crash(); });
+  REQUIRE_THROWS_AS(scene.loop.run(scene.world.agent.leave_well()), test::Crash);
+  scene.world.cluster.slow = {};
+  scene.kill_and_start();
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+  scene.world.hazards = nullptr;
 }

@@ -20,12 +20,12 @@ plan::Staged dynamic() {
 /// A cluster with one image of a provisioner, under whatever name.
 struct Provisioned : Scene {
   explicit Provisioned(const std::string& name = "csi-vol-" + kUuid) {
-    world.images[name].id = "id-9";
-    world.journals[{1, kUuid}]["csi.imagename"] = name;
+    world.cluster.images[name].id = "id-9";
+    world.cluster.journals[{1, kUuid}]["csi.imagename"] = name;
   }
   errc stage(const plan::Staged& wish = dynamic()) { return want(wish, kHandle); }
-  std::map<std::string, std::string>& journal() { return world.journals[{1, kUuid}]; }
-  const plan::Source& source() { return world.records.front().source; }
+  std::map<std::string, std::string>& journal() { return world.cluster.journals[{1, kUuid}]; }
+  const plan::Source& source() { return world.disk.records.front().source; }
 };
 
 }  // namespace
@@ -35,16 +35,16 @@ TEST_CASE("a dynamic volume is the image that the journal names, and its record 
   REQUIRE(scene.stage() == errc::ok);
   CHECK(scene.source().image == "prefix-" + kUuid);
   CHECK(scene.source().pool == "pool");
-  CHECK(scene.world.records.front().key.image_id == "id-9");
-  CHECK(scene.world.devices.front().backend == kHandle);
+  CHECK(scene.world.disk.records.front().key.image_id == "id-9");
+  CHECK(scene.world.kernel.devices.front().backend == kHandle);
   CHECK(scene.want(plan::Unstaged{dynamic().path}, kHandle) == errc::ok);
-  CHECK(scene.world.devices.empty());
+  CHECK(scene.world.kernel.devices.empty());
 }
 
 TEST_CASE("a journal that is missing or says nothing means the default name") {
   Provisioned scene;
   if (GENERATE(false, true))
-    scene.world.journals.clear();
+    scene.world.cluster.journals.clear();
   else
     scene.journal().clear();
   CHECK(scene.stage() == errc::ok);
@@ -64,14 +64,14 @@ TEST_CASE(
   scene.journal()["csi.volume.encryptKMS"] = file ? "default" : "of-another-type";
   if (file) scene.journal()["csi.volume.encryptionType"] = "file";
   CHECK(scene.stage() == errc::unimplemented);
-  CHECK(scene.world.records.empty());
-  CHECK(scene.world.devices.empty());
+  CHECK(scene.world.disk.records.empty());
+  CHECK(scene.world.kernel.devices.empty());
 }
 
 TEST_CASE("where the handle's pool or cluster is unknown, the mapped places are tried in their order") {
   Provisioned scene;
-  scene.world.mapped = {{"gone", 1}, {"lab", 8}, {"site-b", 1}, {"lab", 1}};
-  scene.world.clusters.insert("site-b");
+  scene.world.disk.mapped = {{"gone", 1}, {"lab", 8}, {"site-b", 1}, {"lab", 1}};
+  scene.world.disk.clusters.insert("site-b");
   auto wish = dynamic();
   if (GENERATE(false, true))
     wish.reserved->pool_id = 7;
@@ -83,9 +83,9 @@ TEST_CASE("where the handle's pool or cluster is unknown, the mapped places are 
 
 TEST_CASE("a volume that is nowhere is told with every place that was tried") {
   Provisioned scene;
-  scene.world.images.clear();
-  scene.world.mapped = {{"gone", 1}};
-  const auto staged = scene.world.want(kHandle, dynamic());
+  scene.world.cluster.images.clear();
+  scene.world.disk.mapped = {{"gone", 1}};
+  const auto staged = scene.world.agent.want(kHandle, dynamic());
   REQUIRE_FALSE(staged);
   CHECK(staged.error().code == errc::not_found);
   CHECK_THAT(staged.error().text, ContainsSubstring("pool/csi-vol-" + kUuid) && ContainsSubstring("cluster gone"));
@@ -93,18 +93,18 @@ TEST_CASE("a volume that is nowhere is told with every place that was tried") {
 
 TEST_CASE("a cluster that does not answer is not taken for one without the volume") {
   Provisioned scene;
-  scene.world.images.clear();
-  scene.world.mapped = {{"lab", 1}};
-  scene.world.cluster_dead = true;
+  scene.world.cluster.images.clear();
+  scene.world.disk.mapped = {{"lab", 1}};
+  scene.world.cluster.dead = true;
   CHECK(scene.stage() == errc::unreachable);
 }
 
 TEST_CASE("a static volume is looked for in the cluster that its own is mapped to, if that is configured") {
   Scene scene;
-  scene.world.mapped = {{"gone", -1}, {"site-b", -1}};
-  scene.world.clusters.insert("site-b");
+  scene.world.disk.mapped = {{"gone", -1}, {"site-b", -1}};
+  scene.world.disk.clusters.insert("site-b");
   REQUIRE(scene.want(test::staged_wish(test::kId)) == errc::ok);
-  CHECK(scene.world.records.front().source.cluster_id == "site-b");
+  CHECK(scene.world.disk.records.front().source.cluster_id == "site-b");
 }
 
 TEST_CASE("what the attributes wish of the device is so, also when it is served again") {
@@ -114,20 +114,20 @@ TEST_CASE("what the attributes wish of the device is so, also when it is served 
   wish.source.serving.dead_conn_timeout_s = 600;
   wish.source.serving.config["rbd_op_threads"] = "2";
   REQUIRE(scene.stage(wish) == errc::ok);
-  CHECK_FALSE(scene.world.devices.front().trim);
-  CHECK(scene.world.devices.front().dead_conn_timeout_s == 600);
-  CHECK(scene.world.options_asked.contains("rbd_op_threads=2"));
-  scene.world.kill_agent();
-  scene.world.options_asked.clear();
-  scene.world.start_agent();
+  CHECK_FALSE(scene.world.kernel.devices.front().trim);
+  CHECK(scene.world.kernel.devices.front().dead_conn_timeout_s == 600);
+  CHECK(scene.world.cluster.options_asked.contains("rbd_op_threads=2"));
+  scene.world.agent.kill();
+  scene.world.cluster.options_asked.clear();
+  scene.world.agent.start();
   REQUIRE(scene.want(plan::Healed{}, kHandle) == errc::ok);
-  CHECK(scene.world.options_asked.contains("rbd_op_threads=2"));
+  CHECK(scene.world.cluster.options_asked.contains("rbd_op_threads=2"));
 }
 
 TEST_CASE("a dynamic volume that rbd-nbd serves is known by its handle and the image of its journal, and left alone") {
   Provisioned scene("prefix-" + kUuid);
-  const auto device = scene.world.other_stages("prefix-" + kUuid, dynamic().path, kHandle);
+  const auto device = scene.world.ceph_csi.stages("prefix-" + kUuid, dynamic().path, kHandle);
   REQUIRE(scene.stage() == errc::ok);
-  CHECK(scene.world.others.contains(device));
+  CHECK(scene.world.ceph_csi.daemons.contains(device));
   CHECK(scene.source().image == "prefix-" + kUuid);
 }

@@ -1,70 +1,14 @@
-// Encrypted volumes: header, mapping and key survive the agent's death at any step, and nothing is formatted that was
-// not proven empty.
-#include "scene.hpp"
+// Encrypted volumes: header and mapping survive the agent's death at any step, and nothing is formatted that was not
+// proven empty.
+#include "encrypted.hpp"
 
 using namespace corbd;
 using namespace corbd::test;
-using plan::Wish;
 
 namespace {
 
-const char *const kState = "rbd.csi.ceph.com/encrypted", *const kKey = "rbd.csi.ceph.com/dek",
-                  *const kMarker = "corbd/format";
+const std::string kMarker = "corbd/format";
 constexpr std::uint64_t kTwice = 2ull << 30;
-
-struct Encrypted : Scene {
-  plan::Staged wish = encrypted_wish(kId);
-  explicit Encrypted(const std::string& kms_id = "default") : wish(encrypted_wish(kId, kms_id)) {}
-  errc stage() { return want(wish); }
-  void as_block() {
-    wish.capability.block = true;
-    wish.capability.fstype.clear();
-  }
-  errc unstage() { return want(plan::Unstaged{wish.path}); }
-  bool mounted_from_mapping() const {
-    for (const auto& mount : world.mounts)
-      if (mount.target == plan::staging_target(kId, wish.path)) return mount.dev_major == kMappingMajor;
-    return false;
-  }
-  bool all_gone() const { return world.devices.empty() && world.mounts.empty() && world.records.empty(); }
-  /// The wish; after each death of the agent the next one heals, and the caller repeats.
-  errc insist(const Wish& wanted) {
-    for (int tries = 0; tries < 5; ++tries) {
-      try {
-        return want(wanted);
-      } catch (const Crash&) {
-        kill_and_start();
-        CHECK(want(plan::Healed{}) == errc::ok);
-      }
-    }
-    return errc::internal;
-  }
-  /// A header with a filesystem below, as an earlier stage left it.
-  void encrypted_before(const std::string& passphrase) {
-    filled();
-    image().luks = FakeLuks{{{0, passphrase}}, passphrase};
-    image().metadata[kState] = "encrypted";
-    image().filesystem_bytes = image().size - kLuksHeader;
-  }
-};
-
-/// Runs `story` with a death before its 1st, 2nd, ... port call, or after it had its effect, until it gets through
-/// without one; then `look`.
-template <class Story, class Look>
-void sweep(const std::string& kms_id, Story story, Look look) {
-  const bool after = GENERATE(false, true);
-  for (int at = 1;; ++at) {
-    REQUIRE(at < 200);
-    CAPTURE(at, after);
-    Encrypted scene(kms_id);
-    int& crash = after ? scene.world.crash_after_at : scene.world.crash_at;
-    story(scene, [&] { crash = at; });
-    const bool through = crash > 0;
-    crash = 0;
-    look(scene);
-    if (through) return;
-  }
-}
 
 }  // namespace
 
@@ -99,7 +43,7 @@ TEST_CASE(
       },
       [&](Encrypted& scene) {
         CHECK(scene.device().mapping);
-        CHECK(scene.world.mounts.size() == 1);
+        CHECK(scene.world.kernel.mounts.size() == 1);
         CHECK(scene.image().generation == (block ? 0u : 1u));
         CHECK(scene.image().metadata[kState] == "encrypted");
         CHECK_FALSE(scene.image().metadata.contains(kMarker));
@@ -120,7 +64,7 @@ TEST_CASE("the unstage of an encrypted volume survives the agent's death at ever
 TEST_CASE("an encrypted volume is unstaged without the cluster") {
   Encrypted scene;
   REQUIRE(scene.stage() == errc::ok);
-  scene.world.before_call = [](const std::string& call) {
+  scene.world.calls.before_call = [](const std::string& call) {
     for (const char* asked : {"set metadata", "get metadata", "ownership", "open image", "unwrap key"})
       CHECK(call != asked);
   };
@@ -140,38 +84,6 @@ TEST_CASE("an expansion of an encrypted volume survives the agent's death at eve
         CHECK(scene.device().mapping == kTwice - kLuksHeader);
         CHECK(scene.image().filesystem_bytes == kTwice - kLuksHeader);
       });
-}
-
-TEST_CASE("a served encrypted volume is healed with neither passphrase nor KMS") {
-  Encrypted scene("own");
-  REQUIRE(scene.stage() == errc::ok);
-  scene.world.application_writes(scene.device(), 0);
-  scene.world.kill_agent();
-  scene.world.kms.clear();
-  scene.world.start_agent(true);
-  scene.loop.advance(std::chrono::seconds(10));
-  CHECK(scene.device().alive);
-  CHECK(scene.device().mapping);
-  CHECK(scene.world.answered == 1);
-  CHECK(scene.world.errors == 0);
-}
-
-TEST_CASE("a repeated stage of an encrypted volume is done without deriving a key") {
-  Encrypted scene;
-  REQUIRE(scene.stage() == errc::ok);
-  scene.world.calls = 0;
-  CHECK(scene.stage() == errc::ok);
-  CHECK(scene.world.calls == 0);
-}
-
-TEST_CASE("a wrong passphrase is told as such, and leaves the header, the data and nothing on the node") {
-  Encrypted scene(GENERATE("default", "own"));
-  scene.encrypted_before("right");
-  if (scene.wish.kms_id == "own") scene.image().metadata[kKey] = "wrapped by another for image-1: right";
-  CHECK(scene.stage() == errc::unauthenticated);
-  CHECK(scene.all_gone());
-  CHECK(scene.image().luks->keys.size() == 1);
-  CHECK(scene.image().generation == 0);
 }
 
 TEST_CASE("an image with unencrypted data is neither opened nor formatted, whatever its metadata says") {
@@ -200,7 +112,7 @@ TEST_CASE("an image that its metadata calls encrypted and that has no header is 
 
 TEST_CASE("a header without a key is formatted anew only by the record whose format did not end") {
   Encrypted scene;
-  scene.world.crash_in = "luks format";
+  scene.world.calls.crash_in = "luks format";
   CHECK_THROWS_AS(scene.want(scene.wish), Crash);
   scene.kill_and_start();
   REQUIRE(scene.image().luks);
@@ -221,17 +133,6 @@ TEST_CASE("a header whose metadata were not written yet is opened, and they are"
   CHECK(scene.image().metadata[kState] == "encrypted");
 }
 
-TEST_CASE("metadata under ceph-csi's older names are read, and move to the newer ones") {
-  Encrypted scene("own");
-  scene.encrypted_before("right");
-  scene.image().metadata = {{".rbd.csi.ceph.com/encrypted", "encrypted"},
-                            {".rbd.csi.ceph.com/dek", "wrapped by canary-passphrase for image-1: right"}};
-  CHECK(scene.stage() == errc::ok);
-  CHECK(scene.image().metadata ==
-        std::map<std::string, std::string>{{kState, "encrypted"},
-                                           {kKey, "wrapped by canary-passphrase for image-1: right"}});
-}
-
 TEST_CASE("a read-only stage of an encrypted volume opens it read-only and writes nothing") {
   Encrypted scene("own");
   scene.encrypted_before("right");
@@ -242,78 +143,6 @@ TEST_CASE("a read-only stage of an encrypted volume opens it read-only and write
   CHECK(scene.stage() == errc::ok);
   CHECK(scene.mounted_from_mapping());
   CHECK(scene.image().metadata == before);
-}
-
-TEST_CASE("a KMS that is not served, and a missing passphrase, are told before anything is mapped") {
-  Encrypted scene;
-  const bool known = GENERATE(false, true);
-  if (known) scene.wish.passphrase = {};
-  if (!known) scene.wish.kms_id = "vault";
-  CHECK(scene.stage() == (known ? errc::invalid_argument : errc::unimplemented));
-  CHECK(scene.all_gone());
-  CHECK(scene.image().watchers.empty());
-}
-
-TEST_CASE("at most two keys are derived at once on a node") {
-  Encrypted scene;
-  int done = 0;
-  for (const char* id : {"a", "b", "c", "d"}) {
-    scene.world.images[id].id = id;
-    asio::co_spawn(scene.loop.io, scene.world.shell().want(id, encrypted_wish(id), {}),
-                   [&done](std::exception_ptr, result<> outcome) {
-                     if (outcome) ++done;
-                   });
-  }
-  scene.loop.advance(std::chrono::seconds(10));
-  CHECK(done == 4);
-  CHECK(scene.world.key_derivations_at_once == 2);
-}
-
-TEST_CASE("a new key opens the volume afterwards, and the old one does not") {
-  Encrypted scene("own");
-  REQUIRE(scene.stage() == errc::ok);
-  const auto before = scene.image().luks->keys.at(0);
-  REQUIRE(scene.want(plan::Rekeyed{scene.wish.passphrase}) == errc::ok);
-  CHECK(scene.image().luks->keys.size() == 1);
-  CHECK(scene.image().luks->keys.at(0) != before);
-  REQUIRE(scene.unstage() == errc::ok);
-  CHECK(scene.stage() == errc::ok);
-}
-
-TEST_CASE("a rotation that is interrupted anywhere leaves a volume that opens, and a repeat ends it") {
-  sweep(
-      "own",
-      [&](Encrypted& scene, auto arm) {
-        REQUIRE(scene.stage() == errc::ok);
-        arm();
-        try {
-          const errc rotated = scene.want(plan::Rekeyed{scene.wish.passphrase});
-          CHECK(rotated == errc::ok);
-        } catch (const Crash&) {
-          scene.kill_and_start();
-          CHECK(scene.want(plan::Healed{}) == errc::ok);
-          REQUIRE(scene.unstage() == errc::ok);
-          REQUIRE(scene.stage() == errc::ok);
-          CHECK(scene.want(plan::Rekeyed{scene.wish.passphrase}) == errc::ok);
-        }
-      },
-      [](Encrypted& scene) {
-        CHECK(scene.image().luks->keys.size() == 1);
-        CHECK(scene.unstage() == errc::ok);
-        CHECK(scene.stage() == errc::ok);
-      });
-}
-
-TEST_CASE("a key is rotated only where the volume has one of its own and is open here") {
-  Encrypted scene;
-  CHECK(scene.want(plan::Rekeyed{scene.wish.passphrase}) == errc::not_found);
-  REQUIRE(scene.stage() == errc::ok);
-  CHECK(scene.want(plan::Rekeyed{scene.wish.passphrase}) == errc::unimplemented);
-  REQUIRE(scene.unstage() == errc::ok);
-  scene.image() = FakeImage();
-  scene.image().id = "id-1";
-  REQUIRE(scene.want(staged_wish(kId)) == errc::ok);
-  CHECK(scene.want(plan::Rekeyed{scene.wish.passphrase}) == errc::failed_precondition);
 }
 
 TEST_CASE("an encrypted volume that many nodes write is opened, but two nodes never make its header or its key") {
@@ -329,7 +158,7 @@ TEST_CASE("an encrypted volume that many nodes write is opened, but two nodes ne
   CHECK(scene.stage() == errc::ok);
   CHECK(scene.want(plan::Rekeyed{scene.wish.passphrase}) == errc::failed_precondition);
   CHECK(scene.unstage() == errc::ok);
-  scene.world.kill_agent();
+  scene.world.agent.kill();
   scene.world.hazards = nullptr;
 }
 
@@ -337,17 +166,17 @@ TEST_CASE(
     "an encrypted volume that ceph-csi staged with rbd-nbd is adopted with its mapping, and one that the request calls "
     "otherwise is not") {
   Encrypted scene;
-  const auto index = scene.world.other_stages(kId, scene.wish.path);
+  const auto index = scene.world.ceph_csi.stages(kId, scene.wish.path);
   scene.image().luks = FakeLuks{{{0, "canary-passphrase"}}, ""};
   scene.device().mapping = scene.device().size - kLuksHeader;
-  scene.world.mounts.front().dev_major = kMappingMajor;
-  scene.world.mounts.front().dev_minor = index;
+  scene.world.kernel.mounts.front().dev_major = kMappingMajor;
+  scene.world.kernel.mounts.front().dev_minor = index;
   CHECK(scene.stage() == errc::failed_precondition);
-  scene.world.stashes[scene.wish.path].encrypted = true;
+  scene.world.disk.stashes[scene.wish.path].encrypted = true;
   REQUIRE(scene.stage() == errc::ok);
-  CHECK(scene.world.others.contains(index));
-  CHECK(scene.world.records.front().kms_id == "default");
-  scene.world.other_ends(index, false);
+  CHECK(scene.world.ceph_csi.daemons.contains(index));
+  CHECK(scene.world.disk.records.front().kms_id == "default");
+  scene.world.ceph_csi.ends(index, false);
   scene.loop.advance(std::chrono::seconds(40));
   REQUIRE(scene.want(plan::Healed{}) == errc::ok);
   CHECK(scene.unstage() == errc::ok);
@@ -356,13 +185,13 @@ TEST_CASE(
 
 TEST_CASE("an encrypted volume that ceph-csi staged is unstaged without a record: its mapping goes before its device") {
   Encrypted scene;
-  const auto index = scene.world.other_stages(kId, scene.wish.path);
-  scene.world.stashes[scene.wish.path].encrypted = true;
+  const auto index = scene.world.ceph_csi.stages(kId, scene.wish.path);
+  scene.world.disk.stashes[scene.wish.path].encrypted = true;
   scene.image().luks = FakeLuks{{{0, "x"}}, ""};
   scene.device().mapping = scene.device().size - kLuksHeader;
-  scene.world.mounts.front().dev_major = kMappingMajor;
-  scene.world.mounts.front().dev_minor = index;
+  scene.world.kernel.mounts.front().dev_major = kMappingMajor;
+  scene.world.kernel.mounts.front().dev_minor = index;
   CHECK(scene.unstage() == errc::ok);
   CHECK(scene.all_gone());
-  CHECK(scene.world.stashes.empty());
+  CHECK(scene.world.disk.stashes.empty());
 }

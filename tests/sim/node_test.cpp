@@ -20,10 +20,10 @@ void stage_filled(Scene& scene) {
 
 plan::Staged second_wish() { return test::staged_wish("image-2"); }
 
-void add_second(Scene& scene) { scene.world.images["image-2"].id = "id-2"; }
+void add_second(Scene& scene) { scene.world.cluster.images["image-2"].id = "id-2"; }
 
 void is_served(Scene& scene) {
-  REQUIRE(scene.world.devices.size() == 1);
+  REQUIRE(scene.world.kernel.devices.size() == 1);
   CHECK(scene.device().alive);
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
 }
@@ -34,25 +34,25 @@ void is_served(Scene& scene) {
 
 TEST_CASE("with a state folder that takes nothing a new stage ends before it acts, and succeeds once there is room") {
   Scene scene;
-  scene.world.disk = GENERATE(World::Disk::full, World::Disk::read_only);
+  scene.world.disk.state = GENERATE(test::Disk::State::full, test::Disk::State::read_only);
   CHECK(scene.want(test::staged_wish(kId)) == errc::state_write);
-  CHECK(scene.world.devices.empty());
+  CHECK(scene.world.kernel.devices.empty());
   CHECK(scene.image().lock_owner.empty());
   CHECK(scene.image().generation == 0);
-  scene.world.disk = World::Disk::good;
+  scene.world.disk.state = test::Disk::State::good;
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
 }
 
 TEST_CASE("with a state folder that takes nothing what is staged is served on, published and healed") {
   Scene scene;
   stage_filled(scene);
-  scene.world.disk = GENERATE(World::Disk::full, World::Disk::read_only);
-  scene.world.application_writes(scene.device(), 0);
+  scene.world.disk.state = GENERATE(test::Disk::State::full, test::Disk::State::read_only);
+  scene.world.kernel.application_writes(scene.device(), 0);
   scene.loop.advance(1s);
-  CHECK(scene.world.answered == 1);
-  scene.world.blocklist(scene.world.client());
+  CHECK(scene.world.kernel.answered == 1);
+  scene.world.cluster.blocklist(scene.world.agent.client());
   scene.loop.advance(1s);
-  const bool room_for_addresses = scene.world.disk == World::Disk::full;
+  const bool room_for_addresses = scene.world.disk.state == test::Disk::State::full;
   CHECK(scene.want(plan::Healed{}) == errc::state_write);
   CHECK(scene.want(plan::Healed{}) == (room_for_addresses ? errc::ok : errc::state_write));
   CHECK(scene.device().alive == room_for_addresses);
@@ -61,7 +61,7 @@ TEST_CASE("with a state folder that takes nothing what is staged is served on, p
 TEST_CASE("a full state folder keeps no device from its server, however often the agent dies") {
   Scene scene;
   stage_filled(scene);
-  scene.world.disk = World::Disk::full;
+  scene.world.disk.state = test::Disk::State::full;
   for (int death = 0; death < 4; ++death) {
     scene.kill_and_start();
     CHECK(scene.want(plan::Healed{}) == errc::state_write);
@@ -75,10 +75,10 @@ TEST_CASE(
     "unproven, not written") {
   Scene scene;
   stage_filled(scene);
-  scene.world.disk = World::Disk::full;
+  scene.world.disk.state = test::Disk::State::full;
   scene.kill_and_start();
   REQUIRE(scene.want(plan::Healed{}) == errc::state_write);
-  scene.world.crash_in = "acquire lock";
+  scene.world.calls.crash_in = "acquire lock";
   CHECK_THROWS_AS(scene.want(plan::Healed{}), test::Crash);
   scene.kill_and_start();
   CHECK(scene.want(plan::Healed{}) == errc::unproven);
@@ -87,12 +87,12 @@ TEST_CASE(
 TEST_CASE("an unstage on a full disk ends once there is room, and leaves nothing") {
   Scene scene;
   stage_filled(scene);
-  scene.world.disk = World::Disk::full;
+  scene.world.disk.state = test::Disk::State::full;
   CHECK(scene.want(plan::Unstaged{kPath}) == errc::state_write);
-  scene.world.disk = World::Disk::good;
+  scene.world.disk.state = test::Disk::State::good;
   CHECK(scene.want(plan::Unstaged{kPath}) == errc::ok);
-  CHECK(scene.world.devices.empty());
-  CHECK(scene.world.records.empty());
+  CHECK(scene.world.kernel.devices.empty());
+  CHECK(scene.world.disk.records.empty());
 }
 
 TEST_CASE(
@@ -103,35 +103,35 @@ TEST_CASE(
   stage_filled(scene);
   add_second(scene);
   REQUIRE(scene.want(second_wish(), "image-2") == errc::ok);
-  scene.world.torn_records.insert(kId);
+  scene.world.disk.torn_records.insert(kId);
   scene.kill_and_start();
-  CHECK(scene.world.set_aside == std::vector{kId});
+  CHECK(scene.world.disk.set_aside == std::vector{kId});
   CHECK(scene.want(plan::Healed{}, "image-2") == errc::ok);
   CHECK_FALSE(scene.device().alive);
-  if (!stash) scene.world.stashes.erase(kPath);
+  if (!stash) scene.world.disk.stashes.erase(kPath);
   CHECK(scene.want(test::staged_wish(kId)) == (stash ? errc::ok : errc::failed_precondition));
-  REQUIRE(scene.world.devices.size() == 2);
+  REQUIRE(scene.world.kernel.devices.size() == 2);
   CHECK(scene.device().alive == stash);
-  CHECK(scene.world.devices.back().alive);
+  CHECK(scene.world.kernel.devices.back().alive);
 }
 
 TEST_CASE("a volume whose record is of a newer version is left as it is, also when its device went with a reboot") {
   Scene scene;
   stage_filled(scene);
-  scene.world.newer_records.insert(kId);
+  scene.world.disk.newer_records.insert(kId);
   if (GENERATE(false, true)) {
     scene.world.reboot();
-    scene.world.start_agent();
+    scene.world.agent.start();
     CHECK(scene.want(test::staged_wish(kId)) == errc::state_newer);
   } else {
     scene.kill_and_start();
     CHECK(scene.want(test::staged_wish(kId)) == errc::state_newer);
-    REQUIRE(scene.world.devices.size() == 1);
+    REQUIRE(scene.world.kernel.devices.size() == 1);
     CHECK_FALSE(scene.device().alive);
   }
   CHECK(scene.want(plan::Healed{}) == errc::ok);
-  REQUIRE(scene.world.records.size() == 1);
-  CHECK(scene.world.records.front().stagings.size() == 1);
+  REQUIRE(scene.world.disk.records.size() == 1);
+  CHECK(scene.world.disk.records.front().stagings.size() == 1);
 }
 
 // --- Its kernel ---------------------------------------------------------------------------------
@@ -144,13 +144,13 @@ TEST_CASE(
   Scene scene;
   scene.world.hazards = &late;
   stage_filled(scene);
-  scene.world.application_writes(scene.device(), 0);
+  scene.world.kernel.application_writes(scene.device(), 0);
   scene.kill_and_start(true);
   scene.loop.advance(30s);
   CHECK(scene.device().alive);
-  CHECK(scene.world.answered == 1);
-  CHECK(scene.world.errors == 0);
-  scene.world.kill_agent();
+  CHECK(scene.world.kernel.answered == 1);
+  CHECK(scene.world.kernel.errors == 0);
+  scene.world.agent.kill();
   scene.world.hazards = nullptr;
 }
 
@@ -158,11 +158,11 @@ TEST_CASE("a device that the kernel made, or gave a new link, without a word is 
   Scene scene;
   scene.filled();
   const auto lose = [&](const std::string& reply) {
-    scene.world.before_call = [&scene, reply](const std::string& call) {
+    scene.world.calls.before_call = [&scene, reply](const std::string& call) {
       if (call != reply) return;
-      scene.world.before_call = nullptr;
-      scene.world.fail_after_at = 1;
-      scene.world.error = {errc::unavailable, "no buffer space available"};
+      scene.world.calls.before_call = nullptr;
+      scene.world.calls.fail_after_at = 1;
+      scene.world.calls.error = {errc::unavailable, "no buffer space available"};
     };
   };
   lose("kernel connect");
@@ -179,17 +179,17 @@ TEST_CASE("a device that the kernel made, or gave a new link, without a word is 
 TEST_CASE("a device that became another tool's while the agent was down is neither served nor disconnected") {
   Scene scene;
   stage_filled(scene);
-  scene.world.kill_agent();
-  scene.world.mounts.clear();
+  scene.world.agent.kill();
+  scene.world.kernel.mounts.clear();
   scene.device().backend = "somebody else's";
   scene.device().alive = true;
   scene.device().link = -1;
-  scene.world.start_agent();
+  scene.world.agent.start();
   CHECK(scene.want(plan::Healed{}) == errc::ok);
   CHECK(scene.want(plan::Unstaged{kPath}) == errc::ok);
-  REQUIRE(scene.world.devices.size() == 1);
+  REQUIRE(scene.world.kernel.devices.size() == 1);
   CHECK(scene.device().link == -1);
-  CHECK(scene.world.records.empty());
+  CHECK(scene.world.disk.records.empty());
 }
 
 TEST_CASE(
@@ -197,17 +197,17 @@ TEST_CASE(
     "way") {
   Scene scene;
   scene.filled();
-  const auto [driver, code] = GENERATE(std::pair(World::Driver::missing, errc::failed_precondition),
-                                       std::pair(World::Driver::full, errc::exhausted));
-  scene.world.driver = driver;
+  const auto [driver, code] = GENERATE(std::pair(test::Kernel::Driver::missing, errc::failed_precondition),
+                                       std::pair(test::Kernel::Driver::full, errc::exhausted));
+  scene.world.kernel.driver = driver;
   CHECK(scene.want(test::staged_wish(kId)) == code);
-  CHECK(scene.world.devices.empty());
+  CHECK(scene.world.kernel.devices.empty());
   if (final_for_caller(code)) {
     CHECK(scene.image().lock_owner.empty());
-    CHECK(scene.world.records.empty());
-    CHECK(scene.world.keys.empty());
+    CHECK(scene.world.disk.records.empty());
+    CHECK(scene.world.disk.keys.empty());
   }
-  scene.world.driver = World::Driver::there;
+  scene.world.kernel.driver = test::Kernel::Driver::there;
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
   is_served(scene);
 }
@@ -219,17 +219,17 @@ TEST_CASE(
   stage_filled(scene);
   add_second(scene);
   REQUIRE(scene.want(second_wish(), "image-2") == errc::ok);
-  scene.world.no_descriptor = true;
-  scene.world.images["image-3"].id = "id-3";
+  scene.world.agent.no_descriptor = true;
+  scene.world.cluster.images["image-3"].id = "id-3";
   CHECK(scene.want(test::staged_wish("image-3"), "image-3") == errc::state_write);
-  scene.world.application_writes(scene.device(), 0);
+  scene.world.kernel.application_writes(scene.device(), 0);
   scene.loop.advance(1s);
-  CHECK(scene.world.answered == 1);
-  scene.world.blocklist(scene.world.client());
+  CHECK(scene.world.kernel.answered == 1);
+  scene.world.cluster.blocklist(scene.world.agent.client());
   scene.loop.advance(1s);
   CHECK(scene.want(plan::Healed{}) != errc::ok);
   CHECK(scene.want(plan::Healed{}) == errc::exhausted);
-  scene.world.no_descriptor = false;
+  scene.world.agent.no_descriptor = false;
   CHECK(scene.want(plan::Healed{}) == errc::ok);
   CHECK(scene.want(test::staged_wish("image-3"), "image-3") == errc::ok);
   CHECK(scene.device().alive);
@@ -239,10 +239,10 @@ TEST_CASE(
 
 TEST_CASE("a format that hangs is left to end, nothing else uses its device meanwhile, and then the stage succeeds") {
   Scene scene;
-  scene.world.delayed = "mkfs";
+  scene.world.calls.delayed = "mkfs";
   CHECK(scene.want(test::staged_wish(kId)) == errc::unavailable);
   CHECK(scene.want(plan::Unstaged{kPath}) != errc::ok);
-  CHECK(scene.world.devices.size() == 1);
+  CHECK(scene.world.kernel.devices.size() == 1);
   scene.loop.advance(2min);
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
   CHECK(scene.image().generation == 1);
@@ -255,8 +255,8 @@ TEST_CASE("a filesystem with errors that stay after its check is neither mounted
   CHECK(scene.want(test::staged_wish(kId)) == errc::failed_precondition);
   CHECK(scene.image().checks == 1);
   CHECK(scene.image().generation == 0);
-  CHECK(scene.world.mounts.empty());
-  CHECK(scene.world.devices.empty());
+  CHECK(scene.world.kernel.mounts.empty());
+  CHECK(scene.world.kernel.devices.empty());
 }
 
 TEST_CASE("an unmount that waits for a device without a server holds up no other volume, and ends when it is healed") {
@@ -265,31 +265,31 @@ TEST_CASE("an unmount that waits for a device without a server holds up no other
   scene.world.hazards = &calm;
   stage_filled(scene);
   add_second(scene);
-  scene.world.application_writes(scene.device(), 0);
+  scene.world.kernel.application_writes(scene.device(), 0);
   // Between the look at its link and the unmount.
-  scene.world.before_call = [&](const std::string& call) {
+  scene.world.calls.before_call = [&](const std::string& call) {
     if (call != "unmount") return;
-    scene.world.before_call = nullptr;
-    scene.world.cluster_dead = true;
-    scene.world.blocklist(scene.world.client());
+    scene.world.calls.before_call = nullptr;
+    scene.world.cluster.dead = true;
+    scene.world.cluster.blocklist(scene.world.agent.client());
   };
   Gate gate(scene.loop.control(), scene.loop.clock);
   std::vector<errc> ends;
   const auto ask = [](Scene& in, std::vector<errc>& into) -> task<> {
-    const auto done = co_await in.world.shell().want(kId, Wish(plan::Unstaged{kPath}), {});
+    const auto done = co_await in.world.agent.shell().want(kId, Wish(plan::Unstaged{kPath}), {});
     into.push_back(done ? errc::ok : done.error().code);
   };
   gate.spawn(ask(scene, ends));
   scene.loop.advance(5s);
   REQUIRE_FALSE(scene.device().alive);
-  CHECK(scene.world.mounts.size() == 1);
-  scene.world.revive_cluster();
+  CHECK(scene.world.kernel.mounts.size() == 1);
+  scene.world.cluster.revive();
   CHECK(scene.want(second_wish(), "image-2") == errc::ok);
   CHECK(scene.want(plan::Healed{}) == errc::ok);
   scene.loop.advance(2min);
   CHECK(scene.want(plan::Unstaged{kPath}) == errc::ok);
-  CHECK(scene.world.devices.size() == 1);
-  CHECK(scene.world.errors == 0);
-  scene.world.kill_agent();
+  CHECK(scene.world.kernel.devices.size() == 1);
+  CHECK(scene.world.kernel.errors == 0);
+  scene.world.agent.kill();
   scene.world.hazards = nullptr;
 }

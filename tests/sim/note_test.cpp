@@ -30,15 +30,15 @@ struct Node {
   test::World world{loop};
   const plan::Staged wish = provisioned_wish();
   explicit Node(bool fencing = true) {
-    world.images["csi-vol-1"].id = "id-9";
-    world.journals[{1, kUuid}]["csi.imagename"] = "csi-vol-1";
-    world.fencing = fencing;
-    world.start_agent();
+    world.cluster.images["csi-vol-1"].id = "id-9";
+    world.cluster.journals[{1, kUuid}]["csi.imagename"] = "csi-vol-1";
+    world.agent.fencing = fencing;
+    world.agent.start();
   }
   ~Node() {
     for (const auto& rule : world.broken_rules) FAIL_CHECK(rule);
   }
-  result<> want(const Wish& wanted) { return world.want(kHandle, wanted); }
+  result<> want(const Wish& wanted) { return world.agent.want(kHandle, wanted); }
   /// The agent that dies is followed by one that heals, and the caller repeats.
   result<> insist(const Wish& wanted) {
     for (int tries = 0; tries < 5; ++tries) try {
@@ -50,10 +50,10 @@ struct Node {
     return Error{errc::internal, "it did not converge"};
   }
   void next_agent() {
-    world.kill_agent();
-    world.start_agent();
+    world.agent.kill();
+    world.agent.start();
   }
-  std::map<std::string, std::string>& metadata() { return world.images.at("csi-vol-1").metadata; }
+  std::map<std::string, std::string>& metadata() { return world.cluster.images.at("csi-vol-1").metadata; }
   std::string noted(const std::string& key) { return metadata().contains(key) ? metadata().at(key) : ""; }
 };
 
@@ -69,7 +69,7 @@ TEST_CASE("ceph-csi's controller reads the user in the image's metadata, and wit
 
 TEST_CASE("nothing is noted of a static volume") {
   Scene scene;
-  scene.world.fencing = true;
+  scene.world.agent.fencing = true;
   scene.kill_and_start();
   REQUIRE(scene.want(test::staged_wish(test::kId)) == errc::ok);
   CHECK(scene.image().metadata.empty());
@@ -78,14 +78,14 @@ TEST_CASE("nothing is noted of a static volume") {
 TEST_CASE("a stage that cannot note its node fails so that kubelet repeats it, and makes no device") {
   Node node;
   const errc code = GENERATE(errc::permission_denied, errc::unavailable);
-  node.world.before_call = [&](const std::string& call) {
-    if (call == "set metadata") node.world.fail_at = 1, node.world.error = {code, "made to fail"};
+  node.world.calls.before_call = [&](const std::string& call) {
+    if (call == "set metadata") node.world.calls.fail_at = 1, node.world.calls.error = {code, "made to fail"};
   };
   const auto staged = node.want(node.wish);
   REQUIRE_FALSE(staged);
   CHECK_FALSE(final_for_caller(staged.error().code));
-  CHECK(node.world.devices.empty());
-  node.world.before_call = nullptr;
+  CHECK(node.world.kernel.devices.empty());
+  node.world.calls.before_call = nullptr;
   CHECK(node.want(node.wish));
 }
 
@@ -93,7 +93,7 @@ TEST_CASE("a heal on another address notes it, and what is known is not written 
   Node node;
   REQUIRE(node.want(node.wish));
   node.metadata().erase(kUser);
-  node.world.node_address = "10.0.0.4";
+  node.world.agent.node_address = "10.0.0.4";
   node.next_agent();
   REQUIRE(node.want(plan::Healed{}));
   CHECK(node.noted(kAddress) == "10.0.0.4");
@@ -103,15 +103,15 @@ TEST_CASE("a heal on another address notes it, and what is known is not written 
 TEST_CASE("a heal whose note is refused serves its device all the same, and the next one tries again") {
   Node node;
   REQUIRE(node.want(node.wish));
-  node.world.node_address = "10.0.0.4";
+  node.world.agent.node_address = "10.0.0.4";
   node.next_agent();
-  node.world.before_call = [&](const std::string& call) {
-    if (call == "set metadata") node.world.fail_at = 1;
+  node.world.calls.before_call = [&](const std::string& call) {
+    if (call == "set metadata") node.world.calls.fail_at = 1;
   };
   CHECK(node.want(plan::Healed{}));
-  CHECK(node.world.devices.front().alive);
+  CHECK(node.world.kernel.devices.front().alive);
   CHECK(node.noted(kAddress) == "10.0.0.1");
-  node.world.before_call = nullptr;
+  node.world.calls.before_call = nullptr;
   CHECK(node.want(plan::Healed{}));
   CHECK(node.noted(kAddress) == "10.0.0.4");
 }
@@ -121,18 +121,18 @@ TEST_CASE("wherever a stage is interrupted, the words for ceph-csi are there at 
   for (int at = 1; crashed; ++at) {
     CAPTURE(at);
     Node node;
-    node.world.crash_at = at;
+    node.world.calls.crash_at = at;
     CHECK(node.insist(node.wish));
     CHECK(node.noted(kUser) == "node");
     CHECK(node.noted(kAddress) == "10.0.0.1");
-    REQUIRE(node.world.stashes.contains(node.wish.path));
-    CHECK(node.world.stashes.at(node.wish.path) ==
+    REQUIRE(node.world.disk.stashes.contains(node.wish.path));
+    CHECK(node.world.disk.stashes.at(node.wish.path) ==
           cephcsi::Stash{"pool", "", "csi-vol-1", "force", true, false, "/dev/nbd0", "/var/log/ceph", "remove"});
     CHECK(node.insist(plan::Unstaged{node.wish.path}));
-    CHECK(node.world.stashes.empty());
-    CHECK(node.world.records.empty());
-    CHECK(node.world.devices.empty());
-    crashed = node.world.crash_at == 0;
+    CHECK(node.world.disk.stashes.empty());
+    CHECK(node.world.disk.records.empty());
+    CHECK(node.world.kernel.devices.empty());
+    crashed = node.world.calls.crash_at == 0;
     REQUIRE(at < 200);
   }
 }
@@ -143,12 +143,12 @@ TEST_CASE("wherever a heal on another address is interrupted, the next one notes
     CAPTURE(at);
     Node node;
     REQUIRE(node.want(node.wish));
-    node.world.node_address = "10.0.0.4";
+    node.world.agent.node_address = "10.0.0.4";
     node.next_agent();
-    node.world.crash_at = at;
+    node.world.calls.crash_at = at;
     CHECK(node.insist(plan::Healed{}));
     CHECK(node.noted(kAddress) == "10.0.0.4");
-    crashed = node.world.crash_at == 0;
+    crashed = node.world.calls.crash_at == 0;
     REQUIRE(at < 100);
   }
 }
@@ -159,35 +159,35 @@ TEST_CASE("two staging paths have a stash each, and each goes with its own unsta
   second.path += "-2";
   REQUIRE(node.want(node.wish));
   REQUIRE(node.want(second));
-  CHECK(node.world.stashes.size() == 2);
-  CHECK(node.world.stashes.at(second.path).device == "/dev/nbd0");
+  CHECK(node.world.disk.stashes.size() == 2);
+  CHECK(node.world.disk.stashes.at(second.path).device == "/dev/nbd0");
   REQUIRE(node.want(plan::Unstaged{node.wish.path}));
-  CHECK_FALSE(node.world.stashes.contains(node.wish.path));
-  CHECK(node.world.stashes.contains(second.path));
+  CHECK_FALSE(node.world.disk.stashes.contains(node.wish.path));
+  CHECK(node.world.disk.stashes.contains(second.path));
   REQUIRE(node.want(plan::Unstaged{second.path}));
-  CHECK(node.world.stashes.empty());
-  CHECK(node.world.devices.empty());
+  CHECK(node.world.disk.stashes.empty());
+  CHECK(node.world.kernel.devices.empty());
 }
 
 TEST_CASE("a stage that fails for good leaves no stash") {
   Node node;
-  node.world.images.at("csi-vol-1").data = true;  // and no filesystem
+  node.world.cluster.images.at("csi-vol-1").data = true;  // and no filesystem
   CHECK_FALSE(node.want(node.wish));
-  CHECK(node.world.stashes.empty());
-  CHECK(node.world.devices.empty());
+  CHECK(node.world.disk.stashes.empty());
+  CHECK(node.world.kernel.devices.empty());
 }
 
 TEST_CASE("a volume whose record is lost is taken over by its stash") {
   Node node;
   REQUIRE(node.want(node.wish));
-  node.world.kill_agent();
-  node.world.records.clear();
-  node.world.start_agent(true);
+  node.world.agent.kill();
+  node.world.disk.records.clear();
+  node.world.agent.start(true);
   static_cast<void>(node.want(node.wish));
   node.loop.advance(std::chrono::seconds(90));
-  CHECK(node.world.devices.front().alive);
-  CHECK(node.world.images.at("csi-vol-1").lock_owner == node.world.client());
+  CHECK(node.world.kernel.devices.front().alive);
+  CHECK(node.world.cluster.images.at("csi-vol-1").lock_owner == node.world.agent.client());
   CHECK(node.want(plan::Unstaged{node.wish.path}));
-  CHECK(node.world.devices.empty());
-  CHECK(node.world.stashes.empty());
+  CHECK(node.world.kernel.devices.empty());
+  CHECK(node.world.disk.stashes.empty());
 }

@@ -3,7 +3,7 @@
 #include <random>
 
 #include "support/catch.hpp"
-#include "support/world.hpp"
+#include "support/world/world.hpp"
 
 using namespace corbd;
 using plan::Wish;
@@ -34,18 +34,18 @@ Wish random_wish(std::mt19937& random, const std::string& id) {
 void live(World& world, std::mt19937& random, int days) {
   for (int day = 0; day < days; ++day) {
     const std::string id = "image-" + std::to_string(random() % 2);
-    if (random() % 3 == 0) world.crash_at = static_cast<int>(random() % 12) + 1;
+    if (random() % 3 == 0) world.calls.crash_at = static_cast<int>(random() % 12) + 1;
     if (random() % 4 == 0) {
-      world.fail_at = static_cast<int>(random() % 12) + 1;
-      world.error = {random() % 2 == 0 ? errc::unavailable : errc::failed_precondition, "made to fail"};
+      world.calls.fail_at = static_cast<int>(random() % 12) + 1;
+      world.calls.error = {random() % 2 == 0 ? errc::unavailable : errc::failed_precondition, "made to fail"};
     }
     try {
-      static_cast<void>(world.want(id, random_wish(random, id)));
+      static_cast<void>(world.agent.want(id, random_wish(random, id)));
     } catch (const test::Crash&) {
-      world.kill_agent();
-      world.start_agent();
+      world.agent.kill();
+      world.agent.start();
     }
-    world.crash_at = world.fail_at = 0;
+    world.calls.crash_at = world.calls.fail_at = 0;
   }
 }
 
@@ -56,20 +56,20 @@ TEST_CASE("random lives break no rule, and afterwards everything can be taken do
     DYNAMIC_SECTION("seed " << seed) {
       test::Loop loop;
       World world(loop);
-      for (const char* name : {"image-0", "image-1"}) world.images[name].id = std::string("id-of-") + name;
-      world.start_agent();
+      for (const char* name : {"image-0", "image-1"}) world.cluster.images[name].id = std::string("id-of-") + name;
+      world.agent.start();
       std::mt19937 random(seed);
       live(world, random, 40);
       for (const std::string id : {"image-0", "image-1"}) {
         for (const char* pod : {"0", "1"})
-          CHECK(world.want(id, Wish(plan::Unpublished{"/kubelet/pods/" + std::string(pod) + "/" + id})));
-        const auto down = world.want(id, Wish(plan::Unstaged{test::staged_wish(id).path}));
+          CHECK(world.agent.want(id, Wish(plan::Unpublished{"/kubelet/pods/" + std::string(pod) + "/" + id})));
+        const auto down = world.agent.want(id, Wish(plan::Unstaged{test::staged_wish(id).path}));
         INFO((down ? "" : down.error().text));
         CHECK(down);
-        CHECK(world.images[id].generation <= 1);
+        CHECK(world.cluster.images[id].generation <= 1);
       }
-      CHECK(world.devices.empty());
-      CHECK(world.records.empty());
+      CHECK(world.kernel.devices.empty());
+      CHECK(world.disk.records.empty());
       for (const auto& rule : world.broken_rules) FAIL_CHECK(rule);
     }
   }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "support/catch.hpp"
-#include "support/world.hpp"
+#include "support/world/world.hpp"
 
 namespace corbd::test {
 
@@ -21,25 +21,25 @@ struct Scene {
   Loop loop;
   World world{loop};
   Scene() {
-    world.images[kId].id = "id-1";
-    world.start_agent();
+    world.cluster.images[kId].id = "id-1";
+    world.agent.start();
   }
   errc want(plan::Wish wish, const std::string& id = kId) {
-    const auto done = world.want(id, std::move(wish));
+    const auto done = world.agent.want(id, std::move(wish));
     for (const auto& rule : world.broken_rules) FAIL_CHECK(rule);
     return done ? errc::ok : done.error().code;
   }
   /// The agent dies, and the next one starts.
   void kill_and_start(bool with_healer = false) {
-    world.kill_agent();
-    world.start_agent(with_healer);
+    world.agent.kill();
+    world.agent.start(with_healer);
   }
   std::string error() {
-    const auto status = world.shell().status(kId);
+    const auto status = world.agent.shell().status(kId);
     return status->last_error ? status->last_error->text : "";
   }
-  KernelDevice& device() { return world.devices.front(); }
-  FakeImage& image() { return world.images[kId]; }
+  KernelDevice& device() { return world.kernel.devices.front(); }
+  FakeImage& image() { return world.cluster.images[kId]; }
   void filled() {
     image().data = true;
     image().content = host::Probe::Kind::filesystem;

@@ -21,10 +21,10 @@ struct Shared : Scene {
   Shared() {
     world.hazards = &calm;
     image().shared = true;
-    world.visit(image(), kOther, false);
+    world.cluster.visit(image(), kOther, false);
   }
   ~Shared() {
-    if (world.running()) world.kill_agent();
+    if (world.agent.running()) world.agent.kill();
     world.hazards = nullptr;
     for (const auto& rule : world.broken_rules) FAIL_CHECK(rule);
   }
@@ -37,12 +37,12 @@ TEST_CASE("a shared volume is staged beside the client of another node, and take
   Shared scene;
   REQUIRE(scene.want(shared_wish()) == errc::ok);
   CHECK(scene.image().lock_owner == kOther);
-  CHECK_FALSE(scene.world.blocklisted.contains(kOther));
+  CHECK_FALSE(scene.world.cluster.blocklisted.contains(kOther));
 }
 
 TEST_CASE("a volume for one node is not staged beside the client of another node") {
   Scene scene;
-  scene.world.visit(scene.image(), kOther, false);
+  scene.world.cluster.visit(scene.image(), kOther, false);
   auto alone = shared_wish();
   alone.capability.shared = false;
   CHECK(scene.want(alone) == errc::in_use);
@@ -53,17 +53,17 @@ TEST_CASE(
     "fenced") {
   Shared scene;
   REQUIRE(scene.want(shared_wish()) == errc::ok);
-  scene.world.application_writes(scene.device(), 0);
+  scene.world.kernel.application_writes(scene.device(), 0);
   scene.loop.advance(std::chrono::seconds(1));
   const auto before = scene.image().lock_owner;
   REQUIRE(before != kOther);
-  scene.world.kill_agent();
-  scene.world.visit(scene.image(), kOther, false);
-  scene.world.start_agent();
+  scene.world.agent.kill();
+  scene.world.cluster.visit(scene.image(), kOther, false);
+  scene.world.agent.start();
   CHECK(scene.want(plan::Healed{}) == errc::ok);
   CHECK(scene.device().alive);
-  CHECK(scene.world.blocklisted.contains(before));
-  CHECK_FALSE(scene.world.blocklisted.contains(kOther));
+  CHECK(scene.world.cluster.blocklisted.contains(before));
+  CHECK_FALSE(scene.world.cluster.blocklisted.contains(kOther));
 }
 
 TEST_CASE("the mirror of another cluster's image is not staged, neither to write nor to read") {
@@ -73,7 +73,7 @@ TEST_CASE("the mirror of another cluster's image is not staged, neither to write
   CHECK(scene.want(wish) == errc::failed_precondition);
   wish.capability.read_only = true;
   CHECK(scene.want(wish) == errc::failed_precondition);
-  CHECK(scene.world.records.empty());
+  CHECK(scene.world.disk.records.empty());
   scene.image().secondary = false;
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
 }
@@ -81,13 +81,13 @@ TEST_CASE("the mirror of another cluster's image is not staged, neither to write
 TEST_CASE("an image whose node died is taken from it once its watch is gone, and its client is fenced first") {
   Scene scene;
   scene.filled();
-  scene.world.visit(scene.image(), kOther, false);
+  scene.world.cluster.visit(scene.image(), kOther, false);
   CHECK(scene.want(test::staged_wish(kId)) == errc::in_use);
-  CHECK_FALSE(scene.world.blocklisted.contains(kOther));
-  scene.world.leave(scene.image(), kOther, false);
+  CHECK_FALSE(scene.world.cluster.blocklisted.contains(kOther));
+  scene.world.cluster.leave(scene.image(), kOther, false);
   REQUIRE(scene.image().lock_owner == kOther);
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
-  CHECK(scene.world.blocklisted.contains(kOther));
+  CHECK(scene.world.cluster.blocklisted.contains(kOther));
   CHECK(scene.image().generation == 0);
 }
 
@@ -95,10 +95,10 @@ TEST_CASE("a device that exists is not served again over a lock of another clien
   Scene scene;
   scene.filled();
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
-  scene.world.kill_agent();
-  REQUIRE(scene.world.visit(scene.image(), kOther, true));
-  scene.world.leave(scene.image(), kOther, false);
-  scene.world.start_agent();
+  scene.world.agent.kill();
+  REQUIRE(scene.world.cluster.visit(scene.image(), kOther, true));
+  scene.world.cluster.leave(scene.image(), kOther, false);
+  scene.world.agent.start();
   CHECK(scene.want(plan::Healed{}) == errc::unproven);
   CHECK_FALSE(scene.device().alive);
 }

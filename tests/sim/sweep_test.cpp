@@ -39,44 +39,44 @@ plan::Published published() {
 
 /// What ceph-csi's unstage would go by.
 void tells_ceph_csi(const test::World& world) {
-  REQUIRE(world.stashes.size() == 1);
-  const auto& [path, stash] = *world.stashes.begin();
+  REQUIRE(world.disk.stashes.size() == 1);
+  const auto& [path, stash] = *world.disk.stashes.begin();
   CHECK(path == staged(false).path);
   CHECK(stash.image == kId);
   CHECK(stash.nbd);
   CHECK_FALSE(stash.encrypted);
-  CHECK(stash.device == device::path(world.devices.front().index));
+  CHECK(stash.device == device::path(world.kernel.devices.front().index));
 }
 
 void nothing_is_left(const test::World& world) {
-  CHECK(world.stashes.empty());
-  CHECK(world.devices.empty());
-  CHECK(world.mounts.empty());
-  CHECK(world.records.empty());
-  CHECK(world.keys.empty());
+  CHECK(world.disk.stashes.empty());
+  CHECK(world.kernel.devices.empty());
+  CHECK(world.kernel.mounts.empty());
+  CHECK(world.disk.records.empty());
+  CHECK(world.disk.keys.empty());
 }
 
 void is_served(const test::World& world) {
-  REQUIRE(world.devices.size() == 1);
-  CHECK(world.devices.front().alive);
-  REQUIRE(world.records.size() == 1);
+  REQUIRE(world.kernel.devices.size() == 1);
+  CHECK(world.kernel.devices.front().alive);
+  REQUIRE(world.disk.records.size() == 1);
 }
 
 void is_staged(const test::World& world) {
   is_served(world);
-  REQUIRE(world.records.front().stagings.size() == 1);
-  CHECK(world.records.front().stagings.front().complete);
-  CHECK(world.mounts.size() == 1);
+  REQUIRE(world.disk.records.front().stagings.size() == 1);
+  CHECK(world.disk.records.front().stagings.front().complete);
+  CHECK(world.kernel.mounts.size() == 1);
   tells_ceph_csi(world);
-  CHECK(world.images.at(kId).generation <= 1);
+  CHECK(world.cluster.images.at(kId).generation <= 1);
 }
 
 constexpr std::uint64_t kGrown = 2u << 30;
 
 void is_grown(const test::World& world) {
   is_staged(world);
-  CHECK(world.devices.front().size == kGrown);
-  CHECK(world.images.at(kId).filesystem_bytes == kGrown);
+  CHECK(world.kernel.devices.front().size == kGrown);
+  CHECK(world.cluster.images.at(kId).filesystem_bytes == kGrown);
 }
 
 std::vector<Story> stories() {
@@ -88,7 +88,7 @@ std::vector<Story> stories() {
        {stage},
        false,
        publish,
-       [](const auto& world) { CHECK(world.records.front().publishes.size() == 1); }},
+       [](const auto& world) { CHECK(world.disk.records.front().publishes.size() == 1); }},
       {"it is unpublished", {stage, publish}, false, plan::Unpublished{published().target}, is_staged},
       {"it is unstaged", {stage}, false, plan::Unstaged{staged(false).path}, nothing_is_left},
       {"it is healed", {stage}, true, plan::Healed{}, is_staged},
@@ -100,7 +100,7 @@ std::vector<Story> stories() {
        plan::Trimmed{staged(false).path},
        [](const auto& world) {
          is_staged(world);
-         CHECK(world.images.at(kId).trims > 0);
+         CHECK(world.cluster.images.at(kId).trims > 0);
        }},
       {"it grows at its next stage", {stage, plan::Unstaged{staged(false).path}}, false, stage, is_staged, true},
       {"it is unstaged by the next agent", {stage}, true, plan::Unstaged{staged(false).path}, nothing_is_left},
@@ -113,18 +113,18 @@ std::vector<Story> stories() {
 }
 
 void next_agent(Scene& scene) {
-  scene.world.kill_agent();
-  scene.world.start_agent();
+  scene.world.agent.kill();
+  scene.world.agent.start();
 }
 
 /// As kubelet and the healer do.
 result<> insist(Scene& scene, const Wish& wish) {
   result<> done = Error{errc::internal, "never asked"};
   for (int tries = 0; tries < 5 && !done; ++tries) try {
-      done = scene.world.want(kId, wish);
+      done = scene.world.agent.want(kId, wish);
     } catch (const test::Crash&) {
       next_agent(scene);
-      CHECK(scene.world.want(kId, Wish(plan::Healed{})));
+      CHECK(scene.world.agent.want(kId, Wish(plan::Healed{})));
     }
   return done;
 }
@@ -132,10 +132,10 @@ result<> insist(Scene& scene, const Wish& wish) {
 /// Whether the blow fell.
 bool tell(const Story& story, Blow blow, int at, errc code) {
   Scene scene;
-  for (const auto& wish : story.before) REQUIRE(scene.world.want(kId, wish));
+  for (const auto& wish : story.before) REQUIRE(scene.world.agent.want(kId, wish));
   if (story.agent_died) next_agent(scene);
   if (story.image_grows) scene.image().size = kGrown;
-  scene.world.error = {code, "made to fail"};
+  scene.world.calls.error = {code, "made to fail"};
   counter(scene.world, blow) = at;
   const auto done = insist(scene, story.wish);
   const bool fell = counter(scene.world, blow) == 0;

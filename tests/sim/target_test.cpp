@@ -1,4 +1,4 @@
-// Targets and staging paths: what is left of them, whose they are, and what an image was used for before.
+// Targets and staging paths: what is left of them, whose they are, and how they are written.
 #include "corbd/core/gate.hpp"
 #include "scene.hpp"
 
@@ -36,12 +36,12 @@ plan::Published block_published() {
 }
 
 std::string error_of(Scene& scene, const Wish& wish, const std::string& id = kId) {
-  const auto done = scene.world.want(id, wish);
+  const auto done = scene.world.agent.want(id, wish);
   return done ? "" : done.error().text;
 }
 
 void add_second(Scene& scene) {
-  scene.world.images["image-2"].id = "id-2";
+  scene.world.cluster.images["image-2"].id = "id-2";
   REQUIRE(scene.want(test::staged_wish("image-2"), "image-2") == errc::ok);
 }
 
@@ -54,35 +54,35 @@ TEST_CASE("after a power loss unpublish and unstage remove the folders that the 
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   REQUIRE(scene.want(published()) == errc::ok);
   scene.world.reboot();
-  scene.world.start_agent();
-  REQUIRE(scene.world.places.size() == 2);
+  scene.world.agent.start();
+  REQUIRE(scene.world.disk.places.size() == 2);
   CHECK(scene.want(plan::Unpublished{kTarget}) == errc::ok);
-  CHECK_FALSE(scene.world.places.contains(kTarget));
+  CHECK_FALSE(scene.world.disk.places.contains(kTarget));
   CHECK(scene.want(plan::Unstaged{kPath}) == errc::ok);
-  CHECK(scene.world.places.empty());
+  CHECK(scene.world.disk.places.empty());
 }
 
 TEST_CASE("after a death between the making of a folder and its mount the unstage removes the folder") {
   Scene scene;
   scene.filled();
-  scene.world.crash_in = "mount";
-  CHECK_THROWS_AS(scene.world.want(kId, test::staged_wish(kId)), test::Crash);
+  scene.world.calls.crash_in = "mount";
+  CHECK_THROWS_AS(scene.world.agent.want(kId, test::staged_wish(kId)), test::Crash);
   scene.kill_and_start();
-  REQUIRE(scene.world.places.contains(kStaged));
+  REQUIRE(scene.world.disk.places.contains(kStaged));
   CHECK(scene.want(plan::Unstaged{kPath}) == errc::ok);
-  CHECK(scene.world.places.empty());
+  CHECK(scene.world.disk.places.empty());
 }
 
 TEST_CASE("an unmount that ended after its caller had left leaves nothing after the next unstage") {
   Scene scene;
   scene.filled();
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
-  scene.world.delayed = "unmount";
+  scene.world.calls.delayed = "unmount";
   CHECK(scene.want(plan::Unstaged{kPath}) == errc::unavailable);
   scene.loop.advance(2min);
-  scene.world.places.insert(kStaged);  // it died before its rmdir
+  scene.world.disk.places.insert(kStaged);  // it died before its rmdir
   CHECK(scene.want(plan::Unstaged{kPath}) == errc::ok);
-  CHECK(scene.world.places.empty());
+  CHECK(scene.world.disk.places.empty());
 }
 
 TEST_CASE("a stage and a publish that fail for good leave no folder") {
@@ -91,44 +91,44 @@ TEST_CASE("a stage and a publish that fail for good leave no folder") {
     scene.filled();
     scene.image().fstype = "xfs";
     auto wish = test::staged_wish(kId);
-    scene.world.before_call = [&](const std::string& call) {
+    scene.world.calls.before_call = [&](const std::string& call) {
       if (call == "mount") scene.image().fstype = "ext4";
     };
     wish.capability.fstype = "xfs";
     CHECK(scene.want(wish) == errc::failed_precondition);
-    CHECK(scene.world.places.empty());
+    CHECK(scene.world.disk.places.empty());
   }
   SECTION("publish") {
     REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
-    scene.world.error = {errc::failed_precondition, "made to fail"};
-    scene.world.fail_at = 2;  // the bind, after the record
+    scene.world.calls.error = {errc::failed_precondition, "made to fail"};
+    scene.world.calls.fail_at = 2;  // the bind, after the record
     REQUIRE(scene.want(published()) == errc::failed_precondition);
-    CHECK(scene.world.places == std::set{kStaged});
+    CHECK(scene.world.disk.places == std::set{kStaged});
   }
 }
 
 TEST_CASE("a target that holds something of somebody else stays, and is told once the volume is down") {
   Scene scene;
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
-  scene.world.filled_places.insert(kStaged);
+  scene.world.disk.filled_places.insert(kStaged);
   CHECK(error_of(scene, plan::Unstaged{kPath}).find(kStaged + " is not mounted and not empty") != std::string::npos);
-  CHECK(scene.world.devices.empty());
-  CHECK(scene.world.records.empty());
+  CHECK(scene.world.kernel.devices.empty());
+  CHECK(scene.world.disk.records.empty());
   CHECK(scene.image().watchers.empty());
   CHECK(scene.want(plan::Unstaged{kPath}) == errc::failed_precondition);
-  scene.world.filled_places.clear();
+  scene.world.disk.filled_places.clear();
   CHECK(scene.want(plan::Unstaged{kPath}) == errc::ok);
-  CHECK(scene.world.places.empty());
+  CHECK(scene.world.disk.places.empty());
 }
 
 TEST_CASE("a stage at a folder that holds something is refused for good: undoing it needs no empty folder") {
   Scene scene;
   scene.filled();
-  scene.world.places.insert(kStaged);
-  scene.world.filled_places.insert(kStaged);
+  scene.world.disk.places.insert(kStaged);
+  scene.world.disk.filled_places.insert(kStaged);
   CHECK(scene.want(test::staged_wish(kId)) == errc::failed_precondition);
-  CHECK(scene.world.devices.empty());
-  CHECK(scene.world.records.empty());
+  CHECK(scene.world.kernel.devices.empty());
+  CHECK(scene.world.disk.records.empty());
 }
 
 // --- Of a device that nobody serves -------------------------------------------------------------
@@ -146,15 +146,15 @@ TEST_CASE("an unpublish that is not the last waits for no device, so that the he
     publish.target = "/kubelet/pods/" + pod + "/mount";
     REQUIRE(scene.want(publish) == errc::ok);
   }
-  scene.world.kill_agent();
-  scene.world.application_writes(scene.device(), 0);
-  scene.world.start_agent();
+  scene.world.agent.kill();
+  scene.world.kernel.application_writes(scene.device(), 0);
+  scene.world.agent.start();
   CHECK(scene.want(plan::Unpublished{"/kubelet/pods/p1/mount"}) == errc::ok);
   CHECK_FALSE(scene.device().alive);
-  CHECK(scene.world.mounts.size() == 2);
+  CHECK(scene.world.kernel.mounts.size() == 2);
   CHECK(scene.want(plan::Healed{}) == errc::ok);
   CHECK(scene.device().alive);
-  scene.world.kill_agent();
+  scene.world.agent.kill();
   scene.world.hazards = nullptr;
 }
 
@@ -166,17 +166,17 @@ TEST_CASE("the last unmount of a filesystem brings its device up first, and sync
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   REQUIRE(scene.want(published()) == errc::ok);
   // As an earlier version left it.
-  std::erase_if(scene.world.mounts, [](const auto& mount) { return mount.target == kStaged; });
-  scene.world.places.erase(kStaged);
-  scene.world.records.front().stagings.clear();
-  scene.world.kill_agent();
-  scene.world.application_writes(scene.device(), 0);
-  scene.world.start_agent();
+  std::erase_if(scene.world.kernel.mounts, [](const auto& mount) { return mount.target == kStaged; });
+  scene.world.disk.places.erase(kStaged);
+  scene.world.disk.records.front().stagings.clear();
+  scene.world.agent.kill();
+  scene.world.kernel.application_writes(scene.device(), 0);
+  scene.world.agent.start();
   CHECK(scene.want(plan::Unpublished{kTarget}) == errc::ok);
-  CHECK(scene.world.answered == 1);
-  CHECK(scene.world.devices.empty());
-  CHECK(scene.world.records.empty());
-  scene.world.kill_agent();
+  CHECK(scene.world.kernel.answered == 1);
+  CHECK(scene.world.kernel.devices.empty());
+  CHECK(scene.world.disk.records.empty());
+  scene.world.agent.kill();
   scene.world.hazards = nullptr;
 }
 
@@ -189,22 +189,22 @@ TEST_CASE("a volume that is still published is not unstaged: the refusal names t
   REQUIRE(scene.want(block ? block_published() : published()) == errc::ok);
   CHECK(error_of(scene, plan::Unstaged{kPath}).find(kTarget) != std::string::npos);
   CHECK(scene.want(plan::Unstaged{kPath}) == errc::failed_precondition);
-  CHECK(scene.world.mounts.size() == 2);
+  CHECK(scene.world.kernel.mounts.size() == 2);
   CHECK(scene.device().alive);
   CHECK(scene.want(plan::Unpublished{kTarget}) == errc::ok);
   CHECK(scene.want(plan::Unstaged{kPath}) == errc::ok);
-  CHECK(scene.world.devices.empty());
+  CHECK(scene.world.kernel.devices.empty());
 }
 
 TEST_CASE("a publish whose mount is gone keeps no volume from being unstaged") {
   Scene scene;
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   REQUIRE(scene.want(published()) == errc::ok);
-  std::erase_if(scene.world.mounts, [](const auto& mount) { return mount.target == kTarget; });
-  scene.world.places.erase(kTarget);
+  std::erase_if(scene.world.kernel.mounts, [](const auto& mount) { return mount.target == kTarget; });
+  scene.world.disk.places.erase(kTarget);
   CHECK(scene.want(plan::Unstaged{kPath}) == errc::ok);
-  CHECK(scene.world.devices.empty());
-  CHECK(scene.world.records.empty());
+  CHECK(scene.world.kernel.devices.empty());
+  CHECK(scene.world.disk.records.empty());
 }
 
 TEST_CASE("of a volume with two staging paths the one that no pod uses is unstaged, and the other is refused") {
@@ -218,7 +218,7 @@ TEST_CASE("of a volume with two staging paths the one that no pod uses is unstag
   CHECK(scene.want(plan::Unstaged{other.path}) == errc::ok);
   CHECK(scene.want(plan::Unpublished{kTarget}) == errc::ok);
   CHECK(scene.want(plan::Unstaged{kPath}) == errc::ok);
-  CHECK(scene.world.devices.empty());
+  CHECK(scene.world.kernel.devices.empty());
 }
 
 TEST_CASE("a volume's id at another volume's target or staging path is refused, and both are named") {
@@ -234,24 +234,24 @@ TEST_CASE("a volume's id at another volume's target or staging path is refused, 
     CHECK(error.find(wrong) != std::string::npos);
     CHECK(scene.want(wish, wrong) == errc::failed_precondition);
   }
-  CHECK(scene.world.mounts.size() == 3);
-  CHECK(scene.world.stashes.contains(kPath));
+  CHECK(scene.world.kernel.mounts.size() == 3);
+  CHECK(scene.world.disk.stashes.contains(kPath));
   CHECK(scene.want(plan::Unpublished{kTarget}) == errc::ok);
 }
 
 TEST_CASE("a mount of a device that carries another volume's id is not taken away, also without any record") {
   Scene scene;
-  scene.world.other_stages(kId, kPath);
+  scene.world.ceph_csi.stages(kId, kPath);
   CHECK(scene.want(plan::Unpublished{kStaged}, "image-2") == errc::failed_precondition);
-  CHECK(scene.world.mounts.size() == 1);
+  CHECK(scene.world.kernel.mounts.size() == 1);
 }
 
 TEST_CASE("an unstage by another id at a path that ceph-csi staged touches neither the mount nor its stash") {
   Scene scene;
-  scene.world.other_stages(kId, kPath);
+  scene.world.ceph_csi.stages(kId, kPath);
   CHECK(scene.want(plan::Unstaged{kPath}, "image-2") == errc::failed_precondition);
-  CHECK(scene.world.stashes.contains(kPath));
-  CHECK(scene.world.mounts.size() == 1);
+  CHECK(scene.world.disk.stashes.contains(kPath));
+  CHECK(scene.world.kernel.mounts.size() == 1);
   CHECK(scene.want(plan::Unstaged{kPath}) == errc::ok);
 }
 
@@ -259,84 +259,11 @@ TEST_CASE("what another volume has mounted over a volume's own mount is not take
   Scene scene;
   add_second(scene);
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
-  auto over = scene.world.mounts.front();
+  auto over = scene.world.kernel.mounts.front();
   over.target = kStaged;
-  scene.world.mounts.push_back(over);
+  scene.world.kernel.mounts.push_back(over);
   CHECK(error_of(scene, plan::Unstaged{kPath}).find("image-2") != std::string::npos);
-  CHECK(scene.world.mounts.size() == 3);
-}
-
-// --- What an image was used for before ----------------------------------------------------------
-
-TEST_CASE("a format that did not end is not repeated after its image was a raw block volume") {
-  Scene scene;
-  scene.world.crash_in = "mkfs";
-  CHECK_THROWS_AS(scene.world.want(kId, test::staged_wish(kId)), test::Crash);
-  scene.kill_and_start();
-  CHECK(scene.want(plan::Unstaged{kPath}) == errc::ok);
-  CHECK(scene.want(block_wish()) == errc::ok);
-  CHECK_FALSE(scene.image().metadata.contains("corbd/format"));
-  scene.world.application_writes(scene.device(), 0);
-  scene.loop.advance(1s);
-  CHECK(scene.want(plan::Unstaged{kPath}) == errc::ok);
-  CHECK(scene.want(test::staged_wish(kId)) == errc::not_empty);
-  CHECK(scene.image().generation == 0);
-}
-
-TEST_CASE(
-    "a format that did not end is repeated by the record that began it, and by no other, unless the image is proven "
-    "empty") {
-  Scene scene;
-  scene.world.crash_in = "mkfs";
-  CHECK_THROWS_AS(scene.world.want(kId, test::staged_wish(kId)), test::Crash);
-  REQUIRE(scene.image().metadata.contains("corbd/format"));
-  scene.kill_and_start();
-  SECTION("by the same record") {
-    CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
-    CHECK(scene.image().generation == 1);
-  }
-  SECTION("by the same record, which no error makes the orchestrator forget") {
-    scene.world.before_call = [&](const std::string& call) {
-      if (call != "mkfs") return;
-      scene.world.before_call = nullptr;
-      scene.world.fail_at = 1;
-      scene.world.error = {errc::failed_precondition, "made to fail"};
-    };
-    CHECK(scene.want(test::staged_wish(kId)) == errc::unavailable);
-    CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
-    CHECK(scene.image().generation == 1);
-  }
-  SECTION("by no record after the image was used elsewhere") {
-    scene.image().metadata.erase("corbd/format");
-    scene.image().only_formatted = false;
-    CHECK(scene.want(test::staged_wish(kId)) == errc::not_empty);
-    CHECK(scene.world.records.empty());
-  }
-  SECTION("by a later record") {
-    REQUIRE(scene.want(plan::Unstaged{kPath}) == errc::ok);
-    const bool empty = GENERATE(false, true);
-    if (empty) scene.image().data = scene.image().only_formatted = false;
-    CHECK(scene.want(test::staged_wish(kId)) == (empty ? errc::ok : errc::not_empty));
-    CHECK(scene.image().generation == (empty ? 1u : 0u));
-  }
-  SECTION("by a record whose device is gone, so that another node may have come meanwhile") {
-    scene.world.disconnect(scene.device().index);
-    REQUIRE(scene.world.devices.empty());
-    CHECK(scene.want(test::staged_wish(kId)) == errc::not_empty);
-  }
-}
-
-TEST_CASE(
-    "what was never written of an encrypted volume is no zeros to its mkfs, nor is what an interrupted format left") {
-  Scene scene;
-  SECTION("encrypted") { CHECK(scene.want(test::encrypted_wish(kId)) == errc::ok); }
-  SECTION("a format that is repeated") {
-    scene.world.crash_in = "mkfs";
-    CHECK_THROWS_AS(scene.world.want(kId, test::staged_wish(kId)), test::Crash);
-    scene.kill_and_start();
-    CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
-  }
-  CHECK(scene.image().generation == 1);
+  CHECK(scene.world.kernel.mounts.size() == 3);
 }
 
 // --- How they are written -----------------------------------------------------------------------
@@ -355,27 +282,17 @@ TEST_CASE(
   publish.target = other_target;
   REQUIRE(scene.want(stage) == errc::ok);
   REQUIRE(scene.want(publish) == errc::ok);
-  CHECK(scene.world.places == std::set{kStaged, kTarget});
-  scene.world.records.front().stagings.front().path = other_path;
-  scene.world.records.front().publishes.front() = {other_target, other_path, false};
+  CHECK(scene.world.disk.places == std::set{kStaged, kTarget});
+  scene.world.disk.records.front().stagings.front().path = other_path;
+  scene.world.disk.records.front().publishes.front() = {other_target, other_path, false};
   scene.kill_and_start();
   REQUIRE(scene.want(plan::Healed{}) == errc::ok);
-  const int calls = scene.world.calls;
+  const int calls = scene.world.calls.made;
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
   CHECK(scene.want(published()) == errc::ok);
-  CHECK(scene.world.calls == calls);
+  CHECK(scene.world.calls.made == calls);
   CHECK(scene.want(plan::Unpublished{other_target}) == errc::ok);
   CHECK(scene.want(plan::Unstaged{other_path}) == errc::ok);
-  CHECK(scene.world.mounts.empty());
-  CHECK(scene.world.places.empty());
-}
-
-TEST_CASE("the log file of ceph-csi's rbd-nbd goes with the volume where its stash says so") {
-  Scene scene;
-  scene.world.other_stages(kId, kPath);
-  REQUIRE(scene.world.logs.size() == 1);
-  const bool removes = GENERATE(true, false);
-  if (!removes) scene.world.stashes[kPath].log_strategy = "preserve";
-  CHECK(scene.want(plan::Unstaged{kPath}) == errc::ok);
-  CHECK(scene.world.logs.empty() == removes);
+  CHECK(scene.world.kernel.mounts.empty());
+  CHECK(scene.world.disk.places.empty());
 }

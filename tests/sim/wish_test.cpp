@@ -50,33 +50,10 @@ TEST_CASE("unstage and unpublish of what was never there succeed") {
   CHECK(scene.want(plan::Unpublished{"/nowhere"}) == errc::ok);
 }
 
-TEST_CASE("an image with data and no filesystem is never formatted") {
-  Scene scene;
-  scene.world.images[kId].data = true;
-  CHECK(scene.want(test::staged_wish(kId)) == errc::not_empty);
-  CHECK(scene.world.images[kId].generation == 0);
-  CHECK(scene.world.devices.empty());
-}
-
-TEST_CASE("a partition table or an ambivalent device is neither mounted nor formatted") {
-  Scene scene;
-  scene.world.images[kId].content =
-      GENERATE(host::Probe::Kind::partitions, host::Probe::Kind::ambivalent, host::Probe::Kind::other);
-  CHECK(scene.want(test::staged_wish(kId)) == errc::failed_precondition);
-  CHECK(scene.world.images[kId].generation == 0);
-}
-
-TEST_CASE("a filesystem that is there is mounted, not made again") {
-  Scene scene;
-  scene.filled();
-  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
-  CHECK(scene.world.images[kId].generation == 0);
-}
-
 TEST_CASE("an image that another client has locked or open is not taken from it") {
   Scene scene;
-  if (GENERATE(true, false)) scene.world.images[kId].lock_owner = "10.0.0.2:0/5";
-  scene.world.images[kId].watchers.insert("10.0.0.2:0/5");
+  if (GENERATE(true, false)) scene.world.cluster.images[kId].lock_owner = "10.0.0.2:0/5";
+  scene.world.cluster.images[kId].watchers.insert("10.0.0.2:0/5");
   CHECK(scene.want(test::staged_wish(kId)) == errc::in_use);
 }
 
@@ -84,9 +61,9 @@ TEST_CASE("a device with the volume's id that no record names is left alone") {
   Scene scene;
   test::KernelDevice foreign;
   foreign.backend = kId;
-  scene.world.devices.push_back(foreign);
+  scene.world.kernel.devices.push_back(foreign);
   CHECK(scene.want(test::staged_wish(kId)) == errc::failed_precondition);
-  CHECK(scene.world.devices.size() == 1);
+  CHECK(scene.world.kernel.devices.size() == 1);
 }
 
 TEST_CASE("two devices with one volume's id are a conflict that nobody resolves by guessing") {
@@ -95,9 +72,9 @@ TEST_CASE("two devices with one volume's id are a conflict that nobody resolves 
   test::KernelDevice second;
   second.index = 7;
   second.backend = kId;
-  scene.world.devices.push_back(second);
+  scene.world.kernel.devices.push_back(second);
   CHECK(scene.want(plan::Unstaged{test::staged_wish(kId).path}) == errc::failed_precondition);
-  CHECK(scene.world.devices.size() == 2);
+  CHECK(scene.world.kernel.devices.size() == 2);
 }
 
 TEST_CASE("two volumes cannot have one image") {
@@ -105,7 +82,7 @@ TEST_CASE("two volumes cannot have one image") {
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   auto second = test::staged_wish(kId);
   second.path = "/kubelet/staging/other";
-  const auto done = scene.world.want("another-id", Wish(second));
+  const auto done = scene.world.agent.want("another-id", Wish(second));
   REQUIRE_FALSE(done);
   CHECK(done.error().code == errc::in_use);
 }
@@ -115,7 +92,7 @@ TEST_CASE("the same wish asked again joins the operation, and a waiter that leav
   Gate gate(scene.loop.control(), scene.loop.clock);
   std::vector<errc> ends;
   const auto ask = [](Scene& in, std::vector<errc>& into, Until until) -> task<> {
-    const auto done = co_await in.world.shell().want(kId, Wish(test::staged_wish(kId)), until);
+    const auto done = co_await in.world.agent.shell().want(kId, Wish(test::staged_wish(kId)), until);
     into.push_back(done ? errc::ok : done.error().code);
   };
   const auto soon = scene.loop.clock.now() + std::chrono::milliseconds(5);
@@ -123,7 +100,7 @@ TEST_CASE("the same wish asked again joins the operation, and a waiter that leav
   gate.spawn(ask(scene, ends, {}));
   scene.loop.advance(std::chrono::seconds(10));
   CHECK(ends == std::vector{errc::timed_out, errc::ok});
-  CHECK(scene.world.images[kId].generation == 1);
+  CHECK(scene.world.cluster.images[kId].generation == 1);
 }
 
 TEST_CASE("a conflicting call is told busy before its deadline") {
@@ -131,7 +108,7 @@ TEST_CASE("a conflicting call is told busy before its deadline") {
   Gate gate(scene.loop.control(), scene.loop.clock);
   std::vector<errc> ends;
   const auto ask = [](Scene& in, std::vector<errc>& into, Wish wish, Until until) -> task<> {
-    const auto done = co_await in.world.shell().want(kId, wish, until);
+    const auto done = co_await in.world.agent.shell().want(kId, wish, until);
     into.push_back(done ? errc::ok : done.error().code);
   };
   gate.spawn(ask(scene, ends, Wish(test::staged_wish(kId)), {}));
@@ -145,14 +122,21 @@ TEST_CASE("a conflicting call is told busy before its deadline") {
 TEST_CASE("an agent that is drained stages nothing new, and serves, repeats and unstages what it has") {
   Scene scene;
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
-  scene.world.images["image-2"].id = "id-2";
-  scene.world.shell().drain(true);
+  scene.world.cluster.images["image-2"].id = "id-2";
+  scene.world.agent.shell().drain(true);
   CHECK(scene.want(test::staged_wish("image-2"), "image-2") == errc::unavailable);
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
   CHECK(scene.want(published("/t1")) == errc::ok);
   CHECK(scene.want(plan::Unpublished{"/t1"}) == errc::ok);
   CHECK(scene.want(plan::Unstaged{test::staged_wish(kId).path}) == errc::ok);
   CHECK(scene.want(test::staged_wish(kId)) == errc::unavailable);
-  scene.world.shell().drain(false);
+  scene.world.agent.shell().drain(false);
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+}
+
+TEST_CASE("an image below 1 MiB is refused before anything is done with it") {
+  Scene scene;
+  scene.image().size = (1 << 20) - 1;
+  CHECK(scene.want(test::staged_wish(kId)) == errc::failed_precondition);
+  CHECK(scene.world.disk.records.empty());
 }

@@ -41,37 +41,37 @@ void Node::happen(const Fault& fault) {
       reboots_ = true;
       [[fallthrough]];
     case Kind::kill:
-      if (!world_.running()) break;
+      if (!world_.agent.running()) break;
       down_for_ = fault.lasts;
       loop_.crash();
       break;
     case Kind::leave_and_return:
-      if (!world_.running()) break;
+      if (!world_.agent.running()) break;
       down_for_ = fault.lasts;
       leaves_well_ = true;
       break;
     case Kind::cluster_dead:
-      world_.cluster_dead = true;
+      world_.cluster.dead = true;
       dead_until_ = std::max(dead_until_, end);
       loop_.outside(end, [this] {
-        if (world_.cluster_dead && loop_.clock.now() >= dead_until_) world_.revive_cluster();
+        if (world_.cluster.dead && loop_.clock.now() >= dead_until_) world_.cluster.revive();
       });
       break;
     case Kind::cluster_slow:
-      world_.cluster_slow = Millis(fault.what * 5);
-      loop_.outside(end, [this] { world_.cluster_slow = duration::zero(); });
+      world_.cluster.slow = Millis(fault.what * 5);
+      loop_.outside(end, [this] { world_.cluster.slow = duration::zero(); });
       break;
     case Kind::odd_error:
-      world_.odd_error = EBADE;
-      loop_.outside(end, [this] { world_.odd_error = 0; });
+      world_.cluster.odd_error = EBADE;
+      loop_.outside(end, [this] { world_.cluster.odd_error = 0; });
       break;
     case Kind::fence_us:
       // Or in the middle of what the agent does next.
       if (fault.what % 2 == 1) {
         armed_.push_back(fault);
         armed_.back().what = fault.what % 12;
-      } else if (!world_.client().empty()) {
-        world_.blocklist(world_.client());
+      } else if (!world_.agent.client().empty()) {
+        world_.cluster.blocklist(world_.agent.client());
       }
       break;
     case Kind::links_die_slowly:
@@ -102,8 +102,8 @@ void Node::happen(const Fault& fault) {
 
 void Node::happen_to_image(const Fault& fault) {
   const std::string name = history_.volumes[fault.what % history_.volumes.size()].image;
-  const auto place = world_.images.find(name);
-  if (place == world_.images.end()) return;
+  const auto place = world_.cluster.images.find(name);
+  if (place == world_.cluster.images.end()) return;
   switch (fault.kind) {
     case Kind::visit:
       return visit(fault, false);
@@ -116,13 +116,13 @@ void Node::happen_to_image(const Fault& fault) {
     case Kind::vouch:
       return vouch(fault.what % history_.volumes.size());
     case Kind::remove_image:
-      return world_.remove_image(name);
+      return world_.cluster.remove_image(name);
     case Kind::grow:
       place->second.size += 1 << 20;
-      return world_.resized(place->second.id);
+      return world_.cluster.resized(place->second.id);
     case Kind::give_up:
-      if (world_.running()) {
-        world_.given_up.insert(name);
+      if (world_.agent.running()) {
+        world_.agent.given_up.insert(name);
         ask(fault.what % history_.volumes.size(), plan::Failed{});
       }
       return;
@@ -135,33 +135,34 @@ void Node::happen_to_device(const Fault& fault) {
   const auto* device = device_of(history_.volumes[fault.what % history_.volumes.size()].image);
   if (device == nullptr) return;
   const auto index = device->index;
-  if (fault.kind == Kind::take_away) return world_.disconnect(index);
-  world_.open_device(index);
+  if (fault.kind == Kind::take_away) return world_.kernel.disconnect(index);
+  world_.kernel.open_device(index);
   const std::string by_hand = "/mnt/" + std::to_string(fault.at.count());
-  if (fault.what % 5 == 0) world_.mount_by_hand(index, by_hand);
-  if (fault.what % 5 < 3) world_.automounts.insert_or_assign(index, by_hand);
+  if (fault.what % 5 == 0) world_.kernel.mount_by_hand(index, by_hand);
+  if (fault.what % 5 < 3) world_.kernel.automounts.insert_or_assign(index, by_hand);
   // Of that device; one that is made in its place later is another.
   loop_.outside_in(fault.lasts, [this, index, by_hand] {
-    world_.automounts.erase(index);
-    world_.unmount_by_hand(index, by_hand);
-    world_.close_device(index);
+    world_.kernel.automounts.erase(index);
+    world_.kernel.unmount_by_hand(index, by_hand);
+    world_.kernel.close_device(index);
   });
 }
 
-/// Open, see tests/sim/found_test.cpp: there only our watch keeps another node away, and not every program looks at
+/// Open, see tests/sim/heal_test.cpp: there only our watch keeps another node away, and not every program looks at
 /// that.
 bool Node::is_between_break_and_lock(const test::FakeImage& image) const {
   return image.lock_owner.empty() && image.our_break == image.version &&
-         std::ranges::any_of(image.watchers, [&](const auto& watcher) { return world_.clients.contains(watcher); });
+         std::ranges::any_of(image.watchers,
+                             [&](const auto& watcher) { return world_.agent.clients.contains(watcher); });
 }
 
 void Node::visit(const Fault& fault, bool by_force) {
   const std::string name = history_.volumes[fault.what % history_.volumes.size()].image;
   const std::string visitor = "10.0.0.2:0/" + std::to_string(fault.at.count());
-  if (vouched_.contains(name) || is_between_break_and_lock(world_.images.at(name)) ||
-      !world_.visit(world_.images.at(name), visitor, by_force))
+  if (vouched_.contains(name) || is_between_break_and_lock(world_.cluster.images.at(name)) ||
+      !world_.cluster.visit(world_.cluster.images.at(name), visitor, by_force))
     return;
-  moves_away(world_.images.at(name));
+  moves_away(world_.cluster.images.at(name));
   // Nobody told the operator.
   if (history_.orchestrated && one_in(2))
     loop_.outside_in(any(90s), [this, i = fault.what % history_.volumes.size()] { vouch(i); });
@@ -169,8 +170,8 @@ void Node::visit(const Fault& fault, bool by_force) {
   loop_.outside_in(fault.lasts, [this, visitor] {
     const auto place = visitors_.find(visitor);
     if (place == visitors_.end()) return;
-    const auto image = world_.images.find(place->second.first);
-    if (image != world_.images.end()) world_.leave(image->second, visitor, place->second.second);
+    const auto image = world_.cluster.images.find(place->second.first);
+    if (image != world_.cluster.images.end()) world_.cluster.leave(image->second, visitor, place->second.second);
     visitors_.erase(place);
   });
 }
@@ -185,13 +186,13 @@ void Node::moves_away(test::FakeImage& image) {
 void Node::maintain(const Fault& fault) {
   const std::string name = history_.volumes[fault.what % history_.volumes.size()].image;
   const std::string tool = "10.0.0.9:0/" + std::to_string(fault.at.count());
-  if (vouched_.contains(name) || !world_.maintain(world_.images.at(name), tool)) return;
+  if (vouched_.contains(name) || !world_.cluster.maintain(world_.cluster.images.at(name), tool)) return;
   visitors_[tool] = {name, fault.what % 5 != 0};
   loop_.outside_in(fault.lasts, [this, tool] {
     const auto place = visitors_.find(tool);
     if (place == visitors_.end()) return;
-    const auto image = world_.images.find(place->second.first);
-    if (image != world_.images.end()) world_.leave(image->second, tool, place->second.second);
+    const auto image = world_.cluster.images.find(place->second.first);
+    if (image != world_.cluster.images.end()) world_.cluster.leave(image->second, tool, place->second.second);
     visitors_.erase(place);
   });
 }
@@ -200,14 +201,14 @@ void Node::agent_waits(const Fault& fault) {
   const std::string name = history_.volumes[fault.what % history_.volumes.size()].image;
   const std::string agent = "10.0.0.3:0/" + std::to_string(fault.at.count());
   if (vouched_.contains(name) || !waiting_.emplace(agent, name).second) return;
-  moves_away(world_.images.at(name));
-  world_.other_agent_waits(name, agent);
+  moves_away(world_.cluster.images.at(name));
+  world_.cluster.other_agent_waits(name, agent);
 }
 
 /// ceph-csi's pod takes the place of ours. Its healer knows volumes by their attachments, waits until the watches of
 /// the last client are over, and ends with its pod, mostly by SIGKILL.
 void Node::there_and_back(const Fault& fault) {
-  if (!world_.running()) return;
+  if (!world_.agent.running()) return;
   const auto away = fault.lasts + 45s;
   down_for_ = away;
   if (fault.what % 2 == 0)
@@ -218,21 +219,21 @@ void Node::there_and_back(const Fault& fault) {
   loop_.outside_in(36s, [this, what = fault.what] { ceph_csi_heals(what); });
   // Before ours is back, or only then.
   loop_.outside_in(away + (fault.what % 3 == 0 ? 20s : -3s), [this, cleanly = fault.what % 7 == 0] {
-    while (!world_.others.empty()) world_.other_ends(world_.others.begin()->first, cleanly);
+    while (!world_.ceph_csi.daemons.empty()) world_.ceph_csi.ends(world_.ceph_csi.daemons.begin()->first, cleanly);
   });
 }
 
 void Node::ceph_csi_heals(std::uint32_t) {
-  if (world_.running() || world_.cluster_dead || faults_over_ ||
+  if (world_.agent.running() || world_.cluster.dead || faults_over_ ||
       world_.attachment.state != plan::Attachment::State::here)
     return;
-  for (auto& device : world_.devices) {
-    const auto* image = world_.by_id(device.image_id);
-    const auto record = std::ranges::find(world_.records, device.backend, &plan::Record::volume_id);
+  for (auto& device : world_.kernel.devices) {
+    const auto* image = world_.cluster.by_id(device.image_id);
+    const auto record = std::ranges::find(world_.disk.records, device.backend, &plan::Record::volume_id);
     if (image == nullptr || !image->watchers.empty() || device.visits != image->visits ||
-        record == world_.records.end() || record->failed || record->read_only)
+        record == world_.disk.records.end() || record->failed || record->read_only)
       continue;
-    world_.other_heals(device.index);
+    world_.ceph_csi.heals(device.index);
   }
 }
 
@@ -240,10 +241,12 @@ void Node::ceph_csi_heals(std::uint32_t) {
 void Node::vouch(std::size_t i) {
   const std::string& name = history_.volumes[i].image;
   const auto* device = device_of(name);
-  if (faults_over_ || !world_.images.contains(name) || device == nullptr || device->alive || !world_.running()) return;
+  if (faults_over_ || !world_.cluster.images.contains(name) || device == nullptr || device->alive ||
+      !world_.agent.running())
+    return;
   for (const auto& [agent, of] : waiting_)
     if (of == name && !moved_at_) return;
-  const bool true_word = device->visits == world_.images.at(name).visits;
+  const bool true_word = device->visits == world_.cluster.images.at(name).visits;
   if (!true_word && !moved_at_) return;
   vouched_.insert(name);
   ask(i, plan::Healed{true});
@@ -254,14 +257,14 @@ void Node::stop_faults() {
   faults_over_ = true;
   armed_.clear();
   slow_death_until_ = untold_until_ = disk_full_until_ = loop_.clock.now();
-  world_.cluster_slow = duration::zero();
-  world_.odd_error = 0;
-  if (world_.cluster_dead) world_.revive_cluster();
+  world_.cluster.slow = duration::zero();
+  world_.cluster.odd_error = 0;
+  if (world_.cluster.dead) world_.cluster.revive();
   for (const auto& [visitor, visit] : visitors_)
-    if (const auto image = world_.images.find(visit.first); image != world_.images.end())
-      world_.leave(image->second, visitor, visit.second);
+    if (const auto image = world_.cluster.images.find(visit.first); image != world_.cluster.images.end())
+      world_.cluster.leave(image->second, visitor, visit.second);
   visitors_.clear();
-  while (!world_.others.empty()) world_.other_ends(world_.others.begin()->first, false);
+  while (!world_.ceph_csi.daemons.empty()) world_.ceph_csi.ends(world_.ceph_csi.daemons.begin()->first, false);
   lifecycle();
   start_agent();
 }
@@ -270,7 +273,7 @@ void Node::stop_faults() {
 void Node::leave_in_call(Millis comes_back_in) {
   for (std::size_t i = 0; i < kubelets_.size(); ++i) application_hurries(i, loop_.clock.now() + 3s);
   loop_.outside_in(any(500ms), [this, comes_back_in] {
-    if (faults_over_ || !world_.running()) return;
+    if (faults_over_ || !world_.agent.running()) return;
     down_for_ = comes_back_in;
     leaves_well_ = true;
   });
@@ -312,7 +315,7 @@ test::Fate Node::fate(const std::string& call) {
         fate.crash_before = true;
         break;
       case Kind::fence_us:
-        if (!world_.client().empty()) world_.blocklist(world_.client());
+        if (!world_.agent.client().empty()) world_.cluster.blocklist(world_.agent.client());
         break;
       case Kind::leave_in_call:
         // A mkfs, an umount or a look at the cluster lasts longer than the agent may take to leave, or not quite.

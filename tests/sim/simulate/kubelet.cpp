@@ -33,13 +33,13 @@ void Node::kubelet_looks(std::size_t i) {
   if (faults_over_) return;
   loop_.outside_in(100ms + below(4s), [this, i] { kubelet_looks(i); });
   Kubelet& kubelet = kubelets_[i];
-  if (!world_.running() || kubelet.asking) return;
+  if (!world_.agent.running() || kubelet.asking) return;
   if (one_in(20)) kubelet.wants_up = !kubelet.wants_up;
   // After its own restart kubelet stages and publishes everything again.
   const bool again = one_in(15);
   if (history_.orchestrated && !attach(kubelet)) return;
   const bool noted = std::ranges::any_of(
-      world_.records, [&](const auto& record) { return record.attachment_uid == world_.attachment.uid; });
+      world_.disk.records, [&](const auto& record) { return record.attachment_uid == world_.attachment.uid; });
   if (history_.orchestrated && kubelet.staged && !noted && one_in(2))
     return ask(i, plan::Attached{world_.attachment.uid});
   if (kubelet.wants_up) {
@@ -60,14 +60,14 @@ void Node::kubelet_looks(std::size_t i) {
 /// still has it no more then. False: nothing is wanted of it now.
 bool Node::attach(Kubelet& kubelet) {
   if (world_.attachment.state == plan::Attachment::State::here) return true;
-  const auto image = world_.images.find(kubelet.volume.image);
+  const auto image = world_.cluster.images.find(kubelet.volume.image);
   const bool left =
-      device_of(kubelet.volume.image) != nullptr || !world_.records.empty() || kubelet.staged || kubelet.published;
-  if (left || image == world_.images.end() || !image->second.watchers.empty()) {
+      device_of(kubelet.volume.image) != nullptr || !world_.disk.records.empty() || kubelet.staged || kubelet.published;
+  if (left || image == world_.cluster.images.end() || !image->second.watchers.empty()) {
     kubelet.wants_up = false;
     return true;
   }
-  for (const auto& [agent, name] : waiting_) world_.other_agent_gives_up(agent);
+  for (const auto& [agent, name] : waiting_) world_.cluster.other_agent_gives_up(agent);
   waiting_.clear();
   image->second.taken.reset();
   moved_at_.reset();
@@ -83,7 +83,7 @@ void Node::ask(std::size_t i, Wish wish) {
 
 task<> Node::asking(Node& node, std::size_t i, Wish wish) {
   const Until until{node.loop_.clock.now() + 2min};
-  const auto done = co_await node.world_.shell().want(node.kubelets_[i].volume.image, wish, until);
+  const auto done = co_await node.world_.agent.shell().want(node.kubelets_[i].volume.image, wish, until);
   node.answered(i, wish, done);
 }
 
@@ -120,9 +120,9 @@ void Node::application_asks(std::size_t i) {
   if (device == nullptr || !kubelet.published || !kubelet.wants_up) return;
   const std::size_t block = random_() % test::kBlocks;
   if (!kubelet.volume.read_only && !one_in(4))
-    world_.application_writes(*device, block);
+    world_.kernel.application_writes(*device, block);
   else
-    world_.application_reads(*device, block);
+    world_.kernel.application_reads(*device, block);
 }
 
 }  // namespace corbd::sim

@@ -19,7 +19,7 @@ Node::Node(const History& history, bool trace)
   if (history.orchestrated) world_.attachment = {plan::Attachment::State::here, "uid-1", ""};
   slow_death_until_ = untold_until_ = disk_full_until_ = slow_until_ = dead_until_ = start_;
   for (const auto& volume : history.volumes) {
-    test::FakeImage& image = world_.images[volume.image];
+    test::FakeImage& image = world_.cluster.images[volume.image];
     image.id = "id-of-" + volume.image;
     image.exclusive = volume.exclusive;
     if (volume.filled) {
@@ -30,7 +30,7 @@ Node::Node(const History& history, bool trace)
     // Somebody's data without a filesystem.
     if (volume.raw || volume.begun) image.data = true;
     if (volume.begun) image.metadata["corbd/format"] = "mkfs by 10.0.0.3:0/1";
-    if (!volume.kms.empty()) world_.provision_encrypted(volume.image, volume.kms);
+    if (!volume.kms.empty()) world_.cluster.provision_encrypted(volume.image, volume.kms);
     Kubelet kubelet;
     kubelet.volume = volume;
     kubelet.image_id = image.id;
@@ -63,11 +63,11 @@ Outcome Node::live() {
   take_down();
   // Images of volumes that were given up are closed when they can be.
   for (const auto end = loop_.clock.now() + 2min;
-       !world_.opened.empty() && loop_.clock.now() < end && world_.broken_rules.empty();)
+       !world_.cluster.opened.empty() && loop_.clock.now() < end && world_.broken_rules.empty();)
     step(end);
   look_at_what_is_left();
-  if (world_.running()) world_.stop_agent();
-  return {world_.broken_rules, static_cast<std::uint64_t>(world_.calls), world_.answered};
+  if (world_.agent.running()) world_.agent.stop();
+  return {world_.broken_rules, static_cast<std::uint64_t>(world_.calls.made), world_.kernel.answered};
 }
 
 void Node::step(time_point end) {
@@ -87,18 +87,18 @@ void Node::lifecycle() {
     trace("the machine sleeps for " + std::to_string(slept.count()) + " ms");
     loop_.leap(slept);
   }
-  if (leaves_well_ && world_.running() && !loop_.crashed()) {
+  if (leaves_well_ && world_.agent.running() && !loop_.crashed()) {
     trace("the agent is told to leave");
     try {
-      world_.stop_agent();
+      world_.agent.stop();
     } catch (const test::Crash&) {
-      world_.kill_agent();
+      world_.agent.kill();
     }
-  } else if (loop_.crashed() && world_.running()) {
-    world_.kill_agent();
+  } else if (loop_.crashed() && world_.agent.running()) {
+    world_.agent.kill();
   }
   leaves_well_ = false;
-  if (world_.running()) return;
+  if (world_.agent.running()) return;
   if (std::exchange(reboots_, false)) {
     world_.reboot();
     for (auto& kubelet : kubelets_) kubelet.staged = kubelet.published = false;
@@ -111,17 +111,17 @@ void Node::lifecycle() {
 }
 
 void Node::start_agent() {
-  if (world_.running()) return;
+  if (world_.agent.running()) return;
   trace("an agent starts");
-  world_.start_agent(true);
+  world_.agent.start(true);
 }
 
 result<> Node::want(const std::string& id, const Wish& wish) {
   trace(std::string(plan::name(wish)) + " of " + id);
-  if (std::holds_alternative<plan::Failed>(wish)) world_.given_up.insert(id);
+  if (std::holds_alternative<plan::Failed>(wish)) world_.agent.given_up.insert(id);
   result<> done;
   try {
-    done = loop_.run(world_.shell().want(id, wish, {loop_.clock.now() + 2min}));
+    done = loop_.run(world_.agent.shell().want(id, wish, {loop_.clock.now() + 2min}));
   } catch (const test::Crash&) {
     // A blow that was under way when the faults ended.
     lifecycle();
@@ -143,7 +143,7 @@ void Node::settle() {
   while (loop_.clock.now() < end && world_.broken_rules.empty() && std::any_of(ours.begin(), ours.end(), waits))
     step(end);
   for (const Kubelet* kubelet : ours) {
-    const auto status = world_.shell().status(kubelet->volume.image);
+    const auto status = world_.agent.shell().status(kubelet->volume.image);
     if (waits(kubelet))
       world_.broke("a volume that is provably ours is not served after 10 min without faults: " +
                    kubelet->volume.image + (status && status->last_error ? ": " + status->last_error->text : ""));
@@ -161,19 +161,19 @@ void Node::wait_for_agents() {
   using volume::Health;
   const auto leave = [&] {
     for (const auto& [agent, name] : waiting_)
-      if (const auto image = world_.images.find(name);
-          image != world_.images.end() && world_.other_agents.contains(agent))
-        world_.leave(image->second, agent, true);
+      if (const auto image = world_.cluster.images.find(name);
+          image != world_.cluster.images.end() && world_.cluster.other_agents.contains(agent))
+        world_.cluster.leave(image->second, agent, true);
   };
   for (const auto& [agent, name] : waiting_) {
     const auto kubelet = std::ranges::find(kubelets_, name, [](const Kubelet& one) { return one.volume.image; });
     const auto kept = [&] {
       if (served(*kubelet)) return false;
-      const auto status = world_.shell().status(name);
+      const auto status = world_.agent.shell().status(name);
       const auto health = status ? status->health : Health::lost;
       const bool left =
           health == Health::unproven || health == Health::lost || health == Health::failed || health == Health::staging;
-      return left && world_.images.contains(name) && !world_.other_agents.contains(agent);
+      return left && world_.cluster.images.contains(name) && !world_.cluster.other_agents.contains(agent);
     };
     leave();
     for (const auto end = loop_.clock.now() + 10min; kept() && loop_.clock.now() < end && world_.broken_rules.empty();
@@ -205,7 +205,7 @@ void Node::take_down() {
 }
 
 test::KernelDevice* Node::device_of(const std::string& id) {
-  for (auto& device : world_.devices)
+  for (auto& device : world_.kernel.devices)
     if (device.backend == id) return &device;
   return nullptr;
 }

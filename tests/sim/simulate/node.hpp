@@ -5,7 +5,7 @@
 #include <random>
 
 #include "history.hpp"
-#include "support/world.hpp"
+#include "support/world/world.hpp"
 
 namespace corbd::sim {
 

@@ -1,9 +1,9 @@
 // What must be true after every step, after every success, and at the end. The other rules are looked after where they
-// would be broken: tests/support/world_*.cpp.
+// would be broken: tests/support/world/*.cpp.
 #include <algorithm>
 
 #include "node.hpp"
-#include "support/world_ports.hpp"
+#include "support/world/ports.hpp"
 
 namespace corbd::sim {
 
@@ -11,31 +11,31 @@ using plan::Wish;
 
 void Node::look_at_rules() {
   if (moved_at_)
-    for (auto& [name, image] : world_.images)
+    for (auto& [name, image] : world_.cluster.images)
       if (!image.taken) image.taken = moved_at_;
   std::map<std::string, int> writers;
-  for (const auto& [serial, link] : world_.links) {
+  for (const auto& [serial, link] : world_.kernel.links) {
     const auto* opened = link->opened();
     if (link->state() != device::Link::State::serving || !link->given || opened == nullptr || opened->read_only())
       continue;
     if (++writers[link->image_id] > 1) world_.broke("two live servers write to one image: " + link->image_id);
-    const auto* image = world_.by_id(link->image_id);
-    if (image == nullptr || world_.blocklisted.contains(opened->client())) continue;
-    if (!world_.may_write(*image, opened->client()))
+    const auto* image = world_.cluster.by_id(link->image_id);
+    if (image == nullptr || world_.cluster.blocklisted.contains(opened->client())) continue;
+    if (!world_.cluster.may_write(*image, opened->client()))
       world_.broke("a live server has not the lock of its image: " + link->image_id);
   }
   for (const auto& kubelet : kubelets_)
-    if (!world_.opens(kubelet.volume.image))
+    if (!world_.cluster.opens(kubelet.volume.image))
       world_.broke("no key slot opens with the key that the KMS has: " + kubelet.volume.image);
 }
 
 void Node::look_at_success(const Kubelet& kubelet, const Wish& wish) {
   const std::string& id = kubelet.volume.image;
-  const auto record =
-      std::find_if(world_.records.begin(), world_.records.end(), [&](const auto& one) { return one.volume_id == id; });
-  const bool known = record != world_.records.end();
+  const auto record = std::find_if(world_.disk.records.begin(), world_.disk.records.end(),
+                                   [&](const auto& one) { return one.volume_id == id; });
+  const bool known = record != world_.disk.records.end();
   const auto mounted = [&](const std::string& target) {
-    return std::any_of(world_.mounts.begin(), world_.mounts.end(),
+    return std::any_of(world_.kernel.mounts.begin(), world_.kernel.mounts.end(),
                        [&](const auto& mount) { return mount.target == target; });
   };
   const auto staged_at = [&](const std::string& path) {
@@ -46,25 +46,25 @@ void Node::look_at_success(const Kubelet& kubelet, const Wish& wish) {
   bool true_now = true;
   if (const auto* staged = std::get_if<plan::Staged>(&wish))
     true_now = staged_at(staged->path) && mounted(plan::staging_target(id, staged->path)) &&
-               world_.stashes.contains(staged->path);
+               world_.disk.stashes.contains(staged->path);
   if (true_now && std::holds_alternative<plan::Staged>(wish))
     true_now = device != nullptr && device->mapping.has_value() == !kubelet.volume.kms.empty();
   if (const auto* unstaged = std::get_if<plan::Unstaged>(&wish))
     true_now = !staged_at(unstaged->path) && !mounted(plan::staging_target(id, unstaged->path)) &&
-               !world_.stashes.contains(unstaged->path) &&
-               !world_.places.contains(plan::staging_target(id, unstaged->path)) && device == nullptr;
+               !world_.disk.stashes.contains(unstaged->path) &&
+               !world_.disk.places.contains(plan::staging_target(id, unstaged->path)) && device == nullptr;
   if (const auto* published = std::get_if<plan::Published>(&wish))
     true_now = known && !record->publishes.empty() && mounted(published->target);
   if (const auto* unpublished = std::get_if<plan::Unpublished>(&wish))
-    true_now = !mounted(unpublished->target) && !world_.places.contains(unpublished->target);
+    true_now = !mounted(unpublished->target) && !world_.disk.places.contains(unpublished->target);
   if (std::holds_alternative<plan::Expanded>(wish)) {
-    const auto* image = world_.by_id(kubelet.image_id);
+    const auto* image = world_.cluster.by_id(kubelet.image_id);
     const bool fills =
         kubelet.volume.block || kubelet.volume.read_only || image == nullptr || image->filesystem_bytes == 0;
     true_now = device != nullptr && (fills || image->filesystem_bytes == device->mapping.value_or(device->size));
   }
   if (std::holds_alternative<plan::Rekeyed>(wish)) {
-    const auto* image = world_.by_id(kubelet.image_id);
+    const auto* image = world_.cluster.by_id(kubelet.image_id);
     true_now = image == nullptr || (image->luks && image->luks->keys.size() == 1);
   }
   if (!true_now)
@@ -76,48 +76,48 @@ bool Node::stayed_here(const plan::Record& record, const test::FakeImage& image)
   const auto& told = world_.attachment;
   if (told.state != plan::Attachment::State::here || record.attachment_uid.empty() || record.attachment_uid != told.uid)
     return false;
-  return image.lock_owner.empty() || image::host_of(image.lock_owner) == world_.node_address;
+  return image.lock_owner.empty() || image::host_of(image.lock_owner) == world_.agent.node_address;
 }
 
 bool Node::provably_ours(const Kubelet& kubelet) const {
   const std::string& id = kubelet.volume.image;
-  const auto record =
-      std::find_if(world_.records.begin(), world_.records.end(), [&](const auto& one) { return one.volume_id == id; });
-  if (record == world_.records.end() || record->failed || record->boot_id != world_.boot_id ||
-      !world_.keys.contains(id))
+  const auto record = std::find_if(world_.disk.records.begin(), world_.disk.records.end(),
+                                   [&](const auto& one) { return one.volume_id == id; });
+  if (record == world_.disk.records.end() || record->failed || record->boot_id != world_.kernel.boot_id ||
+      !world_.disk.keys.contains(id))
     return false;
   const auto has_id = [&](const auto& device) { return device.backend == id && !device.disconnected; };
-  if (std::none_of(world_.devices.begin(), world_.devices.end(), has_id)) return false;
-  const auto image = world_.images.find(id);
-  if (image == world_.images.end()) return false;
+  if (std::none_of(world_.kernel.devices.begin(), world_.kernel.devices.end(), has_id)) return false;
+  const auto image = world_.cluster.images.find(id);
+  if (image == world_.cluster.images.end()) return false;
   if (record->read_only) return true;
-  const auto foreign = [&](const std::string& watcher) { return !world_.clients.contains(watcher); };
+  const auto foreign = [&](const std::string& watcher) { return !world_.agent.clients.contains(watcher); };
   if (std::any_of(image->second.watchers.begin(), image->second.watchers.end(), foreign)) return false;
   if (stayed_here(*record, image->second)) return true;
   const bool freed_by_us = image->second.lock_owner.empty() && image->second.our_break == image->second.version;
-  return record->exclusive_lock && (freed_by_us || world_.clients.contains(image->second.lock_owner));
+  return record->exclusive_lock && (freed_by_us || world_.agent.clients.contains(image->second.lock_owner));
 }
 
 bool Node::served(const Kubelet& kubelet) const {
-  for (const auto& device : world_.devices) {
+  for (const auto& device : world_.kernel.devices) {
     if (device.backend != kubelet.volume.image || !device.alive) continue;
-    const auto link = world_.links.find(device.link);
-    return link != world_.links.end() && link->second->state() == device::Link::State::serving;
+    const auto link = world_.kernel.links.find(device.link);
+    return link != world_.kernel.links.end() && link->second->state() == device::Link::State::serving;
   }
   return false;
 }
 
 void Node::look_at_what_is_left() {
   if (!world_.broken_rules.empty()) return;
-  if (!world_.devices.empty()) world_.broke("a device is left after everything was unstaged");
-  if (!world_.records.empty()) world_.broke("a record is left after everything was unstaged");
-  if (!world_.keys.empty()) world_.broke("a key is left after everything was unstaged");
-  if (!world_.mounts.empty())
-    world_.broke("a mount is left after everything was unstaged: " + world_.mounts.front().target);
-  if (!world_.places.empty())
-    world_.broke("a folder or file for a mount is left after everything was unstaged: " + *world_.places.begin());
-  if (!world_.opened.empty()) world_.broke("an image is left open after everything was unstaged");
-  for (const auto& [name, image] : world_.images)
+  if (!world_.kernel.devices.empty()) world_.broke("a device is left after everything was unstaged");
+  if (!world_.disk.records.empty()) world_.broke("a record is left after everything was unstaged");
+  if (!world_.disk.keys.empty()) world_.broke("a key is left after everything was unstaged");
+  if (!world_.kernel.mounts.empty())
+    world_.broke("a mount is left after everything was unstaged: " + world_.kernel.mounts.front().target);
+  if (!world_.disk.places.empty())
+    world_.broke("a folder or file for a mount is left after everything was unstaged: " + *world_.disk.places.begin());
+  if (!world_.cluster.opened.empty()) world_.broke("an image is left open after everything was unstaged");
+  for (const auto& [name, image] : world_.cluster.images)
     for (std::size_t block = 0; block < test::kBlocks; ++block)
       if (image.blocks[block] < image.acked[block])
         world_.broke("an acknowledged write is lost: block " + std::to_string(block) + " of " + image.id);

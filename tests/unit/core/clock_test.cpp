@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include "corbd/core/utc.hpp"
 #include "support/catch.hpp"
 
 using namespace corbd;
@@ -31,4 +32,8 @@ TEST_CASE(
     virtual_clock.advance(2ms);
   io.run_for(50ms);
   CHECK(ran == 1);
+}
+
+TEST_CASE("a time is written in whole seconds of UTC") {
+  CHECK(utc_text(std::chrono::system_clock::time_point(1'700'000'000s + 999ms)) == "2023-11-14T22:13:20Z");
 }

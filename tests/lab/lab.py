@@ -1,0 +1,148 @@
+"""The folder, the cluster and the processes of one story.
+
+Everything lies below one folder of a tmpfs and below the shared results folder. The machine's own kubelet is left alone.
+"""
+import glob
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import control
+import netlink
+from agent import Agent
+from checks import Failed, Skip, say
+from cluster import FEATURES, Image
+from machine import CORBD, GIB, devices, mounts, processes, read
+
+BASE = "/run/corbd-lab"
+
+
+class Lab:
+    """A folder, a cluster, and everything a story started in it."""
+
+    def __init__(self, story):
+        self.story = story
+        self.dir = os.path.join(BASE, story[:40])
+        self.out = os.path.join(os.environ["CORBD_OUT"], "stories", story)
+        self.kubelet = os.path.join(self.dir, "kubelet")
+        self.started = []
+        self.agents = []
+        for name in ("MON", "USER", "KEY", "POOL", "CONF"):
+            setattr(self, name.lower(), os.environ["CORBD_LAB_" + name])
+        os.makedirs(self.out, exist_ok=True)
+        os.makedirs(os.path.join(self.dir, "config"), exist_ok=True)
+        os.makedirs(self.kubelet, exist_ok=True)
+        self.key_file = self.write("key", self.key)
+        self.write("config/config.json", json.dumps([{"clusterID": "lab", "monitors": [self.mon]}]))
+
+    @property
+    def native(self):
+        return os.environ.get("CORBD_LAB_WHERE") == "native"
+
+    def expect_speed(self):
+        """For what is told beside a peer's speed."""
+        if os.environ.get("CORBD_LAB_WHERE") == "uml":
+            raise Skip("this is a User Mode Linux: the cost of a system call is unlike any hardware's; --guest qemu compares")
+
+    def write(self, name, text):
+        path = os.path.join(self.dir, name)
+        with open(path, "w") as file:
+            file.write(text)
+        os.chmod(path, 0o600)
+        return path
+
+    def program(self, name, script):
+        """A shell script that the story's processes find before the machine's program of that name."""
+        os.makedirs(os.path.join(self.dir, "bin"), exist_ok=True)
+        os.chmod(self.write("bin/" + name, "#!/bin/sh\n" + script), 0o755)
+
+    def admin(self, *argv, ok=True, timeout=60):
+        """rbd, ceph, rados, osd and link, on the machine with the cluster; its stdout."""
+        code, out, err = control.call(list(argv), timeout=timeout)
+        if ok and code != 0:
+            raise Failed("%s: exit code %d: %s" % (" ".join(argv), code, err.strip()[-300:]))
+        return out if ok else (code, out, err)
+
+    def image(self, name, size=GIB, features=FEATURES, pool=None):
+        # The cleanup knows the lab's devices by this "lab-".
+        made = Image(self, "lab-%s-%s" % (self.story[:30].replace("_", "-"), name), pool or self.pool)
+        self.admin("rbd", "rm", "--no-progress", made.spec, ok=False)
+        self.admin("rbd", "create", "-s", "%dB" % size, "--image-feature", features, made.spec)
+        return made
+
+    def agent(self, name="agent", **options):
+        made = Agent(self, name, **options)
+        self.agents.append(made)
+        return made
+
+    def start(self, argv, log=None, **more):
+        """A process of this story; ended with it."""
+        target = open(log, "ab") if log else subprocess.DEVNULL
+        environment = {name: value for name, value in os.environ.items() if name != "CORBD_LAB_KEY"}
+        environment["PATH"] = os.path.join(self.dir, "bin") + ":" + environment["PATH"]
+        made = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=target, stderr=target, start_new_session=True, env=environment, **more)
+        self.started.append(made)
+        return made
+
+    # --- after a story
+
+    def clean(self):
+        """True if nothing of the story is left: then the next one may run in this kernel."""
+        for command in (("osd", "cont"), ("link", "up")):
+            self.admin(*command, ok=False)
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+        for agent in self.agents:
+            agent.keep_logs()
+        # Disconnect the devices first. A filesystem of a killed agent then ends with I/O errors; otherwise its unmount would wait.
+        for index in netlink.lab_devices():
+            try:
+                netlink.disconnect(index)
+            except OSError as error:
+                say("clean: nbd%d: %s" % (index, error))
+        for target, *_ in sorted(mounts(), reverse=True):
+            if target.startswith(self.dir + "/"):
+                # Do not wait for ever: a process inside the kernel cannot be ended.
+                unmount = subprocess.Popen(["umount", "-l", target], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                try:
+                    unmount.wait(20)
+                except subprocess.TimeoutExpired:
+                    say("clean: unmounting %s hangs" % target)
+        for mapping in glob.glob("/dev/mapper/luks-rbd-lab-*"):
+            subprocess.run(["dmsetup", "remove", "--force", mapping], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            left = {pid: line for pid, line in processes(CORBD).items() if pid != os.getpid()}
+            for pid in left:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except OSError:
+                    pass
+            if not left and not netlink.lab_devices():
+                shutil.rmtree(self.dir, ignore_errors=True)
+                return True
+            time.sleep(0.2)
+        say("clean: left over: devices %s, processes %s" % (netlink.lab_devices(), left))
+        return False
+
+    def diagnose(self):
+        for agent in self.agents:
+            say("--- %s's log, last lines" % agent.name)
+            for line in read(agent.log_file).splitlines()[-60:]:
+                say(line[:600])
+        say("--- kernel messages")
+        lines = subprocess.run(["dmesg"], capture_output=True, text=True, timeout=20).stdout.splitlines()
+        # With an io_timeout of 1 s, nbd logs this once a second for every request in flight.
+        for line in [line for line in lines if "Possible stuck request" not in line][-30:]:
+            say(line)
+        say("--- devices %s" % devices())
+        for target, fstype, source, root in mounts():
+            if target.startswith(BASE) or "nbd" in source or "nbd" in root:
+                say("--- mount %s %s %s %s" % (target, fstype, source, root))
+        for pid, line in processes("corbd").items():
+            stack = read("/proc/%d/stack" % pid).replace("\n", " < ")
+            say("--- process %d %s [%s] %s" % (pid, line[:150], read("/proc/%d/wchan" % pid), stack[:400]))

@@ -1,0 +1,64 @@
+"""The writer that verifies what it wrote."""
+import json
+import os
+import signal
+import subprocess
+
+from checks import Failed, check, say, wait_for
+from machine import BUILD, MIB
+
+WRITER = os.path.join(BUILD, "corbd-writer")
+
+
+class Writer:
+    def __init__(self, lab, path, size=64 * MIB, mode="direct", threads=4, paced=4, pace_ms=50):
+        self.lab, self.path = lab, path
+        self.journal = os.path.join(lab.dir, "writer-%d.journal" % len(lab.started))
+        self.argv = ["run", "--path", path, "--size", str(size), "--mode", mode, "--journal", self.journal, "--threads", str(threads),
+                     "--paced", str(paced), "--pace-ms", str(pace_ms)]
+        self.process = None
+
+    def start(self, seconds=0):
+        self.process = self.lab.start([WRITER] + self.argv + ["--seconds", str(seconds)], log=os.path.join(self.lab.out, "writer.log"))
+        wait_for("the first acknowledged write", lambda: self.acked() > 0, 60)
+        return self
+
+    def acked(self):
+        """How many writes the journal holds so far, failed ones included."""
+        return os.path.getsize(self.journal) // 32 if os.path.exists(self.journal) else 0
+
+    def wait_more(self, count, timeout=60):
+        goal = self.acked() + count
+        wait_for("%d more writes" % count, lambda: self.acked() >= goal, timeout)
+
+    def stop(self, timeout=90):
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            code = self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise Failed("the writer does not end")
+        check(code in (0, 1), "the writer ended with %d (4: writes that never return)" % code)
+
+    def verify(self, kills=(), path=None):
+        return self._look(["verify", "--path", path or self.path], kills)
+
+    def stalls(self, kills=()):
+        """As verify, without reading the volume."""
+        return self._look(["stalls"], kills)
+
+    def _look(self, argv, kills):
+        argv = [WRITER] + argv + ["--journal", self.journal]
+        for kill in kills:
+            argv += ["--kill", str(kill)]
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
+        if done.stderr:
+            say(done.stderr.strip()[:2000])
+        check(done.returncode in (0, 1), "corbd-writer: exit code %d: %s" % (done.returncode, done.stderr[-300:]))
+        return json.loads(done.stdout)
+
+    def expect_nothing_lost(self, kills=(), path=None):
+        found = self.verify(kills, path)
+        check(found["acked"] > 0, "no write was acknowledged")
+        check(found["lost"] == 0, "%d of %d acknowledged writes are lost" % (found["lost"], found["acked"]))
+        check(found["errors"] == 0, "%d I/O errors reached the application" % found["errors"])
+        return found

@@ -1,0 +1,129 @@
+// Which image is mapped by the kernel's client, with what, and which not.
+#include "krbd.hpp"
+
+using namespace corbd;
+using namespace corbd::test;
+using plan::Wish;
+
+TEST_CASE(
+    "an image with a feature that the kernel does not know goes to nbd where that is allowed, and is refused by its "
+    "feature elsewhere") {
+  Scene scene;
+  scene.image().features |= 64;
+  auto wish = staged();
+  const auto refused = error_of(scene, wish);
+  CHECK_THAT(refused, ContainsSubstring("journaling"));
+  CHECK(scene.world.disk.records.empty());
+  wish.mounter = cephcsi::Mounter::krbd_if_able;
+  CHECK(scene.want(wish) == errc::ok);
+  CHECK(scene.device().kind == device::Kind::nbd);
+}
+
+TEST_CASE("without the kernel's module a volume that wants it is refused, also if another mounter may try") {
+  Scene scene;
+  scene.world.kernel.rbd_module = false;
+  auto wish = staged();
+  wish.mounter = GENERATE(cephcsi::Mounter::krbd, cephcsi::Mounter::krbd_if_able);
+  CHECK_THAT(error_of(scene, wish), ContainsSubstring("modprobe rbd"));
+  CHECK(scene.world.kernel.devices.empty());
+}
+
+TEST_CASE(
+    "an image that another client has open is not mapped, and the refusal names the client and how long it has "
+    "waited") {
+  Scene scene;
+  scene.image().watchers.insert(kStranger);
+  CHECK(scene.want(staged()) == errc::in_use);
+  scene.loop.advance(std::chrono::seconds(40));
+  const auto refused = error_of(scene, staged());
+  CHECK_THAT(refused, ContainsSubstring(kStranger));
+  CHECK_THAT(refused, ContainsSubstring("40 s"));
+  CHECK(scene.world.kernel.devices.empty());
+  scene.image().watchers.clear();
+  CHECK(scene.want(staged()) == errc::ok);
+}
+
+TEST_CASE("of two nodes that map an image at once, one that sees the other unmaps it before anything is written") {
+  Scene scene;
+  scene.world.calls.before_call = [&](const std::string& call) {
+    if (call == "map krbd") scene.image().watchers.insert(kStranger);
+  };
+  CHECK(scene.want(staged()) == errc::in_use);
+  CHECK(scene.world.kernel.devices.empty());
+  CHECK(scene.image().generation == 0);
+  CHECK(scene.image().watchers == std::set<std::string>{kStranger});
+}
+
+TEST_CASE("a volume in use is not unmapped because another client has opened its image") {
+  Scene scene;
+  REQUIRE(scene.want(staged()) == errc::ok);
+  scene.image().watchers.insert(kStranger);
+  auto elsewhere = staged();
+  elsewhere.path += "-2";
+  static_cast<void>(scene.world.agent.want(kId, elsewhere));
+  CHECK(scene.world.kernel.devices.size() == 1);
+}
+
+TEST_CASE("a raw block volume that many nodes write is mapped beside them") {
+  Scene scene;
+  scene.image().shared = true;
+  scene.image().watchers.insert(kStranger);
+  auto wish = staged(true);
+  wish.capability.shared = true;
+  CHECK(scene.want(wish) == errc::ok);
+  CHECK(scene.device().kind == device::Kind::krbd);
+}
+
+TEST_CASE("the lock of a client that died is broken by the kernel, which has it cut off first") {
+  Scene scene;
+  scene.filled();
+  scene.image().lock_owner = kStranger;
+  CHECK(scene.want(staged()) == errc::ok);
+  CHECK(scene.world.cluster.blocklisted.contains(kStranger));
+}
+
+TEST_CASE("an image that was made again under its name is not mapped for the old one") {
+  Scene scene;
+  scene.world.calls.before_call = [&](const std::string& call) {
+    if (call == "map krbd") scene.image().id = "id-2";
+  };
+  CHECK(scene.want(staged()) == errc::not_found);
+  CHECK(scene.world.kernel.devices.empty());
+}
+
+TEST_CASE("a map that outlasts its caller is waited for, not repeated") {
+  Scene scene;
+  scene.world.calls.delayed = "map krbd";
+  CHECK(scene.want(staged()) != errc::ok);
+  CHECK(scene.want(staged()) != errc::ok);
+  scene.loop.advance(std::chrono::seconds(60));
+  CHECK(scene.want(staged()) == errc::ok);
+  CHECK(scene.world.kernel.devices.size() == 1);
+}
+
+TEST_CASE("two volumes on one image are not both given to the kernel, which could not tell their devices apart") {
+  Scene scene;
+  scene.filled();
+  REQUIRE(scene.want(read_only()) == errc::ok);
+  auto other = read_only();
+  other.path += "-2";
+  CHECK(scene.want(other, "image-2") == errc::in_use);
+  CHECK(scene.world.kernel.devices.size() == 1);
+}
+
+TEST_CASE("the volume's options and the node's place go to the kernel") {
+  Scene scene;
+  auto wish = staged();
+  wish.source.kernel.map = "queue_depth=64";
+  scene.world.disk.crush_location = "host:a|zone:b";
+  REQUIRE(scene.want(wish) == errc::ok);
+  CHECK(scene.world.kernel.rbd_options == "queue_depth=64,read_from_replica=localize,crush_location=host:a|zone:b");
+}
+
+TEST_CASE("the node's place goes to librbd") {
+  Scene scene;
+  scene.world.disk.crush_location = "host:a|zone:b";
+  REQUIRE(scene.want(staged_wish(kId)) == errc::ok);
+  CHECK(scene.world.cluster.options_asked ==
+        std::set<std::string>{"crush_location=host=a zone=b", "rbd_read_from_replica_policy=localize"});
+}

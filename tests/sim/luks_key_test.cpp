@@ -1,0 +1,120 @@
+// The keys of encrypted volumes: where they come from, who needs them, and how they are rotated.
+#include "encrypted.hpp"
+
+using namespace corbd;
+using namespace corbd::test;
+
+TEST_CASE("a served encrypted volume is healed with neither passphrase nor KMS") {
+  Encrypted scene("own");
+  REQUIRE(scene.stage() == errc::ok);
+  scene.world.kernel.application_writes(scene.device(), 0);
+  scene.world.agent.kill();
+  scene.world.disk.kms.clear();
+  scene.world.agent.start(true);
+  scene.loop.advance(std::chrono::seconds(10));
+  CHECK(scene.device().alive);
+  CHECK(scene.device().mapping);
+  CHECK(scene.world.kernel.answered == 1);
+  CHECK(scene.world.kernel.errors == 0);
+}
+
+TEST_CASE("a repeated stage of an encrypted volume is done without deriving a key") {
+  Encrypted scene;
+  REQUIRE(scene.stage() == errc::ok);
+  scene.world.calls.made = 0;
+  CHECK(scene.stage() == errc::ok);
+  CHECK(scene.world.calls.made == 0);
+}
+
+TEST_CASE("a wrong passphrase is told as such, and leaves the header, the data and nothing on the node") {
+  Encrypted scene(GENERATE("default", "own"));
+  scene.encrypted_before("right");
+  if (scene.wish.kms_id == "own") scene.image().metadata[kKey] = "wrapped by another for image-1: right";
+  CHECK(scene.stage() == errc::unauthenticated);
+  CHECK(scene.all_gone());
+  CHECK(scene.image().luks->keys.size() == 1);
+  CHECK(scene.image().generation == 0);
+}
+
+TEST_CASE("metadata under ceph-csi's older names are read, and move to the newer ones") {
+  Encrypted scene("own");
+  scene.encrypted_before("right");
+  scene.image().metadata = {{".rbd.csi.ceph.com/encrypted", "encrypted"},
+                            {".rbd.csi.ceph.com/dek", "wrapped by canary-passphrase for image-1: right"}};
+  CHECK(scene.stage() == errc::ok);
+  CHECK(scene.image().metadata ==
+        std::map<std::string, std::string>{{kState, "encrypted"},
+                                           {kKey, "wrapped by canary-passphrase for image-1: right"}});
+}
+
+TEST_CASE("a KMS that is not served, and a missing passphrase, are told before anything is mapped") {
+  Encrypted scene;
+  const bool known = GENERATE(false, true);
+  if (known) scene.wish.passphrase = {};
+  if (!known) scene.wish.kms_id = "vault";
+  CHECK(scene.stage() == (known ? errc::invalid_argument : errc::unimplemented));
+  CHECK(scene.all_gone());
+  CHECK(scene.image().watchers.empty());
+}
+
+TEST_CASE("at most two keys are derived at once on a node") {
+  Encrypted scene;
+  int done = 0;
+  for (const char* id : {"a", "b", "c", "d"}) {
+    scene.world.cluster.images[id].id = id;
+    asio::co_spawn(scene.loop.io, scene.world.agent.shell().want(id, encrypted_wish(id), {}),
+                   [&done](std::exception_ptr, result<> outcome) {
+                     if (outcome) ++done;
+                   });
+  }
+  scene.loop.advance(std::chrono::seconds(10));
+  CHECK(done == 4);
+  CHECK(scene.world.kernel.key_derivations_at_once == 2);
+}
+
+TEST_CASE("a new key opens the volume afterwards, and the old one does not") {
+  Encrypted scene("own");
+  REQUIRE(scene.stage() == errc::ok);
+  const auto before = scene.image().luks->keys.at(0);
+  REQUIRE(scene.want(plan::Rekeyed{scene.wish.passphrase}) == errc::ok);
+  CHECK(scene.image().luks->keys.size() == 1);
+  CHECK(scene.image().luks->keys.at(0) != before);
+  REQUIRE(scene.unstage() == errc::ok);
+  CHECK(scene.stage() == errc::ok);
+}
+
+TEST_CASE("a rotation that is interrupted anywhere leaves a volume that opens, and a repeat ends it") {
+  sweep(
+      "own",
+      [&](Encrypted& scene, auto arm) {
+        REQUIRE(scene.stage() == errc::ok);
+        arm();
+        try {
+          const errc rotated = scene.want(plan::Rekeyed{scene.wish.passphrase});
+          CHECK(rotated == errc::ok);
+        } catch (const Crash&) {
+          scene.kill_and_start();
+          CHECK(scene.want(plan::Healed{}) == errc::ok);
+          REQUIRE(scene.unstage() == errc::ok);
+          REQUIRE(scene.stage() == errc::ok);
+          CHECK(scene.want(plan::Rekeyed{scene.wish.passphrase}) == errc::ok);
+        }
+      },
+      [](Encrypted& scene) {
+        CHECK(scene.image().luks->keys.size() == 1);
+        CHECK(scene.unstage() == errc::ok);
+        CHECK(scene.stage() == errc::ok);
+      });
+}
+
+TEST_CASE("a key is rotated only where the volume has one of its own and is open here") {
+  Encrypted scene;
+  CHECK(scene.want(plan::Rekeyed{scene.wish.passphrase}) == errc::not_found);
+  REQUIRE(scene.stage() == errc::ok);
+  CHECK(scene.want(plan::Rekeyed{scene.wish.passphrase}) == errc::unimplemented);
+  REQUIRE(scene.unstage() == errc::ok);
+  scene.image() = FakeImage();
+  scene.image().id = "id-1";
+  REQUIRE(scene.want(staged_wish(kId)) == errc::ok);
+  CHECK(scene.want(plan::Rekeyed{scene.wish.passphrase}) == errc::failed_precondition);
+}

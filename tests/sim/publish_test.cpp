@@ -1,0 +1,72 @@
+// What a pod gets: at which targets, with what, and beside whom.
+#include "scene.hpp"
+
+using namespace corbd;
+using test::kId;
+using test::Scene;
+
+namespace {
+
+plan::Staged staged(const std::string& path = "/kubelet/staging/image-1") {
+  auto wish = test::staged_wish(kId);
+  wish.path = path;
+  return wish;
+}
+
+plan::Published published(const plan::Staged& at, const std::string& target) {
+  plan::Published wish;
+  wish.path = at.path;
+  wish.target = target;
+  wish.capability = at.capability;
+  return wish;
+}
+
+}  // namespace
+
+TEST_CASE("a volume for one pod only is published at one target at a time") {
+  Scene scene;
+  auto stage = staged();
+  stage.capability.single_writer = true;
+  REQUIRE(scene.want(stage) == errc::ok);
+  REQUIRE(scene.want(published(stage, "/t1")) == errc::ok);
+  CHECK(scene.want(published(stage, "/t1")) == errc::ok);
+  CHECK(scene.want(published(stage, "/t2")) == errc::failed_precondition);
+  CHECK(scene.want(plan::Unpublished{"/t1"}) == errc::ok);
+  CHECK(scene.want(published(stage, "/t2")) == errc::ok);
+}
+
+TEST_CASE("a publish has the capability of its stage, but mount flags of its own") {
+  Scene scene;
+  REQUIRE(scene.want(staged()) == errc::ok);
+  auto other = published(staged(), "/t");
+  other.capability.single_writer = true;
+  CHECK(scene.want(other) == errc::failed_precondition);
+  auto flags = published(staged(), "/t");
+  flags.capability.mount_flags = "noatime";
+  CHECK(scene.want(flags) == errc::ok);
+  CHECK(scene.want(other) == errc::already_exists);
+}
+
+TEST_CASE("a publish that fails for good leaves nothing that stands in another pod's way") {
+  Scene scene;
+  auto stage = staged();
+  stage.capability.single_writer = true;
+  REQUIRE(scene.want(stage) == errc::ok);
+  scene.world.calls.error = {errc::failed_precondition, "made to fail"};
+  scene.world.calls.fail_at = 2;  // the bind, after the record
+  REQUIRE(scene.want(published(stage, "/t1")) == errc::failed_precondition);
+  CHECK(scene.world.disk.records.front().publishes.empty());
+  CHECK(scene.want(published(stage, "/t2")) == errc::ok);
+}
+
+TEST_CASE("what somebody else mounted at a target is not unmounted") {
+  Scene scene;
+  REQUIRE(scene.want(staged()) == errc::ok);
+  host::Mount foreign;
+  foreign.target = "/t";
+  foreign.dev_major = 8;
+  scene.world.kernel.mounts.push_back(foreign);
+  CHECK(scene.want(plan::Unpublished{"/t"}) == errc::failed_precondition);
+  CHECK(scene.want(published(staged(), "/t")) == errc::failed_precondition);
+  CHECK(scene.world.kernel.mounts.size() == 2);
+}

@@ -1,0 +1,99 @@
+// Volumes that only read, and several volumes on one image.
+#include "corbd/core/gate.hpp"
+#include "scene.hpp"
+
+using namespace corbd;
+using plan::Wish;
+using test::kId;
+using test::Scene;
+
+namespace {
+
+plan::Staged staged(const std::string& path = "/kubelet/staging/image-1") {
+  auto wish = test::staged_wish(kId);
+  wish.path = path;
+  return wish;
+}
+
+plan::Staged read_only(bool block = false) {
+  auto wish = staged();
+  wish.capability.read_only = true;
+  wish.capability.block = block;
+  if (block) wish.capability.fstype.clear();
+  return wish;
+}
+
+plan::Published published(const plan::Staged& at, const std::string& target) {
+  plan::Published wish;
+  wish.path = at.path;
+  wish.target = target;
+  wish.capability = at.capability;
+  return wish;
+}
+
+}  // namespace
+
+TEST_CASE("a read-only volume is mounted without a lock, a check or a format") {
+  Scene scene;
+  scene.filled();
+  REQUIRE(scene.want(read_only()) == errc::ok);
+  CHECK(scene.image().lock_owner.empty());
+  CHECK(scene.image().checks == 0);
+  CHECK(scene.world.kernel.devices.front().read_only);
+  CHECK(scene.want(read_only()) == errc::ok);
+  CHECK(scene.want(published(read_only(), "/t")) == errc::ok);
+}
+
+TEST_CASE("a read-only volume without a filesystem is refused, and nothing is left of it") {
+  Scene scene;
+  CHECK(scene.want(read_only()) == errc::failed_precondition);
+  CHECK(scene.image().generation == 0);
+  CHECK(scene.world.kernel.devices.empty());
+  CHECK(scene.world.disk.records.empty());
+}
+
+TEST_CASE("a read-only volume of an image that another client has locked and open is served") {
+  Scene scene;
+  scene.filled();
+  scene.image().lock_owner = "10.0.0.2:0/5";
+  scene.image().watchers.insert("10.0.0.2:0/5");
+  CHECK(scene.want(read_only(GENERATE(true, false))) == errc::ok);
+}
+
+TEST_CASE("a read-only volume needs no proof of ownership to be healed") {
+  Scene scene;
+  scene.filled();
+  REQUIRE(scene.want(read_only()) == errc::ok);
+  scene.world.agent.kill();
+  scene.image().watchers.insert("10.0.0.2:0/5");
+  scene.world.agent.start();
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+  CHECK(scene.world.kernel.devices.front().alive);
+}
+
+TEST_CASE("two read-only volumes may have one image, a writer beside a reader may not") {
+  Scene scene;
+  scene.filled();
+  REQUIRE(scene.want(read_only()) == errc::ok);
+  auto second = read_only();
+  second.path = "/kubelet/staging/second";
+  CHECK(scene.want(second, "second") == errc::ok);
+  auto writer = staged("/kubelet/staging/third");
+  CHECK(scene.want(writer, "third") == errc::in_use);
+}
+
+TEST_CASE("of two volumes that want one image at the same moment one gets it") {
+  Scene scene;
+  Gate gate(scene.loop.control(), scene.loop.clock);
+  std::vector<errc> ends;
+  const auto ask = [](Scene& in, std::vector<errc>& into, std::string id, std::string path) -> task<> {
+    const auto done = co_await in.world.agent.shell().want(std::move(id), Wish(staged(path)), {});
+    into.push_back(done ? errc::ok : done.error().code);
+  };
+  gate.spawn(ask(scene, ends, "first", "/kubelet/staging/first"));
+  gate.spawn(ask(scene, ends, "second", "/kubelet/staging/second"));
+  scene.loop.advance(std::chrono::seconds(10));
+  std::sort(ends.begin(), ends.end());
+  CHECK(ends == std::vector{errc::ok, errc::in_use});
+  CHECK(scene.world.kernel.devices.size() == 1);
+}

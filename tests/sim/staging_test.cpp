@@ -1,0 +1,103 @@
+// Staging paths: a second one of a volume, one whose mount somebody took away, one from before a reboot.
+#include "scene.hpp"
+
+using namespace corbd;
+using test::kId;
+using test::Scene;
+using test::World;
+
+namespace {
+
+plan::Staged staged(const std::string& path = "/kubelet/staging/image-1") {
+  auto wish = test::staged_wish(kId);
+  wish.path = path;
+  return wish;
+}
+
+plan::Published published(const plan::Staged& at, const std::string& target) {
+  plan::Published wish;
+  wish.path = at.path;
+  wish.target = target;
+  wish.capability = at.capability;
+  return wish;
+}
+
+}  // namespace
+
+TEST_CASE("a second staging path mounts the same device, unchecked, and each path is unstaged by itself") {
+  Scene scene;
+  REQUIRE(scene.want(staged("/a")) == errc::ok);
+  const int checks = scene.image().checks;
+  REQUIRE(scene.want(staged("/b")) == errc::ok);
+  CHECK(scene.image().checks == checks);
+  CHECK(scene.world.kernel.devices.size() == 1);
+  CHECK(scene.want(plan::Unstaged{"/a"}) == errc::ok);
+  CHECK(scene.world.kernel.devices.size() == 1);
+  CHECK(scene.want(staged("/b")) == errc::ok);
+  CHECK(scene.want(plan::Unstaged{"/b"}) == errc::ok);
+  CHECK(scene.world.kernel.devices.empty());
+  CHECK(scene.world.disk.records.empty());
+}
+
+TEST_CASE("a second staging path that uses the device in another way is refused, and the first stays") {
+  Scene scene;
+  REQUIRE(scene.want(staged("/a")) == errc::ok);
+  auto other = staged("/b");
+  SECTION("as a block device") {
+    other.capability.block = true;
+    other.capability.fstype.clear();
+  }
+  SECTION("read-only") { other.capability.read_only = true; }
+  SECTION("as another filesystem") { other.capability.fstype = "xfs"; }
+  CHECK(scene.want(other) == errc::failed_precondition);
+  CHECK(scene.want(staged("/a")) == errc::ok);
+  CHECK(scene.world.disk.records.front().stagings.size() == 1);
+}
+
+TEST_CASE("a second stage that fails for good takes back only what it added") {
+  Scene scene;
+  REQUIRE(scene.want(staged("/a")) == errc::ok);
+  REQUIRE(scene.want(published(staged("/a"), "/t")) == errc::ok);
+  const int calls = scene.world.calls.made;
+  World& world = scene.world;
+  world.calls.error = {errc::failed_precondition, "made to fail"};
+  for (int at = 1; at < 5; ++at) {
+    world.calls.fail_at = at;
+    scene.want(staged("/b"));
+    world.calls.fail_at = 0;
+    CHECK(world.kernel.mounts.size() >= 2);
+    scene.want(plan::Unstaged{"/b"});
+    REQUIRE(world.disk.records.size() == 1);
+    CHECK(world.disk.records.front().stagings.size() == 1);
+    CHECK(world.kernel.devices.size() == 1);
+  }
+  CHECK(world.calls.made > calls);
+}
+
+TEST_CASE("a volume whose staging mount somebody took away under its pod is staged there again") {
+  Scene scene;
+  REQUIRE(scene.want(staged()) == errc::ok);
+  REQUIRE(scene.want(published(staged(), "/t")) == errc::ok);
+  std::erase_if(scene.world.kernel.mounts,
+                [](const auto& mount) { return mount.target == plan::staging_target(kId, staged().path); });
+  CHECK(scene.want(plan::Unstaged{staged().path}) == errc::failed_precondition);
+  CHECK(scene.want(staged()) == errc::ok);
+  CHECK(scene.world.kernel.devices.size() == 1);
+  CHECK(scene.want(plan::Unpublished{"/t"}) == errc::ok);
+  CHECK(scene.world.kernel.devices.size() == 1);
+  CHECK(scene.want(plan::Unstaged{staged().path}) == errc::ok);
+  CHECK(scene.world.kernel.devices.empty());
+}
+
+TEST_CASE("after a reboot a stage begins anew, also before healing closed the old record") {
+  Scene scene;
+  REQUIRE(scene.want(staged()) == errc::ok);
+  scene.world.agent.kill();
+  scene.world.kernel.devices.clear();
+  scene.world.kernel.mounts.clear();
+  scene.world.disk.keys.clear();
+  scene.world.kernel.boot_id = "boot-2";
+  scene.world.agent.start();
+  CHECK(scene.want(staged()) == errc::ok);
+  CHECK(scene.world.disk.records.front().boot_id == "boot-2");
+}

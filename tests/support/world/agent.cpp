@@ -1,0 +1,216 @@
+// The agent's lives.
+#include <algorithm>
+
+#include "corbd/heal/healer.hpp"
+#include "support/world/ports.hpp"
+
+namespace corbd::test {
+namespace {
+
+task<plan::Attachment> told(plan::Attachment attachment) { co_return attachment; }
+
+task<result<>> any_path(std::string, bool) { co_return result<>(); }
+
+result<volume::Cluster> find_cluster(const World& world, const std::string& id) {
+  if (!world.disk.clusters.contains(id)) return Error{errc::not_found, "no cluster " + id};
+  return volume::Cluster{{"10.0.0.9"}, "", world.disk.crush_location};
+}
+
+}  // namespace
+
+struct Agent::Life {
+  explicit Life(World& world)
+      : clusters(make_clusters(world)),
+        devices(make_devices(world)),
+        kernel(make_kernel_client(world)),
+        mounts(make_mounts(world)),
+        filesystems(make_filesystems(world)),
+        daemons(make_daemons(world)),
+        luks(make_luks(world)),
+        kms(make_kms(world)),
+        store(make_store(world)) {}
+  std::unique_ptr<image::Clusters> clusters;
+  std::unique_ptr<device::Devices> devices;
+  std::unique_ptr<device::KernelClient> kernel;
+  std::unique_ptr<host::Mounts> mounts;
+  std::unique_ptr<host::Filesystems> filesystems;
+  std::unique_ptr<host::Daemons> daemons;
+  std::unique_ptr<host::Luks> luks;
+  std::unique_ptr<kms::Kms> kms;
+  std::unique_ptr<volume::RecordStore> store;
+  // The shell goes first: its operations may still know the healer's scope.
+  std::unique_ptr<heal::Healer> healer;
+  std::unique_ptr<volume::Shell> shell;
+};
+
+Agent::Agent(World& world) : world_(world) {}
+
+Agent::~Agent() {
+  if (running()) kill();
+}
+
+volume::Shell& Agent::shell() { return *life_->shell; }
+
+void Agent::start(bool with_healer) {
+  ++lives_;
+  fenced_once = leaving = false;
+  world_.kernel.key_derivations = 0;
+  world_.disk.refused.clear();
+  client_.clear();
+  cut_.clear();
+  connection();
+  life_ = std::make_unique<Life>(world_);
+  volume::Config config;
+  config.boot_id = world_.kernel.boot_id;
+  config.policy.driver = "rbd.csi.ceph.com";
+  config.policy.node = "node-1";
+  config.policy.fencing = fencing;
+  auto find = [this](const std::string& id) { return find_cluster(world_, id); };
+  auto read_stash = [this](std::string path) { return world_.disk.read_stash(std::move(path)); };
+  auto write_stash = [this](std::string path, cephcsi::Stash stash) {
+    return world_.disk.write_stash(std::move(path), std::move(stash));
+  };
+  auto drop_stash = [this](std::string path, std::string log) {
+    return world_.disk.drop_stash(std::move(path), std::move(log));
+  };
+  volume::Ports ports{*life_->clusters,
+                      *life_->devices,
+                      *life_->kernel,
+                      *life_->mounts,
+                      *life_->filesystems,
+                      *life_->daemons,
+                      *life_->luks,
+                      *life_->kms,
+                      *life_->store,
+                      find,
+                      any_path,
+                      read_stash,
+                      write_stash,
+                      drop_stash,
+                      [this](const std::string& file) { return world_.calls.busy(file); }};
+  ports.real_path = [](const std::string& path) { return host::real_path(path, "/linked", "/kubelet"); };
+  ports.attachment = [this](std::string) { return told(world_.attachment); };
+  ports.mapped_places = [this](const image::Place&) { return world_.disk.mapped; };
+  ports.mapped_clusters = [this](const std::string&) {
+    std::vector<std::string> ids;
+    for (const auto& place : world_.disk.mapped) ids.push_back(place.cluster_id);
+    return ids;
+  };
+  life_->shell = std::make_unique<volume::Shell>(world_.loop().control(), world_.loop().clock, ports, config);
+  if (with_healer) {
+    heal::Config healing;
+    healing.jitter = repeatable_jitter(static_cast<std::uint64_t>(lives_));
+    life_->healer =
+        std::make_unique<heal::Healer>(world_.loop().control(), world_.loop().clock, *life_->shell, healing);
+    life_->shell->on_trouble(
+        [this](const std::string& id, std::string why) { life_->healer->heal(id, std::move(why)); });
+  }
+  const auto started = world_.loop().run(life_->shell->start());
+  if (!started) throw std::runtime_error(started.error().text);
+  if (life_->healer) life_->healer->start();
+}
+
+void Agent::kill() {
+  world_.trace("the agent is gone");
+  std::vector<int> ended;
+  for (const auto& [serial, link] : world_.kernel.links) ended.push_back(serial);
+  // Before its coroutines end: what they hold is not closed, as it would be by somebody who lives.
+  auto gone = std::move(life_);
+  world_.loop().die();
+#ifdef NDEBUG
+  gone.reset();
+  if (world_.loop().clock.next() != time_point::max()) world_.broke("a timer of the dead agent is left");
+#else
+  // An AsyncLock asserts that nobody waits for it, and a killed process does not tidy up: what was in its memory is
+  // kept, unused.
+  static auto* graveyard = new std::vector<std::unique_ptr<Life>>();
+  if (gone->healer) gone->healer.reset();
+  graveyard->push_back(std::move(gone));
+#endif
+  world_.loop().renew();
+  world_.kernel.tell_dead = nullptr;
+  world_.kernel.links.clear();
+  world_.cluster.opened.clear();
+  world_.calls.end();
+  for (const int link : ended) world_.kernel.link_ended(link);
+  std::set<std::string> dead;
+  for (auto& [address, state] : clients)
+    if (state == Client::live) {
+      state = Client::dead;
+      dead.insert(address);
+    }
+  world_.cluster.expire_watches(std::move(dead));
+}
+
+task<> Agent::leave_well() {
+  co_await life_->devices->end_commands({world_.loop().clock.now() + std::chrono::minutes(5)});
+  const Until until{world_.loop().clock.now() + std::chrono::seconds(2)};
+  leaving = true;
+  if (life_->healer) co_await life_->healer->stop();
+  co_await life_->shell->stop(until);
+  if (world_.loop().clock.now() >= until.deadline) co_return;  // what the cluster did not answer in time
+  for (const auto& [serial, link] : world_.kernel.links)
+    if (link->state() == device::Link::State::serving && link->in_flight() > 0)
+      world_.broke("the agent left before its time was up, and a request that it had read has no answer");
+}
+
+void Agent::stop() {
+  world_.loop().run(leave_well());
+  kill();
+}
+
+result<> Agent::want(const std::string& id, plan::Wish wish) {
+  if (std::holds_alternative<plan::Failed>(wish)) given_up.insert(id);
+  return world_.loop().run(shell().want(id, std::move(wish), {}));
+}
+
+std::string Agent::connection() {
+  // Shut without having done anything, and made anew.
+  if (unwritten_.erase(client_) > 0) {
+    clients.erase(client_);
+    client_.clear();
+  }
+  if (client_.empty()) {
+    client_ = node_address + ":0/" + std::to_string(++clients_made_);
+    clients[client_] = Client::live;
+    if (world_.disk.state != Disk::State::good &&
+        (world_.disk.state == Disk::State::read_only || world_.disk.spares-- <= 0))
+      unwritten_.insert(client_);
+  }
+  return client_;
+}
+
+result<> Agent::admits(const std::string& client, const Secret& key) const {
+  if (key != world_.cluster.key) return Error{errc::unauthenticated, "the cluster refuses the key"};
+  if (unwritten_.contains(client)) return Error{errc::state_write, "writing the incarnation: the disk takes nothing"};
+  return {};
+}
+
+/// The agent learned that this client of its own is cut off: the next call takes another.
+void Agent::note_cut(const std::string& address) {
+  const auto place = clients.find(address);
+  if (place != clients.end() && place->second == Client::live) place->second = Client::dead;
+  if (client_ == address) client_.clear();
+  cut_.insert(address);
+}
+
+plan::Staged staged_wish(const std::string& image) {
+  plan::Staged wish;
+  wish.path = "/kubelet/staging/" + image;
+  wish.capability.fstype = "ext4";
+  wish.source.cluster_id = "lab";
+  wish.source.pool = "pool";
+  wish.source.image = image;
+  wish.user = "node";
+  wish.key = Secret("canary-key");
+  return wish;
+}
+
+plan::Staged encrypted_wish(const std::string& image, const std::string& kms_id) {
+  plan::Staged wish = staged_wish(image);
+  wish.kms_id = kms_id;
+  wish.passphrase = Secret("canary-passphrase");
+  return wish;
+}
+
+}  // namespace corbd::test

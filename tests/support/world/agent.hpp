@@ -1,0 +1,70 @@
+// The process under test: the real shell and healer on the world's ports, its lives, and its clients of the cluster.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "corbd/volume/shell.hpp"
+#include "support/loop.hpp"
+
+namespace corbd::test {
+
+class World;
+
+enum class Client { live, dead, fenced };
+
+class Agent {
+ public:
+  explicit Agent(World& world);
+  ~Agent();
+
+  /// Ports of a fresh agent, with a client address of its own.
+  void start(bool with_healer = false);
+  /// The agent's process is gone: links die, its clients are dead.
+  void kill();
+  /// It leaves as on SIGTERM.
+  void stop();
+  /// Until its process would end.
+  task<> leave_well();
+  bool running() const { return life_ != nullptr; }
+  volume::Shell& shell();
+  result<> want(const std::string& id, plan::Wish wish);
+
+  bool fencing = false;
+  bool no_descriptor = false;             ///< the process can open nothing
+  std::set<std::string> given_up;         ///< volumes failed by hand
+  std::string node_address = "10.0.0.1";  ///< of this node's clients
+  std::map<std::string, Client> clients;  ///< of this node, as its incarnation files tell
+  /// The client that the next image would be opened on; "" before one is made.
+  std::string client() const { return client_; }
+
+  // For the ports.
+  int life() const { return lives_; }
+  /// Whether that life is not over.
+  bool lives(int life) const { return running() && life == lives_; }
+  std::string connection();  ///< a client that is not known to be cut off
+  /// Why nobody may use that client with this key; nothing: it may be used.
+  result<> admits(const std::string& client, const Secret& key) const;
+  void note_cut(const std::string& address);
+  bool was_cut(const std::string& address) const { return cut_.contains(address); }
+  bool fenced_once = false;  ///< in this life
+  bool leaving = false;      ///< this life was told to end
+
+ private:
+  struct Life;
+  World& world_;
+  int lives_ = 0;
+  std::string client_;
+  std::set<std::string> unwritten_;  ///< clients whose addresses the disk did not take
+  std::set<std::string> cut_;        ///< clients of the agent that lives, which the cluster cut off
+  int clients_made_ = 0;
+  std::unique_ptr<Life> life_;
+};
+
+plan::Staged staged_wish(const std::string& image);
+/// The same of an encrypted volume.
+plan::Staged encrypted_wish(const std::string& image, const std::string& kms_id = "default");
+
+}  // namespace corbd::test

@@ -1,0 +1,235 @@
+// How a call of one of the agent's ports comes to pass: outside of the agent, which may leave or die meanwhile.
+#include <algorithm>
+
+#include "support/world/ports.hpp"
+
+namespace corbd::test {
+
+struct Calls::Reply {
+  Reply(executor control, Clock& clock) : done(std::move(control), clock) {}
+  Event done;
+  result<> value;
+};
+
+/// A call under way. The caller may have left, or died.
+struct Calls::Asked {
+  std::string call, by;
+  bool of_cluster = false;
+  Fate fate;
+  Effect effect;
+  std::weak_ptr<Reply> reply;
+  int life = 0;
+  bool of_driver = false;
+  std::function<void(const result<>&)> told = {};  ///< when its end is known to the agent's process, whoever has left
+};
+
+struct Calls::HelperJob {
+  std::shared_ptr<Asked> asked;
+  std::optional<std::uint32_t> device;
+  std::string busy_file;
+  bool syncs = false;  ///< needs the device only for what that owes
+  bool waits = false;
+  bool gone = false;  ///< with its machine
+};
+
+Fate Calls::next_fate(const std::string& call) {
+  ++made;
+  if (const auto happens = before_call) happens(call);
+  Fate fate = world_.hazards != nullptr ? world_.hazards->fate(call) : Fate();
+  if (crash_at > 0 && --crash_at == 0) fate.crash_before = true;
+  if (crash_after_at > 0 && --crash_after_at == 0) fate.crash_after = true;
+  if (call == delayed) {
+    delayed.clear();
+    fate.before = std::chrono::seconds(90);
+  }
+  if (call == crash_in) {
+    crash_in.clear();
+    fate.crash_before = true;
+  }
+  if (fail_at > 0 && --fail_at == 0) fate.fail = error;
+  if (fail_after_at > 0 && --fail_after_at == 0) fate.fail_after = error;
+  return fate;
+}
+
+task<> Calls::die() {
+  world_.loop().crash();
+  Event never(world_.loop().control(), world_.loop().clock);
+  co_await never.wait({});
+}
+
+task<result<>> Calls::ask_cluster(std::string call, std::string by, Until until, Effect effect, std::string header) {
+  const auto reply = std::make_shared<Reply>(world_.loop().control(), world_.loop().clock);
+  const auto asked = std::make_shared<Asked>(
+      Asked{call, std::move(by), true, next_fate(call), std::move(effect), reply, world_.agent.life()});
+  if (asked->fate.crash_before) co_await die();
+  if (asked->fate.fail) co_return with_context(call, *asked->fate.fail);
+  time_point at = world_.loop().clock.now() + asked->fate.before + world_.cluster.slow;
+  if (!header.empty()) {
+    std::erase_if(last_asked_, [now = world_.loop().clock.now()](const auto& entry) { return entry.second < now; });
+    time_point& last = last_asked_[asked->by + " " + header];
+    at = last = std::max(last, at);
+  }
+  world_.loop().outside(at, [this, asked] { perform(asked); });
+  const Waited how = co_await reply->done.wait(until);
+  if (how != Waited::ready) co_return wait_error(how, call);
+  co_return reply->value;
+}
+
+task<result<>> Calls::ask_node(std::string call, Until until, Effect effect) {
+  const auto reply = std::make_shared<Reply>(world_.loop().control(), world_.loop().clock);
+  const auto asked =
+      std::make_shared<Asked>(Asked{call, "", false, next_fate(call), std::move(effect), reply, world_.agent.life()});
+  if (asked->fate.crash_before) co_await die();
+  if (asked->fate.fail) co_return with_context(call, *asked->fate.fail);
+  in_syscall_.push_back(asked);
+  world_.loop().outside_in(asked->fate.before, [this, asked] { perform(asked); });
+  const Waited how = co_await reply->done.wait(until);
+  if (how != Waited::ready) co_return wait_error(how, call);
+  co_return reply->value;
+}
+
+task<result<>> Calls::ask_driver(std::string call, std::string backend, Until until, Effect effect,
+                                 std::function<void(const result<>&)> ended) {
+  const auto reply = std::make_shared<Reply>(world_.loop().control(), world_.loop().clock);
+  const auto asked = std::make_shared<Asked>(
+      Asked{call, "", false, next_fate(call), std::move(effect), reply, world_.agent.life(), true});
+  if (asked->fate.crash_before) co_await die();
+  if (asked->fate.fail) co_return with_context(call, *asked->fate.fail);
+  const auto place = under_way.insert(under_way.end(), {std::move(backend), {call, world_.loop().clock.wall()}});
+  asked->told = [this, place, ended = std::move(ended)](const result<>& value) {
+    under_way.erase(place);
+    if (ended) ended(value);
+  };
+  in_syscall_.push_back(asked);
+  world_.loop().outside_in(asked->fate.before, [this, asked] { perform(asked); });
+  const Waited how = co_await reply->done.wait(until);
+  if (how != Waited::ready) co_return wait_error(how, call);
+  co_return reply->value;
+}
+
+/// A process ends with its syscalls: each comes to its end then, or was not begun. The next one starts later, for what
+/// waits in the kernel keeps the lock of the state folder.
+void Calls::end() {
+  under_way.clear();
+  world_.kernel.disconnected_by_us.clear();
+  for (const auto& asked : std::exchange(in_syscall_, {}))
+    if (world_.hazards != nullptr && (asked->of_driver || asked->fate.before < std::chrono::seconds(1)) &&
+        world_.hazards->any(duration(2)).count() == 0) {
+      static_cast<void>(asked->effect());
+      world_.trace(asked->call + " (of a dead agent)");
+    }
+}
+
+void Calls::perform(std::shared_ptr<Asked> asked) {
+  const bool lives = world_.agent.lives(asked->life);
+  if (!asked->of_cluster) {
+    if (!lives) return;
+    std::erase(in_syscall_, asked);
+    // Whoever wanted it has left before it was begun. The driver's mutex lets nobody leave.
+    if (asked->reply.expired() && !asked->of_driver) return;
+  }
+  // The asker is dead: the message was out already, or it was not.
+  if (!lives && (world_.hazards == nullptr || world_.hazards->any(duration(2)).count() == 0)) return;
+  if (asked->of_cluster && world_.cluster.dead) {
+    world_.cluster.hold([this, asked] { perform(asked); });
+    return;
+  }
+  result<> value;
+  if (asked->of_cluster && world_.cluster.blocklisted.contains(asked->by)) {
+    world_.agent.note_cut(asked->by);
+    value = Error{errc::fenced, asked->call + ": the cluster has blocklisted this client"};
+  } else {
+    value = asked->effect();
+    world_.trace(asked->call + (lives ? "" : " (of a dead agent)") + (value ? "" : ": " + value.error().text));
+  }
+  if (lives && asked->fate.crash_after) return world_.loop().crash();
+  if (asked->fate.fail_after) value = with_context(asked->call, *asked->fate.fail_after);
+  deliver(asked, std::move(value));
+}
+
+void Calls::deliver(const std::shared_ptr<Asked>& asked, result<> value) {
+  const auto tell = [this, asked, value = std::move(value)] {
+    if (asked->told && world_.agent.lives(asked->life)) asked->told(value);
+    const auto reply = asked->reply.lock();
+    if (!reply) return;
+    reply->value = value;
+    reply->done.set();
+  };
+  if (asked->fate.after == duration::zero()) return tell();
+  world_.loop().outside_in(asked->fate.after, tell);
+}
+
+// --- Helpers ------------------------------------------------------------------------------------
+
+task<result<>> Calls::ask_helper(std::string call, std::optional<std::uint32_t> device, HelperOwner owner, Until until,
+                                 Effect effect) {
+  constexpr std::chrono::seconds patience{60};
+  const auto reply = std::make_shared<Reply>(world_.loop().control(), world_.loop().clock);
+  const auto asked =
+      std::make_shared<Asked>(Asked{call, "", false, next_fate(call), std::move(effect), reply, world_.agent.life()});
+  if (asked->fate.crash_before) co_await die();
+  if (asked->fate.fail) co_return with_context(call, *asked->fate.fail);
+  const auto job = std::make_shared<HelperJob>(HelperJob{asked, device, std::move(owner.busy_file), call == "unmount"});
+  helpers_.push_back(job);
+  world_.loop().outside_in(asked->fate.before, [this, job] { run_helper(job); });
+  const bool patient = until.deadline > world_.loop().clock.now() + patience;
+  const Waited how = co_await reply->done.wait(until.at_most(world_.loop().clock.now() + patience));
+  if (how == Waited::deadline && patient)
+    co_return Error{errc::unavailable, call + " is stuck: its helper was left behind"};
+  if (how != Waited::ready) co_return wait_error(how, call);
+  co_return reply->value;
+}
+
+void Calls::run_helper(const std::shared_ptr<HelperJob>& job) {
+  if (job->gone) return;
+  KernelDevice* device = job->device ? world_.kernel.by_index(*job->device) : nullptr;
+  if (device != nullptr && device->alive) {
+    const auto link = world_.kernel.links.find(device->link);
+    const FakeOpened* image = link == world_.kernel.links.end() ? nullptr : link->second->opened();
+    // Its first request finds out.
+    if (image != nullptr && !image->read_only())
+      if (const FakeImage* of = world_.cluster.by_id(device->image_id);
+          of != nullptr && !world_.cluster.may_write(*of, image->client()))
+        link->second->hold();
+  }
+  if (device != nullptr && device->alive && job->syncs && !device->requests.empty()) {
+    world_.loop().outside_in(std::chrono::milliseconds(1), [this, job] { run_helper(job); });
+    return;
+  }
+  const bool needs_device = !job->syncs || (device != nullptr && !device->requests.empty());
+  if (device != nullptr && !device->alive && !device->disconnected && needs_device && world_.hazards != nullptr) {
+    job->waits = true;
+    world_.trace(job->asked->call + " waits for " + device::path(device->index));
+    return;
+  }
+  std::erase(helpers_, job);
+  const auto& asked = job->asked;
+  const bool lives = world_.agent.lives(asked->life);
+  const bool reads = !job->syncs && asked->call != "luks close" && asked->call != "check unused";
+  result<> value = device != nullptr && device->disconnected && reads
+                       ? Error{errc::io, device::path(device->index) + " is disconnected"}
+                       : asked->effect();
+  world_.trace(asked->call + (lives ? "" : " (left by a dead agent)") + (value ? "" : ": " + value.error().text));
+  if (lives && asked->fate.crash_after) return world_.loop().crash();
+  if (asked->fate.fail_after) value = with_context(asked->call, *asked->fate.fail_after);
+  deliver(asked, std::move(value));
+}
+
+void Calls::wake_helpers(std::uint32_t index) {
+  for (const auto& job : helpers_) {
+    if (!job->waits || job->device != index) continue;
+    job->waits = false;
+    world_.loop().outside_in(std::chrono::milliseconds(1), [this, job] { run_helper(job); });
+  }
+}
+
+bool Calls::busy(const std::string& file) const {
+  return std::any_of(helpers_.begin(), helpers_.end(), [&](const auto& job) { return job->busy_file == file; });
+}
+
+void Calls::end_helpers() {
+  for (const auto& job : helpers_) job->gone = true;
+  helpers_.clear();
+}
+
+}  // namespace corbd::test

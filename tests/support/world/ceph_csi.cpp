@@ -1,0 +1,148 @@
+// rbd-nbd on this node, and what ceph-csi leaves for it.
+#include <algorithm>
+
+#include "support/world/ports.hpp"
+
+namespace corbd::test {
+namespace {
+
+class Daemons final : public host::Daemons {
+ public:
+  explicit Daemons(World& world) : world_(world) {}
+  task<result<bool>> serving(std::uint32_t index, std::string, Until until) override {
+    const auto found = std::make_shared<bool>(false);
+    auto done =
+        co_await world_.calls.ask_node("look for rbd-nbd", until, [&world = world_, index, found]() -> result<> {
+          *found = world.ceph_csi.daemons.contains(index);
+          return {};
+        });
+    if (!done) co_return done.error();
+    co_return *found;
+  }
+  task<result<>> dismiss(std::uint32_t index, std::string, Until until) override {
+    co_return co_await world_.calls.ask_node("dismiss rbd-nbd", until, [&world = world_, index]() -> result<> {
+      world.ceph_csi.ends(index, true);
+      return {};
+    });
+  }
+
+ private:
+  World& world_;
+};
+
+}  // namespace
+
+std::unique_ptr<host::Daemons> make_daemons(World& world) { return std::make_unique<Daemons>(world); }
+
+std::uint32_t CephCsi::stages(const std::string& name, const std::string& staging_path, std::string volume_id) {
+  if (volume_id.empty()) volume_id = name;
+  FakeImage& image = world_.cluster.images.at(name);
+  const std::string client = "10.0.0.1:0/9" + std::to_string(world_.new_serial());
+  image.lock_owner = client;
+  image.watchers.insert(client);
+  image.changed();
+  image.data = true;
+  image.content = host::Probe::Kind::filesystem;
+  image.fstype = "ext4";
+  KernelDevice device;
+  while (world_.kernel.by_index(device.index) != nullptr) ++device.index;
+  device.backend = volume_id;
+  device.image_id = image.id;
+  device.size = image.size;
+  device.alive = true;
+  device.request_timeout = true;
+  device.link = world_.new_serial();
+  device.visits = image.visits;
+  world_.kernel.devices.push_back(device);
+  daemons[device.index] = client;
+  host::Mount mount;
+  mount.id = static_cast<std::uint64_t>(world_.new_serial());
+  mount.dev_major = 43;
+  mount.dev_minor = device.index * 32;
+  mount.root = "/";
+  mount.target = plan::staging_target(volume_id, staging_path);
+  mount.fstype = "ext4";
+  world_.kernel.mounts.push_back(mount);
+  world_.disk.places.insert(mount.target);
+  cephcsi::Stash stash;
+  stash.pool = "pool";
+  stash.image = name;
+  stash.nbd = true;
+  stash.device = device::path(device.index);
+  stash.log_dir = "/var/log/ceph";
+  stash.log_strategy = "remove";
+  world_.disk.logs.insert("/var/log/ceph/rbd-nbd-" + volume_id + ".log");
+  world_.disk.stashes[staging_path] = stash;
+  return device.index;
+}
+
+std::uint32_t CephCsi::stages_with_krbd(const std::string& name, const std::string& staging_path,
+                                        std::string volume_id) {
+  FakeImage& image = world_.cluster.images.at(name);
+  image.data = true;
+  image.content = host::Probe::Kind::filesystem;
+  image.fstype = "ext4";
+  static_cast<void>(world_.kernel.krbd_maps(name, false));
+  const std::uint32_t index = world_.kernel.devices.back().index;
+  host::Mount mount;
+  mount.id = static_cast<std::uint64_t>(world_.new_serial());
+  mount.dev_major = 43;
+  mount.dev_minor = index * 32;
+  mount.root = "/";
+  mount.target = plan::staging_target(volume_id, staging_path);
+  mount.fstype = "ext4";
+  world_.kernel.mounts.push_back(mount);
+  world_.disk.places.insert(mount.target);
+  cephcsi::Stash stash;
+  stash.pool = "pool";
+  stash.image = name;
+  world_.disk.stashes[staging_path] = stash;
+  return index;
+}
+
+void CephCsi::heals(std::uint32_t index) {
+  KernelDevice* device = world_.kernel.by_index(index);
+  if (device == nullptr || device->alive || device->disconnected) return;
+  FakeImage* image = world_.cluster.by_id(device->image_id);
+  if (image == nullptr) return;
+  const std::string client = "10.0.0.1:0/9" + std::to_string(world_.new_serial());
+  world_.trace("rbd-nbd serves " + device::path(index) + " again");
+  if (!image->lock_owner.empty()) world_.cluster.blocklist(image->lock_owner);
+  if (image->exclusive) image->lock_owner = client;
+  image->watchers.insert(client);
+  image->changed();
+  daemons[index] = client;
+  device->request_timeout = true;
+  world_.kernel.connect_link(*device, world_.new_serial());
+}
+
+/// At once, and with its cache written through.
+void CephCsi::serves(std::uint32_t index, int link, std::uint64_t id) {
+  KernelDevice* device = world_.kernel.by_index(index);
+  if (device == nullptr || !daemons.contains(index) || device->link != link || world_.cluster.dead) return;
+  FakeImage* image = world_.cluster.by_id(device->image_id);
+  const auto place = std::find_if(device->requests.begin(), device->requests.end(),
+                                  [&](const auto& request) { return request.id == id; });
+  if (image == nullptr || place == device->requests.end()) return;
+  if (place->write) image->blocks[place->block] = place->number;
+  world_.kernel.answer(index, id, 0, image->blocks[place->block], false);
+}
+
+void CephCsi::ends(std::uint32_t index, bool cleanly) {
+  const auto place = daemons.find(index);
+  if (place == daemons.end()) return;
+  const std::string client = place->second;
+  daemons.erase(place);
+  KernelDevice* device = world_.kernel.by_index(index);
+  // With a boot in between its device is gone, and it died as well.
+  if (cleanly && device != nullptr) {
+    if (FakeImage* image = world_.cluster.by_id(device->image_id)) world_.cluster.leave(*image, client, true);
+  } else {
+    world_.cluster.expire_watches({client});
+  }
+  if (device != nullptr) world_.kernel.link_ended(device->link);
+  if (world_.kernel.tell_dead && world_.hazards == nullptr) world_.kernel.tell_dead(index);
+  world_.kernel.let_go(index);
+}
+
+}  // namespace corbd::test

@@ -1,0 +1,34 @@
+// ceph-csi on this node: what it staged with rbd-nbd or the kernel's client, and the rbd-nbd processes.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace corbd::test {
+
+class World;
+
+class CephCsi {
+ public:
+  explicit CephCsi(World& world) : world_(world) {}
+
+  std::map<std::uint32_t, std::string> daemons;  ///< rbd-nbd's client address by the index of the device it serves
+  /// The image is mapped by rbd-nbd, and its filesystem staged at the path. The device's index.
+  std::uint32_t stages(const std::string& image, const std::string& staging_path, std::string volume_id = {});
+  /// The same with krbd.
+  std::uint32_t stages_with_krbd(const std::string& image, const std::string& staging_path, std::string volume_id);
+  /// What its healer does with a device that nobody serves: rbd-nbd serves it, once the cluster has given its last
+  /// client up.
+  void heals(std::uint32_t index);
+  /// An rbd-nbd ends by SIGKILL (its lock stays, its watch for a while), or cleanly as on SIGTERM.
+  void ends(std::uint32_t index, bool cleanly);
+
+  /// For the kernel.
+  void serves(std::uint32_t index, int link, std::uint64_t request);
+
+ private:
+  World& world_;
+};
+
+}  // namespace corbd::test

@@ -1,0 +1,212 @@
+// Watches, locks, the blocklist, other nodes, and what is written.
+#include <algorithm>
+
+#include "support/world/ports.hpp"
+
+namespace corbd::test {
+namespace {
+
+constexpr std::chrono::seconds kWatch{30};
+
+}  // namespace
+
+FakeImage* Cluster::by_id(const std::string& image_id) {
+  for (auto& [name, image] : images)
+    if (image.id == image_id) return &image;
+  return nullptr;
+}
+
+bool Cluster::may_write(const FakeImage& image, const std::string& address) const {
+  return !blocklisted.contains(address) && (!image.exclusive || image.shared || image.lock_owner == address);
+}
+
+void Cluster::blocklist(const std::string& address) {
+  if (!blocklisted.insert(address).second) return;
+  world_.trace("blocklisted " + address);
+  for (auto& [name, image] : images) image.watchers.erase(address);
+  for (const auto& [serial, image] : opened) {
+    if (image->client() != address) continue;
+    const auto told_in = world_.hazards == nullptr ? duration::zero() : world_.hazards->any(std::chrono::seconds(2));
+    world_.loop().outside_in(told_in, [this, one = serial] {
+      if (const auto place = opened.find(one); place != opened.end() && world_.agent.running())
+        place->second->cut_off("its client was cut off");
+    });
+  }
+}
+
+void Cluster::expire_watches(std::set<std::string> of) {
+  if (of.empty()) return;
+  world_.loop().outside_in(kWatch, [this, of = std::move(of)] {
+    for (auto& [name, image] : images)
+      for (const auto& address : of) image.watchers.erase(address);
+  });
+}
+
+void Cluster::revive() {
+  dead = false;
+  world_.trace("the cluster answers again");
+  for (auto held = std::exchange(held_, {}); auto& work : held) work();
+}
+
+bool Cluster::visit(FakeImage& image, const std::string& visitor, bool by_force) {
+  if (dead) return false;
+  if (image.exclusive && !image.shared && !image.lock_owner.empty()) {
+    if (image.watchers.contains(image.lock_owner) && !by_force) return false;
+    blocklist(image.lock_owner);
+    image.changed();
+  }
+  world_.trace("another node " + visitor + " writes into " + image.id);
+  if (image.exclusive) image.lock_owner = visitor;
+  image.watchers.insert(visitor);
+  image.changed();
+  ++image.visits;
+  image.data = true;
+  image.only_formatted = false;
+  // It has such an agent too, and a raw block volume there: no format that was begun may be repeated.
+  image.metadata.erase("corbd/format");
+  if (image.exclusive && !image.taken) image.taken = world_.loop().clock.now();
+  for (std::size_t block = image.visits % 2; block < kBlocks; block += 2) {
+    image.blocks[block] = world_.new_number();
+    image.acked[block] = 0;
+  }
+  return true;
+}
+
+void Cluster::leave(FakeImage& image, const std::string& visitor, bool cleanly) {
+  world_.trace("the other node " + visitor + (cleanly ? " leaves " : " dies with ") + image.id);
+  image.watchers.erase(visitor);
+  if (!cleanly || image.lock_owner != visitor) return;
+  image.lock_owner.clear();
+  image.changed();
+}
+
+bool Cluster::maintain(FakeImage& image, const std::string& by) {
+  if (dead) return false;
+  if (image.exclusive && !image.lock_owner.empty()) {
+    if (image.watchers.contains(image.lock_owner)) return false;
+    blocklist(image.lock_owner);
+    // Without an orchestrator who takes the lock of a client that lived, and was cut off, is taken for a thief. The
+    // agent may not have heard of it yet.
+    const auto owner = world_.agent.clients.find(image.lock_owner);
+    const bool lives = owner != world_.agent.clients.end() && owner->second == Client::live;
+    if ((lives || world_.agent.was_cut(image.lock_owner)) &&
+        world_.attachment.state == plan::Attachment::State::unknown && !image.taken)
+      image.taken = world_.loop().clock.now();
+  }
+  world_.trace("a tool at " + by + " works on " + image.id);
+  image.watchers.insert(by);
+  if (image.exclusive) image.lock_owner = by;
+  image.changed();
+  return true;
+}
+
+void Cluster::other_agent_waits(const std::string& name, const std::string& by, duration looks) {
+  waiting_agents_.insert(by);
+  other_agent_looks(name, by, looks);
+}
+
+void Cluster::other_agent_looks(const std::string& name, const std::string& by, duration looks) {
+  const auto place = images.find(name);
+  if (place == images.end() || !waiting_agents_.contains(by)) return;
+  const auto again = [this, name, by, looks](duration in) {
+    world_.loop().outside_in(in, [=, this] { other_agent_looks(name, by, looks); });
+  };
+  if (dead) return again(std::chrono::seconds(5));
+  place->second.watchers.insert(by);
+  world_.loop().outside_in(looks, [=, this] {
+    const auto still = images.find(name);
+    if (still == images.end()) return;
+    FakeImage& image = still->second;
+    const bool alone = image.watchers.size() == 1;
+    image.watchers.erase(by);
+    if (!waiting_agents_.contains(by)) return;
+    if (alone && visit(image, by, false)) {
+      waiting_agents_.erase(by);
+      other_agents.insert(by);
+    } else {
+      again(std::chrono::seconds(1) + (world_.hazards == nullptr ? duration(std::chrono::milliseconds(700))
+                                                                 : world_.hazards->any(std::chrono::seconds(2))));
+    }
+  });
+}
+
+void Cluster::remove_image(const std::string& name) {
+  const auto place = images.find(name);
+  if (place == images.end() || !place->second.watchers.empty()) return;
+  world_.trace("image " + name + " is removed");
+  // One that was taken from us before has been lost since then.
+  removed_[place->second.id] = place->second.taken.value_or(world_.loop().clock.now());
+  images.erase(place);
+}
+
+void Cluster::resized(const std::string& image_id) {
+  std::vector<int> told;
+  for (const auto& [serial, image] : opened)
+    if (image->key().image_id == image_id) told.push_back(serial);
+  for (const int serial : told)
+    if (const auto place = opened.find(serial); place != opened.end() && world_.agent.running())
+      place->second->resized();
+}
+
+std::optional<time_point> Cluster::lost_since(const std::string& image_id) const {
+  if (const auto place = removed_.find(image_id); place != removed_.end()) return place->second;
+  for (const auto& [name, image] : images)
+    if (image.id == image_id) return image.taken;
+  return std::nullopt;
+}
+
+// --- Data ---------------------------------------------------------------------------------------
+
+void Cluster::submit(Work work) {
+  using namespace std::chrono_literals;
+  // An operation may lie queued at an OSD for long, also when its client is dead.
+  duration takes = world_.hazards == nullptr ? duration(1ms) : world_.hazards->any(4ms) + 1us;
+  if (world_.hazards != nullptr && world_.hazards->any(duration(20)).count() == 0) takes += world_.hazards->any(8s);
+  world_.loop().outside_in(takes + slow, [this, work = std::move(work)]() mutable { run_work(std::move(work)); });
+}
+
+void Cluster::run_work(Work work) {
+  if (dead) {
+    hold([this, work = std::move(work)]() mutable { run_work(std::move(work)); });
+    return;
+  }
+  FakeImage* image = by_id(work.image_id);
+  if (image != nullptr && image->shared && !blocklisted.contains(work.client)) {
+    image->lock_owner = work.client;
+    image->lock_handle = 0;
+  }
+  int failed = 0;
+  if (blocklisted.contains(work.client))
+    failed = -ESHUTDOWN;
+  else if (image == nullptr)
+    failed = -ENOENT;
+  else if (work.write && image->exclusive && image->lock_owner != work.client)
+    failed = -EROFS;
+  else if (odd_error != 0)
+    failed = -odd_error;
+  if (failed == 0 && work.write) stored(work, *image);
+  if (failed == -ESHUTDOWN) world_.agent.note_cut(work.client);
+  const std::uint64_t number = failed == 0 ? image->blocks[work.block] : 0;
+  if (world_.agent.lives(work.life)) work.done(failed, number);
+}
+
+void Cluster::stored(const Work& work, FakeImage& image) {
+  const std::string where = "block " + std::to_string(work.block) + " of " + image.id;
+  if (work.number < image.acked[work.block])
+    world_.broke("an acknowledged write was overwritten by an older one: " + where + " had " +
+                 std::to_string(image.acked[work.block]) + ", got " + std::to_string(work.number));
+  const bool link_is_later = work.link_visits != work.device_visits;
+  if (!image.shared && (link_is_later || (image.exclusive && image.visits != work.device_visits)))
+    world_.broke("a write from before another node's visit was replayed: " + where);
+  image.blocks[work.block] = work.number;
+  image.data = true;
+  image.only_formatted = false;
+  const auto complete = [](const plan::Staging& staging) { return staging.complete; };
+  const auto staged = [&](const plan::Record& record) {
+    return record.key.image_id == image.id && std::ranges::any_of(record.stagings, complete);
+  };
+  if (image.metadata.contains("corbd/format") && std::ranges::any_of(world_.disk.records, staged))
+    world_.broke("an application wrote into an image that may be formatted still: " + where);
+}
+
+}  // namespace corbd::test

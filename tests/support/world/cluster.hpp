@@ -1,0 +1,135 @@
+// The cluster: it keeps images, their data, watches and locks. Those of dead clients stay until they are fenced and
+// broken.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "corbd/core/secret.hpp"
+#include "corbd/host/values.hpp"
+#include "support/loop.hpp"
+
+namespace corbd::test {
+
+class World;
+class FakeOpened;
+struct Work;  ///< an operation of an image on its way through the cluster
+
+inline constexpr std::size_t kBlocks = 6;  ///< of an image that are written and looked at
+inline constexpr std::uint64_t kBlockBytes = 4096;
+
+/// A LUKS header: what opens each key slot. Without any its format did not end.
+struct FakeLuks {
+  std::map<int, std::string> keys;
+  std::string passphrase;  ///< that it was formatted with
+};
+inline constexpr std::uint64_t kLuksHeader = 16 << 20;  ///< bytes
+
+struct FakeImage {
+  std::string id;
+  std::int64_t pool_id = 1;
+  std::uint64_t size = 1 << 30;
+  bool exclusive = true;
+  std::uint64_t features = 5;  ///< layering and exclusive-lock
+  bool shared = false;         ///< many write: the lock goes to whoever writes
+  bool secondary = false;      ///< the mirror of another cluster's
+  std::string lock_owner;      ///< client address; "" = free
+  int lock_handle = 0;         ///< which of that client's open images has it, as its cookie tells; 0: any
+  std::set<std::string> watchers;
+  std::uint64_t version = 1;    ///< of the header
+  std::int64_t break_mark = 0;  ///< of the header: its time of change
+  void changed(std::int64_t left = 0) {
+    ++version;
+    break_mark = left;
+  }
+  std::map<std::string, std::string> metadata;
+  bool data = false;            ///< any extent allocated
+  bool only_formatted = false;  ///< what data there is comes from a format
+  host::Probe::Kind content = host::Probe::Kind::nothing;
+  std::string fstype;
+  std::optional<FakeLuks> luks;        ///< its header; content and fstype are then of what it opens to
+  std::uint64_t filesystem_bytes = 0;  ///< 0: as large as the image
+  int growths = 0, trims = 0;          ///< of its filesystem
+  std::uint64_t generation = 0;        ///< counts formats: a second one destroyed data
+  int checks = 0;                      ///< fsck runs
+  bool beyond_repair = false;          ///< fsck leaves errors
+
+  std::array<std::uint64_t, kBlocks> blocks{};  ///< the number last written to each
+  std::array<std::uint64_t, kBlocks>
+      acked{};                  ///< the number that the application was told is stored; 0 once another node wrote there
+  std::uint64_t visits = 0;     ///< of other nodes that wrote
+  std::uint64_t our_break = 0;  ///< the version that breaking our own dead lock made
+  std::optional<time_point> taken;  ///< since when another node may have it
+};
+
+class Cluster {
+ public:
+  explicit Cluster(World& world) : world_(world) {}
+
+  std::map<std::string, FakeImage> images;  ///< by name
+  std::map<std::int64_t, std::string> pools{{1, "pool"}};
+  /// A provisioner's, by pool and uuid: the keys of its omap.
+  std::map<std::pair<std::int64_t, std::string>, std::map<std::string, std::string>> journals;
+  std::set<std::string> blocklisted;
+  std::set<std::string> options_asked;  ///< of Ceph, "name=value", by any connection
+  Secret key{"canary-key"};             ///< any other is refused
+  bool dead = false;
+  duration slow{};
+  int odd_error = 0;  ///< errno with which OSDs answer every read and write, and do nothing
+
+  FakeImage* by_id(const std::string& image_id);
+  void revive();
+  void blocklist(const std::string& address);
+  void remove_image(const std::string& name);
+  void resized(const std::string& image_id);
+  /// As a provisioner leaves an image that is to be encrypted; one with a filesystem as its first stage left it, the
+  /// filesystem inside.
+  void provision_encrypted(const std::string& image, const std::string& kms_id);
+  /// Whether an image whose metadata call it encrypted has a key slot that opens with the key of its KMS. True of every
+  /// other.
+  bool opens(const std::string& image) const;
+  /// Another node's agent ends the encryption that was begun.
+  void finish_encryption(FakeImage& image);
+
+  // Other nodes.
+  /// Another node opens the image and writes into some blocks. Only as the cluster allows: the lock is free or its
+  /// owner's watch has expired; `by_force`: an operator has our client blocklisted first. False: it was refused.
+  bool visit(FakeImage& image, const std::string& visitor, bool by_force);
+  void leave(FakeImage& image, const std::string& visitor, bool cleanly);
+  /// A tool of the cluster's (a flatten, a resize) has the image open and its lock, as far as the cluster allows; it
+  /// writes nothing of the volume's. False: the cluster did not allow it.
+  bool maintain(FakeImage& image, const std::string& by);
+  /// Another node's agent wants the image: it opens it for `looks`, and closes it again as long as somebody else has it
+  /// open, until it has it.
+  void other_agent_waits(const std::string& image, const std::string& by,
+                         duration looks = std::chrono::milliseconds(200));
+  /// Its volume was detached there: it asks no more.
+  void other_agent_gives_up(const std::string& by) { waiting_agents_.erase(by); }
+  std::set<std::string> other_agents;  ///< those that got their image
+
+  // For the ports.
+  void submit(Work work);
+  /// What the dead cluster will do once it lives.
+  void hold(std::function<void()> work) { held_.push_back(std::move(work)); }
+  void expire_watches(std::set<std::string> of);
+  std::optional<time_point> lost_since(const std::string& image_id) const;
+  bool may_write(const FakeImage& image, const std::string& address) const;
+  std::map<int, FakeOpened*> opened;  ///< of this life of the agent
+
+ private:
+  void run_work(Work work);
+  void stored(const Work& work, FakeImage& image);
+  void other_agent_looks(const std::string& image, const std::string& by, duration looks);
+
+  World& world_;
+  std::set<std::string> waiting_agents_;  ///< other nodes', that have not got their image yet
+  std::vector<std::function<void()>> held_;
+  std::map<std::string, time_point> removed_;  ///< images by id
+};
+
+}  // namespace corbd::test

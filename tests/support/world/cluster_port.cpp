@@ -1,0 +1,148 @@
+// The agent's way to the cluster: names, headers, fences, and images to open.
+#include "support/world/ports.hpp"
+
+namespace corbd::test {
+namespace {
+
+class Clusters final : public image::Clusters {
+ public:
+  explicit Clusters(World& world) : world_(world) {}
+
+  task<result<image::Resolved>> resolve(image::Access access, image::Name name, Until until) override {
+    const auto found = std::make_shared<image::Resolved>();
+    note_options(access);
+    const std::string by = world_.agent.connection();
+    if (auto admitted = world_.agent.admits(by, access.key); !admitted) co_return admitted.error();
+    auto done = co_await world_.calls.ask_cluster(
+        "resolve", by, until,
+        [&world = world_, access, name, found]() -> result<> { return find_image(world, access, name, *found); });
+    if (!done) co_return done.error();
+    co_return *found;
+  }
+
+  task<result<image::Resolved>> locate(image::Access access, image::Reserved reserved, std::string ns,
+                                       Until until) override {
+    const auto found = std::make_shared<image::Resolved>();
+    note_options(access);
+    const std::string by = world_.agent.connection();
+    if (auto admitted = world_.agent.admits(by, access.key); !admitted) co_return admitted.error();
+    auto done = co_await world_.calls.ask_cluster(
+        "locate", by, until, [&world = world_, access, reserved, ns, found]() -> result<> {
+          const auto pool = world.cluster.pools.find(reserved.pool_id);
+          if (pool == world.cluster.pools.end())
+            return Error{errc::not_found, "pool number " + std::to_string(reserved.pool_id) + " does not exist"};
+          auto journal = world.cluster.journals.find({reserved.pool_id, reserved.uuid});
+          if (journal == world.cluster.journals.end() || !journal->second.contains("csi.imagename"))
+            for (const auto& [id, name] : world.cluster.pools)
+              if (const auto other = world.cluster.journals.find({id, reserved.uuid});
+                  name == reserved.journal_pool && other != world.cluster.journals.end())
+                journal = other;
+          const bool there = journal != world.cluster.journals.end();
+          const bool named = there && journal->second.contains("csi.imagename");
+          const std::string name = named                     ? journal->second["csi.imagename"]
+                                   : !reserved.image.empty() ? reserved.image
+                                                             : "csi-vol-" + reserved.uuid;
+          if (auto image = find_image(world, access, {pool->second, ns, name}, *found); !image) return image;
+          if (there && journal->second.contains("csi.volume.encryptKMS"))
+            found->kms_id = journal->second.at("csi.volume.encryptKMS");
+          if (there && journal->second.contains("csi.volume.encryptionType"))
+            found->encryption_type = journal->second.at("csi.volume.encryptionType");
+          if (there) journal->second.try_emplace("csi.imageid", found->key.image_id);
+          return {};
+        });
+    if (!done) co_return done.error();
+    co_return *found;
+  }
+
+  task<result<>> fence_dead(image::Access access, Until until) override {
+    const std::string by = world_.agent.connection();
+    if (auto admitted = world_.agent.admits(by, access.key); !admitted) co_return admitted.error();
+    co_return co_await world_.calls.ask_cluster("fence", by, until, [&world = world_]() -> result<> {
+      for (auto& [address, state] : world.agent.clients) {
+        if (state != Client::dead) continue;
+        world.cluster.blocklist(address);
+        state = Client::fenced;
+      }
+      world.agent.fenced_once = true;
+      return {};
+    });
+  }
+
+  task<result<>> inherit(image::Access, std::string address, Until until) override {
+    co_return co_await world_.calls.ask_node("inherit", until, [&world = world_, address]() -> result<> {
+      for (const auto& [index, client] : world.ceph_csi.daemons)
+        if (client == address) world.broke("the client of a living rbd-nbd is to be fenced: " + address);
+      world.agent.clients.emplace(address, Client::dead);
+      return {};
+    });
+  }
+
+  task<result<image::Header>> header(image::Access access, image::Key key, Until until) override {
+    const auto found = std::make_shared<image::Header>();
+    const std::string by = world_.agent.connection();
+    if (auto admitted = world_.agent.admits(by, access.key); !admitted) co_return admitted.error();
+    auto done = co_await world_.calls.ask_cluster("header", by, until, [&world = world_, key, found]() -> result<> {
+      const FakeImage* image = world.cluster.by_id(key.image_id);
+      if (image == nullptr) return Error{errc::not_found, "image " + key.text() + " does not exist any more"};
+      *found = {image->version, image->break_mark};
+      return {};
+    });
+    if (!done) co_return done.error();
+    co_return *found;
+  }
+
+  task<result<std::unique_ptr<image::Image>>> open(image::Access access, image::Key key, image::OpenOptions options,
+                                                   Until until) override {
+    const std::string by = world_.agent.connection();
+    if (auto admitted = world_.agent.admits(by, access.key); !admitted) co_return admitted.error();
+    note_options(access);
+    // A caller that left drops the image, which closes it.
+    const auto opened = std::make_shared<std::unique_ptr<image::Image>>();
+    auto done = co_await world_.calls.ask_cluster(
+        "open", by, until, [&world = world_, key, by, options, weak = std::weak_ptr(opened)]() -> result<> {
+          const auto place = weak.lock();
+          if (!place) return {};
+          if (!world.agent.fenced_once) world.broke("an image was opened before the dead incarnations were fenced");
+          for (const auto& [address, state] : world.agent.clients)
+            if (state == Client::dead)
+              return Error{errc::unavailable, "the dead client " + address + " is not fenced yet"};
+          FakeImage* found = world.cluster.by_id(key.image_id);
+          if (found == nullptr) return Error{errc::not_found, "image " + key.text() + " does not exist any more"};
+          if (found->secondary)
+            return Error{errc::failed_precondition,
+                         "image " + key.text() + " is the mirror of another cluster's image"};
+          *place = std::make_unique<FakeOpened>(world, *found, by, options);
+          return {};
+        });
+    if (!done) co_return done.error();
+    co_return std::move(*opened);
+  }
+
+  task<result<>> shutdown(Until) override { co_return result<>(); }
+
+ private:
+  static result<> find_image(const World& world, const image::Access& access, const image::Name& name,
+                             image::Resolved& into) {
+    const auto place = world.cluster.images.find(name.image);
+    const bool there = place != world.cluster.images.end() && world.cluster.pools.contains(place->second.pool_id) &&
+                       world.cluster.pools.at(place->second.pool_id) == name.pool;
+    if (!there) return Error{errc::not_found, "image " + name.text() + " does not exist"};
+    into.key = {"fsid", place->second.pool_id, name.ns, place->second.id, 0};
+    into.size = place->second.size;
+    into.exclusive_lock = place->second.exclusive;
+    into.features = place->second.features;
+    into.cluster_id = access.cluster_id;
+    into.name = name;
+    return {};
+  }
+  void note_options(const image::Access& access) {
+    for (const auto& [name, value] : access.config) world_.cluster.options_asked.insert(name + "=" + value);
+  }
+  World& world_;
+};
+
+}  // namespace
+
+std::unique_ptr<image::Clusters> make_clusters(World& world) { return std::make_unique<Clusters>(world); }
+
+}  // namespace corbd::test

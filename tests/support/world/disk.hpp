@@ -1,0 +1,53 @@
+// The node's files: records, keys, stashes, configuration, and the places where something is mounted.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "corbd/cephcsi/stash.hpp"
+#include "corbd/image/values.hpp"
+#include "corbd/kms/kms.hpp"
+#include "corbd/plan/record.hpp"
+#include "support/loop.hpp"
+
+namespace corbd::test {
+
+class World;
+
+class Disk {
+ public:
+  explicit Disk(World& world) : world_(world) {}
+
+  /// The disk with the state folder; the runtime folder is memory. A full one takes nothing new, but lets go.
+  enum class State { good, full, read_only } state = State::good;
+  std::vector<plan::Record> records;
+  std::set<std::string> torn_records, newer_records;  ///< volumes whose file is damaged, or of a newer version
+  std::vector<std::string> set_aside;                 ///< volumes whose damaged file was found
+  std::map<std::string, int> refused;  ///< writes of a volume's record that failed one after another in this life
+  int spares = 16;                     ///< files made before, for the addresses of so many clients more
+  std::map<std::string, Secret> keys;
+  std::map<std::string, cephcsi::Stash> stashes;  ///< by staging path
+  std::set<std::string> logs;                     ///< files of rbd-nbd's
+  std::set<std::string> places;  ///< folders and files that mounts were made on: they outlive mounts, agents and boots
+  std::set<std::string> filled_places;  ///< those that hold something else
+
+  // Configuration.
+  std::set<std::string> clusters{"lab"};  ///< names in config.json: all of the one cluster
+  std::vector<image::Place> mapped;       ///< in cluster-mapping.json, for every volume
+  std::string crush_location;             ///< of this node, where config.json wants read affinity
+  std::map<std::string, kms::Kind> kms{{"default", kms::Kind::shared}, {"own", kms::Kind::per_volume}};
+
+  // For the ports.
+  task<result<std::optional<cephcsi::Stash>>> read_stash(std::string path);
+  task<result<>> write_stash(std::string path, cephcsi::Stash stash);
+  task<result<>> drop_stash(std::string path, std::string log);
+  /// Whether it keeps refusing the record of that image's volume.
+  bool mark_refused(const std::string& image_id) const;
+
+ private:
+  World& world_;
+};
+
+}  // namespace corbd::test

@@ -1,0 +1,256 @@
+// An open image of the cluster, in the hands of one client.
+#include <algorithm>
+#include <cstring>
+
+#include "support/world/ports.hpp"
+
+namespace corbd::test {
+
+using image::Ownership;
+
+namespace {
+
+bool has_lock(const FakeImage& image, const std::string& client, int handle) {
+  return image.lock_owner == client && (image.lock_handle == 0 || image.lock_handle == handle);
+}
+
+}  // namespace
+
+FakeOpened::FakeOpened(World& world, FakeImage& of, std::string client, image::OpenOptions options)
+    : world_(world),
+      serial_(world.new_serial()),
+      client_(std::move(client)),
+      exclusive_(of.exclusive),
+      size_(of.size),
+      options_(std::move(options)) {
+  key_ = {"fsid", 1, "", of.id, 0};
+  if (!options_.read_only) of.watchers.insert(client_);
+  for (const auto& device : world_.kernel.devices)
+    if (device.kind == device::Kind::krbd && device.image_id == of.id && !options_.read_only)
+      world_.broke("an image was opened for writing that the kernel has mapped");
+  of.break_mark = 0;
+  world_.cluster.opened[serial_] = this;
+}
+
+FakeOpened::~FakeOpened() {
+  world_.cluster.opened.erase(serial_);
+  if (!closed_ && world_.agent.running()) close_now(world_, {key_.image_id, client_, serial_, gone_});
+}
+
+/// A handle is closed once, however often that is asked for. Its client may have another one of the same image, whose
+/// watch and lock are not this one's.
+void FakeOpened::close_now(World& world, const Handle& handle) {
+  if (std::exchange(*handle.gone, true)) return;
+  FakeImage* of = world.cluster.by_id(handle.image_id);
+  if (of == nullptr) return;
+  const bool watches = std::ranges::any_of(world.cluster.opened, [&](const auto& entry) {
+    const FakeOpened& other = *entry.second;
+    return other.serial_ != handle.serial && !*other.gone_ && !other.options_.read_only &&
+           other.key_.image_id == handle.image_id && other.client_ == handle.client;
+  });
+  if (!watches) of->watchers.erase(handle.client);
+  if (!has_lock(*of, handle.client, handle.serial) || world.cluster.blocklisted.contains(handle.client)) return;
+  of->lock_owner.clear();
+  of->changed();
+}
+
+void FakeOpened::resized() {
+  const FakeImage* of = world_.cluster.by_id(key_.image_id);
+  if (of == nullptr || std::exchange(size_, of->size) == of->size) return;
+  if (options_.on_resized) options_.on_resized();
+}
+
+/// An OSD carries out what one client asks of one object in the order in which it was asked: what its caller gave up
+/// waiting for overtakes nothing.
+task<result<>> FakeOpened::ask(std::string call, Until until, Calls::Effect effect) {
+  return world_.calls.ask_cluster(std::move(call), client_, until, std::move(effect), key_.image_id);
+}
+
+task<result<>> FakeOpened::refresh(Until until) {
+  auto asked = co_await ask("refresh", until, [] { return result<>(); });
+  if (asked) resized();
+  co_return asked;
+}
+
+void FakeOpened::cut_off(const std::string& why) {
+  if (std::exchange(told_, true)) return;
+  world_.agent.note_cut(client_);
+  if (options_.on_lost) options_.on_lost(why);
+}
+
+Work FakeOpened::work_of(const image::Op& op, std::uint64_t offset) const {
+  // Only the world's own session submits here.
+  const auto& from = static_cast<const SessionOp&>(op);
+  const KernelDevice* device = world_.kernel.by_index(from.device);
+  Work work;
+  work.life = world_.agent.life();
+  work.client = client_;
+  work.image_id = key_.image_id;
+  work.write = from.write;
+  work.block = offset / kBlockBytes;
+  work.device_visits = device == nullptr ? 0 : device->visits;
+  work.link_visits = from.link->visits;
+  return work;
+}
+
+void FakeOpened::write(image::Op& op, std::uint64_t offset, std::span<const std::byte> from) {
+  auto work = work_of(op, offset);
+  std::memcpy(&work.number, from.data(), sizeof work.number);
+  work.done = [&op](int error, std::uint64_t) { op.done(&op, error); };
+  world_.cluster.submit(std::move(work));
+}
+
+void FakeOpened::read(image::Op& op, std::uint64_t offset, std::span<std::byte> into) {
+  auto work = work_of(op, offset);
+  work.done = [&op, into](int error, std::uint64_t number) {
+    std::memcpy(into.data(), &number, sizeof number);
+    op.done(&op, error);
+  };
+  world_.cluster.submit(std::move(work));
+}
+
+task<result<Ownership>> FakeOpened::ownership(Until until) {
+  const auto found = std::make_shared<Ownership>();
+  auto done =
+      co_await ask("ownership", until, [&world = world_, id = key_.image_id, by = client_, found]() -> result<> {
+        const FakeImage* of = world.cluster.by_id(id);
+        if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
+        const auto known = world.agent.clients.find(of->lock_owner);
+        found->self = by;
+        found->owner = of->lock_owner;
+        found->version = of->version;
+        if (of->lock_owner == by)
+          found->lock = Ownership::Lock::mine;
+        else if (known != world.agent.clients.end() && known->second == Client::live)
+          return Error{errc::unavailable, "the image is still being closed on another connection of this agent"};
+        else if (known != world.agent.clients.end())
+          found->lock = Ownership::Lock::our_dead;
+        else if (!of->lock_owner.empty())
+          found->lock = Ownership::Lock::other;
+        for (const auto& watcher : of->watchers)
+          if (!world.agent.clients.contains(watcher)) found->foreign_watchers.push_back(watcher);
+        return {};
+      });
+  if (!done) co_return done.error();
+  co_return *found;
+}
+
+task<result<>> FakeOpened::break_dead_lock(std::string owner, std::int64_t mark, Until until) {
+  const auto known = world_.agent.clients.find(owner);
+  if (known == world_.agent.clients.end()) world_.broke("a lock was to be broken that is not ours: " + owner);
+  if (known == world_.agent.clients.end() || known->second != Client::fenced)
+    co_return Error{errc::failed_precondition, owner + " is not a fenced client of this agent"};
+  co_return co_await ask("break lock", until, [&world = world_, id = key_.image_id, owner, mark]() -> result<> {
+    FakeImage* of = world.cluster.by_id(id);
+    if (of == nullptr || of->lock_owner != owner)
+      return Error{errc::unproven, owner + " does not hold the lock any more"};
+    if (!world.cluster.blocklisted.contains(owner)) world.broke("a lock was broken whose owner is not fenced");
+    of->lock_owner.clear();
+    of->changed(mark);
+    // With a disk that keeps refusing its mark the break is done without, and
+    // proves nothing later.
+    if (!world.disk.mark_refused(id)) of->our_break = of->version;
+    return {};
+  });
+}
+
+task<result<>> FakeOpened::acquire_lock(Until until) {
+  const FakeImage* now = world_.cluster.by_id(key_.image_id);
+  if (now != nullptr && has_lock(*now, client_, serial_)) co_return result<>();
+  co_return co_await ask("acquire lock", until,
+                         [&world = world_, id = key_.image_id, by = client_, serial = serial_]() -> result<> {
+                           FakeImage* of = world.cluster.by_id(id);
+                           if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
+                           if (has_lock(*of, by, serial)) return {};
+                           // librbd breaks the lock of a client without a watch, once it is blocklisted.
+                           if (of->watchers.contains(of->lock_owner))
+                             return Error{errc::in_use, "locked by " + of->lock_owner};
+                           if (!of->lock_owner.empty()) world.cluster.blocklist(of->lock_owner);
+                           of->lock_owner = by;
+                           of->lock_handle = serial;
+                           of->taken.reset();
+                           of->changed();
+                           return {};
+                         });
+}
+
+task<result<>> FakeOpened::release_lock(Until until) {
+  co_return co_await ask("release lock", until,
+                         [&world = world_, id = key_.image_id, by = client_, serial = serial_]() -> result<> {
+                           FakeImage* of = world.cluster.by_id(id);
+                           if (of == nullptr || !has_lock(*of, by, serial)) return {};
+                           of->lock_owner.clear();
+                           of->changed();
+                           return {};
+                         });
+}
+
+task<result<bool>> FakeOpened::has_data(Until until) {
+  const auto found = std::make_shared<bool>(false);
+  auto done = co_await ask("has data", until, [&world = world_, id = key_.image_id, found]() -> result<> {
+    const FakeImage* of = world.cluster.by_id(id);
+    if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
+    *found = of->data;
+    return {};
+  });
+  if (!done) co_return done.error();
+  co_return *found;
+}
+
+task<result<std::optional<std::string>>> FakeOpened::metadata(std::string name, Until until) {
+  const auto found = std::make_shared<std::optional<std::string>>();
+  auto done = co_await ask("get metadata", until, [&world = world_, id = key_.image_id, name, found]() -> result<> {
+    const FakeImage* of = world.cluster.by_id(id);
+    if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
+    if (const auto place = of->metadata.find(name); place != of->metadata.end()) *found = place->second;
+    return {};
+  });
+  if (!done) co_return done.error();
+  co_return *found;
+}
+
+task<result<>> FakeOpened::set_metadata(std::string name, std::string value, Until until) {
+  co_return co_await ask("set metadata", until, [&world = world_, id = key_.image_id, name, value]() -> result<> {
+    FakeImage* of = world.cluster.by_id(id);
+    if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
+    of->metadata[name] = value;
+    of->changed();
+    return {};
+  });
+}
+
+task<result<>> FakeOpened::remove_metadata(std::string name, Until until) {
+  co_return co_await ask("remove metadata", until, [&world = world_, id = key_.image_id, name]() -> result<> {
+    FakeImage* of = world.cluster.by_id(id);
+    if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
+    of->metadata.erase(name);
+    of->changed();
+    return {};
+  });
+}
+
+/// What was begun goes on, whatever was said of it: librbd lets go of the image at last.
+void FakeOpened::close_later(World& world, const Handle& handle, int life) {
+  const auto in =
+      world.hazards == nullptr ? duration(std::chrono::milliseconds(100)) : world.hazards->any(std::chrono::seconds(2));
+  world.loop().outside_in(in, [&world, handle, life] {
+    if (!world.agent.lives(life)) return;
+    if (world.cluster.dead) return close_later(world, handle, life);
+    close_now(world, handle);
+  });
+}
+
+task<result<>> FakeOpened::close(Until until) {
+  const Handle handle{key_.image_id, client_, serial_, gone_};
+  auto done = co_await ask("close image", until, [&world = world_, handle]() -> result<> {
+    close_now(world, handle);
+    return {};
+  });
+  // The handle of a client that is cut off is gone all the same.
+  if (!done && done.error().code == errc::fenced) done = result<>();
+  if (!done) close_later(world_, handle, world_.agent.life());
+  if (done) closed_ = true;
+  co_return done;
+}
+
+}  // namespace corbd::test

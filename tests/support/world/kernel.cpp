@@ -1,0 +1,179 @@
+// The kernel's side of a device: requests, dead links, replays.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "codec.hpp"
+#include "support/world/ports.hpp"
+
+namespace corbd::test {
+
+KernelDevice* Kernel::by_index(std::uint32_t index) {
+  for (auto& known : devices)
+    if (known.index == index) return &known;
+  return nullptr;
+}
+
+void Kernel::boot() {
+  devices.clear();
+  mounts.clear();
+  boot_id += "'";
+}
+
+void Kernel::application_writes(KernelDevice& device, std::size_t block) {
+  KernelRequest request;
+  request.block = block;
+  request.number = world_.new_number();
+  ask_device(device, request);
+}
+
+void Kernel::application_reads(KernelDevice& device, std::size_t block) {
+  KernelRequest request;
+  request.write = false;
+  request.block = block;
+  if (const FakeImage* image = world_.cluster.by_id(device.image_id)) request.number = image->acked[block];
+  ask_device(device, request);
+}
+
+/// Requests of one block come one after another, as those of one page do.
+void Kernel::ask_device(KernelDevice& device, KernelRequest request) {
+  if (device.disconnected) {
+    ++errors;
+    return;
+  }
+  const auto waits = [&](const KernelRequest& other) { return other.block == request.block; };
+  if (std::any_of(device.requests.begin(), device.requests.end(), waits)) return;
+  request.id = ++requests_;
+  device.requests.push_back(request);
+  if (device.alive) send(device, device.requests.back());
+}
+
+void Kernel::send(KernelDevice& device, KernelRequest& request) {
+  request.sent_on = device.link;
+  // By value: an answer may come at once and end the request.
+  const KernelRequest sent = request;
+  if (const auto place = links.find(device.link); place != links.end()) return place->second->take(device.index, sent);
+  if (world_.ceph_csi.daemons.contains(device.index))
+    world_.loop().outside_in(std::chrono::milliseconds(2), [this, index = device.index, link = device.link,
+                                                            id = sent.id] { world_.ceph_csi.serves(index, link, id); });
+}
+
+void Kernel::disconnect(std::uint32_t index) {
+  KernelDevice* device = by_index(index);
+  if (device == nullptr || device->disconnected) return;
+  world_.trace(device::path(index) + " is disconnected");
+  device->disconnected = true;
+  device->alive = false;
+  errors += device->requests.size();
+  device->requests.clear();
+  // rbd-nbd, too, has it open until it has ended.
+  if (world_.ceph_csi.daemons.contains(index))
+    world_.loop().outside_in(std::chrono::milliseconds(5), [this, index] { world_.ceph_csi.ends(index, true); });
+  const auto link = links.find(device->link);
+  if (link != links.end()) link->second->stop(FakeLink::State::closed, 0);
+  world_.calls.wake_helpers(index);
+  let_go(index);
+}
+
+void Kernel::let_go(std::uint32_t index) {
+  const KernelDevice* device = by_index(index);
+  const auto automount = automounts.find(index);
+  if (automount != automounts.end() && world_.hazards != nullptr)
+    world_.loop().outside_in(world_.hazards->any(std::chrono::milliseconds(3)),
+                             [this, index, target = automount->second] {
+                               const auto has_it = [&](const host::Mount& mount) { return shows_device(mount, index); };
+                               if (std::ranges::none_of(mounts, has_it)) mount_by_hand(index, target);
+                             });
+  if (device == nullptr || !device->disconnected || device->openers > 0 || device->mapping ||
+      world_.ceph_csi.daemons.contains(index))
+    return;
+  // A path that the device is bound on does not hold it open.
+  const auto holds = [&](const host::Mount& mount) { return mount.fstype != "devtmpfs" && shows_device(mount, index); };
+  if (std::any_of(mounts.begin(), mounts.end(), holds)) return;
+  // It stays, unconfigured: the next device of that number is a new one.
+  world_.trace(device::path(index) + " is free");
+  std::erase_if(devices, [&](const auto& one) { return one.index == index; });
+}
+
+void Kernel::open_device(std::uint32_t index) { ++by_index(index)->openers; }
+
+void Kernel::close_device(std::uint32_t index) {
+  KernelDevice* device = by_index(index);
+  if (device == nullptr || device->openers == 0) return;
+  --device->openers;
+  let_go(index);
+}
+
+void Kernel::connect_link(KernelDevice& device, int link) {
+  device.link = link;
+  device.alive = true;
+  world_.trace(device::path(device.index) + " is served by link " + std::to_string(link));
+  const auto timer = std::chrono::milliseconds(device.io_timeout_ms) + std::chrono::seconds(1);
+  // What was in flight goes out again when its timer fires, in any order; what waited for a link, now.
+  for (const auto& request : device.requests) {
+    const bool in_flight = request.sent_on != 0;
+    const auto in = in_flight && world_.hazards != nullptr ? world_.hazards->any(timer)
+                    : in_flight                            ? duration(timer)
+                                                           : duration::zero();
+    world_.loop().outside_in(in, [this, index = device.index, link, id = request.id] { replay(index, link, id); });
+  }
+  world_.calls.wake_helpers(device.index);
+}
+
+void Kernel::replay(std::uint32_t index, int link, std::uint64_t id) {
+  KernelDevice* device = by_index(index);
+  if (device == nullptr || !device->alive || device->link != link) return;
+  for (auto& request : device->requests)
+    if (request.id == id && request.sent_on != link) return send(*device, request);
+}
+
+void Kernel::link_ended(int link) {
+  const auto seen_in = world_.hazards == nullptr ? duration::zero() : world_.hazards->until_seen_dead();
+  if (seen_in == duration::zero()) return seen_dead(link);
+  world_.loop().outside_in(seen_in, [this, link] { seen_dead(link); });
+}
+
+void Kernel::seen_dead(int link) {
+  for (auto& device : devices) {
+    if (device.link != link || !device.alive) continue;
+    device.alive = false;
+    world_.trace("the kernel sees the link of " + device::path(device.index) + " dead");
+    const auto told_in = world_.hazards == nullptr ? std::nullopt : world_.hazards->until_told_dead();
+    if (!told_in) continue;
+    world_.loop().outside_in(*told_in, [this, index = device.index] {
+      if (tell_dead) tell_dead(index);
+    });
+  }
+}
+
+void Kernel::answer(std::uint32_t index, std::uint64_t id, int failed, std::uint64_t number, bool tombstone) {
+  KernelDevice* device = by_index(index);
+  if (device == nullptr) return;
+  const auto place = std::find_if(device->requests.begin(), device->requests.end(),
+                                  [&](const auto& request) { return request.id == id; });
+  if (place == device->requests.end())
+    return world_.broke("the kernel was answered a request that it does not wait for");
+  const KernelRequest request = *place;
+  device->requests.erase(place);
+  if (failed != 0) {
+    ++errors;
+    // ENOENT: of an image that was removed, its own answer.
+    if (!tombstone && failed != -ENOENT)
+      world_.broke("an error reached the kernel that the image did not give: " + std::to_string(failed));
+    return;
+  }
+  ++answered;
+  FakeImage* image = world_.cluster.by_id(device->image_id);
+  if (image == nullptr || image->visits != device->visits) return;
+  const std::string where = "block " + std::to_string(request.block) + " of " + image->id;
+  if (request.write) {
+    if (image->blocks[request.block] != request.number)
+      world_.broke("a write was acknowledged that is not stored: " + where);
+    image->acked[request.block] = request.number;
+  } else if (number < request.number) {
+    world_.broke("a read of " + where + " gave " + std::to_string(number) + ", an acknowledged write was " +
+                 std::to_string(request.number));
+  }
+}
+
+}  // namespace corbd::test

@@ -1,0 +1,119 @@
+// The node's kernel: it keeps devices, their requests, mappings and mounts when the agent dies, until the next boot.
+#pragma once
+
+#include <functional>
+#include <list>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "corbd/device/device.hpp"
+#include "corbd/host/values.hpp"
+#include "support/loop.hpp"
+
+namespace corbd::test {
+
+class World;
+class FakeLink;
+
+/// A block request of the application, until it is answered.
+struct KernelRequest {
+  std::uint64_t id = 0;
+  bool write = true;
+  std::size_t block = 0;
+  std::uint64_t number = 0;  ///< written; for a read: what the block held for certain when it was asked
+  int sent_on = 0;           ///< link; 0: waits for one
+};
+
+struct KernelDevice {
+  device::Kind kind = device::Kind::nbd;
+  std::uint32_t index = 0;
+  std::string image_name;  ///< of krbd: by which it was mapped
+  std::string backend;
+  std::string image_id;  ///< of what serves it
+  std::uint64_t size = 0;
+  bool alive = false;
+  bool disconnected = false;  ///< it takes no link any more, and is there as long as somebody has it open
+  int openers = 0;            ///< programs that have it open without using it
+  bool read_only = false;
+  bool trim = true;
+  std::uint64_t dead_conn_timeout_s = 0;
+  std::uint32_t io_timeout_ms = 30000;
+  bool request_timeout = false;  ///< another program set one: requests that are slow fail
+
+  std::optional<std::uint64_t> mapping;  ///< bytes of the open LUKS mapping above it
+
+  int link = 0;              ///< whose socket it has
+  std::uint64_t visits = 0;  ///< of its image when the device was made: pages above it are as old
+  std::list<KernelRequest> requests;
+};
+
+/// device-mapper's major number; the minor is the index of the device below.
+inline constexpr std::uint32_t kMappingMajor = 253;
+/// Whether it is of the device or of the mapping above it.
+bool shows_device(const host::Mount& mount, std::uint32_t index);
+
+class Kernel {
+ public:
+  explicit Kernel(World& world) : world_(world) {}
+
+  std::string boot_id = "boot-1";
+  std::vector<KernelDevice> devices;
+  std::vector<host::Mount> mounts;
+  enum class Driver { there, missing, full } driver = Driver::there;  ///< nbd's, and its table of devices
+  int key_derivations = 0, key_derivations_at_once = 0;               ///< under way; the most there ever were
+  KernelDevice* by_index(std::uint32_t index);
+  void boot();
+
+  // The application.
+  void application_writes(KernelDevice& device, std::size_t block);
+  void application_reads(KernelDevice& device, std::size_t block);
+  std::uint64_t answered = 0, errors = 0;  ///< requests that ended well, and with EIO
+
+  // Other programs of the node.
+  /// By whomever. Its requests get errors; it is gone once nobody has it open.
+  void disconnect(std::uint32_t index);
+  void open_device(std::uint32_t index);
+  void close_device(std::uint32_t index);
+  /// By somebody who may, if there is a server and a filesystem. Nothing in the kernel would keep him from what is
+  /// being disconnected; he does not come then.
+  void mount_by_hand(std::uint32_t index, const std::string& target);
+  /// Once what the device owes is stored, if it was the last.
+  void unmount_by_hand(std::uint32_t index, const std::string& target);
+  /// Where another program mounts a device as soon as nobody has it mounted any more.
+  std::map<std::uint32_t, std::string> automounts;
+
+  // Its own RBD client: krbd.cpp
+  bool rbd_module = true;
+  std::uint64_t rbd_features = 0x1bf;  ///< all but journaling
+  std::string rbd_options;             ///< of the last map by the agent
+  std::string rbd_client() const { return "10.0.0.1:0/7" + std::to_string(boot_id.size()); }
+  result<> krbd_maps(const std::string& image, bool read_only);
+  result<> krbd_unmaps(std::uint32_t index);
+  /// A device of krbd is written or read.
+  void krbd_used(const KernelDevice& device);
+
+  // For the ports.
+  /// After something of the device was closed.
+  void let_go(std::uint32_t index);
+  void link_ended(int link);
+  void connect_link(KernelDevice& device, int link);
+  void answer(std::uint32_t index, std::uint64_t request, int error, std::uint64_t number, bool tombstone);
+  std::map<int, FakeLink*> links;  ///< of this life of the agent
+  std::function<void(std::uint32_t)> tell_dead;
+  std::set<std::pair<std::uint32_t, int>>
+      disconnected_by_us;  ///< devices, by index and link, of which this life knows it
+
+ private:
+  void send(KernelDevice& device, KernelRequest& request);
+  void replay(std::uint32_t index, int link, std::uint64_t request);
+  void ask_device(KernelDevice& device, KernelRequest request);
+  void seen_dead(int link);
+
+  World& world_;
+  std::uint64_t requests_ = 0;
+};
+
+}  // namespace corbd::test

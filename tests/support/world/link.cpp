@@ -1,0 +1,91 @@
+// nbd's session, as far as the control side and the kernel see it.
+#include <cerrno>
+#include <cstring>
+
+#include "codec.hpp"
+#include "support/world/ports.hpp"
+
+namespace corbd::test {
+
+FakeLink::FakeLink(World& world, image::Image& image, std::function<void()> on_stopped)
+    : serial(world.new_serial()),
+      image_id(image.key().image_id),
+      visits([&] {
+        const FakeImage* of = world.cluster.by_id(image.key().image_id);
+        return of == nullptr ? 0 : of->visits;
+      }()),
+      world_(world),
+      image_(image),
+      on_stopped_(std::move(on_stopped)),
+      idle_(world.loop().control(), world.loop().clock),
+      drained_(world.loop().control(), world.loop().clock) {
+  world_.kernel.links[serial] = this;
+}
+
+FakeLink::~FakeLink() {
+  if (!ops_.empty() && world_.agent.running())
+    world_.broke("a session was destroyed while its operations were under way");
+  if (state_ == State::serving && world_.agent.running()) world_.kernel.link_ended(serial);
+  world_.kernel.links.erase(serial);
+}
+
+void FakeLink::take(std::uint32_t device, const KernelRequest& request) {
+  if (state_ != State::serving || draining_) return;
+  if (world_.agent.leaving) world_.broke("a session took a request after the agent was told to leave");
+  if (ops_.empty()) busy_since_ = world_.loop().clock.now();
+  SessionOp& op = ops_.emplace_back();
+  op.done = &FakeLink::completed;
+  op.link = this;
+  op.device = device;
+  op.request = request.id;
+  op.write = request.write;
+  const std::uint64_t offset = request.block * kBlockBytes;
+  std::memcpy(op.buffer.data(), &request.number, sizeof request.number);
+  if (request.write)
+    image_.write(op, offset, op.buffer);
+  else
+    image_.read(op, offset, op.buffer);
+}
+
+void FakeLink::completed(image::Op* op, int result) noexcept {
+  auto& ours = static_cast<SessionOp&>(*op);
+  ours.link->end(ours, result);
+}
+
+void FakeLink::end(SessionOp& op, int result) {
+  std::uint64_t number = 0;
+  std::memcpy(&number, op.buffer.data(), sizeof number);
+  const auto device = op.device;
+  const auto request = op.request;
+  ops_.remove_if([&](const SessionOp& one) { return &one == &op; });
+  busy_since_ = world_.loop().clock.now();
+  if (state_ == State::serving) {
+    if (const auto verdict = nbd::judge(result); verdict.hold) {
+      stop(verdict.doubtful ? State::closed : State::held, -result);
+    } else {
+      if (!first_answer_) first_answer_ = world_.loop().clock.now();
+      world_.kernel.answer(device, request, result, number, tombstone());
+    }
+  }
+  if (!ops_.empty()) return;
+  if (draining_) drained_.set();
+  if (state_ != State::serving) idle_.set();
+}
+
+void FakeLink::stop(State state, int error) {
+  if (state_ != State::serving) return;
+  state_ = state;
+  error_ = error;
+  world_.trace("link " + std::to_string(serial) + (state == State::held ? " is held" : " is shut"));
+  if (given) world_.kernel.link_ended(serial);
+  if (on_stopped_) asio::post(world_.loop().control(), on_stopped_);
+  if (ops_.empty()) idle_.set();
+}
+
+task<Waited> FakeLink::drain(Until until) {
+  draining_ = true;
+  if (ops_.empty()) drained_.set();
+  co_return co_await drained_.wait(until);
+}
+
+}  // namespace corbd::test

@@ -1,0 +1,171 @@
+// Mounts of the node: helper processes that wait as long as a device has no server.
+#include <algorithm>
+
+#include "support/world/ports.hpp"
+
+namespace corbd::test {
+namespace {
+
+std::optional<std::uint32_t> mounted_device(const World& world, const std::string& target) {
+  std::optional<std::uint32_t> found;
+  for (const auto& mount : world.kernel.mounts)
+    if (mount.target == target && device_below(mount)) found = device_below(mount);
+  return found;
+}
+
+class Mounts final : public host::Mounts {
+ public:
+  explicit Mounts(World& world) : world_(world) {}
+  result<host::MountTable> table() const override {
+    return std::make_shared<const std::vector<host::Mount>>(world_.kernel.mounts);
+  }
+
+  task<result<>> mount(std::string device, std::string fstype, std::string target, std::string flags, HelperOwner busy,
+                       Until until) override {
+    needs_link(world_, device);
+    world_.disk.places.insert(target);
+    auto effect = [&world = world_, device, fstype, target, flags]() -> result<> {
+      if (world.disk.filled_places.contains(target))
+        return Error{errc::failed_precondition, target + " holds something"};
+      const KernelDevice* on = world.kernel.by_index(index_of(world, device));
+      const FakeImage* image = image_of(world, device);
+      if (on == nullptr || image == nullptr) return gone(device);
+      if (on->read_only && ("," + flags + ",").find(",ro,") == std::string::npos)
+        return Error{errc::failed_precondition, "read-only device"};
+      if (image->fstype != fstype) return Error{errc::failed_precondition, "wrong fs type"};
+      if (image->luks && !is_mapping(device)) return Error{errc::failed_precondition, "wrong fs type"};
+      add(world, target, device, fstype, "/");
+      return {};
+    };
+    co_return co_await world_.calls.ask_helper("mount", index_of(world_, device), std::move(busy), until,
+                                               std::move(effect));
+  }
+
+  task<result<>> bind(std::string source, std::string target, bool, std::string, HelperOwner busy,
+                      Until until) override {
+    world_.disk.places.insert(target);
+    auto effect = [&world = world_, source, target]() -> result<> {
+      if (world.disk.filled_places.contains(target))
+        return Error{errc::failed_precondition, target + " holds something"};
+      if (source.starts_with("/dev/")) {
+        if (world.kernel.by_index(index_of(world, source)) == nullptr) return gone(source);
+        // As with udev: the name is a link to the kernel's.
+        const bool mapped = is_mapping(source);
+        add(world, target, source, "devtmpfs",
+            mapped ? "/dm-" + std::to_string(index_of(world, source)) : "/" + source.substr(5));
+        return {};
+      }
+      const auto place = std::find_if(world.kernel.mounts.begin(), world.kernel.mounts.end(),
+                                      [&](const auto& mount) { return mount.target == source; });
+      if (place == world.kernel.mounts.end()) {
+        world.broke("something that is not mounted was published");
+        return {};
+      }
+      host::Mount copy = *place;
+      copy.target = target;
+      world.kernel.mounts.push_back(copy);
+      return {};
+    };
+    co_return co_await world_.calls.ask_helper("bind", std::nullopt, std::move(busy), until, std::move(effect));
+  }
+
+  task<result<std::uint64_t>> trim(std::string target, HelperOwner busy, Until until) override {
+    const auto of = mounted_device(world_, target);
+    if (!of) co_return Error{errc::not_found, "nothing is mounted at " + target};
+    auto effect = [&world = world_, of]() -> result<> {
+      const KernelDevice* on = world.kernel.by_index(*of);
+      if (on == nullptr) return gone(device::path(*of));
+      if (on->read_only) world.broke("a read-only device was trimmed");
+      if (FakeImage* image = world.cluster.by_id(on->image_id)) ++image->trims;
+      return {};
+    };
+    auto done = co_await world_.calls.ask_helper("trim", of, std::move(busy), until, std::move(effect));
+    if (!done) co_return done.error();
+    co_return std::uint64_t{0};
+  }
+
+  task<result<host::Usage>> usage(std::string target, Until until) override {
+    const auto of = mounted_device(world_, target);
+    if (!of) co_return Error{errc::not_found, "nothing is mounted at " + target};
+    const auto found = std::make_shared<host::Usage>();
+    auto effect = [&world = world_, of, found]() -> result<> {
+      const KernelDevice* on = world.kernel.by_index(*of);
+      if (on == nullptr) return gone(device::path(*of));
+      found->bytes = found->bytes_available = bytes_of(*on);
+      return {};
+    };
+    auto done = co_await world_.calls.ask_helper("usage", of, "", until, std::move(effect));
+    if (!done) co_return done.error();
+    co_return *found;
+  }
+
+  task<result<>> unmount(std::string target, bool sync, HelperOwner busy, Until until) override {
+    // syncfs waits for what the device owes, and so does the end of the filesystem, whoever asked for it.
+    auto waits_for = mounted_device(world_, target);
+    if (!sync && waits_for && mounted_elsewhere(world_, *waits_for, target)) waits_for.reset();
+    auto effect = [&world = world_, target, sync]() -> result<> {
+      const auto of = mounted_device(world, target);
+      if (of && !sync && !mounted_elsewhere(world, *of, target))
+        world.broke("the last mount of a filesystem was taken away without a sync: " + target);
+      std::erase_if(world.kernel.mounts, [&](const auto& mount) { return mount.target == target; });
+      if (of) world.kernel.let_go(*of);
+      if (world.disk.filled_places.contains(target))
+        return Error{errc::failed_precondition, target + " is not mounted and not empty; it stays"};
+      world.disk.places.erase(target);
+      return {};
+    };
+    co_return co_await world_.calls.ask_helper("unmount", waits_for, std::move(busy), until, std::move(effect));
+  }
+
+ private:
+  static void add(World& world, const std::string& target, const std::string& device, const std::string& fstype,
+                  const std::string& root) {
+    host::Mount made;
+    made.target = target;
+    made.fstype = fstype;
+    made.root = root;
+    if (fstype != "devtmpfs") {
+      const std::uint32_t index = index_of(world, device);
+      made.dev_major = is_mapping(device) ? kMappingMajor : 43;
+      made.dev_minor = is_mapping(device) ? index : index * 32;
+    }
+    for (const auto& mount : world.kernel.mounts)
+      if (mount.target == target) world.broke("something was mounted over another mount at " + target);
+    world.kernel.mounts.push_back(made);
+  }
+  World& world_;
+};
+
+}  // namespace
+
+void Kernel::mount_by_hand(std::uint32_t index, const std::string& target) {
+  const KernelDevice* on = by_index(index);
+  const FakeImage* image = on == nullptr ? nullptr : world_.cluster.by_id(on->image_id);
+  if (image == nullptr || !on->alive || on->disconnected || image->content != host::Probe::Kind::filesystem) return;
+  if (image->luks && !on->mapping) return;
+  const auto of_device = [&](const Calls::UnderWay& command) { return command.backend == on->backend; };
+  if (std::ranges::any_of(world_.calls.under_way, of_device)) return;
+  world_.trace("somebody mounts " + device::path(index) + " at " + target);
+  host::Mount mount;
+  mount.target = target;
+  mount.fstype = image->fstype;
+  mount.root = "/";
+  mount.dev_major = image->luks ? kMappingMajor : 43;
+  mount.dev_minor = image->luks ? index : index * 32;
+  mounts.push_back(mount);
+}
+
+void Kernel::unmount_by_hand(std::uint32_t index, const std::string& target) {
+  const auto there = [&](const host::Mount& mount) { return mount.target == target; };
+  if (std::none_of(mounts.begin(), mounts.end(), there)) return;
+  const KernelDevice* on = by_index(index);
+  if (on != nullptr && !on->requests.empty() && !mounted_elsewhere(world_, index, target))
+    return world_.loop().outside_in(std::chrono::milliseconds(100),
+                                    [this, index, target] { unmount_by_hand(index, target); });
+  world_.trace("somebody unmounts " + target);
+  std::erase_if(mounts, there);
+  let_go(index);
+}
+
+std::unique_ptr<host::Mounts> make_mounts(World& world) { return std::make_unique<Mounts>(world); }
+}  // namespace corbd::test

@@ -1,0 +1,225 @@
+// The control side of nbd: what sysfs shows and what netlink does.
+#include <algorithm>
+
+#include "support/world/ports.hpp"
+
+namespace corbd::test {
+namespace {
+
+class Devices final : public device::Devices {
+ public:
+  explicit Devices(World& world) : world_(world) {}
+  result<> ready() const override { return {}; }
+
+  result<std::vector<device::Seen>> inventory() const override {
+    std::vector<device::Seen> all;
+    for (const auto& known : world_.kernel.devices) {
+      if (known.kind != device::Kind::nbd) continue;
+      device::Seen seen;
+      seen.index = known.index;
+      seen.backend = known.backend;
+      seen.size = known.size;
+      seen.dev_major = 43;
+      seen.dev_minor = known.index * 32;
+      seen.io_timeout_ms = known.io_timeout_ms;
+      seen.waiting = static_cast<std::uint32_t>(known.requests.size());
+      seen.disconnected = known.disconnected && world_.kernel.disconnected_by_us.contains({known.index, known.link});
+      if (known.mapping)
+        seen.holders.push_back({"dm-" + std::to_string(known.index), plan::mapping_name(known.backend), *known.mapping,
+                                kMappingMajor, known.index});
+      all.push_back(seen);
+    }
+    return all;
+  }
+
+  result<std::unique_ptr<device::Link>> serve(image::Image& image, bool read_only,
+                                              std::function<void()> on_stopped) override {
+    if (world_.agent.no_descriptor) return Error{errc::exhausted, "too many open files"};
+    const auto* opened = dynamic_cast<const FakeOpened*>(&image);
+    const FakeImage* of = opened == nullptr ? nullptr : world_.cluster.by_id(image.key().image_id);
+    if (read_only != image.read_only()) world_.broke("a session and its image differ in what may be written");
+    // One that was cut off a moment ago cannot know it.
+    if (of != nullptr && of->exclusive && !of->shared && !read_only && of->lock_owner != opened->client() &&
+        !world_.cluster.blocklisted.contains(opened->client()))
+      world_.broke("a session was started without the lock");
+    std::unique_ptr<device::Link> link = std::make_unique<FakeLink>(world_, image, std::move(on_stopped));
+    return link;
+  }
+
+  task<result<std::uint32_t>> connect(device::Link& link, device::ConnectArgs args, Until until) override {
+    const auto& ours = static_cast<FakeLink&>(link);
+    KernelDevice made;
+    made.link = ours.serial;
+    made.image_id = ours.image_id;
+    made.visits = ours.visits;
+    made.backend = args.backend;
+    made.size = args.size;
+    made.read_only = args.read_only;
+    made.trim = args.trim;
+    made.dead_conn_timeout_s = args.dead_conn_timeout_s;
+    const auto index = std::make_shared<std::uint32_t>(0);
+    auto done = co_await world_.calls.ask_driver(
+        "kernel connect", args.backend, until,
+        [&world = world_, made, avoid = args.avoid, index] { return make_device(world, made, avoid, *index); });
+    if (!done) co_return done.error();
+    co_return *index;
+  }
+
+  task<result<>> reconnect(device::Link& link, device::ReconnectArgs args, Until until) override {
+    const int serial = static_cast<FakeLink&>(link).serial;
+    co_return co_await world_.calls.ask_driver(
+        "kernel reconfigure", args.backend, until, [&world = world_, serial, args] {
+          if (KernelDevice* known = world.kernel.by_index(args.index); known != nullptr && args.foreign)
+            known->request_timeout = false;
+          return give_back(world, serial, args.index, args.backend);
+        });
+  }
+
+  task<result<>> resize(device::Link& link, std::uint32_t index, std::string backend, std::uint64_t bytes,
+                        Until until) override {
+    const int serial = static_cast<FakeLink&>(link).serial;
+    const time_point asked = world_.loop().clock.now();
+    co_return co_await world_.calls.ask_driver(
+        "kernel resize", backend, until, [&world = world_, serial, index, backend, bytes, asked]() -> result<> {
+          const FakeLink* ours = find_link(world, serial);
+          const bool serving = ours != nullptr && ours->state() == device::Link::State::serving;
+          if (!serving || ours->oldest() > std::chrono::seconds(1) ||
+              world.loop().clock.now() - asked > std::chrono::seconds(1))
+            return Error{errc::unavailable, "not resized while its link is down or a request waits for the cluster"};
+          KernelDevice* known = world.kernel.by_index(index);
+          if (known == nullptr || known->backend != backend || known->disconnected)
+            return Error{errc::not_found, "not configured"};
+          if (!known->alive) world.broke("a device was resized on a dead link");
+          if (bytes < known->size) world.broke("a device was made smaller");
+          known->size = bytes;
+          return {};
+        });
+  }
+
+  task<result<>> disconnect(std::uint32_t index, std::string backend, Until until) override {
+    // It is looked at when the command begins; then it waits in the kernel.
+    const KernelDevice* begun = world_.kernel.by_index(index);
+    const bool carries = begun != nullptr && begun->backend == backend;
+    const int link = carries ? begun->link : 0;
+    auto ended = [&world = world_, index, link](const result<>& done) {
+      if (done) world.kernel.disconnected_by_us.insert({index, link});
+    };
+    co_return co_await world_.calls.ask_driver(
+        "disconnect", backend, until,
+        [&world = world_, index, carries]() -> result<> {
+          if (!carries) return {};
+          for (const auto& mount : world.kernel.mounts) {
+            if (shows_device(mount, index)) world.broke("a mounted device was disconnected");
+          }
+          const KernelDevice* known = world.kernel.by_index(index);
+          if (known != nullptr && known->mapping) world.broke("a device was disconnected below an open mapping");
+          const auto is_write = [](const KernelRequest& request) { return request.write; };
+          if (known != nullptr && std::any_of(known->requests.begin(), known->requests.end(), is_write) &&
+              !world.agent.given_up.contains(known->backend))
+            world.broke("a device was disconnected with writes waiting in it");
+          world.kernel.disconnect(index);
+          return {};
+        },
+        ended);
+  }
+
+  std::optional<device::Command> under_way(const std::string& backend) const override {
+    for (const auto& command : world_.calls.under_way)
+      if (command.backend == backend) return command.told;
+    return std::nullopt;
+  }
+  task<Waited> end_commands(Until until) override {
+    while (!world_.calls.under_way.empty()) {
+      if (world_.loop().clock.now() >= until.deadline) co_return Waited::deadline;
+      co_await sleep_until(world_.loop().control(), world_.loop().clock,
+                           world_.loop().clock.now() + std::chrono::milliseconds(10));
+    }
+    co_return Waited::ready;
+  }
+
+  void on_link_dead(std::function<void(std::uint32_t)> dead) override { world_.kernel.tell_dead = std::move(dead); }
+
+ private:
+  static FakeLink* find_link(World& world, int serial) {
+    const auto place = world.kernel.links.find(serial);
+    return place == world.kernel.links.end() ? nullptr : place->second;
+  }
+
+  static result<> make_device(World& world, KernelDevice made, const std::vector<std::uint32_t>& avoid,
+                              std::uint32_t& index) {
+    FakeLink* link = find_link(world, made.link);
+    if (link != nullptr && link->given) {
+      index = *link->given;  // by an earlier command, whose caller did not wait for its end
+      return {};
+    }
+    for (const auto& known : world.kernel.devices)
+      if (known.link == made.link) return {};
+    if (world.kernel.driver == Kernel::Driver::missing)
+      return Error{errc::failed_precondition, "the kernel's nbd driver is not there: run `modprobe nbd`"};
+    if (world.kernel.driver == Kernel::Driver::full) return Error{errc::exhausted, "no device is free"};
+    for (const auto& known : world.kernel.devices)
+      if (known.backend == made.backend) world.broke("a second device was made for one volume");
+    while (world.kernel.by_index(made.index) != nullptr || std::ranges::find(avoid, made.index) != avoid.end())
+      ++made.index;
+    for (const auto& mount : world.kernel.mounts)
+      if (mount.root == "/nbd" + std::to_string(made.index) && mount.target.find(made.backend) == std::string::npos)
+        world.broke("a device got the number of one that another volume's pods were given: " + mount.target);
+    index = made.index;
+    world.kernel.devices.push_back(made);
+    // A process that died in the syscall leaves a device whose link is dead from the start.
+    if (link == nullptr) return {};
+    link->given = made.index;
+    world.kernel.connect_link(world.kernel.devices.back(), made.link);
+    if (link->state() != device::Link::State::serving) world.kernel.link_ended(made.link);
+    return {};
+  }
+
+  static result<> give_back(World& world, int serial, std::uint32_t index, const std::string& backend) {
+    FakeLink* link = find_link(world, serial);
+    if (link == nullptr) return Error{errc::unavailable, "no process"};
+    if (link->given == index) return still_serves(*link);
+    KernelDevice* known = world.kernel.by_index(index);
+    if (known == nullptr || known->backend != backend || known->disconnected)
+      return Error{errc::not_found, "not configured"};
+    if (known->alive) {
+      // The kernel says yes and drops the socket. A look at our end shows that at once (nbd::Link::connected); the
+      // session reads its end now or in a moment.
+      world.trace("the kernel drops the socket: the old link of " + device::path(index) + " lives");
+      if (world.hazards != nullptr && world.hazards->any(duration(4)).count() == 0) {
+        world.loop().outside_in(std::chrono::milliseconds(5), [&world, serial] {
+          if (FakeLink* late = find_link(world, serial)) late->stop(device::Link::State::closed, 0);
+        });
+      } else {
+        link->stop(device::Link::State::closed, 0);
+      }
+      return Error{errc::unavailable, "the old link lives"};
+    }
+    if (known->image_id != link->image_id) world.broke("a device got another image behind it");
+    if (link->tombstone()) look_at_tombstone(world, *known);
+    link->given = index;
+    world.kernel.connect_link(*known, serial);
+    if (link->state() != device::Link::State::serving) world.kernel.link_ended(serial);
+    return still_serves(*link);
+  }
+
+  static result<> still_serves(const FakeLink& link) {
+    if (link.state() == device::Link::State::serving) return {};
+    return Error{errc::unavailable, "the link ended meanwhile"};
+  }
+
+  /// Rule 2b.
+  static void look_at_tombstone(World& world, const KernelDevice& device) {
+    if (world.agent.given_up.contains(device.backend)) return;
+    const auto since = world.cluster.lost_since(device.image_id);
+    if (!since || world.loop().clock.now() - *since < std::chrono::seconds(60))
+      world.broke("a device was given up that was not proven lost for 60 s");
+  }
+
+  World& world_;
+};
+
+}  // namespace
+
+std::unique_ptr<device::Devices> make_devices(World& world) { return std::make_unique<Devices>(world); }
+
+}  // namespace corbd::test

@@ -1,0 +1,149 @@
+// The fakes behind the agent's ports, for the files of the world only.
+#pragma once
+
+#include "support/world/world.hpp"
+
+namespace corbd::test {
+
+/// Where a request of the kernel came from: it goes with the operation through the image into the cluster.
+struct SessionOp : image::Op {
+  FakeLink* link = nullptr;
+  std::uint32_t device = 0;
+  std::uint64_t request = 0;
+  bool write = true;
+  std::array<std::byte, sizeof(std::uint64_t)> buffer{};
+};
+
+struct Work {
+  int life = 0;
+  std::string client;
+  std::string image_id;
+  bool write = true;
+  std::size_t block = 0;
+  std::uint64_t number = 0;
+  std::uint64_t device_visits = 0,
+                link_visits = 0;  ///< what other nodes had done when the device and the link were made
+  std::function<void(int error, std::uint64_t number)> done;
+};
+
+class FakeOpened final : public image::Image {
+ public:
+  FakeOpened(World& world, FakeImage& of, std::string client, image::OpenOptions options);
+  ~FakeOpened() override;
+  const image::Key& key() const override { return key_; }
+  std::uint64_t size() const override { return size_; }
+  bool read_only() const override { return options_.read_only; }
+  bool exclusive_lock() const override { return exclusive_; }
+  void read(image::Op& op, std::uint64_t offset, std::span<std::byte> into) override;
+  void write(image::Op& op, std::uint64_t offset, std::span<const std::byte> from) override;
+  void flush(image::Op& op) override { op.done(&op, 0); }
+  void discard(image::Op& op, std::uint64_t, std::uint64_t) override { op.done(&op, 0); }
+  void write_zeroes(image::Op& op, std::uint64_t, std::uint64_t) override { op.done(&op, 0); }
+  task<result<>> refresh(Until until) override;
+  task<result<image::Ownership>> ownership(Until until) override;
+  task<result<>> break_dead_lock(std::string owner, std::int64_t mark, Until until) override;
+  task<result<>> acquire_lock(Until until) override;
+  task<result<>> release_lock(Until until) override;
+  task<result<bool>> has_data(Until until) override;
+  task<result<std::optional<std::string>>> metadata(std::string name, Until until) override;
+  task<result<>> set_metadata(std::string name, std::string value, Until until) override;
+  task<result<>> remove_metadata(std::string name, Until until) override;
+  task<result<>> close(Until until) override;
+
+  std::string client() const override { return client_; }
+  void cut_off(const std::string& why);
+  /// Its owner is told, if the size is another one.
+  void resized();
+
+ private:
+  Work work_of(const image::Op& op, std::uint64_t offset) const;
+  task<result<>> ask(std::string call, Until until, Calls::Effect effect);
+  struct Handle {
+    std::string image_id, client;
+    int serial;
+    std::shared_ptr<bool> gone;
+  };
+  static void close_now(World& world, const Handle& handle);
+  static void close_later(World& world, const Handle& handle, int life);
+  World& world_;
+  const int serial_;
+  const std::string client_;
+  const bool exclusive_;
+  std::uint64_t size_;  ///< as the cluster told it
+  image::OpenOptions options_;
+  image::Key key_;
+  bool told_ = false;
+  bool closed_ = false;                                               ///< as its owner was told
+  const std::shared_ptr<bool> gone_ = std::make_shared<bool>(false);  ///< in the cluster
+};
+
+/// nbd's session, as far as the control side and the kernel see it.
+class FakeLink final : public device::Link {
+ public:
+  FakeLink(World& world, image::Image& image, std::function<void()> on_stopped);
+  ~FakeLink() override;
+  State state() const override { return state_; }
+  int error() const override { return error_; }
+  void shut() override { stop(State::closed, 0); }
+  void hold() override { stop(State::held, ESHUTDOWN); }
+  task<Waited> idle(Until until) override { return idle_.wait(until); }
+  task<Waited> drain(Until until) override;
+  std::uint64_t in_flight() const override { return ops_.size(); }
+  duration oldest() const override { return ops_.empty() ? duration::zero() : world_.loop().clock.now() - busy_since_; }
+
+  std::optional<time_point> first_answer() const override { return first_answer_; }
+
+  void take(std::uint32_t device, const KernelRequest& request);
+  void stop(State state, int error);
+  /// The image's client, if it is an image.
+  const FakeOpened* opened() const { return dynamic_cast<const FakeOpened*>(&image_); }
+  bool tombstone() const { return opened() == nullptr; }
+  const int serial;
+  const std::string image_id;
+  const std::uint64_t visits;          ///< of other nodes when the link was made
+  std::optional<std::uint32_t> given;  ///< the device that has its other end
+
+ private:
+  static void completed(image::Op* op, int result) noexcept;
+  void end(SessionOp& op, int result);
+  World& world_;
+  image::Image& image_;
+  std::function<void()> on_stopped_;
+  State state_ = State::serving;
+  int error_ = 0;
+  bool draining_ = false;
+  std::list<SessionOp> ops_;
+  time_point busy_since_{};
+  std::optional<time_point> first_answer_;
+  Event idle_, drained_;
+};
+
+std::unique_ptr<image::Clusters> make_clusters(World& world);
+std::unique_ptr<device::Devices> make_devices(World& world);
+std::unique_ptr<device::KernelClient> make_kernel_client(World& world);
+std::unique_ptr<host::Mounts> make_mounts(World& world);
+std::unique_ptr<host::Daemons> make_daemons(World& world);
+std::unique_ptr<host::Filesystems> make_filesystems(World& world);
+std::unique_ptr<host::Luks> make_luks(World& world);
+std::unique_ptr<kms::Kms> make_kms(World& world);
+std::unique_ptr<volume::RecordStore> make_store(World& world);
+
+// What a path, a mount or a mapping stands on.
+/// The index of a device, or of that below a mapping, in the world's mounts and calls.
+std::uint32_t index_of(const World& world, const std::string& path);
+bool is_mapping(const std::string& path);
+/// Of a mounted filesystem; nothing for one of no device.
+std::optional<std::uint32_t> device_below(const host::Mount& mount);
+bool mounted_elsewhere(const World& world, std::uint32_t index, const std::string& target);
+FakeImage* image_of(World& world, const std::string& device);
+/// Bytes of what a path of a device or mapping gives.
+std::uint64_t bytes_of(const KernelDevice& on);
+/// Without hazards no link ends in the middle of anything: then it was the plan's mistake.
+void needs_link(World& world, const std::string& device);
+/// Whether a write through the device would be stored.
+bool takes_writes(const World& world, const KernelDevice& on);
+Error gone(const std::string& device);
+/// A format begins on the device: a death in the middle leaves extents and no signature.
+void begin_format(World& world, const std::string& device);
+
+}  // namespace corbd::test

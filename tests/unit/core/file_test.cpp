@@ -1,0 +1,57 @@
+#include "corbd/core/file.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "corbd/core/process.hpp"
+#include "support/catch.hpp"
+#include "support/folder.hpp"
+#include "support/small_disk.hpp"
+
+using namespace corbd;
+
+TEST_CASE("a file written durably has the new content, the mode asked for and leaves no tmp file") {
+  const test::Folder folder;
+  const std::string path = folder.path() + "/a";
+  REQUIRE(write_durably(path, "old", 0600));
+  REQUIRE(write_durably(path, "new", 0600));
+  CHECK(*read_file(path, 100) == "new");
+  struct stat found{};
+  REQUIRE(::stat(path.c_str(), &found) == 0);
+  CHECK((found.st_mode & 0777) == 0600);
+  CHECK_FALSE(std::filesystem::exists(path + ".tmp"));
+}
+
+TEST_CASE("a file that cannot be written is a state_write error that names it, and the old content stays") {
+  const auto failed = write_durably("/proc/corbd-nowhere/a", "x", 0600);
+  REQUIRE_FALSE(failed);
+  CHECK(failed.error().code == errc::state_write);
+  CHECK_THAT(failed.error().text, ContainsSubstring("/proc/corbd-nowhere/a"));
+}
+
+TEST_CASE("a second agent on the state folder is told the first one's pid") {
+  const test::Folder folder;
+  const auto first = lock_folder(folder.path());
+  REQUIRE(first);
+  const auto second = lock_folder(folder.path());
+  REQUIRE_FALSE(second);
+  CHECK(second.error().code == errc::in_use);
+  CHECK_THAT(second.error().text, ContainsSubstring(std::to_string(::getpid())));
+}
+
+TEST_CASE("a folder that was held before can be held on a full disk") {
+  const auto disk = test::SmallDisk::mount(64);
+  if (!disk) return;
+  REQUIRE(lock_folder(disk->path()));
+  disk->fill();
+  CHECK(lock_folder(disk->path()));
+}
+
+TEST_CASE("a runtime folder on a disk is refused") {
+  CHECK_FALSE(check_tmpfs("/usr"));
+  CHECK(check_tmpfs("/dev/shm"));
+}
+
+TEST_CASE("sha256 names files") { CHECK(sha256_hex("abc").substr(0, 16) == "ba7816bf8f01cfea"); }

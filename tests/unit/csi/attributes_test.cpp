@@ -1,0 +1,162 @@
+// What a volume is, as its ID, its attributes and its secrets say it.
+#include "stage_request.hpp"
+#include "support/catch.hpp"
+
+using namespace corbd;
+using namespace corbd::test;
+
+TEST_CASE("a stage request of a static volume names the image by the volume id") {
+  const auto wish = corbd::csi::wish_of(stage_request());
+  REQUIRE(wish);
+  const auto& staged = std::get<plan::Staged>(*wish);
+  CHECK(staged.source.image == "image-1");
+  CHECK(staged.source.pool == "pool");
+  CHECK(staged.capability.fstype == "ext4");
+  CHECK(staged.user == "node");
+  CHECK(staged.key.reveal() == "AQCanary==");
+}
+
+TEST_CASE("a dynamic volume is named by its handle, and its attributes are hints") {
+  auto request = dynamic_request();
+  auto& attributes = *request.mutable_volume_context();
+  attributes["clusterID"] = "another";
+  attributes["pool"] = "another";
+  attributes["journalPool"] = "journals";
+  attributes["imageName"] = "prefix-1";
+  const auto wish = corbd::csi::wish_of(request);
+  REQUIRE(wish);
+  const auto& staged = std::get<plan::Staged>(*wish);
+  CHECK(staged.source.cluster_id == "rook-ceph");
+  REQUIRE(staged.reserved);
+  CHECK((*staged.reserved == image::Reserved{2, kUuid, "journals", "prefix-1"}));
+}
+
+TEST_CASE("a volume id that is no handle, of a volume that is not static, is refused") {
+  auto request = dynamic_request();
+  request.set_volume_id("image-1");
+  CHECK(code_of(request) == errc::invalid_argument);
+  CHECK_THAT(corbd::csi::wish_of(request).error().text, ContainsSubstring("staticVolume"));
+}
+
+TEST_CASE("a name in the attributes that is none is refused") {
+  for (const char* attribute : {"journalPool", "imageName"}) {
+    auto request = dynamic_request();
+    (*request.mutable_volume_context())[attribute] = "a/b";
+    CHECK(code_of(request) == errc::invalid_argument);
+  }
+  auto request = stage_request();
+  (*request.mutable_volume_context())["pool"] = "a\nb";
+  CHECK(code_of(request) == errc::invalid_argument);
+}
+
+TEST_CASE("a migrated volume is the image of its attributes, or else of its handle, and has a secret of its own form") {
+  auto request = stage_request();
+  request.set_volume_id("mig_mons-d26a17667065ffae4e4e96ba3d46d18a_image-" + kUuid + "_7265706c");
+  auto& attributes = *request.mutable_volume_context();
+  attributes["migration"] = "true";
+  attributes["imageName"] = "kubernetes-dynamic-pvc-x";
+  request.clear_secrets();
+  (*request.mutable_secrets())["key"] = "AQCanary==";
+  auto wish = corbd::csi::wish_of(request);
+  REQUIRE(wish);
+  CHECK(std::get<plan::Staged>(*wish).source.image == "kubernetes-dynamic-pvc-x");
+  CHECK(std::get<plan::Staged>(*wish).source.pool == "pool");
+  CHECK(std::get<plan::Staged>(*wish).user == "admin");
+  for (const char* attribute : {"imageName", "pool", "clusterID"}) attributes.erase(attribute);
+  (*request.mutable_secrets())["adminId"] = "kube";
+  wish = corbd::csi::wish_of(request);
+  REQUIRE(wish);
+  const auto& staged = std::get<plan::Staged>(*wish);
+  CHECK(staged.source.image == "kubernetes-dynamic-pvc-" + kUuid);
+  CHECK(staged.source.pool == "repl");
+  CHECK(staged.source.cluster_id == "d26a17667065ffae4e4e96ba3d46d18a");
+  CHECK(staged.user == "kube");
+  CHECK(staged.key.reveal() == "AQCanary==");
+  request.set_volume_id("image-1");
+  CHECK(code_of(request) == errc::invalid_argument);
+}
+
+TEST_CASE("mapOptions decide how a volume is staged and published") {
+  auto request = dynamic_request();
+  (*request.mutable_volume_context())["mapOptions"] = "nbd:read-only,notrim,foo";
+  const auto wish = corbd::csi::wish_of(request);
+  REQUIRE(wish);
+  const auto& staged = std::get<plan::Staged>(*wish);
+  CHECK(staged.capability.read_only);
+  CHECK_FALSE(staged.source.serving.trim);
+  REQUIRE(staged.ignored.size() == 1);
+  v1::NodePublishVolumeRequest publish;
+  publish.set_volume_id(request.volume_id());
+  publish.set_staging_target_path("/a");
+  publish.set_target_path("/b");
+  *publish.mutable_volume_capability() = request.volume_capability();
+  *publish.mutable_volume_context() = request.volume_context();
+  const auto published = corbd::csi::wish_of(publish);
+  REQUIRE(published);
+  CHECK(std::get<plan::Published>(*published).capability == staged.capability);
+  (*request.mutable_volume_context())["mapOptions"] = "nbd:rbd-cache=true";
+  CHECK(code_of(request) == errc::invalid_argument);
+}
+
+TEST_CASE("the kernel's client and its options are part of the wish") {
+  auto request = stage_request();
+  (*request.mutable_volume_context())["mounter"] = "rbd";
+  (*request.mutable_volume_context())["mapOptions"] = "queue_depth=64";
+  const auto wish = std::get<corbd::plan::Staged>(*corbd::csi::wish_of(request));
+  CHECK(wish.mounter == corbd::cephcsi::Mounter::krbd);
+  CHECK(wish.source.kernel.map == "queue_depth=64");
+}
+
+TEST_CASE("a stage and a publish of a volume that names no mounter mean the same default one") {
+  using corbd::cephcsi::Mounter;
+  auto stage = stage_request();
+  stage.mutable_volume_context()->erase("mounter");
+  (*stage.mutable_volume_context())["mapOptions"] = "krbd:ro";
+  ::csi::v1::NodePublishVolumeRequest publish;
+  publish.set_volume_id(stage.volume_id());
+  publish.set_staging_target_path(stage.staging_target_path());
+  publish.set_target_path("/k/pods/p/mount");
+  *publish.mutable_volume_capability() = stage.volume_capability();
+  *publish.mutable_volume_context() = stage.volume_context();
+  for (const auto unnamed : {Mounter::krbd, Mounter::nbd}) {
+    const auto staged = std::get<corbd::plan::Staged>(*corbd::csi::wish_of(stage, unnamed));
+    CHECK(staged.mounter == unnamed);
+    CHECK(staged.capability.read_only == (unnamed == Mounter::krbd));
+    CHECK(staged.read_only_otherwise == (unnamed == Mounter::nbd));
+    const auto published = std::get<corbd::plan::Published>(*corbd::csi::wish_of(publish, unnamed));
+    CHECK(published.capability == staged.capability);
+    CHECK(published.read_only_otherwise == staged.read_only_otherwise);
+  }
+}
+
+TEST_CASE("what is not served yet says so by name") {
+  auto request = stage_request();
+  (*request.mutable_volume_context())["encrypted"] = "true";
+  (*request.mutable_volume_context())["encryptionType"] = "file";
+  CHECK(code_of(request) == errc::unimplemented);
+}
+
+TEST_CASE("the wish of an encrypted volume has its KMS and its passphrase, that of another none") {
+  auto request = stage_request();
+  (*request.mutable_secrets())["encryptionPassphrase"] = "canary passphrase";
+  (*request.mutable_volume_context())["encrypted"] = "true";
+  auto wish = std::get<plan::Staged>(corbd::csi::wish_of(request).value());
+  CHECK(wish.kms_id == "default");
+  CHECK(wish.passphrase.reveal() == "canary passphrase");
+  (*request.mutable_volume_context())["encryptionKMSID"] = "own";
+  CHECK(std::get<plan::Staged>(corbd::csi::wish_of(request).value()).kms_id == "own");
+  (*request.mutable_volume_context())["encrypted"] = "false";
+  CHECK(std::get<plan::Staged>(corbd::csi::wish_of(request).value()).kms_id.empty());
+}
+
+TEST_CASE("what ceph-csi's stash takes from the attributes is taken as it is, or is ceph-csi's default") {
+  auto request = stage_request();
+  CHECK(std::get<plan::Staged>(*corbd::csi::wish_of(request)).stash ==
+        cephcsi::Stash{"", "", "", "", false, false, "", "/var/log/ceph", "remove"});
+  auto& attributes = *request.mutable_volume_context();
+  attributes["unmapOptions"] = "krbd:force;nbd:try-netlink";
+  attributes["cephLogDir"] = "/logs";
+  attributes["cephLogStrategy"] = "preserve";
+  CHECK(std::get<plan::Staged>(*corbd::csi::wish_of(request)).stash ==
+        cephcsi::Stash{"", "", "", "try-netlink", false, false, "", "/logs", "preserve"});
+}

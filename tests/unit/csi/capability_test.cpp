@@ -1,0 +1,109 @@
+// How a volume may be used, as requests say it: access modes, filesystems, mount flags, pods.
+#include "stage_request.hpp"
+#include "support/catch.hpp"
+
+using namespace corbd;
+using namespace corbd::test;
+
+TEST_CASE("an access mode is needed, and the writers of one node are served") {
+  for (const auto mode : {Mode::SINGLE_NODE_WRITER, Mode::SINGLE_NODE_SINGLE_WRITER, Mode::SINGLE_NODE_MULTI_WRITER}) {
+    auto request = stage_request();
+    request.mutable_volume_capability()->mutable_access_mode()->set_mode(mode);
+    CHECK(code_of(request) == errc::ok);
+  }
+  auto request = stage_request();
+  request.mutable_volume_capability()->mutable_access_mode()->set_mode(Mode::UNKNOWN);
+  CHECK(code_of(request) == errc::invalid_argument);
+}
+
+TEST_CASE("a filesystem that many nodes write is refused") {
+  auto request = stage_request();
+  request.mutable_volume_capability()->mutable_access_mode()->set_mode(Mode::MULTI_NODE_MULTI_WRITER);
+  CHECK(code_of(request) == errc::invalid_argument);
+}
+
+TEST_CASE("a raw block volume may be written by many nodes") {
+  auto request = stage_request();
+  request.mutable_volume_capability()->mutable_block();
+  request.mutable_volume_capability()->mutable_access_mode()->set_mode(Mode::MULTI_NODE_MULTI_WRITER);
+  const auto wish = corbd::csi::wish_of(request);
+  REQUIRE(wish);
+  CHECK(std::get<corbd::plan::Staged>(*wish).capability.shared);
+}
+
+TEST_CASE("an unknown filesystem is refused by name, and the known ones are named") {
+  auto request = stage_request();
+  request.mutable_volume_capability()->mutable_mount()->set_fs_type("zfs");
+  CHECK(code_of(request) == errc::invalid_argument);
+  CHECK_THAT(corbd::csi::wish_of(request).error().text,
+             ContainsSubstring("zfs") && ContainsSubstring("ext4") && ContainsSubstring("xfs"));
+  request.mutable_volume_capability()->mutable_mount()->set_fs_type("xfs");
+  CHECK(std::get<plan::Staged>(*corbd::csi::wish_of(request)).capability.fstype == "xfs");
+}
+
+TEST_CASE("the modes that only read make a read-only volume, and the mode of one pod a volume for one pod") {
+  for (const auto mode : {Mode::SINGLE_NODE_READER_ONLY, Mode::MULTI_NODE_READER_ONLY}) {
+    auto request = stage_request();
+    request.mutable_volume_capability()->mutable_access_mode()->set_mode(mode);
+    const auto wish = corbd::csi::wish_of(request);
+    REQUIRE(wish);
+    CHECK(std::get<plan::Staged>(*wish).capability.read_only);
+  }
+  auto request = stage_request();
+  request.mutable_volume_capability()->mutable_access_mode()->set_mode(Mode::SINGLE_NODE_SINGLE_WRITER);
+  CHECK(std::get<plan::Staged>(*corbd::csi::wish_of(request)).capability.single_writer);
+}
+
+TEST_CASE("an empty filesystem type means ext4, and a block volume has none") {
+  auto request = stage_request();
+  request.mutable_volume_capability()->mutable_mount()->clear_fs_type();
+  CHECK(std::get<plan::Staged>(*corbd::csi::wish_of(request)).capability.fstype == "ext4");
+  request.mutable_volume_capability()->mutable_block();
+  CHECK(std::get<plan::Staged>(*corbd::csi::wish_of(request)).capability.block);
+  CHECK(std::get<plan::Staged>(*corbd::csi::wish_of(request)).capability.fstype.empty());
+}
+
+TEST_CASE("a mount flag cannot smuggle in another") {
+  auto request = stage_request();
+  request.mutable_volume_capability()->mutable_mount()->add_mount_flags("noatime,suid");
+  CHECK(code_of(request) == errc::invalid_argument);
+}
+
+TEST_CASE("commas between quotes belong to a mount flag, as in SELinux's contexts") {
+  auto request = stage_request();
+  const std::string context = "context=\"system_u:object_r:container_file_t:s0:c1,c2\"";
+  request.mutable_volume_capability()->mutable_mount()->add_mount_flags(context);
+  request.mutable_volume_capability()->mutable_mount()->add_mount_flags("noatime");
+  const auto wish = corbd::csi::wish_of(request);
+  REQUIRE(wish);
+  CHECK(std::get<plan::Staged>(*wish).capability.mount_flags == context + ",noatime");
+  request.mutable_volume_capability()->mutable_mount()->set_mount_flags(0, "context=\"a,b");
+  CHECK(code_of(request) == errc::invalid_argument);
+}
+
+TEST_CASE(
+    "a volume for certain service accounts is published to their pods only, and to all where the pod's is not told") {
+  v1::NodePublishVolumeRequest request;
+  request.set_volume_id("image-1");
+  request.set_staging_target_path("/staging");
+  request.set_target_path("/target");
+  request.mutable_volume_capability()->mutable_mount();
+  request.mutable_volume_capability()->mutable_access_mode()->set_mode(Mode::SINGLE_NODE_MULTI_WRITER);
+  struct Case {
+    std::string allowed, account;
+    errc code;
+  };
+  const auto [allowed, account, code] = GENERATE(values<Case>({{"", "web", errc::ok},
+                                                               {"web", "web", errc::ok},
+                                                               {"db,web", "web", errc::ok},
+                                                               {"web", "", errc::ok},
+                                                               {"web", "we", errc::permission_denied},
+                                                               {"web", "webs", errc::permission_denied},
+                                                               {"db, web", "web", errc::permission_denied},
+                                                               {"db,web", "db,web", errc::permission_denied}}));
+  CAPTURE(allowed, account);
+  (*request.mutable_publish_context())["serviceAccount"] = allowed;
+  (*request.mutable_volume_context())["csi.storage.k8s.io/serviceAccount.name"] = account;
+  const auto wish = corbd::csi::wish_of(request);
+  CHECK((wish ? errc::ok : wish.error().code) == code);
+}

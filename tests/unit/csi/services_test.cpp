@@ -1,0 +1,122 @@
+// What the services answer: sizes, conditions, capabilities, topology, and CSI-Addons.
+#include "csiaddons/encryptionkeyrotation.grpc.pb.h"
+#include "csiaddons/identity.grpc.pb.h"
+#include "csiaddons/reclaimspace.grpc.pb.h"
+#include "served.hpp"
+#include "support/catch.hpp"
+
+using namespace corbd;
+using namespace corbd::test;
+using namespace std::chrono_literals;
+
+TEST_CASE("an expansion answers with the size that the device has") {
+  Served scene;
+  REQUIRE(scene.server->start());
+  scene.thread.call([&] { scene.volumes.open.set(); });
+  grpc::ClientContext context;
+  v1::NodeExpandVolumeRequest request;
+  request.set_volume_id("image-1");
+  request.set_volume_path("/target");
+  v1::NodeExpandVolumeResponse response;
+  REQUIRE(v1::Node::NewStub(scene.channel())->NodeExpandVolume(&context, request, &response).ok());
+  CHECK(response.capacity_bytes() == 2ll << 30);
+}
+
+TEST_CASE("the statistics of a known volume come with its condition, those of another are not found") {
+  Served scene;
+  REQUIRE(scene.server->start());
+  const auto ask = [&](const std::string& id, v1::NodeGetVolumeStatsResponse& response) {
+    grpc::ClientContext context;
+    v1::NodeGetVolumeStatsRequest request;
+    request.set_volume_id(id);
+    request.set_volume_path("some/path");
+    return v1::Node::NewStub(scene.channel())->NodeGetVolumeStats(&context, request, &response).error_code();
+  };
+  v1::NodeGetVolumeStatsResponse response;
+  REQUIRE(ask("image-1", response) == grpc::OK);
+  CHECK(response.usage(0).used() == 1 << 20);
+  CHECK(response.volume_condition().abnormal());
+  CHECK(ask("image-2", response) == grpc::NOT_FOUND);
+  CHECK(ask("", response) == grpc::INVALID_ARGUMENT);
+}
+
+TEST_CASE("a volume's health is served and announced with its flag only") {
+  const bool flag = GENERATE(false, true);
+  Served scene(512, flag);
+  REQUIRE(scene.server->start());
+  const auto node = v1::Node::NewStub(scene.channel());
+  grpc::ClientContext context, capabilities_context;
+  v1::NodeGetVolumeHealthRequest request;
+  request.set_volume_id("image-1");
+  v1::NodeGetVolumeHealthResponse response;
+  CHECK(node->NodeGetVolumeHealth(&context, request, &response).error_code() ==
+        (flag ? grpc::OK : grpc::UNIMPLEMENTED));
+  CHECK(response.volume_health().health_statuses_size() == (flag ? 1 : 0));
+  v1::NodeGetCapabilitiesResponse capabilities;
+  REQUIRE(node->NodeGetCapabilities(&capabilities_context, v1::NodeGetCapabilitiesRequest(), &capabilities).ok());
+  CHECK(capabilities.capabilities_size() == (flag ? 6 : 5));
+}
+
+TEST_CASE("on its own socket CSI-Addons hears of a node that gives space back and changes keys, and asks it to") {
+  Served scene;
+  REQUIRE(scene.server->start());
+  scene.thread.call([&] { scene.volumes.open.set(); });
+  const auto channel = grpc::CreateChannel("unix://" + scene.addons_socket(), grpc::InsecureChannelCredentials());
+  grpc::ClientContext identity_context, first, second, third;
+  identity::GetCapabilitiesResponse capabilities;
+  REQUIRE(identity::Identity::NewStub(channel)
+              ->GetCapabilities(&identity_context, identity::GetCapabilitiesRequest(), &capabilities)
+              .ok());
+  REQUIRE(capabilities.capabilities_size() == 3);
+  CHECK(capabilities.capabilities(1).reclaim_space().type() == identity::Capability::ReclaimSpace::ONLINE);
+  CHECK(capabilities.capabilities(2).encryption_key_rotation().type() ==
+        identity::Capability::EncryptionKeyRotation::ENCRYPTIONKEYROTATION);
+  const auto node = reclaimspace::ReclaimSpaceNode::NewStub(channel);
+  reclaimspace::NodeReclaimSpaceRequest request;
+  reclaimspace::NodeReclaimSpaceResponse response;
+  request.set_volume_id("image-1");
+  CHECK(node->NodeReclaimSpace(&first, request, &response).error_code() == grpc::INVALID_ARGUMENT);
+  request.set_staging_target_path("/staging");
+  CHECK(node->NodeReclaimSpace(&second, request, &response).ok());
+  request.mutable_volume_capability()->mutable_access_mode()->set_mode(
+      v1::VolumeCapability::AccessMode::MULTI_NODE_READER_ONLY);
+  CHECK(node->NodeReclaimSpace(&third, request, &response).error_code() == grpc::UNIMPLEMENTED);
+  CHECK(scene.volumes.asked == 1);
+}
+
+TEST_CASE("another key for a volume is asked of the volume") {
+  Served scene;
+  REQUIRE(scene.server->start());
+  const auto channel = grpc::CreateChannel("unix://" + scene.addons_socket(), grpc::InsecureChannelCredentials());
+  const auto rotation = encryptionkeyrotation::EncryptionKeyRotationController::NewStub(channel);
+  grpc::ClientContext first, second;
+  encryptionkeyrotation::EncryptionKeyRotateRequest request;
+  encryptionkeyrotation::EncryptionKeyRotateResponse response;
+  CHECK(rotation->EncryptionKeyRotate(&first, request, &response).error_code() == grpc::INVALID_ARGUMENT);
+  request.set_volume_id("image-1");
+  scene.thread.call([&] { scene.volumes.open.set(); });
+  CHECK(rotation->EncryptionKeyRotate(&second, request, &response).ok());
+  CHECK(scene.volumes.asked == 1);
+}
+
+TEST_CASE("a node whose labels are not known yet is told so, and kubelet asks again") {
+  Served scene;
+  scene.topology = Error{errc::unavailable, "the labels of node node-1 are not known yet"};
+  REQUIRE(scene.server->start());
+  grpc::ClientContext context;
+  v1::NodeGetInfoResponse info;
+  CHECK(v1::Node::NewStub(scene.channel())->NodeGetInfo(&context, v1::NodeGetInfoRequest(), &info).error_code() ==
+        grpc::UNAVAILABLE);
+}
+
+TEST_CASE("a node's topology is always told, with its segments if it has any") {
+  Served scene;
+  scene.topology = std::map<std::string, std::string>{{"topology.rbd.csi.ceph.com/zone", "z1"}};
+  REQUIRE(scene.server->start());
+  grpc::ClientContext context;
+  v1::NodeGetInfoResponse info;
+  REQUIRE(v1::Node::NewStub(scene.channel())->NodeGetInfo(&context, v1::NodeGetInfoRequest(), &info).ok());
+  CHECK(info.has_accessible_topology());
+  REQUIRE(info.accessible_topology().segments_size() == 1);
+  CHECK(info.accessible_topology().segments().at("topology.rbd.csi.ceph.com/zone") == "z1");
+}
