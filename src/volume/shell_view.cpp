@@ -12,15 +12,15 @@ bool is_unclaimed(const Volume& volume) {
   return volume.record->kind == device::Kind::nbd && volume.key.empty() && !volume.record->failed && !volume.answers();
 }
 
-/// kubelet's folders: .../<driver>/<hash>/globalmount/<volume id>, and of raw block
-/// .../volumeDevices/staging/<name>/<volume id>.
+/// kubelet's folders are .../<driver>/<hash>/globalmount/<volume ID> and, for raw block,
+/// .../volumeDevices/staging/<name>/<volume ID>.
 bool is_staging_target(const std::string& path) {
   return path.find("/globalmount/") != std::string::npos || path.find("/staging/") != std::string::npos;
 }
 
 }  // namespace
 
-/// Other volumes of this node on the same image.
+/// Finds other volumes of this node on the same image.
 void Shell::Impl::observe_neighbours(Observation& seen, const Volume& volume) const {
   for (const auto& [id, other] : volumes_) {
     const auto& record = other->saving ? other->saving : other->record;
@@ -29,17 +29,18 @@ void Shell::Impl::observe_neighbours(Observation& seen, const Volume& volume) co
   }
 }
 
-/// By their records, or by the device that is mounted there. What is this volume's by the same is nobody else's.
+/// The other volume that owns the wish's path, by its record or by its device that is mounted there. A path that is
+/// this volume's own by either belongs to nobody else.
 std::string Shell::Impl::path_owner(const Observation& seen, const Volume& volume, const Wish& wish) const {
   const auto* unstaged = std::get_if<Unstaged>(&wish);
   const auto* unpublished = std::get_if<Unpublished>(&wish);
   if (unstaged == nullptr && unpublished == nullptr) return "";
-  // What is unmounted. An unstage drops the stash in the folder around it, too.
+  // `target` is unmounted. An unstage also drops the stash in the folder around it.
   const std::string target = unstaged != nullptr ? staging_target(volume.id, unstaged->path) : unpublished->target;
   const std::string& path = unstaged != nullptr ? unstaged->path : target;
   const bool known = volume.record && is_at(*volume.record, path);
   const auto is_own = [&](const auto& mount) { return seen.device() != nullptr && shows(mount, *seen.device()); };
-  // Every mount there goes, also one below another.
+  // An unmount removes every layer there.
   std::vector<host::Mount> there;
   std::ranges::copy_if(seen.mounts, std::back_inserter(there),
                        [&](const auto& mount) { return mount.target == target && !is_own(mount); });
@@ -49,7 +50,7 @@ std::string Shell::Impl::path_owner(const Observation& seen, const Volume& volum
     for (const auto& [id, other] : volumes_)
       if (id != volume.id && other->record && (is_at(*other->record, path) || is_at(*other->record, target))) return id;
   const bool look_there = unstaged != nullptr && !known;
-  // An inventory of hundreds of devices takes its time on the control thread.
+  // An inventory of hundreds of devices holds up the control thread.
   if (there.empty() && !look_there) return "";
   const auto devices = ports_.devices.inventory();
   if (!devices) return "";
@@ -57,7 +58,7 @@ std::string Shell::Impl::path_owner(const Observation& seen, const Volume& volum
   for (const auto& device : *devices) {
     if (device.backend.empty() || device.backend == volume.id) continue;
     const auto shown = [&](const host::Mount& mount) { return shows(mount, device); };
-    // Without a record of it only its mount tells whose the folder and its stash are.
+    // Without a record, only the device's mount tells whose the folder and its stash are.
     const std::string its_own = staging_target(device.backend, path);
     if (std::ranges::any_of(there, shown) || (look_there && table && std::ranges::any_of(**table, [&](const auto& m) {
                                                 return m.target == its_own && shown(m);
@@ -78,7 +79,7 @@ std::vector<std::uint32_t> Shell::Impl::numbers_of_others(const Volume& volume) 
   return numbers;
 }
 
-/// kubelet binds a raw block volume's device on a path of its own.
+/// Not only what the record has: kubelet binds a raw block volume's device on a path of its own.
 bool Shell::Impl::shows_at(const Volume& volume, const std::string& path) const {
   if (is_at(*volume.record, path)) return true;
   const auto devices = find_devices(volume, ports_);
@@ -101,7 +102,7 @@ task<result<host::Usage>> Shell::Impl::usage(std::string id, std::string path, U
   co_return told;
 }
 
-/// None where they cannot be read.
+/// Empty if the mounts cannot be read.
 host::MountTable Shell::Impl::mounts_now() const {
   auto table = ports_.mounts.table();
   return table ? std::move(*table) : std::make_shared<const std::vector<host::Mount>>();
