@@ -88,7 +88,7 @@ result<std::unique_ptr<ssl::context>> make_context(const Peer& peer) {
     made->set_default_verify_paths(failed);
   if (failed)
     return Error{errc::invalid_argument,
-                 "the authorities for " + peer.text() + " are no certificates in PEM: " + failed.message()};
+                 "the authorities for " + peer.text() + " are not PEM certificates: " + failed.message()};
   if (!peer.certificate.empty()) {
     made->use_certificate_chain(asio::buffer(peer.certificate), failed);
     if (!failed) made->use_private_key(asio::buffer(peer.key.reveal()), ssl::context::pem, failed);
@@ -254,9 +254,9 @@ Error Client::Impl::why(const error_code& failed, Until until, std::string_view 
   if (clock_.now() >= until.deadline) return wait_error(Waited::deadline, what);
   if (failed == asio::error::operation_aborted || failed == asio::error::bad_descriptor)
     return {errc::unavailable, what + ": no answer in time"};
-  if (is_end(failed)) return {errc::unavailable, what + ": it ended the connection"};
+  if (is_end(failed)) return {errc::unavailable, what + ": the server closed the connection"};
   if (is_tls(failed)) return {errc::unauthenticated, what + ": TLS: " + failed.message()};
-  if (is_protocol(failed)) return {errc::io, what + ": what answers there speaks no HTTP: " + failed.message()};
+  if (is_protocol(failed)) return {errc::io, what + ": the answer is not HTTP: " + failed.message()};
   return {errc::unavailable, what + ": " + failed.message()};
 }
 
