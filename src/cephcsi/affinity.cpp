@@ -39,7 +39,7 @@ result<std::string> location_for(const Affinity& wished, const result<std::map<s
   if (!labels) return labels.error();
   auto location = crush_location(*labels, wished.cluster_labels.empty() ? wished.node_labels : wished.cluster_labels);
   if (location.empty())
-    return Error{errc::failed_precondition, "this node has none of the labels that say where it is"};
+    return Error{errc::failed_precondition, "this node has none of the labels that give its place in the CRUSH map"};
   return location;
 }
 
@@ -55,7 +55,7 @@ result<> check_crush_location(std::string_view text) {
     const auto colon = place.find(':');
     if (colon == place.npos || !is_word(place.substr(0, colon)) || !is_word(place.substr(colon + 1)))
       return Error{errc::invalid_argument,
-                   "'" + printable(place) + "' is no place in a CRUSH map: write host:node-1|zone:z1"};
+                   "'" + printable(place) + "' is not a place in a CRUSH map: write host:node-1|zone:z1"};
   }
   return {};
 }

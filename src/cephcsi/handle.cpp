@@ -64,7 +64,7 @@ class Parts {
     at_ += text.size();
   }
   void end() {
-    if (!failed() && at_ != id_.size()) wrong(at_, "more follows than the id says");
+    if (!failed() && at_ != id_.size()) wrong(at_, "there are more bytes than the ID says");
   }
   void wrong(std::size_t at, const std::string& why) {
     if (why_.empty()) why_ = "the volume ID is " + std::string(kind_) + ": at byte " + std::to_string(at) + ", " + why;
@@ -83,20 +83,20 @@ class Parts {
 }  // namespace
 
 result<Handle> decode_handle(std::string_view id) {
-  Parts parts(id, "no handle of ceph-csi (a static volume needs staticVolume: \"true\" in its attributes)");
+  Parts parts(id, "not a handle of ceph-csi (a static volume needs staticVolume: \"true\" in its attributes)");
   const auto version = parts.take(4, "the version", all_hex, "hexadecimal");
   if (!parts.failed() && number(version) != kVersion) parts.wrong(0, "the version is not 0001");
   parts.skip("-");
-  const auto length = parts.take(4, "the cluster id's length", all_hex, "hexadecimal");
-  if (!parts.failed() && number(length) == 0) parts.wrong(parts.at() - 4, "the cluster id's length is zero");
+  const auto length = parts.take(4, "the cluster ID's length", all_hex, "hexadecimal");
+  if (!parts.failed() && number(length) == 0) parts.wrong(parts.at() - 4, "the cluster ID's length is zero");
   parts.skip("-");
   Handle handle;
-  handle.cluster_id = parts.take(number(length), "the cluster id", is_id, "made of letters, digits, '-' and '_'");
+  handle.cluster_id = parts.take(number(length), "the cluster ID", is_id, "made of letters, digits, '-' and '_'");
   parts.skip("-");
-  const auto pool = parts.take(16, "the pool id", all_hex, "hexadecimal");
+  const auto pool = parts.take(16, "the pool ID", all_hex, "hexadecimal");
   const auto pool_id = number(pool);
   if (pool_id > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
-    parts.wrong(parts.at() - 16, "the pool id is negative");
+    parts.wrong(parts.at() - 16, "the pool ID is negative");
   handle.pool_id = static_cast<std::int64_t>(pool_id);
   parts.skip("-");
   handle.uuid = parts.take(kUuid, "the uuid", is_uuid, "one");
@@ -111,7 +111,7 @@ std::string encode(const Handle& handle) {
 }
 
 result<MigratedHandle> decode_migrated_handle(std::string_view id) {
-  Parts parts(id, "no handle of a migrated volume");
+  Parts parts(id, "not a handle of a migrated volume");
   parts.skip(kMigrated);
   MigratedHandle handle;
   handle.cluster_id = parts.take(kMd5, "the monitors' md5", all_hex, "hexadecimal");
@@ -125,7 +125,7 @@ result<MigratedHandle> decode_migrated_handle(std::string_view id) {
   for (std::size_t i = 0; i + 1 < pool.size(); i += 2) handle.pool += static_cast<char>(number(pool.substr(i, 2)));
   if (std::any_of(handle.pool.begin(), handle.pool.end(),
                   [](unsigned char c) { return c <= 0x20 || c >= 0x7f || c == '/' || c == '@'; }))
-    parts.wrong(at, "the pool's name has bytes that no pool's name has");
+    parts.wrong(at, "the pool's name has bytes that no pool's name can have");
   if (parts.failed()) return parts.error();
   return handle;
 }

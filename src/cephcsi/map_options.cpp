@@ -31,7 +31,7 @@ result<std::uint64_t> seconds_of(const Option& option) {
   const auto read = std::from_chars(option.value.data(), end, seconds);
   constexpr std::uint64_t kYear = 366ULL * 86400;
   if (read.ec != std::errc() || read.ptr != end || seconds > kYear)
-    return bad_option(option.name + " is no number of seconds up to a year");
+    return bad_option(option.name + " is not a number of seconds of at most a year");
   return seconds;
 }
 
@@ -60,7 +60,7 @@ result<> read_config(const Option& option, NbdOptions& into) {
     return bad_option(option.name + " would acknowledge writes before they are stored: remove it");
   }
   if (is_ours(option.name)) {
-    into.ignored.push_back(option.name + " is decided by the agent");
+    into.ignored.push_back(option.name + ": the agent decides this itself");
     return {};
   }
   if (option.value.empty() || printable(option.value) != option.value)
@@ -83,7 +83,7 @@ result<> read_option(const Option& option, NbdOptions& into) {
     if (*seconds > 0)
       into.serving.dead_conn_timeout_s = *seconds;
     else
-      into.ignored.emplace_back("reattach-timeout=0 would make every restart of the agent an I/O error");
+      into.ignored.emplace_back("reattach-timeout=0 would turn every restart of the agent into I/O errors");
   } else if (option.name == "io-timeout") {
     const auto seconds = seconds_of(option);
     if (!seconds) return seconds.error();
@@ -93,7 +93,7 @@ result<> read_option(const Option& option, NbdOptions& into) {
              (option.name.starts_with("rbd-") || option.name.starts_with("debug-"))) {
     return read_config(option, into);
   } else {
-    into.ignored.push_back("'" + printable(option.name) + "' has no meaning here");
+    into.ignored.push_back("'" + printable(option.name) + "' is not used by this agent");
   }
   return {};
 }
@@ -139,7 +139,7 @@ result<std::string> parse_kernel_options(std::string_view list) {
     if (std::any_of(option.begin(), option.end(), [](unsigned char c) { return c <= 0x20 || c > 0x7e; }))
       return bad_option("an option of the kernel's rbd has a blank or an unprintable byte");
     if (is_given(name_of(option)))
-      return bad_option("the option " + std::string(name_of(option)) + " is given by the agent: remove it");
+      return bad_option("the agent itself sets the option " + std::string(name_of(option)) + ": remove it");
     options += (options.empty() ? "" : ",") + std::string(option);
   }
   return options;

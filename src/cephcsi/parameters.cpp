@@ -45,8 +45,7 @@ result<Mounter> mounter_of(const Attributes& attributes, Mounter unnamed) {
   if (mounter.empty()) mounter = unnamed == Mounter::nbd ? "rbd-nbd" : "rbd";
   if (mounter == "rbd-nbd") return Mounter::nbd;
   if (mounter != "rbd")
-    return invalid("mounter '" + printable(mounter) +
-                   "' is not known: use rbd-nbd, or rbd for the kernel's own client");
+    return invalid("mounter '" + printable(mounter) + "' is not known: use rbd-nbd, or rbd for the kernel client");
   return go_true(value(attributes, "tryOtherMounters")) ? Mounter::krbd_if_able : Mounter::krbd;
 }
 
@@ -82,7 +81,7 @@ result<> read_unmap_options(const Attributes& attributes, Parameters& into) {
   if (!kernel) return with_context("unmapOptions", kernel.error());
   if (into.mounter != Mounter::nbd) into.kernel.unmap = std::move(*kernel);
   if (into.mounter != Mounter::krbd && !unmap->nbd.empty())
-    into.ignored.emplace_back("unmapOptions: a device of nbd is taken down without options");
+    into.ignored.emplace_back("unmapOptions: an nbd device is disconnected without options");
   into.stash.unmap_options = unmap->nbd;
   return {};
 }
@@ -102,10 +101,10 @@ result<> read_log_options(const Attributes& attributes, Parameters& into) {
     if (folder.empty()) folder = kLogFolder;
     if (!folder.starts_with('/') || printable(folder) != folder || folder.find('$') != folder.npos ||
         (folder + "/").find("/../") != folder.npos)
-      return invalid("cephLogDir is no absolute path, or has '..', '$' or unprintable bytes");
+      return invalid("cephLogDir is not an absolute path, or has '..', '$' or unprintable bytes");
     config["log_file"] = folder + "/corbd.$pid.$cctid.log";
   } else if (!folder.empty()) {
-    into.ignored.emplace_back("cephLogDir: without a debug option in mapOptions there is no log but the agent's own");
+    into.ignored.emplace_back("cephLogDir: without a debug option in mapOptions, the agent's own log is the only one");
   }
   if (!strategy.empty()) into.ignored.emplace_back("cephLogStrategy: there is no log file for each volume");
   return {};
@@ -145,7 +144,7 @@ result<Parameters> read_parameters(const Attributes& attributes, Mounter unnamed
 
 result<> check_encryption_type(std::string_view type) {
   if (type == "block") return {};
-  if (type == "file") return Error{errc::unimplemented, "encryptionType 'file' (fscrypt) is not served: use block"};
+  if (type == "file") return Error{errc::unimplemented, "encryptionType 'file' (fscrypt) is not supported: use block"};
   return invalid("encryptionType '" + printable(type) + "' is not known: use block");
 }
 

@@ -29,7 +29,7 @@ Error corrupt(std::string why) { return {errc::state_corrupt, std::move(why)}; }
 result<> read(const json::object& from, std::string_view key, std::string& into) {
   const auto* value = find(from, key);
   if (value == nullptr) return {};
-  if (!value->is_string()) return corrupt("\"" + std::string(key) + "\" is not text");
+  if (!value->is_string()) return corrupt("\"" + std::string(key) + "\" is not a string");
   into = value->get_string();
   return {};
 }

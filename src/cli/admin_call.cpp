@@ -41,7 +41,7 @@ std::unique_ptr<v1::Admin::Stub> connect(const std::string& socket) {
 std::string said_of(const grpc::Status& status, seconds limit) {
   if (status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED) return printable(status.error_message());
   return "no answer within " + std::to_string(limit.count()) +
-         " s: the agent's log says what it waits for; --timeout waits longer";
+         " s: the agent's log says what it waits for; a longer --timeout waits longer";
 }
 
 /// What all questions share: ask, and print an error.
@@ -126,7 +126,8 @@ int say_state(Asking& asking, const Admin& ask) {
   request.set_id(ask.volume_id);
   v1::GetVolumeResponse response;
   if (!asking.answered(&v1::Admin::Stub::GetVolume, request, response)) return kRefused;
-  return print("volume " + printable(ask.volume_id) + " was tried and is " + word(response.volume().health()) + "\n")
+  return print("tried to heal volume " + printable(ask.volume_id) + ": it is now " + word(response.volume().health()) +
+               "\n")
              ? 0
              : kRefused;
 }
@@ -139,20 +140,18 @@ int heal(Asking& asking, const Admin& ask) {
   v1::HealResponse response;
   if (!asking.answered(&v1::Admin::Stub::Heal, request, response)) return kRefused;
   if (!ask.volume_id.empty()) return say_state(asking, ask);
-  if (response.volume_ids().empty()) return print("no volume needs it\n") ? 0 : kRefused;
-  std::string text = "tried now (corbd events -f shows how they end):\n";
+  if (response.volume_ids().empty()) return print("no volume needs healing\n") ? 0 : kRefused;
+  std::string text = "being healed now (corbd events -f shows the results):\n";
   for (const auto& id : response.volume_ids()) text += printable(id) + "\n";
   return print(text) ? 0 : kRefused;
 }
 
 int fail(Asking& asking, const Admin& ask) {
   if (!ask.yes_really) {
-    asking.tell("volume " + printable(ask.volume_id) +
-                " would be given up: every request of its device, those that wait and those to come, gets EIO, so that "
-                "its pods end and its "
-                "mounts can be taken away. What was written and not yet acknowledged is lost, and only unstage and "
-                "stage bring it back. Nothing "
-                "was done. If it is meant, say so with --yes-really");
+    asking.tell("nothing was done. This gives volume " + printable(ask.volume_id) +
+                " up: every request to its device, waiting or new, gets EIO. Then its pods can end, and its mounts can "
+                "be removed. Writes that are not acknowledged yet are lost. Only unstage and stage bring the volume "
+                "back. Confirm with --yes-really");
     return kRefused;
   }
   v1::FailRequest request;
@@ -173,9 +172,9 @@ int drain(Asking& asking, const Admin& ask) {
   for (;;) {
     v1::DrainResponse response;
     if (!asking.answered(&v1::Admin::Stub::Drain, request, response)) return kRefused;
-    if (ask.undo) return print("new volumes are staged again\n") ? 0 : kRefused;
+    if (ask.undo) return print("new volumes can be staged again\n") ? 0 : kRefused;
     if (response.volume_ids().empty())
-      return print("no volume is left, and no new one is staged: the agent can be removed\n") ? 0 : kRefused;
+      return print("no volume is left, and no new one can be staged: you can remove the agent\n") ? 0 : kRefused;
     std::string left = std::to_string(response.volume_ids_size()) + " left:";
     for (const auto& id : response.volume_ids()) left += " " + printable(id);
     if (std::exchange(said, left) != left && !print(left + "\n")) return kRefused;
@@ -183,7 +182,7 @@ int drain(Asking& asking, const Admin& ask) {
     std::this_thread::sleep_for(kAskAgain);
   }
   asking.tell(
-      "volumes are left: end their pods (kubectl drain moves them to other nodes); nothing new is staged here until "
+      "volumes are left: end their pods (kubectl drain moves them to other nodes). No new volume is staged here until "
       "corbd drain --undo");
   return kRefused;
 }
@@ -227,7 +226,7 @@ int events(Asking& asking, const Admin& ask) {
       asking.wait_for_agent();
       continue;
     }
-    if (std::exchange(gone, false)) asking.tell("an agent is back");
+    if (std::exchange(gone, false)) asking.tell("an agent answers again");
     if (!show(asking, page, ask.output == "json")) return kRefused;
     if (!ask.follow && page.events().empty()) return 0;
     request.set_run(page.run());

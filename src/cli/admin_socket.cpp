@@ -20,7 +20,7 @@ result<> look_for_agent(const std::string& socket) {
   address.sun_family = AF_UNIX;
   if (socket.size() >= sizeof address.sun_path)
     return Error{errc::invalid_argument,
-                 socket + " is longer than the kernel takes for a socket: give the --runtime-dir that the agent has"};
+                 socket + " is too long for the path of a socket: give the --runtime-dir that the agent has"};
   socket.copy(address.sun_path, sizeof address.sun_path - 1);
   const Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return Error{errc::unavailable, std::string("making a socket: ") + std::strerror(errno)};
@@ -37,7 +37,7 @@ result<> look_for_agent(const std::string& socket) {
                        ": the one that made it has ended. Its log says why; start it again (corbd run)"};
     case EACCES:
     case EPERM:
-      return Error{errc::permission_denied, socket + " is for root only: ask again as root"};
+      return Error{errc::permission_denied, "only root may open " + socket + ": run the command as root"};
     default:
       return Error{errc::unavailable, "connecting to " + socket + ": " + std::strerror(errno)};
   }

@@ -60,7 +60,8 @@ result<> check_name(const std::string& driver) {
   if (!driver.empty() && driver.size() <= 63 && std::ranges::all_of(driver, fits) && driver.front() != '-' &&
       driver.front() != '.')
     return {};
-  return invalid("--drivername '" + driver + "' is no name of a CSI driver: at most 63 letters, digits, '-' and '.'");
+  return invalid("--drivername '" + driver +
+                 "' is not a name for a CSI driver: use at most 63 letters, digits, '-' and '.'");
 }
 
 /// Keys survive a restart of the container there, and are gone with its pod.
@@ -69,8 +70,8 @@ result<std::string> memory_folder(const Node& node) {
   if (node.in_memory(kRun) || node.in_memory("/run")) return std::string(kRun);
   return Error{errc::failed_precondition,
                std::string("neither ") + kKeys + " nor " + kRun +
-                   " is memory (tmpfs), so Ceph keys would reach a disk: mount an emptyDir with medium Memory at " +
-                   kKeys + ", as ceph-csi's DaemonSet does, or give --runtime-dir"};
+                   " is on tmpfs, so Ceph keys would reach a disk: mount an emptyDir with medium Memory at " + kKeys +
+                   ", as ceph-csi's DaemonSet does, or give --runtime-dir"};
 }
 
 std::string folder_above(std::string path) {
@@ -81,10 +82,10 @@ std::string folder_above(std::string path) {
 result<Command> agent(const std::vector<Given>& given, Run run, const Node& node) {
   if (is_on(given, "controllerserver"))
     return Error{errc::unimplemented,
-                 "--controllerserver=true: this is the node's part only. Leave the provisioner's Deployment with "
-                 "ceph-csi's image"};
-  if (!is_on(given, "nodeserver")) return invalid("--type=rbd without --nodeserver=true has nothing to serve: add it");
-  if (run.nodeid.empty()) return invalid("--nodeid is missing");
+                 "--controllerserver=true: corbd replaces only ceph-csi's node plugin. Keep ceph-csi's image in the "
+                 "provisioner's Deployment"};
+  if (!is_on(given, "nodeserver")) return invalid("--type=rbd has nothing to serve: add --nodeserver=true");
+  if (run.nodeid.empty()) return invalid("--nodeid is missing: give the name of this node");
   if (auto named = check_name(run.drivername); !named) return named.error();
   // kubelet's plugins are in this folder, wherever the distribution puts it.
   if (last(given, "kubelet-dir") == nullptr) run.kubelet_dir = folder_above(run.pluginpath);
@@ -120,20 +121,19 @@ result<Command> cephcsi_command(const std::vector<Given>& given, const Node& nod
     return invalid("--metricspath '" + run->metricspath + "' does not begin with /");
   if (std::ranges::find(kMounters, run->default_mounter) == kMounters.end())
     return invalid("--default-mounter '" + run->default_mounter +
-                   "' is not known: rbd (the kernel's client) or rbd-nbd (this agent)");
+                   "' is not known: use rbd (the kernel client) or rbd-nbd (this agent)");
   const std::string type = text(given, "type");
   if (type == "rbd") return agent(given, std::move(*run), node);
   if (type == "liveness") return liveness(given, *run);
   constexpr std::array<std::string_view, 6> types{"rbd", "liveness", "cephfs", "nfs", "nvmeof", "controller"};
-  if (type.empty()) return invalid("--type is missing: rbd or liveness");
+  if (type.empty()) return invalid("--type is missing: use rbd or liveness");
   if (std::ranges::find(types, type) != types.end())
     return Error{
         errc::unimplemented,
-        "--type=" + type +
-            ": this agent takes the place of ceph-csi for rbd on nodes only. Leave that pod with ceph-csi's image"};
+        "--type=" + type + ": corbd replaces ceph-csi only for rbd on nodes. Keep ceph-csi's image in that pod"};
   const std::string near = nearest(type, types);
   return invalid("--type=" + type + " is not known" +
-                 (near.empty() ? ": rbd or liveness" : ": did you mean " + near + "?"));
+                 (near.empty() ? ": use rbd or liveness" : ": did you mean " + near + "?"));
 }
 
 Command parse_cephcsi(std::span<const std::string> arguments, const std::string& version) {
@@ -143,7 +143,7 @@ Command parse_cephcsi(std::span<const std::string> arguments, const std::string&
   };
   if (std::ranges::any_of(arguments,
                           [](const auto& word) { return word == "-h" || word == "-help" || word == "--help"; })) {
-    std::cout << version << " in the place of ceph-csi's node plugin for rbd. Flags:\n";
+    std::cout << version << ", in place of ceph-csi's node plugin for rbd. Flags:\n";
     for (const Flag& flag : flags())
       std::cout << "  --" << flag.name << (*flag.help == '\0' ? "" : "\t") << flag.help << "\n";
     return Exit{0};

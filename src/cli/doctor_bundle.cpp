@@ -74,7 +74,8 @@ std::string json_of(const std::string& path) {
   boost::system::error_code failed;
   const auto parsed = json::parse(*text, failed);
   if (failed)
-    return path + " is no JSON and left out: " + std::to_string(text->size()) + " bytes, " + failed.message() + "\n";
+    return path + " is not JSON, so it is left out: " + std::to_string(text->size()) + " bytes, " + failed.message() +
+           "\n";
   return json::serialize(redacted_json(parsed)) + "\n";
 }
 
@@ -122,7 +123,8 @@ result<> pack(const fs::path& folder, const std::string& file) {
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return Error{errc::unavailable, "tar did not write " + file};
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+    return Error{errc::unavailable, "tar failed to write " + file + ": its own message says why"};
   return {};
 }
 

@@ -45,7 +45,7 @@ result<> check(const Flag& flag, const std::string& value) {
       if (!number(value)) return wrong(flag, value, "a whole number");
       return {};
     case Kind::duration:
-      if (!parse_go_duration(value)) return wrong(flag, value, "a time such as 60s");
+      if (!parse_go_duration(value)) return wrong(flag, value, "a duration such as 60s");
       return {};
   }
   return {};
@@ -105,7 +105,7 @@ Error unknown(std::string_view name) {
   for (const Flag& flag : flags()) known.push_back(flag.name);
   const std::string near = nearest(name, known);
   return bad_flag("flag --" + std::string(name) + " is not known" +
-                  (near.empty() ? ": --help lists those that are" : ": did you mean --" + near + "?"));
+                  (near.empty() ? ": --help lists the known flags" : ": did you mean --" + near + "?"));
 }
 
 }  // namespace
@@ -130,7 +130,7 @@ result<std::chrono::milliseconds> parse_go_duration(std::string_view text) {
                                        {"s", 1e3},
                                        {"m", 6e4},
                                        {"h", 3.6e6}}};
-  const Error wrong = bad_flag("'" + std::string(text) + "' is no time such as 60s or 1m30s");
+  const Error wrong = bad_flag("'" + std::string(text) + "' is not a duration such as 60s or 1m30s");
   if (text == "0") return std::chrono::milliseconds(0);
   if (text.empty()) return wrong;
   double total = 0;
@@ -160,11 +160,11 @@ result<std::vector<Given>> parse_go(std::span<const std::string> arguments) {
     std::string_view word = arguments[i];
     // A lone "-" or "--" ends Go's flags, and the rest would be ignored silently.
     if (!word.starts_with('-') || word == "-" || word == "--")
-      return bad_flag("'" + std::string(word) + "' is no flag" +
-                      (given.empty() || given.back().flag->kind != Kind::boolean
-                           ? std::string(": every argument begins with --")
-                           : ": the value of a boolean goes behind '=', as in --" +
-                                 std::string(given.back().flag->name) + "=true"));
+      return bad_flag(
+          "'" + std::string(word) + "' is not a flag" +
+          (given.empty() || given.back().flag->kind != Kind::boolean
+               ? std::string(": every argument begins with --")
+               : ": a boolean takes its value after '=', as in --" + std::string(given.back().flag->name) + "=true"));
     word.remove_prefix(word.starts_with("--") ? 2 : 1);
     const std::size_t equals = word.find('=');
     const std::string_view name = word.substr(0, equals);
@@ -175,7 +175,7 @@ result<std::vector<Given>> parse_go(std::span<const std::string> arguments) {
     if (equals != word.npos)
       one.value = word.substr(equals + 1);
     else if (flag->kind != Kind::boolean && i + 1 == arguments.size())
-      return bad_flag("flag --" + std::string(name) + " has no value");
+      return bad_flag("flag --" + std::string(name) + " needs a value");
     else if (flag->kind != Kind::boolean)
       one.value = arguments[++i];
     if (auto checked = check(*flag, one.value); !checked) return checked.error();

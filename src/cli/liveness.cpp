@@ -43,7 +43,7 @@ void ask_for_ever(const Liveness& watch, std::atomic<bool>& alive) {
 
 http::Response page(const std::string& path, const http::Request& request, bool alive) {
   if (std::string_view(request.target).substr(0, request.target.find('?')) != path)
-    return {404, "text/plain; charset=utf-8", "there is " + path + "\n"};
+    return {404, "text/plain; charset=utf-8", "this server has only " + path + "\n"};
   return {200, "text/plain; version=0.0.4; charset=utf-8",
           std::string("# HELP csi_liveness Liveness Probe\n# TYPE csi_liveness gauge\ncsi_liveness ") +
               (alive ? "1\n" : "0\n")};

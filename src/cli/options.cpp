@@ -20,11 +20,11 @@ struct Add {
   CLI::App& command;
   const Flag& flag;
   Run& run;
-  std::vector<std::string>& values;  ///< of those without a meaning here
+  std::vector<std::string>& values;  ///< of the flags that are ignored
 
   std::string name() const { return "--" + std::string(flag.name); }
   void operator()(std::monostate) const {
-    command.add_option(name(), values, "Of ceph-csi; no meaning here")->expected(0, 1)->group("");
+    command.add_option(name(), values, "A flag of ceph-csi; ignored")->expected(0, 1)->group("");
   }
   void operator()(bool Run::* field) const { command.add_flag(name(), run.*field, flag.help); }
   void operator()(std::optional<bool> Run::* field) const {
@@ -46,59 +46,61 @@ CLI::App* add_run(CLI::App& app, Run& run, std::vector<std::string>& values, boo
   command->get_option("--metricspath")->check(begins_with_slash);
   command->get_option("--default-mounter")
       ->check(CLI::IsMember(std::vector<std::string>(kMounters.begin(), kMounters.end())));
-  command->add_flag("--list-failpoints", list, "Print their names and exit");
+  command->add_flag("--list-failpoints", list, "Print the names of all failpoints and exit");
   return command;
 }
 
 CLI::App* add_csi(CLI::App& app, CsiCall& call) {
-  auto* command = app.add_subcommand("csi", "Make one CSI call to an agent");
+  auto* command = app.add_subcommand("csi", "Send one CSI call to an agent");
   command
       ->add_option(
           "method", call.method,
-          "stage, unstage, publish, unpublish, expand, stats, health, probe, info; on the CSI-Addons socket: reclaim")
+          "stage, unstage, publish, unpublish, expand, stats, health, probe or info; on the CSI-Addons socket, reclaim")
       ->required()
       ->check(CLI::IsMember(
           {"stage", "unstage", "publish", "unpublish", "expand", "stats", "health", "reclaim", "probe", "info"}));
   command->add_option("--endpoint", call.endpoint, "CSI socket, unix:///path")->required();
-  command->add_option("--volume-id", call.volume_id, "Volume id; of a static volume: the image's name");
-  command->add_option("--staging-path", call.staging_path, "Staging folder");
-  command->add_option("--target", call.target, "Target path; of expand and stats: the volume path");
-  command->add_option("--cluster-id", call.cluster_id, "clusterID of config.json");
-  command->add_option("--pool", call.pool, "Pool");
-  command->add_option("--user", call.user, "Ceph user without client.");
-  command->add_option("--key-file", call.key_file, "File with the user's key");
+  command->add_option("--volume-id", call.volume_id, "Volume ID; for a static volume, the image's name");
+  command->add_option("--staging-path", call.staging_path, "Staging path");
+  command->add_option("--target", call.target, "Target; for expand and stats, the volume path");
+  command->add_option("--cluster-id", call.cluster_id, "Cluster ID in config.json");
+  command->add_option("--pool", call.pool, "Pool of the image");
+  command->add_option("--user", call.user, "Ceph user, without the prefix client.");
+  command->add_option("--key-file", call.key_file, "File that holds the user's key");
   command->add_option("--passphrase-file", call.passphrase_file,
-                      "File with the passphrase of an encrypted volume, every byte of it");
-  command->add_option("--fstype", call.fstype, "Filesystem [ext4]");
-  command->add_option("--mkfs-options", call.mkfs_options, "Instead of the default ones");
-  command->add_option("--attribute", call.attributes,
-                      "Attribute of the volume, name=value; may be repeated. A provisioner's: staticVolume=false");
+                      "File that holds the passphrase of an encrypted volume; every byte counts, a line end too");
+  command->add_option("--fstype", call.fstype, "Filesystem type [ext4]");
+  command->add_option("--mkfs-options", call.mkfs_options, "Options for mkfs, instead of the default ones");
+  command->add_option(
+      "--attribute", call.attributes,
+      "Volume attribute, name=value; may be repeated. For a volume that a provisioner made: staticVolume=false");
   command->add_option("--mount-flag", call.mount_flags, "Mount option; may be repeated");
-  command->add_option("--mode", call.mode, "Access mode, as CSI names it")->capture_default_str();
-  command->add_option("--bytes", call.bytes, "Of expand: the size that is required [the image's]");
-  command->add_flag("--block", call.block, "Raw block instead of a filesystem");
+  command->add_option("--mode", call.mode, "Access mode, by its CSI name")->capture_default_str();
+  command->add_option("--bytes", call.bytes, "For expand: the required size in bytes [the image's size]");
+  command->add_flag("--block", call.block, "Use a raw block device instead of a filesystem");
   command->add_flag("--readonly", call.readonly, "Publish read-only");
   command->add_flag("--wait", call.wait, "Wait for an agent that does not answer yet");
-  command->add_option("--timeout", call.timeout_s, "Seconds")->capture_default_str();
+  command->add_option("--timeout", call.timeout_s, "Seconds to wait for the answer")->capture_default_str();
   return command;
 }
 
 CLI::App* add_doctor(CLI::App& app, Run& run, Doctor& doctor) {
-  auto* command = app.add_subcommand("doctor", "Look at this node: what the agent needs and what stands in its way");
+  auto* command = app.add_subcommand("doctor", "Check this node: what the agent needs, and what stands in its way");
   command->add_option("--endpoint", run.endpoint, "CSI socket, unix:///path")
       ->envname("CSI_ENDPOINT")
       ->capture_default_str();
   command->add_option("--admin-endpoint", doctor.admin_endpoint,
                       "Admin socket, unix:///path [<runtime-dir>/admin.sock]");
   command->add_option("--drivername", run.drivername, "CSI driver name")->envname("DRIVER_NAME")->capture_default_str();
-  command->add_option("--pluginpath", run.pluginpath, "Folder of the plugins")->capture_default_str();
+  command->add_option("--pluginpath", run.pluginpath, "Folder of kubelet's plugins")->capture_default_str();
   command->add_option("--kubelet-dir", run.kubelet_dir, "kubelet's folder")->capture_default_str();
-  command->add_option("--state-dir", run.state_dir, "Records [<pluginpath>/<drivername>/corbd]");
-  command->add_option("--runtime-dir", run.runtime_dir, "Runtime folder")->capture_default_str();
+  command->add_option("--state-dir", run.state_dir, "Folder of the records [<pluginpath>/<drivername>/corbd]");
+  command->add_option("--runtime-dir", run.runtime_dir, "Folder of the Ceph keys and the admin socket")
+      ->capture_default_str();
   command->add_option("--config-dir", run.config_dir, "Folder of ceph-csi's config.json")->capture_default_str();
   command->add_option("--bundle", doctor.bundle,
-                      "Also pack what a person from afar needs, without secrets, into this .tar.gz");
-  command->add_option("-o,--output", doctor.output, "text or json")
+                      "Also pack what a remote engineer needs, without secrets, into this .tar.gz");
+  command->add_option("-o,--output", doctor.output, "Output format: text or json")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
   return command;
@@ -153,7 +155,7 @@ Command parse(int argc, char** argv, const std::string& version) {
   complete(run);
   if (*doctor_command) return complete(doctor, run);
   if (run.nodeid.empty()) {
-    std::cerr << "corbd run: --nodeid is missing (or the variable NODE_ID)\n";
+    std::cerr << "corbd run: the node's name is missing: give --nodeid or set NODE_ID\n";
     return Exit{2};
   }
   for (const Flag& flag : flags())

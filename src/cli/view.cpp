@@ -11,7 +11,7 @@ namespace {
 using std::chrono::milliseconds;
 using Rows = std::vector<std::vector<std::string>>;
 
-/// A longer time deserves a look, even while everything is served.
+/// A request that waits for longer is worth a warning, even while every volume is served.
 constexpr milliseconds kStalled{10000};
 
 std::string age(std::int64_t ms) { return duration_text(milliseconds(ms)); }
@@ -61,21 +61,21 @@ std::string cluster_line(const v1::Cluster& cluster) {
   if (cluster.unserved() > 0) line += ", " + std::to_string(cluster.unserved()) + " without a server";
   if (cluster.does_not_answer()) line += ", does not answer";
   if (milliseconds(cluster.oldest_request_ms()) >= kStalled)
-    line += ", a request waits for " + age(cluster.oldest_request_ms());
+    line += ", a request has waited for " + age(cluster.oldest_request_ms());
   return line;
 }
 
 std::string service_of(const v1::Volume& volume) {
   std::string line = "serving";
   if (volume.served_by_other())
-    line = "rbd-nbd serves it; this agent does once that has ended";
+    line = "rbd-nbd serves it; this agent takes over when rbd-nbd ends";
   else if (volume.unserved())
     line = "none for " + age(volume.unserved_ms());
   else if (!volume.has_device())
     line = "none needed: it has no device";
   else if (volume.health() == v1::HEALTH_ABSENT)
     line = "none: the kernel has no device for it";
-  line += ", " + std::to_string(volume.waiting()) + " in the kernel's queue";
+  line += ", " + many(volume.waiting(), "request") + " in the kernel's queue";
   if (volume.oldest_request_ms() > 0)
     line += ", the oldest unanswered request is " + age(volume.oldest_request_ms()) + " old";
   return line;
@@ -88,10 +88,10 @@ std::string healing_of(const v1::Volume& volume) {
   if (healing.under_way())
     line += ", one under way";
   else if (healing.waits_for_cluster())
-    line += ", waits for its cluster, which does not answer";
+    line += ", waits until its cluster answers";
   else
     line += healing.next_try_ms() > 0 ? ", the next in " + age(healing.next_try_ms()) : ", the next is due";
-  return line + "; because: " + healing.why();
+  return line + "; reason: " + healing.why();
 }
 
 }  // namespace
@@ -134,24 +134,24 @@ std::string status_screen(const v1::GetStatusResponse& status) {
   rows.push_back({"agent", name(status.draining() ? Verdict::warning : Verdict::ok),
                   "corbd " + printable(status.version()) + " on node " + cell(status.node_id()) + ", pid " +
                       std::to_string(status.pid()) + ", up " + age(status.uptime_ms()) +
-                      (status.draining() ? "; drained: stages nothing new (corbd drain --undo)" : "")});
+                      (status.draining() ? "; drained: stages no new volume (corbd drain --undo ends that)" : "")});
   rows.push_back({"volumes", name(volumes_verdict(status)), volumes_line(status)});
   if (status.unclaimed_nbd() > 0)
     rows.push_back({"nbd", name(Verdict::warning),
-                    many(status.unclaimed_nbd(), "device") +
-                        " with volumes of which nothing is known here: another program "
-                        "serves them, or nobody (see: corbd volumes; restart kubelet)"});
+                    many(status.unclaimed_nbd(), "unclaimed device") +
+                        ": no record or no Ceph key here. Another program serves them, or nobody does (see: corbd "
+                        "volumes; restart kubelet)"});
   if (status.unclaimed_krbd() > 0)
     rows.push_back({"rbd", name(Verdict::ok),
                     many(status.unclaimed_krbd(), "device") +
-                        " of the kernel's client that ceph-csi has staged (see: corbd "
-                        "volumes; known here with the next stage: restart kubelet)"});
+                        " of the kernel client, staged by ceph-csi. The next stage makes "
+                        "them known here (see: corbd volumes; restart kubelet)"});
   for (const auto& cluster : status.clusters())
     rows.push_back({"cluster " + cell(cluster.id()), name(verdict(cluster)), cluster_line(cluster)});
   if (status.stuck_helpers().empty()) rows.push_back({"helpers", name(Verdict::ok), "none hangs"});
   for (const auto& stuck : status.stuck_helpers())
     rows.push_back({"helper " + std::to_string(stuck.pid()), name(Verdict::warning),
-                    "hangs for " + age(stuck.since_ms()) + ": " + printable(stuck.what())});
+                    "has hung for " + age(stuck.since_ms()) + ": " + printable(stuck.what())});
   return table(rows) + "\nOverall: " + name(verdict(status)) + "\n";
 }
 
@@ -170,7 +170,7 @@ std::string volumes_table(const v1::ListVolumesResponse& volumes, bool wide, std
                              cell(error_of(volume))});
   }
   if (volumes.unclaimed().empty()) return table(rows);
-  Rows left{{"DEVICE", "ITS VOLUME", "IT HAS NO RECORD OR NO KEY HERE, AND IS NOT SERVED FROM HERE, BECAUSE"}};
+  Rows left{{"UNCLAIMED", "VOLUME", "WHY THIS AGENT DOES NOT SERVE IT"}};
   for (const auto& device : volumes.unclaimed())
     left.push_back({(device.by_kernel() ? "/dev/rbd" : "/dev/nbd") + std::to_string(device.device()),
                     cell(device.volume_id()), cell(device.why())});

@@ -122,7 +122,7 @@ std::optional<Error> HelperPool::Impl::overwhelmed(const std::string& whose) con
   return Error{errc::unavailable, std::to_string(stuck) + " helpers hang for " + whose + ", the first in '" +
                                       first->second.job->request.what + "' (process " +
                                       std::to_string(first->second.pid) +
-                                      "): nothing more is begun for it until one ends"};
+                                      "): the agent starts no more of them until one ends"};
 }
 
 /// Requests of one owner start in the order in which they came. None waits for a request of another owner.
@@ -262,7 +262,7 @@ void HelperPool::Impl::on_time(Id id, const std::shared_ptr<Job>& job) {
   log::error("helper.stuck", {{"what", job->request.what},
                               {"pid", helper->pid},
                               {"after_s", static_cast<std::int64_t>(job->request.report_after.count())}});
-  job->promise.set(Error{errc::unavailable, job->request.what + ": still not done after " +
+  job->promise.set(Error{errc::unavailable, job->request.what + ": not done after " +
                                                 std::to_string(job->request.report_after.count()) +
                                                 " s, stuck in process " + std::to_string(helper->pid)});
   dispatch();

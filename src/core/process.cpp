@@ -85,7 +85,7 @@ result<Fd> lock_folder(const std::string& folder) {
   const std::string pid = std::to_string(::getpid()) + "\n";
   const auto length = static_cast<ssize_t>(pid.size());
   if (::pwrite(fd.get(), pid.data(), pid.size(), 0) == length && ::ftruncate(fd.get(), length) != 0)
-    return Error{errc::state_write, "cutting " + path + ": " + ::strerror(errno)};
+    return Error{errc::state_write, "truncating " + path + ": " + ::strerror(errno)};
   return fd;
 }
 

@@ -64,7 +64,7 @@ class ReclaimSpace final : public reclaimspace::ReclaimSpaceNode::CallbackServic
     if (!wish) co_return wish.error();
     if (of_many_nodes(request.volume_capability()))
       co_return Error{errc::unimplemented, "volume " + request.volume_id() +
-                                               " is used on many nodes: none of them gives its space back alone"};
+                                               " is used on many nodes, so no single node can reclaim its space"};
     co_return co_await volumes.want(request.volume_id(), std::move(*wish), until);
   }
 

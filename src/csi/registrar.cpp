@@ -108,7 +108,7 @@ class Registrar::Impl {
     if (auto started = socket->server.start({socket->service.get()}); !started) {
       auto error = started.error();
       if (error.code == errc::in_use)
-        error.text += "; with node-driver-registrar beside it this agent needs --register=false";
+        error.text += "; if node-driver-registrar runs beside this agent, start the agent with --register=false";
       return error;
     }
     ::lstat(path_.c_str(), &socket->file);
@@ -128,7 +128,8 @@ class Registrar::Impl {
       if (at <= now) {
         if (!heard_.refused)
           log::warning("kubelet.silent",
-                       {{"driver", config_.drivername}, {"hint", "it asked and registered nothing: its log says why"}});
+                       {{"driver", config_.drivername},
+                        {"hint", "kubelet asked but did not register the driver: kubelet's log says why"}});
         co_return;
       }
       news_.emplace(control_, clock_);
@@ -196,9 +197,9 @@ result<std::optional<RegistrarConfig>> registrar_config(const RegistrarWish& wis
   if (!wish.endpoint_on_host.empty() || config.endpoint.starts_with(wish.kubelet_dir + "/"))
     return std::optional(std::move(config));
   const Error unknown{errc::failed_precondition,
-                      "kubelet cannot be told of this driver: --endpoint " + wish.endpoint + " does not lie below " +
+                      "this driver cannot be registered with kubelet: --endpoint " + wish.endpoint + " is not below " +
                           wish.kubelet_dir +
-                          ", so give its path on the host as --kubelet-registration-path, or --register=false"};
+                          ". Give the socket's path on the host as --kubelet-registration-path, or --register=false"};
   if (wish.by_hand) return unknown;
   log::warning("kubelet.not_told", {{"error", unknown.text}});
   return std::optional<RegistrarConfig>();

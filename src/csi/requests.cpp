@@ -28,7 +28,8 @@ bool has_control(std::string_view text) {
 result<> check_id(const std::string& id) {
   if (id.empty()) return invalid("volume ID missing in request");
   if (id.size() > kMaxId)
-    return invalid("the volume ID has " + std::to_string(id.size()) + " bytes, more than " + std::to_string(kMaxId));
+    return invalid("the volume ID has " + std::to_string(id.size()) + " bytes; at most " + std::to_string(kMaxId) +
+                   " are allowed");
   if (id.find("..") != id.npos) return invalid("the volume ID contains path traversal sequences");
   if (id.find_first_of("/\\") != id.npos) return invalid("the volume ID contains path separators");
   if (has_control(id)) return invalid("the volume ID contains control characters");
@@ -96,14 +97,14 @@ result<plan::Capability> capability_of(const VolumeCapability& from) {
   capability.fstype = from.mount().fs_type().empty() ? "ext4" : from.mount().fs_type();
   const auto offered = host::offered_filesystems();
   if (std::ranges::find(offered, capability.fstype) == offered.end())
-    return invalid("filesystem type '" + capability.fstype + "' is not known here: use " +
+    return invalid("filesystem type '" + capability.fstype + "' is not supported: use " +
                    boost::algorithm::join(offered, ", "));
   for (const auto& flag : from.mount().mount_flags()) {
     if (!is_one_flag(flag))
       return invalid("a mount flag is empty, or contains a comma, an open quote or a control character");
     capability.mount_flags += (capability.mount_flags.empty() ? "" : ",") + flag;
   }
-  if (capability.mount_flags.size() > kMaxFlags) return invalid("the mount flags have more than 4096 bytes together");
+  if (capability.mount_flags.size() > kMaxFlags) return invalid("the mount flags together have more than 4096 bytes");
   return capability;
 }
 
@@ -113,7 +114,7 @@ result<std::string> secret(const Map& secrets, const char* key) {
     return invalid("missing field '" + std::string(key) + "' in secrets");
   const bool printable =
       std::all_of(place->second.begin(), place->second.end(), [](unsigned char c) { return c > 0x20 && c < 0x7f; });
-  if (!printable) return invalid("field '" + std::string(key) + "' in secrets has bytes that no user or key has");
+  if (!printable) return invalid("field '" + std::string(key) + "' in secrets has bytes that no user or key can have");
   return place->second;
 }
 
@@ -121,7 +122,7 @@ result<std::string> secret(const Map& secrets, const char* key) {
 result<std::string> name_at(const Map& context, const char* key) {
   std::string name = value(context, key);
   if (has_control(name) || name.find_first_of("/@") != name.npos)
-    return invalid(std::string(key) + " in the volume's attributes is no name");
+    return invalid(std::string(key) + " in the volume's attributes is not a valid name");
   return name;
 }
 
@@ -201,14 +202,15 @@ result<> check_service_account(const ::csi::v1::NodePublishVolumeRequest& reques
   if (allowed.empty()) return {};
   if (account.empty()) {
     log::warning("volume.service_account_unknown", {{"volume", request.volume_id()},
-                                                    {"effect", "published without the check"},
+                                                    {"effect", "the volume is published without the check"},
                                                     {"hint", "set podInfoOnMount in the CSIDriver"}});
     return {};
   }
   if (("," + allowed + ",").find("," + account + ",") != std::string::npos && account.find(',') == account.npos)
     return {};
-  return Error{errc::permission_denied,
-               "volume " + request.volume_id() + " service account restriction does not match pod's service account"};
+  return Error{
+      errc::permission_denied,
+      "volume " + request.volume_id() + ": its service account restriction does not match the pod's service account"};
 }
 
 struct Credentials {
@@ -293,8 +295,8 @@ result<plan::Wish> wish_of(const ::csi::v1::NodeExpandVolumeRequest& request) {
   const auto required = request.capacity_range().required_bytes(), limit = request.capacity_range().limit_bytes();
   if (required < 0 || limit < 0) return invalid("the capacity range has a negative size");
   if (limit != 0 && limit < required)
-    return Error{errc::out_of_range, "the capacity range ends below where it begins: " + std::to_string(required) +
-                                         " to " + std::to_string(limit) + " bytes"};
+    return Error{errc::out_of_range, "the limit of the capacity range is below the required size: " +
+                                         std::to_string(required) + " to " + std::to_string(limit) + " bytes"};
   // As in ceph-csi, the volume path may be another one that kubelet made itself.
   const bool staged = !request.staging_target_path().empty();
   return plan::Wish(plan::Expanded{staged ? request.staging_target_path() : request.volume_path(),

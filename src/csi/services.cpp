@@ -136,7 +136,8 @@ class Node final : public v1::Node::CallbackService {
 
   static task<result<>> judge(volume::Volumes& volumes, bool served, const v1::NodeGetVolumeHealthRequest& request,
                               v1::NodeGetVolumeHealthResponse& response) {
-    if (!served) co_return Error{errc::unimplemented, "NodeGetVolumeHealth is served with --volume-health only"};
+    if (!served)
+      co_return Error{errc::unimplemented, "NodeGetVolumeHealth is off: start the agent with --volume-health"};
     if (auto valid = check(request); !valid) co_return valid;
     const auto status = volumes.status(request.volume_id());
     if (!status) co_return unknown(request.volume_id());

@@ -54,14 +54,15 @@ result<Labels> topology_of(std::string_view driver, std::string_view domain_labe
   const std::string prefix = "topology." + lower(driver);
   if (prefix.size() > kMaxPrefix)
     return bad_topology("--domainlabels: '" + prefix + "' has " + std::to_string(prefix.size()) +
-                        " bytes, and the prefix of a label at most 63: give the driver a shorter name");
+                        " bytes, but the prefix of a label may have at most 63: give the driver a shorter name");
   std::string missing;
   for (const auto& label : parts(domain_labels)) {
     const std::string name = label.substr(label.find('/') + 1);
     const auto value = node_labels.find(label);
     if (value == node_labels.end()) missing += (missing.empty() ? "'" : ", '") + label + "'";
     if (!segments.emplace(prefix + "/" + name, value == node_labels.end() ? "" : value->second).second)
-      return bad_topology("--domainlabels: label '" + label + "' is named twice, or another one ends like it");
+      return bad_topology("--domainlabels: label '" + label +
+                          "' is named twice, or another label ends with the same name");
   }
   if (!missing.empty()) return Error{errc::failed_precondition, "--domainlabels: the node has no label " + missing};
   return segments;

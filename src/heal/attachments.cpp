@@ -23,7 +23,7 @@ Attachment judge(const kube::answer<kube::VolumeAttachment>& attachment, const s
   }
   const auto& found = *attachment;
   if (found.attacher != driver || found.node != node)
-    return {State::away, "", "its VolumeAttachment is of driver " + found.attacher + " and node " + found.node};
+    return {State::away, "", "its VolumeAttachment is for driver " + found.attacher + " and node " + found.node};
   if (found.uid.empty()) return {State::unknown, "", "its VolumeAttachment has no UID"};
   if (found.deleting) return {State::unknown, "", "its VolumeAttachment is being deleted"};
   if (!found.attached) return {State::unknown, "", "its VolumeAttachment is not attached"};
@@ -50,15 +50,15 @@ task<Attachment> Attachments::look(std::string volume_id) {
   co_return co_await judged(found);
 }
 
-/// A missing attachment says nothing if the driver has none at all. Only a CSIDriver that says so counts: else an
-/// operator's word could reach a volume that is really away.
+/// A missing attachment proves nothing if the driver's volumes are never attached. Only a CSIDriver that says so
+/// counts. Otherwise an operator's word could reach a volume that is really away.
 task<Attachment> Attachments::judged(const kube::answer<kube::VolumeAttachment>& found) {
   auto attachment = judge(found, config_.driver, config_.node);
   if (found || attachment.state != Attachment::State::away) co_return attachment;
   const auto driver =
       co_await (*api_)->get(kube::kDrivers, config_.driver, {clock_.now() + config_.answer_within, &stopping_});
   if (!driver && driver.error().error.code != errc::not_found)
-    attachment.why += "; whether the driver has attachments at all is not known: " + driver.error().error.text;
+    attachment.why += "; cannot tell whether the driver has attachments at all: " + driver.error().error.text;
   if (driver && !kube::attaches(*driver))
     attachment = {Attachment::State::none, "", "the CSIDriver " + config_.driver + " says attachRequired: false"};
   co_return attachment;
@@ -68,7 +68,7 @@ task<Attachment> Attachments::ask(std::string volume_id) {
   const auto found = co_await get(volume_id);
   auto judged = co_await this->judged(found);
   if (stopping_.cancelled()) co_return judged;
-  // A server that does not answer is the caller's to ask again.
+  // If the server does not answer, the caller asks again.
   if (found && judged.state == Attachment::State::unknown)
     wait_for(volume_id);
   else
@@ -76,7 +76,7 @@ task<Attachment> Attachments::ask(std::string volume_id) {
   co_return judged;
 }
 
-// --- waiting for an attachment to become one thing or the other
+// --- waiting until an attachment is here or away
 
 void Attachments::wait_for(const std::string& volume_id) {
   const auto name = name_of(volume_id);
@@ -86,7 +86,7 @@ void Attachments::wait_for(const std::string& volume_id) {
   auto& watch = watches_[name];
   watch = std::make_unique<kube::Informer>(control_, clock_, **api_, kube::kVolumeAttachments, kube::Which{name},
                                            [this](const std::string& of) {
-                                             // What a watch says while it ends counts no more.
+                                             // A watch that is ending no longer counts.
                                              if (const auto watch = watches_.find(of); watch != watches_.end())
                                                changed(of, watch->second->object());
                                            });
@@ -114,7 +114,7 @@ void Attachments::changed(const std::string& name, const boost::json::object* at
   config_.changed(std::string(waits->second));
 }
 
-// --- the records' knowledge of it
+// --- writing attachments into the records
 
 void Attachments::start(volume::Volumes& volumes) {
   volumes_ = &volumes;
@@ -151,7 +151,7 @@ void Attachments::note(const std::string& volume_id) {
   if (!gate_.spawn(keep_asking(volume_id))) asked_for_.erase(volume_id);
 }
 
-/// A cluster without VolumeAttachments (attachRequired: false) is asked once for each stage.
+/// Where there are no VolumeAttachments (attachRequired: false), each stage asks once.
 task<> Attachments::keep_asking(std::string volume_id) {
   const Backoff backoff;
   for (std::uint32_t failures = 0; !stopping_.cancelled(); ++failures) {
@@ -172,7 +172,7 @@ task<> Attachments::keep_asking(std::string volume_id) {
 
 task<> Attachments::stop(Until until) {
   stopping_.cancel();
-  // Volumes go on changing meanwhile.
+  // Volumes go on changing during these waits.
   const auto watches = std::exchange(watches_, {});
   for (const auto& [name, watch] : watches) co_await watch->stop(until);
   co_await gate_.close(until);

@@ -13,7 +13,7 @@ void Breaker::answered() {
 
 void Breaker::unanswered(time_point now, double random) {
   --under_way_;
-  // Those that were under way together failed of one cause.
+  // Tries that were under way together failed for one cause, so they count once.
   if (failures_ > 0 && now < again_at_) return;
   again_at_ = now + backoff_.after(failures_++, random);
 }

@@ -8,7 +8,7 @@
 namespace corbd::heal {
 namespace {
 
-/// Between two looks at a device that is not ours to serve: what is said of it changes when its pod does.
+/// Pause between two looks at a device that is not ours to serve. The answers change only when its pod does.
 constexpr std::chrono::minutes kNotOurs{1};
 
 bool may_pass(errc code) {
@@ -39,7 +39,7 @@ void Finder::start() {
 void Finder::look() {
   for (const auto& device : volumes_.unclaimed()) {
     if (left_.contains(device.volume_id)) continue;
-    left_.emplace(device.volume_id, "the API server is asked");
+    left_.emplace(device.volume_id, "the agent is asking the API server about it");
     if (!gate_.spawn(find(device.volume_id))) left_.erase(device.volume_id);
   }
   timer_ = clock_.schedule(clock_.now() + config_.look_every, [this] { look(); });

@@ -1,4 +1,4 @@
-// What makes a device one of this node's volumes.
+// Decides whether a device is one of this node's volumes.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -14,11 +14,11 @@ namespace {
 
 constexpr std::size_t kMaxFile = 65536;
 
-/// Clocks that nobody could compare are believed to differ by no more.
+/// We assume that clocks that nobody could compare differ by no more than this.
 constexpr std::chrono::minutes kClocksDiffer{5};
 constexpr const char* kAway =
-    ": since then it was detached from this node, and another may have written it. End its pods on this node, so that "
-    "it is unstaged";
+    ": since then it was detached from this node, and another node may have written it. End its pods on this node, so "
+    "that it is unstaged";
 
 Error refuse(std::string why) { return {errc::failed_precondition, std::move(why)}; }
 
@@ -37,14 +37,14 @@ result<std::string> staging_path_of(const kube::PersistentVolume& volume, const 
   for (const auto& path : paths)
     if (std::ranges::find(mounts, plan::staging_target(volume.handle, path)) != mounts.end()) return path;
   return Error{errc::not_found,
-               "its device is not mounted at " + paths.front() + ": kubelet stages it anew, or unstages it"};
+               "its device is not mounted at " + paths.front() + ": kubelet stages it again, or unstages it"};
 }
 
 result<> check(const kube::PersistentVolume& volume, const std::string& driver, const std::string& handle) {
   const std::string name = "PersistentVolume " + volume.name;
-  if (volume.driver.empty()) return refuse(name + " is no CSI volume");
-  if (volume.driver != driver) return refuse(name + " is of driver " + volume.driver);
-  if (volume.handle != handle) return refuse(name + " is of volume " + volume.handle);
+  if (volume.driver.empty()) return refuse(name + " is not a CSI volume");
+  if (volume.driver != driver) return refuse(name + " belongs to driver " + volume.driver);
+  if (volume.handle != handle) return refuse(name + " belongs to volume " + volume.handle);
   if (volume.deleting) return refuse(name + " is being deleted");
   if (!volume.bound) return refuse(name + " is not bound");
   if (!volume.mode.empty() && volume.mode != "Filesystem" && volume.mode != "Block")
@@ -63,14 +63,14 @@ result<> check(const Traces& traces, const kube::VolumeAttachment& attachment,
                   ")" + kAway);
   }
   if (!attachment.created) return refuse("its VolumeAttachment has no creationTimestamp");
-  // By the server's clock. What cannot be told of the second in which both happened is told by the next answer.
+  // In the server's time. If both happened within one second, the server's next answer tells which came first.
   const auto staged = *traces.staged + ahead.value_or(std::chrono::milliseconds(0));
   if (staged < *attachment.created) return refuse(std::string("it was staged before it was attached") + kAway);
   if (!ahead && staged - kClocksDiffer < *attachment.created)
     return refuse("its image-meta.json is less than " + std::to_string(kClocksDiffer.count()) +
                   " minutes younger than its VolumeAttachment, and the API server's answers have no Date to compare "
-                  "the clocks by, so it may have been staged "
-                  "before it was attached: restart kubelet, which stages it anew, or end its pods on this node");
+                  "the clocks by. So it may have been staged before it was attached: restart kubelet, which stages it "
+                  "again, or end its pods on this node");
   return {};
 }
 

@@ -42,7 +42,7 @@ Healer::~Healer() {
 }
 
 void Healer::start() {
-  // Once each, whatever the kernel shows: a record of an earlier boot is closed by its wish.
+  // Every volume once, whatever the kernel shows: healing also closes the record of an earlier boot.
   for (const auto& status : volumes_.status()) admit(status, "the agent started");
   look();
 }
@@ -67,7 +67,7 @@ void Healer::hurry(const std::string& volume_id) {
   for (const auto& status : volumes_.status()) {
     if (!volume_id.empty() && status.volume_id != volume_id) continue;
     if (volume_id.empty() && !status.unserved) continue;
-    admit(status, "asked for");
+    admit(status, "an operator asked for it");
     ward_.hurry(status.volume_id, clock_.now());
   }
   go_on();
@@ -83,7 +83,7 @@ void Healer::look() {
   arm(clock_.now() + config_.look_every, look_timer_, &Healer::look);
 }
 
-/// librados sends again by itself, and cutting the connection would not be safer: this one is said, not acted on.
+/// Only reports: librados sends a request again by itself, and cutting the connection would not be safer.
 void Healer::report_stuck(const std::vector<volume::Status>& all) {
   for (const auto& one : all) {
     const bool old = one.oldest >= config_.stuck_after;
@@ -101,7 +101,7 @@ void Healer::report_stuck(const std::vector<volume::Status>& all) {
                    {{"volume", one.volume_id},
                     {"oldest_ms", ms(one.oldest)},
                     {"cluster_answers_others", others_answer},
-                    {"hint", "see `ceph health detail`: placement groups that are not active hold requests"}});
+                    {"hint", "see `ceph health detail`: inactive placement groups hold requests back"}});
   }
   std::erase_if(stuck_, [&](const auto& entry) {
     return std::none_of(all.begin(), all.end(), [&](const auto& one) { return one.volume_id == entry.first; });
@@ -119,7 +119,7 @@ void Healer::arm(time_point at, Clock::TimerId& timer, void (Healer::*then)()) {
 
 void Healer::go_on() {
   auto chosen = ward_.start(clock_.now());
-  // Before they begin: a try that ends at once arms it for now.
+  // Before the tries begin: a try that ends at once arms the timer for now.
   arm(ward_.next(clock_.now()), next_timer_, &Healer::go_on);
   for (auto& volume_id : chosen) gate_.spawn(attempt(std::move(volume_id)));
 }
@@ -133,15 +133,15 @@ task<> Healer::attempt(std::string volume_id) {
   const Outcome outcome = outcome_of(healed, before && before->unserved && !(after && after->served_by_other));
   if (!healed) tell(volume_id, healed.error());
   if (healed) told_.erase(volume_id);
-  // Its tombstone answers, nobody else.
+  // A volume that is given up is not healed: only its tombstone answers.
   if (outcome == Outcome::healed && after && after->health != volume::Health::failed)
     log::info("volume.healed", {{"volume", volume_id}, {"attempts", ward_.patients().at(volume_id).attempts + 1}});
   ward_.ended(volume_id, outcome, clock_.now(), config_.jitter());
-  // By the timer, not from here: tries that end at once would nest, one for each volume of the node.
+  // Through the timer: direct calls of tries that end at once would nest, one for each volume of the node.
   arm(clock_.now(), next_timer_, &Healer::go_on);
 }
 
-/// Each new reason once, then the attempts that double: 2, 4, 8 ...
+/// Logs each new reason at once, and a repeated one only at attempts 2, 4, 8 ...
 void Healer::tell(const std::string& volume_id, const Error& error) {
   const Patient& patient = ward_.patients().at(volume_id);
   const std::uint32_t attempt = patient.attempts + 1;

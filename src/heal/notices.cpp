@@ -24,10 +24,10 @@ kube::Notice vouched_notice(const std::string& by, const result<>& done) {
   if (done)
     return {"HealedByWord", true,
             who +
-                " gave the word that no other node used the image, and the volume is served: what waited in this node "
-                "was written."};
+                " vouched that no other node used the image, and the volume is served. The writes that waited on this "
+                "node were written."};
   return {"HealByWordRefused", true,
-          who + " gave the word that no other node used the image, and the volume is not served: " + done.error().text};
+          who + " vouched that no other node used the image, but the volume is not served: " + done.error().text};
 }
 
 std::vector<Notices::Told> Notices::changed(const volume::Change& change, const volume::Status& status,
@@ -45,9 +45,8 @@ std::vector<Notices::Told> Notices::changed(const volume::Change& change, const 
       Stall& stall = stalls_.try_emplace(id, Stall{now, {}}).first->second;
       if (change.to == Health::reconnecting && status.cut_off)
         tell(stall, "VolumeFenced",
-             "The cluster has cut this node's client off. Its writes wait, and the agent serves the volume again if it "
-             "is still this "
-             "node's. If nobody fenced the node, see `ceph osd blocklist ls`." +
+             "The cluster has cut this node's client off. Writes wait. The agent serves the volume again if the image "
+             "is still this node's. If nobody fenced the node, see `ceph osd blocklist ls`." +
                  see(id));
       if (change.to == Health::unproven) tell(stall, "HealingFailed", "Writes wait: " + change.why + "." + see(id));
       if (change.to == Health::lost)
@@ -55,7 +54,7 @@ std::vector<Notices::Told> Notices::changed(const volume::Change& change, const 
       if (change.to == Health::failed)
         tell(stall, "VolumeLost",
              "The volume was given up and answers with I/O errors. End its pods on this node, then it can be staged "
-             "anew." +
+             "again." +
                  see(id));
       break;
     }
@@ -66,8 +65,7 @@ std::vector<Notices::Told> Notices::changed(const volume::Change& change, const 
         all.push_back({id,
                        {"VolumeHealed", false,
                         "The volume is served again after " + seconds_text(now - stall->second.since) +
-                            " without a server; what was "
-                            "written in between was kept."}});
+                            " without a server. No write was lost."}});
       stalls_.erase(stall);
       break;
     }
@@ -76,9 +74,8 @@ std::vector<Notices::Told> Notices::changed(const volume::Change& change, const 
       if (status.in_use || !status.published_at.empty())
         all.push_back({id,
                        {"VolumeLost", true,
-                        "Another program disconnected its device, and its pods get I/O errors. End them on this node, "
-                        "then it is staged "
-                        "anew." +
+                        "Another program disconnected the volume's device, and its pods get I/O errors. End them on "
+                        "this node, then it is staged again." +
                             see(id)}});
       break;
     case Health::staging:
@@ -97,14 +94,14 @@ std::vector<Notices::Told> Notices::due(const std::vector<volume::Status>& all, 
     if (now - stall.since >= config_.stalled_after && stall.told.empty() && stall.told.insert("VolumeStalled").second)
       told.push_back({id,
                       {"VolumeStalled", true,
-                       "Reads and writes wait since " + seconds_text(now - stall.since) + " (" + last_error(*status) +
-                           "); none is lost, and the agent keeps trying." + see(id)}});
+                       "Reads and writes have waited for " + seconds_text(now - stall.since) + " (" +
+                           last_error(*status) + "). None is lost, and the agent keeps trying." + see(id)}});
     if (now - stall.since >= config_.failed_after && !stall.told.contains("HealingFailed") && status->last_error) {
       stall.told.insert("HealingFailed");
       told.push_back({id,
                       {"HealingFailed", true,
-                       "Not healed after " + seconds_text(now - stall.since) +
-                           ", and tried again: " + last_error(*status) + "." + see(id)}});
+                       "The volume is not healed after " + seconds_text(now - stall.since) +
+                           ", and the agent keeps trying: " + last_error(*status) + "." + see(id)}});
     }
   }
   return told;

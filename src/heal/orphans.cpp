@@ -19,7 +19,7 @@ Orphans::~Orphans() { clock_.cancel(timer_); }
 
 void Orphans::start() { look(); }
 
-/// Of a volume whose attachment was never seen, its absence tells nothing.
+/// If nobody ever saw a volume's attachment, its absence tells nothing.
 bool Orphans::is_suspect(const volume::Status& status) const {
   if (status.staged_at.empty() || status.attachment_uid.empty()) return false;
   if (!node_) return status.published_at.empty();
@@ -31,11 +31,10 @@ void Orphans::look() {
   node_ = own_();
   const bool out_of_service = node_ && node_->out_of_service;
   if (out_of_service && !std::exchange(told_out_of_service_, true))
-    log::warning(
-        "node.out_of_service",
-        {{"hint",
-          "the node is tainted node.kubernetes.io/out-of-service: Kubernetes detaches its volumes by force and may "
-          "attach them elsewhere. Remove the taint once the node is well"}});
+    log::warning("node.out_of_service",
+                 {{"hint",
+                   "the node has the taint node.kubernetes.io/out-of-service: Kubernetes detaches its volumes by force "
+                   "and may attach them elsewhere. Remove the taint once the node is well"}});
   told_out_of_service_ &= out_of_service;
   const auto all = volumes_.status();
   std::erase_if(suspects_, [&](const auto& entry) {
@@ -51,7 +50,7 @@ void Orphans::look() {
     const bool due = clock_.now() - suspect.since >= config_.unused_for &&
                      (suspect.asked == time_point() || clock_.now() - suspect.asked >= config_.ask_every);
     if (!due || suspect.under_way) continue;
-    // Before it begins: it may end at once.
+    // Before ask() begins, because it may end at once.
     suspect.under_way = true;
     if (!gate_.spawn(ask(status.volume_id))) suspect.under_way = false;
   }
@@ -65,7 +64,7 @@ task<> Orphans::ask(std::string volume_id) {
 
 task<> Orphans::examine(std::string volume_id) {
   const auto attachment = co_await attachments_.look(volume_id);
-  // A pod may have come meanwhile.
+  // A pod may have come during the question.
   const auto status = volumes_.status(volume_id);
   Suspect& suspect = suspects_.at(volume_id);
   suspect.asked = clock_.now();
@@ -91,12 +90,13 @@ void Orphans::tell(const volume::Status& status, const std::string& why) const {
     config_.tell(status.volume_id,
                  {"VolumeDetached", true,
                   "Kubernetes has detached the volume while it is in use at " + at + ": " + why +
-                      ". It is served as long as the image is this node's. End its pods on this node."});
+                      ". The agent serves it as long as the image is this node's. End its pods on this node."});
   else
-    config_.tell(status.volume_id, {"VolumeOrphaned", true,
-                                    "The volume is staged at " + at + ", used by no pod and attached no more: " + why +
-                                        (config_.unstage ? ". It is unstaged when that stays so."
-                                                         : ". kubelet has forgotten it; see --unstage-orphans.")});
+    config_.tell(status.volume_id,
+                 {"VolumeOrphaned", true,
+                  "The volume is staged at " + at + ", but no pod uses it and it is no longer attached: " + why +
+                      (config_.unstage ? ". The agent unstages it if that stays so."
+                                       : ". kubelet has forgotten it; see --unstage-orphans.")});
 }
 
 task<> Orphans::unstage(volume::Status status) {

@@ -57,7 +57,7 @@ task<> Reporter::tell_one(Notices::Told told) {
 task<kube::Involved> Reporter::find(std::string volume_id) {
   const auto known = objects_.find(volume_id);
   if (known != objects_.end()) co_return known->second;
-  // kubelet names a Node by its name where an event wants a UID.
+  // Like kubelet, use the Node's name where an event wants a UID.
   kube::Involved about{"Node", "", config_.node, config_.node};
   const Until until{clock_.now() + config_.answer_within, &stopping_};
   const auto attachment = co_await (*api_)->get(

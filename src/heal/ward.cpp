@@ -6,7 +6,7 @@
 namespace corbd::heal {
 namespace {
 
-/// As a heap has it: its front comes first.
+/// The order of the heap, whose front is tried first.
 bool after(const Patient* one, const Patient* other) {
   const auto rank = [](const Patient& of) {
     return std::tuple<time_point, bool, time_point, const std::string&>(of.unheard, !of.blocked, of.since,
@@ -44,10 +44,10 @@ void Ward::admit(Patient found, time_point now) {
   found.due = now;
   found.under_way = false;
   found.attempts = 0;
-  // Down again soon after it was healed: the backoff goes on where it was.
+  // The volume is down again soon after it was healed, so its backoff goes on where it was.
   if (const auto past = healed_.find(found.volume_id); past != healed_.end()) {
     found.attempts = past->second.attempts;
-    // Healed and down at once: the healing did not help.
+    // It went down at once, so the healing did not help.
     if (past->second.by_a_try && now - past->second.healed_at < config_.at_once_again) ++found.attempts;
     if (found.attempts > 0) found.due = past->second.healed_at + config_.backoff.after(found.attempts, 0.5);
     healed_.erase(past);
@@ -70,7 +70,7 @@ std::vector<std::string> Ward::start(time_point now) {
   std::vector<Patient*> waiting;
   for (auto& [id, patient] : patients_)
     if (!patient.under_way && patient.due <= now) waiting.push_back(&patient);
-  // Only the first few are asked for, of thousands perhaps.
+  // A heap, because only the first few of perhaps thousands are needed.
   std::make_heap(waiting.begin(), waiting.end(), after);
   std::vector<std::string> chosen;
   for (; !waiting.empty() && under_way_ < config_.at_once; waiting.pop_back()) {
@@ -95,7 +95,7 @@ void Ward::ended(const std::string& volume_id, Outcome outcome, time_point now, 
   patient.under_way = false;
   Breaker& of = breaker(patient.cluster_id);
   if (outcome == Outcome::unreachable) {
-    // Its own backoff stays as it is: the cluster's breaker says when.
+    // The volume's own backoff stays as it is, because the cluster's breaker decides when to try again.
     of.unanswered(now, random);
     patient.due = patient.unheard = now;
     return;
@@ -119,7 +119,7 @@ time_point Ward::next(time_point now) const {
     const auto place = breakers_.find(patient.cluster_id);
     const bool shut = place != breakers_.end() && !place->second.allows(now);
     const time_point at = shut ? place->second.next(now) : patient.due;
-    // One that is due already waits for the end of another's try.
+    // A volume that is due already waits for another try to end, not for a time.
     if (at > now) soonest = std::min(soonest, std::max(at, shut ? patient.due : at));
   }
   return soonest;

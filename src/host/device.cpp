@@ -70,7 +70,7 @@ result<> check_unused(const std::string& device) {
   const Fd fd(::open(device.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC));
   if (!fd && errno == EBUSY)
     return Error{errc::in_use, device + " is mounted or claimed, maybe in another mount namespace"};
-  if (!fd) return failure("opening " + device + " alone", errno);
+  if (!fd) return failure("opening " + device + " exclusively", errno);
   return {};
 }
 

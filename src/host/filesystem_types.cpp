@@ -61,7 +61,7 @@ result<Extent> ext_extent(const std::string& device, const std::string&) {
     return failure("reading the superblock of " + device, got < 0 ? errno : EIO);
   const std::uint32_t log = little_endian(raw.data() + log_block);
   if (raw[magic] != 0x53 || raw[magic + 1] != 0xef || log > largest_log_block)
-    return Error{errc::failed_precondition, device + " has no superblock of an ext filesystem"};
+    return Error{errc::failed_precondition, device + " has no ext superblock"};
   std::uint64_t blocks = little_endian(raw.data() + blocks_low);
   if ((little_endian(raw.data() + incompatible) & is_64bit) != 0)
     blocks |= std::uint64_t{little_endian(raw.data() + blocks_high)} << 32;
@@ -102,7 +102,7 @@ result<Extent> xfs_extent(const std::string&, const std::string& target) {
   if (!mounted) return failure("opening " + target, errno);
   XfsGeometry geometry{};
   if (::ioctl(mounted.get(), _IOR('X', 100, XfsGeometry), &geometry) != 0)
-    return failure("asking the size of the xfs at " + target, errno);
+    return failure("reading the size of the xfs at " + target, errno);
   return Extent{geometry.datablocks * geometry.blocksize, geometry.blocksize};
 }
 
@@ -118,10 +118,10 @@ result<Extent> btrfs_extent(const std::string&, const std::string& target) {
   btrfs_ioctl_dev_info_args device{};
   device.devid = 1;
   if (::ioctl(mounted.get(), BTRFS_IOC_DEV_INFO, &device) != 0)
-    return failure("asking the size of the btrfs at " + target, errno);
+    return failure("reading the size of the btrfs at " + target, errno);
   btrfs_ioctl_fs_info_args filesystem{};
   if (::ioctl(mounted.get(), BTRFS_IOC_FS_INFO, &filesystem) != 0)
-    return failure("asking the size of the btrfs at " + target, errno);
+    return failure("reading the size of the btrfs at " + target, errno);
   return Extent{device.total_bytes, filesystem.sectorsize};
 }
 

@@ -82,7 +82,7 @@ result<MountFlags> parse_flags(const std::string& flags) {
   for (const auto& part : split(flags)) {
     if (part.empty() || contains(kUserspace, part) || part.starts_with("x-") || part.starts_with("comment=")) continue;
     if (contains(kOperations, part))
-      return Error{errc::invalid_argument, "mount flag " + part + " is not one of a volume"};
+      return Error{errc::invalid_argument, "mount flag " + part + " is not allowed for a volume"};
     if (!apply_attribute(parsed, part)) parsed.filesystem.push_back(take_apart(part));
   }
   if ((parsed.set & MOUNT_ATTR_RDONLY) != 0)

@@ -7,7 +7,7 @@ namespace corbd::host::ops {
 namespace {
 
 Error not_known(const std::string& fstype) {
-  return {errc::unimplemented, "a filesystem of type " + fstype + " is not known here, and not grown"};
+  return {errc::unimplemented, "cannot grow a filesystem of type " + fstype + ": no program for that is known here"};
 }
 
 }  // namespace

@@ -112,7 +112,7 @@ result<> luks_format(const std::string& device, const Secret& passphrase, std::u
   if (!header) return header.error();
   const bool unfinished = is_luks(header->found) && header->key_slots.empty();
   if (header->found.kind != Probe::Kind::nothing && !unfinished)
-    return Error{errc::not_empty, device + " is not encrypted: it already holds something" +
+    return Error{errc::not_empty, "refusing to encrypt " + device + ": it already holds data" +
                                       (header->found.type.empty() ? "" : ", " + header->found.type)};
   Device on;
   if (auto begun = begin(on, device); !begun) return begun;
@@ -137,7 +137,7 @@ result<> luks_open(const std::string& device, const std::string& mapping, const 
     if (below != nullptr && below == device) return {};
     return Error{errc::in_use, "the mapping " + mapping + " is open on " +
                                    (below == nullptr ? "another device" : below) + ", not on " + device +
-                                   ": close it with cryptsetup"};
+                                   ": close it with `cryptsetup close`"};
   }
   Device on;
   if (auto loaded = load(on, device); !loaded) return loaded;
@@ -201,7 +201,7 @@ result<> luks_remove_key(const std::string& device, int slot) {
       return {};
     case CRYPT_SLOT_ACTIVE_LAST:
       return Error{errc::failed_precondition, "key slot " + std::to_string(slot) + " of " + device +
-                                                  " is the last: without it nothing opens the volume"};
+                                                  " is the last one, and nothing else opens the volume"};
     default:
       break;
   }

@@ -43,7 +43,7 @@ result<> mkfs(const std::string& device, const std::string& fstype, const std::s
   const auto found = probe(device);
   if (!found) return found.error();
   if (found->kind != Probe::Kind::nothing)
-    return Error{errc::not_empty, device + " is not formatted: it already holds " + describe(*found)};
+    return Error{errc::not_empty, "refusing to format " + device + ": it already holds " + describe(*found)};
   Arguments argv{"mkfs." + fstype};
   for (auto& argument : options.empty() ? type->mkfs_options(zeroes) : arguments_of(options))
     argv.push_back(std::move(argument));
@@ -71,7 +71,7 @@ result<> fsck(const std::string& device, const std::string& fstype) {
   if ((ended->code & left_uncorrected) != 0)
     return Error{errc::failed_precondition,
                  tool + " -a found errors on " + device +
-                     " that it could not correct; repair it by hand: " + host::describe(*ended)};
+                     " that it could not correct: repair it by hand: " + host::describe(*ended)};
   if (ended->code != 0)
     log::write(ended->code == corrected ? log::Level::info : log::Level::warning, "fsck.ended",
                {{"device", device}, {"code", ended->code}, {"output", ended->output}});

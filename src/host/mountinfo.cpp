@@ -136,7 +136,7 @@ result<std::optional<Mount>> mount_at(int fd, const std::string& path) {
     return failure("looking at " + path, errno);
   if ((found.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) == 0 || (found.stx_mask & STATX_MNT_ID) == 0)
     return Error{errc::failed_precondition,
-                 "the kernel does not say which mount " + path + " is: 5.12 or later is needed"};
+                 "the kernel does not say which mount " + path + " is: run Linux 5.12 or newer"};
   if ((found.stx_attributes & STATX_ATTR_MOUNT_ROOT) == 0) return std::optional<Mount>();
   auto mounts = read_mountinfo("/proc/self/mountinfo");
   if (!mounts) return mounts.error();

@@ -95,8 +95,7 @@ result<> check_path(const std::string& root, const std::string& path, bool must_
     const auto slash = below.rfind('/');
     const std::string around = slash == std::string::npos ? "." : below.substr(0, slash);
     error = resolve_below(folder.get(), around);
-    if (error == ENOENT)
-      return Error{errc::not_found, prefix + around + " does not exist, in which " + path + " is to be"};
+    if (error == ENOENT) return Error{errc::not_found, prefix + around + " does not exist, but must hold " + path};
   }
   if (error != 0) return refused(path, root, error);
   return {};

@@ -98,7 +98,7 @@ result<Ended> run(const std::vector<std::string>& argv, Capture capture) {
   if (program.empty()) return Error{errc::not_found, argv.front() + " is not installed"};
   std::array<int, 2> ends;
   if (::pipe2(ends.data(), O_CLOEXEC) != 0)
-    return Error{errc::unavailable, "a pipe for " + argv.front() + ": " + std::strerror(errno)};
+    return Error{errc::unavailable, "making a pipe for " + argv.front() + ": " + std::strerror(errno)};
   const Fd ours(ends[0]);
   Fd theirs(ends[1]);
   pid_t pid = 0;

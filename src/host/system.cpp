@@ -13,7 +13,7 @@ using Bus = std::unique_ptr<sd_bus, decltype(&sd_bus_close_unref)>;
 
 Error bus_failure(const char* what, int r) {
   return {errc::unavailable, std::string("asking ") + what + " over D-Bus: " + std::strerror(-r) +
-                                 ": mount /run/dbus of the node, so that the agent knows when the node shuts down"};
+                                 ": mount the node's /run/dbus, so that the agent knows when the node shuts down"};
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ constexpr mode_t kFolderMode = 0750;  // as ceph-csi makes them
 constexpr mode_t kFileMode = 0600;
 
 Error not_made(const std::string& path, int error) {
-  return failure("making " + path + (error == ENOENT ? ", around which there is no folder" : ""), error);
+  return failure("making " + path + (error == ENOENT ? ", whose parent folder does not exist" : ""), error);
 }
 
 /// Check the type of the target first, because move_mount would only say EINVAL.
@@ -28,8 +28,8 @@ result<> check_kind(int fd, const std::string& path, bool file) {
   const bool folder = S_ISDIR(found.stx_mode);
   if (folder != file) return {};
   return Error{errc::failed_precondition,
-               path + (folder ? " is a folder, and a raw block volume is bound on a file: remove the folder"
-                              : " is a file, and a filesystem is mounted on a folder: remove the file")};
+               path + (folder ? " is a folder, but a raw block volume needs a file there: remove the folder"
+                              : " is a file, but a filesystem needs a folder there: remove the file")};
 }
 
 result<> make(const std::string& path, bool file) {
@@ -94,10 +94,10 @@ result<> remove_target(const std::string& path) {
   }
   const bool folder = S_ISDIR(found.st_mode);
   if (!folder && !(S_ISREG(found.st_mode) && found.st_size == 0))
-    return Error{errc::failed_precondition, path + " is not mounted and holds something; it stays"};
+    return Error{errc::failed_precondition, path + " is not mounted and holds something, so it is not removed"};
   if ((folder ? ::rmdir(path.c_str()) : ::unlink(path.c_str())) == 0 || errno == ENOENT) return {};
   if (errno == ENOTEMPTY || errno == EEXIST)
-    return Error{errc::failed_precondition, path + " is not mounted and not empty; it stays"};
+    return Error{errc::failed_precondition, path + " is not mounted and not empty, so it is not removed"};
   return failure("removing " + path, errno);
 }
 

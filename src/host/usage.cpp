@@ -36,7 +36,7 @@ result<std::uint64_t> trim(const std::string& target) {
   if (::ioctl(root.get(), FITRIM, &range) == 0) return range.len;
   if (errno == EOPNOTSUPP || errno == ENOTTY)
     return Error{errc::unimplemented, "the filesystem at " + target + ", or its device, cannot discard"};
-  return failure("discarding what is free at " + target, errno);
+  return failure("discarding the free space at " + target, errno);
 }
 
 result<Usage> usage(const std::string& target) {

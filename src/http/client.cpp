@@ -196,9 +196,9 @@ Error Client::Impl::why(const error_code& failed, Until until, std::string_view 
   if (clock_.now() >= until.deadline) return wait_error(Waited::deadline, what);
   if (failed == asio::error::operation_aborted || failed == asio::error::bad_descriptor)
     return {errc::unavailable, what + ": no answer in time"};
-  if (is_end(failed)) return {errc::unavailable, what + ": it ended the connection"};
+  if (is_end(failed)) return {errc::unavailable, what + ": the server closed the connection"};
   if (is_tls(failed)) return {errc::unauthenticated, what + ": TLS: " + failed.message()};
-  if (is_protocol(failed)) return {errc::io, what + ": what answers there speaks no HTTP: " + failed.message()};
+  if (is_protocol(failed)) return {errc::io, what + ": the answer is not HTTP: " + failed.message()};
   return {errc::unavailable, what + ": " + failed.message()};
 }
 

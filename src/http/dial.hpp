@@ -61,7 +61,7 @@ inline result<std::unique_ptr<asio::ssl::context>> make_context(const Peer& peer
     made->set_default_verify_paths(failed);
   if (failed)
     return Error{errc::invalid_argument,
-                 "the authorities for " + peer.text() + " are no certificates in PEM: " + failed.message()};
+                 "the authorities for " + peer.text() + " are not PEM certificates: " + failed.message()};
   if (!peer.certificate.empty()) {
     made->use_certificate_chain(asio::buffer(peer.certificate), failed);
     if (!failed) made->use_private_key(asio::buffer(peer.key.reveal()), ssl::context::pem, failed);

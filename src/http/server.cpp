@@ -84,7 +84,7 @@ std::string text_of(const tcp::endpoint& endpoint) {
 result<Fd> listen_on(const tcp::endpoint& endpoint) {
   const std::string where = text_of(endpoint);
   Fd fd(::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) return Error{errc::exhausted, "a socket for " + where + ": " + std::strerror(errno)};
+  if (!fd) return Error{errc::exhausted, "making a socket for " + where + ": " + std::strerror(errno)};
   // Allows a port whose last connections the kernel has not forgotten yet.
   const int yes = 1;
   ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
@@ -93,7 +93,7 @@ result<Fd> listen_on(const tcp::endpoint& endpoint) {
     return fd;
   if (errno == EADDRINUSE)
     return Error{errc::in_use,
-                 where + " is taken by another process: give another port, or see `ss -ltnp` for who has it"};
+                 where + " is taken by another process: choose another port, or find that process with `ss -ltnp`"};
   return Error{errc::unavailable, "listening on " + where + ": " + std::strerror(errno)};
 }
 

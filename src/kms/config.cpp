@@ -23,13 +23,14 @@ result<Kind> kind_of_section(const json::object& section, const std::string& id)
     return Error{errc::unimplemented,
                  "KMS \"" + id +
                      "\" of type metadata takes its passphrase from a Secret of its own (secretName), which is not "
-                     "served yet: put encryptionPassphrase into the node-stage secret"};
+                     "supported yet: put encryptionPassphrase into the node-stage secret"};
   if (type == "metadata") return Kind::per_volume;
   if (type.empty())
-    return Error{errc::failed_precondition,
-                 "KMS \"" + id + "\" has neither encryptionKMSType nor KMS_PROVIDER in the KMS config"};
-  return Error{errc::unimplemented,
-               "KMS \"" + id + "\" is of type " + printable(type) + ", which is not served: use default or metadata"};
+    return Error{
+        errc::failed_precondition,
+        "KMS \"" + id + "\" has neither encryptionKMSType nor KMS_PROVIDER in the KMS config: add one of them"};
+  return Error{errc::unimplemented, "KMS \"" + id + "\" has the type " + printable(type) +
+                                        ", which is not supported: use default or metadata"};
 }
 
 }  // namespace
@@ -38,13 +39,14 @@ result<Kind> kind_of(std::string_view config, std::string_view kms_id) {
   boost::system::error_code failed;
   const auto value = json::parse(json::string_view(config.data(), config.size()), failed);
   if (failed || !value.is_object())
-    return Error{errc::failed_precondition, "the KMS config is no JSON object: correct it in the ConfigMap"};
+    return Error{errc::failed_precondition, "the KMS config is not a JSON object: correct it in the ConfigMap"};
   const auto& all = value.get_object();
   const auto* section = all.if_contains(json::string_view(kms_id.data(), kms_id.size()));
   const std::string id = printable(kms_id);
   if (section != nullptr && section->is_object()) return kind_of_section(section->get_object(), id);
   if (section != nullptr)
-    return Error{errc::failed_precondition, "KMS \"" + id + "\" in the KMS config is no JSON object"};
+    return Error{errc::failed_precondition,
+                 "KMS \"" + id + "\" in the KMS config is not a JSON object: correct it in the ConfigMap"};
   std::string others;
   for (const auto& entry : all) others += (others.empty() ? "" : ", ") + printable(entry.key());
   return Error{errc::failed_precondition,

@@ -16,7 +16,7 @@ class FileKms final : public Kms {
     if (kms_id == "default") return Kind::shared;
     const auto text = read_file(file_, kMaxConfigFile);
     if (!text && text.error().code == errc::not_found)
-      return Error{errc::failed_precondition, file_ + ", which must tell of KMS \"" + printable(kms_id) +
+      return Error{errc::failed_precondition, file_ + ", which must describe KMS \"" + printable(kms_id) +
                                                   "\", does not exist: mount the ConfigMap there"};
     if (!text) return text.error();
     auto kind = kind_of(*text, kms_id);

@@ -66,22 +66,23 @@ result<std::string> kernel_monitors(const std::vector<std::string>& monitors, bo
     }
   }
   if (!list.empty()) return list;
-  return Error{errc::failed_precondition, msgr2 ? "config.json has no monitor that speaks msgr2, which ms_mode in the "
-                                                  "volume's mapOptions asks for: add its address with port 3300"
-                                                : "config.json has only monitors of msgr2, and the kernel's client "
-                                                  "speaks the old protocol unless it is told otherwise: add "
-                                                  "mapOptions \"krbd:ms_mode=prefer-crc\" to the StorageClass"};
+  return Error{errc::failed_precondition,
+               msgr2 ? "the volume's mapOptions ask for msgr2 (ms_mode), but config.json has no msgr2 monitor: add an "
+                       "address with port 3300"
+                     : "config.json has only msgr2 monitors, but the kernel client speaks msgr1 by default: add "
+                       "mapOptions \"krbd:ms_mode=prefer-crc\" to the StorageClass"};
 }
 
 result<std::string> add_line(const AddLine& of) {
   if (!fits(of.user, ",="))
-    return Error{errc::failed_precondition, "the kernel's rbd cannot be told a user with a blank or comma in its name"};
+    return Error{errc::failed_precondition, "the kernel client takes no user with a blank or comma in its name"};
   if (!fits(of.name.ns, ","))
     return Error{errc::failed_precondition,
-                 "the kernel's rbd cannot be told a namespace with a blank or comma in its name"};
+                 "the kernel client takes no namespace with a blank or comma in its name: use mounter rbd-nbd"};
   if (!fits(of.name.pool, "") || !fits(of.name.image, ""))
-    return Error{errc::failed_precondition,
-                 "the kernel's rbd cannot map an image with a blank in its name or its pool's: use mounter rbd-nbd"};
+    return Error{
+        errc::failed_precondition,
+        "the kernel client cannot map an image with a blank in its name or its pool's name: use mounter rbd-nbd"};
   const auto monitors = kernel_monitors(of.monitors, has_msgr2(of.options));
   if (!monitors) return monitors.error();
   std::string line = *monitors + " name=" + of.user + ",key=" + of.key_name;
@@ -91,7 +92,8 @@ result<std::string> add_line(const AddLine& of) {
   line += " " + of.name.pool + " " + of.name.image + " -";
   if (line.size() > kMaxLine)
     return Error{errc::failed_precondition,
-                 "the kernel's rbd takes no more than 4095 bytes of monitors, options and names"};
+                 "the kernel client takes at most 4095 bytes of monitors, options and names: shorten mapOptions, or "
+                 "use mounter rbd-nbd"};
   return line;
 }
 

@@ -15,15 +15,17 @@ namespace corbd::krbd {
 result<KernelKey> KernelKey::add(std::string name, const Secret& key) {
   const Secret payload(from_base64(key.reveal()).value_or(""));
   if (payload.empty())
-    return Error{errc::invalid_argument, "the key of " + name + " is not what `ceph auth get-key` prints"};
+    return Error{errc::invalid_argument,
+                 "the key of " + name + " is not a Ceph key: it must be what `ceph auth get-key` prints"};
   const auto bytes = payload.reveal();
   const long serial = ::syscall(SYS_add_key, "ceph", name.c_str(), bytes.data(), bytes.size(), KEY_SPEC_THREAD_KEYRING);
   if (serial >= 0) return KernelKey(std::move(name), static_cast<std::int32_t>(serial));
   const int failed = errno;
   if (failed == EINVAL)
-    return Error{errc::invalid_argument, "the key of " + name + " is not what `ceph auth get-key` prints"};
+    return Error{errc::invalid_argument,
+                 "the key of " + name + " is not a Ceph key: it must be what `ceph auth get-key` prints"};
   if (failed == ENODEV)
-    return Error{errc::failed_precondition, "the kernel's libceph is not there: run `modprobe rbd`"};
+    return Error{errc::failed_precondition, "the kernel's libceph is not loaded: run `modprobe rbd`"};
   return Error{errc::failed_precondition,
                "giving the kernel the key of " + name + ": " + std::generic_category().message(failed) +
                    (failed == EPERM || failed == ENOSYS

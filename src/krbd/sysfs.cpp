@@ -51,12 +51,12 @@ result<std::uint64_t> read_features(const std::string& root) {
   const auto text = attribute(root + "/bus/rbd/supported_features");
   if (!text)
     return Error{errc::failed_precondition,
-                 "the kernel's rbd module is not there, or older than 4.11: run `modprobe rbd`"};
+                 "the kernel's rbd module is not loaded, or older than 4.11: run `modprobe rbd`"};
   const auto features =
       sysfs::number<std::uint64_t>(std::string_view(*text).substr(text->starts_with("0x") ? 2 : 0), 16);
   if (!features)
     return Error{errc::failed_precondition,
-                 "the kernel's rbd module tells its features as '" + *text + "', which is no number"};
+                 "the kernel's rbd module gives its features as '" + *text + "', which is not a number"};
   return *features;
 }
 

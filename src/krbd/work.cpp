@@ -30,15 +30,15 @@ int write_bus(const std::string& sysfs, const std::string& which, const std::str
 
 Error not_mapped(const device::MapArgs& args, int failed) {
   const std::string doing =
-      "the kernel maps image " + args.name.text() + ": " + std::generic_category().message(failed);
+      "mapping image " + args.name.text() + " in the kernel: " + std::generic_category().message(failed);
   switch (failed) {
     case ENOENT:
       return {errc::not_found,
               doing + ": the pool, namespace or image does not exist, or there is no rbd module (`modprobe rbd`)"};
     case EPERM:
     case EACCES:
-      return {errc::permission_denied,
-              doing + ": the cluster refuses the key of user " + args.user + ", or it lacks the caps 'profile rbd'"};
+      return {errc::permission_denied, doing + ": the cluster refuses the key of user " + args.user +
+                                           ", or the user lacks the caps 'profile rbd'"};
     case EROFS:
     case EBUSY:
       return {errc::in_use, doing + ": another client holds its exclusive lock and does not give it up"};
@@ -46,11 +46,11 @@ Error not_mapped(const device::MapArgs& args, int failed) {
       return {errc::failed_precondition, doing + ": the image has a feature that the kernel does not know"};
     case EINVAL:
       return {errc::failed_precondition,
-              doing + ": it refuses one of the options, and dmesg names it: " + args.options};
+              doing + ": the kernel refuses one of these options, and dmesg names it: " + args.options};
     case ESHUTDOWN:
       return {errc::unavailable, doing +
-                                     ": the kernel's own client is blocklisted; unmap its other devices (`rbd device "
-                                     "list`), or map with the option noshare"};
+                                     ": the kernel client is blocklisted. Unmap its other devices (`rbd device list`), "
+                                     "or map with the option noshare"};
     default:
       return {errc::unavailable, doing};
   }
@@ -91,7 +91,7 @@ result<json::object> unmap(const std::string& sysfs, std::uint32_t index, const 
   if (failed == EBUSY) return Error{errc::in_use, doing + ": it is open or mounted, maybe in another mount namespace"};
   if (failed == EINVAL)
     return Error{errc::failed_precondition,
-                 doing + ": the kernel knows no unmapOptions but force, not '" + options + "'"};
+                 doing + ": the kernel knows only the unmapOptions force, not '" + options + "'"};
   return Error{errc::unavailable, doing};
 }
 

@@ -32,12 +32,12 @@ result<Access> in_cluster(const Environment& environment, const std::string& fol
   access.host = environment("KUBERNETES_SERVICE_HOST");
   const std::string port = environment("KUBERNETES_SERVICE_PORT");
   if (access.host.empty() || port.empty())
-    return Error{
-        errc::failed_precondition,
-        "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set: this is no pod, and no kubeconfig was named"};
+    return Error{errc::failed_precondition,
+                 "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set: this is not a pod, and no "
+                 "kubeconfig was given"};
   const auto parsed = std::from_chars(port.data(), port.data() + port.size(), access.port);
   if (parsed.ec != std::errc() || parsed.ptr != port.data() + port.size())
-    return Error{errc::invalid_argument, "KUBERNETES_SERVICE_PORT is '" + port + "', no port"};
+    return Error{errc::invalid_argument, "KUBERNETES_SERVICE_PORT is '" + port + "', which is not a port"};
   access.authorities_file = folder + "/ca.crt";
   access.token_file = folder + "/token";
   return access;
@@ -77,7 +77,7 @@ result<Secret> read_token(const Access& access) {
   // It goes into a header, and a line end would end that header.
   if (std::ranges::any_of(token.reveal(), [](unsigned char c) { return c < 0x21 || c > 0x7e; }))
     return Error{errc::invalid_argument, "the service account's token in " + access.token_file +
-                                             " is no token: it has bytes that a header cannot"};
+                                             " is not a token: it has bytes that a header cannot have"};
   return token;
 }
 

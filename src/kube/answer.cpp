@@ -72,7 +72,7 @@ errc code_of(unsigned status) {
 }
 
 std::string way_out(unsigned status, const Verb& verb) {
-  if (status == 401) return ": its token or certificate is not accepted";
+  if (status == 401) return ": it does not accept the agent's token or certificate";
   if (status == 403)
     return ": grant the verb '" + verb.verb + "' on '" + verb.resource + "' to the agent's service account";
   return "";
@@ -96,7 +96,7 @@ Failure failure_of(unsigned status, std::string_view body, std::optional<std::ch
   if (status == 429) failure.kind = Failure::Kind::throttled;
   if (status == 504 && says.cause == "ResourceVersionTooLarge") failure.kind = Failure::Kind::too_new;
   std::string text =
-      "the API server answers " + verb.verb + " " + std::string(target) + " with " + std::to_string(status);
+      "the API server answered " + verb.verb + " " + std::string(target) + " with " + std::to_string(status);
   if (!says.reason.empty()) text += " " + says.reason;
   if (!says.message.empty()) text += ": " + says.message;
   failure.error = {code_of(status), text + way_out(status, verb)};

@@ -47,7 +47,7 @@ result<> read_server(const std::string& server, Access& into) {
     return invalid("the cluster's server '" + server + "' begins with neither https:// nor http://");
   if (rest.ends_with('/')) rest.pop_back();
   if (rest.find('/') != rest.npos)
-    return invalid("the cluster's server '" + server + "' has a path, which is not known here");
+    return invalid("the cluster's server '" + server + "' has a path, which is not supported");
   const auto bracket = rest.rfind(']');
   const auto colon = rest.rfind(':');
   const bool has_port = colon != rest.npos && (bracket == rest.npos || colon > bracket);
@@ -55,7 +55,7 @@ result<> read_server(const std::string& server, Access& into) {
     const char* end = rest.data() + rest.size();
     const auto parsed = std::from_chars(rest.data() + colon + 1, end, into.port);
     if (parsed.ec != std::errc() || parsed.ptr != end)
-      return invalid("the cluster's server '" + server + "' has no port behind its colon");
+      return invalid("the cluster's server '" + server + "' has no port after its colon");
     rest.erase(colon);
   }
   if (rest.starts_with('[') && rest.ends_with(']')) rest = rest.substr(1, rest.size() - 2);
@@ -68,7 +68,7 @@ result<> read_user(const YAML::Node& user, const std::string& folder, Access& in
   for (const char* other : {"exec", "auth-provider", "username"})
     if (user[other])
       return invalid(std::string("the user authenticates by ") + other +
-                     ", which is not known here: use a token or a client certificate");
+                     ", which is not supported: use a token or a client certificate");
   into.token = Secret(yaml_text(user, "token"));
   into.token_file = yaml_text(user, "tokenFile");
   if (auto read = read_pem(user, "client-certificate", folder, into.certificate, into.certificate_file); !read)
@@ -80,10 +80,10 @@ result<> read_user(const YAML::Node& user, const std::string& folder, Access& in
 }
 
 result<Access> access_of(const YAML::Node& root, const std::string& folder) {
-  if (!root.IsMap()) return invalid("it is no kubeconfig");
+  if (!root.IsMap()) return invalid("this is not a kubeconfig");
   const std::string current = yaml_text(root, "current-context");
   const auto context = named(root, "contexts", "context", current);
-  if (!context.IsDefined()) return invalid("there is no context '" + current + "', which is the current one");
+  if (!context.IsDefined()) return invalid("there is no context '" + current + "', which current-context names");
   const auto cluster = named(root, "clusters", "cluster", yaml_text(context, "cluster"));
   if (!cluster.IsDefined())
     return invalid("there is no cluster '" + yaml_text(context, "cluster") + "', which the current context names");
@@ -106,7 +106,7 @@ result<Access> parse_kubeconfig(const std::string& text, const std::string& fold
   try {
     return access_of(YAML::Load(text), folder);
   } catch (const YAML::Exception& failed) {
-    return invalid(std::string("it is no YAML: ") + failed.what());
+    return invalid(std::string("this is not YAML: ") + failed.what());
   }
 }
 

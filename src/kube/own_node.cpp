@@ -33,7 +33,8 @@ result<std::map<std::string, std::string>> OwnNode::labels() const {
     return Error{errc::unavailable,
                  what + " are not known yet" + (node_->failure() ? ": " + node_->failure()->error.text : "")};
   if (!node_->object())
-    return Error{errc::not_found, "the API server knows no node '" + name_ + "': is --nodeid its name there?"};
+    return Error{errc::not_found,
+                 "the API server knows no node '" + name_ + "': set --nodeid to the node's name in Kubernetes"};
   return node_of(*node_->object()).labels;
 }
 

@@ -13,8 +13,8 @@ result<json::object> parse_object(std::string_view text, std::string_view target
   boost::system::error_code failed;
   auto value = json::parse(json::string_view(text.data(), text.size()), failed);
   if (failed || !value.is_object())
-    return Error{errc::io, "the API server answers " + std::string(target) + " with no JSON object" +
-                               (failed ? ": " + failed.message() : "")};
+    return Error{errc::io, "the API server answered " + std::string(target) +
+                               " with something that is not a JSON object" + (failed ? ": " + failed.message() : "")};
   return std::move(value.get_object());
 }
 

@@ -48,7 +48,7 @@ result<> give_back_to_kernel(KernelEnd& end, Netlink& netlink, const device::Rec
   if (end.index == args.index) return {};
   if (end.index)
     return Error{errc::internal,
-                 "the link for " + device::path(args.index) + " was given to " + device::path(*end.index) + " already"};
+                 "the link for " + device::path(args.index) + " already belongs to " + device::path(*end.index)};
   auto done = netlink.reconfigure(args, end.socket.get());
   if (!done) return done;
   end.index = args.index;
@@ -138,7 +138,7 @@ class Devices final : public device::Devices {
   result<> ready() const override {
     if (driver_present(known_->sysfs)) return {};
     return Error{errc::failed_precondition,
-                 "the kernel's nbd driver is not there: run `modprobe nbd nbds_max=0` on the node"};
+                 "the kernel's nbd driver is not loaded: run `modprobe nbd nbds_max=0` on the node"};
   }
   result<std::vector<device::Seen>> inventory() const override { return completed(read_inventory(known_->sysfs)); }
   result<std::vector<device::Seen>> find(const std::string& backend) const override {
@@ -182,7 +182,8 @@ class Devices final : public device::Devices {
         co_await on_netlink<void>(backend, std::move(command), {}, until, "reconnecting " + device::path(index));
     // The kernel says yes and drops the socket when no link of the device is dead.
     if (done && !ours.connected())
-      done = Error{errc::unavailable, device::path(index) + " did not take the new link: its old one still lives"};
+      done = Error{errc::unavailable,
+                   device::path(index) + " did not take the new link, because its old link is still alive"};
     co_return done;
   }
 
@@ -232,7 +233,7 @@ class Devices final : public device::Devices {
   static Error not_resized(std::uint32_t index, const std::string& why) {
     return {errc::unavailable,
             device::path(index) +
-                " is not resized now, for newer kernels would stop all nbd commands until it answers: " + why};
+                " is not resized now, because newer kernels would stop all nbd commands until it answers: " + why};
   }
 
   result<std::vector<device::Seen>> completed(result<std::vector<device::Seen>> all) const {

@@ -20,9 +20,8 @@ namespace {
 constexpr std::uint64_t kStays = 0;
 
 constexpr const char* kNoDriver =
-    "the kernel's nbd driver is not there: run `modprobe nbd nbds_max=0` on the node (before Linux 6.4 it is seen from "
-    "the host's network "
-    "namespace only)";
+    "the kernel's nbd driver is not loaded: run `modprobe nbd nbds_max=0` on the node (before Linux 6.4 it is visible "
+    "only in the host's network namespace)";
 
 Error kernel_error(int number, const std::string& what) {
   const std::string text = what + ": " + std::strerror(number);
@@ -33,7 +32,7 @@ Error kernel_error(int number, const std::string& what) {
     case ENOENT:
       return {errc::failed_precondition, text + ": " + kNoDriver};
     case EBUSY:
-      return {errc::in_use, text + ": the kernel is setting the device up or taking it down, or someone has it open"};
+      return {errc::in_use, text + ": the kernel is setting the device up or taking it down, or somebody has it open"};
     case ENOMEM:
     case ENOSPC:
       return {errc::exhausted, text};
@@ -151,7 +150,7 @@ result<> Netlink::reconfigure(const device::ReconnectArgs& args, int socket) {
   const auto answer = transact(message, what);
   if (!answer) return answer.error();
   if (*answer->error == EINVAL)
-    return Error{errc::not_found, what + ": it is not configured any more, or for another volume"};
+    return Error{errc::not_found, what + ": the device is no longer configured, or belongs to another volume"};
   if (*answer->error != 0) return kernel_error(*answer->error, what);
   return {};
 }

@@ -262,7 +262,7 @@ result<> may_resize(const Vital& vital, duration waited) {
   if (vital.oldest() > kStuck) return Error{errc::unavailable, "a request waits for the cluster"};
   if (waited > kStuck)
     return Error{errc::unavailable,
-                 "other commands to the kernel took long, and whether the cluster answers is not known any more"};
+                 "other commands to the kernel took so long that nobody knows any more whether the cluster answers"};
   return {};
 }
 
@@ -284,7 +284,7 @@ void Session::finish(Slot& slot) {
   if (verdict.hold && serving()) {
     Probe::add(probe_.held);
     const char* hint =
-        "the kernel repeats the request on the next link; if it stays so, corbd fail gives the volume up";
+        "the kernel repeats the request on the next link; if the error persists, `corbd fail` gives the volume up";
     if (verdict.doubtful)
       log::error("nbd.doubtful", {{"image", image_.key().text()}, {"errno", -slot.result}, {"hint", hint}});
     else

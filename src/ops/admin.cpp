@@ -24,9 +24,10 @@ constexpr std::size_t kPage = 256;
 constexpr std::chrono::milliseconds kLongestWait{60000};
 
 constexpr const char* kNobodyTold =
-    "no record here names it, and no API server was asked: its next NodeStageVolume makes it known (restart kubelet)";
+    "there is no record or no key of it here, and no API server was asked: the next NodeStageVolume makes it known "
+    "(restart kubelet)";
 constexpr const char* kLeftToKernel =
-    "the kernel serves it; its next NodeStageVolume makes it known here (restart kubelet)";
+    "the kernel serves it; the next NodeStageVolume makes it known here (restart kubelet)";
 
 rpc::Config rpc_config(const AdminConfig& config) {
   rpc::Config out;
@@ -118,7 +119,7 @@ class Desk {
     const std::string& id = request.id();
     if (!id.empty() && !sources_.volumes.status(id)) co_return unknown(id);
     if (request.adopt() && id.empty())
-      co_return Error{errc::invalid_argument, "only one volume at a time can be taken over from rbd-nbd: name it"};
+      co_return Error{errc::invalid_argument, "only one volume at a time can be taken over from rbd-nbd: give its ID"};
     if (request.without_proof()) {
       response.add_volume_ids(id);
       co_return co_await vouch(request, std::move(by), until);
@@ -138,7 +139,7 @@ class Desk {
     const std::string& id = request.id();
     if (!sources_.volumes.status(id)) co_return unknown(id);
     log::warning("admin.fail",
-                 {{"volume", id}, {"effect", "its device answers EIO to everything until it is unstaged"}});
+                 {{"volume", id}, {"effect", "its device answers EIO to every request until the volume is unstaged"}});
     co_return co_await want(id, plan::Wish(plan::Failed{}), until);
   }
 
@@ -153,7 +154,7 @@ class Desk {
     const auto level = log::level_of(request.level());
     if (!level)
       co_return Error{errc::invalid_argument,
-                      "there is no log level \"" + request.level() + "\": it is debug, info, warning or error"};
+                      "there is no log level \"" + request.level() + "\": use debug, info, warning or error"};
     log::set_level(*level);
     log::write(std::max(*level, log::Level::warning), "admin.log_level", {{"to", request.level()}});
     co_return result<>();
@@ -185,18 +186,20 @@ class Desk {
   }
 
   static Error unknown(const std::string& id) {
-    return {errc::not_found, "volume " + id + " has no record on this node: `corbd volumes` lists those that have"};
+    return {errc::not_found,
+            "volume " + id + " has no record on this node: `corbd volumes` lists the volumes that have one"};
   }
 
   /// The word is part of the wish and ends with it. No later try has it.
   task<result<>> vouch(const v1::HealRequest& request, std::string by, Until until) {
     const std::string& id = request.id();
     if (id.empty() || request.adopt())
-      co_return Error{errc::invalid_argument,
-                      "the word that no other node used an image counts for one volume, and not for one that rbd-nbd "
-                      "serves: name it, without adopt"};
-    log::warning("admin.heal_without_proof",
-                 {{"volume", id}, {"by", by}, {"effect", "if nobody says otherwise, what waits is written"}});
+      co_return Error{
+          errc::invalid_argument,
+          "an operator's word counts for one volume that rbd-nbd does not serve: give that volume's ID, without adopt"};
+    log::warning(
+        "admin.heal_without_proof",
+        {{"volume", id}, {"by", by}, {"effect", "unless somebody says otherwise, the waiting writes are written"}});
     auto done = co_await want(id, plan::Wish(plan::Healed{true}), until);
     log::warning("volume.vouched", {{"volume", id}, {"by", by}, {"error", done ? "" : done.error().text}});
     sources_.vouched(id, by, done);
@@ -208,7 +211,7 @@ class Desk {
     until.scope = either.scope();
     auto done = co_await sources_.volumes.want(std::move(id), std::move(wish), until);
     if (!done && leaving_.cancelled())
-      co_return Error{errc::unavailable, "the agent is stopping: ask again when it is back"};
+      co_return Error{errc::unavailable, "the agent is stopping: repeat when it is back"};
     co_return done;
   }
 

@@ -58,7 +58,7 @@ Writable::Writable(executor control, Clock& clock, BlockingPool& pool, std::stri
       pool_(pool),
       folder_(std::move(folder)),
       gate_(control, clock),
-      state_(Error{errc::unavailable, folder_ + " has not been looked at yet"}) {}
+      state_(Error{errc::unavailable, folder_ + " has not been checked yet"}) {}
 
 void Writable::start() { gate_.spawn(watch(*this)); }
 

@@ -90,19 +90,19 @@ void volumes(Text& text, const Snapshot& snapshot) {
       text.sample({{"volume", volume.volume_id}, {"state", volume::name(health)}}, volume.health == health ? 1 : 0);
     }
   per_volume(text, snapshot, "corbd_volume_abnormal", "gauge",
-             "1 while its condition, as NodeGetVolumeStats tells it, is abnormal.",
+             "1 while the volume's condition, as in NodeGetVolumeStats, is abnormal.",
              [](const auto& of) { return condition_of(of).kind == volume::Condition::Kind::healthy ? 0.0 : 1.0; });
   per_volume(text, snapshot, "corbd_volume_unserved_seconds", "gauge",
-             "Since when nobody serves its device; 0 while it is served.", [&](const auto& volume) {
+             "How long the volume's device has had no server; 0 while it is served.", [&](const auto& volume) {
                return volume.unserved_since ? seconds(snapshot.now - *volume.unserved_since) : 0.0;
              });
   per_volume(text, snapshot, "corbd_volume_oldest_request_seconds", "gauge",
-             "Age of its oldest request that the cluster has not answered.",
+             "Age of the volume's oldest request that the cluster has not answered.",
              [](const auto& volume) { return seconds(volume.oldest); });
-  per_volume(text, snapshot, "corbd_volume_links_lost_total", "counter", "Times its device lost its server.",
+  per_volume(text, snapshot, "corbd_volume_links_lost_total", "counter", "Times the volume's device lost its server.",
              [](const auto& volume) { return double{1} * volume.links_lost; });
   per_volume(text, snapshot, "corbd_volume_longest_stall_seconds", "gauge",
-             "Longest time without a server since the agent's start.",
+             "Longest time that the volume was without a server since the agent's start.",
              [](const auto& volume) { return seconds(volume.longest_stall); });
   text.single("corbd_state_records", "gauge", "Volumes that have a record.",
               static_cast<double>(snapshot.volumes.size()));
@@ -112,12 +112,12 @@ void healing(Text& text, const Snapshot& snapshot) {
   if (snapshot.ward == nullptr) return;
   text.single("corbd_heal_patients", "gauge", "Volumes that wait for healing or are being healed.",
               static_cast<double>(snapshot.ward->patients().size()));
-  text.metric("corbd_heal_attempts_total", "counter", "Tries to heal a volume that ended, by how.");
+  text.metric("corbd_heal_attempts_total", "counter", "Ended tries to heal a volume, by result.");
   const auto& ended = snapshot.ward->ended();
   for (std::size_t i = 0; i < ended.size(); ++i)
     text.sample({{"result", heal::name(static_cast<heal::Outcome>(i))}}, static_cast<double>(ended.at(i)));
   text.metric("corbd_heal_waiting_for_cluster", "gauge",
-              "1 while the cluster does not answer and one volume asks for all.");
+              "1 while the cluster does not answer, so that one volume asks for all.");
   std::set<std::string> clusters;
   for (const auto& volume : snapshot.volumes) clusters.insert(volume.cluster_id);
   for (const auto& cluster : clusters)
@@ -128,7 +128,7 @@ void devices(Text& text, const device::Counters& counters) {
   // linux/nbd.h
   constexpr std::array<std::string_view, 7> commands{"read", "write", "disconnect",  "flush",
                                                      "trim", "",      "write_zeroes"};
-  text.metric("corbd_nbd_requests_total", "counter", "Requests given to the image, by command.");
+  text.metric("corbd_nbd_requests_total", "counter", "Requests passed to the image, by command.");
   for (std::size_t i = 0; i < commands.size(); ++i)
     if (i != 2 && !commands.at(i).empty())
       text.sample({{"command", commands.at(i)}}, static_cast<double>(counters.requests.at(i)));
@@ -139,22 +139,21 @@ void devices(Text& text, const device::Counters& counters) {
   count("corbd_nbd_image_errors_total", "Requests answered with the image's error.", counters.image_errors);
   count("corbd_nbd_links_held_total", "Links shut because the image's connection failed.", counters.held);
   count("corbd_nbd_links_broken_total", "Links shut because the peer did not speak the protocol.", counters.broken);
-  count("corbd_nbd_links_dead_total", "Dead links the kernel told of.", counters.links_dead);
-  count("corbd_nbd_budget_waits_total", "Times a device was read no further because too much was in flight.",
+  count("corbd_nbd_links_dead_total", "Dead links that the kernel reported.", counters.links_dead);
+  count("corbd_nbd_budget_waits_total", "Times the agent stopped reading a device because too much was in flight.",
         counters.budget_waits);
   const auto gauge = [&](std::string_view name, std::string_view help, std::uint64_t value) {
     text.single(name, "gauge", help, static_cast<double>(value));
   };
-  gauge("corbd_nbd_budget_bytes", "What requests in flight of all devices may take together.", counters.budget);
-  gauge("corbd_nbd_reserved_bytes", "What they may take beyond that: one largest request for each device.",
+  gauge("corbd_nbd_budget_bytes", "Memory that requests in flight of all devices may take together.", counters.budget);
+  gauge("corbd_nbd_reserved_bytes", "Memory that they may take beyond that: one largest request for each device.",
         counters.reserved);
-  gauge("corbd_nbd_in_flight_bytes", "What requests in flight take.", counters.in_flight);
-  gauge("corbd_nbd_buffer_bytes", "Memory for requests, in flight and kept for the next.", counters.buffers);
+  gauge("corbd_nbd_in_flight_bytes", "Memory that requests in flight take.", counters.in_flight);
+  gauge("corbd_nbd_buffer_bytes", "Memory of all request buffers, in use or kept for later.", counters.buffers);
 }
 
 void calls(Text& text, const Snapshot& snapshot) {
-  text.metric("corbd_csi_operations_seconds", "histogram",
-              "CSI calls about volumes that ended, by method and gRPC status.");
+  text.metric("corbd_csi_operations_seconds", "histogram", "Ended CSI calls about volumes, by method and gRPC status.");
   static const std::map<std::pair<std::string, int>, Histogram> none;
   for (const auto& [key, histogram] : snapshot.calls != nullptr ? snapshot.calls->all() : none) {
     const std::string code = grpc_name(key.second);
@@ -177,8 +176,7 @@ void calls(Text& text, const Snapshot& snapshot) {
 void agent(Text& text, const Snapshot& snapshot) {
   text.metric("corbd_build_info", "gauge", "The agent's version; always 1.");
   text.sample({{"version", snapshot.version}}, 1);
-  text.single("corbd_control_loop_lag_seconds", "gauge",
-              "How late the control thread ran what was due, the worst of the last minute.",
+  text.single("corbd_control_loop_lag_seconds", "gauge", "Worst delay of the control thread in the last minute.",
               seconds(snapshot.loop_lag));
   text.single("process_resident_memory_bytes", "gauge", "Memory of this process.",
               static_cast<double>(snapshot.process.resident_bytes));

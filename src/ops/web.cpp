@@ -51,7 +51,8 @@ class Web::Impl {
     if (path == config_.metrics_path) return metrics();
     if (path == "/healthz") return healthz(lag_.now());
     if (path == "/readyz") return readyz(reasons());
-    return {404, "text/plain; charset=utf-8", "there are " + config_.metrics_path + ", /healthz and /readyz\n"};
+    return {404, "text/plain; charset=utf-8",
+            "this server has only " + config_.metrics_path + ", /healthz and /readyz\n"};
   }
 
   Calls calls;
@@ -65,8 +66,9 @@ class Web::Impl {
         co_return;
       }
       if (!told)
-        log::error("web.refused",
-                   {{"code", name(listens.error().code)}, {"error", listens.error().text}, {"hint", "tried again"}});
+        log::error("web.refused", {{"code", name(listens.error().code)},
+                                   {"error", listens.error().text},
+                                   {"hint", "the agent keeps trying"}});
       co_await sleep_until(self.control_, self.clock_, self.clock_.now() + kBindAgain, &self.stopping_);
     }
   }

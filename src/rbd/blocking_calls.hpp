@@ -21,7 +21,7 @@ class BlockingCalls {
         pool_(pool),
         slots_(control, clock,
                "one of the " + std::to_string(at_once) + " threads for " + whose +
-                   ", which wait for it: see `ceph health detail`",
+                   ", which all wait for the cluster: see `ceph health detail`",
                at_once) {}
 
   /// If the waiter leaves, the job goes on. It keeps its slot, and keeps `gate` open, until it has ended. So what the

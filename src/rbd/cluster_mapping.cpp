@@ -17,7 +17,7 @@ result<> read_pairs(const json::object& from, std::string_view key, Pairs& into)
   for (const auto& entry : from) {
     if (!entry.value().is_string())
       return kMappingFile.wrong("\"" + std::string(key) + "\" maps \"" + std::string(entry.key()) +
-                                "\" to what is not a string");
+                                "\" to something that is not a string: correct it in the ConfigMap");
     into.emplace_back(entry.key(), entry.value().get_string());
   }
   return {};
@@ -77,7 +77,7 @@ result<std::vector<image::Place>> mapped_places(const std::vector<ClusterMapping
         const auto [end, failed] = std::from_chars(pool.data(), pool.data() + pool.size(), place.pool_id);
         if (failed != std::errc() || end != pool.data() + pool.size() || place.pool_id < 0)
           return kMappingFile.wrong("\"RBDPoolIDMapping\" maps pool " + pool_id + " to \"" + std::string(pool) +
-                                    "\": write the other pool's number");
+                                    "\": write the other pool's ID");
         places.push_back(std::move(place));
       }
     }

@@ -72,7 +72,8 @@ task<> locate_and_tell(Connections& connections, Lease lease, image::Reserved re
 result<> is_cluster_of(const Lease& lease, const image::Access& access, const image::Key& key) {
   if (lease->fsid == key.fsid) return {};
   return Error{errc::failed_precondition, cluster_text(access) + " has the fsid " + lease->fsid +
-                                              ", the volume is in cluster " + key.fsid + ": check config.json"};
+                                              ", but the volume is in the cluster with fsid " + key.fsid +
+                                              ": check config.json"};
 }
 
 /// If the waiter has left, the image is dropped, which closes it.

@@ -36,7 +36,7 @@ std::optional<Error> unsafe(const std::vector<Option>& options, std::string_view
   if (found == options.end()) return std::nullopt;
   return Error{errc::unsafe_config, "image " + std::string(pool) + "/" + std::string(image) + " has " + found->name +
                                         "=" + found->value +
-                                        ", which acknowledges writes before they are stored; it is set by " +
+                                        ", which acknowledges writes before they are stored. It is set by " +
                                         who_and_remedy(*found, std::string(pool), std::string(image))};
 }
 

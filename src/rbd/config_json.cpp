@@ -41,8 +41,8 @@ result<> read_rbd(const json::object& rbd, ClusterEntry& entry) {
   if (!network) return network.error();
   if (!network->empty())
     entry.ignored.push_back(
-        "rbd.netNamespaceFilePath: the cluster is reached from the agent's own network namespace; the node must have a "
-        "route to it");
+        "rbd.netNamespaceFilePath: the agent reaches the cluster from its own network namespace, so the node must have "
+        "a route to it");
   return {};
 }
 
@@ -82,7 +82,7 @@ std::string ids_text(const std::vector<std::string>& ids) {
 }  // namespace
 
 result<ClusterEntry> parse_config_json(std::string_view text, std::string_view cluster_id) {
-  if (cluster_id.empty()) return Error{errc::invalid_argument, "the cluster id is empty"};
+  if (cluster_id.empty()) return Error{errc::invalid_argument, "the cluster ID is empty"};
   const auto entries = entries_of(text);
   if (!entries) return entries.error();
   std::vector<std::string> ids;

@@ -68,8 +68,8 @@ result<> configure(rados_t cluster, const image::Access& access, std::chrono::se
   for (const auto& [name, value] : kQuiet) rados_conf_set(cluster, name, value.c_str());
   for (const auto& [name, value] : access.config)
     if (rados_conf_set(cluster, name.c_str(), value.c_str()) < 0)
-      return Error{errc::invalid_argument, "mapOptions: Ceph has no option " + name +
-                                               ", or not with that value: check the volume's attributes"};
+      return Error{errc::invalid_argument, "mapOptions: Ceph does not know the option " + name +
+                                               ", or refuses its value: check the volume's attributes"};
   for (const auto& [name, value] : settings(access, mon_timeout))
     if (const int r = rados_conf_set(cluster, name, value.c_str()); r < 0)
       return failure(std::string("setting ") + name + " for " + cluster_text(access), r);
@@ -149,7 +149,7 @@ result<> blocklist(rados_t cluster, const std::string& address) {
   const int r = rados_blocklist_add(cluster, text.data(), static_cast<std::uint32_t>(kBlocklistTime.count()));
   if (r == -EACCES || r == -EPERM)
     return Error{errc::permission_denied,
-                 "blocklisting " + address + ": " + reason(r) + ": the user needs the mon caps 'profile rbd'"};
+                 "blocklisting " + address + ": " + reason(r) + ": give the user the mon caps 'profile rbd'"};
   if (r < 0) return failure("blocklisting " + address, r);
   return {};
 }

@@ -36,16 +36,16 @@ Connections::Connections(executor control, Clock& clock, BlockingPool& files, Co
       gate_(control, clock) {
   auto loaded = load_incarnations(config_.incarnations_dir, wall_seconds(), config_.boot_id);
   if (!loaded) {
-    unreadable_ = with_context("the agent's earlier Ceph clients are not known, so none of their images can be served",
-                               loaded.error());
+    unreadable_ =
+        with_context("cannot read which Ceph clients earlier agents had, so no image can be served", loaded.error());
     log::error("incarnations.unreadable", {{"error", unreadable_->text}});
     return;
   }
   for (const auto& file : loaded->set_aside)
     log::error("incarnation.corrupt", {{"set_aside_as", file},
                                        {"hint",
-                                        "that client stays unfenced: a lock it left counts as another's; "
-                                        "blocklist the client's address by hand if it is known"}});
+                                        "that client stays unfenced, and a lock that it left counts as another "
+                                        "client's: blocklist its address by hand if you know it"}});
   for (auto& one : loaded->all) incarnations_.add(std::move(one));
 }
 
@@ -243,7 +243,7 @@ task<result<>> Connections::shutdown(Until until) {
     if (co_await waits_for->wait(until) != Waited::ready)
       co_return Error{errc::busy,
                       std::to_string(leases_) +
-                          " images or calls still use connections: these stay, and are fenced by the next start"};
+                          " images or calls still use connections, which stay open: the next start fences them"};
   }
   const Waited how = co_await gate_.close(until);
   if (how != Waited::ready) co_return wait_error(how, "the connections to close");

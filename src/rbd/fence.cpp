@@ -55,7 +55,7 @@ result<> Connections::all_fenced(const std::string& fsid) {
   if (dead == 0) return {};
   return Error{errc::unavailable, std::to_string(dead) +
                                       " dead Ceph clients of this agent are not fenced yet in cluster " + fsid +
-                                      ": no image of it is opened before"};
+                                      ": the agent opens no image there until they are"};
 }
 
 task<result<>> Connections::fence(Lease lease, Until until) {

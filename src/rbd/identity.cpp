@@ -34,7 +34,7 @@ struct Answer {
 };
 
 Error unreadable(const image::Name& name, const char* what) {
-  return {errc::internal, "image " + name.text() + ": its " + what + " cannot be read; is it of a newer Ceph?"};
+  return {errc::internal, "image " + name.text() + ": its " + what + " cannot be read: it may come from a newer Ceph"};
 }
 
 Error cannot_read(const image::Name& name, int r) {
@@ -59,7 +59,7 @@ result<std::string> read_id(Connection& connection, const Target& target) {
   if (r == -ENOENT && is_old(connection, target))
     return Error{
         errc::failed_precondition,
-        "image " + target.name.text() + " is of format 1, which is not served: migrate it (rbd migration prepare)"};
+        "image " + target.name.text() + " has format 1, which is not supported: migrate it (rbd migration prepare)"};
   if (r < 0) return cannot_read(target.name, r);
   auto id = decode_text({bytes.data(), static_cast<std::size_t>(r)});
   if (!id || id->empty()) return unreadable(target.name, "id");

@@ -28,7 +28,7 @@ Error corrupt(std::string why) { return {errc::state_corrupt, std::move(why)}; }
 result<std::string> text_at(const json::object& object, std::string_view key) {
   const auto* value = object.if_contains(key);
   if (value == nullptr || !value->is_string() || value->get_string().empty())
-    return corrupt("no text at \"" + std::string(key) + "\"");
+    return corrupt("no string at \"" + std::string(key) + "\"");
   return std::string(value->get_string());
 }
 
@@ -37,7 +37,7 @@ result<std::vector<std::string>> addresses_at(const json::object& object) {
   if (value == nullptr || !value->is_array() || value->get_array().empty()) return corrupt("no addresses");
   std::vector<std::string> addresses;
   for (const auto& one : value->get_array()) {
-    if (!one.is_string()) return corrupt("an address is not text");
+    if (!one.is_string()) return corrupt("an address is not a string");
     const auto parsed = parse_addresses(one.get_string());
     if (parsed.size() != 1) return corrupt("not a client address: " + std::string(one.get_string()));
     addresses.push_back(parsed.front());

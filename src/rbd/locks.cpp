@@ -90,7 +90,7 @@ result<std::string> encode_break(const Locker& locker) {
   const char* end = locker.client.data() + locker.client.size();
   const bool known = locker.client.starts_with(prefix);
   if (!known || std::from_chars(locker.client.data() + prefix.size(), end, number).ptr != end)
-    return Error{errc::internal, "the lock's owner is " + locker.client + ", no client"};
+    return Error{errc::internal, "the lock's owner " + locker.client + " is not a client"};
   std::string body;
   const auto put = [](std::string& to, auto value) {
     for (std::size_t i = 0; i < sizeof value; ++i)
@@ -128,7 +128,7 @@ result<> break_lock_of(OpenImage& opened, const std::string& address, std::int64
   if (broken) return {};
   // Another client may have had the image since that lock was seen.
   return Error{errc::unproven, "the client at " + address + " does not hold the lock of image " + opened.text() +
-                                   " any more: it is looked at again"};
+                                   " any more: the agent looks at the image again"};
 }
 
 result<image::Header> look_at_header(Connection& connection, const image::Key& key) {

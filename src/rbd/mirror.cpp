@@ -45,11 +45,11 @@ result<> check_primary(OpenImage& opened) {
   const auto info = read_info(opened);
   if (!info) return info.error();
   if (!info->mirrored || info->primary) return {};
-  return Error{errc::failed_precondition,
-               "image " + opened.text() +
-                   " is the mirror of another cluster's image: it is served here once it is primary "
-                   "here (rbd mirror image promote " +
-                   opened.text() + ")"};
+  return Error{
+      errc::failed_precondition,
+      "image " + opened.text() +
+          " mirrors another cluster's image: the agent serves it once it is primary here (rbd mirror image promote " +
+          opened.text() + ")"};
 }
 
 std::optional<std::int64_t> reporter(std::string_view report) {

@@ -140,7 +140,7 @@ void check_lock(OpenImage& opened, const Lockers& now) {
   if (still_held(was.cookie, absent, now.all, opened.connection.addresses))
     return note_held(opened, now.all.front().cookie);
   const Locker locker = now.all.empty() ? Locker{"", "", "nobody"} : now.all.front();
-  lose(opened, "its lock was lost, or taken anew after it was lost: it was '" + was.cookie + "' and is '" +
+  lose(opened, "its lock was lost, or lost and taken again: the cookie was '" + was.cookie + "' and is '" +
                    locker.cookie + "' of " + locker.address);
 }
 

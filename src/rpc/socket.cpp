@@ -46,7 +46,7 @@ result<std::string> socket_path(const std::string& endpoint) {
                  "endpoint '" + endpoint + "' is not a unix socket: give it as unix:///path/to.sock"};
   if (path.size() >= sizeof(sockaddr_un::sun_path))
     return Error{errc::invalid_argument,
-                 "endpoint '" + endpoint + "' is longer than the kernel takes: choose a shorter path"};
+                 "endpoint '" + endpoint + "' is too long for the path of a socket: choose a shorter path"};
   return path;
 }
 
@@ -54,7 +54,7 @@ result<> prepare_socket(const std::string& path) {
   if (auto made = make_folder(std::filesystem::path(path).parent_path(), 0750); !made) return made;
   struct stat found{};
   if (::lstat(path.c_str(), &found) != 0) return {};
-  if (!S_ISSOCK(found.st_mode)) return Error{errc::already_exists, path + " is there and is no socket: remove it"};
+  if (!S_ISSOCK(found.st_mode)) return Error{errc::already_exists, path + " exists but is not a socket: remove it"};
   if (connect_to(path) == 0)
     return Error{errc::in_use, "another process answers on " + path + ": end it first, or give this one another path"};
   if (::unlink(path.c_str()) != 0)

@@ -1,4 +1,4 @@
-// What is shown of a volume.
+// What people and metrics are shown of a volume.
 #include <algorithm>
 #include <array>
 

@@ -1,4 +1,4 @@
-// What is true of a volume now, from what is at hand and cannot hang.
+// What is true of a volume now. Every source is at hand and cannot hang.
 #include <algorithm>
 
 #include "volume.hpp"
@@ -20,8 +20,8 @@ bool wants_kernel(const Wish& wish) {
   return staged != nullptr && staged->mounter != Mounter::nbd;
 }
 
-/// Of a volume without a record: the device that shows its image, which the kernel knows by its identity and ceph-csi
-/// by its name.
+/// The devices that show the image of a volume without a record. The kernel knows an image by its identity, ceph-csi's
+/// stash knows it by its name.
 result<std::vector<device::Seen>> find_mapped(const Volume& volume, const Ports& ports, bool wanted) {
   const auto& facts = volume.facts;
   const bool by_stash = facts.stash && *facts.stash && !(*facts.stash)->nbd;
@@ -102,7 +102,7 @@ result<Observation> observe(const Volume& volume, const Wish& wish, const Ports&
   if (volume.lost_since) seen.lost_for = now - *volume.lost_since;
   seen.key_known = !volume.key.empty();
   seen.facts = volume.facts;
-  // By a command that outlived its caller, too.
+  // A disconnect that outlived its caller counts too.
   if (const auto* device = seen.device(); device != nullptr && device->disconnected) seen.facts.disconnected = true;
   return seen;
 }

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kMaxRecordBytes = 1 << 20;
 
-/// Unless a helper holds it: then it tells of that one, and goes at a later start.
+/// Keeps a file that a helper holds, because it tells of that helper. A later start removes it.
 void remove_busy_file(const std::string& path) {
   const Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
   if (fd && ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0 && still_names(path, fd.get())) ::unlink(path.c_str());
@@ -31,8 +31,9 @@ class Files final : public RecordStore {
   task<result<>> save(Record record) override {
     auto job = [path = record_path(record.volume_id), bytes = encode(record)]() -> result<> {
       if (const auto there = read(path); !there && there.error().code == errc::state_newer)
-        return Error{errc::state_newer, path + " was written by a newer version of the agent (" + there.error().text +
-                                            "): start that one again, or remove the file if nothing uses the volume"};
+        return Error{errc::state_newer,
+                     path + " was written by a newer version of the agent (" + there.error().text +
+                         "): start that version again, or remove the file if nothing uses the volume"};
       return write_durably(path, bytes, 0600);
     };
     co_return co_await pool_.run(job, {}, "writing a record");
@@ -43,7 +44,7 @@ class Files final : public RecordStore {
       if (removed) remove_busy_file(busy);
       return removed;
     };
-    co_return co_await pool_.run(job, {}, "removing a file of ours");
+    co_return co_await pool_.run(job, {}, "removing a record");
   }
   task<result<>> save_key(std::string volume_id, Secret key) override {
     auto job = [path = key_path(volume_id), key = std::move(key)] { return write_durably(path, key.reveal(), 0600); };
@@ -70,7 +71,7 @@ class Files final : public RecordStore {
 
   task<result<>> remove(std::string path) {
     auto job = [path = std::move(path)] { return remove_durably(path); };
-    co_return co_await pool_.run(job, {}, "removing a file of ours");
+    co_return co_await pool_.run(job, {}, "removing a key file");
   }
 
   static result<Loaded> load_all(const std::string& records, const std::string& keys) {

@@ -1,4 +1,4 @@
-// Wishes become operations, and an operation asks the planner for one step after the other.
+// A wish becomes an operation. An operation asks the planner for one step after another.
 #include <algorithm>
 
 #include "corbd/core/log.hpp"
@@ -7,16 +7,16 @@
 namespace corbd::volume {
 namespace {
 
-constexpr int kMaxSteps = 80;  // twice what I7 allows; more is a defect of the planner
+constexpr int kMaxSteps = 80;  // twice what I7 allows: more steps mean a defect of the planner
 constexpr std::chrono::milliseconds kWaitPause{300};
-// How long a volume that was refused as in use is known to wait, once nobody asks for it any more.
+// How long the agent remembers since when a volume is refused as in use, after its last caller.
 constexpr std::chrono::hours kRememberRefusal{24};
-// A conflicting call is told while it can still hear it.
+// A conflicting call gets its answer before its own deadline.
 constexpr std::chrono::seconds kAnswerBefore{5};
 
 Error stopping() { return {errc::unavailable, "the agent is stopping: repeat when it is back"}; }
 
-/// As mountinfo has them, so that they can be compared with it and with each other.
+/// Paths become as mountinfo has them, so that they can be compared with it and with each other.
 void make_real(Wish& wish, const std::function<std::string(std::string)>& real_path) {
   const auto each = [&](auto&... paths) { ((paths = real_path(std::move(paths))), ...); };
   if (auto* staged = std::get_if<Staged>(&wish)) each(staged->path);
@@ -32,7 +32,7 @@ bool published_at(const std::optional<Record>& record, const std::string& target
                                [&](const auto& publish) { return publish.target == target; });
 }
 
-/// What takes back that which a failed wish added to the record, if anything (I6).
+/// The wish that removes what a failed wish added to the record, if it added anything (I6).
 std::optional<Wish> undo_of(const Wish& wish, const std::optional<Record>& before,
                             const std::optional<Record>& record) {
   if (!record) return std::nullopt;
@@ -45,8 +45,8 @@ std::optional<Wish> undo_of(const Wish& wish, const std::optional<Record>& befor
   return std::nullopt;
 }
 
-/// A volume that is served is not asked of the cluster again, so a wrong key must not take the place of the one that
-/// heals it.
+/// A stage of a served volume does not ask the cluster, so nothing tells whether its key is right. A wrong key must not
+/// replace the one that heals the volume.
 void offer_key(Volume& volume, const Secret& key) {
   if (volume.key == key) return volume.offered.reset();
   if (volume.record && !volume.key.empty()) {
@@ -58,7 +58,8 @@ void offer_key(Volume& volume, const Secret& key) {
   volume.offered.reset();
 }
 
-/// Everything is down, but the target of an unpublish or unstage holds what is not ours to remove.
+/// The error of an unpublish or unstage that took everything down, but found something in the folder that is not ours
+/// to remove.
 result<> what_stays(const Volume& volume, const Wish& wish) {
   const auto* unstaged = std::get_if<Unstaged>(&wish);
   const auto* unpublished = std::get_if<Unpublished>(&wish);
@@ -79,8 +80,7 @@ Volume& Shell::Impl::live(const std::string& id) {
   return *volumes_.emplace(id, std::make_unique<Volume>(id, control_, clock_)).first->second;
 }
 
-/// The last thing that a coroutine does with a volume. Of one that is waited for it is remembered since when: live()
-/// forgets that.
+/// The last thing that a coroutine does with a volume. A volume with in_use_since stays: live() forgets it later.
 void Shell::Impl::forget_if_idle(const std::string& id) {
   const auto place = volumes_.find(id);
   if (place != volumes_.end() && place->second->idle() && !place->second->in_use_since) volumes_.erase(place);
@@ -91,9 +91,11 @@ task<result<>> Shell::Impl::start() {
   if (!loaded) co_return loaded.error();
   for (const auto& file : loaded->set_aside)
     log::error("record.corrupt",
-               {{"set_aside_as", file}, {"hint", "the kernel's devices tell what it was; the file is kept"}});
+               {{"set_aside_as", file},
+                {"hint", "the file is kept under that name; the kernel's device still carries the volume ID"}});
   for (const auto& file : loaded->newer)
-    log::warning("record.newer", {{"file", file}, {"hint", "written by a newer version: left alone"}});
+    log::warning("record.newer",
+                 {{"file", file}, {"hint", "a newer version of the agent wrote it, so it is left alone"}});
   for (auto& record : loaded->records) {
     for (auto& staging : record.stagings) staging.path = ports_.real_path(std::move(staging.path));
     for (auto& publish : record.publishes) {
@@ -108,7 +110,8 @@ task<result<>> Shell::Impl::start() {
     }
     volume.record = std::move(record);
     volume.gone = volume.record->boot_id != config_.boot_id;
-    // The agent before us was gone for longer than that; nobody knows how long. The kernel's own client needs none.
+    // The earlier agent ended before this, but nobody knows when. The kernel client serves its devices without an
+    // agent.
     if (volume.record->device && !volume.gone && traits(volume.record->kind).served)
       volume.unserved_since = clock_.now();
     note_health(volume, "the agent started");
@@ -123,7 +126,7 @@ task<result<>> Shell::Impl::want(std::string id, Wish wish, Until until) {
   Volume& volume = live(id);
   if (draining_ && std::holds_alternative<Staged>(wish) && !volume.record && volume.operations.empty()) {
     forget_if_idle(id);
-    co_return Error{errc::unavailable, "the agent is drained and stages nothing new: `corbd drain --undo` ends that"};
+    co_return Error{errc::unavailable, "the agent is drained and stages no new volume: `corbd drain --undo` ends that"};
   }
   const auto same = [&](const auto& operation) { return operation->wish == wish; };
   auto place = std::find_if(volume.operations.begin(), volume.operations.end(), same);
@@ -138,7 +141,8 @@ task<result<>> Shell::Impl::want(std::string id, Wish wish, Until until) {
     gate_.spawn(run(volume, operation, lock_until));
   }
   const Waited how = co_await operation->done.wait(until);
-  if (how != Waited::ready) co_return wait_error(how, std::string(name(wish)) + " of volume " + id + ", which goes on");
+  if (how != Waited::ready)
+    co_return wait_error(how, "the " + std::string(name(wish)) + " of volume " + id + ", which goes on");
   co_return operation->outcome;
 }
 
@@ -156,7 +160,7 @@ task<> Shell::Impl::run(Volume& volume, std::shared_ptr<Operation> operation, Un
     const bool lost = volume.last_error && volume.last_error->code == errc::lost;
     if (!lost) volume.lost_since.reset();
     if (lost && !volume.lost_since) volume.lost_since = clock_.now();
-    // It was replaced in the cluster, perhaps: the next try shows which of the two is right.
+    // The cluster's key may have changed. The next try shows which of the two is right.
     if (volume.offered && !volume.tries_offered && volume.last_error &&
         volume.last_error->code == errc::unauthenticated) {
       std::swap(volume.key, *volume.offered);
@@ -172,8 +176,8 @@ task<> Shell::Impl::run(Volume& volume, std::shared_ptr<Operation> operation, Un
   forget_if_idle(std::string(volume.id));
 }
 
-/// The wish, and when it fails for good the undo of what it added: the caller forgets the volume at a final code (I3,
-/// I6).
+/// Pursues the wish. If it fails for good, what it added is undone, because the caller forgets the volume at a final
+/// code (I3, I6).
 task<result<>> Shell::Impl::fulfil(Volume& volume, Wish wish) {
   auto ready = co_await prepare(volume, wish);
   if (!ready) co_return ready;
@@ -184,7 +188,7 @@ task<result<>> Shell::Impl::fulfil(Volume& volume, Wish wish) {
     co_return durable ? what_stays(volume, wish) : durable;
   }
   if (!final_for_caller(outcome.error().code)) co_return outcome;
-  // A format was begun, and only this record may repeat it.
+  // A format has begun, and only this record allows repeating it.
   if (std::holds_alternative<Staged>(wish) && volume.record && !volume.record->format.empty())
     co_return Error{errc::unavailable, outcome.error().text};
   const auto undo = undo_of(wish, before, volume.record);
@@ -192,11 +196,11 @@ task<result<>> Shell::Impl::fulfil(Volume& volume, Wish wish) {
   log::info("volume.undo", {{"volume", volume.id}, {"wish", name(wish)}, {"because", outcome.error().text}});
   auto undone = co_await pursue(volume, *undo);
   if (undone) co_return outcome;
-  co_return Error{errc::unavailable, outcome.error().text + "; undoing it: " + undone.error().text};
+  co_return Error{errc::unavailable, outcome.error().text + "; undoing it failed: " + undone.error().text};
 }
 
-/// Success means that the disk says so too: a write that failed may have happened, and a stage may have left a key
-/// before its record. Healing does without: a full disk must not keep a device from its server.
+/// Success must be on the disk too: a write that failed may have happened, and a stage may have left a key without a
+/// record. Healing does not need it, because a full disk must not keep a device from its server.
 task<result<>> Shell::Impl::make_durable(Volume& volume, const Wish& wish, bool had_record) {
   if (std::holds_alternative<Healed>(wish) || std::holds_alternative<Adopted>(wish)) co_return result<>();
   if (volume.record && volume.unsure) {
@@ -205,14 +209,13 @@ task<result<>> Shell::Impl::make_durable(Volume& volume, const Wish& wish, bool 
   }
   if (volume.record || had_record || !std::holds_alternative<Unstaged>(wish)) co_return result<>();
   const auto seen = observe(volume, wish, ports_, config_.boot_id, clock_.now());
-  // A device without a record of ours is another agent's, perhaps of a newer version's: its files are not ours to drop.
+  // A device without a record belongs to another agent, perhaps of a newer version. Its files are not ours to drop.
   if (seen && !seen->devices.empty())
-    log::warning("device.left_alone",
-                 {{"volume", volume.id},
-                  {"device", device::path(seen->devices.front())},
-                  {"why",
-                   "it carries the volume's id, and neither a record nor a stash names it: disconnect it by the tool "
-                   "that made it"}});
+    log::warning("device.left_alone", {{"volume", volume.id},
+                                       {"device", device::path(seen->devices.front())},
+                                       {"why",
+                                        "it carries the volume ID, but neither a record nor a stash names it: "
+                                        "disconnect it with the tool that made it"}});
   if (!seen || !seen->devices.empty()) co_return result<>();
   if (!volume.unsure) co_return co_await ports_.records.drop_key(volume.id);
   const Step drop = step::DropRecord{};
@@ -255,7 +258,7 @@ result<Observation> Shell::Impl::look_at(Volume& volume, const Wish& wish) {
   return seen;
 }
 
-/// A pause, and what others may have changed meanwhile is unknown after it.
+/// Waits a moment. Others may change these facts meanwhile.
 task<> Shell::Impl::pause(Volume& volume) {
   co_await sleep_until(control_, clock_, clock_.now() + kWaitPause);
   volume.facts.ownership.reset();
@@ -266,7 +269,7 @@ task<> Shell::Impl::pause(Volume& volume) {
 task<result<>> Shell::Impl::pursue(Volume& volume, Wish wish) {
   std::string waits_for;
   for (int steps = 0; steps < kMaxSteps; ++steps) {
-    // As a death here: the next start goes on from what is true then.
+    // This is like a death at this point: the next start goes on from what is true then.
     if (leaving_) co_return stopping();
     const auto seen = look_at(volume, wish);
     if (!seen) co_return seen.error();
@@ -295,18 +298,18 @@ task<result<>> Shell::Impl::pursue(Volume& volume, Wish wish) {
                                          (waits_for.empty() ? "" : ": " + waits_for) + ": repeat it"};
 }
 
-/// A close that does not end in time goes on, and the next wish begins with it.
+/// A close that does not end in time goes on, and the next wish waits for it first.
 task<> Shell::Impl::leave_image(Volume& volume, const Wish& wish) {
   if (auto closed = co_await steps_.run(volume, Step(step::CloseImage{}), wish); !closed)
     log::warning("image.not_left", {{"volume", volume.id}, {"error", closed.error().text}});
 }
 
-/// A volume that has no device is asked for by its caller only, who may never come again: meanwhile our watch and our
-/// lock must keep nobody out.
+/// Only its caller asks for a volume that has no device, and may never come again. Meanwhile our watch and our lock
+/// must keep no other node out.
 task<> Shell::Impl::leave_without_device(Volume& volume, const Wish& wish) {
   if (!volume.image || leaving_) co_return;
   const auto seen = observe(volume, wish, ports_, config_.boot_id, clock_.now());
-  // The kernel may have made one, or make it still: that one needs its server.
+  // The kernel may have made a device, or may still make it. That device needs this image.
   if (!seen || !seen->devices.empty() || seen->command) co_return;
   if (volume.link)
     if (auto stopped = co_await steps_.run(volume, Step(step::StopSession{}), wish); !stopped)

@@ -1,4 +1,4 @@
-// The volumes of this node: what is asked of them (shell.cpp), and what is told of them (shell_view.cpp).
+// The volumes of this node: wishes (shell.cpp), links (shell_links.cpp) and queries (shell_view.cpp).
 #pragma once
 
 #include <list>
@@ -72,7 +72,7 @@ class Shell::Impl {
   Ports ports_;
   Config config_;
   Gate gate_;
-  std::list<Gate> drains_;  ///< of drain_all(): a process that dies in it ends that one's coroutines in any order
+  std::list<Gate> drains_;  ///< one for each drain_all(); here, because a dying process ends coroutines in any order
   Steps steps_;
   UsageReader usage_reader_{control_, clock_, ports_, gate_};
   std::map<std::string, std::unique_ptr<Volume>> volumes_;

@@ -1,4 +1,4 @@
-// What becomes of links: one that ended, one whose image is slow to close, and all of them when the agent leaves.
+// The ends of links: one that died, one whose image is slow to close, and all of them when the agent leaves.
 #include "corbd/core/log.hpp"
 #include "shell_impl.hpp"
 
@@ -43,8 +43,8 @@ task<> Shell::Impl::drain_all(Until until) {
   co_await drains.close({});
 }
 
-/// Sessions first and all at once: an operation may wait for a cluster that answers nothing. It begins no step any
-/// more, and a link that its last step made is drained after it.
+/// Sessions are drained first and all at once, because an operation may wait for a cluster that does not answer. No
+/// operation begins a further step. The second drain is for links that the last steps made.
 task<> Shell::Impl::stop(Until until) {
   leaving_ = true;
   usage_reader_.stop();

@@ -15,15 +15,15 @@ bool is_unclaimed(const Volume& volume) {
   return traits(volume.record->kind).served && volume.key.empty() && !volume.record->failed && !volume.answers();
 }
 
-/// kubelet's folders: .../<driver>/<hash>/globalmount/<volume id>, and of raw block
-/// .../volumeDevices/staging/<name>/<volume id>.
+/// kubelet's folders are .../<driver>/<hash>/globalmount/<volume ID> and, for raw block,
+/// .../volumeDevices/staging/<name>/<volume ID>.
 bool is_staging_target(const std::string& path) {
   return path.find("/globalmount/") != std::string::npos || path.find("/staging/") != std::string::npos;
 }
 
 }  // namespace
 
-/// Other volumes of this node on the same image.
+/// Finds other volumes of this node on the same image.
 void Shell::Impl::observe_neighbours(Observation& seen, const Volume& volume) const {
   for (const auto& [id, other] : volumes_) {
     const auto& record = other->saving ? other->saving : other->record;
@@ -32,17 +32,18 @@ void Shell::Impl::observe_neighbours(Observation& seen, const Volume& volume) co
   }
 }
 
-/// By their records, or by the device that is mounted there. What is this volume's by the same is nobody else's.
+/// The other volume that owns the wish's path, by its record or by its device that is mounted there. A path that is
+/// this volume's own by either belongs to nobody else.
 std::string Shell::Impl::path_owner(const Observation& seen, const Volume& volume, const Wish& wish) const {
   const auto* unstaged = std::get_if<Unstaged>(&wish);
   const auto* unpublished = std::get_if<Unpublished>(&wish);
   if (unstaged == nullptr && unpublished == nullptr) return "";
-  // What is unmounted. An unstage drops the stash in the folder around it, too.
+  // `target` is unmounted. An unstage also drops the stash in the folder around it.
   const std::string target = unstaged != nullptr ? staging_target(volume.id, unstaged->path) : unpublished->target;
   const std::string& path = unstaged != nullptr ? unstaged->path : target;
   const bool known = volume.record && is_at(*volume.record, path);
   const auto is_own = [&](const auto& mount) { return seen.device() != nullptr && shows(mount, *seen.device()); };
-  // Every mount there goes, also one below another.
+  // An unmount removes every layer there.
   std::vector<host::Mount> there;
   std::ranges::copy_if(seen.mounts, std::back_inserter(there),
                        [&](const auto& mount) { return mount.target == target && !is_own(mount); });
@@ -85,7 +86,7 @@ std::vector<std::uint32_t> Shell::Impl::numbers_of_others(const Volume& volume) 
   return numbers;
 }
 
-/// kubelet binds a raw block volume's device on a path of its own.
+/// Not only what the record has: kubelet binds a raw block volume's device on a path of its own.
 bool Shell::Impl::shows_at(const Volume& volume, const std::string& path) const {
   if (is_at(*volume.record, path)) return true;
   const auto devices = find_devices(volume, ports_);
@@ -108,7 +109,7 @@ task<result<host::Usage>> Shell::Impl::usage(std::string id, std::string path, U
   co_return told;
 }
 
-/// None where they cannot be read.
+/// Empty if the mounts cannot be read.
 host::MountTable Shell::Impl::mounts_now() const {
   auto table = ports_.mounts.table();
   return table ? std::move(*table) : std::make_shared<const std::vector<host::Mount>>();

@@ -28,7 +28,7 @@ result<> drop_stash(const std::string& staging_path, const std::string& log) {
   if (!log.empty() && ::lstat(log.c_str(), &found) == 0 && S_ISREG(found.st_mode) && ::unlink(log.c_str()) != 0)
     log::warning("stash.log_stays", {{"file", log}, {"error", std::strerror(errno)}});
   const std::string file = stash_file(staging_path);
-  // What a crash left of a write would keep kubelet from removing the folder.
+  // A temporary file that a crash left would keep kubelet from removing the folder.
   ::unlink((file + ".tmp").c_str());
   if (::access(file.c_str(), F_OK) != 0 && errno == ENOENT) return {};
   return remove_durably(file);

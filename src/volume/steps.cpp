@@ -50,9 +50,10 @@ task<result<>> Steps::run(Volume& live, const Step& step, const Wish& wish) {
   auto outcome = co_await dispatch(live, step, wish);
   if (!outcome) {
     Error error = outcome.error();
-    // Its client is cut off for good, and without a link nothing else closes it: the next try opens it on another one.
+    // The image's client is cut off for good, and without a link nothing else closes the image. The next try opens it
+    // on another client.
     if (error.code == errc::fenced && live.image && !live.link) static_cast<void>(co_await close_image(live));
-    // Whoever wanted it is still there: it was the link that ended.
+    // The link ended, not the caller.
     if (error.code == errc::cancelled && live.link_scopes.size() > 1) error.code = errc::unavailable;
     if (asks_cluster(step) && (error.code == errc::unavailable || error.code == errc::timed_out))
       error.code = errc::unreachable;
@@ -240,11 +241,11 @@ task<result<>> Steps::write_record(Volume& live, const step::WriteRecord& step) 
   live.saving = step.record;
   auto saved = co_await save(live, step.record);
   live.saving.reset();
-  // It may have happened all the same, so the caller must not forget the volume.
+  // The write may have happened all the same, so the caller must not forget the volume.
   if (!saved && final_for_caller(saved.error().code)) saved = Error{errc::state_write, saved.error().text};
   const bool refused_again = std::exchange(live.refused, !saved) && live.refused;
   if (saved || !step.may_fail) live.unsure = !saved && saved.error().code != errc::state_newer;
-  // Once may be chance, and is tried again.
+  // The first refusal may be chance, so the step fails and is tried again.
   if (!saved && !(step.may_fail && refused_again)) co_return saved;
   if (!saved) log::warning("record.not_written", {{"volume", live.id}, {"error", saved.error().text}});
   live.record = step.record;
@@ -252,7 +253,7 @@ task<result<>> Steps::write_record(Volume& live, const step::WriteRecord& step) 
 }
 
 task<result<>> Steps::save(Volume& live, Record record) {
-  // Of two the one that works is kept: key_worked().
+  // With two keys, key_worked() saves the one that the cluster takes.
   if (!live.offered)
     if (auto saved = co_await save_key(live); !saved) co_return saved;
   co_return co_await ports_.records.save(std::move(record));
@@ -265,8 +266,8 @@ task<result<>> Steps::save_key(Volume& live) {
   co_return saved;
 }
 
-/// The cluster took the key of this operation. Healing goes on without a file of it: the next write of the record tries
-/// again.
+/// The cluster took this operation's key. If the key file cannot be written, healing goes on, and the next write of the
+/// record tries again.
 task<> Steps::key_worked(Volume& live) {
   if (live.tries_offered && live.offered) {
     live.key = std::move(*live.offered);
@@ -285,7 +286,7 @@ task<result<>> Steps::drop_record(Volume& live, const Wish& wish) {
   live.record.reset();
   live.usage.reset();
   live.unsure = false;
-  // A stage that begins anew goes on with its own key.
+  // A stage that drops an old record goes on with its own key.
   const auto* staged = std::get_if<Staged>(&wish);
   live.key = staged != nullptr ? staged->key : Secret();
   live.key_saved = false;

@@ -5,11 +5,11 @@
 
 namespace corbd::volume {
 
-/// Image metadata that stands from before mkfs until after the first mount: only with what the record has of it may a
-/// format be repeated.
+/// Image metadata that exists from before mkfs until after the first mount. Only a record with the same marker allows
+/// repeating the format.
 inline constexpr const char* kFormatMarker = "corbd/format";
 
-/// argon2 at once on this node: each takes 32 MiB (ceph-csi #3472).
+/// How many argon2 runs this node allows at once: each takes 32 MiB (ceph-csi #3472).
 inline constexpr std::size_t kKeyDerivations = 2;
 
 /// Failpoints: one before and one after each step, and one inside each step that has two effects.
@@ -18,9 +18,9 @@ std::vector<std::string> step_places();
 class Steps {
  public:
   using Trouble = std::function<void(Volume& live, std::string why)>;
-  /// Waits for the operations under way, however long that takes, and closes; nobody waits for it.
+  /// Waits for the requests in flight, however long that takes, then closes. Nobody waits for it.
   using Bury = std::function<void(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image)>;
-  /// The numbers of other volumes' nbd devices, as their records name them.
+  /// The numbers of other volumes' nbd devices, from their records.
   using Numbers = std::function<std::vector<std::uint32_t>(const Volume& live)>;
   Steps(executor control, Clock& clock, const Ports& ports, const Config& config, Trouble trouble, Bury bury,
         Numbers numbers)
@@ -32,7 +32,7 @@ class Steps {
         numbers_(std::move(numbers)),
         key_derivations_(std::move(control), clock, "the turn to derive a LUKS key", kKeyDerivations) {}
 
-  /// The step, between its two failpoints. What it learned goes into live.facts.
+  /// Runs the step between its two failpoints. What it learns goes into live.facts.
   task<result<>> run(Volume& live, const Step& step, const Wish& wish);
 
  private:
@@ -52,7 +52,7 @@ class Steps {
   task<result<>> take_lock(Volume& live);
   task<result<>> close_image(Volume& live);
   static void forget_image(Volume& live);
-  /// The very image of a device is gone, whatever has its name now: a fact to decide on, no failure.
+  /// The image behind the device is gone, whatever has its name now. This is a fact for the planner, not a failure.
   static bool is_gone(const Volume& live, const Error& error);
   // steps_resolve.cpp
   task<result<>> resolve(Volume& live, const Staged& wish);
@@ -84,9 +84,9 @@ class Steps {
   task<result<>> dismiss(Volume& live);
   task<result<>> inherit(Volume& live, std::string address);
   // steps_luks.cpp
-  /// Image metadata; what has its older name, with a dot in front, gets the newer one.
+  /// Reads image metadata. An entry with the older name, a dot in front, is renamed.
   task<result<std::optional<std::string>>> kept_metadata(Volume& live, std::string name);
-  /// What opens the volume; not_found when its KMS has no key of it.
+  /// The key that opens the volume; not_found if its KMS has none.
   task<result<Secret>> volume_key(Volume& live, const Wish& wish);
   task<result<Secret>> first_key(Volume& live, const Wish& wish);
   task<result<>> store_key(Volume& live, Secret key, Secret passphrase);
@@ -114,7 +114,7 @@ class Steps {
   task<result<>> bind(Volume& live, std::string target, const Wish& wish);
 
   result<image::Access> access(const Volume& live) const;
-  /// For whom helpers work on it: its cluster's hang takes none from other clusters' volumes.
+  /// Whose helpers work on the volume: its cluster's, so that a hang takes no helper from other clusters.
   HelperOwner owner(const Volume& live) const;
   std::uint64_t dead_conn_timeout_s(const Volume& live) const;
   result<device::Seen> device_of(const Volume& live) const;

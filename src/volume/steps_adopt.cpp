@@ -1,11 +1,11 @@
-// The steps of a device that rbd-nbd made.
+// The steps for a device that rbd-nbd made.
 #include "corbd/core/log.hpp"
 #include "steps.hpp"
 
 namespace corbd::volume {
 namespace {
 
-/// From the end of its link to the end of rbd-nbd, which closes its image meanwhile.
+/// After its link has ended, rbd-nbd still closes its image before it ends.
 constexpr std::chrono::seconds kEndsWithin{60};
 
 }  // namespace
@@ -18,7 +18,7 @@ task<result<>> Steps::look_at_other(Volume& live) {
   live.facts.served_by_other = *serving;
   const bool did = std::exchange(live.served_by_other, *serving);
   if (*serving) {
-    // Not the end of that link: another rbd-nbd was attached.
+    // rbd-nbd lives on, so this is another one, with a link of its own.
     if (live.other_died && clock_.now() - *live.other_died > kEndsWithin) live.other_died.reset();
     if (!live.other_died) live.unserved_since.reset();
     co_return result<>();
@@ -28,7 +28,7 @@ task<result<>> Steps::look_at_other(Volume& live) {
     log::warning("device.left",
                  {{"volume", live.id},
                   {"device", device::path(*index)},
-                  {"hint", "rbd-nbd is dead; what its cache had acknowledged and not stored yet is lost"}});
+                  {"hint", "rbd-nbd is dead; writes that its cache had acknowledged but not stored yet are lost"}});
   co_return result<>();
 }
 
@@ -52,11 +52,10 @@ task<result<>> Steps::inherit(Volume& live, std::string address) {
   if (!to) co_return to.error();
   auto done = co_await ports_.clusters.inherit(*to, address, soon());
   if (!done) co_return done;
-  log::warning(
-      "client.inherited",
-      {{"volume", live.id},
-       {"address", address},
-       {"effect", "a dead client of this node, of which no record tells, is fenced as one of this agent's own"}});
+  log::warning("client.inherited",
+               {{"volume", live.id},
+                {"address", address},
+                {"effect", "this dead client of the node is in no record; it is fenced like one of this agent's own"}});
   live.facts.ownership.reset();
   live.facts.fenced.reset();
   co_return result<>();

@@ -1,4 +1,4 @@
-// The steps of the device: our link, and the kernel's side.
+// The steps for the device: our link, and the kernel's side.
 #include <cerrno>
 #include <system_error>
 
@@ -15,18 +15,18 @@ std::string why_ended(int error) {
     case ESHUTDOWN:
     case EROFS:
     case ENOTCONN:
-      return "its client was cut off from the cluster";
+      return "the cluster cut its client off";
     default:
       return "the cluster answered a request with errno " + std::to_string(error) + " (" +
              std::generic_category().message(error) +
-             "), which the application is not told: the request is repeated on a new link";
+             "); the application is not told, and the request is repeated on a new link";
   }
 }
 
 }  // namespace
 
 task<result<>> Steps::start_session(Volume& live) {
-  // A link that ends while its volume is taken down ends as meant.
+  // While a volume is taken down, the end of its link is no trouble.
   auto report = [this, &live, alive = std::weak_ptr<char>(live.alive)] {
     if (alive.expired()) return;
     const bool used = live.record && !(live.record->stagings.empty() && live.record->publishes.empty());
@@ -68,13 +68,14 @@ task<result<>> Steps::kernel_reconfigure(Volume& live) {
   auto done = co_await ports_.devices.reconnect(
       *live.link, {*index, live.id, dead_conn_timeout_s(live), live.record->adopting}, soon());
   if (!done && done.error().code == errc::not_found) {
-    // nbd has no way to see it before: until the last who has it open closes it, sysfs shows it as it was.
+    // Nothing shows it earlier: sysfs keeps showing the device until the last program that has it open closes it.
     if (!std::exchange(live.disconnected, true) && !live.record->stagings.empty())
       log::error("device.taken_away",
                  {{"volume", live.id},
                   {"device", device::path(*index)},
                   {"error", done.error().text},
-                  {"hint", "another program disconnected it; end its pods, and it is unstaged and staged anew"}});
+                  {"hint",
+                   "another program disconnected it: end the volume's pods, so that it is unstaged and staged again"}});
     live.facts.disconnected = true;
     co_return result<>();
   }
@@ -83,7 +84,7 @@ task<result<>> Steps::kernel_reconfigure(Volume& live) {
   live.disconnected = false;
   const auto began = live.unserved_since.value_or(clock_.now());
   const auto stall = clock_.now() - began;
-  // Whoever waits does so until the kernel has sent his request again, which it does in its own time.
+  // A waiting request stalls until the kernel sends it again, which it does in its own time.
   if (device->waiting > 0)
     live.stalled_since = began;
   else
@@ -101,8 +102,8 @@ task<result<>> Steps::kernel_reconfigure(Volume& live) {
 task<result<>> Steps::kernel_resize(Volume& live) {
   const auto index = device_index(live);
   if (!index) co_return index.error();
-  // That the cluster answers has to be known when it begins: newer kernels wait for every request in flight, with all
-  // other nbd commands behind.
+  // Newer kernels wait for every request in flight before they resize, and all other nbd commands wait behind that. So
+  // ask first whether the cluster answers.
   auto asked = co_await live.image->refresh(soon());
   if (!asked && (asked.error().code == errc::unavailable || asked.error().code == errc::timed_out))
     co_return Error{errc::unreachable, asked.error().text};
@@ -117,7 +118,7 @@ task<result<>> Steps::kernel_resize(Volume& live) {
 task<result<>> Steps::tune(Volume& live) {
   const auto index = device_index(live);
   if (!index) co_return index.error();
-  // Without the busy file, and not in line behind the volumes of its cluster: these may wait for the healing.
+  // No busy file, and a queue of its own: the helpers of the cluster's volumes may be waiting for this healing.
   auto tuned = co_await ports_.filesystems.tune(
       "nbd" + std::to_string(*index), HelperOwner("", "healing of " + owner(live).whose), while_served(live, soon()));
   if (tuned) live.untuned = false;
@@ -141,7 +142,7 @@ task<result<>> Steps::stop_session(Volume& live) {
   note_stall(live);
   live.link->shut();
   live.connected = false;
-  // Given up, perhaps because the cluster answers nothing: that must not keep the device from its tombstone.
+  // The volume was given up, perhaps because the cluster does not answer. The tombstone must not wait for the cluster.
   if (live.record && live.record->failed) {
     bury_(std::move(live.link), std::move(live.image));
     forget_image(live);
@@ -150,7 +151,7 @@ task<result<>> Steps::stop_session(Volume& live) {
   const Waited idle = co_await live.link->idle(soon());
   if (idle != Waited::ready) co_return wait_error(idle, "the operations under way on the image of volume " + live.id);
   live.link.reset();
-  // What made it hold was the image's connection: open the image anew, on another one.
+  // The image's connection made the link hold, so the image is opened again on another connection.
   if (broken) co_return co_await close_image(live);
   co_return result<>();
 }

@@ -1,4 +1,4 @@
-// The steps of the filesystem: what is on the device, and where it is mounted.
+// The steps for the filesystem: what is on the device, and where it is mounted.
 #include <algorithm>
 
 #include "corbd/core/log.hpp"
@@ -7,7 +7,7 @@
 namespace corbd::volume {
 namespace {
 
-/// All stagings of a volume have the same.
+/// All stagings of a volume have the same filesystem type.
 std::string fstype_of(const Volume& live) {
   return live.record->stagings.empty() ? "" : live.record->stagings.front().capability.fstype;
 }
@@ -33,7 +33,7 @@ task<result<>> Steps::make_filesystem(Volume& live, const Wish& wish) {
   const auto device = data_path(live);
   if (!device) co_return device.error();
   const Capability& capability = std::get<Staged>(wish).capability;
-  // Below a LUKS mapping, or where a format was begun before, there are other things than zeros.
+  // Below a LUKS mapping, and after a format that began earlier, the device does not read as zeros.
   const bool zeroes = live.record->kms_id.empty() && live.facts.has_data == false;
   auto made = co_await ports_.filesystems.mkfs(*device, capability.fstype, live.record->source.mkfs_options, zeroes,
                                                owner(live), while_served(live, later()));
@@ -67,10 +67,10 @@ task<result<>> Steps::unmount(Volume& live, std::string path, bool sync) {
     return !mounts || std::ranges::any_of(**mounts, [&](const auto& mount) { return mount.target == path; });
   };
   live.facts.unused.reset();
-  // Of a volume that this node does not know only a bare folder is to go: that leaves no file of ours behind.
+  // For an unknown volume only an empty folder is removed. Without a busy file, nothing of ours is left behind.
   HelperOwner works = owner(live);
   if (!live.record && !mounted()) works.busy_file.clear();
-  // What needs no device does not end with its link.
+  // A call that does not use the device must not end with its link.
   const Until until = sync && mounted() ? while_served(live, later()) : soon();
   auto done = co_await ports_.mounts.unmount(path, sync, std::move(works), until);
   const bool stays = !done && done.error().code == errc::failed_precondition && !mounted();
@@ -92,7 +92,7 @@ task<result<>> Steps::grow(Volume& live, std::string target, const Wish& wish) {
   if (grown) {
     log::info("filesystem.grown", {{"volume", live.id}, {"device", *device}});
   } else if (std::holds_alternative<Staged>(wish) && final_for_caller(grown.error().code)) {
-    // A volume that could not grow is worth more than none; whoever asks for the size hears of it.
+    // A stage prefers a volume that could not grow to none. An expand reports the error.
     log::warning("filesystem.not_grown", {{"volume", live.id}, {"error", grown.error().text}});
     grown = result<>();
   }

@@ -1,4 +1,4 @@
-// The image: its dead clients fenced, opened, locked and closed; or a tombstone in its place.
+// The steps for the image: fence its dead clients; open, lock and close it; or put a tombstone in its place.
 #include "corbd/core/failpoint.hpp"
 #include "corbd/core/log.hpp"
 #include "steps.hpp"
@@ -27,7 +27,7 @@ task<result<>> Steps::open_image(Volume& live) {
   const auto opening = ++live.opening;
   const auto alive = std::weak_ptr<char>(live.alive);
   options.on_resized = [this, &live, alive, opening] {
-    if (!alive.expired() && live.connected && live.opening == opening) trouble_(live, "its image has another size");
+    if (!alive.expired() && live.connected && live.opening == opening) trouble_(live, "the size of its image changed");
   };
   options.on_lost = [this, &live, alive, opening](const std::string& why) {
     if (alive.expired() || live.opening != opening) return;
@@ -56,10 +56,11 @@ task<result<>> Steps::open_tombstone(Volume& live) {
   if (!index) co_return index.error();
   live.image = make_tombstone(live.record->key, live.record->size, live.record->read_only);
   live.tombstone = true;
-  log::error("volume.failed",
-             {{"volume", live.id},
-              {"device", device::path(*index)},
-              {"hint", "every request gets an I/O error from now on: end its pods, unstage it, and stage it anew"}});
+  log::error(
+      "volume.failed",
+      {{"volume", live.id},
+       {"device", device::path(*index)},
+       {"hint", "every request gets an I/O error from now on: end the volume's pods, unstage it, and stage it again"}});
   co_return result<>();
 }
 
@@ -82,7 +83,7 @@ void Steps::forget_image(Volume& live) {
   ++live.opening;
   live.image.reset();
   live.closing = live.tombstone = live.lock_held = false;
-  // Of the node's paths, and of what others say; not of the image.
+  // Facts of the node's paths and of the attachment stay. Facts of the image go.
   Facts kept;
   kept.cleared = std::move(live.facts.cleared);
   kept.stash = std::move(live.facts.stash);
@@ -91,7 +92,7 @@ void Steps::forget_image(Volume& live) {
 }
 
 task<result<>> Steps::close_image(Volume& live) {
-  // One that is given up must answer, although the cluster does not let its image go.
+  // A volume that is given up gets its tombstone at once, even if the cluster holds up the close.
   if (live.record && live.record->failed && !live.tombstone) {
     bury_(nullptr, std::move(live.image));
     forget_image(live);

@@ -1,4 +1,4 @@
-// The steps of a device of the kernel's own client.
+// The steps for a device of the kernel client.
 #include <algorithm>
 
 #include "corbd/cephcsi/affinity.hpp"
@@ -9,7 +9,7 @@
 namespace corbd::volume {
 namespace {
 
-/// Of a volume without a record, ceph-csi's.
+/// A volume without a record has ceph-csi's options, in its stash.
 result<std::string> unmap_options(const Volume& live) {
   if (live.record) return live.record->source.kernel.unmap;
   if (live.facts.stash && *live.facts.stash) return cephcsi::parse_kernel_options((*live.facts.stash)->unmap_options);
@@ -30,7 +30,7 @@ task<result<>> Steps::map_krbd(Volume& live) {
   args.image = live.record->key;
   args.read_only = live.record->read_only;
   args.options = cephcsi::with_kernel_affinity(source.kernel.map, cluster->crush_location);
-  // Whoever came meanwhile is seen by the next look.
+  // The next look must see who has come meanwhile.
   live.facts.ownership.reset();
   auto mapped = co_await ports_.kernel.map(std::move(args), owner(live), soon());
   if (mapped) log::info("device.mapped", {{"volume", live.id}, {"image", live.record->key.text()}});
@@ -47,7 +47,7 @@ task<result<>> Steps::unmap_krbd(Volume& live) {
   co_return gone;
 }
 
-/// The client of the volume's own device is no stranger.
+/// The kernel client behind the volume's own device is not a foreign watcher.
 void Steps::admit_kernel(const Volume& live, image::Ownership& who) const {
   if (traits(live.record->kind).served) return;
   if (const auto device = device_of(live)) std::erase(who.foreign_watchers, device->client);

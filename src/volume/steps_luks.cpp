@@ -1,4 +1,4 @@
-// The steps of an encrypted volume: its key, its LUKS header and the mapping.
+// The steps for an encrypted volume: its key, its LUKS header and its mapping.
 #include <algorithm>
 
 #include "corbd/core/failpoint.hpp"
@@ -9,7 +9,7 @@
 namespace corbd::volume {
 namespace {
 
-// Image metadata, as ceph-csi has it; older versions began them with a dot.
+// ceph-csi's keys of image metadata. Its older versions put a dot in front.
 constexpr const char *kState = "rbd.csi.ceph.com/encrypted", *kVolumeKey = "rbd.csi.ceph.com/dek";
 constexpr int kFirst = 0, kSecond = 1;  // the key slots of a rotation
 
@@ -39,13 +39,13 @@ task<result<Secret>> Steps::volume_key(Volume& live, const Wish& wish) {
   Secret passphrase = passphrase_of(wish);
   if (passphrase.empty())
     co_return Error{errc::invalid_argument,
-                    "volume " + live.id + " is encrypted: its secret needs the field 'encryptionPassphrase'"};
+                    "volume " + live.id + " is encrypted: add the field 'encryptionPassphrase' to its secret"};
   if (*kind == kms::Kind::shared) co_return passphrase;
   const auto wrapped = co_await kept_metadata(live, kVolumeKey);
   if (!wrapped) co_return wrapped.error();
   if (*wrapped) co_return co_await ports_.kms.unwrap(live.id, **wrapped, std::move(passphrase), soon());
   co_return Error{errc::not_found, std::string("the image of volume ") + live.id + " has no metadata " + kVolumeKey +
-                                       ", which holds its key"};
+                                       ", which must hold the volume's key"};
 }
 
 task<result<>> Steps::store_key(Volume& live, Secret key, Secret passphrase) {
@@ -54,7 +54,7 @@ task<result<>> Steps::store_key(Volume& live, Secret key, Secret passphrase) {
   co_return co_await live.image->set_metadata(kVolumeKey, std::move(*wrapped), soon());
 }
 
-/// ceph-csi's provisioner makes the key of its volumes; a static one gets it here.
+/// ceph-csi's provisioner makes the keys of its volumes. A static volume gets its key here.
 task<result<Secret>> Steps::first_key(Volume& live, const Wish& wish) {
   auto key = co_await volume_key(live, wish);
   if (key || key.error().code != errc::not_found) co_return key;
@@ -68,7 +68,8 @@ task<result<Secret>> Steps::first_key(Volume& live, const Wish& wish) {
 task<result<Slots::Guard>> Steps::key_derivation(const Volume& live) {
   if (key_derivations_.free() == 0)
     log::info("luks.waits",
-              {{"volume", live.id}, {"why", "two other volumes of this node derive their keys, with 32 MiB each"}});
+              {{"volume", live.id},
+               {"why", "two other volumes of this node are deriving their keys, which takes 32 MiB each"}});
   co_return co_await key_derivations_.take(later());
 }
 

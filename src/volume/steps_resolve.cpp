@@ -1,4 +1,4 @@
-// The step that finds the image of a new volume.
+// The step that finds a new volume's image.
 #include <algorithm>
 #include <cctype>
 
@@ -10,7 +10,7 @@
 namespace corbd::volume {
 namespace {
 
-/// device-mapper takes names of 127 bytes, and escapes what is none of these.
+/// device-mapper allows names of up to 127 bytes and escapes all other signs.
 result<> check_mapping_name(const std::string& id) {
   constexpr std::size_t longest = 127;
   constexpr std::string_view signs = "#+-.:=@_";
@@ -19,10 +19,10 @@ result<> check_mapping_name(const std::string& id) {
   });
   if (plain && mapping_name(id).size() <= longest) return {};
   return Error{errc::invalid_argument,
-               "the id of an encrypted volume has at most 118 bytes of letters, digits and " + std::string(signs)};
+               "the ID of an encrypted volume may have at most 118 bytes of letters, digits and " + std::string(signs)};
 }
 
-/// Whether another place may have what this one has not.
+/// Whether the image may be in another place, although it is not in this one.
 bool may_be_elsewhere(const Error& error) {
   return error.code == errc::not_found || error.code == errc::permission_denied || error.code == errc::unauthenticated;
 }
@@ -51,7 +51,7 @@ task<result<>> Steps::resolve(Volume& live, const Staged& wish) {
   co_return result<>();
 }
 
-/// Before anything is mapped. The journal knows better than the attributes.
+/// Refuses before the image is opened. ceph-csi's journal overrules the attributes.
 result<> Steps::check_encryption(const Volume& live, const Staged& wish, image::Resolved& found) const {
   if (found.kms_id.empty()) found.kms_id = wish.kms_id;
   if (found.kms_id.empty()) return {};
@@ -62,7 +62,8 @@ result<> Steps::check_encryption(const Volume& live, const Staged& wish, image::
   if (auto fits = check_mapping_name(live.id); !fits) return fits;
   if (auto kind = ports_.kms.kind(found.kms_id); !kind) return with_context(volume, kind.error());
   if (wish.passphrase.empty())
-    return Error{errc::invalid_argument, volume + ", needs the field 'encryptionPassphrase' in the node-stage secret"};
+    return Error{errc::invalid_argument,
+                 "volume " + live.id + " is encrypted: add the field 'encryptionPassphrase' to the node-stage secret"};
   return {};
 }
 
@@ -71,7 +72,7 @@ task<result<image::Resolved>> Steps::find_image(const Staged& wish) {
   return find_by_name(wish);
 }
 
-/// A mapped cluster comes first, if it is configured.
+/// A cluster that cluster-mapping.json maps to comes first, if config.json has it.
 task<result<image::Resolved>> Steps::find_by_name(const Staged& wish) {
   std::string cluster_id = wish.source.cluster_id;
   const auto mapped = ports_.mapped_clusters(cluster_id);

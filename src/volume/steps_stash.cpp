@@ -1,11 +1,11 @@
-// The steps that leave word for ceph-csi: its stash, and the image's metadata.
+// The steps that tell ceph-csi of a volume: through the stash, and through the image's metadata.
 #include "corbd/core/log.hpp"
 #include "steps.hpp"
 
 namespace corbd::volume {
 namespace {
 
-/// The keys are ceph-csi's; the dot keeps rbd-mirror from copying them.
+/// ceph-csi defines these keys. The dot keeps rbd-mirror from copying them.
 std::string note_key(const char* what, const Volume& live, const Config& config) {
   return std::string(".rbd.csi.ceph.com/") + what + "/" + live.id + "/" + config.policy.node;
 }
@@ -30,7 +30,7 @@ task<result<>> Steps::look_at_stash(Volume& live, const Wish& wish) {
     if (!found || *found) break;
   }
   if (!found && found.error().code == errc::state_corrupt && live.record) {
-    // The record knows better: it is written anew, or goes.
+    // The record knows better: the planner rewrites the stash or drops it.
     log::warning("stash.corrupt", {{"volume", live.id}, {"error", found.error().text}});
     live.facts.stash = Stash();
     co_return result<>();
@@ -62,14 +62,14 @@ task<result<>> Steps::note(Volume& live, const Note& wanted, const Wish& wish) {
     live.facts.noted = wanted;
     co_return result<>();
   }
-  Error error = with_context("telling ceph-csi's controller of this node in the image's metadata", written.error());
+  Error error = with_context("writing the note for ceph-csi's controller into the image's metadata", written.error());
   if (std::holds_alternative<Staged>(wish)) {
-    // Nothing is connected yet, and kubelet is to try again.
+    // Nothing is connected yet, so kubelet shall try again.
     if (final_for_caller(error.code)) error.code = errc::unavailable;
     co_return error;
   }
   log::warning("volume.not_noted",
-               {{"volume", live.id}, {"error", error.text}, {"effect", "tried again at its next healing"}});
+               {{"volume", live.id}, {"error", error.text}, {"effect", "the next healing of the volume tries again"}});
   live.facts.note_refused = true;
   co_return result<>();
 }

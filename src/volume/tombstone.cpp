@@ -1,4 +1,4 @@
-// What stands behind a device that was given up: an image that answers EIO to everything.
+// The server of a device that was given up: an image that answers EIO to everything.
 #include <cerrno>
 
 #include "volume.hpp"

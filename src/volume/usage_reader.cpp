@@ -5,7 +5,7 @@
 namespace corbd::volume {
 namespace {
 
-constexpr std::chrono::seconds kPatience{2};  // then the last answer has to do
+constexpr std::chrono::seconds kPatience{2};  // after that, the caller gets the last answer
 constexpr std::chrono::seconds kLimit{10};
 
 }  // namespace
@@ -19,7 +19,7 @@ task<result<host::Usage>> UsageReader::read(Volume& volume, std::string path, Un
   }
   const auto& stagings = volume.record->stagings;
   const std::string target = stagings.empty() ? path : staging_target(volume.id, stagings.front().path);
-  // Without a server the device answers nothing: nothing is begun that would wait for the healing.
+  // A device without a server answers nothing, so no helper is started that would wait for the healing.
   if (volume.answers() && !volume.usage_answer) {
     volume.usage_answer = std::make_shared<Event>(control_, clock_);
     if (!gate_.spawn(ask(volume, target))) volume.usage_answer.reset();

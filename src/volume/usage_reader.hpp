@@ -1,4 +1,4 @@
-// How full filesystems are: asked in a helper, one at a time, and remembered.
+// Asks how full filesystems are, in one helper at a time, and remembers the answers.
 #pragma once
 
 #include "corbd/core/gate.hpp"
@@ -13,9 +13,9 @@ class UsageReader {
         clock_(clock),
         ports_(ports),
         gate_(gate),
-        one_(control, clock, "the question how full a filesystem is", 1) {}
+        one_(control, clock, "a turn to ask how full a filesystem is", 1) {}
 
-  /// As Volumes::usage(). The volume has a record and is at `path`.
+  /// Does Volumes::usage() for a volume that has a record and is at `path`.
   task<result<host::Usage>> read(Volume& volume, std::string path, Until until);
   /// Ends every wait.
   void stop() { leaving_.cancel(); }
@@ -26,7 +26,7 @@ class UsageReader {
   Clock& clock_;
   const Ports& ports_;
   Gate& gate_;
-  Slots one_;  ///< helpers are for healing first
+  Slots one_;  ///< one at a time, to leave the helpers to healing
   CancelScope leaving_;
 };
 

@@ -1,4 +1,4 @@
-// What this process holds for one volume, and the operations under way on it.
+// What the agent holds for one volume, and the operations under way on it.
 #pragma once
 
 #include <deque>
@@ -10,7 +10,7 @@
 
 namespace corbd::volume {
 
-/// One wish being carried out. Callers join it by wanting the same.
+/// One wish that is being carried out. A caller with an equal wish joins it.
 struct Operation {
   Operation(Wish wanted, executor control, Clock& clock) : wish(std::move(wanted)), done(std::move(control), clock) {}
   Wish wish;
@@ -24,52 +24,49 @@ struct Volume {
   std::string id;
   AsyncLock lock;
   std::list<std::shared_ptr<Operation>> operations;
-  std::size_t users = 0;  ///< coroutines besides the operations that have a reference to this
-  /// Gone with this: what a link or an image tells, which may outlive it, looks here first.
+  std::size_t users = 0;  ///< coroutines, besides the operations, that have a reference to this
+  /// A callback of a link or an image may outlive this object, so it checks here first.
   const std::shared_ptr<char> alive = std::make_shared<char>();
 
   std::optional<Record> record;
-  std::optional<Record> saving;  ///< on its way to the disk; it counts already for other volumes
+  std::optional<Record> saving;  ///< on its way to the disk; other volumes respect it already
   Secret key;
   bool key_saved = false;
-  /// Another key, as a stage brought it, of which nobody knows yet whether the cluster takes it. `key` served the
-  /// volume and stays until this one did.
+  /// A key that a later stage brought. The cluster has not taken it yet, so `key` stays until it has.
   std::optional<Secret> offered;
   bool tries_offered = false;  ///< by the operation under way
   const Secret& asks_with() const { return tries_offered && offered ? *offered : key; }
-  bool unsure = false;   ///< the last write of the record failed: it may be on the disk all the same
-  bool refused = false;  ///< the last write of the record failed, whatever it was for
+  bool unsure = false;   ///< the last write that had to succeed failed; the record may be on the disk all the same
+  bool refused = false;  ///< the last write of the record failed, whether it had to succeed or not
   std::unique_ptr<image::Image> image;
-  std::uint64_t opening =
-      0;  ///< counts the images: news of an earlier one, which may still be closing, is none of this one
+  std::uint64_t opening = 0;  ///< number of the current image; callbacks of an earlier one, still closing, are ignored
   std::unique_ptr<device::Link> link;
   bool connected = false;
-  const device::Link* drained = nullptr;  ///< the agent ends, and `link` takes no request any more
-  bool untuned = false;                   ///< its device was connected, and has the queue that the number had before
-  bool tombstone = false;                 ///< `image` is none: it answers EIO to everything
+  const device::Link* drained = nullptr;  ///< the link that the leaving agent has drained: it takes no more requests
+  bool untuned = false;                   ///< the device was connected, and still has its predecessor's queue settings
+  bool tombstone = false;                 ///< `image` is a tombstone
   bool lock_held = false;
-  bool closing = false;  ///< the close of `image` was asked for; it may go on although the wait for it ended
+  bool closing = false;  ///< the close of `image` has begun; it may go on after the wait for it ended
   Facts facts;
   std::optional<Error> last_error;
-  /// The last one is cancelled with the link: who waits for the device then lets the healing have the volume. The
-  /// others may be waited on still.
+  /// The last one is cancelled when the link ends. A call that waits for the device then returns and leaves the volume
+  /// to healing. Calls may still wait on the earlier ones.
   std::list<CancelScope> link_scopes = std::list<CancelScope>(1);
 
-  std::optional<host::Usage> usage;     ///< as its filesystem told last
-  std::shared_ptr<Event> usage_answer;  ///< of the question under way
+  std::optional<host::Usage> usage;     ///< the filesystem's last answer
+  std::shared_ptr<Event> usage_answer;  ///< set while a question is under way
 
   Health health = Health::absent;
   std::chrono::system_clock::time_point since;
   std::deque<Change> timeline;
-  bool served_by_other = false;          ///< rbd-nbd did when it was last looked at
-  std::optional<time_point> other_died;  ///< when the kernel told of the end of its link
-  bool gone = false;  ///< at the last look the kernel had no device of it; of an earlier boot's record that is known
-                      ///< without one
-  bool disconnected = false;  ///< the device that it has takes no link any more
-  bool cut_off = false;       ///< its client was, while it served; until it is served again
+  bool served_by_other = false;          ///< at the last look, rbd-nbd served the device
+  std::optional<time_point> other_died;  ///< when the kernel reported the end of rbd-nbd's link
+  bool gone = false;                     ///< the record is of an earlier boot, or the last look found no device
+  bool disconnected = false;             ///< the device takes no link any more
+  bool cut_off = false;                  ///< the client was cut off while it served; until the volume is served again
   std::optional<time_point> unserved_since, lost_since, in_use_since;
-  std::optional<time_point>
-      stalled_since;  ///< it is served again, and requests waited for that; over with the first answer
+  /// Since when requests wait, although the volume is served again. The first answer ends it.
+  std::optional<time_point> stalled_since;
   std::uint32_t links_lost = 0;
   duration longest_stall{};
 
@@ -77,7 +74,7 @@ struct Volume {
     link_scopes.back().cancel();
     link_scopes.emplace_back();
   }
-  /// Nobody uses it, and nothing is remembered of it that the next operation would not find out.
+  /// Nobody uses it, and it remembers nothing that the next operation would not find out again.
   bool idle() const {
     return !record && !saving && !unsure && !disconnected && !link && !image && !usage_answer && operations.empty() &&
            users == 0;
@@ -91,20 +88,19 @@ struct Volume {
 /// Answers EIO to everything. `size`: bytes.
 std::unique_ptr<image::Image> make_tombstone(image::Key key, std::uint64_t size, bool read_only);
 
-/// Its devices: those that carry its identifier, or show its image to the kernel's client. `kernel_wanted`: of a volume
-/// without a record, whether the latter are looked for although no stash tells of them.
+/// The volume's devices: those that carry its volume ID, or those of the kernel client that show its image.
+/// `kernel_wanted`: look for the latter even if the volume has neither a record nor a stash.
 result<std::vector<device::Seen>> find_devices(const Volume& volume, const Ports& ports, bool kernel_wanted = false);
 
-/// Without the volumes beside it, and with the facts that this operation has learned.
+/// Includes the facts that this operation has learned. Other volumes are not in it: the shell adds them.
 result<Observation> observe(const Volume& volume, const Wish& wish, const Ports& ports, const std::string& boot_id,
                             time_point now);
 
-/// Until now, and in all that it is known of.
+/// The longest one so far, the current one included.
 duration longest_stall(const Volume& live);
-/// Its link ends, or is about to be replaced: a stall that was over by then counts, any other goes on.
+/// Called when the link ends or is about to be replaced. A stall that is over counts. Any other goes on.
 void note_stall(Volume& live);
 
-/// From the record and what is at hand.
 Health health_of(const Volume& live);
 Status status_of(const Volume& live, const device::Seen* seen, const std::vector<host::Mount>& mounts);
 

@@ -156,7 +156,7 @@ TEST_CASE("a new link is not taken while the old one lives, and we notice") {
   const auto taken = node.reconnect();
   REQUIRE_FALSE(taken);
   CHECK(taken.error().code == errc::unavailable);
-  CHECK_THAT(taken.error().text, ContainsSubstring("still lives"));
+  CHECK_THAT(taken.error().text, ContainsSubstring("old link is still alive"));
   CHECK(node.shell("dd if=$D of=/dev/null bs=4k count=1 iflag=direct") == 0);
   old->shut();
 }

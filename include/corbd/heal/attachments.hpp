@@ -1,5 +1,5 @@
-// What the API server says of this node's volumes: the proof of ownership where the image's lock is none (rule 2a), and
-// under which VolumeAttachment each volume is here. Nothing but a volume that needs that proof waits for it.
+// What the API server says of this node's volumes: the proof of ownership if the image's lock is none (rule 2a), and
+// the VolumeAttachment under which each volume is here. Only a volume that needs this proof waits for it.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@
 
 namespace corbd::heal {
 
-/// Of the VolumeAttachment that has the volume's computed name. Pure.
+/// Judges the VolumeAttachment that has the volume's computed name. Pure.
 plan::Attachment judge(const kube::answer<kube::VolumeAttachment>& attachment, const std::string& driver,
                        const std::string& node);
 
@@ -26,23 +26,23 @@ class Attachments {
   struct Config {
     std::string driver, node;  ///< node: its name in the API
     std::chrono::seconds answer_within{10};
-    bool watch_all = false;  ///< one watch of every node's, in the place of one for each volume that waits
-    /// Called when the attachment of a volume changed that waits for it to be here or away.
+    bool watch_all = false;  ///< one watch of all attachments, instead of one for each volume that waits
+    /// Called when an attachment changed for which a volume waits.
     std::function<void(const std::string& volume_id)> changed = nullptr;
   };
-  /// `api`: an error where there is no API server.
+  /// `api`: an error if there is no API server.
   Attachments(executor control, Clock& clock, result<kube::Api*> api, Config config);
 
-  /// As the server has it now: what a watch told may be old, so it proves nothing.
+  /// Asks the server itself, because the state of a watch may be old and proves nothing.
   task<kube::answer<kube::VolumeAttachment>> get(std::string volume_id);
-  /// get(), judged, also by what the CSIDriver says: none where its volumes are not attached.
+  /// get(), judged. The CSIDriver counts too: if its volumes are never attached, the state is `none`.
   task<plan::Attachment> look(std::string volume_id);
-  /// look(), for a volume that waits for it: one that is neither here nor away is watched until another ask() says that
-  /// it is.
+  /// look(), for a volume that waits for the answer. An attachment that is neither here nor away is watched until
+  /// another ask() finds it here or away.
   task<plan::Attachment> ask(std::string volume_id);
-  /// Notes in the records of served volumes by which attachment they are here: now, of those that do not know it ...
+  /// Writes the attachment's UID into the records of staged volumes that lack it ...
   void start(volume::Volumes& volumes);
-  /// ... and whenever one is staged anew.
+  /// ... and into the record of a volume that has just been staged.
   void note(const volume::Change& change);
   task<> stop(Until until);
 
@@ -61,9 +61,9 @@ class Attachments {
   const result<kube::Api*> api_;
   const Config config_;
   volume::Volumes* volumes_ = nullptr;
-  std::set<std::string> asked_for_;             ///< by keep_asking() now
-  std::map<std::string, std::string> waiting_;  ///< attachments that are neither here nor away, by name: their volumes
-  std::map<std::string, std::unique_ptr<kube::Informer>> watches_;  ///< by the attachment's name; of watch_all by none
+  std::set<std::string> asked_for_;             ///< volume IDs of running keep_asking() calls
+  std::map<std::string, std::string> waiting_;  ///< name of an attachment that is neither here nor away -> volume ID
+  std::map<std::string, std::unique_ptr<kube::Informer>> watches_;  ///< by the attachment's name; "" for watch_all
   bool may_watch_ = true;
   CancelScope stopping_;
   Gate gate_;

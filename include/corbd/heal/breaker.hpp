@@ -1,5 +1,5 @@
-// One cluster's breaker: while the cluster does not answer, one volume asks for all of them. Pure: told the time, keeps
-// no timer.
+// One cluster's breaker: while the cluster does not answer, one volume asks for all of them. Pure: the caller passes
+// the time and keeps the timer.
 #pragma once
 
 #include "corbd/core/backoff.hpp"
@@ -11,19 +11,19 @@ class Breaker {
  public:
   explicit Breaker(Backoff backoff = {}) : backoff_(backoff) {}
 
-  /// Whether a try may go out now. While the breaker is open that is one, when its time has come, until it ended.
+  /// Whether a try may go out now. An open breaker allows one try at a time, when its backoff has passed.
   bool allows(time_point now) const;
   /// A try went out.
   void began();
-  /// It ended: the cluster answered, whatever it said.
+  /// A try ended, and the cluster answered, whatever it said.
   void answered();
-  /// It ended without an answer. random: uniform in [0, 1).
+  /// A try ended without an answer. random: uniform in [0, 1).
   void unanswered(time_point now, double random);
-  /// It ended before it asked the cluster anything.
+  /// A try ended before it asked the cluster anything.
   void unasked();
 
   bool open() const { return failures_ > 0; }
-  /// When allows() may change by itself; max() if it does not.
+  /// When allows() may change by itself; max() if never.
   time_point next(time_point now) const;
 
  private:

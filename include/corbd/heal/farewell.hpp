@@ -1,4 +1,4 @@
-// Leaving while the node shuts down (rule 20): what uses our devices must end first.
+// Leaving while the node shuts down (rule 20): the users of our devices must end first.
 #pragma once
 
 #include "corbd/core/wait.hpp"
@@ -7,9 +7,9 @@
 
 namespace corbd::heal {
 
-/// Returns when nobody uses a device of ours. After `grace` those still used are given up: they answer EIO, so that
-/// unmounts end; then it returns when they are unused, or 10 s later. Says in the log for what it waits. A cancelled
-/// scope ends it at once.
+/// Returns when nobody uses a device of ours. After `grace`, volumes still in use are given up: they answer EIO, so
+/// that unmounts end. It then returns when they are unused, or after 10 s. The log says what it waits for. Cancelling
+/// `hurry` ends it at once.
 task<> outlast_users(executor control, Clock& clock, volume::Volumes& volumes, std::chrono::seconds grace,
                      CancelScope& hurry);
 

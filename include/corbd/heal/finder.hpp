@@ -1,6 +1,6 @@
-// Volumes that no record names (a new install over ceph-csi, a lost state folder) or whose key is gone (a replaced
-// pod): what the API server says of a device makes the wish that a stage would make, and the planner takes it for ours
-// or not. A volume's device tells its handle, so nothing is ever listed.
+// Finds volumes that no record names (a new install over ceph-csi, a lost state folder) or whose key is gone (a
+// replaced pod). What the API server says of a device makes the wish that a stage would make, and the planner decides
+// whether the volume is ours. A device carries its volume ID, so nothing is ever listed.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@
 
 namespace corbd::heal {
 
-/// What kubelet would say in a NodeStageVolume; access_mode as a PersistentVolume has it.
+/// What kubelet would pass to NodeStageVolume. access_mode is in a PersistentVolume's form.
 struct StageArguments {
   std::string volume_id, staging_path, fstype, access_mode;
   bool block = false;
@@ -24,23 +24,24 @@ struct StageArguments {
   std::map<std::string, Secret> secrets;
 };
 
-/// What is left at a staging path.
+/// What an earlier stage left at a staging path.
 struct Traces {
   std::optional<std::chrono::system_clock::time_point> staged;  ///< when image-meta.json was written
-  std::string selinux_context;                                  ///< of kubelet's vol_data.json
-  std::string attachment = "";  ///< UID of the one under which this agent served it; empty: image-meta.json has none
+  std::string selinux_context;                                  ///< from kubelet's vol_data.json
+  std::string attachment = "";  ///< UID of the VolumeAttachment, from image-meta.json; empty: it has none
 };
 result<Traces> read_traces(const std::string& staging_path);
 
-/// Where kubelet stages it: both layouts (docs/sources.md#kubelet-paths); the one at which the device is mounted.
-/// not_found: at none of them.
+/// Where kubelet staged the volume: the layout (docs/sources.md#kubelet-paths) at which the device is mounted.
+/// not_found: it is mounted at none of them.
 result<std::string> staging_path_of(const kube::PersistentVolume& volume, const std::string& kubelet_dir,
                                     const std::vector<std::string>& mounts);
-/// Bound, of this driver, with that handle. failed_precondition says what it is instead.
+/// Checks that the PersistentVolume is bound and has this driver and handle. failed_precondition says what it is
+/// instead.
 result<> check(const kube::PersistentVolume& volume, const std::string& driver, const std::string& handle);
-/// What was staged before the volume was attached as it is now may have been written elsewhere in between. The
-/// attachment's UID beside the volume tells; without one (ceph-csi staged it) times do, of this node's clock and the
-/// API server's, which was `ahead` of that by so much or hardly more.
+/// Refuses a volume that was staged before its present attachment, because another node may have written it in between.
+/// The attachment's UID in the stash tells. Without one (ceph-csi staged it), the times of this node and of the API
+/// server are compared. `ahead`: by how much the server's clock was ahead of this node's; it may be a little more.
 result<> check(const Traces& traces, const kube::VolumeAttachment& attachment,
                std::optional<std::chrono::milliseconds> ahead);
 
@@ -51,7 +52,7 @@ class Finder {
     std::string driver, node, kubelet_dir;
     std::chrono::seconds look_every{30}, answer_within{30}, stage_within{120};
     std::size_t at_once = 4;
-    /// Called with what was learned of a volume on the way.
+    /// Called with the PersistentVolume of a volume, once it is known.
     std::function<void(const std::string& volume_id, const kube::PersistentVolume& volume)> learned = nullptr;
   };
   using MakeWish = std::function<result<plan::Wish>(const StageArguments& arguments)>;
@@ -60,10 +61,10 @@ class Finder {
          volume::Volumes& volumes, MakeWish make_wish, Config config);
   ~Finder();
 
-  /// Looks at every device, now and from then on.
+  /// Looks at every unclaimed device, now and from then on.
   void start();
   task<> stop(Until until);
-  /// Why such a device is not served, by volume id.
+  /// Why such a device is not served, by volume ID.
   const std::map<std::string, std::string>& left() const { return left_; }
 
  private:

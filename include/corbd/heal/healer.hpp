@@ -1,5 +1,5 @@
-// Watches all the time which volumes need help, and tries until each answers or is given up. Whom and when is Ward's to
-// say; this is the thin shell that waits and asks.
+// Watches which volumes need healing, and tries until each answers or is given up. Ward decides whom to try and when.
+// This is the thin shell that waits and asks.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ namespace corbd::heal {
 
 struct Config {
   Ward::Config ward{};
-  std::chrono::seconds look_every{30};   ///< a full look at the kernel's truth
-  std::chrono::seconds try_limit{120};   ///< one try of one volume
-  std::chrono::seconds stuck_after{60};  ///< a request older than that, while the cluster answers others, is reported
-  Jitter jitter = uniform;               ///< of the backoffs
+  std::chrono::seconds look_every{30};   ///< between two looks at all volumes
+  std::chrono::seconds try_limit{120};   ///< for one try of one volume
+  std::chrono::seconds stuck_after{60};  ///< an older request is reported as stuck
+  Jitter jitter = uniform;               ///< for the backoffs
 };
 
 /// Control thread only; stop() before it is destroyed.
@@ -28,9 +28,9 @@ class Healer {
 
   /// Looks at every volume, now and from then on.
   void start();
-  /// Something happened to the volume: it is looked at, and tried until it answers. Cheap when nothing is wrong.
+  /// Something happened to the volume: try it until it answers. Cheap if nothing is wrong.
   void heal(const std::string& volume_id, std::string why);
-  /// By hand: now, whatever failed before. Empty: all that wait.
+  /// An operator's request: try now, whatever failed before. Empty: every volume without a server.
   void hurry(const std::string& volume_id);
   const Ward& ward() const { return ward_; }
   task<> stop();
@@ -52,7 +52,7 @@ class Healer {
   Gate gate_;
   CancelScope stopping_;
   Clock::TimerId look_timer_ = 0, next_timer_ = 0;
-  std::map<std::string, std::string> told_;  ///< the last error said of a volume
+  std::map<std::string, std::string> told_;  ///< the last error that was logged for a volume
   std::map<std::string, bool> stuck_;        ///< volumes that were reported stuck
 };
 

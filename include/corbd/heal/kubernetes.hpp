@@ -1,6 +1,6 @@
-// What healing has of Kubernetes, in one: proofs of ownership, volumes that only the API server knows, volumes that
-// kubelet forgot, and what people are told. Each does nothing where there is no API server, and nothing that has its
-// proof waits for one.
+// Everything that healing uses Kubernetes for: proofs of ownership, volumes that only the API server knows, volumes
+// that kubelet forgot, and events for people. Without an API server none of it does anything. A volume that has its
+// proof never waits for the API server.
 #pragma once
 
 #include "corbd/heal/attachments.hpp"
@@ -17,7 +17,7 @@ class Kubernetes {
   struct Config {
     std::string driver, node, kubelet_dir;
     bool unstage_orphans = false, watch_all_attachments = false;
-    /// Called when the API server may now tell of a volume what it could not before.
+    /// Called when the API server may have a new answer about a volume.
     std::function<void(const std::string& volume_id, std::string why)> heal = nullptr;
   };
   Kubernetes(executor control, Clock& clock, BlockingPool& pool, const result<kube::Api*>& api, kube::OwnNode& own,
@@ -26,11 +26,11 @@ class Kubernetes {
   void start();
   void note(const volume::Change& change);
   task<plan::Attachment> attachment(std::string volume_id) { return attachments_.ask(std::move(volume_id)); }
-  /// An operator gave his word for the volume, and how the try ended: people are told. `by`: who; empty: not known.
+  /// Reports that an operator gave their word for the volume, and how the try ended. `by`: who; empty: not known.
   void vouched(const std::string& volume_id, const std::string& by, const result<>& done) {
     reporter_.tell(volume_id, vouched_notice(by, done));
   }
-  /// Why a device without a record is not served, by volume id.
+  /// Why an unclaimed device is not served, by volume ID.
   const std::map<std::string, std::string>& left() const { return finder_.left(); }
   task<> stop(Until until);
 

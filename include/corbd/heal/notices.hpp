@@ -1,4 +1,4 @@
-// What of a volume's changes is worth telling people, and when. Pure: told the time, keeps no timer.
+// Which changes of a volume are worth an event, and when. Pure: the caller passes the time and keeps the timer.
 #pragma once
 
 #include <chrono>
@@ -13,11 +13,11 @@
 
 namespace corbd::heal {
 
-/// HealedByWord, or HealByWordRefused with the reason: an operator's word in the place of a proof.
+/// The notice about an operator's word in place of a proof: HealedByWord, or HealByWordRefused with the reason.
 kube::Notice vouched_notice(const std::string& by, const result<>& done);
 
-/// VolumeStalled, VolumeFenced, HealingFailed, VolumeLost, VolumeHealed; each once a stall. A stall that an agent's
-/// restart heals in time is none.
+/// VolumeStalled, VolumeFenced, HealingFailed, VolumeLost and VolumeHealed, each at most once per stall. A stall that
+/// ends within stalled_after, as after a restart of the agent, is not worth a notice.
 class Notices {
  public:
   struct Config {
@@ -30,9 +30,9 @@ class Notices {
   Notices() = default;
   explicit Notices(Config config) : config_(config) {}
 
-  /// `status`: of the volume behind the change.
+  /// `status`: the changed volume's.
   std::vector<Told> changed(const volume::Change& change, const volume::Status& status, time_point now);
-  /// What the time has brought.
+  /// The notices that are due because a stall has lasted long enough.
   std::vector<Told> due(const std::vector<volume::Status>& all, time_point now);
   /// When due() may have something to say; max() if never.
   time_point next() const;

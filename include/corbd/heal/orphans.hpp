@@ -1,6 +1,6 @@
-// Volumes that are staged here and attached no more. Those that no pod uses are kubelet's forgotten ones (k8s#85476:
-// unpublished, then restarted before the unstage). Those that a pod uses were detached by force; what proved them ours
-// when they were healed stays the proof, and people are told.
+// Volumes that are staged here but no longer attached. kubelet has forgotten those that no pod uses (k8s#85476: it
+// unpublished them, and restarted before the unstage). Those that a pod uses were detached by force. They keep the
+// proof of ownership that healed them, and people are told.
 #pragma once
 
 #include <functional>
@@ -17,14 +17,14 @@ class Orphans {
  public:
   struct Config {
     std::string driver;
-    bool unstage = false;  ///< the forgotten ones, after the grace; otherwise they are only told
+    bool unstage = false;  ///< unstage forgotten volumes after the grace; otherwise only report them
     std::chrono::minutes look_every{1};
-    std::chrono::minutes unused_for{2};  ///< kubelet unstages what it unpublished within seconds
+    std::chrono::minutes unused_for{2};  ///< kubelet needs only seconds from unpublish to unstage
     std::chrono::minutes ask_every{5}, grace{10};
-    /// VolumeOrphaned, VolumeDetached: each once, as long as it stays so.
+    /// Called with VolumeOrphaned or VolumeDetached, once for as long as the state lasts.
     std::function<void(const std::string& volume_id, kube::Notice notice)> tell = nullptr;
   };
-  /// own: this Node, which tells without a request of what is attached; nothing while it is not known.
+  /// own: this Node, whose status lists what is attached without a request; nullopt while it is not known.
   Orphans(executor control, Clock& clock, Attachments& attachments, std::function<std::optional<kube::Node>()> own,
           volume::Volumes& volumes, Config config);
   ~Orphans();
@@ -34,9 +34,9 @@ class Orphans {
 
  private:
   struct Suspect {
-    time_point since{}, used{}, asked{};  ///< used: by a pod, last
-    std::optional<time_point> gone;       ///< since when its attachment was not there, without a break
-    bool under_way = false;  ///< it is asked about, or unstaged: until that ends it is not forgotten, nor asked again
+    time_point since{}, used{}, asked{};  ///< used: when a pod last used it
+    std::optional<time_point> gone;       ///< since when its attachment has been missing without a break
+    bool under_way = false;               ///< a question or an unstage is under way: do not forget it or ask again
   };
   void look();
   bool is_suspect(const volume::Status& status) const;

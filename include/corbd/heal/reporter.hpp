@@ -1,5 +1,5 @@
-// Tells people of stalls by events on the object that they look at: the claim of a volume, else its PersistentVolume,
-// else the Node. Nothing waits for it.
+// Reports stalls as events on the object that people look at: a volume's claim, else its PersistentVolume, else the
+// Node. Nothing waits for it.
 #pragma once
 
 #include <map>
@@ -25,7 +25,7 @@ class Reporter {
 
   void note(const volume::Change& change);
   void tell(const std::string& volume_id, kube::Notice notice);
-  /// Spares asking for it.
+  /// Gives the reporter the volume's object, so that it need not ask for it.
   void know(const std::string& volume_id, const kube::PersistentVolume& volume);
   task<> stop(Until until);
 
@@ -41,7 +41,7 @@ class Reporter {
   const Config config_;
   Notices notices_;
   std::unique_ptr<kube::Recorder> recorder_;
-  std::map<std::string, kube::Involved> objects_;  ///< by volume id
+  std::map<std::string, kube::Involved> objects_;  ///< by volume ID
   Clock::TimerId timer_ = 0;
   CancelScope stopping_;
   Gate gate_;

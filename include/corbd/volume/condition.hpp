@@ -1,4 +1,4 @@
-// What is wrong with a volume, for those who watch it from outside: from what the agent knows, without asking anybody.
+// What is wrong with a volume, for CSI callers and metrics. It uses only what the agent knows, and asks nobody.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace corbd::volume {
 struct Condition {
   enum class Kind {
     healthy,
-    degraded,      ///< it works in part, or comes back by itself
+    degraded,      ///< it works in part, or recovers by itself
     inaccessible,  ///< its I/O waits or fails
   } kind = Kind::healthy;
   std::string reason;   ///< one word for programs, "ClusterUnreachable"; empty while healthy

@@ -1,4 +1,4 @@
-// Where the records of volumes and their Ceph keys are kept.
+// Keeps the records of volumes and their Ceph keys.
 #pragma once
 
 #include <memory>
@@ -16,20 +16,20 @@ using namespace plan;
 struct Loaded {
   std::vector<Record> records;
   std::vector<std::string> set_aside;  ///< corrupt files, renamed to <name>.corrupt-<time>
-  std::vector<std::string> newer;      ///< written by a newer version: left as they are
+  std::vector<std::string> newer;      ///< written by a newer version of the agent, and left as they are
 };
 
-/// Where records and keys are kept. Calls for one volume come one after another.
+/// Calls for one volume come one after another.
 class RecordStore {
  public:
   virtual ~RecordStore() = default;
   virtual task<result<Loaded>> load() = 0;
-  /// Durable when it returns: tmp, fsync, rename, fsync of the folder. state_newer: a newer version's record is there,
-  /// and stays.
+  /// Durable when it returns: tmp, fsync, rename, fsync of the folder. state_newer: a newer version wrote the record,
+  /// which stays.
   virtual task<result<>> save(Record record) = 0;
-  /// With its busy file, unless a helper holds that.
+  /// Also drops the volume's busy file, unless a helper holds it.
   virtual task<result<>> drop(std::string volume_id) = 0;
-  /// The Ceph key of a staged volume: memory-backed, gone with a reboot.
+  /// The Ceph key of a staged volume. It is on tmpfs, so a reboot removes it.
   virtual task<result<>> save_key(std::string volume_id, Secret key) = 0;
   virtual task<result<Secret>> load_key(std::string volume_id) = 0;
   virtual task<result<>> drop_key(std::string volume_id) = 0;
@@ -37,7 +37,7 @@ class RecordStore {
   virtual std::string busy_file(const std::string& volume_id) const = 0;
 };
 
-/// Files below state_dir/volumes and runtime_dir/keys, named by the sha256 of the volume id.
+/// Files below state_dir/volumes and runtime_dir/keys, named by the sha256 of the volume ID.
 std::unique_ptr<RecordStore> make_record_store(BlockingPool& pool, std::string state_dir, std::string runtime_dir);
 
 }  // namespace corbd::volume

@@ -1,4 +1,4 @@
-// The thin shell around the planner: takes the volume's lock, asks the planner, carries the step out through a port,
+// The thin shell around the planner. It takes the volume's lock, asks the planner, carries the step out through a port,
 // and repeats.
 #pragma once
 
@@ -24,14 +24,13 @@ namespace corbd::volume {
 struct Cluster {
   std::vector<std::string> monitors;
   std::string rados_namespace;
-  std::string crush_location =
-      {};  ///< "host:a|zone:b" of this node if reads are to go to the nearest OSD; "": to the primary
-  std::vector<std::string> ignored = {};  ///< settings of it without effect: a sentence each
+  std::string crush_location = {};  ///< "host:a|zone:b": read from the OSD nearest to this place; "": from the primary
+  std::vector<std::string> ignored = {};  ///< a sentence for each setting that has no effect
 };
 
 inline task<Attachment> no_attachment(std::string) { co_return Attachment{}; }
 
-/// Everything the shell acts through. All outlive it.
+/// Everything that the shell acts through. Every port outlives the shell.
 struct Ports {
   image::Clusters& clusters;
   device::Devices& devices;
@@ -42,18 +41,18 @@ struct Ports {
   host::Luks& luks;
   kms::Kms& kms;
   RecordStore& records;
-  /// config.json by cluster id; read anew each time.
+  /// The cluster's entry in config.json, read anew each time.
   std::function<result<Cluster>(const std::string& cluster_id)> find_cluster;
-  /// Below the kubelet's folder and free of links (host::check_path); must_exist for staging paths.
+  /// Checks that the path is below kubelet's folder and free of links (host::check_path). Staging paths must exist.
   std::function<task<result<>>(std::string path, bool must_exist)> check_path;
-  /// image-meta.json in the staging path (volume/stash.hpp).
+  /// image-meta.json in the staging path (volume/stash_file.hpp).
   std::function<task<result<std::optional<cephcsi::Stash>>>(std::string staging_path)> read_stash;
   std::function<task<result<>>(std::string staging_path, cephcsi::Stash stash)> write_stash;
-  /// `log`: the file of rbd-nbd's that goes with it (volume/stash.hpp); "": none.
+  /// `log`: rbd-nbd's log file, which is removed too (volume/stash_file.hpp); "": none.
   std::function<task<result<>>(std::string staging_path, std::string log)> drop_stash;
-  /// Whether a helper of an earlier start holds the file.
+  /// Whether a helper of an earlier agent holds the file.
   std::function<bool(const std::string& busy_file)> busy;
-  /// cluster-mapping.json, read anew each time: where else, in the order to try.
+  /// The other places of cluster-mapping.json, in the order to try. The file is read anew each time.
   std::function<result<std::vector<image::Place>>(const image::Place& of)> mapped_places = [](const image::Place&) {
     return std::vector<image::Place>();
   };
@@ -61,8 +60,8 @@ struct Ports {
       [](const std::string&) { return std::vector<std::string>(); };
   /// Asks the orchestrator, within seconds.
   std::function<task<Attachment>(std::string volume_id)> attachment = no_attachment;
-  /// As mountinfo has a path that the orchestrator names: without "//" and the like, and through the links that lead to
-  /// the kubelet's folder.
+  /// Turns the orchestrator's path into the form that mountinfo has: without "//" and the like, and with the links that
+  /// lead to kubelet's folder resolved.
   std::function<std::string(std::string path)> real_path = host::plain_path;
 };
 
@@ -71,7 +70,7 @@ struct Config {
   std::string boot_id;
   std::uint64_t dead_conn_timeout_s = 86400;
   std::chrono::seconds step_limit{60};         ///< one step against the cluster or the kernel
-  std::chrono::seconds long_step_limit{1800};  ///< mkfs, fsck, the proof of emptiness
+  std::chrono::seconds long_step_limit{1800};  ///< one mkfs, fsck or proof of emptiness
 };
 
 /// Control thread only.
@@ -80,7 +79,7 @@ class Shell final : public Volumes {
   Shell(executor control, Clock& clock, Ports ports, Config config);
   ~Shell() override;
 
-  /// Reads the records. Once, before anything else.
+  /// Reads the records. Call it once, before anything else.
   task<result<>> start();
   task<result<>> want(std::string volume_id, Wish wish, Until until) override;
   task<result<host::Usage>> usage(std::string volume_id, std::string path, Until until) override;
@@ -88,19 +87,19 @@ class Shell final : public Volumes {
   std::optional<Status> status(const std::string& volume_id) const override;
   std::vector<Unclaimed> unclaimed() const override;
   std::vector<Unclaimed> left_to_kernel() const override;
-  /// The last changes of its health, oldest first.
+  /// The last changes of the volume's health, oldest first.
   std::vector<Change> timeline(const std::string& volume_id) const;
-  /// Called when a volume may need healing: its device lost its service, its client was cut off, its image grew. Set
-  /// before start().
+  /// Called when a volume may need healing: its device lost its server, its client was cut off, or its image's size
+  /// changed. Set it before start().
   void on_trouble(std::function<void(std::string volume_id, std::string why)> trouble);
-  /// Called at every change of a volume's health. Set before start().
+  /// Called at every change of a volume's health. Set it before start().
   void on_change(std::function<void(const Change&)> change);
-  /// While it drains, no volume that has no record here is staged (unavailable): kubelet asks again, other nodes are
-  /// free to take it.
+  /// While the agent is drained, a volume without a record is not staged (unavailable). kubelet asks again, and other
+  /// nodes are free to take the volume.
   void drain(bool on);
   bool draining() const;
-  /// Leaving: refuses new wishes and the further steps of those under way, answers what was read from every link, all
-  /// at once, and then waits for the steps under way. Locks stay held: they are the next start's proof of ownership.
+  /// Leaves: refuses new wishes and further steps, answers what was read from every link, all at once, and then waits
+  /// for the steps under way. Locks stay held, because they are the next start's proof of ownership.
   task<> stop(Until until);
 
  private:

@@ -1,4 +1,4 @@
-// ceph-csi's image-meta.json of a staged volume, on its disk.
+// The file of the stash: ceph-csi's image-meta.json in the staging path.
 #pragma once
 
 #include <optional>
@@ -8,11 +8,11 @@
 
 namespace corbd::volume {
 
-/// Durable when it returns; a crash leaves the old or the new one. The folder must be there.
+/// Durable when it returns. A crash leaves the old file or the new one. The folder must exist.
 result<> write_stash(const std::string& staging_path, const cephcsi::Stash& stash);
-/// With the log file of rbd-nbd that is to go, cephcsi::log_to_remove(). Fine when there is none, or no such folder.
+/// `log`: rbd-nbd's log file to remove too, from cephcsi::log_to_remove(). Succeeds if there is no file or no folder.
 result<> drop_stash(const std::string& staging_path, const std::string& log = "");
-/// Nothing when there is none; state_corrupt names the file.
+/// nullopt if there is no file. state_corrupt names the file.
 result<std::optional<cephcsi::Stash>> read_stash(const std::string& staging_path);
 
 }  // namespace corbd::volume

@@ -1,4 +1,4 @@
-// What people, metrics and the healer see of a volume. All of it is at hand or comes from sysfs: asking costs the
+// What people, metrics and the healer see of a volume. All of it is at hand or comes from sysfs, so a look costs the
 // cluster nothing.
 #pragma once
 
@@ -14,14 +14,14 @@
 
 namespace corbd::volume {
 
-/// Health in one word, everywhere the same.
+/// The state of a volume (docs/glossary.md#states).
 enum class Health {
-  absent,  ///< there is no record, or the device that it names is gone: with an earlier boot, or by another's hand
+  absent,  ///< there is no record, or its device is gone: after a reboot, or because another program took it away
   staging,
   staged,
   reconnecting,  ///< its device has no server; healing is under way
-  unproven,      ///< the same, and it is not proven that the image is still ours: not served
-  lost,          ///< the image is proven another's, or gone: not served
+  unproven,      ///< as reconnecting, but nothing proves that the image is still ours: it is not served
+  lost,          ///< the image is proven another node's, or gone: it is not served
   failed,        ///< given up: every request gets EIO, so that pods end and unmounts return
   unstaging
 };
@@ -41,9 +41,9 @@ struct Status {
   std::vector<std::string> staged_at, published_at;
   std::string attachment_uid;  ///< Record::attachment_uid
 
-  bool in_use = false;                       ///< something is mounted from its device, or lies above it
-  bool turned_read_only = false;             ///< its filesystem stopped writing, which nobody asked for
-  bool cut_off = false;                      ///< the cluster cut its client off: it needs another one
+  bool in_use = false;                       ///< the device is mounted, or another device lies above it
+  bool turned_read_only = false;             ///< the filesystem turned read-only by itself
+  bool cut_off = false;                      ///< the cluster cut its client off: it needs another client
   bool served_by_other = false;              ///< by rbd-nbd; this agent takes over once that is dead
   bool unserved = false;                     ///< the kernel has its device and nobody answers for it
   std::optional<time_point> unserved_since;  ///< since the agent's start at the earliest
@@ -54,13 +54,13 @@ struct Status {
   std::optional<Error> last_error;
 };
 
-/// A device with a volume's identifier that no record names (rbd-nbd's, another driver's, or ours from before the
-/// records were lost), or that nobody serves because its Ceph key is gone. Or one of the kernel's client that ceph-csi
-/// has staged.
+/// A device with a volume ID that no record names: rbd-nbd's, another driver's, or ours from before the records were
+/// lost. Also a device that nobody serves because its Ceph key is gone, and a device of the kernel client that ceph-csi
+/// staged.
 struct Unclaimed {
   std::string volume_id;
   std::uint32_t device = 0;         ///< /dev/nbd<n>, /dev/rbd<n>
-  std::vector<std::string> mounts;  ///< where it, or the mapping above it, is mounted or bound
+  std::vector<std::string> mounts;  ///< where the device, or the mapping above it, is mounted or bound
   device::Kind kind = device::Kind::nbd;
 };
 

@@ -1,4 +1,4 @@
-// What the rooms above ask of the node's volumes.
+// What other rooms ask of the node's volumes.
 #pragma once
 
 #include <optional>
@@ -14,26 +14,26 @@
 
 namespace corbd::volume {
 
-// This room carries out what that one decides.
+// This room carries out what `plan` decides.
 using namespace plan;
 
-/// Asks for a wish and waits for its end. The operation goes on when the wait ends first; the same wish asked again
-/// joins it. A different one waits for the volume's lock.
+/// want() asks for a wish and waits for its end. If the wait ends first, the operation goes on. An equal wish joins it,
+/// a different one waits for the volume's lock.
 class Volumes {
  public:
   virtual ~Volumes() = default;
   virtual task<result<>> want(std::string volume_id, Wish wish, Until until) = 0;
-  /// What its filesystem holds, of a moment ago if it does not answer now; of a raw block volume only its size. `path`:
-  /// where it is staged or published; not_found for another. unavailable when there is no answer and none before. Asks
-  /// the cluster nothing.
+  /// How full the volume's filesystem is: its last answer if it does not answer now. For a raw block volume, only the
+  /// size. `path`: where the volume is staged or published; not_found for any other. unavailable: there is no answer
+  /// yet. Asks the cluster nothing.
   virtual task<result<host::Usage>> usage(std::string volume_id, std::string path, Until until) = 0;
   /// Every volume that has a record.
   virtual std::vector<Status> status() const = 0;
   virtual std::optional<Status> status(const std::string& volume_id) const = 0;
-  /// Devices that only a stage, with what it brings, can make this agent's or serve again.
+  /// Devices that the agent cannot serve until a stage brings what it lacks, the record or the key.
   virtual std::vector<Unclaimed> unclaimed() const { return {}; }
-  /// The same of the kernel's client, which serves them whatever we do. They carry no identifier: a path where they are
-  /// staged ends in the volume's.
+  /// The same for the kernel client, which serves its devices without us. They carry no volume ID: it is the end of
+  /// their staging path.
   virtual std::vector<Unclaimed> left_to_kernel() const { return {}; }
 };
 

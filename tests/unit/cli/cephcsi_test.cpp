@@ -111,7 +111,7 @@ TEST_CASE(
   CHECK(Pod().run(with(kDaemonSet, {"--default-mounter=rbd-nbd"})).default_mounter == "rbd-nbd");
   const auto refused = Pod().refusal(with(kDaemonSet, {"--default-mounter=nbd"}));
   CHECK(refused.code == errc::invalid_argument);
-  CHECK_THAT(refused.text, ContainsSubstring("rbd (the kernel's client) or rbd-nbd (this agent)"));
+  CHECK_THAT(refused.text, ContainsSubstring("rbd (the kernel client) or rbd-nbd (this agent)"));
 }
 
 TEST_CASE("under the name corbd a volume that names no mounter is served over nbd, unless the flag says otherwise") {
@@ -220,10 +220,10 @@ TEST_CASE("a mistake in the command line is refused, and the nearest flag is nam
       GENERATE(values<Case>({{{"--nodeidd=a"}, "did you mean --nodeid?"},
                              {{"--csi-addon-endpoint=x"}, "did you mean --csi-addons-endpoint?"},
                              {{"--entirely-else=x"}, "--help"},
-                             {{"--nodeid"}, "has no value"},
+                             {{"--nodeid"}, "needs a value"},
                              {{"--nodeserver", "true"}, "--nodeserver=true"},
                              {{"word"}, "begins with --"},
-                             {{"--"}, "is no flag"},
+                             {{"--"}, "is not a flag"},
                              {{"--nodeserver=yes"}, "true or false"},
                              {{"--v=high"}, "whole number"},
                              {{"--polltime=60"}, "60s"},

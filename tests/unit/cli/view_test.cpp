@@ -89,7 +89,7 @@ TEST_CASE("the status is one screen with a verdict for each component") {
         "agent       OK         corbd 1.2 on node node-1, pid 12, up 3m20s\n"
         "volumes     Warning    2 reconnecting (see: corbd volumes -o wide)\n"
         "cluster a   Critical   2 volumes, 1 without a server, does not answer\n"
-        "helper 77   Warning    hangs for 1m: mount /dev/nbd0\n"
+        "helper 77   Warning    has hung for 1m: mount /dev/nbd0\n"
         "\n"
         "Overall: Critical\n");
 }
@@ -123,15 +123,15 @@ TEST_CASE("devices of volumes that nobody here knows are named by the status, wi
   status.set_unclaimed_nbd(5);
   CHECK(verdict(status) == Verdict::warning);
   const auto screen = status_screen(status);
-  CHECK_THAT(screen, ContainsSubstring("5 devices with volumes of which nothing is known here") &&
+  CHECK_THAT(screen, ContainsSubstring("5 unclaimed devices: no record or no Ceph key here") &&
                          ContainsSubstring("restart kubelet"));
-  CHECK_THAT(screen, ContainsSubstring("2 devices of the kernel's client"));
+  CHECK_THAT(screen, ContainsSubstring("2 devices of the kernel client, staged by ceph-csi"));
   v1::ListVolumesResponse volumes;
   auto* device = volumes.add_unclaimed();
   device->set_volume_id("v7");
   device->set_device(4);
   device->set_why("because");
-  CHECK_THAT(volumes_table(volumes, false, kNow), ContainsSubstring("/dev/nbd4   v7           because\n"));
+  CHECK_THAT(volumes_table(volumes, false, kNow), ContainsSubstring("/dev/nbd4   v7       because\n"));
 }
 
 TEST_CASE("a device of the kernel's client has its own name") {
@@ -180,8 +180,8 @@ TEST_CASE("a volume's page says what is wrong, what is tried, and how it came to
   const auto text = volume_page(response, kNow);
   CHECK_THAT(text, ContainsSubstring("reconnecting since 2026-01-31T11:56:40Z (3m20s)\n"));
   CHECK_THAT(text, ContainsSubstring("pool/space/image\n"));
-  CHECK_THAT(text, ContainsSubstring("none for 3m20s, 3 in the kernel's queue\n"));
-  CHECK_THAT(text, ContainsSubstring("1 failed attempt, the next in 5s; because: its link died\n"));
+  CHECK_THAT(text, ContainsSubstring("none for 3m20s, 3 requests in the kernel's queue\n"));
+  CHECK_THAT(text, ContainsSubstring("1 failed attempt, the next in 5s; reason: its link died\n"));
   CHECK_THAT(text, ContainsSubstring("2026-01-31T12:00:00Z   staged   reconnecting   its link died\n"));
 }
 
@@ -197,7 +197,7 @@ TEST_CASE("a volume whose device is gone has no server, and says why") {
 TEST_CASE("who waits for a cluster is not promised a time") {
   v1::GetVolumeResponse response;
   response.mutable_volume()->mutable_healing()->set_waits_for_cluster(true);
-  CHECK_THAT(volume_page(response, kNow), ContainsSubstring("waits for its cluster, which does not answer"));
+  CHECK_THAT(volume_page(response, kNow), ContainsSubstring("waits until its cluster answers"));
 }
 
 TEST_CASE("an event is one line, whatever its reason holds") {

@@ -83,7 +83,7 @@ TEST_CASE(
   CHECK(why_not(a_volume()) == "");
   auto other = a_volume();
   other.driver = "";
-  CHECK_THAT(why_not(other), ContainsSubstring("no CSI volume"));
+  CHECK_THAT(why_not(other), ContainsSubstring("not a CSI volume"));
   other = a_volume();
   other.driver = "nfs";
   CHECK_THAT(why_not(other), ContainsSubstring("nfs"));

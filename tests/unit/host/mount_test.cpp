@@ -206,13 +206,13 @@ TEST_CASE("a file where a folder is needed, or the reverse, is named and stays")
   REQUIRE(!mounted);
   CHECK(mounted.error().code == errc::failed_precondition);
   CHECK_THAT(mounted.error().text,
-             ContainsSubstring(place.target + " is a file, and a filesystem is mounted on a folder"));
+             ContainsSubstring(place.target + " is a file, but a filesystem needs a folder there"));
   fs::create_directory(place.other);
   const auto bound = ops::bind("/dev/zero", place.other, true, "");
   REQUIRE(!bound);
   CHECK(bound.error().code == errc::failed_precondition);
   CHECK_THAT(bound.error().text,
-             ContainsSubstring(place.other + " is a folder, and a raw block volume is bound on a file"));
+             ContainsSubstring(place.other + " is a folder, but a raw block volume needs a file there"));
   CHECK(fs::exists(place.target));
   CHECK(fs::exists(place.other));
 }
@@ -223,7 +223,7 @@ TEST_CASE("a target without a folder around it is told as such") {
   place.target += "/not/there";
   const auto mounted = place.mount_tmpfs();
   REQUIRE(!mounted);
-  CHECK_THAT(mounted.error().text, ContainsSubstring("around which there is no folder"));
+  CHECK_THAT(mounted.error().text, ContainsSubstring("whose parent folder does not exist"));
 }
 
 TEST_CASE("a device node is bound on a file of mode 0600 and shows itself as the root") {

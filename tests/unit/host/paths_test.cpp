@@ -55,7 +55,7 @@ TEST_CASE("a missing parent is told as such, not as a missing target") {
   Root root;
   const auto checked = check_path(root.root, root.root + "/pods/b/mount", false);
   REQUIRE_FALSE(checked);
-  CHECK_THAT(checked.error().text, ContainsSubstring("/pods/b does not exist, in which"));
+  CHECK_THAT(checked.error().text, ContainsSubstring("/pods/b does not exist, but must hold"));
 }
 
 TEST_CASE("a path is written in one way only, and begins with the real name of the root") {

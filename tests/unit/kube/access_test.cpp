@@ -65,8 +65,8 @@ TEST_CASE("a kubeconfig may carry certificates, or name files, and may ask to be
 }
 
 TEST_CASE("what a kubeconfig lacks, or asks for in vain, is named") {
-  CHECK_THAT(refused(":\t-"), ContainsSubstring("no YAML"));
-  CHECK_THAT(refused("[]"), ContainsSubstring("no kubeconfig"));
+  CHECK_THAT(refused(":\t-"), ContainsSubstring("not YAML"));
+  CHECK_THAT(refused("[]"), ContainsSubstring("not a kubeconfig"));
   CHECK_THAT(refused("current-context: a"), ContainsSubstring("no context 'a'"));
   CHECK_THAT(refused(config("server: ftp://x", "token: a")), ContainsSubstring("ftp://x"));
   CHECK_THAT(refused(config("server: https://x/path", "token: a")), ContainsSubstring("path"));

@@ -239,7 +239,7 @@ TEST_CASE("a token that stays refused is tried twice, not for ever") {
   scene.access.token = Secret("expired");
   const auto got = scene.get();
   CHECK(got.error().error.code == errc::unauthenticated);
-  CHECK_THAT(got.error().error.text, ContainsSubstring("not accepted") && !ContainsSubstring("expired"));
+  CHECK_THAT(got.error().error.text, ContainsSubstring("does not accept") && !ContainsSubstring("expired"));
   CHECK(scene.server.requests().size() == 2);
 }
 

@@ -137,7 +137,7 @@ TEST_CASE("corbd heal of one volume says how it is afterwards") {
   scene.start();
   const auto answer = ask(scene, What::heal, "1");
   CHECK(answer.code == 0);
-  CHECK(answer.out == "volume 1 was tried and is staged\n");
+  CHECK(answer.out == "tried to heal volume 1: it is now staged\n");
 }
 
 TEST_CASE("corbd heal names those that it tries") {
