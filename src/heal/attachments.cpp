@@ -9,7 +9,7 @@ using plan::Attachment;
 
 namespace {
 
-/// All nodes of a cluster may start at once.
+/// Spreads the first lists, because all nodes of a cluster may start at once.
 constexpr std::chrono::seconds kSpread{5};
 
 }  // namespace

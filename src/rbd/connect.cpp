@@ -109,7 +109,7 @@ result<> ask_identity(Connected& into) {
   const std::unique_ptr<char, decltype(&std::free)> owned(text, &std::free);
   into.addresses = parse_addresses(text);
   if (into.addresses.empty())
-    return Error{errc::internal, std::string("librados names the client's own address as ") + text};
+    return Error{errc::internal, std::string("librados gave an unreadable address for the client itself: ") + text};
   if (const int r = rados_wait_for_latest_osdmap(into.cluster); r < 0) return failure("waiting for the OSD map", r);
   return {};
 }

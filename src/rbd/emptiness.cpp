@@ -36,13 +36,13 @@ result<bool> has_data(OpenImage& opened, const std::atomic<bool>& stop) {
   const bool fast = fast_diff_is_valid(opened);
   const std::uint64_t step = fast ? kFastStep : kSlowStep;
   for (std::uint64_t at = 0; at < size; at += step) {
-    if (stop) return Error{errc::unavailable, "looking for data in image " + opened.text() + " was not done in time"};
+    if (stop) return Error{errc::unavailable, "looking for data in image " + opened.text() + " took too long"};
     Walk walk{stop};
     const int r =
         rbd_diff_iterate2(opened.image, nullptr, at, std::min(step, size - at), 1, fast ? 1 : 0, &on_extent, &walk);
     if (walk.found) return true;
     if (r < 0 && !stop) return failure("looking for data in image " + opened.text(), opened.connection.note(r));
-    if (r < 0) return Error{errc::unavailable, "looking for data in image " + opened.text() + " was not done in time"};
+    if (r < 0) return Error{errc::unavailable, "looking for data in image " + opened.text() + " took too long"};
   }
   return false;
 }

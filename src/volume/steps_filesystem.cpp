@@ -19,7 +19,7 @@ std::string with_ro(std::string flags) { return flags.empty() ? "ro" : std::move
 task<result<>> Steps::mark(Volume& live) {
   auto marked = co_await live.image->set_metadata(kFormatMarker, live.record->format, soon());
   if (marked) live.facts.format_marker = live.record->format;
-  if (!traits(live.record->kind).served) live.facts.ownership.reset();  // the header has another version
+  if (!traits(live.record->kind).served) live.facts.ownership.reset();  // the mark raised the header's version
   co_return marked;
 }
 

@@ -30,7 +30,7 @@ task<result<>> Steps::map_krbd(Volume& live) {
   args.image = live.record->key;
   args.read_only = live.record->read_only;
   args.options = cephcsi::with_kernel_affinity(source.kernel.map, cluster->crush_location);
-  // The next look must see who has come meanwhile.
+  // Another client may come during the map, so the planner looks again.
   live.facts.ownership.reset();
   auto mapped = co_await ports_.kernel.map(std::move(args), owner(live), soon());
   if (mapped) log::info("device.mapped", {{"volume", live.id}, {"image", live.record->key.text()}});

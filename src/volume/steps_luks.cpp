@@ -133,7 +133,7 @@ task<result<>> Steps::luks_format(Volume& live, const Wish& wish) {
 task<result<>> Steps::luks_note(Volume& live) {
   auto noted = co_await live.image->set_metadata(kState, kEncrypted, soon());
   if (noted) live.facts.encryption = kEncrypted;
-  if (!traits(live.record->kind).served) live.facts.ownership.reset();  // the header has another version
+  if (!traits(live.record->kind).served) live.facts.ownership.reset();  // the note raised the header's version
   co_return noted;
 }
 

@@ -90,7 +90,7 @@ task<result<image::Resolved>> Steps::find_by_name(const Staged& wish) {
   co_return co_await ports_.clusters.resolve(std::move(to), std::move(name), soon());
 }
 
-/// First where the handle says, then wherever its cluster and pool are mapped to.
+/// Looks first where the handle says, then wherever cluster-mapping.json maps its cluster and pool.
 task<result<image::Resolved>> Steps::locate(const Staged& wish) {
   const image::Place own{wish.source.cluster_id, wish.reserved->pool_id};
   auto found = co_await locate_at(wish, own);

@@ -34,7 +34,7 @@ struct Volume {
   bool key_saved = false;
   /// A key that a later stage brought. The cluster has not taken it yet, so `key` stays until it has.
   std::optional<Secret> offered;
-  bool tries_offered = false;  ///< by the operation under way
+  bool tries_offered = false;  ///< the operation under way asks the cluster with `offered`
   const Secret& asks_with() const { return tries_offered && offered ? *offered : key; }
   bool unsure = false;   ///< the last write that had to succeed failed; the record may be on the disk all the same
   bool refused = false;  ///< the last write of the record failed, whether it had to succeed or not
