@@ -45,8 +45,7 @@ TEST_CASE("the test provisioner makes a volume once, finds it again, and removes
   REQUIRE(pair.create(64 << 20, again).ok());
   CHECK(again.volume_id() == first.volume_id());
   CHECK(pair.create(128 << 20, other).error_code() == grpc::StatusCode::ALREADY_EXISTS);
-  const test::Folder folder;
-  Agent agent(folder.path());
+  Agent agent;
   const std::string image = first.volume_context().at("imageName");
   CHECK(agent.run(agent.clusters->resolve(access(), {pool_name(), "", image}, agent.in(20s))));
   CHECK(pair.remove(first.volume_id()).ok());

@@ -1,9 +1,5 @@
 // Tests the whole way from a dead agent to served volumes on a real cluster, without a kernel. librbd, records, planner
 // and healer are real. Devices and mounts are fakes.
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <fstream>
 
 #include "corbd/heal/healer.hpp"
@@ -127,18 +123,10 @@ TEST_CASE("100 volumes of a killed agent are proven, locked and served by the ne
   Admin admin;
   for (int number = 0; number < kVolumes; ++number) admin.create(id_of(number), 16 << 20);
   const test::Folder folder;
-  ::setenv("CORBD_LAB_CHILD_DIR", folder.path().c_str(), 1);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    ::execl("/proc/self/exe", "lab_rbd", "[many-child]", nullptr);
-    ::_exit(127);
-  }
-  for (int i = 0; i < 1200 && !std::filesystem::exists(folder.path() + "/ready"); ++i) ::usleep(100000);
+  Child child(folder.path(), "[many-child]");
   long rss = 0, threads = 0, full_threads = 0, rss_all = 0, threads_all = 0;
   std::ifstream(folder.path() + "/ready") >> rss >> threads >> full_threads >> rss_all >> threads_all;
-  ::kill(child, SIGKILL);
-  ::waitpid(child, nullptr, 0);
+  child.kill();
   REQUIRE(threads_all > 0);
 
   const auto begun = std::chrono::steady_clock::now();

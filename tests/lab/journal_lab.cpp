@@ -24,8 +24,7 @@ struct Volume {
   test::Provisioner provisioner{admin.cluster, "lab"};
   const NewVolume wanted;
   const test::NewHandle made;
-  const test::Folder folder;
-  Agent agent{folder.path()};
+  Agent agent;
 };
 
 NewVolume in_pool(std::string name) {
@@ -147,7 +146,7 @@ TEST_CASE("a volume with Ceph options of its own has a connection of its own, wh
   };
   CHECK(open({}) == errc::ok);
   CHECK(open({{"rbd_op_threads", "2"}}) == errc::ok);
-  CHECK(incarnation_files(volume.folder.path()) == 2);
+  CHECK(volume.agent.incarnation_files() == 2);
   CHECK(open({{"rbd_cache", "true"}}) == errc::ok);
   CHECK(open({{"rbd_persistent_cache_mode", "rwl"}}) == errc::unsafe_config);
   CHECK(open({{"rbd_no_such_option", "1"}}) == errc::invalid_argument);

@@ -1,8 +1,4 @@
 // Tests the death of a client, and the way back, on a real cluster.
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <fstream>
 
 #include "rbd_lab.hpp"
@@ -60,33 +56,15 @@ std::vector<image::Key> resolve_all(Agent& agent, const std::vector<std::string>
   return keys;
 }
 
-/// A child agent that holds the images and writes, until it is killed; it says "ready" through a file.
-class Child {
- public:
-  Child(const std::string& dir, const std::string& images) : ready_(dir + "/ready") {
-    ::setenv("CORBD_LAB_CHILD_DIR", dir.c_str(), 1);
-    ::setenv("CORBD_LAB_CHILD_IMAGES", images.c_str(), 1);
-    std::filesystem::remove(ready_);
-    pid_ = ::fork();
-    if (pid_ == 0) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      ::execl("/proc/self/exe", "lab_rbd", "[child]", nullptr);
-      ::_exit(127);
-    }
-    for (int i = 0; i < 600 && !std::filesystem::exists(ready_); ++i) ::usleep(100000);
-    if (!std::filesystem::exists(ready_)) throw std::runtime_error("the child did not become ready");
-  }
-  ~Child() { kill(); }
-  void kill() {
-    if (pid_ <= 0) return;
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-    pid_ = -1;
-  }
+/// An agent that holds the images and writes, until it is killed.
+struct Writing : Child {
+  Writing(const std::string& dir, const std::string& images) : Child(dir, set(images)) {}
 
  private:
-  std::string ready_;
-  pid_t pid_ = -1;
+  static const char* set(const std::string& images) {
+    ::setenv("CORBD_LAB_CHILD_IMAGES", images.c_str(), 1);
+    return "[child]";
+  }
 };
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -109,7 +87,7 @@ TEST_CASE("after kill -9 the next agent fences, breaks its lock and writes, at o
   Admin admin;
   admin.create("crash");
   const test::Folder folder;
-  Child child(folder.path(), "crash");
+  Writing child(folder.path(), "crash");
   child.kill();
   const auto start = std::chrono::steady_clock::now();
   Agent agent(folder.path() + "/incarnations");
@@ -120,7 +98,7 @@ TEST_CASE("after kill -9 the next agent fences, breaks its lock and writes, at o
   REQUIRE(agent.run(agent.clusters->fence_dead(access(), agent.in(20s))));
   auto image = agent.run(agent.clusters->open(access(), key, {}, agent.in(20s)));
   REQUIRE(image);
-  auto seen = agent.run((*image)->ownership(agent.in(20s)));
+  auto seen = agent.ownership(**image);
   REQUIRE(seen);
   CHECK(seen->lock == Lock::our_dead);
   CHECK(seen->foreign_watchers.empty());
@@ -134,14 +112,14 @@ TEST_CASE("after kill -9 the next agent fences, breaks its lock and writes, at o
   const auto later = pattern(4096, 9);
   std::copy(later.begin(), later.end(), expected.begin() + 4096);
   CHECK(read(**image, 0, 65536) == expected);
-  CHECK(agent.run((*image)->close(agent.in(20s))));
+  agent.close(**image);
 }
 
 TEST_CASE("a second crash, between fencing and breaking, changes nothing") {
   Admin admin;
   admin.create("crash2");
   const test::Folder folder;
-  Child child(folder.path(), "crash2");
+  Writing child(folder.path(), "crash2");
   child.kill();
   {
     Agent agent(folder.path() + "/incarnations");
@@ -151,24 +129,24 @@ TEST_CASE("a second crash, between fencing and breaking, changes nothing") {
   Agent agent(folder.path() + "/incarnations");
   auto image = agent.open("crash2");
   REQUIRE(image);
-  const auto seen = agent.run((*image)->ownership(agent.in(20s)));
+  const auto seen = agent.ownership(**image);
   REQUIRE(seen);
   CHECK(seen->lock == Lock::our_dead);
   REQUIRE(agent.run((*image)->break_dead_lock(seen->owner, kMark, agent.in(20s))));
   CHECK(agent.run((*image)->acquire_lock(agent.in(20s))));
-  CHECK(agent.run((*image)->close(agent.in(20s))));
+  agent.close(**image);
 }
 
 TEST_CASE("a broken lock leaves its mark until the image is opened again, and a version until the lock is taken") {
   Admin admin;
   admin.create("crash4");
   const test::Folder folder;
-  Child child(folder.path(), "crash4");
+  Writing child(folder.path(), "crash4");
   child.kill();
   Agent agent(folder.path() + "/incarnations");
   auto image = agent.open("crash4");
   REQUIRE(image);
-  const auto seen = agent.run((*image)->ownership(agent.in(20s)));
+  const auto seen = agent.ownership(**image);
   REQUIRE(seen);
   REQUIRE(agent.run((*image)->break_dead_lock(seen->owner, kMark, agent.in(20s))));
   const image::Key key = (*image)->key();
@@ -183,7 +161,7 @@ TEST_CASE("a broken lock leaves its mark until the image is opened again, and a 
   const auto opened = agent.run(agent.clusters->header(access(), key, agent.in(20s)));
   REQUIRE(opened);
   CHECK(opened->version == broken->version);
-  const auto free = agent.run((*image)->ownership(agent.in(20s)));
+  const auto free = agent.ownership(**image);
   REQUIRE(free);
   CHECK(free->lock == Lock::none);
   CHECK(free->version == broken->version);
@@ -192,37 +170,36 @@ TEST_CASE("a broken lock leaves its mark until the image is opened again, and a 
   REQUIRE(taken);
   CHECK(taken->version > broken->version);
   CHECK(taken->break_mark != kMark);
-  CHECK(other.run((*again)->close(other.in(20s))));
-  CHECK(agent.run((*image)->close(agent.in(20s))));
+  other.close(**again);
+  agent.close(**image);
 }
 
 TEST_CASE("a lock of a client whose incarnation file is lost counts as another's") {
   Admin admin;
   admin.create("crash3");
   const test::Folder folder;
-  Child child(folder.path(), "crash3");
+  Writing child(folder.path(), "crash3");
   child.kill();
   for (const auto& entry : std::filesystem::directory_iterator(folder.path() + "/incarnations"))
     std::ofstream(entry.path()) << "{";
   Agent agent(folder.path() + "/incarnations");
   auto image = agent.open("crash3");
   REQUIRE(image);
-  CHECK(agent.run((*image)->ownership(agent.in(20s)))->lock == Lock::other);
-  CHECK(agent.run((*image)->close(agent.in(20s))));
+  CHECK(agent.ownership(**image)->lock == Lock::other);
+  agent.close(**image);
 }
 
 TEST_CASE("a connection that the cluster blocklisted is replaced, and its lock is still known as ours") {
   Admin admin;
   admin.create("evicted");
   admin.create("evicted-too");
-  const test::Folder folder;
-  Agent agent(folder.path());
+  Agent agent;
   auto image = agent.open("evicted");
   auto second = agent.open("evicted-too");
   REQUIRE(image);
   REQUIRE(second);
   REQUIRE(agent.run((*image)->acquire_lock(agent.in(20s))));
-  auto address = agent.run((*image)->ownership(agent.in(20s)))->owner;
+  auto address = agent.ownership(**image)->owner;
   Admin::check(rados_blocklist_add(admin.cluster, address.data(), 3600));
   CHECK(write(**image, 0, pattern(4096, 1)) == -ESHUTDOWN);
   const auto key = (*image)->key();
@@ -230,10 +207,10 @@ TEST_CASE("a connection that the cluster blocklisted is replaced, and its lock i
   REQUIRE_FALSE(early);
   CHECK(early.error().code == errc::unavailable);
   REQUIRE(agent.run(agent.clusters->fence_dead(access(), agent.in(20s))));
-  CHECK(agent.run((*image)->close(agent.in(20s))));
+  agent.close(**image);
   auto again = agent.run(agent.clusters->open(access(), key, {}, agent.in(20s)));
   REQUIRE(again);
-  const auto seen = agent.run((*again)->ownership(agent.in(20s)));
+  const auto seen = agent.ownership(**again);
   REQUIRE(seen);
   CHECK(seen->lock == Lock::our_dead);
   CHECK(seen->owner == address);
@@ -241,11 +218,11 @@ TEST_CASE("a connection that the cluster blocklisted is replaced, and its lock i
   REQUIRE(agent.run((*again)->break_dead_lock(seen->owner, kMark, agent.in(20s))));
   REQUIRE(agent.run((*again)->acquire_lock(agent.in(20s))));
   CHECK(write(**again, 0, pattern(4096, 1)) == 0);
-  CHECK(agent.run((*second)->close(agent.in(20s))));
-  CHECK(agent.run((*again)->close(agent.in(20s))));
+  agent.close(**second);
+  agent.close(**again);
   CHECK(agent.run(agent.clusters->shutdown(agent.in(20s))));
   // The evicted one stays known, as fenced.
-  CHECK(incarnation_files(folder.path()) == 1);
+  CHECK(agent.incarnation_files() == 1);
 }
 
 TEST_CASE("a cluster that hangs holds a call, a close and a write, but no caller beyond its time") {
@@ -253,8 +230,7 @@ TEST_CASE("a cluster that hangs holds a call, a close and a write, but no caller
   if (osd.empty()) return;
   Admin admin;
   admin.create("hung");
-  const test::Folder folder;
-  Agent agent(folder.path());
+  Agent agent;
   auto image = agent.open("hung");
   REQUIRE(image);
   REQUIRE(agent.run((*image)->acquire_lock(agent.in(20s))));
@@ -277,14 +253,13 @@ TEST_CASE("a cluster that hangs holds a call, a close and a write, but no caller
   CHECK(agent.run((*image)->close(agent.in(60s))));
   CHECK(admin.read("hung", 0, 4096) == bytes);
   CHECK(agent.run(agent.clusters->shutdown(agent.in(20s))));
-  CHECK(incarnation_files(folder.path()) == 0);
+  CHECK(agent.incarnation_files() == 0);
 }
 
 TEST_CASE("an open whose caller has left closes what it opened") {
   Admin admin;
   admin.create("left");
-  const test::Folder folder;
-  Agent agent(folder.path());
+  Agent agent;
   const auto key = resolve_all(agent, {"left"}).front();
   const auto opened = agent.run(agent.clusters->open(access(), key, {}, agent.in(1ms)));
   CHECK_FALSE(opened);
@@ -292,14 +267,13 @@ TEST_CASE("an open whose caller has left closes what it opened") {
     agent.run_for(100ms);
     if (agent.run(agent.clusters->shutdown(agent.in(5s)))) break;
   }
-  CHECK(incarnation_files(folder.path()) == 0);
+  CHECK(agent.incarnation_files() == 0);
 }
 
 TEST_CASE("a client that is stopped for longer than its watches live still has its lock, and knows it", "[.][slow]") {
   Admin admin;
   admin.create("stopped");
-  const test::Folder folder;
-  Agent agent(folder.path());
+  Agent agent;
   std::string lost;
   image::OpenOptions options;
   options.on_lost = [&](const std::string& why) { lost = why; };
@@ -313,14 +287,13 @@ TEST_CASE("a client that is stopped for longer than its watches live still has i
   INFO(lost);
   CHECK(lost.empty());
   CHECK(write(**image, 0, pattern(4096, 2)) == 0);
-  CHECK(agent.run((*image)->close(agent.in(20s))));
+  agent.close(**image);
 }
 
 TEST_CASE("an image of another cluster is refused, not taken for one that is gone") {
   Admin admin;
   admin.create("elsewhere");
-  const test::Folder folder;
-  Agent agent(folder.path());
+  Agent agent;
   auto key = resolve_all(agent, {"elsewhere"}).front();
   REQUIRE(agent.run(agent.clusters->fence_dead(access(), agent.in(20s))));
   key.fsid = "another";

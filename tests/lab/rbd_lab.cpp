@@ -9,17 +9,10 @@ using namespace corbd;
 using namespace corbd::lab;
 using Lock = image::Ownership::Lock;
 
-namespace {
-
-void close(Agent& agent, std::unique_ptr<image::Image> image) { CHECK(agent.run(image->close(agent.in(20s)))); }
-
-}  // namespace
-
 TEST_CASE("what is written is read back, by this client and by another") {
   Admin admin;
   admin.create("roundtrip");
-  const test::Folder folder;
-  Agent agent(folder.path());
+  Agent agent;
   auto image = agent.open("roundtrip");
   REQUIRE(image);
   CHECK((*image)->size() == 64 << 20);
@@ -39,27 +32,25 @@ TEST_CASE("what is written is read back, by this client and by another") {
   CHECK(zeroes.get() == 0);
   CHECK(read(**image, 1024, 4096) == std::vector<std::byte>(4096));
   CHECK(read(**image, (6 << 20) + 4096, 8192) == std::vector<std::byte>(8192));
-  close(agent, std::move(*image));
+  agent.close(std::move(*image));
   CHECK(agent.run(agent.clusters->shutdown(agent.in(20s))));
-  CHECK(incarnation_files(folder.path()) == 0);
+  CHECK(agent.incarnation_files() == 0);
 }
 
 TEST_CASE("a read beyond the end and other errors come back as they are") {
   Admin admin;
   admin.create("edges");
-  const test::Folder folder;
-  Agent agent(folder.path());
+  Agent agent;
   auto image = agent.open("edges");
   REQUIRE(image);
   CHECK(write(**image, 1ULL << 40, pattern(4096, 1)) < 0);
   const auto tail = read(**image, (64 << 20) - 4096, 8192);
   CHECK(tail == std::vector<std::byte>(8192));
-  close(agent, std::move(*image));
+  agent.close(std::move(*image));
 }
 
 TEST_CASE("what is missing or refused is told apart") {
-  const test::Folder folder;
-  Agent agent(folder.path());
+  Agent agent;
   const auto no_image = agent.run(agent.clusters->resolve(access(), {pool_name(), "", "nowhere"}, agent.in(20s)));
   REQUIRE_FALSE(no_image);
   CHECK(no_image.error().code == errc::not_found);
@@ -92,8 +83,7 @@ TEST_CASE("what is missing or refused is told apart") {
 TEST_CASE("monitors that do not answer are unavailable within the caller's time, and take no other cluster's threads") {
   Admin admin;
   admin.create("other");
-  const test::Folder folder;
-  Agent agent(folder.path());
+  Agent agent;
   auto dead = access();
   dead.cluster_id = "dead";
   dead.monitors = {"127.0.0.1:1"};
@@ -106,17 +96,16 @@ TEST_CASE("monitors that do not answer are unavailable within the caller's time,
   auto image = agent.open("other");
   REQUIRE(image);
   CHECK(std::chrono::steady_clock::now() - start < 4s);
-  close(agent, std::move(*image));
+  agent.close(std::move(*image));
   // The attempt ends by itself, and shutdown waits for it.
   CHECK(agent.run(agent.clusters->shutdown(agent.in(20s))));
-  CHECK(incarnation_files(folder.path()) == 0);
+  CHECK(agent.incarnation_files() == 0);
 }
 
 TEST_CASE("an image that would acknowledge before storing is refused") {
   Admin admin;
   admin.create("cached");
-  const test::Folder folder;
-  Agent agent(folder.path());
+  Agent agent;
   admin.set_metadata("cached", "conf_rbd_cache", "true");
   const auto refused = agent.open("cached");
   REQUIRE_FALSE(refused);
@@ -133,14 +122,13 @@ TEST_CASE("an image that would acknowledge before storing is refused") {
   CHECK_THAT(pool_wide.error().text, ContainsSubstring("rbd config pool remove " + pool_name()));
   auto image = agent.open("cached");
   REQUIRE(image);
-  close(agent, std::move(*image));
+  agent.close(std::move(*image));
 }
 
 TEST_CASE("an image made again under the same name is another image") {
   Admin admin;
   admin.create("again");
-  const test::Folder folder;
-  Agent agent(folder.path());
+  Agent agent;
   const auto before = agent.run(agent.clusters->resolve(access(), {pool_name(), "", "again"}, agent.in(20s)));
   REQUIRE(before);
   admin.create("again");
@@ -153,8 +141,7 @@ TEST_CASE("emptiness is told, with and without fast-diff") {
   const std::uint64_t features = GENERATE(61, 5, 1);
   Admin admin;
   admin.create("empty", 6ULL << 30, features);
-  const test::Folder folder;
-  Agent agent(folder.path());
+  Agent agent;
   auto image = agent.open("empty");
   REQUIRE(image);
   auto data = agent.run((*image)->has_data(agent.in(60s)));
@@ -164,26 +151,24 @@ TEST_CASE("emptiness is told, with and without fast-diff") {
   data = agent.run((*image)->has_data(agent.in(60s)));
   REQUIRE(data);
   CHECK(*data);
-  close(agent, std::move(*image));
+  agent.close(std::move(*image));
 }
 
 TEST_CASE("emptiness that is not proven in time is an error") {
   Admin admin;
   admin.create("sparse", 32ULL << 30, 5);
-  const test::Folder folder;
-  Agent agent(folder.path());
+  Agent agent;
   auto image = agent.open("sparse");
   REQUIRE(image);
   const auto data = agent.run((*image)->has_data(agent.in(50ms)));
   CHECK_FALSE(data);
-  close(agent, std::move(*image));
+  agent.close(std::move(*image));
 }
 
 TEST_CASE("metadata is written, read and removed") {
   Admin admin;
   admin.create("meta");
-  const test::Folder folder;
-  Agent agent(folder.path());
+  Agent agent;
   auto image = agent.open("meta");
   REQUIRE(image);
   REQUIRE(agent.run((*image)->acquire_lock(agent.in(20s))));
@@ -194,7 +179,7 @@ TEST_CASE("metadata is written, read and removed") {
   CHECK(agent.run((*image)->remove_metadata("corbd/format", agent.in(20s))));
   CHECK(agent.run((*image)->remove_metadata("corbd/format", agent.in(20s))));
   CHECK_FALSE(agent.run((*image)->metadata("corbd/format", agent.in(20s)))->has_value());
-  close(agent, std::move(*image));
+  agent.close(std::move(*image));
 }
 
 TEST_CASE("what ceph-csi's controller reads is written into the metadata of an image, also by one who only reads it") {
@@ -202,8 +187,7 @@ TEST_CASE("what ceph-csi's controller reads is written into the metadata of an i
   CAPTURE(reads);
   Admin admin;
   admin.create("noted");
-  const test::Folder folder;
-  Agent agent(folder.path());
+  Agent agent;
   image::OpenOptions options;
   options.read_only = reads;
   auto image = agent.open("noted", options);
@@ -215,15 +199,14 @@ TEST_CASE("what ceph-csi's controller reads is written into the metadata of an i
   REQUIRE(agent.run((*image)->set_metadata(key, "other", agent.in(20s))));
   CHECK(admin.metadata("noted", key) == "other");
   CHECK((*image)->client().find(":0/") != std::string::npos);
-  close(agent, std::move(*image));
+  agent.close(std::move(*image));
 }
 
 TEST_CASE(
     "through an image opened read-only metadata is written past its lock's owner, who keeps the lock and sees it") {
   Admin admin;
   admin.create("beside");
-  const test::Folder folder;
-  Agent agent(folder.path());
+  Agent agent;
   rbd_image_t owner = admin.open("beside");
   Admin::check(rbd_lock_acquire(owner, RBD_LOCK_MODE_EXCLUSIVE));
   image::OpenOptions options;
@@ -239,11 +222,11 @@ TEST_CASE(
   CHECK(agent.run((*image)->remove_metadata("corbd/format", agent.in(20s))));
   CHECK(agent.run((*image)->remove_metadata("corbd/format", agent.in(20s))));
   CHECK_FALSE(agent.run((*image)->metadata("corbd/format", agent.in(20s)))->has_value());
-  const auto who = agent.run((*image)->ownership(agent.in(20s)));
+  const auto who = agent.ownership(**image);
   REQUIRE(who);
   CHECK(who->foreign_watchers.size() == 1);
   CHECK(who->clients.at(who->owner).starts_with("client."));
-  close(agent, std::move(*image));
+  agent.close(std::move(*image));
   Admin::check(rbd_close(owner));
 }
 
@@ -258,18 +241,17 @@ TEST_CASE("a full connection is followed by another, which goes when it is empty
     REQUIRE(image);
     images.push_back(std::move(*image));
   }
-  CHECK(incarnation_files(folder.path()) == 2);
+  CHECK(agent.incarnation_files() == 2);
   CHECK(agent.run(agent.clusters->shutdown(agent.in(1s))).error().code == errc::busy);
-  for (auto& image : images) close(agent, std::move(image));
+  for (auto& image : images) agent.close(std::move(image));
   CHECK(agent.run(agent.clusters->shutdown(agent.in(20s))));
-  CHECK(incarnation_files(folder.path()) == 0);
+  CHECK(agent.incarnation_files() == 0);
 }
 
 TEST_CASE("the size follows a resize by another client") {
   Admin admin;
   admin.create("grows");
-  const test::Folder folder;
-  Agent agent(folder.path());
+  Agent agent;
   auto image = agent.open("grows");
   REQUIRE(image);
   rbd_image_t other = admin.open("grows");
@@ -277,23 +259,22 @@ TEST_CASE("the size follows a resize by another client") {
   Admin::check(rbd_close(other));
   for (int i = 0; i < 50 && (*image)->size() != 128 << 20; ++i) agent.run_for(100ms);
   CHECK((*image)->size() == 128 << 20);
-  close(agent, std::move(*image));
+  agent.close(std::move(*image));
 }
 
 TEST_CASE("a foreign watcher and a foreign lock owner are seen, and the lock is not taken from it") {
   Admin admin;
   admin.create("shared");
-  const test::Folder folder;
-  Agent agent(folder.path());
+  Agent agent;
   auto image = agent.open("shared");
   REQUIRE(image);
-  CHECK(agent.run((*image)->ownership(agent.in(20s)))->lock == Lock::none);
+  CHECK(agent.ownership(**image)->lock == Lock::none);
   rbd_image_t other = admin.open("shared");
-  auto seen = agent.run((*image)->ownership(agent.in(20s)));
+  auto seen = agent.ownership(**image);
   REQUIRE(seen);
   CHECK(seen->foreign_watchers.size() == 1);
   Admin::check(rbd_lock_acquire(other, RBD_LOCK_MODE_EXCLUSIVE));
-  seen = agent.run((*image)->ownership(agent.in(20s)));
+  seen = agent.ownership(**image);
   REQUIRE(seen);
   CHECK(seen->lock == Lock::other);
   const auto taken = agent.run((*image)->acquire_lock(agent.in(60s)));
@@ -302,13 +283,13 @@ TEST_CASE("a foreign watcher and a foreign lock owner are seen, and the lock is 
   CHECK_FALSE(agent.run((*image)->break_dead_lock(seen->owner, kMark, agent.in(20s))));
   Admin::check(rbd_close(other));
   REQUIRE(agent.run((*image)->acquire_lock(agent.in(20s))));
-  seen = agent.run((*image)->ownership(agent.in(20s)));
+  seen = agent.ownership(**image);
   REQUIRE(seen);
   CHECK(seen->lock == Lock::mine);
   CHECK(seen->foreign_watchers.empty());
   CHECK(agent.run((*image)->release_lock(agent.in(20s))));
-  CHECK(agent.run((*image)->ownership(agent.in(20s)))->lock == Lock::none);
-  close(agent, std::move(*image));
+  CHECK(agent.ownership(**image)->lock == Lock::none);
+  agent.close(std::move(*image));
 }
 
 TEST_CASE("a snapshot is served as it was") {
@@ -316,8 +297,7 @@ TEST_CASE("a snapshot is served as it was") {
   // Snapshots of an earlier run keep the image from being removed.
   const std::string name = "snapped-" + std::to_string(::getpid());
   admin.create(name);
-  const test::Folder folder;
-  Agent agent(folder.path());
+  Agent agent;
   rbd_image_t other = admin.open(name);
   const auto before = pattern(4096, 1), after = pattern(4096, 2);
   Admin::check(static_cast<int>(rbd_write(other, 0, before.size(), reinterpret_cast<const char*>(before.data()))));
@@ -333,7 +313,7 @@ TEST_CASE("a snapshot is served as it was") {
   CHECK((*image)->read_only());
   CHECK(read(**image, 0, 4096) == before);
   CHECK(write(**image, 0, after) == -EROFS);
-  close(agent, std::move(*image));
+  agent.close(std::move(*image));
   found->key.snap_id = 9999;
   const auto gone = agent.run(agent.clusters->open(access(), found->key, {}, agent.in(20s)));
   REQUIRE_FALSE(gone);

@@ -4,11 +4,15 @@
 
 #include <rados/librados.h>
 #include <rbd/librbd.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <condition_variable>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -34,13 +38,15 @@ inline image::Access access() {
 constexpr std::int64_t kMark = 3'000'000'000;  ///< for break_dead_lock
 inline std::string pool_name() { return env("CORBD_LAB_POOL"); }
 
-/// An agent: the room under test with its files in `dir`.
+/// An agent: the room under test, with incarnation files in that folder, or in one of its own.
 class Agent {
  public:
-  explicit Agent(std::string incarnations, std::size_t images_per_connection = 32)
-      : clock_(make_real_clock(io_.get_executor())), pool_(io_.get_executor(), *clock_, 8) {
+  explicit Agent(std::string incarnations = {}, std::size_t images_per_connection = 32)
+      : incarnations_(incarnations.empty() ? own_.path() : std::move(incarnations)),
+        clock_(make_real_clock(io_.get_executor())),
+        pool_(io_.get_executor(), *clock_, 8) {
     rbd::Config config;
-    config.incarnations_dir = std::move(incarnations);
+    config.incarnations_dir = incarnations_;
     config.images_per_connection = images_per_connection;
     config.mon_timeout = 5s;
     clusters = rbd::make_clusters(io_.get_executor(), *clock_, pool_, config);
@@ -67,9 +73,20 @@ class Agent {
     if (auto fenced = run(clusters->fence_dead(access(), in(20s))); !fenced) return fenced.error();
     return run(clusters->open(access(), found->key, options, in(20s)));
   }
+  result<image::Ownership> ownership(image::Image& image) { return run(image.ownership(in(20s))); }
+  void close(image::Image& image) { CHECK(run(image.close(in(20s)))); }
+  void close(std::unique_ptr<image::Image> image) { close(*image); }
   asio::io_context& io() { return io_; }
+  std::size_t incarnation_files() const {
+    std::size_t count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(incarnations_))
+      count += entry.path().extension() == ".json" ? 1 : 0;
+    return count;
+  }
 
  private:
+  const test::Folder own_;
+  const std::string incarnations_;
   asio::io_context io_;
   asio::executor_work_guard<asio::io_context::executor_type> alive_{io_.get_executor()};
   std::unique_ptr<Clock> clock_;
@@ -186,11 +203,35 @@ class Admin {
   rados_ioctx_t io = nullptr;
 };
 
-inline std::size_t incarnation_files(const std::string& dir) {
-  std::size_t count = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(dir))
-    count += entry.path().extension() == ".json" ? 1 : 0;
-  return count;
-}
+/// Another process of this program, in which the hidden test of that tag runs with its files in `dir`. It says that it
+/// is ready by a file of that name there.
+class Child {
+ public:
+  Child(const std::string& dir, const char* tag) {
+    const std::string ready = dir + "/ready";
+    ::setenv("CORBD_LAB_CHILD_DIR", dir.c_str(), 1);
+    std::filesystem::remove(ready);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      ::execl("/proc/self/exe", "lab_rbd", tag, nullptr);
+      ::_exit(127);
+    }
+    for (int i = 0; i < 1200 && !std::filesystem::exists(ready); ++i) ::usleep(100000);
+    if (!std::filesystem::exists(ready)) throw std::runtime_error("the child did not become ready");
+  }
+  ~Child() { kill(); }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  void kill() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+
+ private:
+  pid_t pid_ = -1;
+};
 
 }  // namespace corbd::lab

@@ -60,8 +60,7 @@ struct Mirrored {
 TEST_CASE("two clients write one image in turn as long as neither asks for the lock") {
   Admin admin;
   admin.create("shared");
-  const test::Folder folder;
-  Agent agent(folder.path());
+  Agent agent;
   auto image = agent.open("shared");
   REQUIRE(image);
   rbd_image_t other = admin.open("shared");
@@ -73,33 +72,31 @@ TEST_CASE("two clients write one image in turn as long as neither asks for the l
     CHECK(read(**image, 4096, 4096) == theirs);
   }
   Admin::check(rbd_close(other));
-  CHECK(agent.run((*image)->close(agent.in(20s))));
+  agent.close(**image);
 }
 
 TEST_CASE("rbd-mirror, which has a mirrored image open, is no foreign watcher; any other client is one") {
   Mirrored mirrored("mirrored");
-  const test::Folder folder;
-  Agent agent(folder.path());
+  Agent agent;
   auto image = agent.open("mirrored");
   REQUIRE(image);
   Admin daemon;
   rbd_image_t open = daemon.open("mirrored");
-  const auto stranger = agent.run((*image)->ownership(agent.in(20s)));
+  const auto stranger = agent.ownership(**image);
   REQUIRE(stranger);
   CHECK(stranger->foreign_watchers.size() == 1);
   report_as_mirror(daemon, "mirrored");
-  const auto known = agent.run((*image)->ownership(agent.in(20s)));
+  const auto known = agent.ownership(**image);
   REQUIRE(known);
   CHECK(known->foreign_watchers.empty());
   Admin::check(rbd_close(open));
-  CHECK(agent.run((*image)->close(agent.in(20s))));
+  agent.close(**image);
 }
 
 TEST_CASE(
     "an image whose primary is another cluster's is not opened, neither to write nor to read, until it is promoted") {
   Mirrored mirrored("secondary");
-  const test::Folder folder;
-  Agent agent(folder.path());
+  Agent agent;
   rbd_image_t image = mirrored.admin.open("secondary");
   Admin::check(rbd_mirror_image_demote(image));
   for (const bool read_only : {false, true}) {
@@ -114,5 +111,5 @@ TEST_CASE(
   Admin::check(rbd_close(image));
   auto opened = agent.open("secondary");
   REQUIRE(opened);
-  CHECK(agent.run((*opened)->close(agent.in(20s))));
+  agent.close(**opened);
 }

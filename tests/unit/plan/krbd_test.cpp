@@ -7,6 +7,60 @@ using namespace corbd;
 using namespace corbd::test;
 using namespace corbd::plan;
 
+namespace {
+
+Staged krbd_wish() {
+  Staged wish = staged_wish();
+  wish.mounter = Mounter::krbd;
+  return wish;
+}
+
+Staged read_only_wish() {
+  Staged wish = krbd_wish();
+  wish.capability.read_only = true;
+  return wish;
+}
+
+Staged block_wish() {
+  Staged wish = krbd_wish();
+  wish.capability.block = true;
+  wish.capability.fstype.clear();
+  return wish;
+}
+
+Model filled() {
+  return but(fresh(), [](Model& model) { model.image_has_filesystem = model.image_has_data = true; });
+}
+
+Model mapped() {
+  return but(filled(), [](Model& model) {
+    model.record = some_record(Phase::staged);
+    model.record->kind = device::Kind::krbd;
+    model.record->device = 3;
+    model.seen.devices.push_back(device_seen(3));
+    model.seen.devices.front().kind = device::Kind::krbd;
+    model.seen.devices.front().size = 1 << 30;
+    model.seen.mounts.push_back(mount_of(model.seen.devices.front(), kTarget));
+    model.stash.emplace();
+  });
+}
+
+void seen_elsewhere(Model& model) { model.ownership.foreign_watchers = {"10.0.0.2:0/5"}; }
+
+/// From a map to a record that names the device.
+std::vector<Step> map_and_name() { return {step::MapKrbd{}, step::Look{Fact::ownership}, step::WriteRecord{}}; }
+std::vector<Step> intended() {
+  return {step::Look{Fact::resolved}, step::WriteRecord{}, step::Look{Fact::stash}, step::WriteStash{kPath, {}}};
+}
+/// The end of a stage of an image that held a filesystem.
+std::vector<Step> checked_and_mounted() {
+  return {
+      step::Look{Fact::probe},         step::Fsck{},       step::Mount{kTarget}, step::Look{Fact::filesystem, kTarget},
+      step::Look{Fact::format_marker}, step::WriteRecord{}};
+}
+
+}  // namespace
+
 TEST_CASE(
     "a fresh stage with the kernel's client looks who has the image before and after the map, and leaves no image "
     "open") {
@@ -22,6 +76,85 @@ TEST_CASE(
                   {step::Look{Fact::ownership}, step::WriteRecord{}, step::Mkfs{}},
                   mounted(),
                   {step::CloseImage{}}}));
+}
+
+TEST_CASE("a stage with the kernel's client, as a table") {
+  check({
+      {"of an image with a filesystem", filled(), Wish(krbd_wish()),
+       sequence({opened(), map_and_name(), checked_and_mounted(), {step::CloseImage{}}})},
+      {"of a block volume", fresh(), Wish(block_wish()),
+       sequence({opened(),
+                 map_and_name(),
+                 {step::Bind{kTarget}, step::Look{Fact::format_marker}, step::WriteRecord{}, step::CloseImage{}}})},
+      {"that only reads: nobody is looked for", filled(), Wish(read_only_wish()),
+       sequence({intended(),
+                 {step::MapKrbd{}, step::WriteRecord{}, step::Look{Fact::probe}, step::Mount{kTarget},
+                  step::WriteRecord{}}})},
+      {"of an image that another client has open", but(filled(), seen_elsewhere), Wish(krbd_wish()), opened(),
+       errc::in_use},
+      {"of an image that another client has opened since the map",
+       but(mapped(),
+           [](Model& model) {
+             seen_elsewhere(model);
+             model.record->stagings.front().complete = false;
+             model.seen.mounts.clear();
+           }),
+       Wish(krbd_wish()),
+       {step::Look{Fact::stash}, step::Fence{}, step::OpenImage{}, step::Look{Fact::ownership}, step::UnmapKrbd{},
+        step::WriteRecord{}},
+       errc::in_use},
+      {"of an encrypted volume, whose header is proven ours again after the mark",
+       but(fresh(),
+           [](Model& model) {
+             model.kms_id = "default";
+             model.filesystem_bytes = mapping().size;
+           }),
+       Wish(krbd_wish()),
+       sequence({opened(),
+                 map_and_name(),
+                 {step::Look{Fact::encryption}, step::Look{Fact::luks}},
+                 proven_empty(),
+                 {step::Look{Fact::ownership}, step::WriteRecord{}, step::LuksFormat{}, step::Look{Fact::luks},
+                  step::LuksNote{}, step::LuksOpen{}, step::Look{Fact::probe}, step::Mkfs{}},
+                 mounted(),
+                 {step::CloseImage{}}})},
+      {"after a boot",
+       but(mapped(),
+           [](Model& model) {
+             model.seen.boot_id = "next";
+             model.seen.devices.clear();
+             model.seen.mounts.clear();
+           }),
+       Wish(krbd_wish()),
+       sequence({{step::DropRecord{}}, opened(), map_and_name(), checked_and_mounted(), {step::CloseImage{}}})},
+      {"again", mapped(), Wish(krbd_wish()), {}},
+  });
+}
+
+TEST_CASE("what else is wanted of a volume of the kernel's client, as a table") {
+  check({
+      {"healed: the kernel serves it", mapped(), Wish(Healed{}), {}},
+      {"unstaged, without the cluster",
+       mapped(),
+       Wish(Unstaged{kPath}),
+       {step::Umount{kTarget}, step::WriteRecord{}, step::Look{Fact::unused}, step::UnmapKrbd{},
+        step::Look{Fact::stash}, step::DropStash{kPath}, step::DropRecord{}}},
+      {"expanded, once the kernel has seen it",
+       but(mapped(), [](Model& model) { model.filesystem_bytes = 1 << 29; }),
+       Wish(Expanded{kPath, 1 << 30}),
+       {step::Look{Fact::filesystem, kTarget}, step::Grow{kTarget}}},
+      {"expanded before", mapped(), Wish(Expanded{kPath, kTwo}), {}, errc::unavailable},
+      {"given up", mapped(), Wish(Failed{}), {}, errc::failed_precondition},
+      {"another key",
+       but(mapped(),
+           [](Model& model) {
+             model.record->kms_id = "default";
+             model.seen.devices.front().holders.push_back(mapping());
+           }),
+       Wish(Rekeyed{}),
+       {},
+       errc::unimplemented},
+  });
 }
 
 TEST_CASE("the kernel's client is chosen where it is wanted and knows every feature of the image") {

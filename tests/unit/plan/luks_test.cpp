@@ -5,6 +5,65 @@ using namespace corbd;
 using namespace corbd::test;
 using namespace corbd::plan;
 
+namespace {
+
+/// Nothing of the volume is on the node; an earlier stage encrypted it.
+Model encrypted() {
+  return but(fresh(), [](Model& model) {
+    model.kms_id = "default";
+    model.encryption = "encrypted";
+    model.luks = model.image_has_data = model.image_has_filesystem = true;
+    model.slots = {0};
+    model.filesystem_bytes = mapping().size;
+  });
+}
+
+/// Staged, open and served.
+Model open() {
+  Model model = encrypted();
+  const Model staged = staged_model();
+  model.record = staged.record;
+  model.record->kms_id = "default";
+  model.seen = staged.seen;
+  model.seen.devices.front().holders.push_back(mapping());
+  model.seen.mounts.front().dev_major = mapping().dev_major;
+  model.seen.mounts.front().dev_minor = mapping().dev_minor;
+  model.stash.emplace();
+  model.keys.first = {true, true};
+  return model;
+}
+
+void without_key(Model& model) {
+  model.slots.clear();
+  model.image_has_filesystem = false;
+  model.encryption.clear();
+}
+
+Staged read_only_wish() {
+  Staged wish = staged_wish();
+  wish.capability.read_only = true;
+  return wish;
+}
+
+/// Until it is known what the image holds.
+std::vector<Step> looked() {
+  return sequence({opened(), connected(), {step::Look{Fact::encryption}, step::Look{Fact::luks}}});
+}
+/// From an open mapping with a filesystem to the end of the stage.
+std::vector<Step> checked_and_mounted() {
+  return {
+      step::Look{Fact::probe},         step::Fsck{},       step::Mount{kTarget}, step::Look{Fact::filesystem, kTarget},
+      step::Look{Fact::format_marker}, step::WriteRecord{}};
+}
+
+/// A rotation from the moment in which both slots open with the old key.
+std::vector<Step> rotated() {
+  return {step::RemoveKey{0},     step::Look{Fact::keys}, step::NewKey{},
+          step::Look{Fact::keys}, step::RemoveKey{1},     step::Look{Fact::keys}};
+}
+
+}  // namespace
+
 TEST_CASE(
     "a fresh stage of an encrypted volume proves its image empty before the header, and makes the filesystem on the "
     "mapping") {
@@ -22,4 +81,98 @@ TEST_CASE(
                             mounted()}));
   CHECK(model.record->kms_id == "default");
   CHECK(model.stash->encrypted);
+}
+
+TEST_CASE("a stage of an encrypted volume, as a table") {
+  check({
+      {"that has its header", encrypted(), Wish(staged_wish()),
+       sequence({looked(), {step::LuksOpen{}}, checked_and_mounted()})},
+      {"whose metadata were not written yet",
+       but(encrypted(), [](Model& model) { model.encryption = "encryptionPrepared"; }), Wish(staged_wish()),
+       sequence({looked(), {step::LuksNote{}, step::LuksOpen{}}, checked_and_mounted()})},
+      {"that only reads",
+       encrypted(),
+       Wish(read_only_wish()),
+       {step::Look{Fact::resolved}, step::WriteRecord{}, step::Look{Fact::stash}, step::WriteStash{kPath, {}},
+        step::Fence{}, step::OpenImage{}, step::StartSession{}, step::KernelConnect{}, step::WriteStash{kPath, {}},
+        step::WriteRecord{}, step::Tune{}, step::Look{Fact::encryption}, step::Look{Fact::luks}, step::LuksOpen{},
+        step::Look{Fact::probe}, step::Mount{kTarget}, step::WriteRecord{}}},
+      {"again", open(), Wish(staged_wish()), {}},
+      {"of an image with unencrypted data",
+       but(encrypted(),
+           [](Model& model) {
+             model.luks = false;
+             model.slots.clear();
+           }),
+       Wish(staged_wish()), looked(), errc::failed_precondition},
+      {"of an image whose metadata tell of a header that is gone",
+       but(encrypted(),
+           [](Model& model) {
+             model.luks = model.image_has_data = model.image_has_filesystem = false;
+             model.slots.clear();
+           }),
+       Wish(staged_wish()), looked(), errc::not_empty},
+      {"of a header without a key that nobody's marker tells of", but(encrypted(), without_key), Wish(staged_wish()),
+       sequence({looked(), {step::Look{Fact::format_marker}}}), errc::failed_precondition},
+      {"of a header without a key that this record began",
+       but(open(),
+           [](Model& model) {
+             without_key(model);
+             model.seen.mounts.clear();
+             model.seen.devices.front().holders.clear();
+             model.record->stagings.front().complete = false;
+             model.record->format = model.marker = "luksFormat by 10.0.0.1:0/1";
+           }),
+       Wish(staged_wish()),
+       sequence({{step::Look{Fact::stash}, step::WriteStash{kPath, {}}, step::Look{Fact::encryption},
+                  step::Look{Fact::luks}, step::Look{Fact::format_marker}, step::LuksFormat{}, step::Look{Fact::luks},
+                  step::LuksNote{}, step::LuksOpen{}, step::Look{Fact::probe}, step::Mkfs{}},
+                 mounted()})},
+  });
+}
+
+TEST_CASE("what else is wanted of an encrypted volume, as a table") {
+  const auto keys = [](Keys now) { return but(open(), [now](Model& model) { model.keys = now; }); };
+  check({
+      {"unstaged: the mapping goes before its device",
+       open(),
+       Wish(Unstaged{kPath}),
+       {step::Umount{kTarget}, step::WriteRecord{}, step::LuksClose{}, step::Look{Fact::unused}, step::Disconnect{},
+        step::StopSession{}, step::CloseImage{}, step::Look{Fact::stash}, step::DropStash{kPath}, step::DropRecord{}}},
+      {"expanded: device, mapping, filesystem",
+       but(open(),
+           [](Model& model) {
+             model.cluster_bytes = kTwo;
+             model.seen.image_size = model.seen.devices.front().size = 1 << 30;
+             model.filesystem_bytes = 1 << 28;
+           }),
+       Wish(Expanded{kPath, kTwo}),
+       {step::Look{Fact::image_size}, step::KernelResize{}, step::LuksResize{}, step::Look{Fact::filesystem, kTarget},
+        step::Grow{kTarget}}},
+      {"healed: without its key",
+       but(open(),
+           [](Model& model) {
+             model.seen.link = Observation::Link::none;
+             model.seen.connected = model.seen.image_open = model.seen.lock_held = false;
+             model.ownership.lock = Lock::our_dead;
+           }),
+       Wish(Healed{}),
+       {step::Fence{}, step::OpenImage{}, step::Look{Fact::ownership}, step::WriteRecord{}, step::Lock{},
+        step::StartSession{}, step::KernelReconfigure{}}},
+      {"another key", open(), Wish(Rekeyed{}),
+       sequence({{step::Look{Fact::keys}, step::AddKey{}, step::Look{Fact::keys}}, rotated()})},
+      {"another key, after a rotation that lacks its last step", keys({{true, true}, {true, false}}), Wish(Rekeyed{}),
+       sequence({{step::Look{Fact::keys}, step::RemoveKey{1}, step::Look{Fact::keys}, step::AddKey{},
+                  step::Look{Fact::keys}},
+                 rotated()})},
+      {"another key, after a rotation that had only begun", keys({{true, true}, {true, true}}), Wish(Rekeyed{}),
+       sequence({{step::Look{Fact::keys}}, rotated()})},
+      {"another key, after a rotation whose new key the KMS did not take", keys({{true, false}, {true, true}}),
+       Wish(Rekeyed{}), sequence({{step::Look{Fact::keys}}, rotated()})},
+      {"another key, where the KMS's opens nothing",
+       keys({{true, false}, {true, false}}),
+       Wish(Rekeyed{}),
+       {step::Look{Fact::keys}},
+       errc::unauthenticated},
+  });
 }

@@ -10,7 +10,7 @@ void Model::look(Fact fact) {
   Facts& facts = seen.facts;
   switch (fact) {
     case Fact::resolved:
-      facts.resolved = image::Resolved{{"fsid", 1, "", "id-1", 0}, 1 << 30, true, 0, "", {}, kms_id};
+      facts.resolved = image::Resolved{{"fsid", 1, "", "id-1", 0}, 1 << 30, true, 0, "", {"pool", "", "image"}, kms_id};
       break;
     case Fact::header:
       facts.header = image::Header{};

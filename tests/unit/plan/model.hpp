@@ -95,4 +95,21 @@ std::optional<std::vector<Step>> run(Model& model, const Wish& wish, Decision* l
 /// Of what the planner failed with; ok: it did not.
 errc failure(const Decision& decision);
 
+/// A row of a table: a volume in some state, what is wanted of it, the steps to there, and how they end.
+struct Row {
+  std::string name;
+  Model model;
+  Wish wish;
+  std::vector<Step> steps;
+  errc ends = errc::ok;
+  bool waits = false;
+};
+void check(const std::vector<Row>& rows);
+/// The model with something else in it.
+template <class Change>
+Model but(Model model, Change change) {
+  change(model);
+  return model;
+}
+
 }  // namespace corbd::test

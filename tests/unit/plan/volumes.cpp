@@ -91,4 +91,32 @@ errc failure(const Decision& decision) {
   return failed == nullptr ? errc::ok : failed->error.code;
 }
 
+namespace {
+
+/// For whoever reads that a row is wrong.
+std::string text(const std::vector<Step>& steps) {
+  std::string all;
+  for (const auto& step : steps) {
+    all += "\n  " + std::string(name(step));
+    if (const auto* look = std::get_if<step::Look>(&step)) all += " " + std::to_string(static_cast<int>(look->fact));
+  }
+  return all;
+}
+
+}  // namespace
+
+void check(const std::vector<Row>& rows) {
+  for (const auto& row : rows) {
+    Model model = row.model;
+    Decision last;
+    const auto steps = run(model, row.wish, &last);
+    INFO(row.name);
+    REQUIRE(steps);
+    INFO("steps:" << text(*steps));
+    CHECK(*steps == row.steps);
+    CHECK(failure(last) == row.ends);
+    CHECK(std::holds_alternative<Wait>(last) == row.waits);
+  }
+}
+
 }  // namespace corbd::test

@@ -1,0 +1,131 @@
+// Volumes that ceph-csi staged, with rbd-nbd or the kernel's client, as a table.
+#include "model.hpp"
+
+using namespace corbd;
+using namespace corbd::test;
+using namespace corbd::plan;
+
+namespace {
+
+const std::string kPeer = "10.0.0.1:0/9";  ///< rbd-nbd's client
+
+/// Served and mounted; no record of ours tells of it.
+Model by_rbd_nbd() {
+  Model model = fresh();
+  model.seen.devices.push_back(device_seen(3));
+  model.seen.mounts.push_back(mount_of(model.seen.devices.front(), kTarget));
+  model.stash = Stash{"pool", "", "image", "", true, false, "/dev/nbd3", "", ""};
+  model.other_serves = model.image_has_filesystem = model.image_has_data = true;
+  model.ownership.lock = Lock::other;
+  model.ownership.self = "10.0.0.1:0/1";
+  model.ownership.owner = kPeer;
+  return model;
+}
+
+/// The same after a stage of ours.
+Model adopted() {
+  Model model = by_rbd_nbd();
+  model.record = some_record(Phase::staged);
+  model.record->device = 3;
+  model.record->adopting = true;
+  return model;
+}
+
+Model rbd_nbd_died() {
+  return but(adopted(), [](Model& model) { model.other_serves = false; });
+}
+
+Model by_krbd() {
+  return but(by_rbd_nbd(), [](Model& model) {
+    model.seen.devices.front().kind = device::Kind::krbd;
+    model.stash = Stash{"pool", "", "image", "", false, false, "", "", ""};
+    model.other_serves = false;
+  });
+}
+
+Staged krbd_wish() {
+  Staged wish = staged_wish();
+  wish.mounter = Mounter::krbd;
+  return wish;
+}
+
+/// Until the image is open and its owner is known.
+std::vector<Step> looked() {
+  return {step::Look{Fact::served_by_other}, step::Fence{}, step::OpenImage{}, step::Look{Fact::ownership}};
+}
+/// From the lock to a device that this agent serves.
+std::vector<Step> taken_over() {
+  return {step::Lock{},         step::Look{Fact::format_marker},
+          step::StartSession{}, step::KernelReconfigure{},
+          step::WriteRecord{},  step::Tune{}};
+}
+/// What a stage by us adds to what ceph-csi staged.
+std::vector<Step> recorded() { return {step::Look{Fact::stash}, step::Look{Fact::resolved}, step::WriteRecord{}}; }
+
+}  // namespace
+
+TEST_CASE("what ceph-csi staged becomes ours by a stage, and is left alone while rbd-nbd lives") {
+  check({
+      {"staged", by_rbd_nbd(), Wish(staged_wish()), sequence({recorded(), {step::Look{Fact::served_by_other}}})},
+      {"staged of another image than the stash names",
+       but(by_rbd_nbd(), [](Model& model) { model.stash->image = "another"; }),
+       Wish(staged_wish()),
+       {step::Look{Fact::stash}, step::Look{Fact::resolved}},
+       errc::failed_precondition},
+      {"staged without a stash",
+       but(by_rbd_nbd(), [](Model& model) { model.stash.reset(); }),
+       Wish(staged_wish()),
+       {step::Look{Fact::stash}},
+       errc::failed_precondition},
+      {"staged, and the kernel's client has it", by_krbd(), Wish(krbd_wish()), recorded()},
+      {"healed while rbd-nbd lives", adopted(), Wish(Healed{}), {step::Look{Fact::served_by_other}}},
+  });
+}
+
+TEST_CASE("the client of an rbd-nbd that died is fenced like one of ours, unless it may live or had no lock") {
+  check({
+      {"it died with the lock", rbd_nbd_died(), Wish(Healed{}),
+       sequence({looked(),
+                 {step::Inherit{kPeer}, step::Fence{}, step::Look{Fact::ownership}, step::WriteRecord{}},
+                 taken_over()})},
+      {"its watch stands", but(rbd_nbd_died(), [](Model& model) { model.ownership.foreign_watchers = {kPeer}; }),
+       Wish(Healed{}), looked(), errc::ok, true},
+      {"it gave its lock back",
+       but(rbd_nbd_died(),
+           [](Model& model) {
+             model.ownership.lock = Lock::none;
+             model.ownership.owner.clear();
+           }),
+       Wish(Healed{}), sequence({looked(), {step::Look{Fact::attachment}}}), errc::unproven},
+      {"another node has the lock", but(rbd_nbd_died(), [](Model& model) { model.ownership.owner = "10.0.0.2:0/5"; }),
+       Wish(Healed{}), sequence({looked(), {step::Look{Fact::attachment}}}), errc::unproven},
+      {"it is asked to end, by hand", adopted(), Wish(Adopted{}),
+       sequence({looked(),
+                 {step::Dismiss{}, step::Look{Fact::served_by_other}, step::Look{Fact::ownership}},
+                 taken_over()})},
+  });
+}
+
+TEST_CASE("what ceph-csi staged is taken down by its stash, or by our record") {
+  const std::vector<Step> without_server{step::Umount{kTarget}, step::Look{Fact::unused}, step::Disconnect{},
+                                         step::DropStash{kPath}};
+  check({
+      {"without a record", by_rbd_nbd(), Wish(Unstaged{kPath}),
+       sequence({{step::Look{Fact::stash}, step::Look{Fact::served_by_other}}, without_server})},
+      {"without a record, and rbd-nbd is dead",
+       but(by_rbd_nbd(), [](Model& model) { model.other_serves = false; }),
+       Wish(Unstaged{kPath}),
+       {step::Look{Fact::stash}, step::Look{Fact::served_by_other}},
+       errc::unavailable},
+      {"without a record, and the kernel's client has it",
+       by_krbd(),
+       Wish(Unstaged{kPath}),
+       {step::Look{Fact::stash}, step::Umount{kTarget}, step::Look{Fact::unused}, step::UnmapKrbd{},
+        step::DropStash{kPath}}},
+      {"with our record",
+       adopted(),
+       Wish(Unstaged{kPath}),
+       {step::Look{Fact::served_by_other}, step::Umount{kTarget}, step::WriteRecord{}, step::Look{Fact::unused},
+        step::Disconnect{}, step::Look{Fact::stash}, step::DropStash{kPath}, step::DropRecord{}}},
+  });
+}
