@@ -189,22 +189,11 @@ void measure(std::uint32_t count) {
     volume::Config config;
     config.boot_id = "boot";
     config.policy.driver = "rbd.csi.ceph.com";
-    const auto find = [](const std::string&) -> result<volume::Cluster> { return volume::Cluster{{"mon"}, ""}; };
-    const volume::Ports ports{clusters,
-                              devices,
-                              kernel,
-                              mounts,
-                              filesystems,
-                              daemons,
-                              *luks,
-                              *kms,
-                              records,
-                              find,
-                              still::any_path,
-                              still::no_stash,
-                              still::write_no_stash,
-                              still::drop_no_stash,
-                              [](const std::string&) { return false; }};
+    still::ClusterDirectory directory("mon");
+    still::NodeFiles files;
+    still::Orchestrator nobody;
+    const volume::Ports ports{clusters, devices, kernel,  mounts,    filesystems, daemons,
+                              *luks,    *kms,    records, directory, files,       nobody};
     volume::Shell shell(control, *clock, ports, config);
     const auto run = [&](task<result<>> work) {
       bool over = false;

@@ -145,9 +145,13 @@ class Clusters final : public image::Clusters {
   task<result<>> shutdown(Until) override { co_return result<>(); }
 };
 
-task<result<>> good_path(std::string path, bool must_exist) {
-  co_return host::check_path("/dev/shm", path, must_exist);
-}
+class NodeFiles final : public still::NodeFiles {
+ public:
+  task<result<>> check_path(std::string path, bool must_exist) override {
+    co_return host::check_path("/dev/shm", path, must_exist);
+  }
+  bool busy(const std::string& busy_file) const override { return host::busy(busy_file); }
+};
 
 /// What `corbd run` makes of the rooms, beside a cluster and devices that are none.
 struct Agent {
@@ -161,22 +165,7 @@ struct Agent {
     return made;
   }
   volume::Ports ports() {
-    const auto find = [](const std::string&) -> result<volume::Cluster> { return volume::Cluster{{"mon"}, ""}; };
-    return {clusters,
-            devices,
-            kernel,
-            mounts,
-            filesystems,
-            daemons,
-            *luks,
-            *kms,
-            *records,
-            find,
-            good_path,
-            still::no_stash,
-            still::write_no_stash,
-            still::drop_no_stash,
-            host::busy};
+    return {clusters, devices, kernel, mounts, filesystems, daemons, *luks, *kms, *records, directory, files, nobody};
   }
   static volume::Config shell_config() {
     volume::Config made;
@@ -199,6 +188,9 @@ struct Agent {
   std::unique_ptr<host::Luks> luks = host::make_luks(helpers);
   std::unique_ptr<kms::Kms> kms = kms::make_kms(pool, dir);
   std::unique_ptr<volume::RecordStore> records = volume::make_record_store(pool, dir + "/state", dir + "/runtime");
+  still::ClusterDirectory directory{"mon"};
+  NodeFiles files;
+  still::Orchestrator nobody;
   volume::Shell shell{control, *clock, ports(), shell_config()};
   heal::Healer healer{control, *clock, shell, {}};
   csi::Server server;

@@ -7,7 +7,6 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <chrono>
 #include <cstdlib>
-#include <filesystem>
 
 #include "config.hpp"
 #include "corbd/core/gate.hpp"
@@ -25,12 +24,10 @@
 #include "corbd/nbd/devices.hpp"
 #include "corbd/ops/admin.hpp"
 #include "corbd/ops/web.hpp"
-#include "corbd/rbd/cluster_mapping.hpp"
 #include "corbd/rbd/clusters.hpp"
-#include "corbd/rbd/config_json.hpp"
 #include "corbd/rpc/calls.hpp"
 #include "corbd/volume/shell.hpp"
-#include "corbd/volume/stash_file.hpp"
+#include "node_files.hpp"
 #include "node_labels.hpp"
 #include "version.hpp"
 
@@ -52,15 +49,8 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-/// The name that mountinfo uses for what is below it.
-std::string real_folder(const std::string& folder) {
-  std::error_code failed;
-  const auto real = std::filesystem::canonical(folder, failed);
-  return failed ? folder : real.string();
-}
-
 /// One agent process. Its members may be destroyed from the last to the first.
-class Agent {
+class Agent final : private volume::Listener, private volume::Orchestrator {
  public:
   Agent(const cli::Run& options, std::string boot_id, const std::optional<csi::RegistrarConfig>& registrar)
       : options_(options),
@@ -83,6 +73,8 @@ class Agent {
         clusters_(rbd::make_clusters(control_, *clock_, files_, cluster_config(options, boot_id))),
         devices_(nbd::make_devices(control_, *clock_, {})),
         kernel_(krbd::make_kernel_client(helpers_)),
+        directory_(options, labels_),
+        node_files_(options, files_),
         shell_(control_, *clock_, ports(), shell_config(options, boot_id)),
         kubernetes_(
             control_, *clock_, files_, api(), node_, shell_,
@@ -103,19 +95,27 @@ class Agent {
   }
 
  private:
+  void trouble(const std::string& volume_id, std::string why) override { healer_.heal(volume_id, std::move(why)); }
+  task<plan::Attachment> attachment(std::string volume_id) override {
+    return kubernetes_.attachment(std::move(volume_id));
+  }
+  void changed(const volume::Change& change) override {
+    admin_.note(change);
+    kubernetes_.note(change);
+  }
+
   result<kube::Api*> api() const {
     if (!access_) return access_.error();
     return api_.get();
   }
 
   heal::Kubernetes::Config kubernetes_config() {
-    auto heal = [this](const std::string& volume_id, std::string why) { healer_.heal(volume_id, std::move(why)); };
     return {.driver = options_.drivername,
             .node = options_.nodeid,
-            .kubelet_dir = kubelet_dir_,
+            .kubelet_dir = real_folder(options_.kubelet_dir),
             .unstage_orphans = options_.unstage_orphans,
             .watch_all_attachments = options_.watch_all_attachments,
-            .heal = heal};
+            .listener = this};
   }
 
   csi::Config csi_config() {
@@ -165,34 +165,6 @@ class Agent {
   }
 
   volume::Ports ports() {
-    auto find_cluster = [this](const std::string& id) -> result<volume::Cluster> {
-      auto entry = rbd::find_cluster(options_.config_dir, id);
-      if (!entry) return entry.error();
-      volume::Cluster cluster{entry->monitors, entry->rados_namespace, "", entry->ignored};
-      const auto location = labels_.crush_location(entry->read_affinity, entry->crush_labels);
-      if (location) cluster.crush_location = *location;
-      if (!location)
-        cluster.ignored.push_back("readAffinity: " + location.error().text +
-                                  ", so reads go to the primary OSD: see --crush-location");
-      return cluster;
-    };
-    auto check_path = [this](std::string path, bool must_exist) {
-      return files_.run([root = kubelet_dir_, path, must_exist] { return host::check_path(root, path, must_exist); },
-                        {}, "looking at a path");
-    };
-    auto read_stash = [this](std::string at) {
-      return files_.run([at] { return volume::read_stash(at); }, {}, "reading image-meta.json");
-    };
-    auto write_stash = [this](std::string at, cephcsi::Stash stash) {
-      return files_.run([at, stash] { return volume::write_stash(at, stash); }, {}, "writing image-meta.json");
-    };
-    auto drop_stash = [this](std::string at, std::string log) {
-      return files_.run([at, log] { return volume::drop_stash(at, log); }, {}, "removing image-meta.json");
-    };
-    auto real_path = [this](std::string path) { return host::real_path(path, options_.kubelet_dir, kubelet_dir_); };
-    auto places = [dir = options_.config_dir](const image::Place& of) { return rbd::mapped_places(dir, of); };
-    auto clusters = [dir = options_.config_dir](const std::string& id) { return rbd::mapped_clusters(dir, id); };
-    auto attachment = [this](std::string volume_id) { return kubernetes_.attachment(std::move(volume_id)); };
     return {.clusters = *clusters_,
             .devices = *devices_,
             .kernel = *kernel_,
@@ -202,25 +174,16 @@ class Agent {
             .luks = *luks_,
             .kms = *kms_,
             .records = *records_,
-            .find_cluster = find_cluster,
-            .check_path = check_path,
-            .read_stash = read_stash,
-            .write_stash = write_stash,
-            .drop_stash = drop_stash,
-            .busy = host::busy,
-            .mapped_places = places,
-            .mapped_clusters = clusters,
-            .attachment = attachment,
-            .real_path = real_path};
+            .directory = directory_,
+            .files = node_files_,
+            .orchestrator = *this};
   }
 
+  /// The order of the start: what tells others comes up before whom it tells may ask back. The records are read before
+  /// the first call is taken; nothing is healed before calls are; and Kubernetes is asked last, for nothing waits for
+  /// it.
   task<> main() {
-    shell_.on_trouble(
-        [this](const std::string& volume_id, std::string why) { healer_.heal(volume_id, std::move(why)); });
-    shell_.on_change([this](const volume::Change& change) {
-      admin_.note(change);
-      kubernetes_.note(change);
-    });
+    shell_.tell(*this);
     labels_.want();
     web_.start();
     auto serving = co_await shell_.start();
@@ -269,6 +232,9 @@ class Agent {
                                            {"hint", "`dmesg` tells what nbd waits for"}});
   }
 
+  /// The end goes the other way: no reader of the metrics, no new healing, no step of a volume, then whoever still
+  /// waits for an answer, and the registration last.
+  ///
   /// Answers what was read, and keeps the locks: they are the next start's proof of ownership (docs/architecture.md).
   /// So the images stay open, and the process ends without the destructors that would close them.
   task<> leave() {
@@ -295,7 +261,6 @@ class Agent {
   }
 
   const cli::Run& options_;
-  const std::string kubelet_dir_ = real_folder(options_.kubelet_dir);
   asio::io_context io_{1};
   executor control_;
   std::unique_ptr<Clock> clock_;
@@ -316,6 +281,8 @@ class Agent {
   std::unique_ptr<image::Clusters> clusters_;
   std::unique_ptr<device::Devices> devices_;
   std::unique_ptr<device::KernelClient> kernel_;
+  ClusterDirectory directory_;
+  NodeFiles node_files_;
   volume::Shell shell_;
   heal::Kubernetes kubernetes_;
   heal::Healer healer_;

@@ -19,8 +19,8 @@ Attachments::Config attachments_config(const Kubernetes::Config& config) {
   made.driver = config.driver;
   made.node = config.node;
   made.watch_all = config.watch_all_attachments;
-  made.changed = [heal = config.heal](const std::string& id) {
-    if (heal) heal(id, "its VolumeAttachment changed");
+  made.changed = [listener = config.listener](const std::string& id) {
+    if (listener != nullptr) listener->trouble(id, "its VolumeAttachment changed");
   };
   return made;
 }

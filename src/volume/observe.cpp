@@ -72,7 +72,7 @@ result<Observation> observe(const Volume& volume, const Wish& wish, const Ports&
   if (auto kernel = observe_kernel(seen, volume, wish, ports); !kernel) return kernel.error();
   if (!volume.record && wants_kernel(wish)) seen.kernel_features = ports.kernel.features();
   seen.command = ports.devices.under_way(volume.id);
-  seen.busy = ports.busy(ports.records.busy_file(volume.id));
+  seen.busy = ports.files.busy(ports.records.busy_file(volume.id));
   if (volume.link) {
     switch (volume.link->state()) {
       case device::Link::State::serving:

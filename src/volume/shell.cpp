@@ -17,8 +17,8 @@ constexpr std::chrono::seconds kAnswerBefore{5};
 Error stopping() { return {errc::unavailable, "the agent is stopping: repeat when it is back"}; }
 
 /// Paths become as mountinfo has them, so that they can be compared with it and with each other.
-void make_real(Wish& wish, const std::function<std::string(std::string)>& real_path) {
-  const auto each = [&](auto&... paths) { ((paths = real_path(std::move(paths))), ...); };
+void make_real(Wish& wish, const NodeFiles& files) {
+  const auto each = [&](auto&... paths) { ((paths = files.real_path(std::move(paths))), ...); };
   if (auto* staged = std::get_if<Staged>(&wish)) each(staged->path);
   if (auto* unstaged = std::get_if<Unstaged>(&wish)) each(unstaged->path);
   if (auto* published = std::get_if<Published>(&wish)) each(published->path, published->target);
@@ -97,10 +97,10 @@ task<result<>> Shell::Impl::start() {
     log::warning("record.newer",
                  {{"file", file}, {"hint", "a newer version of the agent wrote it, so it is left alone"}});
   for (auto& record : loaded->records) {
-    for (auto& staging : record.stagings) staging.path = ports_.real_path(std::move(staging.path));
+    for (auto& staging : record.stagings) staging.path = ports_.files.real_path(std::move(staging.path));
     for (auto& publish : record.publishes) {
-      publish.target = ports_.real_path(std::move(publish.target));
-      publish.staging = ports_.real_path(std::move(publish.staging));
+      publish.target = ports_.files.real_path(std::move(publish.target));
+      publish.staging = ports_.files.real_path(std::move(publish.staging));
     }
     Volume& volume = live(record.volume_id);
     auto key = co_await ports_.records.load_key(record.volume_id);
@@ -122,7 +122,7 @@ task<result<>> Shell::Impl::start() {
 
 task<result<>> Shell::Impl::want(std::string id, Wish wish, Until until) {
   if (leaving_) co_return stopping();
-  make_real(wish, ports_.real_path);
+  make_real(wish, ports_.files);
   Volume& volume = live(id);
   if (draining_ && std::holds_alternative<Staged>(wish) && !volume.record && volume.operations.empty()) {
     forget_if_idle(id);
@@ -228,16 +228,16 @@ task<result<>> Shell::Impl::prepare(Volume& volume, const Wish& wish) {
   if (const auto* staged = std::get_if<Staged>(&wish)) {
     offer_key(volume, staged->key);
     if (staged->attachment.state != Attachment::State::unknown) volume.facts.attachment = staged->attachment;
-    co_return co_await ports_.check_path(staged->path, true);
+    co_return co_await ports_.files.check_path(staged->path, true);
   }
   if (const auto* published = std::get_if<Published>(&wish))
-    co_return co_await ports_.check_path(published->target, false);
+    co_return co_await ports_.files.check_path(published->target, false);
   if (const auto* unpublished = std::get_if<Unpublished>(&wish)) {
-    auto checked = co_await ports_.check_path(unpublished->target, false);
+    auto checked = co_await ports_.files.check_path(unpublished->target, false);
     if (!checked && checked.error().code != errc::not_found) co_return checked;
   }
   if (const auto* unstaged = std::get_if<Unstaged>(&wish)) {
-    auto checked = co_await ports_.check_path(unstaged->path, true);
+    auto checked = co_await ports_.files.check_path(unstaged->path, true);
     if (!checked && checked.error().code != errc::not_found) co_return checked;
   }
   co_return result<>();
@@ -332,8 +332,7 @@ std::optional<Status> Shell::status(const std::string& volume_id) const { return
 std::vector<Unclaimed> Shell::unclaimed() const { return impl_->unclaimed(); }
 std::vector<Unclaimed> Shell::left_to_kernel() const { return impl_->left_to_kernel(); }
 std::vector<Change> Shell::timeline(const std::string& volume_id) const { return impl_->timeline(volume_id); }
-void Shell::on_trouble(std::function<void(std::string, std::string)> trouble) { impl_->trouble_ = std::move(trouble); }
-void Shell::on_change(std::function<void(const Change&)> change) { impl_->change_ = std::move(change); }
+void Shell::tell(Listener& listener) { impl_->listener_ = &listener; }
 void Shell::drain(bool on) { impl_->draining_ = on; }
 bool Shell::draining() const { return impl_->draining_; }
 task<> Shell::stop(Until until) { return impl_->stop(until); }

@@ -38,8 +38,7 @@ class Shell::Impl {
   std::vector<Change> timeline(const std::string& id) const;
   task<> stop(Until until);
   bool draining_ = false;
-  std::function<void(std::string, std::string)> trouble_;
-  std::function<void(const Change&)> change_;
+  Listener* listener_ = nullptr;
 
  private:
   Volume& live(const std::string& id);

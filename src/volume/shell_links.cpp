@@ -7,7 +7,7 @@ namespace corbd::volume {
 void Shell::Impl::trouble(Volume& volume, std::string why) {
   if (!volume.served()) volume.link_ended();
   note_health(volume, why);
-  if (trouble_) trouble_(volume.id, std::move(why));
+  if (listener_ != nullptr) listener_->trouble(volume.id, std::move(why));
 }
 
 task<> Shell::Impl::bury(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image) {

@@ -98,7 +98,7 @@ bool Shell::Impl::shows_at(const Volume& volume, const std::string& path) const 
 
 task<result<host::Usage>> Shell::Impl::usage(std::string id, std::string path, Until until) {
   const auto place = volumes_.find(id);
-  path = ports_.real_path(std::move(path));
+  path = ports_.files.real_path(std::move(path));
   if (place == volumes_.end() || !place->second->record || !shows_at(*place->second, path))
     co_return Error{errc::not_found, "volume " + id + " is neither staged nor published at " + path};
   Volume& volume = *place->second;
@@ -196,7 +196,7 @@ void Shell::Impl::note_health(Volume& volume, const std::string& why) {
   volume.timeline.push_back(change);
   if (volume.timeline.size() > kTimeline) volume.timeline.pop_front();
   log::info("volume.state", {{"volume", volume.id}, {"from", name(change.from)}, {"to", name(now)}, {"why", why}});
-  if (change_) change_(change);
+  if (listener_ != nullptr) listener_->changed(change);
 }
 
 }  // namespace corbd::volume

@@ -111,7 +111,7 @@ task<result<>> Steps::dispatch(Volume& live, const Step& step, const Wish& wish)
 
 result<image::Access> Steps::access(const Volume& live) const {
   const Source& source = live.record->source;
-  auto cluster = ports_.find_cluster(source.cluster_id);
+  auto cluster = ports_.directory.find(source.cluster_id);
   if (!cluster) return cluster.error();
   return image::Access{source.cluster_id, cluster->monitors, live.record->user, live.asks_with(),
                        cephcsi::with_affinity(source.serving.config, cluster->crush_location)};
@@ -205,7 +205,7 @@ task<result<>> Steps::look(Volume& live, const step::Look& step, const Wish& wis
       co_return result<>();
     }
     case Fact::attachment:
-      facts.attachment = co_await ports_.attachment(live.id);
+      facts.attachment = co_await ports_.orchestrator.attachment(live.id);
       co_return result<>();
     case Fact::probe:
     case Fact::filesystem:

@@ -20,7 +20,7 @@ result<std::string> unmap_options(const Volume& live) {
 
 task<result<>> Steps::map_krbd(Volume& live) {
   const Source& source = live.record->source;
-  const auto cluster = ports_.find_cluster(source.cluster_id);
+  const auto cluster = ports_.directory.find(source.cluster_id);
   if (!cluster) co_return cluster.error();
   device::MapArgs args;
   args.monitors = cluster->monitors;

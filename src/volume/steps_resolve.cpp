@@ -45,7 +45,7 @@ task<result<>> Steps::resolve(Volume& live, const Staged& wish) {
   if (!found) co_return found.error();
   if (auto served = check_encryption(live, wish, *found); !served) co_return served;
   warn_of_ignored(live, wish.ignored, "the volume's attributes");
-  if (const auto cluster = ports_.find_cluster(found->cluster_id))
+  if (const auto cluster = ports_.directory.find(found->cluster_id))
     warn_of_ignored(live, cluster->ignored, "config.json");
   live.facts.resolved = std::move(*found);
   co_return result<>();
@@ -75,14 +75,14 @@ task<result<image::Resolved>> Steps::find_image(const Staged& wish) {
 /// A cluster that cluster-mapping.json maps to comes first, if config.json has it.
 task<result<image::Resolved>> Steps::find_by_name(const Staged& wish) {
   std::string cluster_id = wish.source.cluster_id;
-  const auto mapped = ports_.mapped_clusters(cluster_id);
+  const auto mapped = ports_.directory.mirrors_of(cluster_id);
   if (!mapped) co_return mapped.error();
   for (const auto& other : *mapped)
-    if (ports_.find_cluster(other)) {
+    if (ports_.directory.find(other)) {
       cluster_id = other;
       break;
     }
-  const auto cluster = ports_.find_cluster(cluster_id);
+  const auto cluster = ports_.directory.find(cluster_id);
   if (!cluster) co_return cluster.error();
   auto to = access_to(cluster_id, *cluster, wish);
   image::Name name{wish.source.pool, wish.source.ns.empty() ? cluster->rados_namespace : wish.source.ns,
@@ -96,7 +96,7 @@ task<result<image::Resolved>> Steps::locate(const Staged& wish) {
   auto found = co_await locate_at(wish, own);
   if (found || !may_be_elsewhere(found.error())) co_return found;
   Error missing = found.error();
-  const auto mapped = ports_.mapped_places(own);
+  const auto mapped = ports_.directory.mirrors_of(own);
   if (!mapped) missing.text += "; " + mapped.error().text;
   const auto places = mapped ? *mapped : std::vector<image::Place>();
   for (const auto& place : places) {
@@ -109,7 +109,7 @@ task<result<image::Resolved>> Steps::locate(const Staged& wish) {
 }
 
 task<result<image::Resolved>> Steps::locate_at(const Staged& wish, image::Place place) {
-  const auto cluster = ports_.find_cluster(place.cluster_id);
+  const auto cluster = ports_.directory.find(place.cluster_id);
   if (!cluster) co_return cluster.error();
   auto to = access_to(place.cluster_id, *cluster, wish);
   image::Reserved reserved = *wish.reserved;

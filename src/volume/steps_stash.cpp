@@ -26,7 +26,7 @@ task<result<>> Steps::look_at_stash(Volume& live, const Wish& wish) {
     for (const auto& staging : live.record->stagings) paths.push_back(staging.path);
   result<std::optional<Stash>> found = std::optional<Stash>();
   for (const auto& path : paths) {
-    found = co_await ports_.read_stash(path);
+    found = co_await ports_.files.read_stash(path);
     if (!found || *found) break;
   }
   if (!found && found.error().code == errc::state_corrupt && live.record) {
@@ -41,7 +41,7 @@ task<result<>> Steps::look_at_stash(Volume& live, const Wish& wish) {
 }
 
 task<result<>> Steps::write_stash(Volume& live, const step::WriteStash& step) {
-  auto written = co_await ports_.write_stash(step.path, step.stash);
+  auto written = co_await ports_.files.write_stash(step.path, step.stash);
   if (!written) live.facts.stash.reset();
   if (written) live.facts.stash = step.stash;
   co_return written;
@@ -50,7 +50,7 @@ task<result<>> Steps::write_stash(Volume& live, const step::WriteStash& step) {
 task<result<>> Steps::drop_stash(Volume& live, std::string staging_path) {
   const auto& known = live.facts.stash;
   std::string log = known && *known ? cephcsi::log_to_remove(**known, live.id) : "";
-  auto dropped = co_await ports_.drop_stash(std::move(staging_path), std::move(log));
+  auto dropped = co_await ports_.files.drop_stash(std::move(staging_path), std::move(log));
   live.facts.stash.reset();
   if (dropped) live.facts.stash.emplace();
   co_return dropped;

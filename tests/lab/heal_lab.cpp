@@ -42,12 +42,7 @@ struct Node {
     return made;
   }
   volume::Ports ports() {
-    const auto find = [](const std::string&) -> result<volume::Cluster> {
-      return volume::Cluster{{env("CORBD_LAB_MON")}, ""};
-    };
-    const auto idle = [](const std::string&) { return false; };
-    return {*clusters, devices, kernel,   mounts,   filesystems,    daemons,       *luks, *kms,
-            *records,  find,    any_path, no_stash, write_no_stash, drop_no_stash, idle};
+    return {*clusters, devices, kernel, mounts, filesystems, daemons, *luks, *kms, *records, directory, files, nobody};
   }
   template <class Ready>
   void run_until(Ready ready) {
@@ -68,6 +63,9 @@ struct Node {
   std::unique_ptr<kms::Kms> kms;
   std::unique_ptr<volume::RecordStore> records;
   std::unique_ptr<image::Clusters> clusters;
+  ClusterDirectory directory{env("CORBD_LAB_MON")};
+  NodeFiles files;
+  Orchestrator nobody;
   volume::Shell shell;
   heal::Healer healer;
 };

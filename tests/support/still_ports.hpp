@@ -105,9 +105,34 @@ class Daemons final : public host::Daemons {
   task<result<>> dismiss(std::uint32_t, std::string, Until) override { co_return result<>(); }
 };
 
-inline task<result<>> any_path(std::string, bool) { co_return result<>(); }
-inline task<result<std::optional<cephcsi::Stash>>> no_stash(std::string) { co_return std::optional<cephcsi::Stash>(); }
-inline task<result<>> write_no_stash(std::string, cephcsi::Stash) { co_return result<>(); }
-inline task<result<>> drop_no_stash(std::string, std::string) { co_return result<>(); }
+class NodeFiles : public volume::NodeFiles {
+ public:
+  std::string real_path(std::string path) const override { return path; }
+  task<result<>> check_path(std::string, bool) override { co_return result<>(); }
+  bool busy(const std::string&) const override { return false; }
+  task<result<std::optional<cephcsi::Stash>>> read_stash(std::string) override {
+    co_return std::optional<cephcsi::Stash>();
+  }
+  task<result<>> write_stash(std::string, cephcsi::Stash) override { co_return result<>(); }
+  task<result<>> drop_stash(std::string, std::string) override { co_return result<>(); }
+};
+
+class ClusterDirectory final : public volume::ClusterDirectory {
+ public:
+  explicit ClusterDirectory(std::string monitor) : monitor_(std::move(monitor)) {}
+  result<volume::Cluster> find(const std::string&) const override { return volume::Cluster{{monitor_}, ""}; }
+  result<std::vector<image::Place>> mirrors_of(const image::Place&) const override {
+    return std::vector<image::Place>();
+  }
+  result<std::vector<std::string>> mirrors_of(const std::string&) const override { return std::vector<std::string>(); }
+
+ private:
+  const std::string monitor_;
+};
+
+class Orchestrator final : public volume::Orchestrator {
+ public:
+  task<plan::Attachment> attachment(std::string) override { co_return plan::Attachment{}; }
+};
 
 }  // namespace corbd::test::still

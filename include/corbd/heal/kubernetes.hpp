@@ -8,6 +8,7 @@
 #include "corbd/heal/orphans.hpp"
 #include "corbd/heal/reporter.hpp"
 #include "corbd/kube/own_node.hpp"
+#include "corbd/volume/ports.hpp"
 
 namespace corbd::heal {
 
@@ -17,8 +18,7 @@ class Kubernetes {
   struct Config {
     std::string driver, node, kubelet_dir;
     bool unstage_orphans = false, watch_all_attachments = false;
-    /// Called when the API server may have a new answer about a volume.
-    std::function<void(const std::string& volume_id, std::string why)> heal = nullptr;
+    volume::Listener* listener = nullptr;  ///< told of a volume about which the API server may have a new answer
   };
   Kubernetes(executor control, Clock& clock, BlockingPool& pool, const result<kube::Api*>& api, kube::OwnNode& own,
              volume::Volumes& volumes, Finder::MakeWish make_wish, const Config& config);

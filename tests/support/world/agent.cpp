@@ -7,18 +7,56 @@
 namespace corbd::test {
 namespace {
 
-task<plan::Attachment> told(plan::Attachment attachment) { co_return attachment; }
+class ClusterDirectory final : public volume::ClusterDirectory {
+ public:
+  explicit ClusterDirectory(World& world) : disk_(world.disk) {}
+  result<volume::Cluster> find(const std::string& id) const override {
+    if (!disk_.clusters.contains(id)) return Error{errc::not_found, "no cluster " + id};
+    return volume::Cluster{{"10.0.0.9"}, "", disk_.crush_location};
+  }
+  result<std::vector<image::Place>> mirrors_of(const image::Place&) const override { return disk_.mapped; }
+  result<std::vector<std::string>> mirrors_of(const std::string&) const override {
+    std::vector<std::string> ids;
+    for (const auto& place : disk_.mapped) ids.push_back(place.cluster_id);
+    return ids;
+  }
 
-task<result<>> any_path(std::string, bool) { co_return result<>(); }
+ private:
+  const Disk& disk_;
+};
 
-result<volume::Cluster> find_cluster(const World& world, const std::string& id) {
-  if (!world.disk.clusters.contains(id)) return Error{errc::not_found, "no cluster " + id};
-  return volume::Cluster{{"10.0.0.9"}, "", world.disk.crush_location};
-}
+class NodeFiles final : public volume::NodeFiles {
+ public:
+  explicit NodeFiles(World& world) : world_(world) {}
+  std::string real_path(std::string path) const override { return host::real_path(path, "/linked", "/kubelet"); }
+  task<result<>> check_path(std::string, bool) override { co_return result<>(); }
+  bool busy(const std::string& file) const override { return world_.calls.busy(file); }
+  task<result<std::optional<cephcsi::Stash>>> read_stash(std::string path) override {
+    return world_.disk.read_stash(std::move(path));
+  }
+  task<result<>> write_stash(std::string path, cephcsi::Stash stash) override {
+    return world_.disk.write_stash(std::move(path), std::move(stash));
+  }
+  task<result<>> drop_stash(std::string path, std::string log) override {
+    return world_.disk.drop_stash(std::move(path), std::move(log));
+  }
+
+ private:
+  World& world_;
+};
+
+class Orchestrator final : public volume::Orchestrator {
+ public:
+  explicit Orchestrator(World& world) : world_(world) {}
+  task<plan::Attachment> attachment(std::string) override { co_return world_.attachment; }
+
+ private:
+  World& world_;
+};
 
 }  // namespace
 
-struct Agent::Life {
+struct Agent::Life final : volume::Listener {
   explicit Life(World& world)
       : clusters(make_clusters(world)),
         devices(make_devices(world)),
@@ -28,7 +66,12 @@ struct Agent::Life {
         daemons(make_daemons(world)),
         luks(make_luks(world)),
         kms(make_kms(world)),
-        store(make_store(world)) {}
+        store(make_store(world)),
+        directory(world),
+        files(world),
+        orchestrator(world) {}
+  void trouble(const std::string& id, std::string why) override { healer->heal(id, std::move(why)); }
+  void changed(const volume::Change&) override {}
   std::unique_ptr<image::Clusters> clusters;
   std::unique_ptr<device::Devices> devices;
   std::unique_ptr<device::KernelClient> kernel;
@@ -38,6 +81,9 @@ struct Agent::Life {
   std::unique_ptr<host::Luks> luks;
   std::unique_ptr<kms::Kms> kms;
   std::unique_ptr<volume::RecordStore> store;
+  ClusterDirectory directory;
+  NodeFiles files;
+  Orchestrator orchestrator;
   // The shell goes first: its operations may still know the healer's scope.
   std::unique_ptr<heal::Healer> healer;
   std::unique_ptr<volume::Shell> shell;
@@ -65,45 +111,16 @@ void Agent::start(bool with_healer) {
   config.policy.driver = "rbd.csi.ceph.com";
   config.policy.node = "node-1";
   config.policy.fencing = fencing;
-  auto find = [this](const std::string& id) { return find_cluster(world_, id); };
-  auto read_stash = [this](std::string path) { return world_.disk.read_stash(std::move(path)); };
-  auto write_stash = [this](std::string path, cephcsi::Stash stash) {
-    return world_.disk.write_stash(std::move(path), std::move(stash));
-  };
-  auto drop_stash = [this](std::string path, std::string log) {
-    return world_.disk.drop_stash(std::move(path), std::move(log));
-  };
-  volume::Ports ports{*life_->clusters,
-                      *life_->devices,
-                      *life_->kernel,
-                      *life_->mounts,
-                      *life_->filesystems,
-                      *life_->daemons,
-                      *life_->luks,
-                      *life_->kms,
-                      *life_->store,
-                      find,
-                      any_path,
-                      read_stash,
-                      write_stash,
-                      drop_stash,
-                      [this](const std::string& file) { return world_.calls.busy(file); }};
-  ports.real_path = [](const std::string& path) { return host::real_path(path, "/linked", "/kubelet"); };
-  ports.attachment = [this](std::string) { return told(world_.attachment); };
-  ports.mapped_places = [this](const image::Place&) { return world_.disk.mapped; };
-  ports.mapped_clusters = [this](const std::string&) {
-    std::vector<std::string> ids;
-    for (const auto& place : world_.disk.mapped) ids.push_back(place.cluster_id);
-    return ids;
-  };
+  const volume::Ports ports{*life_->clusters,    *life_->devices,  *life_->kernel, *life_->mounts,
+                            *life_->filesystems, *life_->daemons,  *life_->luks,   *life_->kms,
+                            *life_->store,       life_->directory, life_->files,   life_->orchestrator};
   life_->shell = std::make_unique<volume::Shell>(world_.loop().control(), world_.loop().clock, ports, config);
   if (with_healer) {
     heal::Config healing;
     healing.jitter = repeatable_jitter(static_cast<std::uint64_t>(lives_));
     life_->healer =
         std::make_unique<heal::Healer>(world_.loop().control(), world_.loop().clock, *life_->shell, healing);
-    life_->shell->on_trouble(
-        [this](const std::string& id, std::string why) { life_->healer->heal(id, std::move(why)); });
+    life_->shell->tell(*life_);
   }
   const auto started = world_.loop().run(life_->shell->start());
   if (!started) throw std::runtime_error(started.error().text);

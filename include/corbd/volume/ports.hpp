@@ -1,0 +1,91 @@
+// What the shell acts through, and whom it tells.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "corbd/device/device.hpp"
+#include "corbd/device/kernel_client.hpp"
+#include "corbd/host/daemons.hpp"
+#include "corbd/host/host.hpp"
+#include "corbd/host/luks.hpp"
+#include "corbd/image/image.hpp"
+#include "corbd/kms/kms.hpp"
+#include "corbd/plan/planner.hpp"
+#include "corbd/volume/record_store.hpp"
+#include "corbd/volume/volumes.hpp"
+
+namespace corbd::volume {
+
+struct Cluster {
+  std::vector<std::string> monitors;
+  std::string rados_namespace;
+  std::string crush_location = {};  ///< "host:a|zone:b": read from the OSD nearest to this place; "": from the primary
+  std::vector<std::string> ignored = {};  ///< a sentence for each setting that has no effect
+};
+
+/// What concerns a cluster and no volume. Each answer is read again from the files: config.json, cluster-mapping.json.
+class ClusterDirectory {
+ public:
+  virtual ~ClusterDirectory() = default;
+  virtual result<Cluster> find(const std::string& cluster_id) const = 0;
+  /// Where a mirror of that place's images may be, in the order to try.
+  virtual result<std::vector<image::Place>> mirrors_of(const image::Place& place) const = 0;
+  /// The clusters that mirror this one.
+  virtual result<std::vector<std::string>> mirrors_of(const std::string& cluster_id) const = 0;
+};
+
+/// Paths and files of this node that are no devices and no mounts. None of the calls can hang on a device.
+class NodeFiles {
+ public:
+  virtual ~NodeFiles() = default;
+  /// The path has the form that mountinfo has: without "//" and the like, and with the links that lead to kubelet's
+  /// folder resolved.
+  virtual std::string real_path(std::string path) const = 0;
+  /// The path is below kubelet's folder and free of links (host::check_path). Staging paths must exist.
+  virtual task<result<>> check_path(std::string path, bool must_exist) = 0;
+  /// Whether a helper of an earlier agent holds the file.
+  virtual bool busy(const std::string& busy_file) const = 0;
+  /// image-meta.json in the staging path (volume/stash_file.hpp).
+  virtual task<result<std::optional<cephcsi::Stash>>> read_stash(std::string staging_path) = 0;
+  virtual task<result<>> write_stash(std::string staging_path, cephcsi::Stash stash) = 0;
+  /// `log`: rbd-nbd's log file, which is removed too (volume/stash_file.hpp); "": none.
+  virtual task<result<>> drop_stash(std::string staging_path, std::string log) = 0;
+};
+
+/// Kubernetes, or nothing.
+class Orchestrator {
+ public:
+  virtual ~Orchestrator() = default;
+  /// Answers within seconds, if only that it is unknown.
+  virtual task<Attachment> attachment(std::string volume_id) = 0;
+};
+
+/// Everything that the shell acts through. Every port outlives the shell.
+struct Ports {
+  image::Clusters& clusters;
+  device::Devices& devices;
+  device::KernelClient& kernel;
+  host::Mounts& mounts;
+  host::Filesystems& filesystems;
+  host::Daemons& daemons;
+  host::Luks& luks;
+  kms::Kms& kms;
+  RecordStore& records;
+  ClusterDirectory& directory;
+  NodeFiles& files;
+  Orchestrator& orchestrator;
+};
+
+/// Whom the shell tells, on the control thread. It outlives the shell, and may call it back at once.
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  /// The volume may need healing: its device lost its server, its client was cut off, or its image's size changed.
+  virtual void trouble(const std::string& volume_id, std::string why) = 0;
+  /// The volume's health changed.
+  virtual void changed(const Change& change) = 0;
+};
+
+}  // namespace corbd::volume

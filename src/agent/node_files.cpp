@@ -1,0 +1,63 @@
+#include "node_files.hpp"
+
+#include <filesystem>
+
+#include "corbd/rbd/cluster_mapping.hpp"
+#include "corbd/rbd/config_json.hpp"
+#include "corbd/volume/stash_file.hpp"
+
+namespace corbd {
+
+std::string real_folder(const std::string& folder) {
+  std::error_code failed;
+  const auto real = std::filesystem::canonical(folder, failed);
+  return failed ? folder : real.string();
+}
+
+std::string NodeFiles::real_path(std::string path) const {
+  return host::real_path(path, options_.kubelet_dir, real_folder_);
+}
+
+task<result<>> NodeFiles::check_path(std::string path, bool must_exist) {
+  auto job = [root = real_folder_, path, must_exist] { return host::check_path(root, path, must_exist); };
+  return pool_.run(std::move(job), {}, "looking at a path");
+}
+
+bool NodeFiles::busy(const std::string& busy_file) const { return host::busy(busy_file); }
+
+task<result<std::optional<cephcsi::Stash>>> NodeFiles::read_stash(std::string staging_path) {
+  return pool_.run([staging_path] { return volume::read_stash(staging_path); }, {}, "reading image-meta.json");
+}
+
+task<result<>> NodeFiles::write_stash(std::string staging_path, cephcsi::Stash stash) {
+  auto job = [staging_path, stash] { return volume::write_stash(staging_path, stash); };
+  return pool_.run(std::move(job), {}, "writing image-meta.json");
+}
+
+task<result<>> NodeFiles::drop_stash(std::string staging_path, std::string log) {
+  auto job = [staging_path, log] { return volume::drop_stash(staging_path, log); };
+  return pool_.run(std::move(job), {}, "removing image-meta.json");
+}
+
+result<volume::Cluster> ClusterDirectory::find(const std::string& cluster_id) const {
+  auto entry = rbd::find_cluster(options_.config_dir, cluster_id);
+  if (!entry) return entry.error();
+  volume::Cluster cluster{entry->monitors, entry->rados_namespace, "", entry->ignored};
+  const auto location = labels_.crush_location(entry->read_affinity, entry->crush_labels);
+  if (location)
+    cluster.crush_location = *location;
+  else
+    cluster.ignored.push_back("readAffinity: " + location.error().text +
+                              ", so reads go to the primary OSD: see --crush-location");
+  return cluster;
+}
+
+result<std::vector<image::Place>> ClusterDirectory::mirrors_of(const image::Place& place) const {
+  return rbd::mapped_places(options_.config_dir, place);
+}
+
+result<std::vector<std::string>> ClusterDirectory::mirrors_of(const std::string& cluster_id) const {
+  return rbd::mapped_clusters(options_.config_dir, cluster_id);
+}
+
+}  // namespace corbd

@@ -1,0 +1,45 @@
+// The shell's ports to the files of this node: kubelet's paths, image-meta.json, and ceph-csi's configuration.
+#pragma once
+
+#include <string>
+
+#include "corbd/cli/options.hpp"
+#include "corbd/core/blocking_pool.hpp"
+#include "corbd/volume/ports.hpp"
+#include "node_labels.hpp"
+
+namespace corbd {
+
+/// The name that mountinfo uses for what is below the folder.
+std::string real_folder(const std::string& folder);
+
+class NodeFiles final : public volume::NodeFiles {
+ public:
+  NodeFiles(const cli::Run& options, BlockingPool& pool)
+      : options_(options), real_folder_(real_folder(options.kubelet_dir)), pool_(pool) {}
+  std::string real_path(std::string path) const override;
+  task<result<>> check_path(std::string path, bool must_exist) override;
+  bool busy(const std::string& busy_file) const override;
+  task<result<std::optional<cephcsi::Stash>>> read_stash(std::string staging_path) override;
+  task<result<>> write_stash(std::string staging_path, cephcsi::Stash stash) override;
+  task<result<>> drop_stash(std::string staging_path, std::string log) override;
+
+ private:
+  const cli::Run& options_;
+  const std::string real_folder_;
+  BlockingPool& pool_;
+};
+
+class ClusterDirectory final : public volume::ClusterDirectory {
+ public:
+  ClusterDirectory(const cli::Run& options, NodeLabels& labels) : options_(options), labels_(labels) {}
+  result<volume::Cluster> find(const std::string& cluster_id) const override;
+  result<std::vector<image::Place>> mirrors_of(const image::Place& place) const override;
+  result<std::vector<std::string>> mirrors_of(const std::string& cluster_id) const override;
+
+ private:
+  const cli::Run& options_;
+  NodeLabels& labels_;
+};
+
+}  // namespace corbd
