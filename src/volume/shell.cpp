@@ -116,7 +116,7 @@ task<result<>> Shell::Impl::start() {
       volume.unserved_since = clock_.now();
     note_health(volume, "the agent started");
   }
-  ports_.devices.on_link_dead([this](std::uint32_t index) { link_dead(index); });
+  ports_.devices.on_link_dead([this](device::Kind kind, std::uint32_t index) { link_dead(kind, index); });
   co_return result<>();
 }
 

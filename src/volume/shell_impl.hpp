@@ -60,7 +60,7 @@ class Shell::Impl {
                            const std::string& staging_path) const;
   std::vector<std::uint32_t> numbers_of_others(const Volume& volume) const;
   void trouble(Volume& volume, std::string why);
-  void link_dead(std::uint32_t index);
+  void link_dead(device::Kind kind, std::uint32_t index);
   task<> drain(Volume& volume, Until until);
   task<> drain_all(Until until);
   static task<> bury(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image);

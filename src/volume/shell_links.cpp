@@ -18,8 +18,8 @@ task<> Shell::Impl::bury(std::unique_ptr<device::Link> link, std::unique_ptr<ima
     log::warning("image.not_closed", {{"error", closed.error().text}});
 }
 
-void Shell::Impl::link_dead(std::uint32_t index) {
-  const auto place = volumes_.find(ports_.devices.backend_of(index));
+void Shell::Impl::link_dead(device::Kind kind, std::uint32_t index) {
+  const auto place = volumes_.find(ports_.devices.of(kind).backend_of(index));
   if (place == volumes_.end() || !place->second->record || place->second->served()) return;
   Volume& volume = *place->second;
   if (volume.served_by_other && !volume.other_died) volume.other_died = volume.unserved_since = clock_.now();

@@ -23,6 +23,9 @@ std::string why_ended(int error) {
   }
 }
 
+/// A device without a record is rbd-nbd's.
+device::Kind kind_of(const Volume& live) { return live.record ? live.record->kind : device::Kind::nbd; }
+
 }  // namespace
 
 task<result<>> Steps::start_session(Volume& live) {
@@ -36,7 +39,7 @@ task<result<>> Steps::start_session(Volume& live) {
     if (!live.unserved_since) live.unserved_since = clock_.now();
     trouble_(live, why_ended(live.link ? live.link->error() : 0));
   };
-  auto link = ports_.devices.serve(*live.image, live.record->read_only, report);
+  auto link = ports_.devices.of(kind_of(live)).serve(*live.image, live.record->read_only, report);
   if (!link) co_return link.error();
   live.link = std::move(*link);
   live.connected = false;
@@ -53,11 +56,11 @@ task<result<>> Steps::kernel_connect(Volume& live) {
   args.dead_conn_timeout_s = dead_conn_timeout_s(live);
   args.avoid = numbers_(live);
   live.untuned = true;
-  auto index = co_await ports_.devices.connect(*live.link, args, soon());
+  auto index = co_await ports_.devices.of(kind_of(live)).connect(*live.link, args, soon());
   if (!index) co_return index.error();
   live.connected = true;
   live.facts.disconnected = live.disconnected = false;
-  log::info("device.connected", {{"volume", live.id}, {"device", device::path(*index)}});
+  log::info("device.connected", {{"volume", live.id}, {"device", device::path(*index, kind_of(live))}});
   co_return result<>();
 }
 
@@ -65,14 +68,14 @@ task<result<>> Steps::kernel_reconfigure(Volume& live) {
   const auto device = device_of(live);
   if (!device) co_return device.error();
   const result<std::uint32_t> index = device->index;
-  auto done = co_await ports_.devices.reconnect(
-      *live.link, {*index, live.id, dead_conn_timeout_s(live), live.record->adopting}, soon());
+  auto done = co_await ports_.devices.of(kind_of(live))
+                  .reconnect(*live.link, {*index, live.id, dead_conn_timeout_s(live), live.record->adopting}, soon());
   if (!done && done.error().code == errc::not_found) {
     // Nothing shows it earlier: sysfs keeps showing the device until the last program that has it open closes it.
     if (!std::exchange(live.disconnected, true) && !live.record->stagings.empty())
       log::error("device.taken_away",
                  {{"volume", live.id},
-                  {"device", device::path(*index)},
+                  {"device", device::path(*index, kind_of(live))},
                   {"error", done.error().text},
                   {"hint",
                    "another program disconnected it: end the volume's pods, so that it is unstaged and staged again"}});
@@ -94,7 +97,7 @@ task<result<>> Steps::kernel_reconfigure(Volume& live) {
   live.cut_off = false;
   log::info("device.reconnected",
             {{"volume", live.id},
-             {"device", device::path(*index)},
+             {"device", device::path(*index, kind_of(live))},
              {"unserved_ms", std::chrono::duration_cast<std::chrono::milliseconds>(stall).count()}});
   co_return result<>();
 }
@@ -109,9 +112,9 @@ task<result<>> Steps::kernel_resize(Volume& live) {
     co_return Error{errc::unreachable, asked.error().text};
   if (!asked) co_return asked;
   const std::uint64_t bytes = device_bytes(live.image->size(), live.record->block_size);
-  auto done = co_await ports_.devices.resize(*live.link, *index, live.id, bytes, soon());
+  auto done = co_await ports_.devices.of(kind_of(live)).resize(*live.link, *index, live.id, bytes, soon());
   if (!done) co_return done;
-  log::info("device.resized", {{"volume", live.id}, {"device", device::path(*index)}, {"bytes", bytes}});
+  log::info("device.resized", {{"volume", live.id}, {"device", device::path(*index, kind_of(live))}, {"bytes", bytes}});
   co_return result<>();
 }
 
@@ -119,8 +122,9 @@ task<result<>> Steps::tune(Volume& live) {
   const auto index = device_index(live);
   if (!index) co_return index.error();
   // No busy file, and a queue of its own: the helpers of the cluster's volumes may be waiting for this healing.
-  auto tuned = co_await ports_.filesystems.tune(
-      "nbd" + std::to_string(*index), HelperOwner("", "healing of " + owner(live).whose), while_served(live, soon()));
+  auto tuned =
+      co_await ports_.filesystems.tune(device::name(kind_of(live), *index),
+                                       HelperOwner("", "healing of " + owner(live).whose), while_served(live, soon()));
   if (tuned) live.untuned = false;
   co_return tuned;
 }
@@ -128,11 +132,11 @@ task<result<>> Steps::tune(Volume& live) {
 task<result<>> Steps::disconnect(Volume& live) {
   const auto index = device_index(live);
   if (!index) co_return index.error();
-  auto gone = co_await ports_.devices.disconnect(*index, live.id, soon());
+  auto gone = co_await ports_.devices.of(kind_of(live)).disconnect(*index, live.id, soon());
   if (!gone) co_return gone;
   live.connected = false;
   live.facts.disconnected = live.disconnected = true;
-  log::info("device.disconnected", {{"volume", live.id}, {"device", device::path(*index)}});
+  log::info("device.disconnected", {{"volume", live.id}, {"device", device::path(*index, kind_of(live))}});
   co_return result<>();
 }
 

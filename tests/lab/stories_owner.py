@@ -50,8 +50,8 @@ def story_unproven(lab):
     agent.spawn()
 
     def verdict():
-        return [entry for entry in agent.lines() if entry.get("volume") == volume.id and "unproven" in str(entry)]
-    said = wait_for("the word unproven", verdict, 60)[0]
+        return [entry for entry in agent.lines() if entry.get("volume") == volume.id and entry.get("code") == "unproven"]
+    said = wait_for("the verdict unproven", verdict, 60)[0]
     say("the agent says: %s" % {name: value for name, value in said.items() if name not in ("ts", "ts_us", "level")})
     time.sleep(5)
     check(not agent.events("device.reconnected", volume=volume.id), "it is served without proof")

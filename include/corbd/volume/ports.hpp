@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "corbd/device/device.hpp"
 #include "corbd/device/kernel_client.hpp"
+#include "corbd/device/served.hpp"
 #include "corbd/host/daemons.hpp"
 #include "corbd/host/host.hpp"
 #include "corbd/host/luks.hpp"
@@ -65,7 +65,7 @@ class Orchestrator {
 /// Everything that the shell acts through. Every port outlives the shell.
 struct Ports {
   image::Clusters& clusters;
-  device::Devices& devices;
+  device::Served devices;
   device::KernelClient& kernel;
   host::Mounts& mounts;
   host::Filesystems& filesystems;

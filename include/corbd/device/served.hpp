@@ -1,0 +1,50 @@
+// The devices that this agent serves, of every kind.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "corbd/device/device.hpp"
+
+namespace corbd::device {
+
+/// One port for each kind whose traits say `served`. Questions that need no kind go to all of them.
+class Served {
+ public:
+  Served(Devices& nbd) : ports_{{Kind::nbd, &nbd}} {}  // NOLINT: a node with nbd alone is the usual one
+  explicit Served(std::map<Kind, Devices*> ports) : ports_(std::move(ports)) {}
+
+  Devices& of(Kind kind) const { return *ports_.at(kind); }
+
+  result<std::vector<Seen>> inventory() const {
+    return gather([](const Devices& devices) { return devices.inventory(); });
+  }
+  result<std::vector<Seen>> find(const std::string& backend) const {
+    return gather([&](const Devices& devices) { return devices.find(backend); });
+  }
+  std::optional<Command> under_way(const std::string& backend) const {
+    for (const auto& [kind, devices] : ports_)
+      if (auto command = devices->under_way(backend)) return command;
+    return std::nullopt;
+  }
+  void on_link_dead(const std::function<void(Kind kind, std::uint32_t index)>& dead) const {
+    for (const auto& port : ports_)
+      port.second->on_link_dead([dead, kind = port.first](std::uint32_t index) { dead(kind, index); });
+  }
+
+ private:
+  template <class Ask>
+  result<std::vector<Seen>> gather(Ask ask) const {
+    std::vector<Seen> all;
+    for (const auto& [kind, devices] : ports_) {
+      auto some = ask(*devices);
+      if (!some) return some;
+      all.insert(all.end(), std::make_move_iterator(some->begin()), std::make_move_iterator(some->end()));
+    }
+    return all;
+  }
+  std::map<Kind, Devices*> ports_;
+};
+
+}  // namespace corbd::device
