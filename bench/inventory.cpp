@@ -192,8 +192,18 @@ void measure(std::uint32_t count) {
     still::ClusterDirectory directory("mon");
     still::NodeFiles files;
     still::Orchestrator nobody;
-    const volume::Ports ports{clusters, devices, kernel,  mounts,    filesystems, daemons,
-                              *luks,    *kms,    records, directory, files,       nobody};
+    const volume::Ports ports{.clusters = clusters,
+                              .devices = devices,
+                              .kernel = kernel,
+                              .mounts = mounts,
+                              .filesystems = filesystems,
+                              .daemons = daemons,
+                              .luks = *luks,
+                              .kms = *kms,
+                              .records = records,
+                              .directory = directory,
+                              .files = files,
+                              .orchestrator = nobody};
     volume::Shell shell(control, *clock, ports, config);
     const auto run = [&](task<result<>> work) {
       bool over = false;

@@ -165,7 +165,18 @@ struct Agent {
     return made;
   }
   volume::Ports ports() {
-    return {clusters, devices, kernel, mounts, filesystems, daemons, *luks, *kms, *records, directory, files, nobody};
+    return {.clusters = clusters,
+            .devices = devices,
+            .kernel = kernel,
+            .mounts = mounts,
+            .filesystems = filesystems,
+            .daemons = daemons,
+            .luks = *luks,
+            .kms = *kms,
+            .records = *records,
+            .directory = directory,
+            .files = files,
+            .orchestrator = nobody};
   }
   static volume::Config shell_config() {
     volume::Config made;

@@ -42,7 +42,18 @@ struct Node {
     return made;
   }
   volume::Ports ports() {
-    return {*clusters, devices, kernel, mounts, filesystems, daemons, *luks, *kms, *records, directory, files, nobody};
+    return {.clusters = *clusters,
+            .devices = devices,
+            .kernel = kernel,
+            .mounts = mounts,
+            .filesystems = filesystems,
+            .daemons = daemons,
+            .luks = *luks,
+            .kms = *kms,
+            .records = *records,
+            .directory = directory,
+            .files = files,
+            .orchestrator = nobody};
   }
   template <class Ready>
   void run_until(Ready ready) {

@@ -111,9 +111,18 @@ void Agent::start(bool with_healer) {
   config.policy.driver = "rbd.csi.ceph.com";
   config.policy.node = "node-1";
   config.policy.fencing = fencing;
-  const volume::Ports ports{*life_->clusters,    *life_->devices,  *life_->kernel, *life_->mounts,
-                            *life_->filesystems, *life_->daemons,  *life_->luks,   *life_->kms,
-                            *life_->store,       life_->directory, life_->files,   life_->orchestrator};
+  const volume::Ports ports{.clusters = *life_->clusters,
+                            .devices = *life_->devices,
+                            .kernel = *life_->kernel,
+                            .mounts = *life_->mounts,
+                            .filesystems = *life_->filesystems,
+                            .daemons = *life_->daemons,
+                            .luks = *life_->luks,
+                            .kms = *life_->kms,
+                            .records = *life_->store,
+                            .directory = life_->directory,
+                            .files = life_->files,
+                            .orchestrator = life_->orchestrator};
   life_->shell = std::make_unique<volume::Shell>(world_.loop().control(), world_.loop().clock, ports, config);
   if (with_healer) {
     heal::Config healing;
