@@ -112,7 +112,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
   heal::Kubernetes::Config kubernetes_config() {
     return {.driver = options_.drivername,
             .node = options_.nodeid,
-            .kubelet_dir = real_folder(options_.kubelet_dir),
+            .kubelet_dir = node_files_.folder(),
             .unstage_orphans = options_.unstage_orphans,
             .watch_all_attachments = options_.watch_all_attachments,
             .listener = this};
@@ -179,9 +179,8 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
             .orchestrator = *this};
   }
 
-  /// The order of the start: what tells others comes up before whom it tells may ask back. The records are read before
-  /// the first call is taken; nothing is healed before calls are; and Kubernetes is asked last, for nothing waits for
-  /// it.
+  /// The records are read before the first call is taken, and calls are taken before anything is healed. Nothing waits
+  /// for Kubernetes, so it comes after that. kubelet hears of the socket last (docs/architecture.md).
   task<> main() {
     shell_.tell(*this);
     labels_.want();

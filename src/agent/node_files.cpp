@@ -8,11 +8,19 @@
 
 namespace corbd {
 
+namespace {
+
+/// The name that mountinfo uses for what is below the folder.
 std::string real_folder(const std::string& folder) {
   std::error_code failed;
   const auto real = std::filesystem::canonical(folder, failed);
   return failed ? folder : real.string();
 }
+
+}  // namespace
+
+NodeFiles::NodeFiles(const cli::Run& options, BlockingPool& pool)
+    : options_(options), real_folder_(real_folder(options.kubelet_dir)), pool_(pool) {}
 
 std::string NodeFiles::real_path(std::string path) const {
   return host::real_path(path, options_.kubelet_dir, real_folder_);

@@ -10,13 +10,11 @@
 
 namespace corbd {
 
-/// The name that mountinfo uses for what is below the folder.
-std::string real_folder(const std::string& folder);
-
 class NodeFiles final : public volume::NodeFiles {
  public:
-  NodeFiles(const cli::Run& options, BlockingPool& pool)
-      : options_(options), real_folder_(real_folder(options.kubelet_dir)), pool_(pool) {}
+  NodeFiles(const cli::Run& options, BlockingPool& pool);
+  /// kubelet's, as mountinfo names it.
+  const std::string& folder() const { return real_folder_; }
   std::string real_path(std::string path) const override;
   task<result<>> check_path(std::string path, bool must_exist) override;
   bool busy(const std::string& busy_file) const override;

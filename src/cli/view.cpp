@@ -180,7 +180,7 @@ std::string volumes_table(const v1::ListVolumesResponse& volumes, bool wide, std
 std::string volume_page(const v1::GetVolumeResponse& response, std::int64_t now_ms) {
   const v1::Volume& volume = response.volume();
   const std::string name_space = volume.namespace_().empty() ? "" : volume.namespace_() + "/";
-  const Rows inputs{
+  const Rows rows{
       {"id:", cell(volume.id())},
       {"state:", word(volume.health()) + " since " + time_text(volume.since_at_ms()) + " (" +
                      age(now_ms - volume.since_at_ms()) + ")"},
@@ -199,7 +199,7 @@ std::string volume_page(const v1::GetVolumeResponse& response, std::int64_t now_
   Rows changes{{"TIME", "FROM", "TO", "WHY"}};
   for (const auto& change : response.timeline())
     changes.push_back({time_text(change.at_ms()), word(change.from()), word(change.to()), cell(change.why())});
-  return table(inputs) + "\n" + table(changes);
+  return table(rows) + "\n" + table(changes);
 }
 
 std::string event_line(const v1::Change& change) {

@@ -208,9 +208,8 @@ result<> check_service_account(const ::csi::v1::NodePublishVolumeRequest& reques
   }
   if (("," + allowed + ",").find("," + account + ",") != std::string::npos && account.find(',') == account.npos)
     return {};
-  return Error{
-      errc::permission_denied,
-      "volume " + request.volume_id() + ": its service account restriction does not match the pod's service account"};
+  return Error{errc::permission_denied,
+               "volume " + request.volume_id() + " service account restriction does not match pod's service account"};
 }
 
 struct Credentials {

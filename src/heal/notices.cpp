@@ -65,7 +65,7 @@ std::vector<Notices::Told> Notices::changed(const volume::Change& change, const 
         all.push_back({id,
                        {"VolumeHealed", false,
                         "The volume is served again after " + seconds_text(now - stall->second.since) +
-                            " without a server. No write was lost."}});
+                            " without a server. The writes that waited were kept."}});
       stalls_.erase(stall);
       break;
     }

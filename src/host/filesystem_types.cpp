@@ -163,6 +163,12 @@ const FilesystemType* filesystem_type(std::string_view name) {
   return found == kTypes.end() ? nullptr : found;
 }
 
+std::string known_filesystems() {
+  std::string text;
+  for (const auto& type : kTypes) text += (text.empty() ? "" : ", ") + std::string(type.name);
+  return text;
+}
+
 std::vector<std::string> offered_filesystems() {
   std::vector<std::string> names;
   for (const auto& type : kTypes)

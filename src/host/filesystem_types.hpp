@@ -26,6 +26,8 @@ struct FilesystemType {
   Arguments (*grow)(const std::string& device, const std::string& target) = nullptr;
 };
 
+/// "ext4, xfs, ...": for texts.
+std::string known_filesystems();
 /// Nothing for a type without a row.
 const FilesystemType* filesystem_type(std::string_view name);
 

@@ -7,7 +7,8 @@ namespace corbd::host::ops {
 namespace {
 
 Error not_known(const std::string& fstype) {
-  return {errc::unimplemented, "cannot grow a filesystem of type " + fstype + ": no program for that is known here"};
+  return {errc::unimplemented,
+          "cannot measure or grow a filesystem of type " + fstype + ": this agent knows " + known_filesystems()};
 }
 
 }  // namespace

@@ -39,7 +39,9 @@ std::string describe(const Probe& found) {
 
 result<> mkfs(const std::string& device, const std::string& fstype, const std::string& options, bool zeroes) {
   const auto* type = filesystem_type(fstype);
-  if (type == nullptr) return Error{errc::invalid_argument, "filesystem type \"" + fstype + "\" is not known here"};
+  if (type == nullptr)
+    return Error{errc::invalid_argument,
+                 "filesystem type \"" + fstype + "\" is not known: this agent knows " + known_filesystems()};
   const auto found = probe(device);
   if (!found) return found.error();
   if (found->kind != Probe::Kind::nothing)

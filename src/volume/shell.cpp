@@ -90,9 +90,11 @@ task<result<>> Shell::Impl::start() {
   auto loaded = co_await ports_.records.load();
   if (!loaded) co_return loaded.error();
   for (const auto& file : loaded->set_aside)
-    log::error("record.corrupt",
-               {{"set_aside_as", file},
-                {"hint", "the file is kept under that name; the kernel's device still carries the volume ID"}});
+    log::error(
+        "record.corrupt",
+        {{"set_aside_as", file},
+         {"hint",
+          "the file is kept under that name. If the volume has an nbd device, that still carries the volume ID"}});
   for (const auto& file : loaded->newer)
     log::warning("record.newer",
                  {{"file", file}, {"hint", "a newer version of the agent wrote it, so it is left alone"}});

@@ -1,28 +1,26 @@
 // A device that rbd-nbd made for ceph-csi: left alone while rbd-nbd lives, taken over in place when it is dead.
-#include "support/catch.hpp"
-#include "support/world/world.hpp"
+#include "scene.hpp"
 
 using namespace corbd;
 using plan::Wish;
+using test::kId;
 using test::World;
 using volume::Health;
 
 namespace {
 
-const std::string kId = "image-1";
-
-struct Node {
+struct Adopting {
   test::Loop loop;
   World world{loop};
   plan::Staged wish = test::staged_wish(kId);
   std::uint32_t index = 0;
-  explicit Node(bool exclusive = true) {
+  explicit Adopting(bool exclusive = true) {
     world.cluster.images[kId].id = "id-1";
     world.cluster.images[kId].exclusive = exclusive;
     index = world.ceph_csi.stages(kId, wish.path);
     if (!exclusive) image().lock_owner.clear();
   }
-  ~Node() {
+  ~Adopting() {
     for (const auto& rule : world.broken_rules) FAIL_CHECK(rule);
   }
   errc want(Wish wanted) {
@@ -39,7 +37,7 @@ struct Node {
 }  // namespace
 
 TEST_CASE("a volume that rbd-nbd serves is staged as it is, and left alone") {
-  Node node;
+  Adopting node;
   node.world.agent.start();
   REQUIRE(node.stage() == errc::ok);
   CHECK(node.want(Wish(plan::Healed{})) == errc::ok);
@@ -52,7 +50,7 @@ TEST_CASE("a volume that rbd-nbd serves is staged as it is, and left alone") {
 
 TEST_CASE("a volume that rbd-nbd serves is expanded once rbd-nbd has made its device larger") {
   constexpr std::uint64_t larger = 2ull << 30;
-  Node node;
+  Adopting node;
   node.world.agent.start();
   REQUIRE(node.stage() == errc::ok);
   node.image().filesystem_bytes = node.image().size;
@@ -65,7 +63,7 @@ TEST_CASE("a volume that rbd-nbd serves is expanded once rbd-nbd has made its de
 }
 
 TEST_CASE("when rbd-nbd is killed its client is fenced, its lock taken, and its device served") {
-  Node node;
+  Adopting node;
   node.world.agent.start(true);
   REQUIRE(node.stage() == errc::ok);
   const std::string client = node.world.ceph_csi.daemons.at(node.index);
@@ -81,7 +79,7 @@ TEST_CASE("when rbd-nbd is killed its client is fenced, its lock taken, and its 
 }
 
 TEST_CASE("rbd-nbd that died before the agent came is fenced only after its watch is gone") {
-  Node node;
+  Adopting node;
   const std::string client = node.world.ceph_csi.daemons.at(node.index);
   node.world.ceph_csi.ends(node.index, false);
   node.world.agent.start(true);
@@ -93,7 +91,7 @@ TEST_CASE("rbd-nbd that died before the agent came is fenced only after its watc
 }
 
 TEST_CASE("a client of this node that keeps its watch lives: it is not fenced") {
-  Node node;
+  Adopting node;
   const std::string client = node.world.ceph_csi.daemons.at(node.index);
   node.world.ceph_csi.daemons.clear();  // a process that cannot be seen from here
   node.device().alive = false;
@@ -105,7 +103,7 @@ TEST_CASE("a client of this node that keeps its watch lives: it is not fenced") 
 }
 
 TEST_CASE("rbd-nbd that gave its lock back and left proves nothing") {
-  Node node;
+  Adopting node;
   node.world.agent.start();
   REQUIRE(node.stage() == errc::ok);
   node.world.ceph_csi.ends(node.index, true);
@@ -115,7 +113,7 @@ TEST_CASE("rbd-nbd that gave its lock back and left proves nothing") {
 }
 
 TEST_CASE("asked for by hand, rbd-nbd ends and its device is served, with the exclusive lock and without the feature") {
-  Node node(GENERATE(true, false));
+  Adopting node(GENERATE(true, false));
   node.world.agent.start();
   REQUIRE(node.stage() == errc::ok);
   CHECK(node.want(Wish(plan::Adopted{})) == errc::ok);
@@ -125,7 +123,7 @@ TEST_CASE("asked for by hand, rbd-nbd ends and its device is served, with the ex
 }
 
 TEST_CASE("rbd-nbd is not asked to leave an image that another node has open") {
-  Node node;
+  Adopting node;
   node.world.agent.start();
   REQUIRE(node.stage() == errc::ok);
   node.image().watchers.insert("10.0.0.7:0/1");
@@ -134,7 +132,7 @@ TEST_CASE("rbd-nbd is not asked to leave an image that another node has open") {
 }
 
 TEST_CASE("an image that another node locked after rbd-nbd's death is not taken over") {
-  Node node;
+  Adopting node;
   node.world.agent.start();
   REQUIRE(node.stage() == errc::ok);
   node.world.ceph_csi.ends(node.index, false);
@@ -145,7 +143,7 @@ TEST_CASE("an image that another node locked after rbd-nbd's death is not taken 
 }
 
 TEST_CASE("a device with the volume's identifier but without a stash that names it is not touched") {
-  Node node;
+  Adopting node;
   auto& stash = node.world.disk.stashes.at(node.wish.path);
   const int what = GENERATE(range(0, 5));
   CAPTURE(what);
@@ -162,7 +160,7 @@ TEST_CASE("a device with the volume's identifier but without a stash that names 
 TEST_CASE("a takeover that is interrupted anywhere is finished by the next start") {
   for (int at = 1; at < 40; ++at) {
     CAPTURE(at);
-    Node node;
+    Adopting node;
     node.world.agent.start();
     REQUIRE(node.stage() == errc::ok);
     node.world.ceph_csi.ends(node.index, false);
@@ -183,7 +181,7 @@ TEST_CASE("a takeover that is interrupted anywhere is finished by the next start
 }
 
 TEST_CASE("a volume that ceph-csi staged is unstaged without a record: rbd-nbd's device and the stash are gone") {
-  Node node;
+  Adopting node;
   node.world.agent.start();
   CHECK(node.want(Wish(plan::Unstaged{node.wish.path})) == errc::ok);
   CHECK(node.world.kernel.mounts.empty());
@@ -192,7 +190,7 @@ TEST_CASE("a volume that ceph-csi staged is unstaged without a record: rbd-nbd's
 }
 
 TEST_CASE("what ceph-csi staged and this agent cannot take down is not said to be unstaged") {
-  Node node;
+  Adopting node;
   auto& stash = node.world.disk.stashes.at(node.wish.path);
   const int what = GENERATE(range(0, 4));
   CAPTURE(what);
@@ -211,7 +209,7 @@ TEST_CASE("what ceph-csi staged and this agent cannot take down is not said to b
 }
 
 TEST_CASE("a volume that rbd-nbd still serves is unstaged: its device and ceph-csi's stash are gone") {
-  Node node;
+  Adopting node;
   node.world.agent.start();
   REQUIRE(node.stage() == errc::ok);
   CHECK(node.want(Wish(plan::Unstaged{node.wish.path})) == errc::ok);
@@ -221,7 +219,7 @@ TEST_CASE("a volume that rbd-nbd still serves is unstaged: its device and ceph-c
 }
 
 TEST_CASE("the log file of ceph-csi's rbd-nbd goes with the volume where its stash says so") {
-  Node node;
+  Adopting node;
   REQUIRE(node.world.disk.logs.size() == 1);
   const bool removes = GENERATE(true, false);
   if (!removes) node.world.disk.stashes[node.wish.path].log_strategy = "preserve";

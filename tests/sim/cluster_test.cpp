@@ -32,7 +32,7 @@ struct Used : Scene {
   test::Calm calm;
 };
 
-const std::string kOther = "10.0.0.2:0/5";
+const std::string kVisitor = "10.0.0.2:0/5";
 
 }  // namespace
 
@@ -127,7 +127,7 @@ TEST_CASE("a client that the cluster cuts off while it writes is replaced, and n
 TEST_CASE(
     "a lock that another node takes by force ends the writing at once; its requests get their errors after a minute") {
   Used scene;
-  REQUIRE(scene.world.cluster.visit(scene.image(), kOther, true));
+  REQUIRE(scene.world.cluster.visit(scene.image(), kVisitor, true));
   scene.writes(0);
   scene.loop.advance(50s);
   CHECK(scene.health() == volume::Health::lost);
@@ -136,7 +136,7 @@ TEST_CASE(
   scene.loop.advance(3min);
   CHECK(scene.health() == volume::Health::failed);
   CHECK(scene.world.kernel.errors == 1);
-  CHECK(scene.image().lock_owner == kOther);
+  CHECK(scene.image().lock_owner == kVisitor);
   CHECK(scene.want(plan::Unstaged{test::staged_wish(kId).path}) == errc::ok);
 }
 

@@ -2,13 +2,12 @@
 #include "scene.hpp"
 
 using namespace corbd;
+using test::kUnstaged;
 using namespace std::chrono_literals;
 using test::kId;
 using test::Scene;
 
 namespace {
-
-const plan::Unstaged kUnstaged{test::staged_wish(kId).path};
 
 /// Its disconnect waits in the kernel for 90 s, longer than the unstage for it.
 void unstage_late(Scene& scene) {

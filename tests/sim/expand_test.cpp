@@ -2,6 +2,7 @@
 #include "scene.hpp"
 
 using namespace corbd;
+using test::kPath;
 using namespace std::chrono_literals;
 using test::kId;
 using test::Scene;
@@ -9,8 +10,6 @@ using test::Scene;
 namespace {
 
 constexpr std::uint64_t kGiB = 1ull << 30;
-const std::string kPath = test::staged_wish(kId).path;
-
 plan::Staged staged_block() {
   auto wish = test::staged_wish(kId);
   wish.capability.block = true;

@@ -2,22 +2,11 @@
 #include "scene.hpp"
 
 using namespace corbd;
+using test::block_wish;
 using test::kId;
+using test::kPath;
 using test::Scene;
 using namespace std::chrono_literals;
-
-namespace {
-
-const std::string kPath = test::staged_wish(kId).path;
-
-plan::Staged block_wish() {
-  auto wish = test::staged_wish(kId);
-  wish.capability = {};
-  wish.capability.block = true;
-  return wish;
-}
-
-}  // namespace
 
 TEST_CASE("an image with data and no filesystem is never formatted") {
   Scene scene;

@@ -9,7 +9,7 @@ inline const std::string kStranger = "10.0.0.7:0/1";
 inline const std::string kTarget = "/kubelet/pods/p/volume";
 inline constexpr std::uint64_t kGrown = 2u << 30;
 
-inline plan::Staged staged(bool block = false) {
+inline plan::Staged krbd_staged(bool block = false) {
   auto wish = staged_wish(kId);
   wish.mounter = cephcsi::Mounter::krbd;
   wish.capability.block = block;
@@ -18,22 +18,22 @@ inline plan::Staged staged(bool block = false) {
 }
 
 inline plan::Staged read_only() {
-  auto wish = staged();
+  auto wish = krbd_staged();
   wish.capability.read_only = true;
   return wish;
 }
 
 inline plan::Published published() {
   plan::Published wish;
-  wish.path = staged().path;
+  wish.path = krbd_staged().path;
   wish.target = kTarget;
-  wish.capability = staged().capability;
+  wish.capability = krbd_staged().capability;
   return wish;
 }
 
-inline plan::Unstaged unstaged() { return {staged().path}; }
+inline plan::Unstaged unstaged() { return {krbd_staged().path}; }
 
-inline void by_ceph_csi(Scene& scene) { scene.world.ceph_csi.stages_with_krbd(kId, staged().path, kId); }
+inline void by_ceph_csi(Scene& scene) { scene.world.ceph_csi.stages_with_krbd(kId, krbd_staged().path, kId); }
 
 inline std::string error_of(Scene& scene, const plan::Wish& wish) {
   const auto done = scene.world.agent.want(kId, wish);

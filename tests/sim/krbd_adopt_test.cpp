@@ -13,7 +13,7 @@ TEST_CASE(
   REQUIRE(left.size() == 1);
   CHECK(left.front().volume_id == kId);
   CHECK(left.front().device == scene.device().index);
-  REQUIRE(scene.want(staged()) == errc::ok);
+  REQUIRE(scene.want(krbd_staged()) == errc::ok);
   CHECK(scene.world.agent.shell().left_to_kernel().empty());
 }
 
@@ -22,7 +22,7 @@ TEST_CASE("a volume that is staged keeps what serves it, whoever is the default 
   const auto kind = GENERATE(device::Kind::nbd, device::Kind::krbd);
   const bool by_us = GENERATE(true, false);
   Scene scene;
-  auto wish = staged();
+  auto wish = krbd_staged();
   wish.mounter = kind == device::Kind::nbd ? Mounter::nbd : Mounter::krbd;
   if (by_us)
     REQUIRE(scene.want(wish) == errc::ok);
@@ -44,21 +44,21 @@ TEST_CASE("a volume that is staged keeps what serves it, whoever is the default 
 
 TEST_CASE("what ceph-csi staged after a reboot is taken over, although a record of the boot before is left") {
   Scene scene;
-  REQUIRE(scene.want(staged()) == errc::ok);
+  REQUIRE(scene.want(krbd_staged()) == errc::ok);
   scene.world.reboot();
   scene.loop.advance(std::chrono::seconds(40));
   by_ceph_csi(scene);
   scene.world.agent.start();
   CHECK(scene.want(Wish(plan::Healed{})) == errc::ok);
   CHECK(scene.world.kernel.devices.size() == 1);
-  CHECK(scene.want(staged()) == errc::ok);
+  CHECK(scene.want(krbd_staged()) == errc::ok);
   is_staged(scene.world);
 }
 
 TEST_CASE("a mapping that somebody made by hand is left alone") {
   Scene scene;
   static_cast<void>(scene.world.kernel.krbd_maps(kId, false));
-  CHECK(scene.want(staged()) == errc::failed_precondition);
+  CHECK(scene.want(krbd_staged()) == errc::failed_precondition);
   CHECK(scene.world.kernel.devices.size() == 1);
   CHECK(scene.world.disk.records.empty());
 }
@@ -68,14 +68,14 @@ TEST_CASE("a volume that ceph-csi staged with the kernel's client is published, 
   by_ceph_csi(scene);
   scene.world.kernel.mounts.push_back(scene.world.kernel.mounts.front());
   scene.world.kernel.mounts.back().target = kTarget;
-  REQUIRE(scene.want(staged()) == errc::ok);
+  REQUIRE(scene.want(krbd_staged()) == errc::ok);
   CHECK_FALSE(scene.world.disk.records.front().adopting);
   CHECK(scene.world.disk.records.front().publishes.front().target == kTarget);
   CHECK(scene.world.cluster.blocklisted.empty());
-  CHECK(scene.loop.run(scene.world.agent.shell().usage(kId, staged().path, {})));
+  CHECK(scene.loop.run(scene.world.agent.shell().usage(kId, krbd_staged().path, {})));
   scene.image().filesystem_bytes = scene.image().size;
   scene.image().size = scene.device().size = kGrown;
-  CHECK(scene.want(plan::Expanded{staged().path, kGrown}) == errc::ok);
+  CHECK(scene.want(plan::Expanded{krbd_staged().path, kGrown}) == errc::ok);
   CHECK(scene.image().filesystem_bytes == kGrown);
   CHECK(scene.want(unstaged()) == errc::failed_precondition);
   CHECK(scene.world.kernel.devices.size() == 1);
@@ -87,11 +87,11 @@ TEST_CASE("a volume that ceph-csi staged with the kernel's client is published, 
 TEST_CASE("what ceph-csi staged encrypted, or of another image, does not become ours by a stage that says otherwise") {
   Scene scene;
   by_ceph_csi(scene);
-  auto& stash = scene.world.disk.stashes.at(staged().path);
+  auto& stash = scene.world.disk.stashes.at(krbd_staged().path);
   if (GENERATE(true, false))
     stash.encrypted = true;
   else
     stash.image = "image-2";
-  CHECK(scene.want(staged()) == errc::failed_precondition);
+  CHECK(scene.want(krbd_staged()) == errc::failed_precondition);
   CHECK(scene.world.kernel.devices.size() == 1);
 }

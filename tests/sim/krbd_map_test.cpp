@@ -10,7 +10,7 @@ TEST_CASE(
     "feature elsewhere") {
   Scene scene;
   scene.image().features |= 64;
-  auto wish = staged();
+  auto wish = krbd_staged();
   const auto refused = error_of(scene, wish);
   CHECK_THAT(refused, ContainsSubstring("journaling"));
   CHECK(scene.world.disk.records.empty());
@@ -22,7 +22,7 @@ TEST_CASE(
 TEST_CASE("without the kernel's module a volume that wants it is refused, also if another mounter may try") {
   Scene scene;
   scene.world.kernel.rbd_module = false;
-  auto wish = staged();
+  auto wish = krbd_staged();
   wish.mounter = GENERATE(cephcsi::Mounter::krbd, cephcsi::Mounter::krbd_if_able);
   CHECK_THAT(error_of(scene, wish), ContainsSubstring("modprobe rbd"));
   CHECK(scene.world.kernel.devices.empty());
@@ -33,14 +33,14 @@ TEST_CASE(
     "waited") {
   Scene scene;
   scene.image().watchers.insert(kStranger);
-  CHECK(scene.want(staged()) == errc::in_use);
+  CHECK(scene.want(krbd_staged()) == errc::in_use);
   scene.loop.advance(std::chrono::seconds(40));
-  const auto refused = error_of(scene, staged());
+  const auto refused = error_of(scene, krbd_staged());
   CHECK_THAT(refused, ContainsSubstring(kStranger));
   CHECK_THAT(refused, ContainsSubstring("40 s"));
   CHECK(scene.world.kernel.devices.empty());
   scene.image().watchers.clear();
-  CHECK(scene.want(staged()) == errc::ok);
+  CHECK(scene.want(krbd_staged()) == errc::ok);
 }
 
 TEST_CASE("of two nodes that map an image at once, one that sees the other unmaps it before anything is written") {
@@ -48,7 +48,7 @@ TEST_CASE("of two nodes that map an image at once, one that sees the other unmap
   scene.world.calls.before_call = [&](const std::string& call) {
     if (call == "map krbd") scene.image().watchers.insert(kStranger);
   };
-  CHECK(scene.want(staged()) == errc::in_use);
+  CHECK(scene.want(krbd_staged()) == errc::in_use);
   CHECK(scene.world.kernel.devices.empty());
   CHECK(scene.image().generation == 0);
   CHECK(scene.image().watchers == std::set<std::string>{kStranger});
@@ -56,9 +56,9 @@ TEST_CASE("of two nodes that map an image at once, one that sees the other unmap
 
 TEST_CASE("a volume in use is not unmapped because another client has opened its image") {
   Scene scene;
-  REQUIRE(scene.want(staged()) == errc::ok);
+  REQUIRE(scene.want(krbd_staged()) == errc::ok);
   scene.image().watchers.insert(kStranger);
-  auto elsewhere = staged();
+  auto elsewhere = krbd_staged();
   elsewhere.path += "-2";
   static_cast<void>(scene.world.agent.want(kId, elsewhere));
   CHECK(scene.world.kernel.devices.size() == 1);
@@ -68,7 +68,7 @@ TEST_CASE("a raw block volume that many nodes write is mapped beside them") {
   Scene scene;
   scene.image().shared = true;
   scene.image().watchers.insert(kStranger);
-  auto wish = staged(true);
+  auto wish = krbd_staged(true);
   wish.capability.shared = true;
   CHECK(scene.want(wish) == errc::ok);
   CHECK(scene.device().kind == device::Kind::krbd);
@@ -78,7 +78,7 @@ TEST_CASE("the lock of a client that died is broken by the kernel, which has it 
   Scene scene;
   scene.filled();
   scene.image().lock_owner = kStranger;
-  CHECK(scene.want(staged()) == errc::ok);
+  CHECK(scene.want(krbd_staged()) == errc::ok);
   CHECK(scene.world.cluster.blocklisted.contains(kStranger));
 }
 
@@ -87,17 +87,17 @@ TEST_CASE("an image that was made again under its name is not mapped for the old
   scene.world.calls.before_call = [&](const std::string& call) {
     if (call == "map krbd") scene.image().id = "id-2";
   };
-  CHECK(scene.want(staged()) == errc::not_found);
+  CHECK(scene.want(krbd_staged()) == errc::not_found);
   CHECK(scene.world.kernel.devices.empty());
 }
 
 TEST_CASE("a map that outlasts its caller is waited for, not repeated") {
   Scene scene;
   scene.world.calls.delayed = "map krbd";
-  CHECK(scene.want(staged()) != errc::ok);
-  CHECK(scene.want(staged()) != errc::ok);
+  CHECK(scene.want(krbd_staged()) != errc::ok);
+  CHECK(scene.want(krbd_staged()) != errc::ok);
   scene.loop.advance(std::chrono::seconds(60));
-  CHECK(scene.want(staged()) == errc::ok);
+  CHECK(scene.want(krbd_staged()) == errc::ok);
   CHECK(scene.world.kernel.devices.size() == 1);
 }
 
@@ -113,7 +113,7 @@ TEST_CASE("two volumes on one image are not both given to the kernel, which coul
 
 TEST_CASE("the volume's options and the node's place go to the kernel") {
   Scene scene;
-  auto wish = staged();
+  auto wish = krbd_staged();
   wish.source.kernel.map = "queue_depth=64";
   scene.world.disk.crush_location = "host:a|zone:b";
   REQUIRE(scene.want(wish) == errc::ok);

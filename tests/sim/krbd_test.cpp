@@ -7,7 +7,7 @@ using plan::Wish;
 
 TEST_CASE("a kernel's device is served on without the agent, and the next one finds it well") {
   Scene scene;
-  REQUIRE(scene.want(staged()) == errc::ok);
+  REQUIRE(scene.want(krbd_staged()) == errc::ok);
   scene.kill_and_start(true);
   scene.loop.advance(std::chrono::minutes(2));
   const auto status = *scene.world.agent.shell().status(kId);
@@ -15,13 +15,13 @@ TEST_CASE("a kernel's device is served on without the agent, and the next one fi
   CHECK(status.kind == device::Kind::krbd);
   CHECK_FALSE(status.unserved);
   const int calls = scene.world.calls.made;
-  CHECK(scene.want(staged()) == errc::ok);
+  CHECK(scene.want(krbd_staged()) == errc::ok);
   CHECK(scene.world.calls.made == calls);
 }
 
 TEST_CASE("a kernel's device is unstaged without a key and without the cluster") {
   Scene scene;
-  REQUIRE(scene.want(staged()) == errc::ok);
+  REQUIRE(scene.want(krbd_staged()) == errc::ok);
   scene.world.disk.keys.clear();
   scene.kill_and_start();
   scene.world.cluster.dead = true;
@@ -32,17 +32,17 @@ TEST_CASE("a kernel's device is unstaged without a key and without the cluster")
 
 TEST_CASE("after a reboot the volume is staged again once the old kernel's watch is gone") {
   Scene scene;
-  REQUIRE(scene.want(staged()) == errc::ok);
+  REQUIRE(scene.want(krbd_staged()) == errc::ok);
   scene.world.reboot();
   scene.world.agent.start();
-  CHECK(scene.want(staged()) == errc::in_use);
+  CHECK(scene.want(krbd_staged()) == errc::in_use);
   scene.loop.advance(std::chrono::seconds(40));
-  CHECK(scene.want(staged()) == errc::ok);
+  CHECK(scene.want(krbd_staged()) == errc::ok);
 }
 
 TEST_CASE("after a reboot, and when somebody unmapped it, a kernel's device is absent, not staged") {
   Scene scene;
-  REQUIRE(scene.want(staged()) == errc::ok);
+  REQUIRE(scene.want(krbd_staged()) == errc::ok);
   const auto health = [&] { return scene.world.agent.shell().status(kId)->health; };
   if (GENERATE(false, true)) {
     scene.world.reboot();
@@ -56,28 +56,28 @@ TEST_CASE("after a reboot, and when somebody unmapped it, a kernel's device is a
 
 TEST_CASE("a kernel's device is not without a server because the agent was") {
   Scene scene;
-  REQUIRE(scene.want(staged()) == errc::ok);
+  REQUIRE(scene.want(krbd_staged()) == errc::ok);
   scene.kill_and_start();
   CHECK_FALSE(scene.world.agent.shell().status(kId)->unserved_since);
 }
 
 TEST_CASE("a kernel's device is not given up") {
   Scene scene;
-  REQUIRE(scene.want(staged()) == errc::ok);
+  REQUIRE(scene.want(krbd_staged()) == errc::ok);
   CHECK(scene.want(Wish(plan::Failed{})) == errc::failed_precondition);
   CHECK_FALSE(scene.world.disk.records.front().failed);
 }
 
 TEST_CASE("an expansion of a kernel's device waits until the kernel has seen it") {
   Scene scene;
-  REQUIRE(scene.want(staged()) == errc::ok);
-  CHECK(scene.want(plan::Expanded{staged().path, kGrown}) == errc::unavailable);
+  REQUIRE(scene.want(krbd_staged()) == errc::ok);
+  CHECK(scene.want(plan::Expanded{krbd_staged().path, kGrown}) == errc::unavailable);
 }
 
 TEST_CASE("a format that the kernel's device was in is repeated only while its lock stayed the kernel's") {
   Scene scene;
   scene.world.calls.crash_in = "mkfs";
-  CHECK_THROWS_AS(scene.world.agent.want(kId, staged()), Crash);
+  CHECK_THROWS_AS(scene.world.agent.want(kId, krbd_staged()), Crash);
   scene.kill_and_start();
   const int what = GENERATE(range(0, 5));
   CAPTURE(what);
@@ -88,7 +88,7 @@ TEST_CASE("a format that the kernel's device was in is repeated only while its l
   if (what == 4) scene.image().changed();
   scene.kill_and_start();
   const bool repeated = what == 0 || what == 4;
-  CHECK(scene.want(staged()) == (repeated ? errc::ok : errc::not_empty));
+  CHECK(scene.want(krbd_staged()) == (repeated ? errc::ok : errc::not_empty));
   CHECK(scene.image().generation == (repeated ? 1u : 0u));
 }
 
@@ -96,8 +96,8 @@ TEST_CASE("without the exclusive lock a format by the kernel's client is not rep
   Scene scene;
   scene.image().exclusive = false;
   scene.world.calls.crash_in = "mkfs";
-  CHECK_THROWS_AS(scene.world.agent.want(kId, staged()), Crash);
+  CHECK_THROWS_AS(scene.world.agent.want(kId, krbd_staged()), Crash);
   scene.kill_and_start();
-  CHECK(scene.want(staged()) == errc::not_empty);
+  CHECK(scene.want(krbd_staged()) == errc::not_empty);
   CHECK(scene.image().generation == 0);
 }

@@ -2,12 +2,11 @@
 #include "scene.hpp"
 
 using namespace corbd;
+using test::kHandle;
+using test::kUuid;
 using test::Scene;
 
 namespace {
-
-const std::string kUuid = "50d53503-9da1-11ed-847e-bacf8f2f1297";
-const std::string kHandle = "0001-0003-lab-0000000000000001-" + kUuid;
 
 plan::Staged dynamic() {
   auto wish = test::staged_wish(kHandle);
@@ -18,8 +17,8 @@ plan::Staged dynamic() {
 }
 
 /// A cluster with one image of a provisioner, under whatever name.
-struct Provisioned : Scene {
-  explicit Provisioned(const std::string& name = "csi-vol-" + kUuid) {
+struct Located : Scene {
+  explicit Located(const std::string& name = "csi-vol-" + kUuid) {
     world.cluster.images[name].id = "id-9";
     world.cluster.journals[{1, kUuid}]["csi.imagename"] = name;
   }
@@ -31,7 +30,7 @@ struct Provisioned : Scene {
 }  // namespace
 
 TEST_CASE("a dynamic volume is the image that the journal names, and its record says which") {
-  Provisioned scene("prefix-" + kUuid);
+  Located scene("prefix-" + kUuid);
   REQUIRE(scene.stage() == errc::ok);
   CHECK(scene.source().image == "prefix-" + kUuid);
   CHECK(scene.source().pool == "pool");
@@ -42,7 +41,7 @@ TEST_CASE("a dynamic volume is the image that the journal names, and its record 
 }
 
 TEST_CASE("a journal that is missing or says nothing means the default name") {
-  Provisioned scene;
+  Located scene;
   if (GENERATE(false, true))
     scene.world.cluster.journals.clear();
   else
@@ -51,7 +50,7 @@ TEST_CASE("a journal that is missing or says nothing means the default name") {
 }
 
 TEST_CASE("the image's id is written into a journal that lacks it, and stays where it is known") {
-  Provisioned scene;
+  Located scene;
   REQUIRE(scene.stage() == errc::ok);
   CHECK(scene.journal()["csi.imageid"] == "id-9");
 }
@@ -59,7 +58,7 @@ TEST_CASE("the image's id is written into a journal that lacks it, and stays whe
 TEST_CASE(
     "a volume whose journal names a KMS or a type of encryption that is not served is refused before anything is "
     "done") {
-  Provisioned scene;
+  Located scene;
   const bool file = GENERATE(false, true);
   scene.journal()["csi.volume.encryptKMS"] = file ? "default" : "of-another-type";
   if (file) scene.journal()["csi.volume.encryptionType"] = "file";
@@ -69,7 +68,7 @@ TEST_CASE(
 }
 
 TEST_CASE("where the handle's pool or cluster is unknown, the mapped places are tried in their order") {
-  Provisioned scene;
+  Located scene;
   scene.world.disk.mapped = {{"gone", 1}, {"lab", 8}, {"site-b", 1}, {"lab", 1}};
   scene.world.disk.clusters.insert("site-b");
   auto wish = dynamic();
@@ -82,7 +81,7 @@ TEST_CASE("where the handle's pool or cluster is unknown, the mapped places are 
 }
 
 TEST_CASE("a volume that is nowhere is told with every place that was tried") {
-  Provisioned scene;
+  Located scene;
   scene.world.cluster.images.clear();
   scene.world.disk.mapped = {{"gone", 1}};
   const auto staged = scene.world.agent.want(kHandle, dynamic());
@@ -92,7 +91,7 @@ TEST_CASE("a volume that is nowhere is told with every place that was tried") {
 }
 
 TEST_CASE("a cluster that does not answer is not taken for one without the volume") {
-  Provisioned scene;
+  Located scene;
   scene.world.cluster.images.clear();
   scene.world.disk.mapped = {{"lab", 1}};
   scene.world.cluster.dead = true;
@@ -108,7 +107,7 @@ TEST_CASE("a static volume is looked for in the cluster that its own is mapped t
 }
 
 TEST_CASE("what the attributes wish of the device is so, also when it is served again") {
-  Provisioned scene;
+  Located scene;
   auto wish = dynamic();
   wish.source.serving.trim = false;
   wish.source.serving.dead_conn_timeout_s = 600;
@@ -125,7 +124,7 @@ TEST_CASE("what the attributes wish of the device is so, also when it is served 
 }
 
 TEST_CASE("a dynamic volume that rbd-nbd serves is known by its handle and the image of its journal, and left alone") {
-  Provisioned scene("prefix-" + kUuid);
+  Located scene("prefix-" + kUuid);
   const auto device = scene.world.ceph_csi.stages("prefix-" + kUuid, dynamic().path, kHandle);
   REQUIRE(scene.stage() == errc::ok);
   CHECK(scene.world.ceph_csi.daemons.contains(device));

@@ -5,13 +5,12 @@
 using namespace corbd;
 using plan::Wish;
 using test::kId;
+using test::kPath;
 using test::Scene;
 using test::World;
 using namespace std::chrono_literals;
 
 namespace {
-
-const std::string kPath = test::staged_wish(kId).path;
 
 void stage_filled(Scene& scene) {
   scene.filled();

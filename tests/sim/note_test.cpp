@@ -4,12 +4,12 @@
 
 using namespace corbd;
 using plan::Wish;
+using test::kHandle;
+using test::kUuid;
 using test::Scene;
 
 namespace {
 
-const std::string kUuid = "50d53503-9da1-11ed-847e-bacf8f2f1297";
-const std::string kHandle = "0001-0003-lab-0000000000000001-" + kUuid;
 const std::string kUser = ".rbd.csi.ceph.com/userid/" + kHandle + "/node-1";
 const std::string kAddress = ".rbd.csi.ceph.com/clientaddress/" + kHandle + "/node-1";
 
@@ -25,17 +25,17 @@ plan::Staged provisioned_wish() {
 }
 
 /// One image of a provisioner.
-struct Node {
+struct Provisioned {
   test::Loop loop;
   test::World world{loop};
   const plan::Staged wish = provisioned_wish();
-  explicit Node(bool fencing = true) {
+  explicit Provisioned(bool fencing = true) {
     world.cluster.images["csi-vol-1"].id = "id-9";
     world.cluster.journals[{1, kUuid}]["csi.imagename"] = "csi-vol-1";
     world.agent.fencing = fencing;
     world.agent.start();
   }
-  ~Node() {
+  ~Provisioned() {
     for (const auto& rule : world.broken_rules) FAIL_CHECK(rule);
   }
   result<> want(const Wish& wanted) { return world.agent.want(kHandle, wanted); }
@@ -61,7 +61,7 @@ struct Node {
 
 TEST_CASE("ceph-csi's controller reads the user in the image's metadata, and with fencing the address") {
   const bool fencing = GENERATE(false, true);
-  Node node(fencing);
+  Provisioned node(fencing);
   REQUIRE(node.want(node.wish));
   CHECK(node.noted(kUser) == "node");
   CHECK(node.noted(kAddress) == (fencing ? "10.0.0.1" : ""));
@@ -76,7 +76,7 @@ TEST_CASE("nothing is noted of a static volume") {
 }
 
 TEST_CASE("a stage that cannot note its node fails so that kubelet repeats it, and makes no device") {
-  Node node;
+  Provisioned node;
   const errc code = GENERATE(errc::permission_denied, errc::unavailable);
   node.world.calls.before_call = [&](const std::string& call) {
     if (call == "set metadata") node.world.calls.fail_at = 1, node.world.calls.error = {code, "made to fail"};
@@ -90,7 +90,7 @@ TEST_CASE("a stage that cannot note its node fails so that kubelet repeats it, a
 }
 
 TEST_CASE("a heal on another address notes it, and what is known is not written again") {
-  Node node;
+  Provisioned node;
   REQUIRE(node.want(node.wish));
   node.metadata().erase(kUser);
   node.world.agent.node_address = "10.0.0.4";
@@ -101,7 +101,7 @@ TEST_CASE("a heal on another address notes it, and what is known is not written 
 }
 
 TEST_CASE("a heal whose note is refused serves its device all the same, and the next one tries again") {
-  Node node;
+  Provisioned node;
   REQUIRE(node.want(node.wish));
   node.world.agent.node_address = "10.0.0.4";
   node.next_agent();
@@ -120,7 +120,7 @@ TEST_CASE("wherever a stage is interrupted, the words for ceph-csi are there at 
   bool crashed = true;
   for (int at = 1; crashed; ++at) {
     CAPTURE(at);
-    Node node;
+    Provisioned node;
     node.world.calls.crash_at = at;
     CHECK(node.insist(node.wish));
     CHECK(node.noted(kUser) == "node");
@@ -141,7 +141,7 @@ TEST_CASE("wherever a heal on another address is interrupted, the next one notes
   bool crashed = true;
   for (int at = 1; crashed; ++at) {
     CAPTURE(at);
-    Node node;
+    Provisioned node;
     REQUIRE(node.want(node.wish));
     node.world.agent.node_address = "10.0.0.4";
     node.next_agent();
@@ -154,7 +154,7 @@ TEST_CASE("wherever a heal on another address is interrupted, the next one notes
 }
 
 TEST_CASE("two staging paths have a stash each, and each goes with its own unstage") {
-  Node node;
+  Provisioned node;
   auto second = node.wish;
   second.path += "-2";
   REQUIRE(node.want(node.wish));
@@ -170,7 +170,7 @@ TEST_CASE("two staging paths have a stash each, and each goes with its own unsta
 }
 
 TEST_CASE("a stage that fails for good leaves no stash") {
-  Node node;
+  Provisioned node;
   node.world.cluster.images.at("csi-vol-1").data = true;  // and no filesystem
   CHECK_FALSE(node.want(node.wish));
   CHECK(node.world.disk.stashes.empty());
@@ -178,7 +178,7 @@ TEST_CASE("a stage that fails for good leaves no stash") {
 }
 
 TEST_CASE("a volume whose record is lost is taken over by its stash") {
-  Node node;
+  Provisioned node;
   REQUIRE(node.want(node.wish));
   node.world.agent.kill();
   node.world.disk.records.clear();

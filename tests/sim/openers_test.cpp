@@ -2,21 +2,14 @@
 #include "scene.hpp"
 
 using namespace corbd;
+using test::block_wish;
+using test::kUnstaged;
 using namespace std::chrono_literals;
 using test::kId;
 using test::Scene;
 using volume::Health;
 
 namespace {
-
-const plan::Unstaged kUnstaged{test::staged_wish(kId).path};
-
-plan::Staged block_wish() {
-  auto wish = test::staged_wish(kId);
-  wish.capability = {};
-  wish.capability.block = true;
-  return wish;
-}
 
 Health health(Scene& scene) { return scene.world.agent.shell().status(kId)->health; }
 

@@ -3,25 +3,9 @@
 
 using namespace corbd;
 using test::kId;
+using test::published;
 using test::Scene;
-
-namespace {
-
-plan::Staged staged(const std::string& path = "/kubelet/staging/image-1") {
-  auto wish = test::staged_wish(kId);
-  wish.path = path;
-  return wish;
-}
-
-plan::Published published(const plan::Staged& at, const std::string& target) {
-  plan::Published wish;
-  wish.path = at.path;
-  wish.target = target;
-  wish.capability = at.capability;
-  return wish;
-}
-
-}  // namespace
+using test::staged;
 
 TEST_CASE("a volume for one pod only is published at one target at a time") {
   Scene scene;

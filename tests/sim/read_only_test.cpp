@@ -5,29 +5,17 @@
 using namespace corbd;
 using plan::Wish;
 using test::kId;
+using test::published;
 using test::Scene;
+using test::staged;
 
 namespace {
-
-plan::Staged staged(const std::string& path = "/kubelet/staging/image-1") {
-  auto wish = test::staged_wish(kId);
-  wish.path = path;
-  return wish;
-}
 
 plan::Staged read_only(bool block = false) {
   auto wish = staged();
   wish.capability.read_only = true;
   wish.capability.block = block;
   if (block) wish.capability.fstype.clear();
-  return wish;
-}
-
-plan::Published published(const plan::Staged& at, const std::string& target) {
-  plan::Published wish;
-  wish.path = at.path;
-  wish.target = target;
-  wish.capability = at.capability;
   return wish;
 }
 

@@ -7,6 +7,32 @@
 namespace corbd::test {
 
 inline const std::string kId = "image-1";
+inline const std::string kPath = staged_wish(kId).path;
+inline const plan::Unstaged kUnstaged{kPath};
+/// An image of ceph-csi's provisioner.
+inline const std::string kUuid = "50d53503-9da1-11ed-847e-bacf8f2f1297";
+inline const std::string kHandle = "0001-0003-lab-0000000000000001-" + kUuid;
+
+inline plan::Staged staged(const std::string& path = kPath) {
+  auto wish = staged_wish(kId);
+  wish.path = path;
+  return wish;
+}
+
+inline plan::Staged block_wish() {
+  auto wish = staged_wish(kId);
+  wish.capability = {};
+  wish.capability.block = true;
+  return wish;
+}
+
+inline plan::Published published(const plan::Staged& at, const std::string& target) {
+  plan::Published wish;
+  wish.path = at.path;
+  wish.target = target;
+  wish.capability = at.capability;
+  return wish;
+}
 
 /// Nothing goes wrong, but helpers wait as long as their device has no server.
 struct Calm : Hazards {

@@ -7,7 +7,7 @@ using test::Scene;
 
 namespace {
 
-const std::string kOther = "10.0.0.2:0/5";
+const std::string kSharer = "10.0.0.2:0/5";
 
 plan::Staged shared_wish() {
   auto wish = test::staged_wish(kId);
@@ -21,7 +21,7 @@ struct Shared : Scene {
   Shared() {
     world.hazards = &calm;
     image().shared = true;
-    world.cluster.visit(image(), kOther, false);
+    world.cluster.visit(image(), kSharer, false);
   }
   ~Shared() {
     if (world.agent.running()) world.agent.kill();
@@ -36,13 +36,13 @@ struct Shared : Scene {
 TEST_CASE("a shared volume is staged beside the client of another node, and takes no lock for good") {
   Shared scene;
   REQUIRE(scene.want(shared_wish()) == errc::ok);
-  CHECK(scene.image().lock_owner == kOther);
-  CHECK_FALSE(scene.world.cluster.blocklisted.contains(kOther));
+  CHECK(scene.image().lock_owner == kSharer);
+  CHECK_FALSE(scene.world.cluster.blocklisted.contains(kSharer));
 }
 
 TEST_CASE("a volume for one node is not staged beside the client of another node") {
   Scene scene;
-  scene.world.cluster.visit(scene.image(), kOther, false);
+  scene.world.cluster.visit(scene.image(), kSharer, false);
   auto alone = shared_wish();
   alone.capability.shared = false;
   CHECK(scene.want(alone) == errc::in_use);
@@ -56,14 +56,14 @@ TEST_CASE(
   scene.world.kernel.application_writes(scene.device(), 0);
   scene.loop.advance(std::chrono::seconds(1));
   const auto before = scene.image().lock_owner;
-  REQUIRE(before != kOther);
+  REQUIRE(before != kSharer);
   scene.world.agent.kill();
-  scene.world.cluster.visit(scene.image(), kOther, false);
+  scene.world.cluster.visit(scene.image(), kSharer, false);
   scene.world.agent.start();
   CHECK(scene.want(plan::Healed{}) == errc::ok);
   CHECK(scene.device().alive);
   CHECK(scene.world.cluster.blocklisted.contains(before));
-  CHECK_FALSE(scene.world.cluster.blocklisted.contains(kOther));
+  CHECK_FALSE(scene.world.cluster.blocklisted.contains(kSharer));
 }
 
 TEST_CASE("the mirror of another cluster's image is not staged, neither to write nor to read") {
@@ -81,13 +81,13 @@ TEST_CASE("the mirror of another cluster's image is not staged, neither to write
 TEST_CASE("an image whose node died is taken from it once its watch is gone, and its client is fenced first") {
   Scene scene;
   scene.filled();
-  scene.world.cluster.visit(scene.image(), kOther, false);
+  scene.world.cluster.visit(scene.image(), kSharer, false);
   CHECK(scene.want(test::staged_wish(kId)) == errc::in_use);
-  CHECK_FALSE(scene.world.cluster.blocklisted.contains(kOther));
-  scene.world.cluster.leave(scene.image(), kOther, false);
-  REQUIRE(scene.image().lock_owner == kOther);
+  CHECK_FALSE(scene.world.cluster.blocklisted.contains(kSharer));
+  scene.world.cluster.leave(scene.image(), kSharer, false);
+  REQUIRE(scene.image().lock_owner == kSharer);
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
-  CHECK(scene.world.cluster.blocklisted.contains(kOther));
+  CHECK(scene.world.cluster.blocklisted.contains(kSharer));
   CHECK(scene.image().generation == 0);
 }
 
@@ -96,8 +96,8 @@ TEST_CASE("a device that exists is not served again over a lock of another clien
   scene.filled();
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   scene.world.agent.kill();
-  REQUIRE(scene.world.cluster.visit(scene.image(), kOther, true));
-  scene.world.cluster.leave(scene.image(), kOther, false);
+  REQUIRE(scene.world.cluster.visit(scene.image(), kSharer, true));
+  scene.world.cluster.leave(scene.image(), kSharer, false);
   scene.world.agent.start();
   CHECK(scene.want(plan::Healed{}) == errc::unproven);
   CHECK_FALSE(scene.device().alive);

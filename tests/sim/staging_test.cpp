@@ -3,26 +3,10 @@
 
 using namespace corbd;
 using test::kId;
+using test::published;
 using test::Scene;
+using test::staged;
 using test::World;
-
-namespace {
-
-plan::Staged staged(const std::string& path = "/kubelet/staging/image-1") {
-  auto wish = test::staged_wish(kId);
-  wish.path = path;
-  return wish;
-}
-
-plan::Published published(const plan::Staged& at, const std::string& target) {
-  plan::Published wish;
-  wish.path = at.path;
-  wish.target = target;
-  wish.capability = at.capability;
-  return wish;
-}
-
-}  // namespace
 
 TEST_CASE("a second staging path mounts the same device, unchecked, and each path is unstaged by itself") {
   Scene scene;

@@ -4,17 +4,18 @@
 
 using namespace corbd;
 using plan::Wish;
+using test::block_wish;
 using test::kId;
+using test::kPath;
 using test::Scene;
 using namespace std::chrono_literals;
 
 namespace {
 
-const std::string kPath = test::staged_wish(kId).path;
 const std::string kStaged = plan::staging_target(kId, kPath);
 const std::string kTarget = "/kubelet/pods/p/mount";
 
-plan::Published published(const std::string& target = kTarget) {
+plan::Published filesystem_published(const std::string& target = kTarget) {
   plan::Published wish;
   wish.path = kPath;
   wish.target = target;
@@ -22,15 +23,8 @@ plan::Published published(const std::string& target = kTarget) {
   return wish;
 }
 
-plan::Staged block_wish() {
-  auto wish = test::staged_wish(kId);
-  wish.capability = {};
-  wish.capability.block = true;
-  return wish;
-}
-
 plan::Published block_published() {
-  auto wish = published();
+  auto wish = filesystem_published();
   wish.capability = block_wish().capability;
   return wish;
 }
@@ -40,7 +34,7 @@ std::string error_of(Scene& scene, const Wish& wish, const std::string& id = kId
   return done ? "" : done.error().text;
 }
 
-void add_second(Scene& scene) {
+void stage_second(Scene& scene) {
   scene.world.cluster.images["image-2"].id = "id-2";
   REQUIRE(scene.want(test::staged_wish("image-2"), "image-2") == errc::ok);
 }
@@ -52,7 +46,7 @@ void add_second(Scene& scene) {
 TEST_CASE("after a power loss unpublish and unstage remove the folders that the mounts were made on") {
   Scene scene;
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
-  REQUIRE(scene.want(published()) == errc::ok);
+  REQUIRE(scene.want(filesystem_published()) == errc::ok);
   scene.world.reboot();
   scene.world.agent.start();
   REQUIRE(scene.world.disk.places.size() == 2);
@@ -102,7 +96,7 @@ TEST_CASE("a stage and a publish that fail for good leave no folder") {
     REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
     scene.world.calls.error = {errc::failed_precondition, "made to fail"};
     scene.world.calls.fail_at = 2;  // the bind, after the record
-    REQUIRE(scene.want(published()) == errc::failed_precondition);
+    REQUIRE(scene.want(filesystem_published()) == errc::failed_precondition);
     CHECK(scene.world.disk.places == std::set{kStaged});
   }
 }
@@ -140,7 +134,7 @@ TEST_CASE("an unpublish that is not the last waits for no device, so that the he
   scene.world.hazards = &calm;
   if (!block) scene.filled();
   const auto stage = block ? block_wish() : test::staged_wish(kId);
-  auto publish = block ? block_published() : published();
+  auto publish = block ? block_published() : filesystem_published();
   REQUIRE(scene.want(stage) == errc::ok);
   for (const std::string pod : {"p1", "p2"}) {
     publish.target = "/kubelet/pods/" + pod + "/mount";
@@ -164,7 +158,7 @@ TEST_CASE("the last unmount of a filesystem brings its device up first, and sync
   scene.world.hazards = &calm;
   scene.filled();
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
-  REQUIRE(scene.want(published()) == errc::ok);
+  REQUIRE(scene.want(filesystem_published()) == errc::ok);
   // As an earlier version left it.
   std::erase_if(scene.world.kernel.mounts, [](const auto& mount) { return mount.target == kStaged; });
   scene.world.disk.places.erase(kStaged);
@@ -182,11 +176,13 @@ TEST_CASE("the last unmount of a filesystem brings its device up first, and sync
 
 // --- Whose they are -----------------------------------------------------------------------------
 
-TEST_CASE("a volume that is still published is not unstaged: the refusal names the target, and nothing is taken down") {
+TEST_CASE(
+    "a volume that is still filesystem_published is not unstaged: the refusal names the target, and nothing is taken "
+    "down") {
   const bool block = GENERATE(false, true);
   Scene scene;
   REQUIRE(scene.want(block ? block_wish() : test::staged_wish(kId)) == errc::ok);
-  REQUIRE(scene.want(block ? block_published() : published()) == errc::ok);
+  REQUIRE(scene.want(block ? block_published() : filesystem_published()) == errc::ok);
   CHECK(error_of(scene, plan::Unstaged{kPath}).find(kTarget) != std::string::npos);
   CHECK(scene.want(plan::Unstaged{kPath}) == errc::failed_precondition);
   CHECK(scene.world.kernel.mounts.size() == 2);
@@ -199,7 +195,7 @@ TEST_CASE("a volume that is still published is not unstaged: the refusal names t
 TEST_CASE("a publish whose mount is gone keeps no volume from being unstaged") {
   Scene scene;
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
-  REQUIRE(scene.want(published()) == errc::ok);
+  REQUIRE(scene.want(filesystem_published()) == errc::ok);
   std::erase_if(scene.world.kernel.mounts, [](const auto& mount) { return mount.target == kTarget; });
   scene.world.disk.places.erase(kTarget);
   CHECK(scene.want(plan::Unstaged{kPath}) == errc::ok);
@@ -213,7 +209,7 @@ TEST_CASE("of a volume with two staging paths the one that no pod uses is unstag
   other.path = "/kubelet/staging/second";
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   REQUIRE(scene.want(other) == errc::ok);
-  REQUIRE(scene.want(published()) == errc::ok);
+  REQUIRE(scene.want(filesystem_published()) == errc::ok);
   CHECK(scene.want(plan::Unstaged{kPath}) == errc::failed_precondition);
   CHECK(scene.want(plan::Unstaged{other.path}) == errc::ok);
   CHECK(scene.want(plan::Unpublished{kTarget}) == errc::ok);
@@ -223,9 +219,9 @@ TEST_CASE("of a volume with two staging paths the one that no pod uses is unstag
 
 TEST_CASE("a volume's id at another volume's target or staging path is refused, and both are named") {
   Scene scene;
-  add_second(scene);
+  stage_second(scene);
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
-  REQUIRE(scene.want(published()) == errc::ok);
+  REQUIRE(scene.want(filesystem_published()) == errc::ok);
   const std::string wrong = GENERATE("image-2", "never seen");
   for (const Wish& wish :
        {Wish(plan::Unpublished{kTarget}), Wish(plan::Unpublished{kStaged}), Wish(plan::Unstaged{kPath})}) {
@@ -257,7 +253,7 @@ TEST_CASE("an unstage by another id at a path that ceph-csi staged touches neith
 
 TEST_CASE("what another volume has mounted over a volume's own mount is not taken away with it") {
   Scene scene;
-  add_second(scene);
+  stage_second(scene);
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   auto over = scene.world.kernel.mounts.front();
   over.target = kStaged;
@@ -277,7 +273,7 @@ TEST_CASE(
   const std::string other_target =
       other_path.starts_with("/linked") ? "/linked/pods/p/mount" : "/kubelet/pods//p/mount/";
   auto stage = test::staged_wish(kId);
-  auto publish = published();
+  auto publish = filesystem_published();
   stage.path = publish.path = other_path;
   publish.target = other_target;
   REQUIRE(scene.want(stage) == errc::ok);
@@ -289,7 +285,7 @@ TEST_CASE(
   REQUIRE(scene.want(plan::Healed{}) == errc::ok);
   const int calls = scene.world.calls.made;
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
-  CHECK(scene.want(published()) == errc::ok);
+  CHECK(scene.want(filesystem_published()) == errc::ok);
   CHECK(scene.world.calls.made == calls);
   CHECK(scene.want(plan::Unpublished{other_target}) == errc::ok);
   CHECK(scene.want(plan::Unstaged{other_path}) == errc::ok);

@@ -9,7 +9,7 @@ using test::Scene;
 
 namespace {
 
-plan::Published published(const std::string& target) {
+plan::Published published_at(const std::string& target) {
   plan::Published wish;
   wish.path = test::staged_wish(kId).path;
   wish.target = target;
@@ -28,18 +28,18 @@ TEST_CASE("a stage with another capability is refused and the volume stays as it
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
 }
 
-TEST_CASE("what is not staged cannot be published") {
+TEST_CASE("what is not staged cannot be published_at") {
   Scene scene;
-  CHECK(scene.want(published("/t")) == errc::failed_precondition);
+  CHECK(scene.want(published_at("/t")) == errc::failed_precondition);
 }
 
-TEST_CASE("a volume may be published at several targets, each with its own arguments") {
+TEST_CASE("a volume may be published_at at several targets, each with its own arguments") {
   Scene scene;
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
-  CHECK(scene.want(published("/t1")) == errc::ok);
-  CHECK(scene.want(published("/t2")) == errc::ok);
-  CHECK(scene.want(published("/t1")) == errc::ok);
-  auto other = published("/t1");
+  CHECK(scene.want(published_at("/t1")) == errc::ok);
+  CHECK(scene.want(published_at("/t2")) == errc::ok);
+  CHECK(scene.want(published_at("/t1")) == errc::ok);
+  auto other = published_at("/t1");
   other.read_only = true;
   CHECK(scene.want(other) == errc::already_exists);
 }
@@ -126,7 +126,7 @@ TEST_CASE("an agent that is drained stages nothing new, and serves, repeats and 
   scene.world.agent.shell().drain(true);
   CHECK(scene.want(test::staged_wish("image-2"), "image-2") == errc::unavailable);
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
-  CHECK(scene.want(published("/t1")) == errc::ok);
+  CHECK(scene.want(published_at("/t1")) == errc::ok);
   CHECK(scene.want(plan::Unpublished{"/t1"}) == errc::ok);
   CHECK(scene.want(plan::Unstaged{test::staged_wish(kId).path}) == errc::ok);
   CHECK(scene.want(test::staged_wish(kId)) == errc::unavailable);

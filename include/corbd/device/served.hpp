@@ -15,6 +15,7 @@ class Served {
   Served(Devices& nbd) : ports_{{Kind::nbd, &nbd}} {}  // NOLINT: a node with nbd alone is the usual one
   explicit Served(std::map<Kind, Devices*> ports) : ports_(std::move(ports)) {}
 
+  /// Only of a served kind.
   Devices& of(Kind kind) const { return *ports_.at(kind); }
 
   result<std::vector<Seen>> inventory() const {

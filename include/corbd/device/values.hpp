@@ -31,6 +31,9 @@ inline constexpr std::array kTraits{
         .kind = Kind::krbd, .prefix = "rbd", .record = "krbd", .served = false, .identified = false, .rbd_nbd = false},
 };
 
+static_assert(kTraits[0].kind == Kind::nbd && kTraits[1].kind == Kind::krbd && kTraits.size() == 2,
+              "a row for each kind, in the order of Kind");
+
 constexpr const Traits& traits(Kind kind) { return kTraits[static_cast<std::size_t>(kind)]; }
 
 /// A device on top of another, as sysfs shows it.

@@ -18,7 +18,8 @@ struct Config {
 };
 
 /// Reads the incarnation files. All of them are dead, because the caller holds the state directory's lock. `files` is
-/// for those only: each cluster has sixteen threads of its own for its calls, made with its first call (rbd/lane.hpp).
+/// for those only: each cluster has sixteen threads of its own for its calls, made with its first call
+/// (rbd/blocking_calls.hpp).
 std::unique_ptr<image::Clusters> make_clusters(executor control, Clock& clock, BlockingPool& files, Config config);
 
 }  // namespace corbd::rbd

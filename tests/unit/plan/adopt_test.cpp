@@ -43,14 +43,14 @@ Model by_krbd() {
   });
 }
 
-Staged krbd_wish() {
+Staged wish_of_krbd() {
   Staged wish = staged_wish();
   wish.mounter = Mounter::krbd;
   return wish;
 }
 
 /// Until the image is open and its owner is known.
-std::vector<Step> looked() {
+std::vector<Step> opened_and_looked() {
   return {step::Look{Fact::served_by_other}, step::Fence{}, step::OpenImage{}, step::Look{Fact::ownership}};
 }
 /// From the lock to a device that this agent serves.
@@ -77,7 +77,7 @@ TEST_CASE("what ceph-csi staged becomes ours by a stage, and is left alone while
        Wish(staged_wish()),
        {step::Look{Fact::stash}},
        errc::failed_precondition},
-      {"staged, and the kernel's client has it", by_krbd(), Wish(krbd_wish()), recorded()},
+      {"staged, and the kernel's client has it", by_krbd(), Wish(wish_of_krbd()), recorded()},
       {"healed while rbd-nbd lives", adopted(), Wish(Healed{}), {step::Look{Fact::served_by_other}}},
   });
 }
@@ -85,22 +85,22 @@ TEST_CASE("what ceph-csi staged becomes ours by a stage, and is left alone while
 TEST_CASE("the client of an rbd-nbd that died is fenced like one of ours, unless it may live or had no lock") {
   check({
       {"it died with the lock", rbd_nbd_died(), Wish(Healed{}),
-       sequence({looked(),
+       sequence({opened_and_looked(),
                  {step::Inherit{kPeer}, step::Fence{}, step::Look{Fact::ownership}, step::WriteRecord{}},
                  taken_over()})},
       {"its watch stands", but(rbd_nbd_died(), [](Model& model) { model.ownership.foreign_watchers = {kPeer}; }),
-       Wish(Healed{}), looked(), errc::ok, true},
+       Wish(Healed{}), opened_and_looked(), errc::ok, true},
       {"it gave its lock back",
        but(rbd_nbd_died(),
            [](Model& model) {
              model.ownership.lock = Lock::none;
              model.ownership.owner.clear();
            }),
-       Wish(Healed{}), sequence({looked(), {step::Look{Fact::attachment}}}), errc::unproven},
+       Wish(Healed{}), sequence({opened_and_looked(), {step::Look{Fact::attachment}}}), errc::unproven},
       {"another node has the lock", but(rbd_nbd_died(), [](Model& model) { model.ownership.owner = "10.0.0.2:0/5"; }),
-       Wish(Healed{}), sequence({looked(), {step::Look{Fact::attachment}}}), errc::unproven},
+       Wish(Healed{}), sequence({opened_and_looked(), {step::Look{Fact::attachment}}}), errc::unproven},
       {"it is asked to end, by hand", adopted(), Wish(Adopted{}),
-       sequence({looked(),
+       sequence({opened_and_looked(),
                  {step::Dismiss{}, step::Look{Fact::served_by_other}, step::Look{Fact::ownership}},
                  taken_over()})},
   });

@@ -39,7 +39,7 @@ void without_key(Model& model) {
   model.encryption.clear();
 }
 
-Staged read_only_wish() {
+Staged encrypted_read_only() {
   Staged wish = staged_wish();
   wish.capability.read_only = true;
   return wish;
@@ -50,7 +50,7 @@ std::vector<Step> looked() {
   return sequence({opened(), connected(), {step::Look{Fact::encryption}, step::Look{Fact::luks}}});
 }
 /// From an open mapping with a filesystem to the end of the stage.
-std::vector<Step> checked_and_mounted() {
+std::vector<Step> mapping_mounted() {
   return {
       step::Look{Fact::probe},         step::Fsck{},       step::Mount{kTarget}, step::Look{Fact::filesystem, kTarget},
       step::Look{Fact::format_marker}, step::WriteRecord{}};
@@ -86,13 +86,13 @@ TEST_CASE(
 TEST_CASE("a stage of an encrypted volume, as a table") {
   check({
       {"that has its header", encrypted(), Wish(staged_wish()),
-       sequence({looked(), {step::LuksOpen{}}, checked_and_mounted()})},
+       sequence({looked(), {step::LuksOpen{}}, mapping_mounted()})},
       {"whose metadata were not written yet",
        but(encrypted(), [](Model& model) { model.encryption = "encryptionPrepared"; }), Wish(staged_wish()),
-       sequence({looked(), {step::LuksNote{}, step::LuksOpen{}}, checked_and_mounted()})},
+       sequence({looked(), {step::LuksNote{}, step::LuksOpen{}}, mapping_mounted()})},
       {"that only reads",
        encrypted(),
-       Wish(read_only_wish()),
+       Wish(encrypted_read_only()),
        {step::Look{Fact::resolved}, step::WriteRecord{}, step::Look{Fact::stash}, step::WriteStash{kPath, {}},
         step::Fence{}, step::OpenImage{}, step::StartSession{}, step::KernelConnect{}, step::WriteStash{kPath, {}},
         step::WriteRecord{}, step::Tune{}, step::Look{Fact::encryption}, step::Look{Fact::luks}, step::LuksOpen{},
