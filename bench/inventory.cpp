@@ -7,7 +7,6 @@
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -16,7 +15,6 @@
 #include <fstream>
 #include <mutex>
 #include <stdexcept>
-#include <thread>
 
 #include "corbd/core/log.hpp"
 #include "corbd/host/helpers.hpp"
@@ -24,7 +22,6 @@
 #include "corbd/kms/kms.hpp"
 #include "corbd/nbd/devices.hpp"
 #include "link.hpp"
-#include "support/memory_image.hpp"
 #include "support/still_ports.hpp"
 #include "sysfs.hpp"
 
@@ -34,8 +31,7 @@ namespace {
 namespace fs = std::filesystem;
 namespace still = test::still;
 
-/// Of this thread.
-double cpu_ms() {
+double cpu_ms() {  // of this thread
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
@@ -118,36 +114,6 @@ class Filesystems final : public still::Filesystems {
   }
 };
 
-class Clusters final : public image::Clusters {
- public:
-  task<result<image::Resolved>> resolve(image::Access, image::Name name, Until) override {
-    co_return image::Resolved{{"fsid", 1, "", name.image, 0}, 1 << 20, true, 5, "bench", name};
-  }
-  task<result<image::Resolved>> locate(image::Access, image::Reserved, std::string, Until) override {
-    co_return Error{errc::not_found, "none"};
-  }
-  task<result<>> fence_dead(image::Access, Until) override { co_return result<>(); }
-  task<result<>> inherit(image::Access, std::string, Until) override { co_return result<>(); }
-  task<result<image::Header>> header(image::Access, image::Key, Until) override { co_return image::Header{}; }
-  task<result<std::unique_ptr<image::Image>>> open(image::Access, image::Key, image::OpenOptions, Until) override {
-    co_return std::unique_ptr<image::Image>(std::make_unique<test::MemoryImage>(1 << 20));
-  }
-  task<result<>> shutdown(Until) override { co_return result<>(); }
-};
-
-/// In memory: what a disk costs is not asked here.
-class Records final : public volume::RecordStore {
- public:
-  task<result<volume::Loaded>> load() override { co_return std::move(loaded); }
-  task<result<>> save(plan::Record) override { co_return result<>(); }
-  task<result<>> drop(std::string) override { co_return result<>(); }
-  task<result<>> save_key(std::string, Secret) override { co_return result<>(); }
-  task<result<Secret>> load_key(std::string) override { co_return Error{errc::not_found, "none"}; }
-  task<result<>> drop_key(std::string) override { co_return result<>(); }
-  std::string busy_file(const std::string& id) const override { return id; }
-  volume::Loaded loaded;
-};
-
 plan::Record record_of(std::uint32_t number) {
   plan::Record record;
   record.volume_id = id_of(number);
@@ -170,7 +136,7 @@ void measure(std::uint32_t count) {
     const auto clock = make_real_clock(control);
     BlockingPool pool(control, *clock, 1);
     HelperPool helpers(control, *clock, {});
-    Clusters clusters;
+    still::Clusters clusters;
     Devices devices(control, *clock, dir);
     still::KernelClient kernel;
     Mounts mounts;
@@ -178,7 +144,7 @@ void measure(std::uint32_t count) {
     still::Daemons daemons;
     const auto luks = host::make_luks(helpers);
     const auto kms = kms::make_kms(pool, dir);
-    Records records;
+    still::Records records;
     for (std::uint32_t number = 0; number < count; ++number) {
       devices.make(number, id_of(number));
       records.loaded.records.push_back(record_of(number));

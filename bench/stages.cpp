@@ -27,7 +27,6 @@
 #include "corbd/nbd/devices.hpp"
 #include "csi/v1/csi.grpc.pb.h"
 #include "support/cpu.hpp"
-#include "support/memory_image.hpp"
 #include "support/still_ports.hpp"
 
 namespace corbd::bench {
@@ -128,23 +127,6 @@ class Filesystems final : public still::Filesystems {
   }
 };
 
-class Clusters final : public image::Clusters {
- public:
-  task<result<image::Resolved>> resolve(image::Access, image::Name name, Until) override {
-    co_return image::Resolved{{"fsid", 1, "", name.image, 0}, 1 << 20, true, 5, "bench", name};
-  }
-  task<result<image::Resolved>> locate(image::Access, image::Reserved, std::string, Until) override {
-    co_return Error{errc::not_found, "none"};
-  }
-  task<result<>> fence_dead(image::Access, Until) override { co_return result<>(); }
-  task<result<>> inherit(image::Access, std::string, Until) override { co_return result<>(); }
-  task<result<image::Header>> header(image::Access, image::Key, Until) override { co_return image::Header{}; }
-  task<result<std::unique_ptr<image::Image>>> open(image::Access, image::Key, image::OpenOptions, Until) override {
-    co_return std::unique_ptr<image::Image>(std::make_unique<test::MemoryImage>(1 << 20));
-  }
-  task<result<>> shutdown(Until) override { co_return result<>(); }
-};
-
 class NodeFiles final : public still::NodeFiles {
  public:
   task<result<>> check_path(std::string path, bool must_exist) override {
@@ -190,7 +172,7 @@ struct Agent {
   std::unique_ptr<Clock> clock = make_real_clock(control);
   BlockingPool pool{control, *clock, 8};
   HelperPool helpers{control, *clock, {}};
-  Clusters clusters;
+  still::Clusters clusters;
   Devices devices{control, *clock, dir + "/sys"};
   still::KernelClient kernel;
   Mounts mounts{helpers, devices};

@@ -6,12 +6,10 @@
 //   corbd-writer verify --path FILE|DEV --journal J [--kill MICROSECONDS ...]
 //   corbd-writer stalls --journal J [--kill MICROSECONDS ...]      the same figures without reading the volume
 //
-// T threads write as fast as they are answered. N more write once every M ms: at any moment most of those are idle, so
-// that after a fault some write is new to the kernel, not one that was in flight. Each thread owns the blocks of its
-// own residue class: the last acknowledged write of a block is well defined, and a block may only hold that one or a
-// later one that was in flight. Acknowledged is: direct, pwrite returned; fsync, fdatasync returned; mmap, msync
-// returned. The journal (keep it off the volume) is an array of Entry; a second run with the same journal goes on
-// numbering.
+// T threads write as fast as they are answered. N more write once every M ms and are idle otherwise: so after a fault
+// some write is new to the kernel. Each thread owns the blocks of its own residue class, so a block may only hold its
+// last acknowledged write, or a later one that was in flight. A write is acknowledged when this returns: direct,
+// pwrite; fsync, fdatasync; mmap, msync. The journal (keep it off the volume) is an array of Entry.
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -342,10 +340,10 @@ int main(int argc, char** argv) {
     if (o.command == "run") return run(o);
     if (o.command == "verify" || o.command == "stalls") return verify(o);
   }
-  std::fprintf(
-      stderr,
+  std::fputs(
       "usage: corbd-writer run --path P --size BYTES --mode direct|fsync|mmap --journal J [--seconds N] [--threads T]"
       " [--paced N] [--pace-ms M]\n       corbd-writer verify --path P --journal J [--kill MICROSECONDS ...]\n"
-      "       corbd-writer stalls --journal J [--kill MICROSECONDS ...]\n");
+      "       corbd-writer stalls --journal J [--kill MICROSECONDS ...]\n",
+      stderr);
   return 2;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "corbd/volume/shell.hpp"
+#include "support/memory_image.hpp"
 
 namespace corbd::test::still {
 
@@ -103,6 +104,37 @@ class Daemons final : public host::Daemons {
  public:
   task<result<bool>> serving(std::uint32_t, std::string, Until) override { co_return false; }
   task<result<>> dismiss(std::uint32_t, std::string, Until) override { co_return result<>(); }
+};
+
+/// Every image is in memory, and opens.
+class Clusters final : public image::Clusters {
+ public:
+  task<result<image::Resolved>> resolve(image::Access, image::Name name, Until) override {
+    co_return image::Resolved{{"fsid", 1, "", name.image, 0}, 1 << 20, true, 5, "bench", name};
+  }
+  task<result<image::Resolved>> locate(image::Access, image::Reserved, std::string, Until) override {
+    co_return Error{errc::not_found, "none"};
+  }
+  task<result<>> fence_dead(image::Access, Until) override { co_return result<>(); }
+  task<result<>> inherit(image::Access, std::string, Until) override { co_return result<>(); }
+  task<result<image::Header>> header(image::Access, image::Key, Until) override { co_return image::Header{}; }
+  task<result<std::unique_ptr<image::Image>>> open(image::Access, image::Key, image::OpenOptions, Until) override {
+    co_return std::unique_ptr<image::Image>(std::make_unique<MemoryImage>(1 << 20));
+  }
+  task<result<>> shutdown(Until) override { co_return result<>(); }
+};
+
+/// In memory: what a disk costs is not asked here.
+class Records final : public volume::RecordStore {
+ public:
+  task<result<volume::Loaded>> load() override { co_return std::move(loaded); }
+  task<result<>> save(plan::Record) override { co_return result<>(); }
+  task<result<>> drop(std::string) override { co_return result<>(); }
+  task<result<>> save_key(std::string, Secret) override { co_return result<>(); }
+  task<result<Secret>> load_key(std::string) override { co_return Error{errc::not_found, "none"}; }
+  task<result<>> drop_key(std::string) override { co_return result<>(); }
+  std::string busy_file(const std::string& id) const override { return id; }
+  volume::Loaded loaded;
 };
 
 class NodeFiles : public volume::NodeFiles {
