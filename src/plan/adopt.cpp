@@ -1,5 +1,5 @@
-// A device that was made for ceph-csi. One of rbd-nbd is left alone while rbd-nbd serves it; afterwards its client is
-// fenced like a dead one of our own, and the rest is healing. One of the kernel's client needs neither.
+// Devices that were made for ceph-csi. A device of rbd-nbd is left alone while rbd-nbd serves it. Afterwards its client
+// is fenced like a dead client of our own, and the rest is healing. A device of the kernel client needs neither.
 #include "adopt.hpp"
 
 #include <algorithm>
@@ -17,8 +17,8 @@ std::string foreign(const Situation& view, const std::string& why) {
   const auto& device = view.seen.devices.front();
   const std::string what =
       traits(device.kind).identified ? " carries the id of volume " : " shows the image of volume ";
-  return device::path(device) + what + view.id + " but no record of driver " + view.policy.driver + " names it, and " +
-         why + ": disconnect it by the tool that made it";
+  return device::path(device) + what + view.id + ", but driver " + view.policy.driver + " has no record of it, and " +
+         why + ": disconnect it with the tool that made it";
 }
 
 /// Why the stash does not tell of this device and image; empty when it does (rule 25: the identifier alone
@@ -33,14 +33,14 @@ std::string mismatch(const Stash& stash, const device::Seen& device, const image
   if (stash.image != name.image || stash.pool != name.pool || stash.ns != name.ns)
     return "ceph-csi's image-meta.json names the image " + stash.pool + "/" + stash.image;
   if (stash.encrypted && image.kms_id.empty())
-    return "ceph-csi's image-meta.json calls it encrypted, which its attributes do not";
+    return "ceph-csi's image-meta.json says that it is encrypted; the attributes of the volume do not";
   if (!stash.encrypted && !image.kms_id.empty())
-    return "ceph-csi's image-meta.json does not call it encrypted, which its attributes do";
+    return "ceph-csi's image-meta.json does not say that it is encrypted; the attributes of the volume do";
   return "";
 }
 
-/// It ends by itself or was asked to: what it wrote last is stored, and it gave its lock back. Before that nobody but
-/// it may have the image.
+/// rbd-nbd ends by itself, or because it is asked to. Then what it wrote last is stored, and its lock is given back.
+/// Until then nobody else may have the image.
 Decision dismiss(const Situation& view) {
   const auto& who = *view.seen.facts.ownership;
   if (view.record->shared) return Step(step::Dismiss{});
@@ -51,12 +51,12 @@ Decision dismiss(const Situation& view) {
   for (const auto& watcher : who.foreign_watchers)
     if (!on_this_node(who, watcher))
       return fail(errc::in_use, "image " + view.record->key.text() + " of volume " + view.id + " is open at " +
-                                    watcher + ": rbd-nbd is not asked to leave it before that client is gone");
+                                    watcher + ": rbd-nbd keeps it until that client is gone");
   return Step(step::Dismiss{});
 }
 
-/// Neither record nor stash: the identifier alone authorises nothing, so the device stays. Its mount goes, as long as
-/// that can end.
+/// There is neither record nor stash. The identifier alone authorises nothing, so the device stays. Its mount goes if
+/// an umount can end.
 std::optional<Decision> umount_unknown(const Situation& view, const std::string& target) {
   const auto* device = view.seen.device();
   const auto of_device = [&](const auto& mount) { return mount.target == target && shows(mount, *device); };
@@ -64,18 +64,17 @@ std::optional<Decision> umount_unknown(const Situation& view, const std::string&
     return std::nullopt;
   if (!view.seen.facts.served_by_other) return look(Fact::served_by_other);
   if (*view.seen.facts.served_by_other) return std::nullopt;
-  return fail(
-      errc::unavailable,
-      foreign(view, "ceph-csi left no image-meta.json; nobody serves it, so that an umount would wait for ever"));
+  return fail(errc::unavailable,
+              foreign(view, "ceph-csi left no image-meta.json; nobody serves it, so an umount would never end"));
 }
 
-/// A device without a server would hold its umount.
+/// A device without a server would block its umount.
 std::optional<Decision> needs_daemon(const Situation& view) {
   if (!view.seen.facts.served_by_other) return look(Fact::served_by_other);
   if (*view.seen.facts.served_by_other) return std::nullopt;
   return fail(errc::unavailable, "rbd-nbd, which served volume " + view.id +
-                                     ", is dead, and its umount would wait for ever: stage the volume again, "
-                                     "which brings its key, so that this agent serves it");
+                                     ", is dead, so an umount would never end: stage the volume again. "
+                                     "That brings its key, and this agent then serves it");
 }
 
 }  // namespace
@@ -106,12 +105,12 @@ Decision close_for_other(const Situation& view) {
   return fail(errc::failed_precondition,
               device::path(*device) + " carries the id of volume " + view.id + " but its record names " +
                   device::path(*view.record->device, device->kind) + ", and no image-meta.json of ceph-csi names " +
-                  device::path(*device) + ": disconnect it by the tool that made it");
+                  device::path(*device) + ": disconnect it with the tool that made it");
 }
 
 namespace {
 
-/// Beside the very device stands a stash that is not the one which this agent signed: somebody else wrote it since. One
+/// The stash names that very device but is not the one that this agent signed, so somebody else wrote it since. A stash
 /// that was never signed shows nothing.
 bool has_other_stash(const Situation& view) {
   const auto* device = view.seen.device();
@@ -137,7 +136,7 @@ std::optional<Step> ask_restaged(const Situation& view) {
 }
 
 Decision close_if_unstaged(const Situation& view) {
-  // A link or an image of ours: its device went under this agent, which its pods are to be told of.
+  // This agent has a link or an image, so the device went away under it, and its pods must hear of that.
   if (!view.record->device || !view.seen.mounts.empty() || view.seen.link != Observation::Link::none ||
       view.seen.image_open)
     return Done{};
@@ -230,7 +229,7 @@ std::optional<Decision> end_other_client(const Situation& view) {
   const bool just_died = view.seen.other_dead_for && *view.seen.other_dead_for < kWatchStands;
   if (watches(who, who.owner) && !just_died)
     return Wait{"the cluster still sees the client at " + who.owner + ", which locks image " + view.record->key.text() +
-                " of volume " + view.id + ": 30 s after rbd-nbd's death it does not"};
+                " of volume " + view.id + ": that ends 30 s after rbd-nbd's death"};
   if (auto step = ask_restaged(view)) return step;
   return inherit(view);
 }

@@ -65,8 +65,8 @@ Decision offer_tombstone(const Situation& view) {
   const auto& attachment = view.seen.facts.attachment;
   if (attachment && attachment->state == Attachment::State::unknown)
     return fail(errc::unproven, "volume " + view.id +
-                                    " was given up, and its image-meta.json is not this agent's any more: whether it "
-                                    "was staged anew since, only its VolumeAttachment tells: " +
+                                    " was given up, and somebody else has written its image-meta.json since. Only its "
+                                    "VolumeAttachment tells whether it was staged again: " +
                                     attachment->why);
   return Step(step::OpenTombstone{});
 }
@@ -149,10 +149,10 @@ Answer do_paths_outlive_it(const Situation& view) {
   if (view.seen.device() != nullptr || !record.block || !record.device) return std::nullopt;
   if (!record.publishes.empty())
     return fail(errc::unavailable, device::path(*record.device, record.kind) + " of volume " + view.id +
-                                       " is gone by another program's hand, and the volume is "
+                                       " was removed by another program, and the volume is "
                                        "still published at " +
                                        record.publishes.front().target +
-                                       ": end its pods, and it is unstaged and staged anew");
+                                       ": end its pods. kubelet then unstages it and stages it again");
   for (const auto& staging : record.stagings) {
     step::Umount step{staging_target(view.id, staging.path)};
     if (shows_device_that_is_gone(view, step.path)) return step;
@@ -172,7 +172,7 @@ Answer was_disconnected(const Situation& view) {
   if (view.seen.mounts.empty() && device->holders.empty()) return until_closed(view);
   return fail(errc::unavailable, device::path(*device) + " of volume " + view.id +
                                      " was disconnected by another program while it was in use, and gives only "
-                                     "I/O errors: end its pods, and it is unstaged and staged anew");
+                                     "I/O errors: end its pods. kubelet then unstages it and stages it again");
 }
 
 /// The process's own side of a dead link goes first; what the image's connection broke, with its image.

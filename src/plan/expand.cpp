@@ -28,8 +28,7 @@ std::optional<StagedMount> staged_mount(const Situation& view) {
 }
 
 Decision not_mounted(const Situation& view) {
-  return fail(errc::failed_precondition,
-              "the filesystem of volume " + view.id + " is staged nowhere now: stage it first");
+  return fail(errc::failed_precondition, "the filesystem of volume " + view.id + " is not staged: stage it first");
 }
 
 Decision unknown_at(const Situation& view, const std::string& path) {
@@ -49,8 +48,8 @@ Decision expand_filesystem(const Situation& view) {
   if (!at) return not_mounted(view);
   if (at->mount->filesystem_read_only && !wants_read_only(at->staging->capability))
     return fail(errc::failed_precondition, "the filesystem of volume " + view.id +
-                                               " turned read-only, so it cannot grow: end its pods, and " +
-                                               "stage it anew, which checks it");
+                                               " turned read-only and cannot grow: end its pods and " +
+                                               "stage it again, which runs fsck");
   if (auto step = fill_device(view, *at->mount)) return *step;
   return Done{};
 }
@@ -95,14 +94,14 @@ Decision trim(const Situation& view, const Trimmed& wish) {
   if (view.record->failed) return given_up(view);
   if (view.record->block)
     return fail(errc::unimplemented,
-                "volume " + view.id + " is a raw block device: what of it is free only its user knows");
+                "volume " + view.id + " is a raw block device: only its user knows which blocks are free");
   if (!answers(view)) return without_server(view);
   if (view.seen.facts.trimmed) return Done{};
   const auto staged = staged_mount(view);
   if (!staged) return not_mounted(view);
   if (view.record->read_only || staged->mount->filesystem_read_only)
     return fail(errc::failed_precondition,
-                "the filesystem of volume " + view.id + " is read-only: nothing of it is given back");
+                "the filesystem of volume " + view.id + " is read-only: it cannot be trimmed");
   return step::Trim{staged->mount->target};
 }
 

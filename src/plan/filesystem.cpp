@@ -56,8 +56,8 @@ Decision format(const Situation& view, const Step& how) {
         "image " + view.record->key.text() + " of volume " + view.id + " shows no filesystem but holds data" +
             (facts.format_marker->empty()
                  ? ""
-                 : ", and a format (" + *facts.format_marker + ") that was begun and is not this one") +
-            ": it is not formatted. Look at it, and make the filesystem by hand if the data is worth nothing");
+                 : ", and its format marker (" + *facts.format_marker + ") is from another try") +
+            ": it is not formatted. Look at the data. If it is worthless, make the filesystem by hand");
   std::string wanted = (how == Step(step::Mkfs{}) ? "mkfs by " : "luksFormat by ") + view.seen.client;
   if (begun == wanted) return Step(step::Mark{});
   return write_format(view, std::move(wanted));
@@ -83,8 +83,8 @@ std::optional<Decision> refuse_mounted(const Situation& view, const std::string&
       return fail(
           errc::failed_precondition,
           "volume " + view.id + " is still mounted at " + mount.target +
-              ": unpublish it there, then unstage it. If no pod has it there, as where a folder of kubelet's is "
-              "bound a second time, `umount " +
+              ": unpublish it there, then unstage it. If no pod uses it there, for example because kubelet's folder is "
+              "bound a second time, run `umount " +
               mount.target + "`");
   return std::nullopt;
 }
@@ -110,7 +110,7 @@ Decision make_filesystem(const Situation& view, const std::string& target, const
     case host::Probe::Kind::nothing:
       if (capability.read_only)
         return fail(errc::failed_precondition,
-                    image + " holds no filesystem and is wanted read-only: stage it once writable, which makes one");
+                    image + " holds no filesystem and is wanted read-only: stage it writable once, which makes one");
       return format(view, step::Mkfs{});
     case host::Probe::Kind::filesystem:
       break;

@@ -26,12 +26,12 @@ std::string names_of(std::uint64_t features) {
 }
 
 /// A lock whose owner does not watch the image is a dead client's: the kernel has it blocklisted before it breaks the
-/// lock. Of a volume that many nodes write there may be any.
+/// lock. An image that many nodes write may have any number of watchers.
 bool has_other_users(const Situation& view) {
   return !view.record->shared && !view.seen.facts.ownership->foreign_watchers.empty();
 }
 
-/// Nothing was written through the device yet, so that it may be unmapped again.
+/// Nothing was written through the device yet, so it may be unmapped again.
 bool is_fresh(const Situation& view) {
   const auto complete = [](const Staging& staging) { return staging.complete; };
   const auto* device = view.seen.device();
@@ -106,7 +106,7 @@ Decision expand_krbd(const Situation& view, const Expanded& wish) {
   if (device->size < wish.bytes)
     return fail(errc::unavailable, device::path(*device) + " of volume " + view.id + " has " +
                                        std::to_string(device->size) + " bytes, and " + std::to_string(wish.bytes) +
-                                       " are wanted: repeat when the image is that large and the kernel has seen it");
+                                       " are wanted: repeat once the image has grown and the kernel shows it");
   return expand_contents(view);
 }
 

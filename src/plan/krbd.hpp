@@ -13,12 +13,12 @@ result<device::Kind> choose_kind(Mounter wanted, std::uint64_t image_features,
 
 bool by_kernel(const Situation& view);
 
-/// As bring_up(), of a record for krbd.
+/// As bring_up(), for a record of krbd.
 std::optional<Decision> bring_up_krbd(const Situation& view);
 /// Between the device and its use at that staging path: nobody else has the image, and the record names the device.
 /// Nothing for nbd.
 std::optional<Decision> settle_krbd(const Situation& view, const Staging& staging);
-/// Of a stage that needs the image itself; nothing for nbd, whose image is open as long as there is a device.
+/// Opens the image for a stage that needs it. Nothing for nbd, whose image is open as long as there is a device.
 std::optional<Decision> open_beside(const Situation& view);
 /// The end of a stage: no image stays open beside the kernel's device.
 Decision leave_to_kernel(const Situation& view);

@@ -22,22 +22,22 @@ Decision make_header(const Situation& view) {
   if (view.record->read_only)
     return fail(
         errc::failed_precondition,
-        image_text(view) + " is not encrypted yet and is wanted read-only: stage it once writable, which does it");
+        image_text(view) + " is not encrypted yet and is wanted read-only: stage it writable once, which encrypts it");
   if (view.record->shared)
     return fail(errc::failed_precondition,
                 image_text(view) +
-                    " is not encrypted yet, and another node may be at it as well: stage it once as ReadWriteOnce, "
-                    "which does it");
+                    " is not encrypted yet, and another node may use it: stage it once as ReadWriteOnce, "
+                    "which encrypts it");
   if (*view.seen.facts.encryption == kEncrypted)
     return fail(errc::not_empty,
                 image_text(view) +
-                    " is encrypted, as its metadata says, but has no LUKS header: it is not formatted. Look at "
-                    "what became of its first 16 MiB");
+                    " is encrypted by its metadata, but has no LUKS header: it is not formatted. Find out what "
+                    "happened to its first 16 MiB");
   return format(view, step::LuksFormat{});
 }
 
-/// A header without a key: nothing can ever open it. Before the metadata called it done, it is our format that did not
-/// end.
+/// Nothing can ever open a header without a key. Until the metadata calls the image encrypted, it is our own format
+/// that did not end.
 Decision finish_header(const Situation& view) {
   if (*view.seen.facts.encryption != kEncrypted) {
     if (!view.seen.facts.format_marker) return look(Fact::format_marker);
@@ -50,7 +50,7 @@ Decision finish_header(const Situation& view) {
 
 Step remove_key(int slot) { return step::RemoveKey{slot}; }
 
-/// Why there is no key to rotate.
+/// Why the key cannot be rotated.
 std::optional<Decision> not_rotated(const Situation& view) {
   const auto& record = view.record;
   if (!record) return fail(errc::not_found, "volume " + view.id + " is not staged here");
@@ -129,7 +129,7 @@ Decision rekey(const Situation& view) {
   }
   if (second.opens) return first.used ? remove_key(0) : Step(step::NewKey{});
   if (!second.used) return Step(step::AddKey{});
-  // Of an earlier rotation, which ended between the KMS and its last step.
+  // An earlier rotation ended between the KMS and its last step.
   if (first.opens) return remove_key(1);
   return fail(errc::unauthenticated,
               "the key that the KMS has of volume " + view.id + " opens neither key slot 0 nor 1: nothing was changed");

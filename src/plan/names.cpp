@@ -59,7 +59,7 @@ std::uint64_t usable_bytes(const device::Seen& device) {
 
 bool shows(const host::Mount& mount, const device::Seen& device) {
   const auto* mapping = mapping_of(device);
-  // With udev the mapping's name is a link to the kernel's, without it a node of its own.
+  // udev makes the mapping's name a link to the kernel's name. Without udev it is a node of its own.
   if (mount.fstype == "devtmpfs")
     return mount.root == "/" + device::name(device.kind, device.index) ||
            (mapping != nullptr && (mount.root == "/" + mapping->name || mount.root == "/mapper/" + mapping->mapping));

@@ -26,7 +26,7 @@ Decision heal(const Situation& view) {
   return Done{};
 }
 
-/// Known only once the stash has it: what is there without it then was written by somebody else.
+/// Noted only once the stash has it. From then on, a stash without it was written by somebody else.
 Decision note_signature(const Situation& view) {
   const auto& stash = view.seen.facts.stash;
   const Record& record = *view.record;
@@ -37,7 +37,7 @@ Decision note_signature(const Situation& view) {
   return step;
 }
 
-/// Of a device that nobody serves it would prove what nobody saw.
+/// An attachment noted while nobody serves the device would prove what nobody saw.
 Decision attach(const Situation& view, const Attached& wish) {
   if (!view.record) return Done{};
   const bool noted = view.record->attachment_uid == wish.uid;
@@ -74,7 +74,7 @@ Decision decide(const Situation& view, const Wish& wish) {
   const auto& volume_id = view.id;
   const auto& record = view.record;
   const auto& seen = view.seen;
-  // What is true of the device now need not be so a moment later: it may be disconnected below what would be mounted.
+  // The command may change the device at any moment: it may be disconnected under a mount that is being made.
   if (seen.command)
     return Wait{seen.command->what + " of volume " + volume_id + " is under way in the kernel since " +
                 utc_text(seen.command->since)};
@@ -86,13 +86,13 @@ Decision decide(const Situation& view, const Wish& wish) {
   // Healing never waits for a helper: the helper may be waiting for the healing.
   if (seen.busy && !heals && (by_kernel(view) || (seen.connected && seen.link == Observation::Link::serving)))
     return Wait{"a helper still works on volume " + volume_id};
-  // It may mount yet what is unmounted now.
+  // That helper may still mount what would be unmounted now.
   const bool takes_down = std::holds_alternative<Unpublished>(wish) || std::holds_alternative<Unstaged>(wish);
   if (seen.busy && takes_down)
     return fail(errc::unavailable, "a helper still works on volume " + volume_id +
                                        ", whose device has no server now: repeat when it is healed");
   const bool of_earlier_boot = record && record->boot_id != seen.boot_id;
-  // What it tells of is gone: a device that is there is another's, of whom the stash tells.
+  // The device of that record is gone. One that is there is another program's, and the stash tells about it.
   if (of_earlier_boot && seen.link == Observation::Link::none && !seen.image_open) return Step(step::DropRecord{});
   const auto next = Overloaded{
       [&](const Staged& wanted) { return stage(view, wanted); },
@@ -112,10 +112,10 @@ Decision decide(const Situation& view, const Wish& wish) {
   return std::visit(next, wish);
 }
 
-/// What was only looked at, and is another's to use or may be.
+/// The image was only looked at. It is another client's, or may be.
 bool leaves(const Situation& view, errc why) {
   const Observation& seen = view.seen;
-  // To close it would give back the lock, which is the proof that it is ours, unless it was taken on a mere word.
+  // Closing the image would give back the lock, which proves that it is ours, unless it was taken on a mere word.
   const bool ours =
       (seen.lock_held || (seen.facts.ownership && seen.facts.ownership->lock == image::Ownership::Lock::mine)) &&
       !(view.record && view.record->on_word);

@@ -20,14 +20,14 @@ std::string waited(const Situation& view) {
 
 bool is_known(const Situation& view) { return !view.record->attachment_uid.empty(); }
 
-/// As long as a volume stays attached here, no other node may have it. Of one whose attachment was never seen, its
-/// absence proves nothing: a driver may do without.
+/// As long as a volume stays attached here, no other node may have it. If its attachment was never seen, a missing one
+/// proves nothing: a driver may do without.
 bool stayed_here(const Situation& view) {
   const auto& attachment = *view.seen.facts.attachment;
   return is_known(view) && attachment.state == Attachment::State::here && attachment.uid == view.record->attachment_uid;
 }
 
-/// What the orchestrator knows to be another's; null: nothing of the kind.
+/// Why the orchestrator knows that the volume may be another node's; null: it knows of nothing.
 const char* taken_away(const Situation& view) {
   using State = Attachment::State;
   const State state = view.seen.facts.attachment->state;
@@ -52,22 +52,22 @@ std::optional<Step> note_word(const Situation& view) {
 }
 
 Decision unproven(const Situation& view, const std::string& why) {
-  const std::string word = view.vouched ? ". --without-proof does not reach over that" : "";
+  const std::string word = view.vouched ? ". --without-proof does not override that" : "";
   return fail(errc::unproven,
               "image " + view.record->key.text() + " of volume " + view.id + " is not proven ours: " + why + word);
 }
 
-/// "it is locked by the client at 10.0.0.7:0/1 (client.4119)". Who has it may be a tool that mends the image, rbd-nbd
+/// "it is locked by the client at 10.0.0.7:0/1 (client.4119)". The holder may be a tool that mends the image, rbd-nbd
 /// of this node, or another node's agent.
 std::string locked_by(const Situation& view) {
   const auto& who = *view.seen.facts.ownership;
   const std::string owner = "the client at " + with_client(view, who.owner);
   if (left_by_this_node(view))
-    return "its lock was left by " + owner + " of this node, which is dead and not known as this agent's";
+    return "its lock was left by " + owner + " of this node, which is dead and not known as a client of this agent";
   return "it is locked by " + owner + ": not served until that client is gone";
 }
 
-/// Neither the lock nor anybody else speaks for us.
+/// Neither the lock nor the orchestrator proves that the volume is ours.
 Decision nothing_proves(const Situation& view) {
   const auto& attachment = *view.seen.facts.attachment;
   const auto& who = *view.seen.facts.ownership;
@@ -75,18 +75,17 @@ Decision nothing_proves(const Situation& view) {
   if (who.lock == image::Ownership::Lock::other)
     why = locked_by(view);
   else if (view.record->on_word && who.lock != image::Ownership::Lock::none)
-    why = "its lock was taken over on an operator's word, in a try that failed, and the word was for that try only";
+    why = "an operator's word let a try take its lock; that try failed, and the word counted for it only";
   else if (view.record->exclusive_lock)
     why = "its lock is free, so another node may have written";
   else
     why = "it has no exclusive-lock feature, so nothing shows who wrote last";
-  why += attachment.state == Attachment::State::here ? ", and under which VolumeAttachment it was staged is not known"
+  why += attachment.state == Attachment::State::here ? ", and nobody knows under which VolumeAttachment it was staged"
          : attachment.why.empty()                    ? ""
                                                      : ", and its VolumeAttachment does not show it: " + attachment.why;
   if (view.vouched) return unproven(view, why);
   if (!word_counts(view))
-    return unproven(view, why +
-                              ". It is not attached to this node, so nobody's word counts: give it up by `corbd fail " +
+    return unproven(view, why + ". It is not attached to this node, so no word counts: give it up with `corbd fail " +
                               view.id + " --yes-really`");
   return unproven(view, why + ". If no other node used it: `corbd heal " + view.id + " --without-proof`");
 }
@@ -103,13 +102,13 @@ Decision prove_against_other(const Situation& view) {
   if (who.lock != image::Ownership::Lock::other)
     return unproven(view, "it is open at " + with_client(view, who.foreign_watchers.front()) +
                               ": not served until that client is gone");
-  // Without an orchestrator to say more: who takes a lock from a client that lives has it fenced first.
+  // No orchestrator says more. But a client that takes the lock of a living one has that one fenced first.
   if (view.seen.cut_off && !is_known(view) && view.seen.facts.attachment->state != Attachment::State::here &&
       !on_this_node(who, who.owner))
     return lost(view, "was taken from this node while it wrote, by the client at " + with_client(view, who.owner));
   const std::string hint = view.record->adopting && !on_this_node(who, who.owner)
                                ? ". If that is rbd-nbd's own, because it ran in another network namespace, blocklist "
-                                 "it, break its lock (`rbd lock rm`), and say "
+                                 "it, break its lock (`rbd lock rm`), and run "
                                  "`corbd heal " +
                                      view.id + " --without-proof`"
                                : "";
@@ -132,12 +131,12 @@ Decision prove_after_detach(const Situation& view, const char* why) {
   const auto& attachment = *view.seen.facts.attachment;
   if (attachment.state == Attachment::State::here) {
     if (auto step = ask_restaged(view)) return *step;
-    // Detached, and staged here again by another program, with the same number: what waits in the device is that one's,
-    // and no theft.
+    // The volume was detached, and another program staged it here again with the same number. The requests that wait in
+    // the device are that program's. Nothing was stolen.
     if (left_by_this_node(view) && view.seen.facts.ownership->foreign_watchers.empty())
       return unproven(view,
                       locked_by(view) +
-                          ", and it was attached here anew since this agent served it: end its pods, give it up by "
+                          ", and it was attached here again since this agent served it: end its pods, give it up with "
                           "`corbd fail " +
                           view.id + " --yes-really`, and let it be staged again");
   }
@@ -153,7 +152,7 @@ Decision lost(const Situation& view, const std::string& why) {
     return step;
   }
   return fail(errc::lost, "image " + view.record->key.text() + " of volume " + view.id + " " + why +
-                              ": it is not ours any more and not served; after " +
+                              ": this node no longer owns it and does not serve it. After " +
                               std::to_string(view.policy.tombstone_after.count()) +
                               " s its device answers with I/O errors");
 }
@@ -169,15 +168,15 @@ std::optional<Decision> prove(const Situation& view) {
   using Lock = image::Ownership::Lock;
   if (view.seen.devices.empty()) {
     if (!who.foreign_watchers.empty()) return open_elsewhere(view);
-    // Whoever has the lock has no watch any more, as after the death of its node: librbd has it blocklisted, and takes
-    // the lock then.
+    // Whoever has the lock has no watch any more, as after the death of its node. librbd has it blocklisted and then
+    // takes the lock.
     return std::nullopt;
   }
   const bool alone = who.lock != Lock::other && who.foreign_watchers.empty();
   if (alone && proven_by_lock(view)) return std::nullopt;
   if (!alone && !view.record->adopting)
     if (auto step = yield_to_other(view)) return step;
-  // Before a foreign client is believed to be a thief, and before anybody's word is taken.
+  // Asked before a foreign client counts as a thief, and before anybody's word counts.
   if (!view.seen.facts.attachment) return look(Fact::attachment);
   if (const char* why = taken_away(view)) return prove_after_detach(view, why);
   if (!alone) return prove_against_other(view);

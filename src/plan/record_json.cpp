@@ -182,7 +182,7 @@ Record record_of(const json::object& from) {
 
 std::string encode(const Record& record) {
   const std::string body = json::serialize(to_json(record));
-  // By hand, so that the sum is over the very bytes that stand in the file.
+  // Written by hand, so that the sum covers the very bytes of the file.
   return "{\"version\":" + std::to_string(record_version) + ",\"crc32c\":" + std::to_string(crc32c(body)) +
          ",\"record\":" + body + "}\n";
 }

@@ -16,7 +16,7 @@ bool shows_device_that_is_gone(const Situation& view, const std::string& target)
 Decision given_up(const Situation& view) {
   return fail(errc::lost,
               "volume " + view.id +
-                  " was given up and answers with I/O errors: end its pods and unstage it, then stage it anew");
+                  " was given up and answers with I/O errors: end its pods and unstage it, then stage it again");
 }
 
 Decision fail(errc code, std::string text) { return Fail{{code, std::move(text)}}; }
@@ -25,7 +25,7 @@ Step look(Fact fact) { return step::Look{fact}; }
 
 Step name_device(const Situation& view, std::optional<std::uint32_t> index) {
   step::WriteRecord step{*view.record};
-  // Between two devices nothing kept other nodes away: what was begun on the first counts no more.
+  // Nothing kept other nodes away between two devices. So a format that was begun on the first counts no more.
   if (index != view.record->device) step.record.format.clear();
   step.record.on_word = false;  // it is served
   step.record.device = index;
@@ -35,8 +35,8 @@ Step name_device(const Situation& view, std::optional<std::uint32_t> index) {
 }
 
 Decision no_key(const Situation& view) {
-  return fail(errc::unavailable, "no Ceph key of user " + view.record->user + " for volume " + view.id +
-                                     " is at hand (the runtime directory was emptied): stage the volume again");
+  return fail(errc::unavailable, "the agent has no Ceph key of user " + view.record->user + " for volume " + view.id +
+                                     ", because its runtime directory was emptied: stage the volume again");
 }
 
 Source found_at(const Source& wished, const image::Resolved& found) {
@@ -55,7 +55,7 @@ Step remove_device(device::Kind kind) {
 Wait until_closed(const Situation& view) {
   const std::string path = device::path(*view.seen.device());
   return Wait{path + " of volume " + view.id + " is disconnected, and somebody still has it open: `fuser -v " + path +
-              "` tells who"};
+              "` shows who"};
 }
 
 }  // namespace corbd::plan

@@ -19,20 +19,20 @@ struct Situation {
 
 Decision fail(errc code, std::string text);
 Step look(Fact fact);
-/// Of a volume that was given up: a mount of it would be a stale one.
+/// The answer for a volume that was given up. A mount of it would only give I/O errors.
 Decision given_up(const Situation& view);
 /// A record that names its device, or none.
 Step name_device(const Situation& view, std::optional<std::uint32_t> index);
 Decision no_key(const Situation& view);
 
-/// Of a new record: where the image was found, and how the wish wants it served.
+/// Where the image of a new record was found, and how the wish wants it served.
 Source found_at(const Source& wished, const image::Resolved& found);
 
 /// Whether a raw device that the record names, and that is gone, is still bound there. Needs a record.
 bool shows_device_that_is_gone(const Situation& view, const std::string& target);
 /// Takes away a device that nobody uses.
 Step remove_device(device::Kind kind);
-/// Of a device that was disconnected: it goes when nobody has it open any more.
+/// A disconnected device goes when nobody has it open any more.
 Wait until_closed(const Situation& view);
 
 }  // namespace corbd::plan

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t kMinBytes = 1 << 20;
 
-/// Other volumes of this node on the same image: readers may be several, but only one of them the kernel's, whose
+/// Other volumes of this node on the same image. Several may read it, but only one of them through the kernel, whose
 /// device has no identifier.
 std::optional<Decision> refuse_neighbours(const Situation& view, const Staged& wish) {
   if (!view.seen.facts.resolved) return std::nullopt;
@@ -32,7 +32,7 @@ Decision stage_new(const Situation& view, const Staged& wish) {
   if (auto refused = refuse_neighbours(view, wish)) return *refused;
   if (!view.seen.devices.empty()) return adopt(view, wish);
   if (mounted_at(view, staging_target(view.id, wish.path))) {
-    // Without an identifier of its own the kernel's device is found by what ceph-csi left.
+    // The kernel's device has no identifier, so it is found by what ceph-csi left.
     if (!view.seen.facts.stash) return look(Fact::stash);
     return fail(errc::failed_precondition, "something else is mounted at " + staging_target(view.id, wish.path) +
                                                " and volume " + view.id + " has no record: unmount it");

@@ -7,7 +7,7 @@ namespace corbd::plan {
 
 Decision stage(const Situation& view, const Staged& wish);
 
-/// Of a volume that had none: all but its kind, its device and its paths.
+/// The first record of a volume, without its kind, device and paths.
 Record new_record(const Situation& view, const Staged& wish, const image::Resolved& image);
 
 }  // namespace corbd::plan

@@ -13,7 +13,7 @@ Stash wanted_stash(const Situation& view, const Staged& wish) {
   stash.attachment = view.record->attachment_uid;
   stash.nbd = traits(view.record->kind).rbd_nbd;
   if (!stash.nbd) {
-    // Of what the kernel maps ceph-csi keeps neither device nor log.
+    // ceph-csi notes neither device nor log for what the kernel maps.
     stash.unmap_options = source.kernel.unmap;
     stash.log_dir = stash.log_strategy = "";
     return stash;
@@ -37,7 +37,7 @@ std::optional<Decision> sign_stash(const Situation& view) {
   if (record.stagings.empty()) return std::nullopt;
   if (!view.seen.facts.stash) return look(Fact::stash);
   const auto& stash = *view.seen.facts.stash;
-  // One that is damaged, or another's, is not ours to sign.
+  // A stash that is damaged, or another's, is not ours to sign.
   if (!stash || stash->image != record.source.image || stash->attachment == record.attachment_uid) return std::nullopt;
   step::WriteStash step{record.stagings.front().path, *stash};
   step.stash.attachment = record.attachment_uid;

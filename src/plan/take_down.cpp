@@ -21,15 +21,15 @@ bool mounted_elsewhere(const Situation& view, const std::string& path) {
          });
 }
 
-/// The mount at the path and what it was made on: a power loss, or a death in between, leaves only that, and nobody
-/// else removes it (CSI: the plugin MUST delete the target).
+/// Takes away the mount at the path, and the folder or file that it was made on. A power loss, or a death in between,
+/// leaves only the latter, and nobody else removes that (CSI: the plugin MUST delete the target).
 template <class Leave>
 std::optional<Decision> clear_path(const Situation& view, const std::string& path) {
   Leave step{path};
   if (!mounted_at(view, path))
     return view.seen.facts.cleared.contains(path) ? std::nullopt : std::optional<Decision>(std::move(step));
-  // The last mount of a filesystem writes what that owes, and would hold the helper while its device has no link; one
-  // that is disconnected gives errors at once. Any other mount, or that of a device's node, touches nothing.
+  // The last umount of a filesystem writes what is not written yet, and would block the helper while the device has no
+  // link. A disconnected device fails at once. Any other umount, or that of a device's node, writes nothing.
   const auto is_node = [&](const auto& mount) { return mount.target == path && mount.fstype == "devtmpfs"; };
   step.sync = !mounted_elsewhere(view, path) && std::ranges::none_of(view.seen.mounts, is_node);
   if (step.sync && view.record && ours_at(view, path) && !view.seen.facts.disconnected)
@@ -37,7 +37,7 @@ std::optional<Decision> clear_path(const Situation& view, const std::string& pat
   return step;
 }
 
-/// What another volume has there is not unmounted, nor is its stash dropped.
+/// Another volume's mount stays there, and so does its stash.
 std::optional<Decision> refuse_path(const Situation& view, const std::string& path) {
   if (view.seen.path_owner.empty()) return std::nullopt;
   return fail(errc::failed_precondition, path + " is a path of volume " + view.seen.path_owner + ", not of volume " +
@@ -62,7 +62,7 @@ Decision take_device_down(const Situation& view, const device::Seen& device) {
 /// Everything of a volume without staging and publish.
 Decision take_down(const Situation& view) {
   if (const auto* device = view.seen.device()) return take_device_down(view, *device);
-  // Here, too, the last unpublish comes again. Until then the record keeps the number from other volumes.
+  // The last unpublish comes here again, too. Until then the record keeps the number from other volumes.
   for (const auto& publish : view.record->publishes)
     if (shows_device_that_is_gone(view, publish.target)) return Done{};
   if (view.seen.link != Observation::Link::none) return Step(step::StopSession{});

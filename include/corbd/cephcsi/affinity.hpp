@@ -16,7 +16,7 @@ namespace corbd::cephcsi {
 /// are left out.
 std::string crush_location(const std::map<std::string, std::string>& node_labels,
                            const std::vector<std::string>& wanted);
-/// Of a list with commas.
+/// From a list with commas.
 std::vector<std::string> label_names(std::string_view list);
 /// The same as an operator writes it; invalid_argument for anything but <type>:<value> between bars.
 result<> check_crush_location(std::string_view text);

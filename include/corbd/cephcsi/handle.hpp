@@ -9,7 +9,7 @@
 
 namespace corbd::cephcsi {
 
-/// Of a volume that ceph-csi's provisioner made (docs/sources.md#volume-id):
+/// The volume ID that ceph-csi's provisioner makes (docs/sources.md#volume-id):
 /// hex4(version) '-' hex4(length of the cluster id) '-' cluster id '-' hex16(pool id) '-' uuid.
 struct Handle {
   std::string cluster_id;     ///< letters, digits, '-' and '_'
@@ -22,8 +22,8 @@ struct Handle {
 result<Handle> decode_handle(std::string_view id);
 std::string encode(const Handle& handle);
 
-/// Of a volume that the kubelet's own RBD plugin made (docs/sources.md#migrated): "mig_mons-" md5 "_image-" uuid '_'
-/// hex(pool name).
+/// The volume ID of a volume that kubelet's own RBD plugin made (docs/sources.md#migrated): "mig_mons-" md5 "_image-"
+/// uuid '_' hex(pool name).
 struct MigratedHandle {
   std::string cluster_id;  ///< md5 of the monitors
   std::string image;       ///< "kubernetes-dynamic-pvc-" uuid

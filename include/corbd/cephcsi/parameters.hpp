@@ -58,7 +58,7 @@ struct Parameters {
 /// no mounter, nbd or krbd.
 result<Parameters> read_parameters(const Attributes& attributes, Mounter unnamed = Mounter::nbd);
 
-/// Of a volume that is encrypted: invalid_argument for a type that ceph-csi does not know, unimplemented for files.
+/// For an encrypted volume: invalid_argument for a type that ceph-csi does not know, unimplemented for files.
 result<> check_encryption_type(std::string_view type);
 
 /// As Go's strconv.ParseBool takes for true; anything else is false, as ceph-csi has it.

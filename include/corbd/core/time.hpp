@@ -4,7 +4,7 @@
 
 namespace corbd {
 
-/// Of the agent's clock: monotonic.
+/// A time of the agent's monotonic clock.
 using time_point = std::chrono::steady_clock::time_point;
 using duration = std::chrono::steady_clock::duration;
 

@@ -40,7 +40,7 @@ VolumeAttachment volume_attachment_of(const boost::json::object& object);
 /// The attach-detach controller's name: "csi-" and the sha256 of volume ID, driver and node.
 std::string volume_attachment_name(const std::string& handle, const std::string& driver, const std::string& node);
 
-/// Of a CSIDriver. Only where it says so: without a word, or without the object, Kubernetes attaches.
+/// Whether Kubernetes attaches the volumes of a CSIDriver. It does, unless the object says otherwise.
 bool attaches(const boost::json::object& driver);
 
 struct Reference {

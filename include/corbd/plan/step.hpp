@@ -34,7 +34,7 @@ enum class Fact {
 
 namespace step {
 
-/// Of a step's name, as a template argument.
+/// A step's name, as a template argument.
 template <std::size_t Size>
 struct Text {
   constexpr Text(const char (&from)[Size]) { std::copy_n(from, Size, chars.begin()); }
@@ -176,7 +176,7 @@ using Step =
 inline std::string_view name(const Step& step) {
   return std::visit([](const auto& of) { return of.name; }, step);
 }
-/// Of a look it depends on the fact.
+/// For a look it depends on the fact.
 bool asks_cluster(const Step& step);
 
 /// The names of all steps, in the order of the variant.

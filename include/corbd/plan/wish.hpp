@@ -61,14 +61,14 @@ struct Staged {
   std::string path;  ///< the staging path of the request; the mount is <path>/<volume id>
   Capability capability;
   Source source;
-  /// Of a volume that ceph-csi's provisioner made: cluster_id is then the handle's, and the journal tells pool,
+  /// For a volume of ceph-csi's provisioner: cluster_id is then the handle's, and the journal tells pool,
   /// namespace and image.
   std::optional<image::Reserved> reserved = std::nullopt;
   std::vector<std::string> ignored = {};  ///< attributes without effect: a sentence each
   std::string kms_id = {};                ///< of an encrypted volume; its journal knows better
   Stash stash = {};                       ///< what the attributes say of it; the rest is known later
   Mounter mounter = Mounter::nbd;
-  /// Of a volume that names no mounter: what capability.read_only would be if the other one were the default.
+  /// For a volume that names no mounter: what capability.read_only would be if the other one were the default.
   std::optional<bool> read_only_otherwise = std::nullopt;
   std::string user;
   Secret key;
