@@ -77,8 +77,13 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
         node_files_(options, files_),
         shell_(control_, *clock_, ports(), shell_config(options, boot_id)),
         kubernetes_(
-            control_, *clock_, files_, api(), node_, shell_,
-            [this](const heal::StageArguments& of) { return csi::stage_wish(of, default_mounter(options_)); },
+            control_, *clock_,
+            {.pool = files_,
+             .api = api(),
+             .own = node_,
+             .volumes = shell_,
+             .make_wish =
+                 [this](const heal::StageArguments& of) { return csi::stage_wish(of, default_mounter(options_)); }},
             kubernetes_config()),
         healer_(control_, *clock_, shell_, heal_config(options)),
         csi_(control_, *clock_, shell_, csi_config()),

@@ -35,15 +35,15 @@ Orphans::Config orphans_config(const Kubernetes::Config& config, Reporter& repor
 
 }  // namespace
 
-Kubernetes::Kubernetes(executor control, Clock& clock, BlockingPool& pool, const result<kube::Api*>& api,
-                       kube::OwnNode& own, volume::Volumes& volumes, Finder::MakeWish make_wish, const Config& config)
-    : own_(own),
-      volumes_(volumes),
-      attachments_(control, clock, api, attachments_config(config)),
-      reporter_(control, clock, api, volumes, {config.driver, config.node}),
-      finder_(control, clock, pool, api, attachments_, volumes, std::move(make_wish), finder_config(config, reporter_)),
+Kubernetes::Kubernetes(executor control, Clock& clock, const Needs& needs, const Config& config)
+    : own_(needs.own),
+      volumes_(needs.volumes),
+      attachments_(control, clock, needs.api, attachments_config(config)),
+      reporter_(control, clock, needs.api, volumes_, {config.driver, config.node}),
+      finder_(control, clock, needs.pool, needs.api, attachments_, volumes_, needs.make_wish,
+              finder_config(config, reporter_)),
       orphans_(
-          control, clock, attachments_, [this] { return own_.now(); }, volumes, orphans_config(config, reporter_)) {}
+          control, clock, attachments_, [this] { return own_.now(); }, volumes_, orphans_config(config, reporter_)) {}
 
 void Kubernetes::start() {
   own_.start();

@@ -20,8 +20,14 @@ class Kubernetes {
     bool unstage_orphans = false, watch_all_attachments = false;
     volume::Listener* listener = nullptr;  ///< told of a volume about which the API server may have a new answer
   };
-  Kubernetes(executor control, Clock& clock, BlockingPool& pool, const result<kube::Api*>& api, kube::OwnNode& own,
-             volume::Volumes& volumes, Finder::MakeWish make_wish, const Config& config);
+  struct Needs {
+    BlockingPool& pool;
+    result<kube::Api*> api;  ///< an error if there is no API server
+    kube::OwnNode& own;
+    volume::Volumes& volumes;
+    Finder::MakeWish make_wish;
+  };
+  Kubernetes(executor control, Clock& clock, const Needs& needs, const Config& config);
 
   void start();
   void note(const volume::Change& change);

@@ -55,15 +55,15 @@ struct Scene {
   Scripted volumes;
   heal::Kubernetes kubernetes{loop.control(),
                               loop.clock,
-                              pool,
-                              &api,
-                              own,
-                              volumes,
-                              [](const heal::StageArguments& arguments) -> result<plan::Wish> {
-                                plan::Staged wish;
-                                wish.path = arguments.staging_path;
-                                return plan::Wish(std::move(wish));
-                              },
+                              {.pool = pool,
+                               .api = &api,
+                               .own = own,
+                               .volumes = volumes,
+                               .make_wish = [](const heal::StageArguments& arguments) -> result<plan::Wish> {
+                                 plan::Staged wish;
+                                 wish.path = arguments.staging_path;
+                                 return plan::Wish(std::move(wish));
+                               }},
                               {"driver", "node-1", folder.path()}};
   Scene() {
     objects["/api/v1/namespaces/n/secrets/s"] = R"({"data":{"userID":"YWRtaW4="}})";
