@@ -289,15 +289,18 @@ task<result<>> Shell::Impl::pursue(Volume& volume, Wish wish) {
     }
     auto done = co_await steps_.run(volume, std::get<Step>(decision), wish);
     note_health(volume, std::string(name(wish)));
-    if (done) continue;
-    const Step& step = std::get<Step>(decision);
-    if (!std::holds_alternative<step::StopSession>(step) && !std::holds_alternative<step::CloseImage>(step))
-      co_await leave_without_device(volume, wish);
-    co_return with_context(std::string(plan::name(step)) + " of volume " + volume.id, done.error());
+    if (!done) co_return co_await step_failed(volume, wish, std::get<Step>(decision), done.error());
   }
   if (volume.image && !volume.link && !volume.lock_held) co_await leave_image(volume, wish);
   co_return Error{errc::unavailable, std::string(name(wish)) + " of volume " + volume.id + " still waits" +
                                          (waits_for.empty() ? "" : ": " + waits_for) + ": repeat it"};
+}
+
+/// What the failed step leaves must hold up nobody. Returns its error, with the step's name.
+task<result<>> Shell::Impl::step_failed(Volume& volume, const Wish& wish, Step step, Error error) {
+  if (!std::holds_alternative<step::StopSession>(step) && !std::holds_alternative<step::CloseImage>(step))
+    co_await leave_without_device(volume, wish);
+  co_return with_context(std::string(plan::name(step)) + " of volume " + volume.id, error);
 }
 
 /// A close that does not end in time goes on, and the next wish waits for it first.

@@ -47,6 +47,7 @@ class Shell::Impl {
   task<result<>> fulfil(Volume& volume, Wish wish);
   result<Observation> look_at(Volume& volume, const Wish& wish);
   task<> pause(Volume& volume);
+  task<result<>> step_failed(Volume& volume, const Wish& wish, Step step, Error error);
   task<result<>> pursue(Volume& volume, Wish wish);
   task<> leave_image(Volume& volume, const Wish& wish);
   task<> leave_without_device(Volume& volume, const Wish& wish);
