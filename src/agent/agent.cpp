@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdlib>
 
+#include "cluster_directory.hpp"
 #include "config.hpp"
 #include "corbd/core/gate.hpp"
 #include "corbd/core/log.hpp"

@@ -2,12 +2,9 @@
 
 #include <filesystem>
 
-#include "corbd/rbd/cluster_mapping.hpp"
-#include "corbd/rbd/config_json.hpp"
 #include "corbd/volume/stash_file.hpp"
 
 namespace corbd {
-
 namespace {
 
 /// The name that mountinfo uses for what is below the folder.
@@ -45,27 +42,6 @@ task<result<>> NodeFiles::write_stash(std::string staging_path, cephcsi::Stash s
 task<result<>> NodeFiles::drop_stash(std::string staging_path, std::string log) {
   auto job = [staging_path, log] { return volume::drop_stash(staging_path, log); };
   return pool_.run(std::move(job), {}, "removing image-meta.json");
-}
-
-result<volume::Cluster> ClusterDirectory::find(const std::string& cluster_id) const {
-  auto entry = rbd::find_cluster(options_.config_dir, cluster_id);
-  if (!entry) return entry.error();
-  volume::Cluster cluster{entry->monitors, entry->rados_namespace, "", entry->ignored};
-  const auto location = labels_.crush_location(entry->read_affinity, entry->crush_labels);
-  if (location)
-    cluster.crush_location = *location;
-  else
-    cluster.ignored.push_back("readAffinity: " + location.error().text +
-                              ", so reads go to the primary OSD: see --crush-location");
-  return cluster;
-}
-
-result<std::vector<image::Place>> ClusterDirectory::mirrors_of(const image::Place& place) const {
-  return rbd::mapped_places(options_.config_dir, place);
-}
-
-result<std::vector<std::string>> ClusterDirectory::mirrors_of(const std::string& cluster_id) const {
-  return rbd::mapped_clusters(options_.config_dir, cluster_id);
 }
 
 }  // namespace corbd

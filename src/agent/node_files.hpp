@@ -1,4 +1,4 @@
-// The shell's ports to the files of this node: kubelet's paths, image-meta.json, and ceph-csi's configuration.
+// The shell's port to kubelet's paths and image-meta.json.
 #pragma once
 
 #include <string>
@@ -6,7 +6,6 @@
 #include "corbd/cli/options.hpp"
 #include "corbd/core/blocking_pool.hpp"
 #include "corbd/volume/ports.hpp"
-#include "node_labels.hpp"
 
 namespace corbd {
 
@@ -26,18 +25,6 @@ class NodeFiles final : public volume::NodeFiles {
   const cli::Run& options_;
   const std::string real_folder_;
   BlockingPool& pool_;
-};
-
-class ClusterDirectory final : public volume::ClusterDirectory {
- public:
-  ClusterDirectory(const cli::Run& options, NodeLabels& labels) : options_(options), labels_(labels) {}
-  result<volume::Cluster> find(const std::string& cluster_id) const override;
-  result<std::vector<image::Place>> mirrors_of(const image::Place& place) const override;
-  result<std::vector<std::string>> mirrors_of(const std::string& cluster_id) const override;
-
- private:
-  const cli::Run& options_;
-  NodeLabels& labels_;
 };
 
 }  // namespace corbd

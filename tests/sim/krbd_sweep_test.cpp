@@ -1,8 +1,8 @@
 // Every story of a volume that the kernel's client serves, with each of its calls failed or its agent killed.
 #include <functional>
 
-#include "blow.hpp"
 #include "krbd.hpp"
+#include "sweep.hpp"
 
 using namespace corbd;
 using namespace corbd::test;
@@ -63,18 +63,6 @@ std::vector<Story> stories() {
   };
 }
 
-/// As kubelet does; the healer comes in between.
-result<> insist(Scene& scene, const Wish& wish) {
-  result<> done = Error{errc::internal, "never asked"};
-  for (int tries = 0; tries < 5 && !done; ++tries) try {
-      done = scene.world.agent.want(kId, wish);
-    } catch (const Crash&) {
-      scene.kill_and_start();
-      CHECK(scene.world.agent.want(kId, Wish(plan::Healed{})));
-    }
-  return done;
-}
-
 /// Whether the blow fell.
 bool tell(const Story& story, Blow blow, int at, errc code) {
   Scene scene;
@@ -82,28 +70,11 @@ bool tell(const Story& story, Blow blow, int at, errc code) {
   if (!after) story.prepare(scene);
   for (const auto& wish : story.before) REQUIRE(scene.world.agent.want(kId, wish));
   if (after) story.prepare(scene);
-  scene.world.calls.error = {code, "made to fail"};
-  counter(scene.world, blow) = at;
-  const auto done = insist(scene, story.wish);
-  const bool fell = counter(scene.world, blow) == 0;
-  INFO(story.name << ", blow " << static_cast<int>(blow) << " at call " << at
-                  << (done ? "" : ": " + done.error().text));
-  CHECK(done);
-  story.check(scene.world);
-  for (const auto& rule : scene.world.broken_rules) FAIL_CHECK(rule);
-  return fell;
+  return survives(scene, story.name, story.wish, story.check, blow, at, code);
 }
 
 }  // namespace
 
 TEST_CASE("every story of a kernel's device ends well, whichever of its calls fails or kills the agent") {
-  for (const auto& story : stories())
-    for (const Blow blow : {Blow::crash_before, Blow::crash_after, Blow::fail, Blow::fail_after})
-      for (const errc code : {errc::unavailable, errc::failed_precondition}) {
-        int at = 1;
-        while (tell(story, blow, at, code) && at < 200) ++at;
-        INFO(story.name);
-        CHECK(at > 1);
-        CHECK(at < 200);
-      }
+  sweep(stories(), tell);
 }

@@ -2,8 +2,7 @@
 // it: whoever wanted it repeats it, and gets it, and no rule of the world is broken on the way.
 #include <functional>
 
-#include "blow.hpp"
-#include "scene.hpp"
+#include "sweep.hpp"
 
 using namespace corbd;
 using plan::Wish;
@@ -112,51 +111,15 @@ std::vector<Story> stories() {
   };
 }
 
-void next_agent(Scene& scene) {
-  scene.world.agent.kill();
-  scene.world.agent.start();
-}
-
-/// As kubelet and the healer do.
-result<> insist(Scene& scene, const Wish& wish) {
-  result<> done = Error{errc::internal, "never asked"};
-  for (int tries = 0; tries < 5 && !done; ++tries) try {
-      done = scene.world.agent.want(kId, wish);
-    } catch (const test::Crash&) {
-      next_agent(scene);
-      CHECK(scene.world.agent.want(kId, Wish(plan::Healed{})));
-    }
-  return done;
-}
-
 /// Whether the blow fell.
 bool tell(const Story& story, Blow blow, int at, errc code) {
   Scene scene;
   for (const auto& wish : story.before) REQUIRE(scene.world.agent.want(kId, wish));
-  if (story.agent_died) next_agent(scene);
+  if (story.agent_died) scene.kill_and_start();
   if (story.image_grows) scene.image().size = kGrown;
-  scene.world.calls.error = {code, "made to fail"};
-  counter(scene.world, blow) = at;
-  const auto done = insist(scene, story.wish);
-  const bool fell = counter(scene.world, blow) == 0;
-  INFO(story.name << ", blow " << static_cast<int>(blow) << " at call " << at
-                  << (done ? "" : ": " + done.error().text));
-  CHECK(done);
-  story.check(scene.world);
-  for (const auto& rule : scene.world.broken_rules) FAIL_CHECK(rule);
-  return fell;
+  return test::survives(scene, story.name, story.wish, story.check, blow, at, code);
 }
 
 }  // namespace
 
-TEST_CASE("every story ends well, whichever of its calls fails or kills the agent") {
-  for (const auto& story : stories())
-    for (const Blow blow : {Blow::crash_before, Blow::crash_after, Blow::fail, Blow::fail_after})
-      for (const errc code : {errc::unavailable, errc::failed_precondition}) {
-        int at = 1;
-        while (tell(story, blow, at, code) && at < 200) ++at;
-        INFO(story.name);
-        CHECK(at > 1);
-        CHECK(at < 200);
-      }
-}
+TEST_CASE("every story ends well, whichever of its calls fails or kills the agent") { test::sweep(stories(), tell); }

@@ -55,15 +55,7 @@ std::uint32_t CephCsi::stages(const std::string& name, const std::string& stagin
   device.visits = image.visits;
   world_.kernel.devices.push_back(device);
   daemons[device.index] = client;
-  host::Mount mount;
-  mount.id = static_cast<std::uint64_t>(world_.new_serial());
-  mount.dev_major = 43;
-  mount.dev_minor = device.index * 32;
-  mount.root = "/";
-  mount.target = plan::staging_target(volume_id, staging_path);
-  mount.fstype = "ext4";
-  world_.kernel.mounts.push_back(mount);
-  world_.disk.places.insert(mount.target);
+  mounts(device.index, plan::staging_target(volume_id, staging_path));
   cephcsi::Stash stash;
   stash.pool = "pool";
   stash.image = name;
@@ -76,6 +68,18 @@ std::uint32_t CephCsi::stages(const std::string& name, const std::string& stagin
   return device.index;
 }
 
+void CephCsi::mounts(std::uint32_t index, const std::string& target) {
+  host::Mount mount;
+  mount.id = static_cast<std::uint64_t>(world_.new_serial());
+  mount.dev_major = 43;
+  mount.dev_minor = index * 32;
+  mount.root = "/";
+  mount.target = target;
+  mount.fstype = "ext4";
+  world_.kernel.mounts.push_back(mount);
+  world_.disk.places.insert(target);
+}
+
 std::uint32_t CephCsi::stages_with_krbd(const std::string& name, const std::string& staging_path,
                                         std::string volume_id) {
   FakeImage& image = world_.cluster.images.at(name);
@@ -84,15 +88,7 @@ std::uint32_t CephCsi::stages_with_krbd(const std::string& name, const std::stri
   image.fstype = "ext4";
   static_cast<void>(world_.kernel.krbd_maps(name, false));
   const std::uint32_t index = world_.kernel.devices.back().index;
-  host::Mount mount;
-  mount.id = static_cast<std::uint64_t>(world_.new_serial());
-  mount.dev_major = 43;
-  mount.dev_minor = index * 32;
-  mount.root = "/";
-  mount.target = plan::staging_target(volume_id, staging_path);
-  mount.fstype = "ext4";
-  world_.kernel.mounts.push_back(mount);
-  world_.disk.places.insert(mount.target);
+  mounts(index, plan::staging_target(volume_id, staging_path));
   cephcsi::Stash stash;
   stash.pool = "pool";
   stash.image = name;

@@ -28,6 +28,7 @@ class CephCsi {
   void serves(std::uint32_t index, int link, std::uint64_t request);
 
  private:
+  void mounts(std::uint32_t index, const std::string& target);
   World& world_;
 };
 

@@ -1,0 +1,29 @@
+#include "cluster_directory.hpp"
+
+#include "corbd/rbd/cluster_mapping.hpp"
+#include "corbd/rbd/config_json.hpp"
+
+namespace corbd {
+
+result<volume::Cluster> ClusterDirectory::find(const std::string& cluster_id) const {
+  auto entry = rbd::find_cluster(options_.config_dir, cluster_id);
+  if (!entry) return entry.error();
+  volume::Cluster cluster{entry->monitors, entry->rados_namespace, "", entry->ignored};
+  const auto location = labels_.crush_location(entry->read_affinity, entry->crush_labels);
+  if (location)
+    cluster.crush_location = *location;
+  else
+    cluster.ignored.push_back("readAffinity: " + location.error().text +
+                              ", so reads go to the primary OSD: see --crush-location");
+  return cluster;
+}
+
+result<std::vector<image::Place>> ClusterDirectory::mirrors_of(const image::Place& place) const {
+  return rbd::mapped_places(options_.config_dir, place);
+}
+
+result<std::vector<std::string>> ClusterDirectory::mirrors_of(const std::string& cluster_id) const {
+  return rbd::mapped_clusters(options_.config_dir, cluster_id);
+}
+
+}  // namespace corbd

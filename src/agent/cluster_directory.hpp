@@ -1,0 +1,25 @@
+// The shell's port to what is configured of clusters: ceph-csi's config.json and cluster-mapping.json.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "corbd/cli/options.hpp"
+#include "corbd/volume/ports.hpp"
+#include "node_labels.hpp"
+
+namespace corbd {
+
+class ClusterDirectory final : public volume::ClusterDirectory {
+ public:
+  ClusterDirectory(const cli::Run& options, NodeLabels& labels) : options_(options), labels_(labels) {}
+  result<volume::Cluster> find(const std::string& cluster_id) const override;
+  result<std::vector<image::Place>> mirrors_of(const image::Place& place) const override;
+  result<std::vector<std::string>> mirrors_of(const std::string& cluster_id) const override;
+
+ private:
+  const cli::Run& options_;
+  NodeLabels& labels_;
+};
+
+}  // namespace corbd
