@@ -1,7 +1,8 @@
-"""Passes commands from the guest to the machine that runs the cluster, as files in the shared results folder.
+"""Passes commands from a guest to the machine that runs the cluster, as files in the shared results folder.
 
 On the machine: control.py OUT CEPH_DIR. In the guest: control.call(["rbd", "create", ...]).
-Commands: rbd, ceph and rados with the admin's key; `osd stop|cont` and `link down|up` of the test cluster.
+Commands: rbd, ceph and rados with the admin's key; `osd stop|cont` and `link down|up` of the test cluster; `tap NAME down|up`, one guest's network;
+`node start FOLDER STORY PART` and `node end`, a second guest (node.py).
 """
 import json
 import os
@@ -11,11 +12,12 @@ import threading
 import time
 
 FOLDER = ".control"
+NODE_FOLDER = ".node"  # of the calls to a second guest
 
 
-def call(argv, out=None, timeout=60):
-    """(exit code, stdout, stderr) of the command on the machine."""
-    folder = os.path.join(out or os.environ["CORBD_OUT"], FOLDER)
+def call(argv, folder=None, timeout=60):
+    """(exit code, stdout, stderr) of the command at the other end: on the machine, unless folder says where else."""
+    folder = folder or os.path.join(os.environ["CORBD_OUT"], FOLDER)
     name = "%d-%d" % (time.time_ns(), threading.get_ident())
     request, reply = (os.path.join(folder, name + end) for end in (".req", ".rep"))
     with open(request + ".tmp", "w") as file:
@@ -31,17 +33,36 @@ def call(argv, out=None, timeout=60):
             continue
         os.unlink(reply)
         return answer["code"], answer["out"], answer["err"]
-    raise TimeoutError("no answer to %s: does control.py run?" % argv)
+    raise TimeoutError("no answer to %s: does the other end of %s run?" % (argv, folder))
 
 
-def execute(argv, timeout, ceph_dir):
-    lab = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts", "lab", "ceph")
-    if argv[0] in ("rbd", "ceph", "rados"):
-        argv = [argv[0], "-c", os.path.join(ceph_dir, "ceph.conf")] + argv[1:]
-    elif argv[0] in ("osd", "link"):
-        argv = [lab, argv[0], ceph_dir] + argv[1:]
-    else:
-        return {"code": 127, "out": "", "err": "unknown command " + argv[0]}
+def serve(folder, execute, until=lambda: False):
+    """Answers every call with execute(argv, timeout): {"code": ..., "out": ..., "err": ...}."""
+    os.makedirs(folder, exist_ok=True)
+    for name in os.listdir(folder):
+        os.unlink(os.path.join(folder, name))
+    taken = set()
+    while not until():
+        now = {name for name in os.listdir(folder) if name.endswith(".req")}
+        for name in now - taken:
+            threading.Thread(target=answer, args=(os.path.join(folder, name), execute), daemon=True).start()
+        taken = now
+        time.sleep(0.02)
+
+
+def answer(request, execute):
+    with open(request) as file:
+        asked = json.load(file)
+    os.unlink(request)
+    reply = request[: -len(".req")] + ".rep"
+    with open(reply + ".tmp", "w") as file:
+        json.dump(execute(asked["argv"], asked["timeout"]), file)
+    os.rename(reply + ".tmp", reply)
+
+
+# --- on the machine
+
+def run(argv, timeout):
     try:
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout)
         return {"code": done.returncode, "out": done.stdout, "err": done.stderr}
@@ -49,29 +70,85 @@ def execute(argv, timeout, ceph_dir):
         return {"code": 124, "out": "", "err": "%s did not end within %d s" % (argv, timeout)}
 
 
-def answer(request, ceph_dir):
-    with open(request) as file:
-        asked = json.load(file)
-    os.unlink(request)
-    reply = request[: -len(".req")] + ".rep"
-    with open(reply + ".tmp", "w") as file:
-        json.dump(execute(asked["argv"], asked["timeout"], ceph_dir), file)
-    os.rename(reply + ".tmp", reply)
+def refuse(why):
+    return {"code": 127, "out": "", "err": why}
 
 
-def serve(out, ceph_dir):
-    folder = os.path.join(out, FOLDER)
-    os.makedirs(folder, exist_ok=True)
-    for name in os.listdir(folder):
-        os.unlink(os.path.join(folder, name))
-    taken = set()
-    while True:
-        now = {name for name in os.listdir(folder) if name.endswith(".req")}
-        for name in now - taken:
-            threading.Thread(target=answer, args=(os.path.join(folder, name), ceph_dir), daemon=True).start()
-        taken = now
-        time.sleep(0.02)
+def cut(tap, down, timeout):
+    """Drops what comes from a guest and what goes to it, or lets it through again. Nobody is told, as with a cable that is pulled out. The guest keeps
+    its address, and the cut ends with the tap. If the tap itself were set down, the driver in the guest would fail for good."""
+    try:
+        with open("/proc/sys/net/ipv4/conf/%s/forwarding" % tap, "w") as file:
+            file.write("0" if down else "1")
+    except OSError as error:
+        return refuse(str(error))
+    return run(["tc", "qdisc", "replace", "dev", tap, "root", "blackhole" if down else "pfifo"], timeout)
+
+
+class Machine:
+    def __init__(self, ceph_dir):
+        self.ceph_dir = ceph_dir
+        self.scripts = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts", "lab")
+        self.nodes = []  # (folder, process) of each second guest
+
+    def execute(self, argv, timeout):
+        if argv[0] in ("osd", "link"):
+            return run([os.path.join(self.scripts, "ceph"), argv[0], self.ceph_dir] + argv[1:], timeout)
+        if argv[0] == "tap" and argv[1].startswith("crbdt"):
+            return cut(argv[1], argv[2] == "down", timeout)
+        if argv[:2] == ["node", "start"]:
+            return self.start_node(*argv[2:], timeout)
+        if argv == ["node", "end"]:
+            return self.end_nodes()
+        return self.ask_cluster(argv, timeout)
+
+    def ask_cluster(self, argv, timeout):
+        if argv[0] not in ("rbd", "ceph", "rados"):
+            return refuse("unknown command " + argv[0])
+        return run([argv[0], "-c", os.path.join(self.ceph_dir, "ceph.conf")] + argv[1:], timeout)
+
+    def start_node(self, folder, story, part, timeout):
+        """Returns once the second guest answers."""
+        os.makedirs(folder)
+        threading.Thread(target=self.keep_node, args=(folder, story, part), daemon=True).start()
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            if os.path.isdir(os.path.join(folder, NODE_FOLDER)):
+                return {"code": 0, "out": "", "err": ""}
+            if any(where == folder and process.poll() is not None for where, process in self.nodes):
+                break
+            time.sleep(0.1)
+        return refuse("the second guest does not answer; its log is %s/log" % folder)
+
+    def keep_node(self, folder, story, part):
+        # The guest must not outlive this program. A thread of its own waits for it, because pdeathsig comes when the thread ends that began it.
+        argv = ["setpriv", "--pdeathsig", "TERM", os.path.join(self.scripts, "guest"), "--guest", "uml", "--",
+                "python3", "-u", "tests/lab/node.py", story, part]
+        with open(os.path.join(folder, "log"), "wb") as log:
+            process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=dict(os.environ, CORBD_OUT=folder))
+        self.nodes.append((folder, process))
+        # It may ask the cluster, and nothing else: the rest is the story's.
+        serve(os.path.join(folder, FOLDER), self.ask_cluster, lambda: process.poll() is not None)
+
+    def end_nodes(self):
+        left = self.nodes
+        self.nodes = []
+        for folder, _ in left:
+            if os.path.isdir(os.path.join(folder, NODE_FOLDER)):
+                open(os.path.join(folder, NODE_FOLDER, "end"), "w").close()
+        code = 0
+        for _, process in left:
+            for patience, end in ((60, process.terminate), (20, process.kill), (5, lambda: None)):
+                try:
+                    code = process.wait(patience) or code
+                    break
+                except subprocess.TimeoutExpired:
+                    end()
+        if left:
+            # A story that failed may have left a node fenced, and the next story's clients have the same address.
+            self.ask_cluster(["ceph", "osd", "blocklist", "clear"], 60)
+        return {"code": code, "out": "", "err": "a second guest did not end cleanly" if code else ""}
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1], sys.argv[2])
+    serve(os.path.join(sys.argv[1], FOLDER), Machine(sys.argv[2]).execute)

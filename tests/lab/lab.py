@@ -42,6 +42,11 @@ class Lab:
     def native(self):
         return os.environ.get("CORBD_LAB_WHERE") == "native"
 
+    @property
+    def tap(self):
+        """The machine's end of this guest's network; None where it has none of its own."""
+        return os.environ.get("CORBD_LAB_TAP")
+
     def expect_speed(self):
         """For what is told beside a peer's speed."""
         if os.environ.get("CORBD_LAB_WHERE") == "uml":
@@ -60,7 +65,7 @@ class Lab:
         os.chmod(self.write("bin/" + name, "#!/bin/sh\n" + script), 0o755)
 
     def admin(self, *argv, ok=True, timeout=60):
-        """rbd, ceph, rados, osd and link, on the machine with the cluster; its stdout."""
+        """A command of control.py, on the machine with the cluster; its stdout."""
         code, out, err = control.call(list(argv), timeout=timeout)
         if ok and code != 0:
             raise Failed("%s: exit code %d: %s" % (" ".join(argv), code, err.strip()[-300:]))
@@ -91,8 +96,10 @@ class Lab:
 
     def clean(self):
         """True if nothing of the story is left: then the next one may run in this kernel."""
-        for command in (("osd", "cont"), ("link", "up")):
-            self.admin(*command, ok=False)
+        if self.tap:
+            self.admin("tap", self.tap, "up", ok=False)
+        for command in (("osd", "cont"), ("link", "up"), ("node", "end")):
+            self.admin(*command, ok=False, timeout=180)
         for process in self.started:
             if process.poll() is None:
                 process.kill()
