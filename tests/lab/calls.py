@@ -30,6 +30,8 @@ def _list(value):
 
 
 def _context(options):
+    if options.get("context"):
+        return options["context"]
     context = {"staticVolume": "true", "clusterID": options.get("cluster_id") or "", "pool": options.get("pool") or "", "mounter": "rbd-nbd"}
     return dict(context, **dict(one.split("=", 1) for one in _list(options.get("attribute"))))
 
@@ -61,6 +63,18 @@ def _expand(options):
     return dict(_unstage(options), volumePath=options["target"], **size)
 
 
+def _create(options):
+    return {"name": options["name"], "capacityRange": {"requiredBytes": options["bytes"]}, "volumeCapabilities": [_capability(options)]}
+
+
+def _fence(options):
+    return {"parameters": {"clusterID": options["cluster_id"]}, "secrets": _secrets(options), "cidrs": [{"cidr": one} for one in options["cidrs"]]}
+
+
+def _fences(options):
+    return {"parameters": {"clusterID": options["cluster_id"]}, "secrets": _secrets(options)}
+
+
 METHODS = {
     "stage": ("csi.v1.Node/NodeStageVolume", _stage),
     "unstage": ("csi.v1.Node/NodeUnstageVolume", _unstage),
@@ -70,8 +84,24 @@ METHODS = {
     "stats": ("csi.v1.Node/NodeGetVolumeStats", lambda options: {"volumeId": options["volume_id"], "volumePath": options["target"]}),
     "health": ("csi.v1.Node/NodeGetVolumeHealth", lambda options: {"volumeId": options["volume_id"]}),
     "reclaim": ("reclaimspace.ReclaimSpaceNode/NodeReclaimSpace", _unstage),
+    "create": ("csi.v1.Controller/CreateVolume", _create),
+    "fence": ("fence.FenceController/FenceClusterNetwork", _fence),
+    "unfence": ("fence.FenceController/UnfenceClusterNetwork", _fence),
+    "fences": ("fence.FenceController/ListClusterFence", _fences),
+    "fence_clients": ("fence.FenceController/GetFenceClients", _fences),
     "probe": ("csi.v1.Identity/Probe", lambda options: {}),
 }
+
+
+def _messages(method):
+    """Full names of a method's request and response."""
+    service, rpc = METHODS[method][0].split("/")
+    package = service.rsplit(".", 1)[0]
+    return ["%s.%s%s" % (package, rpc, end) for end in ("Request", "Response")]
+
+
+def known(method):
+    return all(name in MESSAGES for name in _messages(method))
 
 
 class Call:
@@ -82,12 +112,11 @@ class Call:
         from google.protobuf import json_format
         self.timeout = timeout
         path, request = METHODS[method]
-        service, rpc = path.split("/")
-        package = service.rsplit(".", 1)[0]
-        request = json_format.ParseDict(request(options), MESSAGES["%s.%sRequest" % (package, rpc)]())
+        asked, answered = _messages(method)
+        request = json_format.ParseDict(request(options), MESSAGES[asked]())
         self.channel = grpc.insecure_channel(endpoint, [("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 100)])
         invoke = self.channel.unary_unary("/" + path, request_serializer=lambda message: message.SerializeToString(),
-                                          response_deserializer=MESSAGES["%s.%sResponse" % (package, rpc)].FromString)
+                                          response_deserializer=MESSAGES[answered].FromString)
         self.future = invoke.future(request, timeout=timeout, wait_for_ready=wait)
 
     def ended(self):

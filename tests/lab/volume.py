@@ -14,7 +14,9 @@ TRANSIENT = ("ABORTED", "UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED"
 class Volume:
     """One volume of an agent as kubelet sees it; kubelet makes the folders above the paths."""
 
-    def __init__(self, agent, image, block=False, fstype=None, mode=None, cluster_id="lab", user=None, key_file=None, pool=None, name=None, attributes=()):
+    def __init__(self, agent, image, block=False, fstype=None, mode=None, cluster_id="lab", user=None, key_file=None, pool=None, name=None,
+                 attributes=(), context=None):
+        self.context = context  # of a provisioned volume
         self.agent, self.block, self.fstype, self.mode, self.attributes = agent, block, fstype, mode, list(attributes)
         self.id = name or image.name
         self.pool = pool or image.pool
@@ -51,9 +53,9 @@ class Volume:
         """One call for this volume, under way."""
         arguments = {
             "stage": lambda: dict(staging_path=self.staging, cluster_id=self.cluster_id, pool=self.pool, user=self.user, key_file=self.key_file,
-                                  attribute=self.attributes, **self.capability),
+                                  attribute=self.attributes, context=self.context, **self.capability),
             "publish": lambda: dict(staging_path=self.staging, target=self.target(pod), cluster_id=self.cluster_id, pool=self.pool,
-                                    attribute=self.attributes, **self.capability),
+                                    attribute=self.attributes, context=self.context, **self.capability),
             "unpublish": lambda: dict(target=self.target(pod)),
             "unstage": lambda: dict(staging_path=self.staging),
             "expand": lambda: dict(staging_path=self.staging, target=self.target(pod)),
