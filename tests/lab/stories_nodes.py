@@ -1,0 +1,209 @@
+"""Two nodes and one image: the first loses its network and is fenced, the second goes on."""
+import os
+import shutil
+import subprocess
+import time
+
+import calls
+from checks import check, long, say, wait_for
+from cluster import Image
+from machine import BUILD, MIB, run
+from node import Node
+from stories_owner import watchers
+from stories_seen import ask, show, volumes_of
+from volume import Volume
+from writer import Writer
+
+CLUSTER = "lab"
+
+
+class OneNode:
+    """A node's agent and its volume. The story uses the second node's by Node.ask."""
+
+    def __init__(self, lab):
+        self.lab = lab
+
+    def start(self, nodeid, volume_id, pool, context):
+        """The node's address."""
+        self.addons = "unix://" + os.path.join(self.lab.dir, "addons.sock")
+        self.agent = self.lab.agent(flags=["--enable-fencing", "--csi-addons-endpoint", self.addons], nodeid=nodeid).start()
+        self.volume = Volume(self.agent, Image(self.lab, volume_id, pool), cluster_id=CLUSTER, context=context)
+        # A user that may serve images may not fence a node.
+        self.admin_key = self.lab.write("admin-key", self.lab.admin("ceph", "auth", "get-key", "client.admin").strip())
+        return os.environ["CORBD_LAB_ADDRESS"].split("/")[0]
+
+    def stage(self):
+        begin = time.monotonic()
+        self.volume.stage(timeout=60)
+        return time.monotonic() - begin
+
+    def stage_refused(self):
+        """Stages as kubelet would for 10 s, or longer if one call takes longer; the last answer."""
+        begin = time.monotonic()
+        while True:
+            answer = self.volume.try_stage(timeout=15)
+            check(answer["code"] != "OK", "the volume is staged while another node has it")
+            if time.monotonic() - begin > 10:
+                return answer
+            time.sleep(1)
+
+    def publish(self):
+        self.volume.publish(patience=30)
+
+    def end(self):
+        self.volume.unpublish(patience=60)
+        self.volume.unstage(patience=60)
+        self.volume.expect_gone()
+
+    # --- CSI-Addons' FenceController
+
+    def fencing(self, method, cidrs=()):
+        """The answer to what the controller of CSI-Addons would ask."""
+        answer = calls.Call(method, self.addons, 60, cluster_id=CLUSTER, user="admin", key_file=self.admin_key, cidrs=list(cidrs)).end()
+        check(answer["code"] == "OK", "%s %s: %s" % (method, cidrs, answer))
+        return answer["answer"]
+
+    def fenced(self):
+        return [one["cidr"] for one in self.fencing("fences").get("cidrs", [])]
+
+    # --- the data
+
+    def writer(self, name):
+        # With fsync an acknowledged write is in the image, with all that the filesystem needs to find it.
+        return Writer(self.lab, os.path.join(self.volume.target(), name), size=16 * MIB, mode="fsync")
+
+    def write(self, name):
+        """Writes a file for a while; its journal."""
+        writer = self.writer(name).start()
+        writer.wait_more(50)
+        writer.stop()
+        writer.expect_nothing_lost()
+        return shutil.copy(writer.journal, self.lab.out)
+
+    def verify(self, name, journal):
+        """What the file holds of the writes that were acknowledged, by a journal of this node or the other."""
+        reader = self.writer(name)
+        reader.journal = journal
+        return reader.verify()
+
+    def freeze(self, frozen):
+        """While it is frozen, this node writes nothing to the image, and neither does its filesystem."""
+        run(["fsfreeze", "--freeze" if frozen else "--unfreeze", self.volume.staged_path])
+
+    def checksum(self):
+        """Of the whole image, past this kernel's cache."""
+        return run(["sh", "-c", "dd if=/dev/nbd%d bs=4M iflag=direct status=none | sha256sum" % self.volume.device]).split()[0]
+
+
+def provisioned(lab, name):
+    """(volume ID, its context) of a new volume as ceph-csi lays it out."""
+    endpoint = "unix://" + os.path.join(lab.dir, "controller.sock")
+    # The provisioner lives as long as its standard input.
+    provisioner = subprocess.Popen([os.path.join(BUILD, "corbd-provisioner"), endpoint], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL)
+    try:
+        wait_for("the test provisioner's socket", lambda: os.path.exists(endpoint[len("unix://"):]), 30)
+        answer = calls.Call("create", endpoint, 60, name=name, bytes=256 * MIB).end()
+    finally:
+        provisioner.stdin.close()
+        provisioner.wait(20)
+    check(answer["code"] == "OK", "no volume: %s" % answer)
+    made = answer["answer"]["volume"]
+    return made["volumeId"], made["volumeContext"]
+
+
+def fence(lab, node_b, address, fenced):
+    """Fences node A on node B's CSI-Addons socket, or ends that."""
+    if not calls.known("fence"):
+        say("this build has no FenceController, so the cluster's own command is used")
+        lab.admin("ceph", "osd", "blocklist", "add" if fenced else "rm", address + ":0/0")
+        return
+    for _ in range(2):  # A second call changes nothing.
+        node_b.ask("fencing", "fence" if fenced else "unfence", [address + "/32"])
+    listed = node_b.ask("fenced")
+    check((address + "/32" in listed) == fenced, "after %s: %s is listed" % ("fencing" if fenced else "unfencing", listed))
+
+
+def settled(writer):
+    """How many writes there were, once none has ended for two seconds."""
+    before = writer.acked()
+    time.sleep(2)
+    return writer.acked() == before and before
+
+
+def expect_all(found, acked, whose):
+    say("%s: %d of %d acknowledged writes are lost" % (whose, found["lost"], found["acked"]))
+    check(found["acked"] >= acked > 0, "%s: the journal has %d acknowledged writes, not %d" % (whose, found["acked"], acked))
+    check(found["lost"] == 0, "%s: %d acknowledged writes are lost" % (whose, found["lost"]))
+
+
+@long
+def story_two_nodes(lab):
+    """once a node without network is fenced, another serves its volume with all its data; no late write comes, and its application gets an error"""
+    b = Node(lab, "node-b", OneNode)
+    a = OneNode(lab)
+    volume_id, context = provisioned(lab, "two-nodes")
+    image = Image(lab, "csi-vol-" + volume_id[-36:], context.get("pool", lab.pool))
+    address_a = a.start("node-a", volume_id, image.pool, context)
+    address_b = b.ask("start", "node-b", volume_id, image.pool, context)
+    say("node-a is %s, node-b is %s, the volume is %s" % (address_a, address_b, volume_id))
+    a.stage()
+    a.publish()
+    writer = a.writer("a").start()
+    writer.wait_more(100)
+    watch = watchers(lab, image)
+    check(len(watch) == 1 and watch[0].startswith(address_a + ":"), "the image's watchers: %s" % watch)
+    if calls.known("fence_clients"):
+        clients = str(a.fencing("fence_clients"))
+        check(address_a + "/32" in clients, "node-a's clients do not have its address: %s" % clients)
+
+    lab.admin("tap", lab.tap, "down")
+    acked = wait_for("the last write before the cut", lambda: settled(writer), 20)
+    refused = b.ask("stage_refused")
+    say("node-b: %s: %s" % (refused["code"], refused["message"]))
+    check(watchers(lab, image) == watch, "node-a's watch ended before node-b's stage did: this machine is too slow for this story")
+    check(refused["code"] == "UNAVAILABLE", "node-b's stage: %s" % refused)
+    check(address_a in refused["message"], "node-b's stage does not name node-a's address")
+    if calls.known("fence"):
+        check("node-a" in refused["message"], "node-b's stage does not name node-a")
+
+    fence(lab, b, address_a, True)
+    say("node-b staged it within %.1f s once node-a was fenced" % b.ask("stage"))
+    b.ask("publish")
+    check(writer.acked() == acked, "%d writes of node-a ended without a network" % (writer.acked() - acked))
+    expect_all(b.ask("verify", "a", b.give(writer.journal)), acked, "node-a's file on node-b")
+    journal_b = b.ask("write", "b")
+
+    b.ask("freeze", True)
+    before = b.ask("checksum")
+    lab.admin("tap", lab.tap, "up")
+    time.sleep(40)
+    check(b.ask("checksum") == before, "the image changed after node-a had its network again")
+    seen = volumes_of(a.agent)[volume_id]
+    say("node-a, fenced: %s: %s" % (seen["health"], seen["last_error"]))
+    check("fenced" in str(seen["last_error"]), "node-a does not say that it is fenced")
+    say("node-a's application saw %d errors while its node was fenced" % writer.stalls()["errors"])
+
+    fence(lab, b, address_a, False)
+    def taken():
+        error = volumes_of(a.agent)[volume_id]["last_error"]
+        return error and address_b in error["text"] and error
+    say("node-a, unfenced: %s" % wait_for("node-a to say who has the image", taken, 120, 1))
+    # It gives the image up after a minute. Its next look may be most of another minute later.
+    wait_for("an error that reaches node-a's application", lambda: writer.stalls()["errors"] > 0, 240, 1)
+    show(ask(a.agent, "volume", volume_id))
+    check(b.ask("checksum") == before, "the image changed after node-a was unfenced")
+    check(writer.stalls()["acked"] == acked, "node-a has acknowledged a write since the cut")
+    b.ask("freeze", False)
+    writer.stop()
+    a.end()
+    b.ask("end")
+    a.stage()
+    a.publish()
+    expect_all(a.verify("a", writer.journal), acked, "node-a's file")
+    expect_all(a.verify("b", journal_b), 50, "node-b's file")
+    a.end()
+    b.end()
+
+
+story_two_nodes.limit = 600
