@@ -15,6 +15,7 @@
 #include "corbd/core/process.hpp"
 #include "corbd/csi/server.hpp"
 #include "corbd/csi/stage.hpp"
+#include "corbd/fence/fencer.hpp"
 #include "corbd/heal/farewell.hpp"
 #include "corbd/heal/healer.hpp"
 #include "corbd/heal/kubernetes.hpp"
@@ -87,6 +88,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
                  [this](const heal::StageArguments& of) { return csi::stage_wish(of, default_mounter(options_)); }},
             kubernetes_config()),
         healer_(control_, *clock_, shell_, heal_config(options)),
+        fencer_(*clock_, *clusters_, [this](const std::string& id) { return monitors_of(options_, id); }),
         csi_(control_, *clock_, shell_, csi_config()),
         admin_(control_, *clock_, admin_sources(), admin_config(options)),
         web_(control_, *clock_, files_, web_config(options), web_sources()),
@@ -133,6 +135,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
     config.version = CORBD_VERSION;
     config.default_mounter = default_mounter(options_);
     config.volume_health = options_.volume_health;
+    config.fencer = &fencer_;
     config.topology = [this] { return labels_.topology(); };
     config.on_ended = [this](const rpc::Ended& call) { web_.ended(call); };
     return config;
@@ -291,6 +294,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
   volume::Shell shell_;
   heal::Kubernetes kubernetes_;
   heal::Healer healer_;
+  fence::Fencer fencer_;
   csi::Server csi_;
   ops::Admin admin_;
   ops::Web web_;

@@ -18,6 +18,9 @@ int start_agent(const cli::Run& options);
 [[noreturn]] void run_agent(const cli::Run& options, std::string boot_id,
                             const std::optional<csi::RegistrarConfig>& registrar);
 
+/// `--fencing-only`: serves until a signal ends it; the exit code. Its folders are the caller's.
+int run_fencing(const cli::Run& options);
+
 /// Logs why there is no agent; the exit code.
 int refuse(const Error& error);
 

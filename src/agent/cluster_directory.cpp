@@ -18,6 +18,12 @@ result<volume::Cluster> ClusterDirectory::find(const std::string& cluster_id) co
   return cluster;
 }
 
+result<std::vector<std::string>> monitors_of(const cli::Run& options, const std::string& cluster_id) {
+  auto entry = rbd::find_cluster(options.config_dir, cluster_id);
+  if (!entry) return entry.error();
+  return std::move(entry->monitors);
+}
+
 result<std::vector<image::Place>> ClusterDirectory::mirrors_of(const image::Place& place) const {
   return rbd::mapped_places(options_.config_dir, place);
 }

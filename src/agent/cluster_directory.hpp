@@ -10,6 +10,9 @@
 
 namespace corbd {
 
+/// Of the cluster in config.json.
+result<std::vector<std::string>> monitors_of(const cli::Run& options, const std::string& cluster_id);
+
 class ClusterDirectory final : public volume::ClusterDirectory {
  public:
   ClusterDirectory(const cli::Run& options, NodeLabels& labels) : options_(options), labels_(labels) {}

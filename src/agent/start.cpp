@@ -41,6 +41,12 @@ int start_agent(const cli::Run& options) {
          "--heal-without-proof is gone, because it spoke for every volume of the node: start without it, and say "
          "`corbd heal ID --without-proof` for one volume that no other node used"});
   if (auto checked = check_labels(options); !checked) return refuse(checked.error());
+  if (options.fencing_only) {
+    if (options.addons_endpoint.empty())
+      return refuse({errc::invalid_argument, "--fencing-only serves nothing without --csi-addons-endpoint: give it"});
+    if (auto made = make_folder(options.runtime_dir, 0700); !made) return refuse(made.error());
+    return run_fencing(options);
+  }
   const auto registrar = registrar_config(options);
   if (!registrar) return refuse(registrar.error());
   for (const auto& spec : options.failpoints)

@@ -80,11 +80,12 @@ std::string folder_above(std::string path) {
 }
 
 result<Command> agent(const std::vector<Given>& given, Run run, const Node& node) {
-  if (is_on(given, "controllerserver"))
+  if (is_on(given, "controllerserver") && !run.fencing_only)
     return Error{errc::unimplemented,
-                 "--controllerserver=true: corbd replaces only ceph-csi's node plugin. Keep ceph-csi's image in the "
-                 "provisioner's Deployment"};
-  if (!is_on(given, "nodeserver")) return invalid("--type=rbd has nothing to serve: add --nodeserver=true");
+                 "--controllerserver=true: corbd replaces only ceph-csi's node plugin, and of its controller the "
+                 "fencing, with --fencing-only. Keep ceph-csi's image in the provisioner's Deployment"};
+  if (!is_on(given, "nodeserver") && !run.fencing_only)
+    return invalid("--type=rbd has nothing to serve: add --nodeserver=true");
   if (run.nodeid.empty()) return invalid("--nodeid is missing: give the name of this node");
   if (auto named = check_name(run.drivername); !named) return named.error();
   // kubelet's plugins are in this folder, wherever the distribution puts it.

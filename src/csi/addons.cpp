@@ -13,7 +13,7 @@ using Reactor = grpc::ServerUnaryReactor;
 
 class AddonsIdentity final : public identity::Identity::CallbackService {
  public:
-  explicit AddonsIdentity(const Config& config) : config_(config) {}
+  AddonsIdentity(const Config& config, Role role) : config_(config), role_(role) {}
 
   Reactor* GetIdentity(Context* context, const identity::GetIdentityRequest*,
                        identity::GetIdentityResponse* response) override {
@@ -24,10 +24,17 @@ class AddonsIdentity final : public identity::Identity::CallbackService {
   Reactor* GetCapabilities(Context* context, const identity::GetCapabilitiesRequest*,
                            identity::GetCapabilitiesResponse* response) override {
     using identity::Capability;
-    response->add_capabilities()->mutable_service()->set_type(Capability::Service::NODE_SERVICE);
-    response->add_capabilities()->mutable_reclaim_space()->set_type(Capability::ReclaimSpace::ONLINE);
-    response->add_capabilities()->mutable_encryption_key_rotation()->set_type(
-        Capability::EncryptionKeyRotation::ENCRYPTIONKEYROTATION);
+    const auto offer = [response] { return response->add_capabilities(); };
+    if (role_ == Role::fencing_only) {
+      offer()->mutable_service()->set_type(Capability::Service::CONTROLLER_SERVICE);
+      offer()->mutable_network_fence()->set_type(Capability::NetworkFence::NETWORK_FENCE);
+    } else {
+      offer()->mutable_service()->set_type(Capability::Service::NODE_SERVICE);
+      offer()->mutable_reclaim_space()->set_type(Capability::ReclaimSpace::ONLINE);
+      offer()->mutable_encryption_key_rotation()->set_type(Capability::EncryptionKeyRotation::ENCRYPTIONKEYROTATION);
+    }
+    if (config_.fencer != nullptr)
+      offer()->mutable_network_fence()->set_type(Capability::NetworkFence::GET_CLIENTS_TO_FENCE);
     return rpc::Server::answer(context, grpc::Status::OK);
   }
   Reactor* Probe(Context* context, const identity::ProbeRequest*, identity::ProbeResponse* response) override {
@@ -37,6 +44,7 @@ class AddonsIdentity final : public identity::Identity::CallbackService {
 
  private:
   const Config& config_;
+  const Role role_;
 };
 
 bool of_many_nodes(const ::csi::v1::VolumeCapability& capability) {
@@ -99,12 +107,17 @@ class KeyRotation final : public encryptionkeyrotation::EncryptionKeyRotationCon
 
 }  // namespace
 
+std::unique_ptr<grpc::Service> make_identity(const Config& config, Role role) {
+  return std::make_unique<AddonsIdentity>(config, role);
+}
+
 std::vector<std::unique_ptr<grpc::Service>> make_addons(rpc::Server& server, volume::Volumes& volumes,
                                                         const Config& config) {
   std::vector<std::unique_ptr<grpc::Service>> all;
-  all.push_back(std::make_unique<AddonsIdentity>(config));
+  all.push_back(make_identity(config, Role::node));
   all.push_back(std::make_unique<ReclaimSpace>(server, volumes));
   all.push_back(std::make_unique<KeyRotation>(server, volumes));
+  if (config.fencer != nullptr) all.push_back(make_fence_controller(server, *config.fencer));
   return all;
 }
 

@@ -1,5 +1,5 @@
-// The CSI-Addons services of a node: Identity, reclaiming space that a filesystem does not use, and a new key for an
-// encrypted volume.
+// The CSI-Addons services of a node: Identity, reclaiming space that a filesystem does not use, a new key for an
+// encrypted volume, and fencing.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -11,6 +11,13 @@
 #include "corbd/rpc/server.hpp"
 
 namespace corbd::csi {
+
+/// What the process is to CSI-Addons. Its controller sends a fence to any endpoint that offers NETWORK_FENCE. A node
+/// does not, because it may be the very one to be fenced; it tells its clients' addresses.
+enum class Role { node, fencing_only };
+std::unique_ptr<grpc::Service> make_identity(const Config& config, Role role);
+/// src/csi/fencing.cpp
+std::unique_ptr<grpc::Service> make_fence_controller(rpc::Server& server, fence::Fencer& fencer);
 
 /// The arguments must outlive the result.
 std::vector<std::unique_ptr<grpc::Service>> make_addons(rpc::Server& server, volume::Volumes& volumes,

@@ -106,11 +106,51 @@ class Clusters final : public image::Clusters {
   task<result<image::Header>> header(image::Access access, image::Key key, Until until) override;
   task<result<std::unique_ptr<image::Image>>> open(image::Access access, image::Key key, image::OpenOptions options,
                                                    Until until) override;
+  task<result<image::Blocklist>> blocklist(image::Access access, Until until) override;
+  task<result<std::vector<result<>>>> block(image::Access access, std::vector<image::BlocklistEntry> entries,
+                                            std::chrono::seconds duration, Until until) override {
+    return change_blocklist(std::move(access), std::move(entries), duration, until);
+  }
+  task<result<std::vector<result<>>>> unblock(image::Access access, std::vector<image::BlocklistEntry> entries,
+                                              Until until) override {
+    return change_blocklist(std::move(access), std::move(entries), std::nullopt, until);
+  }
   task<result<>> shutdown(Until until) override { return connections_->shutdown(until); }
 
  private:
+  task<result<std::vector<result<>>>> change_blocklist(image::Access access, std::vector<image::BlocklistEntry> entries,
+                                                       std::optional<std::chrono::seconds> block_for, Until until);
   std::unique_ptr<Connections> connections_;
 };
+
+template <class T>
+task<> await_and_tell(task<result<T>> work, Promise<T> promise) {
+  promise.set(co_await std::move(work));
+}
+
+task<result<image::Blocklist>> Clusters::blocklist(image::Access access, Until until) {
+  auto lease = co_await connections_->lease(access, Connections::Need::any, until);
+  if (!lease) co_return lease.error();
+  Promise<image::Blocklist> promise(connections_->control(), connections_->clock());
+  const auto future = promise.future();
+  if (!connections_->gate().spawn(await_and_tell(connections_->blocklist(std::move(*lease)), promise)))
+    co_return Error{errc::cancelled, "reading the blocklist: the agent is leaving"};
+  co_return co_await future.get(until, "the blocklist of " + cluster_text(access));
+}
+
+task<result<std::vector<result<>>>> Clusters::change_blocklist(image::Access access,
+                                                               std::vector<image::BlocklistEntry> entries,
+                                                               std::optional<std::chrono::seconds> block_for,
+                                                               Until until) {
+  auto lease = co_await connections_->lease(access, Connections::Need::any, until);
+  if (!lease) co_return lease.error();
+  Promise<std::vector<result<>>> promise(connections_->control(), connections_->clock());
+  const auto future = promise.future();
+  auto work = connections_->change_blocklist(std::move(*lease), std::move(entries), block_for);
+  if (!connections_->gate().spawn(await_and_tell(std::move(work), promise)))
+    co_return Error{errc::cancelled, "changing the blocklist: the agent is leaving"};
+  co_return co_await future.get(until, "the blocklist of " + cluster_text(access) + " to be changed");
+}
 
 task<result<image::Resolved>> Clusters::resolve(image::Access access, image::Name name, Until until) {
   auto lease = co_await connections_->lease(access, Connections::Need::any, until);

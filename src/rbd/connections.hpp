@@ -96,6 +96,10 @@ class Connections {
   task<result<>> fence(Lease lease, Until until);
   /// image::Clusters::inherit, for the leased connection's cluster.
   task<result<>> inherit(Lease lease, std::string address);
+  /// image::Clusters::blocklist, block and unblock, for the leased connection's cluster (blocklist.cpp).
+  task<result<image::Blocklist>> blocklist(Lease lease);
+  task<result<std::vector<result<>>>> change_blocklist(Lease lease, std::vector<image::BlocklistEntry> entries,
+                                                       std::optional<std::chrono::seconds> block_for);
   /// The connection has the OSD map of the last fencing.
   task<result<>> await_map(const Lease& lease, Until until);
   /// unavailable as long as a dead incarnation of that cluster is not fenced.
@@ -118,6 +122,8 @@ class Connections {
   task<> refill_spares();
   task<> fence_all(Lease lease, std::shared_ptr<Attempt> attempt);
   task<result<>> fence_dead_of(const Connection& through);
+  /// Every connection to that cluster has the OSD map of the last fencing.
+  task<result<>> await_maps(std::string fsid);
   task<> record_fenced(Incarnation incarnation);
   void drop_blocklisted();
   std::vector<std::shared_ptr<Connection>> take_blocklisted();

@@ -107,16 +107,21 @@ task<result<>> Connections::fence_dead_of(const Connection& through) {
   // A connection that is made from now on has the map. The others wait for it.
   if (!fenced->done.empty()) ++fencings_;
   for (auto& one : fenced->done) co_await record_fenced(std::move(one));
+  auto awaited = co_await await_maps(through.fsid);
+  if (fenced->failed) co_return *fenced->failed;
+  co_return awaited;
+}
+
+task<result<>> Connections::await_maps(std::string fsid) {
   std::vector<Lease> leases;
   for (auto& group : groups_)
     for (const auto& connection : group->serving)
-      if (connection->fsid == through.fsid) leases.emplace_back(*this, connection);
+      if (connection->fsid == fsid) leases.emplace_back(*this, connection);
+  result<> all;
   for (const auto& lease : leases)
-    if (auto awaited = co_await await_map(lease, {clock_.now() + BlockingCalls::kPatience});
-        !awaited && !fenced->failed)
-      fenced->failed = awaited.error();
-  if (fenced->failed) co_return *fenced->failed;
-  co_return result<>();
+    if (auto awaited = co_await await_map(lease, {clock_.now() + BlockingCalls::kPatience}); !awaited && all)
+      all = awaited;
+  co_return all;
 }
 
 // Its file stays until the blocklisting ends. After another crash we must still know a lock that names it as ours.

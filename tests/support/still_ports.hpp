@@ -107,7 +107,7 @@ class Daemons final : public host::Daemons {
 };
 
 /// Every image is in memory, and opens.
-class Clusters final : public image::Clusters {
+class Clusters : public image::Clusters {
  public:
   task<result<image::Resolved>> resolve(image::Access, image::Name name, Until) override {
     co_return image::Resolved{{"fsid", 1, "", name.image, 0}, 1 << 20, true, 5, "bench", name};
@@ -120,6 +120,15 @@ class Clusters final : public image::Clusters {
   task<result<image::Header>> header(image::Access, image::Key, Until) override { co_return image::Header{}; }
   task<result<std::unique_ptr<image::Image>>> open(image::Access, image::Key, image::OpenOptions, Until) override {
     co_return std::unique_ptr<image::Image>(std::make_unique<MemoryImage>(1 << 20));
+  }
+  task<result<image::Blocklist>> blocklist(image::Access, Until) override { co_return image::Blocklist{"fsid"}; }
+  task<result<std::vector<result<>>>> block(image::Access, std::vector<image::BlocklistEntry> entries,
+                                            std::chrono::seconds, Until) override {
+    co_return std::vector<result<>>(entries.size(), result<>());
+  }
+  task<result<std::vector<result<>>>> unblock(image::Access, std::vector<image::BlocklistEntry> entries,
+                                              Until) override {
+    co_return std::vector<result<>>(entries.size(), result<>());
   }
   task<result<>> shutdown(Until) override { co_return result<>(); }
 };

@@ -1,4 +1,5 @@
-// The CSI socket with the Identity and Node services, and the socket of CSI-Addons beside it.
+// The CSI socket with the Identity and Node services, and the socket of CSI-Addons beside it; or the latter alone, for
+// fencing.
 #pragma once
 
 #include <functional>
@@ -7,6 +8,7 @@
 #include <string>
 
 #include "corbd/core/wait.hpp"
+#include "corbd/fence/fencer.hpp"
 #include "corbd/plan/wish.hpp"
 #include "corbd/rpc/calls.hpp"
 #include "corbd/volume/volumes.hpp"
@@ -25,6 +27,7 @@ struct Config {
   };
   cephcsi::Mounter default_mounter = cephcsi::Mounter::nbd;  ///< for volumes whose attributes name none: nbd or krbd
   bool volume_health = false;  ///< NodeGetVolumeHealth of CSI 1.13 (alpha): older callers do not know its capability
+  fence::Fencer* fencer = nullptr;  ///< for the FenceController; null: there is none
   std::size_t max_calls = 512;
   std::function<void(const rpc::Ended&)> on_ended;  ///< as of rpc::Config
 };
@@ -37,6 +40,20 @@ class Server {
   task<> stop(Until until);
   /// The number of calls about volumes that have not ended, on both sockets. Any thread.
   std::size_t in_flight() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// `cephcsi --fencing-only`, in the place of ceph-csi's controller: only the socket of CSI-Addons, with the services that
+/// fence. Config::fencer must be there.
+class FencingServer {
+ public:
+  FencingServer(executor control, Clock& clock, Config config);
+  ~FencingServer();
+  result<> start();
+  task<> stop(Until until);
 
  private:
   class Impl;

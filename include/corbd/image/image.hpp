@@ -15,6 +15,7 @@
 #include "corbd/core/secret.hpp"
 #include "corbd/core/task.hpp"
 #include "corbd/core/wait.hpp"
+#include "corbd/image/blocklist.hpp"
 #include "corbd/image/values.hpp"
 
 namespace corbd::image {
@@ -106,6 +107,16 @@ class Clusters {
   /// unsafe_config when the effective configuration would acknowledge writes before they are stored.
   /// failed_precondition for the mirror of another cluster's image.
   virtual task<result<std::unique_ptr<Image>>> open(Access access, Key key, OpenOptions options, Until until) = 0;
+  /// The cluster's blocklist, as its monitors have it now.
+  virtual task<result<Blocklist>> blocklist(Access access, Until until) = 0;
+  /// Blocks each of them for that long; their `until` does not count. The answers are in the same order. When it
+  /// returns, every connection of this agent to the cluster has the OSD map with those that succeeded. unimplemented:
+  /// the monitors do not know ranges. A caller that leaves early learns no answer; the work goes on.
+  virtual task<result<std::vector<result<>>>> block(Access access, std::vector<BlocklistEntry> entries,
+                                                    std::chrono::seconds duration, Until until) = 0;
+  /// The same for taking entries away. One that is not there is no error.
+  virtual task<result<std::vector<result<>>>> unblock(Access access, std::vector<BlocklistEntry> entries,
+                                                      Until until) = 0;
   /// Closes idle connections and marks their incarnations clean. After all images are closed.
   virtual task<result<>> shutdown(Until until) = 0;
 };

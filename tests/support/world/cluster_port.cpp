@@ -118,6 +118,42 @@ class Clusters final : public image::Clusters {
     co_return std::move(*opened);
   }
 
+  task<result<image::Blocklist>> blocklist(image::Access access, Until until) override {
+    const std::string by = world_.agent.connection();
+    if (auto admitted = world_.agent.admits(by, access.key); !admitted) co_return admitted.error();
+    const auto found = std::make_shared<image::Blocklist>();
+    auto done = co_await world_.calls.ask_cluster("blocklist", by, until, [&world = world_, found]() -> result<> {
+      found->fsid = "fsid";
+      for (const auto& client : world.cluster.blocklisted) {
+        auto entry = image::entry_of_client(client);
+        if (!entry) return entry.error();
+        entry->until = std::chrono::system_clock::time_point::max();
+        found->entries.push_back(std::move(*entry));
+      }
+      return {};
+    });
+    if (!done) co_return done.error();
+    co_return *found;
+  }
+
+  task<result<std::vector<result<>>>> block(image::Access access, std::vector<image::BlocklistEntry> entries,
+                                            std::chrono::seconds, Until until) override {
+    const std::string by = world_.agent.connection();
+    if (auto admitted = world_.agent.admits(by, access.key); !admitted) co_return admitted.error();
+    auto done = co_await world_.calls.ask_cluster("block", by, until, [&world = world_, entries]() -> result<> {
+      for (const auto& entry : entries) world.cluster.blocklist(entry.client);
+      return {};
+    });
+    if (!done) co_return done.error();
+    co_return std::vector<result<>>(entries.size(), result<>());
+  }
+
+  task<result<std::vector<result<>>>> unblock(image::Access, std::vector<image::BlocklistEntry> entries,
+                                              Until) override {
+    world_.broke("the agent unfences by itself");
+    co_return std::vector<result<>>(entries.size(), result<>());
+  }
+
   task<result<>> shutdown(Until) override { co_return result<>(); }
 
  private:

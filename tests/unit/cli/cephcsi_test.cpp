@@ -151,6 +151,12 @@ TEST_CASE("CSI-Addons has ceph-csi's default socket") {
   CHECK(Pod().run({"--type=rbd", "--nodeserver", "--nodeid=n"}).addons_endpoint == "unix:///tmp/csi-addons.sock");
 }
 
+TEST_CASE("in the place of ceph-csi's controller only fencing is served, and only if it is asked for") {
+  const Words controller{"--type=rbd", "--controllerserver=true", "--nodeid=n"};
+  CHECK(Pod().refusal(controller).text.find("--fencing-only") != std::string::npos);
+  CHECK(Pod().run(with(controller, {"--fencing-only"})).fencing_only);
+}
+
 TEST_CASE("keys are kept in memory only: in ceph-csi's folder, or else our own, or nowhere") {
   Pod pod;
   pod.memory = {"/run/corbd"};

@@ -1,0 +1,62 @@
+// Carries out what a fencing request wants, on a cluster's blocklist. Each call either did everything, or its error
+// says what is done and what is not; a repeat finishes it.
+#pragma once
+
+#include <functional>
+
+#include "corbd/fence/fence.hpp"
+#include "corbd/image/image.hpp"
+
+namespace corbd::fence {
+
+/// The cluster, and who asks.
+struct Asker {
+  std::string cluster_id;  ///< in config.json
+  std::string user;        ///< Ceph's, without "client."
+  Secret key;
+};
+
+struct Order {
+  std::vector<std::string> blocks;  ///< as CIDR
+  std::chrono::seconds duration = kLasting;
+  bool forced = false;   ///< also blocks that have a client of this agent
+  bool dry_run = false;  ///< only looks
+};
+
+/// What was done, or would be.
+struct Report {
+  std::vector<BlocklistEntry> changed;
+  std::vector<AddressBlock> blocks;  ///< of the order, as they were understood
+  Blocklist before;
+};
+
+/// Control thread only.
+class Fencer {
+ public:
+  /// The monitors of a cluster in config.json.
+  using Monitors = std::function<result<std::vector<std::string>>(const std::string& cluster_id)>;
+  Fencer(Clock& clock, image::Clusters& clusters, Monitors monitors)
+      : clock_(clock), clusters_(clusters), monitors_(std::move(monitors)) {}
+
+  /// When it has succeeded, every client of this agent has the OSD map with the fence.
+  task<result<Report>> fence(Asker asker, Order order, Until until);
+  task<result<Report>> unfence(Asker asker, Order order, Until until);
+  task<result<Blocklist>> list(Asker asker, Until until);
+  /// The addresses under which this node's volumes are served, each once; if there is none, the address of the client
+  /// that asked.
+  struct Clients {
+    std::string fsid;
+    std::vector<AddressBlock> addresses;
+  };
+  task<result<Clients>> clients(Asker asker, Until until);
+
+ private:
+  result<image::Access> access(const Asker& asker) const;
+  task<result<>> block(image::Access to, std::vector<BlocklistEntry> entries, std::chrono::seconds duration,
+                       Until until);
+  Clock& clock_;
+  image::Clusters& clusters_;
+  Monitors monitors_;
+};
+
+}  // namespace corbd::fence

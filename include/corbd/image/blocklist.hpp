@@ -1,0 +1,70 @@
+// A cluster's blocklist: the clients that it refuses. An entry names one client, every client of one address, or every
+// client of a block of addresses (docs/sources.md#blocklist).
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "corbd/core/result.hpp"
+
+namespace corbd::image {
+
+/// A block of IPv4 or IPv6 addresses, as CIDR writes it.
+class AddressBlock {
+ public:
+  /// Takes what a person wrote: "10.0.0.0/24", "fd00::/64". invalid_argument says what is wrong and how to write it: no
+  /// length, bits below the length, an IPv4 address in an IPv6 one, every address there is.
+  static result<AddressBlock> parse(std::string_view text);
+  /// Takes what a cluster wrote. Bits below the length are cleared. `length`: in bits.
+  static result<AddressBlock> masked(std::string_view address, int length);
+  /// One address: the host of a client's address, as Ceph prints it ("10.0.0.1:0/123", "[fd00::1]:0/123").
+  static result<AddressBlock> host_of_client(std::string_view client);
+
+  bool contains(const AddressBlock& other) const;
+  bool single() const { return length_ == (v6_ ? 128 : 32); }
+  /// How many addresses; more than 2^32 count as 2^32.
+  std::uint64_t count() const;
+  /// The address with that number, from 0; below count().
+  AddressBlock at(std::uint64_t number) const;
+  std::string address() const;  ///< the first one, without the length
+  std::string text() const;     ///< "10.0.0.0/24"
+  auto operator<=>(const AddressBlock&) const = default;
+
+ private:
+  bool v6_ = false;
+  std::array<std::uint8_t, 16> bytes_{};  ///< of IPv4, the first four
+  int length_ = 0;
+};
+
+struct BlocklistEntry {
+  enum class Kind { client, host, range } kind = Kind::client;
+  std::string client = {};      ///< "10.0.0.1:0/123"; of a client
+  AddressBlock addresses = {};  ///< of a client and a host, the one address
+  std::chrono::system_clock::time_point until = {};
+  std::string spelled = {};  ///< as the monitors have it, by which they take it away; empty: as text()
+  /// As Ceph's commands take it: "10.0.0.1:0/123", "10.0.0.1", "10.0.0.0/24".
+  std::string text() const;
+  bool same_target(const BlocklistEntry& other) const { return kind == other.kind && text() == other.text(); }
+};
+
+/// An entry for one client. invalid_argument: that is no client's address.
+result<BlocklistEntry> entry_of_client(std::string client);
+BlocklistEntry entry_of_range(const AddressBlock& addresses);
+BlocklistEntry entry_of_host(const AddressBlock& address);
+
+struct Blocklist {
+  std::string fsid;  ///< the cluster's
+  std::vector<BlocklistEntry> entries = {};
+  std::vector<std::string> own = {};      ///< addresses of this agent's clients in that cluster
+  std::vector<std::string> serving = {};  ///< of those, the clients that have an image open
+
+  /// The entry that refuses this client; null if none does.
+  const BlocklistEntry* find(std::string_view client) const;
+};
+
+}  // namespace corbd::image

@@ -1,0 +1,133 @@
+#include "corbd/fence/fence.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <functional>
+#include <iterator>
+
+#include "corbd/core/text.hpp"
+
+namespace corbd::fence {
+namespace {
+
+using Kind = BlocklistEntry::Kind;
+constexpr std::chrono::seconds kLongest = std::chrono::hours(24 * 3653);
+
+Error wrong_duration(std::string_view text) {
+  return {errc::invalid_argument, "\"" + printable(text) +
+                                      "\" is no duration of a fence: write seconds, or a number with s, m, h or d, as "
+                                      "in 24h; from a second to ten years"};
+}
+
+std::int64_t seconds_of(char unit) {
+  switch (unit) {
+    case 's':
+      return 1;
+    case 'm':
+      return 60;
+    case 'h':
+      return 3600;
+    case 'd':
+      return 86400;
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+result<std::vector<AddressBlock>> read_blocks(const std::vector<std::string>& texts) {
+  if (texts.empty())
+    return Error{errc::invalid_argument, "no block of addresses is given: name at least one, as in 10.0.0.7/32"};
+  std::vector<AddressBlock> blocks;
+  for (const auto& text : texts) {
+    const auto block = AddressBlock::parse(trimmed(text));
+    if (!block) return block.error();
+    const auto covers = [&](const AddressBlock& other) { return other.contains(*block); };
+    if (std::ranges::any_of(blocks, covers)) continue;
+    std::erase_if(blocks, [&](const AddressBlock& other) { return block->contains(other); });
+    blocks.push_back(*block);
+  }
+  return blocks;
+}
+
+result<std::chrono::seconds> read_duration(std::string_view text) {
+  std::int64_t number = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  const std::int64_t each = unit.empty() ? 1 : unit.size() == 1 ? seconds_of(unit.front()) : 0;
+  if (failed != std::errc() || each == 0 || number < 1 || number > kLongest.count() / each) return wrong_duration(text);
+  return std::chrono::seconds(number * each);
+}
+
+result<std::vector<BlocklistEntry>> to_block(const std::vector<AddressBlock>& blocks, const Blocklist& now,
+                                             std::chrono::system_clock::time_point until, bool forced) {
+  std::vector<BlocklistEntry> missing;
+  for (const auto& block : blocks) {
+    for (const auto& client : now.own) {
+      const auto host = AddressBlock::host_of_client(client);
+      if (!forced && host && block.contains(*host))
+        return Error{errc::failed_precondition, "block " + block.text() + " has a Ceph client of this very agent, " +
+                                                    client + ": fence it from another node. Nothing was fenced"};
+    }
+    const auto covers = [&](const BlocklistEntry& entry) {
+      return entry.kind != Kind::client && entry.addresses.contains(block) && entry.until >= until;
+    };
+    if (std::ranges::none_of(now.entries, covers)) missing.push_back(image::entry_of_range(block));
+  }
+  return missing;
+}
+
+std::vector<BlocklistEntry> entries_of(const AddressBlock& block, const Blocklist& now) {
+  std::vector<BlocklistEntry> own;
+  for (const auto& entry : now.entries)
+    if (entry.kind == Kind::range ? entry.addresses == block
+                                  : entry.kind == Kind::host && block.contains(entry.addresses))
+      own.push_back(entry);
+  return own;
+}
+
+std::vector<BlocklistEntry> larger_than(const AddressBlock& block, const Blocklist& now) {
+  std::vector<BlocklistEntry> larger;
+  for (const auto& entry : now.entries)
+    if (entry.kind == Kind::range && entry.addresses != block && entry.addresses.contains(block))
+      larger.push_back(entry);
+  return larger;
+}
+
+result<std::vector<BlocklistEntry>> to_unblock(const std::vector<AddressBlock>& blocks, const Blocklist& now) {
+  std::vector<BlocklistEntry> gone;
+  for (const auto& block : blocks) {
+    auto own = entries_of(block, now);
+    const auto larger = larger_than(block, now);
+    const auto named = [&](const BlocklistEntry& entry) {
+      return std::ranges::find(blocks, entry.addresses) != blocks.end();
+    };
+    if (own.empty() && std::ranges::any_of(larger, std::not_fn(named)))
+      return Error{errc::failed_precondition, "block " + block.text() + " is fenced by the larger " +
+                                                  larger.front().text() + ": unfence that one. Nothing was unfenced"};
+    gone.insert(gone.end(), std::make_move_iterator(own.begin()), std::make_move_iterator(own.end()));
+  }
+  return gone;
+}
+
+result<std::vector<BlocklistEntry>> each_address(const AddressBlock& block) {
+  if (block.count() > kMostAddresses)
+    return Error{errc::out_of_range, "block " + block.text() + " has more than " + std::to_string(kMostAddresses) +
+                                         " addresses, and the monitors of this Ceph know no ranges, so each address "
+                                         "takes a command: fence smaller blocks, or upgrade Ceph"};
+  std::vector<BlocklistEntry> all;
+  for (std::uint64_t i = 0; i < block.count(); ++i) all.push_back(image::entry_of_host(block.at(i)));
+  return all;
+}
+
+std::vector<AddressBlock> blocks_of(const Blocklist& now) {
+  std::vector<AddressBlock> blocks;
+  for (const auto& entry : now.entries)
+    if (entry.kind != Kind::client && std::ranges::find(blocks, entry.addresses) == blocks.end())
+      blocks.push_back(entry.addresses);
+  std::ranges::sort(blocks);
+  return blocks;
+}
+
+}  // namespace corbd::fence

@@ -1,0 +1,140 @@
+#include "corbd/fence/fencer.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "corbd/core/log.hpp"
+
+namespace corbd::fence {
+namespace {
+
+constexpr std::size_t kNamed = 8;  ///< of a long list, in a sentence
+
+std::string list_of(const std::vector<std::string>& texts) {
+  std::string all;
+  for (std::size_t i = 0; i < std::min(texts.size(), kNamed); ++i) all += (i == 0 ? "" : ", ") + texts[i];
+  if (texts.size() > kNamed) all += " and " + std::to_string(texts.size() - kNamed) + " more";
+  return all;
+}
+
+/// "fenced: 10.0.0.7/32; not fenced: 10.0.0.8/32 (the reason)".
+result<> told(const char* done, const std::vector<BlocklistEntry>& entries, const std::vector<result<>>& results) {
+  std::vector<std::string> good, bad;
+  std::optional<Error> first;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    (results[i] ? good : bad).push_back(entries[i].text());
+    if (!results[i] && !first) first = results[i].error();
+  }
+  if (!first) return {};
+  const std::string so_far =
+      good.empty() ? "nothing was " + std::string(done) : std::string(done) + ": " + list_of(good);
+  return Error{first->code, so_far + "; not " + done + ": " + list_of(bad) + ": " + first->text + ". Repeat the call"};
+}
+
+void log_change(const char* event, const Asker& asker, const std::vector<BlocklistEntry>& entries) {
+  std::vector<std::string> texts;
+  for (const auto& entry : entries) texts.push_back(entry.text());
+  log::warning(event, {{"cluster", asker.cluster_id}, {"user", asker.user}, {"what", list_of(texts)}});
+}
+
+}  // namespace
+
+result<image::Access> Fencer::access(const Asker& asker) const {
+  if (asker.cluster_id.empty())
+    return Error{errc::invalid_argument, "the parameter clusterID is missing: it names a cluster in config.json"};
+  if (asker.user.empty() || asker.key.empty())
+    return Error{errc::invalid_argument,
+                 "the secrets userID and userKey are missing: they name the Ceph user that may "
+                 "change the blocklist"};
+  auto monitors = monitors_(asker.cluster_id);
+  if (!monitors) return monitors.error();
+  return image::Access{asker.cluster_id, std::move(*monitors), asker.user, asker.key};
+}
+
+task<result<Report>> Fencer::fence(Asker asker, Order order, Until until) {
+  Report report;
+  auto blocks = read_blocks(order.blocks);
+  if (!blocks) co_return blocks.error();
+  report.blocks = std::move(*blocks);
+  const auto to = access(asker);
+  if (!to) co_return to.error();
+  auto now = co_await clusters_.blocklist(*to, until);
+  if (!now) co_return now.error();
+  report.before = std::move(*now);
+  auto missing = to_block(report.blocks, report.before, clock_.wall() + order.duration, order.forced || order.dry_run);
+  if (!missing) co_return missing.error();
+  report.changed = std::move(*missing);
+  if (order.dry_run) co_return report;
+  // Also if nothing is missing: another node may have fenced it a moment ago, and our map may be older.
+  auto done = co_await block(*to, report.changed, order.duration, until);
+  if (!done) co_return done.error();
+  if (!report.changed.empty()) log_change("cluster.fence_added", asker, report.changed);
+  co_return report;
+}
+
+/// Tries ranges first.
+task<result<>> Fencer::block(image::Access to, std::vector<BlocklistEntry> entries, std::chrono::seconds duration,
+                             Until until) {
+  auto results = co_await clusters_.block(to, entries, duration, until);
+  if (!results) co_return results.error();
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if ((*results)[i] || (*results)[i].error().code != errc::unimplemented) continue;
+    auto each = each_address(entries[i].addresses);
+    if (!each) {
+      (*results)[i] = each.error();
+      continue;
+    }
+    auto one_by_one = co_await clusters_.block(to, *each, duration, until);
+    if (!one_by_one) co_return one_by_one.error();
+    (*results)[i] = told("fenced", *each, *one_by_one);
+  }
+  co_return told("fenced", entries, *results);
+}
+
+task<result<Report>> Fencer::unfence(Asker asker, Order order, Until until) {
+  Report report;
+  auto blocks = read_blocks(order.blocks);
+  if (!blocks) co_return blocks.error();
+  report.blocks = std::move(*blocks);
+  const auto to = access(asker);
+  if (!to) co_return to.error();
+  auto now = co_await clusters_.blocklist(*to, until);
+  if (!now) co_return now.error();
+  report.before = std::move(*now);
+  auto gone = to_unblock(report.blocks, report.before);
+  if (!gone) co_return gone.error();
+  report.changed = std::move(*gone);
+  if (order.dry_run || report.changed.empty()) co_return report;
+  auto results = co_await clusters_.unblock(*to, report.changed, until);
+  if (!results) co_return results.error();
+  if (auto done = told("unfenced", report.changed, *results); !done) co_return done.error();
+  log_change("cluster.fence_removed", asker, report.changed);
+  for (const auto& block : report.blocks)
+    for (const auto& larger : larger_than(block, report.before))
+      if (std::ranges::none_of(report.changed, [&](const auto& entry) { return entry.same_target(larger); }))
+        log::warning("cluster.still_fenced",
+                     {{"cluster", asker.cluster_id}, {"block", block.text()}, {"by", larger.text()}});
+  co_return report;
+}
+
+task<result<Blocklist>> Fencer::list(Asker asker, Until until) {
+  const auto to = access(asker);
+  if (!to) co_return to.error();
+  co_return co_await clusters_.blocklist(*to, until);
+}
+
+task<result<Fencer::Clients>> Fencer::clients(Asker asker, Until until) {
+  const auto to = access(asker);
+  if (!to) co_return to.error();
+  const auto now = co_await clusters_.blocklist(*to, until);
+  if (!now) co_return now.error();
+  Clients found{now->fsid, {}};
+  for (const auto& client : now->serving.empty() ? now->own : now->serving) {
+    const auto host = AddressBlock::host_of_client(client);
+    if (!host) co_return host.error();
+    if (std::ranges::find(found.addresses, *host) == found.addresses.end()) found.addresses.push_back(*host);
+  }
+  co_return found;
+}
+
+}  // namespace corbd::fence

@@ -1,0 +1,94 @@
+#include "blocklist_json.hpp"
+
+#include <boost/json/stream_parser.hpp>
+#include <charconv>
+#include <ctime>
+
+#include "address.hpp"
+#include "corbd/core/text.hpp"
+
+namespace corbd::rbd {
+namespace {
+
+using image::AddressBlock;
+using image::BlocklistEntry;
+
+Error not_understood(std::string_view text) {
+  return {errc::unavailable, "the monitors' blocklist has \"" + printable(text) + "\", which this agent does not know"};
+}
+
+/// "2026-11-23T04:16:17.295187+0000"; before Ceph 15 "2026-11-23 04:16:17.295187". UTC, whole seconds.
+std::optional<std::chrono::system_clock::time_point> parse_time(std::string text) {
+  if (text.size() > 10 && text[10] == ' ') text[10] = 'T';
+  std::tm parts{};
+  if (::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &parts) == nullptr) return std::nullopt;
+  return std::chrono::system_clock::from_time_t(::timegm(&parts));
+}
+
+/// "10.0.0.0:0/24", "[fd00::]:0/64", and with "cidr:" in front.
+std::optional<BlocklistEntry> parse_range(std::string_view text) {
+  if (text.starts_with("cidr:")) text.remove_prefix(5);
+  const auto slash = text.rfind('/');
+  if (slash == text.npos) return std::nullopt;
+  int length = -1;
+  const std::string_view digits = text.substr(slash + 1);
+  std::from_chars(digits.data(), digits.data() + digits.size(), length);
+  const auto host = AddressBlock::host_of_client(text.substr(0, slash));
+  if (!host) return std::nullopt;
+  const auto block = AddressBlock::masked(host->address(), length);
+  if (!block) return std::nullopt;
+  auto entry = image::entry_of_range(*block);
+  // The monitors keep bits below the length, and know the entry only with them (seen on 16.2.15).
+  entry.spelled = host->address() + "/" + std::to_string(length);
+  return entry;
+}
+
+/// A nonce of 0 stands for every client of the address.
+std::optional<BlocklistEntry> parse_client(std::string_view text) {
+  const std::string bare = bare_address(text);
+  auto entry = image::entry_of_client(bare);
+  if (!entry) return std::nullopt;
+  return bare.ends_with("/0") ? image::entry_of_host(entry->addresses) : std::move(*entry);
+}
+
+result<> read_entry(const boost::json::value& value, std::vector<BlocklistEntry>& into) {
+  const auto* object = value.if_object();
+  const auto text_of = [&](const char* key) {
+    const auto* found = object == nullptr ? nullptr : object->if_contains(key);
+    return found != nullptr && found->is_string() ? std::optional<std::string>(found->get_string()) : std::nullopt;
+  };
+  const auto range = text_of("range"), client = text_of("addr"), until = text_of("until");
+  std::optional<BlocklistEntry> entry;
+  if (range) {
+    entry = parse_range(*range);
+  } else if (client) {
+    entry = parse_client(*client);
+  }
+  const auto end = until ? parse_time(*until) : std::nullopt;
+  if (!entry || !end) return not_understood(range ? *range : client ? *client : "an entry without an address");
+  entry->until = *end;
+  into.push_back(std::move(*entry));
+  return {};
+}
+
+}  // namespace
+
+// Clients and ranges are two arrays, one after the other, without anything between (seen on 16.2.15).
+result<std::vector<BlocklistEntry>> parse_blocklist(std::string_view json) {
+  std::vector<BlocklistEntry> entries;
+  while (!(json = trimmed(json)).empty()) {
+    boost::json::stream_parser parser;
+    boost::system::error_code failed;
+    const std::size_t read = parser.write_some(json.data(), json.size(), failed);
+    if (!failed && !parser.done()) parser.finish(failed);
+    if (failed) return not_understood(json);
+    const auto value = parser.release();
+    if (!value.is_array()) return not_understood(json);
+    for (const auto& one : value.get_array())
+      if (auto taken = read_entry(one, entries); !taken) return taken.error();
+    json.remove_prefix(read);
+  }
+  return entries;
+}
+
+}  // namespace corbd::rbd

@@ -1,0 +1,168 @@
+// Tests the blocklist of a real cluster: what the monitors take, what they list, and whom they let.
+#include <boost/json/serialize.hpp>
+#include <cstdio>
+#include <iostream>
+
+#include "corbd/fence/fencer.hpp"
+#include "rbd_lab.hpp"
+
+using namespace corbd;
+using namespace corbd::lab;
+using Texts = std::vector<std::string>;
+
+namespace {
+
+/// The cluster's administrator, who makes users and clears the blocklist.
+class Root {
+ public:
+  Root() {
+    Admin::check(rados_create2(&cluster_, "ceph", "client.admin", 0));
+    Admin::check(rados_conf_read_file(cluster_, env("CORBD_LAB_CONF").c_str()));
+    Admin::check(rados_connect(cluster_));
+    tell({{"prefix", "osd blocklist clear"}});
+  }
+  ~Root() {
+    tell({{"prefix", "osd blocklist clear"}});
+    rados_shutdown(cluster_);
+  }
+  Root(const Root&) = delete;
+  Root& operator=(const Root&) = delete;
+
+  fence::Asker user(const std::string& name, const std::string& mon_caps) {
+    tell({{"prefix", "auth rm"}, {"entity", "client." + name}});
+    tell({{"prefix", "auth get-or-create"}, {"entity", "client." + name}, {"caps", {"mon", mon_caps}}});
+    std::string key = tell({{"prefix", "auth get-key"}, {"entity", "client." + name}, {"format", "plain"}});
+    return {"lab", name, Secret(key)};
+  }
+  std::string tell(const boost::json::object& words) {
+    const std::string line = boost::json::serialize(words);
+    const char* lines[] = {line.c_str()};
+    char* out = nullptr;
+    std::size_t size = 0;
+    Admin::check(rados_mon_command(cluster_, lines, 1, nullptr, 0, &out, &size, nullptr, nullptr));
+    const std::string text(out == nullptr ? "" : out, size);
+    rados_buffer_free(out);
+    return text;
+  }
+
+ private:
+  rados_t cluster_ = nullptr;
+};
+
+constexpr const char* kFencing = "profile rbd, allow command \"osd blocklist\"";
+
+struct Scene {
+  Agent agent;
+  std::unique_ptr<Clock> clock{make_real_clock(agent.io().get_executor())};
+  fence::Fencer fencer{*clock, *agent.clusters, [](const std::string&) -> result<std::vector<std::string>> {
+                         return Texts{env("CORBD_LAB_MON")};
+                       }};
+  result<fence::Report> fence(const fence::Asker& asker, Texts blocks,
+                              std::chrono::seconds duration = std::chrono::seconds(600)) {
+    return agent.run(fencer.fence(asker, {std::move(blocks), duration}, agent.in(60s)));
+  }
+  result<fence::Report> unfence(const fence::Asker& asker, Texts blocks) {
+    return agent.run(fencer.unfence(asker, {std::move(blocks)}, agent.in(60s)));
+  }
+  Texts fenced(const fence::Asker& asker) {
+    Texts all;
+    for (const auto& block : fence::blocks_of(agent.run(fencer.list(asker, agent.in(20s))).value()))
+      all.push_back(block.text());
+    return all;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("blocks of both families are fenced, listed and unfenced") {
+  Root root;
+  const auto user = root.user("corbd-fencer", kFencing);
+  Scene scene;
+  REQUIRE(scene.fence(user, {"10.99.0.0/24", "10.98.0.7/32", "fd99::/64", "fd98::7/128"}));
+  CHECK(scene.fenced(user) == Texts{"10.98.0.7/32", "10.99.0.0/24", "fd98::7/128", "fd99::/64"});
+  CHECK(scene.fence(user, {"10.99.0.0/24"}, 60s).value().changed.empty());
+  CHECK(scene.fence(user, {"10.99.0.0/24"}, 6000s).value().changed.size() == 1);
+  REQUIRE(scene.unfence(user, {"10.99.0.0/24", "fd99::/64"}));
+  CHECK(scene.fenced(user) == Texts{"10.98.0.7/32", "fd98::7/128"});
+  CHECK(scene.unfence(user, {"10.99.0.0/24"}).value().changed.empty());
+}
+
+TEST_CASE("what another tool fenced, with bits below the length or as a bare address, is seen and unfenced") {
+  Root root;
+  const auto user = root.user("corbd-fencer", kFencing);
+  root.tell({{"prefix", "osd blocklist"}, {"range", "range"}, {"blocklistop", "add"}, {"addr", "10.97.0.5/24"}});
+  root.tell({{"prefix", "osd blocklist"}, {"blocklistop", "add"}, {"addr", "10.96.0.5"}});
+  root.tell({{"prefix", "osd blocklist"}, {"blocklistop", "add"}, {"addr", "10.96.0.6:0/77"}});
+  Scene scene;
+  CHECK(scene.fenced(user) == Texts{"10.96.0.5/32", "10.97.0.0/24"});
+  REQUIRE(scene.unfence(user, {"10.96.0.0/24"}));
+  CHECK(scene.fenced(user) == Texts{"10.97.0.0/24"});
+  const auto range = scene.unfence(user, {"10.97.0.0/24"});
+  INFO((range ? "" : range.error().text));
+  CHECK(range);
+  CHECK(scene.fenced(user).empty());
+}
+
+TEST_CASE("a user without the caps is told which ones it lacks, and nothing is half done in silence") {
+  Root root;
+  const auto node = root.user("corbd-noder", "profile rbd");
+  const auto reader = root.user("corbd-reader", "allow r");
+  Scene scene;
+  REQUIRE(scene.fence(node, {"10.99.0.0/24"}));
+  const auto kept = scene.unfence(node, {"10.99.0.0/24"});
+  CHECK(kept.error().code == errc::permission_denied);
+  CHECK(kept.error().text.find("allow command \"osd blocklist\"") != std::string::npos);
+  CHECK(scene.fenced(node) == Texts{"10.99.0.0/24"});
+  const auto refused = scene.fence(reader, {"10.98.0.0/24"});
+  CHECK(refused.error().code == errc::permission_denied);
+  CHECK(refused.error().text.find("'profile rbd'") != std::string::npos);
+}
+
+// An OSD learns of a fence with the first request of a client that has the map.
+TEST_CASE("once a successor has used the image after a fence, a fenced client's writes arrive no more") {
+  Root root;
+  const auto user = root.user("corbd-fencer", kFencing);
+  Admin admin;
+  admin.create("fenced");
+  Agent served;
+  std::string why;
+  image::OpenOptions options;
+  options.on_lost = [&](std::string text) { why = std::move(text); };
+  auto image = served.open("fenced", options);
+  REQUIRE(image);
+  REQUIRE(served.run((*image)->acquire_lock(served.in(20s))));
+  CHECK(write(**image, 0, pattern(4096, 1)) == 0);
+  Scene scene;
+  const auto client = image::entry_of_client((*image)->client());
+  REQUIRE(client);
+  const auto to = access();
+  const auto blocked = scene.agent.run(scene.agent.clusters->block(to, {*client}, 600s, scene.agent.in(20s)));
+  REQUIRE(blocked);
+  REQUIRE(scene.agent.open("fenced", {.read_only = true}));
+  CHECK(write(**image, 4096, pattern(4096, 2)) != 0);
+  served.run_for(200ms);
+  CHECK(why.find("blocklisted") != std::string::npos);
+  CHECK(admin.read("fenced", 0, 4096) == pattern(4096, 1));
+  CHECK((admin.read("fenced", 4096, 4096) == std::vector<std::byte>(4096)));
+}
+
+// Five minutes: by name only, lab_rbd "[fence_compared]".
+TEST_CASE("256 addresses are fenced by one call and by 256 runs of ceph", "[.][fence_compared]") {
+  Root root;
+  const auto user = root.user("corbd-fencer", kFencing);
+  Scene scene;
+  Texts blocks;
+  for (int i = 0; i < 256; ++i) blocks.push_back("10.99.1." + std::to_string(i) + "/32");
+  const auto begin = std::chrono::steady_clock::now();
+  REQUIRE(scene.fence(user, blocks));
+  const auto middle = std::chrono::steady_clock::now();
+  for (int i = 0; i < 256; ++i) {
+    const std::string line =
+        "ceph -c " + env("CORBD_LAB_CONF") + " osd blocklist add 10.99.2." + std::to_string(i) + " 600 >/dev/null 2>&1";
+    REQUIRE(std::system(line.c_str()) == 0);
+  }
+  const auto end = std::chrono::steady_clock::now();
+  const std::chrono::duration<double> ours = middle - begin, theirs = end - middle;
+  std::cout << "256 addresses: one call " << ours.count() << " s, 256 runs of ceph " << theirs.count() << " s, ratio "
+            << theirs / ours << std::endl;
+}

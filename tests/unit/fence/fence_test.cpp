@@ -1,0 +1,116 @@
+#include "corbd/fence/fence.hpp"
+
+#include "support/catch.hpp"
+
+using namespace corbd;
+using namespace std::chrono_literals;
+using image::AddressBlock;
+
+namespace {
+
+const auto kNow = std::chrono::system_clock::time_point(std::chrono::hours(500000));
+
+AddressBlock block(const char* text) { return AddressBlock::parse(text).value(); }
+
+std::vector<std::string> texts(const std::vector<AddressBlock>& blocks) {
+  std::vector<std::string> all;
+  for (const auto& one : blocks) all.push_back(one.text());
+  return all;
+}
+
+std::vector<std::string> texts(const std::vector<image::BlocklistEntry>& entries) {
+  std::vector<std::string> all;
+  for (const auto& entry : entries) all.push_back(entry.text());
+  return all;
+}
+
+image::BlocklistEntry until(image::BlocklistEntry entry, std::chrono::seconds left) {
+  entry.until = kNow + left;
+  return entry;
+}
+
+image::Blocklist list(std::vector<image::BlocklistEntry> entries) { return {"fsid", std::move(entries)}; }
+
+using Texts = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("doubles and blocks inside another one are fenced once") {
+  const auto read = fence::read_blocks({"10.0.0.7/32", "10.0.1.0/24", "10.0.0.0/24", "10.0.0.0/24", " fd00::1/128 "});
+  CHECK(texts(read.value()) == Texts{"10.0.1.0/24", "10.0.0.0/24", "fd00::1/128"});
+}
+
+TEST_CASE("an order without a block, or with one wrong block, is refused whole") {
+  CHECK(fence::read_blocks({}).error().code == errc::invalid_argument);
+  const auto wrong = fence::read_blocks({"10.0.0.0/24", "10.0.1.7/24"});
+  CHECK(wrong.error().code == errc::invalid_argument);
+  CHECK(wrong.error().text.find("10.0.1.7/24") != std::string::npos);
+}
+
+TEST_CASE("a duration is seconds, or a number with its unit") {
+  CHECK(fence::read_duration("90").value() == 90s);
+  CHECK(fence::read_duration("90s").value() == 90s);
+  CHECK(fence::read_duration("15m").value() == 900s);
+  CHECK(fence::read_duration("24h").value() == 86400s);
+  CHECK(fence::read_duration("7d").value() == 604800s);
+  for (const char* text : {"", "0", "-1", "5y", "1h30m", "9999999999999999999", "4000d", "h", "1.5h"})
+    CHECK(fence::read_duration(text).error().code == errc::invalid_argument);
+}
+
+TEST_CASE("what is fenced for long enough is not fenced again, and a fence is never made shorter") {
+  const auto range = until(image::entry_of_range(block("10.0.0.0/24")), 1h);
+  const auto order = [&](const char* what, std::chrono::seconds left) {
+    return texts(fence::to_block({block(what)}, list({range}), kNow + left, false).value());
+  };
+  CHECK(order("10.0.0.0/24", 30min).empty());
+  CHECK(order("10.0.0.7/32", 30min).empty());
+  CHECK(order("10.0.0.7/32", 2h) == Texts{"10.0.0.7/32"});
+  CHECK(order("10.0.1.7/32", 30min) == Texts{"10.0.1.7/32"});
+}
+
+TEST_CASE("a fenced client is no fence of its address") {
+  const auto client = until(image::entry_of_client("10.0.0.7:0/5").value(), 10h);
+  CHECK(fence::to_block({block("10.0.0.7/32")}, list({client}), kNow + 1h, false).value().size() == 1);
+  CHECK(fence::blocks_of(list({client})).empty());
+}
+
+TEST_CASE("an agent does not fence itself unless it is forced to") {
+  auto now = list({});
+  now.own = {"10.0.0.7:0/5"};
+  const auto refused = fence::to_block({block("10.0.1.0/24"), block("10.0.0.0/29")}, now, kNow, false);
+  CHECK(refused.error().code == errc::failed_precondition);
+  CHECK(refused.error().text.find("10.0.0.7:0/5") != std::string::npos);
+  CHECK(fence::to_block({block("10.0.0.0/29")}, now, kNow, true).value().size() == 1);
+  CHECK(fence::to_block({block("10.0.0.8/29")}, now, kNow, false).value().size() == 1);
+}
+
+TEST_CASE("unfencing takes the block's own entry and those of its single addresses, and no client's") {
+  const auto now = list({image::entry_of_range(block("10.0.0.0/24")), image::entry_of_range(block("10.0.0.0/25")),
+                         image::entry_of_host(block("10.0.0.9/32")), image::entry_of_host(block("10.0.1.9/32")),
+                         image::entry_of_client("10.0.0.7:0/5").value()});
+  CHECK(texts(fence::to_unblock({block("10.0.0.0/24")}, now).value()) == Texts{"10.0.0.0/24", "10.0.0.9"});
+  CHECK(texts(fence::to_unblock({block("10.9.0.0/24")}, now).value()).empty());
+}
+
+TEST_CASE("a block that only a larger one fences is not called unfenced") {
+  const auto now = list({image::entry_of_range(block("10.0.0.0/24")), image::entry_of_range(block("10.0.0.8/32"))});
+  const auto refused = fence::to_unblock({block("10.0.0.7/32")}, now);
+  CHECK(refused.error().code == errc::failed_precondition);
+  CHECK(refused.error().text.find("10.0.0.0/24") != std::string::npos);
+  CHECK(texts(fence::to_unblock({block("10.0.0.8/32")}, now).value()) == Texts{"10.0.0.8/32"});
+  CHECK(texts(fence::larger_than(block("10.0.0.8/32"), now)) == Texts{"10.0.0.0/24"});
+  CHECK(fence::to_unblock({block("10.0.0.7/32"), block("10.0.0.0/24")}, now).value().size() == 1);
+}
+
+TEST_CASE("monitors without ranges get each address, up to a bound") {
+  CHECK(texts(fence::each_address(block("10.0.0.254/31")).value()) == Texts{"10.0.0.254", "10.0.0.255"});
+  CHECK(fence::each_address(block("10.0.0.0/16")).value().size() == 65536);
+  CHECK(fence::each_address(block("10.0.0.0/15")).error().code == errc::out_of_range);
+  CHECK(fence::each_address(block("fd00::/64")).error().code == errc::out_of_range);
+}
+
+TEST_CASE("the list of fences has blocks and whole addresses, each once and in order") {
+  const auto now = list({image::entry_of_range(block("10.0.1.0/24")), image::entry_of_host(block("10.0.0.9/32")),
+                         image::entry_of_range(block("10.0.0.9/32")), image::entry_of_client("10.0.0.7:0/5").value()});
+  CHECK(texts(fence::blocks_of(now)) == Texts{"10.0.0.9/32", "10.0.1.0/24"});
+}
