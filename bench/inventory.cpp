@@ -237,6 +237,9 @@ class Holding final : public image::Image {
   task<result<std::optional<std::string>>> metadata(std::string, Until) override {
     co_return std::optional<std::string>();
   }
+  task<result<std::map<std::string, std::string>>> metadata_below(std::string, Until) override {
+    co_return std::map<std::string, std::string>();
+  }
   task<result<>> set_metadata(std::string, std::string, Until) override { co_return result<>(); }
   task<result<>> remove_metadata(std::string, Until) override { co_return result<>(); }
   task<result<>> close(Until) override { co_return result<>(); }

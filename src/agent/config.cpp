@@ -17,6 +17,7 @@ volume::Config shell_config(const cli::Run& options, const std::string& boot_id)
   config.policy.driver = options.drivername;
   config.policy.node = options.nodeid;
   config.policy.fencing = options.fencing;
+  config.policy.fence_out_of_service = options.fence_out_of_service;
   return config;
 }
 

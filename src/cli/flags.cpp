@@ -30,6 +30,9 @@ constexpr auto kTable = std::to_array<Flag>({
     {"crush-location", Kind::text, &Run::crush_location,
      "This node's place in the CRUSH map, instead of the labels' values: host:node-1|zone:z1"},
     {"topology", Kind::text, &Run::topology, "Values of the --domainlabels, instead of the node's own: name=value,..."},
+    {"fence-out-of-service", Kind::boolean, &Run::fence_out_of_service,
+     "Take a volume that is attached to this node from a client whose node is tainted out-of-service or gone: cut that "
+     "one client off from the cluster first"},
     {"fencing-only", Kind::boolean, &Run::fencing_only,
      "Serve only the fencing of CSI-Addons on --csi-addons-endpoint, beside ceph-csi's controller: no volumes"},
     {"kubelet-dir", Kind::text, &Run::kubelet_dir, "kubelet's folder; every staging path and target must lie below it"},

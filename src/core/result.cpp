@@ -38,6 +38,7 @@ constexpr std::array kRows{
     Row{errc::unproven, "unproven", kUnavailable, Retry::look},
     Row{errc::lost, "lost", kUnavailable, Retry::operator_},
     Row{errc::fenced, "fenced", kUnavailable, Retry::look},
+    Row{errc::node_fenced, "node_fenced", kUnavailable, Retry::look},
     Row{errc::state_write, "state_write", kUnavailable, Retry::now},
     Row{errc::state_corrupt, "state_corrupt", kUnavailable, Retry::operator_},
     Row{errc::state_newer, "state_newer", kUnavailable, Retry::operator_},

@@ -39,6 +39,7 @@ Kubernetes::Kubernetes(executor control, Clock& clock, const Needs& needs, const
     : own_(needs.own),
       volumes_(needs.volumes),
       attachments_(control, clock, needs.api, attachments_config(config)),
+      holder_nodes_(clock, needs.api, {.driver = config.driver}),
       reporter_(control, clock, needs.api, volumes_, {config.driver, config.node}),
       finder_(control, clock, needs.pool, needs.api, attachments_, volumes_, needs.make_wish,
               finder_config(config, reporter_)),
@@ -58,6 +59,7 @@ void Kubernetes::note(const volume::Change& change) {
 }
 
 task<> Kubernetes::stop(Until until) {
+  stopping_.cancel();
   co_await finder_.stop(until);
   co_await orphans_.stop(until);
   co_await attachments_.stop(until);

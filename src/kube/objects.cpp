@@ -74,11 +74,20 @@ Node node_of(const json::object& object) {
   node.labels = texts(object, "metadata", "labels");
   for (const auto& one : array(object, "status", "volumesAttached"))
     if (one.is_object()) node.volumes_attached.push_back(text(one.get_object(), "name"));
+  for (const auto& one : array(object, "status", "addresses"))
+    if (one.is_object()) node.addresses.push_back(text(one.get_object(), "address"));
+  for (const auto& one : array(object, "status", "conditions")) {
+    if (!one.is_object() || text(one.get_object(), "type") != "Ready") continue;
+    node.ready = text(one.get_object(), "status") == "True";
+    node.ready_since = text(one.get_object(), "lastTransitionTime");
+  }
   for (const auto& taint : array(object, "spec", "taints"))
     if (taint.is_object())
       node.out_of_service |= text(taint.get_object(), "key") == "node.kubernetes.io/out-of-service";
   return node;
 }
+
+std::string name_of(const json::object& object) { return text(object, "metadata", "name"); }
 
 std::string attached_name(const std::string& handle, const std::string& driver) {
   return "kubernetes.io/csi/" + driver + "^" + handle;

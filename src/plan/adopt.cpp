@@ -108,10 +108,6 @@ Decision close_for_other(const Situation& view) {
                   device::path(*device) + ": disconnect it with the tool that made it");
 }
 
-namespace {
-
-/// The stash names that very device but is not the one that this agent signed, so somebody else wrote it since. A stash
-/// that was never signed shows nothing.
 bool has_other_stash(const Situation& view) {
   const auto* device = view.seen.device();
   const auto& stash = view.seen.facts.stash;
@@ -119,8 +115,6 @@ bool has_other_stash(const Situation& view) {
   return device != nullptr && was_signed && stash && *stash && (*stash)->nbd &&
          (*stash)->device == device::path(*device) && (*stash)->attachment != view.record->attachment_uid;
 }
-
-}  // namespace
 
 bool is_restaged(const Situation& view) {
   const auto& attachment = view.seen.facts.attachment;

@@ -16,6 +16,9 @@ std::optional<Decision> end_other_client(const Situation& view);
 /// The device is another than the record names: if the stash names it too, the record is closed, and the volume is one
 /// that ceph-csi staged.
 Decision close_for_other(const Situation& view);
+/// The stash names that very device but is not the one that this agent signed, so somebody else wrote it since. A stash
+/// that was never signed shows nothing. By what was looked at.
+bool has_other_stash(const Situation& view);
 /// Somebody else staged the volume since, on a device of the same number: the stash is not this agent's, and the volume
 /// was attached anew. By what was looked at, see ask_restaged(). The record is closed, and the device adopted.
 bool is_restaged(const Situation& view);

@@ -63,7 +63,7 @@ Answer was_restaged(const Situation& view) {
 Decision offer_tombstone(const Situation& view) {
   if (auto step = ask_restaged(view)) return *step;
   const auto& attachment = view.seen.facts.attachment;
-  if (attachment && attachment->state == Attachment::State::unknown)
+  if (has_other_stash(view) && attachment && attachment->state == Attachment::State::unknown)
     return fail(errc::unproven, "volume " + view.id +
                                     " was given up, and somebody else has written its image-meta.json since. Only its "
                                     "VolumeAttachment tells whether it was staged again: " +
@@ -86,6 +86,17 @@ Answer is_gone(const Situation& view) {
 Answer needs_key(const Situation& view) {
   if (!view.seen.key_known) return no_key(view);
   return std::nullopt;
+}
+
+/// Nothing can be opened, so nothing here proves who has the image. The orchestrator may know that it is another
+/// node's. Then its requests need not wait.
+Answer is_node_fenced(const Situation& view) {
+  const auto& fenced = view.seen.facts.node_fenced;
+  if (!fenced) return std::nullopt;
+  if (view.seen.devices.empty() || view.record->read_only || view.record->shared) return fail(*fenced);
+  if (!view.seen.facts.attachment) return look(Fact::attachment);
+  if (const char* why = taken_away(view)) return lost(view, std::string(why) + ", and " + fenced->text);
+  return fail(*fenced);
 }
 
 Answer needs_fence(const Situation& view) {
@@ -260,6 +271,7 @@ constexpr Question kImage[] = {
     was_given_up,
     is_gone,
     needs_key,
+    is_node_fenced,
     needs_fence,
     needs_opening,
     needs_no_proof,

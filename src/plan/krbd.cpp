@@ -5,6 +5,7 @@
 
 #include "expand.hpp"
 #include "filesystem.hpp"
+#include "holders.hpp"
 #include "note.hpp"
 #include "proof.hpp"
 
@@ -28,7 +29,8 @@ std::string names_of(std::uint64_t features) {
 /// A lock whose owner does not watch the image is a dead client's: the kernel has it blocklisted before it breaks the
 /// lock. An image that many nodes write may have any number of watchers.
 bool has_other_users(const Situation& view) {
-  return !view.record->shared && !view.seen.facts.ownership->foreign_watchers.empty();
+  const auto writes = [&](const std::string& watcher) { return !view.seen.facts.evicted.contains(watcher); };
+  return !view.record->shared && std::ranges::any_of(view.seen.facts.ownership->foreign_watchers, writes);
 }
 
 /// Nothing was written through the device yet, so it may be unmapped again.
@@ -75,7 +77,8 @@ std::optional<Decision> bring_up_krbd(const Situation& view) {
     if (auto step = open_beside(view)) return step;
   if (!view.record->read_only) {
     if (!view.seen.facts.ownership) return look(Fact::ownership);
-    if (has_other_users(view)) return open_elsewhere(view);
+    if (!view.record->shared)
+      if (auto answer = take_from_holders(view)) return answer;
   }
   if (auto step = note_node(view)) return step;
   return Step(step::MapKrbd{});

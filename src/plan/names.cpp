@@ -26,6 +26,7 @@ step::Asks asks_for(Fact fact) {
     case Fact::format_marker:
     case Fact::encryption:
     case Fact::attachment:
+    case Fact::holders:
       return step::Asks::cluster;
   }
   return step::Asks::cluster;

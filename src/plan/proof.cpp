@@ -1,6 +1,7 @@
 #include "proof.hpp"
 
 #include "adopt.hpp"
+#include "holders.hpp"
 
 namespace corbd::plan {
 namespace {
@@ -12,12 +13,6 @@ std::string with_client(const Situation& view, const std::string& address) {
   return place == clients.end() ? address : address + " (" + place->second + ")";
 }
 
-std::string waited(const Situation& view) {
-  if (!view.seen.in_use_for) return "";
-  return "; it has waited for " +
-         std::to_string(std::chrono::duration_cast<std::chrono::seconds>(*view.seen.in_use_for).count()) + " s";
-}
-
 bool is_known(const Situation& view) { return !view.record->attachment_uid.empty(); }
 
 /// As long as a volume stays attached here, no other node may have it. If its attachment was never seen, a missing one
@@ -25,16 +20,6 @@ bool is_known(const Situation& view) { return !view.record->attachment_uid.empty
 bool stayed_here(const Situation& view) {
   const auto& attachment = *view.seen.facts.attachment;
   return is_known(view) && attachment.state == Attachment::State::here && attachment.uid == view.record->attachment_uid;
-}
-
-/// Why the orchestrator knows that the volume may be another node's; null: it knows of nothing.
-const char* taken_away(const Situation& view) {
-  using State = Attachment::State;
-  const State state = view.seen.facts.attachment->state;
-  if (!is_known(view)) return nullptr;
-  if (state == State::here && !stayed_here(view))
-    return "was detached from this node and attached to it again meanwhile";
-  return state == State::away ? "is not attached to this node any more" : nullptr;
 }
 
 /// The operator's word fills in what nobody knows.
@@ -145,6 +130,15 @@ Decision prove_after_detach(const Situation& view, const char* why) {
 
 }  // namespace
 
+const char* taken_away(const Situation& view) {
+  using State = Attachment::State;
+  const State state = view.seen.facts.attachment->state;
+  if (!is_known(view)) return nullptr;
+  if (state == State::here && !stayed_here(view))
+    return "was detached from this node and attached to it again meanwhile";
+  return state == State::away ? "is not attached to this node any more" : nullptr;
+}
+
 Decision lost(const Situation& view, const std::string& why) {
   if (view.seen.lost_for >= view.policy.tombstone_after) {
     step::WriteRecord step{*view.record};
@@ -167,7 +161,7 @@ std::optional<Decision> prove(const Situation& view) {
   const auto& who = *view.seen.facts.ownership;
   using Lock = image::Ownership::Lock;
   if (view.seen.devices.empty()) {
-    if (!who.foreign_watchers.empty()) return open_elsewhere(view);
+    if (auto answer = take_from_holders(view)) return answer;
     // Whoever has the lock has no watch any more, as after the death of its node. librbd has it blocklisted and then
     // takes the lock.
     return std::nullopt;
@@ -183,12 +177,6 @@ std::optional<Decision> prove(const Situation& view) {
   if (stayed_here(view)) return std::nullopt;
   if (!vouched_for(view)) return nothing_proves(view);
   return note_word(view);
-}
-
-Decision open_elsewhere(const Situation& view) {
-  return fail(errc::in_use, "image " + view.record->key.text() + " of volume " + view.id + " is open at " +
-                                with_client(view, view.seen.facts.ownership->foreign_watchers.front()) +
-                                ": wait until it is closed there" + waited(view));
 }
 
 }  // namespace corbd::plan

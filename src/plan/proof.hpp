@@ -11,10 +11,10 @@ std::optional<Decision> prove(const Situation& view);
 /// Rule 2b. Proven another's: the requests that wait get their EIO after a while, so that pods can end and unmounts
 /// return.
 Decision lost(const Situation& view, const std::string& why);
+/// Why the orchestrator knows that the volume may be another node's; null: it knows of nothing. Attachment known.
+const char* taken_away(const Situation& view);
 /// The lock shows what an earlier try did on an operator's word without serving the device. This try has neither that
 /// word nor a VolumeAttachment.
 bool rests_on_word(const Situation& view);
-/// Somebody else has the image open; ownership known.
-Decision open_elsewhere(const Situation& view);
 
 }  // namespace corbd::plan

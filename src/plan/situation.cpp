@@ -21,6 +21,8 @@ Decision given_up(const Situation& view) {
 
 Decision fail(errc code, std::string text) { return Fail{{code, std::move(text)}}; }
 
+Decision fail(Error error) { return Fail{std::move(error)}; }
+
 Step look(Fact fact) { return step::Look{fact}; }
 
 Step name_device(const Situation& view, std::optional<std::uint32_t> index) {

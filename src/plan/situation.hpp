@@ -18,6 +18,7 @@ struct Situation {
 };
 
 Decision fail(errc code, std::string text);
+Decision fail(Error error);
 Step look(Fact fact);
 /// The answer for a volume that was given up. A mount of it would only give I/O errors.
 Decision given_up(const Situation& view);

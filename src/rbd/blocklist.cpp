@@ -10,6 +10,7 @@
 #include "blocklist_json.hpp"
 #include "connections.hpp"
 #include "corbd/core/log.hpp"
+#include "corbd/core/utc.hpp"
 #include "failure.hpp"
 
 namespace corbd::rbd {
@@ -129,6 +130,20 @@ result<std::vector<result<>>> change_and_look(rados_t cluster, const std::vector
 }
 
 }  // namespace
+
+std::optional<Error> find_fence(rados_t cluster, const std::string& cluster_id,
+                                const std::vector<std::string>& addresses) {
+  const auto entries = list(cluster);
+  if (!entries) return std::nullopt;
+  const image::Blocklist now{"", *entries};
+  for (const auto& address : addresses)
+    if (const auto* entry = now.find(address); entry != nullptr && entry->kind != Kind::client)
+      return Error{errc::node_fenced, "cluster " + cluster_id + " has fenced this node: its blocklist refuses " +
+                                          entry->text() + " until " + utc_text(entry->until) +
+                                          ", and this node's clients have " + address +
+                                          ". Nothing of that cluster is served here until somebody unfences it"};
+  return std::nullopt;
+}
 
 task<result<image::Blocklist>> Connections::blocklist(Lease lease) {
   auto job = [held = lease.connection()] { return list(held->cluster); };

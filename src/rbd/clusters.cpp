@@ -129,7 +129,7 @@ task<> await_and_tell(task<result<T>> work, Promise<T> promise) {
 }
 
 task<result<image::Blocklist>> Clusters::blocklist(image::Access access, Until until) {
-  auto lease = co_await connections_->lease(access, Connections::Need::any, until);
+  auto lease = co_await connections_->lease(access, Connections::Need::monitors, until);
   if (!lease) co_return lease.error();
   Promise<image::Blocklist> promise(connections_->control(), connections_->clock());
   const auto future = promise.future();
@@ -142,7 +142,7 @@ task<result<std::vector<result<>>>> Clusters::change_blocklist(image::Access acc
                                                                std::vector<image::BlocklistEntry> entries,
                                                                std::optional<std::chrono::seconds> block_for,
                                                                Until until) {
-  auto lease = co_await connections_->lease(access, Connections::Need::any, until);
+  auto lease = co_await connections_->lease(access, Connections::Need::monitors, until);
   if (!lease) co_return lease.error();
   Promise<std::vector<result<>>> promise(connections_->control(), connections_->clock());
   const auto future = promise.future();

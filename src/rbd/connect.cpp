@@ -139,7 +139,10 @@ result<Connected> connect(const image::Access& access, std::chrono::seconds mon_
     if (const int r = rados_connect(made.cluster); r < 0) done = refused(access, r);
   if (done)
     if (auto asked = ask_identity(made); !asked) done = with_context(cluster_text(access), asked.error());
-  if (done) return made;
+  if (done) {
+    made.node_fenced = find_fence(made.cluster, access.cluster_id, made.addresses);
+    return made;
+  }
   rados_shutdown(made.cluster);
   return done.error();
 }

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,11 +25,17 @@ struct Connected {
   rados_t cluster = nullptr;
   std::string fsid;
   std::vector<std::string> addresses;  ///< bare
+  /// Why the cluster refuses every client of this node: an entry of its blocklist.
+  std::optional<Error> node_fenced = std::nullopt;
 };
 
 /// When it returns, the client has the latest OSD map. unavailable: no monitor answers; unauthenticated: the key or the
 /// user is wrong.
 result<Connected> connect(const image::Access& access, std::chrono::seconds mon_timeout);
+
+/// Whether the blocklist refuses every client with one of these addresses. Nothing if the monitors do not say.
+std::optional<Error> find_fence(rados_t cluster, const std::string& cluster_id,
+                                const std::vector<std::string>& addresses);
 
 /// Blocklists one client address for kBlocklistTime. When it returns, the client has the OSD map that says so.
 result<> blocklist(rados_t cluster, const std::string& address);

@@ -81,10 +81,23 @@ void Connections::outdate_others(const Group& newer) {
 std::shared_ptr<Connection> Connections::choose(Group& group, Need need) {
   std::shared_ptr<Connection> best;
   for (const auto& connection : group.serving) {
+    if (need != Need::monitors && connection->node_fenced) continue;
     if (need == Need::room_for_image && connection->users >= config_.images_per_connection) continue;
     if (!best || connection->users > best->users) best = connection;
   }
   return best;
+}
+
+// The next caller connects anew, and so sees the end of the fence.
+std::optional<Error> Connections::drop_node_fenced(Group& group) {
+  std::optional<Error> why;
+  for (const auto& connection : std::vector(group.serving)) {
+    if (!connection->node_fenced) continue;
+    why = connection->node_fenced;
+    std::erase(group.serving, connection);
+    retire_if_idle(connection);
+  }
+  return why;
 }
 
 task<result<Lease>> Connections::lease(image::Access access, Need need, Until until) {
@@ -94,6 +107,7 @@ task<result<Lease>> Connections::lease(image::Access access, Need need, Until un
   for (;;) {
     drop_blocklisted();
     if (auto found = choose(group, need)) co_return Lease(*this, std::move(found));
+    if (auto fenced = drop_node_fenced(group)) co_return *fenced;
     start_connecting(group);
     const auto attempt = group.connecting;
     const Waited how = co_await attempt->done.wait(until);
@@ -135,6 +149,7 @@ task<result<>> Connections::connect_and_record(Group& group) {
   connection->uuid = make_uuid();
   connection->addresses = made->addresses;
   connection->group = &group;
+  connection->node_fenced = made->node_fenced;
   connection->map_after = began;
   connection->on_blocklisted = [this, control = control_, alive = std::weak_ptr<char>(alive_)] {
     asio::post(control, [this, alive] {
@@ -208,7 +223,8 @@ void Connections::drop_blocklisted() {
 void Connections::retire_if_idle(std::shared_ptr<Connection> connection) {
   if (connection->users > 0 || connection->cluster == nullptr) return;
   auto& serving = connection->group->serving;
-  const bool spare = !connection->dropped && !leaving_ && !connection->group->outdated && serving.size() <= 1;
+  const bool spare = !connection->dropped && !connection->node_fenced && !leaving_ && !connection->group->outdated &&
+                     serving.size() <= 1;
   if (spare) return;
   std::erase(serving, connection);
   gate_.spawn(shut(std::move(connection)));

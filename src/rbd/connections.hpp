@@ -27,10 +27,11 @@ struct Connection {
   std::string fsid, uuid;
   std::vector<std::string> addresses;
   Group* group = nullptr;
-  std::size_t users = 0;        ///< open images and calls
-  std::uint64_t map_after = 0;  ///< it has the OSD map of the fencing with this number
-  bool dropped = false;         ///< takes no new image
-  bool clean = true;            ///< every image was closed well
+  std::size_t users = 0;             ///< open images and calls
+  std::uint64_t map_after = 0;       ///< it has the OSD map of the fencing with this number
+  bool dropped = false;              ///< takes no new image
+  bool clean = true;                 ///< every image was closed well
+  std::optional<Error> node_fenced;  ///< the cluster refuses this node: only its monitors answer
   std::atomic<bool> blocklisted{false};
   std::set<OpenImage*> images;           ///< open ones; they are told when the connection is blocklisted
   std::function<void()> on_blocklisted;  ///< any thread, once
@@ -89,8 +90,9 @@ class Connections {
   /// `files` is for the incarnation files. A cluster's calls have threads of their own.
   Connections(executor control, Clock& clock, BlockingPool& files, Config config, Dial dial = &connect);
 
-  /// For an image, a connection that has room. Otherwise any living one.
-  enum class Need { any, room_for_image };
+  /// For an image, a connection that has room. For monitors, any living one, even if the cluster has fenced this node;
+  /// otherwise node_fenced then.
+  enum class Need { monitors, any, room_for_image };
   task<result<Lease>> lease(image::Access access, Need need, Until until);
   /// Blocklists the dead incarnations of the leased connection's cluster. Joins a fencing that is under way.
   task<result<>> fence(Lease lease, Until until);
@@ -116,6 +118,7 @@ class Connections {
   Group& group_for(const image::Access& access);
   void outdate_others(const Group& newer);
   std::shared_ptr<Connection> choose(Group& group, Need need);
+  std::optional<Error> drop_node_fenced(Group& group);
   void start_connecting(Group& group);
   task<> connect_one(Group& group, std::shared_ptr<Attempt> attempt);
   task<result<>> connect_and_record(Group& group);

@@ -83,6 +83,34 @@ result<std::optional<std::string>> get_metadata(OpenImage& opened, const std::st
   return std::optional<std::string>(value.c_str());
 }
 
+/// Names are in order, so those with one prefix stand together. librbd lists from behind a name.
+result<std::map<std::string, std::string>> list_metadata(OpenImage& opened, const std::string& prefix) {
+  constexpr std::uint64_t kPage = 64;
+  std::map<std::string, std::string> found;
+  std::string start = prefix;
+  for (;;) {
+    std::string names(8192, '\0'), values(8192, '\0');
+    int r = -ERANGE;
+    std::size_t names_size = 0, values_size = 0;
+    for (int attempt = 0; attempt < 4 && r == -ERANGE; ++attempt) {
+      names.resize(std::max(names.size(), names_size)), values.resize(std::max(values.size(), values_size));
+      names_size = names.size(), values_size = values.size();
+      r = opened.connection.note(rbd_metadata_list(opened.image, start.c_str(), kPage, names.data(), &names_size,
+                                                   values.data(), &values_size));
+    }
+    if (r < 0) return failure("listing metadata of image " + opened.text(), r);
+    std::size_t at = 0, value_at = 0, count = 0;
+    for (; at < names_size && value_at < values_size; ++count) {
+      const std::string name(names.c_str() + at), value(values.c_str() + value_at);
+      at += name.size() + 1, value_at += value.size() + 1;
+      start = name;
+      if (!name.starts_with(prefix)) return found;
+      found[name] = value;
+    }
+    if (count < kPage) return found;
+  }
+}
+
 result<> write_metadata(OpenImage& opened, const std::string& name, const std::optional<std::string>& value,
                         bool locked) {
   if (!locked) return write_header_metadata(opened, name, value);
@@ -167,6 +195,12 @@ task<result<std::optional<std::string>>> Image::metadata(std::string name, Until
   const auto opened = opened_;
   auto job = [&image = *opened, name] { return get_metadata(image, name); };
   co_return co_await call(opened, std::move(job), until, "reading metadata of image " + opened->text());
+}
+
+task<result<std::map<std::string, std::string>>> Image::metadata_below(std::string prefix, Until until) {
+  const auto opened = opened_;
+  auto job = [&image = *opened, prefix] { return list_metadata(image, prefix); };
+  co_return co_await call(opened, std::move(job), until, "listing metadata of image " + opened->text());
 }
 
 // librbd refuses this to a reader. It would also take a lock that is not held.

@@ -171,6 +171,7 @@ result<image::Ownership> classify(const std::vector<Locker>& lockers, const std:
     if (found.lock != Lock::none && lock != Lock::other) continue;
     found.lock = lock;
     found.owner = locker.address;
+    found.cookie = locker.cookie;
     found.clients[locker.address] = locker.client;
   }
   for (const auto& watcher : watchers) {

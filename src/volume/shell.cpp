@@ -152,23 +152,7 @@ task<> Shell::Impl::run(Volume& volume, std::shared_ptr<Operation> operation, Un
   auto guard = co_await volume.lock.lock(lock_until);
   if (guard) {
     while (volume.link_scopes.size() > 1) volume.link_scopes.pop_front();
-    operation->outcome = co_await fulfil(volume, operation->wish);
-    volume.last_error.reset();
-    if (!operation->outcome) volume.last_error = operation->outcome.error();
-    if (!volume.last_error || volume.last_error->code != errc::in_use)
-      volume.in_use_since.reset();
-    else if (!volume.in_use_since)
-      volume.in_use_since = clock_.now();
-    const bool lost = volume.last_error && volume.last_error->code == errc::lost;
-    if (!lost) volume.lost_since.reset();
-    if (lost && !volume.lost_since) volume.lost_since = clock_.now();
-    // The cluster's key may have changed. The next try shows which of the two is right.
-    if (volume.offered && !volume.tries_offered && volume.last_error &&
-        volume.last_error->code == errc::unauthenticated) {
-      std::swap(volume.key, *volume.offered);
-      volume.key_saved = false;
-    }
-    note_health(volume, volume.last_error ? volume.last_error->text : std::string(name(operation->wish)) + " done");
+    co_await outlast_holders(volume, *operation, lock_until);
     guard->release();
   } else {
     operation->outcome = Error{errc::busy, "another operation on volume " + volume.id + " is under way: repeat later"};

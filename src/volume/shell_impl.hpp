@@ -26,7 +26,10 @@ class Shell::Impl {
             control_, clock_, ports_, config_,
             [this](Volume& volume, std::string why) { trouble(volume, std::move(why)); },
             [this](auto link, auto image) { gate_.spawn(bury(std::move(link), std::move(image))); },
-            [this](const Volume& volume) { return numbers_of_others(volume); }) {}
+            [this](const Volume& volume) { return numbers_of_others(volume); },
+            [this](const Volume& volume, const Notice& notice) {
+              if (listener_ != nullptr) listener_->notify(volume.id, notice);
+            }) {}
 
   task<result<>> start();
   task<result<>> want(std::string id, Wish wish, Until until);
@@ -44,6 +47,8 @@ class Shell::Impl {
   Volume& live(const std::string& id);
   void forget_if_idle(const std::string& id);
   task<> run(Volume& volume, std::shared_ptr<Operation> operation, Until lock_until);
+  task<> outlast_holders(Volume& volume, Operation& operation, Until until);
+  void note_outcome(Volume& volume, const Operation& operation);
   task<result<>> fulfil(Volume& volume, Wish wish);
   result<Observation> look_at(Volume& volume, const Wish& wish);
   task<> pause(Volume& volume);

@@ -14,6 +14,7 @@ namespace {
 bool needs_image(Fact fact) {
   switch (fact) {
     case Fact::ownership:
+    case Fact::holders:
     case Fact::image_size:
     case Fact::has_data:
     case Fact::format_marker:
@@ -70,6 +71,7 @@ task<result<>> Steps::dispatch(Volume& live, const Step& step, const Wish& wish)
       [&](const step::DropRecord&) { return drop_record(live, wish); },
       [&](const step::Fence&) { return fence(live); },
       [&](const step::Inherit& of) { return inherit(live, of.address); },
+      [&](const step::Evict& of) { return evict(live, of); },
       [&](const step::OpenImage&) { return open_image(live); },
       [&](const step::OpenTombstone&) { return open_tombstone(live); },
       [&](const step::Lock&) { return take_lock(live); },
@@ -187,6 +189,8 @@ task<result<>> Steps::look(Volume& live, const step::Look& step, const Wish& wis
       facts.ownership = std::move(*found);
       co_return result<>();
     }
+    case Fact::holders:
+      co_return co_await look_at_holders(live);
     case Fact::image_size: {
       auto asked = co_await live.image->refresh(soon());
       facts.image_size_asked = asked.has_value();

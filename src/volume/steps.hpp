@@ -22,14 +22,16 @@ class Steps {
   using Bury = std::function<void(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image)>;
   /// The numbers of other volumes' nbd devices, from their records.
   using Numbers = std::function<std::vector<std::uint32_t>(const Volume& live)>;
+  using Notify = std::function<void(const Volume& live, Notice notice)>;
   Steps(executor control, Clock& clock, const Ports& ports, const Config& config, Trouble trouble, Bury bury,
-        Numbers numbers)
+        Numbers numbers, Notify notify)
       : clock_(clock),
         ports_(ports),
         config_(config),
         trouble_(std::move(trouble)),
         bury_(std::move(bury)),
         numbers_(std::move(numbers)),
+        notify_(std::move(notify)),
         key_derivations_(std::move(control), clock, "the turn to derive a LUKS key", kKeyDerivations) {}
 
   /// Runs the step between its two failpoints. What it learns goes into live.facts.
@@ -54,6 +56,9 @@ class Steps {
   static void forget_image(Volume& live);
   /// The image behind the device is gone, whatever has its name now. This is a fact for the planner, not a failure.
   static bool is_gone(const Volume& live, const Error& error);
+  // steps_holders.cpp
+  task<result<>> look_at_holders(Volume& live);
+  task<result<>> evict(Volume& live, const step::Evict& step);
   // steps_resolve.cpp
   task<result<>> resolve(Volume& live, const Staged& wish);
   result<> check_encryption(const Volume& live, const Staged& wish, image::Resolved& found) const;
@@ -133,6 +138,7 @@ class Steps {
   Trouble trouble_;
   Bury bury_;
   Numbers numbers_;
+  Notify notify_;
   Slots key_derivations_;
 };
 

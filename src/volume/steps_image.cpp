@@ -13,6 +13,10 @@ task<result<>> Steps::fence(Volume& live) {
   auto to = access(live);
   if (!to) co_return to.error();
   auto fenced = co_await ports_.clusters.fence_dead(*to, soon());
+  if (!fenced && fenced.error().code == errc::node_fenced) {
+    live.facts.node_fenced = fenced.error();
+    co_return result<>();
+  }
   if (!fenced) co_return fenced;
   live.facts.fenced = true;
   log::info("cluster.fenced", {{"volume", live.id}, {"cluster", live.record->source.cluster_id}});
@@ -83,11 +87,14 @@ void Steps::forget_image(Volume& live) {
   ++live.opening;
   live.image.reset();
   live.closing = live.tombstone = live.lock_held = false;
-  // Facts of the node's paths and of the attachment stay. Facts of the image go.
+  // Facts of the node's paths, of the attachment and of other clients stay. Facts of the image go.
   Facts kept;
   kept.cleared = std::move(live.facts.cleared);
   kept.stash = std::move(live.facts.stash);
   kept.attachment = std::move(live.facts.attachment);
+  kept.holders = std::move(live.facts.holders);
+  kept.evicted = std::move(live.facts.evicted);
+  kept.node_fenced = std::move(live.facts.node_fenced);
   live.facts = std::move(kept);
 }
 

@@ -29,6 +29,7 @@ class Tombstone final : public image::Image {
   task<result<>> release_lock(Until) override { co_return result<>(); }
   task<result<bool>> has_data(Until) override { co_return refused(); }
   task<result<std::optional<std::string>>> metadata(std::string, Until) override { co_return refused(); }
+  task<result<std::map<std::string, std::string>>> metadata_below(std::string, Until) override { co_return refused(); }
   task<result<>> set_metadata(std::string, std::string, Until) override { co_return refused(); }
   task<result<>> remove_metadata(std::string, Until) override { co_return refused(); }
   task<result<>> close(Until) override { co_return result<>(); }

@@ -4,6 +4,7 @@
 #include <deque>
 #include <list>
 #include <memory>
+#include <set>
 
 #include "corbd/core/async_lock.hpp"
 #include "corbd/volume/shell.hpp"
@@ -65,6 +66,7 @@ struct Volume {
   bool disconnected = false;             ///< the device takes no link any more
   bool cut_off = false;                  ///< the client was cut off while it served; until the volume is served again
   std::optional<time_point> unserved_since, lost_since, in_use_since;
+  std::set<std::string> in_use_by;  ///< addresses of those that the last notice named
   /// Since when requests wait, although the volume is served again. The first answer ends it.
   std::optional<time_point> stalled_since;
   std::uint32_t links_lost = 0;

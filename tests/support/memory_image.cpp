@@ -163,6 +163,13 @@ task<result<std::optional<std::string>>> MemoryImage::metadata(std::string name,
   co_return found == metadata_.end() ? std::nullopt : std::optional(found->second);
 }
 
+task<result<std::map<std::string, std::string>>> MemoryImage::metadata_below(std::string prefix, Until) {
+  std::map<std::string, std::string> found;
+  for (const auto& [name, value] : metadata_)
+    if (name.starts_with(prefix)) found[name] = value;
+  co_return found;
+}
+
 task<result<>> MemoryImage::set_metadata(std::string name, std::string value, Until) {
   metadata_[name] = value;
   co_return result<>();

@@ -60,6 +60,7 @@ class MemoryImage final : public image::Image {
   task<result<>> release_lock(Until until) override;
   task<result<bool>> has_data(Until until) override;
   task<result<std::optional<std::string>>> metadata(std::string name, Until until) override;
+  task<result<std::map<std::string, std::string>>> metadata_below(std::string prefix, Until until) override;
   task<result<>> set_metadata(std::string name, std::string value, Until until) override;
   task<result<>> remove_metadata(std::string name, Until until) override;
   task<result<>> close(Until until) override;

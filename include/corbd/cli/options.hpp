@@ -31,7 +31,8 @@ struct Run {
   int heal_at_once = 16;
   int shutdown_grace_s = 90;
   bool volume_health = false;
-  bool fencing_only = false;  ///< nothing but the FenceController: no volumes, no CSI socket
+  bool fence_out_of_service = false;  ///< images are taken from clients of nodes that are out of service
+  bool fencing_only = false;          ///< nothing but the FenceController: no volumes, no CSI socket
   bool fencing = false;  ///< this node's address is written into the metadata of its images, for ceph-csi's controller
   std::string addons_endpoint;              ///< CSI-Addons' socket; empty: none
   std::string domainlabels;                 ///< labels of the node that are its topology, comma separated

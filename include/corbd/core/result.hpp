@@ -29,6 +29,7 @@ enum class errc {
   unproven,             ///< It is not proven that the image is still ours.
   lost,                 ///< It is proven that the image is not ours any more, or not the same image.
   fenced,               ///< The cluster has blocklisted this client.
+  node_fenced,          ///< The cluster has blocklisted every client of this node's address.
   state_write,          ///< A file of ours could not be written; nothing was done because of it.
   state_corrupt,        ///< A file of ours has the wrong sum, or is not what we write.
   state_newer,    ///< A newer version wrote a file of ours. Its volume is not served, and the file is never rewritten.

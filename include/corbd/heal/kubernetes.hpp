@@ -5,6 +5,7 @@
 
 #include "corbd/heal/attachments.hpp"
 #include "corbd/heal/finder.hpp"
+#include "corbd/heal/holder_nodes.hpp"
 #include "corbd/heal/orphans.hpp"
 #include "corbd/heal/reporter.hpp"
 #include "corbd/kube/own_node.hpp"
@@ -32,6 +33,12 @@ class Kubernetes {
   void start();
   void note(const volume::Change& change);
   task<plan::Attachment> attachment(std::string volume_id) { return attachments_.ask(std::move(volume_id)); }
+  task<plan::HolderNode> holder_node(std::string volume_id, std::string host, plan::Noted noted) {
+    return holder_nodes_.find(std::move(volume_id), std::move(host), std::move(noted), stopping_);
+  }
+  void notify(const std::string& volume_id, const volume::Notice& notice) {
+    reporter_.tell(volume_id, {notice.reason, notice.warning, notice.message});
+  }
   /// Reports that an operator gave their word for the volume, and how the try ended. `by`: who; empty: not known.
   void vouched(const std::string& volume_id, const std::string& by, const result<>& done) {
     reporter_.tell(volume_id, vouched_notice(by, done));
@@ -43,7 +50,9 @@ class Kubernetes {
  private:
   kube::OwnNode& own_;
   volume::Volumes& volumes_;
+  CancelScope stopping_;
   Attachments attachments_;
+  HolderNodes holder_nodes_;
   Reporter reporter_;
   Finder finder_;
   Orphans orphans_;

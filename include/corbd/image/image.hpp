@@ -69,6 +69,8 @@ class Image {
   /// Whether any extent of the head is allocated; stops at the first. An error is never "no".
   virtual task<result<bool>> has_data(Until until) = 0;
   virtual task<result<std::optional<std::string>>> metadata(std::string name, Until until) = 0;
+  /// Every entry whose name begins with `prefix`.
+  virtual task<result<std::map<std::string, std::string>>> metadata_below(std::string prefix, Until until) = 0;
   /// Works also if the image is open read-only, or if its lock is not held. It bypasses librbd, which would take the
   /// lock for it.
   virtual task<result<>> set_metadata(std::string name, std::string value, Until until) = 0;

@@ -68,8 +68,9 @@ struct Ownership {
     mine,
     our_dead,
     other
-  } lock = Lock::none;  ///< our_dead: an address of a dead incarnation of this agent
-  std::string owner;    ///< the lock owner's address, if any
+  } lock = Lock::none;      ///< our_dead: an address of a dead incarnation of this agent
+  std::string owner;        ///< the lock owner's address, if any
+  std::string cookie = {};  ///< of its lock: which of that client's open images has it
   std::vector<std::string>
       foreign_watchers;  ///< not this client, no dead incarnation of ours, no rbd-mirror; a pure reader has no watch
   std::map<std::string, std::string> clients = {};  ///< address to "client.4119", for the owner and the watchers

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "corbd/device/values.hpp"
 #include "corbd/host/values.hpp"
 #include "corbd/image/values.hpp"
+#include "corbd/plan/holder.hpp"
 #include "corbd/plan/record.hpp"
 
 namespace corbd::plan {
@@ -52,8 +54,11 @@ struct Facts {
   bool disconnected = false;                  ///< the device takes no link any more; whoever has it open still keeps it
   bool gone = false;                          ///< the very image does not exist any more
   std::optional<Attachment> attachment;
-  std::optional<Note> noted;  ///< in this operation
-  bool note_refused = false;  ///< in this operation
+  std::optional<std::vector<Holder>> holders;  ///< the foreign clients of `ownership`
+  std::set<std::string> evicted;               ///< addresses of foreign clients that were blocklisted in this operation
+  std::optional<Error> node_fenced;            ///< the cluster refuses this node
+  std::optional<Note> noted;                   ///< in this operation
+  bool note_refused = false;                   ///< in this operation
 };
 
 struct Observation {

@@ -34,6 +34,8 @@ struct Policy {
   std::string driver;
   std::string node;      ///< as the orchestrator names it
   bool fencing = false;  ///< the image's metadata tells the address of this node's client
+  /// An image is taken from a client whose node is out of service, or gone.
+  bool fence_out_of_service = false;
 };
 
 Decision decide(const std::string& volume_id, const std::optional<Record>& record, const Wish& wish,

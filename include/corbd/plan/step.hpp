@@ -8,7 +8,9 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
+#include "corbd/plan/holder.hpp"
 #include "corbd/plan/record.hpp"
 
 namespace corbd::plan {
@@ -29,7 +31,8 @@ enum class Fact {
   encryption,
   luks,
   keys,
-  attachment
+  attachment,
+  holders
 };
 
 namespace step {
@@ -78,6 +81,13 @@ struct Inherit {
   static constexpr Asks asks = Asks::cluster;
   std::string address;  ///< of that client
   bool operator==(const Inherit&) const = default;
+};
+/// Foreign clients that have the image are blocklisted, each by its very address.
+struct Evict {
+  static constexpr std::string_view name = "evict";
+  static constexpr Asks asks = Asks::cluster;
+  std::vector<Holder> holders;
+  bool operator==(const Evict&) const = default;
 };
 using OpenImage = Plain<"open_image", Asks::cluster>;
 using OpenTombstone = Plain<"open_tombstone", Asks::node>;
@@ -165,9 +175,9 @@ using DropStash = At<"drop_stash">;
 }  // namespace step
 
 using Step =
-    std::variant<step::Look, step::WriteRecord, step::DropRecord, step::Fence, step::Inherit, step::OpenImage,
-                 step::OpenTombstone, step::Lock, step::CloseImage, step::Mark, step::Unmark, step::WriteNote,
-                 step::StartSession, step::StopSession, step::KernelConnect, step::KernelReconfigure,
+    std::variant<step::Look, step::WriteRecord, step::DropRecord, step::Fence, step::Inherit, step::Evict,
+                 step::OpenImage, step::OpenTombstone, step::Lock, step::CloseImage, step::Mark, step::Unmark,
+                 step::WriteNote, step::StartSession, step::StopSession, step::KernelConnect, step::KernelReconfigure,
                  step::KernelResize, step::Disconnect, step::Tune, step::Dismiss, step::MapKrbd, step::UnmapKrbd,
                  step::LuksFormat, step::LuksNote, step::LuksOpen, step::LuksResize, step::LuksClose, step::AddKey,
                  step::NewKey, step::RemoveKey, step::Mkfs, step::Fsck, step::Mount, step::Bind, step::Grow, step::Trim,

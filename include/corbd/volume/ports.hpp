@@ -54,12 +54,14 @@ class NodeFiles {
   virtual task<result<>> drop_stash(std::string staging_path, std::string log) = 0;
 };
 
-/// Kubernetes, or nothing.
+/// Kubernetes, or nothing. Each call answers within seconds, if only that it is unknown.
 class Orchestrator {
  public:
   virtual ~Orchestrator() = default;
-  /// Answers within seconds, if only that it is unknown.
   virtual task<Attachment> attachment(std::string volume_id) = 0;
+  /// The node where clients with that address run. `host`: "10.0.0.7". `noted`: nodes that the image's metadata names.
+  /// `volume_id`: whose attachment counts; "": none.
+  virtual task<plan::HolderNode> holder_node(std::string volume_id, std::string host, plan::Noted noted) = 0;
 };
 
 /// Everything that the shell acts through. Every port outlives the shell.
@@ -84,6 +86,8 @@ class Listener {
   virtual ~Listener() = default;
   /// The volume may need healing: its device lost its server, its client was cut off, or its image's size changed.
   virtual void trouble(const std::string& volume_id, std::string why) = 0;
+  /// Something besides a change of health that people should read: an Event of Kubernetes.
+  virtual void notify(const std::string& volume_id, const Notice& notice) = 0;
   /// The volume's health changed.
   virtual void changed(const Change& change) = 0;
 };

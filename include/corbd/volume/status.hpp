@@ -64,6 +64,12 @@ struct Unclaimed {
   device::Kind kind = device::Kind::nbd;
 };
 
+struct Notice {
+  std::string reason;  ///< "VolumeInUse"
+  bool warning = false;
+  std::string message;
+};
+
 /// A volume's health changed.
 struct Change {
   std::chrono::system_clock::time_point at;

@@ -49,6 +49,10 @@ class Orchestrator final : public volume::Orchestrator {
  public:
   explicit Orchestrator(World& world) : world_(world) {}
   task<plan::Attachment> attachment(std::string) override { co_return world_.attachment; }
+  task<plan::HolderNode> holder_node(std::string, std::string host, plan::Noted) override {
+    const auto known = world_.nodes.find(host);
+    co_return known == world_.nodes.end() ? plan::HolderNode{} : known->second;
+  }
 
  private:
   World& world_;
@@ -57,8 +61,9 @@ class Orchestrator final : public volume::Orchestrator {
 }  // namespace
 
 struct Agent::Life final : volume::Listener {
-  explicit Life(World& world)
-      : clusters(make_clusters(world)),
+  explicit Life(World& of)
+      : world(of),
+        clusters(make_clusters(world)),
         devices(make_devices(world)),
         kernel(make_kernel_client(world)),
         mounts(make_mounts(world)),
@@ -71,7 +76,9 @@ struct Agent::Life final : volume::Listener {
         files(world),
         orchestrator(world) {}
   void trouble(const std::string& id, std::string why) override { healer->heal(id, std::move(why)); }
+  void notify(const std::string& id, const volume::Notice& notice) override { world.notices.push_back({id, notice}); }
   void changed(const volume::Change&) override {}
+  World& world;
   std::unique_ptr<image::Clusters> clusters;
   std::unique_ptr<device::Devices> devices;
   std::unique_ptr<device::KernelClient> kernel;

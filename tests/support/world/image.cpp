@@ -209,6 +209,19 @@ task<result<std::optional<std::string>>> FakeOpened::metadata(std::string name, 
   co_return *found;
 }
 
+task<result<std::map<std::string, std::string>>> FakeOpened::metadata_below(std::string prefix, Until until) {
+  const auto found = std::make_shared<std::map<std::string, std::string>>();
+  auto done = co_await ask("list metadata", until, [&world = world_, id = key_.image_id, prefix, found]() -> result<> {
+    const FakeImage* of = world.cluster.by_id(id);
+    if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
+    for (const auto& [name, value] : of->metadata)
+      if (name.starts_with(prefix)) found->insert({name, value});
+    return {};
+  });
+  if (!done) co_return done.error();
+  co_return *found;
+}
+
 task<result<>> FakeOpened::set_metadata(std::string name, std::string value, Until until) {
   co_return co_await ask("set metadata", until, [&world = world_, id = key_.image_id, name, value]() -> result<> {
     FakeImage* of = world.cluster.by_id(id);

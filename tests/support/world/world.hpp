@@ -23,7 +23,9 @@ class World {
   Disk disk{*this};
   CephCsi ceph_csi{*this};
   Calls calls{*this};
-  plan::Attachment attachment;  ///< what the orchestrator says of every volume
+  plan::Attachment attachment;                    ///< what the orchestrator says of every volume
+  std::map<std::string, plan::HolderNode> nodes;  ///< other nodes, by the address of their clients
+  std::vector<std::pair<std::string, volume::Notice>> notices;
   Hazards* hazards = nullptr;
   std::vector<std::string> broken_rules;  ///< what must never happen, and did
   Agent agent{*this};                     ///< goes first

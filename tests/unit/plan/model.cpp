@@ -10,13 +10,17 @@ void Model::look(Fact fact) {
   Facts& facts = seen.facts;
   switch (fact) {
     case Fact::resolved:
-      facts.resolved = image::Resolved{{"fsid", 1, "", "id-1", 0}, 1 << 30, true, 0, "", {"pool", "", "image"}, kms_id};
+      facts.resolved =
+          image::Resolved{{"fsid", 1, "", "id-1", 0}, 1 << 30, exclusive_lock, 0, "", {"pool", "", "image"}, kms_id};
       break;
     case Fact::header:
       facts.header = image::Header{};
       break;
     case Fact::ownership:
       facts.ownership = ownership;
+      break;
+    case Fact::holders:
+      facts.holders = holders;
       break;
     case Fact::probe:
       facts.probe =
@@ -102,6 +106,9 @@ void Model::apply(const Step& step, const Wish& wish) {
                  [&](const step::Look& of) { look(of.fact); },
                  [&](const step::WriteRecord& of) { record = of.record; },
                  [&](const step::Fence&) { seen.facts.fenced = true; },
+                 [&](const step::Evict& of) {
+                   for (const auto& holder : of.holders) seen.facts.evicted.insert(holder.address);
+                 },
                  [&](const step::OpenImage&) { seen.image_open = true; },
                  [&](const step::Lock&) {
                    seen.lock_held = true;

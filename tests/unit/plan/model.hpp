@@ -28,8 +28,10 @@ struct Model {
   bool image_has_data = false;
   std::string marker;  ///< of a format that was begun
   std::uint64_t filesystem_bytes = 0, cluster_bytes = 0;
+  bool exclusive_lock = true;  ///< the image has the feature
   image::Ownership ownership;
   Attachment attachment;
+  std::vector<Holder> holders;  ///< the foreign watchers of `ownership`
   bool other_serves = false;
   bool cut = false;        ///< its device takes no link any more
   bool open = false;       ///< somebody has its device open, without using it
@@ -88,7 +90,7 @@ inline std::vector<Step> mounted() {
 /// One after the other.
 std::vector<Step> sequence(std::initializer_list<std::vector<Step>> parts);
 
-/// A step as the tests compare it: without the record, the stash and the note that it writes.
+/// A step as the tests compare it: without the record, the stash and the note that it writes, and whom it evicts.
 Step outline(Step step);
 /// The outlines of the steps until Done or Fail; an empty optional when 40 do not get there.
 std::optional<std::vector<Step>> run(Model& model, const Wish& wish, Decision* last = nullptr);

@@ -220,7 +220,14 @@ TEST_CASE("from any state every wish ends within 40 steps, at a fixed point, and
   model.policy.fencing = flip();
   model.other_serves = random() % 4 == 0;
   if (flip()) model.stash = Stash{"pool", "", "image", "", flip(), false, flip() ? "/dev/nbd3" : "", "", ""};
-  if (random() % 4 == 0) model.ownership.foreign_watchers.push_back("10.0.0.2:0/5");
+  if (random() % 4 == 0) {
+    model.ownership.foreign_watchers.push_back("10.0.0.2:0/5");
+    Holder& holder = model.holders.emplace_back(Holder{.address = "10.0.0.2:0/5", .watches = true});
+    holder.blocked = random() % 4 == 0;
+    holder.node.state = static_cast<HolderNode::State>(random() % 5);
+    if (flip()) holder.node.attached = flip();
+    model.policy.fence_out_of_service = flip();
+  }
   Staged staged = staged_wish();
   if (random() % 3 == 0) {
     staged.mounter = Mounter::krbd;

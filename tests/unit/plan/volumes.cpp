@@ -70,6 +70,7 @@ Step outline(Step step) {
   if (auto* write = std::get_if<step::WriteRecord>(&step)) *write = {};
   if (auto* write = std::get_if<step::WriteStash>(&step)) write->stash = {};
   if (auto* write = std::get_if<step::WriteNote>(&step)) write->note = {};
+  if (auto* evict = std::get_if<step::Evict>(&step)) evict->holders = {};
   return step;
 }
 

@@ -1,0 +1,134 @@
+#include "corbd/plan/holder.hpp"
+
+#include <algorithm>
+
+#include "holders.hpp"
+#include "proof.hpp"
+
+namespace corbd::plan {
+namespace {
+
+using State = HolderNode::State;
+
+std::string state_text(const HolderNode& node) {
+  const std::string since = node.since.empty() ? "" : " since " + node.since;
+  switch (node.state) {
+    case State::ready:
+      return "ready" + since;
+    case State::not_ready:
+      return "not ready" + since;
+    case State::out_of_service:
+      return "tainted out-of-service";
+    case State::gone:
+      return "no such node any more";
+    case State::unknown:
+      break;
+  }
+  return node.why.empty() ? "its state is not known" : "its state is not known: " + node.why;
+}
+
+std::string what_it_has(const Holder& holder) {
+  if (holder.watches) return holder.locks ? "has it open and locked" : "has it open";
+  return holder.locks ? "has its lock" : "had it";
+}
+
+/// What a person can do about the holders.
+std::string way_out(const Situation& view, const std::vector<Holder>& holders) {
+  const bool lockless = !view.record->exclusive_lock;
+  bool dead = false, ready = false, unknown = false;
+  for (const auto& holder : holders) {
+    if (holder.blocked) continue;
+    dead |= is_proven_dead(holder);
+    ready |= holder.node.state == State::ready;
+    unknown |= holder.node.name.empty();
+  }
+  const std::string by_hand = "`corbd take " + view.id + "` shows what it would cut off";
+  if (ready) return "end its pods there; if that node does not answer all the same, " + by_hand;
+  if (dead && lockless)
+    return "the image has no exclusive-lock feature, so it is not taken over by itself: fence the node, or " + by_hand;
+  if (dead && !view.policy.fence_out_of_service)
+    return "the agent takes it over by itself with --fence-out-of-service; by hand, " + by_hand;
+  if (dead) return "it is taken over when the volume is attached to this node";
+  if (unknown) return "wait until that client is gone; if it is dead, " + by_hand;
+  return "if that node is off for good, taint it with node.kubernetes.io/out-of-service, or fence it; " + by_hand;
+}
+
+bool may_take(const Situation& view, const Holder& holder) {
+  if (holder.blocked) return true;
+  const auto& attachment = view.seen.facts.attachment;
+  return view.policy.fence_out_of_service && view.record->exclusive_lock && is_proven_dead(holder) && attachment &&
+         attachment->state == Attachment::State::here;
+}
+
+}  // namespace
+
+std::string_view name(State state) {
+  switch (state) {
+    case State::ready:
+      return "ready";
+    case State::not_ready:
+      return "not-ready";
+    case State::out_of_service:
+      return "out-of-service";
+    case State::gone:
+      return "gone";
+    case State::unknown:
+      break;
+  }
+  return "unknown";
+}
+
+std::string text(const Holder& holder) {
+  std::string said = (holder.client.empty() ? "the client" : holder.client) + " at " + holder.address;
+  std::string known;
+  const auto add = [&](const std::string& more) { known += (known.empty() ? "" : ", ") + more; };
+  if (holder.blocked) add("fenced");
+  if (holder.node.name.empty()) {
+    add(holder.node.why.empty() ? "of no known node" : "of no known node: " + holder.node.why);
+  } else {
+    said += " on node " + holder.node.name;
+    add(state_text(holder.node));
+    if (holder.node.attached)
+      add(*holder.node.attached ? "the volume is attached there" +
+                                      (holder.node.attached_since.empty() ? "" : " since " + holder.node.attached_since)
+                                : "the volume is not attached there");
+  }
+  return said + " (" + known + ")";
+}
+
+bool is_proven_dead(const Holder& holder) {
+  return holder.node.state == State::out_of_service ||
+         (holder.node.state == State::gone && holder.node.attached == false);
+}
+
+std::optional<Decision> take_from_holders(const Situation& view) {
+  const auto& facts = view.seen.facts;
+  std::vector<std::string> left;
+  for (const auto& watcher : facts.ownership->foreign_watchers)
+    if (!facts.evicted.contains(watcher)) left.push_back(watcher);
+  if (left.empty()) return std::nullopt;
+  if (!facts.holders) return look(Fact::holders);
+  const auto& holders = *facts.holders;
+  const auto dead = [](const Holder& holder) { return !holder.blocked && is_proven_dead(holder); };
+  if (view.policy.fence_out_of_service && std::ranges::any_of(holders, dead) && !facts.attachment)
+    return look(Fact::attachment);
+  const auto may = [&](const std::string& address) {
+    const auto holder = std::ranges::find(holders, address, &Holder::address);
+    return holder != holders.end() && may_take(view, *holder);
+  };
+  if (std::ranges::all_of(left, may)) return step::Evict{holders};
+  return in_use(view, holders);
+}
+
+Decision in_use(const Situation& view, const std::vector<Holder>& holders) {
+  std::string who;
+  for (const auto& holder : holders) who += (who.empty() ? "" : "; ") + text(holder) + " " + what_it_has(holder);
+  std::string waited;
+  if (view.seen.in_use_for)
+    waited = "It has waited for " +
+             std::to_string(std::chrono::duration_cast<std::chrono::seconds>(*view.seen.in_use_for).count()) + " s: ";
+  return fail(errc::in_use, "image " + view.record->key.text() + " of volume " + view.id + " is in use: " + who + ". " +
+                                waited + way_out(view, holders));
+}
+
+}  // namespace corbd::plan

@@ -1,0 +1,160 @@
+// A first stage of an image that other clients have: who may be cut off for it, and what is said otherwise.
+#include "model.hpp"
+
+using namespace corbd;
+using namespace corbd::test;
+using namespace corbd::plan;
+
+namespace {
+
+using State = HolderNode::State;
+using Steps = std::vector<Step>;
+
+const Holder kHolder{.address = "10.0.0.7:0/1", .client = "client.7", .watches = true, .locks = true};
+
+Holder on(State state, std::optional<bool> attached = std::nullopt) {
+  Holder holder = kHolder;
+  holder.node = {.state = state, .name = "node-7", .attached = attached};
+  return holder;
+}
+
+Holder fenced() {
+  Holder holder = kHolder;
+  holder.blocked = true;
+  return holder;
+}
+
+/// The image is at these clients, and the volume is attached to this node.
+Model held_by(std::vector<Holder> holders) {
+  Model model = fresh();
+  model.holders = std::move(holders);
+  for (const auto& holder : model.holders) {
+    model.ownership.foreign_watchers.push_back(holder.address);
+    if (holder.locks) model.ownership.lock = Lock::other, model.ownership.owner = holder.address;
+  }
+  model.attachment = {Attachment::State::here, "uid", ""};
+  model.policy.fence_out_of_service = true;
+  return model;
+}
+
+Model without_flag(Model model) {
+  return but(std::move(model), [](Model& of) { of.policy.fence_out_of_service = false; });
+}
+
+Model attachment(Model model, Attachment::State state) {
+  return but(std::move(model), [&](Model& of) { of.attachment = {state, "uid", ""}; });
+}
+
+/// The image has no exclusive-lock feature.
+Model lockless(Model model) {
+  return but(std::move(model), [](Model& of) { of.exclusive_lock = false; });
+}
+
+const Step kHolders = step::Look{Fact::holders}, kAttachment = step::Look{Fact::attachment};
+
+/// Until the client is cut off, and further.
+Steps taken(Steps looks, bool locked = true) {
+  looks.push_back(step::Evict{});
+  Steps connects = connected();
+  if (!locked) connects.erase(connects.begin());
+  return sequence({opened(), looks, connects, {step::Look{Fact::probe}}, proven_empty(), {step::Mkfs{}}, mounted()});
+}
+
+Steps refused(Steps looks) { return sequence({opened(), looks}); }
+
+std::string refusal(Model model) {
+  Decision last = Done{};
+  REQUIRE(run(model, Wish(staged_wish()), &last));
+  const auto* failed = std::get_if<Fail>(&last);
+  REQUIRE(failed != nullptr);
+  CHECK(failed->error.code == errc::in_use);
+  CHECK(failed->leaves);
+  return failed->error.text;
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("an image is taken only from clients that can write it no more, and only after they are cut off") {
+  const Wish stage = staged_wish();
+  using At = Attachment::State;
+  check({
+      {"a fenced client", held_by({fenced()}), stage, taken({kHolders})},
+      {"a fenced client, without the flag", without_flag(held_by({fenced()})), stage, taken({kHolders})},
+      {"a fenced client of an image without a lock", lockless(held_by({fenced()})), stage, taken({kHolders}, false)},
+      {"out of service", held_by({on(State::out_of_service)}), stage, taken({kHolders, kAttachment})},
+      {"gone, and detached", held_by({on(State::gone, false)}), stage, taken({kHolders, kAttachment})},
+      {"fenced, and out of service",
+       held_by({fenced(),
+                [] {
+                  auto other = on(State::out_of_service);
+                  other.address = "10.0.0.8:0/1";
+                  other.locks = false;
+                  return other;
+                }()}),
+       stage, taken({kHolders, kAttachment})},
+  });
+  check({
+      {"out of service, without the flag", without_flag(held_by({on(State::out_of_service)})), stage,
+       refused({kHolders}), errc::in_use},
+      {"out of service, attached elsewhere", attachment(held_by({on(State::out_of_service)}), At::away), stage,
+       refused({kHolders, kAttachment}), errc::in_use},
+      {"out of service, not known where attached", attachment(held_by({on(State::out_of_service)}), At::unknown), stage,
+       refused({kHolders, kAttachment}), errc::in_use},
+      {"out of service, never attached", attachment(held_by({on(State::out_of_service)}), At::none), stage,
+       refused({kHolders, kAttachment}), errc::in_use},
+      {"out of service, an image without a lock", lockless(held_by({on(State::out_of_service)})), stage,
+       refused({kHolders, kAttachment}), errc::in_use},
+      {"gone, and still attached", held_by({on(State::gone, true)}), stage, refused({kHolders}), errc::in_use},
+      {"gone, nobody knows whether attached", held_by({on(State::gone)}), stage, refused({kHolders}), errc::in_use},
+      {"not ready", held_by({on(State::not_ready, false)}), stage, refused({kHolders}), errc::in_use},
+      {"ready", held_by({on(State::ready, false)}), stage, refused({kHolders}), errc::in_use},
+      {"of no known node", held_by({kHolder}), stage, refused({kHolders}), errc::in_use},
+      {"one fenced, one alive",
+       held_by({fenced(),
+                [] {
+                  auto other = on(State::ready);
+                  other.address = "10.0.0.8:0/1";
+                  return other;
+                }()}),
+       stage, refused({kHolders}), errc::in_use},
+  });
+}
+
+TEST_CASE("a volume that is served is never taken from another client by what is known of that one's node") {
+  Model model = staged_model();
+  model.seen.link = Observation::Link::none;
+  model.seen.connected = model.seen.image_open = model.seen.lock_held = false;
+  model.ownership.foreign_watchers = {kHolder.address};
+  model.ownership.lock = Lock::other;
+  model.ownership.owner = kHolder.address;
+  model.holders = {on(State::out_of_service)};
+  model.policy.fence_out_of_service = true;
+  model.attachment = {Attachment::State::here, "uid", ""};
+  model.record->attachment_uid = "uid";
+  const auto steps = run(model, Wish(Healed{}));
+  REQUIRE(steps);
+  for (const auto& step : *steps) CHECK_FALSE(std::holds_alternative<step::Evict>(step));
+}
+
+TEST_CASE("a refusal names the client, its node, the node's state, and what to do") {
+  Holder holder = on(State::not_ready, true);
+  holder.node.since = "2026-11-23T03:00:00Z";
+  holder.node.attached_since = "2026-11-22T03:00:00Z";
+  const std::string text = refusal(held_by({holder}));
+  for (const char* part :
+       {"client.7 at 10.0.0.7:0/1 on node node-7", "not ready since 2026-11-23T03:00:00Z",
+        "attached there since 2026-11-22T03:00:00Z", "has it open and locked", "out-of-service", "corbd take image-1"})
+    CHECK(has(text, part));
+  CHECK(has(refusal(held_by({on(State::ready)})), "end its pods there"));
+  CHECK(has(refusal(without_flag(held_by({on(State::out_of_service)}))), "--fence-out-of-service"));
+  CHECK(has(refusal(lockless(held_by({on(State::out_of_service)}))), "no exclusive-lock feature"));
+  CHECK(has(refusal(held_by({kHolder})), "of no known node"));
+}
+
+TEST_CASE("a refusal says for how long the volume has waited") {
+  Model model = held_by({kHolder});
+  model.seen.in_use_for = std::chrono::seconds(42);
+  CHECK(has(refusal(model), "waited for 42 s"));
+}
