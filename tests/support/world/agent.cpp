@@ -118,6 +118,7 @@ void Agent::start(bool with_healer) {
   config.policy.driver = "rbd.csi.ceph.com";
   config.policy.node = "node-1";
   config.policy.fencing = fencing;
+  config.policy.fence_out_of_service = fence_out_of_service;
   const volume::Ports ports{.clusters = *life_->clusters,
                             .devices = *life_->devices,
                             .kernel = *life_->kernel,
@@ -203,7 +204,8 @@ std::string Agent::connection() {
     clients.erase(client_);
     client_.clear();
   }
-  if (client_.empty()) {
+  // A new one reads the blocklist, and is shut again before it has done anything.
+  if (client_.empty() && !world_.cluster.fenced_hosts.contains(node_address)) {
     client_ = node_address + ":0/" + std::to_string(++clients_made_);
     clients[client_] = Client::live;
     if (world_.disk.state != Disk::State::good &&
@@ -214,6 +216,12 @@ std::string Agent::connection() {
 }
 
 result<> Agent::admits(const std::string& client, const Secret& key) const {
+  if (auto admitted = admits_to_monitors(client, key); !admitted) return admitted;
+  if (client.empty()) return Error{errc::node_fenced, "cluster lab has fenced this node"};
+  return {};
+}
+
+result<> Agent::admits_to_monitors(const std::string& client, const Secret& key) const {
   if (key != world_.cluster.key) return Error{errc::unauthenticated, "the cluster refuses the key"};
   if (unwritten_.contains(client)) return Error{errc::state_write, "writing the incarnation: the disk takes nothing"};
   return {};

@@ -33,6 +33,7 @@ class Agent {
   result<> want(const std::string& id, plan::Wish wish);
 
   bool fencing = false;
+  bool fence_out_of_service = false;
   bool no_descriptor = false;             ///< the process can open nothing
   std::set<std::string> given_up;         ///< volumes failed by hand
   std::string node_address = "10.0.0.1";  ///< of this node's clients
@@ -44,9 +45,12 @@ class Agent {
   int life() const { return lives_; }
   /// Whether that life is not over.
   bool lives(int life) const { return running() && life == lives_; }
-  std::string connection();  ///< a client that is not known to be cut off
+  /// A client that is not known to be cut off. "": a new one would be, because the cluster has fenced this node.
+  std::string connection();
   /// Why nobody may use that client with this key; nothing: it may be used.
   result<> admits(const std::string& client, const Secret& key) const;
+  /// The same of calls that only monitors answer: they hear whom the cluster has fenced too.
+  result<> admits_to_monitors(const std::string& client, const Secret& key) const;
   void note_cut(const std::string& address);
   bool was_cut(const std::string& address) const { return cut_.contains(address); }
   bool fenced_once = false;  ///< in this life

@@ -135,7 +135,7 @@ void Calls::perform(std::shared_ptr<Asked> asked) {
     return;
   }
   result<> value;
-  if (asked->of_cluster && world_.cluster.blocklisted.contains(asked->by)) {
+  if (asked->of_cluster && world_.cluster.refuses(asked->by)) {
     world_.agent.note_cut(asked->by);
     value = Error{errc::fenced, asked->call + ": the cluster has blocklisted this client"};
   } else {

@@ -16,22 +16,51 @@ FakeImage* Cluster::by_id(const std::string& image_id) {
   return nullptr;
 }
 
-bool Cluster::may_write(const FakeImage& image, const std::string& address) const {
-  return !blocklisted.contains(address) && (!image.exclusive || image.shared || image.lock_owner == address);
+bool Cluster::refuses(const std::string& address) const {
+  return blocklisted.contains(address) || refused_hosts_.contains(std::string(image::host_of(address)));
 }
 
-void Cluster::blocklist(const std::string& address) {
-  if (!blocklisted.insert(address).second) return;
-  world_.trace("blocklisted " + address);
-  for (auto& [name, image] : images) image.watchers.erase(address);
+bool Cluster::may_write(const FakeImage& image, const std::string& address) const {
+  return !refuses(address) && (!image.exclusive || image.shared || image.lock_owner == address);
+}
+
+/// The OSDs end the watches of those clients, and the clients hear of it.
+void Cluster::cut_off(const std::function<bool(const std::string&)>& is_cut_off) {
+  for (auto& [name, image] : images) std::erase_if(image.watchers, is_cut_off);
   for (const auto& [serial, image] : opened) {
-    if (image->client() != address) continue;
+    if (!is_cut_off(image->client())) continue;
     const auto told_in = world_.hazards == nullptr ? duration::zero() : world_.hazards->any(std::chrono::seconds(2));
     world_.loop().outside_in(told_in, [this, one = serial] {
       if (const auto place = opened.find(one); place != opened.end() && world_.agent.running())
         place->second->cut_off("its client was cut off");
     });
   }
+}
+
+void Cluster::osds_get_map() {
+  refused_hosts_ = fenced_hosts;
+  if (refused_hosts_.empty()) return;
+  cut_off([this](const std::string& client) { return refused_hosts_.contains(std::string(image::host_of(client))); });
+}
+
+/// An entry that is there already ends a watch all the same.
+void Cluster::blocklist(const std::string& address) {
+  osds_get_map();
+  if (blocklisted.insert(address).second) world_.trace("blocklisted " + address);
+  cut_off([&](const std::string& client) { return client == address; });
+}
+
+void Cluster::fence_host(const std::string& host, duration osds_know_in) {
+  world_.trace("the host " + host + " is fenced");
+  fenced_hosts.insert(host);
+  if (osds_know_in == duration::zero()) return osds_get_map();
+  world_.loop().outside_in(osds_know_in, [this] { osds_get_map(); });
+}
+
+void Cluster::unfence_host(const std::string& host) {
+  world_.trace("the host " + host + " is fenced no more");
+  fenced_hosts.erase(host);
+  refused_hosts_.erase(host);
 }
 
 void Cluster::expire_watches(std::set<std::string> of) {
@@ -98,6 +127,21 @@ bool Cluster::maintain(FakeImage& image, const std::string& by) {
   if (image.exclusive) image.lock_owner = by;
   image.changed();
   return true;
+}
+
+void Cluster::late_write(const std::string& image_id, const std::string& by) {
+  if (dead) return hold([this, image_id, by] { late_write(image_id, by); });
+  FakeImage* image = by_id(image_id);
+  if (image == nullptr) return;
+  world_.trace("a late write of " + by + " to " + image_id + (refuses(by) ? " is refused" : " lands"));
+  if (refuses(by)) return;
+  const bool ours =
+      image->exclusive ? world_.agent.clients.contains(image->lock_owner) : image->taken_from.contains(by);
+  if (ours) world_.broke("a write of " + by + " landed in " + image_id + ", which this node had taken from it");
+  image->blocks[0] = world_.new_number();
+  image->acked[0] = 0;
+  image->data = true;
+  image->only_formatted = false;
 }
 
 void Cluster::other_agent_waits(const std::string& name, const std::string& by, duration looks) {
@@ -171,12 +215,12 @@ void Cluster::run_work(Work work) {
     return;
   }
   FakeImage* image = by_id(work.image_id);
-  if (image != nullptr && image->shared && !blocklisted.contains(work.client)) {
+  if (image != nullptr && image->shared && !refuses(work.client)) {
     image->lock_owner = work.client;
     image->lock_handle = 0;
   }
   int failed = 0;
-  if (blocklisted.contains(work.client))
+  if (refuses(work.client))
     failed = -ESHUTDOWN;
   else if (image == nullptr)
     failed = -ENOENT;

@@ -64,7 +64,9 @@ struct FakeImage {
       acked{};                  ///< the number that the application was told is stored; 0 once another node wrote there
   std::uint64_t visits = 0;     ///< of other nodes that wrote
   std::uint64_t our_break = 0;  ///< the version that breaking our own dead lock made
-  std::optional<time_point> taken;  ///< since when another node may have it
+  std::optional<time_point> taken;   ///< since when another node may have it
+  std::set<std::string> seen_by_us;  ///< other clients that had it open when our agent looked last
+  std::set<std::string> taken_from;  ///< of those, when our agent began to write to it
 };
 
 class Cluster {
@@ -75,7 +77,8 @@ class Cluster {
   std::map<std::int64_t, std::string> pools{{1, "pool"}};
   /// A provisioner's, by pool and uuid: the keys of its omap.
   std::map<std::pair<std::int64_t, std::string>, std::map<std::string, std::string>> journals;
-  std::set<std::string> blocklisted;
+  std::set<std::string> blocklisted;    ///< clients, by their very addresses
+  std::set<std::string> fenced_hosts;   ///< every client there, as the monitors have it
   std::set<std::string> options_asked;  ///< of Ceph, "name=value", by any connection
   Secret key{"canary-key"};             ///< any other is refused
   bool dead = false;
@@ -85,6 +88,13 @@ class Cluster {
   FakeImage* by_id(const std::string& image_id);
   void revive();
   void blocklist(const std::string& address);
+  /// Every client of that host is blocklisted, those to come too. OSDs go by it once they have the map that says so:
+  /// after that time, or with the next entry for a client.
+  void fence_host(const std::string& host, duration osds_know_in = {});
+  /// Who has an entry of its own stays blocklisted.
+  void unfence_host(const std::string& host);
+  /// Whether OSDs refuse what that client asks.
+  bool refuses(const std::string& address) const;
   void remove_image(const std::string& name);
   void resized(const std::string& image_id);
   /// As a provisioner leaves an image that is to be encrypted; one with a filesystem as its first stage left it, the
@@ -104,6 +114,9 @@ class Cluster {
   /// A tool of the cluster's (a flatten, a resize) has the image open and its lock, as far as the cluster allows; it
   /// writes nothing of the volume's. False: the cluster did not allow it.
   bool maintain(FakeImage& image, const std::string& by);
+  /// A write of another node's client that was on its way for long. The exclusive lock is advisory: only the blocklist
+  /// stops it.
+  void late_write(const std::string& image_id, const std::string& by);
   /// Another node's agent wants the image: it opens it for `looks`, and closes it again as long as somebody else has it
   /// open, until it has it.
   void other_agent_waits(const std::string& image, const std::string& by,
@@ -123,11 +136,14 @@ class Cluster {
 
  private:
   void run_work(Work work);
+  void osds_get_map();
+  void cut_off(const std::function<bool(const std::string& client)>& is_cut_off);
   void stored(const Work& work, FakeImage& image);
   void other_agent_looks(const std::string& image, const std::string& by, duration looks);
 
   World& world_;
   std::set<std::string> waiting_agents_;  ///< other nodes', that have not got their image yet
+  std::set<std::string> refused_hosts_;   ///< fenced ones, as the OSDs have it
   std::vector<std::function<void()>> held_;
   std::map<std::string, time_point> removed_;  ///< images by id
 };

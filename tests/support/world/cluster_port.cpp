@@ -68,7 +68,9 @@ class Clusters final : public image::Clusters {
     });
   }
 
-  task<result<>> inherit(image::Access, std::string address, Until until) override {
+  task<result<>> inherit(image::Access access, std::string address, Until until) override {
+    if (auto admitted = world_.agent.admits(world_.agent.connection(), access.key); !admitted)
+      co_return admitted.error();
     co_return co_await world_.calls.ask_node("inherit", until, [&world = world_, address]() -> result<> {
       for (const auto& [index, client] : world.ceph_csi.daemons)
         if (client == address) world.broke("the client of a living rbd-nbd is to be fenced: " + address);
@@ -119,16 +121,21 @@ class Clusters final : public image::Clusters {
   }
 
   task<result<image::Blocklist>> blocklist(image::Access access, Until until) override {
-    const std::string by = world_.agent.connection();
-    if (auto admitted = world_.agent.admits(by, access.key); !admitted) co_return admitted.error();
+    if (auto admitted = world_.agent.admits_to_monitors(world_.agent.connection(), access.key); !admitted)
+      co_return admitted.error();
     const auto found = std::make_shared<image::Blocklist>();
-    auto done = co_await world_.calls.ask_cluster("blocklist", by, until, [&world = world_, found]() -> result<> {
+    auto done = co_await world_.calls.ask_cluster("blocklist", "", until, [&world = world_, found]() -> result<> {
       found->fsid = "fsid";
       for (const auto& client : world.cluster.blocklisted) {
         auto entry = image::entry_of_client(client);
         if (!entry) return entry.error();
         entry->until = std::chrono::system_clock::time_point::max();
         found->entries.push_back(std::move(*entry));
+      }
+      for (const auto& host : world.cluster.fenced_hosts) {
+        const auto address = image::AddressBlock::host_of_client(host + ":0/0");
+        if (!address) return address.error();
+        found->entries.push_back(image::entry_of_host(*address));
       }
       return {};
     });
@@ -138,9 +145,9 @@ class Clusters final : public image::Clusters {
 
   task<result<std::vector<result<>>>> block(image::Access access, std::vector<image::BlocklistEntry> entries,
                                             std::chrono::seconds, Until until) override {
-    const std::string by = world_.agent.connection();
-    if (auto admitted = world_.agent.admits(by, access.key); !admitted) co_return admitted.error();
-    auto done = co_await world_.calls.ask_cluster("block", by, until, [&world = world_, entries]() -> result<> {
+    if (auto admitted = world_.agent.admits_to_monitors(world_.agent.connection(), access.key); !admitted)
+      co_return admitted.error();
+    auto done = co_await world_.calls.ask_cluster("block", "", until, [&world = world_, entries]() -> result<> {
       for (const auto& entry : entries) world.cluster.blocklist(entry.client);
       return {};
     });

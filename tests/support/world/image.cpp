@@ -49,7 +49,7 @@ void FakeOpened::close_now(World& world, const Handle& handle) {
            other.key_.image_id == handle.image_id && other.client_ == handle.client;
   });
   if (!watches) of->watchers.erase(handle.client);
-  if (!has_lock(*of, handle.client, handle.serial) || world.cluster.blocklisted.contains(handle.client)) return;
+  if (!has_lock(*of, handle.client, handle.serial) || world.cluster.refuses(handle.client)) return;
   of->lock_owner.clear();
   of->changed();
 }
@@ -113,7 +113,7 @@ task<result<Ownership>> FakeOpened::ownership(Until until) {
   const auto found = std::make_shared<Ownership>();
   auto done =
       co_await ask("ownership", until, [&world = world_, id = key_.image_id, by = client_, found]() -> result<> {
-        const FakeImage* of = world.cluster.by_id(id);
+        FakeImage* of = world.cluster.by_id(id);
         if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
         const auto known = world.agent.clients.find(of->lock_owner);
         found->self = by;
@@ -129,6 +129,7 @@ task<result<Ownership>> FakeOpened::ownership(Until until) {
           found->lock = Ownership::Lock::other;
         for (const auto& watcher : of->watchers)
           if (!world.agent.clients.contains(watcher)) found->foreign_watchers.push_back(watcher);
+        of->seen_by_us = {found->foreign_watchers.begin(), found->foreign_watchers.end()};
         return {};
       });
   if (!done) co_return done.error();

@@ -63,6 +63,8 @@ std::unique_ptr<device::KernelClient> make_kernel_client(World& world) { return 
 
 result<> Kernel::krbd_maps(const std::string& name, bool read_only) {
   FakeImage& image = world_.cluster.images.at(name);
+  if (world_.cluster.refuses(rbd_client()))
+    return Error{errc::unavailable, "rbd: map failed: (108) Cannot send after transport endpoint shutdown"};
   if ((image.features & ~rbd_features) != 0)
     return Error{errc::failed_precondition, "a feature that the kernel does not know"};
   for (const auto& known : devices)

@@ -1,4 +1,5 @@
 // nbd's session, as far as the control side and the kernel see it.
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -20,6 +21,20 @@ FakeLink::FakeLink(World& world, image::Image& image, std::function<void()> on_s
       idle_(world.loop().control(), world.loop().clock),
       drained_(world.loop().control(), world.loop().clock) {
   world_.kernel.links[serial] = this;
+  look_whom_it_is_taken_from();
+}
+
+/// A new device writes. Who had the image open when the agent looked last must be cut off by its own address: a fence
+/// of its host may end at any time.
+void FakeLink::look_whom_it_is_taken_from() {
+  FakeImage* of = world_.cluster.by_id(image_id);
+  if (of == nullptr || opened() == nullptr || image_.read_only() || of->shared) return;
+  of->taken_from = of->seen_by_us;
+  const auto is_of_image = [&](const KernelDevice& device) { return device.image_id == image_id; };
+  if (std::ranges::any_of(world_.kernel.devices, is_of_image)) return;
+  for (const auto& client : of->taken_from)
+    if (!world_.cluster.blocklisted.contains(client))
+      world_.broke(image_id + " was taken from " + client + ", which is not cut off");
 }
 
 FakeLink::~FakeLink() {

@@ -40,7 +40,7 @@ class Devices final : public device::Devices {
     if (read_only != image.read_only()) world_.broke("a session and its image differ in what may be written");
     // One that was cut off a moment ago cannot know it.
     if (of != nullptr && of->exclusive && !of->shared && !read_only && of->lock_owner != opened->client() &&
-        !world_.cluster.blocklisted.contains(opened->client()))
+        !world_.cluster.refuses(opened->client()))
       world_.broke("a session was started without the lock");
     std::unique_ptr<device::Link> link = std::make_unique<FakeLink>(world_, image, std::move(on_stopped));
     return link;

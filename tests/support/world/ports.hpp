@@ -106,6 +106,7 @@ class FakeLink final : public device::Link {
 
  private:
   static void completed(image::Op* op, int result) noexcept;
+  void look_whom_it_is_taken_from();
   void end(SessionOp& op, int result);
   World& world_;
   image::Image& image_;
