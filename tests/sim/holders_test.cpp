@@ -1,0 +1,217 @@
+// A stage of an image that another node's client has: it waits, takes the image over, or says who has it.
+#include <algorithm>
+
+#include "scene.hpp"
+
+using namespace corbd;
+using plan::Attachment;
+using test::kId;
+using test::kUnstaged;
+using test::Scene;
+using namespace std::chrono_literals;
+
+namespace {
+
+const std::string kHolder = "10.0.0.7:0/1", kHost = "10.0.0.7";
+using HolderState = plan::HolderNode::State;
+
+/// Another node's client has the image open, and locked if it has a lock.
+struct Held : Scene {
+  explicit Held(bool exclusive = true, bool flag = false) {
+    filled();
+    image().exclusive = exclusive;
+    REQUIRE(world.cluster.visit(image(), kHolder, false));
+    world.agent.fence_out_of_service = flag;
+    world.agent.kill();
+    world.agent.clients.clear();  // nothing of the first life is to be fenced
+    world.agent.start(true);
+  }
+  ~Held() {
+    if (world.agent.running()) world.agent.kill();
+    for (const auto& rule : world.broken_rules) FAIL_CHECK(rule);
+  }
+  result<> want_within(plan::Wish wish, duration limit) {
+    return loop.run(world.agent.shell().want(kId, std::move(wish), {loop.clock.now() + limit}));
+  }
+  result<> stage_within(duration limit) { return want_within(test::staged_wish(kId), limit); }
+  /// Its answer goes to `answer`.
+  void begin_stage(duration limit) {
+    asio::co_spawn(loop.io, staging(*this, {loop.clock.now() + limit}), asio::detached);
+  }
+  static task<> staging(Held& scene, Until until) {
+    scene.answer = co_await scene.world.agent.shell().want(kId, test::staged_wish(kId), until);
+  }
+  bool watched_by_us() { return image().watchers.contains(world.agent.client()); }
+  bool served() { return !world.kernel.devices.empty() && device().alive; }
+  /// Who is blocklisted besides the dead clients of this node.
+  std::set<std::string> cut_off() {
+    std::set<std::string> others = world.cluster.blocklisted;
+    std::erase_if(others, [&](const auto& address) { return world.agent.clients.contains(address); });
+    return others;
+  }
+  /// The OSDs have not heard of it yet, so its watch is still there.
+  void fence_holder() { world.cluster.fence_host(kHost, 1h); }
+  void node_is(HolderState state) {
+    world.nodes[kHost] = {.state = state, .name = "node-7", .attached = false};
+    world.attachment = {Attachment::State::here, "uid-1", ""};
+  }
+  std::ptrdiff_t notices(const std::string& reason) {
+    return std::ranges::count_if(world.notices, [&](const auto& told) { return told.second.reason == reason; });
+  }
+  void block_fails() {
+    world.calls.before_call = [this](const std::string& call) {
+      if (call == "block") world.calls.fail_at = 1;
+    };
+  }
+  std::optional<result<>> answer;
+};
+
+}  // namespace
+
+// --- The wait -----------------------------------------------------------------------------------
+
+TEST_CASE("a stage waits within its call's deadline until the holder leaves, and goes on then") {
+  Held scene(GENERATE(true, false));
+  scene.loop.outside_in(40s, [&] { scene.world.cluster.leave(scene.image(), kHolder, true); });
+  CHECK(scene.stage_within(2min));
+  CHECK(scene.served());
+  CHECK(scene.cut_off().empty());
+}
+
+TEST_CASE("a stage that waits in vain names the holder before its caller has left") {
+  Held scene;
+  const auto done = scene.stage_within(2min);
+  REQUIRE_FALSE(done);
+  CHECK(done.error().code == errc::in_use);
+  CHECK(done.error().text.find(kHolder) != std::string::npos);
+  CHECK(scene.image().lock_owner == kHolder);
+}
+
+TEST_CASE("a stage that waits has the image open only while it looks") {
+  Held scene;
+  int looks = 0, watched = 0, samples = 0;
+  scene.world.calls.before_call = [&](const std::string& call) {
+    if (call != "open") return;
+    CHECK_FALSE(scene.watched_by_us());
+    ++looks;
+  };
+  scene.begin_stage(2min);
+  for (; !scene.answer; ++samples) {
+    scene.loop.advance(97ms);
+    watched += scene.watched_by_us() ? 1 : 0;
+  }
+  CHECK(looks > 5);
+  CHECK(watched * 10 < samples);
+}
+
+TEST_CASE("an unstage ends the wait of a stage at once") {
+  Held scene;
+  scene.begin_stage(2min);
+  scene.loop.advance(20s);
+  REQUIRE_FALSE(scene.answer);
+  CHECK(scene.want_within(kUnstaged, 10s));
+  REQUIRE(scene.answer);
+  CHECK(scene.answer->error().code == errc::in_use);
+  CHECK(scene.world.disk.records.empty());
+}
+
+TEST_CASE("a stage without a deadline does not wait for a holder") {
+  Held scene;
+  int looks = 0;
+  scene.world.calls.before_call = [&](const std::string& call) { looks += call == "open" ? 1 : 0; };
+  CHECK(scene.want(test::staged_wish(kId)) == errc::in_use);
+  CHECK(looks == 1);
+}
+
+TEST_CASE("an agent that is told to leave ends the wait of a stage") {
+  Held scene;
+  scene.begin_stage(10min);
+  scene.loop.advance(20s);
+  REQUIRE_FALSE(scene.answer);
+  scene.loop.run(scene.world.agent.leave_well());
+  scene.loop.poll();
+  REQUIRE(scene.answer);
+  CHECK_FALSE(*scene.answer);
+}
+
+TEST_CASE("people are told once of each set of holders that a volume waits for") {
+  Held scene;
+  for (int tries = 0; tries < 3; ++tries) CHECK_FALSE(scene.stage_within(30s));
+  CHECK(scene.notices("VolumeInUse") == 1);
+  scene.image().watchers.insert("10.0.0.8:0/1");
+  for (int tries = 0; tries < 3; ++tries) CHECK_FALSE(scene.stage_within(30s));
+  CHECK(scene.notices("VolumeInUse") == 2);
+}
+
+// --- Taking an image over -----------------------------------------------------------------------
+
+TEST_CASE("a fenced holder is blocklisted by its very address, and its image staged") {
+  Held scene(GENERATE(true, false));
+  scene.fence_holder();
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+  CHECK(scene.served());
+  CHECK(scene.cut_off() == std::set{kHolder});
+}
+
+TEST_CASE("late writes of a fenced holder do not land after its host's fence has ended") {
+  Held scene(GENERATE(true, false));
+  scene.fence_holder();
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  const auto before = scene.image().blocks;
+  scene.world.cluster.unfence_host(kHost);
+  scene.world.cluster.late_write("id-1", kHolder);
+  CHECK(scene.image().blocks == before);
+}
+
+TEST_CASE("a lock whose owner lost its watch to a fence is taken only when that client has an entry of its own") {
+  Held scene;
+  scene.world.cluster.fence_host(kHost);
+  REQUIRE(scene.image().watchers.empty());
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+  CHECK(scene.cut_off() == std::set{kHolder});
+  const auto before = scene.image().blocks;
+  scene.world.cluster.unfence_host(kHost);
+  scene.world.cluster.late_write("id-1", kHolder);
+  CHECK(scene.image().blocks == before);
+}
+
+TEST_CASE(
+    "with the flag a volume attached here is taken over from a node that is out of service, and people are told") {
+  Held scene(true, true);
+  scene.node_is(HolderState::out_of_service);
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+  CHECK(scene.served());
+  CHECK(scene.cut_off() == std::set{kHolder});
+  CHECK(scene.notices("VolumeTakenOver") == 1);
+  CHECK(scene.notices("VolumeInUse") == 0);
+}
+
+TEST_CASE("without the flag a node that is out of service keeps its image") {
+  Held scene;
+  scene.node_is(HolderState::out_of_service);
+  CHECK(scene.want(test::staged_wish(kId)) == errc::in_use);
+  CHECK(scene.error().find("--fence-out-of-service") != std::string::npos);
+  CHECK(scene.cut_off().empty());
+}
+
+TEST_CASE("a node that becomes out of service while a stage waits ends the wait") {
+  Held scene(true, true);
+  scene.node_is(HolderState::not_ready);
+  scene.loop.outside_in(20s, [&] { scene.node_is(HolderState::out_of_service); });
+  CHECK(scene.stage_within(2min));
+  CHECK(scene.served());
+}
+
+TEST_CASE("an image stays as it is while its holder cannot be blocklisted") {
+  Held scene(GENERATE(true, false));
+  scene.fence_holder();
+  scene.block_fails();
+  const auto version = scene.image().version;
+  CHECK(scene.want(test::staged_wish(kId)) == errc::unreachable);
+  CHECK(scene.image().version == version);
+  CHECK(scene.image().watchers == std::set{kHolder});
+  CHECK(scene.world.kernel.devices.empty());
+  CHECK(scene.notices("VolumeTakenOver") == 0);
+  scene.world.calls.before_call = nullptr;
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+}
