@@ -91,6 +91,8 @@ void Node::happen(const Fault& fault) {
       break;
     case Kind::there_and_back:
       return there_and_back(fault);
+    case Kind::fence_node:
+      return fence_node(fault);
     case Kind::hold_open:
     case Kind::take_away:
       happen_to_device(fault);
@@ -113,6 +115,8 @@ void Node::happen_to_image(const Fault& fault) {
       return maintain(fault);
     case Kind::agent_waits:
       return agent_waits(fault);
+    case Kind::dead_holder:
+      return dead_holder(fault);
     case Kind::vouch:
       return vouch(fault.what % history_.volumes.size());
     case Kind::remove_image:
@@ -148,63 +152,6 @@ void Node::happen_to_device(const Fault& fault) {
   });
 }
 
-/// Open, see tests/sim/heal_test.cpp: there only our watch keeps another node away, and not every program looks at
-/// that.
-bool Node::is_between_break_and_lock(const test::FakeImage& image) const {
-  return image.lock_owner.empty() && image.our_break == image.version &&
-         std::ranges::any_of(image.watchers,
-                             [&](const auto& watcher) { return world_.agent.clients.contains(watcher); });
-}
-
-void Node::visit(const Fault& fault, bool by_force) {
-  const std::string name = history_.volumes[fault.what % history_.volumes.size()].image;
-  const std::string visitor = "10.0.0.2:0/" + std::to_string(fault.at.count());
-  if (vouched_.contains(name) || is_between_break_and_lock(world_.cluster.images.at(name)) ||
-      !world_.cluster.visit(world_.cluster.images.at(name), visitor, by_force))
-    return;
-  moves_away(world_.cluster.images.at(name));
-  // Nobody told the operator.
-  if (history_.orchestrated && one_in(2))
-    loop_.outside_in(any(90s), [this, i = fault.what % history_.volumes.size()] { vouch(i); });
-  visitors_[visitor] = {name, fault.what % 5 != 0};
-  loop_.outside_in(fault.lasts, [this, visitor] {
-    const auto place = visitors_.find(visitor);
-    if (place == visitors_.end()) return;
-    const auto image = world_.cluster.images.find(place->second.first);
-    if (image != world_.cluster.images.end()) world_.cluster.leave(image->second, visitor, place->second.second);
-    visitors_.erase(place);
-  });
-}
-
-void Node::moves_away(test::FakeImage& image) {
-  if (!history_.orchestrated) return;
-  world_.attachment = {plan::Attachment::State::away, "", "it is attached elsewhere"};
-  if (!moved_at_) moved_at_ = loop_.clock.now();
-  if (!image.taken) image.taken = moved_at_;
-}
-
-void Node::maintain(const Fault& fault) {
-  const std::string name = history_.volumes[fault.what % history_.volumes.size()].image;
-  const std::string tool = "10.0.0.9:0/" + std::to_string(fault.at.count());
-  if (vouched_.contains(name) || !world_.cluster.maintain(world_.cluster.images.at(name), tool)) return;
-  visitors_[tool] = {name, fault.what % 5 != 0};
-  loop_.outside_in(fault.lasts, [this, tool] {
-    const auto place = visitors_.find(tool);
-    if (place == visitors_.end()) return;
-    const auto image = world_.cluster.images.find(place->second.first);
-    if (image != world_.cluster.images.end()) world_.cluster.leave(image->second, tool, place->second.second);
-    visitors_.erase(place);
-  });
-}
-
-void Node::agent_waits(const Fault& fault) {
-  const std::string name = history_.volumes[fault.what % history_.volumes.size()].image;
-  const std::string agent = "10.0.0.3:0/" + std::to_string(fault.at.count());
-  if (vouched_.contains(name) || !waiting_.emplace(agent, name).second) return;
-  moves_away(world_.cluster.images.at(name));
-  world_.cluster.other_agent_waits(name, agent);
-}
-
 /// ceph-csi's pod takes the place of ours. Its healer knows volumes by their attachments, waits until the watches of
 /// the last client are over, and ends with its pod, mostly by SIGKILL.
 void Node::there_and_back(const Fault& fault) {
@@ -224,7 +171,7 @@ void Node::there_and_back(const Fault& fault) {
 }
 
 void Node::ceph_csi_heals(std::uint32_t) {
-  if (world_.agent.running() || world_.cluster.dead || faults_over_ ||
+  if (world_.agent.running() || world_.cluster.dead || faults_over_ || is_fenced() ||
       world_.attachment.state != plan::Attachment::State::here)
     return;
   for (auto& device : world_.kernel.devices) {
@@ -264,6 +211,7 @@ void Node::stop_faults() {
     if (const auto image = world_.cluster.images.find(visit.first); image != world_.cluster.images.end())
       world_.cluster.leave(image->second, visitor, visit.second);
   visitors_.clear();
+  if (is_fenced()) world_.cluster.unfence_host(world_.agent.node_address);
   while (!world_.ceph_csi.daemons.empty()) world_.ceph_csi.ends(world_.ceph_csi.daemons.begin()->first, false);
   lifecycle();
   start_agent();

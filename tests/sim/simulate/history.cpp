@@ -52,6 +52,9 @@ constexpr std::array kWeights{
     Weight{Kind::there_and_back, "ceph-csi is there for a while", 4, 90'000},
     Weight{Kind::vouch, "an operator gives his word for a volume", 4, 1},
     Weight{Kind::leave_in_call, "the agent is told to leave in the middle of a call", 6, 10'000},
+    // Drawn apart: add_fences().
+    Weight{Kind::fence_node, "the cluster fences this node", 0, 150'000},
+    Weight{Kind::dead_holder, "another node is cut off with an image", 0, 10'000},
 };
 
 const Weight& weight_of(Kind kind) {
@@ -67,6 +70,24 @@ Kind draw_kind(Draw& draw) {
     at -= one.weight;
   }
   return Kind::kill;
+}
+
+/// After all else: what a seed had without them stays.
+void add_fences(Draw& draw, History& history) {
+  const auto in_all = [&] { return Millis(draw.below(static_cast<std::uint32_t>(history.length.count()))); };
+  const auto lasts = [&](Kind kind) { return Millis(draw.below(weight_of(kind).lasts_ms)); };
+  if (draw.one_in(8)) history.faults.push_back({Kind::fence_node, in_all(), lasts(Kind::fence_node), draw.below(1000)});
+  if (!draw.one_in(6)) return;
+  // A fence, the end of a watch, and what comes after them need their time.
+  history.length = std::max<Millis>(history.length, std::chrono::minutes(2));
+  // Mostly before kubelet has staged anything: later it has the volume most of the time.
+  const Fault fault{Kind::dead_holder, draw.one_in(4) ? in_all() : Millis(), lasts(Kind::dead_holder),
+                    draw.below(1000)};
+  Volume& volume = history.volumes[fault.what % history.volumes.size()];
+  volume.filled = true;  // by that node
+  volume.raw = volume.begun = volume.read_only = false;
+  history.fence_out_of_service = draw.one_in(2);
+  history.faults.push_back(fault);
 }
 
 }  // namespace
@@ -118,6 +139,7 @@ History make_history(std::uint64_t seed) {
   for (auto& volume : history.volumes)
     if (draw.one_in(3)) volume.kms = draw.one_in(2) ? "own" : "default";
   for (auto& volume : history.volumes) volume.begun = !volume.filled && volume.kms.empty() && draw.one_in(6);
+  add_fences(draw, history);
   return history;
 }
 

@@ -43,7 +43,9 @@ struct Fault {
     vouch,
     odd_error,
     late_command,
-    leave_in_call
+    leave_in_call,
+    fence_node,
+    dead_holder
   } kind = Kind::kill;
   Millis at{};  ///< since the start; of a call: the first from then on
   Millis lasts{};
@@ -63,7 +65,8 @@ struct History {
   std::vector<Volume> volumes;
   std::vector<Fault> faults;
   bool orchestrated = false;  ///< there are VolumeAttachments: who else writes has one, and ours is gone from then on
-  Millis length{};            ///< until the faults stop
+  bool fence_out_of_service = false;  ///< the agent's flag
+  Millis length{};                    ///< until the faults stop
 };
 History make_history(std::uint64_t seed);
 

@@ -16,6 +16,7 @@ constexpr std::chrono::minutes kServedWithin{10};
 Node::Node(const History& history, bool trace)
     : history_(history), trace_(trace), random_(history.seed * 2 + 1), start_(loop_.clock.now()) {
   world_.hazards = this;
+  world_.agent.fence_out_of_service = history.fence_out_of_service;
   if (history.orchestrated) world_.attachment = {plan::Attachment::State::here, "uid-1", ""};
   slow_death_until_ = untold_until_ = disk_full_until_ = slow_until_ = dead_until_ = start_;
   for (const auto& volume : history.volumes) {
@@ -60,6 +61,7 @@ Outcome Node::live() {
   stop_faults();
   settle();
   wait_for_agents();
+  stage_what_the_dead_left();
   take_down();
   // Images of volumes that were given up are closed when they can be.
   for (const auto end = loop_.clock.now() + 2min;

@@ -43,19 +43,24 @@ class Node final : public test::Hazards {
   // faults.cpp
   void schedule_faults();
   void happen(const Fault& fault);
-  void visit(const Fault& fault, bool by_force);
   void happen_to_image(const Fault& fault);
   void happen_to_device(const Fault& fault);
-  bool is_between_break_and_lock(const test::FakeImage& image) const;
-  void maintain(const Fault& fault);
-  void agent_waits(const Fault& fault);
   void there_and_back(const Fault& fault);
   void ceph_csi_heals(std::uint32_t what);
   void vouch(std::size_t i);
-  void moves_away(test::FakeImage& image);
   void leave_in_call(Millis comes_back_in);
   void stop_faults();
   Error error_of(const std::string& call, std::uint32_t what) const;
+  // others.cpp: other nodes
+  bool is_between_break_and_lock(const test::FakeImage& image) const;
+  void visit(const Fault& fault, bool by_force);
+  void moves_away(test::FakeImage& image);
+  void maintain(const Fault& fault);
+  void agent_waits(const Fault& fault);
+  bool is_fenced() const;
+  void fence_node(const Fault& fault);
+  void dead_holder(const Fault& fault);
+  void stage_what_the_dead_left();
   // kubelet.cpp: those above
   void kubelet_looks(std::size_t i);
   void ask(std::size_t i, plan::Wish wish);
@@ -101,6 +106,7 @@ class Node final : public test::Hazards {
   std::map<std::string, std::string> waiting_;                    ///< image by other nodes' agents that wait for one
   std::set<std::string>
       vouched_;  ///< images for which an operator's word is under way: he sees to it that nobody comes
+  std::set<std::string> left_by_dead_;  ///< images that a dead node had
   std::optional<time_point> moved_at_;  ///< since when the volume is attached elsewhere
   int attachments_ = 1;
 };

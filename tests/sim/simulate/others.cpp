@@ -1,0 +1,145 @@
+// Other nodes: they come, wait, and die. And fences, of this node and of others.
+#include <algorithm>
+
+#include "node.hpp"
+
+namespace corbd::sim {
+namespace {
+
+using namespace std::chrono_literals;
+
+const std::string kDeadHost = "10.0.0.4";
+
+}  // namespace
+
+/// Open, see tests/sim/heal_test.cpp: there only our watch keeps another node away, and not every program looks at
+/// that.
+bool Node::is_between_break_and_lock(const test::FakeImage& image) const {
+  return image.lock_owner.empty() && image.our_break == image.version &&
+         std::ranges::any_of(image.watchers,
+                             [&](const auto& watcher) { return world_.agent.clients.contains(watcher); });
+}
+
+void Node::visit(const Fault& fault, bool by_force) {
+  const std::string name = history_.volumes[fault.what % history_.volumes.size()].image;
+  const std::string visitor = "10.0.0.2:0/" + std::to_string(fault.at.count());
+  if (vouched_.contains(name) || is_between_break_and_lock(world_.cluster.images.at(name)) ||
+      !world_.cluster.visit(world_.cluster.images.at(name), visitor, by_force))
+    return;
+  moves_away(world_.cluster.images.at(name));
+  // Nobody told the operator.
+  if (history_.orchestrated && one_in(2))
+    loop_.outside_in(any(90s), [this, i = fault.what % history_.volumes.size()] { vouch(i); });
+  visitors_[visitor] = {name, fault.what % 5 != 0};
+  loop_.outside_in(fault.lasts, [this, visitor] {
+    const auto place = visitors_.find(visitor);
+    if (place == visitors_.end()) return;
+    const auto image = world_.cluster.images.find(place->second.first);
+    if (image != world_.cluster.images.end()) world_.cluster.leave(image->second, visitor, place->second.second);
+    visitors_.erase(place);
+  });
+}
+
+void Node::moves_away(test::FakeImage& image) {
+  if (!history_.orchestrated) return;
+  world_.attachment = {plan::Attachment::State::away, "", "it is attached elsewhere"};
+  if (!moved_at_) moved_at_ = loop_.clock.now();
+  if (!image.taken) image.taken = moved_at_;
+}
+
+void Node::maintain(const Fault& fault) {
+  const std::string name = history_.volumes[fault.what % history_.volumes.size()].image;
+  const std::string tool = "10.0.0.9:0/" + std::to_string(fault.at.count());
+  if (vouched_.contains(name) || !world_.cluster.maintain(world_.cluster.images.at(name), tool)) return;
+  visitors_[tool] = {name, fault.what % 5 != 0};
+  loop_.outside_in(fault.lasts, [this, tool] {
+    const auto place = visitors_.find(tool);
+    if (place == visitors_.end()) return;
+    const auto image = world_.cluster.images.find(place->second.first);
+    if (image != world_.cluster.images.end()) world_.cluster.leave(image->second, tool, place->second.second);
+    visitors_.erase(place);
+  });
+}
+
+void Node::agent_waits(const Fault& fault) {
+  const std::string name = history_.volumes[fault.what % history_.volumes.size()].image;
+  const std::string agent = "10.0.0.3:0/" + std::to_string(fault.at.count());
+  if (vouched_.contains(name) || !waiting_.emplace(agent, name).second) return;
+  moves_away(world_.cluster.images.at(name));
+  world_.cluster.other_agent_waits(name, agent);
+}
+
+bool Node::is_fenced() const { return world_.cluster.fenced_hosts.contains(world_.agent.node_address); }
+
+/// Meanwhile another node may take an image. What rbd-nbd does on a fenced node is not the agent's.
+void Node::fence_node(const Fault& fault) {
+  if (!world_.ceph_csi.daemons.empty()) return;
+  world_.cluster.fence_host(world_.agent.node_address, any(2s));
+  const auto end = loop_.clock.now() + fault.lasts;
+  if (fault.what % 2 == 1)
+    loop_.outside_in(any(fault.lasts), [this, fault] {
+      const bool there = world_.cluster.images.contains(history_.volumes[fault.what % history_.volumes.size()].image);
+      if (there && is_fenced()) visit(fault, false);
+    });
+  loop_.outside(end, [this] {
+    if (is_fenced()) world_.cluster.unfence_host(world_.agent.node_address);
+  });
+}
+
+/// Another node's client has an image. Then its network is cut: it neither leaves nor answers, and what it had sent may
+/// still arrive. Somebody fences its host, or says that its node is off, or nobody does.
+void Node::dead_holder(const Fault& fault) {
+  const std::string name = history_.volumes[fault.what % history_.volumes.size()].image;
+  test::FakeImage& image = world_.cluster.images.at(name);
+  const bool here = device_of(name) != nullptr ||
+                    std::ranges::find(world_.disk.records, name, &plan::Record::volume_id) != world_.disk.records.end();
+  const std::string client = kDeadHost + ":0/" + std::to_string(fault.at.count());
+  if (here || !image.watchers.empty() || !world_.cluster.visit(image, client, false)) return;
+  const auto cut = duration(fault.lasts);
+  loop_.outside_in(cut, [this, client] {
+    trace("the network of " + client + " is cut");
+    world_.cluster.expire_watches({client});
+  });
+  for (std::uint32_t writes = 1 + fault.what % 4; writes > 0; --writes)
+    loop_.outside_in(cut + any(4min), [this, id = image.id, client] { world_.cluster.late_write(id, client); });
+  // Mostly before its watch ends.
+  const auto known = cut + any(35s);
+  if (fault.what / 4 % 4 < 2)
+    loop_.outside_in(known, [this] {
+      world_.cluster.fence_host(kDeadHost, one_in(2) ? any(2s) : any(20s));
+      loop_.outside_in(any(3min), [this] { world_.cluster.unfence_host(kDeadHost); });
+    });
+  if (fault.what / 4 % 4 == 1 || fault.what / 4 % 4 == 2)
+    loop_.outside_in(known + any(5s), [this] {
+      using State = plan::HolderNode::State;
+      world_.nodes[kDeadHost] = {
+          .state = one_in(3) ? State::gone : State::out_of_service, .name = "node-4", .attached = false};
+    });
+  left_by_dead_.insert(name);
+}
+
+/// What a dead node had can be had here in the end: its watch ends by itself.
+void Node::stage_what_the_dead_left() {
+  for (const auto& kubelet : kubelets_) {
+    const std::string& name = kubelet.volume.image;
+    const auto awaited = [&](const auto& waiting) { return waiting.second == name; };
+    // A pod whose device went away under it keeps the next one from being made.
+    const auto is_used = [&](const plan::Record& record) {
+      return record.volume_id == name && !record.publishes.empty();
+    };
+    const bool free = left_by_dead_.contains(name) && std::ranges::none_of(world_.disk.records, is_used) &&
+                      world_.cluster.images.contains(name) &&
+                      world_.attachment.state != plan::Attachment::State::away && device_of(name) == nullptr &&
+                      std::ranges::none_of(waiting_, awaited);
+    if (!free) continue;
+    result<> done = Error{errc::internal, "not asked"};
+    for (int tries = 0; tries < 5 && !done && world_.broken_rules.empty(); ++tries) {
+      if (tries > 0) go_until(loop_.clock.now() + 30s);
+      done = want(name, stage_wish(kubelet.volume));
+    }
+    if (!done && world_.broken_rules.empty())
+      world_.broke("what a dead node had cannot be staged: " + name + ": " + done.error().text);
+  }
+}
+
+}  // namespace corbd::sim
