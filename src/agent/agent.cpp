@@ -149,6 +149,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
 
   ops::AdminSources admin_sources() {
     ops::AdminSources sources{shell_, healer_, {}, {}, {}, {}};
+    sources.fencer = &fencer_;
     sources.left = [this] { return kubernetes_.left(); };
     sources.timeline = [this](const std::string& id) { return shell_.timeline(id); };
     sources.stuck_helpers = [this] { return helpers_.stuck(); };

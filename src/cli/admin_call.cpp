@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "admin_socket.hpp"
+#include "caller.hpp"
 #include "corbd/cli/options.hpp"
 #include "corbd/v1/admin.grpc.pb.h"
 #include "json.hpp"
@@ -18,9 +19,8 @@ namespace {
 using std::chrono::seconds;
 
 constexpr int kRefused = 1, kNoAgent = 3;
-constexpr int kManyVolumesBytes = 64 << 20;
 constexpr seconds kFollowWait{30};
-constexpr std::chrono::milliseconds kAskAgain{300};  ///< between two questions about an agent or a drain
+constexpr std::chrono::milliseconds kAskAgain{300};  ///< between two questions about a drain
 constexpr seconds kDrainWithin{3600};
 constexpr seconds kGrace{10};  ///< for the answer, after the wait that was asked for
 
@@ -29,66 +29,14 @@ std::int64_t now_ms() {
   return duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
 }
 
-std::unique_ptr<v1::Admin::Stub> connect(const std::string& socket) {
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(kManyVolumesBytes);
-  // Otherwise a new channel would inherit the old one's backoff.
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  return v1::Admin::NewStub(
-      grpc::CreateCustomChannel("unix://" + socket, grpc::InsecureChannelCredentials(), arguments));
+seconds limit_of(const Admin& ask) {
+  // A drain's timeout is for the whole drain. Each of its calls answers at once.
+  const bool acts = ask.what == Admin::What::heal || ask.what == Admin::What::fail;
+  const bool own = ask.timeout_s > 0 && ask.what != Admin::What::drain;
+  return own ? seconds(ask.timeout_s) : acts ? seconds(120) : seconds(10);
 }
 
-std::string said_of(const grpc::Status& status, seconds limit) {
-  if (status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED) return printable(status.error_message());
-  return "no answer within " + std::to_string(limit.count()) +
-         " s: the agent's log says what it waits for; a longer --timeout waits longer";
-}
-
-/// What all questions share: ask, and print an error.
-class Asking {
- public:
-  Asking(const Admin& ask, const std::string& socket, const char* name)
-      : socket_(socket), stub_(connect(socket)), name_(name), limit_(limit_of(ask)) {}
-
-  template <class Request, class Response>
-  grpc::Status call(grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
-                    const Request& request, Response& response, seconds limit) {
-    grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + limit);
-    return (stub_.get()->*method)(&context, request, &response);
-  }
-  template <class Request, class Response>
-  bool answered(grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
-                const Request& request, Response& response) {
-    const auto status = call(method, request, response, limit_);
-    if (!status.ok()) tell(said_of(status, limit_));
-    return status.ok();
-  }
-  /// Waits without end, but always pauses.
-  void wait_for_agent() {
-    do {
-      std::this_thread::sleep_for(kAskAgain);
-    } while (!look_for_agent(socket_));
-    stub_ = connect(socket_);
-  }
-  void tell(const std::string& problem) const { std::cerr << "corbd " << name_ << ": " << problem << std::endl; }
-
- private:
-  static seconds limit_of(const Admin& ask) {
-    // A drain's timeout is for the whole drain. Each of its calls answers at once.
-    const bool acts = ask.what == Admin::What::heal || ask.what == Admin::What::fail;
-    const bool own = ask.timeout_s > 0 && ask.what != Admin::What::drain;
-    return own ? seconds(ask.timeout_s) : acts ? seconds(120) : seconds(10);
-  }
-  const std::string socket_;
-  std::unique_ptr<v1::Admin::Stub> stub_;
-  const char* name_;
-  seconds limit_;
-};
-
-/// Returns false when nobody reads any more.
-bool print(const std::string& text) { return static_cast<bool>(std::cout << text << std::flush); }
-bool print(const boost::json::object& line) { return print(boost::json::serialize(line) + "\n"); }
+using Asking = Caller<v1::Admin>;
 
 int status(Asking& asking, const Admin& ask) {
   v1::GetStatusResponse response;
@@ -258,7 +206,7 @@ int call_admin(const Admin& ask) {
     std::cerr << "corbd " << row.name << ": " << there.error().text << std::endl;
     return kNoAgent;
   }
-  Asking asking(ask, socket, row.name);
+  Asking asking(socket, row.name, limit_of(ask));
   return row.run(asking, ask);
 }
 

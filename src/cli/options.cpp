@@ -7,6 +7,7 @@
 #include "admin_options.hpp"
 #include "cephcsi.hpp"
 #include "corbd/core/failpoint.hpp"
+#include "fencing_options.hpp"
 
 namespace corbd::cli {
 namespace {
@@ -132,11 +133,13 @@ Command parse(int argc, char** argv, const std::string& version) {
   Run run;
   CsiCall call;
   Admin ask;
+  Fencing fencing;
   Doctor doctor;
   std::vector<std::string> values;
   bool list = false;
   const auto* run_command = add_run(app, run, values, list);
   add_admin(app, ask);
+  add_fencing(app, fencing);
   const auto* csi_command = add_csi(app, call);
   const auto* doctor_command = add_doctor(app, run, doctor);
   const auto* helper_command = app.add_subcommand("helper", "The agent's own child process")->group("");
@@ -148,6 +151,7 @@ Command parse(int argc, char** argv, const std::string& version) {
   if (*helper_command) return Helper{};
   if (*csi_command) return call;
   if (ask.what != Admin::What::none) return ask;
+  if (fencing.what != Fencing::What::none) return fencing;
   if (*run_command && list) {
     for (const auto& point : failpoint::names()) std::cout << point << "\n";
     return Exit{0};

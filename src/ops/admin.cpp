@@ -11,6 +11,7 @@
 #include "corbd/rpc/utf8.hpp"
 #include "corbd/v1/admin.grpc.pb.h"
 #include "events.hpp"
+#include "fencing.hpp"
 #include "messages.hpp"
 
 namespace corbd::ops {
@@ -281,10 +282,15 @@ class Admin::Impl {
  public:
   Impl(executor control, Clock& clock, AdminSources sources, AdminConfig config)
       : config_(std::move(config)),
-        desk_(control, clock, std::move(sources), config_),
+        desk_(control, clock, sources, config_),
         server_(control, clock, rpc_config(config_)),
-        service_(server_, desk_) {}
-  result<> start() { return server_.start({&service_}); }
+        service_(server_, desk_),
+        fencing_(sources.fencer == nullptr ? nullptr : make_fencing(server_, sources.volumes, *sources.fencer)) {}
+  result<> start() {
+    std::vector<grpc::Service*> services{&service_};
+    if (fencing_) services.push_back(fencing_.get());
+    return server_.start(services);
+  }
   void note(const volume::Change& change) { desk_.note(change); }
   task<> stop(Until until) {
     desk_.leave();
@@ -296,6 +302,7 @@ class Admin::Impl {
   Desk desk_;
   rpc::Server server_;
   Service service_;
+  const std::unique_ptr<grpc::Service> fencing_;
 };
 
 Admin::Admin(executor control, Clock& clock, AdminSources sources, AdminConfig config)

@@ -8,6 +8,7 @@
 #include "image.hpp"
 #include "journal.hpp"
 #include "locks.hpp"
+#include "users.hpp"
 
 namespace corbd::rbd {
 namespace {
@@ -106,6 +107,8 @@ class Clusters final : public image::Clusters {
   task<result<image::Header>> header(image::Access access, image::Key key, Until until) override;
   task<result<std::unique_ptr<image::Image>>> open(image::Access access, image::Key key, image::OpenOptions options,
                                                    Until until) override;
+  task<result<std::vector<image::ImageUser>>> users(image::Access access, std::int64_t pool_id, std::string ns,
+                                                    Until until) override;
   task<result<image::Blocklist>> blocklist(image::Access access, Until until) override;
   task<result<std::vector<result<>>>> block(image::Access access, std::vector<image::BlocklistEntry> entries,
                                             std::chrono::seconds duration, Until until) override {
@@ -126,6 +129,15 @@ class Clusters final : public image::Clusters {
 template <class T>
 task<> await_and_tell(task<result<T>> work, Promise<T> promise) {
   promise.set(co_await std::move(work));
+}
+
+task<result<std::vector<image::ImageUser>>> Clusters::users(image::Access access, std::int64_t pool_id, std::string ns,
+                                                            Until until) {
+  auto lease = co_await connections_->lease(access, Connections::Need::any, until);
+  if (!lease) co_return lease.error();
+  BlockingCalls& looks = (*lease)->group->threads->looks;
+  auto job = [held = lease->connection(), pool_id, ns] { return list_users(*held, pool_id, ns); };
+  co_return co_await looks.call(connections_->gate(), std::move(job), until, "looking who has images open");
 }
 
 task<result<image::Blocklist>> Clusters::blocklist(image::Access access, Until until) {

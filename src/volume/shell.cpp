@@ -316,6 +316,10 @@ task<result<>> Shell::want(std::string volume_id, Wish wish, Until until) {
 task<result<host::Usage>> Shell::usage(std::string volume_id, std::string path, Until until) {
   return impl_->usage(std::move(volume_id), std::move(path), until);
 }
+task<Users> Shell::users(std::string cluster_id, Until until) { return impl_->users(std::move(cluster_id), until); }
+task<result<Holding>> Shell::holders(ImageAt at, bool take, Until until) {
+  return impl_->holders(std::move(at), take, until);
+}
 std::vector<Status> Shell::status() const { return impl_->status(); }
 std::optional<Status> Shell::status(const std::string& volume_id) const { return impl_->status(volume_id); }
 std::vector<Unclaimed> Shell::unclaimed() const { return impl_->unclaimed(); }

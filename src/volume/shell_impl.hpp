@@ -34,6 +34,8 @@ class Shell::Impl {
   task<result<>> start();
   task<result<>> want(std::string id, Wish wish, Until until);
   task<result<host::Usage>> usage(std::string id, std::string path, Until until);
+  task<Users> users(std::string cluster_id, Until until);
+  task<result<Holding>> holders(ImageAt at, bool take, Until until);
   std::vector<Status> status() const;
   std::optional<Status> status(const std::string& id) const;
   std::vector<Unclaimed> unclaimed() const;
@@ -49,6 +51,8 @@ class Shell::Impl {
   task<> run(Volume& volume, std::shared_ptr<Operation> operation, Until lock_until);
   task<> outlast_holders(Volume& volume, Operation& operation, Until until);
   void note_outcome(Volume& volume, const Operation& operation);
+  task<result<Holding>> look_at_holders(const image::Access& to, const image::Key& key, const ImageAt& at, bool take,
+                                        Until until);
   task<result<>> fulfil(Volume& volume, Wish wish);
   result<Observation> look_at(Volume& volume, const Wish& wish);
   task<> pause(Volume& volume);

@@ -30,6 +30,14 @@ const failpoint::Places kPlaces(step_places());
 
 }  // namespace
 
+result<image::Access> access_of(const Ports& ports, const Record& record, const Secret& key) {
+  const Source& source = record.source;
+  auto cluster = ports.directory.find(source.cluster_id);
+  if (!cluster) return cluster.error();
+  return image::Access{source.cluster_id, cluster->monitors, record.user, key,
+                       cephcsi::with_affinity(source.serving.config, cluster->crush_location)};
+}
+
 std::vector<std::string> step_places() {
   std::vector<std::string> places;
   for (const auto step : plan::step_names)
@@ -112,11 +120,7 @@ task<result<>> Steps::dispatch(Volume& live, const Step& step, const Wish& wish)
 }
 
 result<image::Access> Steps::access(const Volume& live) const {
-  const Source& source = live.record->source;
-  auto cluster = ports_.directory.find(source.cluster_id);
-  if (!cluster) return cluster.error();
-  return image::Access{source.cluster_id, cluster->monitors, live.record->user, live.asks_with(),
-                       cephcsi::with_affinity(source.serving.config, cluster->crush_location)};
+  return access_of(ports_, *live.record, live.asks_with());
 }
 
 HelperOwner Steps::owner(const Volume& live) const {

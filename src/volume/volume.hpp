@@ -94,6 +94,9 @@ std::unique_ptr<image::Image> make_tombstone(image::Key key, std::uint64_t size,
 /// `kernel_wanted`: look for the latter even if the volume has neither a record nor a stash.
 result<std::vector<device::Seen>> find_devices(const Volume& volume, const Ports& ports, bool kernel_wanted = false);
 
+/// How to reach the volume's cluster as its user.
+result<image::Access> access_of(const Ports& ports, const Record& record, const Secret& key);
+
 /// Includes the facts that this operation has learned. Other volumes are not in it: the shell adds them.
 result<Observation> observe(const Volume& volume, const Wish& wish, const Ports& ports, const std::string& boot_id,
                             time_point now);

@@ -85,6 +85,20 @@ struct Admin {
   int timeout_s = 0;  ///< 0: 120 for heal and fail, an hour for drain, 10 for the others
 };
 
+/// The subcommands about other clients of a cluster: `corbd holders`, `take`, `fence add`, `fence rm`, `fence ls`.
+struct Fencing {
+  enum class What { none, holders, take, add, remove, list };
+  What what = What::none;
+  std::string runtime_dir = "/run/corbd";
+  std::string image;  ///< volume ID, or POOL/[NAMESPACE/]IMAGE
+  std::string cluster_id, user, key_file;
+  std::vector<std::string> blocks;  ///< as CIDR
+  std::string duration;             ///< "24h"; empty: five years
+  bool force = false, yes_really = false;
+  std::string output = "text";  ///< or "json"
+  int timeout_s = 60;
+};
+
 /// `corbd doctor`: looks at the node. Flags have the names of `corbd run`.
 struct Doctor {
   std::string endpoint, admin_endpoint, kubelet_dir, state_dir, runtime_dir, config_dir;
@@ -92,7 +106,7 @@ struct Doctor {
   std::string output = "text";  ///< or "json"
 };
 
-using Command = std::variant<Run, Liveness, Helper, CsiCall, Admin, Doctor, Exit>;
+using Command = std::variant<Run, Liveness, Helper, CsiCall, Admin, Fencing, Doctor, Exit>;
 
 /// Fills in what was not given and follows from the rest.
 void complete(Run& run);
@@ -110,6 +124,8 @@ int call_csi(const CsiCall& call);
 /// Asks the agent. Answers go to stdout, problems to stderr. Exit code: 0; 1 when the agent refused or could not; 3
 /// when no agent answers on the socket. `corbd status` says 0 OK, 1 warning, 2 critical.
 int call_admin(const Admin& ask);
+/// The same about other clients.
+int call_fencing(const Fencing& ask);
 /// Prints what it found. Exit code: 0 ok, 1 warnings, 2 failures.
 int diagnose(const Doctor& options, const std::string& version);
 

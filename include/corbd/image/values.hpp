@@ -82,6 +82,13 @@ struct Ownership {
 /// The host in a client's address: "10.0.0.1" for "10.0.0.1:0/123456789".
 constexpr std::string_view host_of(std::string_view address) { return address.substr(0, address.rfind(':')); }
 
+/// A client that has some image open.
+struct ImageUser {
+  std::string image;    ///< "pool/namespace/image"
+  std::string address;  ///< "10.0.0.1:0/123456789"
+  std::string client;   ///< "client.4119"
+};
+
 /// What an image's header tells without opening the image. Opening sets a watch, which changes the mark.
 struct Header {
   std::uint64_t version = 0;    ///< as Ownership::version

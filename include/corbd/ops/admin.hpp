@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "corbd/core/helper_pool.hpp"
+#include "corbd/fence/fencer.hpp"
 #include "corbd/heal/healer.hpp"
 
 namespace corbd::ops {
@@ -28,6 +29,7 @@ struct AdminSources {
   std::function<std::vector<HelperPool::Stuck>()> stuck_helpers;
   std::function<void(bool on)> drain;  ///< volume::Shell::drain
   std::function<bool()> draining;
+  fence::Fencer* fencer = nullptr;  ///< for the service Fencing; null: there is none
   /// An operator gave the word for a volume (HealRequest.without_proof), and the try ended like this. `by`: "uid 0, pid
   /// 4711"; empty: not known.
   std::function<void(const std::string& volume_id, const std::string& by, const result<>& done)> vouched =

@@ -27,6 +27,8 @@ class Shell final : public Volumes {
   /// Reads the records. Call it once, before anything else.
   task<result<>> start();
   task<result<>> want(std::string volume_id, Wish wish, Until until) override;
+  task<Users> users(std::string cluster_id, Until until) override;
+  task<result<Holding>> holders(ImageAt at, bool take, Until until) override;
   task<result<host::Usage>> usage(std::string volume_id, std::string path, Until until) override;
   std::vector<Status> status() const override;
   std::optional<Status> status(const std::string& volume_id) const override;

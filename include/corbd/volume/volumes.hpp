@@ -8,6 +8,7 @@
 #include "corbd/core/task.hpp"
 #include "corbd/core/wait.hpp"
 #include "corbd/host/values.hpp"
+#include "corbd/plan/holder.hpp"
 #include "corbd/plan/wish.hpp"
 #include "corbd/volume/status.hpp"
 #include "corbd/volume/volumes.hpp"
@@ -16,6 +17,28 @@ namespace corbd::volume {
 
 // This room carries out what `plan` decides.
 using namespace plan;
+
+/// An image that somebody asks about: that of a volume with a record here, or one by its name and a Ceph user.
+struct ImageAt {
+  std::string volume_id;
+  std::string cluster_id = {};  ///< in config.json; with `name`, `user` and `key`, if there is no volume ID
+  image::Name name = {};
+  std::string user = {};
+  Secret key = {};
+};
+
+/// Who has an image, besides this node.
+struct Holding {
+  image::Key key;
+  bool exclusive_lock = false;
+  std::vector<plan::Holder> holders;
+};
+
+/// Who has images open, in the pools that this node's volumes of a cluster use.
+struct Users {
+  std::vector<image::ImageUser> users;
+  std::vector<std::string> not_looked;  ///< why a pool could not be looked at
+};
 
 /// want() asks for a wish and waits for its end. If the wait ends first, the operation goes on. An equal wish joins it,
 /// a different one waits for the volume's lock.
@@ -27,6 +50,12 @@ class Volumes {
   /// size. `path`: where the volume is staged or published; not_found for any other. unavailable: there is no answer
   /// yet. Asks the cluster nothing.
   virtual task<result<host::Usage>> usage(std::string volume_id, std::string path, Until until) = 0;
+  /// Asks the cluster. `take`: cuts every one of them off from it, by its very address, before it answers; then the
+  /// image can be staged here. failed_precondition: this node serves the image, or nobody has it.
+  virtual task<result<Holding>> holders(ImageAt, bool /*take*/, Until) {
+    co_return Error{errc::unimplemented, "holders"};
+  }
+  virtual task<Users> users(std::string /*cluster_id*/, Until) { co_return Users{}; }
   /// Every volume that has a record.
   virtual std::vector<Status> status() const = 0;
   virtual std::optional<Status> status(const std::string& volume_id) const = 0;

@@ -1,0 +1,75 @@
+// Asks a service of the agent's admin socket, and tells of problems on stderr.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <boost/json/serialize.hpp>
+#include <chrono>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "admin_socket.hpp"
+#include "text.hpp"
+
+namespace corbd::cli {
+
+inline std::string said_of(const grpc::Status& status, std::chrono::seconds limit) {
+  if (status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED) return printable(status.error_message());
+  return "no answer within " + std::to_string(limit.count()) +
+         " s: the agent's log says what it waits for; a longer --timeout waits longer";
+}
+
+/// What all questions share: ask, and print an error.
+template <class Service>
+class Caller {
+ public:
+  using Stub = typename Service::Stub;
+  Caller(std::string socket, const char* name, std::chrono::seconds limit)
+      : socket_(std::move(socket)), stub_(connect(socket_)), name_(name), limit_(limit) {}
+
+  template <class Request, class Response>
+  grpc::Status call(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                    const Request& request, Response& response, std::chrono::seconds limit) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + limit);
+    return (stub_.get()->*method)(&context, request, &response);
+  }
+  template <class Request, class Response>
+  bool answered(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*), const Request& request,
+                Response& response) {
+    const auto status = call(method, request, response, limit_);
+    if (!status.ok()) tell(said_of(status, limit_));
+    return status.ok();
+  }
+  /// Waits without end, but always pauses.
+  void wait_for_agent() {
+    do {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    } while (!look_for_agent(socket_));
+    stub_ = connect(socket_);
+  }
+  void tell(const std::string& problem) const { std::cerr << "corbd " << name_ << ": " << problem << std::endl; }
+
+ private:
+  static std::unique_ptr<Stub> connect(const std::string& socket) {
+    constexpr int many_volumes_bytes = 64 << 20;
+    grpc::ChannelArguments arguments;
+    arguments.SetMaxReceiveMessageSize(many_volumes_bytes);
+    // Otherwise a new channel would inherit the old one's backoff.
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    return Service::NewStub(
+        grpc::CreateCustomChannel("unix://" + socket, grpc::InsecureChannelCredentials(), arguments));
+  }
+  const std::string socket_;
+  std::unique_ptr<Stub> stub_;
+  const char* name_;
+  std::chrono::seconds limit_;
+};
+
+/// Returns false when nobody reads any more.
+inline bool print(const std::string& text) { return static_cast<bool>(std::cout << text << std::flush); }
+inline bool print(const boost::json::object& line) { return print(boost::json::serialize(line) + "\n"); }
+
+}  // namespace corbd::cli

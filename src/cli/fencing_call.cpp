@@ -1,0 +1,181 @@
+// Who has an image, and who is kept from a cluster: the service Fencing of the admin socket.
+#include "caller.hpp"
+#include "corbd/cli/options.hpp"
+#include "corbd/core/file.hpp"
+#include "corbd/core/text.hpp"
+#include "corbd/v1/fencing.grpc.pb.h"
+#include "json.hpp"
+
+namespace corbd::cli {
+namespace {
+
+using Asking = Caller<v1::Fencing>;
+using Stub = v1::Fencing::Stub;
+
+constexpr int kRefused = 1, kNoAgent = 3;
+constexpr std::size_t kMostKeyBytes = 4096;
+
+/// Nothing: it could not be read, and the reason is told.
+std::optional<std::string> read_key(const Asking& asking, const Fencing& ask) {
+  if (ask.key_file.empty()) return std::string();
+  const auto key = read_file(ask.key_file, kMostKeyBytes);
+  if (key) return std::string(trimmed(*key));
+  asking.tell("--key-file " + ask.key_file + ": " + key.error().text);
+  return std::nullopt;
+}
+
+/// A volume ID of ceph-csi has no '/', and a name of an image has one.
+bool fill(const Asking& asking, const Fencing& ask, v1::ImageAt& at) {
+  if (ask.image.find('/') == std::string::npos) {
+    at.set_volume_id(ask.image);
+    return true;
+  }
+  const auto key = read_key(asking, ask);
+  if (!key) return false;
+  at.set_image(ask.image);
+  at.set_cluster_id(ask.cluster_id);
+  at.set_user(ask.user);
+  at.set_key(*key);
+  return true;
+}
+
+std::string line_of(const v1::Holder& holder) {
+  std::string has = holder.watches() ? holder.locks() ? "has it open and locked" : "has it open"
+                                     : "has its lock, and does not have it open";
+  if (!holder.cookie().empty()) has += ", lock " + printable(holder.cookie());
+  return printable(holder.text()) + ": " + has;
+}
+
+bool show(const v1::GetHoldersResponse& found) {
+  std::string text = "image " + printable(found.image()) +
+                     (found.exclusive_lock() ? ", with exclusive-lock" : ", without exclusive-lock") + "\n";
+  if (found.holders().empty()) text += "no other client has it open or locked\n";
+  for (const auto& holder : found.holders()) text += line_of(holder) + "\n";
+  return print(text);
+}
+
+/// False: it was told why not.
+bool look(Asking& asking, const Fencing& ask, v1::GetHoldersResponse& found) {
+  v1::GetHoldersRequest request;
+  return fill(asking, ask, *request.mutable_at()) && asking.answered(&Stub::GetHolders, request, found);
+}
+
+int holders(Asking& asking, const Fencing& ask) {
+  v1::GetHoldersResponse found;
+  if (!look(asking, ask, found)) return kRefused;
+  return (ask.output == "json" ? print(json_of(found)) : show(found)) ? 0 : kRefused;
+}
+
+int take(Asking& asking, const Fencing& ask) {
+  if (!ask.yes_really) {
+    v1::GetHoldersResponse found;
+    if (!look(asking, ask, found)) return kRefused;
+    if (!(ask.output == "json" ? print(json_of(found)) : show(found))) return kRefused;
+    asking.tell(
+        "nothing was done. This cuts these clients off from the whole cluster, each by its address, for seven days. "
+        "Writes that they have not stored are lost to them, and every other image that they have open fails too. "
+        "Confirm with --yes-really");
+    return kRefused;
+  }
+  v1::TakeRequest request;
+  v1::TakeResponse done;
+  if (!fill(asking, ask, *request.mutable_at()) || !asking.answered(&Stub::Take, request, done)) return kRefused;
+  if (ask.output == "json") return print(json_of(done)) ? 0 : kRefused;
+  std::string text;
+  for (const auto& holder : done.cut_off()) text += "cut off: " + printable(holder.text()) + "\n";
+  return print(text + "image " + printable(done.image()) + " can be staged here now\n") ? 0 : kRefused;
+}
+
+bool fill(const Asking& asking, const Fencing& ask, v1::FenceRequest& request) {
+  const auto key = read_key(asking, ask);
+  if (!key) return false;
+  request.set_cluster_id(ask.cluster_id);
+  request.set_user(ask.user);
+  request.set_key(*key);
+  for (const auto& block : ask.blocks) request.add_blocks(block);
+  request.set_duration(ask.duration);
+  request.set_force(ask.force);
+  request.set_dry_run(!ask.yes_really);
+  return true;
+}
+
+std::string changes(const v1::FenceResponse& done, const std::string& verb, const std::string& none) {
+  if (done.changed().empty()) return none + "\n";
+  std::string text;
+  for (const auto& entry : done.changed()) text += verb + ": " + entry + "\n";
+  return text;
+}
+
+int add(Asking& asking, const Fencing& ask) {
+  v1::FenceRequest request;
+  v1::FenceResponse done;
+  if (!fill(asking, ask, request) || !asking.answered(&Stub::Fence, request, done)) return kRefused;
+  if (ask.output == "json") {
+    if (!print(json_of(done))) return kRefused;
+  } else {
+    std::string text = changes(done, ask.yes_really ? "fenced" : "would fence", "fenced already, for long enough");
+    for (const auto& one : done.touched())
+      text += "cuts off " + one.client() + " at " + one.address() + ", which has " + printable(one.image()) + " open\n";
+    if (!ask.yes_really && done.touched().empty()) text += "no client in these blocks was seen with an image open\n";
+    for (const auto& own : done.own()) text += "has this very agent's own client " + own + ": needs --force\n";
+    for (const auto& why : done.not_looked()) text += "not looked at: " + printable(why) + "\n";
+    if (!print(text)) return kRefused;
+  }
+  if (ask.yes_really) return 0;
+  asking.tell(
+      "nothing was done. A fence cuts off every client of these addresses, also those of other pools and other users. "
+      "Confirm with --yes-really");
+  return kRefused;
+}
+
+int remove(Asking& asking, const Fencing& ask) {
+  v1::FenceRequest request;
+  v1::FenceResponse done;
+  if (!fill(asking, ask, request) || !asking.answered(&Stub::Unfence, request, done)) return kRefused;
+  const bool printed =
+      ask.output == "json"
+          ? print(json_of(done))
+          : print(changes(done, ask.yes_really ? "unfenced" : "would unfence", "these blocks are not fenced"));
+  if (!printed) return kRefused;
+  if (ask.yes_really) return 0;
+  asking.tell("nothing was done. Confirm with --yes-really");
+  return kRefused;
+}
+
+int list(Asking& asking, const Fencing& ask) {
+  v1::ListFencesRequest request;
+  const auto key = read_key(asking, ask);
+  if (!key) return kRefused;
+  request.set_cluster_id(ask.cluster_id);
+  request.set_user(ask.user);
+  request.set_key(*key);
+  v1::ListFencesResponse found;
+  if (!asking.answered(&Stub::ListFences, request, found)) return kRefused;
+  if (ask.output == "json") return print(json_of(found)) ? 0 : kRefused;
+  std::vector<std::vector<std::string>> rows{{"ENTRY", "KIND", "UNTIL", "THIS-AGENT"}};
+  for (const auto& entry : found.entries())
+    rows.push_back({printable(entry.what()), entry.kind(), time_text(entry.until_at_ms()), entry.own() ? "yes" : "no"});
+  return print(table(rows)) ? 0 : kRefused;
+}
+
+}  // namespace
+
+int call_fencing(const Fencing& ask) {
+  struct Row {
+    const char* name;
+    int (*run)(Asking&, const Fencing&);
+  };
+  // In the order of Fencing::What, after none.
+  constexpr Row rows[] = {
+      {"holders", holders}, {"take", take}, {"fence add", add}, {"fence rm", remove}, {"fence ls", list}};
+  const Row& row = rows[static_cast<int>(ask.what) - 1];
+  const auto socket = admin_socket(ask.runtime_dir);
+  if (const auto there = look_for_agent(socket); !there) {
+    std::cerr << "corbd " << row.name << ": " << there.error().text << std::endl;
+    return kNoAgent;
+  }
+  Asking asking(socket, row.name, std::chrono::seconds(ask.timeout_s));
+  return row.run(asking, ask);
+}
+
+}  // namespace corbd::cli

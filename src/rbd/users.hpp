@@ -1,0 +1,14 @@
+// Who has the images of a pool open. Blocks: pool threads only.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "connections.hpp"
+
+namespace corbd::rbd {
+
+/// Opens each image as a reader, which leaves no trace in it. One that is gone by then is left out.
+result<std::vector<image::ImageUser>> list_users(Connection& connection, std::int64_t pool_id, const std::string& ns);
+
+}  // namespace corbd::rbd
