@@ -60,6 +60,7 @@ std::string cluster_line(const v1::Cluster& cluster) {
   std::string line = many(cluster.volumes(), "volume");
   if (cluster.unserved() > 0) line += ", " + std::to_string(cluster.unserved()) + " without a server";
   if (cluster.does_not_answer()) line += ", does not answer";
+  if (!cluster.node_fenced().empty()) line += ", has fenced this node: " + printable(cluster.node_fenced());
   if (milliseconds(cluster.oldest_request_ms()) >= kStalled)
     line += ", a request has waited for " + age(cluster.oldest_request_ms());
   return line;
@@ -118,7 +119,7 @@ Verdict verdict(v1::Health health) {
 }
 
 Verdict verdict(const v1::Cluster& cluster) {
-  if (cluster.does_not_answer()) return Verdict::critical;
+  if (cluster.does_not_answer() || !cluster.node_fenced().empty()) return Verdict::critical;
   return milliseconds(cluster.oldest_request_ms()) >= kStalled ? Verdict::warning : Verdict::ok;
 }
 

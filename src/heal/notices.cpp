@@ -91,6 +91,11 @@ std::vector<Notices::Told> Notices::due(const std::vector<volume::Status>& all, 
   for (auto& [id, stall] : stalls_) {
     const auto status = std::ranges::find(all, id, &volume::Status::volume_id);
     if (status == all.end() || status->health != Health::reconnecting) continue;
+    if (status->last_error && status->last_error->code == errc::node_fenced && stall.told.insert("NodeFenced").second)
+      told.push_back(
+          {id,
+           {"NodeFenced", true,
+            "Reads and writes wait: " + status->last_error->text + ". See `corbd fence ls` on the node." + see(id)}});
     if (now - stall.since >= config_.stalled_after && stall.told.empty() && stall.told.insert("VolumeStalled").second)
       told.push_back({id,
                       {"VolumeStalled", true,

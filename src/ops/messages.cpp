@@ -106,6 +106,8 @@ void count(v1::GetStatusResponse& into, const std::vector<volume::Status>& all, 
     cluster.set_volumes(cluster.volumes() + 1);
     if (status.unserved) cluster.set_unserved(cluster.unserved() + 1);
     cluster.set_oldest_request_ms(std::max(cluster.oldest_request_ms(), ms(status.oldest)));
+    if (status.last_error && status.last_error->code == errc::node_fenced)
+      cluster.set_node_fenced(valid_utf8(status.last_error->text));
   }
   for (const auto& [health, volumes] : by_health) {
     auto* entry = into.add_volumes();

@@ -122,6 +122,11 @@ void healing(Text& text, const Snapshot& snapshot) {
   for (const auto& volume : snapshot.volumes) clusters.insert(volume.cluster_id);
   for (const auto& cluster : clusters)
     text.sample({{"cluster", cluster}}, snapshot.ward->waits_for_cluster(cluster) ? 1 : 0);
+  text.metric("corbd_node_fenced", "gauge", "1 while the cluster refuses every client of this node.");
+  std::set<std::string> fenced;
+  for (const auto& volume : snapshot.volumes)
+    if (volume.last_error && volume.last_error->code == errc::node_fenced) fenced.insert(volume.cluster_id);
+  for (const auto& cluster : clusters) text.sample({{"cluster", cluster}}, fenced.contains(cluster) ? 1 : 0);
 }
 
 void devices(Text& text, const device::Counters& counters) {

@@ -138,7 +138,9 @@ TEST_CASE("once a successor has used the image after a fence, a fenced client's 
   const auto to = access();
   const auto blocked = scene.agent.run(scene.agent.clusters->block(to, {*client}, 600s, scene.agent.in(20s)));
   REQUIRE(blocked);
-  REQUIRE(scene.agent.open("fenced", {.read_only = true}));
+  image::OpenOptions reads;
+  reads.read_only = true;
+  REQUIRE(scene.agent.open("fenced", reads));
   CHECK(write(**image, 4096, pattern(4096, 2)) != 0);
   served.run_for(200ms);
   CHECK(why.find("blocklisted") != std::string::npos);

@@ -16,8 +16,8 @@ namespace corbd::heal {
 /// The notice about an operator's word in place of a proof: HealedByWord, or HealByWordRefused with the reason.
 kube::Notice vouched_notice(const std::string& by, const result<>& done);
 
-/// VolumeStalled, VolumeFenced, HealingFailed, VolumeLost and VolumeHealed, each at most once per stall. A stall that
-/// ends within stalled_after, as after a restart of the agent, is not worth a notice.
+/// VolumeStalled, VolumeFenced, NodeFenced, HealingFailed, VolumeLost and VolumeHealed, each at most once per stall. A
+/// stall that ends within stalled_after, as after a restart of the agent, is not worth a notice.
 class Notices {
  public:
   struct Config {

@@ -39,6 +39,18 @@ TEST_CASE("of a Node it is known what is attached to it, and whether it is out o
   CHECK_FALSE(kube::node_of(object(R"({"spec":{"taints":[{"key":"other"}]}})")).out_of_service);
 }
 
+TEST_CASE("of a Node it is known which addresses it has, and since when it is ready or not") {
+  const auto node = kube::node_of(object(R"({"metadata":{"name":"n"},"status":{
+      "addresses":[{"type":"InternalIP","address":"10.0.0.7"},{"type":"Hostname","address":"n"},{}],
+      "conditions":[{"type":"MemoryPressure","status":"True"},
+                    {"type":"Ready","status":"Unknown","lastTransitionTime":"2026-11-23T03:00:00Z"}]}})"));
+  CHECK(node.addresses == std::vector<std::string>{"10.0.0.7", "n", ""});
+  CHECK(node.ready == false);
+  CHECK(node.ready_since == "2026-11-23T03:00:00Z");
+  CHECK(kube::node_of(object(R"({"status":{"conditions":[{"type":"Ready","status":"True"}]}})")).ready == true);
+  CHECK_FALSE(kube::node_of(object("{}")).ready);
+}
+
 TEST_CASE("a VolumeAttachment's name is computed from handle, driver and node") {
   // printf handledrivernode | sha256sum
   CHECK(kube::volume_attachment_name("handle", "driver", "node") ==

@@ -43,6 +43,7 @@ TEST_CASE("each state that keeps a volume from being served has its reason") {
            Row{status_of(Health::reconnecting, errc::unreachable), Kind::inaccessible, "ClusterUnreachable"},
            Row{status_of(Health::reconnecting, errc::fenced), Kind::inaccessible, "ClientFenced"},
            Row{cut_off, Kind::inaccessible, "ClientFenced"},
+           Row{status_of(Health::reconnecting, errc::node_fenced), Kind::inaccessible, "NodeFenced"},
            Row{status_of(Health::unproven, errc::unproven), Kind::inaccessible, "OwnershipUnproven"},
            Row{status_of(Health::lost, errc::lost), Kind::inaccessible, "ImageLost"},
            Row{status_of(Health::absent), Kind::inaccessible, "DeviceGone"},
