@@ -1,0 +1,209 @@
+// corbd holders, take and fence against an agent: what goes to stdout, what to stderr, and the exit code.
+#include <boost/json/parse.hpp>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include "corbd/cli/options.hpp"
+#include "corbd/ops/admin.hpp"
+#include "support/catch.hpp"
+#include "support/control_thread.hpp"
+#include "support/folder.hpp"
+#include "support/scripted_volumes.hpp"
+#include "support/still_ports.hpp"
+
+using namespace corbd;
+using What = cli::Fencing::What;
+
+namespace {
+
+class Monitors final : public test::still::Clusters {
+ public:
+  task<result<image::Blocklist>> blocklist(image::Access access, Until) override {
+    asked_as = access.user + " " + std::string(access.key.reveal());
+    co_return now;
+  }
+  task<result<std::vector<result<>>>> block(image::Access, std::vector<image::BlocklistEntry> entries,
+                                            std::chrono::seconds, Until) override {
+    now.entries.insert(now.entries.end(), entries.begin(), entries.end());
+    co_return std::vector<result<>>(entries.size(), result<>());
+  }
+  task<result<std::vector<result<>>>> unblock(image::Access, std::vector<image::BlocklistEntry> entries,
+                                              Until) override {
+    now.entries.clear();
+    co_return std::vector<result<>>(entries.size(), result<>());
+  }
+  image::Blocklist now{"fsid", {}, {"10.0.0.9:0/1"}};
+  std::string asked_as;
+};
+
+class Volumes final : public test::ScriptedVolumes {
+ public:
+  task<result<volume::Holding>> holders(volume::ImageAt at, bool take, Until) override {
+    asked = at;
+    if (at.volume_id == "unknown") co_return Error{errc::not_found, "volume unknown has no record on this node"};
+    taken = taken || take;
+    volume::Holding found{{"fsid", 1, "", "id-1"}, true, {}};
+    if (!nobody) found.holders.push_back(holder);
+    co_return found;
+  }
+  task<volume::Users> users(std::string, Until) override {
+    co_return volume::Users{
+        {{"pool/image-1", "10.0.0.7:0/5", "client.7"}, {"pool/image-2", "10.1.0.7:0/5", "client.8"}},
+        {"pool other: no key"}};
+  }
+  plan::Holder holder{
+      .address = "10.0.0.7:0/5",
+      .client = "client.7",
+      .watches = true,
+      .locks = true,
+      .cookie = "auto 1",
+      .node = {.state = plan::HolderNode::State::not_ready, .name = "node-7", .since = "now", .attached = true}};
+  volume::ImageAt asked;
+  bool taken = false, nobody = false;
+};
+
+struct Answer {
+  int code;
+  std::string out, problems;
+};
+
+class Scene {
+ public:
+  Scene() {
+    ops::AdminConfig config;
+    config.runtime_dir = folder_.path();
+    ops::AdminSources sources{volumes, healer_, {}, {}, {}, {}};
+    sources.fencer = &fencer_;
+    server_ = std::make_unique<ops::Admin>(thread_.control(), *clock_, sources, config);
+    REQUIRE(server_->start());
+    thread_.start();
+    std::ofstream(folder_.path() + "/key") << "the-key\n";
+  }
+  ~Scene() {
+    thread_.finish(server_->stop({clock_->now() + std::chrono::seconds(2)}));
+    thread_.finish(healer_.stop());
+    thread_.call([this] { server_.reset(); });
+    thread_.end();
+  }
+  Answer ask(What what, const std::string& image, std::vector<std::string> blocks = {}, bool yes_really = false,
+             const std::string& output = "text", bool force = false) {
+    cli::Fencing question;
+    question.what = what;
+    question.runtime_dir = folder_.path();
+    question.image = image;
+    question.cluster_id = "lab";
+    question.user = "fencer";
+    question.key_file = folder_.path() + "/key";
+    question.blocks = std::move(blocks);
+    question.yes_really = yes_really;
+    question.output = output;
+    question.force = force;
+    std::ostringstream out, problems;
+    auto* old_out = std::cout.rdbuf(out.rdbuf());
+    auto* old_problems = std::cerr.rdbuf(problems.rdbuf());
+    const int code = cli::call_fencing(question);
+    std::cout.rdbuf(old_out);
+    std::cerr.rdbuf(old_problems);
+    return {code, out.str(), problems.str()};
+  }
+
+ private:
+  test::Folder folder_;
+  test::ControlThread thread_;
+  std::unique_ptr<Clock> clock_ = make_real_clock(thread_.control());
+
+ public:
+  Volumes volumes;
+  Monitors monitors;
+
+ private:
+  heal::Healer healer_{thread_.control(), *clock_, volumes, {}};
+  fence::Fencer fencer_{*clock_, monitors, [](const std::string&) -> result<std::vector<std::string>> {
+                          return std::vector<std::string>{"10.0.0.1"};
+                        }};
+  std::unique_ptr<ops::Admin> server_;
+};
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("corbd holders says who has an image, on which node, and what is known of that") {
+  Scene scene;
+  const auto answer = scene.ask(What::holders, "volume-1");
+  CHECK(answer.code == 0);
+  for (const char* part : {"fsid/1//id-1, with exclusive-lock", "client.7 at 10.0.0.7:0/5 on node node-7",
+                           "not ready since now", "has it open and locked, lock auto 1"})
+    CHECK(has(answer.out, part));
+  CHECK(scene.volumes.asked.volume_id == "volume-1");
+  CHECK_FALSE(scene.volumes.taken);
+  const auto json = boost::json::parse(scene.ask(What::holders, "volume-1", {}, false, "json").out).as_object();
+  const auto& holder = json.at("holders").as_array().front().as_object();
+  CHECK(holder.at("node") == "node-7");
+  CHECK(holder.at("node_state") == "not-ready");
+  CHECK(holder.at("attached") == true);
+  scene.volumes.nobody = true;
+  CHECK(has(scene.ask(What::holders, "volume-1").out, "no other client"));
+}
+
+TEST_CASE("an image by its name is asked for as the user whose key the file has") {
+  Scene scene;
+  CHECK(scene.ask(What::holders, "pool/space/image").code == 0);
+  CHECK(scene.volumes.asked.name.text() == "pool/space/image");
+  CHECK(scene.volumes.asked.user == "fencer");
+  CHECK(scene.volumes.asked.key == Secret("the-key"));
+  CHECK(scene.volumes.asked.cluster_id == "lab");
+  for (const char* wrong : {"/image", "pool/", "a/b/c/d"}) {
+    const auto answer = scene.ask(What::holders, wrong);
+    CHECK(answer.code == 1);
+    CHECK(has(answer.problems, "POOL/IMAGE"));
+  }
+  CHECK(has(scene.ask(What::holders, "unknown").problems, "no record"));
+}
+
+TEST_CASE("corbd take shows whom it would cut off, and does it only when it is confirmed") {
+  Scene scene;
+  const auto shown = scene.ask(What::take, "volume-1");
+  CHECK(shown.code == 1);
+  CHECK(has(shown.out, "client.7"));
+  CHECK(has(shown.problems, "nothing was done"));
+  CHECK_FALSE(scene.volumes.taken);
+  const auto done = scene.ask(What::take, "volume-1", {}, true);
+  CHECK(done.code == 0);
+  CHECK(has(done.out, "cut off: client.7"));
+  CHECK(scene.volumes.taken);
+}
+
+TEST_CASE("corbd fence add shows what it cuts off, and does it only when it is confirmed") {
+  Scene scene;
+  const auto shown = scene.ask(What::add, "", {"10.0.0.0/24"});
+  CHECK(shown.code == 1);
+  for (const char* part : {"would fence: 10.0.0.0/24", "client.7 at 10.0.0.7:0/5, which has pool/image-1 open",
+                           "own client 10.0.0.9:0/1", "not looked at: pool other"})
+    CHECK(has(shown.out, part));
+  CHECK_FALSE(has(shown.out, "image-2"));
+  CHECK(has(shown.problems, "nothing was done"));
+  CHECK(scene.monitors.now.entries.empty());
+  CHECK(scene.ask(What::add, "", {"10.0.0.0/24"}, true).code == 1);
+  CHECK(scene.monitors.now.entries.empty());
+  CHECK(scene.ask(What::add, "", {"10.0.0.7/32"}, true).out == "fenced: 10.0.0.7/32\n");
+  CHECK(scene.monitors.asked_as == "fencer the-key");
+  CHECK(scene.ask(What::add, "", {"10.0.0.0/24"}, true, "text", true).code == 0);
+  CHECK(scene.monitors.now.entries.size() == 2);
+}
+
+TEST_CASE("corbd fence ls has every entry, and fence rm takes one away when it is confirmed") {
+  Scene scene;
+  scene.monitors.now.entries = {image::entry_of_range(image::AddressBlock::parse("10.0.0.0/24").value()),
+                                image::entry_of_client("10.1.0.7:0/5").value()};
+  const auto listed = scene.ask(What::list, "");
+  CHECK(listed.code == 0);
+  CHECK(has(listed.out, "10.0.0.0/24    range"));
+  CHECK(has(listed.out, "10.1.0.7:0/5   client"));
+  CHECK(has(listed.out, "yes"));
+  CHECK(scene.ask(What::remove, "", {"10.0.0.0/24"}).code == 1);
+  CHECK(scene.monitors.now.entries.size() == 2);
+  CHECK(scene.ask(What::remove, "", {"10.0.0.0/24"}, true).out == "unfenced: 10.0.0.0/24\n");
+  CHECK(scene.ask(What::remove, "", {"10.0.0.0/24"}, true).out == "these blocks are not fenced\n");
+}
