@@ -18,7 +18,7 @@ namespace corbd {
 namespace {
 
 constexpr std::size_t kThreads = 2;
-constexpr std::chrono::seconds kLeaveWithin{10};
+constexpr std::chrono::seconds kFencingLeavesWithin{10};
 
 csi::Config csi_config(const cli::Run& options, fence::Fencer& fencer) {
   csi::Config config;
@@ -54,7 +54,7 @@ class Fencing {
   task<> main() {
     log::info("fencing.started");
     co_await signals_.async_wait(asio::use_awaitable);
-    const Until until{clock_->now() + kLeaveWithin};
+    const Until until{clock_->now() + kFencingLeavesWithin};
     co_await server_.stop(until);
     // A client that ends well leaves nothing that anybody has to fence.
     static_cast<void>(co_await clusters_->shutdown(until));

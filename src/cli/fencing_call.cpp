@@ -9,14 +9,14 @@
 namespace corbd::cli {
 namespace {
 
-using Asking = Caller<v1::Fencing>;
+using FencingCaller = Caller<v1::Fencing>;
 using Stub = v1::Fencing::Stub;
 
-constexpr int kRefused = 1, kNoAgent = 3;
+constexpr int kFencingRefused = 1, kNobodyAnswers = 3;
 constexpr std::size_t kMostKeyBytes = 4096;
 
 /// Nothing: it could not be read, and the reason is told.
-std::optional<std::string> read_key(const Asking& asking, const Fencing& ask) {
+std::optional<std::string> read_key(const FencingCaller& asking, const Fencing& ask) {
   if (ask.key_file.empty()) return std::string();
   const auto key = read_file(ask.key_file, kMostKeyBytes);
   if (key) return std::string(trimmed(*key));
@@ -25,7 +25,7 @@ std::optional<std::string> read_key(const Asking& asking, const Fencing& ask) {
 }
 
 /// A volume ID of ceph-csi has no '/', and a name of an image has one.
-bool fill(const Asking& asking, const Fencing& ask, v1::ImageAt& at) {
+bool fill(const FencingCaller& asking, const Fencing& ask, v1::ImageAt& at) {
   if (ask.image.find('/') == std::string::npos) {
     at.set_volume_id(ask.image);
     return true;
@@ -46,7 +46,7 @@ std::string line_of(const v1::Holder& holder) {
   return printable(holder.text()) + ": " + has;
 }
 
-bool show(const v1::GetHoldersResponse& found) {
+bool show_holders(const v1::GetHoldersResponse& found) {
   std::string text = "image " + printable(found.image()) +
                      (found.exclusive_lock() ? ", with exclusive-lock" : ", without exclusive-lock") + "\n";
   if (found.holders().empty()) text += "no other client has it open or locked\n";
@@ -55,38 +55,38 @@ bool show(const v1::GetHoldersResponse& found) {
 }
 
 /// False: it was told why not.
-bool look(Asking& asking, const Fencing& ask, v1::GetHoldersResponse& found) {
+bool look(FencingCaller& asking, const Fencing& ask, v1::GetHoldersResponse& found) {
   v1::GetHoldersRequest request;
   return fill(asking, ask, *request.mutable_at()) && asking.answered(&Stub::GetHolders, request, found);
 }
 
-int holders(Asking& asking, const Fencing& ask) {
+int show_who(FencingCaller& asking, const Fencing& ask) {
   v1::GetHoldersResponse found;
-  if (!look(asking, ask, found)) return kRefused;
-  return (ask.output == "json" ? print(json_of(found)) : show(found)) ? 0 : kRefused;
+  if (!look(asking, ask, found)) return kFencingRefused;
+  return (ask.output == "json" ? print(json_of(found)) : show_holders(found)) ? 0 : kFencingRefused;
 }
 
-int take(Asking& asking, const Fencing& ask) {
+int take(FencingCaller& asking, const Fencing& ask) {
   if (!ask.yes_really) {
     v1::GetHoldersResponse found;
-    if (!look(asking, ask, found)) return kRefused;
-    if (!(ask.output == "json" ? print(json_of(found)) : show(found))) return kRefused;
+    if (!look(asking, ask, found)) return kFencingRefused;
+    if (!(ask.output == "json" ? print(json_of(found)) : show_holders(found))) return kFencingRefused;
     asking.tell(
         "nothing was done. This cuts these clients off from the whole cluster, each by its address, for seven days. "
         "Writes that they have not stored are lost to them, and every other image that they have open fails too. "
         "Confirm with --yes-really");
-    return kRefused;
+    return kFencingRefused;
   }
   v1::TakeRequest request;
   v1::TakeResponse done;
-  if (!fill(asking, ask, *request.mutable_at()) || !asking.answered(&Stub::Take, request, done)) return kRefused;
-  if (ask.output == "json") return print(json_of(done)) ? 0 : kRefused;
+  if (!fill(asking, ask, *request.mutable_at()) || !asking.answered(&Stub::Take, request, done)) return kFencingRefused;
+  if (ask.output == "json") return print(json_of(done)) ? 0 : kFencingRefused;
   std::string text;
   for (const auto& holder : done.cut_off()) text += "cut off: " + printable(holder.text()) + "\n";
-  return print(text + "image " + printable(done.image()) + " can be staged here now\n") ? 0 : kRefused;
+  return print(text + "image " + printable(done.image()) + " can be staged here now\n") ? 0 : kFencingRefused;
 }
 
-bool fill(const Asking& asking, const Fencing& ask, v1::FenceRequest& request) {
+bool fill(const FencingCaller& asking, const Fencing& ask, v1::FenceRequest& request) {
   const auto key = read_key(asking, ask);
   if (!key) return false;
   request.set_cluster_id(ask.cluster_id);
@@ -106,12 +106,12 @@ std::string changes(const v1::FenceResponse& done, const std::string& verb, cons
   return text;
 }
 
-int add(Asking& asking, const Fencing& ask) {
+int add_fence(FencingCaller& asking, const Fencing& ask) {
   v1::FenceRequest request;
   v1::FenceResponse done;
-  if (!fill(asking, ask, request) || !asking.answered(&Stub::Fence, request, done)) return kRefused;
+  if (!fill(asking, ask, request) || !asking.answered(&Stub::Fence, request, done)) return kFencingRefused;
   if (ask.output == "json") {
-    if (!print(json_of(done))) return kRefused;
+    if (!print(json_of(done))) return kFencingRefused;
   } else {
     std::string text = changes(done, ask.yes_really ? "fenced" : "would fence", "fenced already, for long enough");
     for (const auto& one : done.touched())
@@ -119,43 +119,43 @@ int add(Asking& asking, const Fencing& ask) {
     if (!ask.yes_really && done.touched().empty()) text += "no client in these blocks was seen with an image open\n";
     for (const auto& own : done.own()) text += "has this very agent's own client " + own + ": needs --force\n";
     for (const auto& why : done.not_looked()) text += "not looked at: " + printable(why) + "\n";
-    if (!print(text)) return kRefused;
+    if (!print(text)) return kFencingRefused;
   }
   if (ask.yes_really) return 0;
   asking.tell(
       "nothing was done. A fence cuts off every client of these addresses, also those of other pools and other users. "
       "Confirm with --yes-really");
-  return kRefused;
+  return kFencingRefused;
 }
 
-int remove(Asking& asking, const Fencing& ask) {
+int remove_fence(FencingCaller& asking, const Fencing& ask) {
   v1::FenceRequest request;
   v1::FenceResponse done;
-  if (!fill(asking, ask, request) || !asking.answered(&Stub::Unfence, request, done)) return kRefused;
+  if (!fill(asking, ask, request) || !asking.answered(&Stub::Unfence, request, done)) return kFencingRefused;
   const bool printed =
       ask.output == "json"
           ? print(json_of(done))
           : print(changes(done, ask.yes_really ? "unfenced" : "would unfence", "these blocks are not fenced"));
-  if (!printed) return kRefused;
+  if (!printed) return kFencingRefused;
   if (ask.yes_really) return 0;
   asking.tell("nothing was done. Confirm with --yes-really");
-  return kRefused;
+  return kFencingRefused;
 }
 
-int list(Asking& asking, const Fencing& ask) {
+int list_fences(FencingCaller& asking, const Fencing& ask) {
   v1::ListFencesRequest request;
   const auto key = read_key(asking, ask);
-  if (!key) return kRefused;
+  if (!key) return kFencingRefused;
   request.set_cluster_id(ask.cluster_id);
   request.set_user(ask.user);
   request.set_key(*key);
   v1::ListFencesResponse found;
-  if (!asking.answered(&Stub::ListFences, request, found)) return kRefused;
-  if (ask.output == "json") return print(json_of(found)) ? 0 : kRefused;
+  if (!asking.answered(&Stub::ListFences, request, found)) return kFencingRefused;
+  if (ask.output == "json") return print(json_of(found)) ? 0 : kFencingRefused;
   std::vector<std::vector<std::string>> rows{{"ENTRY", "KIND", "UNTIL", "THIS-AGENT"}};
   for (const auto& entry : found.entries())
     rows.push_back({printable(entry.what()), entry.kind(), time_text(entry.until_at_ms()), entry.own() ? "yes" : "no"});
-  return print(table(rows)) ? 0 : kRefused;
+  return print(table(rows)) ? 0 : kFencingRefused;
 }
 
 }  // namespace
@@ -163,18 +163,21 @@ int list(Asking& asking, const Fencing& ask) {
 int call_fencing(const Fencing& ask) {
   struct Row {
     const char* name;
-    int (*run)(Asking&, const Fencing&);
+    int (*run)(FencingCaller&, const Fencing&);
   };
   // In the order of Fencing::What, after none.
-  constexpr Row rows[] = {
-      {"holders", holders}, {"take", take}, {"fence add", add}, {"fence rm", remove}, {"fence ls", list}};
+  constexpr Row rows[] = {{"holders", show_who},
+                          {"take", take},
+                          {"fence add", add_fence},
+                          {"fence rm", remove_fence},
+                          {"fence ls", list_fences}};
   const Row& row = rows[static_cast<int>(ask.what) - 1];
   const auto socket = admin_socket(ask.runtime_dir);
   if (const auto there = look_for_agent(socket); !there) {
     std::cerr << "corbd " << row.name << ": " << there.error().text << std::endl;
-    return kNoAgent;
+    return kNobodyAnswers;
   }
-  Asking asking(socket, row.name, std::chrono::seconds(ask.timeout_s));
+  FencingCaller asking(socket, row.name, std::chrono::seconds(ask.timeout_s));
   return row.run(asking, ask);
 }
 

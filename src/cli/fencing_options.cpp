@@ -3,7 +3,7 @@
 namespace corbd::cli {
 namespace {
 
-CLI::App* add(CLI::App& app, Fencing& into, Fencing::What what, const char* name, const char* description) {
+CLI::App* add_command(CLI::App& app, Fencing& into, Fencing::What what, const char* name, const char* description) {
   auto* command = app.add_subcommand(name, description);
   command->callback([&into, what] { into.what = what; });
   command->add_option("--runtime-dir", into.runtime_dir, "The agent's --runtime-dir, which holds its admin.sock")
@@ -48,23 +48,24 @@ void add_blocks(CLI::App* command, Fencing& into) {
 
 void add_fencing(CLI::App& app, Fencing& into) {
   using What = Fencing::What;
-  add_image(add(app, into, What::holders, "holders",
-                "Show which clients have an image, on which nodes they run, and what is known of those"),
+  add_image(add_command(app, into, What::holders, "holders",
+                        "Show which clients have an image, on which nodes they run, and what is known of those"),
             into);
-  auto* take = add(app, into, What::take, "take",
-                   "Cut every other client of an image off from the cluster, so that the image can be staged here");
+  auto* take =
+      add_command(app, into, What::take, "take",
+                  "Cut every other client of an image off from the cluster, so that the image can be staged here");
   add_image(take, into);
   add_confirm(take, into);
 
   auto* fence = app.add_subcommand("fence", "Keep every client of some addresses from a cluster, or let them in again");
   fence->require_subcommand(1);
-  auto* one =
-      add(*fence, into, What::add, "add", "Fence blocks of addresses; without --yes-really, show what that cuts off");
+  auto* one = add_command(*fence, into, What::add, "add",
+                          "Fence blocks of addresses; without --yes-really, show what that cuts off");
   add_blocks(one, into);
   one->add_option("--duration", into.duration, "How long: seconds, or a number with s, m, h or d [five years]");
   one->add_flag("--force", into.force, "Also blocks that have a client of this very agent");
-  add_blocks(add(*fence, into, What::remove, "rm", "Take fences away; without --yes-really, show which"), into);
-  add_user(add(*fence, into, What::list, "ls", "Show a cluster's blocklist"), into, true);
+  add_blocks(add_command(*fence, into, What::remove, "rm", "Take fences away; without --yes-really, show which"), into);
+  add_user(add_command(*fence, into, What::list, "ls", "Show a cluster's blocklist"), into, true);
 }
 
 }  // namespace corbd::cli

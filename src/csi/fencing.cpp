@@ -101,7 +101,7 @@ class FenceController final : public ::fence::FenceController::CallbackService {
   fence::Fencer& fencer_;
 };
 
-rpc::Config rpc_config(const Config& config) {
+rpc::Config addons_config(const Config& config) {
   rpc::Config out;
   out.endpoint = config.addons_endpoint;
   out.max_calls = config.max_calls;
@@ -119,7 +119,7 @@ class FencingServer::Impl {
  public:
   Impl(executor control, Clock& clock, Config config)
       : config_(std::move(config)),
-        server_(std::move(control), clock, rpc_config(config_)),
+        server_(std::move(control), clock, addons_config(config_)),
         identity_(make_identity(config_, Role::fencing_only)),
         controller_(make_fence_controller(server_, *config_.fencer)) {}
   result<> start() { return server_.start({identity_.get(), controller_.get()}); }

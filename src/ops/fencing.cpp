@@ -36,7 +36,7 @@ result<volume::ImageAt> image_at(const v1::ImageAt& at) {
   return found;
 }
 
-void fill(v1::Holder& into, const plan::Holder& holder) {
+void describe(v1::Holder& into, const plan::Holder& holder) {
   into.set_address(holder.address);
   into.set_client(holder.client);
   into.set_watches(holder.watches);
@@ -114,7 +114,7 @@ class Fencing final : public v1::Fencing::CallbackService {
     if (!found) co_return found.error();
     response.set_image(found->key.text());
     response.set_exclusive_lock(found->exclusive_lock);
-    for (const auto& holder : found->holders) fill(*response.add_holders(), holder);
+    for (const auto& holder : found->holders) describe(*response.add_holders(), holder);
     co_return result<>();
   }
 
@@ -125,7 +125,7 @@ class Fencing final : public v1::Fencing::CallbackService {
     const auto done = co_await volumes_.holders(std::move(*at), true, until);
     if (!done) co_return done.error();
     response.set_image(done->key.text());
-    for (const auto& holder : done->holders) fill(*response.add_cut_off(), holder);
+    for (const auto& holder : done->holders) describe(*response.add_cut_off(), holder);
     co_return result<>();
   }
 

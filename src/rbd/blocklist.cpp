@@ -16,19 +16,19 @@
 namespace corbd::rbd {
 namespace {
 
-using image::BlocklistEntry;
-using Kind = BlocklistEntry::Kind;
+using Entry = image::BlocklistEntry;
+using Kind = image::BlocklistEntry::Kind;
 
 // Each command waits for a commit of the monitors, and commands that are under way together share one.
-constexpr std::size_t kAtOnce = 64;
+constexpr std::size_t kCommandsAtOnce = 64;
 
-struct Answer {
+struct MonAnswer {
   int code = 0;
   std::string output;
   std::string text;  ///< for people
 };
 
-Answer command(rados_t cluster, const boost::json::object& words) {
+MonAnswer command(rados_t cluster, const boost::json::object& words) {
   const std::string line = boost::json::serialize(words);
   const char* lines[] = {line.c_str()};
   char* output = nullptr;
@@ -41,8 +41,8 @@ Answer command(rados_t cluster, const boost::json::object& words) {
           std::string(text == nullptr ? "" : text, text_size)};
 }
 
-result<std::vector<BlocklistEntry>> list(rados_t cluster) {
-  const Answer answer = command(cluster, {{"prefix", "osd blocklist ls"}, {"format", "json"}});
+result<std::vector<Entry>> list(rados_t cluster) {
+  const MonAnswer answer = command(cluster, {{"prefix", "osd blocklist ls"}, {"format", "json"}});
   if (answer.code == -EACCES || answer.code == -EPERM)
     return Error{errc::permission_denied,
                  "reading the blocklist: " + reason(answer.code) + ": give the user the mon caps 'profile rbd'"};
@@ -52,7 +52,7 @@ result<std::vector<BlocklistEntry>> list(rados_t cluster) {
 
 /// A monitor that does not know ranges takes "10.0.0.0/24" for one client, and cuts off nobody.
 result<bool> knows_ranges(rados_t cluster) {
-  const Answer answer = command(cluster, {{"prefix", "get_command_descriptions"}});
+  const MonAnswer answer = command(cluster, {{"prefix", "get_command_descriptions"}});
   if (answer.code < 0) return failure("asking the monitors which commands they know", answer.code);
   boost::system::error_code failed;
   const auto all = boost::json::parse(answer.output, failed);
@@ -69,13 +69,13 @@ result<bool> knows_ranges(rados_t cluster) {
   return false;
 }
 
-result<> change(rados_t cluster, const BlocklistEntry& entry, std::optional<std::chrono::seconds> block_for) {
+result<> change(rados_t cluster, const Entry& entry, std::optional<std::chrono::seconds> block_for) {
   boost::json::object words{{"prefix", "osd blocklist"},
                             {"blocklistop", block_for ? "add" : "rm"},
                             {"addr", block_for || entry.spelled.empty() ? entry.text() : entry.spelled}};
   if (entry.kind == Kind::range) words["range"] = "range";
   if (block_for) words["expire"] = static_cast<double>(block_for->count());
-  const Answer answer = command(cluster, words);
+  const MonAnswer answer = command(cluster, words);
   const std::string doing = (block_for ? "blocking " : "unblocking ") + entry.text();
   if (answer.code == -EACCES || answer.code == -EPERM) {
     // 'profile rbd' allows to add clients and ranges, and nothing else (seen on 16.2.15).
@@ -92,7 +92,7 @@ result<> change(rados_t cluster, const BlocklistEntry& entry, std::optional<std:
   return {};
 }
 
-std::vector<result<>> change_all(rados_t cluster, const std::vector<BlocklistEntry>& entries, bool ranges,
+std::vector<result<>> change_all(rados_t cluster, const std::vector<Entry>& entries, bool ranges,
                                  std::optional<std::chrono::seconds> block_for) {
   std::vector<result<>> results(entries.size(), result<>());
   const auto one = [&](std::size_t i) {
@@ -101,18 +101,19 @@ std::vector<result<>> change_all(rados_t cluster, const std::vector<BlocklistEnt
     else
       results[i] = change(cluster, entries[i], block_for);
   };
-  for (std::size_t from = 0; from < entries.size(); from += kAtOnce) {
+  for (std::size_t from = 0; from < entries.size(); from += kCommandsAtOnce) {
     std::vector<std::jthread> threads;
-    for (std::size_t i = from; i < std::min(from + kAtOnce, entries.size()); ++i) threads.emplace_back(one, i);
+    for (std::size_t i = from; i < std::min(from + kCommandsAtOnce, entries.size()); ++i) threads.emplace_back(one, i);
     threads.clear();
-    if (entries.size() > 4 * kAtOnce)
-      log::info("blocklist.progress", {{"done", std::min(from + kAtOnce, entries.size())}, {"of", entries.size()}});
+    if (entries.size() > 4 * kCommandsAtOnce)
+      log::info("blocklist.progress",
+                {{"done", std::min(from + kCommandsAtOnce, entries.size())}, {"of", entries.size()}});
   }
   return results;
 }
 
 /// A monitor's yes is believed when its list shows it.
-result<std::vector<result<>>> change_and_look(rados_t cluster, const std::vector<BlocklistEntry>& entries,
+result<std::vector<result<>>> change_and_look(rados_t cluster, const std::vector<Entry>& entries,
                                               std::optional<std::chrono::seconds> block_for) {
   const bool has_ranges = std::ranges::any_of(entries, [](const auto& entry) { return entry.kind == Kind::range; });
   const auto ranges = has_ranges ? knows_ranges(cluster) : result<bool>(true);
@@ -160,7 +161,7 @@ task<result<image::Blocklist>> Connections::blocklist(Lease lease) {
   co_return found;
 }
 
-task<result<std::vector<result<>>>> Connections::change_blocklist(Lease lease, std::vector<BlocklistEntry> entries,
+task<result<std::vector<result<>>>> Connections::change_blocklist(Lease lease, std::vector<Entry> entries,
                                                                   std::optional<std::chrono::seconds> block_for) {
   auto job = [held = lease.connection(), entries = std::move(entries), block_for] {
     return change_and_look(held->cluster, entries, block_for);

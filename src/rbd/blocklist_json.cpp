@@ -10,9 +10,6 @@
 namespace corbd::rbd {
 namespace {
 
-using image::AddressBlock;
-using image::BlocklistEntry;
-
 Error not_understood(std::string_view text) {
   return {errc::unavailable, "the monitors' blocklist has \"" + printable(text) + "\", which this agent does not know"};
 }
@@ -26,16 +23,16 @@ std::optional<std::chrono::system_clock::time_point> parse_time(std::string text
 }
 
 /// "10.0.0.0:0/24", "[fd00::]:0/64", and with "cidr:" in front.
-std::optional<BlocklistEntry> parse_range(std::string_view text) {
+std::optional<image::BlocklistEntry> parse_range(std::string_view text) {
   if (text.starts_with("cidr:")) text.remove_prefix(5);
   const auto slash = text.rfind('/');
   if (slash == text.npos) return std::nullopt;
   int length = -1;
   const std::string_view digits = text.substr(slash + 1);
   std::from_chars(digits.data(), digits.data() + digits.size(), length);
-  const auto host = AddressBlock::host_of_client(text.substr(0, slash));
+  const auto host = image::AddressBlock::host_of_client(text.substr(0, slash));
   if (!host) return std::nullopt;
-  const auto block = AddressBlock::masked(host->address(), length);
+  const auto block = image::AddressBlock::masked(host->address(), length);
   if (!block) return std::nullopt;
   auto entry = image::entry_of_range(*block);
   // The monitors keep bits below the length, and know the entry only with them (seen on 16.2.15).
@@ -44,21 +41,21 @@ std::optional<BlocklistEntry> parse_range(std::string_view text) {
 }
 
 /// A nonce of 0 stands for every client of the address.
-std::optional<BlocklistEntry> parse_client(std::string_view text) {
+std::optional<image::BlocklistEntry> parse_client(std::string_view text) {
   const std::string bare = bare_address(text);
   auto entry = image::entry_of_client(bare);
   if (!entry) return std::nullopt;
   return bare.ends_with("/0") ? image::entry_of_host(entry->addresses) : std::move(*entry);
 }
 
-result<> read_entry(const boost::json::value& value, std::vector<BlocklistEntry>& into) {
+result<> read_blocklist_entry(const boost::json::value& value, std::vector<image::BlocklistEntry>& into) {
   const auto* object = value.if_object();
   const auto text_of = [&](const char* key) {
     const auto* found = object == nullptr ? nullptr : object->if_contains(key);
     return found != nullptr && found->is_string() ? std::optional<std::string>(found->get_string()) : std::nullopt;
   };
   const auto range = text_of("range"), client = text_of("addr"), until = text_of("until");
-  std::optional<BlocklistEntry> entry;
+  std::optional<image::BlocklistEntry> entry;
   if (range) {
     entry = parse_range(*range);
   } else if (client) {
@@ -74,8 +71,8 @@ result<> read_entry(const boost::json::value& value, std::vector<BlocklistEntry>
 }  // namespace
 
 // Clients and ranges are two arrays, one after the other, without anything between (seen on 16.2.15).
-result<std::vector<BlocklistEntry>> parse_blocklist(std::string_view json) {
-  std::vector<BlocklistEntry> entries;
+result<std::vector<image::BlocklistEntry>> parse_blocklist(std::string_view json) {
+  std::vector<image::BlocklistEntry> entries;
   while (!(json = trimmed(json)).empty()) {
     boost::json::stream_parser parser;
     boost::system::error_code failed;
@@ -85,7 +82,7 @@ result<std::vector<BlocklistEntry>> parse_blocklist(std::string_view json) {
     const auto value = parser.release();
     if (!value.is_array()) return not_understood(json);
     for (const auto& one : value.get_array())
-      if (auto taken = read_entry(one, entries); !taken) return taken.error();
+      if (auto taken = read_blocklist_entry(one, entries); !taken) return taken.error();
     json.remove_prefix(read);
   }
   return entries;

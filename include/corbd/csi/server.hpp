@@ -46,8 +46,8 @@ class Server {
   std::unique_ptr<Impl> impl_;
 };
 
-/// `cephcsi --fencing-only`, in the place of ceph-csi's controller: only the socket of CSI-Addons, with the services
-/// fence. Config::fencer must be there.
+/// `cephcsi --fencing-only`, in the place of ceph-csi's controller: only the socket of CSI-Addons, with the
+/// services that fence. Config::fencer must be there.
 class FencingServer {
  public:
   FencingServer(executor control, Clock& clock, Config config);
