@@ -32,6 +32,12 @@ result<std::optional<csi::RegistrarConfig>> registrar_config(const cli::Run& opt
 int start_agent(const cli::Run& options) {
   if (options.verbose) log::set_level(log::Level::debug);
   raise_descriptor_limit();
+  if (options.fencing_only) {
+    if (options.addons_endpoint.empty())
+      return refuse({errc::invalid_argument, "--fencing-only serves nothing without --csi-addons-endpoint: give it"});
+    if (auto made = make_folder(options.runtime_dir, 0700); !made) return refuse(made.error());
+    return run_fencing(options);
+  }
   // Do this before any thread exists: the flag is per thread and inherited.
   if (auto flusher = become_io_flusher(); !flusher) log::warning("agent.io_flusher", {{"error", flusher.error().text}});
   for (const auto& flag : options.ignored) log::info("agent.flag_ignored", {{"flag", flag}});
@@ -41,12 +47,6 @@ int start_agent(const cli::Run& options) {
          "--heal-without-proof is gone, because it spoke for every volume of the node: start without it, and say "
          "`corbd heal ID --without-proof` for one volume that no other node used"});
   if (auto checked = check_labels(options); !checked) return refuse(checked.error());
-  if (options.fencing_only) {
-    if (options.addons_endpoint.empty())
-      return refuse({errc::invalid_argument, "--fencing-only serves nothing without --csi-addons-endpoint: give it"});
-    if (auto made = make_folder(options.runtime_dir, 0700); !made) return refuse(made.error());
-    return run_fencing(options);
-  }
   const auto registrar = registrar_config(options);
   if (!registrar) return refuse(registrar.error());
   for (const auto& spec : options.failpoints)

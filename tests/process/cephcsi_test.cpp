@@ -1,8 +1,12 @@
 // The real program under ceph-csi's name, with the arguments of its DaemonSet.
 #include "agent.hpp"
 
+#include <grpcpp/grpcpp.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+
+#include "csiaddons/fence.grpc.pb.h"
+#include "csiaddons/identity.grpc.pb.h"
 
 using namespace corbd;
 using namespace std::chrono_literals;
@@ -125,6 +129,31 @@ TEST_CASE(
   CHECK_THAT(agent.log(), ContainsSubstring("agent.flag_ignored") && ContainsSubstring("stagingpath"));
   agent.stop();
   CHECK(agent.ended() == 0);
+}
+
+TEST_CASE("in the place of ceph-csi's controller it serves fencing on CSI-Addons' socket, and nothing else") {
+  const Ground ground;
+  CephCsi fencing(ground, {"--nodeid=node-1", "--type=rbd", "--controllerserver=true", "--fencing-only",
+                           "--csi-addons-endpoint=unix://" + ground.at("csi-addons.sock"),
+                           "--runtime-dir=" + ground.at("runtime")});
+  REQUIRE(within_a_minute([&] { return fs::exists(ground.at("csi-addons.sock")); }));
+  const auto channel =
+      grpc::CreateChannel("unix://" + ground.at("csi-addons.sock"), grpc::InsecureChannelCredentials());
+  identity::GetCapabilitiesResponse capabilities;
+  grpc::ClientContext asked, asked_to_fence;
+  asked.set_wait_for_ready(true);
+  REQUIRE(identity::Identity::NewStub(channel)->GetCapabilities(&asked, {}, &capabilities).ok());
+  CHECK(capabilities.capabilities(0).service().type() == identity::Capability::Service::CONTROLLER_SERVICE);
+  ::fence::FenceClusterNetworkRequest request;
+  request.add_cidrs()->set_cidr("10.0.0.7/32");
+  ::fence::FenceClusterNetworkResponse response;
+  const auto refused =
+      ::fence::FenceController::NewStub(channel)->FenceClusterNetwork(&asked_to_fence, request, &response);
+  CHECK(refused.error_code() == grpc::INVALID_ARGUMENT);
+  CHECK_THAT(refused.error_message(), ContainsSubstring("clusterID"));
+  CHECK_FALSE(fs::exists(ground.at("csi.sock")));
+  fencing.stop();
+  CHECK(fencing.ended() == 0);
 }
 
 TEST_CASE("called cephcsi for liveness, it tells whether the socket answers") {
