@@ -70,17 +70,18 @@ def story_holder_explained(lab):
 def story_fence_by_hand(lab):
     """corbd fence shows what a fence cuts off, fences and unfences; a fenced node says so, serves nothing, and serves again afterwards"""
     agent = lab.agent().start()
-    volume = agent.volume(lab.image("a", size=256 * MIB), block=True)
+    image = lab.image("a", size=256 * MIB)
+    volume = agent.volume(image, block=True)
     volume.stage()
     key = lab.write("admin-key", lab.admin("ceph", "auth", "get-key", "client.admin").strip())
     user = ["--cluster", "lab", "--user", "admin", "--key-file", key]
-    own = watchers(lab, volume.image)[0]
+    own = watchers(lab, image)[0]
     block = own.rsplit(":", 1)[0] + "/32"
     refused = ask(agent, "fence", "add", block, *user, "--yes-really", code=1)
     check("very agent" in refused, "an agent fences itself without a word: %s" % refused)
     dry = ask(agent, "fence", "add", block, "10.98.0.0/24", *user, code=1)
     show(dry)
-    check(volume.image.name in dry and own in dry, "the dry run does not show the volume that it touches")
+    check(image.name in dry and own in dry, "the dry run does not show the volume that it touches")
     ask(agent, "fence", "add", block, *user, "--force", "--yes-really", "--duration", "1h")
     listed = ask(agent, "fence", "ls", *user)
     check(block in listed, "corbd fence ls: %s" % listed)
