@@ -60,7 +60,7 @@ std::string cluster_line(const v1::Cluster& cluster) {
   std::string line = many(cluster.volumes(), "volume");
   if (cluster.unserved() > 0) line += ", " + std::to_string(cluster.unserved()) + " without a server";
   if (cluster.does_not_answer()) line += ", does not answer";
-  if (!cluster.node_fenced().empty()) line += ", has fenced this node: " + printable(cluster.node_fenced());
+  if (!cluster.node_fenced().empty()) line += ", " + printable(cluster.node_fenced());
   if (milliseconds(cluster.oldest_request_ms()) >= kStalled)
     line += ", a request has waited for " + age(cluster.oldest_request_ms());
   return line;

@@ -44,7 +44,7 @@ task<HolderNode> HolderNodes::find(std::string volume_id, std::string host, plan
   HolderNode found;
   if (!api_) {
     if (noted.at_address.size() == 1) found.name = noted.at_address.front();
-    found.why = api_.error().text;
+    found.why = "this agent has no API server";
     co_return found;
   }
   auto name = co_await name_of(host, std::move(noted), until);

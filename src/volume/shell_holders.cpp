@@ -25,8 +25,9 @@ task<> Shell::Impl::outlast_holders(Volume& volume, Operation& operation, Until 
     note_outcome(volume, operation);
     const bool waits = std::holds_alternative<Staged>(operation.wish) && !operation.outcome &&
                        operation.outcome.error().code == errc::in_use;
-    const auto next = clock_.now() + pause;
-    if (!waits || until.deadline == time_point::max() || next >= until.deadline) co_return;
+    const auto now = clock_.now();
+    if (!waits || until.deadline == time_point::max() || now >= until.deadline) co_return;
+    const auto next = std::min(now + pause, until.deadline);
     while (clock_.now() < next) {
       if (leaving_ || volume.operations.size() > 1) co_return;
       co_await sleep_until(control_, clock_, std::min(next, clock_.now() + kLookUp));

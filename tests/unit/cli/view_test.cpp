@@ -60,6 +60,13 @@ TEST_CASE("a cluster that does not answer is critical, one with an old request a
   CHECK(verdict(cluster) == Verdict::critical);
 }
 
+TEST_CASE("a cluster that has fenced this node is critical, and its line says why") {
+  auto status = status_with(v1::HEALTH_RECONNECTING);
+  status.mutable_clusters(0)->set_node_fenced("cluster lab has fenced this node: its blocklist refuses 10.0.0.0/24");
+  CHECK(verdict(status) == Verdict::critical);
+  CHECK(status_screen(status).find("its blocklist refuses 10.0.0.0/24") != std::string::npos);
+}
+
 TEST_CASE("the overall verdict is the worst one") {
   CHECK(verdict(v1::GetStatusResponse()) == Verdict::ok);
   CHECK(verdict(status_with(v1::HEALTH_STAGED)) == Verdict::ok);
