@@ -78,6 +78,7 @@ int take(FencingCaller& asking, const Fencing& ask) {
     return kFencingRefused;
   }
   v1::TakeRequest request;
+  request.set_force(ask.force);
   v1::TakeResponse done;
   if (!fill(asking, ask, *request.mutable_at()) || !asking.answered(&Stub::Take, request, done)) return kFencingRefused;
   if (ask.output == "json") return print(json_of(done)) ? 0 : kFencingRefused;
@@ -137,6 +138,7 @@ int remove_fence(FencingCaller& asking, const Fencing& ask) {
           ? print(json_of(done))
           : print(changes(done, ask.yes_really ? "unfenced" : "would unfence", "these blocks are not fenced"));
   if (!printed) return kFencingRefused;
+  for (const auto& entry : done.remain()) asking.tell("still fenced by " + entry);
   if (ask.yes_really) return 0;
   asking.tell("nothing was done. Confirm with --yes-really");
   return kFencingRefused;

@@ -56,6 +56,7 @@ void add_fencing(CLI::App& app, Fencing& into) {
                   "Cut every other client of an image off from the cluster, so that the image can be staged here");
   add_image(take, into);
   add_confirm(take, into);
+  take->add_flag("--force", into.force, "Also clients whose node is ready");
 
   auto* fence = app.add_subcommand("fence", "Keep every client of some addresses from a cluster, or let them in again");
   fence->require_subcommand(1);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <functional>
 #include <iterator>
 
 #include "corbd/core/text.hpp"
@@ -78,35 +77,46 @@ result<std::vector<BlocklistEntry>> to_block(const std::vector<AddressBlock>& bl
   return missing;
 }
 
+namespace {
+
+/// Its range. Without one, a single address for each of its addresses is what monitors without ranges were given; fewer
+/// are somebody else's fences.
 std::vector<BlocklistEntry> entries_of(const AddressBlock& block, const Blocklist& now) {
-  std::vector<BlocklistEntry> own;
-  for (const auto& entry : now.entries)
-    if (entry.kind == Kind::range ? entry.addresses == block
-                                  : entry.kind == Kind::host && block.contains(entry.addresses))
-      own.push_back(entry);
-  return own;
+  std::vector<BlocklistEntry> ranges, hosts;
+  for (const auto& entry : now.entries) {
+    if (entry.kind == Kind::range && entry.addresses == block) ranges.push_back(entry);
+    if (entry.kind == Kind::host && block.contains(entry.addresses)) hosts.push_back(entry);
+  }
+  if (block.single()) ranges.insert(ranges.end(), hosts.begin(), hosts.end());
+  if (!ranges.empty()) return ranges;
+  return hosts.size() == block.count() ? hosts : ranges;
 }
 
-std::vector<BlocklistEntry> larger_than(const AddressBlock& block, const Blocklist& now) {
-  std::vector<BlocklistEntry> larger;
-  for (const auto& entry : now.entries)
-    if (entry.kind == Kind::range && entry.addresses != block && entry.addresses.contains(block))
-      larger.push_back(entry);
-  return larger;
+}  // namespace
+
+std::vector<BlocklistEntry> remaining(const AddressBlock& block, const Blocklist& now,
+                                      const std::vector<BlocklistEntry>& gone) {
+  std::vector<BlocklistEntry> left;
+  for (const auto& entry : now.entries) {
+    const bool touches = entry.addresses.contains(block) || block.contains(entry.addresses);
+    if (entry.kind == Kind::client || !touches) continue;
+    if (std::ranges::none_of(gone, [&](const auto& one) { return one.same_target(entry); })) left.push_back(entry);
+  }
+  return left;
 }
 
 result<std::vector<BlocklistEntry>> to_unblock(const std::vector<AddressBlock>& blocks, const Blocklist& now) {
   std::vector<BlocklistEntry> gone;
   for (const auto& block : blocks) {
     auto own = entries_of(block, now);
-    const auto larger = larger_than(block, now);
-    const auto named = [&](const BlocklistEntry& entry) {
-      return std::ranges::find(blocks, entry.addresses) != blocks.end();
-    };
-    if (own.empty() && std::ranges::any_of(larger, std::not_fn(named)))
-      return Error{errc::failed_precondition, "block " + block.text() + " is fenced by the larger " +
-                                                  larger.front().text() + ": unfence that one. Nothing was unfenced"};
     gone.insert(gone.end(), std::make_move_iterator(own.begin()), std::make_move_iterator(own.end()));
+  }
+  for (const auto& block : blocks) {
+    if (!entries_of(block, now).empty()) continue;
+    const auto left = remaining(block, now, gone);
+    if (!left.empty())
+      return Error{errc::failed_precondition, "block " + block.text() + " has no fence of its own, and is fenced by " +
+                                                  left.front().text() + ": unfence that. Nothing was unfenced"};
   }
   return gone;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "corbd/core/log.hpp"
 
@@ -65,18 +66,24 @@ task<result<Report>> Fencer::fence(Asker asker, Order order, Until until) {
   if (!missing) co_return missing.error();
   report.changed = std::move(*missing);
   if (order.dry_run) co_return report;
+  // Before it is done: a caller that leaves learns no end.
+  if (!report.changed.empty()) log_change("cluster.fencing", asker, report.changed);
   // Also if nothing is missing: another node may have fenced it a moment ago, and our map may be older.
-  auto done = co_await block(*to, report.changed, order.duration, until);
+  auto done = co_await block(*to, report, order.duration, until);
   if (!done) co_return done.error();
   if (!report.changed.empty()) log_change("cluster.fence_added", asker, report.changed);
   co_return report;
 }
 
-/// Tries ranges first.
-task<result<>> Fencer::block(image::Access to, std::vector<BlocklistEntry> entries, std::chrono::seconds duration,
-                             Until until) {
+/// Tries ranges first. A repeat of a block that takes a command for each address goes on where the last one was.
+task<result<>> Fencer::block(image::Access to, const Report& report, std::chrono::seconds duration, Until until) {
+  const auto& entries = report.changed;
   auto results = co_await clusters_.block(to, entries, duration, until);
   if (!results) co_return results.error();
+  std::set<std::string> lasting;
+  for (const auto& entry : report.before.entries)
+    if (entry.kind == BlocklistEntry::Kind::host && entry.until >= clock_.wall() + duration / 2)
+      lasting.insert(entry.text());
   for (std::size_t i = 0; i < entries.size(); ++i) {
     if ((*results)[i] || (*results)[i].error().code != errc::unimplemented) continue;
     auto each = each_address(entries[i].addresses);
@@ -84,9 +91,9 @@ task<result<>> Fencer::block(image::Access to, std::vector<BlocklistEntry> entri
       (*results)[i] = each.error();
       continue;
     }
+    std::erase_if(*each, [&](const auto& entry) { return lasting.contains(entry.text()); });
     auto one_by_one = co_await clusters_.block(to, *each, duration, until);
-    if (!one_by_one) co_return one_by_one.error();
-    (*results)[i] = told("fenced", *each, *one_by_one);
+    (*results)[i] = one_by_one ? told("fenced", *each, *one_by_one) : result<>(one_by_one.error());
   }
   co_return told("fenced", entries, *results);
 }
@@ -104,16 +111,18 @@ task<result<Report>> Fencer::unfence(Asker asker, Order order, Until until) {
   auto gone = to_unblock(report.blocks, report.before);
   if (!gone) co_return gone.error();
   report.changed = std::move(*gone);
+  for (const auto& block : report.blocks)
+    for (auto& entry : remaining(block, report.before, report.changed))
+      if (std::ranges::none_of(report.remain, [&](const auto& one) { return one.same_target(entry); }))
+        report.remain.push_back(std::move(entry));
   if (order.dry_run || report.changed.empty()) co_return report;
+  log_change("cluster.unfencing", asker, report.changed);
   auto results = co_await clusters_.unblock(*to, report.changed, until);
   if (!results) co_return results.error();
   if (auto done = told("unfenced", report.changed, *results); !done) co_return done.error();
   log_change("cluster.fence_removed", asker, report.changed);
-  for (const auto& block : report.blocks)
-    for (const auto& larger : larger_than(block, report.before))
-      if (std::ranges::none_of(report.changed, [&](const auto& entry) { return entry.same_target(larger); }))
-        log::warning("cluster.still_fenced",
-                     {{"cluster", asker.cluster_id}, {"block", block.text()}, {"by", larger.text()}});
+  for (const auto& entry : report.remain)
+    log::warning("cluster.still_fenced", {{"cluster", asker.cluster_id}, {"by", entry.text()}});
   co_return report;
 }
 

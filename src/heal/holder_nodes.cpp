@@ -49,19 +49,24 @@ task<HolderNode> HolderNodes::find(std::string volume_id, std::string host, plan
   }
   auto name = co_await name_of(host, std::move(noted), until);
   auto node = name.empty() ? kube::answer<kube::Node>(kube::Node{}) : co_await get(name, until);
+  const auto is_gone = [&] { return !name.empty() && !node && node.error().error.code == errc::not_found; };
   // The address of a node that is gone may be another one's by now.
-  if (!name.empty() && !node && node.error().error.code == errc::not_found) {
-    listed_.reset();
-    if (auto another = co_await listed_name(host, until); !listed_ || !another.empty()) {
+  if (is_gone()) {
+    auto another = co_await listed_name(host, config_.list_again, until);
+    if (!another.empty()) {
       name = std::move(another);
-      if (!name.empty()) node = co_await get(name, until);
+      node = co_await get(name, until);
     }
   }
-  if (name.empty() || (node && !has(*node, host))) {
-    found.why = name.empty() ? "no node is known to have the address " + host
-                             : "the image's metadata names node " + name + ", which has other addresses than " + host;
-    co_return found;
-  }
+  if (node && has(*node, host)) seen_.emplace(name, host);
+  if (name.empty())
+    found.why = "no node, or more than one, has the address " + host;
+  else if (node && !has(*node, host))
+    found.why = "the image's metadata names node " + name + ", which has other addresses than " + host;
+  else if (is_gone() && !seen_.contains({name, host}))
+    // Another cluster of Kubernetes may use the image too, or have used that name.
+    found.why = "there is no node " + name + ", and this agent never saw one with the address " + host;
+  if (!found.why.empty()) co_return found;
   found = judge_node(name, node);
   if (!volume_id.empty()) co_await ask_attachment(found, std::move(volume_id), until);
   co_return found;
@@ -82,11 +87,11 @@ task<std::string> HolderNodes::name_of(std::string host, plan::Noted noted, Unti
     const auto node = co_await get(candidates[i], until);
     if (node && has(*node, host)) co_return candidates[i];
   }
-  co_return co_await listed_name(std::move(host), until);
+  co_return co_await listed_name(std::move(host), config_.list_every, until);
 }
 
-task<std::string> HolderNodes::listed_name(std::string host, Until until) {
-  if (!listed_ || clock_.now() - *listed_ >= config_.list_every) {
+task<std::string> HolderNodes::listed_name(std::string host, std::chrono::seconds no_older, Until until) {
+  if (!listed_ || clock_.now() - *listed_ >= no_older) {
     // From the server's cache, which costs it least.
     const auto all = co_await (*api_)->list(kube::kNodes, "", "0", until);
     if (!all) {
@@ -96,7 +101,8 @@ task<std::string> HolderNodes::listed_name(std::string host, Until until) {
     listed_ = clock_.now();
     names_.clear();
     for (const auto& item : all->items)
-      for (const auto& address : kube::node_of(item).addresses) names_[address] = kube::name_of(item);
+      for (const auto& address : kube::node_of(item).addresses)
+        if (!names_.emplace(address, kube::name_of(item)).second) names_[address].clear();
   }
   const auto known = names_.find(host);
   co_return known == names_.end() ? "" : known->second;

@@ -116,7 +116,8 @@ time_point Notices::next() const {
   time_point next = time_point::max();
   for (const auto& [id, stall] : stalls_) {
     if (stall.told.contains("VolumeLost")) continue;
-    if (stall.told.empty()) next = std::min(next, stall.since + config_.stalled_after);
+    const bool may_be_fenced = !stall.told.contains("NodeFenced") && !stall.told.contains("HealingFailed");
+    if (stall.told.empty() || may_be_fenced) next = std::min(next, stall.since + config_.stalled_after);
     if (!stall.told.contains("HealingFailed")) next = std::min(next, stall.since + config_.failed_after);
   }
   return next;

@@ -75,7 +75,8 @@ Node node_of(const json::object& object) {
   for (const auto& one : array(object, "status", "volumesAttached"))
     if (one.is_object()) node.volumes_attached.push_back(text(one.get_object(), "name"));
   for (const auto& one : array(object, "status", "addresses"))
-    if (one.is_object()) node.addresses.push_back(text(one.get_object(), "address"));
+    if (one.is_object() && text(one.get_object(), "type") == "InternalIP")
+      node.addresses.push_back(text(one.get_object(), "address"));
   for (const auto& one : array(object, "status", "conditions")) {
     if (!one.is_object() || text(one.get_object(), "type") != "Ready") continue;
     node.ready = text(one.get_object(), "status") == "True";

@@ -63,6 +63,7 @@ const char* kind_of(const image::BlocklistEntry& entry) {
 
 void report(v1::FenceResponse& into, const fence::Report& done) {
   for (const auto& entry : done.changed) into.add_changed(entry.text());
+  for (const auto& entry : done.remain) into.add_remain(entry.text());
   for (const auto& client : done.before.own) {
     const auto host = image::AddressBlock::host_of_client(client);
     for (const auto& block : done.blocks)
@@ -121,6 +122,7 @@ class Fencing final : public v1::Fencing::CallbackService {
   task<result<>> take(const v1::TakeRequest& request, v1::TakeResponse& response, std::string by, Until until) {
     auto at = image_at(request.at());
     if (!at) co_return at.error();
+    at->also_ready = request.force();
     log::warning("admin.take", {{"image", subject_of(request.at())}, {"by", by}});
     const auto done = co_await volumes_.holders(std::move(*at), true, until);
     if (!done) co_return done.error();

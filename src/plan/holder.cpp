@@ -56,6 +56,8 @@ std::string way_out(const Situation& view, const std::vector<Holder>& holders) {
 bool may_take(const Situation& view, const Holder& holder) {
   if (holder.blocked) return true;
   const auto& attachment = view.seen.facts.attachment;
+  // This very node lives, whatever is said of it.
+  if (image::host_of(holder.address) == image::host_of(view.seen.client)) return false;
   return view.policy.fence_out_of_service && view.record->exclusive_lock && is_proven_dead(holder) && attachment &&
          attachment->state == Attachment::State::here;
 }

@@ -64,6 +64,7 @@ std::optional<Decision> open_beside(const Situation& view) {
     return fail(errc::lost, "image " + view.record->key.text() + " of volume " + view.id +
                                 " does not exist any more: unstage the volume");
   if (!view.seen.key_known) return no_key(view);
+  if (view.seen.facts.node_fenced) return fail(*view.seen.facts.node_fenced);
   if (view.seen.facts.fenced != true) return Step(step::Fence{});
   return Step(step::OpenImage{});
 }

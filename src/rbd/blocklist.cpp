@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <set>
 #include <thread>
 
 #include "blocklist_json.hpp"
@@ -120,9 +121,11 @@ result<std::vector<result<>>> change_and_look(rados_t cluster, const std::vector
   if (!ranges) return ranges.error();
   auto results = change_all(cluster, entries, *ranges, block_for);
   const auto now = list(cluster);
-  if (!now) return now.error();
+  if (!now) return with_context("the monitors took the commands, but the blocklist cannot be looked at", now.error());
+  std::set<std::pair<Kind, std::string>> listed;
+  for (const auto& entry : *now) listed.emplace(entry.kind, entry.text());
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    const bool there = std::ranges::any_of(*now, [&](const auto& entry) { return entry.same_target(entries[i]); });
+    const bool there = listed.contains({entries[i].kind, entries[i].text()});
     if (results[i] && there != block_for.has_value())
       results[i] = Error{errc::unavailable, entries[i].text() + (there ? " is still" : " is not") +
                                                 " in the blocklist, although the monitors took the command"};
@@ -135,7 +138,10 @@ result<std::vector<result<>>> change_and_look(rados_t cluster, const std::vector
 std::optional<Error> find_fence(rados_t cluster, const std::string& cluster_id,
                                 const std::vector<std::string>& addresses) {
   const auto entries = list(cluster);
-  if (!entries) return std::nullopt;
+  if (!entries) {
+    log::warning("blocklist.unread", {{"cluster", cluster_id}, {"error", entries.error().text}});
+    return std::nullopt;
+  }
   const image::Blocklist now{"", *entries};
   for (const auto& address : addresses)
     if (const auto* entry = now.find(address); entry != nullptr && entry->kind != Kind::client)
@@ -170,7 +176,9 @@ task<result<std::vector<result<>>>> Connections::change_blocklist(Lease lease, s
   if (!results) co_return results;
   ++fencings_;
   // The caller acts on the fence: none of our clients may go on with an older map.
-  if (auto awaited = co_await await_maps(lease->fsid); !awaited) co_return awaited.error();
+  if (auto awaited = co_await await_maps(lease->fsid); !awaited)
+    co_return with_context(
+        "the blocklist was changed, but not every client of this agent knows it yet, repeat the call", awaited.error());
   co_return results;
 }
 

@@ -2,6 +2,7 @@
 
 #include <boost/json/stream_parser.hpp>
 #include <charconv>
+#include <cstring>
 #include <ctime>
 
 #include "address.hpp"
@@ -14,12 +15,19 @@ Error not_understood(std::string_view text) {
   return {errc::unavailable, "the monitors' blocklist has \"" + printable(text) + "\", which this agent does not know"};
 }
 
-/// "2026-11-23T04:16:17.295187+0000"; before Ceph 15 "2026-11-23 04:16:17.295187". UTC, whole seconds.
+/// "2026-11-23T04:16:17.295187+0000"; before Ceph 15 "2026-11-23 04:16:17.295187". In the monitor's zone, whole
+/// seconds.
 std::optional<std::chrono::system_clock::time_point> parse_time(std::string text) {
   if (text.size() > 10 && text[10] == ' ') text[10] = 'T';
   std::tm parts{};
-  if (::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &parts) == nullptr) return std::nullopt;
-  return std::chrono::system_clock::from_time_t(::timegm(&parts));
+  const char* rest = ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);
+  if (rest == nullptr) return std::nullopt;
+  const auto at = std::chrono::system_clock::from_time_t(::timegm(&parts));
+  rest += std::strspn(rest, ".0123456789");
+  if (*rest == '\0') return at;
+  std::tm zone{};
+  if (::strptime(rest, "%z", &zone) == nullptr) return std::nullopt;
+  return at - std::chrono::seconds(zone.tm_gmtoff);
 }
 
 /// "10.0.0.0:0/24", "[fd00::]:0/64", and with "cidr:" in front.
@@ -40,12 +48,12 @@ std::optional<image::BlocklistEntry> parse_range(std::string_view text) {
   return entry;
 }
 
-/// A nonce of 0 stands for every client of the address.
+/// Port and nonce of 0 stand for every client of the address (OSDMap::is_blocklisted).
 std::optional<image::BlocklistEntry> parse_client(std::string_view text) {
   const std::string bare = bare_address(text);
   auto entry = image::entry_of_client(bare);
   if (!entry) return std::nullopt;
-  return bare.ends_with("/0") ? image::entry_of_host(entry->addresses) : std::move(*entry);
+  return bare.ends_with(":0/0") ? image::entry_of_host(entry->addresses) : std::move(*entry);
 }
 
 result<> read_blocklist_entry(const boost::json::value& value, std::vector<image::BlocklistEntry>& into) {

@@ -107,8 +107,8 @@ class Clusters final : public image::Clusters {
   task<result<image::Header>> header(image::Access access, image::Key key, Until until) override;
   task<result<std::unique_ptr<image::Image>>> open(image::Access access, image::Key key, image::OpenOptions options,
                                                    Until until) override;
-  task<result<std::vector<image::ImageUser>>> users(image::Access access, std::int64_t pool_id, std::string ns,
-                                                    Until until) override;
+  task<result<image::ImageUsers>> users(image::Access access, std::int64_t pool_id, std::string ns,
+                                        Until until) override;
   task<result<image::Blocklist>> blocklist(image::Access access, Until until) override;
   task<result<std::vector<result<>>>> block(image::Access access, std::vector<image::BlocklistEntry> entries,
                                             std::chrono::seconds duration, Until until) override {
@@ -131,8 +131,8 @@ task<> await_and_tell(task<result<T>> work, Promise<T> promise) {
   promise.set(co_await std::move(work));
 }
 
-task<result<std::vector<image::ImageUser>>> Clusters::users(image::Access access, std::int64_t pool_id, std::string ns,
-                                                            Until until) {
+task<result<image::ImageUsers>> Clusters::users(image::Access access, std::int64_t pool_id, std::string ns,
+                                                Until until) {
   auto lease = co_await connections_->lease(access, Connections::Need::any, until);
   if (!lease) co_return lease.error();
   BlockingCalls& looks = (*lease)->group->threads->looks;

@@ -10,6 +10,8 @@
 namespace corbd::rbd {
 namespace {
 
+constexpr std::chrono::seconds kFencedStands{5};
+
 bool same_access(const image::Access& left, const image::Access& right) {
   return left.cluster_id == right.cluster_id && left.user == right.user && left.monitors == right.monitors &&
          left.key == right.key && left.config == right.config;
@@ -89,15 +91,12 @@ std::shared_ptr<Connection> Connections::choose(Group& group, Need need) {
 }
 
 // The next caller connects anew, and so sees the end of the fence.
-std::optional<Error> Connections::drop_node_fenced(Group& group) {
-  std::optional<Error> why;
+void Connections::drop_node_fenced(Group& group) {
   for (const auto& connection : std::vector(group.serving)) {
     if (!connection->node_fenced) continue;
-    why = connection->node_fenced;
     std::erase(group.serving, connection);
     retire_if_idle(connection);
   }
-  return why;
 }
 
 task<result<Lease>> Connections::lease(image::Access access, Need need, Until until) {
@@ -107,7 +106,9 @@ task<result<Lease>> Connections::lease(image::Access access, Need need, Until un
   for (;;) {
     drop_blocklisted();
     if (auto found = choose(group, need)) co_return Lease(*this, std::move(found));
-    if (auto fenced = drop_node_fenced(group)) co_return *fenced;
+    if (need != Need::monitors && group.node_fenced && clock_.now() < group.node_fenced->second)
+      co_return group.node_fenced->first;
+    if (need != Need::monitors) drop_node_fenced(group);
     start_connecting(group);
     const auto attempt = group.connecting;
     const Waited how = co_await attempt->done.wait(until);
@@ -117,6 +118,7 @@ task<result<Lease>> Connections::lease(image::Access access, Need need, Until un
           cluster_text(access) + " has not answered in time: check the monitors' addresses and the network"};
     if (how == Waited::cancelled) co_return wait_error(how, "the connection to " + cluster_text(access));
     if (attempt->failed) co_return *attempt->failed;
+    if (need != Need::monitors && attempt->node_fenced) co_return *attempt->node_fenced;
   }
 }
 
@@ -132,6 +134,10 @@ void Connections::start_connecting(Group& group) {
 task<> Connections::connect_one(Group& group, std::shared_ptr<Attempt> attempt) {
   auto made = co_await connect_and_record(group);
   if (!made) attempt->failed = made.error();
+  group.node_fenced.reset();
+  for (const auto& connection : group.serving)
+    if (made && connection->node_fenced) attempt->node_fenced = connection->node_fenced;
+  if (attempt->node_fenced) group.node_fenced = {*attempt->node_fenced, clock_.now() + kFencedStands};
   group.connecting.reset();
   attempt->done.set();
 }

@@ -70,6 +70,7 @@ struct Attempt {
   Attempt(executor control, Clock& clock) : done(control, clock) {}
   Event done;
   std::optional<Error> failed;
+  std::optional<Error> node_fenced;  ///< it was made, and only the monitors answer it
 };
 
 /// The connections of one cluster and user.
@@ -78,7 +79,8 @@ struct Group {
   ClusterThreads* threads = nullptr;
   std::vector<std::shared_ptr<Connection>> serving;
   std::shared_ptr<Attempt> connecting, fencing;
-  bool outdated = false;  ///< the same user has a newer key or other monitors
+  std::optional<std::pair<Error, time_point>> node_fenced;  ///< for so long nobody connects just to hear it again
+  bool outdated = false;                                    ///< the same user has a newer key or other monitors
 };
 
 /// Makes a client. Runs on a pool thread, for as long as the cluster takes.
@@ -118,7 +120,7 @@ class Connections {
   Group& group_for(const image::Access& access);
   void outdate_others(const Group& newer);
   std::shared_ptr<Connection> choose(Group& group, Need need);
-  std::optional<Error> drop_node_fenced(Group& group);
+  void drop_node_fenced(Group& group);
   void start_connecting(Group& group);
   task<> connect_one(Group& group, std::shared_ptr<Attempt> attempt);
   task<result<>> connect_and_record(Group& group);

@@ -3,13 +3,16 @@
 #include <rbd/librbd.h>
 
 #include <array>
+#include <chrono>
 
 #include "address.hpp"
-#include "corbd/core/log.hpp"
 #include "failure.hpp"
 
 namespace corbd::rbd {
 namespace {
+
+// A pool may have many thousand images, and somebody waits.
+constexpr std::chrono::seconds kAtMost{20};
 
 result<std::vector<std::string>> list_images(Connection& connection, rados_ioctx_t io, const std::string& pool) {
   std::vector<rbd_image_spec_t> specs(256);
@@ -48,19 +51,23 @@ result<> add_users(Connection& connection, rados_ioctx_t io, const std::string& 
 
 }  // namespace
 
-result<std::vector<image::ImageUser>> list_users(Connection& connection, std::int64_t pool_id, const std::string& ns) {
+result<image::ImageUsers> list_users(Connection& connection, std::int64_t pool_id, const std::string& ns) {
   const auto pool = open_pool(connection.cluster, pool_id, ns);
   if (!pool) return pool.error();
   const auto names = list_images(connection, pool->io.get(), pool->text);
   if (!names) return names.error();
-  std::vector<image::ImageUser> users;
+  image::ImageUsers found;
+  const auto end = std::chrono::steady_clock::now() + kAtMost;
   for (std::size_t i = 0; i < names->size(); ++i) {
-    if (i > 0 && i % 100 == 0)
-      log::info("users.progress", {{"pool", pool->text}, {"images", i}, {"of", names->size()}});
-    auto added = add_users(connection, pool->io.get(), (*names)[i], pool->text + "/" + (*names)[i], users);
-    if (!added) return added.error();
+    if (std::chrono::steady_clock::now() >= end) {
+      found.incomplete = "only " + std::to_string(i) + " of " + std::to_string(names->size()) +
+                         " images were looked at, because it took too long";
+      break;
+    }
+    auto added = add_users(connection, pool->io.get(), (*names)[i], pool->text + "/" + (*names)[i], found.users);
+    if (!added) found.incomplete = added.error().text;
   }
-  return users;
+  return found;
 }
 
 }  // namespace corbd::rbd

@@ -9,6 +9,6 @@
 namespace corbd::rbd {
 
 /// Opens each image as a reader, which leaves no trace in it. One that is gone by then is left out.
-result<std::vector<image::ImageUser>> list_users(Connection& connection, std::int64_t pool_id, const std::string& ns);
+result<image::ImageUsers> list_users(Connection& connection, std::int64_t pool_id, const std::string& ns);
 
 }  // namespace corbd::rbd

@@ -14,6 +14,9 @@ namespace corbd::volume {
 task<std::vector<plan::Holder>> find_holders(const Ports& ports, image::Access access, image::Image& image,
                                              image::Ownership who, std::string volume_id, Until until);
 
+/// The kernel client of this node that shows the image is no foreign one.
+void forget_own_kernel(const Ports& ports, const image::Key& key, image::Ownership& who);
+
 /// Blocklists each of them by its very address, for as long as a dead client of our own. When it has succeeded, our
 /// clients have the OSD map that says so.
 task<result<>> evict(const Ports& ports, image::Access access, std::vector<plan::Holder> holders, Until until);

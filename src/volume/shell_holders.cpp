@@ -23,13 +23,14 @@ task<> Shell::Impl::outlast_holders(Volume& volume, Operation& operation, Until 
   for (duration pause = kHolderPause;; pause = std::min(2 * pause, kLongestHolderPause)) {
     operation.outcome = co_await fulfil(volume, operation.wish);
     note_outcome(volume, operation);
+    const auto& facts = volume.facts;
     const bool waits = std::holds_alternative<Staged>(operation.wish) && !operation.outcome &&
-                       operation.outcome.error().code == errc::in_use;
+                       operation.outcome.error().code == errc::in_use && (facts.holders || !facts.evicted.empty());
     const auto now = clock_.now();
     if (!waits || until.deadline == time_point::max() || now >= until.deadline) co_return;
     const auto next = std::min(now + pause, until.deadline);
     while (clock_.now() < next) {
-      if (leaving_ || volume.operations.size() > 1) co_return;
+      if (leaving_ || draining_ || volume.operations.size() > 1) co_return;
       co_await sleep_until(control_, clock_, std::min(next, clock_.now() + kLookUp));
     }
   }
@@ -97,7 +98,8 @@ task<result<Holding>> Shell::Impl::look_at_holders(const image::Access& to, cons
   options.read_only = true;
   auto image = co_await ports_.clusters.open(to, key, std::move(options), until);
   if (!image) co_return image.error();
-  const auto who = co_await (*image)->ownership(until);
+  auto who = co_await (*image)->ownership(until);
+  if (who) forget_own_kernel(ports_, key, *who);
   Holding found{key, (*image)->exclusive_lock(), {}};
   if (who) found.holders = co_await find_holders(ports_, to, **image, *who, at.volume_id, until);
   static_cast<void>(co_await (*image)->close(until));
@@ -106,6 +108,10 @@ task<result<Holding>> Shell::Impl::look_at_holders(const image::Access& to, cons
   if (found.holders.empty())
     co_return Error{errc::failed_precondition,
                     "no other client has image " + key.text() + ": there is nobody to take it from"};
+  for (const auto& holder : found.holders)
+    if (holder.node.state == plan::HolderNode::State::ready && !holder.blocked && !at.also_ready)
+      co_return Error{errc::failed_precondition,
+                      text(holder) + " is on a node that lives: end its pods there. Nobody was cut off"};
   if (auto done = co_await evict(ports_, to, found.holders, until); !done) co_return done.error();
   for (auto& holder : found.holders) {
     holder.blocked = true;
@@ -137,10 +143,9 @@ task<Users> Shell::Impl::users(std::string cluster_id, Until until) {
     seen.not_looked.push_back("this node has no volume of cluster " + cluster_id + ", so it could look at no pool");
   for (const auto& [place, pool] : pools) {
     auto found = co_await ports_.clusters.users(pool.access, place.first, place.second, until);
-    if (!found)
-      seen.not_looked.push_back("pool " + pool.text + ": " + found.error().text);
-    else
-      seen.users.insert(seen.users.end(), found->begin(), found->end());
+    const std::string missing = found ? found->incomplete : found.error().text;
+    if (!missing.empty()) seen.not_looked.push_back("pool " + pool.text + ": " + missing);
+    if (found) seen.users.insert(seen.users.end(), found->users.begin(), found->users.end());
   }
   co_return seen;
 }

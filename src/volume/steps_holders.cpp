@@ -19,13 +19,15 @@ task<result<>> Steps::evict(Volume& live, const step::Evict& step) {
   if (!to) co_return to.error();
   auto done = co_await volume::evict(ports_, *to, step.holders, soon());
   if (!done) co_return done;
+  // It took a while, and somebody may have opened the image since.
+  live.facts.ownership.reset();
+  live.facts.holders.reset();
   for (const auto& holder : step.holders) {
     live.facts.evicted.insert(holder.address);
     const std::string who = plan::text(holder);
     log::warning("volume.taken_over", {{"volume", live.id}, {"from", who}});
-    if (!holder.blocked)
-      notify_(live, {"VolumeTakenOver", true,
-                     "The image was taken from " + who + ", and that client was cut off from the cluster for good."});
+    notify_(live, {"VolumeTakenOver", true,
+                   "The image was taken from " + who + ", and that client was cut off from the cluster for good."});
   }
   co_return result<>();
 }

@@ -4,6 +4,7 @@
 #include "corbd/cephcsi/affinity.hpp"
 #include "corbd/cephcsi/parameters.hpp"
 #include "corbd/core/log.hpp"
+#include "holders.hpp"
 #include "steps.hpp"
 
 namespace corbd::volume {
@@ -51,6 +52,17 @@ task<result<>> Steps::unmap_krbd(Volume& live) {
 void Steps::admit_kernel(const Volume& live, image::Ownership& who) const {
   if (traits(live.record->kind).served) return;
   if (const auto device = device_of(live)) std::erase(who.foreign_watchers, device->client);
+}
+
+void forget_own_kernel(const Ports& ports, const image::Key& key, image::Ownership& who) {
+  const auto all = ports.kernel.inventory();
+  if (!all) return;
+  for (const auto& device : device::of_image(*all, key)) {
+    std::erase(who.foreign_watchers, device.client);
+    if (who.owner != device.client) continue;
+    who.owner.clear();
+    who.lock = image::Ownership::Lock::none;
+  }
 }
 
 }  // namespace corbd::volume

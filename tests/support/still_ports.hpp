@@ -121,8 +121,8 @@ class Clusters : public image::Clusters {
   task<result<std::unique_ptr<image::Image>>> open(image::Access, image::Key, image::OpenOptions, Until) override {
     co_return std::unique_ptr<image::Image>(std::make_unique<MemoryImage>(1 << 20));
   }
-  task<result<std::vector<image::ImageUser>>> users(image::Access, std::int64_t, std::string, Until) override {
-    co_return std::vector<image::ImageUser>();
+  task<result<image::ImageUsers>> users(image::Access, std::int64_t, std::string, Until) override {
+    co_return image::ImageUsers();
   }
   task<result<image::Blocklist>> blocklist(image::Access, Until) override { co_return image::Blocklist{"fsid"}; }
   task<result<std::vector<result<>>>> block(image::Access, std::vector<image::BlocklistEntry> entries,

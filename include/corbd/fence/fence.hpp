@@ -30,11 +30,13 @@ result<std::chrono::seconds> read_duration(std::string_view text);
 /// this agent, which would end its own volumes; `forced` allows it.
 result<std::vector<BlocklistEntry>> to_block(const std::vector<AddressBlock>& blocks, const Blocklist& now,
                                              std::chrono::system_clock::time_point until, bool forced);
-/// What is to be taken away: the block's own entry, and those of single addresses in it. Entries of single clients
-/// stay: they fence the dead. failed_precondition: a block has no entry of its own, and a larger one keeps it fenced.
+/// What is to be taken away: the block's own entry, or the single addresses that stand for it where monitors know no
+/// ranges. Others' fences of single addresses, and entries of single clients, stay: they fence the dead.
+/// failed_precondition: a block has none of these, and other entries fence it or a part of it.
 result<std::vector<BlocklistEntry>> to_unblock(const std::vector<AddressBlock>& blocks, const Blocklist& now);
-/// The ranges that keep the block fenced, whatever becomes of its own entry.
-std::vector<BlocklistEntry> larger_than(const AddressBlock& block, const Blocklist& now);
+/// The other entries that keep the block, or a part of it, fenced.
+std::vector<BlocklistEntry> remaining(const AddressBlock& block, const Blocklist& now,
+                                      const std::vector<BlocklistEntry>& gone);
 /// One entry for each address, for monitors that know no ranges. out_of_range above kMostAddresses.
 result<std::vector<BlocklistEntry>> each_address(const AddressBlock& block);
 

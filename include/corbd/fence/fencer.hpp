@@ -28,6 +28,7 @@ struct Report {
   std::vector<BlocklistEntry> changed;
   std::vector<AddressBlock> blocks;  ///< of the order, as they were understood
   Blocklist before;
+  std::vector<BlocklistEntry> remain = {};  ///< of an unfencing: what keeps some of the addresses fenced
 };
 
 /// Control thread only.
@@ -52,8 +53,7 @@ class Fencer {
 
  private:
   result<image::Access> access(const Asker& asker) const;
-  task<result<>> block(image::Access to, std::vector<BlocklistEntry> entries, std::chrono::seconds duration,
-                       Until until);
+  task<result<>> block(image::Access to, const Report& report, std::chrono::seconds duration, Until until);
   Clock& clock_;
   image::Clusters& clusters_;
   Monitors monitors_;

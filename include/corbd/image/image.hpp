@@ -110,8 +110,7 @@ class Clusters {
   /// failed_precondition for the mirror of another cluster's image.
   virtual task<result<std::unique_ptr<Image>>> open(Access access, Key key, OpenOptions options, Until until) = 0;
   /// Every client that has an image of that pool and namespace open, by its watch. Asks for one image after the other.
-  virtual task<result<std::vector<ImageUser>>> users(Access access, std::int64_t pool_id, std::string ns,
-                                                     Until until) = 0;
+  virtual task<result<ImageUsers>> users(Access access, std::int64_t pool_id, std::string ns, Until until) = 0;
   /// The cluster's blocklist, as its monitors have it now.
   virtual task<result<Blocklist>> blocklist(Access access, Until until) = 0;
   /// Blocks each of them for that long; their `until` does not count. The answers are in the same order. When it

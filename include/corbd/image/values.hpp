@@ -89,6 +89,11 @@ struct ImageUser {
   std::string client;   ///< "client.4119"
 };
 
+struct ImageUsers {
+  std::vector<ImageUser> users;
+  std::string incomplete = {};  ///< which images could not be looked at; empty: none
+};
+
 /// What an image's header tells without opening the image. Opening sets a watch, which changes the mark.
 struct Header {
   std::uint64_t version = 0;    ///< as Ownership::version

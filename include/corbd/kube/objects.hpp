@@ -24,7 +24,7 @@ Resource secrets_of(const std::string& name_space);
 struct Node {
   std::map<std::string, std::string> labels;
   std::vector<std::string> volumes_attached;  ///< "kubernetes.io/csi/<driver>^<handle>"
-  std::vector<std::string> addresses;         ///< "10.0.0.7", and names
+  std::vector<std::string> addresses;         ///< internal IPs: "10.0.0.7". An external one may be many nodes'
   std::optional<bool> ready;                  ///< nothing: the node's status does not say
   std::string ready_since;                    ///< since when it is, or is not
   bool out_of_service = false;  ///< by its taint: the cluster assumes it dead, and detaches its volumes by force

@@ -25,6 +25,7 @@ struct ImageAt {
   image::Name name = {};
   std::string user = {};
   Secret key = {};
+  bool also_ready = false;  ///< also a client whose node is ready may be cut off
 };
 
 /// Who has an image, besides this node.

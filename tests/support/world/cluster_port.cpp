@@ -120,8 +120,8 @@ class Clusters final : public image::Clusters {
     co_return std::move(*opened);
   }
 
-  task<result<std::vector<image::ImageUser>>> users(image::Access, std::int64_t, std::string, Until) override {
-    co_return std::vector<image::ImageUser>();
+  task<result<image::ImageUsers>> users(image::Access, std::int64_t, std::string, Until) override {
+    co_return image::ImageUsers();
   }
   task<result<image::Blocklist>> blocklist(image::Access access, Until until) override {
     if (auto admitted = world_.agent.admits_to_monitors(world_.agent.connection(), access.key); !admitted)

@@ -84,21 +84,33 @@ TEST_CASE("an agent does not fence itself unless it is forced to") {
   CHECK(fence::to_block({block("10.0.0.8/29")}, now, kNow, false).value().size() == 1);
 }
 
-TEST_CASE("unfencing takes the block's own entry and those of its single addresses, and no client's") {
+TEST_CASE("unfencing takes the block's own entry, and nobody else's fence of an address or a client in it") {
   const auto now = list({image::entry_of_range(block("10.0.0.0/24")), image::entry_of_range(block("10.0.0.0/25")),
                          image::entry_of_host(block("10.0.0.9/32")), image::entry_of_host(block("10.0.1.9/32")),
                          image::entry_of_client("10.0.0.7:0/5").value()});
-  CHECK(texts(fence::to_unblock({block("10.0.0.0/24")}, now).value()) == Texts{"10.0.0.0/24", "10.0.0.9"});
+  const auto gone = fence::to_unblock({block("10.0.0.0/24")}, now).value();
+  CHECK(texts(gone) == Texts{"10.0.0.0/24"});
+  CHECK(texts(fence::remaining(block("10.0.0.0/24"), now, gone)) == Texts{"10.0.0.0/25", "10.0.0.9"});
   CHECK(texts(fence::to_unblock({block("10.9.0.0/24")}, now).value()).empty());
+  CHECK(texts(fence::to_unblock({block("10.0.1.9/32")}, now).value()) == Texts{"10.0.1.9"});
 }
 
-TEST_CASE("a block that only a larger one fences is not called unfenced") {
+TEST_CASE("single addresses are a block's fence only if each of its addresses has one") {
+  auto now = list({image::entry_of_host(block("10.0.0.6/32"))});
+  CHECK(fence::to_unblock({block("10.0.0.6/31")}, now).error().code == errc::failed_precondition);
+  now.entries.push_back(image::entry_of_host(block("10.0.0.7/32")));
+  CHECK(texts(fence::to_unblock({block("10.0.0.6/31")}, now).value()) == Texts{"10.0.0.6", "10.0.0.7"});
+}
+
+TEST_CASE("a block that only another entry fences is not called unfenced") {
   const auto now = list({image::entry_of_range(block("10.0.0.0/24")), image::entry_of_range(block("10.0.0.8/32"))});
   const auto refused = fence::to_unblock({block("10.0.0.7/32")}, now);
   CHECK(refused.error().code == errc::failed_precondition);
   CHECK(refused.error().text.find("10.0.0.0/24") != std::string::npos);
-  CHECK(texts(fence::to_unblock({block("10.0.0.8/32")}, now).value()) == Texts{"10.0.0.8/32"});
-  CHECK(texts(fence::larger_than(block("10.0.0.8/32"), now)) == Texts{"10.0.0.0/24"});
+  CHECK(fence::to_unblock({block("10.0.0.0/23")}, now).error().code == errc::failed_precondition);
+  const auto gone = fence::to_unblock({block("10.0.0.8/32")}, now).value();
+  CHECK(texts(gone) == Texts{"10.0.0.8/32"});
+  CHECK(texts(fence::remaining(block("10.0.0.8/32"), now, gone)) == Texts{"10.0.0.0/24"});
   CHECK(fence::to_unblock({block("10.0.0.7/32"), block("10.0.0.0/24")}, now).value().size() == 1);
 }
 

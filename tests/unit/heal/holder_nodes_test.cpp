@@ -18,8 +18,9 @@ std::string node(const std::string& name, const std::string& address, const std:
                  const std::string& taint = "") {
   const std::string taints = taint.empty() ? "" : R"({"key":")" + taint + R"("})";
   return R"({"metadata":{"name":")" + name + R"("},"spec":{"taints":[)" + taints +
-         R"(]},"status":{"addresses":[{"address":")" + address + R"("}],"conditions":[{"type":"Ready","status":")" +
-         ready + R"(","lastTransitionTime":"2026-11-23T03:00:00Z"}]}})";
+         R"(]},"status":{"addresses":[{"type":"InternalIP","address":")" + address +
+         R"("}],"conditions":[{"type":"Ready","status":")" + ready +
+         R"(","lastTransitionTime":"2026-11-23T03:00:00Z"}]}})";
 }
 
 struct Scene {
@@ -94,13 +95,20 @@ TEST_CASE("a client that no metadata explains is looked for in one list of all n
   CHECK(scene.lists == 2);
 }
 
-TEST_CASE("a node without an object is gone, unless its address is another node's by now") {
+TEST_CASE("a node without an object is gone if it was seen with that address, unless that is another node's by now") {
   Scene scene;
+  const auto never = scene.find({{"n7"}, {}});
+  CHECK(never.state == State::unknown);
+  CHECK(never.why.find("never saw") != std::string::npos);
+  scene.nodes["n7"] = node("n7", "10.0.0.7", "Unknown");
+  CHECK(scene.find({{"n7"}, {}}).state == State::not_ready);
+  scene.nodes.clear();
   const auto gone = scene.find({{"n7"}, {}});
   CHECK(gone.name == "n7");
   CHECK(gone.state == State::gone);
   CHECK(gone.attached == false);
   scene.nodes["n8"] = node("n8", "10.0.0.7");
+  scene.loop.clock.advance(30s);
   const auto other = scene.find({{"n7"}, {}});
   CHECK(other.name == "n8");
   CHECK(other.state == State::ready);
@@ -113,6 +121,13 @@ TEST_CASE("a node whose addresses are others than the client's is not the client
   CHECK(found.name.empty());
   CHECK(found.state == State::unknown);
   CHECK(found.why.find("n7") != std::string::npos);
+}
+
+TEST_CASE("an address that two nodes have tells of neither") {
+  Scene scene;
+  scene.nodes["n7"] = node("n7", "10.0.0.7", "True", "node.kubernetes.io/out-of-service");
+  scene.nodes["n8"] = node("n8", "10.0.0.7");
+  CHECK(scene.find().name.empty());
 }
 
 TEST_CASE("an API server that refuses or is not there leaves the node unknown, and nobody dead") {

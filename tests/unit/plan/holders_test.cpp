@@ -1,4 +1,6 @@
 // A first stage of an image that other clients have: who may be cut off for it, and what is said otherwise.
+#include <utility>
+
 #include "model.hpp"
 
 using namespace corbd;
@@ -55,6 +57,7 @@ const Step kHolders = step::Look{Fact::holders}, kAttachment = step::Look{Fact::
 /// Until the client is cut off, and further.
 Steps taken(Steps looks, bool locked = true) {
   looks.push_back(step::Evict{});
+  looks.push_back(step::Look{Fact::ownership});
   Steps connects = connected();
   if (!locked) connects.erase(connects.begin());
   return sequence({opened(), looks, connects, {step::Look{Fact::probe}}, proven_empty(), {step::Mkfs{}}, mounted()});
@@ -157,4 +160,59 @@ TEST_CASE("a refusal says for how long the volume has waited") {
   Model model = held_by({kHolder});
   model.seen.in_use_for = std::chrono::seconds(42);
   CHECK(has(refusal(model), "waited for 42 s"));
+}
+
+TEST_CASE("a client that opened the image while another one was cut off is found before the image is taken") {
+  Model model = held_by({fenced()});
+  Decision last = Done{};
+  bool came = false;
+  for (int i = 0; i < 40 && !std::holds_alternative<Fail>(last); ++i) {
+    last = model.decide(Wish(staged_wish()));
+    const auto* step = std::get_if<Step>(&last);
+    if (step == nullptr) break;
+    REQUIRE_FALSE(std::holds_alternative<step::Lock>(*step));
+    model.apply(*step, Wish(staged_wish()));
+    if (!std::holds_alternative<step::Evict>(*step) || std::exchange(came, true)) continue;
+    Holder newcomer = on(State::ready);
+    newcomer.address = "10.0.0.8:0/1";
+    model.holders = {newcomer};
+    model.ownership.foreign_watchers.push_back(newcomer.address);
+  }
+  REQUIRE(std::holds_alternative<Fail>(last));
+  CHECK(std::get<Fail>(last).error.code == errc::in_use);
+  CHECK(has(std::get<Fail>(last).error.text, "10.0.0.8:0/1"));
+}
+
+TEST_CASE("a client of this very node is not taken for dead by what is said of the node") {
+  Model model = held_by({on(State::out_of_service)});
+  model.seen.client = "10.0.0.7:0/9";
+  CHECK(has(refusal(model), "10.0.0.7:0/1"));
+}
+
+TEST_CASE("a fenced node opens nothing, and its volume is lost there only if it is attached elsewhere") {
+  const auto fenced_node = [](Attachment::State state) {
+    Model model = staged_model();
+    model.seen.link = Observation::Link::none;
+    model.seen.connected = model.seen.image_open = model.seen.lock_held = false;
+    model.seen.facts.node_fenced = Error{errc::node_fenced, "fenced"};
+    model.attachment = {state, "uid", ""};
+    model.record->attachment_uid = "uid";
+    return model;
+  };
+  using At = Attachment::State;
+  const Wish heal = Healed{};
+  check({
+      {"attached here", fenced_node(At::here), heal, {kAttachment}, errc::node_fenced},
+      {"attached elsewhere", fenced_node(At::away), heal, {kAttachment}, errc::lost},
+      {"nobody knows", fenced_node(At::unknown), heal, {kAttachment}, errc::node_fenced},
+      {"of the kernel's client, fresh",
+       but(fresh(), [](Model& of) { of.seen.facts.node_fenced = Error{errc::node_fenced, "fenced"}; }),
+       [] {
+         Staged wish = staged_wish();
+         wish.mounter = Mounter::krbd;
+         return Wish(wish);
+       }(),
+       {step::Look{Fact::resolved}, step::WriteRecord{}, step::Look{Fact::stash}, step::WriteStash{kPath, {}}},
+       errc::node_fenced},
+  });
 }

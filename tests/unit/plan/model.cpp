@@ -108,6 +108,8 @@ void Model::apply(const Step& step, const Wish& wish) {
                  [&](const step::Fence&) { seen.facts.fenced = true; },
                  [&](const step::Evict& of) {
                    for (const auto& holder : of.holders) seen.facts.evicted.insert(holder.address);
+                   seen.facts.ownership.reset();
+                   seen.facts.holders.reset();
                  },
                  [&](const step::OpenImage&) { seen.image_open = true; },
                  [&](const step::Lock&) {

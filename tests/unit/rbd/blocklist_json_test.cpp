@@ -29,6 +29,13 @@ TEST_CASE("clients, whole addresses and ranges of a blocklist are told apart") {
   CHECK(std::chrono::system_clock::to_time_t(entries[1].until) == 1795403872);
 }
 
+TEST_CASE("the end of an entry is in the monitor's time zone, and an entry with a port is one client's") {
+  const auto entries =
+      rbd::parse_blocklist(R"([{"addr":"10.0.0.1:6801/0","until":"2026-11-23T05:17:52.108005+0200"}])").value();
+  CHECK(std::chrono::system_clock::to_time_t(entries[0].until) == 1795403872);
+  CHECK(entries[0].kind == Kind::client);
+}
+
 TEST_CASE("an empty blocklist is one without entries") {
   for (const char* text : {"", "[]", "[][]", "[]\n[]\n"}) CHECK(rbd::parse_blocklist(text).value().empty());
 }
