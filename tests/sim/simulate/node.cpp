@@ -145,10 +145,11 @@ void Node::settle() {
   while (loop_.clock.now() < end && world_.broken_rules.empty() && std::any_of(ours.begin(), ours.end(), waits))
     step(end);
   for (const Kubelet* kubelet : ours) {
-    const auto status = world_.agent.shell().status(kubelet->volume.image);
-    if (waits(kubelet))
-      world_.broke("a volume that is provably ours is not served after 10 min without faults: " +
-                   kubelet->volume.image + (status && status->last_error ? ": " + status->last_error->text : ""));
+    if (!waits(kubelet)) continue;
+    const auto status =
+        world_.agent.running() ? world_.agent.shell().status(kubelet->volume.image) : std::optional<volume::Status>();
+    world_.broke("a volume that is provably ours is not served after 10 min without faults: " + kubelet->volume.image +
+                 (status && status->last_error ? ": " + status->last_error->text : ""));
   }
   go_until(loop_.clock.now() + 30s);
   for (const Kubelet* kubelet : ours) {
