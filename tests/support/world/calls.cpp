@@ -189,8 +189,10 @@ void Calls::run_helper(const std::shared_ptr<HelperJob>& job) {
     // Its first request finds out.
     if (image != nullptr && !image->read_only())
       if (const FakeImage* of = world_.cluster.by_id(device->image_id);
-          of != nullptr && !world_.cluster.may_write(*of, image->client()))
+          of != nullptr && !world_.cluster.may_write(*of, image->client())) {
+        if (world_.cluster.refuses(image->client())) world_.agent.note_cut(image->client());
         link->second->hold();
+      }
   }
   if (device != nullptr && device->alive && job->syncs && !device->requests.empty()) {
     world_.loop().outside_in(std::chrono::milliseconds(1), [this, job] { run_helper(job); });
