@@ -143,6 +143,7 @@ task<result<>> Steps::disconnect(Volume& live) {
 task<result<>> Steps::stop_session(Volume& live) {
   const bool broken = live.link->state() == device::Link::State::held;
   live.cut_off |= broken && !live.tombstone;
+  live.image_lost |= broken;
   note_stall(live);
   live.link->shut();
   live.connected = false;

@@ -36,6 +36,7 @@ task<result<>> Steps::open_image(Volume& live) {
   options.on_lost = [this, &live, alive, opening](const std::string& why) {
     if (alive.expired() || live.opening != opening) return;
     live.lock_held = false;
+    live.image_lost = true;
     if (live.link)
       live.link->hold();
     else
@@ -86,7 +87,7 @@ task<result<>> Steps::take_lock(Volume& live) {
 void Steps::forget_image(Volume& live) {
   ++live.opening;
   live.image.reset();
-  live.closing = live.tombstone = live.lock_held = false;
+  live.closing = live.tombstone = live.lock_held = live.image_lost = false;
   // Facts of the node's paths, of the attachment and of other clients stay. Facts of the image go.
   Facts kept;
   kept.cleared = std::move(live.facts.cleared);
@@ -105,6 +106,9 @@ task<result<>> Steps::close_image(Volume& live) {
     forget_image(live);
     co_return result<>();
   }
+  // Its client may be refused no more. Then the close would give back the lock, which proves that the image is ours.
+  if (live.image_lost && !live.closing)
+    if (auto to = access(live)) static_cast<void>(co_await ports_.clusters.fence_dead(*to, soon()));
   live.closing = true;
   auto closed = co_await live.image->close(soon());
   if (!closed) co_return closed;

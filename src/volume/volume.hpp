@@ -64,6 +64,7 @@ struct Volume {
   std::optional<time_point> other_died;  ///< when the kernel reported the end of rbd-nbd's link
   bool gone = false;                     ///< the record is of an earlier boot, or the last look found no device
   bool disconnected = false;             ///< the device takes no link any more
+  bool image_lost = false;               ///< the open image's client was cut off, or its lock was lost
   bool cut_off = false;                  ///< the client was cut off while it served; until the volume is served again
   std::optional<time_point> unserved_since, lost_since, in_use_since;
   std::set<std::string> in_use_by;  ///< addresses of those that the last notice named

@@ -59,6 +59,24 @@ TEST_CASE("a volume that is still this node's is served again when the node's fe
   CHECK(scene.world.cluster.blocklisted == std::set{scene.client});
 }
 
+TEST_CASE("a fence that has ended when its node hears of it takes no proof away") {
+  struct Late : test::Calm {
+    duration any(duration limit) override { return limit / 2; }  // an image hears after 1 s that it is cut off
+  } late;
+  Scene scene;
+  scene.kill_and_start(true);
+  scene.filled();
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.world.hazards = &late;
+  scene.world.cluster.fence_host(scene.world.agent.node_address);
+  scene.loop.advance(500ms);
+  scene.world.cluster.unfence_host(scene.world.agent.node_address);
+  scene.loop.advance(2min);
+  CHECK(scene.device().alive);
+  scene.world.agent.kill();
+  scene.world.hazards = nullptr;
+}
+
 TEST_CASE("an agent that starts on a fenced node waits for the end of the fence") {
   Fenced scene;
   scene.kill_and_start(true);
