@@ -175,6 +175,19 @@ TEST_CASE("a lock whose owner lost its watch to a fence is taken only when that 
   CHECK(scene.image().blocks == before);
 }
 
+// Open: an image without the lock shows nobody once the watch of its holder has ended, by a fence or by itself. So no
+// entry names that client, and its host's fence may end.
+TEST_CASE("late writes of a holder without a lock do not land when its watch had ended before the stage",
+          "[!shouldfail]") {
+  Held scene(false);
+  scene.world.cluster.fence_host(kHost);
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  const auto before = scene.image().blocks;
+  scene.world.cluster.unfence_host(kHost);
+  scene.world.cluster.late_write("id-1", kHolder);
+  CHECK(scene.image().blocks == before);
+}
+
 TEST_CASE(
     "with the flag a volume attached here is taken over from a node that is out of service, and people are told") {
   Held scene(true, true);
