@@ -46,12 +46,13 @@ struct Scene {
     rados_create2(&made.cluster, "ceph", "client.test", 0);
     made.fsid = "fsid of " + to.cluster_id;
     made.addresses = {"10.0.0.1:0/" + std::to_string(++dialled)};
+    if (node_fenced) made.node_fenced = Error{errc::node_fenced, "fenced"};
     return made;
   }
   result<rbd::Lease>& get(Started<result<rbd::Lease>>& from) { return from.get(); }
-  std::unique_ptr<Started<result<rbd::Lease>>> lease(image::Access to, Until until = {}) {
-    return std::make_unique<Started<result<rbd::Lease>>>(
-        loop.io, connections->lease(std::move(to), Connections::Need::any, until));
+  std::unique_ptr<Started<result<rbd::Lease>>> lease(image::Access to, Until until = {},
+                                                     Connections::Need need = Connections::Need::any) {
+    return std::make_unique<Started<result<rbd::Lease>>>(loop.io, connections->lease(std::move(to), need, until));
   }
   ~Scene() {
     end.set_value();
@@ -59,6 +60,7 @@ struct Scene {
     connections.reset();
   }
   std::atomic<int> dialled = 0;
+  std::atomic<bool> node_fenced = false;  ///< the blocklist has this node's address
 };
 
 }  // namespace
@@ -190,4 +192,26 @@ TEST_CASE("a connection of the key that works stays while another key is tried t
   CHECK(scene.lease(access("lab", "node", "wrong"))->get().error().code == errc::unauthenticated);
   CHECK(scene.lease(access("lab"))->get());
   CHECK(scene.dialled == 1);
+}
+
+TEST_CASE("a node that its cluster has fenced hears it from one new client, and leaves no dead one") {
+  Scene scene;
+  scene.node_fenced = true;
+  std::vector<std::unique_ptr<Started<result<rbd::Lease>>>> all;
+  for (int i = 0; i < 16; ++i) all.push_back(scene.lease(access("lab")));
+  for (auto& one : all) CHECK(one->get().error().code == errc::node_fenced);
+  CHECK(scene.lease(access("lab"))->get().error().code == errc::node_fenced);
+  CHECK(scene.dialled == 1);
+  CHECK(scene.connections->incarnations().unfenced("fsid of lab").empty());
+  scene.node_fenced = false;
+  scene.loop.clock.advance(5s);
+  CHECK(scene.lease(access("lab"))->get());
+  CHECK(scene.dialled == 2);
+}
+
+TEST_CASE("the monitors of a cluster that has fenced this node are asked all the same") {
+  Scene scene;
+  scene.node_fenced = true;
+  CHECK(scene.lease(access("lab"), {}, Connections::Need::monitors)->get());
+  CHECK(scene.lease(access("lab"))->get().error().code == errc::node_fenced);
 }
