@@ -123,9 +123,9 @@ void Node::stage_what_the_dead_left() {
   for (const auto& kubelet : kubelets_) {
     const std::string& name = kubelet.volume.image;
     const auto awaited = [&](const auto& waiting) { return waiting.second == name; };
-    // A pod whose device went away under it keeps the next one from being made.
+    // What was given up waits for its pods' end, and so does a volume whose device went away under them.
     const auto is_used = [&](const plan::Record& record) {
-      return record.volume_id == name && !record.publishes.empty();
+      return record.volume_id == name && (record.failed || !record.publishes.empty());
     };
     const bool free = left_by_dead_.contains(name) && std::ranges::none_of(world_.disk.records, is_used) &&
                       world_.cluster.images.contains(name) &&
