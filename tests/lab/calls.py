@@ -100,10 +100,6 @@ def _messages(method):
     return ["%s.%s%s" % (package, rpc, end) for end in ("Request", "Response")]
 
 
-def known(method):
-    return all(name in MESSAGES for name in _messages(method))
-
-
 class Call:
     """A CSI call under way; options as those of `corbd csi`."""
 

@@ -1,4 +1,5 @@
 """Two nodes and one image: the first loses its network and is fenced, the second goes on."""
+import hashlib
 import os
 import shutil
 import subprocess
@@ -9,9 +10,10 @@ from checks import check, long, say, wait_for
 from cluster import Image
 from machine import BUILD, MIB, run
 from node import Node
+from stories_kube import ApiServer
 from stories_owner import watchers
 from stories_seen import ask, show, volumes_of
-from volume import Volume
+from volume import DRIVER, Volume
 from writer import Writer
 
 CLUSTER = "lab"
@@ -23,10 +25,10 @@ class OneNode:
     def __init__(self, lab):
         self.lab = lab
 
-    def start(self, nodeid, volume_id, pool, context):
+    def start(self, nodeid, volume_id, pool, context, flags=()):
         """The node's address."""
         self.addons = "unix://" + os.path.join(self.lab.dir, "addons.sock")
-        self.agent = self.lab.agent(flags=["--enable-fencing", "--csi-addons-endpoint", self.addons], nodeid=nodeid).start()
+        self.agent = self.lab.agent(flags=["--enable-fencing", "--csi-addons-endpoint", self.addons, *flags], nodeid=nodeid).start()
         self.volume = Volume(self.agent, Image(self.lab, volume_id, pool), cluster_id=CLUSTER, context=context)
         # A user that may serve images may not fence a node.
         self.admin_key = self.lab.write("admin-key", self.lab.admin("ceph", "auth", "get-key", "client.admin").strip())
@@ -95,6 +97,39 @@ class OneNode:
         return run(["sh", "-c", "dd if=/dev/nbd%d bs=4M iflag=direct status=none | sha256sum" % self.volume.device]).split()[0]
 
 
+class Attached(OneNode):
+    """The same with an API server that knows the node's VolumeAttachment, and the other node."""
+
+    def start(self, nodeid, volume_id, pool, context, flags=()):
+        self.api = ApiServer(self.lab)
+        name = "csi-" + hashlib.sha256((volume_id + DRIVER + nodeid).encode()).hexdigest()
+        self.attachment = "/apis/storage.k8s.io/v1/volumeattachments/" + name
+        self.api.objects[self.attachment] = {
+            "metadata": {"name": name, "uid": "uid-" + nodeid, "creationTimestamp": "2020-01-01T00:00:00Z"},
+            "spec": {"attacher": DRIVER, "nodeName": nodeid, "source": {"persistentVolumeName": "pv-1"}}, "status": {"attached": True}}
+        return super().start(nodeid, volume_id, pool, context, flags)
+
+    def detach(self):
+        self.api.objects.pop(self.attachment)
+
+    def other_node(self, name, address, tainted):
+        self.api.objects["/api/v1/nodes/" + name] = {
+            "metadata": {"name": name}, "spec": {"taints": [{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}] if tainted else []},
+            "status": {"addresses": [{"type": "InternalIP", "address": address}],
+                       "conditions": [{"type": "Ready", "status": "Unknown", "lastTransitionTime": "2020-01-01T00:00:00Z"}]}}
+
+    def stage_until_tainted(self, name, address):
+        """(the first refusal, how long the stage took once the node was tainted)."""
+        refused = self.volume.try_stage(timeout=12)
+        stage = self.volume.begin("stage", timeout=110)
+        time.sleep(3)
+        self.other_node(name, address, True)
+        begin = time.monotonic()
+        answer = stage.end()
+        check(answer["code"] == "OK", "the stage once %s is out of service: %s" % (name, answer))
+        return refused, time.monotonic() - begin
+
+
 def provisioned(lab, name):
     """(volume ID, its context) of a new volume as ceph-csi lays it out."""
     endpoint = "unix://" + os.path.join(lab.dir, "controller.sock")
@@ -112,12 +147,8 @@ def provisioned(lab, name):
     return made["volumeId"], made["volumeContext"]
 
 
-def fence(lab, node_b, address, fenced):
+def fence(node_b, address, fenced):
     """Fences node A on node B's CSI-Addons socket, or ends that."""
-    if not calls.known("fence"):
-        say("this build has no FenceController, so the cluster's own command is used")
-        lab.admin("ceph", "osd", "blocklist", "add" if fenced else "rm", address + ":0/0")
-        return
     for _ in range(2):  # A second call changes nothing.
         node_b.ask("fencing", "fence" if fenced else "unfence", [address + "/32"])
     listed = node_b.ask("fenced")
@@ -153,9 +184,8 @@ def story_two_nodes(lab):
     writer.wait_more(100)
     watch = watchers(lab, image)
     check(len(watch) == 1 and watch[0].startswith(address_a + ":"), "the image's watchers: %s" % watch)
-    if calls.known("fence_clients"):
-        clients = str(a.fencing("fence_clients"))
-        check(address_a + "/32" in clients, "node-a's clients do not have its address: %s" % clients)
+    clients = str(a.fencing("fence_clients"))
+    check(address_a + "/32" in clients, "node-a's clients do not have its address: %s" % clients)
 
     lab.admin("tap", lab.tap, "down")
     acked = wait_for("the last write before the cut", lambda: settled(writer), 20)
@@ -164,10 +194,9 @@ def story_two_nodes(lab):
     check(watchers(lab, image) == watch, "node-a's watch ended before node-b's stage did: this machine is too slow for this story")
     check(refused["code"] == "UNAVAILABLE", "node-b's stage: %s" % refused)
     check(address_a in refused["message"], "node-b's stage does not name node-a's address")
-    if calls.known("fence"):
-        check("node-a" in refused["message"], "node-b's stage does not name node-a")
+    check("node-a" in refused["message"], "node-b's stage does not name node-a")
 
-    fence(lab, b, address_a, True)
+    fence(b, address_a, True)
     say("node-b staged it within %.1f s once node-a was fenced" % b.ask("stage"))
     b.ask("publish")
     check(writer.acked() == acked, "%d writes of node-a ended without a network" % (writer.acked() - acked))
@@ -184,7 +213,7 @@ def story_two_nodes(lab):
     check("fenced" in str(seen["last_error"]), "node-a does not say that it is fenced")
     say("node-a's application saw %d errors while its node was fenced" % writer.stalls()["errors"])
 
-    fence(lab, b, address_a, False)
+    fence(b, address_a, False)
     def taken():
         error = volumes_of(a.agent)[volume_id]["last_error"]
         return error and address_b in error["text"] and error
@@ -207,3 +236,49 @@ def story_two_nodes(lab):
 
 
 story_two_nodes.limit = 600
+
+
+@long
+def story_out_of_service(lab):
+    """a node without network is tainted out-of-service: the stage that waits on another node cuts off that one client and goes on; the first node gives up"""
+    b = Node(lab, "node-b", Attached)
+    a = Attached(lab)
+    volume_id, context = provisioned(lab, "out-of-service")
+    image = Image(lab, "csi-vol-" + volume_id[-36:], context.get("pool", lab.pool))
+    address_a = a.start("node-a", volume_id, image.pool, context)
+    b.ask("start", "node-b", volume_id, image.pool, context, flags=["--fence-out-of-service"])
+    b.ask("other_node", "node-a", address_a, False)
+    a.stage()
+    a.publish()
+    writer = a.writer("a").start()
+    writer.wait_more(100)
+    watch = watchers(lab, image)
+
+    lab.admin("tap", lab.tap, "down")
+    acked = wait_for("the last write before the cut", lambda: settled(writer), 20)
+    refused, seconds = b.ask("stage_until_tainted", "node-a", address_a)
+    say("node-b: %s: %s" % (refused["code"], refused["message"]))
+    for part in (address_a, "node-a", "not ready since", "not attached there"):
+        check(part in refused["message"], "node-b's refusal lacks %s" % part)
+    say("node-b staged it within %.1f s once node-a was out of service" % seconds)
+    check(watch[0] in lab.admin("ceph", "osd", "blocklist", "ls"), "node-a's client is not on the blocklist")
+    check(not [line for line in lab.admin("ceph", "osd", "blocklist", "ls").splitlines() if "cidr" in line], "more than one client is fenced")
+    b.ask("publish")
+    expect_all(b.ask("verify", "a", b.give(writer.journal)), acked, "node-a's file on node-b")
+
+    b.ask("freeze", True)
+    before = b.ask("checksum")
+    a.detach()
+    lab.admin("tap", lab.tap, "up")
+    wait_for("an error that reaches node-a's application", lambda: writer.stalls()["errors"] > 0, 240, 1)
+    show(ask(a.agent, "volume", volume_id))
+    check(b.ask("checksum") == before, "the image changed after node-a had its network again")
+    check(writer.stalls()["acked"] == acked, "node-a has acknowledged a write since the cut")
+    b.ask("freeze", False)
+    writer.stop()
+    a.end()
+    b.ask("end")
+    b.end()
+
+
+story_out_of_service.limit = 600
