@@ -144,7 +144,7 @@ def story_exclusive(lab):
     peer.map()
     run(["dd", "if=/dev/urandom", "of=" + peer.device, "bs=4096", "count=1", "oflag=direct"])
     volume = lab.agent().start().volume(image, block=True)
-    answer = volume.try_stage()
+    answer = volume.try_stage(timeout=12)
     say("while another client has it: %s: %s" % (answer["code"], answer["message"]))
     check(answer["code"] in ("ABORTED", "UNAVAILABLE", "FAILED_PRECONDITION", "INTERNAL"), "stage: %s" % answer)
     check(volume.device is None, "it is served all the same")
@@ -165,7 +165,7 @@ def story_dead_owner(lab):
     owner = json.loads(lab.admin("rbd", "lock", "ls", "--format", "json", image.spec))[0]["address"]
     peer.kill()
     volume = lab.agent().start().volume(image, block=True)
-    answer = volume.try_stage()
+    answer = volume.try_stage(timeout=12)
     say("just after its death: %s: %s" % (answer["code"], answer["message"]))
     check(answer["code"] == "UNAVAILABLE" and "client." in answer["message"], "stage: %s" % answer)
     volume.stage(patience=60)
