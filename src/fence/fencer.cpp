@@ -52,27 +52,34 @@ result<image::Access> Fencer::access(const Asker& asker) const {
   return image::Access{asker.cluster_id, std::move(*monitors), asker.user, asker.key};
 }
 
-task<result<Report>> Fencer::fence(Asker asker, Order order, Until until) {
-  Report report;
+task<result<Fencer::Begun>> Fencer::begin(const Asker& asker, const Order& order, Until until) {
   auto blocks = read_blocks(order.blocks);
   if (!blocks) co_return blocks.error();
-  report.blocks = std::move(*blocks);
-  const auto to = access(asker);
+  auto to = access(asker);
   if (!to) co_return to.error();
   auto now = co_await clusters_.blocklist(*to, until);
   if (!now) co_return now.error();
-  report.before = std::move(*now);
+  Begun begun{std::move(*to), {}};
+  begun.report.blocks = std::move(*blocks);
+  begun.report.before = std::move(*now);
+  co_return begun;
+}
+
+task<result<Report>> Fencer::fence(Asker asker, Order order, Until until) {
+  auto begun = co_await begin(asker, order, until);
+  if (!begun) co_return begun.error();
+  auto& [to, report] = *begun;
   auto missing = to_block(report.blocks, report.before, clock_.wall() + order.duration, order.forced || order.dry_run);
   if (!missing) co_return missing.error();
   report.changed = std::move(*missing);
-  if (order.dry_run) co_return report;
+  if (order.dry_run) co_return std::move(report);
   // Before it is done: a caller that leaves learns no end.
   if (!report.changed.empty()) log_change("cluster.fencing", asker, report.changed);
   // Also if nothing is missing: another node may have fenced it a moment ago, and our map may be older.
-  auto done = co_await block(*to, report, order.duration, until);
+  auto done = co_await block(to, report, order.duration, until);
   if (!done) co_return done.error();
   if (!report.changed.empty()) log_change("cluster.fence_added", asker, report.changed);
-  co_return report;
+  co_return std::move(report);
 }
 
 /// Tries ranges first. A repeat of a block that takes a command for each address goes on where the last one was.
@@ -99,15 +106,9 @@ task<result<>> Fencer::block(image::Access to, const Report& report, std::chrono
 }
 
 task<result<Report>> Fencer::unfence(Asker asker, Order order, Until until) {
-  Report report;
-  auto blocks = read_blocks(order.blocks);
-  if (!blocks) co_return blocks.error();
-  report.blocks = std::move(*blocks);
-  const auto to = access(asker);
-  if (!to) co_return to.error();
-  auto now = co_await clusters_.blocklist(*to, until);
-  if (!now) co_return now.error();
-  report.before = std::move(*now);
+  auto begun = co_await begin(asker, order, until);
+  if (!begun) co_return begun.error();
+  auto& [to, report] = *begun;
   auto gone = to_unblock(report.blocks, report.before);
   if (!gone) co_return gone.error();
   report.changed = std::move(*gone);
@@ -115,15 +116,15 @@ task<result<Report>> Fencer::unfence(Asker asker, Order order, Until until) {
     for (auto& entry : remaining(block, report.before, report.changed))
       if (std::ranges::none_of(report.remain, [&](const auto& one) { return one.same_target(entry); }))
         report.remain.push_back(std::move(entry));
-  if (order.dry_run || report.changed.empty()) co_return report;
+  if (order.dry_run || report.changed.empty()) co_return std::move(report);
   log_change("cluster.unfencing", asker, report.changed);
-  auto results = co_await clusters_.unblock(*to, report.changed, until);
+  auto results = co_await clusters_.unblock(to, report.changed, until);
   if (!results) co_return results.error();
   if (auto done = told("unfenced", report.changed, *results); !done) co_return done.error();
   log_change("cluster.fence_removed", asker, report.changed);
   for (const auto& entry : report.remain)
     log::warning("cluster.still_fenced", {{"cluster", asker.cluster_id}, {"by", entry.text()}});
-  co_return report;
+  co_return std::move(report);
 }
 
 task<result<Blocklist>> Fencer::list(Asker asker, Until until) {

@@ -52,6 +52,12 @@ class Fencer {
   task<result<Clients>> clients(Asker asker, Until until);
 
  private:
+  struct Begun {
+    image::Access to;
+    Report report;
+  };
+  /// Reads the order, and the blocklist as it is now.
+  task<result<Begun>> begin(const Asker& asker, const Order& order, Until until);
   result<image::Access> access(const Asker& asker) const;
   task<result<>> block(image::Access to, const Report& report, std::chrono::seconds duration, Until until);
   Clock& clock_;

@@ -3,44 +3,19 @@
 #include "csiaddons/identity.grpc.pb.h"
 #include "served.hpp"
 #include "support/catch.hpp"
-#include "support/still_ports.hpp"
+#include "support/monitors.hpp"
 
 using corbd::errc;
 using corbd::Error;
 using corbd::result;
-using corbd::task;
-using corbd::Until;
-namespace image = corbd::image;
 namespace test = corbd::test;
 
 namespace {
 
-/// Keeps what it is told.
-class Monitors final : public test::still::Clusters {
- public:
-  task<result<image::Blocklist>> blocklist(image::Access access, Until) override {
-    asked_as = access.user + " " + std::string(access.key.reveal());
-    co_return now;
-  }
-  task<result<std::vector<result<>>>> block(image::Access, std::vector<image::BlocklistEntry> entries,
-                                            std::chrono::seconds duration, Until) override {
-    lasting = duration;
-    now.entries.insert(now.entries.end(), entries.begin(), entries.end());
-    co_return std::vector<result<>>(entries.size(), result<>());
-  }
-  task<result<std::vector<result<>>>> unblock(image::Access, std::vector<image::BlocklistEntry> entries,
-                                              Until) override {
-    now.entries.clear();
-    co_return std::vector<result<>>(entries.size(), result<>());
-  }
-  image::Blocklist now{"fsid", {}, {"10.0.0.9:0/1"}};
-  std::string asked_as;
-  std::chrono::seconds lasting{};
-};
-
 class Fencing {
  public:
   Fencing() {
+    monitors.now.own = {"10.0.0.9:0/1"};
     corbd::csi::Config config;
     config.addons_endpoint = "unix://" + folder_.path() + "/csi-addons.sock";
     config.drivername = "rbd.csi.ceph.com";
@@ -91,7 +66,7 @@ class Fencing {
     (*request.mutable_secrets())["userKey"] = "key";
   }
 
-  Monitors monitors;
+  test::Monitors monitors;
   std::shared_ptr<grpc::Channel> channel;
 
  private:

@@ -3,7 +3,7 @@
 
 #include "support/catch.hpp"
 #include "support/helpers.hpp"
-#include "support/still_ports.hpp"
+#include "support/monitors.hpp"
 
 using namespace corbd;
 using namespace std::chrono_literals;
@@ -12,59 +12,9 @@ using Texts = std::vector<std::string>;
 
 namespace {
 
-/// Monitors that may know no ranges, or refuse some entries.
-class Monitors final : public test::still::Clusters {
- public:
-  task<result<image::Blocklist>> blocklist(image::Access, Until) override { co_return now; }
-  task<result<std::vector<result<>>>> block(image::Access, std::vector<image::BlocklistEntry> entries,
-                                            std::chrono::seconds duration, Until) override {
-    ++calls;
-    lasting = duration;
-    std::vector<result<>> results;
-    for (auto& entry : entries) {
-      if (entry.kind == image::BlocklistEntry::Kind::range && !ranges) {
-        results.emplace_back(Error{errc::unimplemented, "no ranges"});
-        continue;
-      }
-      if (refuses == entry.text()) {
-        results.emplace_back(Error{errc::permission_denied, "no caps"});
-        continue;
-      }
-      entry.until = std::chrono::system_clock::time_point::max();
-      now.entries.push_back(entry);
-      results.emplace_back();
-    }
-    co_return results;
-  }
-  task<result<std::vector<result<>>>> unblock(image::Access, std::vector<image::BlocklistEntry> entries,
-                                              Until) override {
-    std::vector<result<>> results;
-    for (const auto& entry : entries) {
-      if (refuses == entry.text()) {
-        results.emplace_back(Error{errc::permission_denied, "no caps"});
-        continue;
-      }
-      std::erase_if(now.entries, [&](const auto& other) { return other.same_target(entry); });
-      results.emplace_back();
-    }
-    co_return results;
-  }
-  Texts listed() const {
-    Texts all;
-    for (const auto& entry : now.entries) all.push_back(entry.text());
-    return all;
-  }
-
-  image::Blocklist now{"fsid"};
-  bool ranges = true;
-  std::string refuses;
-  int calls = 0;
-  std::chrono::seconds lasting{};
-};
-
 struct Scene {
   test::Loop loop;
-  Monitors monitors;
+  test::Monitors monitors;
   fence::Fencer fencer{loop.clock, monitors, [](const std::string& cluster) -> result<std::vector<std::string>> {
                          if (cluster != "lab") return Error{errc::not_found, "no cluster " + cluster};
                          return std::vector<std::string>{"10.0.0.1"};

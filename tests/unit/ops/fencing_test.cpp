@@ -9,33 +9,13 @@
 #include "support/catch.hpp"
 #include "support/control_thread.hpp"
 #include "support/folder.hpp"
+#include "support/monitors.hpp"
 #include "support/scripted_volumes.hpp"
-#include "support/still_ports.hpp"
 
 using namespace corbd;
 using What = cli::Fencing::What;
 
 namespace {
-
-class Monitors final : public test::still::Clusters {
- public:
-  task<result<image::Blocklist>> blocklist(image::Access access, Until) override {
-    asked_as = access.user + " " + std::string(access.key.reveal());
-    co_return now;
-  }
-  task<result<std::vector<result<>>>> block(image::Access, std::vector<image::BlocklistEntry> entries,
-                                            std::chrono::seconds, Until) override {
-    now.entries.insert(now.entries.end(), entries.begin(), entries.end());
-    co_return std::vector<result<>>(entries.size(), result<>());
-  }
-  task<result<std::vector<result<>>>> unblock(image::Access, std::vector<image::BlocklistEntry> entries,
-                                              Until) override {
-    now.entries.clear();
-    co_return std::vector<result<>>(entries.size(), result<>());
-  }
-  image::Blocklist now{"fsid", {}, {"10.0.0.9:0/1"}};
-  std::string asked_as;
-};
 
 class Volumes final : public test::ScriptedVolumes {
  public:
@@ -71,6 +51,7 @@ struct Answer {
 class Scene {
  public:
   Scene() {
+    monitors.now.own = {"10.0.0.9:0/1"};
     ops::AdminConfig config;
     config.runtime_dir = folder_.path();
     ops::AdminSources sources{volumes, healer_, {}, {}, {}, {}};
@@ -115,7 +96,7 @@ class Scene {
 
  public:
   Volumes volumes;
-  Monitors monitors;
+  test::Monitors monitors;
 
  private:
   heal::Healer healer_{thread_.control(), *clock_, volumes, {}};

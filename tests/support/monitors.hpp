@@ -1,0 +1,61 @@
+// Monitors that keep a blocklist, and remember who asked. They may know no ranges, or refuse an entry.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "support/still_ports.hpp"
+
+namespace corbd::test {
+
+class Monitors final : public still::Clusters {
+ public:
+  task<result<image::Blocklist>> blocklist(image::Access access, Until) override {
+    asked_as = access.user + " " + std::string(access.key.reveal());
+    co_return now;
+  }
+  task<result<std::vector<result<>>>> block(image::Access, std::vector<image::BlocklistEntry> entries,
+                                            std::chrono::seconds duration, Until) override {
+    ++calls;
+    lasting = duration;
+    std::vector<result<>> results;
+    for (auto& entry : entries) {
+      auto& done = results.emplace_back(may(entry));
+      if (!done) continue;
+      entry.until = std::chrono::system_clock::time_point::max();
+      now.entries.push_back(entry);
+    }
+    co_return results;
+  }
+  task<result<std::vector<result<>>>> unblock(image::Access, std::vector<image::BlocklistEntry> entries,
+                                              Until) override {
+    std::vector<result<>> results;
+    for (const auto& entry : entries) {
+      const auto& done = results.emplace_back(may(entry));
+      if (done) std::erase_if(now.entries, [&](const auto& other) { return other.same_target(entry); });
+    }
+    co_return results;
+  }
+  std::vector<std::string> listed() const {
+    std::vector<std::string> all;
+    for (const auto& entry : now.entries) all.push_back(entry.text());
+    return all;
+  }
+
+  image::Blocklist now{"fsid"};
+  bool ranges = true;
+  std::string refuses;  ///< an entry, as text
+  int calls = 0;        ///< that block
+  std::chrono::seconds lasting{};
+  std::string asked_as;  ///< user and key
+
+ private:
+  result<> may(const image::BlocklistEntry& entry) const {
+    if (entry.kind == image::BlocklistEntry::Kind::range && !ranges)
+      return Error{errc::unimplemented, "the monitors know no ranges"};
+    if (refuses == entry.text()) return Error{errc::permission_denied, "no caps"};
+    return {};
+  }
+};
+
+}  // namespace corbd::test
