@@ -191,8 +191,8 @@ task<result<>> Clusters::fence_dead(image::Access access, Until until) {
   auto lease = co_await connections_->lease(access, Connections::Need::any, until);
   if (!lease && lease.error().code == errc::node_fenced) {
     // The fence of the node may end. Until then its monitors still take what keeps our dead clients out for good.
-    if (auto monitors = co_await connections_->lease(access, Connections::Need::monitors, until))
-      static_cast<void>(co_await connections_->fence(std::move(*monitors), until));
+    auto monitors = co_await connections_->lease(access, Connections::Need::monitors, until);
+    if (monitors) static_cast<void>(co_await connections_->fence(std::move(*monitors), until));
   }
   if (!lease) co_return lease.error();
   co_return co_await connections_->fence(std::move(*lease), until);
