@@ -19,12 +19,13 @@ Secret taken(const std::string& key) {
 }
 
 result<volume::ImageAt> image_at(const v1::ImageAt& at) {
+  Secret key = taken(at.key());
   if (!at.volume_id().empty()) return volume::ImageAt{at.volume_id()};
   const auto parts = pieces(at.image(), '/');
   if (parts.size() < 2 || parts.size() > 3 || parts.front().empty() || parts.back().empty())
     return Error{errc::invalid_argument,
                  "\"" + printable(at.image()) + "\" is no image: write POOL/IMAGE or POOL/NAMESPACE/IMAGE"};
-  if (at.cluster_id().empty() || at.user().empty() || at.key().empty())
+  if (at.cluster_id().empty() || at.user().empty() || key.empty())
     return Error{errc::invalid_argument,
                  "an image by its name needs a cluster, a Ceph user and that user's key; a volume with a record on "
                  "this node needs only its ID"};
@@ -32,7 +33,7 @@ result<volume::ImageAt> image_at(const v1::ImageAt& at) {
   found.cluster_id = at.cluster_id();
   found.name = {std::string(parts.front()), parts.size() == 3 ? std::string(parts[1]) : "", std::string(parts.back())};
   found.user = at.user();
-  found.key = taken(at.key());
+  found.key = std::move(key);
   return found;
 }
 

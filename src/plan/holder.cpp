@@ -62,6 +62,17 @@ bool may_take(const Situation& view, const Holder& holder) {
          attachment->state == Attachment::State::here;
 }
 
+Decision in_use(const Situation& view, const std::vector<Holder>& holders) {
+  std::string who;
+  for (const auto& holder : holders) who += (who.empty() ? "" : "; ") + text(holder) + " " + what_it_has(holder);
+  std::string waited;
+  if (view.seen.in_use_for)
+    waited = "It has waited for " +
+             std::to_string(std::chrono::duration_cast<std::chrono::seconds>(*view.seen.in_use_for).count()) + " s: ";
+  return fail(errc::in_use, "image " + view.record->key.text() + " of volume " + view.id + " is in use: " + who + ". " +
+                                waited + way_out(view, holders));
+}
+
 }  // namespace
 
 std::string_view name(State state) {
@@ -114,23 +125,14 @@ std::optional<Decision> take_from_holders(const Situation& view) {
   const auto dead = [](const Holder& holder) { return !holder.blocked && is_proven_dead(holder); };
   if (view.policy.fence_out_of_service && std::ranges::any_of(holders, dead) && !facts.attachment)
     return look(Fact::attachment);
-  const auto may = [&](const std::string& address) {
+  // Those that have it open now: who left since the look is nobody's business any more.
+  step::Evict evict;
+  for (const auto& address : left) {
     const auto holder = std::ranges::find(holders, address, &Holder::address);
-    return holder != holders.end() && may_take(view, *holder);
-  };
-  if (std::ranges::all_of(left, may)) return step::Evict{holders};
-  return in_use(view, holders);
-}
-
-Decision in_use(const Situation& view, const std::vector<Holder>& holders) {
-  std::string who;
-  for (const auto& holder : holders) who += (who.empty() ? "" : "; ") + text(holder) + " " + what_it_has(holder);
-  std::string waited;
-  if (view.seen.in_use_for)
-    waited = "It has waited for " +
-             std::to_string(std::chrono::duration_cast<std::chrono::seconds>(*view.seen.in_use_for).count()) + " s: ";
-  return fail(errc::in_use, "image " + view.record->key.text() + " of volume " + view.id + " is in use: " + who + ". " +
-                                waited + way_out(view, holders));
+    if (holder == holders.end() || !may_take(view, *holder)) return in_use(view, holders);
+    evict.holders.push_back(*holder);
+  }
+  return evict;
 }
 
 }  // namespace corbd::plan

@@ -9,6 +9,5 @@ namespace corbd::plan {
 /// Nothing when nobody else has the image, or can write it any more. Otherwise it asks who that is, takes the image
 /// from clients that are proven dead, and says who has it. Ownership known.
 std::optional<Decision> take_from_holders(const Situation& view);
-Decision in_use(const Situation& view, const std::vector<Holder>& holders);
 
 }  // namespace corbd::plan

@@ -169,10 +169,14 @@ task<result<image::Blocklist>> Connections::blocklist(Lease lease) {
 
 task<result<std::vector<result<>>>> Connections::change_blocklist(Lease lease, std::vector<Entry> entries,
                                                                   std::optional<std::chrono::seconds> block_for) {
+  const bool many = entries.size() > kCommandsAtOnce;
   auto job = [held = lease.connection(), entries = std::move(entries), block_for] {
     return change_and_look(held->cluster, entries, block_for);
   };
-  auto results = co_await lease->group->threads->cluster.call_to_end(gate_, std::move(job), "changing the blocklist");
+  // Many commands take minutes. Healing needs the threads for the cluster.
+  ClusterThreads& threads = *lease->group->threads;
+  BlockingCalls& calls = many ? threads.looks : threads.cluster;
+  auto results = co_await calls.call_to_end(gate_, std::move(job), "changing the blocklist");
   if (!results) co_return results;
   ++fencings_;
   // The caller acts on the fence: none of our clients may go on with an older map.

@@ -183,6 +183,26 @@ TEST_CASE("a client that opened the image while another one was cut off is found
   CHECK(has(std::get<Fail>(last).error.text, "10.0.0.8:0/1"));
 }
 
+TEST_CASE("only a client that has the image open now is cut off, not one that left since the look") {
+  Holder left = fenced();
+  left.address = "10.0.0.8:0/1";
+  left.locks = false;
+  Model model = held_by({fenced(), left});
+  model.ownership.foreign_watchers = {kHolder.address};
+  for (int i = 0; i < 40; ++i) {
+    const Decision next = model.decide(Wish(staged_wish()));
+    REQUIRE(std::holds_alternative<Step>(next));
+    const Step& step = std::get<Step>(next);
+    if (const auto* evict = std::get_if<step::Evict>(&step)) {
+      REQUIRE(evict->holders.size() == 1);
+      CHECK(evict->holders.front().address == kHolder.address);
+      return;
+    }
+    model.apply(step, Wish(staged_wish()));
+  }
+  FAIL("nobody was cut off");
+}
+
 TEST_CASE("a client of this very node is not taken for dead by what is said of the node") {
   Model model = held_by({on(State::out_of_service)});
   model.seen.client = "10.0.0.7:0/9";
