@@ -139,7 +139,7 @@ Answer needs_mark(const Situation& view) {
 }
 
 Answer needs_lock(const Situation& view) {
-  if (!view.record->exclusive_lock) return Done{};
+  if (view.seen.writer_marked) return Done{};
   const auto& who = *view.seen.facts.ownership;
   if (who.lock != image::Ownership::Lock::our_dead || view.record->breaking == who.version) return Step(step::Lock{});
   return note_break(view, who.version, std::nullopt);

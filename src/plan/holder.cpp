@@ -55,6 +55,8 @@ std::string way_out(const Situation& view, const std::vector<Holder>& holders) {
 
 bool may_take(const Situation& view, const Holder& holder) {
   if (holder.blocked) return true;
+  // Only its mark is left: Ceph has dropped its watch, as it drops that of a lock's owner whom librbd then cuts off.
+  if (!holder.watches && !holder.locks) return true;
   const auto& attachment = view.seen.facts.attachment;
   // This very node lives, whatever is said of it.
   if (image::host_of(holder.address) == image::host_of(view.seen.client)) return false;
@@ -119,6 +121,10 @@ std::optional<Decision> take_from_holders(const Situation& view) {
   std::vector<std::string> left;
   for (const auto& watcher : facts.ownership->foreign_watchers)
     if (!facts.evicted.contains(watcher)) left.push_back(watcher);
+  // A writer that ended well took its mark away.
+  const std::string& writer = facts.ownership->writer;
+  if (!writer.empty() && !facts.evicted.contains(writer) && std::ranges::find(left, writer) == left.end())
+    left.push_back(writer);
   if (left.empty()) return std::nullopt;
   if (!facts.holders) return look(Fact::holders);
   const auto& holders = *facts.holders;

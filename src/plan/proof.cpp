@@ -174,8 +174,10 @@ std::optional<Decision> prove(const Situation& view) {
   if (!view.seen.facts.attachment) return look(Fact::attachment);
   if (const char* why = taken_away(view)) return prove_after_detach(view, why);
   if (!alone) return prove_against_other(view);
-  if (stayed_here(view)) return std::nullopt;
+  if (stayed_here(view)) return take_from_holders(view);
   if (!vouched_for(view)) return nothing_proves(view);
+  if (!who.writer.empty())
+    return unproven(view, "the client at " + who.writer + " marked it as its own to write, so another node had it");
   return note_word(view);
 }
 

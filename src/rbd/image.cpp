@@ -6,9 +6,10 @@
 #include "connect.hpp"
 #include "emptiness.hpp"
 #include "failure.hpp"
-#include "header.hpp"
 #include "locks.hpp"
+#include "metadata.hpp"
 #include "mirror.hpp"
+#include "writer_mark.hpp"
 
 namespace corbd::rbd {
 namespace {
@@ -23,6 +24,7 @@ task<R> call(std::shared_ptr<OpenImage> opened, Job job, Until until, std::strin
 struct Seen {
   Lockers lockers;
   std::vector<Watcher> watchers;
+  std::string writer = {};
 };
 
 result<Seen> see(OpenImage& opened) {
@@ -34,8 +36,13 @@ result<Seen> see(OpenImage& opened) {
 }
 
 /// Without rbd-mirror's clients, which use no volume's image.
-result<Seen> see_users(OpenImage& opened) {
+result<Seen> see_users(OpenImage& opened, bool with_writer) {
   auto seen = see(opened);
+  if (seen && with_writer) {
+    auto writer = read_writer(opened);
+    if (!writer) return writer.error();
+    seen->writer = std::move(*writer);
+  }
   // An image that is open for reading has no watch of its own.
   if (!seen || seen->watchers.size() <= (opened.read_only ? 0 : 1)) return seen;
   const auto daemons = mirror_daemons(opened);
@@ -70,57 +77,6 @@ result<> give_lock(OpenImage& opened) {
   return {};
 }
 
-result<std::optional<std::string>> get_metadata(OpenImage& opened, const std::string& name) {
-  std::string value(4096, '\0');
-  int r = -ERANGE;
-  for (int attempt = 0; attempt < 4 && r == -ERANGE; ++attempt) {
-    std::size_t length = value.size();
-    r = opened.connection.note(rbd_metadata_get(opened.image, name.c_str(), value.data(), &length));
-    if (r == -ERANGE) value.assign(length + 1, '\0');
-  }
-  if (r == -ENOENT) return std::optional<std::string>();
-  if (r < 0) return failure("reading metadata " + name + " of image " + opened.text(), r);
-  return std::optional<std::string>(value.c_str());
-}
-
-/// Names are in order, so those with one prefix stand together. librbd lists from behind a name.
-result<std::map<std::string, std::string>> list_metadata(OpenImage& opened, const std::string& prefix) {
-  constexpr std::uint64_t kPage = 64;
-  std::map<std::string, std::string> found;
-  std::string start = prefix;
-  for (;;) {
-    std::string names(8192, '\0'), values(8192, '\0');
-    int r = -ERANGE;
-    std::size_t names_size = 0, values_size = 0;
-    for (int attempt = 0; attempt < 4 && r == -ERANGE; ++attempt) {
-      names.resize(std::max(names.size(), names_size)), values.resize(std::max(values.size(), values_size));
-      names_size = names.size(), values_size = values.size();
-      r = opened.connection.note(rbd_metadata_list(opened.image, start.c_str(), kPage, names.data(), &names_size,
-                                                   values.data(), &values_size));
-    }
-    if (r < 0) return failure("listing metadata of image " + opened.text(), r);
-    std::size_t at = 0, value_at = 0, count = 0;
-    for (; at < names_size && value_at < values_size; ++count) {
-      const std::string name(names.c_str() + at), value(values.c_str() + value_at);
-      at += name.size() + 1, value_at += value.size() + 1;
-      start = name;
-      if (!name.starts_with(prefix)) return found;
-      found[name] = value;
-    }
-    if (count < kPage) return found;
-  }
-}
-
-result<> write_metadata(OpenImage& opened, const std::string& name, const std::optional<std::string>& value,
-                        bool locked) {
-  if (!locked) return write_header_metadata(opened, name, value);
-  const int r = opened.connection.note(value ? rbd_metadata_set(opened.image, name.c_str(), value->c_str())
-                                             : rbd_metadata_remove(opened.image, name.c_str()));
-  if (r == -ENOENT && !value) return {};
-  if (r < 0) return failure("writing metadata " + name + " of image " + opened.text(), r);
-  return {};
-}
-
 }  // namespace
 
 Image::~Image() {
@@ -139,14 +95,16 @@ task<result<>> Image::refresh(Until until) {
 
 task<result<image::Ownership>> Image::ownership(Until until) {
   const auto opened = opened_;
-  auto seen = co_await call(
-      opened, [&image = *opened] { return see_users(image); }, until, "asking who uses image " + opened->text());
+  auto job = [&image = *opened, marks = !exclusive_lock()] { return see_users(image, marks); };
+  auto seen = co_await call(opened, std::move(job), until, "asking who uses image " + opened->text());
   if (!seen) co_return seen.error();
   auto found = classify(seen->lockers.all, seen->watchers, opened->key.fsid, opened->connection.uuid,
                         opened->connections.incarnations());
   if (found) {
     found->version = seen->lockers.version;
     found->self = opened->connection.addresses.front();
+    if (opened->connections.incarnations().find(opened->key.fsid, seen->writer) == nullptr)
+      found->writer = std::move(seen->writer);
   }
   co_return found;
 }
@@ -163,9 +121,12 @@ task<result<>> Image::break_dead_lock(std::string owner, std::int64_t mark, Unti
 
 task<result<>> Image::acquire_lock(Until until) {
   const auto opened = opened_;
-  if (!exclusive_lock())
-    co_return Error{errc::failed_precondition,
-                    "image " + opened->text() + " has no exclusive-lock feature, so there is no lock to take"};
+  if (!exclusive_lock()) {
+    // Before it is written: whoever closes the image takes it away again, also if nobody hears how this call ends.
+    opened->mark = new_mark(*opened);
+    co_return co_await call(
+        opened, [&image = *opened] { return write_mark(image); }, until, "marking image " + opened->text());
+  }
   auto taken = co_await call(
       opened, [&image = *opened] { return take_lock(image); }, until, "taking the lock of image " + opened->text());
   if (!taken) co_return taken.error();

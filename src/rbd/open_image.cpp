@@ -9,6 +9,7 @@
 #include "failure.hpp"
 #include "locks.hpp"
 #include "mirror.hpp"
+#include "writer_mark.hpp"
 
 namespace corbd::rbd {
 
@@ -214,9 +215,16 @@ task<> close_image(std::shared_ptr<OpenImage> opened) {
   if (opened->closing) co_return;
   opened->closing = true;
   opened->connection.images.erase(opened.get());
-  co_await opened->calls.close({});
   opened->leave();
   co_await opened->idle.future().get({}, "the last operation");
+  // With the last operation ended, nothing of this client can reach the image any more.
+  if (!opened->mark.empty()) {
+    auto job = [&image = *opened] { return remove_mark(image); };
+    const auto removed = co_await opened->blocking().call_to_end(opened->calls, std::move(job),
+                                                                 "removing the mark of " + opened->text());
+    if (!removed) log::warning("image.mark_left", {{"image", opened->text()}, {"error", removed.error().text}});
+  }
+  co_await opened->calls.close({});
   if (opened->watch) co_await unwatch(*opened);
   auto submit = [raw = opened->image](rbd_completion_t completion) { return rbd_aio_close(raw, completion); };
   const int r =

@@ -65,6 +65,7 @@ std::vector<Holder> clients_of(const image::Ownership& who) {
     owner.locks = true;
     owner.cookie = who.cookie;
   }
+  if (!who.writer.empty()) holder(who.writer);
   return all;
 }
 

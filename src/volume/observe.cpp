@@ -94,6 +94,7 @@ result<Observation> observe(const Volume& volume, const Wish& wish, const Ports&
     seen.client = volume.image->client();
   }
   seen.lock_held = volume.lock_held;
+  seen.writer_marked = volume.writer_marked;
   seen.untuned = volume.untuned;
   seen.tombstone = volume.tombstone;
   if (volume.other_died) seen.other_dead_for = now - *volume.other_died;

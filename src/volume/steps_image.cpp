@@ -35,7 +35,7 @@ task<result<>> Steps::open_image(Volume& live) {
   };
   options.on_lost = [this, &live, alive, opening](const std::string& why) {
     if (alive.expired() || live.opening != opening) return;
-    live.lock_held = false;
+    live.lock_held = live.writer_marked = false;
     live.image_lost = true;
     if (live.link)
       live.link->hold();
@@ -49,7 +49,7 @@ task<result<>> Steps::open_image(Volume& live) {
   }
   if (!opened) co_return opened.error();
   live.image = std::move(*opened);
-  live.lock_held = false;
+  live.lock_held = live.writer_marked = false;
   live.facts.ownership.reset();
   log::info("image.opened", {{"volume", live.id}, {"image", live.record->key.text()}});
   co_await key_worked(live);
@@ -79,15 +79,16 @@ task<result<>> Steps::take_lock(Volume& live) {
   }
   auto locked = co_await live.image->acquire_lock(soon());
   if (!locked) co_return locked;
-  live.lock_held = true;
-  log::info("image.locked", {{"volume", live.id}, {"was", ownership ? ownership->owner : ""}});
+  (live.image->exclusive_lock() ? live.lock_held : live.writer_marked) = true;
+  log::info(live.lock_held ? "image.locked" : "image.marked",
+            {{"volume", live.id}, {"was", ownership ? ownership->owner : ""}});
   co_return result<>();
 }
 
 void Steps::forget_image(Volume& live) {
   ++live.opening;
   live.image.reset();
-  live.closing = live.tombstone = live.lock_held = live.image_lost = false;
+  live.closing = live.tombstone = live.lock_held = live.writer_marked = live.image_lost = false;
   // Facts of the node's paths, of the attachment and of other clients stay. Facts of the image go.
   Facts kept;
   kept.cleared = std::move(live.facts.cleared);

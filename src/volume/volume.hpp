@@ -46,8 +46,9 @@ struct Volume {
   const device::Link* drained = nullptr;  ///< the link that the leaving agent has drained: it takes no more requests
   bool untuned = false;                   ///< the device was connected, and still has its predecessor's queue settings
   bool tombstone = false;                 ///< `image` is a tombstone
-  bool lock_held = false;
-  bool closing = false;  ///< the close of `image` has begun; it may go on after the wait for it ended
+  bool lock_held = false;                 ///< the exclusive lock of `image`
+  bool writer_marked = false;             ///< without that feature: `image` is marked as ours to write
+  bool closing = false;                   ///< the close of `image` has begun; it may go on after the wait for it ended
   Facts facts;
   std::optional<Error> last_error;
   /// The last one is cancelled when the link ends. A call that waits for the device then returns and leaves the volume

@@ -175,17 +175,62 @@ TEST_CASE("a lock whose owner lost its watch to a fence is taken only when that 
   CHECK(scene.image().blocks == before);
 }
 
-// Open: an image without the lock shows nobody once the watch of its holder has ended, by a fence or by itself. So no
-// entry names that client, and its host's fence may end.
-TEST_CASE("late writes of a holder without a lock do not land when its watch had ended before the stage",
-          "[!shouldfail]") {
+TEST_CASE("a dead writer of an image without a lock is cut off before anybody else writes, by the mark that it left") {
   Held scene(false);
-  scene.world.cluster.fence_host(kHost);
-  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  const bool fenced = GENERATE(true, false);
+  if (fenced)
+    scene.world.cluster.fence_host(kHost);
+  else
+    scene.image().watchers.clear();
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+  CHECK(scene.cut_off() == std::set{kHolder});
+  CHECK(scene.image().writer == scene.world.agent.client());
   const auto before = scene.image().blocks;
-  scene.world.cluster.unfence_host(kHost);
+  if (fenced) scene.world.cluster.unfence_host(kHost);
   scene.world.cluster.late_write("id-1", kHolder);
   CHECK(scene.image().blocks == before);
+}
+
+TEST_CASE("a client that left an image without a lock well is not cut off") {
+  Held scene(false);
+  scene.world.cluster.leave(scene.image(), kHolder, true);
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+  CHECK(scene.cut_off().empty());
+}
+
+TEST_CASE("an image without a lock that cannot be taken from its dead writer is not served") {
+  Held scene(false);
+  scene.image().watchers.clear();
+  scene.block_fails();
+  CHECK(scene.want(test::staged_wish(kId)) == errc::unreachable);
+  CHECK(scene.image().writer == kHolder);
+  CHECK(scene.world.kernel.devices.empty());
+}
+
+TEST_CASE("an image without a lock has its writer's mark from before its device is there until it is closed") {
+  Scene scene;
+  scene.filled();
+  scene.image().exclusive = false;
+  scene.world.calls.before_call = [&](const std::string& call) {
+    if (call.starts_with("kernel connect")) CHECK(scene.image().writer == scene.world.agent.client());
+  };
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  CHECK(scene.image().writer == scene.world.agent.client());
+  CHECK(scene.want(kUnstaged) == errc::ok);
+  CHECK(scene.image().writer.empty());
+}
+
+TEST_CASE("no word lets an agent serve an image without a lock that another client marked since") {
+  Held scene(false);
+  scene.world.cluster.leave(scene.image(), kHolder, true);
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.world.agent.kill();
+  REQUIRE(scene.world.cluster.visit(scene.image(), kHolder, true));
+  scene.image().watchers.clear();
+  scene.world.agent.start();
+  CHECK(scene.want(plan::Healed{true}) == errc::unproven);
+  CHECK(scene.error().find(kHolder) != std::string::npos);
+  CHECK_FALSE(scene.device().alive);
 }
 
 TEST_CASE(

@@ -72,7 +72,9 @@ struct Ownership {
   std::string owner;        ///< the lock owner's address, if any
   std::string cookie = {};  ///< of its lock: which of that client's open images has it
   std::vector<std::string>
-      foreign_watchers;  ///< not this client, no dead incarnation of ours, no rbd-mirror; a pure reader has no watch
+      foreign_watchers;     ///< not this client, no dead incarnation of ours, no rbd-mirror; a pure reader has no watch
+  std::string writer = {};  ///< of an image without exclusive-lock: the client that marked it as its own to write and
+                            ///< took no mark away. None of ours; it may be dead. Empty: none
   std::map<std::string, std::string> clients = {};  ///< address to "client.4119", for the owner and the watchers
   std::string self;                                 ///< this client's address
   std::uint64_t version =

@@ -86,6 +86,12 @@ bool Cluster::visit(FakeImage& image, const std::string& visitor, bool by_force)
   }
   world_.trace("another node " + visitor + " writes into " + image.id);
   if (image.exclusive) image.lock_owner = visitor;
+  // The agent there marks what has no lock; ceph-csi's would not.
+  if (!image.exclusive && !image.shared) {
+    if (!image.writer.empty() && !image.watchers.contains(image.writer)) blocklist(image.writer);
+    image.writer = visitor;
+    image.writer_handle = 0;
+  }
   image.watchers.insert(visitor);
   image.changed();
   ++image.visits;
@@ -104,6 +110,7 @@ bool Cluster::visit(FakeImage& image, const std::string& visitor, bool by_force)
 void Cluster::leave(FakeImage& image, const std::string& visitor, bool cleanly) {
   world_.trace("the other node " + visitor + (cleanly ? " leaves " : " dies with ") + image.id);
   image.watchers.erase(visitor);
+  if (cleanly && image.writer == visitor) image.writer.clear();
   if (!cleanly || image.lock_owner != visitor) return;
   image.lock_owner.clear();
   image.changed();

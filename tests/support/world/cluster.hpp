@@ -40,6 +40,8 @@ struct FakeImage {
   bool secondary = false;      ///< the mirror of another cluster's
   std::string lock_owner;      ///< client address; "" = free
   int lock_handle = 0;         ///< which of that client's open images has it, as its cookie tells; 0: any
+  std::string writer;          ///< without exclusive-lock: the client whose mark is there; "" = none
+  int writer_handle = 0;       ///< which of that client's open images left it; 0: any
   std::set<std::string> watchers;
   std::uint64_t version = 1;    ///< of the header
   std::int64_t break_mark = 0;  ///< of the header: its time of change

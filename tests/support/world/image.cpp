@@ -49,7 +49,9 @@ void FakeOpened::close_now(World& world, const Handle& handle) {
            other.key_.image_id == handle.image_id && other.client_ == handle.client;
   });
   if (!watches) of->watchers.erase(handle.client);
-  if (!has_lock(*of, handle.client, handle.serial) || world.cluster.refuses(handle.client)) return;
+  if (world.cluster.refuses(handle.client)) return;
+  if (of->writer == handle.client && of->writer_handle == handle.serial) of->writer.clear();
+  if (!has_lock(*of, handle.client, handle.serial)) return;
   of->lock_owner.clear();
   of->changed();
 }
@@ -130,6 +132,9 @@ task<result<Ownership>> FakeOpened::ownership(Until until) {
         for (const auto& watcher : of->watchers)
           if (!world.agent.clients.contains(watcher)) found->foreign_watchers.push_back(watcher);
         of->seen_by_us = {found->foreign_watchers.begin(), found->foreign_watchers.end()};
+        if (of->writer.empty() || world.agent.clients.contains(of->writer)) return {};
+        found->writer = of->writer;
+        of->seen_by_us.insert(of->writer);
         return {};
       });
   if (!done) co_return done.error();
@@ -163,6 +168,12 @@ task<result<>> FakeOpened::acquire_lock(Until until) {
                            FakeImage* of = world.cluster.by_id(id);
                            if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
                            if (has_lock(*of, by, serial)) return {};
+                           if (!of->exclusive) {
+                             of->writer = by;
+                             of->writer_handle = serial;
+                             of->changed();
+                             return {};
+                           }
                            // librbd breaks the lock of a client without a watch, once it is blocklisted.
                            if (of->watchers.contains(of->lock_owner))
                              return Error{errc::in_use, "locked by " + of->lock_owner};

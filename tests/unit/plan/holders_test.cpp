@@ -52,15 +52,24 @@ Model lockless(Model model) {
   return but(std::move(model), [](Model& of) { of.exclusive_lock = false; });
 }
 
+/// Without that feature, and with the mark of a writer on a node that is ready.
+Model marked(bool watches) {
+  Holder writer = on(State::ready);
+  writer.watches = watches;
+  writer.locks = false;
+  Model model = lockless(held_by({writer}));
+  if (!watches) model.ownership.foreign_watchers.clear();
+  model.ownership.writer = writer.address;
+  return model;
+}
+
 const Step kHolders = step::Look{Fact::holders}, kAttachment = step::Look{Fact::attachment};
 
 /// Until the client is cut off, and further.
-Steps taken(Steps looks, bool locked = true) {
+Steps taken(Steps looks) {
   looks.push_back(step::Evict{});
   looks.push_back(step::Look{Fact::ownership});
-  Steps connects = connected();
-  if (!locked) connects.erase(connects.begin());
-  return sequence({opened(), looks, connects, {step::Look{Fact::probe}}, proven_empty(), {step::Mkfs{}}, mounted()});
+  return sequence({opened(), looks, connected(), {step::Look{Fact::probe}}, proven_empty(), {step::Mkfs{}}, mounted()});
 }
 
 Steps refused(Steps looks) { return sequence({opened(), looks}); }
@@ -85,7 +94,9 @@ TEST_CASE("an image is taken only from clients that can write it no more, and on
   check({
       {"a fenced client", held_by({fenced()}), stage, taken({kHolders})},
       {"a fenced client, without the flag", without_flag(held_by({fenced()})), stage, taken({kHolders})},
-      {"a fenced client of an image without a lock", lockless(held_by({fenced()})), stage, taken({kHolders}, false)},
+      {"a fenced client of an image without a lock", lockless(held_by({fenced()})), stage, taken({kHolders})},
+      {"a writer of an image without a lock, of which only its mark is left", without_flag(marked(false)), stage,
+       taken({kHolders})},
       {"out of service", held_by({on(State::out_of_service)}), stage, taken({kHolders, kAttachment})},
       {"gone, and detached", held_by({on(State::gone, false)}), stage, taken({kHolders, kAttachment})},
       {"fenced, and out of service",
@@ -109,6 +120,8 @@ TEST_CASE("an image is taken only from clients that can write it no more, and on
        refused({kHolders, kAttachment}), errc::in_use},
       {"out of service, an image without a lock", lockless(held_by({on(State::out_of_service)})), stage,
        refused({kHolders, kAttachment}), errc::in_use},
+      {"a writer of an image without a lock, which has it open", marked(true), stage, refused({kHolders}),
+       errc::in_use},
       {"gone, and still attached", held_by({on(State::gone, true)}), stage, refused({kHolders}), errc::in_use},
       {"gone, nobody knows whether attached", held_by({on(State::gone)}), stage, refused({kHolders}), errc::in_use},
       {"not ready", held_by({on(State::not_ready, false)}), stage, refused({kHolders}), errc::in_use},

@@ -1,0 +1,21 @@
+// The metadata of an open image, by librbd. Pool threads.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "open_image.hpp"
+
+namespace corbd::rbd {
+
+/// Nothing: there is no such entry.
+result<std::optional<std::string>> get_metadata(OpenImage& opened, const std::string& name);
+/// Every entry whose name begins with `prefix`.
+result<std::map<std::string, std::string>> list_metadata(OpenImage& opened, const std::string& prefix);
+/// `value`: nothing removes the entry. `locked`: this client has the image's lock. librbd would ask another owner for
+/// it.
+result<> write_metadata(OpenImage& opened, const std::string& name, const std::optional<std::string>& value,
+                        bool locked);
+
+}  // namespace corbd::rbd

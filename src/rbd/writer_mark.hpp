@@ -1,0 +1,24 @@
+// The mark of the client that writes an image without exclusive-lock. Its watch ends with it, or with a fence; the mark
+// stays. So the next writer knows whom to blocklist before it writes (docs/dead-node.md). Pool threads.
+#pragma once
+
+#include <string>
+
+#include "open_image.hpp"
+
+namespace corbd::rbd {
+
+/// What one open image writes: the image's ID, because a clone inherits the metadata of its parent; this client's
+/// address; and a number that no other open image of this client has.
+std::string new_mark(const OpenImage& opened);
+/// The address in a mark of that image; empty for another image's, or for no mark at all.
+std::string writer_in(const std::string& mark, const std::string& image_id);
+
+/// The address of the client that marked the image last; empty if there is no mark.
+result<std::string> read_writer(OpenImage& opened);
+/// Writes opened.mark over any other.
+result<> write_mark(OpenImage& opened);
+/// Removes opened.mark. Another one stays.
+result<> remove_mark(OpenImage& opened);
+
+}  // namespace corbd::rbd

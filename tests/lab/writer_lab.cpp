@@ -1,0 +1,94 @@
+// Tests the mark of the writer of an image without exclusive-lock on a real cluster.
+#include "rbd_lab.hpp"
+
+using namespace corbd;
+using namespace corbd::lab;
+
+namespace {
+
+constexpr std::uint64_t kLayering = 1;
+
+struct Marked {
+  Admin admin;
+  Agent agent, other;
+  Marked() { admin.create("marked", 64 << 20, kLayering); }
+  std::unique_ptr<image::Image> open(Agent& by, const std::string& name = "marked") {
+    auto image = by.open(name);
+    REQUIRE(image);
+    return std::move(*image);
+  }
+  std::string writer(Agent& by, image::Image& image) {
+    const auto who = by.ownership(image);
+    REQUIRE(who);
+    return who->writer;
+  }
+};
+
+/// A clone of an image, which lives as long as this.
+class Clone {
+ public:
+  Clone(Admin& admin, std::string of, std::string name) : admin_(admin), of_(std::move(of)), name_(std::move(name)) {
+    parent([](rbd_image_t image) {
+      Admin::check(rbd_snap_create(image, "base"));
+      Admin::check(rbd_snap_protect(image, "base"));
+    });
+    int order = 22;
+    Admin::check(rbd_clone(admin_.io, of_.c_str(), "base", admin_.io, name_.c_str(), kLayering, &order));
+  }
+  ~Clone() {
+    admin_.remove(name_);
+    parent([](rbd_image_t image) {
+      Admin::check(rbd_snap_unprotect(image, "base"));
+      Admin::check(rbd_snap_remove(image, "base"));
+    });
+  }
+  Clone(const Clone&) = delete;
+  Clone& operator=(const Clone&) = delete;
+
+ private:
+  void parent(void (*work)(rbd_image_t)) {
+    rbd_image_t image = admin_.open(of_);
+    work(image);
+    Admin::check(rbd_close(image));
+  }
+  Admin& admin_;
+  const std::string of_, name_;
+};
+
+}  // namespace
+
+TEST_CASE("the next client learns who writes an image without exclusive-lock, until that one has closed it") {
+  Marked scene;
+  const auto writer = scene.open(scene.agent), next = scene.open(scene.other);
+  CHECK(scene.writer(scene.other, *next).empty());
+  REQUIRE(scene.agent.run(writer->acquire_lock(scene.agent.in(20s))));
+  CHECK(scene.writer(scene.other, *next) == writer->client());
+  CHECK(scene.writer(scene.agent, *writer).empty());
+  scene.agent.close(*writer);
+  CHECK(scene.writer(scene.other, *next).empty());
+  scene.other.close(*next);
+}
+
+TEST_CASE("the close of an image takes no later mark away") {
+  Marked scene;
+  const auto first = scene.open(scene.agent), second = scene.open(scene.agent), next = scene.open(scene.other);
+  REQUIRE(scene.agent.run(first->acquire_lock(scene.agent.in(20s))));
+  REQUIRE(scene.agent.run(second->acquire_lock(scene.agent.in(20s))));
+  scene.agent.close(*first);
+  CHECK(scene.writer(scene.other, *next) == second->client());
+  scene.agent.close(*second);
+  CHECK(scene.writer(scene.other, *next).empty());
+  scene.other.close(*next);
+}
+
+TEST_CASE("a clone does not count its parent's writer as its own") {
+  Marked scene;
+  const auto writer = scene.open(scene.agent);
+  REQUIRE(scene.agent.run(writer->acquire_lock(scene.agent.in(20s))));
+  const Clone clone(scene.admin, "marked", "child");
+  CHECK_FALSE(scene.admin.metadata("child", "corbd/writer").empty());
+  const auto child = scene.open(scene.other, "child");
+  CHECK(scene.writer(scene.other, *child).empty());
+  scene.other.close(*child);
+  scene.agent.close(*writer);
+}
