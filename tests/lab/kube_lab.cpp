@@ -3,9 +3,11 @@
 // CORBD_LAB_KUBE_NOBODY is the token of a user without rights, and CORBD_LAB_KUBE_FORGOTTEN is a version whose events
 // the server has forgotten.
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <random>
 
+#include "corbd/heal/holder_nodes.hpp"
 #include "corbd/kube/objects.hpp"
 #include "corbd/kube/own_node.hpp"
 #include "support/api_client.hpp"
@@ -43,6 +45,25 @@ object node(const std::string& name, const std::string& zone) {
   return {{"metadata", {{"name", name}, {"labels", {{"zone", zone}}}}}};
 }
 object zone(const std::string& zone) { return {{"metadata", {{"labels", {{"zone", zone}}}}}}; }
+
+object with_address(const std::string& address) {
+  return {{"status",
+           {{"addresses", boost::json::array{object{{"type", "InternalIP"}, {"address", address}}}},
+            {"conditions", boost::json::array{object{{"type", "Ready"}, {"status", "False"}}}}}}};
+}
+
+std::string fresh_address() {
+  std::random_device random;
+  return "10." + std::to_string(random() % 256) + "." + std::to_string(random() % 256) + ".7";
+}
+
+/// Its exit code.
+int kubectl(const std::string& arguments) {
+  const auto program = std::filesystem::path(env("CORBD_LAB_KUBELET")).parent_path() / "kubectl";
+  const std::string line = program.string() + " --kubeconfig " + env("CORBD_LAB_KUBECONFIG") + " --cache-dir " +
+                           env("CORBD_LAB_KUBECONFIG") + ".cache " + arguments + " >/dev/null";
+  return std::system(line.c_str());
+}
 
 std::vector<Change::Kind> kinds(const std::vector<Change>& events) {
   std::vector<Change::Kind> all;
@@ -128,6 +149,30 @@ TEST_CASE("a real server: the own node's labels come, and change", "[kube]") {
     co_await node.stop({});
     co_return true;
   }(own));
+}
+
+TEST_CASE("a real server: the agent's service account sees a node as out of service while kubectl has it tainted so",
+          "[kube]") {
+  ApiClient client(admin());
+  const auto name = fresh("node"), address = fresh_address();
+  REQUIRE(client.create(kube::kNodes, node(name, "a")));
+  REQUIRE(client.patch({"/api/v1/nodes/" + name, "nodes/status"}, "status", with_address(address)));
+  ApiClient agent(kube::read_kubeconfig(env("CORBD_LAB_KUBE_AGENT")).value());
+  heal::HolderNodes finder{*agent.clock, &agent.api(), {.driver = "rbd.csi.ceph.com"}};
+  CancelScope leaving;
+  const auto state = [&] {
+    const auto found = agent.run(finder.find("volume", address, {{name}, {}}, leaving));
+    CHECK(found.name == name);
+    CHECK(found.attached == false);
+    return found.state;
+  };
+  using State = plan::HolderNode::State;
+  CHECK(state() == State::not_ready);
+  // As docs/dead-node.md has them.
+  REQUIRE(kubectl("taint nodes " + name + " node.kubernetes.io/out-of-service=nodeshutdown:NoExecute") == 0);
+  CHECK(state() == State::out_of_service);
+  REQUIRE(kubectl("taint nodes " + name + " node.kubernetes.io/out-of-service-") == 0);
+  CHECK(state() == State::not_ready);
 }
 
 TEST_CASE(
