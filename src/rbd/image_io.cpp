@@ -1,34 +1,24 @@
-// The data path. Nothing here waits or copies. The caller gets librbd's answer unchanged; the nbd room judges what it
-// means.
-#include <cerrno>
+// The data path. Nothing here waits, copies or allocates. The caller gets librbd's answer unchanged; the nbd room
+// judges what it means.
+#include <algorithm>
 #include <cstring>
-#include <memory>
 
 #include "image.hpp"
 
 namespace corbd::rbd {
 namespace {
 
-struct Io {
-  OpenImage* opened;
-  image::Op* op;
-  std::byte* into;     ///< a read's buffer
-  std::size_t length;  ///< of a read
-};
-
-void finish(std::unique_ptr<Io> io, ssize_t r) {
-  OpenImage* opened = io->opened;
+void finish(image::Op& op, ssize_t r) {
+  auto* opened = static_cast<OpenImage*>(op.held.image);
   int answer = static_cast<int>(r);
   if (r >= 0) {
-    const auto got = static_cast<std::size_t>(r);
-    if (io->into != nullptr && got < io->length) std::memset(io->into + got, 0, io->length - got);
+    const auto rest = op.held.into.subspan(std::min(static_cast<std::size_t>(r), op.held.into.size()));
+    if (!rest.empty()) std::memset(rest.data(), 0, rest.size());
     answer = 0;
   } else {
     opened->connection.note(answer);
   }
-  image::Op* op = io->op;
-  io.reset();
-  op->done(op, answer);
+  op.done(&op, answer);
   // A close may continue from here.
   opened->leave();
 }
@@ -36,20 +26,18 @@ void finish(std::unique_ptr<Io> io, ssize_t r) {
 void on_complete(rbd_completion_t completion, void* argument) {
   const ssize_t r = rbd_aio_get_return_value(completion);
   rbd_aio_release(completion);
-  finish(std::unique_ptr<Io>(static_cast<Io*>(argument)), r);
+  finish(*static_cast<image::Op*>(argument), r);
 }
 
 template <class Submit>
 void start(OpenImage& opened, image::Op& op, std::span<std::byte> into, Submit submit) {
   opened.enter();
-  auto io = std::make_unique<Io>(Io{&opened, &op, into.data(), into.size()});
+  op.held = {&opened, into};
   rbd_completion_t completion = nullptr;
-  if (const int r = rbd_aio_create_completion(io.get(), &on_complete, &completion); r < 0)
-    return finish(std::move(io), r);
-  Io* given = io.release();
+  if (const int r = rbd_aio_create_completion(&op, &on_complete, &completion); r < 0) return finish(op, r);
   if (const int r = submit(opened.image, completion); r < 0) {
     rbd_aio_release(completion);
-    finish(std::unique_ptr<Io>(given), r);
+    finish(op, r);
   }
 }
 

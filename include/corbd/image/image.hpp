@@ -34,6 +34,11 @@ struct Access {
 /// on any thread, perhaps inside the submitting call. result: 0, or -errno.
 struct Op {
   void (*done)(Op* op, int result) noexcept = nullptr;
+  /// The image's own, while it has the operation: so that it needs no memory of its own for it.
+  struct {
+    void* image = nullptr;
+    std::span<std::byte> into;
+  } held = {};
 };
 
 /// An open image. The I/O calls may come from any one thread at a time, never block and complete in any order. Buffers
