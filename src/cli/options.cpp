@@ -7,6 +7,7 @@
 #include "admin_options.hpp"
 #include "cephcsi.hpp"
 #include "corbd/core/failpoint.hpp"
+#include "describe.hpp"
 #include "fencing_options.hpp"
 
 namespace corbd::cli {
@@ -107,6 +108,19 @@ CLI::App* add_doctor(CLI::App& app, Run& run, Doctor& doctor) {
   return command;
 }
 
+/// For scripts/package. What it prints goes to the program's standard output.
+void add_describe(CLI::App& app, const std::string& version) {
+  auto* command = app.add_subcommand("describe", "Print the bash completion, or a man page")->group("");
+  command->add_subcommand("bash")->callback([&app] { std::cout << bash_completion(app); });
+  command->add_subcommand("pages")->callback([&app] {
+    for (const auto& page : man_pages(app)) std::cout << page << "\n";
+  });
+  auto* page = command->add_subcommand("page")->require_option(1);
+  auto* name = page->add_option("name");
+  page->callback([&app, name, version] { std::cout << man_page(app, name->as<std::string>(), version); });
+  command->require_subcommand(1);
+}
+
 Doctor complete(Doctor doctor, const Run& run) {
   doctor.endpoint = run.endpoint;
   doctor.kubelet_dir = run.kubelet_dir;
@@ -143,11 +157,13 @@ Command parse(int argc, char** argv, const std::string& version) {
   const auto* csi_command = add_csi(app, call);
   const auto* doctor_command = add_doctor(app, run, doctor);
   const auto* helper_command = app.add_subcommand("helper", "The agent's own child process")->group("");
+  add_describe(app, version);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& stopped) {
     return Exit{app.exit(stopped)};
   }
+  if (app.got_subcommand("describe")) return Exit{0};
   if (*helper_command) return Helper{};
   if (*csi_command) return call;
   if (ask.what != Admin::What::none) return ask;
