@@ -5,6 +5,7 @@
 //   corbd-bench session [--seconds S] [--json FILE]   4 and 256 KiB, read and write, depth 1, 16 and 64
 //   corbd-bench drive COUNT -- COMMAND...             COUNT reads and COUNT writes of 4 KiB at depth 16 against
 //   COMMAND, which serves on stdin corbd-bench serve                                 a memory image of 64 MiB on stdin
+//   corbd-bench images FOLDER IMAGE...                serves images of a real cluster on sockets (serve.hpp)
 //   corbd-bench stages [VOLUMES CALLS]                repeats of a stage that is done (stages.hpp); 300 and 1000
 //   corbd-bench idle [VOLUMES SECONDS]                the CPU of volumes that nobody uses (stages.hpp); 300 and 60
 //   corbd-bench watch [EVENTS [A_SECOND]]             what a watch of the own Node costs in memory (kube.hpp); 360000,
@@ -27,6 +28,7 @@
 #include "inventory.hpp"
 #include "kube.hpp"
 #include "link.hpp"
+#include "serve.hpp"
 #include "stages.hpp"
 #include "support/memory_image.hpp"
 #include "support/newstyle.hpp"
@@ -223,7 +225,8 @@ int drive(std::uint64_t count, const std::vector<std::string>& command) {
 
 int usage() {
   std::fputs(
-      "usage: corbd-bench session [--seconds S] [--json FILE] | drive COUNT -- COMMAND... | serve | stages [VOLUMES "
+      "usage: corbd-bench session [--seconds S] [--json FILE] | drive COUNT -- COMMAND... | serve | images FOLDER "
+      "IMAGE... | stages [VOLUMES "
       "CALLS] | idle [VOLUMES SECONDS] | watch [EVENTS [A_SECOND]] | starts [AGENTS] | inventory | memory [DEVICES "
       "DEPTH BYTES]\n",
       stderr);
@@ -235,6 +238,7 @@ int usage() {
 int main(int argc, char** argv) try {
   std::vector<std::string> words(argv + 1, argv + argc);
   if (words == std::vector<std::string>{"serve"}) return serve();
+  if (words.size() > 2 && words[0] == "images") return bench::serve_images(words[1], {words.begin() + 2, words.end()});
   if (words == std::vector<std::string>{"stages"}) return bench::stages(300, 1000);
   if (words.size() == 3 && words[0] == "stages") return bench::stages(std::stoi(words[1]), std::stoi(words[2]));
   if (words == std::vector<std::string>{"idle"}) return bench::idle(300, std::chrono::seconds(60));
