@@ -80,26 +80,26 @@ class Loop {
     crashed_ = false;
   }
 
+  /// Another process's, on the same time: whatever steps one of them steps both. Of two, neither may leap().
+  void stand_beside(Loop& other) {
+    beside_ = &other;
+    other.beside_ = this;
+  }
+
   /// Runs what is ready, without moving time.
   void poll() {
-    io.restart();
-    while (!crashed_ && io.poll_one() > 0) {
-    }
+    poll_own();
+    if (beside_ != nullptr) beside_->poll_own();
   }
   /// When something happens next; max() if never.
-  time_point next() const {
-    return std::min(clock.next(), outside_.empty() ? time_point::max() : outside_.begin()->first);
-  }
+  time_point next() const { return beside_ == nullptr ? next_own() : std::min(next_own(), beside_->next_own()); }
   /// Goes to the next moment at which something happens, at most to `limit`, and runs it.
   void step(time_point limit = time_point::max()) {
     const auto at = std::min(next(), limit);
-    if (at > clock.now()) clock.advance(at - clock.now());
-    while (!outside_.empty() && outside_.begin()->first <= clock.now()) {
-      const auto happens = outside_.extract(outside_.begin());
-      happens.mapped()();
-      poll();
-    }
-    poll();
+    go_to(at);
+    if (beside_ != nullptr) beside_->go_to(at);
+    run_what_is_due();
+    if (beside_ != nullptr) beside_->run_what_is_due();
   }
   /// Moves time, stopping at each timer on the way.
   void advance(duration by) {
@@ -141,6 +141,25 @@ class Loop {
   JumpingClock clock;
 
  private:
+  void poll_own() {
+    io.restart();
+    while (!crashed_ && io.poll_one() > 0) {
+    }
+  }
+  time_point next_own() const {
+    return std::min(clock.next(), outside_.empty() ? time_point::max() : outside_.begin()->first);
+  }
+  void go_to(time_point at) {
+    if (at > clock.now()) clock.advance(at - clock.now());
+  }
+  void run_what_is_due() {
+    while (!outside_.empty() && outside_.begin()->first <= clock.now()) {
+      const auto happens = outside_.extract(outside_.begin());
+      happens.mapped()();
+      poll();
+    }
+    poll();
+  }
   template <class Ended>
   void finish(Ended ended) {
     poll();
@@ -153,6 +172,7 @@ class Loop {
 
   std::multimap<time_point, std::function<void()>> outside_;
   bool crashed_ = false;
+  Loop* beside_ = nullptr;
 };
 
 }  // namespace corbd::test

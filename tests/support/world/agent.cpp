@@ -116,7 +116,7 @@ void Agent::start(bool with_healer) {
   volume::Config config;
   config.boot_id = world_.kernel.boot_id;
   config.policy.driver = "rbd.csi.ceph.com";
-  config.policy.node = "node-1";
+  config.policy.node = world_.name;
   config.policy.fencing = fencing;
   config.policy.fence_out_of_service = fence_out_of_service;
   const volume::Ports ports{.clusters = *life_->clusters,
@@ -164,7 +164,7 @@ void Agent::kill() {
   world_.loop().renew();
   world_.kernel.tell_dead = nullptr;
   world_.kernel.links.clear();
-  world_.cluster.opened.clear();
+  std::erase_if(world_.cluster.opened, [this](const auto& one) { return &one.second->node() == &world_; });
   world_.calls.end();
   for (const int link : ended) world_.kernel.link_ended(link);
   std::set<std::string> dead;
@@ -204,8 +204,8 @@ std::string Agent::connection() {
     clients.erase(client_);
     client_.clear();
   }
-  // A new one reads the blocklist, and is shut again before it has done anything.
-  if (client_.empty() && !world_.cluster.fenced_hosts.contains(node_address)) {
+  // A new one reads the blocklist, and is shut again before it has done anything. One that reaches nobody waits.
+  if (client_.empty() && (world_.network.is_cut() || !world_.cluster.fenced_hosts.contains(node_address))) {
     client_ = node_address + ":0/" + std::to_string(++clients_made_);
     clients[client_] = Client::live;
     if (world_.disk.state != Disk::State::good &&

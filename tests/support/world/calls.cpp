@@ -20,6 +20,7 @@ struct Calls::Asked {
   std::weak_ptr<Reply> reply;
   int life = 0;
   bool of_driver = false;
+  time_point sent = {};
   std::function<void(const result<>&)> told = {};  ///< when its end is known to the agent's process, whoever has left
 };
 
@@ -63,7 +64,8 @@ task<result<>> Calls::ask_cluster(std::string call, std::string by, Until until,
       Asked{call, std::move(by), true, next_fate(call), std::move(effect), reply, world_.agent.life()});
   if (asked->fate.crash_before) co_await die();
   if (asked->fate.fail) co_return with_context(call, *asked->fate.fail);
-  time_point at = world_.loop().clock.now() + asked->fate.before + world_.cluster.slow;
+  asked->sent = world_.loop().clock.now();
+  time_point at = asked->sent + asked->fate.before + world_.cluster.slow;
   if (!header.empty()) {
     std::erase_if(last_asked_, [now = world_.loop().clock.now()](const auto& entry) { return entry.second < now; });
     time_point& last = last_asked_[asked->by + " " + header];
@@ -134,6 +136,11 @@ void Calls::perform(std::shared_ptr<Asked> asked) {
     world_.cluster.hold([this, asked] { perform(asked); });
     return;
   }
+  if (asked->of_cluster &&
+      (!world_.network.carries(asked->sent) || (world_.network.is_cut() && world_.cluster.refuses(asked->by)))) {
+    world_.network.hold([this, asked] { perform(asked); });
+    return;
+  }
   result<> value;
   if (asked->of_cluster && world_.cluster.refuses(asked->by)) {
     world_.agent.note_cut(asked->by);
@@ -148,15 +155,18 @@ void Calls::perform(std::shared_ptr<Asked> asked) {
 }
 
 void Calls::deliver(const std::shared_ptr<Asked>& asked, result<> value) {
-  const auto tell = [this, asked, value = std::move(value)] {
+  auto tell = [this, asked, value = std::move(value)] {
     if (asked->told && world_.agent.lives(asked->life)) asked->told(value);
     const auto reply = asked->reply.lock();
     if (!reply) return;
     reply->value = value;
     reply->done.set();
   };
-  if (asked->fate.after == duration::zero()) return tell();
-  world_.loop().outside_in(asked->fate.after, tell);
+  const auto hear = [this, asked, tell = std::move(tell)] {
+    asked->of_cluster&& world_.network.is_cut() ? world_.network.hold(tell) : tell();
+  };
+  if (asked->fate.after == duration::zero()) return hear();
+  world_.loop().outside_in(asked->fate.after, hear);
 }
 
 // --- Helpers ------------------------------------------------------------------------------------
@@ -187,12 +197,17 @@ void Calls::run_helper(const std::shared_ptr<HelperJob>& job) {
     const auto link = world_.kernel.links.find(device->link);
     const FakeOpened* image = link == world_.kernel.links.end() ? nullptr : link->second->opened();
     // Its first request finds out.
-    if (image != nullptr && !image->read_only())
+    if (image != nullptr && !image->read_only() && !world_.network.is_cut())
       if (const FakeImage* of = world_.cluster.by_id(device->image_id);
           of != nullptr && !world_.cluster.may_write(*of, image->client())) {
         if (world_.cluster.refuses(image->client())) world_.agent.note_cut(image->client());
         link->second->hold();
       }
+  }
+  if (device != nullptr && device->alive && world_.network.is_cut() && (!job->syncs || !device->requests.empty())) {
+    job->waits = true;
+    world_.trace(job->asked->call + " waits for the network");
+    return;
   }
   if (device != nullptr && device->alive && job->syncs && !device->requests.empty()) {
     world_.loop().outside_in(std::chrono::milliseconds(1), [this, job] { run_helper(job); });

@@ -37,7 +37,7 @@ std::unique_ptr<host::Daemons> make_daemons(World& world) { return std::make_uni
 std::uint32_t CephCsi::stages(const std::string& name, const std::string& staging_path, std::string volume_id) {
   if (volume_id.empty()) volume_id = name;
   FakeImage& image = world_.cluster.images.at(name);
-  const std::string client = "10.0.0.1:0/9" + std::to_string(world_.new_serial());
+  const std::string client = world_.agent.node_address + ":0/9" + std::to_string(world_.cluster.new_serial());
   image.lock_owner = client;
   image.watchers.insert(client);
   image.changed();
@@ -51,7 +51,7 @@ std::uint32_t CephCsi::stages(const std::string& name, const std::string& stagin
   device.size = image.size;
   device.alive = true;
   device.request_timeout = true;
-  device.link = world_.new_serial();
+  device.link = world_.cluster.new_serial();
   device.visits = image.visits;
   world_.kernel.devices.push_back(device);
   daemons[device.index] = client;
@@ -70,7 +70,7 @@ std::uint32_t CephCsi::stages(const std::string& name, const std::string& stagin
 
 void CephCsi::mounts(std::uint32_t index, const std::string& target) {
   host::Mount mount;
-  mount.id = static_cast<std::uint64_t>(world_.new_serial());
+  mount.id = static_cast<std::uint64_t>(world_.cluster.new_serial());
   mount.dev_major = 43;
   mount.dev_minor = index * 32;
   mount.root = "/";
@@ -101,7 +101,7 @@ void CephCsi::heals(std::uint32_t index) {
   if (device == nullptr || device->alive || device->disconnected) return;
   FakeImage* image = world_.cluster.by_id(device->image_id);
   if (image == nullptr) return;
-  const std::string client = "10.0.0.1:0/9" + std::to_string(world_.new_serial());
+  const std::string client = world_.agent.node_address + ":0/9" + std::to_string(world_.cluster.new_serial());
   world_.trace("rbd-nbd serves " + device::path(index) + " again");
   if (!image->lock_owner.empty()) world_.cluster.blocklist(image->lock_owner);
   if (image->exclusive) image->lock_owner = client;
@@ -109,7 +109,7 @@ void CephCsi::heals(std::uint32_t index) {
   image->changed();
   daemons[index] = client;
   device->request_timeout = true;
-  world_.kernel.connect_link(*device, world_.new_serial());
+  world_.kernel.connect_link(*device, world_.cluster.new_serial());
 }
 
 /// At once, and with its cache written through.
@@ -120,7 +120,10 @@ void CephCsi::serves(std::uint32_t index, int link, std::uint64_t id) {
   const auto place = std::find_if(device->requests.begin(), device->requests.end(),
                                   [&](const auto& request) { return request.id == id; });
   if (image == nullptr || place == device->requests.end()) return;
-  if (place->write) image->blocks[place->block] = place->number;
+  if (place->write) {
+    image->blocks[place->block] = place->number;
+    image->stored.insert(place->number);
+  }
   world_.kernel.answer(index, id, 0, image->blocks[place->block], false);
 }
 

@@ -4,11 +4,6 @@
 #include "support/world/ports.hpp"
 
 namespace corbd::test {
-namespace {
-
-constexpr std::chrono::seconds kWatch{30};
-
-}  // namespace
 
 FakeImage* Cluster::by_id(const std::string& image_id) {
   for (auto& [name, image] : images)
@@ -29,11 +24,27 @@ void Cluster::cut_off(const std::function<bool(const std::string&)>& is_cut_off)
   for (auto& [name, image] : images) std::erase_if(image.watchers, is_cut_off);
   for (const auto& [serial, image] : opened) {
     if (!is_cut_off(image->client())) continue;
-    const auto told_in = world_.hazards == nullptr ? duration::zero() : world_.hazards->any(std::chrono::seconds(2));
-    world_.loop().outside_in(told_in, [this, one = serial] {
-      if (const auto place = opened.find(one); place != opened.end() && world_.agent.running())
-        place->second->cut_off("its client was cut off");
-    });
+    tell_cut_off(serial, image->node());
+  }
+}
+
+/// Whom nobody can reach hears of it when he can be reached again, if it is still true then: watch_again().
+void Cluster::tell_cut_off(int serial, const World& node) {
+  if (node.network.is_cut()) return;
+  const auto told_in = hazards() == nullptr ? duration::zero() : hazards()->any(std::chrono::seconds(2));
+  loop_.outside_in(told_in, [this, serial, &node] {
+    if (const auto place = opened.find(serial); place != opened.end() && node.agent.running() && !node.network.is_cut())
+      place->second->cut_off("its client was cut off");
+  });
+}
+
+void Cluster::watch_again(const World& node) {
+  for (const auto& [serial, image] : opened) {
+    if (&image->node() != &node) continue;
+    if (refuses(image->client()))
+      tell_cut_off(serial, node);
+    else if (FakeImage* of = by_id(image->key().image_id); of != nullptr && !image->read_only())
+      of->watchers.insert(image->client());
   }
 }
 
@@ -46,34 +57,39 @@ void Cluster::osds_get_map() {
 /// An entry that is there already ends a watch all the same.
 void Cluster::blocklist(const std::string& address) {
   osds_get_map();
-  if (blocklisted.insert(address).second) world_.trace("blocklisted " + address);
+  if (blocklisted.insert(address).second) trace("blocklisted " + address);
   cut_off([&](const std::string& client) { return client == address; });
 }
 
 void Cluster::fence_host(const std::string& host, duration osds_know_in) {
-  world_.trace("the host " + host + " is fenced");
+  trace("the host " + host + " is fenced");
   fenced_hosts.insert(host);
   if (osds_know_in == duration::zero()) return osds_get_map();
-  world_.loop().outside_in(osds_know_in, [this] { osds_get_map(); });
+  loop_.outside_in(osds_know_in, [this] { osds_get_map(); });
 }
 
 void Cluster::unfence_host(const std::string& host) {
-  world_.trace("the host " + host + " is fenced no more");
+  trace("the host " + host + " is fenced no more");
   fenced_hosts.erase(host);
   refused_hosts_.erase(host);
 }
 
 void Cluster::expire_watches(std::set<std::string> of) {
   if (of.empty()) return;
-  world_.loop().outside_in(kWatch, [this, of = std::move(of)] {
+  loop_.outside_in(kWatch, [this, of = std::move(of)] {
     for (auto& [name, image] : images)
       for (const auto& address : of) image.watchers.erase(address);
   });
 }
 
+void Cluster::end_watches_of(const std::string& host) {
+  for (auto& [name, image] : images)
+    std::erase_if(image.watchers, [&](const auto& watcher) { return image::host_of(watcher) == host; });
+}
+
 void Cluster::revive() {
   dead = false;
-  world_.trace("the cluster answers again");
+  trace("the cluster answers again");
   for (auto held = std::exchange(held_, {}); auto& work : held) work();
 }
 
@@ -84,7 +100,7 @@ bool Cluster::visit(FakeImage& image, const std::string& visitor, bool by_force)
     blocklist(image.lock_owner);
     image.changed();
   }
-  world_.trace("another node " + visitor + " writes into " + image.id);
+  trace("another node " + visitor + " writes into " + image.id);
   if (image.exclusive) image.lock_owner = visitor;
   // The agent there marks what has no lock; ceph-csi's would not.
   if (!image.exclusive && !image.shared) {
@@ -99,16 +115,17 @@ bool Cluster::visit(FakeImage& image, const std::string& visitor, bool by_force)
   image.only_formatted = false;
   // It has such an agent too, and a raw block volume there: no format that was begun may be repeated.
   image.metadata.erase("corbd/format");
-  if (image.exclusive && !image.taken) image.taken = world_.loop().clock.now();
+  if (image.exclusive && !image.taken) image.taken = loop_.clock.now();
+  image.taken_by.clear();
   for (std::size_t block = image.visits % 2; block < kBlocks; block += 2) {
-    image.blocks[block] = world_.new_number();
+    image.blocks[block] = new_number();
     image.acked[block] = 0;
   }
   return true;
 }
 
 void Cluster::leave(FakeImage& image, const std::string& visitor, bool cleanly) {
-  world_.trace("the other node " + visitor + (cleanly ? " leaves " : " dies with ") + image.id);
+  trace("the other node " + visitor + (cleanly ? " leaves " : " dies with ") + image.id);
   image.watchers.erase(visitor);
   if (cleanly && image.writer == visitor) image.writer.clear();
   if (!cleanly || image.lock_owner != visitor) return;
@@ -123,13 +140,13 @@ bool Cluster::maintain(FakeImage& image, const std::string& by) {
     blocklist(image.lock_owner);
     // Without an orchestrator who takes the lock of a client that lived, and was cut off, is taken for a thief. The
     // agent may not have heard of it yet.
-    const auto owner = world_.agent.clients.find(image.lock_owner);
-    const bool lives = owner != world_.agent.clients.end() && owner->second == Client::live;
-    if ((lives || world_.agent.was_cut(image.lock_owner)) &&
-        world_.attachment.state == plan::Attachment::State::unknown && !image.taken)
-      image.taken = world_.loop().clock.now();
+    const World* of = node_of(image.lock_owner);
+    const bool lived = of != nullptr &&
+                       (of->agent.clients.at(image.lock_owner) == Client::live || of->agent.was_cut(image.lock_owner));
+    if (lived && of->attachment.state == plan::Attachment::State::unknown && !image.taken)
+      image.taken = loop_.clock.now();
   }
-  world_.trace("a tool at " + by + " works on " + image.id);
+  trace("a tool at " + by + " works on " + image.id);
   image.watchers.insert(by);
   if (image.exclusive) image.lock_owner = by;
   image.changed();
@@ -140,12 +157,11 @@ void Cluster::late_write(const std::string& image_id, const std::string& by) {
   if (dead) return hold([this, image_id, by] { late_write(image_id, by); });
   FakeImage* image = by_id(image_id);
   if (image == nullptr) return;
-  world_.trace("a late write of " + by + " to " + image_id + (refuses(by) ? " is refused" : " lands"));
+  trace("a late write of " + by + " to " + image_id + (refuses(by) ? " is refused" : " lands"));
   if (refuses(by)) return;
-  const bool ours =
-      image->exclusive ? world_.agent.clients.contains(image->lock_owner) : image->taken_from.contains(by);
-  if (ours) world_.broke("a write of " + by + " landed in " + image_id + ", which this node had taken from it");
-  image->blocks[0] = world_.new_number();
+  const bool ours = image->exclusive ? node_of(image->lock_owner) != nullptr : image->taken_from.contains(by);
+  if (ours) broke("a write of " + by + " landed in " + image_id + ", which this node had taken from it");
+  image->blocks[0] = new_number();
   image->acked[0] = 0;
   image->data = true;
   image->only_formatted = false;
@@ -160,11 +176,11 @@ void Cluster::other_agent_looks(const std::string& name, const std::string& by, 
   const auto place = images.find(name);
   if (place == images.end() || !waiting_agents_.contains(by)) return;
   const auto again = [this, name, by, looks](duration in) {
-    world_.loop().outside_in(in, [=, this] { other_agent_looks(name, by, looks); });
+    loop_.outside_in(in, [=, this] { other_agent_looks(name, by, looks); });
   };
   if (dead) return again(std::chrono::seconds(5));
   place->second.watchers.insert(by);
-  world_.loop().outside_in(looks, [=, this] {
+  loop_.outside_in(looks, [=, this] {
     const auto still = images.find(name);
     if (still == images.end()) return;
     FakeImage& image = still->second;
@@ -175,8 +191,8 @@ void Cluster::other_agent_looks(const std::string& name, const std::string& by, 
       waiting_agents_.erase(by);
       other_agents.insert(by);
     } else {
-      again(std::chrono::seconds(1) + (world_.hazards == nullptr ? duration(std::chrono::milliseconds(700))
-                                                                 : world_.hazards->any(std::chrono::seconds(2))));
+      again(std::chrono::seconds(1) + (hazards() == nullptr ? duration(std::chrono::milliseconds(700))
+                                                            : hazards()->any(std::chrono::seconds(2))));
     }
   });
 }
@@ -184,9 +200,9 @@ void Cluster::other_agent_looks(const std::string& name, const std::string& by, 
 void Cluster::remove_image(const std::string& name) {
   const auto place = images.find(name);
   if (place == images.end() || !place->second.watchers.empty()) return;
-  world_.trace("image " + name + " is removed");
+  trace("image " + name + " is removed");
   // One that was taken from us before has been lost since then.
-  removed_[place->second.id] = place->second.taken.value_or(world_.loop().clock.now());
+  removed_[place->second.id] = place->second.taken.value_or(loop_.clock.now());
   images.erase(place);
 }
 
@@ -195,30 +211,50 @@ void Cluster::resized(const std::string& image_id) {
   for (const auto& [serial, image] : opened)
     if (image->key().image_id == image_id) told.push_back(serial);
   for (const int serial : told)
-    if (const auto place = opened.find(serial); place != opened.end() && world_.agent.running())
+    if (const auto place = opened.find(serial); place != opened.end() && place->second->node().agent.running())
       place->second->resized();
 }
 
-std::optional<time_point> Cluster::lost_since(const std::string& image_id) const {
+std::optional<time_point> Cluster::lost_since(const std::string& image_id, const std::string& node) const {
   if (const auto place = removed_.find(image_id); place != removed_.end()) return place->second;
   for (const auto& [name, image] : images)
-    if (image.id == image_id) return image.taken;
+    if (image.id == image_id && image.taken_by != node) return image.taken;
   return std::nullopt;
 }
+
+// --- Nodes with an agent ------------------------------------------------------------------------
+
+World* Cluster::node_of(const std::string& client) const {
+  const auto place =
+      std::ranges::find_if(nodes_, [&](const World* node) { return node->agent.clients.contains(client); });
+  return place == nodes_.end() ? nullptr : *place;
+}
+
+Hazards* Cluster::hazards() const { return nodes_.front()->hazards; }
+
+void Cluster::trace(const std::string& event) const { nodes_.front()->trace(event); }
+
+void Cluster::broke(std::string rule) { nodes_.front()->broke(std::move(rule)); }
 
 // --- Data ---------------------------------------------------------------------------------------
 
 void Cluster::submit(Work work) {
   using namespace std::chrono_literals;
   // An operation may lie queued at an OSD for long, also when its client is dead.
-  duration takes = world_.hazards == nullptr ? duration(1ms) : world_.hazards->any(4ms) + 1us;
-  if (world_.hazards != nullptr && world_.hazards->any(duration(20)).count() == 0) takes += world_.hazards->any(8s);
-  world_.loop().outside_in(takes + slow, [this, work = std::move(work)]() mutable { run_work(std::move(work)); });
+  duration takes = hazards() == nullptr ? duration(1ms) : hazards()->any(4ms) + 1us;
+  if (hazards() != nullptr && hazards()->any(duration(20)).count() == 0) takes += hazards()->any(8s);
+  work.sent = loop_.clock.now();
+  loop_.outside_in(takes + slow, [this, work = std::move(work)]() mutable { run_work(std::move(work)); });
 }
 
 void Cluster::run_work(Work work) {
   if (dead) {
     hold([this, work = std::move(work)]() mutable { run_work(std::move(work)); });
+    return;
+  }
+  Network& network = work.node->network;
+  if (!network.carries(work.sent) || (network.is_cut() && refuses(work.client))) {
+    network.hold([this, work = std::move(work)]() mutable { submit(std::move(work)); });
     return;
   }
   FakeImage* image = by_id(work.image_id);
@@ -231,33 +267,40 @@ void Cluster::run_work(Work work) {
     failed = -ESHUTDOWN;
   else if (image == nullptr)
     failed = -ENOENT;
-  else if (work.write && image->exclusive && image->lock_owner != work.client)
+  else if (work.write && !work.with_lock)
     failed = -EROFS;
   else if (odd_error != 0)
     failed = -odd_error;
   if (failed == 0 && work.write) stored(work, *image);
-  if (failed == -ESHUTDOWN) world_.agent.note_cut(work.client);
+  if (failed == -ESHUTDOWN) work.node->agent.note_cut(work.client);
   const std::uint64_t number = failed == 0 ? image->blocks[work.block] : 0;
-  if (world_.agent.lives(work.life)) work.done(failed, number);
+  const auto answer = [work = std::move(work), failed, number] {
+    if (work.node->agent.lives(work.life)) work.done(failed, number);
+  };
+  network.is_cut() ? network.hold(answer) : answer();
 }
 
 void Cluster::stored(const Work& work, FakeImage& image) {
   const std::string where = "block " + std::to_string(work.block) + " of " + image.id;
   if (work.number < image.acked[work.block])
-    world_.broke("an acknowledged write was overwritten by an older one: " + where + " had " +
-                 std::to_string(image.acked[work.block]) + ", got " + std::to_string(work.number));
+    broke("an acknowledged write was overwritten by an older one: " + where + " had " +
+          std::to_string(image.acked[work.block]) + ", got " + std::to_string(work.number));
+  // The lock is advisory: an OSD refuses only clients that are cut off.
+  if (image.exclusive && !image.shared && !image.lock_owner.empty() && image.lock_owner != work.client)
+    broke("a write of " + work.client + " landed in " + where + ", which is locked by " + image.lock_owner);
   const bool link_is_later = work.link_visits != work.device_visits;
   if (!image.shared && (link_is_later || (image.exclusive && image.visits != work.device_visits)))
-    world_.broke("a write from before another node's visit was replayed: " + where);
+    broke("a write from before another node's visit was replayed: " + where);
   image.blocks[work.block] = work.number;
+  image.stored.insert(work.number);
   image.data = true;
   image.only_formatted = false;
   const auto complete = [](const plan::Staging& staging) { return staging.complete; };
   const auto staged = [&](const plan::Record& record) {
     return record.key.image_id == image.id && std::ranges::any_of(record.stagings, complete);
   };
-  if (image.metadata.contains("corbd/format") && std::ranges::any_of(world_.disk.records, staged))
-    world_.broke("an application wrote into an image that may be formatted still: " + where);
+  if (image.metadata.contains("corbd/format") && std::ranges::any_of(work.node->disk.records, staged))
+    broke("an application wrote into an image that may be formatted still: " + where);
 }
 
 }  // namespace corbd::test

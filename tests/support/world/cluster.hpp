@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <optional>
@@ -18,10 +19,12 @@ namespace corbd::test {
 
 class World;
 class FakeOpened;
+struct Hazards;
 struct Work;  ///< an operation of an image on its way through the cluster
 
 inline constexpr std::size_t kBlocks = 6;  ///< of an image that are written and looked at
 inline constexpr std::uint64_t kBlockBytes = 4096;
+inline constexpr std::chrono::seconds kWatch{30};  ///< outlives the last sign of its client
 
 /// A LUKS header: what opens each key slot. Without any its format did not end.
 struct FakeLuks {
@@ -62,18 +65,24 @@ struct FakeImage {
   bool beyond_repair = false;          ///< fsck leaves errors
 
   std::array<std::uint64_t, kBlocks> blocks{};  ///< the number last written to each
-  std::array<std::uint64_t, kBlocks>
-      acked{};                  ///< the number that the application was told is stored; 0 once another node wrote there
-  std::uint64_t visits = 0;     ///< of other nodes that wrote
-  std::uint64_t our_break = 0;  ///< the version that breaking our own dead lock made
-  std::optional<time_point> taken;   ///< since when another node may have it
-  std::set<std::string> seen_by_us;  ///< other clients that had it open when our agent looked last
-  std::set<std::string> taken_from;  ///< of those, when our agent began to write to it
+  /// The number that an application was told is stored, on whichever node with an agent; 0 once a played node wrote
+  /// there.
+  std::array<std::uint64_t, kBlocks> acked{};
+  std::set<std::uint64_t> stored;                        ///< every number that an application's write brought
+  std::uint64_t visits = 0;                              ///< how often another node than before began to write
+  std::string served_by;                                 ///< the node whose agent did so last
+  std::uint64_t our_break = 0;                           ///< the version that breaking our own dead lock made
+  std::optional<time_point> taken;                       ///< since when another node may have it than before,
+  std::string taken_by;                                  ///< and which, if that one has an agent
+  std::string locked_at;                                 ///< the last node whose agent took its lock
+  std::map<std::string, std::set<std::string>> seen_by;  ///< other clients that had it open, as a node's agent saw last
+  std::set<std::string> taken_from;                      ///< of those, when that agent began to write to it
 };
 
 class Cluster {
  public:
-  explicit Cluster(World& world) : world_(world) {}
+  explicit Cluster(Loop& loop) : loop_(loop) {}
+  void joined(World& node) { nodes_.push_back(&node); }
 
   std::map<std::string, FakeImage> images;  ///< by name
   std::map<std::int64_t, std::string> pools{{1, "pool"}};
@@ -132,9 +141,17 @@ class Cluster {
   /// What the dead cluster will do once it lives.
   void hold(std::function<void()> work) { held_.push_back(std::move(work)); }
   void expire_watches(std::set<std::string> of);
-  std::optional<time_point> lost_since(const std::string& image_id) const;
+  void end_watches_of(const std::string& host);
+  /// A node can be reached again: its agent hears of its clients that are cut off, and the others watch anew.
+  void watch_again(const World& node);
+  /// Since when another node has it than that one.
+  std::optional<time_point> lost_since(const std::string& image_id, const std::string& node) const;
   bool may_write(const FakeImage& image, const std::string& address) const;
-  std::map<int, FakeOpened*> opened;  ///< of this life of the agent
+  std::map<int, FakeOpened*> opened;  ///< of this life of each node's agent
+  /// Of a link, an open image, a mount.
+  int new_serial() { return ++serials_; }
+  /// What a write into a block puts there.
+  std::uint64_t new_number() { return ++numbers_; }
 
  private:
   void run_work(Work work);
@@ -142,8 +159,18 @@ class Cluster {
   void cut_off(const std::function<bool(const std::string& client)>& is_cut_off);
   void stored(const Work& work, FakeImage& image);
   void other_agent_looks(const std::string& image, const std::string& by, duration looks);
+  /// Soon, unless nobody can tell it.
+  void tell_cut_off(int serial, const World& node);
+  /// The node whose agent has that client; nullptr: none has.
+  World* node_of(const std::string& client) const;
+  Hazards* hazards() const;
+  void trace(const std::string& event) const;
+  void broke(std::string rule);
 
-  World& world_;
+  Loop& loop_;
+  std::vector<World*> nodes_;  ///< those with an agent
+  int serials_ = 0;
+  std::uint64_t numbers_ = 0;
   std::set<std::string> waiting_agents_;  ///< other nodes', that have not got their image yet
   std::set<std::string> refused_hosts_;   ///< fenced ones, as the OSDs have it
   std::vector<std::function<void()>> held_;

@@ -14,11 +14,19 @@ bool has_lock(const FakeImage& image, const std::string& client, int handle) {
   return image.lock_owner == client && (image.lock_handle == 0 || image.lock_handle == handle);
 }
 
+void note_new_owner(const World& world, FakeImage& image) {
+  const std::string& node = world.agent.node_address;
+  const bool from_another = !image.locked_at.empty() && image.locked_at != node;
+  image.taken = from_another ? std::optional(world.loop().clock.now()) : std::nullopt;
+  image.taken_by = from_another ? node : "";
+  image.locked_at = node;
+}
+
 }  // namespace
 
 FakeOpened::FakeOpened(World& world, FakeImage& of, std::string client, image::OpenOptions options)
     : world_(world),
-      serial_(world.new_serial()),
+      serial_(world.cluster.new_serial()),
       client_(std::move(client)),
       exclusive_(of.exclusive),
       size_(of.size),
@@ -34,7 +42,9 @@ FakeOpened::FakeOpened(World& world, FakeImage& of, std::string client, image::O
 
 FakeOpened::~FakeOpened() {
   world_.cluster.opened.erase(serial_);
-  if (!closed_ && world_.agent.running()) close_now(world_, {key_.image_id, client_, serial_, gone_});
+  if (closed_ || !world_.agent.running()) return;
+  const Handle handle{key_.image_id, client_, serial_, gone_};
+  world_.network.is_cut() ? close_later(world_, handle, world_.agent.life()) : close_now(world_, handle);
 }
 
 /// A handle is closed once, however often that is asked for. Its client may have another one of the same image, whose
@@ -84,7 +94,10 @@ Work FakeOpened::work_of(const image::Op& op, std::uint64_t offset) const {
   // Only the world's own session submits here.
   const auto& from = static_cast<const SessionOp&>(op);
   const KernelDevice* device = world_.kernel.by_index(from.device);
+  const FakeImage* of = world_.cluster.by_id(key_.image_id);
   Work work;
+  work.node = &world_;
+  work.with_lock = of == nullptr || !of->exclusive || of->shared || of->lock_owner == client_;
   work.life = world_.agent.life();
   work.client = client_;
   work.image_id = key_.image_id;
@@ -131,10 +144,11 @@ task<result<Ownership>> FakeOpened::ownership(Until until) {
           found->lock = Ownership::Lock::other;
         for (const auto& watcher : of->watchers)
           if (!world.agent.clients.contains(watcher)) found->foreign_watchers.push_back(watcher);
-        of->seen_by_us = {found->foreign_watchers.begin(), found->foreign_watchers.end()};
+        auto& seen = of->seen_by[world.agent.node_address];
+        seen = {found->foreign_watchers.begin(), found->foreign_watchers.end()};
         if (of->writer.empty() || world.agent.clients.contains(of->writer)) return {};
         found->writer = of->writer;
-        of->seen_by_us.insert(of->writer);
+        seen.insert(of->writer);
         return {};
       });
   if (!done) co_return done.error();
@@ -180,7 +194,7 @@ task<result<>> FakeOpened::acquire_lock(Until until) {
                            if (!of->lock_owner.empty()) world.cluster.blocklist(of->lock_owner);
                            of->lock_owner = by;
                            of->lock_handle = serial;
-                           of->taken.reset();
+                           note_new_owner(world, *of);
                            of->changed();
                            return {};
                          });
@@ -260,7 +274,7 @@ void FakeOpened::close_later(World& world, const Handle& handle, int life) {
       world.hazards == nullptr ? duration(std::chrono::milliseconds(100)) : world.hazards->any(std::chrono::seconds(2));
   world.loop().outside_in(in, [&world, handle, life] {
     if (!world.agent.lives(life)) return;
-    if (world.cluster.dead) return close_later(world, handle, life);
+    if (world.cluster.dead || world.network.is_cut()) return close_later(world, handle, life);
     close_now(world, handle);
   });
 }

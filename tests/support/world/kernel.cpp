@@ -23,7 +23,7 @@ void Kernel::boot() {
 void Kernel::application_writes(KernelDevice& device, std::size_t block) {
   KernelRequest request;
   request.block = block;
-  request.number = world_.new_number();
+  request.number = world_.cluster.new_number();
   ask_device(device, request);
 }
 
@@ -164,8 +164,11 @@ void Kernel::answer(std::uint32_t index, std::uint64_t id, int failed, std::uint
   }
   ++answered;
   FakeImage* image = world_.cluster.by_id(device->image_id);
-  if (image == nullptr || image->visits != device->visits) return;
+  if (image == nullptr) return;
   const std::string where = "block " + std::to_string(request.block) + " of " + image->id;
+  if (request.write && !image->stored.contains(request.number))
+    world_.broke("a write was acknowledged that was never stored: " + where);
+  if (image->visits != device->visits) return;
   if (request.write) {
     if (image->blocks[request.block] != request.number)
       world_.broke("a write was acknowledged that is not stored: " + where);

@@ -89,7 +89,7 @@ class Kernel {
   bool rbd_module = true;
   std::uint64_t rbd_features = 0x1bf;  ///< all but journaling
   std::string rbd_options;             ///< of the last map by the agent
-  std::string rbd_client() const { return "10.0.0.1:0/7" + std::to_string(boot_id.size()); }
+  std::string rbd_client() const;
   result<> krbd_maps(const std::string& image, bool read_only);
   result<> krbd_unmaps(std::uint32_t index);
   /// A device of krbd is written or read.

@@ -50,7 +50,7 @@ class Kms final : public kms::Kms {
 
 void Cluster::provision_encrypted(const std::string& name, const std::string& kms_id) {
   FakeImage& image = images.at(name);
-  if (world_.disk.kms.at(kms_id) == kms::Kind::per_volume)
+  if (nodes_.front()->disk.kms.at(kms_id) == kms::Kind::per_volume)
     image.metadata[kKey] = begin_of_wrapped(name, kPassphrase) + "a first key";
   image.metadata[kState] = "encryptionPrepared";
   if (image.content == host::Probe::Kind::nothing) return;

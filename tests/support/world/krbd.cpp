@@ -61,6 +61,8 @@ class KernelClient final : public device::KernelClient {
 
 std::unique_ptr<device::KernelClient> make_kernel_client(World& world) { return std::make_unique<KernelClient>(world); }
 
+std::string Kernel::rbd_client() const { return world_.agent.node_address + ":0/7" + std::to_string(boot_id.size()); }
+
 result<> Kernel::krbd_maps(const std::string& name, bool read_only) {
   FakeImage& image = world_.cluster.images.at(name);
   if (world_.cluster.refuses(rbd_client()))

@@ -9,12 +9,9 @@
 namespace corbd::test {
 
 FakeLink::FakeLink(World& world, image::Image& image, std::function<void()> on_stopped)
-    : serial(world.new_serial()),
+    : serial(world.cluster.new_serial()),
       image_id(image.key().image_id),
-      visits([&] {
-        const FakeImage* of = world.cluster.by_id(image.key().image_id);
-        return of == nullptr ? 0 : of->visits;
-      }()),
+      visits(begin_visit(world, image)),
       world_(world),
       image_(image),
       on_stopped_(std::move(on_stopped)),
@@ -24,12 +21,22 @@ FakeLink::FakeLink(World& world, image::Image& image, std::function<void()> on_s
   look_whom_it_is_taken_from();
 }
 
+std::uint64_t FakeLink::begin_visit(World& world, const image::Image& image) {
+  FakeImage* of = world.cluster.by_id(image.key().image_id);
+  if (of == nullptr) return 0;
+  const bool writes = dynamic_cast<const FakeOpened*>(&image) != nullptr && !image.read_only() && !of->shared;
+  const std::string& node = world.agent.node_address;
+  if (writes && !of->served_by.empty() && of->served_by != node) ++of->visits;
+  if (writes) of->served_by = node;
+  return of->visits;
+}
+
 /// A new device writes. Who had the image open when the agent looked last must be cut off by its own address: a fence
 /// of its host may end at any time.
 void FakeLink::look_whom_it_is_taken_from() {
   FakeImage* of = world_.cluster.by_id(image_id);
   if (of == nullptr || opened() == nullptr || image_.read_only() || of->shared) return;
-  of->taken_from = of->seen_by_us;
+  of->taken_from = of->seen_by[world_.agent.node_address];
   const auto is_of_image = [&](const KernelDevice& device) { return device.image_id == image_id; };
   if (std::ranges::any_of(world_.kernel.devices, is_of_image)) return;
   for (const auto& client : of->taken_from)

@@ -210,7 +210,7 @@ class Devices final : public device::Devices {
   /// Rule 2b.
   static void look_at_tombstone(World& world, const KernelDevice& device) {
     if (world.agent.given_up.contains(device.backend)) return;
-    const auto since = world.cluster.lost_since(device.image_id);
+    const auto since = world.lost_since(device.image_id);
     if (!since || world.loop().clock.now() - *since < std::chrono::seconds(60))
       world.broke("a device was given up that was not proven lost for 60 s");
   }

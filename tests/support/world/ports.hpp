@@ -15,7 +15,10 @@ struct SessionOp : image::Op {
 };
 
 struct Work {
+  World* node = nullptr;
   int life = 0;
+  time_point sent;
+  bool with_lock = true;  ///< as librbd knows when it sends
   std::string client;
   std::string image_id;
   bool write = true;
@@ -52,6 +55,7 @@ class FakeOpened final : public image::Image {
   task<result<>> close(Until until) override;
 
   std::string client() const override { return client_; }
+  const World& node() const { return world_; }
   void cut_off(const std::string& why);
   /// Its owner is told, if the size is another one.
   void resized();
@@ -101,11 +105,13 @@ class FakeLink final : public device::Link {
   bool tombstone() const { return opened() == nullptr; }
   const int serial;
   const std::string image_id;
-  const std::uint64_t visits;          ///< of other nodes when the link was made
+  const std::uint64_t visits;          ///< of its image when the link was made
   std::optional<std::uint32_t> given;  ///< the device that has its other end
 
  private:
   static void completed(image::Op* op, int result) noexcept;
+  /// Of the image, which this node may write from now on.
+  static std::uint64_t begin_visit(World& world, const image::Image& image);
   void look_whom_it_is_taken_from();
   void end(SessionOp& op, int result);
   World& world_;

@@ -1,7 +1,19 @@
 // The machine, and what must never happen.
 #include "support/world/world.hpp"
 
+#include <algorithm>
+
 namespace corbd::test {
+
+World::World(Loop& loop) : own_cluster_(std::make_unique<Cluster>(loop)), cluster(*own_cluster_), loop_(loop) {
+  cluster.joined(*this);
+}
+
+World::World(Loop& loop, World& first, std::string called, const std::string& address)
+    : cluster(first.cluster), name(std::move(called)), loop_(loop) {
+  agent.node_address = address;
+  cluster.joined(*this);
+}
 
 void World::reboot() {
   if (agent.running()) agent.kill();
@@ -10,6 +22,11 @@ void World::reboot() {
   disk.keys.clear();
   calls.end_helpers();
   kernel.boot();
+}
+
+std::optional<time_point> World::lost_since(const std::string& image_id) const {
+  const auto lost = cluster.lost_since(image_id, agent.node_address);
+  return lost && moved_away ? std::min(lost, moved_away) : lost ? lost : moved_away;
 }
 
 void World::broke(std::string rule) {

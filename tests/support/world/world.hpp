@@ -2,6 +2,7 @@
 // Each outside thing is a fake of its own; this wires them.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,19 +12,29 @@
 #include "support/world/cluster.hpp"
 #include "support/world/disk.hpp"
 #include "support/world/kernel.hpp"
+#include "support/world/network.hpp"
 
 namespace corbd::test {
 
 class World {
  public:
-  explicit World(Loop& loop) : loop_(loop) {}
+  explicit World(Loop& loop);
+  /// A second node of the first one's cluster, whose loop stands beside that one's. It goes first.
+  World(Loop& loop, World& first, std::string name, const std::string& address);
 
-  Cluster cluster{*this};
+ private:
+  std::unique_ptr<Cluster> own_cluster_;
+
+ public:
+  Cluster& cluster;
+  const std::string name = "node-1";
+  Network network{*this};
   Kernel kernel{*this};
   Disk disk{*this};
   CephCsi ceph_csi{*this};
   Calls calls{*this};
   plan::Attachment attachment;                    ///< what the orchestrator says of every volume
+  std::optional<time_point> moved_away;           ///< since when it says that they are attached elsewhere
   std::map<std::string, plan::HolderNode> nodes;  ///< other nodes, by the address of their clients
   std::vector<std::pair<std::string, volume::Notice>> notices;
   Hazards* hazards = nullptr;
@@ -35,16 +46,12 @@ class World {
   void trace(const std::string& event) {
     if (hazards != nullptr) hazards->trace(event);
   }
-  Loop& loop() { return loop_; }
-  /// Of a link, an open image, a mount.
-  int new_serial() { return ++serials_; }
-  /// What a write into a block puts there.
-  std::uint64_t new_number() { return ++numbers_; }
+  Loop& loop() const { return loop_; }
+  /// Since when it is proven that the image is not this node's.
+  std::optional<time_point> lost_since(const std::string& image_id) const;
 
  private:
   Loop& loop_;
-  int serials_ = 0;
-  std::uint64_t numbers_ = 0;
 };
 
 }  // namespace corbd::test
