@@ -1,0 +1,41 @@
+// Two nodes of one cluster, each with a whole agent: its own kernel, disk, network, lives and crashes, on one time.
+#pragma once
+
+#include "support/world/world.hpp"
+
+namespace corbd::test {
+
+class Pair {
+ public:
+  Loop loop_a, loop_b;
+  World a{loop_a};
+  World b{loop_b, a, "node-2", "10.0.0.2"};
+  Cluster& cluster = a.cluster;
+  /// Until the next agent starts on a node whose last one crashed.
+  duration comes_back_in = std::chrono::seconds(2);
+
+  Pair() { loop_a.stand_beside(loop_b); }
+  time_point now() const { return loop_a.clock.now(); }
+  /// To the next moment at which something happens on either node, at most to `limit`. Lives end and begin here only,
+  /// outside of everything else.
+  void step(time_point limit);
+  void advance(duration by);
+  void kill(World& node) { node.loop().crash(); }
+  static void start(World& node);
+  using Answer = std::shared_ptr<std::optional<result<>>>;
+  /// Its answer comes later, unless the agent dies.
+  Answer ask(World& node, const std::string& id, plan::Wish wish, duration within = std::chrono::minutes(2));
+  /// The answer, or that its agent died.
+  result<> want(World& node, const std::string& id, plan::Wish wish, duration within = std::chrono::minutes(2));
+  /// What never may happen, and did, on either node.
+  std::vector<std::string> broken_rules() const;
+
+ private:
+  void live_on(World& node);
+  void look_at_rules();
+};
+
+/// The orchestrator moves every volume from one node to the other, by force if that one does not answer.
+void move_volumes(World& from, World& to, const std::string& uid);
+
+}  // namespace corbd::test
