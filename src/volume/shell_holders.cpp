@@ -37,6 +37,11 @@ task<> Shell::Impl::outlast_holders(Volume& volume, Operation& operation, Until 
 }
 
 void Shell::Impl::note_outcome(Volume& volume, const Operation& operation) {
+  // What was refused before anybody looked whose image it is does not end the time for which it is lost. kubelet may
+  // repeat an unstage, which waits for a helper, more often than a volume is given up.
+  const bool refused = !operation.outcome && operation.outcome.error().code == errc::unavailable &&
+                       !volume.facts.ownership && !volume.facts.attachment;
+  if (volume.lost_since && refused && !std::holds_alternative<Healed>(operation.wish)) return;
   volume.last_error.reset();
   if (!operation.outcome) volume.last_error = operation.outcome.error();
   const bool in_use = volume.last_error && volume.last_error->code == errc::in_use;

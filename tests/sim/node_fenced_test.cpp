@@ -142,3 +142,22 @@ TEST_CASE("a volume that is lost without an orchestrator gets its errors in the 
   scene.loop.advance(1min);
   CHECK(scene.world.kernel.errors == 1);
 }
+
+TEST_CASE("what is asked of a lost volume while a helper hangs in it does not put off that it is given up") {
+  test::Calm calm;
+  Scene scene;
+  scene.world.hazards = &calm;
+  scene.kill_and_start(true);
+  scene.filled();
+  scene.world.calls.before_call = [&](const std::string& call) {
+    if (call == "probe") REQUIRE(scene.world.cluster.visit(scene.image(), kOther, true));
+  };
+  CHECK(scene.want(test::staged_wish(kId)) != errc::ok);
+  for (int tries = 0; tries < 12; ++tries) {
+    static_cast<void>(scene.want(kUnstaged));
+    scene.loop.advance(10s);
+  }
+  CHECK(scene.world.kernel.devices.empty());
+  scene.world.agent.kill();
+  scene.world.hazards = nullptr;
+}
