@@ -203,11 +203,11 @@ void Calls::run_helper(const std::shared_ptr<HelperJob>& job) {
         if (world_.cluster.refuses(image->client())) world_.agent.note_cut(image->client());
         link->second->hold();
       }
-  }
-  if (device != nullptr && device->alive && world_.network.is_cut() && (!job->syncs || !device->requests.empty())) {
-    job->waits = true;
-    world_.trace(job->asked->call + " waits for the network");
-    return;
+    if (image != nullptr && world_.network.is_cut() && (!job->syncs || !device->requests.empty())) {
+      job->waits = true;
+      world_.trace(job->asked->call + " waits for the network");
+      return;
+    }
   }
   if (device != nullptr && device->alive && job->syncs && !device->requests.empty()) {
     world_.loop().outside_in(std::chrono::milliseconds(1), [this, job] { run_helper(job); });

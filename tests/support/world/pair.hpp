@@ -20,7 +20,11 @@ class Pair {
   /// outside of everything else.
   void step(time_point limit);
   void advance(duration by);
-  void kill(World& node) { node.loop().crash(); }
+  /// Of an event that is under way: node.loop().crash().
+  void kill(World& node) {
+    node.loop().crash();
+    step(now());
+  }
   static void start(World& node);
   using Answer = std::shared_ptr<std::optional<result<>>>;
   /// Its answer comes later, unless the agent dies.
