@@ -128,6 +128,17 @@ Decision prove_after_detach(const Situation& view, const char* why) {
   return lost(view, attachment.why.empty() ? why : std::string(why) + " (" + attachment.why + ")");
 }
 
+/// The call may be older than its volume's move: this node was cut off, say. Who has the volume attached now relies on
+/// that, and serves again what nobody may have taken.
+std::optional<Decision> leave_to_attached(const Situation& view) {
+  const auto& attachment = view.seen.facts.attachment;
+  if (!attachment) return look(Fact::attachment);
+  if (attachment->state != Attachment::State::away) return std::nullopt;
+  return fail(errc::in_use, "volume " + view.id + " is not attached to this node (" + attachment->why +
+                                "), so its image " + view.record->key.text() +
+                                " is not taken from the client that had it");
+}
+
 }  // namespace
 
 const char* taken_away(const Situation& view) {
@@ -161,10 +172,14 @@ std::optional<Decision> prove(const Situation& view) {
   const auto& who = *view.seen.facts.ownership;
   using Lock = image::Ownership::Lock;
   if (view.seen.devices.empty()) {
-    if (auto answer = take_from_holders(view)) return answer;
+    auto answer = take_from_holders(view);
+    const auto* step = answer ? std::get_if<Step>(&*answer) : nullptr;
+    const bool evicts = step != nullptr && std::holds_alternative<step::Evict>(*step);
     // Whoever has the lock has no watch any more, as after the death of its node. librbd has it blocklisted and then
     // takes the lock.
-    return std::nullopt;
+    if (evicts || (!answer && who.lock == Lock::other))
+      if (auto refused = leave_to_attached(view)) return refused;
+    return answer;
   }
   const bool alone = who.lock != Lock::other && who.foreign_watchers.empty();
   if (alone && proven_by_lock(view)) return std::nullopt;

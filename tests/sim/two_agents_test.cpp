@@ -95,3 +95,36 @@ TEST_CASE("an agent that was cut off for long goes on when nobody took its image
   CHECK(two.a.kernel.answered == 2);
   CHECK(two.a.kernel.errors == 0);
 }
+
+TEST_CASE("a stage that is older than its volume's move takes nothing from the node that has it now") {
+  TwoAgents two(Way::watch_ends);
+  two.cut_off();
+  const auto old = two.ask(two.a, kId, test::staged_wish(kId), 10min);
+  two.advance(1s);
+  two.moves();
+  two.bring_up(two.b);
+  // B has no watch for a while.
+  two.cluster.fence_host(two.b.agent.node_address);
+  two.advance(2s);
+  two.comes_back();
+  two.advance(1min);
+  REQUIRE(*old);
+  CHECK((**old).error().code == errc::in_use);
+  two.cluster.unfence_host(two.b.agent.node_address);
+  two.advance(2min);
+  CHECK(two.had_by(two.b));
+  two.reads_all(two.b);
+}
+
+// Without the lock a client that is cut off is seen for 30 s only. It is fenced while it is seen.
+TEST_CASE("an image without the lock takes no late write of a client that was fenced while it was seen") {
+  CutOff two(Way::fenced, false);
+  const auto done = two.want(two.b, kId, test::staged_wish(kId));
+  CHECK(done);
+  CHECK(two.cluster.blocklisted.contains(two.client));
+  two.cluster.unfence_host(two.a.agent.node_address);
+  const auto before = two.image().blocks;
+  two.comes_back();
+  two.advance(5min);
+  CHECK(two.image().blocks == before);
+}

@@ -43,6 +43,11 @@ Model without_flag(Model model) {
   return but(std::move(model), [](Model& of) { of.policy.fence_out_of_service = false; });
 }
 
+/// Its client is dead, and has no watch any more.
+Model left_its_lock() {
+  return but(held_by({kHolder}), [](Model& of) { of.ownership.foreign_watchers.clear(); });
+}
+
 Model attachment(Model model, Attachment::State state) {
   return but(std::move(model), [&](Model& of) { of.attachment = {state, "uid", ""}; });
 }
@@ -92,11 +97,16 @@ TEST_CASE("an image is taken only from clients that can write it no more, and on
   const Wish stage = staged_wish();
   using At = Attachment::State;
   check({
-      {"a fenced client", held_by({fenced()}), stage, taken({kHolders})},
-      {"a fenced client, without the flag", without_flag(held_by({fenced()})), stage, taken({kHolders})},
-      {"a fenced client of an image without a lock", lockless(held_by({fenced()})), stage, taken({kHolders})},
+      {"a fenced client", held_by({fenced()}), stage, taken({kHolders, kAttachment})},
+      {"a fenced client, without the flag", without_flag(held_by({fenced()})), stage, taken({kHolders, kAttachment})},
+      {"a fenced client, not known where attached", attachment(held_by({fenced()}), At::unknown), stage,
+       taken({kHolders, kAttachment})},
+      {"a fenced client, never attached", attachment(held_by({fenced()}), At::none), stage,
+       taken({kHolders, kAttachment})},
+      {"a fenced client of an image without a lock", lockless(held_by({fenced()})), stage,
+       taken({kHolders, kAttachment})},
       {"a writer of an image without a lock, of which only its mark is left", without_flag(marked(false)), stage,
-       taken({kHolders})},
+       taken({kHolders, kAttachment})},
       {"out of service", held_by({on(State::out_of_service)}), stage, taken({kHolders, kAttachment})},
       {"gone, and detached", held_by({on(State::gone, false)}), stage, taken({kHolders, kAttachment})},
       {"fenced, and out of service",
@@ -112,6 +122,10 @@ TEST_CASE("an image is taken only from clients that can write it no more, and on
   check({
       {"out of service, without the flag", without_flag(held_by({on(State::out_of_service)})), stage,
        refused({kHolders}), errc::in_use},
+      {"fenced, attached elsewhere", attachment(held_by({fenced()}), At::away), stage, refused({kHolders, kAttachment}),
+       errc::in_use},
+      {"left its lock, attached elsewhere", attachment(left_its_lock(), At::away), stage, refused({kAttachment}),
+       errc::in_use},
       {"out of service, attached elsewhere", attachment(held_by({on(State::out_of_service)}), At::away), stage,
        refused({kHolders, kAttachment}), errc::in_use},
       {"out of service, not known where attached", attachment(held_by({on(State::out_of_service)}), At::unknown), stage,
