@@ -55,6 +55,11 @@ constexpr std::array kWeights{
     // Drawn apart: add_fences().
     Weight{Kind::fence_node, "the cluster fences this node", 0, 150'000},
     Weight{Kind::dead_holder, "another node is cut off with an image", 0, 10'000},
+    // Drawn apart: make_history_of_two().
+    Weight{Kind::cut_network, "a node's network is cut", 0, 150'000},
+    Weight{Kind::fence_host, "a node is fenced by its host", 0, 150'000},
+    Weight{Kind::out_of_service, "a node is tainted out-of-service", 0, 150'000},
+    Weight{Kind::move, "the volume moves to the other node", 0, 90'000},
 };
 
 const Weight& weight_of(Kind kind) {
@@ -140,6 +145,59 @@ History make_history(std::uint64_t seed) {
     if (draw.one_in(3)) volume.kms = draw.one_in(2) ? "own" : "default";
   for (auto& volume : history.volumes) volume.begun = !volume.filled && volume.kms.empty() && draw.one_in(6);
   add_fences(draw, history);
+  return history;
+}
+
+History make_history_of_two(std::uint64_t seed) {
+  constexpr std::array kinds{Kind::cut_network,
+                             Kind::cut_network,
+                             Kind::fence_host,
+                             Kind::out_of_service,
+                             Kind::move,
+                             Kind::move,
+                             Kind::kill,
+                             Kind::kill,
+                             Kind::crash_before_call,
+                             Kind::crash_after_call,
+                             Kind::fail_call,
+                             Kind::fail_after_call,
+                             Kind::delay_call,
+                             Kind::fence_us,
+                             Kind::cluster_dead,
+                             Kind::cluster_slow,
+                             Kind::links_die_slowly,
+                             Kind::dead_links_untold,
+                             Kind::late_command};
+  Draw draw{std::mt19937_64(seed)};
+  History history;
+  history.seed = seed;
+  history.nodes = 2;
+  Volume volume;
+  volume.image = "image-0";
+  volume.filled = !draw.one_in(4);
+  volume.block = draw.one_in(4);
+  if (draw.one_in(5)) volume.kms = "default";
+  history.volumes.push_back(volume);
+  history.orchestrated = !draw.one_in(3);
+  history.fence_out_of_service = draw.one_in(2);
+  history.length = std::chrono::seconds(60 + draw.below(200));
+  const auto add = [&](Kind kind, std::uint32_t at, std::uint32_t what) {
+    const auto lasts = weight_of(kind).lasts_ms;
+    history.faults.push_back(
+        {kind, Millis(at), Millis(draw.below(draw.one_in(3) ? std::min<std::uint32_t>(lasts, 1000) : lasts)), what});
+  };
+  // The story of a dead node: it is cut off, and then somebody moves its volume.
+  const auto half = static_cast<std::uint32_t>(history.length.count() / 2);
+  const auto cut = draw.one_in(2) ? draw.below(300) : draw.below(half);
+  const auto node = draw.one_in(4) ? 1u : 0u;
+  add(Kind::cut_network, cut, node);
+  const std::array ways{Kind::move, Kind::out_of_service, Kind::fence_host};
+  for (const Kind way : ways)
+    if (way == Kind::move || draw.one_in(2)) add(way, cut + draw.below(40'000), node);
+  for (std::uint32_t more = draw.below(6); more > 0; --more)
+    add(kinds.at(draw.below(kinds.size())),
+        draw.one_in(3) ? draw.below(300) : draw.below(static_cast<std::uint32_t>(history.length.count())),
+        draw.below(1000));
   return history;
 }
 

@@ -45,7 +45,13 @@ struct Fault {
     late_command,
     leave_in_call,
     fence_node,
-    dead_holder
+    dead_holder,
+    // Of two nodes; so are those that name a call, kill, fence_us, and those of links and the cluster. `what` is even
+    // of the first node, and odd of the second.
+    cut_network,
+    fence_host,
+    out_of_service,
+    move
   } kind = Kind::kill;
   Millis at{};  ///< since the start; of a call: the first from then on
   Millis lasts{};
@@ -62,6 +68,7 @@ struct Volume {
 
 struct History {
   std::uint64_t seed = 0;
+  int nodes = 1;  ///< with an agent
   std::vector<Volume> volumes;
   std::vector<Fault> faults;
   bool orchestrated = false;  ///< there are VolumeAttachments: who else writes has one, and ours is gone from then on
@@ -69,6 +76,8 @@ struct History {
   Millis length{};                    ///< until the faults stop
 };
 History make_history(std::uint64_t seed);
+/// One volume and two nodes, each with a whole agent.
+History make_history_of_two(std::uint64_t seed);
 
 /// What was broken; empty when all is well.
 struct Outcome {
@@ -76,6 +85,7 @@ struct Outcome {
   std::uint64_t calls = 0, requests = 0;
 };
 Outcome run(const History& history, bool trace);
+Outcome run_two(const History& history, bool trace);
 
 /// The same with as few faults as still break it.
 History shrink(History history);

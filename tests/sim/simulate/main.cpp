@@ -1,7 +1,8 @@
 // Thousands of short histories of a node, each made of a seed:
 //   simulate --seeds N [--from S]    runs N of them, prints those that break a rule, and how to see one again; --first
-//   ends at one simulate --seed S [--trace]      one of them, with every event; --whole keeps the faults that do not
-//   matter
+//                                    ends at one
+//   simulate --seed S [--trace]      one of them, with every event; --whole keeps the faults that do not matter
+// With --nodes 2 first they are histories of two nodes on one cluster, each with a whole agent.
 #include <signal.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@ using namespace corbd::sim;
 
 // The seed that is being lived: an abort in the agent ends the program, and only write(2) may be called then.
 volatile std::uint64_t living = 0;
+int nodes = 1;
 
 void say_where(int signal) {
   constexpr std::string_view before = "seed ", after = " crashed\n";
@@ -45,12 +47,15 @@ void tell(const History& history, const Outcome& outcome) {
     std::printf("seed %llu: %s\n", static_cast<unsigned long long>(history.seed), rule.c_str());
   const auto least = shrink(history);
   for (const auto& fault : least.faults) std::printf("  %s\n", text(fault).c_str());
-  std::printf("  see it: simulate --seed %llu --trace\n", static_cast<unsigned long long>(history.seed));
+  std::printf("  see it: simulate %s--seed %llu --trace\n", nodes == 2 ? "--nodes 2 " : "",
+              static_cast<unsigned long long>(history.seed));
 }
+
+History make(std::uint64_t seed) { return nodes == 2 ? make_history_of_two(seed) : make_history(seed); }
 
 int run_one(std::uint64_t seed, bool trace, bool whole) {
   living = seed;
-  auto history = make_history(seed);
+  auto history = make(seed);
   const auto outcome = run(history, false);
   if (!outcome.broken.empty() && !whole) history = shrink(history);
   if (trace) run(history, true);
@@ -69,7 +74,7 @@ int run_many(std::uint64_t from, std::uint64_t seeds, int told) {
   const auto began = std::chrono::steady_clock::now();
   for (std::uint64_t seed = from; seed < from + seeds; ++seed) {
     living = seed;
-    const auto history = make_history(seed);
+    const auto history = make(seed);
     const auto outcome = run(history, false);
     calls += outcome.calls;
     requests += outcome.requests;
@@ -95,6 +100,8 @@ int main(int argc, char** argv) {
       trace = true;
     else if (std::strcmp(argv[i], "--whole") == 0)
       whole = true;
+    else if (std::strcmp(argv[i], "--nodes") == 0 && more)
+      nodes = std::stoi(argv[++i]) == 2 ? 2 : 1;
     else if (std::strcmp(argv[i], "--first") == 0)
       told = 1;
     else if (std::strcmp(argv[i], "--seeds") == 0 && more)
@@ -104,7 +111,9 @@ int main(int argc, char** argv) {
     else if (std::strcmp(argv[i], "--seed") == 0 && more)
       one = true, seed = std::stoull(argv[++i]);
     else
-      return std::fprintf(stderr, "simulate --seeds N [--from S] [--first] | --seed S [--trace] [--whole]\n"), 2;
+      return std::fprintf(stderr,
+                          "simulate [--nodes 2] --seeds N [--from S] [--first] | --seed S [--trace] [--whole]\n"),
+             2;
   }
   name_crashes();
   // What was told so far is seen also when the next seed crashes.

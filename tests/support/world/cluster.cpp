@@ -31,7 +31,7 @@ void Cluster::cut_off(const std::function<bool(const std::string&)>& is_cut_off)
 /// Whom nobody can reach hears of it when he can be reached again, if it is still true then: watch_again().
 void Cluster::tell_cut_off(int serial, const World& node) {
   if (node.network.is_cut()) return;
-  const auto told_in = hazards() == nullptr ? duration::zero() : hazards()->any(std::chrono::seconds(2));
+  const auto told_in = hazards_now() == nullptr ? duration::zero() : hazards_now()->any(std::chrono::seconds(2));
   loop_.outside_in(told_in, [this, serial, &node] {
     if (const auto place = opened.find(serial); place != opened.end() && node.agent.running() && !node.network.is_cut())
       place->second->cut_off("its client was cut off");
@@ -40,7 +40,7 @@ void Cluster::tell_cut_off(int serial, const World& node) {
 
 void Cluster::watch_again(const World& node) {
   for (const auto& [serial, image] : opened) {
-    if (&image->node() != &node) continue;
+    if (&image->node() != &node || image->is_closed()) continue;
     if (refuses(image->client()))
       tell_cut_off(serial, node);
     else if (FakeImage* of = by_id(image->key().image_id); of != nullptr && !image->read_only())
@@ -191,8 +191,8 @@ void Cluster::other_agent_looks(const std::string& name, const std::string& by, 
       waiting_agents_.erase(by);
       other_agents.insert(by);
     } else {
-      again(std::chrono::seconds(1) + (hazards() == nullptr ? duration(std::chrono::milliseconds(700))
-                                                            : hazards()->any(std::chrono::seconds(2))));
+      again(std::chrono::seconds(1) + (hazards_now() == nullptr ? duration(std::chrono::milliseconds(700))
+                                                                : hazards_now()->any(std::chrono::seconds(2))));
     }
   });
 }
@@ -230,9 +230,11 @@ World* Cluster::node_of(const std::string& client) const {
   return place == nodes_.end() ? nullptr : *place;
 }
 
-Hazards* Cluster::hazards() const { return nodes_.front()->hazards; }
+Hazards* Cluster::hazards_now() const { return hazards != nullptr ? hazards : nodes_.front()->hazards; }
 
-void Cluster::trace(const std::string& event) const { nodes_.front()->trace(event); }
+void Cluster::trace(const std::string& event) const {
+  if (hazards_now() != nullptr) hazards_now()->trace(event);
+}
 
 void Cluster::broke(std::string rule) { nodes_.front()->broke(std::move(rule)); }
 
@@ -241,8 +243,8 @@ void Cluster::broke(std::string rule) { nodes_.front()->broke(std::move(rule)); 
 void Cluster::submit(Work work) {
   using namespace std::chrono_literals;
   // An operation may lie queued at an OSD for long, also when its client is dead.
-  duration takes = hazards() == nullptr ? duration(1ms) : hazards()->any(4ms) + 1us;
-  if (hazards() != nullptr && hazards()->any(duration(20)).count() == 0) takes += hazards()->any(8s);
+  duration takes = hazards_now() == nullptr ? duration(1ms) : hazards_now()->any(4ms) + 1us;
+  if (hazards_now() != nullptr && hazards_now()->any(duration(20)).count() == 0) takes += hazards_now()->any(8s);
   work.sent = loop_.clock.now();
   loop_.outside_in(takes + slow, [this, work = std::move(work)]() mutable { run_work(std::move(work)); });
 }

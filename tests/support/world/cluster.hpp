@@ -83,6 +83,7 @@ class Cluster {
  public:
   explicit Cluster(Loop& loop) : loop_(loop) {}
   void joined(World& node) { nodes_.push_back(&node); }
+  Hazards* hazards = nullptr;  ///< its own; unset: those of its first node
 
   std::map<std::string, FakeImage> images;  ///< by name
   std::map<std::int64_t, std::string> pools{{1, "pool"}};
@@ -163,7 +164,7 @@ class Cluster {
   void tell_cut_off(int serial, const World& node);
   /// The node whose agent has that client; nullptr: none has.
   World* node_of(const std::string& client) const;
-  Hazards* hazards() const;
+  Hazards* hazards_now() const;
   void trace(const std::string& event) const;
   void broke(std::string rule);
 

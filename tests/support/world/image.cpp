@@ -16,9 +16,12 @@ bool has_lock(const FakeImage& image, const std::string& client, int handle) {
 
 void note_new_owner(const World& world, FakeImage& image) {
   const std::string& node = world.agent.node_address;
-  const bool from_another = !image.locked_at.empty() && image.locked_at != node;
-  image.taken = from_another ? std::optional(world.loop().clock.now()) : std::nullopt;
-  image.taken_by = from_another ? node : "";
+  if (!image.locked_at.empty() && image.locked_at != node) {
+    image.taken = world.loop().clock.now();
+    image.taken_by = node;
+  } else if (image.taken_by != node) {
+    image.taken.reset();
+  }
   image.locked_at = node;
 }
 

@@ -56,6 +56,7 @@ class FakeOpened final : public image::Image {
 
   std::string client() const override { return client_; }
   const World& node() const { return world_; }
+  bool is_closed() const { return *gone_; }  ///< in the cluster
   void cut_off(const std::string& why);
   /// Its owner is told, if the size is another one.
   void resized();

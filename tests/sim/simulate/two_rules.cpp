@@ -1,0 +1,86 @@
+// What must be true of two nodes when nothing goes wrong any more. That no two servers write one image is looked after
+// with every step (tests/support/world/pair.cpp), and what is written and read where it happens.
+#include "two_nodes.hpp"
+
+namespace corbd::sim {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::chrono::minutes kByItself{6}, kByHand{20};
+
+}  // namespace
+
+/// Liveness: the volume is served on the node that it is attached to, and has what was acknowledged on either.
+void TwoNodes::settle() {
+  forced_at_ = pair_.now();
+  const auto is_settled = [&] { return attached_ == wanted_ && is_up(sides_.at(attached_)); };
+  const auto by_itself = pair_.now() + kByItself, end = by_itself + kByHand;
+  while (!is_settled() && pair_.now() < end && !broken()) {
+    go_until(std::min(pair_.now() + 1min, end));
+    if (pair_.now() >= by_itself) operator_gives_up();
+  }
+  const Side& side = sides_.at(wanted_);
+  // A format that another node began may be another's data: people look at it.
+  const bool begun = image().metadata.contains("corbd/format");
+  if (broken() || (begun && !is_settled())) return;
+  if (!is_settled()) {
+    const auto status = side.world->agent.shell().status(volume_.image);
+    return side.world->broke("the volume is not served on " + side.name + ", which it is attached to" +
+                             (status && status->last_error ? ": " + status->last_error->text : ""));
+  }
+  go_until(pair_.now() + 30s);
+  if (broken() || device_of(side) == nullptr) return;
+  const auto before = side.world->kernel.answered;
+  for (std::size_t block = 0; block < test::kBlocks; ++block)
+    side.world->kernel.application_reads(*device_of(side), block);
+  go_until(pair_.now() + 30s);
+  if (!broken() && side.world->kernel.answered != before + test::kBlocks)
+    side.world->broke("a volume that is served answers no reads: " + volume_.image);
+}
+
+/// What is not proven ours, or lost, for minutes, ends by hand only.
+void TwoNodes::operator_gives_up() {
+  for (Side& side : sides_) {
+    const auto* device = device_of(side);
+    const bool waits = device != nullptr && !device->alive && side.world->agent.running();
+    if (!waits) continue;
+    side.trace("an operator gives the volume up");
+    side.world->agent.given_up.insert(volume_.image);
+    static_cast<void>(pair_.ask(*side.world, volume_.image, plan::Failed{}));
+  }
+}
+
+void TwoNodes::take_down() {
+  unwanted_ = true;
+  const auto left = [&] { return is_left(sides_[0]) || is_left(sides_[1]); };
+  const auto by_itself = pair_.now() + kByItself, end = by_itself + kByHand;
+  while (left() && pair_.now() < end && !broken()) {
+    go_until(std::min(pair_.now() + 1min, end));
+    if (pair_.now() >= by_itself) operator_gives_up();
+  }
+  // Images of volumes that were given up are closed when they can be.
+  while (!pair_.cluster.opened.empty() && pair_.now() < end && !broken()) go_until(pair_.now() + 1s);
+}
+
+void TwoNodes::look_at_what_is_left() {
+  if (broken()) return;
+  for (const Side& side : sides_) {
+    test::World& world = *side.world;
+    const auto left = [&](bool is, const char* what) {
+      if (is) world.broke(std::string(what) + " is left on " + side.name + " after everything was unstaged");
+    };
+    left(!world.kernel.devices.empty(), "a device");
+    left(!world.disk.records.empty(), "a record");
+    left(!world.disk.keys.empty(), "a key");
+    left(!world.kernel.mounts.empty(), "a mount");
+    left(!world.disk.places.empty(), "a folder or file for a mount");
+  }
+  if (!pair_.cluster.opened.empty()) pair_.a.broke("an image is left open after everything was unstaged");
+  for (std::size_t block = 0; block < test::kBlocks; ++block)
+    if (image().blocks[block] < image().acked[block])
+      pair_.a.broke("an acknowledged write is lost: block " + std::to_string(block) + " of " + image().id);
+  if (!pair_.cluster.opens(volume_.image)) pair_.a.broke("no key slot opens with the key that the KMS has");
+}
+
+}  // namespace corbd::sim
