@@ -5,7 +5,6 @@
 
 #include "expand.hpp"
 #include "filesystem.hpp"
-#include "holders.hpp"
 #include "note.hpp"
 #include "proof.hpp"
 
@@ -79,7 +78,7 @@ std::optional<Decision> bring_up_krbd(const Situation& view) {
   if (!view.record->read_only) {
     if (!view.seen.facts.ownership) return look(Fact::ownership);
     if (!view.record->shared)
-      if (auto answer = take_from_holders(view)) return answer;
+      if (auto answer = take_image(view)) return answer;
   }
   if (auto step = note_node(view)) return step;
   return Step(step::MapKrbd{});

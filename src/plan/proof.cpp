@@ -168,19 +168,21 @@ bool rests_on_word(const Situation& view) {
   return !view.seen.facts.attachment || !(stayed_here(view) || (vouched_for(view) && taken_away(view) == nullptr));
 }
 
+std::optional<Decision> take_image(const Situation& view) {
+  auto answer = take_from_holders(view);
+  const auto* step = answer ? std::get_if<Step>(&*answer) : nullptr;
+  const bool evicts = step != nullptr && std::holds_alternative<step::Evict>(*step);
+  // Whoever has the lock has no watch any more, as after the death of its node. librbd, or the kernel, has it
+  // blocklisted and then takes the lock.
+  if (evicts || (!answer && view.seen.facts.ownership->lock == image::Ownership::Lock::other))
+    if (auto refused = leave_to_attached(view)) return refused;
+  return answer;
+}
+
 std::optional<Decision> prove(const Situation& view) {
   const auto& who = *view.seen.facts.ownership;
   using Lock = image::Ownership::Lock;
-  if (view.seen.devices.empty()) {
-    auto answer = take_from_holders(view);
-    const auto* step = answer ? std::get_if<Step>(&*answer) : nullptr;
-    const bool evicts = step != nullptr && std::holds_alternative<step::Evict>(*step);
-    // Whoever has the lock has no watch any more, as after the death of its node. librbd has it blocklisted and then
-    // takes the lock.
-    if (evicts || (!answer && who.lock == Lock::other))
-      if (auto refused = leave_to_attached(view)) return refused;
-    return answer;
-  }
+  if (view.seen.devices.empty()) return take_image(view);
   const bool alone = who.lock != Lock::other && who.foreign_watchers.empty();
   if (alone && proven_by_lock(view)) return std::nullopt;
   if (!alone && !view.record->adopting)
