@@ -4,13 +4,15 @@
 #include "corbd/core/process.hpp"
 #include "corbd/host/helpers.hpp"
 #include "corbd/krbd/kernel_client.hpp"
+#include "corbd/manager/node.hpp"
 #include "version.hpp"
 
 namespace corbd {
 namespace {
 
-/// The helper process: the work of two rooms.
+/// The helper process: the work of three rooms.
 result<boost::json::object> work(const boost::json::object& request) {
+  if (manager::knows(request)) return manager::work(request);
   return krbd::knows(request) ? krbd::work(request) : host::work(request);
 }
 

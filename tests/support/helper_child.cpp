@@ -1,5 +1,5 @@
-// The helper process of the tests: the host room's work, and operations that misbehave on request. With `agent
-// BUSY_FILE GATE` it plays an agent instead, whose one helper holds BUSY_FILE until GATE exists.
+// The helper process of the tests: the work of the rooms host and manager, and operations that misbehave on request.
+// With `agent BUSY_FILE GATE` it plays an agent instead, whose one helper holds BUSY_FILE until GATE exists.
 #include <unistd.h>
 
 #include <boost/asio/co_spawn.hpp>
@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "corbd/host/helpers.hpp"
+#include "corbd/manager/node.hpp"
 
 namespace {
 
@@ -70,7 +71,7 @@ result<json::object> test_work(const json::object& request) {
   if (op == "test_hold") return hold(request);
   if (op == "test_tool") return hold_with_tool(request);
   if (op == "test_fds") return list_descriptors(request);
-  return host::work(request);
+  return manager::knows(request) ? manager::work(request) : host::work(request);
 }
 
 int play_agent(const std::string& busy_file, const std::string& gate) {

@@ -1,0 +1,77 @@
+// Mounts and unmounts volumes of any CSI plugin, as the client of an orchestrator does (docs/sources.md#nomad), and
+// survives its own end at any point: what it decides follows from claims on disk and from what is mounted.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "corbd/core/backoff.hpp"
+#include "corbd/core/wait.hpp"
+#include "corbd/manager/claims.hpp"
+#include "corbd/manager/node.hpp"
+#include "corbd/manager/plugin.hpp"
+#include "corbd/manager/values.hpp"
+
+namespace corbd::manager {
+
+struct Config {
+  std::string root;                   ///< holds staging/ and per-alloc/, mode 0700
+  std::string locks_dir;              ///< lock files, between processes; best on tmpfs
+  std::chrono::seconds one_try{120};  ///< for each try of a call
+  std::chrono::seconds look{10};      ///< for a look at a mount
+  std::chrono::seconds undo{120};     ///< for taking back what a failed mount did
+  std::chrono::seconds period{30};    ///< between two looks at the plugin
+  Jitter jitter = uniform;
+};
+
+struct Ports {
+  Plugin& plugin;
+  Node& node;
+  Claims& claims;
+};
+
+/// Control thread only. stop() before it is destroyed, if it was started. Several processes may use one root.
+class Manager {
+ public:
+  Manager(executor control, Clock& clock, Ports ports, Config config);
+  ~Manager();
+
+  void tell(Listener& listener);
+  /// Watches the plugin until stop().
+  void start();
+  task<> stop(Until until);
+  const Health& health() const;
+  /// Asks the plugin until it is ready.
+  task<result<>> wait_ready(Until until);
+
+  /// Returns the claim once the volume is mounted at its target. Succeeds at once if it is, and if its device lives.
+  /// Errors, besides the plugin's: invalid_argument (a target that is a link), failed_precondition (a target that holds
+  /// something, or another mount), already_exists (the target, or the name, is claimed by another volume or usage),
+  /// unavailable (unknown what is mounted there). A failed or cancelled mount takes back what it did, and the text has
+  /// both errors if that fails too. A claim that was there before stays.
+  task<result<Claim>> mount(Mount wanted, Until until);
+  /// Succeeds if nothing is claimed there any more. not_found: nothing was. in_use names the processes. A failed
+  /// unmount leaves the claim, for a repeat.
+  task<result<>> unmount(std::string target, Until until);
+
+  struct Held {
+    Claim claim;
+    Sight sight;
+  };
+  /// Every claim, and what is at its target.
+  task<result<std::vector<Held>>> list(Until until);
+  /// Whether the volume is mounted at the target of its claim, and answers. An error if that is not known.
+  task<result<bool>> has_mount(std::string target, Until until);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Where a user's mount goes when it names no target, and where a usage is staged.
+std::string staging_path(const std::string& root, const Volume& volume, const Usage& usage);
+std::string default_target(const std::string& root, const Mount& mount);
+
+}  // namespace corbd::manager

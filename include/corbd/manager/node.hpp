@@ -1,0 +1,58 @@
+// Port to this machine's mounts and folders. Whatever may wait for a device is done by a helper process, within a
+// bound.
+#pragma once
+
+#include <boost/json/object.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "corbd/core/helper_pool.hpp"
+#include "corbd/core/task.hpp"
+#include "corbd/core/wait.hpp"
+
+namespace corbd::manager {
+
+/// What is at a path. Unknown is never taken for "not mounted".
+struct Sight {
+  enum class At {
+    unknown,  ///< could not be told in time
+    nothing,
+    folder,   ///< not mounted, empty
+    filled,   ///< a folder, not mounted, that holds something
+    file,     ///< not mounted
+    link,     ///< a symbolic link
+    mounted,  ///< and it answers
+    dead,     ///< mounted, and its device is gone or gives errors
+  };
+  At at = At::unknown;
+  std::string mount;  ///< of a mount: what is mounted, comparable between paths; a block device's name if it has one
+  std::string text;   ///< what holds, why dead, why unknown
+  unsigned mode = 0;  ///< permissions of a folder that is not mounted
+
+  bool is_mount() const { return at == At::mounted || at == At::dead; }
+};
+
+class Node {
+ public:
+  virtual ~Node() = default;
+  /// Never fails: what it cannot tell is unknown, with the reason.
+  virtual task<Sight> look(std::string path, Until until) = 0;
+  /// The processes that have something of the mount open: "postgres (12)". Not those that only mapped a file of it.
+  virtual task<result<std::vector<std::string>>> users(std::string target, Until until) = 0;
+  /// Makes the folder and its parents, those with 0700. Succeeds if it is there.
+  virtual task<result<>> make_folder(std::string path, unsigned mode, Until until) = 0;
+  /// rmdir(2) of the folder, and then of each parent below `root` that is empty. What is not empty stays.
+  virtual task<result<>> remove_folder(std::string path, std::string root, Until until) = 0;
+  /// The path with every link of its parents resolved. The last component is left as it is. not_found without a parent.
+  virtual task<result<std::string>> resolve(std::string path, Until until) = 0;
+};
+
+std::unique_ptr<Node> make_node(HelperPool& helpers);
+
+/// The helper process's side.
+bool knows(const boost::json::object& request);
+result<boost::json::object> work(const boost::json::object& request);
+
+}  // namespace corbd::manager

@@ -1,0 +1,36 @@
+// Port to a CSI plugin: one call each, one try each. Who calls decides about repeats.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "corbd/core/task.hpp"
+#include "corbd/core/wait.hpp"
+#include "corbd/manager/values.hpp"
+
+namespace corbd::manager {
+
+/// The codes of its errors are those that a gRPC status stands for: unavailable, exhausted, timed_out, busy (ABORTED),
+/// not_found, and so on. A wait that ends first is timed_out or cancelled; the plugin may then still be at work.
+class Plugin {
+ public:
+  struct Info {
+    std::string name, version;
+  };
+  virtual ~Plugin() = default;
+  virtual task<result<Info>> info(Until until) = 0;
+  /// Whether it says that it is ready.
+  virtual task<result<bool>> probe(Until until) = 0;
+  /// Whether it has STAGE_UNSTAGE_VOLUME.
+  virtual task<result<bool>> stages(Until until) = 0;
+  virtual task<result<>> stage(Mount mount, std::string staging, Until until) = 0;
+  /// `staging` is empty for a plugin that does not stage.
+  virtual task<result<>> publish(Mount mount, std::string staging, Until until) = 0;
+  virtual task<result<>> unpublish(std::string external_id, std::string target, Until until) = 0;
+  virtual task<result<>> unstage(std::string external_id, std::string staging, Until until) = 0;
+};
+
+/// Speaks CSI v1 on unix:///path/to.sock, over one connection that it makes again when the plugin comes back.
+std::unique_ptr<Plugin> connect(executor control, Clock& clock, std::string endpoint);
+
+}  // namespace corbd::manager

@@ -1,0 +1,95 @@
+// What a mount is made of: the volume, how it is used, and the claim that remembers both. Values, without a call.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "corbd/core/result.hpp"
+#include "corbd/core/secret.hpp"
+
+namespace corbd::manager {
+
+enum class Attachment { filesystem, block };
+
+/// How one user uses a volume. Users of equal usage share one staging path. All of it counts, by value: two users with
+/// the same mount options are one usage (docs/sources.md#nomad).
+struct Usage {
+  std::string access_mode = "SINGLE_NODE_WRITER";  ///< CSI's name of VolumeCapability.AccessMode
+  Attachment attachment = Attachment::filesystem;
+  bool read_only = false;
+  std::string fstype;                      ///< empty: the plugin's default
+  std::vector<std::string> mount_options;  ///< in the order in which they are given
+  friend bool operator==(const Usage&, const Usage&) = default;
+};
+
+/// The volume as its plugin knows it, and its name in our folders.
+struct Volume {
+  std::string plugin;                   ///< name of the plugin, as GetPluginInfo says it
+  std::string external_id;              ///< volume_id of every call
+  std::string space = "default", name;  ///< namespace and name; both are only for people and paths
+  friend bool operator==(const Volume&, const Volume&) = default;
+};
+
+using Texts = std::map<std::string, std::string>;
+
+/// What a caller wants mounted.
+struct Mount {
+  Volume volume;
+  Usage usage;
+  std::string user;    ///< who uses it: Nomad's allocation, or another name that is one user's
+  std::string target;  ///< absolute; empty: per-alloc/<user>/<name>/<usage> below the root
+  Texts volume_context, publish_context;
+  std::map<std::string, Secret> secrets;  ///< never stored
+  Texts notes;                            ///< kept in the claim for the caller; says nothing to the plugin
+};
+
+/// What is durable about one user of a volume, from before the first call until after the last one.
+struct Claim {
+  /// mounting: any step of the mount may have happened. mounted: all of them. unmounting: the target may still be
+  /// mounted. leaving: it is not, so this is no user any more; the staging path may still be in use.
+  enum class Phase { mounting, mounted, unmounting, leaving };
+  Phase phase = Phase::mounting;
+  Volume volume;
+  Usage usage;
+  std::string user, staging, target;
+  /// Permissions of a folder that was at the target before the mount. A plugin removes the target (CSI,
+  /// NodeUnpublishVolume), so it is made again afterwards.
+  std::optional<unsigned> folder_mode;
+  Texts volume_context, publish_context, notes;
+};
+
+/// Whether the claim stands for a user whose staging path must stay.
+inline bool uses(const Claim& claim) { return claim.phase != Claim::Phase::leaving; }
+
+std::string_view name(Claim::Phase phase);
+
+/// Something that people should hear: of a volume's mount or unmount, or of the plugin.
+struct Event {
+  enum class What { progress, mounted, unmounted, plugin } what = What::progress;
+  std::string volume;  ///< external id; of a plugin: its name
+  std::string target;
+  bool success = true;
+  std::string message;
+};
+
+/// Control thread only.
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  virtual void heard(const Event& event) = 0;
+};
+
+/// Whether the plugin can be used now.
+struct Health {
+  bool ready = false;
+  std::string name, version;   ///< as it last said them
+  std::optional<bool> stages;  ///< STAGE_UNSTAGE_VOLUME, as it last said it
+  std::string problem;         ///< why it is not ready
+  friend bool operator==(const Health&, const Health&) = default;
+};
+
+}  // namespace corbd::manager

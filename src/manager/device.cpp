@@ -1,0 +1,48 @@
+#include "device.hpp"
+
+#include <filesystem>
+
+#include "corbd/core/sysfs.hpp"
+
+namespace corbd::manager {
+
+namespace fs = std::filesystem;
+
+std::string device_of(const host::Mount& mount, const std::string& sys) {
+  // A bind of a device node: raw block.
+  if (mount.fstype == "devtmpfs" && mount.root.size() > 1) return fs::path(mount.root).filename();
+  std::error_code failed;
+  const std::string number = std::to_string(mount.dev_major) + ":" + std::to_string(mount.dev_minor);
+  const fs::path link = fs::read_symlink(sys + "/dev/block/" + number, failed);
+  if (!failed) return link.filename();
+  // btrfs has a number of its own, as a device that is gone has none any more. The source names the device.
+  return mount.source.starts_with("/dev/") ? fs::path(mount.source).filename().string() : std::string();
+}
+
+std::string death_of(const std::string& device, const std::string& sys) {
+  // For links of /dev/mapper the number was found above; a name that is none is not judged.
+  const fs::path folder = sys + "/class/block/" + device;
+  std::error_code ignored;
+  if (!fs::exists(folder, ignored)) {
+    const bool certain = device.starts_with("nbd") || device.starts_with("rbd") || device.starts_with("dm-");
+    return certain ? "the device " + device + " is gone" : "";
+  }
+  if (sysfs::attribute(folder / "size").value_or("") == "0") return "the device " + device + " was disconnected";
+  // The kernel shows it only while the device is configured.
+  if (device.starts_with("nbd") && !fs::exists(folder / "pid", ignored) && !fs::exists(folder / "partition", ignored))
+    return "the device " + device + " was disconnected";
+  for (const auto& below : sysfs::names_in(folder / "slaves"))
+    if (auto why = death_of(below, sys); !why.empty()) return why;
+  return "";
+}
+
+std::string death_of(const host::Mount& mount, const std::string& sys) {
+  const std::string device = device_of(mount, sys);
+  if (!device.empty())
+    if (auto why = death_of(device, sys); !why.empty()) return why;
+  if (mount.filesystem_read_only && !mount.read_only)
+    return "its filesystem stopped writing after an error, or was remounted read-only";
+  return "";
+}
+
+}  // namespace corbd::manager

@@ -1,0 +1,213 @@
+#include "corbd/manager/manager.hpp"
+
+#include "corbd/core/gate.hpp"
+#include "corbd/core/log.hpp"
+#include "locks.hpp"
+#include "operation.hpp"
+
+namespace corbd::manager {
+namespace {
+
+constexpr std::chrono::seconds kProbe{5};  ///< Nomad's time for a Probe
+constexpr Backoff kReadyAgain{std::chrono::milliseconds(100), std::chrono::seconds(2)};
+
+Error both(Error first, const Error& undo) {
+  first.text +=
+      "; and it could not be taken back: " + undo.text + ". It stays claimed: repeat the mount or the unmount";
+  return first;
+}
+
+}  // namespace
+
+class Manager::Impl {
+ public:
+  Impl(executor control, Clock& clock, Ports ports, Config config)
+      : base_{control, clock, ports, std::move(config)}, gate_(control, clock) {}
+
+  void tell(Listener& listener) { base_.listener = &listener; }
+  const Health& health() const { return health_; }
+  void start() { gate_.spawn(watch()); }
+  task<> stop(Until until) {
+    stopping_.cancel();
+    co_await gate_.close(until);
+  }
+
+  task<result<>> wait_ready(Until until) {
+    for (std::uint32_t failures = 0;; ++failures) {
+      co_await look(until);
+      if (health_.ready) co_return result<>();
+      const auto now = base_.clock.now();
+      if (now >= until.deadline) co_return Error{errc::timed_out, "the plugin is not ready: " + health_.problem};
+      const auto at = std::min(now + kReadyAgain.after(failures, base_.config.jitter()), until.deadline);
+      if (co_await sleep_until(base_.control, base_.clock, at, until.scope) == Waited::cancelled)
+        co_return Error{errc::cancelled, "gave up waiting for the plugin: " + health_.problem};
+    }
+  }
+
+  task<result<Claim>> mount(Mount wanted, Until until) {
+    if (auto checked = co_await complete(wanted, until); !checked) co_return checked.error();
+    const std::string id = wanted.volume.external_id, target = wanted.target;
+    const auto target_lock = co_await lock("target\n" + target, target, until);
+    if (!target_lock) co_return target_lock.error();
+    const auto volume_lock = co_await lock_volume(wanted.volume, until);
+    if (!volume_lock) co_return volume_lock.error();
+    Operation operation(base_, {Wish::What::mount, std::move(wanted)}, target, until);
+    auto done = co_await operation.run();
+    if (!done) {
+      Error error = done.error();
+      const auto undone = co_await operation.undo({base_.clock.now() + base_.config.undo});
+      if (!undone) error = both(error, undone.error());
+      base_.say({Event::What::mounted, id, target, false, error.text});
+      co_return error;
+    }
+    base_.say({Event::What::mounted, id, target, true, "mounted at " + target});
+    co_return *operation.claim();
+  }
+
+  task<result<>> unmount(std::string target, Until until) {
+    if (auto resolved = co_await resolve(target, until); !resolved) co_return resolved.error();
+    const auto target_lock = co_await lock("target\n" + target, target, until);
+    if (!target_lock) co_return target_lock.error();
+    const auto claim = co_await find(target);
+    if (!claim) co_return claim.error();
+    Volume here = claim->volume;
+    here.plugin.clear();
+    if (auto named = co_await name_plugin(here, until); !named) co_return named.error();
+    if (here.plugin != claim->volume.plugin)
+      co_return Error{errc::failed_precondition, target + " was mounted through the plugin " + claim->volume.plugin +
+                                                     ", and this one is " + here.plugin +
+                                                     ": name the socket of the other"};
+    const auto volume_lock = co_await lock_volume(claim->volume, until);
+    if (!volume_lock) co_return volume_lock.error();
+    Operation operation(base_, {Wish::What::unmount, {}}, target, until);
+    auto done = co_await operation.run();
+    base_.say({Event::What::unmounted, claim->volume.external_id, target, done.has_value(),
+               done ? "unmounted from " + target : done.error().text});
+    co_return done;
+  }
+
+  task<result<std::vector<Held>>> list(Until until) {
+    auto loaded = co_await base_.ports.claims.load();
+    if (!loaded) co_return loaded.error();
+    std::vector<Held> all;
+    for (auto& claim : loaded->claims) {
+      Sight sight = co_await base_.ports.node.look(claim.target, until.at_most(base_.clock.now() + base_.config.look));
+      all.push_back({std::move(claim), std::move(sight)});
+    }
+    co_return all;
+  }
+
+  task<result<bool>> has_mount(std::string target, Until until) {
+    if (auto resolved = co_await resolve(target, until); !resolved) co_return resolved.error();
+    const auto claim = co_await find(target);
+    if (!claim && claim.error().code == errc::not_found) co_return false;
+    if (!claim) co_return claim.error();
+    const Sight sight = co_await base_.ports.node.look(target, until.at_most(base_.clock.now() + base_.config.look));
+    if (sight.at == Sight::At::unknown)
+      co_return Error{errc::unavailable, "whether " + target + " is mounted is not known: " + sight.text};
+    co_return sight.at == Sight::At::mounted;
+  }
+
+ private:
+  task<result<Claim>> find(std::string target) {
+    auto loaded = co_await base_.ports.claims.load();
+    if (!loaded) co_return loaded.error();
+    for (auto& claim : loaded->claims)
+      if (claim.target == target) co_return std::move(claim);
+    co_return Error{errc::not_found, "nothing was mounted at " + target + " through a plugin"};
+  }
+
+  /// One name for a target, whatever links lead to it.
+  task<result<>> resolve(std::string& target, Until until) {
+    if (target.starts_with(base_.config.root + "/")) co_return result<>();
+    auto real = co_await base_.ports.node.resolve(target, until.at_most(base_.clock.now() + base_.config.look));
+    if (!real) co_return real.error();
+    target = std::move(*real);
+    co_return result<>();
+  }
+
+  task<result<>> name_plugin(Volume& volume, Until until) {
+    const auto info = co_await repeat<Plugin::Info>(
+        base_, [this](Until one) { return base_.ports.plugin.info(one); }, "asking the plugin for its name",
+        {Event::What::progress, volume.external_id, "", true, ""}, until);
+    if (!info) co_return info.error();
+    if (!volume.plugin.empty() && volume.plugin != info->name)
+      co_return Error{errc::failed_precondition,
+                      "the plugin " + volume.plugin + " is wanted, and this one is " + info->name};
+    volume.plugin = info->name;
+    co_return result<>();
+  }
+
+  task<result<>> complete(Mount& wanted, Until until) {
+    if (wanted.volume.external_id.empty()) co_return Error{errc::invalid_argument, "the volume has no id"};
+    if (wanted.volume.name.empty()) wanted.volume.name = wanted.volume.external_id;
+    if (wanted.target.empty() && wanted.user.empty())
+      co_return Error{errc::invalid_argument, "neither a target nor a user was given"};
+    if (wanted.target.empty()) wanted.target = default_target(base_.config.root, wanted);
+    if (auto resolved = co_await resolve(wanted.target, until); !resolved) co_return resolved.error();
+    co_return co_await name_plugin(wanted.volume, until);
+  }
+
+  task<result<FileLock>> lock(std::string what, std::string shown, Until until) {
+    return lock_file(base_.control, base_.clock, base_.config.locks_dir, std::move(what), std::move(shown), until);
+  }
+  /// By the external id: two names of one volume are one volume to its plugin.
+  task<result<FileLock>> lock_volume(const Volume& volume, Until until) {
+    return lock("volume\n" + volume.plugin + "\n" + volume.external_id, "volume " + volume.external_id, until);
+  }
+
+  task<> watch() {
+    while (!stopping_.cancelled()) {
+      co_await look({time_point::max(), &stopping_});
+      co_await sleep_until(base_.control, base_.clock, base_.clock.now() + base_.config.period, &stopping_);
+    }
+  }
+
+  /// Asks once. What the plugin said before stays known while it does not answer.
+  task<> look(Until until) {
+    Health now = health_;
+    if (auto asked = co_await ask(now, until); !asked) {
+      now.ready = false;
+      now.problem = asked.error().text;
+    }
+    if (stopping_.cancelled() || now == health_) co_return;
+    const bool turned = now.ready != health_.ready;
+    health_ = std::move(now);
+    if (turned)
+      base_.say({Event::What::plugin, health_.name, "", health_.ready, health_.ready ? "is ready" : health_.problem});
+  }
+
+  task<result<>> ask(Health& now, Until until) {
+    const auto ready = co_await base_.ports.plugin.probe(until.at_most(base_.clock.now() + kProbe));
+    if (!ready) co_return ready.error();
+    if (!*ready) co_return Error{errc::unavailable, "it answers, and says that it is not ready yet"};
+    auto info = co_await base_.ports.plugin.info(until.at_most(base_.clock.now() + kProbe));
+    if (!info) co_return info.error();
+    const auto stages = co_await base_.ports.plugin.stages(until.at_most(base_.clock.now() + kProbe));
+    if (!stages) co_return stages.error();
+    now = {true, std::move(info->name), std::move(info->version), *stages, ""};
+    co_return result<>();
+  }
+
+  Base base_;
+  Health health_;
+  CancelScope stopping_;
+  Gate gate_;
+};
+
+Manager::Manager(executor control, Clock& clock, Ports ports, Config config)
+    : impl_(std::make_unique<Impl>(std::move(control), clock, ports, std::move(config))) {}
+Manager::~Manager() = default;
+void Manager::tell(Listener& listener) { impl_->tell(listener); }
+void Manager::start() { impl_->start(); }
+task<> Manager::stop(Until until) { return impl_->stop(until); }
+const Health& Manager::health() const { return impl_->health(); }
+task<result<>> Manager::wait_ready(Until until) { return impl_->wait_ready(until); }
+task<result<Claim>> Manager::mount(Mount wanted, Until until) { return impl_->mount(std::move(wanted), until); }
+task<result<>> Manager::unmount(std::string target, Until until) { return impl_->unmount(std::move(target), until); }
+task<result<std::vector<Manager::Held>>> Manager::list(Until until) { return impl_->list(until); }
+task<result<bool>> Manager::has_mount(std::string target, Until until) {
+  return impl_->has_mount(std::move(target), until);
+}
+
+}  // namespace corbd::manager

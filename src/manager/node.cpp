@@ -1,0 +1,102 @@
+#include "corbd/manager/node.hpp"
+
+#include <boost/json/array.hpp>
+#include <filesystem>
+
+#include "corbd/host/helpers.hpp"
+#include "device.hpp"
+#include "node_work.hpp"
+
+namespace corbd::manager {
+namespace {
+
+namespace json = boost::json;
+
+constexpr std::chrono::seconds kPatience{20};  ///< after this a helper is left behind
+
+std::string text_of(const json::object& reply, std::string_view key) { return std::string(reply.at(key).as_string()); }
+
+class HelperNode final : public Node {
+ public:
+  explicit HelperNode(HelperPool& helpers) : helpers_(helpers), mounts_(host::make_mounts(helpers)) {}
+
+  task<Sight> look(std::string path, Until until) override {
+    const auto table = mounts_->table();
+    if (!table) co_return unknown(table.error().text);
+    const host::Mount* top = nullptr;
+    for (const auto& mount : **table)
+      if (mount.target == path) top = &mount;
+    if (top != nullptr) co_return co_await look_at_mount(*top, until);
+    const auto reply = co_await ask("look at " + path, {{"op", kLook}, {"path", path}}, until);
+    if (!reply) co_return unknown(reply.error().text);
+    co_return sight_from_json(*reply);
+  }
+
+  task<result<std::vector<std::string>>> users(std::string target, Until until) override {
+    const auto reply = co_await ask("look who uses " + target, {{"op", kUsers}, {"path", target}}, until);
+    if (!reply) co_return reply.error();
+    std::vector<std::string> all;
+    for (const auto& user : reply->at("users").as_array()) all.emplace_back(user.as_string());
+    co_return all;
+  }
+
+  task<result<>> make_folder(std::string path, unsigned mode, Until until) override {
+    const auto reply =
+        co_await ask("make the folder " + path, {{"op", kMakeFolder}, {"path", path}, {"mode", mode}}, until);
+    if (!reply) co_return reply.error();
+    co_return result<>();
+  }
+
+  task<result<>> remove_folder(std::string path, std::string root, Until until) override {
+    const auto reply =
+        co_await ask("remove the folder " + path, {{"op", kRemoveFolder}, {"path", path}, {"root", root}}, until);
+    if (!reply) co_return reply.error();
+    co_return result<>();
+  }
+
+  task<result<std::string>> resolve(std::string path, Until until) override {
+    const auto reply = co_await ask("resolve " + path, {{"op", kResolve}, {"path", path}}, until);
+    if (!reply) co_return reply.error();
+    co_return text_of(*reply, "path");
+  }
+
+ private:
+  static Sight unknown(std::string why) { return {Sight::At::unknown, "", std::move(why), 0}; }
+
+  /// By value: the table may be read again meanwhile.
+  task<Sight> look_at_mount(host::Mount mount, Until until) {
+    Sight sight;
+    const std::string device = device_of(mount);
+    const bool node = mount.fstype == "devtmpfs" && mount.root.size() > 1;
+    sight.mount =
+        node ? "the device " + device
+             : mount.source + " (" + std::to_string(mount.dev_major) + ":" + std::to_string(mount.dev_minor) + ")";
+    sight.at = Sight::At::mounted;
+    sight.text = death_of(mount);
+    if (!sight.text.empty()) sight.at = Sight::At::dead;
+    if (sight.at == Sight::At::dead || node) co_return sight;
+    const auto usage = co_await mounts_->usage(mount.target, until);
+    if (usage) co_return sight;
+    sight.text = usage.error().text;
+    sight.at = usage.error().code == errc::io ? Sight::At::dead : Sight::At::unknown;
+    co_return sight;
+  }
+
+  task<result<json::object>> ask(std::string what, json::object body, Until until) {
+    HelperRequest request;
+    request.what = std::move(what);
+    request.body = std::move(body);
+    request.owner = HelperOwner("", "looks at folders");
+    request.report_after = kPatience;
+    return helpers_.call(std::move(request), until);
+  }
+
+  HelperPool& helpers_;
+  std::unique_ptr<host::Mounts> mounts_;
+};
+
+}  // namespace
+
+std::unique_ptr<Node> make_node(HelperPool& helpers) { return std::make_unique<HelperNode>(helpers); }
+
+}  // namespace corbd::manager

@@ -1,0 +1,235 @@
+#include "operation.hpp"
+
+#include <filesystem>
+
+#include "corbd/core/log.hpp"
+
+namespace corbd::manager {
+namespace {
+
+// A mount takes about ten steps, and replacing a dead one about ten more.
+constexpr int kMostSteps = 60;
+constexpr unsigned kStagingMode = 0700;  // Nomad's
+
+Claim new_claim(const Mount& mount, const std::string& root) {
+  Claim claim;
+  claim.volume = mount.volume;
+  claim.usage = mount.usage;
+  claim.user = mount.user;
+  claim.staging = staging_path(root, mount.volume, mount.usage);
+  claim.target = mount.target;
+  claim.volume_context = mount.volume_context;
+  claim.publish_context = mount.publish_context;
+  claim.notes = mount.notes;
+  return claim;
+}
+
+}  // namespace
+
+task<result<>> Operation::run() {
+  if (auto known = co_await reload(); !known) co_return known.error();
+  claimed_before_ = claim_.has_value();
+  co_return co_await steps();
+}
+
+/// From the files each time: another process may have ended an operation since.
+task<result<>> Operation::reload() {
+  auto loaded = co_await base_.ports.claims.load();
+  if (!loaded) co_return loaded.error();
+  claim_.reset();
+  for (const auto& claim : loaded->claims)
+    if (claim.target == target_) claim_ = claim;
+  const std::string staging =
+      claim_ ? claim_->staging : staging_path(base_.config.root, wish_.mount.volume, wish_.mount.usage);
+  const Volume& volume = claim_ ? claim_->volume : wish_.mount.volume;
+  seen_.others.clear();
+  for (const auto& claim : loaded->claims) {
+    if (claim.staging != staging || claim.target == target_) continue;
+    if (claim.volume != volume)
+      co_return Error{errc::already_exists, "the name " + volume.name + " is taken by volume " +
+                                                claim.volume.external_id + " of " + claim.volume.plugin +
+                                                ", mounted at " + claim.target + ": give this one another name"};
+    if (uses(claim)) seen_.others.push_back(claim.target);
+  }
+  co_return result<>();
+}
+
+task<result<>> Operation::steps() {
+  for (int made = 0; made < kMostSteps; ++made) {
+    const Step step = next_step(claim_, wish_, seen_);
+    if (step.what == Do::done) co_return result<>();
+    if (step.what == Do::fail) co_return step.error;
+    log::debug("manager.step", {{"target", target_}, {"step", name(step.what)}});
+    if (auto acted = co_await act(step); !acted) co_return acted.error();
+    if (step.what == Do::keep_claim) co_return result<>();
+  }
+  co_return Error{errc::internal, "the operation on " + target_ + " came to no end after " +
+                                      std::to_string(kMostSteps) + " steps: this is a defect of corbd"};
+}
+
+task<result<>> Operation::act(Step step) {
+  switch (step.what) {
+    case Do::look_plugin:
+      co_return co_await look_plugin();
+    case Do::look_target:
+      seen_.target = co_await base_.ports.node.look(target_, look_until());
+      co_return result<>();
+    case Do::look_staging: {
+      const std::string path =
+          claim_ ? claim_->staging : staging_path(base_.config.root, wish_.mount.volume, wish_.mount.usage);
+      seen_.staging = co_await base_.ports.node.look(path, look_until());
+      co_return result<>();
+    }
+    case Do::look_users:
+      co_return co_await look_users();
+    case Do::save_claim:
+      co_return co_await save(step.phase);
+    case Do::keep_claim:
+      co_return co_await save(Claim::Phase::mounting);
+    case Do::make_staging:
+      seen_.staging.reset();
+      co_return co_await base_.ports.node.make_folder(claim_->staging, kStagingMode, look_until());
+    case Do::stage:
+      co_return co_await stage();
+    case Do::publish:
+      co_return co_await publish();
+    case Do::unpublish:
+      co_return co_await unpublish();
+    case Do::unstage:
+      co_return co_await unstage();
+    case Do::clean:
+      co_return co_await clean();
+    case Do::drop_claim: {
+      auto dropped = co_await base_.ports.claims.drop(target_);
+      if (dropped) claim_.reset();
+      co_return dropped;
+    }
+    default:
+      co_return Error{errc::internal, "no such step"};
+  }
+}
+
+task<result<>> Operation::look_plugin() {
+  const auto stages = co_await repeat<bool>(
+      base_, [this](Until until) { return base_.ports.plugin.stages(until); }, "asking the plugin what it can do",
+      about(""), until_);
+  if (!stages) co_return stages.error();
+  seen_.stages = *stages;
+  co_return result<>();
+}
+
+/// Whoever is not found here still keeps the plugin from unmounting. So a look that fails hides nobody.
+task<result<>> Operation::look_users() {
+  const auto users = co_await base_.ports.node.users(target_, look_until());
+  if (!users) log::warning("manager.users_unknown", {{"target", target_}, {"error", users.error().text}});
+  seen_.users = users.has_value() ? *users : std::vector<std::string>();
+  co_return result<>();
+}
+
+task<result<>> Operation::save(Claim::Phase phase) {
+  Claim claim = claim_ ? *claim_ : new_claim(wish_.mount, base_.config.root);
+  claim.phase = phase;
+  if (!claim_ && seen_.target && seen_.target->at == Sight::At::folder) claim.folder_mode = seen_.target->mode;
+  auto saved = co_await base_.ports.claims.save(claim);
+  if (saved) claim_ = std::move(claim);
+  co_return saved;
+}
+
+task<result<>> Operation::stage() {
+  tried_stage_ = true;
+  seen_.staging.reset();
+  base_.say(about("staging volume " + claim_->volume.external_id));
+  auto staged = co_await repeat<void>(
+      base_, [this](Until until) { return base_.ports.plugin.stage(wish_.mount, claim_->staging, until); },
+      "staging volume " + claim_->volume.external_id, about(""), until_);
+  seen_.staged = staged.has_value();
+  co_return staged;
+}
+
+task<result<>> Operation::publish() {
+  // A target of ours; a caller's own is resolved, so its parent is there.
+  if (target_.starts_with(base_.config.root + "/")) {
+    const std::string parent = std::filesystem::path(target_).parent_path();
+    if (auto made = co_await base_.ports.node.make_folder(parent, kStagingMode, look_until()); !made)
+      co_return made.error();
+  }
+  tried_publish_ = true;
+  seen_.target.reset();
+  base_.say(about("publishing it at " + target_));
+  auto published = co_await repeat<void>(
+      base_,
+      [this](Until until) {
+        return base_.ports.plugin.publish(wish_.mount, *seen_.stages ? claim_->staging : std::string(), until);
+      },
+      "publishing volume " + claim_->volume.external_id + " at " + target_, about(""), until_);
+  seen_.published = published.has_value();
+  co_return published;
+}
+
+task<result<>> Operation::unpublish() {
+  seen_.target.reset();
+  base_.say(about("unpublishing " + target_));
+  auto answer = co_await repeat<void>(
+      base_, [this](Until until) { return base_.ports.plugin.unpublish(claim_->volume.external_id, target_, until); },
+      "unpublishing " + target_, about(""), until_);
+  auto unpublished = ignoring_not_found(std::move(answer));
+  seen_.unpublished = unpublished.has_value();
+  co_return unpublished;
+}
+
+task<result<>> Operation::unstage() {
+  seen_.staging.reset();
+  base_.say(about("unstaging volume " + claim_->volume.external_id));
+  auto answer = co_await repeat<void>(
+      base_,
+      [this](Until until) { return base_.ports.plugin.unstage(claim_->volume.external_id, claim_->staging, until); },
+      "unstaging volume " + claim_->volume.external_id, about(""), until_);
+  auto unstaged = ignoring_not_found(std::move(answer));
+  seen_.unstaged = unstaged.has_value();
+  co_return unstaged;
+}
+
+task<result<>> Operation::clean() {
+  auto& node = base_.ports.node;
+  const std::string& root = base_.config.root;
+  if (seen_.others.empty())
+    if (auto removed = co_await node.remove_folder(claim_->staging, root + "/staging", look_until()); !removed)
+      co_return removed.error();
+  if (claim_->folder_mode) {
+    if (auto made = co_await node.make_folder(target_, *claim_->folder_mode, look_until()); !made)
+      co_return made.error();
+  } else if (target_.starts_with(root + "/")) {
+    if (auto removed = co_await node.remove_folder(target_, root + "/per-alloc", look_until()); !removed)
+      co_return removed.error();
+  }
+  seen_.cleaned = true;
+  co_return result<>();
+}
+
+task<result<>> Operation::undo(Until until) {
+  const bool fresh = !claimed_before_;
+  if (!claim_ || (!fresh && !tried_stage_ && !tried_publish_)) co_return result<>();
+  wish_.what = fresh ? Wish::What::unmount : Wish::What::undo;
+  until_ = until;
+  const auto stages = seen_.stages;
+  const auto others = seen_.others;
+  seen_ = Seen();
+  seen_.others = others;
+  // What was not called needs no call back: whatever is there is another's.
+  if (fresh && !tried_publish_) claim_->phase = Claim::Phase::leaving;
+  if (fresh && !tried_stage_ && !tried_publish_) seen_.stages = false;
+  if (stages && !*stages) seen_.stages = false;
+  co_return co_await steps();
+}
+
+result<> Operation::ignoring_not_found(result<> answer) {
+  if (!answer && answer.error().code == errc::not_found) return {};
+  return answer;
+}
+
+Event Operation::about(std::string message) const {
+  const Volume& volume = claim_ ? claim_->volume : wish_.mount.volume;
+  return {Event::What::progress, volume.external_id, target_, true, std::move(message)};
+}
+
+}  // namespace corbd::manager

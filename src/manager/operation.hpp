@@ -1,0 +1,49 @@
+// One mount or unmount: asks the policy for a step, carries it out through the ports, and repeats.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "policy.hpp"
+#include "repeat.hpp"
+
+namespace corbd::manager {
+
+/// The locks of target and volume are held.
+class Operation {
+ public:
+  Operation(const Base& base, Wish wish, std::string target, Until until)
+      : base_(base), wish_(std::move(wish)), target_(std::move(target)), until_(until) {}
+
+  task<result<>> run();
+  /// Takes back what a failed mount did in this call. A claim that was there before stays.
+  task<result<>> undo(Until until);
+  const std::optional<Claim>& claim() const { return claim_; }
+
+ private:
+  task<result<>> reload();
+  task<result<>> steps();
+  task<result<>> act(Step step);
+  task<result<>> look_plugin();
+  task<result<>> look_users();
+  task<result<>> save(Claim::Phase phase);
+  task<result<>> stage();
+  task<result<>> publish();
+  task<result<>> unpublish();
+  task<result<>> unstage();
+  task<result<>> clean();
+  /// NOT_FOUND of an unpublish or unstage: there is nothing to undo.
+  static result<> ignoring_not_found(result<> answer);
+  Until look_until() const { return until_.at_most(base_.clock.now() + base_.config.look); }
+  Event about(std::string message) const;
+
+  const Base& base_;
+  Wish wish_;
+  const std::string target_;
+  Until until_;
+  std::optional<Claim> claim_;
+  Seen seen_;
+  bool claimed_before_ = false, tried_stage_ = false, tried_publish_ = false;
+};
+
+}  // namespace corbd::manager

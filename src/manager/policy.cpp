@@ -1,0 +1,146 @@
+#include "policy.hpp"
+
+#include "policy_parts.hpp"
+
+namespace corbd::manager {
+
+using Phase = Claim::Phase;
+using At = Sight::At;
+
+namespace {
+
+Step save(Phase phase) { return {Do::save_claim, phase, {}}; }
+
+/// Why nothing may be mounted at the target; nothing if it may.
+std::optional<Step> refuse_target(const Wish& wish, const Sight& target) {
+  const std::string& path = wish.mount.target;
+  const bool block = wish.mount.usage.attachment == Attachment::block;
+  switch (target.at) {
+    case At::unknown:
+      return failed(errc::unavailable, "what is at " + path + " is not known: " + target.text);
+    case At::link:
+      return failed(errc::invalid_argument,
+                    path + " is a symbolic link: give the path that it leads to, or remove the link");
+    case At::filled:
+      return failed(errc::failed_precondition, path + " is not empty: it holds " + target.text +
+                                                   ", which a mount would hide. Move that away, or mount elsewhere");
+    case At::file:
+      if (block) return std::nullopt;
+      return failed(errc::failed_precondition,
+                    path + " is a file, and a filesystem needs a folder: remove the file, or mount elsewhere");
+    case At::folder:
+      if (!block) return std::nullopt;
+      return failed(errc::failed_precondition, path +
+                                                   " is a folder, and a raw block volume is bound on a file: remove "
+                                                   "the folder, or give a path where nothing is");
+    default:
+      return std::nullopt;
+  }
+}
+
+/// A mount without a claim of ours is ours only if it shows what is staged: its claim may have been lost.
+std::optional<Step> judge_unclaimed(const Wish& wish, const Seen& seen) {
+  if (!comparable(wish.mount.usage.attachment, seen)) return foreign(wish.mount.target, *seen.target);
+  if (!seen.staging) return Step{Do::look_staging};
+  if (!seen.staging->is_mount() || seen.staging->mount != seen.target->mount)
+    return foreign(wish.mount.target, *seen.target);
+  return std::nullopt;
+}
+
+/// Nothing can be served by a mount whose device is gone. It is taken down, if nobody else is on it.
+Step replace_dead_staging(const Seen& seen, const std::string& path) {
+  if (seen.target->is_mount()) {
+    if (!seen.users) return {Do::look_users};
+    if (!seen.users->empty()) return in_use(path, *seen.users);
+    if (!seen.unpublished) return {Do::unpublish};
+    return failed(errc::failed_precondition, "the device under " + path + " is gone (" + seen.target->text +
+                                                 "), and the plugin does not unmount it: its log says why");
+  }
+  if (!seen.others.empty())
+    return failed(errc::failed_precondition, "the device of the volume is gone (" + seen.staging->text +
+                                                 "), and it is still mounted at " + joined(seen.others) +
+                                                 ": unmount that first, then mount all again");
+  if (!seen.unstaged) return {Do::unstage};
+  return failed(errc::failed_precondition, "the device of the volume is gone (" + seen.staging->text +
+                                               "), and the plugin does not unstage it: its log says why");
+}
+
+/// What is missing below the target. Nothing once the volume is staged.
+std::optional<Step> bring_up_staging(const Claim& claim, const Seen& seen) {
+  if (!seen.staging) return Step{Do::look_staging};
+  const bool block = claim.usage.attachment == Attachment::block;
+  switch (seen.staging->at) {
+    case At::unknown:
+      return failed(errc::unavailable,
+                    "what is at the staging path " + claim.staging + " is not known: " + seen.staging->text);
+    case At::link:
+    case At::file:
+      return failed(errc::failed_precondition,
+                    "the staging path " + claim.staging + " is no folder: look who made it, and remove it");
+    case At::dead:
+      return replace_dead_staging(seen, claim.target);
+    case At::nothing:
+      return Step{Do::make_staging};
+    case At::mounted:
+      // What a plugin keeps there of a raw block volume is its own affair, so a mount says nothing.
+      if (!block || seen.staged) return std::nullopt;
+      return Step{Do::stage};
+    default:
+      if (seen.staged) return std::nullopt;
+      return Step{Do::stage};
+  }
+}
+
+/// The volume is staged, or its plugin does not stage.
+Step bring_up_target(const Claim& claim, const Wish& wish, const Seen& seen) {
+  const Sight& target = *seen.target;
+  if (target.at == At::dead) {
+    if (!seen.users) return {Do::look_users};
+    if (!seen.users->empty()) return in_use(claim.target, *seen.users);
+    if (!seen.unpublished) return {Do::unpublish};
+    return failed(errc::failed_precondition, "the mount at " + claim.target + " is dead (" + target.text +
+                                                 "), and the plugin does not unmount it: its log says why");
+  }
+  if (target.at == At::mounted) {
+    const bool wrong = comparable(wish.mount.usage.attachment, seen) && seen.staging->is_mount() &&
+                       seen.staging->mount != target.mount;
+    if (wrong) return foreign(claim.target, target);
+    if (claim.phase == Phase::mounted) return {Do::done};
+    if (seen.published) return save(Phase::mounted);
+    // A process that died in between may have published it. Publish is idempotent, and the plugin knows.
+    return {Do::publish};
+  }
+  if (seen.published)
+    return failed(errc::internal, "the plugin says that it published the volume, but nothing is mounted at " +
+                                      claim.target + ": its log may say why. Nothing may write there");
+  return {Do::publish};
+}
+
+Step next_of_mount(const std::optional<Claim>& claim, const Wish& wish, const Seen& seen) {
+  if (claim && (claim->volume != wish.mount.volume || claim->usage != wish.mount.usage))
+    return failed(errc::already_exists, claim->target + " is claimed by volume " + claim->volume.external_id +
+                                            (claim->volume == wish.mount.volume ? ", used in another way" : "") +
+                                            ": unmount that first, or mount elsewhere");
+  if (!seen.stages) return {Do::look_plugin};
+  if (!seen.target) return {Do::look_target};
+  if (auto refused = refuse_target(wish, *seen.target)) return *refused;
+  if (!claim) {
+    if (seen.target->is_mount())
+      if (auto step = judge_unclaimed(wish, seen)) return *step;
+    return save(Phase::mounting);
+  }
+  if (claim->phase == Phase::unmounting || claim->phase == Phase::leaving) return save(Phase::mounting);
+  if (*seen.stages)
+    if (auto step = bring_up_staging(*claim, seen)) return *step;
+  return bring_up_target(*claim, wish, seen);
+}
+
+}  // namespace
+
+Step next_step(const std::optional<Claim>& claim, const Wish& wish, const Seen& seen) {
+  if (wish.what == Wish::What::mount) return next_of_mount(claim, wish, seen);
+  if (!claim) return {Do::done};
+  return next_of_unmount(*claim, wish, seen);
+}
+
+}  // namespace corbd::manager

@@ -1,0 +1,62 @@
+// What the next step of a mount or an unmount is. Pure: every step is decided from the claim, the wish, and what was
+// seen, so a crash needs no code of its own.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "corbd/manager/node.hpp"
+#include "corbd/manager/values.hpp"
+
+namespace corbd::manager {
+
+struct Wish {
+  enum class What {
+    mount,
+    unmount,
+    undo,  ///< of a mount whose claim was there before: as unmount, but the claim stays, to be mounted again
+  };
+  What what = What::mount;
+  Mount mount;  ///< for a mount
+};
+
+/// What is known. An absent fact is looked at before it is needed (I2).
+struct Seen {
+  std::optional<bool> stages;  ///< STAGE_UNSTAGE_VOLUME
+  std::optional<Sight> target, staging;
+  std::optional<std::vector<std::string>> users;  ///< processes on the target
+  std::vector<std::string> others;                ///< targets of the other users of the same staging path
+  /// Calls that ended well in this operation.
+  bool staged = false, published = false, unpublished = false, unstaged = false, cleaned = false;
+};
+
+enum class Do {
+  look_plugin,
+  look_target,
+  look_staging,
+  look_users,
+  save_claim,  ///< in `phase`
+  make_staging,
+  stage,
+  publish,
+  unpublish,
+  unstage,
+  clean,       ///< removes our empty folders, and makes the target's folder again
+  keep_claim,  ///< as mounting; the operation ends
+  drop_claim,
+  done,
+  fail,
+};
+
+struct Step {
+  Do what = Do::fail;
+  Claim::Phase phase = Claim::Phase::mounting;  ///< for save_claim
+  Error error = {};                             ///< for fail
+};
+
+Step next_step(const std::optional<Claim>& claim, const Wish& wish, const Seen& seen);
+
+std::string_view name(Do what);
+
+}  // namespace corbd::manager

@@ -1,0 +1,116 @@
+#include "policy_parts.hpp"
+
+namespace corbd::manager {
+
+using Phase = Claim::Phase;
+using At = Sight::At;
+
+namespace {
+
+Step take_down_target(const Claim& claim, const Seen& seen) {
+  if (!seen.target) return {Do::look_target};
+  const Sight& target = *seen.target;
+  if (target.at == At::unknown)
+    return failed(errc::unavailable,
+                  "whether " + claim.target + " is mounted is not known: " + target.text + ". It stays claimed");
+  if (target.is_mount() && !seen.unpublished) {
+    // The plugin would unmount whatever is there.
+    if (comparable(claim.usage.attachment, seen)) {
+      if (!seen.staging) return {Do::look_staging};
+      if (seen.staging->is_mount() && seen.staging->mount != target.mount) return foreign(claim.target, target);
+    }
+  }
+  if (target.at == At::mounted && !seen.unpublished) {
+    if (!seen.users) return {Do::look_users};
+    if (!seen.users->empty()) return in_use(claim.target, *seen.users);
+  }
+  if (claim.phase != Phase::unmounting) return {Do::save_claim, Phase::unmounting, {}};
+  // Plugins remove the target (CSI, NodeUnpublishVolume), and one may remove what is in it.
+  if (target.at == At::filled || target.at == At::link) return {Do::save_claim, Phase::leaving, {}};
+  // Also where nothing is mounted: the plugin may keep something, and a process may have died inside its publish.
+  if (!seen.unpublished) return {Do::unpublish};
+  if (target.is_mount())
+    return failed(errc::in_use, "the plugin says that it unpublished the volume, but " + claim.target +
+                                    " is still mounted: another program may have mounted there, too. Look at "
+                                    "/proc/self/mountinfo");
+  return {Do::save_claim, Phase::leaving, {}};
+}
+
+}  // namespace
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string all;
+  for (const auto& word : words) all += (all.empty() ? "" : ", ") + word;
+  return all;
+}
+
+Step failed(errc code, std::string text) { return {Do::fail, Phase::mounting, {code, std::move(text)}}; }
+
+bool comparable(Attachment attachment, const Seen& seen) {
+  return *seen.stages && attachment == Attachment::filesystem;
+}
+
+Step foreign(const std::string& path, const Sight& target) {
+  return failed(errc::failed_precondition,
+                "another mount is at " + path + ": " + target.mount + ". Unmount that first, or mount elsewhere");
+}
+
+Step in_use(const std::string& target, const std::vector<std::string>& users) {
+  return failed(errc::in_use, target + " is in use by " + joined(users) + ": end these processes first");
+}
+
+Step next_of_unmount(const Claim& claim, const Wish& wish, const Seen& seen) {
+  if (!seen.stages) return {Do::look_plugin};
+  if (claim.phase != Phase::leaving) return take_down_target(claim, seen);
+  if (*seen.stages && seen.others.empty()) {
+    if (!seen.unstaged) return {Do::unstage};
+    if (!seen.staging) return {Do::look_staging};
+    if (seen.staging->at == At::unknown)
+      return failed(errc::unavailable,
+                    "whether the staging path " + claim.staging + " is mounted is not known: " + seen.staging->text);
+    if (seen.staging->is_mount())
+      return failed(errc::in_use, "the plugin says that it unstaged the volume, but " + claim.staging +
+                                      " is still mounted: its log may say why");
+  }
+  if (!seen.cleaned) return {Do::clean};
+  if (wish.what == Wish::What::undo) return {Do::keep_claim, Phase::mounting, {}};
+  return {Do::drop_claim};
+}
+
+std::string_view name(Do what) {
+  switch (what) {
+    case Do::look_plugin:
+      return "look at the plugin";
+    case Do::look_target:
+      return "look at the target";
+    case Do::look_staging:
+      return "look at the staging path";
+    case Do::look_users:
+      return "look who uses the target";
+    case Do::save_claim:
+      return "save the claim";
+    case Do::make_staging:
+      return "make the staging folder";
+    case Do::stage:
+      return "stage";
+    case Do::publish:
+      return "publish";
+    case Do::unpublish:
+      return "unpublish";
+    case Do::unstage:
+      return "unstage";
+    case Do::clean:
+      return "remove empty folders";
+    case Do::keep_claim:
+      return "keep the claim";
+    case Do::drop_claim:
+      return "drop the claim";
+    case Do::done:
+      return "done";
+    case Do::fail:
+      return "fail";
+  }
+  return "?";
+}
+
+}  // namespace corbd::manager

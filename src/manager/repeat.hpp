@@ -1,0 +1,48 @@
+// Makes a call to the plugin until it ends well, or until there is no further try.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "corbd/manager/manager.hpp"
+#include "tries.hpp"
+
+namespace corbd::manager {
+
+/// What every operation needs. Outlives them.
+struct Base {
+  executor control;
+  Clock& clock;
+  Ports ports;
+  Config config;
+  Listener* listener = nullptr;
+
+  void say(Event event) const {
+    if (listener != nullptr) listener->heard(event);
+  }
+};
+
+/// `about`: the events that it causes, without a message. `doing` comes in front of an error.
+template <class T>
+task<result<T>> repeat(const Base& base, std::function<task<result<T>>(Until)> call, std::string doing, Event about,
+                       Until until) {
+  Tries tries;
+  for (;;) {
+    auto answer = co_await call(until.at_most(base.clock.now() + base.config.one_try));
+    if (answer) co_return answer;
+    const Error error = with_context(doing, answer.error());
+    if (base.clock.now() >= until.deadline || (until.scope != nullptr && until.scope->cancelled())) co_return error;
+    const auto pause = pause_after(error.code, tries, base.config.jitter());
+    if (!pause) co_return error;
+    if (tries.failed > 0 || tries.pending == 1) {
+      about.message = error.text + "; trying again";
+      base.say(about);
+    }
+    const Waited slept = co_await sleep_until(base.control, base.clock,
+                                              std::min(base.clock.now() + *pause, until.deadline), until.scope);
+    if (slept == Waited::cancelled) co_return Error{errc::cancelled, error.text};
+    if (base.clock.now() >= until.deadline) co_return Error{errc::timed_out, error.text};
+  }
+}
+
+}  // namespace corbd::manager

@@ -1,0 +1,179 @@
+// Claims on disk, lock files, and the names of folders.
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include "claim_json.hpp"
+#include "corbd/core/file.hpp"
+#include "layout.hpp"
+#include "locks.hpp"
+#include "support/control_thread.hpp"
+#include "tries.hpp"
+#include "world.hpp"
+
+using namespace corbd;
+using namespace corbd::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+struct Store {
+  Folder folder;
+  ControlThread thread;
+  std::unique_ptr<Clock> clock = make_real_clock(thread.control());
+  BlockingPool pool{thread.control(), *clock, 1};
+  std::unique_ptr<manager::Claims> claims = manager::make_claims(pool, folder.path() + "/claims");
+
+  Store() { thread.start(); }
+  template <class T>
+  T get(task<T> work) {
+    std::promise<T> done;
+    asio::co_spawn(thread.control(), std::move(work),
+                   [&](std::exception_ptr, T value) { done.set_value(std::move(value)); });
+    return done.get_future().get();
+  }
+  std::vector<std::filesystem::path> files() const {
+    std::vector<std::filesystem::path> all;
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path() + "/claims"))
+      all.push_back(entry.path());
+    return all;
+  }
+};
+
+Claim sample() {
+  Claim claim;
+  claim.phase = Claim::Phase::unmounting;
+  claim.volume = {"plugin", "rbd/data \"1\"", "space", "name"};
+  claim.usage = {"MULTI_NODE_READER_ONLY", Attachment::block, true, "xfs", {"a", "b"}};
+  claim.user = "user";
+  claim.staging = "/root/staging";
+  claim.target = "/srv/a";
+  claim.folder_mode = 01755;
+  claim.volume_context = {{"pool", "rbd"}};
+  claim.publish_context = {{"k", "v"}};
+  claim.notes = {{"keyring", "/etc/ceph/k"}};
+  return claim;
+}
+
+}  // namespace
+
+TEST_CASE("a claim comes back from its file as it was, and goes with it") {
+  Store store;
+  CHECK(store.get(store.claims->load())->claims.empty());
+  const Claim claim = sample();
+  REQUIRE(store.get(store.claims->save(claim)));
+  auto loaded = store.get(store.claims->load());
+  REQUIRE(loaded);
+  REQUIRE(loaded->claims.size() == 1);
+  CHECK(manager::encode(loaded->claims[0]) == manager::encode(claim));
+  CHECK(loaded->claims[0].usage == claim.usage);
+  CHECK(loaded->claims[0].volume == claim.volume);
+  CHECK(loaded->claims[0].folder_mode == 01755U);
+  CHECK(loaded->claims[0].notes == claim.notes);
+  struct stat found{};
+  REQUIRE(::stat(store.files().at(0).c_str(), &found) == 0);
+  CHECK((found.st_mode & 0777) == 0600);
+  REQUIRE(store.get(store.claims->drop("/srv/a")));
+  CHECK(store.files().empty());
+}
+
+TEST_CASE("a torn claim is set aside, and the others are read") {
+  Store store;
+  REQUIRE(store.get(store.claims->save(sample())));
+  const std::string whole = manager::encode(sample());
+  const auto torn = GENERATE_COPY(std::string(), whole.substr(0, whole.size() / 2), std::string("{\"version\":1}"),
+                                  std::string("{\"version\":1,\"phase\":7}"), std::string("\0\0\0", 3));
+  const std::string path = store.folder.path() + "/claims/torn.json";
+  std::ofstream(path) << torn;
+  const auto loaded = store.get(store.claims->load());
+  REQUIRE(loaded);
+  CHECK(loaded->claims.size() == 1);
+  REQUIRE(loaded->set_aside.size() == 1);
+  CHECK_THAT(loaded->set_aside[0], ContainsSubstring("torn.json.corrupt-"));
+  CHECK_FALSE(std::filesystem::exists(path));
+  CHECK(store.get(store.claims->load())->set_aside.empty());
+}
+
+TEST_CASE("a claim of a newer version stops whoever would guess what it says") {
+  Store store;
+  REQUIRE(store.get(store.claims->save(sample())));
+  const std::string path = store.folder.path() + "/claims/newer.json";
+  std::ofstream(path) << "{\"version\":2,\"unheard\":true}";
+  CHECK(store.get(store.claims->load()).error().code == errc::state_newer);
+  CHECK(std::filesystem::exists(path));
+}
+
+TEST_CASE("a lock has one holder, whoever waits hears which process it is, and its file goes with it") {
+  Loop loop;
+  Folder folder;
+  const auto take = [&](Until until) {
+    return loop.run(manager::lock_file(loop.control(), loop.clock, folder.path(), "name", "volume v", until));
+  };
+  {
+    const auto first = take({});
+    REQUIRE(first);
+    const auto second = take({loop.clock.now() + 1s});
+    REQUIRE_FALSE(second);
+    CHECK(second.error().code == errc::timed_out);
+    CHECK_THAT(second.error().text, ContainsSubstring("volume v"));
+    CHECK_THAT(second.error().text, ContainsSubstring(std::to_string(::getpid())));
+  }
+  CHECK(std::filesystem::is_empty(folder.path()));
+  CHECK(take({}));
+}
+
+TEST_CASE("names of folders are harmless, and no two names share one") {
+  using manager::folder_name;
+  CHECK(folder_name("data-1.x") == "data-1.x");
+  for (const std::string& bad :
+       std::vector<std::string>{"", ".", "..", "a/b", "../../etc", "a~b", std::string(300, 'x'), "a\nb"}) {
+    const std::string made = folder_name(bad);
+    CHECK_FALSE(made.empty());
+    CHECK(made.front() != '.');
+    CHECK(made.find('/') == made.npos);
+    CHECK(made.size() <= 64);
+    CHECK(folder_name(made) != made);
+  }
+  CHECK(folder_name("a/b") != folder_name("a_b"));
+  CHECK(folder_name("a/b") != folder_name("a:b"));
+}
+
+TEST_CASE("the name of a usage is Nomad's, and every part of the usage changes it") {
+  manager::Usage usage;
+  CHECK(folder_name(usage) == "rw-file-system-single-node-writer");
+  std::set<std::string> all{folder_name(usage)};
+  usage.fstype = "ext4";
+  all.insert(folder_name(usage));
+  usage.mount_options = {"noatime"};
+  all.insert(folder_name(usage));
+  usage.mount_options = {"noatime", "nodev"};
+  all.insert(folder_name(usage));
+  usage.read_only = true;
+  all.insert(folder_name(usage));
+  usage.attachment = Attachment::block;
+  all.insert(folder_name(usage));
+  usage.access_mode = "MULTI_NODE_READER_ONLY";
+  all.insert(folder_name(usage));
+  CHECK(all.size() == 7);
+  Mount mount = wanted();
+  mount.volume.space = "../x";
+  mount.volume.name = "rbd/db";
+  const std::string path = manager::staging_path("/r", mount.volume, usage);
+  CHECK(path.starts_with("/r/staging/"));
+  CHECK(std::ranges::count(path, '/') == 5);
+  CHECK(manager::default_target("/r", mount).starts_with("/r/per-alloc/a/rbd_db~"));
+}
+
+TEST_CASE("three tries for what may pass, none for what cannot, any number for what is pending") {
+  manager::Tries tries;
+  CHECK(manager::pause_after(errc::unavailable, tries, 0.999) == 99ms);
+  CHECK(manager::pause_after(errc::timed_out, tries, 0.999) == 199ms);
+  CHECK_FALSE(manager::pause_after(errc::exhausted, tries, 0.999));
+  for (const auto code : {errc::internal, errc::invalid_argument, errc::not_found, errc::failed_precondition,
+                          errc::already_exists, errc::unimplemented, errc::cancelled}) {
+    manager::Tries none;
+    CHECK_FALSE(manager::pause_after(code, none, 0.5));
+  }
+  manager::Tries pending;
+  for (int i = 0; i < 1000; ++i) REQUIRE(manager::pause_after(errc::busy, pending, 0.5));
+}

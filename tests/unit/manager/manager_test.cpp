@@ -1,0 +1,262 @@
+// What a caller sees of mounts and unmounts: on a machine and a plugin that are played.
+#include "corbd/manager/manager.hpp"
+
+#include "world.hpp"
+
+using namespace corbd;
+using namespace corbd::test;
+using At = Sight::At;
+
+namespace {
+
+std::string staging_of(const Mount& mount) { return manager::staging_path(kRoot, mount.volume, mount.usage); }
+
+std::string staging() {
+  Mount mount = wanted();
+  mount.volume.name = mount.volume.external_id;
+  return staging_of(mount);
+}
+
+}  // namespace
+
+TEST_CASE("a mount stages the volume, publishes it at the target, and claims both") {
+  World world;
+  Process process(world);
+  const auto claim = process.mount(wanted());
+  REQUIRE(claim);
+  CHECK(world.is_mounted("/srv/a"));
+  CHECK(world.mounts.at(staging()) == world.mounts.at("/srv/a"));
+  CHECK(claim->phase == Claim::Phase::mounted);
+  CHECK(claim->volume.plugin == "test.csi.example.com");
+  CHECK(world.claims.at("/srv/a").phase == Claim::Phase::mounted);
+  REQUIRE_FALSE(process.heard.empty());
+  CHECK(process.heard.back().what == manager::Event::What::mounted);
+  CHECK(process.heard.back().success);
+}
+
+TEST_CASE("an unmount takes everything down, and the folder that was at the target is there again") {
+  World world;
+  Process process(world);
+  world.folders.insert("/srv/a");
+  REQUIRE(process.mount(wanted()));
+  REQUIRE(process.unmount("/srv/a"));
+  CHECK(world.mounts.empty());
+  CHECK(world.claims.empty());
+  CHECK(world.folders == std::set<std::string>{"/srv/a"});
+  CHECK(process.unmount("/srv/a").error().code == errc::not_found);
+}
+
+TEST_CASE("a second mount of the same is done at once") {
+  World world;
+  Process process(world);
+  REQUIRE(process.mount(wanted()));
+  const auto stages = world.count("stage"), publishes = world.count("publish");
+  REQUIRE(process.mount(wanted()));
+  CHECK(world.count("stage") == stages);
+  CHECK(world.count("publish") == publishes);
+}
+
+TEST_CASE("users of the same usage share one stage, and the last of them unstages") {
+  World world;
+  Process process(world);
+  REQUIRE(process.mount(wanted("a")));
+  REQUIRE(process.mount(wanted("b")));
+  CHECK(world.count("stage") == 1);
+  REQUIRE(process.unmount("/srv/a"));
+  CHECK(world.count("unstage") == 0);
+  CHECK(world.is_mounted("/srv/b"));
+  REQUIRE(process.unmount("/srv/b"));
+  CHECK(world.count("unstage") == 1);
+  CHECK(world.broken.empty());
+}
+
+TEST_CASE("a manager that starts anew knows the other users of a staging path") {
+  World world;
+  REQUIRE(Process(world).mount(wanted("a")));
+  REQUIRE(Process(world).mount(wanted("b")));
+  Process later(world);
+  REQUIRE(later.unmount("/srv/a"));
+  CHECK(world.count("unstage") == 0);
+  CHECK(world.is_mounted("/srv/b"));
+  CHECK(world.broken.empty());
+}
+
+TEST_CASE("another usage of a volume is staged at a path of its own") {
+  World world;
+  Process process(world);
+  REQUIRE(process.mount(wanted("a")));
+  Mount other = wanted("b");
+  other.usage.mount_options = {"nodev"};
+  REQUIRE(process.mount(other));
+  CHECK(world.count("stage") == 2);
+  REQUIRE(process.unmount("/srv/a"));
+  CHECK(world.count("unstage") == 1);
+  CHECK(world.is_mounted("/srv/b"));
+}
+
+TEST_CASE("a plugin that does not stage is only asked to publish") {
+  World world;
+  world.stages = false;
+  Process process(world);
+  REQUIRE(process.mount(wanted()));
+  CHECK(world.count("stage") == 0);
+  REQUIRE(process.unmount("/srv/a"));
+  CHECK(world.count("unstage") == 0);
+  CHECK(world.mounts.empty());
+}
+
+TEST_CASE("a target that another usage or volume has claimed is refused") {
+  World world;
+  Process process(world);
+  REQUIRE(process.mount(wanted()));
+  Mount other = wanted("a", "vol-2");
+  CHECK(process.mount(other).error().code == errc::already_exists);
+  Mount read_only = wanted();
+  read_only.usage.read_only = true;
+  CHECK(process.mount(read_only).error().code == errc::already_exists);
+  CHECK(world.is_mounted("/srv/a"));
+}
+
+TEST_CASE("two volumes under one name are refused, because they would share a staging path") {
+  World world;
+  Process process(world);
+  Mount one = wanted("a", "vol-1"), two = wanted("b", "vol-2");
+  one.volume.name = two.volume.name = "data";
+  REQUIRE(process.mount(one));
+  const auto refused = process.mount(two);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == errc::already_exists);
+  CHECK_FALSE(world.is_mounted("/srv/b"));
+}
+
+TEST_CASE("a target that no mount may cover is refused before anything is done") {
+  World world;
+  Process process(world);
+  const auto code_at = [&](Sight sight) {
+    world.special["/srv/a"] = std::move(sight);
+    const auto refused = process.mount(wanted());
+    CHECK(world.claims.empty());
+    CHECK(world.count("stage") + world.count("publish") + world.count("unpublish") == 0);
+    return refused ? errc::ok : refused.error().code;
+  };
+  CHECK(code_at({At::link, "", "", 0}) == errc::invalid_argument);
+  CHECK(code_at({At::filled, "", "lost+found", 0}) == errc::failed_precondition);
+  CHECK(code_at({At::file, "", "", 0}) == errc::failed_precondition);
+  CHECK(code_at({At::mounted, "server:/export", "", 0}) == errc::failed_precondition);
+  CHECK(code_at({At::dead, "server:/export", "it is gone", 0}) == errc::failed_precondition);
+  CHECK(code_at({At::unknown, "", "no answer in 10 s", 0}) == errc::unavailable);
+}
+
+TEST_CASE("a raw block volume is published on a file, not on a folder") {
+  World world;
+  Process process(world);
+  Mount block = wanted();
+  block.usage = {};
+  block.usage.attachment = Attachment::block;
+  world.folders.insert("/srv/a");
+  CHECK(process.mount(block).error().code == errc::failed_precondition);
+  world.folders.clear();
+  CHECK(process.mount(block));
+  CHECK(process.unmount("/srv/a"));
+}
+
+TEST_CASE("a staging path of which nothing is known is not taken for unmounted") {
+  World world;
+  Process process(world);
+  world.special[staging()] = {At::unknown, "", "no answer in 10 s", 0};
+  const auto refused = process.mount(wanted());
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == errc::unavailable);
+  CHECK(world.count("stage") == 0);
+}
+
+TEST_CASE("an unmount does not guess: what is not known stays claimed") {
+  World world;
+  Process process(world);
+  REQUIRE(process.mount(wanted()));
+  world.special["/srv/a"] = {At::unknown, "", "no answer in 10 s", 0};
+  CHECK(process.unmount("/srv/a").error().code == errc::unavailable);
+  CHECK(world.claims.contains("/srv/a"));
+  CHECK(world.count("unpublish") == 0);
+}
+
+TEST_CASE("a dead mount is not reused: the volume is taken down and mounted anew") {
+  World world;
+  Process process(world);
+  REQUIRE(process.mount(wanted()));
+  const std::string before = world.mounts.at("/srv/a");
+  world.kill_device("/srv/a");
+  world.kill_device(staging());
+  REQUIRE(process.mount(wanted()));
+  CHECK(world.mounts.at("/srv/a") != before);
+  CHECK(world.mounts.at("/srv/a") == world.mounts.at(staging()));
+  CHECK(world.broken.empty());
+}
+
+TEST_CASE("a dead staging path under another user is left alone, and the error names the user") {
+  World world;
+  Process process(world);
+  REQUIRE(process.mount(wanted("a")));
+  world.kill_device("/srv/a");
+  world.kill_device(staging());
+  const auto refused = process.mount(wanted("b"));
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == errc::failed_precondition);
+  CHECK_THAT(refused.error().text, ContainsSubstring("/srv/a"));
+  CHECK(world.count("unstage") == 0);
+}
+
+TEST_CASE("a target in use is not unmounted, and the error names who uses it") {
+  World world;
+  Process process(world);
+  REQUIRE(process.mount(wanted()));
+  world.users["/srv/a"] = {"postgres (4711)"};
+  const auto refused = process.unmount("/srv/a");
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == errc::in_use);
+  CHECK_THAT(refused.error().text, ContainsSubstring("postgres (4711)"));
+  CHECK(world.count("unpublish") == 0);
+  CHECK(world.claims.at("/srv/a").phase == Claim::Phase::mounted);
+}
+
+TEST_CASE("another program's mount over ours is not unmounted") {
+  World world;
+  Process process(world);
+  REQUIRE(process.mount(wanted()));
+  world.special["/srv/a"] = {At::mounted, "server:/export", "", 0};
+  CHECK(process.unmount("/srv/a").error().code == errc::failed_precondition);
+  CHECK(world.count("unpublish") == 0);
+}
+
+TEST_CASE("files that lie below an unmounted target are never given to a plugin to remove") {
+  World world;
+  Process process(world);
+  REQUIRE(process.mount(wanted()));
+  world.mounts.clear();  // a reboot, and then somebody wrote there
+  world.special["/srv/a"] = {At::filled, "", "precious", 0};
+  REQUIRE(process.unmount("/srv/a"));
+  CHECK(world.count("unpublish") == 0);
+  CHECK(world.claims.empty());
+}
+
+TEST_CASE("a plugin of another name does not get what is another's") {
+  World world;
+  REQUIRE(Process(world).mount(wanted()));
+  world.plugin_name = "other.csi.example.com";
+  Process process(world);
+  CHECK(process.unmount("/srv/a").error().code == errc::failed_precondition);
+  CHECK(world.count("unpublish") == 0);
+}
+
+TEST_CASE("has_mount says yes only to a mount that lives, and an error where that is not known") {
+  World world;
+  Process process(world);
+  const auto ask = [&] { return process.loop().run(process.manager().has_mount("/srv/a", {})); };
+  CHECK_FALSE(*ask());
+  REQUIRE(process.mount(wanted()));
+  CHECK(*ask());
+  world.kill_device("/srv/a");
+  CHECK_FALSE(*ask());
+  world.special["/srv/a"] = {At::unknown, "", "no answer", 0};
+  CHECK_FALSE(ask());
+}

@@ -1,0 +1,224 @@
+// What is at a path of this machine, who uses it, and which device is under it.
+#include "corbd/manager/node.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+
+#include "corbd/core/fd.hpp"
+#include "device.hpp"
+#include "node_work.hpp"
+#include "support/catch.hpp"
+#include "support/folder.hpp"
+#include "support/helpers.hpp"
+
+using namespace corbd;
+using namespace corbd::test;
+using manager::Sight;
+using At = Sight::At;
+namespace fs = std::filesystem;
+namespace ops = manager::ops;
+
+namespace {
+
+/// A child that waits in the folder, and has no file open there.
+class Sitter {
+ public:
+  explicit Sitter(const std::string& folder) {
+    int ready[2];
+    REQUIRE(::pipe2(ready, O_CLOEXEC) == 0);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      const bool there = ::chdir(folder.c_str()) == 0 && ::write(ready[1], "x", 1) == 1;
+      while (there) ::pause();
+      ::_exit(1);
+    }
+    char byte = 0;
+    REQUIRE(::read(ready[0], &byte, 1) == 1);
+    ::close(ready[0]);
+    ::close(ready[1]);
+  }
+  ~Sitter() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  std::string pid() const { return std::to_string(pid_); }
+
+ private:
+  pid_t pid_ = 0;
+};
+
+/// A sysfs of one device.
+struct Sys {
+  Folder folder;
+  fs::path device(const std::string& name, const std::string& number, const std::string& size) const {
+    const fs::path made = fs::path(folder.path()) / "class/block" / name;
+    fs::create_directories(made);
+    fs::create_directories(fs::path(folder.path()) / "dev/block");
+    fs::create_symlink("../../class/block/" + name, fs::path(folder.path()) / "dev/block" / number);
+    std::ofstream(made / "size") << size << "\n";
+    return made;
+  }
+};
+
+host::Mount mount_of(unsigned major, unsigned minor, const std::string& source) {
+  host::Mount mount;
+  mount.dev_major = major;
+  mount.dev_minor = minor;
+  mount.source = source;
+  mount.root = "/";
+  mount.fstype = "ext4";
+  return mount;
+}
+
+}  // namespace
+
+TEST_CASE("a look tells a link, an empty folder, a full one, an empty file and nothing from each other") {
+  Folder folder;
+  const std::string& root = folder.path();
+  fs::create_directory(root + "/empty");
+  fs::create_directory(root + "/full");
+  std::ofstream(root + "/full/precious") << "x";
+  std::ofstream(root + "/file");
+  fs::create_symlink(root + "/empty", root + "/link");
+  CHECK(ops::look(root + "/none")->at == At::nothing);
+  CHECK(ops::look(root + "/empty")->at == At::folder);
+  CHECK(ops::look(root + "/full")->at == At::filled);
+  CHECK(ops::look(root + "/full")->text == "precious");
+  CHECK(ops::look(root + "/full/precious")->at == At::filled);
+  CHECK(ops::look(root + "/file")->at == At::file);
+  CHECK(ops::look(root + "/link")->at == At::link);
+  CHECK_FALSE(ops::look(root + "/file/below"));
+}
+
+TEST_CASE("removing a folder removes only what is empty, and nothing outside the root") {
+  Folder folder;
+  const std::string root = folder.path() + "/root";
+  fs::create_directories(root + "/a/b/c");
+  std::ofstream(root + "/a/precious") << "x";
+  REQUIRE(ops::remove_folder(root + "/a/b/c", root));
+  CHECK_FALSE(fs::exists(root + "/a/b"));
+  CHECK(fs::exists(root + "/a/precious"));
+  REQUIRE(ops::remove_folder(root + "/a", root));
+  CHECK(fs::exists(root + "/a/precious"));
+  fs::create_directories(root + "/d");
+  fs::remove(root + "/a/precious");
+  REQUIRE(ops::remove_folder(root + "/a", root));
+  REQUIRE(ops::remove_folder(root + "/d", root));
+  CHECK(fs::exists(root));
+  REQUIRE(ops::remove_folder(folder.path() + "/elsewhere", root));
+}
+
+TEST_CASE("a folder is made with its permissions whatever the umask, and what is there keeps its own") {
+  Folder folder;
+  const mode_t before = ::umask(077);
+  REQUIRE(ops::make_folder(folder.path() + "/x/y", 0755));
+  ::umask(before);
+  struct stat found{};
+  REQUIRE(::stat((folder.path() + "/x/y").c_str(), &found) == 0);
+  CHECK((found.st_mode & 07777) == 0755);
+  REQUIRE(::stat((folder.path() + "/x").c_str(), &found) == 0);
+  CHECK((found.st_mode & 07777) == 0700);
+  REQUIRE(ops::make_folder(folder.path() + "/x", 0777));
+  REQUIRE(::stat((folder.path() + "/x").c_str(), &found) == 0);
+  CHECK((found.st_mode & 07777) == 0700);
+  std::ofstream(folder.path() + "/file");
+  CHECK_FALSE(ops::make_folder(folder.path() + "/file", 0755));
+}
+
+TEST_CASE("a path has one name whatever links lead to it, but its end is not followed") {
+  Folder folder;
+  const std::string root = fs::canonical(folder.path());
+  fs::create_directories(root + "/real/a");
+  fs::create_symlink(root + "/real", root + "/link");
+  fs::create_symlink(root + "/real/a", root + "/real/end");
+  CHECK(*ops::resolve(root + "/link//a/") == root + "/real/a");
+  CHECK(*ops::resolve(root + "/real/end") == root + "/real/end");
+  CHECK(ops::resolve(root + "/none/a").error().code == errc::not_found);
+  CHECK(ops::resolve("relative").error().code == errc::invalid_argument);
+  CHECK(ops::resolve("/").error().code == errc::invalid_argument);
+  CHECK(ops::resolve(root + "/real/..").error().code == errc::invalid_argument);
+}
+
+TEST_CASE("who sits in a folder, or has a file of it open, is named with its process") {
+  Folder folder;
+  const std::string root = fs::canonical(folder.path());
+  fs::create_directories(root + "/used");
+  fs::create_directories(root + "/used-not");
+  CHECK(ops::users(root + "/used").empty());
+  {
+    const Sitter sitter(root + "/used");
+    const auto users = ops::users(root + "/used");
+    REQUIRE(users.size() == 1);
+    CHECK_THAT(users[0], ContainsSubstring("(" + sitter.pid() + ")"));
+    CHECK(ops::users(root + "/used-not").empty());
+  }
+  const Fd open(::open((root + "/used/file").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  const auto users = ops::users(root + "/used");
+  REQUIRE(users.size() == 1);
+  CHECK_THAT(users[0], ContainsSubstring("(" + std::to_string(::getpid()) + ")"));
+}
+
+TEST_CASE("an nbd device that is configured lives, also without a server; one that is not is dead") {
+  const Sys sys;
+  const fs::path device = sys.device("nbd0", "43:0", "2048");
+  const auto why = [&] { return manager::death_of(mount_of(43, 0, "/dev/nbd0"), sys.folder.path()); };
+  CHECK_FALSE(why().empty());
+  std::ofstream(device / "pid") << "1\n";
+  CHECK(why().empty());
+  std::ofstream(device / "size") << "0\n";
+  CHECK_FALSE(why().empty());
+}
+
+TEST_CASE("a device that is not there any more is dead, and one above it too") {
+  const Sys sys;
+  CHECK_FALSE(manager::death_of(mount_of(43, 5, "/dev/nbd5"), sys.folder.path()).empty());
+  const fs::path mapper = sys.device("dm-0", "253:0", "2048");
+  fs::create_directories(mapper / "slaves/nbd1");
+  CHECK_FALSE(manager::death_of(mount_of(253, 0, "/dev/mapper/x"), sys.folder.path()).empty());
+  const fs::path below = sys.device("nbd1", "43:32", "2048");
+  std::ofstream(below / "pid") << "1\n";
+  CHECK(manager::death_of(mount_of(253, 0, "/dev/mapper/x"), sys.folder.path()).empty());
+}
+
+TEST_CASE("a filesystem without a device is not dead, one that stopped writing is") {
+  const Sys sys;
+  host::Mount mount = mount_of(0, 50, "tmpfs");
+  CHECK(manager::death_of(mount, sys.folder.path()).empty());
+  mount.filesystem_read_only = true;
+  CHECK_FALSE(manager::death_of(mount, sys.folder.path()).empty());
+  mount.read_only = true;
+  CHECK(manager::death_of(mount, sys.folder.path()).empty());
+}
+
+TEST_CASE("the port sees a mount without waiting for it, and asks a helper about the rest") {
+  Folder folder;
+  Loop loop;
+  HelperPool pool(loop.control(), loop.clock, helper_child(HELPER_CHILD));
+  const auto node = manager::make_node(pool);
+  const auto look = [&](const std::string& path) { return Started<Sight>(loop.io, node->look(path, {})).get(); };
+  const Sight proc = look("/proc");
+  CHECK(proc.at == At::mounted);
+  CHECK_THAT(proc.mount, ContainsSubstring("proc"));
+  CHECK(look(folder.path()).at == At::folder);
+  CHECK(look(folder.path() + "/none").at == At::nothing);
+  CHECK(Started<result<>>(loop.io, node->make_folder(folder.path() + "/made", 0700, {})).get());
+  CHECK(fs::is_directory(folder.path() + "/made"));
+  CHECK(Started<result<>>(loop.io, node->remove_folder(folder.path() + "/made", folder.path(), {})).get());
+  CHECK_FALSE(fs::exists(folder.path() + "/made"));
+}
+
+TEST_CASE("a helper that does not answer makes a path unknown, not unmounted") {
+  Loop loop;
+  auto config = helper_child(HELPER_CHILD);
+  config.program = "/bin/false";
+  HelperPool pool(loop.control(), loop.clock, config);
+  const auto node = manager::make_node(pool);
+  const Sight sight = Started<Sight>(loop.io, node->look("/nowhere", {})).get();
+  CHECK(sight.at == At::unknown);
+  CHECK_FALSE(sight.text.empty());
+}

@@ -1,0 +1,153 @@
+// The policy alone: from what is known to the next step.
+#include "policy.hpp"
+
+#include "support/catch.hpp"
+
+using namespace corbd;
+using manager::Claim;
+using manager::Do;
+using manager::Seen;
+using manager::Sight;
+using manager::Wish;
+using At = Sight::At;
+using Phase = Claim::Phase;
+
+namespace {
+
+Sight at(At what, const std::string& mount = "") { return {what, mount, "", 0}; }
+
+/// Of a plugin that stages.
+Seen seen_of(std::optional<Sight> target, std::optional<Sight> staging) {
+  Seen seen;
+  seen.stages = true;
+  seen.target = std::move(target);
+  seen.staging = std::move(staging);
+  return seen;
+}
+
+Wish mount_wish() {
+  Wish wish;
+  wish.mount.volume = {"p", "id", "default", "name"};
+  wish.mount.target = "/srv/a";
+  return wish;
+}
+
+Claim claim_in(Phase phase) {
+  Claim claim;
+  claim.phase = phase;
+  claim.volume = mount_wish().mount.volume;
+  claim.target = "/srv/a";
+  claim.staging = "/s";
+  return claim;
+}
+
+Do mount_step(const std::optional<Claim>& claim, const Seen& seen) { return next_step(claim, mount_wish(), seen).what; }
+Do unmount_step(const std::optional<Claim>& claim, const Seen& seen) {
+  return next_step(claim, {Wish::What::unmount, {}}, seen).what;
+}
+
+}  // namespace
+
+TEST_CASE("a mount looks before it claims, and claims before it stages") {
+  Seen seen;
+  CHECK(mount_step({}, seen) == Do::look_plugin);
+  seen.stages = true;
+  CHECK(mount_step({}, seen) == Do::look_target);
+  seen.target = at(At::nothing);
+  CHECK(mount_step({}, seen) == Do::save_claim);
+  const Claim claim = claim_in(Phase::mounting);
+  CHECK(mount_step(claim, seen) == Do::look_staging);
+  seen.staging = at(At::nothing);
+  CHECK(mount_step(claim, seen) == Do::make_staging);
+  seen.staging = at(At::folder);
+  CHECK(mount_step(claim, seen) == Do::stage);
+  seen.staging = at(At::mounted, "d");
+  CHECK(mount_step(claim, seen) == Do::publish);
+  seen.published = true;
+  seen.target = at(At::mounted, "d");
+  CHECK(mount_step(claim, seen) == Do::save_claim);
+  CHECK(mount_step(claim_in(Phase::mounted), seen) == Do::done);
+}
+
+TEST_CASE(
+    "a volume that is mounted at its staging path is not staged again, a raw block one is: its staging says nothing") {
+  Seen seen = seen_of(at(At::nothing), at(At::mounted, "d"));
+  CHECK(mount_step(claim_in(Phase::mounting), seen) == Do::publish);
+  Wish wish = mount_wish();
+  Claim claim = claim_in(Phase::mounting);
+  wish.mount.usage.attachment = claim.usage.attachment = manager::Attachment::block;
+  CHECK(next_step(claim, wish, seen).what == Do::stage);
+}
+
+TEST_CASE("a half-made mount at the target is published again, because publishing is idempotent") {
+  Seen seen = seen_of(at(At::mounted, "d"), at(At::mounted, "d"));
+  CHECK(mount_step(claim_in(Phase::mounting), seen) == Do::publish);
+  CHECK(mount_step(claim_in(Phase::mounted), seen) == Do::done);
+}
+
+TEST_CASE("a mount at the target that is not what is staged is another's, with and without a claim") {
+  Seen seen = seen_of(at(At::mounted, "other"), at(At::mounted, "d"));
+  CHECK(mount_step(claim_in(Phase::mounted), seen) == Do::fail);
+  CHECK(mount_step({}, seen) == Do::fail);
+  CHECK(unmount_step(claim_in(Phase::mounted), seen) == Do::fail);
+  seen.target = at(At::mounted, "d");
+  CHECK(mount_step({}, seen) == Do::save_claim);
+}
+
+TEST_CASE("an unmount that was begun is begun anew by a mount, from a claim that counts again") {
+  Seen seen = seen_of(at(At::nothing), at(At::mounted, "d"));
+  const auto step = next_step(claim_in(Phase::leaving), mount_wish(), seen);
+  CHECK(step.what == Do::save_claim);
+  CHECK(step.phase == Phase::mounting);
+}
+
+TEST_CASE("an unmount unpublishes, then frees the claim, then unstages, then forgets it") {
+  Seen seen;
+  CHECK(unmount_step({}, seen) == Do::done);
+  CHECK(unmount_step(claim_in(Phase::mounted), seen) == Do::look_plugin);
+  seen.stages = true;
+  CHECK(unmount_step(claim_in(Phase::mounted), seen) == Do::look_target);
+  seen.target = at(At::mounted, "d");
+  CHECK(unmount_step(claim_in(Phase::mounted), seen) == Do::look_staging);
+  seen.staging = at(At::mounted, "d");
+  CHECK(unmount_step(claim_in(Phase::mounted), seen) == Do::look_users);
+  seen.users.emplace();
+  CHECK(unmount_step(claim_in(Phase::mounted), seen) == Do::save_claim);
+  CHECK(unmount_step(claim_in(Phase::unmounting), seen) == Do::unpublish);
+  seen.unpublished = true;
+  seen.target = at(At::nothing);
+  const auto freed = next_step(claim_in(Phase::unmounting), {Wish::What::unmount, {}}, seen);
+  CHECK(freed.what == Do::save_claim);
+  CHECK(freed.phase == Phase::leaving);
+  CHECK(unmount_step(claim_in(Phase::leaving), seen) == Do::unstage);
+  seen.unstaged = true;
+  seen.staging = at(At::folder);
+  CHECK(unmount_step(claim_in(Phase::leaving), seen) == Do::clean);
+  seen.cleaned = true;
+  CHECK(unmount_step(claim_in(Phase::leaving), seen) == Do::drop_claim);
+}
+
+TEST_CASE("a staging path that others use is not unstaged") {
+  Seen seen = seen_of({}, {});
+  seen.others = {"/srv/b"};
+  CHECK(unmount_step(claim_in(Phase::leaving), seen) == Do::clean);
+}
+
+TEST_CASE("a mount that is still there after the plugin's yes is an error, and the claim stays") {
+  Seen seen = seen_of(at(At::mounted, "d"), {});
+  seen.unpublished = true;
+  CHECK(unmount_step(claim_in(Phase::unmounting), seen) == Do::fail);
+  seen = seen_of({}, at(At::mounted, "d"));
+  seen.unstaged = true;
+  CHECK(unmount_step(claim_in(Phase::leaving), seen) == Do::fail);
+  seen.staging = at(At::unknown);
+  CHECK(unmount_step(claim_in(Phase::leaving), seen) == Do::fail);
+}
+
+TEST_CASE("what a plugin says does not free a dead mount twice") {
+  Seen seen = seen_of(at(At::nothing), at(At::dead, "d"));
+  seen.unstaged = true;
+  CHECK(mount_step(claim_in(Phase::mounted), seen) == Do::fail);
+  seen.unstaged = false;
+  CHECK(mount_step(claim_in(Phase::mounted), seen) == Do::unstage);
+}

@@ -1,0 +1,173 @@
+#include "world.hpp"
+
+#include <algorithm>
+
+namespace corbd::test {
+namespace {
+
+/// Every port call passes here: before it has its effect, and after that.
+std::optional<Error> passes(World& world, Fault::When when) {
+  const int number = when == Fault::When::before ? world.made++ : world.made - 1;
+  if (number != world.fault_at || world.fault.when != when) return std::nullopt;
+  if (!world.fault.error) throw Crash();
+  return world.fault.error;
+}
+
+template <class T>
+result<T> around(World& world, const std::function<result<T>()>& effect) {
+  if (auto error = passes(world, Fault::When::before)) return *error;
+  auto done = effect();
+  if (auto error = passes(world, Fault::When::after)) return *error;
+  return done;
+}
+
+}  // namespace
+
+class Process::FakePlugin final : public manager::Plugin {
+ public:
+  explicit FakePlugin(World& world) : world_(world) {}
+  task<result<Info>> info(Until) override {
+    co_return call<Info>("info", [this]() -> result<Info> { return Info{world_.plugin_name, "1"}; });
+  }
+  task<result<bool>> probe(Until) override {
+    co_return call<bool>("probe", [] { return result<bool>(true); });
+  }
+  task<result<bool>> stages(Until) override {
+    co_return call<bool>("stages", [this] { return result<bool>(world_.stages); });
+  }
+  task<result<>> stage(Mount, std::string staging, Until) override {
+    co_return call<void>("stage", [this, staging]() -> result<> {
+      if (!world_.folders.contains(staging)) world_.broken.push_back("staged without a folder");
+      if (!world_.mounts.contains(staging)) world_.mounts[staging] = "dev" + std::to_string(++world_.devices);
+      return {};
+    });
+  }
+  task<result<>> publish(Mount mount, std::string staging, Until) override {
+    co_return call<void>("publish", [this, mount, staging]() -> result<> {
+      if (world_.stages && !world_.mounts.contains(staging))
+        return Error{errc::failed_precondition, "it is not staged"};
+      if (world_.publishes_nothing) return {};
+      world_.folders.insert(mount.target);
+      world_.mounts[mount.target] = world_.stages ? world_.mounts.at(staging) : "dev-of-" + mount.volume.external_id;
+      return {};
+    });
+  }
+  task<result<>> unpublish(std::string, std::string target, Until) override {
+    co_return call<void>("unpublish", [this, target]() -> result<> {
+      const bool there = world_.mounts.erase(target) > 0;
+      world_.special.erase(target);
+      world_.folders.erase(target);
+      if (!there) return Error{errc::not_found, "there is no such volume"};
+      return {};
+    });
+  }
+  task<result<>> unstage(std::string, std::string staging, Until) override {
+    co_return call<void>("unstage", [this, staging]() -> result<> {
+      if (!world_.mounts.contains(staging)) return Error{errc::not_found, "there is no such volume"};
+      for (const auto& [path, device] : world_.mounts)
+        if (path != staging && device == world_.mounts.at(staging)) world_.broken.push_back("unstaged under " + path);
+      world_.mounts.erase(staging);
+      world_.special.erase(staging);
+      return {};
+    });
+  }
+
+ private:
+  template <class T>
+  result<T> call(const std::string& name, const std::function<result<T>()>& effect) {
+    world_.calls.push_back(name);
+    if (world_.plugin_says)
+      if (auto error = world_.plugin_says(name)) return *error;
+    return around<T>(world_, effect);
+  }
+  World& world_;
+};
+
+class Process::FakeNode final : public manager::Node {
+ public:
+  explicit FakeNode(World& world) : world_(world) {}
+  task<Sight> look(std::string path, Until) override {
+    const auto passed = around<void>(world_, [] { return result<>(); });
+    if (!passed) co_return Sight{Sight::At::unknown, "", passed.error().text, 0};
+    if (const auto found = world_.special.find(path); found != world_.special.end()) co_return found->second;
+    if (const auto found = world_.mounts.find(path); found != world_.mounts.end())
+      co_return Sight{Sight::At::mounted, found->second, "", 0};
+    co_return Sight{world_.folders.contains(path) ? Sight::At::folder : Sight::At::nothing, "", "", 0750};
+  }
+  task<result<std::vector<std::string>>> users(std::string target, Until) override { co_return world_.users[target]; }
+  task<result<>> make_folder(std::string path, unsigned, Until) override {
+    co_return around<void>(world_, [this, path]() -> result<> {
+      world_.folders.insert(path);
+      return {};
+    });
+  }
+  task<result<>> remove_folder(std::string path, std::string, Until) override {
+    co_return around<void>(world_, [this, path]() -> result<> {
+      if (world_.mounts.contains(path)) return Error{errc::unavailable, "it is a mount point"};
+      world_.folders.erase(path);
+      return {};
+    });
+  }
+  task<result<std::string>> resolve(std::string path, Until) override { co_return path; }
+
+ private:
+  World& world_;
+};
+
+class Process::FakeClaims final : public manager::Claims {
+ public:
+  explicit FakeClaims(World& world) : world_(world) {}
+  task<result<Loaded>> load() override {
+    Loaded loaded;
+    for (const auto& [target, claim] : world_.claims) loaded.claims.push_back(claim);
+    co_return loaded;
+  }
+  task<result<>> save(Claim claim) override {
+    co_return around<void>(world_, [this, claim]() -> result<> {
+      world_.claims[claim.target] = claim;
+      return {};
+    });
+  }
+  task<result<>> drop(std::string target) override {
+    co_return around<void>(world_, [this, target]() -> result<> {
+      world_.claims.erase(target);
+      return {};
+    });
+  }
+
+ private:
+  World& world_;
+};
+
+class Process::Ear final : public manager::Listener {
+ public:
+  explicit Ear(std::vector<manager::Event>& heard) : heard_(heard) {}
+  void heard(const manager::Event& event) override { heard_.push_back(event); }
+
+ private:
+  std::vector<manager::Event>& heard_;
+};
+
+Process::Process(World& world)
+    : plugin_(std::make_unique<FakePlugin>(world)),
+      node_(std::make_unique<FakeNode>(world)),
+      claims_(std::make_unique<FakeClaims>(world)),
+      ear_(std::make_unique<Ear>(heard)) {
+  manager::Config config;
+  config.root = kRoot;
+  config.locks_dir = locks_.path();
+  config.jitter = repeatable_jitter(1);
+  manager_ = std::make_unique<manager::Manager>(loop_.control(), loop_.clock,
+                                                manager::Ports{*plugin_, *node_, *claims_}, config);
+  manager_->tell(*ear_);
+}
+
+Process::~Process() = default;
+
+result<Claim> Process::mount(Mount mount, Until until) { return loop_.run(manager_->mount(std::move(mount), until)); }
+
+result<> Process::unmount(const std::string& target, Until until) {
+  return loop_.run(manager_->unmount(target, until));
+}
+
+}  // namespace corbd::test
