@@ -1,0 +1,182 @@
+#include "corbd/rbd/ceph_conf.hpp"
+
+#include <sys/stat.h>
+
+#include <functional>
+
+#include "corbd/core/file.hpp"
+#include "corbd/core/text.hpp"
+
+namespace corbd::rbd {
+namespace {
+
+constexpr std::size_t kLargestConf = 1 << 20;
+
+/// "mon host", "mon-host" and "mon_host" are one option.
+std::string option_name(std::string_view text) {
+  std::string name;
+  for (const char c : trimmed(text)) {
+    const bool gap = c == ' ' || c == '\t' || c == '-' || c == '_';
+    if (!gap)
+      name += c;
+    else if (!name.ends_with('_'))
+      name += '_';
+  }
+  return name;
+}
+
+/// Without a comment: what stands behind ';' or '#', unless it is quoted.
+std::string_view without_comment(std::string_view line) {
+  char quote = 0;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
+    if (c == '\\') {
+      ++i;
+    } else if (quote != 0) {
+      if (c == quote) quote = 0;
+    } else if (c == '"' || c == '\'') {
+      quote = c;
+    } else if (c == ';' || c == '#') {
+      return line.substr(0, i);
+    }
+  }
+  return line;
+}
+
+std::string_view unquoted(std::string_view value) {
+  value = trimmed(value);
+  if (value.size() >= 2 && (value.front() == '"' || value.front() == '\'') && value.back() == value.front())
+    return value.substr(1, value.size() - 2);
+  return value;
+}
+
+using Take = std::function<void(std::string_view section, const std::string& option, std::string_view value)>;
+
+/// Calls `take` for each option, in order.
+result<> read_ini(std::string_view text, const Take& take) {
+  std::string section, line;
+  std::size_t number = 0;
+  for (std::string_view piece : pieces(text, '\n')) {
+    ++number;
+    // A backslash at its end joins a line with the next one.
+    if (piece.ends_with('\r')) piece.remove_suffix(1);
+    if (piece.ends_with('\\')) {
+      line += piece.substr(0, piece.size() - 1);
+      continue;
+    }
+    line += piece;
+    const std::string whole = std::exchange(line, std::string());
+    const std::string_view content = trimmed(without_comment(whole));
+    if (content.empty()) continue;
+    const std::string at = "line " + std::to_string(number);
+    if (content.front() == '[') {
+      if (content.back() != ']') return Error{errc::invalid_argument, at + " opens a section, and has no ]"};
+      section = trimmed(content.substr(1, content.size() - 2));
+      continue;
+    }
+    const auto equals = content.find('=');
+    if (equals == content.npos) return Error{errc::invalid_argument, at + " is neither a [section] nor name = value"};
+    take(section, option_name(content.substr(0, equals)), unquoted(content.substr(equals + 1)));
+  }
+  return {};
+}
+
+/// Between commas, semicolons and white space, but not between brackets: "[v2:10.0.0.1:3300,v1:10.0.0.1:6789]".
+std::vector<std::string> monitors_in(std::string_view list) {
+  std::vector<std::string> all;
+  std::string one;
+  int depth = 0;
+  for (const char c : std::string(list) + ",") {
+    const bool ends = depth == 0 && std::string_view(",; \t").find(c) != std::string_view::npos;
+    if (ends) {
+      if (!one.empty()) all.push_back(std::exchange(one, std::string()));
+      continue;
+    }
+    depth += c == '[' ? 1 : c == ']' ? -1 : 0;
+    one += c;
+  }
+  return all;
+}
+
+}  // namespace
+
+result<CephConf> parse_ceph_conf(std::string_view text) {
+  CephConf conf;
+  std::string monitors;
+  const auto read = read_ini(text, [&](std::string_view section, const std::string& option, std::string_view value) {
+    if (section != "global" && section != "client") return;
+    if (option == "fsid") conf.fsid = value;
+    if (option == "mon_host") monitors = value;
+  });
+  if (!read) return read.error();
+  if (conf.fsid.empty())
+    return Error{errc::failed_precondition, "it has no fsid: add `fsid = ...`, as `ceph fsid` prints it"};
+  conf.monitors = monitors_in(monitors);
+  if (conf.monitors.empty())
+    return Error{errc::failed_precondition,
+                 "it has no mon_host: add the monitors' addresses, as `ceph mon dump` "
+                 "prints them; corbd does not look for monitors in DNS"};
+  return conf;
+}
+
+result<Secret> parse_keyring(std::string_view text, std::string_view user) {
+  const std::string wanted = "client." + std::string(user);
+  Secret key;
+  std::string others;
+  const auto read = read_ini(text, [&](std::string_view section, const std::string& option, std::string_view value) {
+    if (option != "key") return;
+    if (section == wanted)
+      key = Secret(std::string(value));
+    else
+      others += (others.empty() ? "" : ", ") + printable(section);
+  });
+  if (!read) return read.error();
+  if (key.empty())
+    return Error{errc::not_found,
+                 "it has no key of " + printable(wanted) + (others.empty() ? "" : "; it has those of " + others)};
+  return key;
+}
+
+result<CephConf> read_ceph_conf(const std::string& path) {
+  const auto text = read_file(path, kLargestConf);
+  if (!text) return text.error();
+  auto conf = parse_ceph_conf(*text);
+  if (!conf) return with_context(path, conf.error());
+  return conf;
+}
+
+result<Secret> read_keyring(const std::string& path, const std::string& user) {
+  std::string file = path.empty() ? "/etc/ceph/ceph.client." + user + ".keyring" : path;
+  struct stat found{};
+  if (path.empty() && ::stat(file.c_str(), &found) != 0 && ::stat("/etc/ceph/keyring", &found) == 0)
+    file = "/etc/ceph/keyring";
+  auto text = read_file(file, kLargestConf);
+  if (!text)
+    return with_context("the key of client." + user + " is needed: give the file that has it as --keyring",
+                        text.error());
+  auto key = parse_keyring(*text, user);
+  wipe(*text);
+  if (!key) return with_context(file, key.error());
+  return key;
+}
+
+result<ClusterEntry> find_cluster(const std::string& config_dir, const std::string& ceph_conf,
+                                  std::string_view cluster_id) {
+  struct stat found{};
+  if (ceph_conf.empty() || ::stat((config_dir + "/config.json").c_str(), &found) == 0)
+    return find_cluster(config_dir, cluster_id);
+  auto conf = read_ceph_conf(ceph_conf);
+  if (!conf)
+    return with_context("there is no " + config_dir + "/config.json, so the cluster is that of " + ceph_conf,
+                        {errc::failed_precondition, conf.error().text});
+  if (conf->fsid != cluster_id)
+    return Error{errc::not_found, "the cluster of " + ceph_conf + " is " + conf->fsid + ", and not \"" +
+                                      std::string(cluster_id) + "\": name that one, or list both in " + config_dir +
+                                      "/config.json"};
+  ClusterEntry entry;
+  entry.cluster_id = conf->fsid;
+  entry.monitors = std::move(conf->monitors);
+  return entry;
+}
+
+}  // namespace corbd::rbd
