@@ -38,6 +38,7 @@ int main(int argc, char** argv) {
   if (const auto* call = std::get_if<cli::CsiCall>(&command)) return cli::call_csi(*call);
   if (const auto* ask = std::get_if<cli::Admin>(&command)) return cli::call_admin(*ask);
   if (const auto* ask = std::get_if<cli::Fencing>(&command)) return cli::call_fencing(*ask);
+  if (const auto* mounts = std::get_if<cli::Mounts>(&command)) return cli::call_mounts(*mounts);
   if (const auto* doctor = std::get_if<cli::Doctor>(&command)) return cli::diagnose(*doctor, CORBD_VERSION);
   if (std::holds_alternative<cli::Helper>(command)) return serve_helper(3, work);
   return start_agent(std::get<cli::Run>(command));

@@ -51,6 +51,11 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
+result<kube::Access> api_access(const cli::Run& options) {
+  if (options.standalone) return Error{errc::failed_precondition, "--standalone: this host has no API server"};
+  return kube::find_access(variable("KUBERNETES_CONFIG_PATH"), variable);
+}
+
 /// One agent process. Its members may be destroyed from the last to the first.
 class Agent final : private volume::Listener, private volume::Orchestrator {
  public:
@@ -61,7 +66,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
         files_(control_, *clock_, kFileThreads),
         names_(control_, *clock_, kNameThreads),
         gate_(control_, *clock_),
-        access_(kube::find_access(variable("KUBERNETES_CONFIG_PATH"), variable)),
+        access_(api_access(options)),
         api_(access_ ? std::make_unique<kube::Api>(control_, *clock_, names_, *access_) : nullptr),
         node_(control_, *clock_, api(), options.nodeid),
         labels_(options, node_),

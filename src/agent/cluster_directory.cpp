@@ -1,12 +1,12 @@
 #include "cluster_directory.hpp"
 
+#include "corbd/rbd/ceph_conf.hpp"
 #include "corbd/rbd/cluster_mapping.hpp"
-#include "corbd/rbd/config_json.hpp"
 
 namespace corbd {
 
 result<volume::Cluster> ClusterDirectory::find(const std::string& cluster_id) const {
-  auto entry = rbd::find_cluster(options_.config_dir, cluster_id);
+  auto entry = rbd::find_cluster(options_.config_dir, options_.ceph_conf, cluster_id);
   if (!entry) return entry.error();
   volume::Cluster cluster{entry->monitors, entry->rados_namespace, "", entry->ignored};
   const auto location = labels_.crush_location(entry->read_affinity, entry->crush_labels);
@@ -19,7 +19,7 @@ result<volume::Cluster> ClusterDirectory::find(const std::string& cluster_id) co
 }
 
 result<std::vector<std::string>> monitors_of(const cli::Run& options, const std::string& cluster_id) {
-  auto entry = rbd::find_cluster(options.config_dir, cluster_id);
+  auto entry = rbd::find_cluster(options.config_dir, options.ceph_conf, cluster_id);
   if (!entry) return entry.error();
   return std::move(entry->monitors);
 }

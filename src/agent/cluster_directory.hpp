@@ -1,4 +1,5 @@
-// The shell's port to what is configured of clusters: ceph-csi's config.json and cluster-mapping.json.
+// The shell's port to what is configured of clusters: ceph-csi's config.json and cluster-mapping.json, or Ceph's own
+// configuration file.
 #pragma once
 
 #include <string>
@@ -10,7 +11,7 @@
 
 namespace corbd {
 
-/// Of the cluster in config.json.
+/// Of the cluster in config.json, or in --ceph-conf.
 result<std::vector<std::string>> monitors_of(const cli::Run& options, const std::string& cluster_id);
 
 class ClusterDirectory final : public volume::ClusterDirectory {

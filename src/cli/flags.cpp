@@ -48,6 +48,12 @@ constexpr auto kTable = std::to_array<Flag>({
     {"kms-config-dir", Kind::text, &Run::kms_config_dir, "Folder of ceph-csi's config.json for key management systems"},
     {"metricsip", Kind::text, &Run::metricsip, "IP address for HTTP", "POD_IP"},
     {"failpoint", Kind::text, &Run::failpoints, "NAME=kill|stop|error|hang[@N]; for tests only"},
+    {"standalone", Kind::boolean, &Run::standalone,
+     "Serve this host without kubelet and API server, for `corbd mount`: the CSI socket is <runtime-dir>/csi.sock, the "
+     "state is in /var/lib/corbd/agent, and any folder may be a target"},
+    {"ceph-conf", Kind::text, &Run::ceph_conf,
+     "Ceph's configuration: names the cluster where --config-dir has no config.json; its cluster ID is the fsid "
+     "[with --standalone /etc/ceph/ceph.conf]"},
     {"heal-without-proof", Kind::boolean, &Run::heal_without_proof, "Removed: use `corbd heal ID --without-proof`"},
     {"heal-at-once", Kind::number, &Run::heal_at_once, "How many volumes may be healed at the same time", nullptr, 1,
      1024},

@@ -1,6 +1,9 @@
 #include "corbd/cli/options.hpp"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+#include <array>
 #include <filesystem>
 #include <iostream>
 
@@ -9,6 +12,7 @@
 #include "corbd/core/failpoint.hpp"
 #include "describe.hpp"
 #include "fencing_options.hpp"
+#include "mount_options.hpp"
 
 namespace corbd::cli {
 namespace {
@@ -131,9 +135,27 @@ Doctor complete(Doctor doctor, const Run& run) {
   return doctor;
 }
 
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+/// What was given stays.
+void complete_standalone(Run& run) {
+  const Run plain;
+  if (run.nodeid.empty()) run.nodeid = host_name();
+  if (run.endpoint == plain.endpoint) run.endpoint = "unix://" + run.runtime_dir + "/csi.sock";
+  if (run.state_dir.empty()) run.state_dir = "/var/lib/corbd/agent";
+  if (run.ceph_conf.empty()) run.ceph_conf = "/etc/ceph/ceph.conf";
+  // Any folder of the host may be a target.
+  if (run.kubelet_dir == plain.kubelet_dir) run.kubelet_dir = "/";
+  run.registers = false;
+}
+
 }  // namespace
 
 void complete(Run& run) {
+  if (run.standalone) complete_standalone(run);
   if (run.state_dir.empty()) run.state_dir = run.pluginpath + "/" + run.drivername + "/corbd";
 }
 
@@ -149,11 +171,13 @@ Command parse(int argc, char** argv, const std::string& version) {
   Admin ask;
   Fencing fencing;
   Doctor doctor;
+  Mounts mounts;
   std::vector<std::string> values;
   bool list = false;
   const auto* run_command = add_run(app, run, values, list);
   add_admin(app, ask);
   add_fencing(app, fencing);
+  add_mounts(app, mounts);
   const auto* csi_command = add_csi(app, call);
   const auto* doctor_command = add_doctor(app, run, doctor);
   const auto* helper_command = app.add_subcommand("helper", "The agent's own child process")->group("");
@@ -168,6 +192,7 @@ Command parse(int argc, char** argv, const std::string& version) {
   if (*csi_command) return call;
   if (ask.what != Admin::What::none) return ask;
   if (fencing.what != Fencing::What::none) return fencing;
+  if (mounts.what != Mounts::What::none) return mounts;
   if (*run_command && list) {
     for (const auto& point : failpoint::names()) std::cout << point << "\n";
     return Exit{0};

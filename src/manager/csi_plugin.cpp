@@ -66,8 +66,9 @@ class CsiPlugin final : public Plugin {
       : control_(std::move(control)),
         clock_(clock),
         endpoint_(std::move(endpoint)),
-        identity_(spec::Identity::NewStub(channel_to(endpoint_))),
-        node_(spec::Node::NewStub(channel_to(endpoint_))),
+        channel_(channel_to(endpoint_)),
+        identity_(spec::Identity::NewStub(channel_)),
+        node_(spec::Node::NewStub(channel_)),
         in_flight_(std::make_shared<InFlight>()) {}
   ~CsiPlugin() override { in_flight_->cancel_and_wait(); }
 
@@ -144,14 +145,17 @@ class CsiPlugin final : public Plugin {
           }));
     auto answer = co_await future.get(until, "an answer of the plugin on " + endpoint_);
     if (!answer) flight->context.TryCancel();
-    if (!answer && answer.error().code == errc::unavailable)
-      co_return Error{errc::unavailable, "the plugin on " + endpoint_ + " does not answer: " + answer.error().text};
+    // A plugin that answers may say the same code, with a reason of its own.
+    const bool lost = channel_->GetState(false) != GRPC_CHANNEL_READY;
+    if (!answer && answer.error().code == errc::unavailable && lost)
+      co_return Error{errc::unavailable, "no plugin answers on " + endpoint_ + ": " + answer.error().text};
     co_return answer;
   }
 
   executor control_;
   Clock& clock_;
   const std::string endpoint_;
+  std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<spec::Identity::Stub> identity_;
   std::unique_ptr<spec::Node::Stub> node_;
   std::shared_ptr<InFlight> in_flight_;

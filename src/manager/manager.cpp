@@ -33,14 +33,17 @@ class Manager::Impl {
   }
 
   task<result<>> wait_ready(Until until) {
+    std::string problem;
     for (std::uint32_t failures = 0;; ++failures) {
       co_await look(until);
       if (health_.ready) co_return result<>();
       const auto now = base_.clock.now();
-      if (now >= until.deadline) co_return Error{errc::timed_out, "the plugin is not ready: " + health_.problem};
+      // The last question has too little time to learn anything.
+      if (problem.empty() || now < until.deadline) problem = health_.problem;
+      if (now >= until.deadline) co_return Error{errc::timed_out, "the plugin is not ready: " + problem};
       const auto at = std::min(now + kReadyAgain.after(failures, base_.config.jitter()), until.deadline);
       if (co_await sleep_until(base_.control, base_.clock, at, until.scope) == Waited::cancelled)
-        co_return Error{errc::cancelled, "gave up waiting for the plugin: " + health_.problem};
+        co_return Error{errc::cancelled, "gave up waiting for the plugin: " + problem};
     }
   }
 

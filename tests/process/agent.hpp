@@ -50,6 +50,7 @@ class Ground {
 struct AgentOptions {
   std::string socket = "csi.sock";
   std::string state;              ///< the ground's, unless given
+  std::string kubelet;            ///< the ground's, unless given
   std::vector<std::string> more;  ///< arguments
   std::function<void()> prepare;  ///< in the child, before it becomes the agent; its log goes to the ground's "log"
                                   ///< unless it says otherwise
@@ -64,7 +65,7 @@ class Agent {
                                    "--nodeid",      "node-1",
                                    "--endpoint",    "unix://" + socket_,
                                    "--drivername",  "rbd.csi.ceph.com",
-                                   "--kubelet-dir", ground.at("kubelet"),
+                                   "--kubelet-dir", options.kubelet.empty() ? ground.at("kubelet") : options.kubelet,
                                    "--state-dir",   options.state.empty() ? ground.at("state") : options.state,
                                    "--runtime-dir", ground.at("runtime"),
                                    "--config-dir",  ground.at("config")};

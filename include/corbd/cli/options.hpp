@@ -10,6 +10,8 @@
 #include <variant>
 #include <vector>
 
+#include "corbd/cli/mounts.hpp"
+
 namespace corbd::cli {
 
 /// ceph-csi's names for the client that serves a volume: the kernel's own client, or this agent over NBD.
@@ -45,6 +47,8 @@ struct Run {
   std::string crush_location;               ///< "host:a|zone:b", instead of labels
   std::optional<bool> registers;            ///< kubelet is told of the driver; otherwise where its plugins_registry is
   std::string endpoint_on_host;             ///< path of the CSI socket; empty: that of `endpoint`
+  bool standalone = false;                  ///< without kubelet and API server; the callers are this host's own root
+  std::string ceph_conf;                    ///< names the cluster where there is no config.json; empty: none does
   bool verbose = false;
 };
 /// `cephcsi --type=liveness`: reports over HTTP whether an agent answers.
@@ -106,9 +110,9 @@ struct Doctor {
   std::string output = "text";  ///< or "json"
 };
 
-using Command = std::variant<Run, Liveness, Helper, CsiCall, Admin, Fencing, Doctor, Exit>;
+using Command = std::variant<Run, Liveness, Helper, CsiCall, Admin, Fencing, Doctor, Mounts, Exit>;
 
-/// Fills in what was not given and follows from the rest.
+/// Fills in what was not given and follows from the rest, with --standalone also from the host's name.
 void complete(Run& run);
 
 /// Prints help, version, failpoints and errors itself. `version` is what --version prints. Under the name cephcsi, and

@@ -13,6 +13,8 @@ TEST_CASE("a plugin that says it published but mounted nothing is not believed")
   const auto refused = process.mount(wanted());
   REQUIRE_FALSE(refused);
   CHECK(refused.error().code == errc::internal);
+  CHECK_THAT(refused.error().text, ContainsSubstring("nothing is mounted at /srv/a"));
+  CHECK(world.count("publish") == 1);
   CHECK(world.mounts.empty());
   CHECK(world.claims.empty());
 }
@@ -38,6 +40,20 @@ TEST_CASE("a mount that fails takes back what it did, and reports both errors if
   world.plugin_says = nullptr;
   REQUIRE(process.unmount("/srv/a"));
   CHECK(world.mounts.empty());
+}
+
+TEST_CASE("what was not called is not called back: another's mount at the target stays") {
+  World world;
+  Process process(world);
+  world.plugin_says = [&](const std::string& call) -> std::optional<Error> {
+    if (call != "stage") return std::nullopt;
+    world.mounts["/srv/a"] = "server:/export";
+    return Error{errc::internal, "no stage today"};
+  };
+  CHECK_FALSE(process.mount(wanted()));
+  CHECK(world.is_mounted("/srv/a"));
+  CHECK(world.count("unpublish") == 0);
+  CHECK(world.claims.empty());
 }
 
 TEST_CASE("after a reboot a mount of a claimed volume that fails keeps the claim") {

@@ -122,6 +122,24 @@ TEST_CASE("a lock has one holder, whoever waits hears which process it is, and i
   CHECK(take({}));
 }
 
+TEST_CASE("a lock whose file goes with its holder has one holder at a time, however many want it") {
+  Folder folder;
+  std::atomic<int> inside{0}, wrong{0};
+  std::vector<std::thread> all;
+  for (int i = 0; i < 4; ++i)
+    all.emplace_back([&] {
+      Loop loop;
+      for (int round = 0; round < 2000; ++round) {
+        const auto taken =
+            loop.run(manager::lock_file(loop.control(), loop.clock, folder.path(), "name", "volume v", {}));
+        if (!taken || ++inside != 1) ++wrong;
+        --inside;
+      }
+    });
+  for (auto& one : all) one.join();
+  CHECK(wrong == 0);
+}
+
 TEST_CASE("names of folders are harmless, and no two names share one") {
   using manager::folder_name;
   CHECK(folder_name("data-1.x") == "data-1.x");

@@ -1,0 +1,228 @@
+// `corbd mount` and its relatives as processes, against a plugin that is not ours, and against an agent that runs
+// alone.
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+
+#include <boost/json/parse.hpp>
+#include <future>
+#include <sstream>
+
+#include "agent.hpp"
+#include "support/helpers.hpp"
+#include "unit/host/ground.hpp"
+#include "unit/manager/scripted_plugin.hpp"
+
+using namespace corbd;
+using namespace corbd::test;
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Said {
+  int code = -1;
+  std::string out, problems;
+};
+
+/// A host with a Ceph configuration, a keyring, and a folder to mount on.
+class Host {
+ public:
+  Host() {
+    for (const char* name : {"srv", "mounts.d"}) fs::create_directory(at(name));
+    std::ofstream(at("ceph.conf")) << "[global]\nfsid = f-1\nmon_host = 127.0.0.1:1\n";
+    std::ofstream(at("keyring")) << "[client.admin]\nkey = AQDgkbRgAAAAABAAJVPQ6ZEwp8lyJcFtkAqzhg==\n";
+  }
+  ~Host() {
+    std::ifstream mounts("/proc/self/mountinfo");
+    std::vector<std::string> left;
+    for (std::string line; std::getline(mounts, line);) {
+      std::istringstream words(line);
+      std::string id, parent, number, root, target;
+      words >> id >> parent >> number >> root >> target;
+      if (target.starts_with(ground_.at(""))) left.push_back(target);
+    }
+    for (const auto& target : left) ::umount2(target.c_str(), MNT_DETACH);
+  }
+  std::string at(const std::string& name) const { return ground_.at(name); }
+  std::string target() const { return at("srv") + "/db"; }
+  const Ground& ground() const { return ground_; }
+
+  pid_t start(std::vector<std::string> words) const {
+    words.insert(words.begin(), CORBD);
+    for (const auto& [option, value] : std::vector<std::pair<std::string, std::string>>{
+             {"--root", at("root")}, {"--runtime-dir", at("runtime")}, {"--endpoint", "unix://" + at("csi.sock")}}) {
+      words.push_back(option);
+      words.push_back(value);
+    }
+    std::vector<char*> argv;
+    for (auto& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    const std::string out = at("out"), problems = at("problems");
+    const pid_t pid = ::fork();
+    if (pid != 0) return pid;
+    ::dup2(::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO);
+    ::dup2(::open(problems.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
+    ::execv(CORBD, argv.data());
+    ::_exit(126);
+  }
+  Said end(pid_t pid) const {
+    int status = 0;
+    ::waitpid(pid, &status, 0);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, ground_.read("out"), ground_.read("problems")};
+  }
+  Said run(std::vector<std::string> words) const { return end(start(std::move(words))); }
+  std::vector<std::string> mount_words() const {
+    return {"mount", "rbd/db", target(), "--conf", at("ceph.conf"), "--keyring", at("keyring")};
+  }
+  std::string state() const {
+    const auto said = run({"mounts", "-o", "json"});
+    REQUIRE(said.code == 0);
+    const auto rows = boost::json::parse(said.out).as_array();
+    return rows.empty() ? "nothing" : std::string(rows.at(0).at("state").as_string());
+  }
+
+ private:
+  Ground ground_;
+};
+
+}  // namespace
+
+TEST_CASE("corbd mount mounts, corbd mounts shows it, corbd unmount leaves the folder and what the image held") {
+  if (!may_mount()) return;
+  const Host host;
+  ScriptedPlugin plugin(host.at("csi.sock"), true);
+  fs::create_directory(host.target());
+  const auto mounted = host.run(host.mount_words());
+  CAPTURE(mounted.problems);
+  REQUIRE(mounted.code == 0);
+  CHECK(mounted.out == "rbd/db is mounted at " + host.target() + "\n");
+  CHECK_THAT(mounted.problems, ContainsSubstring("staging volume db"));
+  const auto staged = plugin.last(&ScriptedPlugin::staged);
+  CHECK(staged.volume_context().at("clusterID") == "f-1");
+  CHECK(staged.secrets().at("userID") == "admin");
+  CHECK(host.state() == "mounted");
+  std::ofstream(host.target() + "/data") << "x";
+  CHECK(host.run(host.mount_words()).code == 0);
+  CHECK(fs::exists(host.target() + "/data"));
+  const auto unmounted = host.run({"unmount", host.target()});
+  CAPTURE(unmounted.problems);
+  CHECK(unmounted.code == 0);
+  CHECK(fs::is_directory(host.target()));
+  CHECK(fs::is_empty(host.target()));
+  CHECK(host.state() == "nothing");
+  const auto again = host.run({"unmount", host.target()});
+  CHECK(again.code == 1);
+  CHECK_THAT(again.problems, ContainsSubstring("nothing was mounted at " + host.target()));
+}
+
+TEST_CASE("no key of a mount is on disk, in the output, or in the arguments") {
+  if (!may_mount()) return;
+  const Host host;
+  ScriptedPlugin plugin(host.at("csi.sock"), true);
+  const auto mounted = host.run(host.mount_words());
+  REQUIRE(mounted.code == 0);
+  CHECK((mounted.out + mounted.problems).find("AQDgkbRg") == std::string::npos);
+  for (const auto& entry : fs::recursive_directory_iterator(host.at("root")))
+    if (entry.is_regular_file()) CHECK(read_file(entry.path(), 1 << 20)->find("AQDgkbRg") == std::string::npos);
+}
+
+TEST_CASE("without an agent the command says so with a code of its own, and with --wait it waits for one") {
+  if (!may_mount()) return;
+  const Host host;
+  const auto refused = host.run(host.mount_words());
+  CHECK(refused.code == 3);
+  CHECK_THAT(refused.problems, ContainsSubstring("corbd run --standalone"));
+  CHECK(host.state() == "nothing");
+  auto words = host.mount_words();
+  words.push_back("--wait");
+  const pid_t waiting = host.start(words);
+  std::this_thread::sleep_for(300ms);
+  ScriptedPlugin plugin(host.at("csi.sock"), true);
+  CHECK(host.end(waiting).code == 0);
+}
+
+TEST_CASE("an interrupted mount leaves nothing mounted that it mounted") {
+  if (!may_mount()) return;
+  const Host host;
+  ScriptedPlugin plugin(host.at("csi.sock"), true);
+  std::promise<void> inside;
+  plugin.say([&](const std::string& call, grpc::ServerContext& context) -> std::optional<grpc::Status> {
+    if (call != "publish") return std::nullopt;
+    inside.set_value();
+    while (!context.IsCancelled()) std::this_thread::sleep_for(1ms);
+    return grpc::Status::CANCELLED;
+  });
+  const pid_t pid = host.start(host.mount_words());
+  inside.get_future().wait();
+  ::kill(pid, SIGINT);
+  const auto said = host.end(pid);
+  CHECK(said.code == 1);
+  CHECK(host.state() == "nothing");
+  const auto calls = plugin.calls();
+  CHECK(std::ranges::count(calls, "unstage") == 1);
+  CHECK_FALSE(fs::exists(host.at("root") + "/staging/default"));
+}
+
+TEST_CASE(
+    "mount --all restores files and claims after a reboot, ends what was half done, and names the file that is wrong") {
+  if (!may_mount()) return;
+  const Host host;
+  ScriptedPlugin plugin(host.at("csi.sock"), true);
+  REQUIRE(host.run(host.mount_words()).code == 0);
+  const std::string claimed =
+      boost::json::parse(host.run({"mounts", "-o", "json"}).out).at(0).at("staging").as_string().c_str();
+  // A reboot takes every mount, and no file.
+  REQUIRE(::umount(host.target().c_str()) == 0);
+  REQUIRE(::umount(claimed.c_str()) == 0);
+  fs::remove(host.target());
+  CHECK(host.state() == "unmounted");
+  const std::string more = host.at("srv") + "/more";
+  std::ofstream(host.at("mounts.d") + "/more.conf")
+      << "image = ssd/more\ndir = " << more << "\nconf = " << host.at("ceph.conf")
+      << "\nkeyring = " << host.at("keyring") << "\n";
+  const auto all = host.run({"mount", "--all", "--mounts-dir", host.at("mounts.d")});
+  CAPTURE(all.problems);
+  CHECK(all.code == 0);
+  CHECK(host.state() == "mounted");
+  CHECK_THAT(all.out, ContainsSubstring("ssd/more is mounted at " + more));
+  std::ofstream(host.at("mounts.d") + "/bad.conf") << "image = x\n";
+  const auto bad = host.run({"mount", "--all", "--mounts-dir", host.at("mounts.d")});
+  CHECK(bad.code == 1);
+  CHECK_THAT(bad.problems, ContainsSubstring("bad.conf"));
+  CHECK(host.run({"unmount", more}).code == 0);
+  CHECK(host.run({"unmount", host.target()}).code == 0);
+}
+
+TEST_CASE("two images of one name in two pools are told apart, by refusing the second") {
+  if (!may_mount()) return;
+  const Host host;
+  ScriptedPlugin plugin(host.at("csi.sock"), true);
+  REQUIRE(host.run(host.mount_words()).code == 0);
+  auto words = host.mount_words();
+  words[1] = "ssd/db";
+  words[2] = host.at("srv") + "/other";
+  const auto refused = host.run(words);
+  CHECK(refused.code == 1);
+  CHECK_THAT(refused.problems, ContainsSubstring("rbd/db is mounted at " + host.target()));
+}
+
+TEST_CASE(
+    "an agent that runs alone serves its socket without kubelet, and a mount without monitors fails and leaves "
+    "nothing") {
+  if (!may_mount()) return;
+  const Host host;
+  Agent::Options options;
+  options.kubelet = "/";
+  options.more = {"--standalone", "--ceph-conf", host.at("ceph.conf")};
+  fs::remove(host.at("config") + "/config.json");
+  const Agent agent(host.ground(), options);
+  auto words = host.mount_words();
+  words.insert(words.end(), {"--wait", "--timeout", "8"});
+  const auto said = host.run(words);
+  CAPTURE(said.problems, agent.log());
+  CHECK(said.code == 1);
+  CHECK_THAT(said.problems, ContainsSubstring("the agent's log say what it waits for"));
+  CHECK(host.state() == "nothing");
+  CHECK_FALSE(fs::exists(host.target()));
+}
