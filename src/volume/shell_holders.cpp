@@ -37,11 +37,14 @@ task<> Shell::Impl::outlast_holders(Volume& volume, Operation& operation, Until 
 }
 
 void Shell::Impl::note_outcome(Volume& volume, const Operation& operation) {
-  // What was refused before anybody looked whose image it is does not end the time for which it is lost. kubelet may
-  // repeat an unstage, which waits for a helper, more often than a volume is given up.
-  const bool refused = !operation.outcome && operation.outcome.error().code == errc::unavailable &&
-                       !volume.facts.ownership && !volume.facts.attachment;
-  if (volume.lost_since && refused && !std::holds_alternative<Healed>(operation.wish)) return;
+  // What ended before anybody looked whose image it is does not end the time for which it is lost: an unpublish that
+  // had nothing to do, or an unstage that waits for a helper. kubelet may repeat them more often than a volume is given
+  // up.
+  const bool looked = volume.facts.ownership || volume.facts.attachment;
+  const bool says_nothing = operation.outcome ? std::holds_alternative<Unpublished>(operation.wish)
+                                              : operation.outcome.error().code == errc::unavailable &&
+                                                    !std::holds_alternative<Healed>(operation.wish);
+  if (volume.lost_since && volume.record && !looked && says_nothing) return;
   volume.last_error.reset();
   if (!operation.outcome) volume.last_error = operation.outcome.error();
   const bool in_use = volume.last_error && volume.last_error->code == errc::in_use;

@@ -161,3 +161,14 @@ TEST_CASE("what is asked of a lost volume while a helper hangs in it does not pu
   scene.world.agent.kill();
   scene.world.hazards = nullptr;
 }
+
+TEST_CASE("an unpublish that has nothing to do does not put off that a lost volume is given up") {
+  Fenced scene(true);
+  REQUIRE(scene.world.cluster.visit(scene.image(), kOther, false));
+  scene.world.attachment = kAway;
+  for (int tries = 0; tries < 18; ++tries) {
+    CHECK(scene.want(plan::Unpublished{"/kubelet/pods/p/" + kId}) == errc::ok);
+    scene.loop.advance(10s);
+  }
+  CHECK(scene.status().health == Health::failed);
+}
