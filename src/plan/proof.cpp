@@ -84,13 +84,15 @@ Decision prove_against_other(const Situation& view) {
     if (auto step = note_word(view)) return *step;
     return inherit(view);
   }
+  // No orchestrator says more. But a client that takes the lock of a living one, or replaces its mark, has that one
+  // fenced first.
+  const std::string& taker = who.lock == image::Ownership::Lock::other ? who.owner : who.writer;
+  if (!taker.empty() && view.seen.cut_off && !is_known(view) &&
+      view.seen.facts.attachment->state != Attachment::State::here && !on_this_node(who, taker))
+    return lost(view, "was taken from this node while it wrote, by the client at " + with_client(view, taker));
   if (who.lock != image::Ownership::Lock::other)
     return unproven(view, "it is open at " + with_client(view, who.foreign_watchers.front()) +
                               ": not served until that client is gone");
-  // No orchestrator says more. But a client that takes the lock of a living one has that one fenced first.
-  if (view.seen.cut_off && !is_known(view) && view.seen.facts.attachment->state != Attachment::State::here &&
-      !on_this_node(who, who.owner))
-    return lost(view, "was taken from this node while it wrote, by the client at " + with_client(view, who.owner));
   const std::string hint = view.record->adopting && !on_this_node(who, who.owner)
                                ? ". If that is rbd-nbd's own, because it ran in another network namespace, blocklist "
                                  "it, break its lock (`rbd lock rm`), and run "

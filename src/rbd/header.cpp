@@ -1,8 +1,7 @@
 #include "header.hpp"
 
-#include <array>
 #include <cerrno>
-#include <cstdint>
+#include <memory>
 
 #include "failure.hpp"
 
@@ -21,12 +20,19 @@ std::string encode_text(const std::string& text) {
   return encode_number(static_cast<std::uint32_t>(text.size())) + text;
 }
 
-result<> write_header_metadata(OpenImage& opened, const std::string& name, const std::optional<std::string>& value) {
+int change_metadata(OpenImage& opened, const std::string& name, const std::optional<std::string>& value,
+                    std::optional<std::uint64_t> version) {
   const std::string request = value ? encode_number(1) + encode_text(name) + encode_text(*value) : encode_text(name);
-  std::array<char, 64> reply{};
-  const int r = opened.connection.note(rados_exec(opened.pool.io.get(), opened.header().c_str(), "rbd",
-                                                  value ? "metadata_set" : "metadata_remove", request.data(),
-                                                  request.size(), reply.data(), reply.size()));
+  const std::unique_ptr<void, void (*)(rados_write_op_t)> operation(rados_create_write_op(), &rados_release_write_op);
+  if (version) rados_write_op_assert_version(operation.get(), *version);
+  rados_write_op_exec(operation.get(), "rbd", value ? "metadata_set" : "metadata_remove", request.data(),
+                      request.size(), nullptr);
+  return opened.connection.note(
+      rados_write_op_operate(operation.get(), opened.pool.io.get(), opened.header().c_str(), nullptr, 0));
+}
+
+result<> write_header_metadata(OpenImage& opened, const std::string& name, const std::optional<std::string>& value) {
+  const int r = change_metadata(opened, name, value);
   if (r >= 0 || (r == -ENOENT && !value)) return {};
   return failure("writing metadata " + name + " of image " + opened.text(), r);
 }

@@ -1,6 +1,7 @@
 // The header object of an image, written with plain RADOS calls. Pool threads.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -14,5 +15,8 @@ std::string encode_text(const std::string& text);
 /// Sets or removes metadata of the image without its exclusive lock. librbd would ask the lock's owner for it. The
 /// header's class (cls_rbd) does it in one operation.
 result<> write_header_metadata(OpenImage& opened, const std::string& name, const std::optional<std::string>& value);
+/// The same, with Ceph's answer. `version`: of the header, as it was seen; -ERANGE or -EOVERFLOW if it has another now.
+int change_metadata(OpenImage& opened, const std::string& name, const std::optional<std::string>& value,
+                    std::optional<std::uint64_t> version = std::nullopt);
 
 }  // namespace corbd::rbd

@@ -101,7 +101,7 @@ task<result<image::Ownership>> Image::ownership(Until until) {
   auto found = classify(seen->lockers.all, seen->watchers, opened->key.fsid, opened->connection.uuid,
                         opened->connections.incarnations());
   if (found) {
-    found->version = seen->lockers.version;
+    found->version = opened->seen_version = seen->lockers.version;
     found->self = opened->connection.addresses.front();
     if (opened->connections.incarnations().find(opened->key.fsid, seen->writer) == nullptr)
       found->writer = std::move(seen->writer);
@@ -124,8 +124,10 @@ task<result<>> Image::acquire_lock(Until until) {
   if (!exclusive_lock()) {
     // Before it is written: whoever closes the image takes it away again, also if nobody hears how this call ends.
     opened->mark = new_mark(*opened);
-    co_return co_await call(
-        opened, [&image = *opened] { return write_mark(image); }, until, "marking image " + opened->text());
+    auto job = [&image = *opened, mark = opened->mark, seen = opened->seen_version] {
+      return write_mark(image, mark, seen);
+    };
+    co_return co_await call(opened, std::move(job), until, "marking image " + opened->text());
   }
   auto taken = co_await call(
       opened, [&image = *opened] { return take_lock(image); }, until, "taking the lock of image " + opened->text());

@@ -54,6 +54,7 @@ struct OpenImage {
     std::chrono::system_clock::time_point seen_wall;  ///< the steady clock of a suspended machine stands still
   };
   std::optional<Held> held;
+  std::uint64_t seen_version = 0;  ///< of the header, when it was last seen who uses the image; control thread
   std::string mark;  ///< what it wrote as the writer of an image without exclusive-lock; empty: nothing. Control thread
   bool refreshing = false, refresh_again = false;
 

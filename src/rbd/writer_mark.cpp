@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cerrno>
-#include <memory>
 
 #include "failure.hpp"
 #include "header.hpp"
@@ -32,6 +31,9 @@ result<Mark> read_mark(OpenImage& opened) {
               rados_get_last_version(opened.pool.io.get())};
 }
 
+/// The header has another version than the caller saw.
+bool has_changed(int r) { return r == -ERANGE || r == -EOVERFLOW; }
+
 }  // namespace
 
 std::string new_mark(const OpenImage& opened) {
@@ -51,23 +53,23 @@ result<std::string> read_writer(OpenImage& opened) {
   return writer_in(mark->text, opened.key.image_id);
 }
 
-result<> write_mark(OpenImage& opened) { return write_header_metadata(opened, kName, opened.mark); }
+result<> write_mark(OpenImage& opened, const std::string& mark, std::uint64_t seen) {
+  const int r = change_metadata(opened, kName, mark, seen);
+  if (has_changed(r))
+    return Error{errc::in_use, "marking image " + opened.text() + ": another client changed its header meanwhile"};
+  if (r < 0) return failure("writing metadata " + kName + " of image " + opened.text(), r);
+  return {};
+}
 
 result<> remove_mark(OpenImage& opened) {
-  const std::string request = encode_text(kName);
-  // The header may change meanwhile, perhaps by a new mark.
   constexpr int kTries = 8;
   for (int tries = 1;; ++tries) {
     const auto mark = read_mark(opened);
     if (!mark) return mark.error();
     if (mark->text != opened.mark) return {};
-    const std::unique_ptr<void, void (*)(rados_write_op_t)> operation(rados_create_write_op(), &rados_release_write_op);
-    rados_write_op_assert_version(operation.get(), mark->version);
-    rados_write_op_exec(operation.get(), "rbd", "metadata_remove", request.data(), request.size(), nullptr);
-    const int r = opened.connection.note(
-        rados_write_op_operate(operation.get(), opened.pool.io.get(), opened.header().c_str(), nullptr, 0));
+    const int r = change_metadata(opened, kName, std::nullopt, mark->version);
     if (r >= 0) return {};
-    if ((r != -ERANGE && r != -EOVERFLOW) || tries == kTries)
+    if (!has_changed(r) || tries == kTries)
       return failure("removing metadata " + kName + " of image " + opened.text(), r);
   }
 }

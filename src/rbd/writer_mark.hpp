@@ -16,8 +16,10 @@ std::string writer_in(const std::string& mark, const std::string& image_id);
 
 /// The address of the client that marked the image last; empty if there is no mark.
 result<std::string> read_writer(OpenImage& opened);
-/// Writes opened.mark over any other.
-result<> write_mark(OpenImage& opened);
+/// Writes the mark over any other. `seen`: the header's version when it was seen who uses the image. in_use: it has
+/// another one now. A mark that was on its way for long would otherwise replace that of a client which came meanwhile,
+/// and both would write.
+result<> write_mark(OpenImage& opened, const std::string& mark, std::uint64_t seen);
 /// Removes opened.mark. Another one stays.
 result<> remove_mark(OpenImage& opened);
 

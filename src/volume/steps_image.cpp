@@ -78,6 +78,8 @@ task<result<>> Steps::take_lock(Volume& live) {
     if (auto stopped = failpoint::hit("step.lock.broken"); !stopped) co_return stopped;
   }
   auto locked = co_await live.image->acquire_lock(soon());
+  // Somebody may have come since the look. The planner looks again.
+  if (!locked && locked.error().code == errc::in_use && !live.image->exclusive_lock()) co_return result<>();
   if (!locked) co_return locked;
   (live.image->exclusive_lock() ? live.lock_held : live.writer_marked) = true;
   log::info(live.lock_held ? "image.locked" : "image.marked",

@@ -36,7 +36,11 @@ struct TwoAgents : Pair {
     return node.kernel.devices.empty() ? nullptr : &node.kernel.devices.front();
   }
   static bool served(World& node) { return device(node) != nullptr && device(node)->alive; }
-  bool had_by(const World& node) const { return node.agent.clients.contains(cluster.images.at(kId).lock_owner); }
+  /// By its lock, or without one by the mark of its writer.
+  bool had_by(const World& node) const {
+    const FakeImage& image = cluster.images.at(kId);
+    return node.agent.clients.contains(image.exclusive ? image.lock_owner : image.writer);
+  }
 
   // Kubelet, which repeats what failed.
   result<> insist(World& node, const plan::Wish& wish, int tries = 8) {

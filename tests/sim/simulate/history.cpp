@@ -198,6 +198,7 @@ History make_history_of_two(std::uint64_t seed) {
     add(kinds.at(draw.below(kinds.size())),
         draw.one_in(3) ? draw.below(300) : draw.below(static_cast<std::uint32_t>(history.length.count())),
         draw.below(1000));
+  history.volumes.front().exclusive = !draw.one_in(4);
   return history;
 }
 

@@ -155,6 +155,7 @@ task<result<Ownership>> FakeOpened::ownership(Until until) {
         return {};
       });
   if (!done) co_return done.error();
+  seen_version_ = found->version;
   co_return *found;
 }
 
@@ -180,27 +181,28 @@ task<result<>> FakeOpened::break_dead_lock(std::string owner, std::int64_t mark,
 task<result<>> FakeOpened::acquire_lock(Until until) {
   const FakeImage* now = world_.cluster.by_id(key_.image_id);
   if (now != nullptr && has_lock(*now, client_, serial_)) co_return result<>();
-  co_return co_await ask("acquire lock", until,
-                         [&world = world_, id = key_.image_id, by = client_, serial = serial_]() -> result<> {
-                           FakeImage* of = world.cluster.by_id(id);
-                           if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
-                           if (has_lock(*of, by, serial)) return {};
-                           if (!of->exclusive) {
-                             of->writer = by;
-                             of->writer_handle = serial;
-                             of->changed();
-                             return {};
-                           }
-                           // librbd breaks the lock of a client without a watch, once it is blocklisted.
-                           if (of->watchers.contains(of->lock_owner))
-                             return Error{errc::in_use, "locked by " + of->lock_owner};
-                           if (!of->lock_owner.empty()) world.cluster.blocklist(of->lock_owner);
-                           of->lock_owner = by;
-                           of->lock_handle = serial;
-                           note_new_owner(world, *of);
-                           of->changed();
-                           return {};
-                         });
+  co_return co_await ask(
+      "acquire lock", until,
+      [&world = world_, id = key_.image_id, by = client_, serial = serial_, seen = seen_version_]() -> result<> {
+        FakeImage* of = world.cluster.by_id(id);
+        if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
+        if (has_lock(*of, by, serial)) return {};
+        if (!of->exclusive) {
+          if (of->version != seen) return Error{errc::in_use, "the header has changed"};
+          of->writer = by;
+          of->writer_handle = serial;
+          of->changed();
+          return {};
+        }
+        // librbd breaks the lock of a client without a watch, once it is blocklisted.
+        if (of->watchers.contains(of->lock_owner)) return Error{errc::in_use, "locked by " + of->lock_owner};
+        if (!of->lock_owner.empty()) world.cluster.blocklist(of->lock_owner);
+        of->lock_owner = by;
+        of->lock_handle = serial;
+        note_new_owner(world, *of);
+        of->changed();
+        return {};
+      });
 }
 
 task<result<>> FakeOpened::release_lock(Until until) {

@@ -73,6 +73,7 @@ class FakeOpened final : public image::Image {
   static void close_later(World& world, const Handle& handle, int life);
   World& world_;
   const int serial_;
+  std::uint64_t seen_version_ = 0;
   const std::string client_;
   const bool exclusive_;
   std::uint64_t size_;  ///< as the cluster told it
