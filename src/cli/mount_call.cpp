@@ -4,6 +4,7 @@
 
 #include "corbd/cli/mounts.hpp"
 #include "corbd/core/async_lock.hpp"
+#include "corbd/core/file.hpp"
 #include "corbd/core/gate.hpp"
 #include "corbd/rpc/calls.hpp"
 #include "mount_view.hpp"
@@ -22,21 +23,38 @@ int complain(const std::string& text) {
 }
 
 /// Static volumes are known to their plugin by the image's name alone.
-task<result<>> check_image_name(Mounter& mounter, manager::Volume volume, int timeout_s) {
-  const auto held = co_await mounter.manager().list(mounter.within(timeout_s));
-  if (!held) co_return held.error();
-  for (const auto& [claim, sight] : *held)
+result<> check_image_name(const std::vector<manager::Claim>& claims, const manager::Volume& volume) {
+  for (const auto& claim : claims)
     if (claim.volume.external_id == volume.external_id && claim.volume.name != volume.name)
-      co_return Error{errc::already_exists, "the image " + claim.volume.name + " is mounted at " + claim.target +
-                                                ", and an agent cannot tell two images of one name apart: unmount "
-                                                "it, or rename this one"};
+      return Error{errc::already_exists, "the image " + claim.volume.name + " is mounted at " + claim.target +
+                                             ", and an agent cannot tell two images of one name apart: unmount it, or "
+                                             "rename this one"};
+  return {};
+}
+
+/// A claim of another volume or usage at the target ends, if nothing is mounted there: its file was edited, and then
+/// the host rebooted.
+task<result<>> end_old_claim(Mounter& mounter, std::vector<manager::Claim> claims, manager::Mount mount,
+                             int timeout_s) {
+  for (const auto& claim : claims) {
+    if (claim.target != mount.target) continue;
+    if (claim.volume.name == mount.volume.name && claim.usage == mount.usage) continue;
+    const auto mounted = co_await mounter.manager().is_mount(claim.target, mounter.within(timeout_s));
+    if (!mounted) co_return mounted.error();
+    if (*mounted) continue;
+    if (auto ended = co_await mounter.manager().unmount(claim.target, mounter.within(timeout_s)); !ended)
+      co_return ended.error();
+  }
   co_return result<>();
 }
 
 task<result<std::string>> mount_one(Mounter& mounter, Mounts::Wish wish, int timeout_s) {
   auto mount = mount_of(wish);
   if (!mount) co_return mount.error();
-  if (auto checked = co_await check_image_name(mounter, mount->volume, timeout_s); !checked) co_return checked.error();
+  const auto claims = co_await mounter.manager().claims();
+  if (!claims) co_return claims.error();
+  if (auto checked = check_image_name(*claims, mount->volume); !checked) co_return checked.error();
+  if (auto ended = co_await end_old_claim(mounter, *claims, *mount, timeout_s); !ended) co_return ended.error();
   const std::string name = mount->volume.name;
   const std::string id = mount->volume.external_id;
   const auto claim = co_await mounter.manager().mount(std::move(*mount), mounter.within(timeout_s));
@@ -68,9 +86,9 @@ task<result<std::vector<Task>>> all_tasks(Mounter& mounter, const Mounts& ask) {
     if (file.wish) named.push_back(std::filesystem::path(file.wish->dir).lexically_normal());
     tasks.push_back({file.path, std::move(file.wish)});
   }
-  const auto held = co_await mounter.manager().list(mounter.within(ask.timeout_s));
-  if (!held) co_return held.error();
-  for (const auto& [claim, sight] : *held) {
+  const auto claims = co_await mounter.manager().claims();
+  if (!claims) co_return claims.error();
+  for (const auto& claim : *claims) {
     if (std::ranges::find(named, claim.target) != named.end()) continue;
     const bool leaves = claim.phase == manager::Claim::Phase::unmounting || !uses(claim);
     tasks.push_back({claim.target, wish_of(claim), leaves});
@@ -84,19 +102,15 @@ struct Results {
 
 task<> one_of_all(Mounter& mounter, Task one, Slots& slots, Results& results, int timeout_s) {
   const auto slot = co_await slots.take({});
-  std::optional<Error> error;
-  if (!one.wish) {
-    error = one.wish.error();
-  } else if (one.unmount) {
-    const auto done = co_await unmount_one(mounter, one.wish->dir, timeout_s);
-    done ? static_cast<void>(std::cout << *done << std::endl) : static_cast<void>(error = done.error());
-  } else {
-    const auto done = co_await mount_one(mounter, *one.wish, timeout_s);
-    done ? static_cast<void>(std::cout << *done << std::endl) : static_cast<void>(error = done.error());
+  auto done = result<std::string>(one.wish ? Error() : one.wish.error());
+  if (one.wish && one.unmount) done = co_await unmount_one(mounter, one.wish->dir, timeout_s);
+  if (one.wish && !one.unmount) done = co_await mount_one(mounter, *one.wish, timeout_s);
+  if (done) {
+    std::cout << *done << std::endl;
+    co_return;
   }
-  if (!error) co_return;
   ++results.failed;
-  complain(one.what + ": " + error->text);
+  complain(one.what + ": " + done.error().text);
 }
 
 task<result<Results>> mount_all(Mounter& mounter, const Mounts& ask) {
@@ -152,6 +166,8 @@ int call_mounts(const Mounts& given) {
     std::cout << unit_of(ask, failed ? "/usr/bin/corbd" : program.string()) << std::flush;
     return kDone;
   }
+  for (const auto& folder : {ask.root, ask.runtime_dir})
+    if (auto made = make_folder(folder, 0700); !made) return complain(made.error().text);
   Mounter mounter(ask);
   if (ask.what == Mounts::What::list) return list_mounts(mounter, ask);
   if (ask.wait) {

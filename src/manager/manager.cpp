@@ -89,15 +89,28 @@ class Manager::Impl {
     co_return done;
   }
 
-  task<result<std::vector<Held>>> list(Until until) {
+  task<result<std::vector<Claim>>> claims() {
     auto loaded = co_await base_.ports.claims.load();
     if (!loaded) co_return loaded.error();
+    co_return std::move(loaded->claims);
+  }
+
+  task<result<std::vector<Held>>> list(Until until) {
+    auto known = co_await claims();
+    if (!known) co_return known.error();
     std::vector<Held> all;
-    for (auto& claim : loaded->claims) {
+    for (auto& claim : *known) {
       Sight sight = co_await base_.ports.node.look(claim.target, until.at_most(base_.clock.now() + base_.config.look));
       all.push_back({std::move(claim), std::move(sight)});
     }
     co_return all;
+  }
+
+  task<result<bool>> is_mount(std::string path, Until until) {
+    if (auto resolved = co_await resolve(path, until); !resolved) co_return resolved.error();
+    const auto sight = co_await look_at(path, until);
+    if (!sight) co_return sight.error();
+    co_return sight->is_mount();
   }
 
   task<result<bool>> has_mount(std::string target, Until until) {
@@ -105,17 +118,24 @@ class Manager::Impl {
     const auto claim = co_await find(target);
     if (!claim && claim.error().code == errc::not_found) co_return false;
     if (!claim) co_return claim.error();
-    const Sight sight = co_await base_.ports.node.look(target, until.at_most(base_.clock.now() + base_.config.look));
-    if (sight.at == Sight::At::unknown)
-      co_return Error{errc::unavailable, "whether " + target + " is mounted is not known: " + sight.text};
-    co_return sight.at == Sight::At::mounted;
+    const auto sight = co_await look_at(target, until);
+    if (!sight) co_return sight.error();
+    co_return sight->at == Sight::At::mounted;
   }
 
  private:
+  /// An error for what is unknown.
+  task<result<Sight>> look_at(std::string path, Until until) {
+    Sight sight = co_await base_.ports.node.look(path, until.at_most(base_.clock.now() + base_.config.look));
+    if (sight.at == Sight::At::unknown)
+      co_return Error{errc::unavailable, "whether " + path + " is mounted is not known: " + sight.text};
+    co_return sight;
+  }
+
   task<result<Claim>> find(std::string target) {
-    auto loaded = co_await base_.ports.claims.load();
-    if (!loaded) co_return loaded.error();
-    for (auto& claim : loaded->claims)
+    auto known = co_await claims();
+    if (!known) co_return known.error();
+    for (auto& claim : *known)
       if (claim.target == target) co_return std::move(claim);
     co_return Error{errc::not_found, "nothing was mounted at " + target + " through a plugin"};
   }
@@ -208,7 +228,9 @@ const Health& Manager::health() const { return impl_->health(); }
 task<result<>> Manager::wait_ready(Until until) { return impl_->wait_ready(until); }
 task<result<Claim>> Manager::mount(Mount wanted, Until until) { return impl_->mount(std::move(wanted), until); }
 task<result<>> Manager::unmount(std::string target, Until until) { return impl_->unmount(std::move(target), until); }
+task<result<std::vector<Claim>>> Manager::claims() { return impl_->claims(); }
 task<result<std::vector<Manager::Held>>> Manager::list(Until until) { return impl_->list(until); }
+task<result<bool>> Manager::is_mount(std::string path, Until until) { return impl_->is_mount(std::move(path), until); }
 task<result<bool>> Manager::has_mount(std::string target, Until until) {
   return impl_->has_mount(std::move(target), until);
 }

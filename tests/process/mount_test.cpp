@@ -72,6 +72,11 @@ class Host {
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, ground_.read("out"), ground_.read("problems")};
   }
   Said run(std::vector<std::string> words) const { return end(start(std::move(words))); }
+  std::string help(const std::string& command) const {
+    const std::string line = std::string(CORBD) + " " + command + " --help > " + at("help");
+    REQUIRE(std::system(line.c_str()) == 0);
+    return ground_.read("help");
+  }
   std::vector<std::string> mount_words() const {
     return {"mount", "rbd/db", target(), "--conf", at("ceph.conf"), "--keyring", at("keyring")};
   }
@@ -186,6 +191,11 @@ TEST_CASE(
   CHECK(all.code == 0);
   CHECK(host.state() == "mounted");
   CHECK_THAT(all.out, ContainsSubstring("ssd/more is mounted at " + more));
+  // A file that was edited counts from the next boot on.
+  REQUIRE(::umount(more.c_str()) == 0);
+  std::ofstream(host.at("mounts.d") + "/more.conf", std::ios::app) << "options = noatime\n";
+  CHECK(host.run({"mount", "--all", "--mounts-dir", host.at("mounts.d")}).code == 0);
+  CHECK(plugin.last(&ScriptedPlugin::staged).volume_capability().mount().mount_flags_size() == 1);
   std::ofstream(host.at("mounts.d") + "/bad.conf") << "image = x\n";
   const auto bad = host.run({"mount", "--all", "--mounts-dir", host.at("mounts.d")});
   CHECK(bad.code == 1);
@@ -225,4 +235,26 @@ TEST_CASE(
   CHECK_THAT(said.problems, ContainsSubstring("the agent's log say what it waits for"));
   CHECK(host.state() == "nothing");
   CHECK_FALSE(fs::exists(host.target()));
+}
+
+TEST_CASE("the units for systemd give options that the program has") {
+  const Host host;
+  int found = 0;
+  for (const auto& entry : fs::directory_iterator(fs::path(CORBD_TESTS).parent_path() / "deploy/systemd")) {
+    std::ifstream unit(entry.path());
+    for (std::string line; std::getline(unit, line);) {
+      const std::string begin = "ExecStart=/usr/bin/corbd ";
+      if (!line.starts_with(begin)) continue;
+      std::istringstream words(line.substr(begin.size()));
+      std::string command;
+      words >> command;
+      const auto help = host.help(command);
+      for (std::string word; words >> word;) {
+        CAPTURE(line, word);
+        CHECK_THAT(help, ContainsSubstring(word.substr(0, word.find('='))));
+        ++found;
+      }
+    }
+  }
+  CHECK(found == 3);
 }

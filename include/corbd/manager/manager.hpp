@@ -56,12 +56,15 @@ class Manager {
   /// unmount leaves the claim, for a repeat.
   task<result<>> unmount(std::string target, Until until);
 
+  task<result<std::vector<Claim>>> claims();
   struct Held {
     Claim claim;
     Sight sight;
   };
   /// Every claim, and what is at its target.
   task<result<std::vector<Held>>> list(Until until);
+  /// Whether anything is mounted at the path, dead or alive. An error if that is not known.
+  task<result<bool>> is_mount(std::string path, Until until);
   /// Whether the volume is mounted at the target of its claim, and answers. An error if that is not known.
   task<result<bool>> has_mount(std::string target, Until until);
 
