@@ -100,7 +100,8 @@ class Manager::Impl {
     if (!known) co_return known.error();
     std::vector<Held> all;
     for (auto& claim : *known) {
-      Sight sight = co_await base_.ports.node.look(claim.target, until.at_most(base_.clock.now() + base_.config.look));
+      Sight sight = co_await base_.ports.node.look(claim.target, Reach::here,
+                                                   until.at_most(base_.clock.now() + base_.config.look));
       all.push_back({std::move(claim), std::move(sight)});
     }
     co_return all;
@@ -126,7 +127,8 @@ class Manager::Impl {
  private:
   /// An error for what is unknown.
   task<result<Sight>> look_at(std::string path, Until until) {
-    Sight sight = co_await base_.ports.node.look(path, until.at_most(base_.clock.now() + base_.config.look));
+    Sight sight =
+        co_await base_.ports.node.look(path, Reach::here, until.at_most(base_.clock.now() + base_.config.look));
     if (sight.at == Sight::At::unknown)
       co_return Error{errc::unavailable, "whether " + path + " is mounted is not known: " + sight.text};
     co_return sight;

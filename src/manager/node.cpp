@@ -12,7 +12,7 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::chrono::seconds kPatience{20};  ///< after this a helper is left behind
+constexpr std::chrono::seconds kPatience{20}, kReadPatience{5};  ///< after this a helper is left behind
 
 std::string text_of(const json::object& reply, std::string_view key) { return std::string(reply.at(key).as_string()); }
 
@@ -20,12 +20,15 @@ class HelperNode final : public Node {
  public:
   explicit HelperNode(HelperPool& helpers) : helpers_(helpers), mounts_(host::make_mounts(helpers)) {}
 
-  task<Sight> look(std::string path, Until until) override {
+  task<Sight> look(std::string path, Reach reach, Until until) override {
     const auto table = mounts_->table();
     if (!table) co_return unknown(table.error().text);
-    const host::Mount* top = nullptr;
-    for (const auto& mount : **table)
+    const host::Mount *top = nullptr, *inside = nullptr;
+    for (const auto& mount : **table) {
       if (mount.target == path) top = &mount;
+      if (mount.target.starts_with(path + "/")) inside = &mount;
+    }
+    if (top == nullptr && reach == Reach::below) top = inside;
     if (top != nullptr) co_return co_await look_at_mount(*top, until);
     const auto reply = co_await ask("look at " + path, {{"op", kLook}, {"path", path}}, until);
     if (!reply) co_return unknown(reply.error().text);
@@ -74,12 +77,38 @@ class HelperNode final : public Node {
     sight.at = Sight::At::mounted;
     sight.text = death_of(mount);
     if (!sight.text.empty()) sight.at = Sight::At::dead;
-    if (sight.at == Sight::At::dead || node) co_return sight;
-    const auto usage = co_await mounts_->usage(mount.target, until);
-    if (usage) co_return sight;
-    sight.text = usage.error().text;
-    sight.at = usage.error().code == errc::io ? Sight::At::dead : Sight::At::unknown;
+    if (sight.at == Sight::At::dead) co_return sight;
+    // A filesystem answers from memory when its device is long gone, so the device is asked.
+    result<> answer;
+    if (device.empty())
+      answer = co_await ask_filesystem(mount.target, until);
+    else
+      answer = co_await read_device(device, until);
+    if (answer) co_return sight;
+    sight.text = answer.error().text;
+    sight.at = answer.error().code == errc::io ? Sight::At::dead : Sight::At::unknown;
     co_return sight;
+  }
+
+  task<result<>> ask_filesystem(std::string target, Until until) {
+    const auto usage = co_await mounts_->usage(target, until);
+    if (!usage) co_return usage.error();
+    co_return result<>();
+  }
+
+  task<result<>> read_device(std::string device, Until until) {
+    HelperRequest request;
+    request.what = "read /dev/" + device;
+    for (const auto& stuck : helpers_.stuck())
+      if (stuck.what == request.what)
+        co_return Error{errc::unavailable, "/dev/" + device + " does not answer; process " + std::to_string(stuck.pid) +
+                                               " still waits for it"};
+    request.body = {{"op", kRead}, {"path", "/dev/" + device}};
+    request.owner = HelperOwner("", "reads devices");
+    request.report_after = kReadPatience;
+    const auto reply = co_await helpers_.call(std::move(request), until);
+    if (!reply) co_return reply.error();
+    co_return result<>();
   }
 
   task<result<json::object>> ask(std::string what, json::object body, Until until) {

@@ -10,7 +10,8 @@
 namespace corbd::manager {
 
 inline constexpr std::string_view kLook = "manager.look", kUsers = "manager.users", kMakeFolder = "manager.make_folder",
-                                  kRemoveFolder = "manager.remove_folder", kResolve = "manager.resolve";
+                                  kRemoveFolder = "manager.remove_folder", kResolve = "manager.resolve",
+                                  kRead = "manager.read";
 
 Sight sight_from_json(const boost::json::object& reply);
 
@@ -23,6 +24,8 @@ std::vector<std::string> users(const std::string& target, const std::string& pro
 result<> make_folder(const std::string& path, unsigned mode);
 result<> remove_folder(const std::string& path, const std::string& root);
 result<std::string> resolve(const std::string& path);
+/// Its first block, past the page cache. io: it gives errors, or it is gone.
+result<> read_device(const std::string& path);
 
 }  // namespace ops
 }  // namespace corbd::manager

@@ -72,12 +72,12 @@ task<result<>> Operation::act(Step step) {
     case Do::look_plugin:
       co_return co_await look_plugin();
     case Do::look_target:
-      seen_.target = co_await base_.ports.node.look(target_, look_until());
+      seen_.target = co_await base_.ports.node.look(target_, Reach::here, look_until());
       co_return result<>();
     case Do::look_staging: {
       const std::string path =
           claim_ ? claim_->staging : staging_path(base_.config.root, wish_.mount.volume, wish_.mount.usage);
-      seen_.staging = co_await base_.ports.node.look(path, look_until());
+      seen_.staging = co_await base_.ports.node.look(path, Reach::below, look_until());
       co_return result<>();
     }
     case Do::look_users:

@@ -2,9 +2,10 @@
 import json
 import os
 
+import netlink
 from agent import Agent
-from checks import check, say
-from machine import CORBD, MIB, run
+from checks import check, say, wait_for
+from machine import CORBD, MIB, put, read, run
 from writer import Writer
 
 FSID = "lab-standalone"
@@ -24,15 +25,15 @@ class Alone(Agent):
         return [CORBD, "run", "--standalone", "--runtime-dir", self.runtime, "--state-dir", self.state_dir, "--ceph-conf", self.conf,
                 "--config-dir", os.path.join(self.dir, "none"), "--verbose"] + self.flags + list(flags)
 
-    def ask(self, *words):
+    def ask(self, *words, ok=True):
         return run([CORBD, *words, "--root", os.path.join(self.dir, "mounts"), "--runtime-dir", self.runtime, "--endpoint", self.endpoint],
-                   timeout=300)
+                   timeout=300, ok=ok)
 
     def mount(self, image, target):
         return self.ask("mount", image.spec, target, "--wait", "--conf", self.conf, "--user", self.lab.user, "--keyring", self.keyring)
 
     def states(self):
-        return {row["dir"]: row["state"] for row in json.loads(self.ask("mounts", "-o", "json"))}
+        return {row["dir"]: row["state"] for row in json.loads(self.ask("mounts", "-o", "json").splitlines()[-1])}
 
 
 def story_standalone_mount(lab):
@@ -59,3 +60,33 @@ def story_standalone_mount(lab):
     agent.mount(image, target)
     writer.expect_nothing_lost([kill])
     agent.ask("unmount", target)
+
+
+def story_standalone_dead(lab):
+    """a mount in use is not taken down; one whose device is gone is shown as dead, and the next mount replaces it and finds the data"""
+    agent = Alone(lab)
+    lab.agents.append(agent)
+    agent.start()
+    image = lab.image("a")
+    target = os.path.join(lab.dir, "srv")
+    agent.mount(image, target)
+    put(os.path.join(target, "precious"), "hello")
+    run(["sync", "-f", target])
+    with open(os.path.join(target, "precious")):
+        said = agent.ask("unmount", target, ok=False)
+        check("is in use by" in said and "(%d)" % os.getpid() in said, "an unmount in use says: %s" % said)
+    # While nobody serves the device, a look does not wait for it, nor does whoever reads what the look printed.
+    agent.kill()
+    states = agent.states()
+    check(states == {target: "unknown"}, "without an agent corbd mounts shows %s" % states)
+    agent.spawn()
+    agent.wait_event("device.reconnected", 60)
+    for index in netlink.lab_devices():
+        netlink.disconnect(index)
+    wait_for("corbd mounts to show it as dead", lambda: agent.states() == {target: "dead"}, 30)
+    say(agent.ask("mounts").strip())
+    agent.mount(image, target)
+    check(agent.states() == {target: "mounted"}, "after the mount corbd mounts shows %s" % agent.states())
+    check(read(os.path.join(target, "precious")) == "hello", "the file is not there")
+    agent.ask("unmount", target)
+    check(not os.path.exists(target), "a folder that the mount made is still there")

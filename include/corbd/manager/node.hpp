@@ -34,11 +34,15 @@ struct Sight {
   bool is_mount() const { return at == At::mounted || at == At::dead; }
 };
 
+/// Where a mount counts: at the path, or also below it, as a plugin may have it in its staging path.
+enum class Reach { here, below };
+
 class Node {
  public:
   virtual ~Node() = default;
-  /// Never fails: what it cannot tell is unknown, with the reason.
-  virtual task<Sight> look(std::string path, Until until) = 0;
+  /// Never fails: what it cannot tell is unknown, with the reason. A mount whose device does not answer in time is
+  /// unknown, too: its server may come back.
+  virtual task<Sight> look(std::string path, Reach reach, Until until) = 0;
   /// The processes that have something of the mount open: "postgres (12)". Not those that only mapped a file of it.
   virtual task<result<std::vector<std::string>>> users(std::string target, Until until) = 0;
   /// Makes the folder and its parents, those with 0700. Succeeds if it is there.

@@ -193,6 +193,23 @@ TEST_CASE("a dead mount is not reused: the volume is taken down and mounted anew
   CHECK(world.broken.empty());
 }
 
+TEST_CASE(
+    "a mount that a plugin has below the staging path counts: it is not staged again, and a dead one is replaced") {
+  World world;
+  world.inside = "/vol-1";
+  Process process(world);
+  REQUIRE(process.mount(wanted()));
+  REQUIRE(process.mount(wanted("b")));
+  CHECK(world.count("stage") == 1);
+  REQUIRE(process.unmount("/srv/b"));
+  const std::string before = world.mounts.at("/srv/a");
+  world.kill_device("/srv/a");
+  world.kill_device(staging() + world.inside);
+  REQUIRE(process.mount(wanted()));
+  CHECK(world.mounts.at("/srv/a") != before);
+  CHECK(world.broken.empty());
+}
+
 TEST_CASE("a dead staging path under another user is left alone, and the error names the user") {
   World world;
   Process process(world);

@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "corbd/core/fd.hpp"
+#include "corbd/host/helpers.hpp"
 #include "device.hpp"
 #include "node_work.hpp"
 #include "support/catch.hpp"
@@ -200,7 +201,9 @@ TEST_CASE("the port sees a mount without waiting for it, and asks a helper about
   Loop loop;
   HelperPool pool(loop.control(), loop.clock, helper_child(HELPER_CHILD));
   const auto node = manager::make_node(pool);
-  const auto look = [&](const std::string& path) { return Started<Sight>(loop.io, node->look(path, {})).get(); };
+  const auto look = [&](const std::string& path) {
+    return Started<Sight>(loop.io, node->look(path, manager::Reach::here, {})).get();
+  };
   const Sight proc = look("/proc");
   CHECK(proc.at == At::mounted);
   CHECK_THAT(proc.mount, ContainsSubstring("proc"));
@@ -212,13 +215,41 @@ TEST_CASE("the port sees a mount without waiting for it, and asks a helper about
   CHECK_FALSE(fs::exists(folder.path() + "/made"));
 }
 
+TEST_CASE("a mount below a path counts only where it is looked for") {
+  Loop loop;
+  HelperPool pool(loop.control(), loop.clock, helper_child(HELPER_CHILD));
+  const auto node = manager::make_node(pool);
+  const auto mounts = host::make_mounts(pool)->table().value();
+  const auto below = std::ranges::find_if(
+      *mounts, [](const host::Mount& mount) { return mount.target.starts_with("/dev/") && mount.fstype == "devpts"; });
+  if (below == mounts->end()) {
+    WARN("skipped: no mount to look for");
+    return;
+  }
+  const std::string path = fs::path(below->target).parent_path();
+  const Folder folder;
+  const auto look = [&](const std::string& at, manager::Reach reach) {
+    return Started<Sight>(loop.io, node->look(at, reach, {})).get();
+  };
+  CHECK(look(folder.path(), manager::Reach::below).at == At::folder);
+  CHECK(look(below->target, manager::Reach::here).at == At::mounted);
+  CHECK(look(path, manager::Reach::below).is_mount());
+}
+
+TEST_CASE("a device that is not there, or has no content, is one that gives errors") {
+  Folder folder;
+  CHECK(ops::read_device(folder.path() + "/none").error().code == errc::io);
+  std::ofstream(folder.path() + "/empty");
+  CHECK(ops::read_device(folder.path() + "/empty").error().code == errc::io);
+}
+
 TEST_CASE("a helper that does not answer makes a path unknown, not unmounted") {
   Loop loop;
   auto config = helper_child(HELPER_CHILD);
   config.program = "/bin/false";
   HelperPool pool(loop.control(), loop.clock, config);
   const auto node = manager::make_node(pool);
-  const Sight sight = Started<Sight>(loop.io, node->look("/nowhere", {})).get();
+  const Sight sight = Started<Sight>(loop.io, node->look("/nowhere", manager::Reach::here, {})).get();
   CHECK(sight.at == At::unknown);
   CHECK_FALSE(sight.text.empty());
 }

@@ -38,17 +38,19 @@ class Process::FakePlugin final : public manager::Plugin {
   task<result<>> stage(Mount, std::string staging, Until) override {
     co_return call<void>("stage", [this, staging]() -> result<> {
       if (!world_.folders.contains(staging)) world_.broken.push_back("staged without a folder");
-      if (!world_.mounts.contains(staging)) world_.mounts[staging] = "dev" + std::to_string(++world_.devices);
+      const std::string place = staging + world_.inside;
+      if (!world_.mounts.contains(place)) world_.mounts[place] = "dev" + std::to_string(++world_.devices);
       return {};
     });
   }
   task<result<>> publish(Mount mount, std::string staging, Until) override {
     co_return call<void>("publish", [this, mount, staging]() -> result<> {
-      if (world_.stages && !world_.mounts.contains(staging))
+      if (world_.stages && !world_.mounts.contains(staging + world_.inside))
         return Error{errc::failed_precondition, "it is not staged"};
       if (world_.publishes_nothing) return {};
       world_.folders.insert(mount.target);
-      world_.mounts[mount.target] = world_.stages ? world_.mounts.at(staging) : "dev-of-" + mount.volume.external_id;
+      world_.mounts[mount.target] =
+          world_.stages ? world_.mounts.at(staging + world_.inside) : "dev-of-" + mount.volume.external_id;
       return {};
     });
   }
@@ -62,12 +64,12 @@ class Process::FakePlugin final : public manager::Plugin {
     });
   }
   task<result<>> unstage(std::string, std::string staging, Until) override {
-    co_return call<void>("unstage", [this, staging]() -> result<> {
-      if (!world_.mounts.contains(staging)) return Error{errc::not_found, "there is no such volume"};
+    co_return call<void>("unstage", [this, place = staging + world_.inside]() -> result<> {
+      if (!world_.mounts.contains(place)) return Error{errc::not_found, "there is no such volume"};
       for (const auto& [path, device] : world_.mounts)
-        if (path != staging && device == world_.mounts.at(staging)) world_.broken.push_back("unstaged under " + path);
-      world_.mounts.erase(staging);
-      world_.special.erase(staging);
+        if (path != place && device == world_.mounts.at(place)) world_.broken.push_back("unstaged under " + path);
+      world_.mounts.erase(place);
+      world_.special.erase(place);
       return {};
     });
   }
@@ -86,9 +88,12 @@ class Process::FakePlugin final : public manager::Plugin {
 class Process::FakeNode final : public manager::Node {
  public:
   explicit FakeNode(World& world) : world_(world) {}
-  task<Sight> look(std::string path, Until) override {
+  task<Sight> look(std::string path, manager::Reach reach, Until) override {
     const auto passed = around<void>(world_, [] { return result<>(); });
     if (!passed) co_return Sight{Sight::At::unknown, "", passed.error().text, 0};
+    if (reach == manager::Reach::below)
+      for (const auto& [mounted, device] : world_.mounts)
+        if (mounted.starts_with(path + "/")) path = mounted;
     if (const auto found = world_.special.find(path); found != world_.special.end()) co_return found->second;
     if (const auto found = world_.mounts.find(path); found != world_.mounts.end())
       co_return Sight{Sight::At::mounted, found->second, "", 0};

@@ -36,6 +36,7 @@ class World {
   std::vector<std::string> calls;   ///< of the plugin
   std::vector<std::string> broken;  ///< rules that were broken
   std::function<std::optional<Error>(const std::string& call)> plugin_says;
+  std::string inside;  ///< where below the staging path the plugin has its mount; ceph-csi: a folder of the volume's
   bool stages = true, publishes_nothing = false;
   std::string plugin_name = "test.csi.example.com";
   int fault_at = -1;  ///< which port call has the fault, from 0
