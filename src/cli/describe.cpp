@@ -133,18 +133,18 @@ declare -A _corbd_commands _corbd_flags _corbd_values
          R"(_corbd() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} path='' i values
   for ((i = 1; i < COMP_CWORD; i++)); do
-    case " ${_corbd_commands["/$path"]} " in *" ${COMP_WORDS[i]} "*) path="${path:+$path }${COMP_WORDS[i]}" ;; esac
+    case " ${_corbd_commands["/$path"]-} " in *" ${COMP_WORDS[i]} "*) path="${path:+$path }${COMP_WORDS[i]}" ;; esac
   done
-  values=${_corbd_values["$path $before"]}
-  [ -n "$values" ] || { [ "${word#-}" != "$word" ] || values=${_corbd_values["$path <>"]}; }
+  values=${_corbd_values["$path $before"]-}
+  [ -n "$values" ] || { [ "${word#-}" != "$word" ] || values=${_corbd_values["$path <>"]-}; }
   case $values in
     '*') mapfile -t COMPREPLY < <(compgen -f -- "$word") ;;
     ?*) mapfile -t COMPREPLY < <(compgen -W "$values" -- "$word") ;;
     *)
       if [ "${word#-}" != "$word" ]; then
-        mapfile -t COMPREPLY < <(compgen -W "${_corbd_flags["/$path"]}" -- "$word")
+        mapfile -t COMPREPLY < <(compgen -W "${_corbd_flags["/$path"]-}" -- "$word")
       else
-        mapfile -t COMPREPLY < <(compgen -W "${_corbd_commands["/$path"]}" -- "$word")
+        mapfile -t COMPREPLY < <(compgen -W "${_corbd_commands["/$path"]-}" -- "$word")
       fi ;;
   esac
 }
