@@ -61,6 +61,24 @@ std::string use_of(const Record& record, const std::string& fstype) {
   return "a " + how + (record.block ? "block device" : "filesystem " + fstype) + " at " + where;
 }
 
+std::string text(const Source& source) {
+  return source.pool + "/" + (source.ns.empty() ? "" : source.ns + "/") + source.image + " of cluster " +
+         source.cluster_id;
+}
+
+/// The ID of a static volume is only its image's name: two PersistentVolumes, or two mounts of a host, may mean images
+/// of the same name in different pools. A provisioned volume's ID says which image it is, wherever that was found.
+std::optional<Decision> refuse_other_image(const Record& record, const Staged& wish) {
+  const Source &had = record.source, &wanted = wish.source;
+  if (record.provisioned || wish.reserved ||
+      (had.cluster_id == wanted.cluster_id && had.pool == wanted.pool && had.ns == wanted.ns &&
+       had.image == wanted.image))
+    return std::nullopt;
+  return fail(errc::already_exists, "volume " + record.volume_id + " is image " + text(had) +
+                                        " on this node, and cannot be image " + text(wanted) +
+                                        " at the same time: unstage it first, or give one of the images another name");
+}
+
 /// One device serves all staging paths of its volume, so they must use it alike.
 Decision stage_another(const Situation& view, const Staged& wish) {
   const Record& record = *view.record;
@@ -116,6 +134,7 @@ Record new_record(const Situation& view, const Staged& wish, const image::Resolv
 Decision stage(const Situation& view, const Staged& wish) {
   if (!view.record) return stage_new(view, wish);
   const Record& record = *view.record;
+  if (auto refused = refuse_other_image(record, wish)) return *refused;
   const Staging* staging = staging_at(record, wish.path);
   if (staging == nullptr) return stage_another(view, wish);
   const Capability& capability = staging->capability;
