@@ -75,6 +75,18 @@ Decision nothing_proves(const Situation& view) {
   return unproven(view, why + ". If no other node used it: `corbd heal " + view.id + " --without-proof`");
 }
 
+const std::string& taker(const image::Ownership& who) {
+  return who.lock == image::Ownership::Lock::other ? who.owner : who.writer;
+}
+
+/// No orchestrator says more. But a client that takes the lock of a living one, or replaces its mark, has that one
+/// fenced first.
+bool was_taken_while_writing(const Situation& view) {
+  const auto& who = *view.seen.facts.ownership;
+  return !taker(who).empty() && view.seen.cut_off && !is_known(view) &&
+         view.seen.facts.attachment->state != Attachment::State::here && !on_this_node(who, taker(who));
+}
+
 /// The image is held, or left, by a client that this agent does not know.
 Decision prove_against_other(const Situation& view) {
   const auto& who = *view.seen.facts.ownership;
@@ -84,12 +96,8 @@ Decision prove_against_other(const Situation& view) {
     if (auto step = note_word(view)) return *step;
     return inherit(view);
   }
-  // No orchestrator says more. But a client that takes the lock of a living one, or replaces its mark, has that one
-  // fenced first.
-  const std::string& taker = who.lock == image::Ownership::Lock::other ? who.owner : who.writer;
-  if (!taker.empty() && view.seen.cut_off && !is_known(view) &&
-      view.seen.facts.attachment->state != Attachment::State::here && !on_this_node(who, taker))
-    return lost(view, "was taken from this node while it wrote, by the client at " + with_client(view, taker));
+  if (was_taken_while_writing(view))
+    return lost(view, "was taken from this node while it wrote, by the client at " + with_client(view, taker(who)));
   if (who.lock != image::Ownership::Lock::other)
     return unproven(view, "it is open at " + with_client(view, who.foreign_watchers.front()) +
                               ": not served until that client is gone");
@@ -186,7 +194,7 @@ std::optional<Decision> prove(const Situation& view) {
   using Lock = image::Ownership::Lock;
   if (view.seen.devices.empty()) return take_image(view);
   const bool alone = who.lock != Lock::other && who.foreign_watchers.empty();
-  if (alone && proven_by_lock(view)) return std::nullopt;
+  if (alone && proven_by_lock(view)) return take_from_holders(view);
   if (!alone && !view.record->adopting)
     if (auto step = yield_to_other(view)) return step;
   // Asked before a foreign client counts as a thief, and before anybody's word counts.
@@ -194,9 +202,13 @@ std::optional<Decision> prove(const Situation& view) {
   if (const char* why = taken_away(view)) return prove_after_detach(view, why);
   if (!alone) return prove_against_other(view);
   if (stayed_here(view)) return take_from_holders(view);
+  if (was_taken_while_writing(view))
+    return lost(view, "was taken from this node while it wrote, by the client at " + taker(who));
   if (!vouched_for(view)) return nothing_proves(view);
-  if (!who.writer.empty())
+  // A mark of this very node was left by an agent whose files are gone.
+  if (!who.writer.empty() && !on_this_node(who, who.writer))
     return unproven(view, "the client at " + who.writer + " marked it as its own to write, so another node had it");
+  if (auto answer = take_from_holders(view)) return answer;
   return note_word(view);
 }
 

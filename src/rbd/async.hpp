@@ -1,4 +1,4 @@
-// Awaits librbd's completions.
+// Awaits the completions of librbd and librados.
 #pragma once
 
 #include <rbd/librbd.h>
@@ -31,6 +31,28 @@ task<int> completed(executor control, Clock& clock, Submit submit) {
     co_return r;
   }
   const auto answer = co_await future.get({}, "librbd");
+  co_return answer ? *answer : -ECANCELED;
+}
+
+/// The same for librados.
+template <class Submit>
+task<int> completed_by_rados(executor control, Clock& clock, Submit submit) {
+  auto promise = std::make_unique<Promise<int>>(control, clock);
+  const auto future = promise->future();
+  const auto deliver_it = [](rados_completion_t completion, void* argument) {
+    const std::unique_ptr<Promise<int>> told(static_cast<Promise<int>*>(argument));
+    told->set(rados_aio_get_return_value(completion));
+    rados_aio_release(completion);
+  };
+  rados_completion_t completion = nullptr;
+  if (const int r = rados_aio_create_completion2(promise.get(), deliver_it, &completion); r < 0) co_return r;
+  Promise<int>* given = promise.release();
+  if (const int r = submit(completion); r < 0) {
+    rados_aio_release(completion);
+    delete given;
+    co_return r;
+  }
+  const auto answer = co_await future.get({}, "librados");
   co_return answer ? *answer : -ECANCELED;
 }
 

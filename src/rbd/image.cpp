@@ -38,10 +38,16 @@ result<Seen> see(OpenImage& opened) {
 /// Without rbd-mirror's clients, which use no volume's image.
 result<Seen> see_users(OpenImage& opened, bool with_writer) {
   auto seen = see(opened);
-  if (seen && with_writer) {
-    auto writer = read_writer(opened);
-    if (!writer) return writer.error();
-    seen->writer = std::move(*writer);
+  // A client that came between the two looks would show its mark and no watch.
+  constexpr int kTries = 8;
+  for (int tries = 1; seen && with_writer; ++tries) {
+    auto mark = read_mark(opened);
+    if (!mark) return mark.error();
+    seen->writer = std::move(mark->writer);
+    if (seen->writer.empty() || mark->version == seen->lockers.version) break;
+    if (tries == kTries)
+      return Error{errc::unavailable, "the header of image " + opened.text() + " changes all the time"};
+    seen = see(opened);
   }
   // An image that is open for reading has no watch of its own.
   if (!seen || seen->watchers.size() <= (opened.read_only ? 0 : 1)) return seen;
@@ -103,8 +109,12 @@ task<result<image::Ownership>> Image::ownership(Until until) {
   if (found) {
     found->version = opened->seen_version = seen->lockers.version;
     found->self = opened->connection.addresses.front();
-    if (opened->connections.incarnations().find(opened->key.fsid, seen->writer) == nullptr)
-      found->writer = std::move(seen->writer);
+    const auto* ours = opened->connections.incarnations().find(opened->key.fsid, seen->writer);
+    if (ours != nullptr && ours->state == Incarnation::State::live && ours->uuid != opened->connection.uuid)
+      co_return Error{errc::unavailable, "image " + opened->text() +
+                                             " is still being closed on another connection of this agent (" +
+                                             seen->writer + ")"};
+    if (ours == nullptr) found->writer = std::move(seen->writer);
   }
   co_return found;
 }
@@ -123,7 +133,7 @@ task<result<>> Image::acquire_lock(Until until) {
   const auto opened = opened_;
   if (!exclusive_lock()) {
     // Before it is written: whoever closes the image takes it away again, also if nobody hears how this call ends.
-    opened->mark = new_mark(*opened);
+    if (opened->mark.empty()) opened->mark = new_mark(*opened);
     auto job = [&image = *opened, mark = opened->mark, seen = opened->seen_version] {
       return write_mark(image, mark, seen);
     };

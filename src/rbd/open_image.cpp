@@ -215,16 +215,17 @@ task<> close_image(std::shared_ptr<OpenImage> opened) {
   if (opened->closing) co_return;
   opened->closing = true;
   opened->connection.images.erase(opened.get());
+  // The mark too may be on its way still.
+  co_await opened->calls.close({});
   opened->leave();
   co_await opened->idle.future().get({}, "the last operation");
-  // With the last operation ended, nothing of this client can reach the image any more.
-  if (!opened->mark.empty()) {
-    auto job = [&image = *opened] { return remove_mark(image); };
-    const auto removed = co_await opened->blocking().call_to_end(opened->calls, std::move(job),
-                                                                 "removing the mark of " + opened->text());
-    if (!removed) log::warning("image.mark_left", {{"image", opened->text()}, {"error", removed.error().text}});
-  }
-  co_await opened->calls.close({});
+  // Now nothing of this client can reach the image any more. The mark goes before the watch: alone it would say that
+  // the client is dead.
+  if (!opened->mark.empty())
+    if (const auto removed = co_await remove_mark(*opened); !removed) {
+      opened->connection.clean = false;
+      log::warning("image.mark_left", {{"image", opened->text()}, {"error", removed.error().text}});
+    }
   if (opened->watch) co_await unwatch(*opened);
   auto submit = [raw = opened->image](rbd_completion_t completion) { return rbd_aio_close(raw, completion); };
   const int r =

@@ -1,8 +1,12 @@
 #include "writer_mark.hpp"
 
 #include <array>
+#include <atomic>
 #include <cerrno>
+#include <memory>
 
+#include "async.hpp"
+#include "corbd/image/blocklist.hpp"
 #include "failure.hpp"
 #include "header.hpp"
 
@@ -10,29 +14,8 @@ namespace corbd::rbd {
 namespace {
 
 const std::string kName = "corbd/writer";
-
-struct Mark {
-  std::string text;           ///< empty: there is none
-  std::uint64_t version = 0;  ///< of the header that has it
-};
-
-/// Not by librbd: its answer has no version.
-result<Mark> read_mark(OpenImage& opened) {
-  const std::string request = encode_text(kName);
-  std::array<char, 512> reply{};
-  const int r = opened.connection.note(rados_exec(opened.pool.io.get(), opened.header().c_str(), "rbd", "metadata_get",
-                                                  request.data(), request.size(), reply.data(), reply.size()));
-  if (r == -ENOENT) return Mark();
-  if (r < 0) return failure("reading metadata " + kName + " of image " + opened.text(), r);
-  // A length of four bytes, then the text.
-  constexpr std::size_t kLength = 4;
-  if (static_cast<std::size_t>(r) < kLength) return Mark();
-  return Mark{std::string(reply.data() + kLength, static_cast<std::size_t>(r) - kLength),
-              rados_get_last_version(opened.pool.io.get())};
-}
-
-/// The header has another version than the caller saw.
-bool has_changed(int r) { return r == -ERANGE || r == -EOVERFLOW; }
+// Where cls_rbd keeps it, as it is.
+const std::string kOmapKey = "metadata_" + kName;
 
 }  // namespace
 
@@ -44,34 +27,52 @@ std::string new_mark(const OpenImage& opened) {
 std::string writer_in(const std::string& mark, const std::string& image_id) {
   if (!mark.starts_with(image_id + " ")) return {};
   const auto begin = image_id.size() + 1;
-  return mark.substr(begin, mark.find(' ', begin) - begin);
+  std::string address = mark.substr(begin, mark.find(' ', begin) - begin);
+  return image::entry_of_client(address) ? address : std::string();
 }
 
-result<std::string> read_writer(OpenImage& opened) {
-  const auto mark = read_mark(opened);
-  if (!mark) return mark.error();
-  return writer_in(mark->text, opened.key.image_id);
+result<Mark> read_mark(OpenImage& opened) {
+  const std::string request = encode_text(kName);
+  std::array<char, 512> reply{};
+  const int r = opened.connection.note(rados_exec(opened.pool.io.get(), opened.header().c_str(), "rbd", "metadata_get",
+                                                  request.data(), request.size(), reply.data(), reply.size()));
+  // ERANGE: longer than any of ours.
+  if (r == -ENOENT || r == -ERANGE) return Mark();
+  if (r < 0) return failure("reading metadata " + kName + " of image " + opened.text(), r);
+  // A length of four bytes, then the text.
+  constexpr std::size_t kLength = 4;
+  if (static_cast<std::size_t>(r) < kLength) return Mark();
+  const std::string text(reply.data() + kLength, static_cast<std::size_t>(r) - kLength);
+  return Mark{writer_in(text, opened.key.image_id), rados_get_last_version(opened.pool.io.get())};
 }
 
 result<> write_mark(OpenImage& opened, const std::string& mark, std::uint64_t seen) {
+  const std::string doing = "marking image " + opened.text();
+  // Ceph takes no version 0.
+  if (seen == 0) return Error{errc::internal, doing + ": nobody has looked who uses it"};
   const int r = change_metadata(opened, kName, mark, seen);
-  if (has_changed(r))
-    return Error{errc::in_use, "marking image " + opened.text() + ": another client changed its header meanwhile"};
-  if (r < 0) return failure("writing metadata " + kName + " of image " + opened.text(), r);
+  if (r == -ERANGE || r == -EOVERFLOW)
+    return Error{errc::in_use, doing + ": another client changed its header meanwhile"};
+  if (r < 0) return failure(doing, r);
   return {};
 }
 
-result<> remove_mark(OpenImage& opened) {
-  constexpr int kTries = 8;
-  for (int tries = 1;; ++tries) {
-    const auto mark = read_mark(opened);
-    if (!mark) return mark.error();
-    if (mark->text != opened.mark) return {};
-    const int r = change_metadata(opened, kName, std::nullopt, mark->version);
-    if (r >= 0) return {};
-    if (!has_changed(r) || tries == kTries)
-      return failure("removing metadata " + kName + " of image " + opened.text(), r);
-  }
+task<result<>> remove_mark(OpenImage& opened) {
+  const std::string request = encode_text(kName);
+  const std::unique_ptr<void, void (*)(rados_write_op_t)> operation(rados_create_write_op(), &rados_release_write_op);
+  int compared = 0;
+  rados_write_op_omap_cmp(operation.get(), kOmapKey.c_str(), LIBRADOS_CMPXATTR_OP_EQ, opened.mark.data(),
+                          opened.mark.size(), &compared);
+  rados_write_op_exec(operation.get(), "rbd", "metadata_remove", request.data(), request.size(), nullptr);
+  const auto submit = [&](rados_completion_t completion) {
+    return rados_aio_write_op_operate(operation.get(), opened.pool.io.get(), completion, opened.header().c_str(),
+                                      nullptr, 0);
+  };
+  const int r = opened.connection.note(
+      co_await completed_by_rados(opened.connections.control(), opened.connections.clock(), submit));
+  // ECANCELED: another client's, or none. ENOENT: the image is gone.
+  if (r >= 0 || r == -ECANCELED || r == -ENOENT) co_return result<>();
+  co_return failure("removing metadata " + kName + " of image " + opened.text(), r);
 }
 
 }  // namespace corbd::rbd

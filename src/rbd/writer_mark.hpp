@@ -1,5 +1,6 @@
 // The mark of the client that writes an image without exclusive-lock. Its watch ends with it, or with a fence; the mark
-// stays. So the next writer knows whom to blocklist before it writes (docs/dead-node.md). Pool threads.
+// stays. So the next writer knows whom to blocklist before it writes (docs/dead-node.md). Pool threads, unless it says
+// otherwise.
 #pragma once
 
 #include <string>
@@ -14,13 +15,16 @@ std::string new_mark(const OpenImage& opened);
 /// The address in a mark of that image; empty for another image's, or for no mark at all.
 std::string writer_in(const std::string& mark, const std::string& image_id);
 
-/// The address of the client that marked the image last; empty if there is no mark.
-result<std::string> read_writer(OpenImage& opened);
+struct Mark {
+  std::string writer;         ///< address of the client that left it; empty: there is none of this image
+  std::uint64_t version = 0;  ///< of the header that has it
+};
+result<Mark> read_mark(OpenImage& opened);
 /// Writes the mark over any other. `seen`: the header's version when it was seen who uses the image. in_use: it has
 /// another one now. A mark that was on its way for long would otherwise replace that of a client which came meanwhile,
 /// and both would write.
 result<> write_mark(OpenImage& opened, const std::string& mark, std::uint64_t seen);
-/// Removes opened.mark. Another one stays.
-result<> remove_mark(OpenImage& opened);
+/// Removes opened.mark; another one stays. It waits for the cluster, and takes no thread. Control thread.
+task<result<>> remove_mark(OpenImage& opened);
 
 }  // namespace corbd::rbd

@@ -17,6 +17,11 @@ struct Marked {
     REQUIRE(image);
     return std::move(*image);
   }
+  /// As the planner does: it looks, then marks.
+  result<> mark(Agent& by, image::Image& image) {
+    REQUIRE(by.ownership(image));
+    return by.run(image.acquire_lock(by.in(20s)));
+  }
   std::string writer(Agent& by, image::Image& image) {
     const auto who = by.ownership(image);
     REQUIRE(who);
@@ -61,7 +66,7 @@ TEST_CASE("the next client learns who writes an image without exclusive-lock, un
   Marked scene;
   const auto writer = scene.open(scene.agent), next = scene.open(scene.other);
   CHECK(scene.writer(scene.other, *next).empty());
-  REQUIRE(scene.agent.run(writer->acquire_lock(scene.agent.in(20s))));
+  REQUIRE(scene.mark(scene.agent, *writer));
   CHECK(scene.writer(scene.other, *next) == writer->client());
   CHECK(scene.writer(scene.agent, *writer).empty());
   scene.agent.close(*writer);
@@ -72,8 +77,8 @@ TEST_CASE("the next client learns who writes an image without exclusive-lock, un
 TEST_CASE("the close of an image takes no later mark away") {
   Marked scene;
   const auto first = scene.open(scene.agent), second = scene.open(scene.agent), next = scene.open(scene.other);
-  REQUIRE(scene.agent.run(first->acquire_lock(scene.agent.in(20s))));
-  REQUIRE(scene.agent.run(second->acquire_lock(scene.agent.in(20s))));
+  REQUIRE(scene.mark(scene.agent, *first));
+  REQUIRE(scene.mark(scene.agent, *second));
   scene.agent.close(*first);
   CHECK(scene.writer(scene.other, *next) == second->client());
   scene.agent.close(*second);
@@ -81,10 +86,27 @@ TEST_CASE("the close of an image takes no later mark away") {
   scene.other.close(*next);
 }
 
+TEST_CASE("a mark that comes after another client's replaces nothing") {
+  Marked scene;
+  const auto late = scene.open(scene.agent), next = scene.open(scene.other);
+  REQUIRE(scene.agent.ownership(*late));
+  REQUIRE(scene.mark(scene.other, *next));
+  const auto done = scene.agent.run(late->acquire_lock(scene.agent.in(20s)));
+  REQUIRE_FALSE(done);
+  CHECK(done.error().code == errc::in_use);
+  CHECK(scene.writer(scene.agent, *late) == next->client());
+  scene.agent.close(*late);
+  CHECK(scene.agent.incarnation_files() > 0);
+  const auto again = scene.open(scene.agent);
+  CHECK(scene.writer(scene.agent, *again) == next->client());
+  scene.agent.close(*again);
+  scene.other.close(*next);
+}
+
 TEST_CASE("a clone does not count its parent's writer as its own") {
   Marked scene;
   const auto writer = scene.open(scene.agent);
-  REQUIRE(scene.agent.run(writer->acquire_lock(scene.agent.in(20s))));
+  REQUIRE(scene.mark(scene.agent, *writer));
   const Clone clone(scene.admin, "marked", "child");
   CHECK_FALSE(scene.admin.metadata("child", "corbd/writer").empty());
   const auto child = scene.open(scene.other, "child");

@@ -233,6 +233,20 @@ TEST_CASE("no word lets an agent serve an image without a lock that another clie
   CHECK_FALSE(scene.device().alive);
 }
 
+TEST_CASE("a word counts against a mark that an agent of this very node left, whose files are gone") {
+  Held scene(false);
+  scene.world.cluster.leave(scene.image(), kHolder, true);
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  const std::string old = scene.world.agent.client();
+  scene.world.agent.kill();
+  scene.world.agent.clients.clear();
+  scene.image().watchers.clear();
+  scene.world.agent.start();
+  CHECK(scene.want(plan::Healed{true}) == errc::ok);
+  CHECK(scene.world.cluster.blocklisted.contains(old));
+  CHECK(scene.image().writer == scene.world.agent.client());
+}
+
 TEST_CASE(
     "with the flag a volume attached here is taken over from a node that is out of service, and people are told") {
   Held scene(true, true);

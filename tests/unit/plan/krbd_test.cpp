@@ -97,6 +97,8 @@ TEST_CASE("a stage with the kernel's client, as a table") {
            [](Model& model) {
              seen_elsewhere(model);
              model.record->stagings.front().complete = false;
+             model.stash->pool = "pool";
+             model.stash->image = "image";
              model.seen.mounts.clear();
            }),
        Wish(krbd_wish()),

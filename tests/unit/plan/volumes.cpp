@@ -28,12 +28,15 @@ Staged staged_wish() {
   Staged wish;
   wish.path = kPath;
   wish.capability.fstype = "ext4";
+  wish.source.pool = "pool";
+  wish.source.image = "image";
   return wish;
 }
 
 Record some_record(Phase phase) {
   Record record;
   record.volume_id = kId;
+  record.source = staged_wish().source;
   record.boot_id = "boot";
   record.exclusive_lock = true;
   if (phase != Phase::unstaging) record.stagings.push_back({kPath, staged_wish().capability, phase == Phase::staged});

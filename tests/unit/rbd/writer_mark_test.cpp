@@ -12,3 +12,5 @@ TEST_CASE("a mark that a clone inherited from its parent names nobody") {
 }
 
 TEST_CASE("an image without a mark names nobody") { CHECK(writer_in("", "5e2b").empty()); }
+
+TEST_CASE("what is no mark names nobody") { CHECK(writer_in("5e2b somebody", "5e2b").empty()); }
