@@ -90,7 +90,7 @@ task<result<std::vector<Task>>> all_tasks(Mounter& mounter, const Mounts& ask) {
   if (!claims) co_return claims.error();
   for (const auto& claim : *claims) {
     if (std::ranges::find(named, claim.target) != named.end()) continue;
-    const bool leaves = claim.phase == manager::Claim::Phase::unmounting || !uses(claim);
+    const bool leaves = !claim.again && (claim.phase == manager::Claim::Phase::unmounting || !uses(claim));
     tasks.push_back({claim.target, wish_of(claim), leaves});
   }
   co_return tasks;
@@ -119,13 +119,57 @@ task<result<Results>> mount_all(Mounter& mounter, const Mounts& ask) {
   Slots slots(mounter.control(), mounter.clock(), "mounts", static_cast<std::size_t>(ask.parallel));
   Gate gate(mounter.control(), mounter.clock());
   Results results;
-  for (auto& one : *tasks) gate.spawn(one_of_all(mounter, std::move(one), slots, results, ask.timeout_s));
+  for (auto& one : *tasks) gate.spawn(one_of_all(mounter, std::move(one), slots, results, limit_of(ask)));
+  co_await gate.close({});
+  co_return results;
+}
+
+constexpr std::chrono::seconds kInUseAgain{1};
+
+/// Until the limit: at a shutdown, whoever uses the mount is ending, or another mount lies upon it.
+task<result<>> set_down_one(Mounter& mounter, std::string target, Slots& slots, Until until) {
+  for (bool told = false;; told = true) {
+    result<> done;
+    {
+      const auto slot = co_await slots.take(until);
+      if (!slot) co_return slot.error();
+      done = co_await mounter.manager().set_down(target, until);
+    }
+    // Another command was faster.
+    if (!done && done.error().code == errc::not_found) co_return result<>();
+    if (done || done.error().code == errc::cancelled) co_return done;
+    const auto next = mounter.clock().now() + kInUseAgain;
+    if (next >= until.deadline) co_return done;
+    if (!told) complain(target + ": " + done.error().text + "; trying again");
+    if (co_await sleep_until(mounter.control(), mounter.clock(), next, until.scope) == Waited::cancelled)
+      co_return done;
+  }
+}
+
+task<> one_of_set_down(Mounter& mounter, std::string target, Slots& slots, Results& results, Until until) {
+  const auto done = co_await set_down_one(mounter, target, slots, until);
+  if (done) {
+    std::cout << target << " is unmounted" << std::endl;
+    co_return;
+  }
+  ++results.failed;
+  complain(target + " is not unmounted: " + done.error().text);
+}
+
+task<result<Results>> unmount_all(Mounter& mounter, const Mounts& ask) {
+  const Until until = mounter.within(limit_of(ask));
+  const auto claims = co_await mounter.manager().claims();
+  if (!claims) co_return claims.error();
+  Slots slots(mounter.control(), mounter.clock(), "unmounts", static_cast<std::size_t>(ask.parallel));
+  Gate gate(mounter.control(), mounter.clock());
+  Results results;
+  for (const auto& claim : *claims) gate.spawn(one_of_set_down(mounter, claim.target, slots, results, until));
   co_await gate.close({});
   co_return results;
 }
 
 int list_mounts(Mounter& mounter, const Mounts& ask) {
-  const auto held = mounter.run(mounter.manager().list(mounter.within(ask.timeout_s)));
+  const auto held = mounter.run(mounter.manager().list(mounter.within(limit_of(ask))));
   if (!held) return complain(held.error().text);
   std::cout << (ask.output == "json" ? boost::json::serialize(mounts_json(*held)) + "\n" : mounts_table(*held))
             << std::flush;
@@ -133,13 +177,14 @@ int list_mounts(Mounter& mounter, const Mounts& ask) {
 }
 
 int act(Mounter& mounter, const Mounts& ask) {
-  if (ask.what == Mounts::What::mount && ask.all) {
-    const auto done = mounter.run(mount_all(mounter, ask));
+  if (ask.all) {
+    const auto done =
+        mounter.run(ask.what == Mounts::What::mount ? mount_all(mounter, ask) : unmount_all(mounter, ask));
     if (!done) return complain(done.error().text);
     return done->failed == 0 ? kDone : kFailed;
   }
-  const auto done = ask.what == Mounts::What::mount ? mounter.run(mount_one(mounter, ask.wish, ask.timeout_s))
-                                                    : mounter.run(unmount_one(mounter, ask.wish.dir, ask.timeout_s));
+  const auto done = ask.what == Mounts::What::mount ? mounter.run(mount_one(mounter, ask.wish, limit_of(ask)))
+                                                    : mounter.run(unmount_one(mounter, ask.wish.dir, limit_of(ask)));
   if (!done) return complain(done.error().text);
   std::cout << *done << std::endl;
   return kDone;
@@ -152,13 +197,30 @@ std::string absolute(const std::string& dir) {
   return failed ? dir : made.string();
 }
 
+/// What makes no sense together; empty if nothing.
+std::string wrong_with(const Mounts& ask) {
+  const bool mounts = ask.what == Mounts::What::mount;
+  if (ask.what == Mounts::What::list) return "";
+  if (ask.all && (!ask.wish.image.empty() || !ask.wish.dir.empty() || ask.write_unit))
+    return mounts ? "--all takes neither an image, nor a folder, nor --write-unit"
+                  : "--all takes no folder: it unmounts all";
+  if (ask.all) return "";
+  if (mounts && (ask.wish.image.empty() || ask.wish.dir.empty()))
+    return "corbd mount needs an image and a folder, `corbd mount rbd/db /srv/db`, or --all";
+  return ask.wish.dir.empty() ? "corbd unmount needs a folder, `corbd unmount /srv/db`, or --all" : "";
+}
+
 }  // namespace
+
+int limit_of(const Mounts& ask) {
+  constexpr int stop = 80, otherwise = 300;
+  if (ask.timeout_s > 0) return ask.timeout_s;
+  return ask.all && ask.what == Mounts::What::unmount ? stop : otherwise;
+}
 
 int call_mounts(const Mounts& given) {
   Mounts ask = given;
-  const bool needs_dir = ask.what == Mounts::What::unmount || (ask.what == Mounts::What::mount && !ask.all);
-  if (needs_dir && (ask.wish.dir.empty() || (ask.what == Mounts::What::mount && ask.wish.image.empty())))
-    return complain("corbd mount needs an image and a folder, `corbd mount rbd/db /srv/db`, or --all");
+  if (const std::string wrong = wrong_with(ask); !wrong.empty()) return complain(wrong);
   if (!ask.wish.dir.empty()) ask.wish.dir = absolute(ask.wish.dir);
   if (ask.write_unit) {
     std::error_code failed;
@@ -171,7 +233,7 @@ int call_mounts(const Mounts& given) {
   Mounter mounter(ask);
   if (ask.what == Mounts::What::list) return list_mounts(mounter, ask);
   if (ask.wait) {
-    const auto ready = mounter.run(mounter.manager().wait_ready(mounter.within(ask.timeout_s)));
+    const auto ready = mounter.run(mounter.manager().wait_ready(mounter.within(limit_of(ask))));
     if (!ready) return complain(ready.error().text), kNoPlugin;
   } else if (const auto there = rpc::answers(ask.endpoint); !there) {
     complain(there.error().text +

@@ -16,11 +16,9 @@ CLI::App* add_mounting(CLI::App& app, Mounts& into, Mounts::What what, const cha
   return command;
 }
 
-void add_waiting(CLI::App* command, Mounts& into) {
+void add_waiting(CLI::App* command, Mounts& into, const char* limit) {
   command->add_flag("--wait", into.wait, "Wait for an agent that does not answer yet");
-  command->add_option("--timeout", into.timeout_s, "Seconds to wait, for each mount")
-      ->check(CLI::Range(1, 86400))
-      ->capture_default_str();
+  command->add_option("--timeout", into.timeout_s, limit)->check(CLI::Range(1, 86400));
 }
 
 }  // namespace
@@ -54,12 +52,16 @@ void add_mounts(CLI::App& app, Mounts& into) {
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   mount->add_flag("--write-unit", into.write_unit, "Print a systemd unit for this mount, and mount nothing");
-  add_waiting(mount, into);
+  add_waiting(mount, into, "Seconds to wait, for each mount [300]");
 
   auto* unmount = add_mounting(app, into, What::unmount, "unmount",
                                "Unmount what corbd mount has mounted there. Files are never removed");
-  unmount->add_option("dir", wish.dir, "Where it is mounted")->required();
-  add_waiting(unmount, into);
+  unmount->add_option("dir", wish.dir, "Where it is mounted");
+  unmount->add_flag("--all", into.all, "Unmount all, and keep in mind what `corbd mount --all` mounts again");
+  unmount->add_option("--parallel", into.parallel, "With --all, how many at the same time")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  add_waiting(unmount, into, "Seconds to wait [300]; with --all, for all of them, also while one is in use [80]");
 
   auto* list = add_mounting(app, into, What::list, "mounts", "List what corbd mount has mounted, and its state");
   list->add_option("-o,--output", into.output, "Output format")

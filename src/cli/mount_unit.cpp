@@ -33,7 +33,7 @@ std::string unit_of(const Mounts& ask, const std::string& program) {
   give(places, "--endpoint", ask.endpoint, plain.endpoint);
   give(places, "--root", ask.root, plain.root);
   give(places, "--runtime-dir", ask.runtime_dir, plain.runtime_dir);
-  std::string mount = unit_word(program) + " mount --wait --timeout " + std::to_string(ask.timeout_s) + places;
+  std::string mount = unit_word(program) + " mount --wait --timeout " + std::to_string(limit_of(ask)) + places;
   give(mount, "--cluster", wish.cluster, "");
   give(mount, "--conf", wish.conf, plain.wish.conf);
   give(mount, "--user", wish.user, plain.wish.user);
@@ -53,9 +53,9 @@ std::string unit_of(const Mounts& ask, const std::string& program) {
   return "[Unit]\nDescription=" + description +
          "\nWants=corbd.service\nAfter=corbd.service network-online.target\nWants=network-online.target\n"
          "Before=remote-fs.target\n\n[Service]\nType=oneshot\nRemainAfterExit=yes\nTimeoutStartSec=" +
-         std::to_string(ask.timeout_s + 180) + "\nTimeoutStopSec=" + std::to_string(ask.timeout_s + 60) +
+         std::to_string(limit_of(ask) + 180) + "\nTimeoutStopSec=" + std::to_string(limit_of(ask) + 60) +
          "\nExecStart=" + one_line(mount) + "\nExecStop=" +
-         one_line(unit_word(program) + " unmount --timeout " + std::to_string(ask.timeout_s) + places + " " +
+         one_line(unit_word(program) + " unmount --timeout " + std::to_string(limit_of(ask)) + places + " " +
                   unit_word(wish.dir)) +
          "\n\n[Install]\nWantedBy=remote-fs.target\n";
 }

@@ -23,12 +23,14 @@ MountState state_of(const manager::Manager::Held& held) {
   const auto& [claim, sight] = held;
   const std::string dir = printable(claim.target);
   if (sight.at == At::unknown) return {"unknown", sight.text + "; look at `corbd volumes`"};
-  if (claim.phase == Phase::unmounting || claim.phase == Phase::leaving)
-    return {"half-unmounted", "an unmount did not end: `corbd unmount " + dir + "`"};
+  const bool begun = claim.phase == Phase::unmounting || claim.phase == Phase::leaving;
+  if (begun && !claim.again) return {"half-unmounted", "an unmount did not end: `corbd unmount " + dir + "`"};
   if (sight.at == At::dead) return {"dead", sight.text + ": end who uses it, then `corbd mount --all`"};
+  if (begun && sight.at == At::mounted)
+    return {"half-unmounted", "`corbd unmount --all` did not end: repeat it, or `corbd mount --all`"};
   if (claim.phase == Phase::mounting) return {"half-mounted", "a mount did not end: `corbd mount --all`"};
   if (sight.at == At::mounted) return {"mounted", ""};
-  return {"unmounted", "after a reboot, or by another program: `corbd mount --all`"};
+  return {"unmounted", "after a reboot or `corbd unmount --all`, or by another program: `corbd mount --all`"};
 }
 
 std::string mounts_table(const std::vector<manager::Manager::Held>& all) {

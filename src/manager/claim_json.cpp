@@ -32,6 +32,7 @@ Claim claim_of(const json::object& from) {
   std::size_t at = 0;
   while (kPhases.at(at) != phase) ++at;
   claim.phase = static_cast<Claim::Phase>(at);
+  if (const auto* again = from.if_contains("again")) claim.again = again->as_bool();
   const auto& volume = from.at("volume").as_object();
   claim.volume = {text_at(volume, "plugin"), text_at(volume, "external_id"), text_at(volume, "namespace"),
                   text_at(volume, "name")};
@@ -78,6 +79,7 @@ std::string encode(const Claim& claim) {
                     {"volume_context", texts_to_json(claim.volume_context)},
                     {"publish_context", texts_to_json(claim.publish_context)},
                     {"notes", texts_to_json(claim.notes)}};
+  if (claim.again) made["again"] = true;
   if (claim.folder_mode) made["folder_mode"] = *claim.folder_mode;
   return json::serialize(made) + "\n";
 }

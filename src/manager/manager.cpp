@@ -67,7 +67,8 @@ class Manager::Impl {
     co_return *operation.claim();
   }
 
-  task<result<>> unmount(std::string target, Until until) {
+  /// `what`: unmount or set_down.
+  task<result<>> take_down(std::string target, Wish::What what, Until until) {
     if (auto resolved = co_await resolve(target, until); !resolved) co_return resolved.error();
     const auto target_lock = co_await lock("target\n" + target, target, until);
     if (!target_lock) co_return target_lock.error();
@@ -82,7 +83,7 @@ class Manager::Impl {
                                                      ": name the socket of the other"};
     const auto volume_lock = co_await lock_volume(claim->volume, until);
     if (!volume_lock) co_return volume_lock.error();
-    Operation operation(base_, {Wish::What::unmount, {}}, target, until);
+    Operation operation(base_, {what, {}}, target, until);
     auto done = co_await operation.run();
     base_.say({Event::What::unmounted, claim->volume.external_id, target, done.has_value(),
                done ? "unmounted from " + target : done.error().text});
@@ -229,7 +230,12 @@ task<> Manager::stop(Until until) { return impl_->stop(until); }
 const Health& Manager::health() const { return impl_->health(); }
 task<result<>> Manager::wait_ready(Until until) { return impl_->wait_ready(until); }
 task<result<Claim>> Manager::mount(Mount wanted, Until until) { return impl_->mount(std::move(wanted), until); }
-task<result<>> Manager::unmount(std::string target, Until until) { return impl_->unmount(std::move(target), until); }
+task<result<>> Manager::unmount(std::string target, Until until) {
+  return impl_->take_down(std::move(target), Wish::What::unmount, until);
+}
+task<result<>> Manager::set_down(std::string target, Until until) {
+  return impl_->take_down(std::move(target), Wish::What::set_down, until);
+}
 task<result<std::vector<Claim>>> Manager::claims() { return impl_->claims(); }
 task<result<std::vector<Manager::Held>>> Manager::list(Until until) { return impl_->list(until); }
 task<result<bool>> Manager::is_mount(std::string path, Until until) { return impl_->is_mount(std::move(path), until); }

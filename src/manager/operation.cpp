@@ -61,7 +61,6 @@ task<result<>> Operation::steps() {
     if (step.what == Do::fail) co_return step.error;
     log::debug("manager.step", {{"target", target_}, {"step", name(step.what)}});
     if (auto acted = co_await act(step); !acted) co_return acted.error();
-    if (step.what == Do::keep_claim) co_return result<>();
   }
   co_return Error{errc::internal, "the operation on " + target_ + " came to no end after " +
                                       std::to_string(kMostSteps) + " steps: this is a defect of corbd"};
@@ -83,9 +82,7 @@ task<result<>> Operation::act(Step step) {
     case Do::look_users:
       co_return co_await look_users();
     case Do::save_claim:
-      co_return co_await save(step.phase);
-    case Do::keep_claim:
-      co_return co_await save(Claim::Phase::mounting);
+      co_return co_await save(step.phase, step.again);
     case Do::make_staging:
       seen_.staging.reset();
       co_return co_await base_.ports.node.make_folder(claim_->staging, kStagingMode, look_until());
@@ -126,9 +123,10 @@ task<result<>> Operation::look_users() {
   co_return result<>();
 }
 
-task<result<>> Operation::save(Claim::Phase phase) {
+task<result<>> Operation::save(Claim::Phase phase, bool again) {
   Claim claim = claim_ ? *claim_ : new_claim(wish_.mount, base_.config.root);
   claim.phase = phase;
+  claim.again = again;
   if (!claim_ && seen_.target && seen_.target->at == Sight::At::folder) claim.folder_mode = seen_.target->mode;
   auto saved = co_await base_.ports.claims.save(claim);
   if (saved) claim_ = std::move(claim);
@@ -209,7 +207,7 @@ task<result<>> Operation::clean() {
 task<result<>> Operation::undo(Until until) {
   const bool fresh = !claimed_before_;
   if (!claim_ || (!fresh && !tried_stage_ && !tried_publish_)) co_return result<>();
-  wish_.what = fresh ? Wish::What::unmount : Wish::What::undo;
+  wish_.what = fresh ? Wish::What::unmount : Wish::What::set_down;
   until_ = until;
   const auto stages = seen_.stages;
   const auto others = seen_.others;

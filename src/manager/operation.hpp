@@ -26,7 +26,7 @@ class Operation {
   task<result<>> act(Step step);
   task<result<>> look_plugin();
   task<result<>> look_users();
-  task<result<>> save(Claim::Phase phase);
+  task<result<>> save(Claim::Phase phase, bool again);
   task<result<>> stage();
   task<result<>> publish();
   task<result<>> unpublish();

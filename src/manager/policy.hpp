@@ -15,7 +15,7 @@ struct Wish {
   enum class What {
     mount,
     unmount,
-    undo,  ///< of a mount whose claim was there before: as unmount, but the claim stays, to be mounted again
+    set_down,  ///< as unmount, but the claim stays, to be mounted again; an unmount that was begun is ended
   };
   What what = What::mount;
   Mount mount;  ///< for a mount
@@ -36,14 +36,13 @@ enum class Do {
   look_target,
   look_staging,
   look_users,
-  save_claim,  ///< in `phase`
+  save_claim,  ///< in `phase`, and with `again`
   make_staging,
   stage,
   publish,
   unpublish,
   unstage,
-  clean,       ///< removes our empty folders, and makes the target's folder again
-  keep_claim,  ///< as mounting; the operation ends
+  clean,  ///< removes our empty folders, and makes the target's folder again
   drop_claim,
   done,
   fail,
@@ -53,6 +52,7 @@ struct Step {
   Do what = Do::fail;
   Claim::Phase phase = Claim::Phase::mounting;  ///< for save_claim
   Error error = {};                             ///< for fail
+  bool again = false;                           ///< for save_claim
 };
 
 Step next_step(const std::optional<Claim>& claim, const Wish& wish, const Seen& seen);

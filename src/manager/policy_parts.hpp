@@ -13,7 +13,7 @@ bool comparable(Attachment attachment, const Seen& seen);
 Step foreign(const std::string& path, const Sight& target);
 Step in_use(const std::string& target, const std::vector<std::string>& users);
 
-/// Also of an undo. There is a claim.
+/// Also of a set_down. There is a claim.
 Step next_of_unmount(const Claim& claim, const Wish& wish, const Seen& seen);
 
 }  // namespace corbd::manager

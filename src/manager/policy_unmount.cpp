@@ -7,7 +7,9 @@ using At = Sight::At;
 
 namespace {
 
-Step take_down_target(const Claim& claim, const Seen& seen) {
+Step claim_as(Phase phase, bool again) { return {Do::save_claim, phase, {}, again}; }
+
+Step take_down_target(const Claim& claim, const Seen& seen, bool again) {
   if (!seen.target) return {Do::look_target};
   const Sight& target = *seen.target;
   if (target.at == At::unknown)
@@ -24,16 +26,16 @@ Step take_down_target(const Claim& claim, const Seen& seen) {
     if (!seen.users) return {Do::look_users};
     if (!seen.users->empty()) return in_use(claim.target, *seen.users);
   }
-  if (claim.phase != Phase::unmounting) return {Do::save_claim, Phase::unmounting, {}};
+  if (claim.phase != Phase::unmounting) return claim_as(Phase::unmounting, again);
   // Plugins remove the target (CSI, NodeUnpublishVolume), and one may remove what is in it.
-  if (target.at == At::filled || target.at == At::link) return {Do::save_claim, Phase::leaving, {}};
+  if (target.at == At::filled || target.at == At::link) return claim_as(Phase::leaving, again);
   // Also where nothing is mounted: the plugin may keep something, and a process may have died inside its publish.
   if (!seen.unpublished) return {Do::unpublish};
   if (target.is_mount())
     return failed(errc::in_use, "the plugin says that it unpublished the volume, but " + claim.target +
                                     " is still mounted: another program may have mounted there, too. Look at "
                                     "/proc/self/mountinfo");
-  return {Do::save_claim, Phase::leaving, {}};
+  return claim_as(Phase::leaving, again);
 }
 
 }  // namespace
@@ -61,7 +63,11 @@ Step in_use(const std::string& target, const std::vector<std::string>& users) {
 
 Step next_of_unmount(const Claim& claim, const Wish& wish, const Seen& seen) {
   if (!seen.stages) return {Do::look_plugin};
-  if (claim.phase != Phase::leaving) return take_down_target(claim, seen);
+  // An unmount that was begun was somebody's wish.
+  const bool begun = !claim.again && (claim.phase == Phase::unmounting || claim.phase == Phase::leaving);
+  const bool again = wish.what == Wish::What::set_down && !begun;
+  if (claim.again && !again) return claim_as(claim.phase, false);
+  if (claim.phase != Phase::leaving) return take_down_target(claim, seen, again);
   if (*seen.stages && seen.others.empty()) {
     if (!seen.unstaged) return {Do::unstage};
     if (!seen.staging) return {Do::look_staging};
@@ -73,7 +79,7 @@ Step next_of_unmount(const Claim& claim, const Wish& wish, const Seen& seen) {
                                       " is still mounted: its log may say why");
   }
   if (!seen.cleaned) return {Do::clean};
-  if (wish.what == Wish::What::undo) return {Do::keep_claim, Phase::mounting, {}};
+  if (again) return {Do::done};
   return {Do::drop_claim};
 }
 
@@ -101,8 +107,6 @@ std::string_view name(Do what) {
       return "unstage";
     case Do::clean:
       return "remove empty folders";
-    case Do::keep_claim:
-      return "keep the claim";
     case Do::drop_claim:
       return "drop the claim";
     case Do::done:

@@ -204,6 +204,39 @@ TEST_CASE(
   CHECK(host.run({"unmount", host.target()}).code == 0);
 }
 
+TEST_CASE("unmount --all waits for who uses a mount, and mount --all mounts again what it unmounted") {
+  if (!may_mount()) return;
+  const Host host;
+  ScriptedPlugin plugin(host.at("csi.sock"), true);
+  REQUIRE(host.run(host.mount_words()).code == 0);
+  Fd open(::open((host.target() + "/open").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  const auto stays = host.run({"unmount", "--all", "--timeout", "2"});
+  CHECK(stays.code == 1);
+  CHECK_THAT(stays.problems, ContainsSubstring(host.target() + ": ") && ContainsSubstring("in use"));
+  CHECK(host.state() == "mounted");
+  const pid_t waiting = host.start({"unmount", "--all"});
+  std::this_thread::sleep_for(500ms);
+  open = Fd();
+  CHECK(host.end(waiting).code == 0);
+  CHECK(host.state() == "unmounted");
+  CHECK(host.run({"mount", "--all", "--mounts-dir", host.at("mounts.d")}).code == 0);
+  CHECK(host.state() == "mounted");
+  CHECK(host.run({"unmount", host.target()}).code == 0);
+}
+
+TEST_CASE("arguments that make no sense together are refused with what would") {
+  const Host host;
+  const auto nothing = host.run({"unmount"});
+  CHECK(nothing.code == 1);
+  CHECK_THAT(nothing.problems, ContainsSubstring("--all"));
+  for (const auto& words : std::vector<std::vector<std::string>>{
+           {"mount", "--all", "rbd/db", "/srv/db"}, {"mount", "--all", "rbd/db"}, {"unmount", "--all", "/srv/db"}}) {
+    const auto both = host.run(words);
+    CHECK(both.code == 1);
+    CHECK_THAT(both.problems, ContainsSubstring("--all takes"));
+  }
+}
+
 TEST_CASE("two images of one name in two pools are told apart, by refusing the second") {
   if (!may_mount()) return;
   const Host host;

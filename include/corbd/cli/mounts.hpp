@@ -25,17 +25,20 @@ struct Mounts {
     bool read_only = false, block = false;
   };
   Wish wish;
-  bool all = false;         ///< every file of mounts_dir, and every claim
+  bool all = false;         ///< every claim; to mount, every file of mounts_dir, too
   bool write_unit = false;  ///< print a unit, and mount nothing
   bool wait = false;        ///< for a plugin that does not answer yet
   std::string endpoint = "unix:///run/corbd/csi.sock", runtime_dir = "/run/corbd";
   std::string root = "/var/lib/corbd/mounts";  ///< claims and staging paths
   std::string mounts_dir = "/etc/corbd/mounts.d";
-  std::string output = "text";  ///< or "json"
-  int parallel = 4;             ///< of all, at the same time
-  int timeout_s = 300;
+  std::string output = "text";             ///< or "json"
+  int parallel = 4;                        ///< of all, at the same time
+  int timeout_s = 0;                       ///< 0: see limit_of
   std::string program = "/proc/self/exe";  ///< whose subcommand helper looks at mounts
 };
+
+/// Seconds: 80 for an unmount of all, less than systemd gives a unit to stop; otherwise 300.
+int limit_of(const Mounts& ask);
 
 /// Progress and problems go to stderr, answers to stdout. Exit code: 0 done, 1 failed, 3 no plugin answers.
 int call_mounts(const Mounts& ask);

@@ -55,6 +55,8 @@ class Manager {
   /// Succeeds if nothing is claimed there any more. not_found: nothing was. in_use names the processes. A failed
   /// unmount leaves the claim, for a repeat.
   task<result<>> unmount(std::string target, Until until);
+  /// As unmount, but the claim stays, with `again`. An unmount that was begun is ended, and its claim with it.
+  task<result<>> set_down(std::string target, Until until);
 
   task<result<std::vector<Claim>>> claims();
   struct Held {

@@ -53,6 +53,8 @@ struct Claim {
   /// mounted. leaving: it is not, so this is no user any more; the staging path may still be in use.
   enum class Phase { mounting, mounted, unmounting, leaving };
   Phase phase = Phase::mounting;
+  /// Of an unmounting or leaving one: it is to be mounted again, so it stays when the unmount is over.
+  bool again = false;
   Volume volume;
   Usage usage;
   std::string user, staging, target;

@@ -216,6 +216,11 @@ TEST_CASE("the list says what is wrong with a mount, and what to do") {
   CHECK(word(Phase::mounting, At::mounted) == "half-mounted");
   CHECK(word(Phase::unmounting, At::mounted) == "half-unmounted");
   CHECK(word(Phase::leaving, At::nothing) == "half-unmounted");
+  held.claim.again = true;
+  CHECK(word(Phase::leaving, At::nothing) == "unmounted");
+  CHECK(word(Phase::unmounting, At::mounted) == "half-unmounted");
+  held.claim.again = false;
+  word(Phase::leaving, At::nothing);
   CHECK_THAT(cli::mounts_table({held}), ContainsSubstring("/srv/db"));
   CHECK(cli::mounts_json({held}).at(0).at("state").as_string() == "half-unmounted");
   CHECK(cli::mounts_table({}) == "nothing is mounted\n");

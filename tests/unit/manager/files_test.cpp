@@ -49,6 +49,7 @@ Claim sample() {
   claim.staging = "/root/staging";
   claim.target = "/srv/a";
   claim.folder_mode = 01755;
+  claim.again = true;
   claim.volume_context = {{"pool", "rbd"}};
   claim.publish_context = {{"k", "v"}};
   claim.notes = {{"keyring", "/etc/ceph/k"}};
@@ -69,6 +70,7 @@ TEST_CASE("a claim comes back from its file as it was, and goes with it") {
   CHECK(loaded->claims[0].usage == claim.usage);
   CHECK(loaded->claims[0].volume == claim.volume);
   CHECK(loaded->claims[0].folder_mode == 01755U);
+  CHECK(loaded->claims[0].again);
   CHECK(loaded->claims[0].notes == claim.notes);
   struct stat found{};
   REQUIRE(::stat(store.files().at(0).c_str(), &found) == 0);

@@ -277,3 +277,39 @@ TEST_CASE("has_mount says yes only to a mount that lives, and an error where tha
   world.special["/srv/a"] = {At::unknown, "", "no answer", 0};
   CHECK_FALSE(ask());
 }
+
+TEST_CASE("a mount that is set down keeps its claim, and does not count as a user of the staging path") {
+  World world;
+  Process process(world);
+  REQUIRE(process.mount(wanted("a")));
+  REQUIRE(process.mount(wanted("b")));
+  REQUIRE(process.set_down("/srv/a"));
+  REQUIRE(process.set_down("/srv/b"));
+  CHECK(world.mounts.empty());
+  CHECK(world.broken.empty());
+  for (const char* target : {"/srv/a", "/srv/b"}) CHECK(world.claims.at(target).again);
+  REQUIRE(process.mount(wanted("a")));
+  CHECK_FALSE(world.claims.at("/srv/a").again);
+  REQUIRE(process.unmount("/srv/b"));
+  CHECK(world.is_mounted("/srv/a"));
+  CHECK(world.claims.size() == 1);
+}
+
+TEST_CASE("a mount in use is not set down, and its claim is as it was") {
+  World world;
+  Process process(world);
+  REQUIRE(process.mount(wanted()));
+  world.users["/srv/a"] = {"postgres (4711)"};
+  CHECK(process.set_down("/srv/a").error().code == errc::in_use);
+  CHECK(world.claims.at("/srv/a").phase == Claim::Phase::mounted);
+  CHECK(world.is_mounted("/srv/a"));
+}
+
+TEST_CASE("an unmount that was begun is not kept in mind by setting all down") {
+  World world;
+  Process process(world);
+  REQUIRE(process.mount(wanted()));
+  world.claims.at("/srv/a").phase = Claim::Phase::unmounting;
+  REQUIRE(process.set_down("/srv/a"));
+  CHECK(world.claims.empty());
+}

@@ -108,3 +108,24 @@ TEST_CASE("a manager that is killed while it replaces a dead mount leaves what t
   }
   CHECK(at > 8);
 }
+
+TEST_CASE("a manager that is killed while it sets a mount down never forgets that it is to be mounted again") {
+  for (const auto when : {Fault::When::before, Fault::When::after}) {
+    int at = 0;
+    for (bool came = true; came; ++at) {
+      World world = fresh(true, false);
+      came = with_fault(world, at, {when, {}}, [](Process& process) { return process.set_down("/srv/a").has_value(); });
+      CAPTURE(at);
+      REQUIRE(world.claims.contains("/srv/a"));
+      const Claim& claim = world.claims.at("/srv/a");
+      CHECK((claim.again || claim.phase == Claim::Phase::mounted));
+      Process next(world);
+      REQUIRE(next.set_down("/srv/a"));
+      CHECK(world.mounts.empty());
+      REQUIRE(do_mount(next));
+      check_up(world);
+      CHECK(world.broken.empty());
+    }
+    CHECK(at > 5);
+  }
+}

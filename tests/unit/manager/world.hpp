@@ -59,6 +59,7 @@ class Process {
   ~Process();
   result<Claim> mount(Mount mount, Until until = {});
   result<> unmount(const std::string& target, Until until = {});
+  result<> set_down(const std::string& target) { return loop_.run(manager_->set_down(target, {})); }
   manager::Manager& manager() { return *manager_; }
   Loop& loop() { return loop_; }
   std::vector<manager::Event> heard;
