@@ -22,23 +22,15 @@ int complain(const std::string& text) {
   return kFailed;
 }
 
-/// Static volumes are known to their plugin by the image's name alone.
-result<> check_image_name(const std::vector<manager::Claim>& claims, const manager::Volume& volume) {
-  for (const auto& claim : claims)
-    if (claim.volume.external_id == volume.external_id && claim.volume.name != volume.name)
-      return Error{errc::already_exists, "the image " + claim.volume.name + " is mounted at " + claim.target +
-                                             ", and an agent cannot tell two images of one name apart: unmount it, or "
-                                             "rename this one"};
-  return {};
-}
-
 /// A claim of another volume or usage at the target ends, if nothing is mounted there: its file was edited, and then
 /// the host rebooted.
 task<result<>> end_old_claim(Mounter& mounter, std::vector<manager::Claim> claims, manager::Mount mount,
                              int timeout_s) {
   for (const auto& claim : claims) {
     if (claim.target != mount.target) continue;
-    if (claim.volume.name == mount.volume.name && claim.usage == mount.usage) continue;
+    const bool same = claim.volume.name == mount.volume.name && claim.usage == mount.usage &&
+                      claim.volume_context == mount.volume_context;
+    if (same) continue;
     const auto mounted = co_await mounter.manager().is_mount(claim.target, mounter.within(timeout_s));
     if (!mounted) co_return mounted.error();
     if (*mounted) continue;
@@ -53,7 +45,6 @@ task<result<std::string>> mount_one(Mounter& mounter, Mounts::Wish wish, int tim
   if (!mount) co_return mount.error();
   const auto claims = co_await mounter.manager().claims();
   if (!claims) co_return claims.error();
-  if (auto checked = check_image_name(*claims, mount->volume); !checked) co_return checked.error();
   if (auto ended = co_await end_old_claim(mounter, *claims, *mount, timeout_s); !ended) co_return ended.error();
   const std::string name = mount->volume.name;
   const std::string id = mount->volume.external_id;

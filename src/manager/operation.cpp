@@ -24,6 +24,31 @@ Claim new_claim(const Mount& mount, const std::string& root) {
   return claim;
 }
 
+/// "clusterID a", for what only this one has, or has otherwise.
+std::string own_attributes(const Texts& own, const Texts& other) {
+  std::string all;
+  for (const auto& [key, value] : own) {
+    const auto found = other.find(key);
+    if (found == other.end() || found->second != value) all += (all.empty() ? "" : ", ") + key + " " + value;
+  }
+  return all.empty() ? "fewer attributes" : all;
+}
+
+/// A plugin may know a volume by its id alone (a static image by its name), and then gives what it staged first.
+result<> check_identity(const Claim& claim, const Mount& wanted) {
+  const bool same_id =
+      claim.volume.external_id == wanted.volume.external_id && claim.volume.plugin == wanted.volume.plugin;
+  if (!same_id || claim.volume_context == wanted.volume_context) return {};
+  return Error{errc::already_exists,
+               claim.volume.name + " is mounted at " + claim.target + " with " +
+                   own_attributes(claim.volume_context, wanted.volume_context) + ", and " + wanted.volume.name +
+                   ", wanted at " + wanted.target + " with " +
+                   own_attributes(wanted.volume_context, claim.volume_context) + ", has the same volume id " +
+                   claim.volume.external_id +
+                   ": its plugin could not tell the two apart. Unmount the first, or give one of two images another "
+                   "name"};
+}
+
 }  // namespace
 
 task<result<>> Operation::run() {
@@ -37,6 +62,9 @@ task<result<>> Operation::reload() {
   auto loaded = co_await base_.ports.claims.load();
   if (!loaded) co_return loaded.error();
   claim_.reset();
+  if (wish_.what == Wish::What::mount)
+    for (const auto& claim : loaded->claims)
+      if (auto checked = check_identity(claim, wish_.mount); !checked) co_return checked;
   for (const auto& claim : loaded->claims)
     if (claim.target == target_) claim_ = claim;
   const std::string staging =

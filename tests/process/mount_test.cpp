@@ -237,7 +237,7 @@ TEST_CASE("arguments that make no sense together are refused with what would") {
   }
 }
 
-TEST_CASE("two images of one name in two pools are told apart, by refusing the second") {
+TEST_CASE("two images of one name in two pools or clusters are told apart, by refusing the second") {
   if (!may_mount()) return;
   const Host host;
   ScriptedPlugin plugin(host.at("csi.sock"), true);
@@ -248,6 +248,13 @@ TEST_CASE("two images of one name in two pools are told apart, by refusing the s
   const auto refused = host.run(words);
   CHECK(refused.code == 1);
   CHECK_THAT(refused.problems, ContainsSubstring("rbd/db is mounted at " + host.target()));
+  for (const auto& more : std::vector<std::vector<std::string>>{{"--cluster", "b"}, {"--attribute", "pool=ssd"}}) {
+    words = host.mount_words();
+    words[2] = host.at("srv") + "/other";
+    words.insert(words.end(), more.begin(), more.end());
+    CHECK(host.run(words).code == 1);
+  }
+  CHECK(std::ranges::count(plugin.calls(), "publish") == 1);
 }
 
 TEST_CASE(

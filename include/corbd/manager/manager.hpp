@@ -48,9 +48,9 @@ class Manager {
 
   /// Returns the claim once the volume is mounted at its target. Succeeds at once if it is, and if its device lives.
   /// Errors, besides the plugin's: invalid_argument (a target that is a link), failed_precondition (a target that holds
-  /// something, or another mount), already_exists (the target, or the name, is claimed by another volume or usage),
-  /// unavailable (unknown what is mounted there). A failed or cancelled mount takes back what it did, and the text has
-  /// both errors if that fails too. A claim that was there before stays.
+  /// something, or another mount), already_exists (the target, or the name, is claimed by another volume or usage,
+  /// or the volume with another volume_context), unavailable (unknown what is mounted there). A failed or cancelled
+  /// mount takes back what it did, and the text has both errors if that fails too. A claim that was there before stays.
   task<result<Claim>> mount(Mount wanted, Until until);
   /// Succeeds if nothing is claimed there any more. not_found: nothing was. in_use names the processes. A failed
   /// unmount leaves the claim, for a repeat.

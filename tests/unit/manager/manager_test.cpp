@@ -313,3 +313,24 @@ TEST_CASE("an unmount that was begun is not kept in mind by setting all down") {
   REQUIRE(process.set_down("/srv/a"));
   CHECK(world.claims.empty());
 }
+
+TEST_CASE("one volume id with other attributes is another volume, and is refused at every target") {
+  World world;
+  Process process(world);
+  Mount first = wanted("a");
+  first.volume_context = {{"clusterID", "one"}, {"pool", "rbd"}};
+  REQUIRE(process.mount(first));
+  Mount second = first;
+  second.volume_context["clusterID"] = "two";
+  for (const char* target : {"/srv/a", "/srv/b"}) {
+    second.target = target;
+    const auto refused = process.mount(second);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == errc::already_exists);
+    CHECK_THAT(refused.error().text, ContainsSubstring("at /srv/a with clusterID one") &&
+                                         ContainsSubstring("with clusterID two") && ContainsSubstring("Unmount"));
+  }
+  CHECK_FALSE(world.is_mounted("/srv/b"));
+  CHECK(world.claims.size() == 1);
+  CHECK(world.is_mounted("/srv/a"));
+}
