@@ -31,11 +31,11 @@ task<result<>> end_old_claim(Mounter& mounter, std::vector<manager::Claim> claim
     const bool same = claim.volume.name == mount.volume.name && claim.usage == mount.usage &&
                       claim.volume_context == mount.volume_context;
     if (same) continue;
-    const auto mounted = co_await mounter.manager().is_mount(claim.target, mounter.within(timeout_s));
-    if (!mounted) co_return mounted.error();
-    if (*mounted) continue;
-    if (auto ended = co_await mounter.manager().unmount(claim.target, mounter.within(timeout_s)); !ended)
-      co_return ended.error();
+    auto ended = co_await mounter.manager().end_unmounted(claim.target, mounter.within(timeout_s));
+    // Another command may have ended it, or mounted there: the mount judges that.
+    const bool judged =
+        ended || ended.error().code == errc::not_found || ended.error().code == errc::failed_precondition;
+    if (!judged) co_return ended;
   }
   co_return result<>();
 }

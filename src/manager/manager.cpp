@@ -68,7 +68,7 @@ class Manager::Impl {
   }
 
   /// `what`: unmount or set_down.
-  task<result<>> take_down(std::string target, Wish::What what, Until until) {
+  task<result<>> take_down(std::string target, Wish::What what, bool only_unmounted, Until until) {
     if (auto resolved = co_await resolve(target, until); !resolved) co_return resolved.error();
     const auto target_lock = co_await lock("target\n" + target, target, until);
     if (!target_lock) co_return target_lock.error();
@@ -83,6 +83,11 @@ class Manager::Impl {
                                                      ": name the socket of the other"};
     const auto volume_lock = co_await lock_volume(claim->volume, until);
     if (!volume_lock) co_return volume_lock.error();
+    if (only_unmounted) {
+      const auto sight = co_await look_at(target, until);
+      if (!sight) co_return sight.error();
+      if (sight->is_mount()) co_return Error{errc::failed_precondition, sight->mount + " is mounted at " + target};
+    }
     Operation operation(base_, {what, {}}, target, until);
     auto done = co_await operation.run();
     base_.say({Event::What::unmounted, claim->volume.external_id, target, done.has_value(),
@@ -106,13 +111,6 @@ class Manager::Impl {
       all.push_back({std::move(claim), std::move(sight)});
     }
     co_return all;
-  }
-
-  task<result<bool>> is_mount(std::string path, Until until) {
-    if (auto resolved = co_await resolve(path, until); !resolved) co_return resolved.error();
-    const auto sight = co_await look_at(path, until);
-    if (!sight) co_return sight.error();
-    co_return sight->is_mount();
   }
 
   task<result<bool>> has_mount(std::string target, Until until) {
@@ -231,14 +229,16 @@ const Health& Manager::health() const { return impl_->health(); }
 task<result<>> Manager::wait_ready(Until until) { return impl_->wait_ready(until); }
 task<result<Claim>> Manager::mount(Mount wanted, Until until) { return impl_->mount(std::move(wanted), until); }
 task<result<>> Manager::unmount(std::string target, Until until) {
-  return impl_->take_down(std::move(target), Wish::What::unmount, until);
+  return impl_->take_down(std::move(target), Wish::What::unmount, false, until);
 }
 task<result<>> Manager::set_down(std::string target, Until until) {
-  return impl_->take_down(std::move(target), Wish::What::set_down, until);
+  return impl_->take_down(std::move(target), Wish::What::set_down, false, until);
+}
+task<result<>> Manager::end_unmounted(std::string target, Until until) {
+  return impl_->take_down(std::move(target), Wish::What::unmount, true, until);
 }
 task<result<std::vector<Claim>>> Manager::claims() { return impl_->claims(); }
 task<result<std::vector<Manager::Held>>> Manager::list(Until until) { return impl_->list(until); }
-task<result<bool>> Manager::is_mount(std::string path, Until until) { return impl_->is_mount(std::move(path), until); }
 task<result<bool>> Manager::has_mount(std::string target, Until until) {
   return impl_->has_mount(std::move(target), until);
 }

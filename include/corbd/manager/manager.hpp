@@ -57,6 +57,8 @@ class Manager {
   task<result<>> unmount(std::string target, Until until);
   /// As unmount, but the claim stays, with `again`. An unmount that was begun is ended, and its claim with it.
   task<result<>> set_down(std::string target, Until until);
+  /// As unmount, but only if nothing is mounted there, judged under the locks: failed_precondition otherwise.
+  task<result<>> end_unmounted(std::string target, Until until);
 
   task<result<std::vector<Claim>>> claims();
   struct Held {
@@ -65,8 +67,6 @@ class Manager {
   };
   /// Every claim, and what is at its target.
   task<result<std::vector<Held>>> list(Until until);
-  /// Whether anything is mounted at the path, dead or alive. An error if that is not known.
-  task<result<bool>> is_mount(std::string path, Until until);
   /// Whether the volume is mounted at the target of its claim, and answers. An error if that is not known.
   task<result<bool>> has_mount(std::string target, Until until);
 

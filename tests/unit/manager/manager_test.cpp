@@ -334,3 +334,19 @@ TEST_CASE("one volume id with other attributes is another volume, and is refused
   CHECK(world.claims.size() == 1);
   CHECK(world.is_mounted("/srv/a"));
 }
+
+TEST_CASE("a claim ends only if nothing is mounted at its target, and if that is known") {
+  World world;
+  Process process(world);
+  const auto end = [&] { return process.loop().run(process.manager().end_unmounted("/srv/a", {})); };
+  REQUIRE(process.mount(wanted()));
+  CHECK(end().error().code == errc::failed_precondition);
+  world.special["/srv/a"] = {At::unknown, "", "no answer", 0};
+  CHECK(end().error().code == errc::unavailable);
+  world.special.clear();
+  CHECK(world.count("unpublish") == 0);
+  CHECK(world.claims.at("/srv/a").phase == Claim::Phase::mounted);
+  world.mounts.clear();
+  CHECK(end());
+  CHECK(world.claims.empty());
+}
