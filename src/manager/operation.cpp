@@ -100,6 +100,7 @@ task<result<>> Operation::act(Step step) {
       co_return co_await look_plugin();
     case Do::look_target:
       seen_.target = co_await base_.ports.node.look(target_, Reach::here, look_until());
+      if (!tried_publish_) found_mounted_ = seen_.target->is_mount();
       co_return result<>();
     case Do::look_staging: {
       const std::string path =
@@ -235,6 +236,12 @@ task<result<>> Operation::clean() {
 task<result<>> Operation::undo(Until until) {
   const bool fresh = !claimed_before_;
   if (!claim_ || (!fresh && !tried_stage_ && !tried_publish_)) co_return result<>();
+  if (found_mounted_) {
+    if (!fresh) co_return result<>();
+    auto dropped = co_await base_.ports.claims.drop(target_);
+    if (dropped) claim_.reset();
+    co_return dropped;
+  }
   wish_.what = fresh ? Wish::What::unmount : Wish::What::set_down;
   until_ = until;
   const auto stages = seen_.stages;

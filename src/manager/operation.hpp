@@ -43,6 +43,8 @@ class Operation {
   Until until_;
   std::optional<Claim> claim_;
   Seen seen_;
+  /// What was at the target before the first publish was a mount: it is not ours to take back.
+  bool found_mounted_ = false;
   bool claimed_before_ = false, tried_stage_ = false, tried_publish_ = false;
 };
 

@@ -72,6 +72,29 @@ TEST_CASE("after a reboot a mount of a claimed volume that fails keeps the claim
   CHECK(process.mount(wanted()));
 }
 
+TEST_CASE("a mount that was there before is not taken back by a mount that fails") {
+  for (const bool claimed : {false, true}) {
+    World world;
+    Process process(world);
+    REQUIRE(process.mount(wanted()));
+    world.claims.at("/srv/a").phase = Claim::Phase::mounting;
+    if (!claimed) world.claims.clear();
+    world.plugin_says = [](const std::string& call) -> std::optional<Error> {
+      if (call == "publish") return Error{errc::internal, "no publish today"};
+      return std::nullopt;
+    };
+    const auto refused = process.mount(wanted());
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().text.find("taken back") == std::string::npos);
+    CHECK(world.is_mounted("/srv/a"));
+    CHECK(world.mounts.size() == 2);
+    CHECK(world.count("unpublish") + world.count("unstage") == 0);
+    CHECK(world.claims.contains("/srv/a") == claimed);
+    world.plugin_says = nullptr;
+    CHECK(process.mount(wanted()));
+  }
+}
+
 TEST_CASE("a cancelled mount leaves nothing mounted that it mounted") {
   World world;
   Process process(world);
