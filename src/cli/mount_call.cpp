@@ -43,6 +43,9 @@ task<result<>> end_old_claim(Mounter& mounter, std::vector<manager::Claim> claim
 task<result<std::string>> mount_one(Mounter& mounter, Mounts::Wish wish, int timeout_s) {
   auto mount = mount_of(wish);
   if (!mount) co_return mount.error();
+  auto target = co_await mounter.manager().resolve(mount->target, mounter.within(timeout_s));
+  if (!target) co_return target.error();
+  mount->target = std::move(*target);
   const auto claims = co_await mounter.manager().claims();
   if (!claims) co_return claims.error();
   if (auto ended = co_await end_old_claim(mounter, *claims, *mount, timeout_s); !ended) co_return ended.error();
@@ -74,7 +77,12 @@ task<result<std::vector<Task>>> all_tasks(Mounter& mounter, const Mounts& ask) {
   std::vector<Task> tasks;
   std::vector<std::string> named;
   for (auto& file : read_mount_files(ask.mounts_dir)) {
-    if (file.wish) named.push_back(std::filesystem::path(file.wish->dir).lexically_normal());
+    if (file.wish) {
+      // As claims have it. What cannot be resolved cannot be mounted, and its mount says why.
+      auto dir = co_await mounter.manager().resolve(file.wish->dir, mounter.within(limit_of(ask)));
+      if (dir) file.wish->dir = std::move(*dir);
+      named.push_back(file.wish->dir);
+    }
     tasks.push_back({file.path, std::move(file.wish)});
   }
   const auto claims = co_await mounter.manager().claims();

@@ -123,6 +123,11 @@ class Manager::Impl {
     co_return sight->at == Sight::At::mounted;
   }
 
+  task<result<std::string>> resolved(std::string target, Until until) {
+    if (auto done = co_await resolve(target, until); !done) co_return done.error();
+    co_return target;
+  }
+
  private:
   /// An error for what is unknown.
   task<result<Sight>> look_at(std::string path, Until until) {
@@ -238,6 +243,9 @@ task<result<>> Manager::end_unmounted(std::string target, Until until) {
   return impl_->take_down(std::move(target), Wish::What::unmount, true, until);
 }
 task<result<std::vector<Claim>>> Manager::claims() { return impl_->claims(); }
+task<result<std::string>> Manager::resolve(std::string target, Until until) {
+  return impl_->resolved(std::move(target), until);
+}
 task<result<std::vector<Manager::Held>>> Manager::list(Until until) { return impl_->list(until); }
 task<result<bool>> Manager::has_mount(std::string target, Until until) {
   return impl_->has_mount(std::move(target), until);

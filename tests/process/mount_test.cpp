@@ -237,6 +237,23 @@ TEST_CASE("arguments that make no sense together are refused with what would") {
   }
 }
 
+TEST_CASE("mount --all makes one mount of a folder, however its file writes it") {
+  if (!may_mount()) return;
+  const Host host;
+  ScriptedPlugin plugin(host.at("csi.sock"), true);
+  REQUIRE(host.run(host.mount_words()).code == 0);
+  fs::create_directory_symlink(host.at("srv"), host.at("link"));
+  for (const std::string& dir : {host.target() + "/", host.at("link") + "/db"}) {
+    std::ofstream(host.at("mounts.d") + "/db.conf")
+        << "image = rbd/db\ndir = " << dir << "\nconf = " << host.at("ceph.conf")
+        << "\nkeyring = " << host.at("keyring") << "\n";
+    const auto all = host.run({"mount", "--all", "--mounts-dir", host.at("mounts.d")});
+    CAPTURE(dir, all.problems);
+    CHECK(all.code == 0);
+    CHECK(all.out == "rbd/db is mounted at " + host.target() + "\n");
+  }
+}
+
 TEST_CASE("two images of one name in two pools or clusters are told apart, by refusing the second") {
   if (!may_mount()) return;
   const Host host;

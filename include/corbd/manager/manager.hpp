@@ -61,6 +61,8 @@ class Manager {
   task<result<>> end_unmounted(std::string target, Until until);
 
   task<result<std::vector<Claim>>> claims();
+  /// The name that a target has in its claim, whatever links lead to it. not_found without a parent.
+  task<result<std::string>> resolve(std::string target, Until until);
   struct Held {
     Claim claim;
     Sight sight;
