@@ -43,9 +43,13 @@ class HelperNode final : public Node {
     co_return all;
   }
 
-  task<result<>> make_folder(std::string path, unsigned mode, Until until) override {
-    const auto reply =
-        co_await ask("make the folder " + path, {{"op", kMakeFolder}, {"path", path}, {"mode", mode}}, until);
+  task<result<>> make_folder(std::string path, unsigned mode, std::optional<Owner> owner, Until until) override {
+    json::object body{{"op", kMakeFolder}, {"path", path}, {"mode", mode}};
+    if (owner) {
+      body["uid"] = owner->uid;
+      body["gid"] = owner->gid;
+    }
+    const auto reply = co_await ask("make the folder " + path, std::move(body), until);
     if (!reply) co_return reply.error();
     co_return result<>();
   }
@@ -64,7 +68,7 @@ class HelperNode final : public Node {
   }
 
  private:
-  static Sight unknown(std::string why) { return {Sight::At::unknown, "", std::move(why), 0}; }
+  static Sight unknown(std::string why) { return {Sight::At::unknown, "", std::move(why), 0, {}}; }
 
   /// By value: the table may be read again meanwhile.
   task<Sight> look_at_mount(host::Mount mount, Until until) {

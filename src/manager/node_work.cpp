@@ -32,7 +32,11 @@ Error not_done(const std::string& doing, const std::string& path, int error) {
 }
 
 json::object sight_to_json(const Sight& sight) {
-  return {{"at", static_cast<int>(sight.at)}, {"text", sight.text}, {"mode", sight.mode}};
+  return {{"at", static_cast<int>(sight.at)},
+          {"text", sight.text},
+          {"mode", sight.mode},
+          {"uid", sight.owner.uid},
+          {"gid", sight.owner.gid}};
 }
 
 /// The first name in the folder; empty if there is none.
@@ -68,6 +72,7 @@ Sight sight_from_json(const json::object& reply) {
   sight.at = static_cast<Sight::At>(reply.at("at").to_number<int>());
   sight.text = reply.at("text").as_string();
   sight.mode = reply.at("mode").to_number<unsigned>();
+  sight.owner = {reply.at("uid").to_number<unsigned>(), reply.at("gid").to_number<unsigned>()};
   return sight;
 }
 
@@ -93,20 +98,24 @@ result<Sight> look(const std::string& path) {
     sight.at = first->empty() ? Sight::At::folder : Sight::At::filled;
     sight.text = std::move(*first);
     sight.mode = found.st_mode & kPermissions;
+    sight.owner = {found.st_uid, found.st_gid};
   }
   return sight;
 }
 
-result<> make_folder(const std::string& path, unsigned mode) {
+result<> make_folder(const std::string& path, unsigned mode, std::optional<Owner> owner) {
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
   struct stat found{};
   if (::stat(parent.c_str(), &found) != 0) {
     if (errno != ENOENT) return not_done("looking at", parent, errno);
     if (auto made = make_folder(parent, 0700); !made) return made;
   }
-  if (::mkdir(path.c_str(), mode) == 0) {
-    // Whatever the umask is.
-    if (::chmod(path.c_str(), mode) != 0) return not_done("giving its permissions to", path, errno);
+  if (::mkdir(path.c_str(), mode & 0700) == 0) {
+    const Fd made(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (!made) return not_done("opening", path, errno);
+    if (owner && ::fchown(made.get(), owner->uid, owner->gid) != 0) return not_done("giving its owner to", path, errno);
+    // Whatever the umask is, and after the owner, whose change takes bits away.
+    if (::fchmod(made.get(), mode) != 0) return not_done("giving its permissions to", path, errno);
     return {};
   }
   if (errno != EEXIST) return not_done("making the folder", path, errno);
@@ -173,7 +182,12 @@ result<json::object> work(const json::object& request) {
     for (const auto& user : ops::users(path)) users.emplace_back(user);
     return json::object{{"users", std::move(users)}};
   }
-  if (op == kMakeFolder) return empty_reply(ops::make_folder(path, request.at("mode").to_number<unsigned>()));
+  if (op == kMakeFolder) {
+    std::optional<Owner> owner;
+    if (request.contains("uid"))
+      owner = {request.at("uid").to_number<unsigned>(), request.at("gid").to_number<unsigned>()};
+    return empty_reply(ops::make_folder(path, request.at("mode").to_number<unsigned>(), owner));
+  }
   if (op == kRemoveFolder) return empty_reply(ops::remove_folder(path, std::string(request.at("root").as_string())));
   if (op == kRead) return empty_reply(ops::read_device(path));
   if (op == kResolve) {

@@ -21,7 +21,7 @@ namespace ops {
 result<Sight> look(const std::string& path);
 /// `proc`: where /proc is. At most ten, and the last then says how many more.
 std::vector<std::string> users(const std::string& target, const std::string& proc = "/proc");
-result<> make_folder(const std::string& path, unsigned mode);
+result<> make_folder(const std::string& path, unsigned mode, std::optional<Owner> owner = {});
 result<> remove_folder(const std::string& path, const std::string& root);
 result<std::string> resolve(const std::string& path);
 /// Its first block, past the page cache. io: it gives errors, or it is gone.

@@ -114,7 +114,7 @@ task<result<>> Operation::act(Step step) {
       co_return co_await save(step.phase, step.again);
     case Do::make_staging:
       seen_.staging.reset();
-      co_return co_await base_.ports.node.make_folder(claim_->staging, kStagingMode, look_until());
+      co_return co_await base_.ports.node.make_folder(claim_->staging, kStagingMode, {}, look_until());
     case Do::stage:
       co_return co_await stage();
     case Do::publish:
@@ -156,7 +156,10 @@ task<result<>> Operation::save(Claim::Phase phase, bool again) {
   Claim claim = claim_ ? *claim_ : new_claim(wish_.mount, base_.config.root);
   claim.phase = phase;
   claim.again = again;
-  if (!claim_ && seen_.target && seen_.target->at == Sight::At::folder) claim.folder_mode = seen_.target->mode;
+  if (!claim_ && seen_.target && seen_.target->at == Sight::At::folder) {
+    claim.folder_mode = seen_.target->mode;
+    claim.folder_owner = seen_.target->owner;
+  }
   auto saved = co_await base_.ports.claims.save(claim);
   if (saved) claim_ = std::move(claim);
   co_return saved;
@@ -177,7 +180,7 @@ task<result<>> Operation::publish() {
   // A target of ours; a caller's own is resolved, so its parent is there.
   if (target_.starts_with(base_.config.root + "/")) {
     const std::string parent = std::filesystem::path(target_).parent_path();
-    if (auto made = co_await base_.ports.node.make_folder(parent, kStagingMode, look_until()); !made)
+    if (auto made = co_await base_.ports.node.make_folder(parent, kStagingMode, {}, look_until()); !made)
       co_return made.error();
   }
   tried_publish_ = true;
@@ -223,7 +226,7 @@ task<result<>> Operation::clean() {
     if (auto removed = co_await node.remove_folder(claim_->staging, root + "/staging", look_until()); !removed)
       co_return removed.error();
   if (claim_->folder_mode) {
-    if (auto made = co_await node.make_folder(target_, *claim_->folder_mode, look_until()); !made)
+    if (auto made = co_await node.make_folder(target_, *claim_->folder_mode, claim_->folder_owner, look_until()); !made)
       co_return made.error();
   } else if (target_.starts_with(root + "/")) {
     if (auto removed = co_await node.remove_folder(target_, root + "/per-alloc", look_until()); !removed)

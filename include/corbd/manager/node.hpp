@@ -11,6 +11,7 @@
 #include "corbd/core/helper_pool.hpp"
 #include "corbd/core/task.hpp"
 #include "corbd/core/wait.hpp"
+#include "corbd/manager/values.hpp"
 
 namespace corbd::manager {
 
@@ -30,6 +31,7 @@ struct Sight {
   std::string mount;  ///< of a mount: what is mounted, comparable between paths; a block device's name if it has one
   std::string text;   ///< what holds, why dead, why unknown
   unsigned mode = 0;  ///< permissions of a folder that is not mounted
+  Owner owner = {};   ///< of the same
 
   bool is_mount() const { return at == At::mounted || at == At::dead; }
 };
@@ -45,8 +47,8 @@ class Node {
   virtual task<Sight> look(std::string path, Reach reach, Until until) = 0;
   /// The processes that have something of the mount open: "postgres (12)". Not those that only mapped a file of it.
   virtual task<result<std::vector<std::string>>> users(std::string target, Until until) = 0;
-  /// Makes the folder and its parents, those with 0700. Succeeds if it is there.
-  virtual task<result<>> make_folder(std::string path, unsigned mode, Until until) = 0;
+  /// Makes the folder and its parents, those with 0700. Succeeds if it is there. Without an owner: this process's.
+  virtual task<result<>> make_folder(std::string path, unsigned mode, std::optional<Owner> owner, Until until) = 0;
   /// rmdir(2) of the folder, and then of each parent below `root` that is empty. What is not empty stays.
   virtual task<result<>> remove_folder(std::string path, std::string root, Until until) = 0;
   /// The path with every link of its parents resolved. The last component is left as it is. not_found without a parent.

@@ -47,6 +47,12 @@ struct Mount {
   Texts notes;                            ///< kept in the claim for the caller; says nothing to the plugin
 };
 
+/// Of a folder.
+struct Owner {
+  unsigned uid = 0, gid = 0;
+  friend bool operator==(const Owner&, const Owner&) = default;
+};
+
 /// What is durable about one user of a volume, from before the first call until after the last one.
 struct Claim {
   /// mounting: any step of the mount may have happened. mounted: all of them. unmounting: the target may still be
@@ -58,9 +64,10 @@ struct Claim {
   Volume volume;
   Usage usage;
   std::string user, staging, target;
-  /// Permissions of a folder that was at the target before the mount. A plugin removes the target (CSI,
+  /// Permissions and owner of a folder that was at the target before the mount. A plugin removes the target (CSI,
   /// NodeUnpublishVolume), so it is made again afterwards.
   std::optional<unsigned> folder_mode;
+  std::optional<Owner> folder_owner;  ///< older claims do not have it
   Texts volume_context, publish_context, notes;
 };
 

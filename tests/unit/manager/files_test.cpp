@@ -49,6 +49,7 @@ Claim sample() {
   claim.staging = "/root/staging";
   claim.target = "/srv/a";
   claim.folder_mode = 01755;
+  claim.folder_owner = {70, 71};
   claim.again = true;
   claim.volume_context = {{"pool", "rbd"}};
   claim.publish_context = {{"k", "v"}};
@@ -70,8 +71,14 @@ TEST_CASE("a claim comes back from its file as it was, and goes with it") {
   CHECK(loaded->claims[0].usage == claim.usage);
   CHECK(loaded->claims[0].volume == claim.volume);
   CHECK(loaded->claims[0].folder_mode == 01755U);
+  CHECK(loaded->claims[0].folder_owner == manager::Owner{70, 71});
   CHECK(loaded->claims[0].again);
   CHECK(loaded->claims[0].notes == claim.notes);
+  std::string older = manager::encode(claim);
+  const std::string owner = R"(,"folder_owner":{"uid":70,"gid":71})";
+  older.erase(older.find(owner), owner.size());
+  REQUIRE(manager::decode(older));
+  CHECK_FALSE(manager::decode(older)->folder_owner);
   struct stat found{};
   REQUIRE(::stat(store.files().at(0).c_str(), &found) == 0);
   CHECK((found.st_mode & 0777) == 0600);

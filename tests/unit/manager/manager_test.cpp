@@ -38,8 +38,10 @@ TEST_CASE("an unmount takes everything down, and the folder that was at the targ
   World world;
   Process process(world);
   world.folders.insert("/srv/a");
+  world.owners["/srv/a"] = {70, 71};
   REQUIRE(process.mount(wanted()));
   REQUIRE(process.unmount("/srv/a"));
+  CHECK(world.owners["/srv/a"] == manager::Owner{70, 71});
   CHECK(world.mounts.empty());
   CHECK(world.claims.empty());
   CHECK(world.folders == std::set<std::string>{"/srv/a"});

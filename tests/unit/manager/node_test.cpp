@@ -131,6 +131,19 @@ TEST_CASE("a folder is made with its permissions whatever the umask, and what is
   CHECK_FALSE(ops::make_folder(folder.path() + "/file", 0755));
 }
 
+TEST_CASE("a folder is made again with the owner that it had") {
+  if (::geteuid() != 0) return;
+  Folder folder;
+  const std::string path = folder.path() + "/x";
+  REQUIRE(ops::make_folder(path, 02750, manager::Owner{70, 71}));
+  struct stat found{};
+  REQUIRE(::stat(path.c_str(), &found) == 0);
+  CHECK(found.st_uid == 70);
+  CHECK(found.st_gid == 71);
+  CHECK((found.st_mode & 07777) == 02750);
+  CHECK(ops::look(path)->owner == manager::Owner{70, 71});
+}
+
 TEST_CASE("a path has one name whatever links lead to it, but its end is not followed") {
   Folder folder;
   const std::string root = fs::canonical(folder.path());
@@ -209,7 +222,7 @@ TEST_CASE("the port sees a mount without waiting for it, and asks a helper about
   CHECK_THAT(proc.mount, ContainsSubstring("proc"));
   CHECK(look(folder.path()).at == At::folder);
   CHECK(look(folder.path() + "/none").at == At::nothing);
-  CHECK(Started<result<>>(loop.io, node->make_folder(folder.path() + "/made", 0700, {})).get());
+  CHECK(Started<result<>>(loop.io, node->make_folder(folder.path() + "/made", 0700, {}, {})).get());
   CHECK(fs::is_directory(folder.path() + "/made"));
   CHECK(Started<result<>>(loop.io, node->remove_folder(folder.path() + "/made", folder.path(), {})).get());
   CHECK_FALSE(fs::exists(folder.path() + "/made"));

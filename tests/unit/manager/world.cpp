@@ -59,6 +59,7 @@ class Process::FakePlugin final : public manager::Plugin {
       const bool there = world_.mounts.erase(target) > 0;
       world_.special.erase(target);
       world_.folders.erase(target);
+      world_.owners.erase(target);
       if (!there) return Error{errc::not_found, "there is no such volume"};
       return {};
     });
@@ -97,12 +98,15 @@ class Process::FakeNode final : public manager::Node {
     if (const auto found = world_.special.find(path); found != world_.special.end()) co_return found->second;
     if (const auto found = world_.mounts.find(path); found != world_.mounts.end())
       co_return Sight{Sight::At::mounted, found->second, "", 0};
-    co_return Sight{world_.folders.contains(path) ? Sight::At::folder : Sight::At::nothing, "", "", 0750};
+    const auto owner = world_.owners.find(path);
+    co_return Sight{world_.folders.contains(path) ? Sight::At::folder : Sight::At::nothing, "", "", 0750,
+                    owner == world_.owners.end() ? manager::Owner() : owner->second};
   }
   task<result<std::vector<std::string>>> users(std::string target, Until) override { co_return world_.users[target]; }
-  task<result<>> make_folder(std::string path, unsigned, Until) override {
-    co_return around<void>(world_, [this, path]() -> result<> {
+  task<result<>> make_folder(std::string path, unsigned, std::optional<manager::Owner> owner, Until) override {
+    co_return around<void>(world_, [this, path, owner]() -> result<> {
       world_.folders.insert(path);
+      if (owner) world_.owners[path] = *owner;
       return {};
     });
   }

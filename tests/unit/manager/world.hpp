@@ -31,6 +31,7 @@ class World {
   std::map<std::string, std::string> mounts;  ///< path to device
   std::map<std::string, Sight> special;       ///< paths that show something else than what is mounted there
   std::set<std::string> folders;
+  std::map<std::string, manager::Owner> owners;  ///< of folders; others are root's
   std::map<std::string, Claim> claims;
   std::map<std::string, std::vector<std::string>> users;
   std::vector<std::string> calls;   ///< of the plugin
