@@ -24,14 +24,13 @@ int complain(const std::string& text) {
 
 /// A claim of another volume or usage at the target ends, if nothing is mounted there: its file was edited, and then
 /// the host rebooted.
-task<result<>> end_old_claim(Mounter& mounter, std::vector<manager::Claim> claims, manager::Mount mount,
-                             int timeout_s) {
+task<result<>> end_old_claim(Mounter& mounter, std::vector<manager::Claim> claims, manager::Mount mount, Until until) {
   for (const auto& claim : claims) {
     if (claim.target != mount.target) continue;
     const bool same = claim.volume.name == mount.volume.name && claim.usage == mount.usage &&
                       claim.volume_context == mount.volume_context;
     if (same) continue;
-    auto ended = co_await mounter.manager().end_unmounted(claim.target, mounter.within(timeout_s));
+    auto ended = co_await mounter.manager().end_unmounted(claim.target, until);
     // Another command may have ended it, or mounted there: the mount judges that.
     const bool judged =
         ended || ended.error().code == errc::not_found || ended.error().code == errc::failed_precondition;
@@ -40,18 +39,18 @@ task<result<>> end_old_claim(Mounter& mounter, std::vector<manager::Claim> claim
   co_return result<>();
 }
 
-task<result<std::string>> mount_one(Mounter& mounter, Mounts::Wish wish, int timeout_s) {
+task<result<std::string>> mount_one(Mounter& mounter, Mounts::Wish wish, Until until) {
   auto mount = mount_of(wish);
   if (!mount) co_return mount.error();
-  auto target = co_await mounter.manager().resolve(mount->target, mounter.within(timeout_s));
+  auto target = co_await mounter.manager().resolve(mount->target, until);
   if (!target) co_return target.error();
   mount->target = std::move(*target);
   const auto claims = co_await mounter.manager().claims();
   if (!claims) co_return claims.error();
-  if (auto ended = co_await end_old_claim(mounter, *claims, *mount, timeout_s); !ended) co_return ended.error();
+  if (auto ended = co_await end_old_claim(mounter, *claims, *mount, until); !ended) co_return ended.error();
   const std::string name = mount->volume.name;
   const std::string id = mount->volume.external_id;
-  const auto claim = co_await mounter.manager().mount(std::move(*mount), mounter.within(timeout_s));
+  const auto claim = co_await mounter.manager().mount(std::move(*mount), until);
   if (!claim && claim.error().code == errc::timed_out)
     co_return Error{errc::timed_out,
                     claim.error().text + ". `corbd volume " + id +
@@ -60,8 +59,8 @@ task<result<std::string>> mount_one(Mounter& mounter, Mounts::Wish wish, int tim
   co_return name + " is mounted at " + claim->target;
 }
 
-task<result<std::string>> unmount_one(Mounter& mounter, std::string dir, int timeout_s) {
-  const auto done = co_await mounter.manager().unmount(dir, mounter.within(timeout_s));
+task<result<std::string>> unmount_one(Mounter& mounter, std::string dir, Until until) {
+  const auto done = co_await mounter.manager().unmount(dir, until);
   if (!done) co_return done.error();
   co_return dir + " is unmounted";
 }
@@ -73,13 +72,13 @@ struct Task {
 };
 
 /// Files first. A claim that no file names was mounted by hand.
-task<result<std::vector<Task>>> all_tasks(Mounter& mounter, const Mounts& ask) {
+task<result<std::vector<Task>>> all_tasks(Mounter& mounter, const Mounts& ask, Until until) {
   std::vector<Task> tasks;
   std::vector<std::string> named;
   for (auto& file : read_mount_files(ask.mounts_dir)) {
     if (file.wish) {
       // As claims have it. What cannot be resolved cannot be mounted, and its mount says why.
-      auto dir = co_await mounter.manager().resolve(file.wish->dir, mounter.within(limit_of(ask)));
+      auto dir = co_await mounter.manager().resolve(file.wish->dir, until);
       if (dir) file.wish->dir = std::move(*dir);
       named.push_back(file.wish->dir);
     }
@@ -99,11 +98,17 @@ struct Results {
   int failed = 0;
 };
 
-task<> one_of_all(Mounter& mounter, Task one, Slots& slots, Results& results, int timeout_s) {
-  const auto slot = co_await slots.take({});
+task<> one_of_all(Mounter& mounter, Task one, Slots& slots, Results& results, Until until) {
+  const auto slot = co_await slots.take(until);
   auto done = result<std::string>(one.wish ? Error() : one.wish.error());
-  if (one.wish && one.unmount) done = co_await unmount_one(mounter, one.wish->dir, timeout_s);
-  if (one.wish && !one.unmount) done = co_await mount_one(mounter, *one.wish, timeout_s);
+  if (one.wish && !slot)
+    done = slot.error().code == errc::cancelled
+               ? slot.error()
+               : Error{errc::timed_out, "it was not begun within --timeout, which the mounts before it used up"};
+  else if (one.wish && one.unmount)
+    done = co_await unmount_one(mounter, one.wish->dir, until);
+  else if (one.wish)
+    done = co_await mount_one(mounter, *one.wish, until);
   if (done) {
     std::cout << *done << std::endl;
     co_return;
@@ -112,13 +117,13 @@ task<> one_of_all(Mounter& mounter, Task one, Slots& slots, Results& results, in
   complain(one.what + ": " + done.error().text);
 }
 
-task<result<Results>> mount_all(Mounter& mounter, const Mounts& ask) {
-  auto tasks = co_await all_tasks(mounter, ask);
+task<result<Results>> mount_all(Mounter& mounter, const Mounts& ask, Until until) {
+  auto tasks = co_await all_tasks(mounter, ask, until);
   if (!tasks) co_return tasks.error();
   Slots slots(mounter.control(), mounter.clock(), "mounts", static_cast<std::size_t>(ask.parallel));
   Gate gate(mounter.control(), mounter.clock());
   Results results;
-  for (auto& one : *tasks) gate.spawn(one_of_all(mounter, std::move(one), slots, results, limit_of(ask)));
+  for (auto& one : *tasks) gate.spawn(one_of_all(mounter, std::move(one), slots, results, until));
   co_await gate.close({});
   co_return results;
 }
@@ -155,8 +160,7 @@ task<> one_of_set_down(Mounter& mounter, std::string target, Slots& slots, Resul
   complain(target + " is not unmounted: " + done.error().text);
 }
 
-task<result<Results>> unmount_all(Mounter& mounter, const Mounts& ask) {
-  const Until until = mounter.within(limit_of(ask));
+task<result<Results>> unmount_all(Mounter& mounter, const Mounts& ask, Until until) {
   const auto claims = co_await mounter.manager().claims();
   if (!claims) co_return claims.error();
   Slots slots(mounter.control(), mounter.clock(), "unmounts", static_cast<std::size_t>(ask.parallel));
@@ -175,15 +179,17 @@ int list_mounts(Mounter& mounter, const Mounts& ask) {
   return kDone;
 }
 
-int act(Mounter& mounter, const Mounts& ask) {
+/// `until`: for all of them.
+int act(Mounter& mounter, const Mounts& ask, Until until) {
   if (ask.all) {
-    const auto done =
-        mounter.run(ask.what == Mounts::What::mount ? mount_all(mounter, ask) : unmount_all(mounter, ask));
+    const auto done = mounter.run(ask.what == Mounts::What::mount ? mount_all(mounter, ask, until)
+                                                                  : unmount_all(mounter, ask, until));
     if (!done) return complain(done.error().text);
     return done->failed == 0 ? kDone : kFailed;
   }
-  const auto done = ask.what == Mounts::What::mount ? mounter.run(mount_one(mounter, ask.wish, limit_of(ask)))
-                                                    : mounter.run(unmount_one(mounter, ask.wish.dir, limit_of(ask)));
+  const auto done = ask.what == Mounts::What::mount
+                        ? mounter.run(mount_one(mounter, ask.wish, mounter.within(limit_of(ask))))
+                        : mounter.run(unmount_one(mounter, ask.wish.dir, mounter.within(limit_of(ask))));
   if (!done) return complain(done.error().text);
   std::cout << *done << std::endl;
   return kDone;
@@ -231,8 +237,9 @@ int call_mounts(const Mounts& given) {
     if (auto made = make_folder(folder, 0700); !made) return complain(made.error().text);
   Mounter mounter(ask);
   if (ask.what == Mounts::What::list) return list_mounts(mounter, ask);
+  const Until until = mounter.within(limit_of(ask));
   if (ask.wait) {
-    const auto ready = mounter.run(mounter.manager().wait_ready(mounter.within(limit_of(ask))));
+    const auto ready = mounter.run(mounter.manager().wait_ready(until));
     if (!ready) return complain(ready.error().text), kNoPlugin;
   } else if (const auto there = rpc::answers(ask.endpoint); !there) {
     complain(there.error().text +
@@ -240,7 +247,7 @@ int call_mounts(const Mounts& given) {
              "it with --wait, or name another --endpoint");
     return kNoPlugin;
   }
-  return act(mounter, ask);
+  return act(mounter, ask, until);
 }
 
 }  // namespace corbd::cli

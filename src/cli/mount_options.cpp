@@ -52,7 +52,7 @@ void add_mounts(CLI::App& app, Mounts& into) {
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   mount->add_flag("--write-unit", into.write_unit, "Print a systemd unit for this mount, and mount nothing");
-  add_waiting(mount, into, "Seconds to wait, for each mount [300]");
+  add_waiting(mount, into, "Seconds to wait; with --all, for all of them [300]");
 
   auto* unmount = add_mounting(app, into, What::unmount, "unmount",
                                "Unmount what corbd mount has mounted there. Files are never removed");

@@ -254,6 +254,26 @@ TEST_CASE("mount --all makes one mount of a folder, however its file writes it")
   }
 }
 
+TEST_CASE("mount --all has one limit, and names what it did not begin") {
+  if (!may_mount()) return;
+  const Host host;
+  ScriptedPlugin plugin(host.at("csi.sock"), true);
+  plugin.say([](const std::string& call, grpc::ServerContext& context) -> std::optional<grpc::Status> {
+    while (call == "stage" && !context.IsCancelled()) std::this_thread::sleep_for(1ms);
+    return std::nullopt;
+  });
+  for (const char* name : {"a", "b"})
+    std::ofstream(host.at("mounts.d") + "/" + name + ".conf")
+        << "image = " << name << "\ndir = " << host.at("srv") << "/" << name << "\nconf = " << host.at("ceph.conf")
+        << "\nkeyring = " << host.at("keyring") << "\n";
+  const auto begin = std::chrono::steady_clock::now();
+  const auto all =
+      host.run({"mount", "--all", "--mounts-dir", host.at("mounts.d"), "--parallel", "1", "--timeout", "3"});
+  CHECK(std::chrono::steady_clock::now() - begin < 20s);
+  CHECK(all.code == 1);
+  CHECK_THAT(all.problems, ContainsSubstring("b.conf: it was not begun within --timeout"));
+}
+
 TEST_CASE("two images of one name in two pools or clusters are told apart, by refusing the second") {
   if (!may_mount()) return;
   const Host host;
