@@ -47,10 +47,6 @@ std::vector<std::string> choices(const CLI::Option& option) {
   return CLI::detail::split(type.substr(begin + 1, end - begin - 1), ',');
 }
 
-std::string joined(const std::vector<std::string>& words, const std::string& between) {
-  return CLI::detail::join(words, between);
-}
-
 std::string page_name(const std::string& path) {
   std::string name = path.empty() ? "corbd" : "corbd " + path;
   std::ranges::replace(name, ' ', '-');
@@ -74,7 +70,7 @@ std::string escaped(const std::string& text) {
 }
 
 std::string value_of(const CLI::Option& option) {
-  if (const auto some = choices(option); !some.empty()) return joined(some, "|");
+  if (const auto some = choices(option); !some.empty()) return CLI::detail::join(some, "|");
   std::string name = option.get_type_name();
   return name.substr(0, name.find_first_of(" :"));
 }
@@ -99,7 +95,7 @@ std::string described(const CLI::Option& option) {
   if (is_positional(option)) {
     head = ".I " + escaped(option.get_name());
   } else {
-    head = ".B " + escaped(joined(names(option), ", "));
+    head = ".B " + escaped(CLI::detail::join(names(option), ", "));
     if (takes_value(option)) head += " " + escaped(value_of(option));
   }
   std::string text = option.get_description();
@@ -122,10 +118,11 @@ std::string bash_completion(const CLI::App& app) {
       const auto some = choices(*option);
       for (const auto& name : of_option.empty() && !some.empty() ? std::vector<std::string>{"<>"} : of_option)
         if (takes_value(*option))
-          tables += "_corbd_values['" + path + " " + name + "']='" + (some.empty() ? "*" : joined(some, " ")) + "'\n";
+          tables += "_corbd_values['" + path + " " + name + "']='" +
+                    (some.empty() ? "*" : CLI::detail::join(some, " ")) + "'\n";
     }
-    tables += "_corbd_commands['/" + path + "']='" + joined(subcommands, " ") + "'\n";
-    tables += "_corbd_flags['/" + path + "']='" + joined(flags, " ") + "'\n";
+    tables += "_corbd_commands['/" + path + "']='" + CLI::detail::join(subcommands, " ") + "'\n";
+    tables += "_corbd_flags['/" + path + "']='" + CLI::detail::join(flags, " ") + "'\n";
   }
   return R"(# Completion of corbd's command line for bash.
 declare -A _corbd_commands _corbd_flags _corbd_values

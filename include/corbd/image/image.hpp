@@ -68,9 +68,9 @@ class Image {
   /// operation. `owner`: as ownership() gave it; unproven when that owner does not hold the lock any more. `mark`: from
   /// 2^31 to 2^32 - 1.
   virtual task<result<>> break_dead_lock(std::string owner, std::int64_t mark, Until until) = 0;
-  /// Takes the exclusive lock and keeps it, also when a peer asks for it. An image without exclusive-lock gets a mark of
-  /// this client instead, which replaces any other and goes with close(). in_use: its header has changed since the last
-  /// ownership().
+  /// Takes the exclusive lock and keeps it, also when a peer asks for it. An image without exclusive-lock gets a mark
+  /// of this client instead, which replaces any other and goes with close(). in_use: its header has changed since the
+  /// last ownership().
   virtual task<result<>> acquire_lock(Until until) = 0;
   virtual task<result<>> release_lock(Until until) = 0;
   /// Whether any extent of the head is allocated; stops at the first. An error is never "no".
