@@ -229,7 +229,11 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
     const Until until{clock_->now() + 2 * kAskSystem};
     const auto stopping = co_await names_.run([] { return host::system_stopping(kAskSystem); }, until,
                                               "asking whether the node shuts down");
-    if (!stopping) log::debug("system.unknown", {{"error", stopping.error().text}});
+    if (!stopping)
+      log::warning("system.unknown", {{"error", stopping.error().text},
+                                      {"hint",
+                                       "if the node shuts down, its devices are served no longer: give the agent "
+                                       "the system bus (/run/dbus)"}});
     if (!stopping || !*stopping) co_return;
     CancelScope hurry;
     signals_.async_wait([&hurry](boost::system::error_code failed, int) {
