@@ -68,11 +68,11 @@ std::string text(const Source& source) {
 
 /// The ID of a static volume is only its image's name: two PersistentVolumes, or two mounts of a host, may mean images
 /// of the same name in different pools. A provisioned volume's ID says which image it is, wherever that was found; a
-/// static one may have been found in a cluster that its own is mapped to.
+/// static one may have been found in a cluster that its own is mapped to, and its namespace is that cluster's.
 std::optional<Decision> refuse_other_image(const Record& record, const Staged& wish) {
   const Source &had = record.source, &wanted = wish.source;
   if (record.provisioned || wish.reserved || had.cluster_id != wanted.cluster_id ||
-      (had.pool == wanted.pool && had.ns == wanted.ns && had.image == wanted.image))
+      (had.pool == wanted.pool && had.image == wanted.image))
     return std::nullopt;
   return fail(errc::already_exists, "volume " + record.volume_id + " is image " + text(had) +
                                         " on this node, and cannot be image " + text(wanted) +

@@ -118,7 +118,7 @@ task<int> submit_open(OpenImage& opened, bool read_only) {
     const auto open = read_only ? &rbd_aio_open_by_id_read_only : &rbd_aio_open_by_id;
     return open(opened.pool.io.get(), opened.key.image_id.c_str(), &opened.image, nullptr, completion);
   };
-  return completed(opened.connections.control(), opened.connections.clock(), submit);
+  return completed<Librbd>(opened.connections.control(), opened.connections.clock(), submit);
 }
 
 // This waits for a callback under way, so do not call it on the control thread. Without this call librbd keeps the
@@ -228,8 +228,8 @@ task<> close_image(std::shared_ptr<OpenImage> opened) {
     }
   if (opened->watch) co_await unwatch(*opened);
   auto submit = [raw = opened->image](rbd_completion_t completion) { return rbd_aio_close(raw, completion); };
-  const int r =
-      opened->connection.note(co_await completed(opened->connections.control(), opened->connections.clock(), submit));
+  const int r = opened->connection.note(
+      co_await completed<Librbd>(opened->connections.control(), opened->connections.clock(), submit));
   // The handle is gone even so.
   if (r < 0) {
     opened->connection.clean = false;

@@ -69,7 +69,7 @@ task<result<>> remove_mark(OpenImage& opened) {
                                       nullptr, 0);
   };
   const int r = opened.connection.note(
-      co_await completed_by_rados(opened.connections.control(), opened.connections.clock(), submit));
+      co_await completed<Librados>(opened.connections.control(), opened.connections.clock(), submit));
   // ECANCELED: another client's, or none. ENOENT: the image is gone.
   if (r >= 0 || r == -ECANCELED || r == -ENOENT) co_return result<>();
   co_return failure("removing metadata " + kName + " of image " + opened.text(), r);

@@ -115,7 +115,7 @@ bool Cluster::visit(FakeImage& image, const std::string& visitor, bool by_force)
   image.only_formatted = false;
   // It has such an agent too, and a raw block volume there: no format that was begun may be repeated.
   image.metadata.erase("corbd/format");
-  if (image.exclusive && !image.taken) image.taken = loop_.clock.now();
+  if ((image.exclusive || !image.shared) && !image.taken) image.taken = loop_.clock.now();
   image.taken_by.clear();
   for (std::size_t block = image.visits % 2; block < kBlocks; block += 2) {
     image.blocks[block] = new_number();

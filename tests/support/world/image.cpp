@@ -191,6 +191,7 @@ task<result<>> FakeOpened::acquire_lock(Until until) {
           if (of->version != seen) return Error{errc::in_use, "the header has changed"};
           of->writer = by;
           of->writer_handle = serial;
+          note_new_owner(world, *of);
           of->changed();
           return {};
         }
