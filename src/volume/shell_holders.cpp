@@ -14,6 +14,14 @@ constexpr duration kHolderPause = std::chrono::milliseconds(500), kLongestHolder
 // Between two looks whether the wait is over.
 constexpr duration kLookUp = std::chrono::milliseconds(300);
 
+/// What ended before anybody looked whose image it is does not end the time for which it is lost: an unpublish that had
+/// nothing to do, or an unstage that waits for a helper. kubelet may repeat them more often than a volume is given up.
+bool says_nothing(const Volume& volume, const Operation& operation) {
+  if (volume.facts.ownership || volume.facts.attachment) return false;
+  if (operation.outcome) return std::holds_alternative<Unpublished>(operation.wish);
+  return operation.outcome.error().code == errc::unavailable && !std::holds_alternative<Healed>(operation.wish);
+}
+
 }  // namespace
 
 /// A stage of an image that somebody else has is tried again until shortly before its caller leaves: kubelet's next try
@@ -37,14 +45,7 @@ task<> Shell::Impl::outlast_holders(Volume& volume, Operation& operation, Until 
 }
 
 void Shell::Impl::note_outcome(Volume& volume, const Operation& operation) {
-  // What ended before anybody looked whose image it is does not end the time for which it is lost: an unpublish that
-  // had nothing to do, or an unstage that waits for a helper. kubelet may repeat them more often than a volume is given
-  // up.
-  const bool looked = volume.facts.ownership || volume.facts.attachment;
-  const bool says_nothing = operation.outcome ? std::holds_alternative<Unpublished>(operation.wish)
-                                              : operation.outcome.error().code == errc::unavailable &&
-                                                    !std::holds_alternative<Healed>(operation.wish);
-  if (volume.lost_since && volume.record && !looked && says_nothing) return;
+  if (volume.lost_since && volume.record && says_nothing(volume, operation)) return;
   volume.last_error.reset();
   if (!operation.outcome) volume.last_error = operation.outcome.error();
   const bool in_use = volume.last_error && volume.last_error->code == errc::in_use;

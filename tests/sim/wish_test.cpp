@@ -32,7 +32,7 @@ TEST_CASE("an image of the same name in another pool is not taken for the one th
   Scene scene;
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   auto other = test::staged_wish(kId);
-  other.path = GENERATE("/kubelet/staging/other", test::staged_wish(kId).path);
+  if (GENERATE(true, false)) other.path = "/kubelet/staging/other";
   other.source.pool = "other";
   CHECK(scene.want(other) == errc::already_exists);
   CHECK(scene.world.disk.records.front().stagings.size() == 1);

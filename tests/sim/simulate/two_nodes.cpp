@@ -24,6 +24,7 @@ TwoNodes::TwoNodes(const History& history, bool trace)
   pair_.cluster.hazards = &cluster_;
   test::FakeImage& image = pair_.cluster.images[volume_.image];
   image.id = "id-of-" + volume_.image;
+  image.exclusive = volume_.exclusive;
   if (volume_.filled) {
     image.data = true;
     image.content = host::Probe::Kind::filesystem;
@@ -89,8 +90,9 @@ bool TwoNodes::is_left(const Side& side) const {
 
 bool TwoNodes::is_up(const Side& side) const {
   const auto* device = device_of(side);
+  const auto& of = pair_.cluster.images.at(volume_.image);
   return side.staged && side.published && device != nullptr && device->alive &&
-         side.world->agent.clients.contains(pair_.cluster.images.at(volume_.image).lock_owner);
+         side.world->agent.clients.contains(of.exclusive ? of.lock_owner : of.writer);
 }
 
 // --- Kubelet ------------------------------------------------------------------------------------
