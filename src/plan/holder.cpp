@@ -55,8 +55,12 @@ std::string way_out(const Situation& view, const std::vector<Holder>& holders) {
 
 bool may_take(const Situation& view, const Holder& holder) {
   if (holder.blocked) return true;
-  // Only its mark is left: Ceph has dropped its watch, as it drops that of a lock's owner whom librbd then cuts off.
-  if (!holder.watches && !holder.locks) return true;
+  // Only its mark is left: Ceph has dropped its watch, as it drops that of a lock's owner whom librbd then cuts off. By
+  // the last look at the image: what is known of the holder may be older, and its watch be back.
+  const auto& who = *view.seen.facts.ownership;
+  if (who.writer == holder.address &&
+      std::ranges::find(who.foreign_watchers, holder.address) == who.foreign_watchers.end())
+    return true;
   const auto& attachment = view.seen.facts.attachment;
   // This very node lives, whatever is said of it.
   if (image::host_of(holder.address) == image::host_of(view.seen.client)) return false;
