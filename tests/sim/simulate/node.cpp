@@ -13,6 +13,22 @@ constexpr std::chrono::minutes kServedWithin{10};
 
 }  // namespace
 
+const test::FakeImage& make_image(test::Cluster& cluster, const Volume& volume) {
+  test::FakeImage& image = cluster.images[volume.image];
+  image.id = "id-of-" + volume.image;
+  image.exclusive = volume.exclusive;
+  if (volume.filled) {
+    image.data = true;
+    image.content = host::Probe::Kind::filesystem;
+    image.fstype = "ext4";
+  }
+  // Somebody's data without a filesystem.
+  if (volume.raw || volume.begun) image.data = true;
+  if (volume.begun) image.metadata["corbd/format"] = "mkfs by 10.0.0.3:0/1";
+  if (!volume.kms.empty()) cluster.provision_encrypted(volume.image, volume.kms);
+  return image;
+}
+
 Node::Node(const History& history, bool trace)
     : history_(history), trace_(trace), random_(history.seed * 2 + 1), start_(loop_.clock.now()) {
   world_.hazards = this;
@@ -20,21 +36,9 @@ Node::Node(const History& history, bool trace)
   if (history.orchestrated) world_.attachment = {plan::Attachment::State::here, "uid-1", ""};
   slow_death_until_ = untold_until_ = disk_full_until_ = slow_until_ = dead_until_ = start_;
   for (const auto& volume : history.volumes) {
-    test::FakeImage& image = world_.cluster.images[volume.image];
-    image.id = "id-of-" + volume.image;
-    image.exclusive = volume.exclusive;
-    if (volume.filled) {
-      image.data = true;
-      image.content = host::Probe::Kind::filesystem;
-      image.fstype = "ext4";
-    }
-    // Somebody's data without a filesystem.
-    if (volume.raw || volume.begun) image.data = true;
-    if (volume.begun) image.metadata["corbd/format"] = "mkfs by 10.0.0.3:0/1";
-    if (!volume.kms.empty()) world_.cluster.provision_encrypted(volume.image, volume.kms);
     Kubelet kubelet;
     kubelet.volume = volume;
-    kubelet.image_id = image.id;
+    kubelet.image_id = make_image(world_.cluster, volume).id;
     kubelets_.push_back(kubelet);
   }
 }

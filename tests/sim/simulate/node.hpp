@@ -17,6 +17,8 @@ struct Kubelet {
   bool refused = false;  ///< its last unstage failed: there may be something to unpublish still
 };
 
+/// The volume's image, as a history begins.
+const test::FakeImage& make_image(test::Cluster& cluster, const Volume& volume);
 plan::Staged stage_wish(const Volume& volume);
 plan::Published publish_wish(const Volume& volume);
 

@@ -22,15 +22,7 @@ TwoNodes::TwoNodes(const History& history, bool trace)
       forced_at_(time_point::max()) {
   cluster_.all = this;
   pair_.cluster.hazards = &cluster_;
-  test::FakeImage& image = pair_.cluster.images[volume_.image];
-  image.id = "id-of-" + volume_.image;
-  image.exclusive = volume_.exclusive;
-  if (volume_.filled) {
-    image.data = true;
-    image.content = host::Probe::Kind::filesystem;
-    image.fstype = "ext4";
-  }
-  if (!volume_.kms.empty()) pair_.cluster.provision_encrypted(volume_.image, volume_.kms);
+  make_image(pair_.cluster, volume_);
   for (Side& side : sides_) {
     side.all = this;
     side.world = &side == sides_.data() ? &pair_.a : &pair_.b;
