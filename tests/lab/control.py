@@ -2,10 +2,12 @@
 
 On the machine: control.py OUT CEPH_DIR. In the guest: control.call(["rbd", "create", ...]).
 Commands: rbd, ceph and rados with the admin's key; `osd stop|cont` and `link down|up` of the test cluster; `tap NAME down|up`, one guest's network;
-`node start FOLDER STORY PART` and `node end`, a second guest (node.py).
+`node start FOLDER STORY PART [DISK]`, `node cut FOLDER`, `node gone FOLDER` and `node end`, a second guest (node.py); `packages FOLDER`, Debian packages
+of the build.
 """
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -13,6 +15,7 @@ import time
 
 FOLDER = ".control"
 NODE_FOLDER = ".node"  # of the calls to a second guest
+DISK_SIZE = "2G"  # of a second guest's disk; sparse
 
 
 def call(argv, folder=None, timeout=60):
@@ -90,6 +93,7 @@ class Machine:
         self.ceph_dir = ceph_dir
         self.scripts = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts", "lab")
         self.nodes = []  # (folder, process) of each second guest
+        self.disks = []
 
     def execute(self, argv, timeout):
         if argv[0] in ("osd", "link"):
@@ -97,9 +101,13 @@ class Machine:
         if argv[0] == "tap" and argv[1].startswith("crbdt"):
             return cut(argv[1], argv[2] == "down", timeout)
         if argv[:2] == ["node", "start"]:
-            return self.start_node(*argv[2:], timeout)
+            return self.start_node(argv[2:5], argv[5:], timeout)
+        if argv[:2] in (["node", "cut"], ["node", "gone"]):
+            return self.lose_node(argv[2], argv[1] == "cut", timeout)
         if argv == ["node", "end"]:
             return self.end_nodes()
+        if argv[0] == "packages":
+            return run([os.path.join(os.path.dirname(os.path.abspath(__file__)), "packages"), argv[1]], timeout)
         return self.ask_cluster(argv, timeout)
 
     def ask_cluster(self, argv, timeout):
@@ -107,10 +115,18 @@ class Machine:
             return refuse("unknown command " + argv[0])
         return run([argv[0], "-c", os.path.join(self.ceph_dir, "ceph.conf")] + argv[1:], timeout)
 
-    def start_node(self, folder, story, part, timeout):
-        """Returns once the second guest answers."""
-        os.makedirs(folder)
-        threading.Thread(target=self.keep_node, args=(folder, story, part), daemon=True).start()
+    def start_node(self, node, disk, timeout):
+        """Returns once the second guest answers. node: folder, story, part. disk: none, or the file of its disk, which is made for its first boot."""
+        folder = node[0]
+        os.makedirs(folder, exist_ok=True)
+        shutil.rmtree(os.path.join(folder, NODE_FOLDER), ignore_errors=True)
+        for path in disk:
+            self.disks.append(path)
+            if not os.path.exists(path):
+                made = run(["mkfs.ext4", "-q", path, DISK_SIZE], timeout)
+                if made["code"] != 0:
+                    return made
+        threading.Thread(target=self.keep_node, args=(*node, *disk), daemon=True).start()
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             if os.path.isdir(os.path.join(folder, NODE_FOLDER)):
@@ -120,15 +136,28 @@ class Machine:
             time.sleep(0.1)
         return refuse("the second guest does not answer; its log is %s/log" % folder)
 
-    def keep_node(self, folder, story, part):
+    def keep_node(self, folder, story, part, disk=""):
         # The guest must not outlive this program. A thread of its own waits for it, because pdeathsig comes when the thread ends that began it.
         argv = ["setpriv", "--pdeathsig", "TERM", os.path.join(self.scripts, "guest"), "--guest", "uml", "--",
                 "python3", "-u", "tests/lab/node.py", story, part]
-        with open(os.path.join(folder, "log"), "wb") as log:
-            process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=dict(os.environ, CORBD_OUT=folder))
+        with open(os.path.join(folder, "log"), "ab") as log:
+            process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                       env=dict(os.environ, CORBD_OUT=folder, CORBD_LAB_DISK=disk))
         self.nodes.append((folder, process))
         # It may ask the cluster, and nothing else: the rest is the story's.
         serve(os.path.join(folder, FOLDER), self.ask_cluster, lambda: process.poll() is not None)
+
+    def lose_node(self, folder, cut, timeout):
+        """A second guest without power, or one that shuts down by itself. Its folder and its disk stay."""
+        for node in [node for node in self.nodes if node[0] == folder]:
+            if cut:
+                node[1].terminate()
+            try:
+                node[1].wait(timeout)
+            except subprocess.TimeoutExpired:
+                return refuse("the second guest does not end within %d s" % timeout)
+            self.nodes.remove(node)
+        return {"code": 0, "out": "", "err": ""}
 
     def end_nodes(self):
         left = self.nodes
@@ -144,6 +173,10 @@ class Machine:
                     break
                 except subprocess.TimeoutExpired:
                     end()
+        for disk in self.disks:
+            if os.path.exists(disk):
+                os.unlink(disk)
+        self.disks = []
         if left:
             # A story that failed may have left a node fenced, and the next story's clients have the same address.
             self.ask_cluster(["ceph", "osd", "blocklist", "clear"], 60)

@@ -20,15 +20,21 @@ from machine import BUILD  # noqa: E402
 
 
 class Node:
-    """In the story: the second guest. It ends with the story, however the story ends."""
+    """In the story: the second guest. It ends with the story, however the story ends. disk: its root stays over its boots, and systemd boots it."""
 
-    def __init__(self, lab, name, part):
+    def __init__(self, lab, name, part, disk=False):
         if not lab.tap:
             raise Skip("a second node needs a guest with a network of its own: --guest uml")
+        if disk and not os.path.exists("/lib/systemd/systemd"):
+            raise Skip("no systemd, which boots a host with a disk of its own: scripts/setup installs it")
         self.lab, self.name, self.out = lab, name, os.path.join(lab.out, name)
         # One of an earlier boot.
         shutil.rmtree(self.out, ignore_errors=True)
-        lab.admin("node", "start", self.out, lab.story, "%s.%s" % (part.__module__, part.__name__), timeout=180)
+        self.argv = [self.out, lab.story, "%s.%s" % (part.__module__, part.__name__)] + ([self.out + ".disk"] if disk else [])
+        self.boot()
+
+    def boot(self):
+        self.lab.admin("node", "start", *self.argv, timeout=180)
 
     def ask(self, method, *arguments, patience=180, **options):
         """What the method returns, as JSON passes it. patience: how long to wait for that."""
@@ -36,6 +42,13 @@ class Node:
         if code != 0:
             raise Failed("%s: %s: %s" % (self.name, method, err))
         return json.loads(out)
+
+    def cut_power(self):
+        self.lab.admin("node", "cut", self.out)
+
+    def wait_gone(self):
+        """Until it has shut itself down."""
+        self.lab.admin("node", "gone", self.out, timeout=180)
 
     def end(self):
         """Clean, or the story fails."""
@@ -62,6 +75,7 @@ def main():
             if not isinstance(error, Failed):
                 say(traceback.format_exc().replace("\n", "\n# "))
             lab.diagnose()
+            getattr(part, "diagnose", lambda: None)()
             return {"code": 1, "out": "", "err": str(error) if isinstance(error, Failed) else repr(error)}
     folder = os.path.join(os.environ["CORBD_OUT"], control.NODE_FOLDER)
     control.serve(folder, execute, lambda: os.path.exists(os.path.join(folder, "end")))

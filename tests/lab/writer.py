@@ -11,9 +11,9 @@ WRITER = os.path.join(BUILD, "corbd-writer")
 
 
 class Writer:
-    def __init__(self, lab, path, size=64 * MIB, mode="direct", threads=4, paced=4, pace_ms=50):
+    def __init__(self, lab, path, size=64 * MIB, mode="direct", threads=4, paced=4, pace_ms=50, journal=None):
         self.lab, self.path = lab, path
-        self.journal = os.path.join(lab.dir, "writer-%d.journal" % len(lab.started))
+        self.journal = journal or os.path.join(lab.dir, "writer-%d.journal" % len(lab.started))
         self.argv = ["run", "--path", path, "--size", str(size), "--mode", mode, "--journal", self.journal, "--threads", str(threads),
                      "--paced", str(paced), "--pace-ms", str(pace_ms)]
         self.process = None

@@ -1,0 +1,225 @@
+"""A host without Kubernetes that has its own disk and systemd: the Debian package, its units, an upgrade, a reboot, a power cut."""
+import json
+import os
+import subprocess
+
+from checks import check, long, say, wait_for
+from machine import MIB, mounted, put, read, run
+from node import Node
+from writer import WRITER, Writer
+
+# What a database's unit needs, by docs/standalone.md. Each boot writes another file; its journal is off the host, which may lose its power.
+DATABASE = """[Unit]
+Requires={mounts}
+After={mounts}
+AssertPathIsMountPoint={dir}
+[Service]
+ExecStart={writer} run --path {dir}/%b --size {size} --mode fsync --journal {out}/{name}-%b --threads 2 --paced 2 --pace-ms 50
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+class Host:
+    """In the second guest."""
+
+    def __init__(self, lab):
+        self.lab = lab
+        self.out = os.environ["CORBD_OUT"]
+
+    def set_up(self, fsid, images):
+        """The cluster's files, the old package, and a mount for each folder. Nothing is started."""
+        lab = self.lab
+        put("/etc/ceph/ceph.conf", "[global]\nfsid = %s\nmon_host = %s\n" % (fsid, lab.mon))
+        put("/etc/ceph/ceph.client.%s.keyring" % lab.user, "[client.%s]\n\tkey = %s\n" % (lab.user, lab.key))
+        run(["mkdir", "-p", "/var/log/journal"])
+        run(["systemctl", "restart", "systemd-journald"])
+        self.install("old.deb")
+        check(run(["systemctl", "is-active", "corbd"], ok=False).strip() == "inactive", "the package starts something")
+        for folder, image in images.items():
+            put("/etc/corbd/mounts.d/%s.conf" % os.path.basename(folder), "image = %s\ndir = %s\nuser = %s\n" % (image, folder, lab.user))
+
+    def install(self, package):
+        for line in run(["dpkg", "--no-triggers", "-i", os.path.join(self.out, package)], env=dict(os.environ, DEBIAN_FRONTEND="noninteractive")).splitlines():
+            say(line)
+        # systemd cannot unmount the disk at a shutdown, because the root lies on it, and dpkg may have been told not to sync.
+        run(["sync"])
+
+    def unit(self, image, folder):
+        """`corbd mount --write-unit`, enabled; its name."""
+        name = "mount-%s.service" % os.path.basename(folder)
+        put("/etc/systemd/system/" + name, run(["corbd", "mount", "--write-unit", "--user", self.lab.user, image, folder]))
+        self.enable(name)
+        return name
+
+    def database(self, name, folder, mounts):
+        """A service that writes into the mount, and that must never run without it."""
+        put("/etc/systemd/system/%s.service" % name,
+            DATABASE.format(mounts=mounts, dir=folder, writer=WRITER, size=8 * MIB, out=self.out, name=name))
+        self.enable(name + ".service")
+
+    def enable(self, *units):
+        run(["systemctl", "daemon-reload"])
+        run(["systemctl", "enable", "--now", *units], timeout=170)
+
+    def show(self, unit, field):
+        return run(["systemctl", "show", "--value", "-p", field, unit]).strip()
+
+    def wait_active(self, *units):
+        for unit in units:
+            wait_for("%s to be active" % unit, lambda: self.show(unit, "ActiveState") == "active", 90, 0.3)
+
+    def runs(self, unit):
+        """Which of its runs it is in, and how; one that is about to end is not `active`."""
+        return [self.show(unit, field) for field in ("InvocationID", "ActiveState")]
+
+    def mount_number(self, folder):
+        """The kernel's, which another mount does not get at the same time."""
+        found = [line.split()[0] for line in read("/proc/self/mountinfo").splitlines() if line.split()[4] == folder]
+        check(len(found) == 1, "%d mounts at %s" % (len(found), folder))
+        return found[0]
+
+    def writer(self, name, folder, boot):
+        return Writer(self.lab, os.path.join(folder, boot), journal=os.path.join(self.out, "%s-%s" % (name, boot)))
+
+    def boot_id(self):
+        return read("/proc/sys/kernel/random/boot_id").replace("-", "")
+
+    def wait_writes(self, name, folder, count):
+        self.writer(name, folder, self.boot_id()).wait_more(count)
+
+    def end_writes(self, name):
+        run(["systemctl", "stop", name])
+
+    def verify(self, name, folder, boot):
+        """Of the file of a boot: what is lost."""
+        return self.writer(name, folder, boot).expect_nothing_lost()
+
+    def states(self):
+        return {row["dir"]: row["state"] for row in json.loads(run(["corbd", "mounts", "-o", "json"]))}
+
+    def begin_mount(self, image, folder):
+        """`corbd mount` of an image that another host has; returns once it is claimed, and while nothing is staged."""
+        subprocess.Popen(["corbd", "mount", "--user", self.lab.user, image, folder], stdin=subprocess.DEVNULL, start_new_session=True)
+        return wait_for("the claim", lambda: self.states().get(folder), 30)
+
+    def stopped(self):
+        """The units of the story in the order in which the boot before this one stopped them, by systemd's journal."""
+        lines = run(["journalctl", "-b", "-1", "-o", "json", "_PID=1", "MESSAGE_ID=9d1aaa27d60140bd96365438aad20286"])
+        units = [json.loads(line)["UNIT"] for line in lines.splitlines()]
+        return [unit for unit in units if unit in ("corbd.service", "corbd-mounts.service") or unit.startswith(("db", "mount-"))]
+
+    def shut_down(self):
+        # After this answer is on its way.
+        subprocess.Popen(["sh", "-c", "sleep 0.5; exec systemctl poweroff"], stdin=subprocess.DEVNULL, start_new_session=True)
+
+    def stop(self, folders):
+        """Ends what the story started, as a person would."""
+        run(["systemctl", "stop", "db*", "mount-*", "corbd-mounts"], timeout=170)
+        check(not [folder for folder in folders if mounted(folder)], "still mounted: %s" % run(["corbd", "mounts"]))
+        run(["systemctl", "stop", "corbd"], timeout=170)
+
+    def diagnose(self):
+        said = run(["journalctl", "-b", "-o", "short-monotonic", "--no-pager", "_PID=1", "+", "_COMM=corbd"], ok=False)
+        for line in said.splitlines()[-80:]:
+            say(line[:300])
+
+
+def booted(lab, *images):
+    """(the second guest with the package and a mount of each image, the folders)."""
+    host = Node(lab, "host", Host, disk=True)
+    lab.admin("packages", host.out, timeout=120)
+    folders = ["/srv/%d" % number for number in range(len(images))]
+    host.ask("set_up", lab.admin("ceph", "fsid").strip(), {folder: image.spec for folder, image in zip(folders, images)})
+    return host, folders
+
+
+def story_host_upgrade(lab):
+    """an upgrade of the Debian package under a writer: systemd restarts the agent alone, no write is lost, and the mount never goes away"""
+    host, [folder] = booted(lab, lab.image("a", size=256 * MIB))
+    host.ask("enable", "corbd", "corbd-mounts")
+    host.ask("wait_active", "corbd", "corbd-mounts")
+    host.ask("database", "db", folder, "corbd-mounts.service")
+    boot = host.ask("boot_id")
+    host.ask("wait_writes", "db", folder, 30)
+    units = ("corbd", "corbd-mounts", "db")
+    before = [host.ask("runs", unit) for unit in units]
+    mount = host.ask("mount_number", folder)
+    host.ask("install", "new.deb")
+    after = [host.ask("runs", unit) for unit in units]
+    check([old != new for old, new in zip(before, after)] == [True, False, False], "%s were %s and are %s" % (units, before, after))
+    host.ask("wait_writes", "db", folder, 60)
+    check(host.ask("mount_number", folder) == mount, "the mount is another")
+    host.ask("end_writes", "db")
+    say("%d writes, none lost, no error" % host.ask("verify", "db", folder, boot)["acked"])
+    host.ask("stop", [folder])
+    host.end()
+
+
+def begin(lab, images):
+    """A host whose mounts.d lists all but the last image, each with a database on it. The last image has a unit of its own."""
+    host, folders = booted(lab, *images[:-1])
+    host.ask("enable", "corbd", "corbd-mounts")
+    folders.append("/srv/own")
+    own = host.ask("unit", images[-1].spec, folders[-1])
+    names = ["db%d" % number for number in range(len(folders))]
+    for name, folder in zip(names, folders):
+        host.ask("database", name, folder, own if folder == folders[-1] else "corbd-mounts.service")
+    return host, dict(zip(names, folders))
+
+
+def expect_back(host, databases, boot):
+    """After a boot: every mount is there, and a database on it; nothing that was acknowledged before is lost."""
+    units = ["corbd", "corbd-mounts", "mount-own", *databases]
+    host.ask("wait_active", *units)
+    for name, folder in databases.items():
+        host.ask("wait_writes", name, folder, 10)
+        found = host.ask("verify", name, folder, boot)
+        say("%s: %d writes before, none lost, no error" % (folder, found["acked"]))
+
+
+def story_host_reboot(lab):
+    """a host reboots under its databases: each is stopped, then its mount, then the agent; after the boot each is started on its mount, with all its data"""
+    images = [lab.image(name, size=256 * MIB) for name in "ab"]
+    host, databases = begin(lab, images)
+    boot = host.ask("boot_id")
+    for name, folder in databases.items():
+        host.ask("wait_writes", name, folder, 30)
+    host.ask("shut_down")
+    host.wait_gone()
+    host.boot()
+    expect_back(host, databases, boot)
+    stopped = host.ask("stopped")
+    say("stopped in this order: %s" % ", ".join(stopped))
+    for database, mounts in (("db0", "corbd-mounts"), ("db1", "mount-own")):
+        order = [stopped.index(unit + ".service") for unit in (database, mounts, "corbd")]
+        check(order == sorted(order), "%s, %s and the agent were stopped in this order: %s" % (database, mounts, stopped))
+    host.ask("stop", list(databases.values()))
+    host.end()
+
+
+@long
+def story_host_power_cut(lab):
+    """a host loses its power under its databases and in the middle of a mount: after the boot all are mounted, and no acknowledged write is lost"""
+    images = [lab.image(name, size=256 * MIB) for name in "ab"]
+    host, databases = begin(lab, images)
+    # While this guest has the image, the host's agent stages it not.
+    elsewhere = lab.agent().start()
+    taken = elsewhere.volume(lab.image("c", size=256 * MIB), block=True)
+    taken.stage()
+    state = host.ask("begin_mount", lab.pool + "/" + taken.id, "/srv/late")
+    check(state == "half-mounted", "the mount of an image that another host has is %s" % state)
+    boot = host.ask("boot_id")
+    for name, folder in databases.items():
+        host.ask("wait_writes", name, folder, 30)
+    host.cut_power()
+    taken.unstage()
+    host.boot()
+    expect_back(host, databases, boot)
+    states = host.ask("states")
+    check(states == dict.fromkeys([*databases.values(), "/srv/late"], "mounted"), "after the boot: %s" % states)
+    host.ask("stop", [*databases.values(), "/srv/late"])
+    host.end()
+
+
+story_host_reboot.limit = story_host_power_cut.limit = 400
