@@ -63,6 +63,11 @@ void add_mounts(CLI::App& app, Mounts& into) {
       ->capture_default_str();
   add_waiting(unmount, into, "Seconds to wait [300]; with --all, for all of them, also while one is in use [80]");
 
+  auto* expand = add_mounting(app, into, What::expand, "expand",
+                              "Give a mounted volume, and its filesystem, the size that its image has");
+  expand->add_option("dir", wish.dir, "Where it is mounted")->required();
+  add_waiting(expand, into, "Seconds to wait [300]");
+
   auto* list = add_mounting(app, into, What::list, "mounts", "List what corbd mount has mounted, and its state");
   list->add_option("-o,--output", into.output, "Output format")
       ->check(CLI::IsMember({"text", "json"}))

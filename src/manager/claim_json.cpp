@@ -46,9 +46,9 @@ Claim claim_of(const json::object& from) {
   claim.user = text_at(from, "user");
   claim.staging = text_at(from, "staging");
   claim.target = text_at(from, "target");
-  if (const auto* mode = from.if_contains("folder_mode")) claim.folder_mode = mode->to_number<unsigned>();
+  if (const auto* mode = from.if_contains("folder_mode")) claim.mode_before = mode->to_number<unsigned>();
   if (const auto* owner = from.if_contains("folder_owner"))
-    claim.folder_owner = {owner->at("uid").to_number<unsigned>(), owner->at("gid").to_number<unsigned>()};
+    claim.owner_before = {owner->at("uid").to_number<unsigned>(), owner->at("gid").to_number<unsigned>()};
   claim.volume_context = texts_of(from, "volume_context");
   claim.publish_context = texts_of(from, "publish_context");
   claim.notes = texts_of(from, "notes");
@@ -82,9 +82,10 @@ std::string encode(const Claim& claim) {
                     {"publish_context", texts_to_json(claim.publish_context)},
                     {"notes", texts_to_json(claim.notes)}};
   if (claim.again) made["again"] = true;
-  if (claim.folder_mode) made["folder_mode"] = *claim.folder_mode;
-  if (claim.folder_owner)
-    made["folder_owner"] = json::object{{"uid", claim.folder_owner->uid}, {"gid", claim.folder_owner->gid}};
+  // The names are of a time when a file was not made again.
+  if (claim.mode_before) made["folder_mode"] = *claim.mode_before;
+  if (claim.owner_before)
+    made["folder_owner"] = json::object{{"uid", claim.owner_before->uid}, {"gid", claim.owner_before->gid}};
   return json::serialize(made) + "\n";
 }
 

@@ -125,6 +125,12 @@ class CsiPlugin final : public Plugin {
     if (!said) co_return said.error();
     co_return result<>();
   }
+  task<result<std::uint64_t>> expand(Claim claim, std::string staging, Until until) override {
+    const auto said = co_await call<spec::NodeExpandVolumeResponse>(
+        expand_request(claim, staging), [this](auto... of) { node_->async()->NodeExpandVolume(of...); }, until);
+    if (!said) co_return said.error();
+    co_return static_cast<std::uint64_t>(std::max<std::int64_t>(said->capacity_bytes(), 0));
+  }
 
  private:
   template <class Response, class Request, class Begin>

@@ -90,6 +90,15 @@ spec::NodePublishVolumeRequest publish_request(const Mount& mount, const std::st
   return request;
 }
 
+spec::NodeExpandVolumeRequest expand_request(const Claim& claim, const std::string& staging) {
+  spec::NodeExpandVolumeRequest request;
+  request.set_volume_id(claim.volume.external_id);
+  request.set_volume_path(claim.target);
+  request.set_staging_target_path(staging);
+  *request.mutable_volume_capability() = capability_of(claim.usage);
+  return request;
+}
+
 Error error_of(const grpc::Status& status) {
   const auto [code, text] = row_of(status.error_code());
   std::string said = status.error_message().substr(0, kLongestText);

@@ -11,6 +11,8 @@ namespace corbd::manager {
 ::csi::v1::NodeStageVolumeRequest stage_request(const Mount& mount, const std::string& staging);
 ::csi::v1::NodePublishVolumeRequest publish_request(const Mount& mount, const std::string& staging);
 
+::csi::v1::NodeExpandVolumeRequest expand_request(const Claim& claim, const std::string& staging);
+
 /// The text has no control characters, and names the code where the plugin said nothing.
 Error error_of(const grpc::Status& status);
 

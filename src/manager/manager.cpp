@@ -74,13 +74,7 @@ class Manager::Impl {
     if (!target_lock) co_return target_lock.error();
     const auto claim = co_await find(target);
     if (!claim) co_return claim.error();
-    Volume here = claim->volume;
-    here.plugin.clear();
-    if (auto named = co_await name_plugin(here, until); !named) co_return named.error();
-    if (here.plugin != claim->volume.plugin)
-      co_return Error{errc::failed_precondition, target + " was mounted through the plugin " + claim->volume.plugin +
-                                                     ", and this one is " + here.plugin +
-                                                     ": name the socket of the other"};
+    if (auto same = co_await check_plugin(*claim, until); !same) co_return same.error();
     const auto volume_lock = co_await lock_volume(claim->volume, until);
     if (!volume_lock) co_return volume_lock.error();
     if (only_unmounted) {
@@ -93,6 +87,22 @@ class Manager::Impl {
     base_.say({Event::What::unmounted, claim->volume.external_id, target, done.has_value(),
                done ? "unmounted from " + target : done.error().text});
     co_return done;
+  }
+
+  task<result<std::uint64_t>> expand(std::string target, Until until) {
+    if (auto resolved = co_await resolve(target, until); !resolved) co_return resolved.error();
+    const auto target_lock = co_await lock("target\n" + target, target, until);
+    if (!target_lock) co_return target_lock.error();
+    const auto claim = co_await find(target);
+    if (!claim) co_return claim.error();
+    if (auto same = co_await check_plugin(*claim, until); !same) co_return same.error();
+    const auto volume_lock = co_await lock_volume(claim->volume, until);
+    if (!volume_lock) co_return volume_lock.error();
+    Wish wish{Wish::What::expand, {}};
+    wish.mount.target = target;
+    Operation operation(base_, std::move(wish), target, until);
+    if (auto done = co_await operation.run(); !done) co_return done.error();
+    co_return operation.capacity();
   }
 
   task<result<std::vector<Claim>>> claims() {
@@ -165,6 +175,16 @@ class Manager::Impl {
                       "the plugin " + volume.plugin + " is wanted, and this one is " + info->name};
     volume.plugin = info->name;
     co_return result<>();
+  }
+
+  task<result<>> check_plugin(const Claim& claim, Until until) {
+    Volume here = claim.volume;
+    here.plugin.clear();
+    if (auto named = co_await name_plugin(here, until); !named) co_return named.error();
+    if (here.plugin == claim.volume.plugin) co_return result<>();
+    co_return Error{errc::failed_precondition, claim.target + " was mounted through the plugin " + claim.volume.plugin +
+                                                   ", and this one is " + here.plugin +
+                                                   ": name the socket of the other"};
   }
 
   task<result<>> complete(Mount& wanted, Until until) {
@@ -241,6 +261,9 @@ task<result<>> Manager::set_down(std::string target, Until until) {
 }
 task<result<>> Manager::end_unmounted(std::string target, Until until) {
   return impl_->take_down(std::move(target), Wish::What::unmount, true, until);
+}
+task<result<std::uint64_t>> Manager::expand(std::string target, Until until) {
+  return impl_->expand(std::move(target), until);
 }
 task<result<std::vector<Claim>>> Manager::claims() { return impl_->claims(); }
 task<result<std::string>> Manager::resolve(std::string target, Until until) {

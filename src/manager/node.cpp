@@ -44,14 +44,11 @@ class HelperNode final : public Node {
   }
 
   task<result<>> make_folder(std::string path, unsigned mode, std::optional<Owner> owner, Until until) override {
-    json::object body{{"op", kMakeFolder}, {"path", path}, {"mode", mode}};
-    if (owner) {
-      body["uid"] = owner->uid;
-      body["gid"] = owner->gid;
-    }
-    const auto reply = co_await ask("make the folder " + path, std::move(body), until);
-    if (!reply) co_return reply.error();
-    co_return result<>();
+    return make(kMakeFolder, std::move(path), mode, owner, until);
+  }
+
+  task<result<>> make_file(std::string path, unsigned mode, std::optional<Owner> owner, Until until) override {
+    return make(kMakeFile, std::move(path), mode, owner, until);
   }
 
   task<result<>> remove_folder(std::string path, std::string root, Until until) override {
@@ -69,6 +66,17 @@ class HelperNode final : public Node {
 
  private:
   static Sight unknown(std::string why) { return {Sight::At::unknown, "", std::move(why), 0, {}}; }
+
+  task<result<>> make(std::string_view op, std::string path, unsigned mode, std::optional<Owner> owner, Until until) {
+    json::object body{{"op", op}, {"path", path}, {"mode", mode}};
+    if (owner) {
+      body["uid"] = owner->uid;
+      body["gid"] = owner->gid;
+    }
+    const auto reply = co_await ask("make " + path, std::move(body), until);
+    if (!reply) co_return reply.error();
+    co_return result<>();
+  }
 
   /// By value: the table may be read again meanwhile.
   task<Sight> look_at_mount(host::Mount mount, Until until) {

@@ -97,10 +97,17 @@ result<Sight> look(const std::string& path) {
     if (!first) return first.error();
     sight.at = first->empty() ? Sight::At::folder : Sight::At::filled;
     sight.text = std::move(*first);
-    sight.mode = found.st_mode & kPermissions;
-    sight.owner = {found.st_uid, found.st_gid};
   }
+  sight.mode = found.st_mode & kPermissions;
+  sight.owner = {found.st_uid, found.st_gid};
   return sight;
+}
+
+/// Whatever the umask is. The owner first, whose change takes bits away.
+result<> set_mode(const Fd& made, const std::string& path, unsigned mode, std::optional<Owner> owner) {
+  if (owner && ::fchown(made.get(), owner->uid, owner->gid) != 0) return not_done("giving its owner to", path, errno);
+  if (::fchmod(made.get(), mode) != 0) return not_done("giving its permissions to", path, errno);
+  return {};
 }
 
 result<> make_folder(const std::string& path, unsigned mode, std::optional<Owner> owner) {
@@ -113,14 +120,20 @@ result<> make_folder(const std::string& path, unsigned mode, std::optional<Owner
   if (::mkdir(path.c_str(), mode & 0700) == 0) {
     const Fd made(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (!made) return not_done("opening", path, errno);
-    if (owner && ::fchown(made.get(), owner->uid, owner->gid) != 0) return not_done("giving its owner to", path, errno);
-    // Whatever the umask is, and after the owner, whose change takes bits away.
-    if (::fchmod(made.get(), mode) != 0) return not_done("giving its permissions to", path, errno);
-    return {};
+    return set_mode(made, path, mode, owner);
   }
   if (errno != EEXIST) return not_done("making the folder", path, errno);
   if (::lstat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode)) return {};
   return Error{errc::failed_precondition, path + " is there, and is no folder"};
+}
+
+result<> make_file(const std::string& path, unsigned mode, std::optional<Owner> owner) {
+  const Fd made(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode & 0600));
+  if (made) return set_mode(made, path, mode, owner);
+  if (errno != EEXIST) return not_done("making the file", path, errno);
+  struct stat found{};
+  if (::lstat(path.c_str(), &found) == 0 && S_ISREG(found.st_mode)) return {};
+  return Error{errc::failed_precondition, path + " is there, and is no file"};
 }
 
 result<> remove_folder(const std::string& path, const std::string& root) {
@@ -182,11 +195,12 @@ result<json::object> work(const json::object& request) {
     for (const auto& user : ops::users(path)) users.emplace_back(user);
     return json::object{{"users", std::move(users)}};
   }
-  if (op == kMakeFolder) {
+  if (op == kMakeFolder || op == kMakeFile) {
     std::optional<Owner> owner;
     if (request.contains("uid"))
       owner = {request.at("uid").to_number<unsigned>(), request.at("gid").to_number<unsigned>()};
-    return empty_reply(ops::make_folder(path, request.at("mode").to_number<unsigned>(), owner));
+    const auto mode = request.at("mode").to_number<unsigned>();
+    return empty_reply(op == kMakeFolder ? ops::make_folder(path, mode, owner) : ops::make_file(path, mode, owner));
   }
   if (op == kRemoveFolder) return empty_reply(ops::remove_folder(path, std::string(request.at("root").as_string())));
   if (op == kRead) return empty_reply(ops::read_device(path));

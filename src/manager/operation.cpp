@@ -123,6 +123,8 @@ task<result<>> Operation::act(Step step) {
       co_return co_await unpublish();
     case Do::unstage:
       co_return co_await unstage();
+    case Do::expand:
+      co_return co_await expand();
     case Do::clean:
       co_return co_await clean();
     case Do::drop_claim: {
@@ -156,9 +158,10 @@ task<result<>> Operation::save(Claim::Phase phase, bool again) {
   Claim claim = claim_ ? *claim_ : new_claim(wish_.mount, base_.config.root);
   claim.phase = phase;
   claim.again = again;
-  if (!claim_ && seen_.target && seen_.target->at == Sight::At::folder) {
-    claim.folder_mode = seen_.target->mode;
-    claim.folder_owner = seen_.target->owner;
+  const bool there = seen_.target && (seen_.target->at == Sight::At::folder || seen_.target->at == Sight::At::file);
+  if (!claim_ && there) {
+    claim.mode_before = seen_.target->mode;
+    claim.owner_before = seen_.target->owner;
   }
   auto saved = co_await base_.ports.claims.save(claim);
   if (saved) claim_ = std::move(claim);
@@ -219,15 +222,33 @@ task<result<>> Operation::unstage() {
   co_return unstaged;
 }
 
+task<result<>> Operation::expand() {
+  base_.say(about("expanding volume " + claim_->volume.external_id));
+  const std::string staging = *seen_.stages ? claim_->staging : std::string();
+  auto expanded = co_await repeat<std::uint64_t>(
+      base_, [this, staging](Until until) { return base_.ports.plugin.expand(*claim_, staging, until); },
+      "expanding volume " + claim_->volume.external_id, about(""), until_);
+  if (!expanded) co_return expanded.error();
+  capacity_ = *expanded;
+  seen_.expanded = true;
+  co_return result<>();
+}
+
+task<result<>> Operation::put_back(unsigned mode) {
+  auto& node = base_.ports.node;
+  if (claim_->usage.attachment == Attachment::block)
+    co_return co_await node.make_file(target_, mode, claim_->owner_before, look_until());
+  co_return co_await node.make_folder(target_, mode, claim_->owner_before, look_until());
+}
+
 task<result<>> Operation::clean() {
   auto& node = base_.ports.node;
   const std::string& root = base_.config.root;
   if (seen_.others.empty())
     if (auto removed = co_await node.remove_folder(claim_->staging, root + "/staging", look_until()); !removed)
       co_return removed.error();
-  if (claim_->folder_mode) {
-    if (auto made = co_await node.make_folder(target_, *claim_->folder_mode, claim_->folder_owner, look_until()); !made)
-      co_return made.error();
+  if (claim_->mode_before) {
+    if (auto made = co_await put_back(*claim_->mode_before); !made) co_return made.error();
   } else if (target_.starts_with(root + "/")) {
     if (auto removed = co_await node.remove_folder(target_, root + "/per-alloc", look_until()); !removed)
       co_return removed.error();

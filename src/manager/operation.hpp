@@ -1,4 +1,4 @@
-// One mount or unmount: asks the policy for a step, carries it out through the ports, and repeats.
+// One mount, unmount or expansion: asks the policy for a step, carries it out through the ports, and repeats.
 #pragma once
 
 #include <optional>
@@ -19,6 +19,8 @@ class Operation {
   /// Takes back what a failed mount did in this call. A claim that was there before stays.
   task<result<>> undo(Until until);
   const std::optional<Claim>& claim() const { return claim_; }
+  /// What the plugin said after an expansion.
+  std::uint64_t capacity() const { return capacity_; }
 
  private:
   task<result<>> reload();
@@ -31,6 +33,9 @@ class Operation {
   task<result<>> publish();
   task<result<>> unpublish();
   task<result<>> unstage();
+  task<result<>> expand();
+  /// What was at the target before the mount.
+  task<result<>> put_back(unsigned mode);
   task<result<>> clean();
   /// NOT_FOUND of an unpublish or unstage: there is nothing to undo.
   static result<> ignoring_not_found(result<> answer);
@@ -43,6 +48,7 @@ class Operation {
   Until until_;
   std::optional<Claim> claim_;
   Seen seen_;
+  std::uint64_t capacity_ = 0;
   /// What was at the target before the first publish was a mount: it is not ours to take back.
   bool found_mounted_ = false;
   bool claimed_before_ = false, tried_stage_ = false, tried_publish_ = false;

@@ -139,6 +139,7 @@ Step next_of_mount(const std::optional<Claim>& claim, const Wish& wish, const Se
 
 Step next_step(const std::optional<Claim>& claim, const Wish& wish, const Seen& seen) {
   if (wish.what == Wish::What::mount) return next_of_mount(claim, wish, seen);
+  if (wish.what == Wish::What::expand) return next_of_expand(claim, wish, seen);
   if (!claim) return {Do::done};
   return next_of_unmount(*claim, wish, seen);
 }

@@ -1,5 +1,5 @@
-// What the next step of a mount or an unmount is. Pure: every step is decided from the claim, the wish, and what was
-// seen, so a crash needs no code of its own.
+// What the next step of a mount, an unmount or an expansion is. Pure: every step is decided from the claim, the wish,
+// and what was seen, so a crash needs no code of its own.
 #pragma once
 
 #include <optional>
@@ -15,6 +15,7 @@ struct Wish {
   enum class What {
     mount,
     unmount,
+    expand,    ///< the device and its filesystem get the size that the image has
     set_down,  ///< as unmount, but the claim stays, to be mounted again; an unmount that was begun is ended
   };
   What what = What::mount;
@@ -28,7 +29,7 @@ struct Seen {
   std::optional<std::vector<std::string>> users;  ///< processes on the target
   std::vector<std::string> others;                ///< targets of the other users of the same staging path
   /// Calls that ended well in this operation.
-  bool staged = false, published = false, unpublished = false, unstaged = false, cleaned = false;
+  bool staged = false, published = false, unpublished = false, unstaged = false, cleaned = false, expanded = false;
 };
 
 enum class Do {
@@ -42,7 +43,8 @@ enum class Do {
   publish,
   unpublish,
   unstage,
-  clean,  ///< removes our empty folders, and makes the target's folder again
+  expand,
+  clean,  ///< removes our empty folders, and makes again what was at the target
   drop_claim,
   done,
   fail,

@@ -13,6 +13,7 @@ bool comparable(Attachment attachment, const Seen& seen);
 Step foreign(const std::string& path, const Sight& target);
 Step in_use(const std::string& target, const std::vector<std::string>& users);
 
+Step next_of_expand(const std::optional<Claim>& claim, const Wish& wish, const Seen& seen);
 /// Also of a set_down. There is a claim.
 Step next_of_unmount(const Claim& claim, const Wish& wish, const Seen& seen);
 

@@ -105,6 +105,8 @@ std::string_view name(Do what) {
       return "unpublish";
     case Do::unstage:
       return "unstage";
+    case Do::expand:
+      return "expand";
     case Do::clean:
       return "remove empty folders";
     case Do::drop_claim:

@@ -121,6 +121,23 @@ TEST_CASE("corbd mount mounts, corbd mounts shows it, corbd unmount leaves the f
   CHECK_THAT(again.problems, ContainsSubstring("nothing was mounted at " + host.target()));
 }
 
+TEST_CASE("corbd expand asks the plugin for the size of the image and says it, and refuses a folder without a mount") {
+  if (!may_mount()) return;
+  const Host host;
+  ScriptedPlugin plugin(host.at("csi.sock"), true);
+  const auto nothing = host.run({"expand", host.target()});
+  CHECK(nothing.code == 1);
+  CHECK_THAT(nothing.problems, ContainsSubstring("nothing was mounted at " + host.target()));
+  REQUIRE(host.run(host.mount_words()).code == 0);
+  plugin.size = std::int64_t{3} << 30;
+  const auto expanded = host.run({"expand", host.target()});
+  CAPTURE(expanded.problems);
+  CHECK(expanded.code == 0);
+  CHECK(expanded.out == host.target() + " has 3 GiB\n");
+  CHECK(plugin.last(&ScriptedPlugin::expanded).volume_path() == host.target());
+  CHECK(host.run({"unmount", host.target()}).code == 0);
+}
+
 TEST_CASE("no key of a mount is on disk, in the output, or in the arguments") {
   if (!may_mount()) return;
   const Host host;

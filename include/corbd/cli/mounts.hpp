@@ -1,4 +1,4 @@
-// `corbd mount`, `corbd unmount` and `corbd mounts`: volumes of a host without an orchestrator.
+// `corbd mount`, `corbd unmount`, `corbd expand` and `corbd mounts`: volumes of a host without an orchestrator.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 namespace corbd::cli {
 
 struct Mounts {
-  enum class What { none, mount, unmount, list };
+  enum class What { none, mount, unmount, expand, list };
   What what = What::none;
 
   /// The volume and where to mount it. A file of mounts.d has the same, one mount each.

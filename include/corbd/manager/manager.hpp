@@ -60,6 +60,10 @@ class Manager {
   /// As unmount, but only if nothing is mounted there, judged under the locks: failed_precondition otherwise.
   task<result<>> end_unmounted(std::string target, Until until);
 
+  /// Gives the volume that is mounted there, and its filesystem, the size of its image. That size in bytes; 0: the
+  /// plugin does not say. not_found: nothing was mounted there. failed_precondition: it is not mounted now.
+  task<result<std::uint64_t>> expand(std::string target, Until until);
+
   task<result<std::vector<Claim>>> claims();
   /// The name that a target has in its claim, whatever links lead to it. not_found without a parent.
   task<result<std::string>> resolve(std::string target, Until until);

@@ -22,7 +22,7 @@ struct Sight {
     nothing,
     folder,   ///< not mounted, empty
     filled,   ///< a folder, not mounted, that holds something
-    file,     ///< not mounted
+    file,     ///< not mounted, empty
     link,     ///< a symbolic link
     mounted,  ///< and it answers
     dead,     ///< mounted, and its device is gone or gives errors
@@ -30,7 +30,7 @@ struct Sight {
   At at = At::unknown;
   std::string mount;  ///< of a mount: what is mounted, comparable between paths; a block device's name if it has one
   std::string text;   ///< what holds, why dead, why unknown
-  unsigned mode = 0;  ///< permissions of a folder that is not mounted
+  unsigned mode = 0;  ///< permissions of a folder or a file that is not mounted
   Owner owner = {};   ///< of the same
 
   bool is_mount() const { return at == At::mounted || at == At::dead; }
@@ -49,6 +49,8 @@ class Node {
   virtual task<result<std::vector<std::string>>> users(std::string target, Until until) = 0;
   /// Makes the folder and its parents, those with 0700. Succeeds if it is there. Without an owner: this process's.
   virtual task<result<>> make_folder(std::string path, unsigned mode, std::optional<Owner> owner, Until until) = 0;
+  /// Makes the empty file. Succeeds if it is there.
+  virtual task<result<>> make_file(std::string path, unsigned mode, std::optional<Owner> owner, Until until) = 0;
   /// rmdir(2) of the folder, and then of each parent below `root` that is empty. What is not empty stays.
   virtual task<result<>> remove_folder(std::string path, std::string root, Until until) = 0;
   /// The path with every link of its parents resolved. The last component is left as it is. not_found without a parent.

@@ -1,6 +1,7 @@
 // Port to a CSI plugin: one call each, one try each. Who calls decides about repeats.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -28,6 +29,8 @@ class Plugin {
   virtual task<result<>> publish(Mount mount, std::string staging, Until until) = 0;
   virtual task<result<>> unpublish(std::string external_id, std::string target, Until until) = 0;
   virtual task<result<>> unstage(std::string external_id, std::string staging, Until until) = 0;
+  /// Gives it the size that its image has. That size in bytes; 0: the plugin does not say.
+  virtual task<result<std::uint64_t>> expand(Claim claim, std::string staging, Until until) = 0;
 };
 
 /// Speaks CSI v1 on unix:///path/to.sock, over one connection that it makes again when the plugin comes back.

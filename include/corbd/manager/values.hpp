@@ -47,7 +47,7 @@ struct Mount {
   Texts notes;                            ///< kept in the claim for the caller; says nothing to the plugin
 };
 
-/// Of a folder.
+/// Of a folder or a file.
 struct Owner {
   unsigned uid = 0, gid = 0;
   friend bool operator==(const Owner&, const Owner&) = default;
@@ -64,10 +64,10 @@ struct Claim {
   Volume volume;
   Usage usage;
   std::string user, staging, target;
-  /// Permissions and owner of a folder that was at the target before the mount. A plugin removes the target (CSI,
-  /// NodeUnpublishVolume), so it is made again afterwards.
-  std::optional<unsigned> folder_mode;
-  std::optional<Owner> folder_owner;  ///< older claims do not have it
+  /// Permissions and owner of the folder, or for a raw block volume of the empty file, that was at the target before
+  /// the mount. A plugin removes the target (CSI, NodeUnpublishVolume), so it is made again afterwards.
+  std::optional<unsigned> mode_before;
+  std::optional<Owner> owner_before;  ///< older claims do not have it
   Texts volume_context, publish_context, notes;
 };
 

@@ -110,6 +110,25 @@ TEST_CASE("a stage and a publish carry the whole volume, and a publish of a plug
   CHECK(plugin.last(&ScriptedPlugin::published).staging_target_path().empty());
 }
 
+TEST_CASE("an expansion names target, staging path and capability, and gives the size that the plugin says") {
+  Client client;
+  ScriptedPlugin plugin(client.socket);
+  plugin.size = 7;
+  manager::Claim claim;
+  claim.volume.external_id = "id-1";
+  claim.usage = full_mount().usage;
+  claim.target = "/target";
+  const auto size = client.get(client.plugin->expand(claim, "/staging", client.within(20s)));
+  REQUIRE(size);
+  CHECK(*size == 7);
+  const auto asked = plugin.last(&ScriptedPlugin::expanded);
+  CHECK(asked.volume_id() == "id-1");
+  CHECK(asked.volume_path() == "/target");
+  CHECK(asked.staging_target_path() == "/staging");
+  CHECK(asked.volume_capability().mount().fs_type() == "xfs");
+  CHECK_FALSE(asked.has_capacity_range());
+}
+
 TEST_CASE("what a plugin says of itself is understood") {
   Client client;
   ScriptedPlugin plugin(client.socket);

@@ -160,6 +160,45 @@ TEST_CASE("a raw block volume is published on a file, not on a folder") {
   world.folders.clear();
   CHECK(process.mount(block));
   CHECK(process.unmount("/srv/a"));
+  CHECK(world.files.empty());
+}
+
+TEST_CASE("an empty file that was there before a raw block mount is there again after it, with its owner") {
+  World world;
+  Process process(world);
+  Mount block = wanted();
+  block.usage = {};
+  block.usage.attachment = Attachment::block;
+  world.files.insert("/srv/a");
+  world.owners["/srv/a"] = {70, 71};
+  REQUIRE(process.mount(block));
+  REQUIRE(process.unmount("/srv/a"));
+  CHECK(world.files == std::set<std::string>{"/srv/a"});
+  CHECK(world.owners["/srv/a"] == manager::Owner{70, 71});
+  CHECK_FALSE(world.folders.contains("/srv/a"));
+}
+
+TEST_CASE("an expansion is tried as every call is, and says the size; where nothing is mounted nothing is asked") {
+  World world;
+  Process process(world);
+  const auto expand = [&] { return process.loop().run(process.manager().expand("/srv/a", {})); };
+  CHECK(expand().error().code == errc::not_found);
+  REQUIRE(process.mount(wanted()));
+  world.image_size = 5;
+  int failures = 2;
+  world.plugin_says = [&](const std::string& call) -> std::optional<Error> {
+    if (call != "expand" || failures-- <= 0) return std::nullopt;
+    return Error{errc::unavailable, "the image is not open yet"};
+  };
+  const auto expanded = expand();
+  REQUIRE(expanded);
+  CHECK(*expanded == 5);
+  CHECK(world.count("expand") == 3);
+  failures = 100;
+  CHECK(expand().error().code == errc::unavailable);
+  CHECK(world.count("expand") == 6);
+  CHECK(world.claims.at("/srv/a").phase == Claim::Phase::mounted);
+  CHECK(world.broken.empty());
 }
 
 TEST_CASE("a staging path of which nothing is known is not taken for unmounted") {

@@ -144,6 +144,21 @@ TEST_CASE("a folder is made again with the owner that it had") {
   CHECK(ops::look(path)->owner == manager::Owner{70, 71});
 }
 
+TEST_CASE("an empty file is made again with the owner that it had, and one that is there stays") {
+  if (::geteuid() != 0) return;
+  Folder folder;
+  const std::string path = folder.path() + "/x";
+  REQUIRE(ops::make_file(path, 0640, manager::Owner{70, 71}));
+  const auto sight = ops::look(path);
+  CHECK(sight->at == At::file);
+  CHECK(sight->mode == 0640);
+  CHECK(sight->owner == manager::Owner{70, 71});
+  std::ofstream(path) << "data";
+  CHECK(ops::make_file(path, 0600));
+  CHECK(fs::file_size(path) == 4);
+  CHECK(ops::make_file(folder.path(), 0600).error().code == errc::failed_precondition);
+}
+
 TEST_CASE("a path has one name whatever links lead to it, but its end is not followed") {
   Folder folder;
   const std::string root = fs::canonical(folder.path());

@@ -151,3 +151,32 @@ TEST_CASE("what a plugin says does not free a dead mount twice") {
   seen.unstaged = false;
   CHECK(mount_step(claim_in(Phase::mounted), seen) == Do::unstage);
 }
+
+TEST_CASE("an expansion looks first, and asks the plugin only for what is mounted and answers") {
+  Wish wish = mount_wish();
+  wish.what = Wish::What::expand;
+  const auto step = [&](const std::optional<Claim>& claim, const Seen& seen) { return next_step(claim, wish, seen); };
+  const Claim mounted = claim_in(Phase::mounted);
+  Seen seen;
+  CHECK(step({}, seen).error.code == errc::not_found);
+  for (const Phase begun : {Phase::mounting, Phase::unmounting, Phase::leaving})
+    CHECK(step(claim_in(begun), seen).error.code == errc::failed_precondition);
+  CHECK(step(mounted, seen).what == Do::look_plugin);
+  seen.stages = true;
+  CHECK(step(mounted, seen).what == Do::look_target);
+  const auto code_at = [&](At what) {
+    seen.target = at(what, "d");
+    return step(mounted, seen).error.code;
+  };
+  CHECK(code_at(At::unknown) == errc::unavailable);
+  CHECK(code_at(At::dead) == errc::failed_precondition);
+  CHECK(code_at(At::folder) == errc::failed_precondition);
+  seen.target = at(At::mounted, "d");
+  CHECK(step(mounted, seen).what == Do::look_staging);
+  seen.staging = at(At::mounted, "other");
+  CHECK(step(mounted, seen).error.code == errc::failed_precondition);
+  seen.staging = at(At::mounted, "d");
+  CHECK(step(mounted, seen).what == Do::expand);
+  seen.expanded = true;
+  CHECK(step(mounted, seen).what == Do::done);
+}

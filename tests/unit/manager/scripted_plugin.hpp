@@ -59,6 +59,8 @@ class ScriptedPlugin final : public wire::Node::Service, public wire::Identity::
   std::atomic<bool> stages = true, ready = true;
   wire::NodeStageVolumeRequest staged;
   wire::NodePublishVolumeRequest published;
+  wire::NodeExpandVolumeRequest expanded;
+  std::atomic<std::int64_t> size = 0;
 
   grpc::Status GetPluginInfo(Context* context, const wire::GetPluginInfoRequest*,
                              wire::GetPluginInfoResponse* said) override {
@@ -100,6 +102,14 @@ class ScriptedPlugin final : public wire::Node::Service, public wire::Identity::
   grpc::Status NodeUnstageVolume(Context* context, const wire::NodeUnstageVolumeRequest* request,
                                  wire::NodeUnstageVolumeResponse*) override {
     return answer("unstage", *context, [&] { return take_down(request->staging_target_path(), false); });
+  }
+  grpc::Status NodeExpandVolume(Context* context, const wire::NodeExpandVolumeRequest* request,
+                                wire::NodeExpandVolumeResponse* said) override {
+    return answer("expand", *context, [&] {
+      expanded = *request;
+      said->set_capacity_bytes(size);
+      return 0;
+    });
   }
 
  private:

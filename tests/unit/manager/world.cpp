@@ -48,7 +48,8 @@ class Process::FakePlugin final : public manager::Plugin {
       if (world_.stages && !world_.mounts.contains(staging + world_.inside))
         return Error{errc::failed_precondition, "it is not staged"};
       if (world_.publishes_nothing) return {};
-      world_.folders.insert(mount.target);
+      const bool block = mount.usage.attachment == Attachment::block;
+      (block ? world_.files : world_.folders).insert(mount.target);
       world_.mounts[mount.target] =
           world_.stages ? world_.mounts.at(staging + world_.inside) : "dev-of-" + mount.volume.external_id;
       return {};
@@ -59,6 +60,7 @@ class Process::FakePlugin final : public manager::Plugin {
       const bool there = world_.mounts.erase(target) > 0;
       world_.special.erase(target);
       world_.folders.erase(target);
+      world_.files.erase(target);
       world_.owners.erase(target);
       if (!there) return Error{errc::not_found, "there is no such volume"};
       return {};
@@ -72,6 +74,12 @@ class Process::FakePlugin final : public manager::Plugin {
       world_.mounts.erase(place);
       world_.special.erase(place);
       return {};
+    });
+  }
+  task<result<std::uint64_t>> expand(Claim claim, std::string staging, Until) override {
+    co_return call<std::uint64_t>("expand", [this, claim, staging]() -> result<std::uint64_t> {
+      if (staging != (world_.stages ? claim.staging : std::string())) world_.broken.push_back("expanded at " + staging);
+      return world_.image_size;
     });
   }
 
@@ -99,13 +107,22 @@ class Process::FakeNode final : public manager::Node {
     if (const auto found = world_.mounts.find(path); found != world_.mounts.end())
       co_return Sight{Sight::At::mounted, found->second, "", 0};
     const auto owner = world_.owners.find(path);
-    co_return Sight{world_.folders.contains(path) ? Sight::At::folder : Sight::At::nothing, "", "", 0750,
-                    owner == world_.owners.end() ? manager::Owner() : owner->second};
+    const auto at = world_.files.contains(path)     ? Sight::At::file
+                    : world_.folders.contains(path) ? Sight::At::folder
+                                                    : Sight::At::nothing;
+    co_return Sight{at, "", "", 0750, owner == world_.owners.end() ? manager::Owner() : owner->second};
   }
   task<result<std::vector<std::string>>> users(std::string target, Until) override { co_return world_.users[target]; }
   task<result<>> make_folder(std::string path, unsigned, std::optional<manager::Owner> owner, Until) override {
     co_return around<void>(world_, [this, path, owner]() -> result<> {
       world_.folders.insert(path);
+      if (owner) world_.owners[path] = *owner;
+      return {};
+    });
+  }
+  task<result<>> make_file(std::string path, unsigned, std::optional<manager::Owner> owner, Until) override {
+    co_return around<void>(world_, [this, path, owner]() -> result<> {
+      world_.files.insert(path);
       if (owner) world_.owners[path] = *owner;
       return {};
     });

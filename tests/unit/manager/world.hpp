@@ -30,8 +30,8 @@ class World {
  public:
   std::map<std::string, std::string> mounts;  ///< path to device
   std::map<std::string, Sight> special;       ///< paths that show something else than what is mounted there
-  std::set<std::string> folders;
-  std::map<std::string, manager::Owner> owners;  ///< of folders; others are root's
+  std::set<std::string> folders, files;
+  std::map<std::string, manager::Owner> owners;  ///< of both; others are root's
   std::map<std::string, Claim> claims;
   std::map<std::string, std::vector<std::string>> users;
   std::vector<std::string> calls;   ///< of the plugin
@@ -44,6 +44,7 @@ class World {
   Fault fault;
   int made = 0;  ///< port calls so far
   int devices = 0;
+  std::uint64_t image_size = 0;
 
   std::size_t count(const std::string& call) const {
     return static_cast<std::size_t>(std::count(calls.begin(), calls.end(), call));

@@ -1,0 +1,32 @@
+#include "policy_parts.hpp"
+
+namespace corbd::manager {
+
+using At = Sight::At;
+
+/// Only what is mounted, and answers, can grow.
+Step next_of_expand(const std::optional<Claim>& claim, const Wish& wish, const Seen& seen) {
+  const std::string& path = wish.mount.target;
+  if (!claim) return failed(errc::not_found, "nothing was mounted at " + path + " through a plugin");
+  if (claim->phase != Claim::Phase::mounted)
+    return failed(errc::failed_precondition,
+                  "a mount or an unmount of " + path + " was begun and did not end: `corbd mounts` says how to go on");
+  if (!seen.stages) return {Do::look_plugin};
+  if (!seen.target) return {Do::look_target};
+  const Sight& target = *seen.target;
+  if (target.at == At::unknown)
+    return failed(errc::unavailable, "whether " + path + " is mounted is not known: " + target.text);
+  if (target.at == At::dead)
+    return failed(errc::failed_precondition,
+                  "the device under " + path + " is gone (" + target.text + "): end who uses it, then mount it again");
+  if (target.at != At::mounted)
+    return failed(errc::failed_precondition, path + " is not mounted: mount it, and it gets the size of its image");
+  if (comparable(claim->usage.attachment, seen)) {
+    if (!seen.staging) return {Do::look_staging};
+    if (seen.staging->is_mount() && seen.staging->mount != target.mount) return foreign(path, target);
+  }
+  if (!seen.expanded) return {Do::expand};
+  return {Do::done};
+}
+
+}  // namespace corbd::manager
