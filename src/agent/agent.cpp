@@ -146,6 +146,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
     config.version = CORBD_VERSION;
     config.default_mounter = default_mounter(options_);
     config.volume_health = options_.volume_health;
+    config.controller = !options_.standalone;
     config.fencer = &fencer_;
     config.topology = [this] { return labels_.topology(); };
     config.on_ended = [this](const rpc::Ended& call) { web_.ended(call); };

@@ -23,13 +23,14 @@ class Identity final : public v1::Identity::CallbackService {
     return rpc::Server::answer(context, grpc::Status::OK);
   }
   /// These are the capabilities of the whole deployed plugin: ceph-csi's provisioner has the controller and its
-  /// topology.
+  /// topology. Where there is none, an orchestrator must not wait for one (docs/sources.md#nomad).
   Reactor* GetPluginCapabilities(Context* context, const v1::GetPluginCapabilitiesRequest*,
                                  v1::GetPluginCapabilitiesResponse* response) override {
     using Service = v1::PluginCapability::Service;
-    response->add_capabilities()->mutable_service()->set_type(Service::CONTROLLER_SERVICE);
+    if (config_.controller) response->add_capabilities()->mutable_service()->set_type(Service::CONTROLLER_SERVICE);
     response->add_capabilities()->mutable_volume_expansion()->set_type(v1::PluginCapability::VolumeExpansion::ONLINE);
-    response->add_capabilities()->mutable_service()->set_type(Service::VOLUME_ACCESSIBILITY_CONSTRAINTS);
+    if (config_.controller)
+      response->add_capabilities()->mutable_service()->set_type(Service::VOLUME_ACCESSIBILITY_CONSTRAINTS);
     return rpc::Server::answer(context, grpc::Status::OK);
   }
   /// The agent is ready as soon as the socket serves. Healing has its own signs.

@@ -27,6 +27,7 @@ struct Config {
   };
   cephcsi::Mounter default_mounter = cephcsi::Mounter::nbd;  ///< for volumes whose attributes name none: nbd or krbd
   bool volume_health = false;  ///< NodeGetVolumeHealth of CSI 1.13 (alpha): older callers do not know its capability
+  bool controller = true;      ///< whether a controller is deployed beside the agent: ceph-csi's provisioner
   fence::Fencer* fencer = nullptr;  ///< for the FenceController; null: there is none
   std::size_t max_calls = 512;
   std::function<void(const rpc::Ended&)> on_ended;  ///< as of rpc::Config

@@ -41,7 +41,7 @@ class Scripted final : public ScriptedVolumes {
 
 class Served {
  public:
-  explicit Served(std::size_t max_calls = 512, bool volume_health = false)
+  explicit Served(std::size_t max_calls = 512, bool volume_health = false, bool controller = true)
       : clock_(make_real_clock(thread.control())), volumes(thread.control(), *clock_) {
     corbd::csi::Config config;
     config.endpoint = "unix://" + socket();
@@ -52,6 +52,7 @@ class Served {
     config.topology = [this] { return topology; };
     config.max_calls = max_calls;
     config.volume_health = volume_health;
+    config.controller = controller;
     config.on_ended = [this](const rpc::Ended& call) {
       ++calls[std::string(call.method) + " " + std::to_string(call.grpc_code)];
     };

@@ -120,3 +120,20 @@ TEST_CASE("a node's topology is always told, with its segments if it has any") {
   REQUIRE(info.accessible_topology().segments_size() == 1);
   CHECK(info.accessible_topology().segments().at("topology.rbd.csi.ceph.com/zone") == "z1");
 }
+
+TEST_CASE("an orchestrator hears of a controller where one is deployed, and of growth in use everywhere") {
+  const bool controller = GENERATE(true, false);
+  Served scene(512, false, controller);
+  REQUIRE(scene.server->start());
+  const auto stub = v1::Identity::NewStub(scene.channel());
+  grpc::ClientContext context;
+  v1::GetPluginCapabilitiesResponse said;
+  REQUIRE(stub->GetPluginCapabilities(&context, {}, &said).ok());
+  bool service = false, grows = false;
+  for (const auto& one : said.capabilities()) {
+    service = service || one.service().type() == v1::PluginCapability::Service::CONTROLLER_SERVICE;
+    grows = grows || one.volume_expansion().type() == v1::PluginCapability::VolumeExpansion::ONLINE;
+  }
+  CHECK(service == controller);
+  CHECK(grows);
+}
