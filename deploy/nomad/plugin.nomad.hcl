@@ -1,0 +1,73 @@
+# corbd as Nomad's node plugin, one on each client: README.md in this folder. `nomad job run plugin.nomad.hcl`
+job "corbd" {
+  type = "system"
+  # Every allocation with a volume needs it.
+  priority = 100
+
+  # While a client has no agent, I/O of its volumes waits. So one client after the other is updated.
+  update {
+    max_parallel = 1
+    stagger      = "1m"
+  }
+
+  group "node" {
+    # However often the agent dies, the next one heals the volumes.
+    restart {
+      attempts = 1000
+      interval = "30m"
+      delay    = "1s"
+      mode     = "delay"
+    }
+
+    task "corbd" {
+      driver = "docker"
+
+      config {
+        image   = "corbd"
+        command = "run"
+        args = [
+          "--standalone",
+          "--nodeid=${node.unique.name}",
+          "--kubelet-dir=/local/csi",
+          "--metricsport=9680",
+        ]
+        entrypoint = ["corbd"]
+        # Mounts that reach the host, and the host's devices.
+        privileged = true
+        # Before Linux 6.4 only the first network namespace has the NBD driver's netlink.
+        network_mode = "host"
+        # A helper may wait for a device until the next agent serves it; a PID namespace would not end before.
+        pid_mode = "host"
+        volumes = [
+          "/dev:/dev",
+          # The records and the Ceph keys of staged volumes: with them, and with nothing of Nomad's, the next agent heals.
+          "/var/lib/corbd:/var/lib/corbd",
+          "/run/corbd:/run/corbd",
+          # fsid and mon_host of the cluster; or config.json of several in /etc/ceph-csi-config.
+          "/etc/ceph:/etc/ceph:ro",
+          # The agent asks systemd whether the client shuts down.
+          "/run/dbus:/run/dbus:ro",
+        ]
+      }
+
+      # Nomad sets CSI_ENDPOINT to the socket in mount_dir.
+      csi_plugin {
+        id                     = "corbd"
+        type                   = "node"
+        mount_dir              = "/csi"
+        stage_publish_base_dir = "/local/csi"
+        health_timeout         = "2m"
+      }
+
+      # It answers what it has read, and ends.
+      kill_timeout = "30s"
+
+      resources {
+        cpu        = 200
+        memory     = 256
+        # Whoever kills the agent for its memory stalls every volume of the client.
+        memory_max = 4096
+      }
+    }
+  }
+}
