@@ -29,18 +29,22 @@ class Alone(Agent):
         return run([CORBD, *words, "--root", os.path.join(self.dir, "mounts"), "--runtime-dir", self.runtime, "--endpoint", self.endpoint],
                    timeout=300, ok=ok)
 
-    def mount(self, image, target):
-        return self.ask("mount", image.spec, target, "--wait", "--conf", self.conf, "--user", self.lab.user, "--keyring", self.keyring)
+    def mount(self, image, target, *more):
+        return self.ask("mount", image.spec, target, *more, "--wait", "--conf", self.conf, "--user", self.lab.user, "--keyring", self.keyring)
 
     def states(self):
         return {row["dir"]: row["state"] for row in json.loads(self.ask("mounts", "-o", "json").splitlines()[-1])}
 
 
-def story_standalone_mount(lab):
-    """corbd mount on a host without Kubernetes: kill -9 of its agent under a writer loses nothing, data is there after unmount and mount"""
+def alone(lab):
     agent = Alone(lab)
     lab.agents.append(agent)
-    agent.start()
+    return agent.start()
+
+
+def story_standalone_mount(lab):
+    """corbd mount on a host without Kubernetes: kill -9 of its agent under a writer loses nothing, data is there after unmount and mount"""
+    agent = alone(lab)
     image = lab.image("a")
     target = os.path.join(lab.dir, "srv")
     os.makedirs(target)
@@ -64,9 +68,7 @@ def story_standalone_mount(lab):
 
 def story_standalone_dead(lab):
     """a mount in use is not taken down; one whose device is gone is shown as dead, and the next mount replaces it and finds the data"""
-    agent = Alone(lab)
-    lab.agents.append(agent)
-    agent.start()
+    agent = alone(lab)
     image = lab.image("a")
     target = os.path.join(lab.dir, "srv")
     agent.mount(image, target)
@@ -90,3 +92,29 @@ def story_standalone_dead(lab):
     check(read(os.path.join(target, "precious")) == "hello", "the file is not there")
     agent.ask("unmount", target)
     check(not os.path.exists(target), "a folder that the mount made is still there")
+
+
+def story_standalone_grown(lab):
+    """corbd expand under a writer: the filesystem gets the size of its grown image; a raw block volume too, and the empty file below it stays"""
+    agent = alone(lab)
+    images = [lab.image(name, size=256 * MIB) for name in "ab"]
+    target, file = os.path.join(lab.dir, "srv"), os.path.join(lab.dir, "device")
+    agent.mount(images[0], target)
+    put(file, "")
+    os.chmod(file, 0o640)
+    agent.mount(images[1], file, "--block")
+    writer = Writer(lab, os.path.join(target, "data"), size=16 * MIB).start()
+    for image in images:
+        lab.admin("rbd", "resize", "--no-progress", "-s", "512M", image.spec)
+    for path in (target, file):
+        said = agent.ask("expand", path).splitlines()[-1]
+        check(said == path + " has 512 MiB", "corbd expand says: %s" % said)
+    check(os.statvfs(target).f_blocks * os.statvfs(target).f_frsize > 400 * MIB, "the filesystem did not grow")
+    with open(file, "rb") as device:
+        check(device.seek(0, os.SEEK_END) == 512 * MIB, "the device did not grow")
+    writer.wait_more(20)
+    writer.stop()
+    writer.expect_nothing_lost()
+    agent.ask("unmount", target)
+    agent.ask("unmount", file)
+    check(os.path.isfile(file) and os.stat(file).st_mode & 0o777 == 0o640, "the empty file that was there before is not there again")
