@@ -1,16 +1,8 @@
-// corbd-bench: what a request costs in our own code. A session on a memory image beside `nbdkit memory`, each a process
-// of its own on one end of a socket pair, driven by the same libnbd client in the same run, turn by turn. Read the
-// ratios: the figures are the machine's.
-//
-//   corbd-bench session [--seconds S] [--json FILE]   4 and 256 KiB, read and write, depth 1, 16 and 64
-//   corbd-bench drive COUNT -- COMMAND...             COUNT reads and COUNT writes of 4 KiB at depth 16 against
-//   COMMAND, which serves on stdin corbd-bench serve                                 a memory image of 64 MiB on stdin
-//   corbd-bench images FOLDER IMAGE...                serves images of a real cluster on sockets (serve.hpp)
-//   corbd-bench stages [VOLUMES CALLS]                repeats of a stage that is done (stages.hpp); 300 and 1000
-//   corbd-bench idle [VOLUMES SECONDS]                the CPU of volumes that nobody uses (stages.hpp); 300 and 60
-//   corbd-bench watch [EVENTS [A_SECOND]]             what a watch of the own Node costs in memory (kube.hpp); 360000,
-//   as fast as they are taken corbd-bench starts [AGENTS]                       agents that start at once, against an
-//   API server (kube.hpp); 5000
+// What a request costs in our own code: a session on a memory image beside `nbdkit memory`, each a process of its own
+// on one end of a socket pair, driven by the same libnbd client in the same run, turn by turn. Read the ratios: the
+// figures are the machine's.
+#include "session.hpp"
+
 #include <libnbd.h>
 #include <sys/resource.h>
 
@@ -25,24 +17,21 @@
 #include <string>
 #include <vector>
 
-#include "inventory.hpp"
-#include "kube.hpp"
 #include "link.hpp"
-#include "serve.hpp"
-#include "stages.hpp"
 #include "support/memory_image.hpp"
 #include "support/newstyle.hpp"
 
+namespace corbd::bench {
 namespace {
 
-using namespace corbd;
-using Seconds = std::chrono::duration<double>;
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr std::uint64_t kImageBytes = 64u << 20;
 constexpr int kRounds = 3;
 
 // --- the server
+
+}  // namespace
 
 int serve() {
   test::MemoryImage image(kImageBytes);
@@ -62,6 +51,8 @@ int serve() {
   while (link->state() == device::Link::State::serving || link->in_flight() > 0) std::this_thread::yield();
   return 0;
 }
+
+namespace {
 
 // --- the client
 
@@ -183,6 +174,8 @@ Figure median(std::vector<Figure> of) {
   return *middle;
 }
 
+}  // namespace
+
 int session(Seconds time, const std::string& json_file) {
   const std::vector<std::string> ours{"/proc/self/exe", "serve"};
   const std::vector<std::string> theirs{"nbdkit", "-s", "--exit-with-parent", "memory", std::to_string(kImageBytes)};
@@ -223,51 +216,4 @@ int drive(std::uint64_t count, const std::vector<std::string>& command) {
   return 0;
 }
 
-int usage() {
-  std::fputs(
-      "usage: corbd-bench session [--seconds S] [--json FILE] | drive COUNT -- COMMAND... | serve | images FOLDER "
-      "IMAGE... | stages [VOLUMES "
-      "CALLS] | idle [VOLUMES SECONDS] | watch [EVENTS [A_SECOND]] | starts [AGENTS] | inventory | memory [DEVICES "
-      "DEPTH BYTES]\n",
-      stderr);
-  return 2;
-}
-
-}  // namespace
-
-int main(int argc, char** argv) try {
-  std::vector<std::string> words(argv + 1, argv + argc);
-  if (words == std::vector<std::string>{"serve"}) return serve();
-  if (words.size() > 2 && words[0] == "images") return bench::serve_images(words[1], {words.begin() + 2, words.end()});
-  if (words == std::vector<std::string>{"stages"}) return bench::stages(300, 1000);
-  if (words.size() == 3 && words[0] == "stages") return bench::stages(std::stoi(words[1]), std::stoi(words[2]));
-  if (words == std::vector<std::string>{"idle"}) return bench::idle(300, std::chrono::seconds(60));
-  if (words.size() == 3 && words[0] == "idle")
-    return bench::idle(std::stoi(words[1]), std::chrono::seconds(std::stoi(words[2])));
-  if (words == std::vector<std::string>{"watch"}) return bench::watch(360000, 0);
-  if (words.size() == 2 && words[0] == "watch") return bench::watch(std::stoi(words[1]), 0);
-  if (words.size() == 3 && words[0] == "watch") return bench::watch(std::stoi(words[1]), std::stoi(words[2]));
-  if (words == std::vector<std::string>{"inventory"}) return bench::inventory();
-  if (words == std::vector<std::string>{"memory"}) return bench::memory(300, 128, 256 << 10);
-  if (words.size() == 4 && words[0] == "memory")
-    return bench::memory(std::stoi(words[1]), std::stoi(words[2]), static_cast<unsigned>(std::stoul(words[3])));
-  if (words == std::vector<std::string>{"starts"}) return bench::starts(5000);
-  if (words.size() == 2 && words[0] == "starts") return bench::starts(std::stoi(words[1]));
-  if (words.size() > 3 && words[0] == "drive" && words[2] == "--")
-    return drive(std::stoull(words[1]), {words.begin() + 3, words.end()});
-  if (words.empty() || words[0] != "session" || words.size() % 2 == 0) return usage();
-  Seconds time(0.5);
-  std::string json_file;
-  for (std::size_t i = 1; i < words.size(); i += 2) {
-    if (words[i] == "--seconds")
-      time = Seconds(std::stod(words[i + 1]));
-    else if (words[i] == "--json")
-      json_file = words[i + 1];
-    else
-      return usage();
-  }
-  return session(time, json_file);
-} catch (const std::exception& failed) {
-  std::fprintf(stderr, "corbd-bench: %s\n", failed.what());
-  return 1;
-}
+}  // namespace corbd::bench

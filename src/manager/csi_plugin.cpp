@@ -131,6 +131,15 @@ class CsiPlugin final : public Plugin {
     if (!said) co_return said.error();
     co_return static_cast<std::uint64_t>(std::max<std::int64_t>(said->capacity_bytes(), 0));
   }
+  task<result<>> stats(std::string external_id, std::string target, Until until) override {
+    spec::NodeGetVolumeStatsRequest request;
+    request.set_volume_id(external_id);
+    request.set_volume_path(target);
+    const auto said = co_await call<spec::NodeGetVolumeStatsResponse>(
+        std::move(request), [this](auto... of) { node_->async()->NodeGetVolumeStats(of...); }, until);
+    if (!said) co_return said.error();
+    co_return result<>();
+  }
 
  private:
   template <class Response, class Request, class Begin>

@@ -31,6 +31,8 @@ class Plugin {
   virtual task<result<>> unstage(std::string external_id, std::string staging, Until until) = 0;
   /// Gives it the size that its image has. That size in bytes; 0: the plugin does not say.
   virtual task<result<std::uint64_t>> expand(Claim claim, std::string staging, Until until) = 0;
+  /// Asks how full the volume is, as kubelet does all the time, and drops the numbers.
+  virtual task<result<>> stats(std::string external_id, std::string target, Until until) = 0;
 };
 
 /// Speaks CSI v1 on unix:///path/to.sock, over one connection that it makes again when the plugin comes back.

@@ -111,6 +111,10 @@ class ScriptedPlugin final : public wire::Node::Service, public wire::Identity::
       return 0;
     });
   }
+  grpc::Status NodeGetVolumeStats(Context* context, const wire::NodeGetVolumeStatsRequest*,
+                                  wire::NodeGetVolumeStatsResponse*) override {
+    return answer("stats", *context, [] { return 0; });
+  }
 
  private:
   int take_down(const std::string& path, bool remove) const {

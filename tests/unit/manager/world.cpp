@@ -82,6 +82,9 @@ class Process::FakePlugin final : public manager::Plugin {
       return world_.image_size;
     });
   }
+  task<result<>> stats(std::string, std::string, Until) override {
+    co_return call<void>("stats", [] { return result<>(); });
+  }
 
  private:
   template <class T>

@@ -1,0 +1,128 @@
+// corbd-bench: what corbd costs, and any other driver beside it. docs/performance.md has the figures.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+
+#include "inventory.hpp"
+#include "kube.hpp"
+#include "node.hpp"
+#include "serve.hpp"
+#include "session.hpp"
+#include "stages.hpp"
+#include "volumes.hpp"
+
+namespace {
+
+using namespace corbd;
+
+struct Words {
+  bench::NodeAsk node;
+  std::string volumes_file;
+  std::size_t count = 0;
+  double seconds = 0.5;
+  std::string json, folder;
+  std::vector<std::string> names;
+  std::uint64_t requests = 0;
+  int first = 0, second = 0;
+  unsigned third = 0;
+};
+
+using Verb = std::function<int()>;
+
+void add_node(CLI::App& app, Words& words, Verb& chosen) {
+  auto* verb = app.add_subcommand("node", "Any CSI driver: stage, publish, stats, unpublish and unstage; its cost");
+  verb->add_option("--endpoint", words.node.endpoint, "The driver's socket, unix:///path")->required();
+  verb->add_option("--volumes", words.volumes_file, "JSON: ids, volume_context, secrets (bench/volumes.hpp)")
+      ->required();
+  verb->add_option("--root", words.node.root, "Where staging paths and targets are made")->required();
+  verb->add_option("--count", words.count, "Only so many of the volumes");
+  verb->add_option("--at-once", words.node.at_once, "Volumes under way together")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  verb->add_option("--pid", words.node.driver, "The driver's process, if not the one that listens on the socket");
+  verb->add_option("--subject", words.node.subject, "Its name in the figures, if not its own");
+  verb->add_option("--json", words.node.json, "Where the figures go");
+  verb->add_option("command", words.node.command, "Runs while all are published; $CORBD_BENCH_TARGETS lists them");
+  verb->callback([&] {
+    chosen = [&] {
+      words.node.volumes = bench::read_volumes(words.volumes_file, words.node.root, words.count);
+      return bench::node(words.node);
+    };
+  });
+}
+
+void add_own(CLI::App& app, Words& words, Verb& chosen) {
+  auto* session = app.add_subcommand("session", "Our NBD server beside nbdkit, on images in memory");
+  session->add_option("--seconds", words.seconds, "For each point and round")->capture_default_str();
+  session->add_option("--json", words.json, "Where the figures go");
+  session->callback([&] { chosen = [&] { return bench::session(bench::Seconds(words.seconds), words.json); }; });
+  app.add_subcommand("serve", "A memory image of 64 MiB on stdin")->callback([&] { chosen = bench::serve; });
+  auto* drive =
+      app.add_subcommand("drive", "COUNT reads and COUNT writes of 4 KiB against COMMAND, which serves on stdin");
+  drive->add_option("count", words.requests)->required();
+  drive->add_option("command", words.names)->required();
+  drive->callback([&] { chosen = [&] { return bench::drive(words.requests, words.names); }; });
+  auto* images = app.add_subcommand("images", "Serves images of a real cluster on sockets");
+  images->add_option("folder", words.folder)->required();
+  images->add_option("image", words.names)->required();
+  images->callback([&] { chosen = [&] { return bench::serve_images(words.folder, words.names); }; });
+}
+
+/// Those whose words are one or two numbers, each with what it is without them.
+void add_numbered(CLI::App& app, const char* name, const char* help, std::pair<const char*, int> first,
+                  std::pair<const char*, int> second, Words& words, Verb& chosen, int (*run)(int, int)) {
+  auto* verb = app.add_subcommand(name, help);
+  words.first = words.second = -1;
+  verb->add_option(first.first, words.first, std::to_string(first.second) + " without it");
+  if (second.first != nullptr)
+    verb->add_option(second.first, words.second, std::to_string(second.second) + " without it");
+  verb->callback([&words, &chosen, first, second, run] {
+    chosen = [&words, first, second, run] {
+      return run(words.first < 0 ? first.second : words.first, words.second < 0 ? second.second : words.second);
+    };
+  });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  CLI::App app("What corbd costs, and any other driver beside it", "corbd-bench");
+  app.require_subcommand(1);
+  Words words;
+  Verb chosen;
+  add_node(app, words, chosen);
+  add_own(app, words, chosen);
+  add_numbered(app, "stages", "Repeats of a stage that is done", {"volumes", 300}, {"calls", 1000}, words, chosen,
+               bench::stages);
+  add_numbered(app, "idle", "The CPU of volumes that nobody uses", {"volumes", 300}, {"seconds", 60}, words, chosen,
+               [](int volumes, int time) { return bench::idle(volumes, std::chrono::seconds(time)); });
+  add_numbered(app, "watch", "What a watch of the own Node costs in memory; a_second 0: as fast as they are taken",
+               {"events", 360000}, {"a_second", 0}, words, chosen, bench::watch);
+  add_numbered(app, "starts", "Agents that start at once, against an API server", {"agents", 5000}, {nullptr, 0}, words,
+               chosen, [](int agents, int) { return bench::starts(agents); });
+  app.add_subcommand("inventory", "Control-thread time of 300 and of 1,000 devices")->callback([&] {
+    chosen = bench::inventory;
+  });
+  auto* memory = app.add_subcommand("memory", "Memory of devices with requests under way");
+  words.third = 256 << 10;
+  memory->add_option("devices", words.first);
+  memory->add_option("depth", words.second);
+  memory->add_option("bytes", words.third);
+  memory->callback([&] {
+    chosen = [&] {
+      return bench::memory(words.first < 0 ? 300 : words.first, words.second < 0 ? 128 : words.second, words.third);
+    };
+  });
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& wrong) {
+    return app.exit(wrong);
+  }
+  return chosen();
+} catch (const std::exception& failed) {
+  std::fprintf(stderr, "corbd-bench: %s\n", failed.what());
+  return 1;
+}
