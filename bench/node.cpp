@@ -83,7 +83,7 @@ class Run {
   }
 
   task<> all() {
-    const auto info = co_await connect()->info(within(ask_.one_call));
+    const auto info = co_await first_->info(within(ask_.one_call));
     if (!info) throw std::runtime_error("no driver answers on " + ask_.endpoint + ": " + info.error().text);
     subject_ = ask_.subject.empty() ? info->name : ask_.subject;
     std::printf("%s %s: %zu volumes, %d at once\n%s\n", info->name.c_str(), info->version.c_str(), volumes_.size(),
@@ -276,6 +276,8 @@ class Run {
   const NodeAsk& ask_;
   asio::io_context io_{1};
   std::unique_ptr<Clock> clock_;
+  /// Unused after its first call. Without any channel gRPC ends its threads, and 1.51 sometimes aborts while it does.
+  const std::unique_ptr<manager::Plugin> first_ = connect();
   const pid_t driver_;
   asio::signal_set signals_;
   CancelScope leaving_;   ///< after a signal nothing new begins
