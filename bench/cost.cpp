@@ -53,12 +53,14 @@ std::map<pid_t, Process> all_processes() {
 Cost cost_of(std::vector<pid_t> pids, const std::string& words) {
   const auto all = all_processes();
   std::set<pid_t> ours(pids.begin(), pids.end());
+  // The bench itself may be a child of what it looks at.
+  const pid_t self = std::ranges::find(pids, ::getpid()) == pids.end() ? ::getpid() : 0;
   for (const auto& [pid, one] : all)
-    if (!words.empty() && pid != ::getpid() && one.words.find(words) != std::string::npos) ours.insert(pid);
+    if (!words.empty() && pid != self && one.words.find(words) != std::string::npos) ours.insert(pid);
   for (std::size_t before = 0; before != ours.size();) {
     before = ours.size();
     for (const auto& [pid, one] : all)
-      if (ours.contains(static_cast<pid_t>(number(one.status, "PPid")))) ours.insert(pid);
+      if (pid != self && ours.contains(static_cast<pid_t>(number(one.status, "PPid")))) ours.insert(pid);
   }
   Cost sum;
   for (const pid_t pid : ours) {

@@ -54,6 +54,19 @@ void add_node(CLI::App& app, Words& words, Verb& chosen) {
   });
 }
 
+void add_scale(CLI::App& app, Words& words, Verb& chosen) {
+  auto* verb = app.add_subcommand("scale", "The real control plane with many volumes, on a fake kernel and cluster");
+  words.node.at_once = 8;
+  verb->add_option("volumes", words.count, "1000 without it");
+  verb->add_option("--at-once", words.node.at_once, "Volumes under way together")->check(CLI::PositiveNumber);
+  verb->add_option("--json", words.json, "Where the figures go");
+  verb->callback([&] {
+    chosen = [&] {
+      return bench::scale(words.count == 0 ? 1000 : static_cast<int>(words.count), words.node.at_once, words.json);
+    };
+  });
+}
+
 void add_own(CLI::App& app, Words& words, Verb& chosen) {
   auto* session = app.add_subcommand("session", "Our NBD server beside nbdkit, on images in memory");
   session->add_option("--seconds", words.seconds, "For each point and round")->capture_default_str();
@@ -94,6 +107,7 @@ int main(int argc, char** argv) try {
   Words words;
   Verb chosen;
   add_node(app, words, chosen);
+  add_scale(app, words, chosen);
   add_own(app, words, chosen);
   add_numbered(app, "stages", "Repeats of a stage that is done", {"volumes", 300}, {"calls", 1000}, words, chosen,
                bench::stages);

@@ -77,6 +77,8 @@ class Run {
       std::fputs("corbd-bench: taking down what was mounted; once more ends this at once\n", stderr);
       listen();
       leaving_.cancel();
+      // A volume that is to go is not given up because the bench is.
+      last_moment_ = clock_->now() + ask_.taking_down;
       // A call that is left may still mount after its volume was taken down.
       clock_->schedule(clock_->now() + kUnderWay, [this] { too_long_.cancel(); });
     });
@@ -96,8 +98,6 @@ class Run {
     const auto after = cost_of({driver_});
     if (!leaving_.cancelled()) co_await each([this](Volume& volume) { return look(volume); });
     if (!leaving_.cancelled() && !ask_.command.empty()) co_await command();
-    // A volume that is to go is not given up because the bench is.
-    if (leaving_.cancelled()) last_moment_ = clock_->now() + ask_.taking_down;
     const auto down_took = co_await each([this](Volume& volume) { return down(volume); });
     phase("down", down_took, volumes_.size() - left_);
     for (const char* name : {"stage", "publish", "stage+publish", "stats", "unpublish", "unstage"})

@@ -2,9 +2,9 @@
 
 #include <grpcpp/grpcpp.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/mount.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,28 +15,22 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <stdexcept>
 #include <thread>
 
 #include "corbd/core/log.hpp"
-#include "corbd/csi/server.hpp"
-#include "corbd/heal/healer.hpp"
-#include "corbd/host/helpers.hpp"
-#include "corbd/host/luks.hpp"
-#include "corbd/kms/kms.hpp"
-#include "corbd/nbd/devices.hpp"
+#include "corbd/manager/manager.hpp"
 #include "csi/v1/csi.grpc.pb.h"
+#include "fake_agent.hpp"
+#include "node.hpp"
 #include "support/cpu.hpp"
-#include "support/still_ports.hpp"
 
 namespace corbd::bench {
 namespace {
 
 namespace fs = std::filesystem;
-namespace still = test::still;
 namespace v1 = ::csi::v1;
-
-constexpr std::chrono::seconds kSettled{2};
 
 std::string id_of(int number) { return "volume-" + std::to_string(number); }
 std::string path_of(const std::string& dir, int number) { return dir + "/staging/" + id_of(number); }
@@ -56,139 +50,6 @@ v1::NodeStageVolumeRequest request(const std::string& dir, int number) {
   return made;
 }
 
-/// Files as sysfs has them, read by the real inventory.
-class Devices final : public still::Devices {
- public:
-  Devices(executor control, Clock& clock, std::string sysfs)
-      : clock_(clock), sysfs_(std::move(sysfs)), real_(nbd::make_devices(std::move(control), clock, {sysfs_})) {
-    fs::create_directories(sysfs_ + "/module/nbd");
-    fs::create_directories(sysfs_ + "/block");
-  }
-  result<std::vector<device::Seen>> inventory() const override { return real_->inventory(); }
-  /// The real one sees at once only what its own commands made.
-  result<std::vector<device::Seen>> find(const std::string& backend) const override {
-    return clock_.now() - last_made_ < kSettled ? device::Devices::find(backend) : real_->find(backend);
-  }
-  task<result<std::uint32_t>> connect(device::Link&, device::ConnectArgs args, Until) override {
-    const auto index = made_++;
-    last_made_ = clock_.now();
-    const std::string folder = folder_of(index);
-    fs::create_directories(folder + "/queue");
-    fs::create_directories(folder + "/holders");
-    for (const auto& [name, text] : {std::pair<std::string, std::string>{"backend", args.backend},
-                                     {"pid", "1"},
-                                     {"dev", "43:" + std::to_string(index * 32)},
-                                     {"size", std::to_string(args.size / 512)},
-                                     {"queue/io_timeout", "1000"},
-                                     {"inflight", "0 0"}})
-      std::ofstream(folder + "/" + name) << text << "\n";
-    co_return index;
-  }
-  /// The mount's own numbers are the device's.
-  void shown_by(std::uint32_t index, const struct stat& mount) {
-    std::ofstream(folder_of(index) + "/dev") << major(mount.st_dev) << ":" << minor(mount.st_dev) << "\n";
-  }
-
- private:
-  std::string folder_of(std::uint32_t index) const { return sysfs_ + "/block/nbd" + std::to_string(index); }
-  Clock& clock_;
-  const std::string sysfs_;
-  std::unique_ptr<device::Devices> real_;
-  std::uint32_t made_ = 0;
-  time_point last_made_{};
-};
-
-/// A tmpfs for each volume; mountinfo is the real one.
-class Mounts final : public still::Mounts {
- public:
-  Mounts(HelperPool& helpers, Devices& devices) : real_(host::make_mounts(helpers)), devices_(devices) {}
-  result<host::MountTable> table() const override { return real_->table(); }
-  task<result<>> mount(std::string device, std::string, std::string target, std::string, HelperOwner, Until) override {
-    fs::create_directories(target);
-    struct stat seen{};
-    if (::mount("bench", target.c_str(), "tmpfs", 0, "size=64k") != 0 || ::stat(target.c_str(), &seen) != 0)
-      co_return Error{errc::io, "mounting a tmpfs at " + target};
-    devices_.shown_by(static_cast<std::uint32_t>(std::stoul(device.substr(8))), seen);
-    co_return result<>();
-  }
-
- private:
-  std::unique_ptr<host::Mounts> real_;
-  Devices& devices_;
-};
-
-class Filesystems final : public still::Filesystems {
- public:
-  task<result<host::Probe>> probe(std::string, HelperOwner, Until) override {
-    co_return host::Probe{host::Probe::Kind::filesystem, "ext4"};
-  }
-  task<result<host::Extent>> extent(std::string, std::string, std::string, HelperOwner, Until) override {
-    co_return host::Extent{1 << 20, 4096};
-  }
-};
-
-class NodeFiles final : public still::NodeFiles {
- public:
-  task<result<>> check_path(std::string path, bool must_exist) override {
-    co_return host::check_path("/dev/shm", path, must_exist);
-  }
-  bool busy(const std::string& busy_file) const override { return host::busy(busy_file); }
-};
-
-/// What `corbd run` makes of the rooms, beside a cluster and devices that are none.
-struct Agent {
-  explicit Agent(std::string folder) : dir(std::move(folder)), server(control, *clock, shell, config()) {}
-  csi::Config config() const {
-    csi::Config made;
-    made.endpoint = "unix://" + dir + "/csi.sock";
-    made.drivername = "rbd.csi.ceph.com";
-    made.nodeid = "node";
-    made.version = "bench";
-    return made;
-  }
-  volume::Ports ports() {
-    return {.clusters = clusters,
-            .devices = devices,
-            .kernel = kernel,
-            .mounts = mounts,
-            .filesystems = filesystems,
-            .daemons = daemons,
-            .luks = *luks,
-            .kms = *kms,
-            .records = *records,
-            .directory = directory,
-            .files = files,
-            .orchestrator = nobody};
-  }
-  static volume::Config shell_config() {
-    volume::Config made;
-    made.boot_id = "boot";
-    made.policy.driver = "rbd.csi.ceph.com";
-    return made;
-  }
-  const std::string dir;
-  asio::io_context io;
-  executor control = io.get_executor();
-  std::unique_ptr<Clock> clock = make_real_clock(control);
-  BlockingPool pool{control, *clock, 8};
-  HelperPool helpers{control, *clock, {}};
-  still::Clusters clusters;
-  Devices devices{control, *clock, dir + "/sys"};
-  still::KernelClient kernel;
-  Mounts mounts{helpers, devices};
-  Filesystems filesystems;
-  still::Daemons daemons;
-  std::unique_ptr<host::Luks> luks = host::make_luks(helpers);
-  std::unique_ptr<kms::Kms> kms = kms::make_kms(pool, dir);
-  std::unique_ptr<volume::RecordStore> records = volume::make_record_store(pool, dir + "/state", dir + "/runtime");
-  still::ClusterDirectory directory{"mon"};
-  NodeFiles files;
-  still::Orchestrator nobody;
-  volume::Shell shell{control, *clock, ports(), shell_config()};
-  heal::Healer healer{control, *clock, shell, {}};
-  csi::Server server;
-};
-
 /// Milliseconds of one call on a connection of its own.
 double call(const std::string& dir, int number) {
   const auto wanted = request(dir, number);
@@ -207,10 +68,9 @@ double call(const std::string& dir, int number) {
 std::string idle_mark(const std::string& dir) { return dir + "/idle"; }
 
 /// idle: not zero, and nothing is called for so long once all are staged.
-int kubelet(const std::string& dir, int volumes, int calls, std::chrono::seconds idle) try {
-  while (!fs::exists(dir + "/csi.sock")) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+int kubelet(const std::string& dir, int volumes, int calls, std::chrono::seconds idle) {
   for (int number = 0; number < volumes; ++number) call(dir, number);
-  std::this_thread::sleep_for(2 * kSettled);
+  std::this_thread::sleep_for(2 * fake::kSettled);
   if (idle.count() > 0) {
     std::ofstream(idle_mark(dir)).flush();
     std::this_thread::sleep_for(idle);
@@ -226,25 +86,57 @@ int kubelet(const std::string& dir, int volumes, int calls, std::chrono::seconds
       "a repeated stage with %d staged volumes, %d calls on new connections: p50 %.2f ms, p99 %.2f ms, longest %.2f "
       "ms\n",
       volumes, calls, at(0.5), at(0.99), took.back());
-  std::fflush(stdout);  // _exit() does not
   return 0;
-} catch (const std::exception& failed) {
-  std::fprintf(stderr, "corbd-bench: %s\n", failed.what());
-  return 1;
 }
 
-int serve(int volumes, int calls, std::chrono::seconds idle) {
+/// A new node, on the whole of which nothing else is staged.
+int drive(const std::string& dir, int volumes, int at_once, const std::string& json) {
+  NodeAsk ask;
+  ask.endpoint = "unix://" + dir + "/csi.sock";
+  ask.root = dir + "/staging";
+  ask.at_once = at_once;
+  ask.subject = "corbd";
+  ask.json = json;
+  for (int number = 0; number < volumes; ++number) {
+    const auto like = request(dir, number);
+    manager::Mount mount;
+    mount.volume.external_id = mount.volume.name = like.volume_id();
+    mount.user = "bench";
+    mount.usage.fstype = "ext4";
+    mount.target = manager::default_target(ask.root, mount);
+    mount.volume_context = {like.volume_context().begin(), like.volume_context().end()};
+    for (const auto& [name, value] : like.secrets()) mount.secrets[name] = Secret(value);
+    ask.volumes.push_back(std::move(mount));
+  }
+  return node(ask);
+}
+
+/// In the child: the caller, once the agent serves.
+[[noreturn]] void call_it(const std::string& dir, const std::function<int(const std::string&)>& caller) try {
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  while (!fs::exists(dir + "/csi.sock")) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  const int code = caller(dir);
+  std::fflush(stdout);  // _exit() does not
+  ::_exit(code);
+} catch (const std::exception& failed) {
+  std::fprintf(stderr, "corbd-bench: %s\n", failed.what());
+  ::_exit(1);
+}
+
+/// An agent of this process, and its caller, a process of its own.
+int serve(int volumes, std::chrono::seconds idle, const std::function<int(const std::string&)>& caller) {
   std::string dir = "/dev/shm/corbd-bench-XXXXXX";
   if (::mkdtemp(dir.data()) == nullptr) throw std::runtime_error("no folder below /dev/shm");
   for (const char* name : {"/state", "/runtime"}) fs::create_directory(dir + name);
   for (int number = 0; number < volumes; ++number) fs::create_directories(path_of(dir, number));
-  // Before any thread, and before gRPC.
-  const pid_t child = ::fork();
-  if (child == 0) ::_exit(kubelet(dir, volumes, calls, idle));
   if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
     throw std::runtime_error("a mount namespace of its own needs root");
+  // Before any thread, and before gRPC.
+  const pid_t child = ::fork();
+  if (child == 0) call_it(dir, caller);
+  for (const int signal : {SIGINT, SIGTERM}) ::signal(signal, SIG_IGN);  // the child has them too, and ends
   log::set_level(log::Level::error);
-  Agent agent(dir);
+  fake::Agent agent(dir);
   bool up = false;
   asio::co_spawn(agent.io, agent.shell.start(), [&](std::exception_ptr, result<> done) {
     up = done && agent.server.start();
@@ -274,7 +166,14 @@ int serve(int volumes, int calls, std::chrono::seconds idle) {
 
 }  // namespace
 
-int stages(int volumes, int calls) { return serve(volumes, calls, {}); }
-int idle(int volumes, std::chrono::seconds time) { return serve(volumes, 0, time); }
+int stages(int volumes, int calls) {
+  return serve(volumes, {}, [=](const std::string& dir) { return kubelet(dir, volumes, calls, {}); });
+}
+int idle(int volumes, std::chrono::seconds time) {
+  return serve(volumes, time, [=](const std::string& dir) { return kubelet(dir, volumes, 0, time); });
+}
+int scale(int volumes, int at_once, const std::string& json) {
+  return serve(volumes, {}, [&](const std::string& dir) { return drive(dir, volumes, at_once, json); });
+}
 
 }  // namespace corbd::bench

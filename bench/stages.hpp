@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <string>
 
 namespace corbd::bench {
 
@@ -11,5 +12,7 @@ namespace corbd::bench {
 int stages(int volumes, int calls);
 /// The agent's own part of it: its looks at the kernel, its timers. What librbd's connections cost is lab_rbd's to say.
 int idle(int volumes, std::chrono::seconds time);
+/// A node with so many fresh volumes, driven as any driver's (node.hpp).
+int scale(int volumes, int at_once, const std::string& json);
 
 }  // namespace corbd::bench

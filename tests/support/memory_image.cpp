@@ -10,7 +10,7 @@ MemoryImage::MemoryImage(std::uint64_t bytes, Ends ends, bool read_only)
     : read_only_(read_only), bytes_(bytes), ends_(ends) {
   told_.reserve(4096);
   elsewhere_.reserve(4096);
-  thread_ = std::thread([this] { work_elsewhere(); });
+  set_ends(ends);
 }
 
 MemoryImage::~MemoryImage() {
@@ -19,7 +19,7 @@ MemoryImage::~MemoryImage() {
     stopping_ = true;
   }
   changed_.notify_all();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void MemoryImage::work_elsewhere() {
@@ -40,6 +40,7 @@ void MemoryImage::work_elsewhere() {
 void MemoryImage::set_ends(Ends ends) {
   const std::lock_guard lock(mutex_);
   ends_ = ends;
+  if (ends == Ends::elsewhere && !thread_.joinable()) thread_ = std::thread([this] { work_elsewhere(); });
 }
 
 void MemoryImage::fail(Io io, int error, std::size_t times) {
