@@ -14,6 +14,9 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import fio  # noqa: E402
+
 IMAGE_BYTES = 1 << 30
 VOLUMES = 8
 POINTS = [(kind, depth, volumes) for kind in ("randread", "randwrite") for depth, volumes in ((1, 1), (16, 1), (64, 1), (16, VOLUMES))]
@@ -47,7 +50,8 @@ class Bench:
             subprocess.run(["rbd", "-c", self.names["conf"], "--id", self.names["user"], "-p", self.names["pool"], "rm", image], check=False,
                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             self.rbd("create", "--size", str(IMAGE_BYTES >> 20), "--image-feature", "layering,exclusive-lock", image)
-            self.fio(["--ioengine=rbd", "--clientname=" + self.names["user"], "--pool=" + self.names["pool"], "--rbdname=" + image], "write", 16, ["--bs=1M"], whole=True)
+            fio.run([["--ioengine=rbd", "--clientname=" + self.names["user"], "--pool=" + self.names["pool"], "--rbdname=" + image]],
+                    ["--rw=write", "--bs=1M", "--iodepth=16"], self.env, self.folder)
 
     def remove(self):
         for image in self.images:
@@ -56,18 +60,6 @@ class Bench:
             except subprocess.CalledProcessError:
                 print("bench: image %s is left" % image, file=sys.stderr)
         shutil.rmtree(self.folder)
-
-    def fio(self, jobs, kind, depth, more=("--bs=4k",), whole=False):
-        """Its parsed answer. jobs: options of one job, or a list of such lists, which run at once."""
-        jobs = jobs if isinstance(jobs[0], list) else [jobs]
-        argv = ["fio", "--output-format=json", "--thread", "--group_reporting", "--rw=" + kind, "--iodepth=%d" % depth, *more]
-        argv += [] if whole else ["--time_based", "--runtime=%g" % self.seconds, "--randrepeat=0", "--norandommap"]
-        for number, job in enumerate(jobs):
-            argv += ["--name=job%d" % number, *job]
-        done = subprocess.run(argv, env=self.env, cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=self.seconds + 300)
-        if done.returncode != 0:
-            raise RuntimeError("fio: %s%s" % (done.stdout[-500:], done.stderr[-500:]))
-        return json.loads(done.stdout[done.stdout.index("{"):])
 
     def begin(self, peer, images):
         """The subject's processes, when each image can be reached. The last word of a command that serves all images is repeated for each."""
@@ -99,7 +91,7 @@ class Bench:
         images = self.images[:volumes]
         if "fio" in peer:
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            found = self.fio([self.fill(peer["fio"], image) for image in images], kind, depth)
+            found = self.timed([self.fill(peer["fio"], image) for image in images], kind, depth)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         else:
@@ -107,15 +99,15 @@ class Bench:
             try:
                 jobs = [["--ioengine=nbd", "--uri=nbd+unix:///?socket=%s/%s.sock" % (self.folder, image)] for image in images]
                 before = sum(cpu_of(server.pid) for server in servers)
-                found = self.fio(jobs, kind, depth)
+                found = self.timed(jobs, kind, depth)
                 cpu = sum(cpu_of(server.pid) for server in servers) - before
             finally:
                 self.end(servers, images)
-        job = found["jobs"][0]["read" if kind == "randread" else "write"]
-        if found["jobs"][0]["error"] or not job["total_ios"]:
-            raise RuntimeError("fio had an error %d" % found["jobs"][0]["error"])
-        latency = job["clat_ns"]["percentile"]
-        return {"iops": job["iops"], "p50_us": latency["50.000000"] / 1e3, "p99_us": latency["99.000000"] / 1e3, "cpu_us": cpu * 1e6 / job["total_ios"]}
+        found.pop("io_bytes")
+        return dict(found, cpu_us=cpu * 1e6 / found.pop("requests"))
+
+    def timed(self, jobs, kind, depth):
+        return fio.timed(jobs, kind, depth, self.seconds, env=self.env, folder=self.folder)
 
 
 def cpu_of(pid):
@@ -138,7 +130,7 @@ def main():
     parser.add_argument("--points", choices=("quick", "all"), default="all")
     parser.add_argument("out")
     options = parser.parse_args()
-    peers = json.load(open(os.path.join(HERE, "peers.json")))
+    peers = json.load(open(os.path.join(HERE, "peers.json")))["image"]
     bench, figures = Bench(options.seconds), []
     try:
         bench.make_images()

@@ -2,10 +2,12 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <boost/json/serialize.hpp>
 #include <cstdio>
 #include <cstring>
 #include <functional>
 
+#include "cost.hpp"
 #include "inventory.hpp"
 #include "kube.hpp"
 #include "node.hpp"
@@ -25,6 +27,7 @@ struct Words {
   double seconds = 0.5;
   std::string json, folder;
   std::vector<std::string> names;
+  std::vector<pid_t> pids;
   std::uint64_t requests = 0;
   int first = 0, second = 0;
   unsigned third = 0;
@@ -52,6 +55,43 @@ void add_node(CLI::App& app, Words& words, Verb& chosen) {
       return bench::node(words.node);
     };
   });
+}
+
+void add_cost(CLI::App& app, Words& words, Verb& chosen) {
+  auto* verb = app.add_subcommand("cost", "What processes and their children take: threads, memory, descriptors");
+  verb->add_option("--words", words.folder, "Also those whose command line has these");
+  verb->add_option("pid", words.pids);
+  verb->callback([&] {
+    chosen = [&] {
+      std::puts(boost::json::serialize(bench::json_of(bench::cost_of(words.pids, words.folder))).c_str());
+      return 0;
+    };
+  });
+}
+
+/// Those in Python, which starts fio and other programs.
+void add_scripts(CLI::App& app, char** argv, Verb& chosen) {
+  static constexpr std::pair<const char*, const char*> kScripts[] = {
+      {"io", "Devices, whoever serves them: IOPS, latency, CPU"},
+      {"heal", "Kills a server of devices under writers: the first write after it, lost writes"},
+      {"peer", "Serves images by the commands of bench/peers.json, beside node"},
+      {"image", "Images of a real cluster without a kernel, beside qemu-nbd and librbd"}};
+  for (const auto& [name, help] : kScripts) {
+    auto* verb = app.add_subcommand(name, help);
+    verb->prefix_command();
+    verb->set_help_flag();
+    verb->callback([argv, name, &chosen] {
+      chosen = [argv, name] {
+        const std::string script = std::string(CORBD_BENCH_SCRIPTS "/") + name + ".py";
+        std::vector<char*> words{const_cast<char*>("python3"), const_cast<char*>(script.c_str())};
+        for (char** word = argv + 2; *word != nullptr; ++word) words.push_back(*word);
+        words.push_back(nullptr);
+        ::execvp(words[0], words.data());
+        std::perror("corbd-bench: python3");
+        return 1;
+      };
+    });
+  }
 }
 
 void add_scale(CLI::App& app, Words& words, Verb& chosen) {
@@ -107,6 +147,8 @@ int main(int argc, char** argv) try {
   Words words;
   Verb chosen;
   add_node(app, words, chosen);
+  add_scripts(app, argv, chosen);
+  add_cost(app, words, chosen);
   add_scale(app, words, chosen);
   add_own(app, words, chosen);
   add_numbered(app, "stages", "Repeats of a stage that is done", {"volumes", 300}, {"calls", 1000}, words, chosen,
