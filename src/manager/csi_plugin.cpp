@@ -16,6 +16,8 @@ namespace spec = ::csi::v1;
 
 // A plugin that comes back is used soon, not after gRPC's own two minutes.
 constexpr int kReconnectFirstMs = 100, kReconnectMostMs = 1000;
+// One that is only slow to greet is not gone.
+constexpr int kGreetingMs = 5000;
 
 /// The calls that gRPC has not ended. Used by gRPC's threads too, and may outlive the plugin's object by a moment.
 class InFlight {
@@ -51,7 +53,7 @@ struct Flight {
 std::shared_ptr<grpc::Channel> channel_to(const std::string& endpoint) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectFirstMs);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kReconnectFirstMs);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kGreetingMs);  // gRPC's bound of one attempt
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMostMs);
   // Otherwise a new channel would inherit an old one's backoff.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);

@@ -13,7 +13,7 @@ import time
 import control
 import netlink
 from agent import Agent
-from checks import Failed, Skip, say
+from checks import Failed, Skip, say, wait_for
 from cluster import FEATURES, Image
 from machine import CORBD, GIB, devices, mounts, processes, read
 
@@ -91,6 +91,13 @@ class Lab:
         made = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=target, stderr=target, start_new_session=True, env=environment, **more)
         self.started.append(made)
         return made
+
+    def end_agents(self):
+        """SIGTERM to every agent of this lab, also to those that another program started."""
+        ours = [pid for pid, line in processes(CORBD + " run").items() if self.dir in line]
+        for pid in ours:
+            os.kill(pid, signal.SIGTERM)
+        wait_for("the end of the agents", lambda: not any(self.dir in line for line in processes(CORBD + " run").values()), 60)
 
     # --- after a story
 

@@ -210,39 +210,7 @@ def story_kill_32(lab):
     killed_32(lab, [lab.image("%02d" % number, size=64 * MIB) for number in range(32)], 2)
 
 
-@long
-def story_kill_32_compared(lab):
-    """SIGKILL until the last of 32 volumes writes again, beside `rbd-nbd attach` for each of 32 in parallel"""
-    lab.expect_speed()
-    images = [lab.image("%02d" % number, size=64 * MIB) for number in range(32)]
-    ours = killed_32(lab, images, 3)
-    peers = [RbdNbd(lab, image) for image in images]
-    for peer in peers:
-        peer.map()
-    writers = [Writer(lab, peer.device, size=MIB, threads=1, paced=1, pace_ms=250).start() for peer in peers]
-    kill = now_us()
-    for peer in peers:
-        peer.process.kill()
-    for peer in peers:
-        peer.process.wait(20)
-    for peer in peers:
-        peer.attach()
-    limit = 240
-    try:
-        theirs = last_write(writers, kill, limit)
-        say("rbd-nbd: SIGKILL to the last of %d volumes writing again: %.2f s, %.1f times as long" % (len(images), theirs, theirs / ours))
-    except Failed:
-        back = sum(peer.process.poll() is None for peer in peers)
-        say("rbd-nbd: not all of %d volumes write again after %d s (%d of its processes live): more than %.1f times as long" % (
-            len(images), limit, back, limit / ours))
-    for writer in writers:
-        writer.process.kill()
-    for peer in peers:
-        peer.process.kill()
-
-
 story_kill_32.limit = 420
-story_kill_32_compared.limit = 900
 
 
 @long
