@@ -15,7 +15,7 @@ def bars(points, peer, goal):
     rows = [(point, name, one["iops"] / row[peer]["iops"], one["iops"]) for point, row in points.items() if peer in row for name, one in row.items()]
     if not rows:
         return ""
-    left, width, high = 360, 1080, 18
+    left, width, high = 400, 1120, 18
     scale = (width - left - 200) / max(value for _, _, value, _ in rows)
     out, y, last = [], 24, None
     for point, name, value, iops in rows:
@@ -83,6 +83,7 @@ def recovery(figures):
         tick *= 10
     for count in (0, volumes // 2, volumes):
         out.append('<line x1="70" x2="870" y1="{0:.1f}" y2="{0:.1f}" stroke="#eee"/><text x="62" y="{1:.1f}" text-anchor="end">{2}</text>'.format(y(count), y(count) + 4, count))
+    last = 0.0
     for name, one in chosen.items():
         times = sorted(each["s"] for each in one["each"] if each["s"])
         path = ["%.1f,%.1f" % (x(low), y(0))]
@@ -90,5 +91,6 @@ def recovery(figures):
             path += ["%.1f,%.1f" % (x(at), y(count - 1)), "%.1f,%.1f" % (x(at), y(count))]
         path.append("%.1f,%.1f" % (x(one["s"]), y(len(times))))
         out.append('<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>' % (" ".join(path), COLORS.get(name, OTHER)))
-        out.append('<text x="880" y="%.1f" style="fill:%s">%s</text>' % (y(len(times)) + 4, COLORS.get(name, OTHER), name))
+        last = max(y(len(times)) + 4, last + 14)  # so that no name is on another
+        out.append('<text x="880" y="%.1f" style="fill:%s">%s</text>' % (last, COLORS.get(name, OTHER), name))
     return '<svg viewBox="0 0 1000 290" width="1000" height="290">%s</svg>' % "".join(out)

@@ -23,7 +23,7 @@ TITLES = {"session": "Session: our own code, a memory image, beside nbdkit", "im
 NODE = {"node": "Node: the calls of many volumes", "heal": "Heal: the server is killed under a writer on every volume",
         "scale": "Scale: the real control plane on a fake kernel and cluster"}
 STYLE = """body{font:14px/1.5 system-ui,sans-serif;max-width:1160px;margin:2em auto;padding:0 1em;color:#222}
-h1{font-size:1.5em}h2{margin-top:2em;border-bottom:1px solid #ddd}table{border-collapse:collapse;font-size:12.5px;font-variant-numeric:tabular-nums}
+h1{font-size:1.5em}h2{margin-top:2em;border-bottom:1px solid #ddd}table{border-collapse:collapse;margin:1em 0;font-size:12.5px;font-variant-numeric:tabular-nums}
 td,th{padding:.15em .45em;text-align:right;border-bottom:1px solid #eee}td:first-child,th:first-child{text-align:left}td{white-space:nowrap}
 .miss{color:#b00020;font-weight:600}.key{color:#666}svg{display:block;margin:1em 0;max-width:100%}svg text{font:12px system-ui,sans-serif;fill:#333}"""
 
@@ -125,6 +125,20 @@ def section(bench, made, points, before):
     return "\n".join(out)
 
 
+def merged(figures, sums=()):
+    """One of each kind, subject and number of volumes: the medians of its rounds, and of some the sum."""
+    groups = {}
+    for one in figures:
+        groups.setdefault((one["kind"], one["subject"], one.get("served")), []).append(one)
+    for rounds in groups.values():
+        out = dict(rounds[0])
+        for key, value in rounds[0].items():
+            found = [one[key] for one in rounds if isinstance(one.get(key), (int, float))]
+            if found and isinstance(value, (int, float)):
+                out[key] = sum(found) if key in sums else statistics.median(found)
+        yield out
+
+
 def calls_section(bench, made, figures):
     """What took how long, by subject, and what failed."""
     out = ["<h2>%s</h2>" % html.escape(NODE[bench]), '<p class="key">%s, %s. %s.</p>' % (made["date"], made["commit"], html.escape(made["machine"]))]
@@ -137,15 +151,14 @@ def calls_section(bench, made, figures):
                 one["lost"]))
         return "\n".join(out + ["</table>"])
     out.append("<table><tr><th>call</th><th>by</th><th>calls</th><th>failed</th><th>p50 ms</th><th>p90 ms</th><th>p99 ms</th><th>longest ms</th></tr>")
-    for one in sorted((one for one in figures if "calls" in one), key=lambda one: one["subject"]):
+    for one in merged([one for one in figures if "calls" in one], sums=("calls", "failed")):
         times = "".join("<td>%s</td>" % ("%.1f" % one[key] if key in one else "-") for key in ("p50_ms", "p90_ms", "p99_ms", "longest_ms"))
         out.append("<tr><td>%s</td><td>%s</td><td>%d</td><td%s>%d</td>%s</tr>" % (one["kind"], one["subject"], one["calls"], ' class="miss"' if one["failed"] else "",
                                                                                one["failed"], times))
     out.append("</table><table><tr><th>cost</th><th>volumes</th><th>processes</th><th>threads</th><th>RSS MiB</th><th>PSS MiB</th><th>descriptors</th></tr>")
-    for one in figures:
-        if one["kind"] == "cost":
-            out.append("<tr><td>%s</td><td>%d</td><td>%d</td><td>%d</td><td>%.1f</td><td>%.1f</td><td>%d</td></tr>" % (
-                one["subject"], one["served"], one["processes"], one["threads"], one["rss_kib"] / 1024, one["pss_kib"] / 1024, one["descriptors"]))
+    for one in merged([one for one in figures if one["kind"] == "cost"]):
+        out.append("<tr><td>%s</td><td>%d</td><td>%d</td><td>%d</td><td>%.1f</td><td>%.1f</td><td>%d</td></tr>" % (
+            one["subject"], one["served"], one["processes"], one["threads"], one["rss_kib"] / 1024, one["pss_kib"] / 1024, one["descriptors"]))
     return "\n".join(out + ["</table>"])
 
 
