@@ -1,8 +1,6 @@
 #include "node.hpp"
 
 #include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <boost/asio/io_context.hpp>
@@ -14,9 +12,9 @@
 #include <fstream>
 #include <functional>
 #include <stdexcept>
-#include <thread>
 
 #include "calls.hpp"
+#include "command.hpp"
 #include "corbd/core/backoff.hpp"
 #include "corbd/core/gate.hpp"
 #include "corbd/manager/manager.hpp"
@@ -224,28 +222,8 @@ class Run {
       if (volume.up) file << volume.mount.target << "\n";
     file.close();
     ::setenv("CORBD_BENCH_TARGETS", list.c_str(), 1);
-    std::vector<char*> argv;
-    for (const auto& word : ask_.command) argv.push_back(const_cast<char*>(word.c_str()));
-    argv.push_back(nullptr);
-    std::fflush(stdout);
-    pid_t child = 0;
-    const int failed = ::posix_spawnp(&child, argv[0], nullptr, nullptr, argv.data(), environ);
-    if (failed != 0) {
-      std::fprintf(stderr, "corbd-bench: %s: %s\n", argv[0], std::strerror(failed));
-      command_failed_ = true;
-    } else {
-      Promise<int> ended(io_.get_executor(), *clock_);
-      const auto future = ended.future();
-      std::thread waits([child, ended] {
-        int status = 0;
-        ::waitpid(child, &status, 0);
-        ended.set(status);
-      });
-      if (!co_await future.get({time_point::max(), &leaving_}, "the command")) ::kill(child, SIGTERM);
-      const auto status = co_await future.get({}, "the command");
-      waits.join();
-      command_failed_ = !status || *status != 0;
-    }
+    const bool well = co_await run_command(io_.get_executor(), *clock_, ask_.command, leaving_);
+    command_failed_ = !well;
     ::unlink(list.c_str());
   }
 

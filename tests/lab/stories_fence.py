@@ -7,7 +7,7 @@ import time
 from checks import check, long, say, wait_for
 from machine import MIB, run
 from stories_krbd import needs_krbd
-from stories_measured import Krbd
+from stories_peer import Krbd
 from stories_owner import watchers
 from stories_seen import ask, show, volumes_of
 

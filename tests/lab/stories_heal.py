@@ -4,7 +4,7 @@ import os
 import signal
 import time
 
-from checks import Failed, check, long, now_us, say, wait_for
+from checks import check, long, now_us, say, wait_for
 from machine import MIB, read, run
 from stories_owner import watchers
 from stories_peer import RbdNbd

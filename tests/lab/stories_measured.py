@@ -1,7 +1,6 @@
 """Figures next to rbd-nbd's, in the same guest and the same run. Emulation makes every absolute figure worthless: read the ratios."""
 import os
 import shutil
-import time
 
 from agent import show_timeline, timeline
 from checks import check, long, now_us, say

@@ -45,6 +45,20 @@ class RbdNbd:
         self.process.wait(20)
 
 
+class Krbd:
+    """The kernel's own client."""
+
+    def __init__(self, lab, image):
+        self.lab, self.image = lab, image
+
+    def map(self):
+        run(["modprobe", "rbd"])
+        self.device = run(["rbd", "device", "map", self.image.spec, "-c", self.lab.conf, "--options", "noudev"]).strip().splitlines()[-1]
+
+    def unmap(self):
+        run(["rbd", "device", "unmap", self.device, "-c", self.lab.conf, "--options", "noudev"])
+
+
 @long
 def story_peer_writer(lab):
     """the verifying writer and a killed and re-attached rbd-nbd: no I/O error, and a stall that the writer measures"""
