@@ -1,0 +1,127 @@
+{{/* Names are as in ceph-csi's chart: the release's name, and the chart's where the release's has it not in it. */}}
+{{- define "corbd.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "corbd.fullname" -}}
+{{- $name := include "corbd.name" . -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
+{{- else if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "corbd.serviceAccount" -}}
+{{- with .Values.serviceAccounts.nodeplugin -}}
+{{- if .create -}}
+{{- default (include "corbd.fullname" $) .name -}}
+{{- else -}}
+{{- required "serviceAccounts.nodeplugin.create is false: give the name of an existing account in serviceAccounts.nodeplugin.name" .name -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* No chart version among them: a label of the pods would replace every agent with each new chart. `app` is the selector's. */}}
+{{- define "corbd.labels" -}}
+{{- merge (dict "app" (include "corbd.fullname" .)) .Values.commonLabels | toYaml -}}
+{{- end -}}
+
+{{/* With labels of the object's own, which win: .root, .labels. */}}
+{{- define "corbd.labelsAnd" -}}
+{{- merge (deepCopy .labels) (dict "app" (include "corbd.fullname" .root)) .root.Values.commonLabels | toYaml -}}
+{{- end -}}
+
+{{- define "corbd.podAnnotations" -}}
+{{- $own := dict "kubectl.kubernetes.io/default-container" "corbd" -}}
+{{- with .Values.nodeplugin -}}
+{{- if and .httpMetrics.enabled (not .podMonitor.enabled) -}}
+{{- $own = merge $own (dict "prometheus.io/scrape" "true" "prometheus.io/port" (toString .httpMetrics.containerPort)) -}}
+{{- end -}}
+{{- merge (deepCopy .podAnnotations) $own | toYaml -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "corbd.image" -}}
+{{- with .Values.nodeplugin.plugin.image -}}
+{{ .repository }}:{{ default $.Chart.AppVersion .tag }}
+{{- end -}}
+{{- end -}}
+
+{{- define "corbd.pluginDir" -}}
+{{ .Values.kubeletDir }}/plugins/{{ .Values.driverName }}
+{{- end -}}
+
+{{/* The ConfigMap with ceph.conf, or nothing. */}}
+{{- define "corbd.cephConf" -}}
+{{- if .Values.cephConfConfigMapName -}}
+{{- .Values.cephConfConfigMapName -}}
+{{- else if .Values.cephconf -}}
+{{- include "corbd.fullname" . }}-ceph-config
+{{- end -}}
+{{- end -}}
+
+{{/* What a value alone cannot say about itself; values.schema.json has the rest. Each template with an object asks this. */}}
+{{- define "corbd.check" -}}
+{{- if and .Values.externallyManagedConfigmap (or .Values.csiConfig .Values.csiMapping .Values.encryptionKMSConfig) -}}
+{{- fail "csiConfig, csiMapping and encryptionKMSConfig mean nothing while externallyManagedConfigmap is true: set it to false, or write them into the existing ConfigMaps" -}}
+{{- end -}}
+{{- if and .Values.nodeplugin.podMonitor.enabled (not .Values.nodeplugin.httpMetrics.enabled) -}}
+{{- fail "nodeplugin.podMonitor.enabled needs nodeplugin.httpMetrics.enabled" -}}
+{{- end -}}
+{{- if and .Values.nodeplugin.httpMetrics.service.enabled (not .Values.nodeplugin.httpMetrics.enabled) -}}
+{{- fail "nodeplugin.httpMetrics.service.enabled needs nodeplugin.httpMetrics.enabled" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The flags of `corbd run`, as YAML. */}}
+{{- define "corbd.args" -}}
+{{- $args := list "run" -}}
+{{- if .Values.nodeplugin.httpMetrics.enabled -}}
+{{- $args = append $args (printf "--metricsport=%d" (int .Values.nodeplugin.httpMetrics.containerPort)) -}}
+{{- end -}}
+{{- $args = append $args (printf "--default-mounter=%s" .Values.defaultMounter) -}}
+{{- if ne .Values.kubeletDir "/var/lib/kubelet" -}}
+{{- $args = append $args (printf "--kubelet-dir=%s" .Values.kubeletDir) -}}
+{{- $args = append $args (printf "--pluginpath=%s/plugins" .Values.kubeletDir) -}}
+{{- end -}}
+{{- with include "corbd.cephConf" . -}}
+{{- $args = append $args "--ceph-conf=/etc/ceph/ceph.conf" -}}
+{{- end -}}
+{{- with .Values.topology.domainLabels -}}
+{{- $args = append $args (printf "--domainlabels=%s" (join "," .)) -}}
+{{- end -}}
+{{- if .Values.readAffinity.enabled -}}
+{{- $args = append $args "--enable-read-affinity" -}}
+{{- with .Values.readAffinity.crushLocationLabels -}}
+{{- $args = append $args (printf "--crush-location-labels=%s" (join "," .)) -}}
+{{- end -}}
+{{- end -}}
+{{- if .Values.fencing.enabled -}}
+{{- $args = append $args "--enable-fencing" -}}
+{{- end -}}
+{{- if .Values.fencing.outOfService -}}
+{{- $args = append $args "--fence-out-of-service" -}}
+{{- end -}}
+{{- if ne (int .Values.nodeplugin.shutdownGraceSeconds) 90 -}}
+{{- $args = append $args (printf "--shutdown-grace=%d" (int .Values.nodeplugin.shutdownGraceSeconds)) -}}
+{{- end -}}
+{{- if ge (int .Values.logLevel) 4 -}}
+{{- $args = append $args "--verbose" -}}
+{{- end -}}
+{{- $names := list "--nodeid" "--endpoint" "--drivername" "--csi-addons-endpoint" "--metricsip" "--metricsport" "--runtime-dir" "--state-dir" "--config-dir" "--kms-config-dir" -}}
+{{- range $args -}}
+{{- $names = append $names (splitList "=" . | first) -}}
+{{- end -}}
+{{- range .Values.nodeplugin.plugin.extraArgs -}}
+{{- $name := splitList "=" . | first -}}
+{{- if has $name $names -}}
+{{- fail (printf "nodeplugin.plugin.extraArgs has %s: the chart sets that from a value of its own, and the agent takes a flag only once" $name) -}}
+{{- end -}}
+{{- $names = append $names $name -}}
+{{- $args = append $args . -}}
+{{- end -}}
+{{- toYaml $args -}}
+{{- end -}}

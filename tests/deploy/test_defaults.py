@@ -1,0 +1,69 @@
+"""What the chart renders without a value, and what is made of it."""
+import re
+import unittest
+
+import helm
+
+
+class Defaults(unittest.TestCase):
+    def test_the_manifests_for_kustomize_and_the_table_of_values_are_what_the_chart_makes_them(self):
+        differ = helm.subprocess.run([helm.ROOT / "scripts/manifests", "--check"], capture_output=True, text=True)
+        self.assertEqual(differ.returncode, 0, differ.stdout + differ.stderr)
+
+    def test_the_default_rendering_is_the_kustomize_base_and_nothing_else(self):
+        base = []
+        for path in sorted((helm.ROOT / "deploy/kubernetes/base").glob("*.yaml")):
+            base += [one for one in helm.yaml.safe_load_all(path.read_text()) if one["kind"] != "Kustomization"]
+        by_kind = lambda one: one["kind"]  # noqa: E731
+        self.assertEqual(sorted(helm.objects(), key=by_kind), sorted(base, key=by_kind))
+
+    def test_the_values_for_rook_render_what_the_kustomization_for_rook_has(self):
+        rook = []
+        for name in ("rbac", "daemonset"):
+            rook += helm.yaml.safe_load_all((helm.ROOT / "deploy/kubernetes/rook" / (name + ".yaml")).read_text())
+        by_kind = lambda one: one["kind"]  # noqa: E731
+        self.assertEqual(sorted(helm.objects(files=[helm.CHART / "values-rook.yaml"], namespace="rook-ceph"), key=by_kind), sorted(rook, key=by_kind))
+
+    def test_each_value_of_the_chart_is_in_the_schema(self):
+        def walk(value, schema, path):
+            for key, below in value.items():
+                self.assertIn(key, schema.get("properties", {}), "%s.%s is in values.yaml and not in values.schema.json" % (path, key))
+                own = schema["properties"][key]
+                if "$ref" not in own and "additionalProperties" in own and own["additionalProperties"] is False:
+                    walk(below, own, path + "." + key)
+        values = helm.yaml.safe_load((helm.CHART / "values.yaml").read_text())
+        schema = helm.json.loads((helm.CHART / "values.schema.json").read_text())
+        walk(values, schema, "")
+        self.assertLessEqual(set(schema["properties"]) - set(values), {"global"})
+
+    def test_each_value_has_its_comment(self):
+        table = (helm.ROOT / "deploy/helm/README.md").read_text()
+        self.assertGreater(len(re.findall(r"^\| `", table, re.M)), 70)
+        self.assertEqual(re.findall(r"^\| `(\S+)` \| .* \| *\|$", table, re.M), [])
+
+    def test_a_release_of_another_name_and_namespace_has_them_everywhere(self):
+        found = helm.objects(release="blue", namespace="elsewhere")
+        daemonset, binding = helm.only("DaemonSet", found), helm.only("ClusterRoleBinding", found)
+        self.assertEqual({one["metadata"]["name"] for one in found} - {"rbd.csi.ceph.com"}, {"blue-corbd"})
+        self.assertEqual({one["metadata"]["namespace"] for one in found if "namespace" in one["metadata"]}, {"elsewhere"})
+        self.assertEqual(daemonset["spec"]["selector"]["matchLabels"], daemonset["spec"]["template"]["metadata"]["labels"])
+        self.assertEqual(binding["subjects"], [{"kind": "ServiceAccount", "name": "blue-corbd", "namespace": "elsewhere"}])
+        self.assertEqual(daemonset["spec"]["template"]["spec"]["serviceAccountName"], "blue-corbd")
+
+    def test_the_notes_name_the_release_and_the_ConfigMap_that_it_does_not_make(self):
+        notes = helm.render(release="blue", namespace="elsewhere")["templates/NOTES.txt"]
+        for words in ("--namespace elsewhere rollout status daemonset/blue-corbd", "ConfigMap ceph-csi-config, which this release does not make",
+                      "kubectl label namespace elsewhere pod-security.kubernetes.io/enforce=privileged"):
+            self.assertIn(words, notes)
+
+    def test_the_chart_s_alerts_are_the_project_s(self):
+        self.assertEqual((helm.CHART / "files/rules.yaml").read_text(), (helm.ROOT / "deploy/prometheus/rules.yaml").read_text())
+
+    def test_the_chart_s_version_is_that_of_the_program(self):
+        about = helm.yaml.safe_load((helm.CHART / "Chart.yaml").read_text())
+        version = re.search(r"project\(corbd[^)]*VERSION ([\d.]+)", (helm.ROOT / "CMakeLists.txt").read_text())[1]
+        self.assertEqual([about["version"], about["appVersion"]], [version, version])
+
+
+if __name__ == "__main__":
+    unittest.main()

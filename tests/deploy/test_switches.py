@@ -1,0 +1,170 @@
+"""What the switches of the chart (switches.py) do to the driver, its configuration, and what is beside the agent. test_pod.py has those of the pod."""
+import re
+import subprocess
+import unittest
+
+import helm
+from helm import only
+from switches import SWITCHES
+from views import agent_of, pod_of, role, sources, told_by, variables
+
+
+class Driver(unittest.TestCase):
+    def test_the_driver_s_name_is_that_of_the_object_the_socket_and_the_right(self):
+        found = told_by("another driver")
+        self.assertEqual(only("CSIDriver", found)["metadata"]["name"], "blue.rbd.csi.ceph.com")
+        self.assertEqual(variables(found)["CSI_ENDPOINT"], "unix:///var/lib/kubelet/plugins/blue.rbd.csi.ceph.com/csi.sock")
+        self.assertEqual(variables(found)["DRIVER_NAME"], "blue.rbd.csi.ceph.com")
+        self.assertEqual(role(found, "csidrivers"), [("ClusterRole", None, ["blue.rbd.csi.ceph.com"], ["get"])])
+        self.assertIn("--metricsport=9681", agent_of(found)["args"])
+        self.assertEqual([port["hostPort"] for port in agent_of(found)["ports"]], [9681])
+        self.assertEqual(only("DaemonSet", found)["spec"]["template"]["metadata"]["annotations"]["prometheus.io/port"], "9681")
+        self.assertEqual(sources(found)["/run/corbd"]["hostPath"]["path"], "/run/corbd-blue")
+
+    def test_another_kubelet_folder_is_the_same_inside_and_outside(self):
+        found = told_by("another kubelet folder")
+        self.assertEqual(sources(found)["/data/kubelet"]["hostPath"]["path"], "/data/kubelet")
+        self.assertNotIn("/var/lib/kubelet", helm.json.dumps(found))
+        self.assertEqual(variables(found)["CSI_ENDPOINT"], "unix:///data/kubelet/plugins/rbd.csi.ceph.com/csi.sock")
+        self.assertLess({"--kubelet-dir=/data/kubelet", "--pluginpath=/data/kubelet/plugins"}, set(agent_of(found)["args"]))
+
+    def test_the_default_mounter_is_a_value(self):
+        self.assertIn("--default-mounter=rbd", agent_of(told_by("the kernel's client"))["args"])
+
+    def test_log_levels_from_4_on_log_every_step(self):
+        self.assertIn("--verbose", agent_of(told_by("every step in the log"))["args"])
+        self.assertNotIn("--verbose", agent_of(helm.objects({"logLevel": 3}))["args"])
+
+    def test_the_CSIDriver_can_be_another_release_s(self):
+        self.assertNotIn("CSIDriver", {one["kind"] for one in told_by("no CSIDriver")})
+
+    def test_the_CSIDriver_s_fields_are_values(self):
+        spec = only("CSIDriver", told_by("no SELinux mounts"))["spec"]
+        self.assertEqual((spec["seLinuxMount"], spec["fsGroupPolicy"]), (False, "ReadWriteOnceWithFSType"))
+
+    def test_an_API_server_of_before_1_25_gets_no_field_that_it_does_not_know(self):
+        self.assertNotIn("seLinuxMount", only("CSIDriver", helm.objects(kube="1.24.9"))["spec"])
+        self.assertIn("seLinuxMount", only("CSIDriver", helm.objects(kube="1.25.0"))["spec"])
+
+    def test_topology_is_by_labels(self):
+        self.assertIn("--domainlabels=topology.kubernetes.io/region,topology.kubernetes.io/zone", agent_of(told_by("topology"))["args"])
+
+    def test_read_affinity_is_by_labels(self):
+        self.assertLess({"--enable-read-affinity", "--crush-location-labels=topology.kubernetes.io/zone,kubernetes.io/hostname"},
+                        set(agent_of(told_by("read affinity"))["args"]))
+
+    def test_each_kind_of_fencing_has_its_switch(self):
+        self.assertLess({"--enable-fencing", "--fence-out-of-service"}, set(agent_of(told_by("fencing"))["args"]))
+        self.assertNotIn("fenc", " ".join(agent_of(helm.objects())["args"]))
+
+    def test_more_flags_come_last(self):
+        self.assertEqual(agent_of(told_by("more flags"))["args"][-2:], ["--heal-at-once=4", "--unstage-orphans"])
+
+
+class Configuration(unittest.TestCase):
+    def test_the_chart_makes_ceph_csi_s_ConfigMaps_where_nobody_else_does(self):
+        found = {one["metadata"]["name"]: one["data"] for one in told_by("its own ConfigMaps") if one["kind"] == "ConfigMap"}
+        self.assertEqual(set(found), {"ceph-csi-config", "ceph-csi-encryption-kms-config"})
+        read = {key: helm.json.loads(text) for key, text in found["ceph-csi-config"].items()}
+        values = SWITCHES["its own ConfigMaps"]
+        self.assertEqual(read, {"config.json": values["csiConfig"], "cluster-mapping.json": values["csiMapping"]})
+        self.assertEqual(helm.json.loads(found["ceph-csi-encryption-kms-config"]["config.json"]), values["encryptionKMSConfig"])
+
+    def test_ConfigMaps_of_other_names_and_keys_are_shown_under_the_names_that_the_agent_reads(self):
+        found = told_by("ConfigMaps of other names")
+        self.assertEqual({(one["metadata"]["name"], *one["data"]) for one in found if one["kind"] == "ConfigMap"},
+                         {("clusters", "list.json"), ("mapping", "map.json"), ("kms", "config.json")})
+        shown = [(part["configMap"]["name"], part["configMap"]["items"][0]["key"], part["configMap"]["items"][0]["path"])
+                 for part in sources(found)["/etc/ceph-csi-config"]["projected"]["sources"]]
+        self.assertEqual(shown, [("clusters", "list.json", "config.json"), ("mapping", "map.json", "cluster-mapping.json")])
+        self.assertEqual(sources(found)["/etc/ceph-csi-encryption-kms-config"]["configMap"]["name"], "kms")
+
+    def test_another_key_is_shown_as_config_json(self):
+        shown = sources(told_by("another key"))["/etc/ceph-csi-config"]["configMap"]
+        self.assertEqual((shown["optional"], shown["items"]), (True, [{"key": "clusters.json", "path": "config.json"}]))
+
+    def test_a_missing_ConfigMap_keeps_no_pod_from_healing(self):
+        for name in ("its own ConfigMaps", "ConfigMaps of other names", "a ceph.conf", "another key"):
+            for volume in pod_of(helm.objects(SWITCHES[name]))["volumes"]:
+                maps = [volume["configMap"]] if "configMap" in volume else [one["configMap"] for one in volume.get("projected", {}).get("sources", [])]
+                self.assertTrue(all(one["optional"] for one in maps), "%s: %s" % (name, volume))
+
+    def test_a_ceph_conf_is_where_librados_and_the_agent_look(self):
+        found = told_by("a ceph.conf")
+        made = next(one for one in found if one["kind"] == "ConfigMap")
+        self.assertEqual(made["data"]["ceph.conf"], SWITCHES["a ceph.conf"]["cephconf"])
+        self.assertEqual(sources(found)["/etc/ceph"]["configMap"]["name"], made["metadata"]["name"])
+        self.assertIn("--ceph-conf=/etc/ceph/ceph.conf", agent_of(found)["args"])
+
+    def test_an_existing_ceph_conf_is_shown_and_not_made(self):
+        found = told_by("an existing ceph.conf")
+        self.assertEqual(sources(found)["/etc/ceph"]["configMap"]["name"], "ceph-config")
+        self.assertNotIn("ConfigMap", {one["kind"] for one in found})
+
+
+class Beside(unittest.TestCase):
+    def test_a_Service_leads_to_the_port_of_the_agents(self):
+        found = told_by("a Service")
+        service = only("Service", found)
+        self.assertEqual(service["spec"]["ports"], [{"name": "http", "port": 80, "targetPort": agent_of(found)["ports"][0]["name"]}])
+        self.assertEqual(service["spec"]["selector"], only("DaemonSet", found)["spec"]["selector"]["matchLabels"])
+        self.assertEqual((service["spec"]["clusterIP"], service["metadata"]["annotations"]), ("None", {"a": "b"}))
+
+    def test_a_PodMonitor_finds_the_agents_under_the_job_of_the_alerts_and_replaces_the_annotations(self):
+        found = told_by("a PodMonitor")
+        monitor, template = only("PodMonitor", found), only("DaemonSet", found)["spec"]["template"]
+        self.assertEqual(monitor["metadata"]["namespace"], "monitoring")
+        self.assertEqual(monitor["metadata"]["labels"], {"app": "corbd", "release": "prometheus"})
+        self.assertEqual(monitor["spec"]["namespaceSelector"], {"matchNames": ["ceph-csi"]})
+        self.assertEqual(monitor["spec"]["selector"]["matchLabels"], template["metadata"]["labels"])
+        endpoint, = monitor["spec"]["podMetricsEndpoints"]
+        self.assertEqual((endpoint["port"], endpoint["interval"]), ("http", "10s"))
+        self.assertIn({"targetLabel": "job", "replacement": "corbd"}, endpoint["relabelings"])
+        self.assertIn('up{job="corbd"}', (helm.ROOT / "deploy/prometheus/rules.yaml").read_text())
+        self.assertFalse([name for name in template["metadata"]["annotations"] if name.startswith("prometheus.io")])
+
+    def test_the_PrometheusRule_has_the_project_s_alerts_each_with_the_address_of_its_entry_in_the_runbook(self):
+        rule = only("PrometheusRule", told_by("a PrometheusRule"))
+        groups = helm.yaml.safe_load((helm.ROOT / "deploy/prometheus/rules.yaml").read_text())["groups"]
+        headings = [line[4:].strip() for line in (helm.ROOT / "docs/runbook.md").read_text().splitlines() if line.startswith("### ")]
+        for group in groups:
+            for alert in group["rules"]:
+                self.assertIn(alert["alert"], headings)
+                alert["annotations"]["runbook_url"] = "https://runbooks.example/corbd#" + alert["alert"].lower()
+        self.assertEqual(rule["spec"]["groups"], groups)
+        self.assertEqual(rule["metadata"]["labels"], {"app": "kube-prometheus-stack"})
+
+    def test_the_sidecar_of_CSI_Addons_has_the_agent_s_socket_and_nothing_else_of_the_node(self):
+        found = told_by("CSI-Addons")
+        sidecar = next(one for one in pod_of(found)["containers"] if one["name"] == "csi-addons")
+        mount, = sidecar["volumeMounts"]
+        folder = next(one["hostPath"]["path"] for one in pod_of(found)["volumes"] if one["name"] == mount["name"])
+        socket = variables(found)["CSI_ADDONS_ENDPOINT"]
+        self.assertEqual(socket, "unix://%s/csi-addons.sock" % folder)
+        self.assertIn("--csi-addons-address=unix://%s/csi-addons.sock" % mount["mountPath"], sidecar["args"])
+        self.assertIn("--controller-port=9071", sidecar["args"])
+        self.assertEqual(sidecar["securityContext"]["capabilities"], {"drop": ["ALL"]})
+        self.assertFalse(sidecar["securityContext"]["allowPrivilegeEscalation"])
+        self.assertTrue(mount["readOnly"])
+
+    def test_more_objects_are_rendered_and_their_texts_are_templates(self):
+        self.assertEqual({one["metadata"]["name"] for one in told_by("more objects") if one["kind"] == "ConfigMap"}, {"more", "corbd-text"})
+
+    def test_the_namespace_is_labelled_for_Pod_Security(self):
+        namespace = only("Namespace", told_by("its namespace"))
+        self.assertEqual(namespace["metadata"]["name"], "ceph-csi")
+        self.assertEqual(namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"], "privileged")
+
+    def test_the_flags_of_every_rendering_are_flags_of_the_program(self):
+        said = subprocess.run([helm.PROGRAM, "run", "--help"], capture_output=True, text=True, check=True).stdout
+        known = set(re.findall(r"^  (--[\w-]+)", said, re.M))
+        read = set(re.findall(r"\(Env:(\w+)\)", said))
+        self.assertGreater(len(known), 15)
+        for name, values in SWITCHES.items():
+            agent = agent_of(helm.objects(values))
+            self.assertLessEqual({flag.split("=")[0] for flag in agent["args"][1:]}, known, name)
+            self.assertLessEqual({one["name"] for one in agent["env"]}, read, name)
+
+
+if __name__ == "__main__":
+    unittest.main()
