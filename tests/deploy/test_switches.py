@@ -106,7 +106,7 @@ class Beside(unittest.TestCase):
     def test_a_Service_leads_to_the_port_of_the_agents(self):
         found = told_by("a Service")
         service = only("Service", found)
-        self.assertEqual(service["spec"]["ports"], [{"name": "http", "port": 80, "targetPort": agent_of(found)["ports"][0]["name"]}])
+        self.assertEqual(service["spec"]["ports"], [{"name": "http", "port": 80, "targetPort": agent_of(found)["ports"][0]["name"], "protocol": "TCP"}])
         self.assertEqual(service["spec"]["selector"], only("DaemonSet", found)["spec"]["selector"]["matchLabels"])
         self.assertEqual((service["spec"]["clusterIP"], service["metadata"]["annotations"]), ("None", {"a": "b"}))
 

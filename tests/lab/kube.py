@@ -16,9 +16,9 @@ class Server:
         self.url, self.token = cluster["server"], config["users"][0]["user"]["token"]
         self.trust = ssl.create_default_context(cafile=cluster["certificate-authority"])
 
-    def ask(self, method, path, body=None, missing=False):
+    def ask(self, method, path, body=None, missing=False, kind=None):
         """The answer; None for an object that is not there, if that is no mistake."""
-        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        kind = kind or ("application/merge-patch+json" if method == "PATCH" else "application/json")
         headers = {"Authorization": "Bearer " + self.token, "Content-Type": kind}
         request = urllib.request.Request(self.url + path, json.dumps(body).encode() if body is not None else None, headers, method=method)
         try:
