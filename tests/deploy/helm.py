@@ -13,7 +13,7 @@ CHART = ROOT / "deploy/helm/corbd"
 GO = pathlib.Path(os.environ.get("CORBD_GOPATH", "/usr/share/gocode"))
 # The program that the manifests start.
 PROGRAM = os.environ.get("CORBD", str(ROOT / "build/dev/corbd"))
-NEEDED = ["src/github.com/Masterminds/sprig", "src/github.com/xeipuuv/gojsonschema", "src/sigs.k8s.io/yaml"]
+NEEDED = ["github.com/Masterminds/sprig", "github.com/xeipuuv/gojsonschema", "sigs.k8s.io/yaml"]
 
 
 class Missing(Exception):
@@ -28,7 +28,7 @@ class Refused(Exception):
 def renderer():
     go = shutil.which("go")
     lacks = [] if go else ["go"]
-    lacks += [name for name in NEEDED if not (GO / name).exists()]
+    lacks += [name for name in NEEDED if not (GO / "src" / name).exists()]
     if lacks:
         raise Missing("no %s: scripts/setup installs it" % ", ".join(lacks))
     build = ROOT / "build/deploy"
