@@ -45,6 +45,8 @@ class Driver(unittest.TestCase):
     def test_an_API_server_of_before_1_25_gets_no_field_that_it_does_not_know(self):
         self.assertNotIn("seLinuxMount", only("CSIDriver", helm.objects(kube="1.24.9"))["spec"])
         self.assertIn("seLinuxMount", only("CSIDriver", helm.objects(kube="1.25.0"))["spec"])
+        # A provider's own version.
+        self.assertIn("seLinuxMount", only("CSIDriver", helm.objects(kube="1.29.3-gke.100"))["spec"])
 
     def test_topology_is_by_labels(self):
         self.assertIn("--domainlabels=topology.kubernetes.io/region,topology.kubernetes.io/zone", agent_of(told_by("topology"))["args"])
