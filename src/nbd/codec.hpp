@@ -29,6 +29,8 @@ struct Request {
 
   /// `length` bytes follow the header.
   bool has_payload() const { return command == Command::write; }
+  /// It may be longer than one operation of the image should be.
+  bool in_pieces() const { return command == Command::trim || command == Command::write_zeroes; }
   /// `length` bytes of memory are needed for it.
   bool has_data() const { return command == Command::write || command == Command::read; }
 };

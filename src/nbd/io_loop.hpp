@@ -45,6 +45,9 @@ class IoLoop {
   asio::io_context& io() { return io_; }
   std::uint32_t max_request() const { return max_request_; }
 
+  /// The caller is the io thread.
+  bool here() const { return std::this_thread::get_id() == thread_.get_id(); }
+
   /// From any thread. Wakes the loop once per batch, allocates nothing.
   void complete(Completion& completion);
   /// Io thread, from `completed`. Asks for a call of batch_ended() before the loop goes on.

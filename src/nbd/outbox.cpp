@@ -10,6 +10,12 @@ void Outbox::push(Reply& reply) {
   last_ = &reply;
 }
 
+void Outbox::resume(Reply& reply, std::size_t bytes) {
+  if (empty()) last_ = &reply;
+  reply.next_reply = std::exchange(first_, &reply);
+  first_sent_ = bytes;
+}
+
 std::size_t Outbox::parts(std::span<iovec> into) const {
   std::size_t count = 0, skip = first_sent_;
   for (Reply* reply = first_; reply != nullptr && count + 2 <= into.size(); reply = reply->next_reply) {

@@ -26,6 +26,10 @@ class Outbox {
  public:
   bool empty() const { return first_ == nullptr; }
   void push(Reply& reply);
+  /// The first reply is out in part.
+  bool mid_reply() const { return first_sent_ > 0; }
+  /// Becomes the first one, of which that many bytes are out already. Only while mid_reply() is false.
+  void resume(Reply& reply, std::size_t bytes);
   /// What to send next. Returns the number of parts used.
   std::size_t parts(std::span<iovec> into) const;
   /// That many bytes went out. Returns the replies that are completely out now, as a list.

@@ -6,32 +6,18 @@
 #include <boost/asio/posix/basic_stream_descriptor.hpp>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "corbd/core/fd.hpp"
-#include "corbd/device/device.hpp"
 #include "framer.hpp"
 #include "io_loop.hpp"
 #include "outbox.hpp"
 #include "probe.hpp"
+#include "vital.hpp"
 
 namespace corbd::nbd {
-
-/// What any thread may read of a link, also when that is gone.
-struct Vital {
-  using State = device::Link::State;
-  std::atomic<State> state{State::serving};
-  std::atomic<std::int64_t> oldest_ms{0};  ///< start of the image's oldest operation under way; 0: there is none
-  std::atomic<std::int64_t> first_answer_ms{0};
-  /// Its age, to a few milliseconds.
-  duration oldest() const;
-  std::optional<time_point> first_answer() const;
-  void answered();
-};
-/// Whether a resize may go to the kernel. Newer kernels wait in it for the requests in flight, so nothing may keep
-/// those from ending. `waited` counts since the cluster was known to answer.
-result<> may_resize(const Vital& vital, duration waited);
 
 class Session final : Budget::Waiter, Batched {
  public:
@@ -86,14 +72,23 @@ class Session final : Budget::Waiter, Batched {
   void after_disconnect();
   void budget_freed() override;
 
-  // Operations of the image.
+  // Operations of the image: session_operations.cpp
   Slot& take_slot(const Request& request);
   void submit(Slot& slot);
   void note_begin(Slot& slot);
   void note_end(Slot& slot);
   void submit_piece(Slot& slot);
+  void queue_piece(Slot& slot);
+  void start_pieces();
+  void drop_pieces();
   void finish(Slot& slot);
+  bool goes_on(Slot& slot);
   void release(Slot& slot);
+
+  // Replies from a thread of the image: session_alone.cpp
+  bool alone(const Slot& slot) const;
+  void answer_alone(Slot& slot);
+  void answered_alone(Slot& slot);
 
   // Replies, and the end: session_end.cpp
   void answer(Slot& slot, std::uint32_t error);
@@ -130,12 +125,17 @@ class Session final : Budget::Waiter, Batched {
 
   Framer framer_;
   Outbox outbox_;
+  std::mutex sending_;          ///< has whoever sends, or makes the state leave `serving`. Guards the next two.
+  bool mid_reply_ = false;      ///< the first reply of the outbox is out in part
+  Slot* unfinished_ = nullptr;  ///< its reply is out in part, by answer_alone()
   std::optional<Pending> pending_;
   Slot* filling_ = nullptr;  ///< a write whose payload is coming
   std::uint64_t budget_used_ = 0;
   std::vector<std::unique_ptr<Slot>> slots_;
   Slot* free_slots_ = nullptr;
   std::size_t slots_used_ = 0;
+  Slot *next_piece_ = nullptr, *last_piece_ = nullptr;  ///< TRIM and WRITE_ZEROES that wait for their turn
+  std::size_t pieces_under_way_ = 0;
 };
 
 /// Large enough for a large batch, so that hardly ever a side waits in a send.

@@ -17,9 +17,7 @@ constexpr int kSendBuffer = 4 << 20;
 
 void Session::answer(Slot& slot, std::uint32_t error) {
   vital_->answered();
-  slot.head = make_reply(slot.request.cookie, error);
-  slot.data = slot.buffer;
-  slot.data_bytes = slot.request.command == Command::read && error == 0 ? slot.request.length : 0;
+  slot.reply(error);
   outbox_.push(slot);
 }
 
@@ -29,9 +27,18 @@ void Session::flush() {
     msghdr message{};
     message.msg_iov = parts;
     message.msg_iovlen = outbox_.parts(parts);
-    const ssize_t sent = ::sendmsg(fd_, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    ssize_t sent;
+    Reply* out = nullptr;
+    {
+      const std::lock_guard sole(sending_);
+      // Its other bytes come first. finish() puts them there, and the end of that batch sends them.
+      if (unfinished_ != nullptr) return;
+      sent = ::sendmsg(fd_, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+      if (sent >= 0) out = outbox_.sent(static_cast<std::size_t>(sent));
+      mid_reply_ = outbox_.mid_reply();
+    }
     if (sent >= 0) {
-      release_all(outbox_.sent(static_cast<std::size_t>(sent)));
+      release_all(out);
     } else if (errno == EAGAIN) {
       wait_writable();
     } else if (errno != EINTR) {
@@ -67,14 +74,18 @@ void Session::release_all(Reply* replies) {
 void Session::stop(State state, int error) {
   if (!serving()) return;
   error_.store(error, std::memory_order_release);
-  vital_->state.store(state, std::memory_order_release);
-  ::shutdown(fd_, SHUT_RDWR);
+  {
+    const std::lock_guard sole(sending_);
+    vital_->state.store(state, std::memory_order_release);
+    ::shutdown(fd_, SHUT_RDWR);
+  }
   boost::system::error_code ignored;
   stream_.cancel(ignored);
   loop_.budget.forget(*this);
   pending_.reset();
   if (filling_ != nullptr) release(*std::exchange(filling_, nullptr));
   release_all(outbox_.clear());
+  drop_pieces();
   if (notices_.stopped) notices_.stopped();
 }
 

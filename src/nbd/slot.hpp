@@ -14,6 +14,7 @@ struct Session::Slot final : image::Op, Completion, Reply {
   static void image_done(image::Op* op, int with) noexcept {
     auto& slot = *static_cast<Slot*>(op);
     slot.result = with;
+    if (with == 0 && slot.of.alone(slot)) slot.of.answer_alone(slot);
     slot.of.loop_.complete(slot);
   }
   static void on_io_thread(Completion& completion) noexcept {
@@ -21,8 +22,14 @@ struct Session::Slot final : image::Op, Completion, Reply {
     slot.of.finish(slot);
   }
 
+  void reply(std::uint32_t error) {
+    head = make_reply(request.cookie, error);
+    data = buffer;
+    data_bytes = request.command == Command::read && error == 0 ? request.length : 0;
+  }
+
   Session& of;
-  Slot* next_free = nullptr;
+  Slot* next = nullptr;                     ///< of those that are free, or of the pieces that wait
   Slot *older = nullptr, *newer = nullptr;  ///< while the image has it
   std::int64_t began_ms = 0;
   Request request;
@@ -30,6 +37,7 @@ struct Session::Slot final : image::Op, Completion, Reply {
   int result = 0;
   std::uint64_t piece_offset = 0;  ///< of a long TRIM or WRITE_ZEROES: what comes next,
   std::uint32_t piece_left = 0;    ///< and how much is left from there
+  std::size_t sent = 0;            ///< bytes of the reply, by answer_alone()
 };
 
 }  // namespace corbd::nbd

@@ -1,0 +1,142 @@
+// A session's operations of the image, from a request's slot to its end.
+#include <algorithm>
+#include <cerrno>
+
+#include "corbd/core/log.hpp"
+#include "slot.hpp"
+
+namespace corbd::nbd {
+namespace {
+
+// The kernel sends discards of 4 GiB, which are 1,024 objects of 4 MiB, and 128 of them at once. In pieces, and few at
+// a time, the discards of a device are no more operations of librados (256) than its other requests.
+constexpr std::uint32_t kPiece = 256u << 20;
+constexpr std::size_t kPiecesAtOnce = 4;
+
+}  // namespace
+
+Session::Slot& Session::take_slot(const Request& request) {
+  if (free_slots_ == nullptr) free_slots_ = slots_.emplace_back(std::make_unique<Slot>(*this)).get();
+  Slot& slot = *std::exchange(free_slots_, free_slots_->next);
+  ++slots_used_;
+  slot.request = request;
+  slot.sent = 0;
+  return slot;
+}
+
+void Session::submit(Slot& slot) {
+  Probe::add(probe_.requests.at(static_cast<std::size_t>(slot.request.command)));
+  note_begin(slot);
+  slot.piece_left = slot.request.length;
+  slot.piece_offset = slot.request.offset;
+  const Request& request = slot.request;
+  switch (request.command) {
+    case Command::read:
+      return image_.read(slot, request.offset, {slot.buffer, request.length});
+    // FUA asks for nothing more: an acknowledged write is stored.
+    case Command::write:
+      return image_.write(slot, request.offset, {slot.buffer, request.length});
+    case Command::flush:
+      return image_.flush(slot);
+    case Command::trim:
+    case Command::write_zeroes:
+      return queue_piece(slot);
+    case Command::disconnect:
+      break;
+  }
+}
+
+void Session::note_begin(Slot& slot) {
+  in_flight_.fetch_add(1, std::memory_order_relaxed);
+  slot.began_ms = coarse_ms();
+  slot.older = std::exchange(newest_, &slot);
+  (slot.older != nullptr ? slot.older->newer : oldest_) = &slot;
+  if (slot.older == nullptr) vital_->oldest_ms.store(slot.began_ms, std::memory_order_relaxed);
+}
+
+void Session::note_end(Slot& slot) {
+  in_flight_.fetch_sub(1, std::memory_order_relaxed);
+  (slot.older != nullptr ? slot.older->newer : oldest_) = slot.newer;
+  (slot.newer != nullptr ? slot.newer->older : newest_) = slot.older;
+  if (slot.older == nullptr)
+    vital_->oldest_ms.store(oldest_ != nullptr ? oldest_->began_ms : 0, std::memory_order_relaxed);
+  slot.older = slot.newer = nullptr;
+}
+
+void Session::submit_piece(Slot& slot) {
+  const std::uint32_t piece = std::min(slot.piece_left, kPiece);
+  const std::uint64_t offset = slot.piece_offset;
+  slot.piece_offset += piece;
+  slot.piece_left -= piece;
+  if (slot.request.command == Command::trim) return image_.discard(slot, offset, piece);
+  image_.write_zeroes(slot, offset, piece);
+}
+
+/// Behind those that wait already.
+void Session::queue_piece(Slot& slot) {
+  slot.next = nullptr;
+  (next_piece_ == nullptr ? next_piece_ : last_piece_->next) = &slot;
+  last_piece_ = &slot;
+  start_pieces();
+}
+
+void Session::start_pieces() {
+  while (next_piece_ != nullptr && pieces_under_way_ < kPiecesAtOnce) {
+    Slot& slot = *std::exchange(next_piece_, next_piece_->next);
+    ++pieces_under_way_;
+    submit_piece(slot);
+  }
+}
+
+void Session::drop_pieces() {
+  while (next_piece_ != nullptr) {
+    Slot& slot = *std::exchange(next_piece_, next_piece_->next);
+    note_end(slot);
+    release(slot);
+  }
+}
+
+/// A piece ended, and the request has more of them.
+bool Session::goes_on(Slot& slot) {
+  if (!slot.request.in_pieces()) return false;
+  --pieces_under_way_;
+  const bool more = slot.piece_left > 0 && slot.result >= 0 && serving();
+  if (more) queue_piece(slot);
+  start_pieces();
+  return more;
+}
+
+void Session::finish(Slot& slot) {
+  if (goes_on(slot)) return;
+  note_end(slot);
+  loop_.at_batch_end(*this);
+  const Verdict verdict = judge(slot.result);
+  if (verdict.hold && serving()) {
+    Probe::add(probe_.held);
+    const char* hint =
+        "the kernel repeats the request on the next link; if the error persists, `corbd fail` gives the volume up";
+    if (verdict.doubtful)
+      log::error("nbd.doubtful", {{"image", image_.key().text()}, {"errno", -slot.result}, {"hint", hint}});
+    else
+      log::warning("nbd.held", {{"image", image_.key().text()}, {"errno", -slot.result}});
+    stop(verdict.doubtful ? State::closed : State::held, -slot.result);
+  }
+  if (!serving()) return release(slot);
+  if (slot.sent > 0) return answered_alone(slot);
+  if (verdict.error != 0) Probe::add(probe_.image_errors);
+  answer(slot, verdict.error);
+}
+
+void Session::release(Slot& slot) {
+  if (slot.buffer != nullptr) {
+    const std::size_t bytes = Buffers::rounded(slot.request.length);
+    loop_.give_buffer(std::exchange(slot.buffer, nullptr), slot.request.length);
+    budget_used_ -= bytes;
+    loop_.budget.give(bytes);
+  }
+  slot.next = std::exchange(free_slots_, &slot);
+  --slots_used_;
+  freed_ = true;
+}
+
+}  // namespace corbd::nbd

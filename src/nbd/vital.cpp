@@ -1,0 +1,43 @@
+#include "vital.hpp"
+
+#include <time.h>
+
+namespace corbd::nbd {
+namespace {
+// A request that waits for longer waits for a cluster that may never answer.
+constexpr std::chrono::seconds kStuck{1};
+}  // namespace
+
+std::int64_t coarse_ms() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+}
+
+duration Vital::oldest() const {
+  const std::int64_t began = oldest_ms.load(std::memory_order_relaxed);
+  return began == 0 ? duration::zero() : std::chrono::milliseconds(coarse_ms() - began);
+}
+
+std::optional<time_point> Vital::first_answer() const {
+  const std::int64_t at = first_answer_ms.load(std::memory_order_relaxed);
+  if (at == 0) return std::nullopt;
+  return time_point(std::chrono::milliseconds(at));  // of the same clock
+}
+
+void Vital::answered() {
+  if (first_answer_ms.load(std::memory_order_relaxed) == 0)
+    first_answer_ms.store(coarse_ms(), std::memory_order_relaxed);
+}
+
+result<> may_resize(const Vital& vital, duration waited) {
+  if (vital.state.load(std::memory_order_acquire) != Vital::State::serving)
+    return Error{errc::unavailable, "its link is down"};
+  if (vital.oldest() > kStuck) return Error{errc::unavailable, "a request waits for the cluster"};
+  if (waited > kStuck)
+    return Error{errc::unavailable,
+                 "other commands to the kernel took so long that nobody knows any more whether the cluster answers"};
+  return {};
+}
+
+}  // namespace corbd::nbd
