@@ -141,6 +141,30 @@ TEST_CASE("a reply that left in part from the image's thread goes on with its ne
   std::swap(ground.peer, peer);
 }
 
+TEST_CASE("replies of the io thread do not come between the parts of one that the image's thread began") {
+  Ground ground;
+  constexpr std::uint32_t kLength = 32 << 10, kRefused = 20;
+  auto [ours, peer] = tcp_pair(4096);
+  MemoryImage image(1u << 20, Ends::when_told);
+  auto link = nbd::serve_socket(ground.control.get_executor(), *ground.clock, ground.loop, image, std::move(ours),
+                                ground.probe);
+  std::swap(ground.peer, peer);
+  for (int round = 0; round < 200; ++round) {
+    ground.send(request(Command::read, 1, 0, kLength));
+    while (image.waiting() == 0) std::this_thread::yield();
+    std::thread other([&] { image.release(); });
+    for (std::uint32_t i = 0; i < kRefused; ++i) ground.send(request(static_cast<Command>(9), 2));
+    other.join();
+    for (std::uint32_t i = 0; i <= kRefused; ++i)
+      if (ground.reply().cookie == 1) REQUIRE(ground.receive(kLength) == Bytes(kLength));
+  }
+  link->shut();
+  CHECK(ground.run(link->idle({ground.clock->now() + kPatience, nullptr})) == Waited::ready);
+  link.reset();
+  ground.settle();
+  std::swap(ground.peer, peer);
+}
+
 TEST_CASE("an operation that ends while its link is shut is answered once before that, or not at all") {
   constexpr int kWhole = nbd::reply_bytes + 512;
   int answered = 0;

@@ -167,6 +167,7 @@ TEST_CASE("a discard that waits for its turn ends with its link, and does not re
   ground.settle();
   ground.link->shut();
   CHECK(ground.ends());
+  ground.settle();
   CHECK(ground.link->in_flight() == 4);
   ground.image.release();
   CHECK(ground.idle() == Waited::ready);
