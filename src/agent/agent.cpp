@@ -29,6 +29,7 @@
 #include "corbd/rbd/clusters.hpp"
 #include "corbd/rpc/calls.hpp"
 #include "corbd/volume/shell.hpp"
+#include "mounters.hpp"
 #include "node_files.hpp"
 #include "node_labels.hpp"
 #include "version.hpp"
@@ -83,15 +84,10 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
         directory_(options, labels_),
         node_files_(options, files_),
         shell_(control_, *clock_, ports(), shell_config(options, boot_id)),
-        kubernetes_(
-            control_, *clock_,
-            {.pool = files_,
-             .api = api(),
-             .own = node_,
-             .volumes = shell_,
-             .make_wish =
-                 [this](const heal::StageArguments& of) { return csi::stage_wish(of, default_mounter(options_)); }},
-            kubernetes_config()),
+        kubernetes_(control_, *clock_,
+                    {.pool = files_, .api = api(), .own = node_, .volumes = shell_, .make_wish = csi::stage_wish},
+                    kubernetes_config()),
+        mounters_(options, files_, shell_, kubernetes_),
         healer_(control_, *clock_, shell_, heal_config(options)),
         fencer_(*clock_, *clusters_, [this](const std::string& id) { return monitors_of(options_, id); }),
         csi_(control_, *clock_, shell_, csi_config()),
@@ -145,6 +141,9 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
     config.nodeid = options_.nodeid;
     config.version = CORBD_VERSION;
     config.default_mounter = default_mounter(options_);
+    config.mounters = [this](std::string id, cephcsi::Attributes attributes, Until until) {
+      return mounters_.of(std::move(id), std::move(attributes), until);
+    };
     config.volume_health = options_.volume_health;
     config.controller = !options_.standalone;
     config.fencer = &fencer_;
@@ -310,6 +309,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
   NodeFiles node_files_;
   volume::Shell shell_;
   heal::Kubernetes kubernetes_;
+  Mounters mounters_;
   heal::Healer healer_;
   fence::Fencer fencer_;
   csi::Server csi_;

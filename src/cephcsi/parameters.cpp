@@ -40,13 +40,18 @@ result<> check_features(std::string_view list) {
   return {};
 }
 
-result<Mounter> mounter_of(const Attributes& attributes, Mounter unnamed) {
-  std::string mounter = value(attributes, "mounter");
-  if (mounter.empty()) mounter = unnamed == Mounter::nbd ? "rbd-nbd" : "rbd";
-  if (mounter == "rbd-nbd") return Mounter::nbd;
-  if (mounter != "rbd")
-    return invalid("mounter '" + printable(mounter) + "' is not known: use rbd-nbd, or rbd for the kernel client");
+/// The kernel's client leaves an image that it does not know to nbd, where tryOtherMounters allows it.
+Mounter as_able(const Attributes& attributes, Mounter plain) {
+  if (plain == Mounter::nbd) return plain;
   return go_true(value(attributes, "tryOtherMounters")) ? Mounter::krbd_if_able : Mounter::krbd;
+}
+
+result<Mounter> mounter_of(const Attributes& attributes, const Mounters& mounters) {
+  const std::string named = value(attributes, "mounter");
+  if (!named.empty() && named != "rbd-nbd" && named != "rbd")
+    return invalid("mounter '" + printable(named) + "' is not known: use rbd-nbd, or rbd for the kernel client");
+  const Mounter own = named.empty() ? mounters.unnamed : named == "rbd" ? Mounter::krbd : Mounter::nbd;
+  return as_able(attributes, mounters.instead.value_or(own));
 }
 
 bool read_only_by(Mounter mounter, const NbdOptions& nbd, std::string_view kernel) {
@@ -62,11 +67,8 @@ result<> read_map_options(const Attributes& attributes, Parameters& into) {
   auto kernel = parse_kernel_options(map->krbd);
   if (!kernel) return with_context("mapOptions", kernel.error());
   into.read_only = read_only_by(into.mounter, *options, *kernel);
-  if (value(attributes, "mounter").empty()) {
-    const auto other = mounter_of(attributes, into.mounter == Mounter::nbd ? Mounter::krbd : Mounter::nbd);
-    if (!other) return other.error();
-    into.read_only_otherwise = read_only_by(*other, *options, *kernel);
-  }
+  const Mounter other = as_able(attributes, into.mounter == Mounter::nbd ? Mounter::krbd : Mounter::nbd);
+  into.read_only_otherwise = read_only_by(other, *options, *kernel);
   if (into.mounter != Mounter::nbd) into.kernel.map = std::move(*kernel);
   if (into.mounter == Mounter::krbd) return {};
   into.serving = std::move(options->serving);
@@ -126,11 +128,11 @@ bool go_true(std::string_view text) {
   return std::find(yes.begin(), yes.end(), text) != yes.end();
 }
 
-result<Parameters> read_parameters(const Attributes& attributes, Mounter unnamed) {
+result<Parameters> read_parameters(const Attributes& attributes, const Mounters& mounters) {
   Parameters parameters;
   parameters.is_static = go_true(value(attributes, "staticVolume"));
   parameters.migrated = go_true(value(attributes, "migration"));
-  const auto mounter = mounter_of(attributes, unnamed);
+  const auto mounter = mounter_of(attributes, mounters);
   if (!mounter) return mounter.error();
   parameters.mounter = *mounter;
   if (parameters.is_static)

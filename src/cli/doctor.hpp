@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "corbd/cephcsi/mounters.hpp"
 #include "corbd/cli/options.hpp"
 #include "corbd/core/result.hpp"
 #include "corbd/rbd/config_json.hpp"
@@ -60,6 +61,7 @@ struct Inputs {
   std::string mountinfo, kubelet_dir, state_dir, admin_endpoint;
   result<> runtime_dir, state_dir_writable, admin, csi;
   result<std::vector<rbd::ClusterEntry>> clusters = Error{errc::not_found, "config.json was not read"};
+  result<cephcsi::MounterRules> mounters = cephcsi::MounterRules();  ///< of mounters.json; empty if it is not there
   std::vector<Monitor> monitors;
   std::vector<NbdDevice> devices;
   std::set<std::string> recorded;  ///< volume IDs of the records

@@ -81,6 +81,13 @@ result<std::vector<rbd::ClusterEntry>> clusters(const std::string& config_dir) {
   return rbd::parse_clusters(*text);
 }
 
+result<cephcsi::MounterRules> mounter_rules(const std::string& config_dir) {
+  const auto text = read_file(config_dir + "/mounters.json", kMaxText);
+  if (!text && text.error().code == errc::not_found) return cephcsi::MounterRules();
+  if (!text) return text.error();
+  return cephcsi::parse_mounter_rules(*text);
+}
+
 std::vector<NbdDevice> nbd_devices() {
   std::vector<NbdDevice> all;
   std::error_code failed;
@@ -165,6 +172,7 @@ Inputs gather(const Doctor& options) {
   inputs.admin = rpc::answers(options.admin_endpoint);
   inputs.csi = rpc::answers(options.endpoint);
   inputs.clusters = clusters(options.config_dir);
+  inputs.mounters = mounter_rules(options.config_dir);
   if (inputs.clusters)
     for (const auto& cluster : *inputs.clusters)
       for (const auto& monitor : cluster.monitors) inputs.monitors.push_back({cluster.cluster_id, monitor, false});

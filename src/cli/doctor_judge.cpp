@@ -165,6 +165,16 @@ Finding config(const Inputs& inputs) {
   return ok(check, std::to_string(inputs.clusters->size()) + " cluster(s)");
 }
 
+/// Most nodes have none, and need none.
+void mounters(const Inputs& inputs, std::vector<Finding>& into) {
+  const char* check = "mounters.json";
+  if (!inputs.mounters)
+    into.push_back(failure(check, inputs.mounters.error().text,
+                           "correct it beside config.json: until then no volume can be staged"));
+  else if (!inputs.mounters->empty())
+    into.push_back(ok(check, std::to_string(inputs.mounters->size()) + " rule(s) say who serves a volume"));
+}
+
 void monitors(const Inputs& inputs, std::vector<Finding>& into) {
   if (!inputs.clusters) return;
   for (const auto& cluster : *inputs.clusters) {
@@ -246,6 +256,7 @@ std::vector<Finding> judge(const Inputs& inputs) {
   for (const auto check : {kernel, driver, kernel_client, capabilities, pid_namespace, network_namespace, propagation,
                            folders_runtime, folders_state, core_dumps, config})
     all.push_back(check(inputs));
+  mounters(inputs, all);
   monitors(inputs, all);
   all.push_back(admin(inputs));
   devices(inputs, all);

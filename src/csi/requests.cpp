@@ -170,19 +170,19 @@ result<> complete_dynamic(const ::csi::v1::NodeStageVolumeRequest& request, plan
   return {};
 }
 
-result<cephcsi::Parameters> parameters_of(const Map& context, cephcsi::Mounter unnamed) {
-  return cephcsi::read_parameters({context.begin(), context.end()}, unnamed);
+result<cephcsi::Parameters> parameters_of(const Map& context, const cephcsi::Mounters& mounters) {
+  return cephcsi::read_parameters({context.begin(), context.end()}, mounters);
 }
 
 /// Fills in the volume's part of the wish.
-result<> complete(const ::csi::v1::NodeStageVolumeRequest& request, cephcsi::Mounter unnamed, plan::Staged& into) {
-  auto parameters = parameters_of(request.volume_context(), unnamed);
+result<> complete(const ::csi::v1::NodeStageVolumeRequest& request, const cephcsi::Mounters& mounters,
+                  plan::Staged& into) {
+  auto parameters = parameters_of(request.volume_context(), mounters);
   if (!parameters) return parameters.error();
   if (auto done = parameters->is_static ? complete_static(request, *parameters, into) : complete_dynamic(request, into);
       !done)
     return done;
-  if (parameters->read_only_otherwise)
-    into.read_only_otherwise = into.capability.read_only || *parameters->read_only_otherwise;
+  into.read_only_otherwise = into.capability.read_only || parameters->read_only_otherwise;
   into.capability.read_only |= parameters->read_only;
   into.source.mkfs_options = value(request.volume_context(), "mkfsOptions");
   into.source.serving = std::move(parameters->serving);
@@ -236,7 +236,7 @@ result<Credentials> credentials_of(const Map& secrets) {
 
 }  // namespace
 
-result<plan::Wish> wish_of(const ::csi::v1::NodeStageVolumeRequest& request, cephcsi::Mounter unnamed) {
+result<plan::Wish> wish_of(const ::csi::v1::NodeStageVolumeRequest& request, const cephcsi::Mounters& mounters) {
   if (!request.has_volume_capability()) return invalid("volume capability missing in request");
   if (auto id = check_id(request.volume_id()); !id) return id.error();
   if (auto path = check_path(request.staging_target_path(), "staging target path"); !path) return path.error();
@@ -246,7 +246,7 @@ result<plan::Wish> wish_of(const ::csi::v1::NodeStageVolumeRequest& request, cep
   plan::Staged wish;
   wish.path = request.staging_target_path();
   wish.capability = std::move(*capability);
-  if (auto done = complete(request, unnamed, wish); !done) return done.error();
+  if (auto done = complete(request, mounters, wish); !done) return done.error();
   auto credentials = credentials_of(request.secrets());
   if (!credentials) return credentials.error();
   wish.user = std::move(credentials->user);
@@ -261,7 +261,7 @@ result<plan::Wish> wish_of(const ::csi::v1::NodeUnstageVolumeRequest& request) {
   return plan::Wish(plan::Unstaged{request.staging_target_path()});
 }
 
-result<plan::Wish> wish_of(const ::csi::v1::NodePublishVolumeRequest& request, cephcsi::Mounter unnamed) {
+result<plan::Wish> wish_of(const ::csi::v1::NodePublishVolumeRequest& request, const cephcsi::Mounters& mounters) {
   if (!request.has_volume_capability()) return invalid("volume capability missing in request");
   if (auto id = check_id(request.volume_id()); !id) return id.error();
   if (auto path = check_path(request.target_path(), "target path"); !path) return path.error();
@@ -269,11 +269,10 @@ result<plan::Wish> wish_of(const ::csi::v1::NodePublishVolumeRequest& request, c
   if (auto allowed = check_service_account(request); !allowed) return allowed.error();
   auto capability = capability_of(request.volume_capability());
   if (!capability) return capability.error();
-  const auto parameters = parameters_of(request.volume_context(), unnamed);
+  const auto parameters = parameters_of(request.volume_context(), mounters);
   if (!parameters) return parameters.error();
   plan::Published wish;
-  if (parameters->read_only_otherwise)
-    wish.read_only_otherwise = capability->read_only || *parameters->read_only_otherwise;
+  wish.read_only_otherwise = capability->read_only || parameters->read_only_otherwise;
   capability->read_only |= parameters->read_only;
   wish.path = request.staging_target_path();
   wish.target = request.target_path();

@@ -1,17 +1,15 @@
 // Pure functions from a CSI request to a wish. Nothing here looks at the node.
 #pragma once
 
+#include "corbd/cephcsi/parameters.hpp"
 #include "corbd/plan/wish.hpp"
 #include "csi/v1/csi.pb.h"
 
 namespace corbd::csi {
 
-/// `unnamed`: as of cephcsi::read_parameters.
-result<plan::Wish> wish_of(const ::csi::v1::NodeStageVolumeRequest& request,
-                           cephcsi::Mounter unnamed = cephcsi::Mounter::nbd);
+result<plan::Wish> wish_of(const ::csi::v1::NodeStageVolumeRequest& request, const cephcsi::Mounters& mounters = {});
 result<plan::Wish> wish_of(const ::csi::v1::NodeUnstageVolumeRequest& request);
-result<plan::Wish> wish_of(const ::csi::v1::NodePublishVolumeRequest& request,
-                           cephcsi::Mounter unnamed = cephcsi::Mounter::nbd);
+result<plan::Wish> wish_of(const ::csi::v1::NodePublishVolumeRequest& request, const cephcsi::Mounters& mounters = {});
 result<plan::Wish> wish_of(const ::csi::v1::NodeUnpublishVolumeRequest& request);
 result<plan::Wish> wish_of(const ::csi::v1::NodeExpandVolumeRequest& request);
 

@@ -50,7 +50,8 @@ class Node final : public v1::Node::CallbackService {
 
   Reactor* NodeStageVolume(Context* context, const v1::NodeStageVolumeRequest* request,
                            v1::NodeStageVolumeResponse*) override {
-    return want(context, "NodeStageVolume", *request, config_.default_mounter);
+    auto work = [this, request](Until until) { return stage(volumes_, config_, *request, until); };
+    return server_.unary(context, "NodeStageVolume", request->volume_id(), work);
   }
   Reactor* NodeUnstageVolume(Context* context, const v1::NodeUnstageVolumeRequest* request,
                              v1::NodeUnstageVolumeResponse*) override {
@@ -58,7 +59,7 @@ class Node final : public v1::Node::CallbackService {
   }
   Reactor* NodePublishVolume(Context* context, const v1::NodePublishVolumeRequest* request,
                              v1::NodePublishVolumeResponse*) override {
-    return want(context, "NodePublishVolume", *request, config_.default_mounter);
+    return want(context, "NodePublishVolume", *request, cephcsi::Mounters{config_.default_mounter});
   }
   Reactor* NodeUnpublishVolume(Context* context, const v1::NodeUnpublishVolumeRequest* request,
                                v1::NodeUnpublishVolumeResponse*) override {
@@ -99,11 +100,11 @@ class Node final : public v1::Node::CallbackService {
   }
 
  private:
-  /// `mounter` is for requests whose wish depends on it.
-  template <class Request, class... Mounter>
-  Reactor* want(Context* context, const char* method, const Request& request, Mounter... mounter) {
-    auto work = [this, &request, mounter...](Until until) {
-      auto wish = wish_of(request, mounter...);
+  /// `mounters` are for requests whose wish depends on them.
+  template <class Request, class... Mounters>
+  Reactor* want(Context* context, const char* method, const Request& request, Mounters... mounters) {
+    auto work = [this, &request, mounters...](Until until) {
+      auto wish = wish_of(request, mounters...);
       if constexpr (requires { request.secrets(); }) wipe_secrets(request);
       return carry_out(volumes_, request.volume_id(), std::move(wish), until);
     };
@@ -113,6 +114,18 @@ class Node final : public v1::Node::CallbackService {
   static task<result<>> carry_out(volume::Volumes& volumes, std::string id, result<plan::Wish> wish, Until until) {
     if (!wish) co_return wish.error();
     co_return co_await volumes.want(std::move(id), std::move(*wish), until);
+  }
+
+  static task<result<>> stage(volume::Volumes& volumes, const Config& config, const v1::NodeStageVolumeRequest& request,
+                              Until until) {
+    result<cephcsi::Mounters> mounters = cephcsi::Mounters{config.default_mounter};
+    if (config.mounters) {
+      const auto& attributes = request.volume_context();
+      mounters = co_await config.mounters(request.volume_id(), {attributes.begin(), attributes.end()}, until);
+    }
+    auto wish = mounters ? wish_of(request, *mounters) : result<plan::Wish>(mounters.error());
+    wipe_secrets(request);
+    co_return co_await carry_out(volumes, request.volume_id(), std::move(wish), until);
   }
 
   static task<result<>> expand(volume::Volumes& volumes, const v1::NodeExpandVolumeRequest& request,

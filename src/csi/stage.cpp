@@ -18,7 +18,7 @@ result<Mode::Mode> mode_of(const std::string& access_mode) {
 
 }  // namespace
 
-result<plan::Wish> stage_wish(const heal::StageArguments& arguments, cephcsi::Mounter unnamed) {
+result<plan::Wish> stage_wish(const heal::StageArguments& arguments) {
   const auto mode = mode_of(arguments.access_mode);
   if (!mode) return mode.error();
   ::csi::v1::NodeStageVolumeRequest request;
@@ -36,7 +36,7 @@ result<plan::Wish> stage_wish(const heal::StageArguments& arguments, cephcsi::Mo
     capability.mutable_mount()->set_fs_type(arguments.fstype);
     for (const auto& flag : arguments.mount_flags) capability.mutable_mount()->add_mount_flags(flag);
   }
-  auto wish = wish_of(request, unnamed);
+  auto wish = wish_of(request, {.instead = cephcsi::Mounter::nbd});
   wipe_secrets(request);
   return wish;
 }

@@ -3,14 +3,12 @@
 namespace corbd::heal {
 namespace {
 
-Finder::Config finder_config(const Kubernetes::Config& config, Reporter& reporter) {
+Finder::Config finder_config(const Kubernetes::Config& config, VolumeObjects& objects) {
   Finder::Config made;
   made.driver = config.driver;
   made.node = config.node;
   made.kubelet_dir = config.kubelet_dir;
-  made.learned = [&reporter](const std::string& id, const kube::PersistentVolume& volume) {
-    reporter.know(id, volume);
-  };
+  made.learned = [&objects](const std::string& id, const kube::PersistentVolume& volume) { objects.know(id, volume); };
   return made;
 }
 
@@ -40,9 +38,10 @@ Kubernetes::Kubernetes(executor control, Clock& clock, const Needs& needs, const
       volumes_(needs.volumes),
       attachments_(control, clock, needs.api, attachments_config(config)),
       holder_nodes_(clock, needs.api, {.driver = config.driver}),
-      reporter_(control, clock, needs.api, volumes_, {config.driver, config.node}),
+      objects_(clock, needs.api, {config.driver, config.node}),
+      reporter_(control, clock, needs.api, objects_, volumes_, {config.node}),
       finder_(control, clock, needs.pool, needs.api, attachments_, volumes_, needs.make_wish,
-              finder_config(config, reporter_)),
+              finder_config(config, objects_)),
       orphans_(
           control, clock, attachments_, [this] { return own_.now(); }, volumes_, orphans_config(config, reporter_)) {}
 
@@ -56,6 +55,13 @@ void Kubernetes::start() {
 void Kubernetes::note(const volume::Change& change) {
   attachments_.note(change);
   reporter_.note(change);
+}
+
+task<result<std::string>> Kubernetes::storage_class(std::string volume_id, Until until) {
+  objects_.forget(volume_id);  // it may have been made again since somebody asked
+  const auto volume = co_await objects_.find(std::move(volume_id), until);
+  if (!volume) co_return volume.error();
+  co_return volume->storage_class;
 }
 
 task<> Kubernetes::stop(Until until) {

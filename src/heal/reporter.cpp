@@ -12,11 +12,11 @@ kube::Involved object_of(const kube::PersistentVolume& volume) {
 
 }  // namespace
 
-Reporter::Reporter(executor control, Clock& clock, result<kube::Api*> api, const volume::Volumes& volumes,
-                   Config config)
-    : clock_(clock), api_(std::move(api)), volumes_(volumes), config_(std::move(config)), gate_(control, clock) {
-  if (api_)
-    recorder_ = std::make_unique<kube::Recorder>(control, clock, **api_, kube::Recorder::Config{"corbd", config_.node});
+Reporter::Reporter(executor control, Clock& clock, const result<kube::Api*>& api, VolumeObjects& objects,
+                   const volume::Volumes& volumes, Config config)
+    : clock_(clock), objects_(objects), volumes_(volumes), config_(std::move(config)), gate_(control, clock) {
+  if (api)
+    recorder_ = std::make_unique<kube::Recorder>(control, clock, **api, kube::Recorder::Config{"corbd", config_.node});
 }
 
 Reporter::~Reporter() { clock_.cancel(timer_); }
@@ -24,7 +24,7 @@ Reporter::~Reporter() { clock_.cancel(timer_); }
 void Reporter::note(const volume::Change& change) {
   if (!recorder_) return;
   tell(notices_.changed(change, volumes_.status(change.volume_id).value_or(volume::Status()), clock_.now()));
-  if (change.to == volume::Health::absent) objects_.erase(change.volume_id);
+  if (change.to == volume::Health::absent) objects_.forget(change.volume_id);
   arm();
 }
 
@@ -55,25 +55,10 @@ task<> Reporter::tell_one(Notices::Told told) {
 }
 
 task<kube::Involved> Reporter::find(std::string volume_id) {
-  const auto known = objects_.find(volume_id);
-  if (known != objects_.end()) co_return known->second;
+  const auto volume = co_await objects_.find(std::move(volume_id), {time_point::max(), &stopping_});
+  if (volume) co_return object_of(*volume);
   // Like kubelet, use the Node's name where an event wants a UID.
-  kube::Involved about{"Node", "", config_.node, config_.node};
-  const Until until{clock_.now() + config_.answer_within, &stopping_};
-  const auto attachment = co_await (*api_)->get(
-      kube::kVolumeAttachments, kube::volume_attachment_name(volume_id, config_.driver, config_.node), until);
-  if (!attachment) co_return about;
-  const auto volume_name = kube::volume_attachment_of(*attachment).volume;
-  if (volume_name.empty()) co_return about;
-  const auto object = co_await (*api_)->get(kube::kPersistentVolumes, volume_name, until);
-  if (!object) co_return about;
-  about = object_of(kube::persistent_volume_of(*object));
-  objects_[volume_id] = about;
-  co_return about;
-}
-
-void Reporter::know(const std::string& volume_id, const kube::PersistentVolume& volume) {
-  objects_[volume_id] = object_of(volume);
+  co_return kube::Involved{"Node", "", config_.node, config_.node};
 }
 
 task<> Reporter::stop(Until until) {

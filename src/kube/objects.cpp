@@ -123,6 +123,7 @@ PersistentVolume persistent_volume_of(const json::object& object) {
   found.driver = text(object, "spec", "csi", "driver");
   found.handle = text(object, "spec", "csi", "volumeHandle");
   found.fstype = text(object, "spec", "csi", "fsType");
+  found.storage_class = text(object, "spec", "storageClassName");
   found.bound = text(object, "status", "phase") == "Bound";
   found.deleting = at(object, "metadata", "deletionTimestamp") != nullptr;
   found.mode = text(object, "spec", "volumeMode");

@@ -96,6 +96,35 @@ def story_krbd_life(lab):
     agent.stop()
 
 
+def story_mounter_ruled(lab):
+    """mounters.json puts a volume that names the kernel's client on nbd at its next stage; what is staged keeps its client"""
+    needs_krbd()
+    image = lab.image("a", size=64 * MIB)
+    agent = lab.agent().start()
+    volume = agent.volume(image, attributes=KRBD)
+    rules = os.path.join(agent.dir, "config", "mounters.json")
+    volume.stage()
+    only_device(image)
+    put(rules, json.dumps([{"pool": image.pool, "mounter": "rbd-nbd"}]))
+    volume.stage()
+    only_device(image)
+    volume.unstage()
+    volume.stage()
+    check(not mapped(image), "the kernel's client serves it in spite of the rule")
+    volume.expect_staged()
+    put(rules, "[{}]")
+    volume.stage()
+    volume.unstage()
+    refused = volume.try_stage()
+    say("%s: %s" % (refused["code"], refused["message"]))
+    check(refused["code"] == "INVALID_ARGUMENT" and "rule 1" in refused["message"], "a rule that says nothing: %s" % refused)
+    os.remove(rules)
+    volume.stage()
+    only_device(image)
+    volume.unstage()
+    agent.stop()
+
+
 @long
 def story_krbd_block(lab):
     """a raw block volume of the kernel's client: the device itself is staged and published, its writes are in the image"""

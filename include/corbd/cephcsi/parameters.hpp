@@ -41,22 +41,27 @@ result<std::string> parse_kernel_options(std::string_view list);
 /// Whether they ask for a read-only device.
 bool kernel_read_only(std::string_view options);
 
+/// Who serves a volume, besides what its attributes say.
+struct Mounters {
+  Mounter unnamed = Mounter::nbd;                 ///< where they name none: nbd or krbd
+  std::optional<Mounter> instead = std::nullopt;  ///< whatever they name: nbd or krbd
+};
+
 struct Parameters {
   Mounter mounter = Mounter::nbd;
   bool is_static = false;  ///< the attributes name pool and image
   bool migrated = false;   ///< of the kubelet's own plugin: the image is the attribute imageName
   std::string kms_id;      ///< of an encrypted volume; "": not encrypted
   bool read_only = false;
-  std::optional<bool> read_only_otherwise;  ///< with the other default mounter, where none is named
+  bool read_only_otherwise = false;  ///< if the other client served it
   Serving serving;
   KernelOptions kernel;
   std::vector<std::string> ignored;  ///< set, but without effect here: a sentence each
   Stash stash;                       ///< what goes into ceph-csi's as it is
   bool operator==(const Parameters&) const = default;
 };
-/// invalid_argument names the attribute; unimplemented for encrypted files. `unnamed`: who serves a volume that names
-/// no mounter, nbd or krbd.
-result<Parameters> read_parameters(const Attributes& attributes, Mounter unnamed = Mounter::nbd);
+/// invalid_argument names the attribute; unimplemented for encrypted files.
+result<Parameters> read_parameters(const Attributes& attributes, const Mounters& mounters = {});
 
 /// For an encrypted volume: invalid_argument for a type that ceph-csi does not know, unimplemented for files.
 result<> check_encryption_type(std::string_view type);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "corbd/cephcsi/parameters.hpp"
 #include "corbd/core/wait.hpp"
 #include "corbd/fence/fencer.hpp"
 #include "corbd/plan/wish.hpp"
@@ -26,6 +27,9 @@ struct Config {
     return std::map<std::string, std::string>();
   };
   cephcsi::Mounter default_mounter = cephcsi::Mounter::nbd;  ///< for volumes whose attributes name none: nbd or krbd
+  /// Who serves a volume that is to be staged; default_mounter, if nobody says. Control thread.
+  std::function<task<result<cephcsi::Mounters>>(std::string volume_id, cephcsi::Attributes attributes, Until until)>
+      mounters = nullptr;
   bool volume_health = false;  ///< NodeGetVolumeHealth of CSI 1.13 (alpha): older callers do not know its capability
   bool controller = true;      ///< whether a controller is deployed beside the agent: ceph-csi's provisioner
   fence::Fencer* fencer = nullptr;  ///< for the FenceController; null: there is none

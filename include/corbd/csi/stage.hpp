@@ -5,8 +5,8 @@
 
 namespace corbd::csi {
 
-/// The wish is that of a NodeStageVolume with these arguments, with the same checks and errors. `unnamed`:
-/// Config::default_mounter.
-result<plan::Wish> stage_wish(const heal::StageArguments& arguments, cephcsi::Mounter unnamed = cephcsi::Mounter::nbd);
+/// The wish is that of a NodeStageVolume with these arguments, with the same checks and errors. The volume has an nbd
+/// device already, so nbd is its client, whatever its attributes say.
+result<plan::Wish> stage_wish(const heal::StageArguments& arguments);
 
 }  // namespace corbd::csi

@@ -36,6 +36,8 @@ class Kubernetes {
   task<plan::HolderNode> holder_node(std::string volume_id, std::string host, plan::Noted noted) {
     return holder_nodes_.find(std::move(volume_id), std::move(host), std::move(noted), stopping_);
   }
+  /// Of the PersistentVolume of a volume that is not staged here; empty: it has none.
+  task<result<std::string>> storage_class(std::string volume_id, Until until);
   void notify(const std::string& volume_id, const volume::Notice& notice) {
     reporter_.tell(volume_id, {notice.reason, notice.warning, notice.message});
   }
@@ -53,6 +55,7 @@ class Kubernetes {
   CancelScope stopping_;
   Attachments attachments_;
   HolderNodes holder_nodes_;
+  VolumeObjects objects_;
   Reporter reporter_;
   Finder finder_;
   Orphans orphans_;

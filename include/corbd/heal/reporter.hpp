@@ -2,11 +2,11 @@
 // Node. Nothing waits for it.
 #pragma once
 
-#include <map>
 #include <string>
 
 #include "corbd/core/gate.hpp"
 #include "corbd/heal/notices.hpp"
+#include "corbd/heal/volume_objects.hpp"
 #include "corbd/kube/objects.hpp"
 #include "corbd/plan/wish.hpp"
 #include "corbd/volume/volumes.hpp"
@@ -17,16 +17,16 @@ namespace corbd::heal {
 class Reporter {
  public:
   struct Config {
-    std::string driver, node;
-    std::chrono::seconds answer_within{10}, look_every{5};
+    std::string node;  ///< its name in the API
+    std::chrono::seconds look_every{5};
   };
-  Reporter(executor control, Clock& clock, result<kube::Api*> api, const volume::Volumes& volumes, Config config);
+  /// `api`: an error if there is no API server.
+  Reporter(executor control, Clock& clock, const result<kube::Api*>& api, VolumeObjects& objects,
+           const volume::Volumes& volumes, Config config);
   ~Reporter();
 
   void note(const volume::Change& change);
   void tell(const std::string& volume_id, kube::Notice notice);
-  /// Gives the reporter the volume's object, so that it need not ask for it.
-  void know(const std::string& volume_id, const kube::PersistentVolume& volume);
   task<> stop(Until until);
 
  private:
@@ -36,12 +36,11 @@ class Reporter {
   void arm();
 
   Clock& clock_;
-  const result<kube::Api*> api_;
+  VolumeObjects& objects_;
   const volume::Volumes& volumes_;
   const Config config_;
   Notices notices_;
   std::unique_ptr<kube::Recorder> recorder_;
-  std::map<std::string, kube::Involved> objects_;  ///< by volume ID
   Clock::TimerId timer_ = 0;
   CancelScope stopping_;
   Gate gate_;

@@ -55,6 +55,7 @@ struct Reference {
 
 struct PersistentVolume {
   std::string name, uid, driver, handle, fstype;  ///< driver empty: it is no CSI volume
+  std::string storage_class;                      ///< empty: it has none
   std::string mode;                               ///< "Filesystem", "Block", or empty: a filesystem
   bool bound = false, deleting = false, read_only = false;
   std::vector<std::string> access_modes, mount_options;

@@ -68,7 +68,7 @@ struct Staged {
   std::string kms_id = {};                ///< of an encrypted volume; its journal knows better
   Stash stash = {};                       ///< what the attributes say of it; the rest is known later
   Mounter mounter = Mounter::nbd;
-  /// For a volume that names no mounter: what capability.read_only would be if the other one were the default.
+  /// What capability.read_only would be if the other client served it: its device may have been there before.
   std::optional<bool> read_only_otherwise = std::nullopt;
   std::string user;
   Secret key;

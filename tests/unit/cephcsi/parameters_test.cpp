@@ -141,25 +141,38 @@ TEST_CASE("attributes that say nothing of serving leave it as it is") {
   cephcsi::Parameters nothing;
   nothing.stash.log_dir = "/var/log/ceph";
   nothing.stash.log_strategy = "remove";
-  nothing.read_only_otherwise = false;
   CHECK((*parameters == nothing));
 }
 
-TEST_CASE("only of a volume that names no mounter it is said whether the other default one would make it read-only") {
+TEST_CASE("of every volume it is said whether the other client would make it read-only") {
   using cephcsi::Mounter;
-  const auto otherwise = [](cephcsi::Attributes attributes, Mounter unnamed) {
-    return read_parameters(attributes, unnamed).value().read_only_otherwise;
+  const auto otherwise = [](const cephcsi::Attributes& attributes, Mounter unnamed) {
+    return read_parameters(attributes, {unnamed}).value().read_only_otherwise;
   };
-  CHECK(otherwise({{"mapOptions", "krbd:ro"}}, Mounter::nbd) == true);
-  CHECK(otherwise({{"mapOptions", "krbd:ro"}}, Mounter::krbd) == false);
-  CHECK(otherwise({{"mapOptions", "nbd:read-only"}}, Mounter::krbd) == true);
-  CHECK(otherwise({{"mapOptions", "krbd:ro"}, {"mounter", "rbd"}}, Mounter::nbd) == std::nullopt);
+  CHECK(otherwise({{"mapOptions", "krbd:ro"}}, Mounter::nbd));
+  CHECK_FALSE(otherwise({{"mapOptions", "krbd:ro"}}, Mounter::krbd));
+  CHECK(otherwise({{"mapOptions", "nbd:read-only"}}, Mounter::krbd));
+  CHECK_FALSE(otherwise({{"mapOptions", "krbd:ro"}, {"mounter", "rbd"}}, Mounter::nbd));
+  CHECK(otherwise({{"mapOptions", "krbd:ro"}, {"mounter", "rbd-nbd"}}, Mounter::nbd));
+}
+
+TEST_CASE("whoever is to serve a volume instead of its own client does so with the options that it has for that one") {
+  using cephcsi::Mounter;
+  const cephcsi::Attributes attributes{{"mounter", "rbd"}, {"mapOptions", "krbd:lock_on_read;nbd:notrim"}};
+  const auto nbd = read_parameters(attributes, {.instead = Mounter::nbd}).value();
+  CHECK(nbd.mounter == Mounter::nbd);
+  CHECK_FALSE(nbd.serving.trim);
+  CHECK(nbd.kernel.map.empty());
+  CHECK(read_parameters({{"mounter", "rbd-nbd"}}, {.instead = Mounter::krbd}).value().mounter == Mounter::krbd);
+  CHECK(read_parameters({{"tryOtherMounters", "true"}}, {.instead = Mounter::krbd}).value().mounter ==
+        Mounter::krbd_if_able);
+  CHECK_FALSE(read_parameters({{"mounter", "fuse"}}, {.instead = Mounter::krbd}));
 }
 
 TEST_CASE("a volume that names no mounter is the default one's, with the options that it has for that one") {
   using cephcsi::Mounter;
   const auto of = [](cephcsi::Attributes attributes, Mounter unnamed) {
-    return read_parameters(attributes, unnamed).value();
+    return read_parameters(attributes, {unnamed}).value();
   };
   const std::string mounter = GENERATE("absent", "");
   cephcsi::Attributes plain{{"mapOptions", "krbd:queue_depth=64;nbd:notrim"}};

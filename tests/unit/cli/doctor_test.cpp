@@ -203,6 +203,18 @@ TEST_CASE("config.json must list clusters with monitors") {
   CHECK(find(inputs, "config.json").verdict == Grade::failure);
 }
 
+TEST_CASE("a wrong mounters.json is a failure, its absence is nothing to speak of") {
+  auto inputs = healthy();
+  const auto named = [&] {
+    return std::ranges::count(judge(inputs), std::string("mounters.json"), [](const auto& one) { return one.check; });
+  };
+  CHECK(named() == 0);
+  inputs.mounters->push_back({});
+  CHECK(find(inputs, "mounters.json").verdict == Grade::ok);
+  inputs.mounters = Error{errc::invalid_argument, "rule 1: \"x\" is not known"};
+  CHECK(find(inputs, "mounters.json").verdict == Grade::failure);
+}
+
 TEST_CASE("one silent monitor is a warning that names it, all of a cluster a failure") {
   auto inputs = healthy();
   inputs.monitors[1].answers = false;

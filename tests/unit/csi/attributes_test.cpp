@@ -119,11 +119,11 @@ TEST_CASE("a stage and a publish of a volume that names no mounter mean the same
   *publish.mutable_volume_capability() = stage.volume_capability();
   *publish.mutable_volume_context() = stage.volume_context();
   for (const auto unnamed : {Mounter::krbd, Mounter::nbd}) {
-    const auto staged = std::get<corbd::plan::Staged>(*corbd::csi::wish_of(stage, unnamed));
+    const auto staged = std::get<corbd::plan::Staged>(*corbd::csi::wish_of(stage, {unnamed}));
     CHECK(staged.mounter == unnamed);
     CHECK(staged.capability.read_only == (unnamed == Mounter::krbd));
     CHECK(staged.read_only_otherwise == (unnamed == Mounter::nbd));
-    const auto published = std::get<corbd::plan::Published>(*corbd::csi::wish_of(publish, unnamed));
+    const auto published = std::get<corbd::plan::Published>(*corbd::csi::wish_of(publish, {unnamed}));
     CHECK(published.capability == staged.capability);
     CHECK(published.read_only_otherwise == staged.read_only_otherwise);
   }

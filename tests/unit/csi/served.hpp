@@ -25,8 +25,9 @@ class Scripted final : public ScriptedVolumes {
     one.health = volume::Health::failed;
     one.size = 2u << 30;
   }
-  task<result<>> want(std::string, plan::Wish, Until until) override {
+  task<result<>> want(std::string, plan::Wish wish, Until until) override {
     ++asked;
+    if (const auto* staged = std::get_if<plan::Staged>(&wish)) mounter = staged->mounter;
     const Waited how = co_await open.wait(until);
     if (how != Waited::ready) co_return wait_error(how, "the scripted volume");
     co_return result<>();
@@ -37,6 +38,7 @@ class Scripted final : public ScriptedVolumes {
   }
   Event open;
   std::atomic<int> asked{0};
+  std::atomic<cephcsi::Mounter> mounter{cephcsi::Mounter::nbd};  ///< of the last stage
 };
 
 class Served {
@@ -50,6 +52,9 @@ class Served {
     config.nodeid = "node-1";
     config.version = "1";
     config.topology = [this] { return topology; };
+    config.mounters = [this](std::string, cephcsi::Attributes attributes, Until) {
+      return choose(mounters, attributes.contains("pool"));
+    };
     config.max_calls = max_calls;
     config.volume_health = volume_health;
     config.controller = controller;
@@ -81,6 +86,11 @@ class Served {
     return stub->NodeUnstageVolume(&context, request, &response).error_code();
   }
 
+  static task<result<cephcsi::Mounters>> choose(result<cephcsi::Mounters> mounters, bool has_attributes) {
+    if (!has_attributes) co_return Error{errc::internal, "the attributes are missing"};
+    co_return mounters;
+  }
+
  private:
   Folder folder_;
 
@@ -92,7 +102,8 @@ class Served {
 
  public:
   Scripted volumes;
-  std::map<std::string, int> calls;  ///< by method and gRPC status; control thread
+  std::map<std::string, int> calls;                          ///< by method and gRPC status; control thread
+  result<cephcsi::Mounters> mounters = cephcsi::Mounters();  ///< what is said of every volume
   result<std::map<std::string, std::string>> topology = std::map<std::string, std::string>();
   std::unique_ptr<corbd::csi::Server> server;
 };

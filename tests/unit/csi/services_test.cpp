@@ -3,6 +3,7 @@
 #include "csiaddons/identity.grpc.pb.h"
 #include "csiaddons/reclaimspace.grpc.pb.h"
 #include "served.hpp"
+#include "stage_request.hpp"
 #include "support/catch.hpp"
 
 using namespace corbd;
@@ -20,6 +21,23 @@ TEST_CASE("an expansion answers with the size that the device has") {
   v1::NodeExpandVolumeResponse response;
   REQUIRE(v1::Node::NewStub(scene.channel())->NodeExpandVolume(&context, request, &response).ok());
   CHECK(response.capacity_bytes() == 2ll << 30);
+}
+
+TEST_CASE("who serves a volume that is to be staged is asked, and without an answer it is not staged") {
+  Served scene;
+  scene.thread.call([&] { scene.volumes.open.set(); });
+  REQUIRE(scene.server->start());
+  const auto stage = [&] {
+    grpc::ClientContext context;
+    v1::NodeStageVolumeResponse response;
+    return v1::Node::NewStub(scene.channel())->NodeStageVolume(&context, stage_request(), &response).error_code();
+  };
+  scene.thread.call([&] { scene.mounters = cephcsi::Mounters{.instead = cephcsi::Mounter::krbd}; });
+  CHECK(stage() == grpc::OK);
+  CHECK(scene.volumes.mounter == cephcsi::Mounter::krbd);
+  scene.thread.call([&] { scene.mounters = Error{errc::unavailable, "mounters.json names a StorageClass"}; });
+  CHECK(stage() == grpc::UNAVAILABLE);
+  CHECK(scene.volumes.asked == 1);
 }
 
 TEST_CASE("the statistics of a known volume come with its condition, those of another are not found") {

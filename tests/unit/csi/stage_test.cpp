@@ -40,9 +40,10 @@ TEST_CASE("the first access mode of a PersistentVolume decides how its volume is
   CHECK(csi::stage_wish(arguments("ReadSometimes")).error().code == errc::invalid_argument);
 }
 
-TEST_CASE("the default mounter holds for what the API server tells, too") {
-  CHECK(std::get<Staged>(*csi::stage_wish(arguments(), cephcsi::Mounter::krbd)).mounter == cephcsi::Mounter::krbd);
-  CHECK(std::get<Staged>(*csi::stage_wish(arguments())).mounter == cephcsi::Mounter::nbd);
+TEST_CASE("what the API server tells is of a volume that has an nbd device, whatever its attributes name") {
+  auto named = arguments();
+  named.volume_context["mounter"] = GENERATE("", "rbd", "rbd-nbd");
+  CHECK(std::get<Staged>(*csi::stage_wish(named)).mounter == cephcsi::Mounter::nbd);
 }
 
 TEST_CASE("a secret without a key is refused as in a call") {

@@ -1,0 +1,49 @@
+#include "mounters.hpp"
+
+#include "config.hpp"
+#include "corbd/core/file.hpp"
+#include "corbd/core/log.hpp"
+
+namespace corbd {
+namespace {
+
+constexpr std::size_t kMaxRules = 1 << 20;  // what a ConfigMap can hold
+
+result<cephcsi::MounterRules> read_rules(const std::string& path) {
+  const auto text = read_file(path, kMaxRules);
+  if (!text && text.error().code == errc::not_found) return cephcsi::MounterRules();
+  if (!text) return text.error();
+  auto rules = cephcsi::parse_mounter_rules(*text);
+  if (!rules) return with_context(path + ", which says who serves which volume, is wrong: correct it", rules.error());
+  return rules;
+}
+
+}  // namespace
+
+task<result<cephcsi::Mounters>> Mounters::of(std::string volume_id, cephcsi::Attributes attributes, Until until) {
+  cephcsi::Mounters mounters{default_mounter(options_)};
+  if (volumes_.status(volume_id)) co_return mounters;
+  const std::string path = options_.config_dir + "/mounters.json";
+  const auto rules = co_await files_.run([path] { return read_rules(path); }, until, "reading " + path);
+  if (!rules) co_return rules.error();
+  auto of = cephcsi::mounter_case(volume_id, attributes);
+  auto choice = cephcsi::choose_mounter(*rules, of);
+  if (choice.ask_storage_class) {
+    auto storage_class = co_await kubernetes_.storage_class(volume_id, until);
+    if (!storage_class)
+      co_return Error{errc::unavailable,
+                      path + " has a rule for a StorageClass, and that of volume " + volume_id +
+                          " is not known: " + storage_class.error().text +
+                          ". Wait for the API server, or write a rule by clusterID and pool before it"};
+    of.storage_class = std::move(*storage_class);
+    choice = cephcsi::choose_mounter(*rules, of);
+  }
+  if (choice.mounter)
+    log::info("volume.mounter_chosen", {{"volume", volume_id},
+                                        {"mounter", *choice.mounter == cephcsi::Mounter::nbd ? "rbd-nbd" : "rbd"},
+                                        {"by", path}});
+  mounters.instead = choice.mounter;
+  co_return mounters;
+}
+
+}  // namespace corbd

@@ -1,0 +1,21 @@
+#include "corbd/heal/volume_objects.hpp"
+
+namespace corbd::heal {
+
+task<result<kube::PersistentVolume>> VolumeObjects::find(std::string volume_id, Until until) {
+  if (const auto known = known_.find(volume_id); known != known_.end()) co_return known->second;
+  if (!api_) co_return api_.error();
+  until = until.at_most(clock_.now() + config_.answer_within);
+  const auto attachment = co_await (*api_)->get(
+      kube::kVolumeAttachments, kube::volume_attachment_name(volume_id, config_.driver, config_.node), until);
+  if (!attachment) co_return with_context("its VolumeAttachment", attachment.error().error);
+  const auto name = kube::volume_attachment_of(*attachment).volume;
+  if (name.empty()) co_return Error{errc::not_found, "its VolumeAttachment names no PersistentVolume"};
+  const auto object = co_await (*api_)->get(kube::kPersistentVolumes, name, until);
+  if (!object) co_return with_context("PersistentVolume " + name, object.error().error);
+  auto volume = kube::persistent_volume_of(*object);
+  know(volume_id, volume);
+  co_return volume;
+}
+
+}  // namespace corbd::heal
