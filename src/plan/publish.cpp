@@ -14,6 +14,16 @@ bool same_use(const Capability& one, const Capability& other) {
          one.single_writer == other.single_writer && one.shared == other.shared;
 }
 
+/// An error did it: a pod that wants to write would start only to fail.
+std::optional<Decision> refuse_turned_read_only(const Situation& view, const Staging& staging, const Published& wish) {
+  if (staging.capability.block || wish.read_only || wants_read_only(staging.capability)) return std::nullopt;
+  if (!our_mount_at(view, staging_target(view.id, staging.path))->filesystem_read_only) return std::nullopt;
+  return fail(errc::failed_precondition,
+              "the filesystem of volume " + view.id +
+                  " turned read-only after an error: end all its pods on this node, so that it is unstaged; its next "
+                  "stage runs fsck");
+}
+
 }  // namespace
 
 Decision publish(const Situation& view, const Published& wish) {
@@ -40,6 +50,7 @@ Decision publish(const Situation& view, const Published& wish) {
                                                  publishes.front().target + ": unpublish it there first");
     if (mounted_at(view, wish.target))
       return fail(errc::failed_precondition, "something else is mounted at " + wish.target + ": unmount it");
+    if (auto refused = refuse_turned_read_only(view, *staging, wish)) return *refused;
     Record record = *view.record;
     record.publishes.push_back(wanted);
     return write(std::move(record));
@@ -47,6 +58,7 @@ Decision publish(const Situation& view, const Published& wish) {
   if (ours_at(view, wish.target)) return Done{};
   if (mounted_at(view, wish.target))
     return fail(errc::failed_precondition, "something else is mounted at " + wish.target + ": unmount it");
+  if (auto refused = refuse_turned_read_only(view, *staging, wish)) return *refused;
   return step::Bind{wish.target};
 }
 

@@ -44,6 +44,14 @@ task<> Shell::Impl::outlast_holders(Volume& volume, Operation& operation, Until 
   }
 }
 
+/// The pod that waits shows kubelet's Event; those that write already would show nothing.
+void Shell::Impl::tell_read_only(const Volume& volume, const Operation& operation) const {
+  if (operation.outcome || !std::holds_alternative<Published>(operation.wish) || listener_ == nullptr) return;
+  const auto now = status(volume.id);
+  if (now && now->turned_read_only)
+    listener_->notify(volume.id, {"FilesystemReadOnly", true, operation.outcome.error().text});
+}
+
 void Shell::Impl::note_outcome(Volume& volume, const Operation& operation) {
   if (volume.lost_since && volume.record && says_nothing(volume, operation)) return;
   volume.last_error.reset();
@@ -63,6 +71,7 @@ void Shell::Impl::note_outcome(Volume& volume, const Operation& operation) {
       if (listener_ != nullptr) listener_->notify(volume.id, {"VolumeInUse", true, volume.last_error->text});
     }
   }
+  tell_read_only(volume, operation);
   const bool lost = volume.last_error && volume.last_error->code == errc::lost;
   if (!lost) volume.lost_since.reset();
   if (lost && !volume.lost_since) volume.lost_since = clock_.now();

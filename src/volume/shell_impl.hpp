@@ -51,6 +51,7 @@ class Shell::Impl {
   task<> run(Volume& volume, std::shared_ptr<Operation> operation, Until lock_until);
   task<> outlast_holders(Volume& volume, Operation& operation, Until until);
   void note_outcome(Volume& volume, const Operation& operation);
+  void tell_read_only(const Volume& volume, const Operation& operation) const;
   task<result<Holding>> look_at_holders(const image::Access& to, const image::Key& key, const ImageAt& at, bool take,
                                         Until until);
   task<result<>> fulfil(Volume& volume, Wish wish);

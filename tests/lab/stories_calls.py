@@ -181,7 +181,7 @@ def story_stats_while_healing(lab):
 
 @long
 def story_turned_read_only(lab):
-    """a filesystem that stopped writing after an error is told abnormal and is not grown"""
+    """a filesystem that stopped writing after an error is told abnormal, and is neither grown nor published"""
     agent = lab.agent().start()
     volume = agent.volume(lab.image("a", size=256 * MIB))
     volume.stage(mount_flag="errors=remount-ro")
@@ -194,6 +194,8 @@ def story_turned_read_only(lab):
     answer = volume.try_expand()
     check(answer["code"] == "FAILED_PRECONDITION", "an expansion: %s" % answer)
     say(answer["message"])
+    answer = volume.try_publish("pod-2", mount_flag="errors=remount-ro")
+    check(answer["code"] == "FAILED_PRECONDITION" and "turned read-only" in answer["message"], "another publish: %s" % answer)
     volume.unpublish(patience=30)
     volume.unstage(patience=30)
     volume.stage(mount_flag="errors=remount-ro")

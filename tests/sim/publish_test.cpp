@@ -54,3 +54,31 @@ TEST_CASE("what somebody else mounted at a target is not unmounted") {
   CHECK(scene.want(published(staged(), "/t")) == errc::failed_precondition);
   CHECK(scene.world.kernel.mounts.size() == 2);
 }
+
+TEST_CASE("a filesystem that turned read-only is published to nobody who would write, and an Event says why") {
+  Scene scene;
+  scene.kill_and_start(true);
+  REQUIRE(scene.want(staged()) == errc::ok);
+  REQUIRE(scene.want(published(staged(), "/t1")) == errc::ok);
+  for (auto& mount : scene.world.kernel.mounts) mount.filesystem_read_only = true;
+  CHECK(scene.want(published(staged(), "/t2")) == errc::failed_precondition);
+  REQUIRE(scene.world.notices.size() == 1);
+  CHECK(scene.world.notices.front().second.reason == "FilesystemReadOnly");
+  CHECK(scene.world.disk.records.front().publishes.size() == 1);
+  SECTION("a pod that has it already keeps it") { CHECK(scene.want(published(staged(), "/t1")) == errc::ok); }
+  SECTION("a pod that only reads may have it") {
+    auto reads = published(staged(), "/t2");
+    reads.read_only = true;
+    CHECK(scene.want(reads) == errc::ok);
+  }
+}
+
+TEST_CASE("a filesystem that is wanted read-only is published as it is") {
+  Scene scene;
+  auto stage = staged();
+  stage.capability.mount_flags = "ro";
+  REQUIRE(scene.want(stage) == errc::ok);
+  for (auto& mount : scene.world.kernel.mounts) mount.filesystem_read_only = true;
+  CHECK(scene.want(published(stage, "/t1")) == errc::ok);
+  CHECK(scene.world.notices.empty());
+}
