@@ -1,5 +1,7 @@
 #include "config.hpp"
 
+#include <tuple>
+
 #include "version.hpp"
 
 namespace corbd {
@@ -11,9 +13,28 @@ rbd::Config cluster_config(const cli::Run& options, const std::string& boot_id) 
   return config;
 }
 
+result<volume::FilesystemOptions> filesystem_options(const cli::Run& options) {
+  volume::FilesystemOptions all;
+  const std::tuple<const char*, const std::string&, std::map<std::string, std::string>&> flags[] = {
+      {"--mkfs-options", options.mkfs_options, all.mkfs},
+      {"--fsck-options", options.fsck_options, all.fsck},
+      {"--mount-options", options.mount_options, all.mount}};
+  for (const auto& [flag, text, into] : flags) {
+    auto by_type = host::options_by_type(text);
+    if (!by_type) return with_context(flag, by_type.error());
+    into = std::move(*by_type);
+  }
+  for (const auto& [type, flags_of_mount] : all.mount)
+    if (("," + flags_of_mount + ",").find(",ro,") != std::string::npos)
+      return Error{errc::invalid_argument, "--mount-options: 'ro' would make every " + type +
+                                               " volume look as if an error had made it read-only: leave it out"};
+  return all;
+}
+
 volume::Config shell_config(const cli::Run& options, const std::string& boot_id) {
   volume::Config config;
   config.boot_id = boot_id;
+  config.filesystems = filesystem_options(options).value();  // start_agent() has checked them
   config.policy.driver = options.drivername;
   config.policy.node = options.nodeid;
   config.policy.fencing = options.fencing;

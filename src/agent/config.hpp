@@ -14,6 +14,8 @@
 namespace corbd {
 
 rbd::Config cluster_config(const cli::Run& options, const std::string& boot_id);
+/// invalid_argument names the flag.
+result<volume::FilesystemOptions> filesystem_options(const cli::Run& options);
 volume::Config shell_config(const cli::Run& options, const std::string& boot_id);
 heal::Config heal_config(const cli::Run& options);
 cephcsi::Mounter default_mounter(const cli::Run& options);

@@ -1,6 +1,7 @@
 #include <filesystem>
 
 #include "agent.hpp"
+#include "config.hpp"
 #include "corbd/cephcsi/affinity.hpp"
 #include "corbd/core/failpoint.hpp"
 #include "corbd/core/file.hpp"
@@ -47,6 +48,7 @@ int start_agent(const cli::Run& options) {
          "--heal-without-proof is gone, because it spoke for every volume of the node: start without it, and say "
          "`corbd heal ID --without-proof` for one volume that no other node used"});
   if (auto checked = check_labels(options); !checked) return refuse(checked.error());
+  if (const auto checked = filesystem_options(options); !checked) return refuse(checked.error());
   const auto registrar = registrar_config(options);
   if (!registrar) return refuse(registrar.error());
   for (const auto& spec : options.failpoints)

@@ -8,9 +8,11 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/algorithm/string/join.hpp>
 #include <cerrno>
 
 #include "corbd/core/fd.hpp"
+#include "corbd/core/text.hpp"
 #include "failure.hpp"
 #include "run.hpp"
 
@@ -167,6 +169,23 @@ std::string known_filesystems() {
   std::string text;
   for (const auto& type : kTypes) text += (text.empty() ? "" : ", ") + std::string(type.name);
   return text;
+}
+
+result<std::map<std::string, std::string>> options_by_type(std::string_view text) {
+  std::map<std::string, std::string> by_type;
+  const auto offered = offered_filesystems();
+  for (const auto part : pieces(text, ';')) {
+    if (part.empty()) continue;
+    const auto colon = part.find(':');
+    const std::string type(part.substr(0, colon));
+    if (std::ranges::find(offered, type) == offered.end())
+      return Error{errc::invalid_argument, "filesystem type '" + printable(type) + "' is not supported: use one of " +
+                                               boost::algorithm::join(offered, ", ")};
+    if (colon == part.npos || colon + 1 == part.size())
+      return Error{errc::invalid_argument, type + " has no options: write " + type + ":OPTIONS"};
+    by_type[type] = part.substr(colon + 1);
+  }
+  return by_type;
 }
 
 std::vector<std::string> offered_filesystems() {

@@ -60,19 +60,24 @@ result<> mkfs(const std::string& device, const std::string& fstype, const std::s
 
 // fsck(8): 1 errors corrected, 4 errors left. As in ceph-csi's mount library, the mount finds out about any other exit
 // code. We run the checker itself: fsck(8) in front of it would be one process more.
-result<> fsck(const std::string& device, const std::string& fstype) {
+result<> fsck(const std::string& device, const std::string& fstype, const std::string& options) {
   constexpr int corrected = 1, left_uncorrected = 4;
   const std::string tool = "fsck." + fstype;
-  const auto ended = run({tool, "-a", device}, Capture::everything);
+  const std::string with = options.empty() ? "-a" : options;
+  Arguments argv = arguments_of(with);
+  argv.insert(argv.begin(), tool);
+  argv.push_back(device);
+  const auto ended = run(argv, Capture::everything);
   if (!ended && ended.error().code == errc::not_found) {
     log::warning("fsck.missing", {{"device", device}, {"tool", tool}});
     return {};
   }
   if (!ended) return ended.error();
-  if (ended->signal != 0) return Error{errc::unavailable, tool + " -a " + device + ": " + host::describe(*ended)};
+  if (ended->signal != 0)
+    return Error{errc::unavailable, tool + " " + with + " " + device + ": " + host::describe(*ended)};
   if ((ended->code & left_uncorrected) != 0)
     return Error{errc::failed_precondition,
-                 tool + " -a found errors on " + device +
+                 tool + " " + with + " found errors on " + device +
                      " that it could not correct: repair it by hand: " + host::describe(*ended)};
   if (ended->code != 0)
     log::write(ended->code == corrected ? log::Level::info : log::Level::warning, "fsck.ended",

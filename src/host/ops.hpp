@@ -16,7 +16,7 @@ result<Probe> probe(const std::string& device);
 
 /// As Filesystems::mkfs.
 result<> mkfs(const std::string& device, const std::string& fstype, const std::string& options, bool zeroes = false);
-result<> fsck(const std::string& device, const std::string& fstype);
+result<> fsck(const std::string& device, const std::string& fstype, const std::string& options);
 
 result<> mount(const std::string& device, const std::string& fstype, const std::string& target,
                const std::string& flags);

@@ -99,8 +99,9 @@ class HelperFilesystems final : public Filesystems {
     return perform(helpers_, request("mkfs." + fstype + " " + device, std::move(body), std::move(owner), kToolPatience),
                    until);
   }
-  task<result<>> fsck(std::string device, std::string fstype, HelperOwner owner, Until until) override {
-    json::object body{{"op", "fsck"}, {"device", device}, {"fstype", fstype}};
+  task<result<>> fsck(std::string device, std::string fstype, std::string options, HelperOwner owner,
+                      Until until) override {
+    json::object body{{"op", "fsck"}, {"device", device}, {"fstype", fstype}, {"options", options}};
     return perform(helpers_, request("fsck " + device, std::move(body), std::move(owner), kToolPatience), until);
   }
   task<result<Extent>> extent(std::string device, std::string fstype, std::string target, HelperOwner owner,

@@ -32,7 +32,7 @@ result<json::object> do_mkfs(const json::object& request) {
 }
 
 result<json::object> do_fsck(const json::object& request) {
-  return done(ops::fsck(text(request, "device"), text(request, "fstype")));
+  return done(ops::fsck(text(request, "device"), text(request, "fstype"), text(request, "options")));
 }
 
 result<json::object> do_mount(const json::object& request) {

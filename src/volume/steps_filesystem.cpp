@@ -12,6 +12,15 @@ std::string fstype_of(const Volume& live) {
   return live.record->stagings.empty() ? "" : live.record->stagings.front().capability.fstype;
 }
 
+std::string option_of(const std::map<std::string, std::string>& options, const std::string& fstype) {
+  const auto place = options.find(fstype);
+  return place == options.end() ? std::string() : place->second;
+}
+
+std::string joined(std::string first, const std::string& then) {
+  return first.empty() || then.empty() ? first + then : std::move(first) + "," + then;
+}
+
 std::string with_ro(std::string flags) { return flags.empty() ? "ro" : std::move(flags) + ",ro"; }
 
 }  // namespace
@@ -35,8 +44,10 @@ task<result<>> Steps::make_filesystem(Volume& live, const Wish& wish) {
   const Capability& capability = std::get<Staged>(wish).capability;
   // Below a LUKS mapping, and after a format that began earlier, the device does not read as zeros.
   const bool zeroes = live.record->kms_id.empty() && live.facts.has_data == false;
-  auto made = co_await ports_.filesystems.mkfs(*device, capability.fstype, live.record->source.mkfs_options, zeroes,
-                                               owner(live), while_served(live, later()));
+  std::string options = live.record->source.mkfs_options;
+  if (options.empty()) options = option_of(config_.filesystems.mkfs, capability.fstype);
+  auto made = co_await ports_.filesystems.mkfs(*device, capability.fstype, std::move(options), zeroes, owner(live),
+                                               while_served(live, later()));
   if (!made) co_return made;
   log::info("filesystem.made", {{"volume", live.id}, {"fstype", capability.fstype}});
   live.facts.probe.reset();
@@ -47,7 +58,9 @@ task<result<>> Steps::make_filesystem(Volume& live, const Wish& wish) {
 task<result<>> Steps::check_filesystem(Volume& live) {
   const auto device = data_path(live);
   if (!device) co_return device.error();
-  auto checked = co_await ports_.filesystems.fsck(*device, fstype_of(live), owner(live), while_served(live, later()));
+  auto checked =
+      co_await ports_.filesystems.fsck(*device, fstype_of(live), option_of(config_.filesystems.fsck, fstype_of(live)),
+                                       owner(live), while_served(live, later()));
   if (checked) live.facts.checked = true;
   co_return checked;
 }
@@ -56,7 +69,8 @@ task<result<>> Steps::mount(Volume& live, std::string target, const Wish& wish) 
   const auto device = data_path(live);
   if (!device) co_return device.error();
   const Capability& capability = std::get<Staged>(wish).capability;
-  const std::string flags = live.record->read_only ? with_ro(capability.mount_flags) : capability.mount_flags;
+  std::string flags = joined(option_of(config_.filesystems.mount, capability.fstype), capability.mount_flags);
+  if (live.record->read_only) flags = with_ro(std::move(flags));
   co_return co_await ports_.mounts.mount(*device, capability.fstype, std::move(target), flags, owner(live),
                                          while_served(live, later()));
 }

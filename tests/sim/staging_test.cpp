@@ -85,3 +85,18 @@ TEST_CASE("after a reboot a stage begins anew, also before healing closed the ol
   CHECK(scene.want(staged()) == errc::ok);
   CHECK(scene.world.disk.records.front().boot_id == "boot-2");
 }
+
+TEST_CASE("a filesystem is mounted with what every one of its type gets, and then with what its volume wants") {
+  Scene scene;
+  scene.world.agent.filesystems.mount = {{"ext4", "errors=remount-ro"}, {"xfs", "nouuid"}};
+  scene.kill_and_start();
+  auto wish = staged();
+  wish.capability.mount_flags = "noatime,errors=continue";
+  REQUIRE(scene.want(wish) == errc::ok);
+  CHECK(scene.world.kernel.mounts.front().options == "errors=remount-ro,noatime,errors=continue");
+  SECTION("a stage that is repeated under other options asks for the same") {
+    scene.world.agent.filesystems.mount.clear();
+    scene.kill_and_start();
+    CHECK(scene.want(wish) == errc::ok);
+  }
+}

@@ -83,7 +83,7 @@ class Filesystems : public host::Filesystems {
   task<result<>> mkfs(std::string, std::string, std::string, bool, HelperOwner, Until) override {
     co_return result<>();
   }
-  task<result<>> fsck(std::string, std::string, HelperOwner, Until) override { co_return result<>(); }
+  task<result<>> fsck(std::string, std::string, std::string, HelperOwner, Until) override { co_return result<>(); }
   task<result<host::Extent>> extent(std::string, std::string, std::string, HelperOwner, Until) override {
     co_return host::Extent{};
   }

@@ -36,19 +36,20 @@ struct Run {
   bool fence_out_of_service = false;  ///< images are taken from clients of nodes that are out of service
   bool fencing_only = false;          ///< nothing but the FenceController: no volumes, no CSI socket
   bool fencing = false;  ///< this node's address is written into the metadata of its images, for ceph-csi's controller
-  std::string addons_endpoint;              ///< CSI-Addons' socket; empty: none
-  std::string domainlabels;                 ///< labels of the node that are its topology, comma separated
-  std::string topology;                     ///< those labels given by hand, "name=value,..."
-  std::vector<std::string> ignored;         ///< flags of ceph-csi that were given and mean nothing here
-  bool read_affinity = false;               ///< where config.json wants it and names no labels
-  std::string crush_labels;                 ///< the node's labels that say where it is, comma separated
-  bool allow_core_dumps = false;            ///< to find a defect; a dump has the keys of all volumes
-  std::string default_mounter = "rbd-nbd";  ///< for volumes that name none: one of kMounters
-  std::string crush_location;               ///< "host:a|zone:b", instead of labels
-  std::optional<bool> registers;            ///< kubelet is told of the driver; otherwise where its plugins_registry is
-  std::string endpoint_on_host;             ///< path of the CSI socket; empty: that of `endpoint`
-  bool standalone = false;                  ///< without kubelet and API server; the callers are this host's own root
-  std::string ceph_conf;                    ///< names the cluster where there is no config.json; empty: none does
+  std::string addons_endpoint;                            ///< CSI-Addons' socket; empty: none
+  std::string domainlabels;                               ///< labels of the node that are its topology, comma separated
+  std::string topology;                                   ///< those labels given by hand, "name=value,..."
+  std::vector<std::string> ignored;                       ///< flags of ceph-csi that were given and mean nothing here
+  bool read_affinity = false;                             ///< where config.json wants it and names no labels
+  std::string crush_labels;                               ///< the node's labels that say where it is, comma separated
+  bool allow_core_dumps = false;                          ///< to find a defect; a dump has the keys of all volumes
+  std::string default_mounter = "rbd-nbd";                ///< for volumes that name none: one of kMounters
+  std::string mkfs_options, fsck_options, mount_options;  ///< "ext4:OPTIONS;xfs:OPTIONS"
+  std::string crush_location;                             ///< "host:a|zone:b", instead of labels
+  std::optional<bool> registers;  ///< kubelet is told of the driver; otherwise where its plugins_registry is
+  std::string endpoint_on_host;   ///< path of the CSI socket; empty: that of `endpoint`
+  bool standalone = false;        ///< without kubelet and API server; the callers are this host's own root
+  std::string ceph_conf;          ///< names the cluster where there is no config.json; empty: none does
   bool verbose = false;
 };
 /// `cephcsi --type=liveness`: reports over HTTP whether an agent answers.

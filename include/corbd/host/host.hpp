@@ -50,8 +50,9 @@ class Filesystems {
   /// Fails with not_empty if blkid finds anything; that check is in the same helper call.
   virtual task<result<>> mkfs(std::string device, std::string fstype, std::string options, bool zeroes,
                               HelperOwner owner, Until until) = 0;
-  /// Runs fsck.<fstype> -a. Exit codes 0 and 1 are success.
-  virtual task<result<>> fsck(std::string device, std::string fstype, HelperOwner owner, Until until) = 0;
+  /// Runs fsck.<fstype>. Empty options mean -a. Exit codes 0 and 1 are success.
+  virtual task<result<>> fsck(std::string device, std::string fstype, std::string options, HelperOwner owner,
+                              Until until) = 0;
   /// The size of an ext2, ext3, ext4, xfs or btrfs that is mounted at `target`; unimplemented for others.
   virtual task<result<Extent>> extent(std::string device, std::string fstype, std::string target, HelperOwner owner,
                                       Until until) = 0;

@@ -2,8 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "corbd/core/result.hpp"
 
 namespace corbd::host {
 
@@ -47,6 +51,8 @@ struct Probe {
 
 /// The filesystem types that a volume may ask for.
 std::vector<std::string> offered_filesystems();
+/// "ext4:-m1 -b4096;xfs:-K", by type. invalid_argument: a type that is not offered, or no options.
+result<std::map<std::string, std::string>> options_by_type(std::string_view text);
 
 /// How large a mounted filesystem is.
 struct Extent {

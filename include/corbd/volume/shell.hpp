@@ -10,8 +10,16 @@
 
 namespace corbd::volume {
 
+/// What every filesystem of a type gets.
+struct FilesystemOptions {
+  std::map<std::string, std::string> mkfs;   ///< where the volume's attributes name none
+  std::map<std::string, std::string> fsck;   ///< instead of -a
+  std::map<std::string, std::string> mount;  ///< before the volume's own, which may contradict
+};
+
 struct Config {
   Policy policy;
+  FilesystemOptions filesystems;
   std::string boot_id;
   std::uint64_t dead_conn_timeout_s = 86400;
   std::chrono::seconds step_limit{60};         ///< one step against the cluster or the kernel

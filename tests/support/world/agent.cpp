@@ -117,6 +117,7 @@ void Agent::start(bool with_healer) {
   config.boot_id = world_.kernel.boot_id;
   config.policy.driver = "rbd.csi.ceph.com";
   config.policy.node = world_.name;
+  config.filesystems = filesystems;
   config.policy.fencing = fencing;
   config.policy.fence_out_of_service = fence_out_of_service;
   const volume::Ports ports{.clusters = *life_->clusters,

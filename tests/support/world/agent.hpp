@@ -32,6 +32,7 @@ class Agent {
   volume::Shell& shell();
   result<> want(const std::string& id, plan::Wish wish);
 
+  volume::FilesystemOptions filesystems;
   bool fencing = false;
   bool fence_out_of_service = false;
   bool no_descriptor = false;             ///< the process can open nothing

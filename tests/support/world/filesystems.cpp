@@ -63,7 +63,7 @@ class Filesystems final : public host::Filesystems {
                                                std::move(effect));
   }
 
-  task<result<>> fsck(std::string device, std::string, HelperOwner busy, Until until) override {
+  task<result<>> fsck(std::string device, std::string, std::string, HelperOwner busy, Until until) override {
     needs_link(world_, device);
     auto effect = [&world = world_, device]() -> result<> {
       const KernelDevice* on = world.kernel.by_index(index_of(world, device));

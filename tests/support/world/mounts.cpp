@@ -35,6 +35,7 @@ class Mounts final : public host::Mounts {
       if (image->fstype != fstype) return Error{errc::failed_precondition, "wrong fs type"};
       if (image->luks && !is_mapping(device)) return Error{errc::failed_precondition, "wrong fs type"};
       add(world, target, device, fstype, "/");
+      world.kernel.mounts.back().options = flags;
       return {};
     };
     co_return co_await world_.calls.ask_helper("mount", index_of(world_, device), std::move(busy), until,

@@ -170,20 +170,20 @@ TEST_CASE("a filesystem type that is not in the table is refused") {
 TEST_CASE("fsck of a good filesystem succeeds") {
   Image image;
   REQUIRE(ops::mkfs(image.path, "ext4", ""));
-  CHECK(ops::fsck(image.path, "ext4"));
+  CHECK(ops::fsck(image.path, "ext4", ""));
 }
 
 TEST_CASE("fsck succeeds when it corrected everything, and when it could not work at all") {
   for (const auto* code : {"1", "8", "16"}) {
     FakeTool tool("fsck.ext4", "exit " + std::string(code));
-    CHECK(ops::fsck("/dev/x", "ext4"));
+    CHECK(ops::fsck("/dev/x", "ext4", ""));
   }
 }
 
 TEST_CASE("fsck fails with the tool's words when errors are left") {
   for (const auto* code : {"4", "12"}) {
     FakeTool tool("fsck.ext4", "echo UNEXPECTED INCONSISTENCY; exit " + std::string(code));
-    const auto checked = ops::fsck("/dev/x", "ext4");
+    const auto checked = ops::fsck("/dev/x", "ext4", "");
     REQUIRE(!checked);
     CHECK(checked.error().code == errc::failed_precondition);
     CHECK_THAT(checked.error().text, ContainsSubstring("UNEXPECTED INCONSISTENCY"));
@@ -192,5 +192,20 @@ TEST_CASE("fsck fails with the tool's words when errors are left") {
 
 TEST_CASE("a killed fsck can be tried again") {
   FakeTool tool("fsck.ext4", "kill -9 $$");
-  CHECK(ops::fsck("/dev/x", "ext4").error().code == errc::unavailable);
+  CHECK(ops::fsck("/dev/x", "ext4", "").error().code == errc::unavailable);
+}
+
+TEST_CASE("fsck has the options that are given, as an argument each") {
+  FakeTool tool("fsck.ext4", "[ \"$1$2$3\" = -p-f/dev/x ] || exit 4");
+  CHECK(ops::fsck("/dev/x", "ext4", "-p -f"));
+  CHECK_FALSE(ops::fsck("/dev/x", "ext4", ""));
+}
+
+TEST_CASE("options are given for each type that is offered, and refused for any other") {
+  const auto options = corbd::host::options_by_type("ext4:-m1 -b4096;;xfs:-K");
+  REQUIRE(options);
+  CHECK(*options == std::map<std::string, std::string>{{"ext4", "-m1 -b4096"}, {"xfs", "-K"}});
+  CHECK(corbd::host::options_by_type("")->empty());
+  CHECK(corbd::host::options_by_type("ext4:errors=remount-ro")->at("ext4") == "errors=remount-ro");
+  for (const auto* wrong : {"vfat:-x", "ext4", "ext4:", "-m1"}) CHECK_FALSE(corbd::host::options_by_type(wrong));
 }

@@ -34,7 +34,7 @@ TEST_CASE("probe, mkfs and fsck go through a helper") {
   REQUIRE(found);
   CHECK(found->kind == Probe::Kind::nothing);
   REQUIRE(ports.get(ports.filesystems->mkfs(image, "ext4", "", true, ports.busy_file, {})));
-  CHECK(ports.get(ports.filesystems->fsck(image, "ext4", ports.busy_file, {})));
+  CHECK(ports.get(ports.filesystems->fsck(image, "ext4", "", ports.busy_file, {})));
   found = ports.get(ports.filesystems->probe(image, ports.busy_file, {}));
   REQUIRE(found);
   CHECK(found->type == "ext4");
