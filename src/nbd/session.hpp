@@ -78,9 +78,6 @@ class Session final : Budget::Waiter, Batched {
   void note_begin(Slot& slot);
   void note_end(Slot& slot);
   void submit_piece(Slot& slot);
-  void queue_piece(Slot& slot);
-  void start_pieces();
-  void drop_pieces();
   void finish(Slot& slot);
   bool goes_on(Slot& slot);
   void release(Slot& slot);
@@ -134,8 +131,6 @@ class Session final : Budget::Waiter, Batched {
   std::vector<std::unique_ptr<Slot>> slots_;
   Slot* free_slots_ = nullptr;
   std::size_t slots_used_ = 0;
-  Slot *next_piece_ = nullptr, *last_piece_ = nullptr;  ///< TRIM and WRITE_ZEROES that wait for their turn
-  std::size_t pieces_under_way_ = 0;
 };
 
 /// Large enough for a large batch, so that hardly ever a side waits in a send.

@@ -85,7 +85,6 @@ void Session::stop(State state, int error) {
   pending_.reset();
   if (filling_ != nullptr) release(*std::exchange(filling_, nullptr));
   release_all(outbox_.clear());
-  drop_pieces();
   if (notices_.stopped) notices_.stopped();
 }
 

@@ -8,10 +8,9 @@
 namespace corbd::nbd {
 namespace {
 
-// The kernel sends discards of 4 GiB, which are 1,024 objects of 4 MiB, and 128 of them at once. In pieces, and few at
-// a time, the discards of a device are no more operations of librados (256) than its other requests.
+// The kernel sends discards of 4 GiB, which are 1,024 objects of 4 MiB. librados queues 16,384 operations
+// (objecter_inflight_ops), and blocks beyond. In pieces, one after another, a discard takes 64 of them.
 constexpr std::uint32_t kPiece = 256u << 20;
-constexpr std::size_t kPiecesAtOnce = 4;
 
 }  // namespace
 
@@ -40,7 +39,7 @@ void Session::submit(Slot& slot) {
       return image_.flush(slot);
     case Command::trim:
     case Command::write_zeroes:
-      return queue_piece(slot);
+      return submit_piece(slot);
     case Command::disconnect:
       break;
   }
@@ -72,37 +71,11 @@ void Session::submit_piece(Slot& slot) {
   image_.write_zeroes(slot, offset, piece);
 }
 
-/// Behind those that wait already.
-void Session::queue_piece(Slot& slot) {
-  slot.next = nullptr;
-  (next_piece_ == nullptr ? next_piece_ : last_piece_->next) = &slot;
-  last_piece_ = &slot;
-  start_pieces();
-}
-
-void Session::start_pieces() {
-  while (next_piece_ != nullptr && pieces_under_way_ < kPiecesAtOnce) {
-    Slot& slot = *std::exchange(next_piece_, next_piece_->next);
-    ++pieces_under_way_;
-    submit_piece(slot);
-  }
-}
-
-void Session::drop_pieces() {
-  while (next_piece_ != nullptr) {
-    Slot& slot = *std::exchange(next_piece_, next_piece_->next);
-    note_end(slot);
-    release(slot);
-  }
-}
-
 /// A piece ended, and the request has more of them.
 bool Session::goes_on(Slot& slot) {
   if (!slot.request.in_pieces()) return false;
-  --pieces_under_way_;
   const bool more = slot.piece_left > 0 && slot.result >= 0 && serving();
-  if (more) queue_piece(slot);
-  start_pieces();
+  if (more) submit_piece(slot);
   return more;
 }
 

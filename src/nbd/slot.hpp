@@ -29,7 +29,7 @@ struct Session::Slot final : image::Op, Completion, Reply {
   }
 
   Session& of;
-  Slot* next = nullptr;                     ///< of those that are free, or of the pieces that wait
+  Slot* next = nullptr;                     ///< of those that are free
   Slot *older = nullptr, *newer = nullptr;  ///< while the image has it
   std::int64_t began_ms = 0;
   Request request;

@@ -42,11 +42,8 @@ std::vector<Setting> settings(const image::Access& access, std::chrono::seconds 
       // With zero copy, a write that fails before it reaches an object (no lock, read-only, out of range) never
       // completes. The request holds the buffer that its completion waits for (seen on 16.2.15).
       {"rbd_disable_zero_copy_writes", "true"},
-      // A request is submitted on the io thread itself, and not passed to librbd's own threads first. Those only keep a
-      // caller from waiting for the next two limits, and these are above what all devices of a connection submit.
-      {"rbd_non_blocking_aio", "false"},
-      {"objecter_inflight_ops", std::to_string(1ULL << 20)},
-      {"objecter_inflight_op_bytes", std::to_string(4ULL << 30)},
+      {"objecter_inflight_ops", "16384"},  // above what all devices of a connection submit: more blocks the caller
+      {"objecter_inflight_op_bytes", std::to_string(1ULL << 30)},
       {"rbd_blocklist_on_break_lock", "true"},
       // Any other value reaches the monitors as text. They refuse it, and librbd then breaks no lock (seen on 16.2.15).
       {"rbd_blocklist_expire_seconds", "0"},

@@ -141,39 +141,6 @@ TEST_CASE("a discard of gigabytes goes to the image piece after piece and is ans
   CHECK(ground.image.calls() == pieces);
 }
 
-TEST_CASE("four discards or zeroings of a device are under way at once, and the next follow in their order") {
-  Ground ground(Ends::when_told);
-  Bytes batch;
-  for (unsigned i = 0; i < 6; ++i)
-    batch = batch + request(i % 2 == 0 ? Command::trim : Command::write_zeroes, i, 4096 * i, 4096);
-  ground.send(batch + request(Command::flush, 6));
-  REQUIRE(ground.eventually([&] { return ground.image.waiting() == 5; }));
-  CHECK(ground.image.calls().back().io == Io::flush);
-  CHECK(ground.link->in_flight() == 7);
-  for (const unsigned i : {0u, 1u, 2u, 3u, 6u, 4u, 5u}) {
-    ground.image.release(1);
-    CHECK(ground.reply().cookie == i);
-    ground.settle();
-  }
-  CHECK(ground.image.calls().back() == MemoryImage::Call{Io::write_zeroes, 4096 * 5, 4096});
-}
-
-TEST_CASE("a discard that waits for its turn ends with its link, and does not reach the image") {
-  Ground ground(Ends::when_told);
-  Bytes batch;
-  for (unsigned i = 0; i < 6; ++i) batch = batch + request(Command::trim, i, 4096 * i, 4096);
-  ground.send(batch);
-  REQUIRE(ground.eventually([&] { return ground.image.waiting() == 4; }));
-  ground.settle();
-  ground.link->shut();
-  CHECK(ground.ends());
-  ground.settle();
-  CHECK(ground.link->in_flight() == 4);
-  ground.image.release();
-  CHECK(ground.idle() == Waited::ready);
-  CHECK(ground.image.calls().size() == 4);
-}
-
 TEST_CASE("an error of the image is replied, and the link lives on") {
   Ground ground;
   ground.image.fail(Io::write, EIO);
