@@ -18,11 +18,14 @@ class Mounters {
   Mounters(const cli::Run& options, BlockingPool& files, const volume::Volumes& volumes, heal::Kubernetes& kubernetes)
       : options_(options), files_(files), volumes_(volumes), kubernetes_(kubernetes) {}
 
-  /// A volume that has a record keeps its client, so nothing is read and nobody is asked. unavailable: a rule names a
-  /// StorageClass, and the API server does not tell the volume's.
+  /// A volume that has a client keeps it, so neither a wrong file nor a silent API server refuses its stage. For any
+  /// other, unavailable: the file is wrong, or a rule names a StorageClass and the API server does not tell the
+  /// volume's.
   task<result<cephcsi::Mounters>> of(std::string volume_id, cephcsi::Attributes attributes, Until until);
 
  private:
+  bool has_client(const std::string& volume_id) const;
+
   const cli::Run& options_;
   BlockingPool& files_;
   const volume::Volumes& volumes_;

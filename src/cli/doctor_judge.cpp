@@ -170,7 +170,7 @@ void mounters(const Inputs& inputs, std::vector<Finding>& into) {
   const char* check = "mounters.json";
   if (!inputs.mounters)
     into.push_back(failure(check, inputs.mounters.error().text,
-                           "correct it beside config.json: until then no volume can be staged"));
+                           "correct it beside config.json: until then no volume can be staged that is not staged yet"));
   else if (!inputs.mounters->empty())
     into.push_back(ok(check, std::to_string(inputs.mounters->size()) + " rule(s) say who serves a volume"));
 }

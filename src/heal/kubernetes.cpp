@@ -59,7 +59,8 @@ void Kubernetes::note(const volume::Change& change) {
 
 task<result<std::string>> Kubernetes::storage_class(std::string volume_id, Until until) {
   objects_.forget(volume_id);  // it may have been made again since somebody asked
-  const auto volume = co_await objects_.find(std::move(volume_id), until);
+  const auto volume = co_await objects_.find(volume_id, until);
+  objects_.forget(volume_id);  // it may never be staged here
   if (!volume) co_return volume.error();
   co_return volume->storage_class;
 }

@@ -83,7 +83,8 @@ class Configuration(unittest.TestCase):
 
     def test_another_key_is_shown_as_config_json(self):
         shown = sources(told_by("another key"))["/etc/ceph-csi-config"]["configMap"]
-        self.assertEqual((shown["optional"], shown["items"]), (True, [{"key": "clusters.json", "path": "config.json"}]))
+        self.assertEqual((shown["optional"], shown["items"]), (True, [{"key": "clusters.json", "path": "config.json"}, *(
+            {"key": name, "path": name} for name in ("cluster-mapping.json", "mounters.json"))]))
 
     def test_a_missing_ConfigMap_keeps_no_pod_from_healing(self):
         for name in ("its own ConfigMaps", "ConfigMaps of other names", "a ceph.conf", "another key"):

@@ -117,7 +117,7 @@ def story_mounter_ruled(lab):
     volume.unstage()
     refused = volume.try_stage()
     say("%s: %s" % (refused["code"], refused["message"]))
-    check(refused["code"] == "INVALID_ARGUMENT" and "rule 1" in refused["message"], "a rule that says nothing: %s" % refused)
+    check(refused["code"] == "UNAVAILABLE" and "rule 1" in refused["message"], "a rule that says nothing: %s" % refused)
     os.remove(rules)
     volume.stage()
     only_device(image)

@@ -6,13 +6,19 @@ projected:
     - configMap:
         name: {{ .Values.configMapName }}
         optional: true
-        items: [{key: {{ .Values.configMapKey }}, path: config.json}]
+        items: [{key: {{ .Values.configMapKey }}, path: config.json}, {key: mounters.json, path: mounters.json}]
     - configMap:
         name: {{ .Values.mappingConfigMapName }}
         optional: true
         items: [{key: {{ .Values.mappingConfigMapKey }}, path: cluster-mapping.json}]
 {{- else if ne .Values.configMapKey "config.json" -}}
-configMap: {name: {{ .Values.configMapName }}, optional: true, items: [{key: {{ .Values.configMapKey }}, path: config.json}]}
+configMap:
+  name: {{ .Values.configMapName }}
+  optional: true
+  items:
+    - {key: {{ .Values.configMapKey }}, path: config.json}
+    - {key: cluster-mapping.json, path: cluster-mapping.json}
+    - {key: mounters.json, path: mounters.json}
 {{- else -}}
 configMap: {name: {{ .Values.configMapName }}, optional: true}
 {{- end -}}
