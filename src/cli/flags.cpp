@@ -47,7 +47,7 @@ constexpr auto kTable = std::to_array<Flag>({
     {"config-dir", Kind::text, &Run::config_dir, "Folder of ceph-csi's config.json"},
     {"kms-config-dir", Kind::text, &Run::kms_config_dir, "Folder of ceph-csi's config.json for key management systems"},
     {"mkfs-options", Kind::text, &Run::mkfs_options,
-     "Options of mkfs for volumes whose attributes name none: TYPE:OPTIONS;... (ext4:-m1;xfs:-K) [ceph-csi's]"},
+     "Options of mkfs for volumes whose attributes name none: TYPE:OPTIONS;... (ext4:-m1 -Enodiscard) [as ceph-csi]"},
     {"fsck-options", Kind::text, &Run::fsck_options, "Options of fsck: TYPE:OPTIONS;... (ext4:-p -f) [-a]"},
     {"mount-options", Kind::text, &Run::mount_options,
      "Mount options that every volume gets before its own: TYPE:OPTIONS;... (ext4:errors=remount-ro)"},

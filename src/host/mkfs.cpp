@@ -61,7 +61,7 @@ result<> mkfs(const std::string& device, const std::string& fstype, const std::s
 // fsck(8): 1 errors corrected, 4 errors left. As in ceph-csi's mount library, the mount finds out about any other exit
 // code. We run the checker itself: fsck(8) in front of it would be one process more.
 result<> fsck(const std::string& device, const std::string& fstype, const std::string& options) {
-  constexpr int corrected = 1, left_uncorrected = 4;
+  constexpr int corrected = 1, left_uncorrected = 4, could_not_work = 8 | 16;
   const std::string tool = "fsck." + fstype;
   const std::string with = options.empty() ? "-a" : options;
   Arguments argv = arguments_of(with);
@@ -79,6 +79,10 @@ result<> fsck(const std::string& device, const std::string& fstype, const std::s
     return Error{errc::failed_precondition,
                  tool + " " + with + " found errors on " + device +
                      " that it could not correct: repair it by hand: " + host::describe(*ended)};
+  // With options of one's own, a checker that cannot work would leave every volume unchecked.
+  if (!options.empty() && (ended->code & could_not_work) != 0)
+    return Error{errc::failed_precondition, tool + " " + with + " did not check " + device +
+                                                ": correct the agent's --fsck-options: " + host::describe(*ended)};
   if (ended->code != 0)
     log::write(ended->code == corrected ? log::Level::info : log::Level::warning, "fsck.ended",
                {{"device", device}, {"code", ended->code}, {"output", ended->output}});

@@ -209,3 +209,12 @@ TEST_CASE("options are given for each type that is offered, and refused for any 
   CHECK(corbd::host::options_by_type("ext4:errors=remount-ro")->at("ext4") == "errors=remount-ro");
   for (const auto* wrong : {"vfat:-x", "ext4", "ext4:", "-m1"}) CHECK_FALSE(corbd::host::options_by_type(wrong));
 }
+
+TEST_CASE("options with which fsck cannot work let no filesystem be mounted unchecked") {
+  FakeTool tool("fsck.ext4", "echo need terminal; exit 8");
+  CHECK(ops::fsck("/dev/x", "ext4", ""));
+  const auto checked = ops::fsck("/dev/x", "ext4", "-f");
+  REQUIRE_FALSE(checked);
+  CHECK(checked.error().code == errc::failed_precondition);
+  CHECK_THAT(checked.error().text, ContainsSubstring("--fsck-options"));
+}
