@@ -100,7 +100,7 @@ def main():
         options.subject, len(found), "%.2f" % times[len(times) // 2] if times else "-", "more than " if missing else "", last, missing, options.limit, errors, lost))
     targets.keep(options.json, [{"bench": "heal", "subject": options.subject, "kind": "heal", "volumes": len(found), "s": last, "bound": missing > 0, "p50_s":
                                  times[len(times) // 2] if times else None, "missing": missing, "errors": errors, "lost": lost, "each": found}])
-    return 1 if lost or errors else 0
+    return 1 if lost or errors or missing else 0
 
 
 if __name__ == "__main__":

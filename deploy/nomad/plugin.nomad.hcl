@@ -64,7 +64,7 @@ job "corbd" {
 
       resources {
         cpu        = 200
-        memory     = 256
+        memory     = 1024
         # Whoever kills the agent for its memory stalls every volume of the client.
         memory_max = 4096
       }

@@ -20,8 +20,8 @@ std::optional<Decision> refuse_turned_read_only(const Situation& view, const Sta
   if (!our_mount_at(view, staging_target(view.id, staging.path))->filesystem_read_only) return std::nullopt;
   return fail(errc::failed_precondition,
               "the filesystem of volume " + view.id +
-                  " turned read-only after an error: end all its pods on this node, so that it is unstaged; its next "
-                  "stage runs fsck");
+                  " turned read-only after an error: end all that uses it on this node, so that it is unstaged; its "
+                  "next stage runs fsck");
 }
 
 }  // namespace

@@ -49,7 +49,10 @@ void Shell::Impl::tell_read_only(const Volume& volume, const Operation& operatio
   if (operation.outcome || !std::holds_alternative<Published>(operation.wish) || listener_ == nullptr) return;
   const auto now = status(volume.id);
   if (now && now->turned_read_only)
-    listener_->notify(volume.id, {"FilesystemReadOnly", true, operation.outcome.error().text});
+    listener_->notify(volume.id,
+                      {"FilesystemReadOnly", true,
+                       "The filesystem turned read-only after an error, and another pod may not have it. End "
+                       "its pods on this node, so that it is unstaged; its next stage runs fsck."});
 }
 
 void Shell::Impl::note_outcome(Volume& volume, const Operation& operation) {
