@@ -19,7 +19,7 @@ def shown(found, unit, digits=2):
 
 def row(what, ours, theirs, ratio, goal, least=True, bound=False, unit="", digits=2):
     """goal: the least ratio, or the most."""
-    return {"what": what, "ours": shown(ours, unit, digits), "theirs": ("more than " if bound else "") + shown(theirs, unit, digits), "ratio": ratio, "goal": goal,
+    return {"what": what, "ours": shown(ours, unit, digits), "theirs": ("more than " if bound and theirs else "") + shown(theirs, unit, digits), "ratio": ratio, "goal": goal,
             "least": least, "bound": bound, "missed": ratio is None or (ratio < goal if least else ratio > goal)}
 
 
@@ -35,29 +35,31 @@ def quotient(up, down):
 
 
 def rows(figures):
-    """Every goal of which both sides were measured."""
+    """Every goal of which one side was measured. Without the other it is missed."""
     for kind in ("randread", "randwrite"):
         ours, theirs = (values(figures, "io", subject, kind, "iops", depth=16, volumes=1) for subject in ("corbd", PEER))
-        if ours and theirs:
+        if ours or theirs:
             yield row("device, %s 4 KiB, depth 16" % kind.replace("rand", "random "), ours, theirs, quotient(ours, theirs), 1.5, unit="/s", digits=0)
     ours, theirs = ([one for one in figures if one["bench"] == "node" and one["subject"] == subject and one["kind"] == "up"] for subject in ("corbd", PEER))
-    if ours and theirs:
+    if ours or theirs:
         all_served = all(one["done"] == one["volumes"] for one in ours + theirs)
         value = quotient([one["s"] for one in theirs], [one["s"] for one in ours]) if all_served else None
-        what = "stage and publish of %d volumes, %d at once" % (ours[0]["volumes"], ours[0]["at_once"])
+        what = "stage and publish of %d volumes, %d at once" % ((ours + theirs)[0]["volumes"], (ours + theirs)[0]["at_once"])
         yield row(what + ("" if all_served else ", NOT ALL of which were served"), [one["s"] for one in ours], [one["s"] for one in theirs], value, 3, unit=" s")
         memory = [per_volume(figures, subject, "pss_kib") for subject in ("corbd", PEER)]
         yield row("one more volume: PSS", *memory, quotient(*memory), 1 / 14, least=False, unit=" KiB", digits=0)
         threads = [per_volume(figures, subject, "threads") for subject in ("corbd", PEER)]
-        yield row("one more volume: threads", *threads, statistics.median(threads[0]), 0, least=False)
+        yield row("one more volume: threads", *threads, statistics.median(threads[0]) if threads[0] else None, 0, least=False)
     ours, theirs = ([one for one in figures if one["bench"] == "heal" and one["subject"] == subject] for subject in ("corbd", PEER))
-    if ours and theirs:
-        bound = any(one["bound"] for one in theirs)
-        value = None if any(one["bound"] for one in ours) else quotient([one["s"] for one in theirs], [one["s"] for one in ours])
-        yield row("heal of %d volumes, to the last one's first write" % ours[0]["volumes"], [one["s"] for one in ours], [one["s"] for one in theirs], value, 10,
+    if ours or theirs:
+        bound, all_healed = any(one["bound"] for one in theirs), ours and not any(one["bound"] for one in ours)
+        value = quotient([one["s"] for one in theirs], [one["s"] for one in ours]) if all_healed else None
+        what = "heal of %d volumes, to the last one's first write" % (ours + theirs)[0]["volumes"]
+        yield row(what + ("" if all_healed else ", NOT ALL of which were healed"), [one["s"] for one in ours], [one["s"] for one in theirs], value, 10,
                   bound=bound, unit=" s")
+        # What did not come back could not be read.
         lost = [[one["lost"] for one in who] for who in (ours, theirs)]
-        yield row("heal: lost acknowledged writes", *lost, max(lost[0]), 0, least=False, digits=0)
+        yield row("heal: lost acknowledged writes", *lost, max(lost[0]) if all_healed else None, 0, least=False, digits=0)
 
 
 def line(one):

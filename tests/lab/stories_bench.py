@@ -38,8 +38,8 @@ def keep(name, path, round_number=None):
         json.dump(figures + more, file, indent=1)
 
 
-def node(lab, agent, images, command=(), block=False, **more):
-    """Our agent's volumes, by its CSI socket."""
+def node(lab, agent, images, command=(), block=False, round_number=None, **more):
+    """Our agent's volumes, by its CSI socket. Also the figures of one that failed are kept."""
     volumes = lab.write("volumes.json", json.dumps({
         "volumes": [image.name for image in images], "block": block, "fstype": "" if block else "ext4",
         "volume_context": {"staticVolume": "true", "clusterID": "lab", "pool": images[0].pool, "mounter": "rbd-nbd"},
@@ -47,19 +47,25 @@ def node(lab, agent, images, command=(), block=False, **more):
     root = os.path.join(lab.kubelet, "bench")
     os.makedirs(root, exist_ok=True)
     figures = os.path.join(lab.dir, "node.json")
-    bench(lab, "node", "--endpoint", agent.endpoint, "--volumes", volumes, "--root", root, "--at-once", AT_ONCE, "--subject", "corbd", "--json", figures,
-          *(["--", *command] if command else []), **more)
-    return figures
+    try:
+        bench(lab, "node", "--endpoint", agent.endpoint, "--volumes", volumes, "--root", root, "--at-once", AT_ONCE, "--subject", "corbd", "--json", figures,
+              *(["--", *command] if command else []), **more)
+    finally:
+        if not command:
+            keep("node", figures, round_number)
 
 
-def peer(lab, name, images, command=(), block=False, **more):
+def peer(lab, name, images, command=(), block=False, round_number=None, **more):
     """The same volumes, by the commands of bench/peers.json."""
     root = os.path.join(lab.dir, "peer")
     os.makedirs(root, exist_ok=True)
     figures = os.path.join(lab.dir, "peer.json")
-    bench(lab, "peer", "--at-once", AT_ONCE, "--conf", lab.conf, "--root", root, "--json", figures, *(["--block"] if block else []), name,
-          *[image.spec for image in images], *(["--", *command] if command else []), **more)
-    return figures
+    try:
+        bench(lab, "peer", "--at-once", AT_ONCE, "--conf", lab.conf, "--root", root, "--json", figures, *(["--block"] if block else []), name,
+              *[image.spec for image in images], *(["--", *command] if command else []), **more)
+    finally:
+        if not command:
+            keep("node", figures, round_number)
 
 
 @long
@@ -69,10 +75,10 @@ def story_node_compared(lab):
     for round_number in range(rounds):
         ours = [lab.image("ours-%d-%03d" % (round_number, number), size=GIB) for number in range(count)]
         agent = lab.agent().start()
-        keep("node", node(lab, agent, ours), round_number)
+        node(lab, agent, ours, round_number=round_number)
         agent.stop()
         theirs = [lab.image("peer-%d-%03d" % (round_number, number), size=GIB) for number in range(count)]
-        keep("node", peer(lab, "rbd-nbd", theirs), round_number)
+        peer(lab, "rbd-nbd", theirs, round_number=round_number)
 
 
 @long
@@ -81,6 +87,13 @@ def story_heal_compared(lab):
     count, rounds = (4, 1) if small(lab) else (64, 3)
     images = [lab.image("%03d" % number, size=64 * MIB) for number in range(count)]
     figures = os.path.join(lab.dir, "heal.json")
+    try:
+        heal_ours_and_theirs(lab, images, rounds, figures)
+    finally:
+        keep("heal", figures)
+
+
+def heal_ours_and_theirs(lab, images, rounds, figures):
     for _ in range(rounds):
         agent = lab.agent().start()
         start = "exec %s >>%s 2>&1" % (shlex.join(agent.argv()), shlex.quote(agent.log_file))
@@ -91,7 +104,7 @@ def story_heal_compared(lab):
     # Those that do not come back are the figure, and rbd-nbd's cache loses writes.
     peer(lab, "rbd-nbd", images, [BENCH, "heal", "--keep", "--limit", limit, "--kill", "sh $CORBD_BENCH_KILL", "--start", "sh $CORBD_BENCH_START", "--subject",
                                   "rbd-nbd", "--json", figures], block=True, codes=(0, 1))
-    keep("heal", figures)
+    check(any(one["subject"] == "rbd-nbd" for one in json.load(open(figures))), "rbd-nbd was not measured")
 
 
 @long
@@ -104,12 +117,14 @@ def story_io_compared(lab):
     figures = os.path.join(lab.dir, "io.json")
     command = [BENCH, "io", "--filled", *options, "--json", figures, "--subject"]
     agent = lab.agent().start()
-    node(lab, agent, images, command + ["corbd"], block=True, limit=1800)
-    agent.stop()
-    run(["modprobe", "rbd"])
-    for name in ("rbd-nbd", "krbd"):
-        peer(lab, name, images, command + [name], block=True, limit=1800)
-    keep("io", figures)
+    try:
+        node(lab, agent, images, command + ["corbd"], block=True, limit=1800)
+        agent.stop()
+        run(["modprobe", "rbd"])
+        for name in ("rbd-nbd", "krbd"):
+            peer(lab, name, images, command + [name], block=True, limit=1800)
+    finally:
+        keep("io", figures)
 
 
 story_node_compared.limit = story_heal_compared.limit = 1500
