@@ -60,28 +60,32 @@ class Volume:
         return self.device if self.block else self.names["folder"] + "/target"
 
     def down(self):
+        """Milliseconds; None if it was never mapped; raises with the name of what stays."""
         begin = time.monotonic()
         if self.device is None:
-            return 0
+            return None
         if self.made:
             try:
                 shell(self.text(UNMAKE))
             except RuntimeError:
                 shell("umount -l {0}/target {0}/staged 2>/dev/null || :".format(self.names["folder"]))
-        shell(self.text(self.peer["unmap"]))
+        try:
+            shell(self.text(self.peer["unmap"]))
+        except (RuntimeError, subprocess.TimeoutExpired) as failed:
+            raise RuntimeError("%s of %s stays: %s" % (self.device, self.names["spec"], failed)) from failed
         return (time.monotonic() - begin) * 1e3
 
 
 def each(volumes, at_once, work):
-    """(seconds, milliseconds of those that worked, texts of those that did not)."""
+    """(seconds, milliseconds of those that worked, texts of those that did not). What had nothing to do counts as neither."""
     begin, took, errors = time.monotonic(), [], []
     with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
         for future in [pool.submit(work, volume) for volume in volumes]:
             try:
                 took.append(future.result())
-            except (RuntimeError, subprocess.TimeoutExpired) as failed:
+            except (OSError, RuntimeError, subprocess.TimeoutExpired) as failed:
                 errors.append(str(failed))
-    return time.monotonic() - begin, sorted(took), errors
+    return time.monotonic() - begin, sorted(one for one in took if one is not None), errors
 
 
 def percentiles(took, errors):
@@ -111,7 +115,11 @@ def run(command, peer, volumes, root):
         pass
     if child.poll() is None:
         child.terminate()
-    return child.wait(60)
+    try:
+        return child.wait(60)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        return child.wait()
 
 
 def main():
@@ -132,18 +140,22 @@ def main():
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: leaving.set())
     code, before = 0, cost(peer)
-    begun = lambda volume: volume.up() if not leaving.is_set() else 0
-    # As node does it: the first one alone, and a look when all are still.
-    took, times, errors = each(volumes[:1], 1, begun)
-    time.sleep(1)
-    first = cost(peer)
-    more = each(volumes[1:], options.at_once, begun)
-    took, times, errors = took + more[0], sorted(times + more[1]), errors + more[2]
-    time.sleep(1)
-    after, served = cost(peer), len(times)
-    if command and not errors and not leaving.is_set():
-        code = run(command, peer, volumes, options.root)
-    down, down_times, down_errors = each(volumes, options.at_once, Volume.down)
+    begun = lambda volume: volume.up() if not leaving.is_set() else None
+    try:
+        # As node does it: the first one alone, and a look when all are still.
+        took, times, errors = each(volumes[:1], 1, begun)
+        time.sleep(1)
+        first = cost(peer)
+        more = each(volumes[1:], options.at_once, begun)
+        took, times, errors = took + more[0], sorted(times + more[1]), errors + more[2]
+        time.sleep(1)
+        after, served = cost(peer), len(times)
+        if command and not errors and not leaving.is_set():
+            code = run(command, peer, volumes, options.root)
+    finally:
+        down, down_times, down_errors = each(volumes, options.at_once, Volume.down)
+        for text in down_errors:
+            print("corbd-bench: " + text, file=sys.stderr)
     figures = [dict(kind="stage+publish", **percentiles(times, errors)), dict(kind="unpublish+unstage", **percentiles(down_times, down_errors)),
                dict(kind="up", s=took, done=served), dict(kind="down", s=down, done=len(down_times)),
                dict(kind="cost", when="before", served=0, **before), dict(kind="cost", when="first", served=1, **first),
@@ -151,7 +163,7 @@ def main():
     targets.keep(options.json, [dict(one, bench="node", subject=options.name, volumes=len(volumes), at_once=options.at_once) for one in figures])
     print("%s: %d of %d volumes up in %.2f s (%d failed), down in %.2f s (%d failed); %d processes, %d threads, PSS %d KiB" % (
         options.name, served, len(volumes), took, len(errors), down, len(down_errors), after["processes"], after["threads"], after["pss_kib"]))
-    for text in sorted(set(errors + down_errors))[:5]:
+    for text in sorted(set(errors))[:5]:
         print("corbd-bench: " + text, file=sys.stderr)
     return 130 if leaving.is_set() else 1 if code or errors or down_errors else 0
 
