@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 
 #include "requests.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
+  constexpr std::string_view canary = "AQCanaryCanaryCanary==";
+  // The fuzzer learns the word from the comparison below, and may put it where an error may show it.
+  if (std::string_view(reinterpret_cast<const char*>(data), size).find(canary) != std::string_view::npos) return 0;
   csi::v1::NodeStageVolumeRequest request;
   if (!request.ParseFromArray(data, static_cast<int>(size))) return 0;
-  constexpr std::string_view canary = "AQCanaryCanaryCanary==";
   for (auto& [name, value] : *request.mutable_secrets())
     if (name == "userKey" && !value.empty() && value.front() == 'A') value = canary;
   const auto wish = corbd::csi::wish_of(request);
