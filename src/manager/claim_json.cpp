@@ -26,6 +26,12 @@ Texts texts_of(const json::object& from, std::string_view key) {
 
 std::string text_at(const json::object& from, std::string_view key) { return std::string(from.at(key).as_string()); }
 
+/// What was at the target before. A file's keys are of their own: an older version would make a folder of it.
+std::pair<std::string_view, std::string_view> keys_before(const Claim& claim) {
+  if (claim.usage.attachment == Attachment::block) return {"file_mode", "file_owner"};
+  return {"folder_mode", "folder_owner"};
+}
+
 Claim claim_of(const json::object& from) {
   Claim claim;
   const std::string phase = text_at(from, "phase");
@@ -46,8 +52,9 @@ Claim claim_of(const json::object& from) {
   claim.user = text_at(from, "user");
   claim.staging = text_at(from, "staging");
   claim.target = text_at(from, "target");
-  if (const auto* mode = from.if_contains("folder_mode")) claim.mode_before = mode->to_number<unsigned>();
-  if (const auto* owner = from.if_contains("folder_owner"))
+  const auto [mode_key, owner_key] = keys_before(claim);
+  if (const auto* mode = from.if_contains(mode_key)) claim.mode_before = mode->to_number<unsigned>();
+  if (const auto* owner = from.if_contains(owner_key))
     claim.owner_before = {owner->at("uid").to_number<unsigned>(), owner->at("gid").to_number<unsigned>()};
   claim.volume_context = texts_of(from, "volume_context");
   claim.publish_context = texts_of(from, "publish_context");
@@ -82,10 +89,10 @@ std::string encode(const Claim& claim) {
                     {"publish_context", texts_to_json(claim.publish_context)},
                     {"notes", texts_to_json(claim.notes)}};
   if (claim.again) made["again"] = true;
-  // The names are of a time when a file was not made again.
-  if (claim.mode_before) made["folder_mode"] = *claim.mode_before;
+  const auto [mode_key, owner_key] = keys_before(claim);
+  if (claim.mode_before) made[mode_key] = *claim.mode_before;
   if (claim.owner_before)
-    made["folder_owner"] = json::object{{"uid", claim.owner_before->uid}, {"gid", claim.owner_before->gid}};
+    made[owner_key] = json::object{{"uid", claim.owner_before->uid}, {"gid", claim.owner_before->gid}};
   return json::serialize(made) + "\n";
 }
 

@@ -44,7 +44,7 @@ Claim sample() {
   Claim claim;
   claim.phase = Claim::Phase::unmounting;
   claim.volume = {"plugin", "rbd/data \"1\"", "space", "name"};
-  claim.usage = {"MULTI_NODE_READER_ONLY", Attachment::block, true, "xfs", {"a", "b"}};
+  claim.usage = {"MULTI_NODE_READER_ONLY", Attachment::filesystem, true, "xfs", {"a", "b"}};
   claim.user = "user";
   claim.staging = "/root/staging";
   claim.target = "/srv/a";
@@ -84,6 +84,17 @@ TEST_CASE("a claim comes back from its file as it was, and goes with it") {
   CHECK((found.st_mode & 0777) == 0600);
   REQUIRE(store.get(store.claims->drop("/srv/a")));
   CHECK(store.files().empty());
+}
+
+TEST_CASE("what was below a raw block mount is remembered under names that an older version does not read") {
+  Claim claim = sample();
+  claim.usage.attachment = manager::Attachment::block;
+  const std::string text = manager::encode(claim);
+  CHECK(text.find("folder_") == text.npos);
+  const auto back = manager::decode(text);
+  REQUIRE(back);
+  CHECK(back->mode_before == claim.mode_before);
+  CHECK(back->owner_before == claim.owner_before);
 }
 
 TEST_CASE("a torn claim is set aside, and the others are read") {
