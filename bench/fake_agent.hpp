@@ -118,16 +118,6 @@ class Mounts final : public still::Mounts {
   Devices& devices_;
 };
 
-class Filesystems final : public still::Filesystems {
- public:
-  task<result<host::Probe>> probe(std::string, HelperOwner, Until) override {
-    co_return host::Probe{host::Probe::Kind::filesystem, "ext4"};
-  }
-  task<result<host::Extent>> extent(std::string, std::string, std::string, HelperOwner, Until) override {
-    co_return host::Extent{1 << 20, 4096};
-  }
-};
-
 class NodeFiles final : public still::NodeFiles {
  public:
   task<result<>> check_path(std::string path, bool must_exist) override {
@@ -177,7 +167,7 @@ struct Agent {
   Devices devices{control, *clock, dir + "/sys"};
   still::KernelClient kernel;
   Mounts mounts{helpers, pool, devices};
-  Filesystems filesystems;
+  still::Formatted filesystems;
   still::Daemons daemons;
   std::unique_ptr<host::Luks> luks = host::make_luks(helpers);
   std::unique_ptr<kms::Kms> kms = kms::make_kms(pool, dir);

@@ -104,16 +104,6 @@ class Mounts final : public still::Mounts {
   }
 };
 
-class Filesystems final : public still::Filesystems {
- public:
-  task<result<host::Probe>> probe(std::string, HelperOwner, Until) override {
-    co_return host::Probe{host::Probe::Kind::filesystem, "ext4"};
-  }
-  task<result<host::Extent>> extent(std::string, std::string, std::string, HelperOwner, Until) override {
-    co_return host::Extent{1 << 20, 4096};
-  }
-};
-
 plan::Record record_of(std::uint32_t number) {
   plan::Record record;
   record.volume_id = id_of(number);
@@ -140,7 +130,7 @@ void measure(std::uint32_t count) {
     Devices devices(control, *clock, dir);
     still::KernelClient kernel;
     Mounts mounts;
-    Filesystems filesystems;
+    still::Formatted filesystems;
     still::Daemons daemons;
     const auto luks = host::make_luks(helpers);
     const auto kms = kms::make_kms(pool, dir);

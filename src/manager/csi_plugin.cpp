@@ -98,34 +98,26 @@ class CsiPlugin final : public Plugin {
     co_return false;
   }
   task<result<>> stage(Mount mount, std::string staging, Until until) override {
-    const auto said = co_await call<spec::NodeStageVolumeResponse>(
+    return tell<spec::NodeStageVolumeResponse>(
         stage_request(mount, staging), [this](auto... of) { node_->async()->NodeStageVolume(of...); }, until);
-    if (!said) co_return said.error();
-    co_return result<>();
   }
   task<result<>> publish(Mount mount, std::string staging, Until until) override {
-    const auto said = co_await call<spec::NodePublishVolumeResponse>(
+    return tell<spec::NodePublishVolumeResponse>(
         publish_request(mount, staging), [this](auto... of) { node_->async()->NodePublishVolume(of...); }, until);
-    if (!said) co_return said.error();
-    co_return result<>();
   }
   task<result<>> unpublish(std::string external_id, std::string target, Until until) override {
     spec::NodeUnpublishVolumeRequest request;
     request.set_volume_id(external_id);
     request.set_target_path(target);
-    const auto said = co_await call<spec::NodeUnpublishVolumeResponse>(
+    return tell<spec::NodeUnpublishVolumeResponse>(
         std::move(request), [this](auto... of) { node_->async()->NodeUnpublishVolume(of...); }, until);
-    if (!said) co_return said.error();
-    co_return result<>();
   }
   task<result<>> unstage(std::string external_id, std::string staging, Until until) override {
     spec::NodeUnstageVolumeRequest request;
     request.set_volume_id(external_id);
     request.set_staging_target_path(staging);
-    const auto said = co_await call<spec::NodeUnstageVolumeResponse>(
+    return tell<spec::NodeUnstageVolumeResponse>(
         std::move(request), [this](auto... of) { node_->async()->NodeUnstageVolume(of...); }, until);
-    if (!said) co_return said.error();
-    co_return result<>();
   }
   task<result<std::uint64_t>> expand(Claim claim, std::string staging, Until until) override {
     const auto said = co_await call<spec::NodeExpandVolumeResponse>(
@@ -137,13 +129,19 @@ class CsiPlugin final : public Plugin {
     spec::NodeGetVolumeStatsRequest request;
     request.set_volume_id(external_id);
     request.set_volume_path(target);
-    const auto said = co_await call<spec::NodeGetVolumeStatsResponse>(
+    return tell<spec::NodeGetVolumeStatsResponse>(
         std::move(request), [this](auto... of) { node_->async()->NodeGetVolumeStats(of...); }, until);
+  }
+
+ private:
+  /// A call whose answer says nothing but that it is done.
+  template <class Response, class Request, class Begin>
+  task<result<>> tell(Request request, Begin begin, Until until) {
+    const auto said = co_await call<Response>(std::move(request), std::move(begin), until);
     if (!said) co_return said.error();
     co_return result<>();
   }
 
- private:
   template <class Response, class Request, class Begin>
   task<result<Response>> call(Request request, Begin begin, Until until) {
     auto flight = std::make_shared<Flight<Request, Response>>();

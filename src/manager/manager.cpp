@@ -69,14 +69,8 @@ class Manager::Impl {
 
   /// `what`: unmount or set_down.
   task<result<>> take_down(std::string target, Wish::What what, bool only_unmounted, Until until) {
-    if (auto resolved = co_await resolve(target, until); !resolved) co_return resolved.error();
-    const auto target_lock = co_await lock("target\n" + target, target, until);
-    if (!target_lock) co_return target_lock.error();
-    const auto claim = co_await find(target);
-    if (!claim) co_return claim.error();
-    if (auto same = co_await check_plugin(*claim, until); !same) co_return same.error();
-    const auto volume_lock = co_await lock_volume(claim->volume, until);
-    if (!volume_lock) co_return volume_lock.error();
+    const auto known = co_await lock_claim(target, until);
+    if (!known) co_return known.error();
     if (only_unmounted) {
       const auto sight = co_await look_at(target, until);
       if (!sight) co_return sight.error();
@@ -84,20 +78,14 @@ class Manager::Impl {
     }
     Operation operation(base_, {what, {}}, target, until);
     auto done = co_await operation.run();
-    base_.say({Event::What::unmounted, claim->volume.external_id, target, done.has_value(),
+    base_.say({Event::What::unmounted, known->claim.volume.external_id, target, done.has_value(),
                done ? "unmounted from " + target : done.error().text});
     co_return done;
   }
 
   task<result<std::uint64_t>> expand(std::string target, Until until) {
-    if (auto resolved = co_await resolve(target, until); !resolved) co_return resolved.error();
-    const auto target_lock = co_await lock("target\n" + target, target, until);
-    if (!target_lock) co_return target_lock.error();
-    const auto claim = co_await find(target);
-    if (!claim) co_return claim.error();
-    if (auto same = co_await check_plugin(*claim, until); !same) co_return same.error();
-    const auto volume_lock = co_await lock_volume(claim->volume, until);
-    if (!volume_lock) co_return volume_lock.error();
+    const auto known = co_await lock_claim(target, until);
+    if (!known) co_return known.error();
     Wish wish{Wish::What::expand, {}};
     wish.mount.target = target;
     Operation operation(base_, std::move(wish), target, until);
@@ -203,6 +191,23 @@ class Manager::Impl {
   /// By the external id: two names of one volume are one volume to its plugin.
   task<result<FileLock>> lock_volume(const Volume& volume, Until until) {
     return lock("volume\n" + volume.plugin + "\n" + volume.external_id, "volume " + volume.external_id, until);
+  }
+
+  struct Locked {
+    Claim claim;
+    FileLock target, volume;
+  };
+  /// The claim at the target, once nobody else works on either; `target` gets its one name. not_found: there is none.
+  task<result<Locked>> lock_claim(std::string& target, Until until) {
+    if (auto resolved = co_await resolve(target, until); !resolved) co_return resolved.error();
+    auto target_lock = co_await lock("target\n" + target, target, until);
+    if (!target_lock) co_return target_lock.error();
+    auto claim = co_await find(target);
+    if (!claim) co_return claim.error();
+    if (auto same = co_await check_plugin(*claim, until); !same) co_return same.error();
+    auto volume_lock = co_await lock_volume(claim->volume, until);
+    if (!volume_lock) co_return volume_lock.error();
+    co_return Locked{std::move(*claim), std::move(*target_lock), std::move(*volume_lock)};
   }
 
   task<> watch() {

@@ -6,7 +6,6 @@
 
 #include <boost/json/parse.hpp>
 #include <fstream>
-#include <sstream>
 
 #include "corbd/core/file.hpp"
 #include "cost.hpp"
@@ -45,18 +44,7 @@ struct Ground {
     made.json = figures;
     return made;
   }
-  /// What is mounted below it.
-  std::vector<std::string> mounts() const {
-    std::ifstream table("/proc/thread-self/mountinfo");
-    std::vector<std::string> found;
-    for (std::string line; std::getline(table, line);) {
-      std::istringstream words(line);
-      std::string id, parent, number, from, target;
-      words >> id >> parent >> number >> from >> target;
-      if (target.starts_with(root)) found.push_back(target);
-    }
-    return found;
-  }
+  std::vector<std::string> mounts() const { return test::mount_targets_below(root); }
   json::object figure(const std::string& kind) const {
     const auto all = json::parse(*read_file(figures, 1 << 20));
     for (const auto& one : all.as_array())

@@ -34,15 +34,7 @@ class Host {
     std::ofstream(at("keyring")) << "[client.admin]\nkey = AQDgkbRgAAAAABAAJVPQ6ZEwp8lyJcFtkAqzhg==\n";
   }
   ~Host() {
-    std::ifstream mounts("/proc/self/mountinfo");
-    std::vector<std::string> left;
-    for (std::string line; std::getline(mounts, line);) {
-      std::istringstream words(line);
-      std::string id, parent, number, root, target;
-      words >> id >> parent >> number >> root >> target;
-      if (target.starts_with(ground_.at(""))) left.push_back(target);
-    }
-    for (const auto& target : left) ::umount2(target.c_str(), MNT_DETACH);
+    for (const auto& target : test::mount_targets_below(ground_.at(""))) ::umount2(target.c_str(), MNT_DETACH);
   }
   std::string at(const std::string& name) const { return ground_.at(name); }
   std::string target() const { return at("srv") + "/db"; }

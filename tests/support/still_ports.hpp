@@ -92,6 +92,17 @@ class Filesystems : public host::Filesystems {
   task<result<>> tune(std::string, HelperOwner, Until) override { co_return result<>(); }
 };
 
+/// Every device has an ext4 of 1 MiB.
+class Formatted final : public Filesystems {
+ public:
+  task<result<host::Probe>> probe(std::string, HelperOwner, Until) override {
+    co_return host::Probe{host::Probe::Kind::filesystem, "ext4"};
+  }
+  task<result<host::Extent>> extent(std::string, std::string, std::string, HelperOwner, Until) override {
+    co_return host::Extent{1 << 20, 4096};
+  }
+};
+
 class KernelClient final : public device::KernelClient {
  public:
   result<std::uint64_t> features() const override { return Error{errc::failed_precondition, "no module"}; }

@@ -14,7 +14,9 @@
 #include <cstdlib>
 #include <fstream>
 #include <optional>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "corbd/core/fd.hpp"
 #include "support/catch.hpp"
@@ -28,6 +30,19 @@ inline bool may_mount() {
       ::unshare(CLONE_NEWNS) == 0 && ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
   if (!allowed) WARN("skipped: no permission to mount");
   return allowed;
+}
+
+/// What is mounted below the folder, as the calling thread sees it.
+inline std::vector<std::string> mount_targets_below(const std::string& folder) {
+  std::ifstream table("/proc/thread-self/mountinfo");
+  std::vector<std::string> found;
+  for (std::string line; std::getline(table, line);) {
+    std::istringstream words(line);
+    std::string id, parent, number, root, target;
+    words >> id >> parent >> number >> root >> target;
+    if (target.starts_with(folder)) found.push_back(target);
+  }
+  return found;
 }
 
 inline std::string make_image(const std::string& path, off_t size = 64 * 1024 * 1024) {
