@@ -59,11 +59,12 @@ std::string Shell::Impl::path_owner(const Observation& seen, const Volume& volum
 /// folder and its stash are.
 std::string Shell::Impl::device_owner(const Volume& volume, const std::vector<host::Mount>& there,
                                       const std::string& staging_path) const {
+  const auto table = mounts_now();
+  const auto inside = [&](const host::Mount& mount) { return mount.target.starts_with(staging_path + "/"); };
   // An inventory of hundreds of devices takes its time on the control thread.
-  if (there.empty() && staging_path.empty()) return "";
+  if (there.empty() && (staging_path.empty() || std::ranges::none_of(*table, inside))) return "";
   const auto devices = ports_.devices.inventory();
   if (!devices) return "";
-  const auto table = mounts_now();
   for (const auto& device : *devices) {
     if (device.backend.empty() || device.backend == volume.id) continue;
     const auto shown = [&](const host::Mount& mount) { return shows(mount, device); };

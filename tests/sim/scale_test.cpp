@@ -69,6 +69,18 @@ TEST_CASE("the 200 volumes of a node that boots are all staged, each formatted o
   for (const auto& [name, image] : node.world.cluster.images) CHECK(image.generation == 1);
 }
 
+// Each inventory reads several files of each device, on the control thread.
+TEST_CASE("an unpublish and an unstage look at their own device, not at every device of the node") {
+  Scene scene;
+  const auto stage = test::staged();
+  REQUIRE(scene.want(stage) == errc::ok);
+  REQUIRE(scene.want(test::published(stage, "/t")) == errc::ok);
+  const int before = scene.world.kernel.inventories;
+  CHECK(scene.want(plan::Unpublished{"/t"}) == errc::ok);
+  CHECK(scene.want(plan::Unstaged{stage.path}) == errc::ok);
+  CHECK(scene.world.kernel.inventories == before);
+}
+
 TEST_CASE("after a machine that slept until its client was cut off, 300 volumes are healed, at most 16 at a time") {
   Node node(300);
   node.stage_all();

@@ -105,6 +105,7 @@ class Kernel {
   std::function<void(std::uint32_t)> tell_dead;
   std::set<std::pair<std::uint32_t, int>>
       disconnected_by_us;  ///< devices, by index and link, of which this life knows it
+  int inventories = 0;     ///< looks at every device that were made
 
  private:
   void send(KernelDevice& device, KernelRequest& request);

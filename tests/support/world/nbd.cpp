@@ -12,24 +12,14 @@ class Devices final : public device::Devices {
   result<> ready() const override { return {}; }
 
   result<std::vector<device::Seen>> inventory() const override {
-    std::vector<device::Seen> all;
-    for (const auto& known : world_.kernel.devices) {
-      if (known.kind != device::Kind::nbd) continue;
-      device::Seen seen;
-      seen.index = known.index;
-      seen.backend = known.backend;
-      seen.size = known.size;
-      seen.dev_major = 43;
-      seen.dev_minor = known.index * 32;
-      seen.io_timeout_ms = known.io_timeout_ms;
-      seen.waiting = static_cast<std::uint32_t>(known.requests.size());
-      seen.disconnected = known.disconnected && world_.kernel.disconnected_by_us.contains({known.index, known.link});
-      if (known.mapping)
-        seen.holders.push_back({"dm-" + std::to_string(known.index), plan::mapping_name(known.backend), *known.mapping,
-                                kMappingMajor, known.index});
-      all.push_back(seen);
-    }
-    return all;
+    ++world_.kernel.inventories;
+    return seen();
+  }
+  /// The real one knows the devices' names and reads only those of this one.
+  result<std::vector<device::Seen>> find(const std::string& backend) const override {
+    auto found = seen();
+    std::erase_if(found, [&](const auto& device) { return device.backend != backend; });
+    return found;
   }
 
   result<std::unique_ptr<device::Link>> serve(image::Image& image, bool read_only,
@@ -140,6 +130,27 @@ class Devices final : public device::Devices {
   void on_link_dead(std::function<void(std::uint32_t)> dead) override { world_.kernel.tell_dead = std::move(dead); }
 
  private:
+  std::vector<device::Seen> seen() const {
+    std::vector<device::Seen> all;
+    for (const auto& known : world_.kernel.devices) {
+      if (known.kind != device::Kind::nbd) continue;
+      device::Seen seen;
+      seen.index = known.index;
+      seen.backend = known.backend;
+      seen.size = known.size;
+      seen.dev_major = 43;
+      seen.dev_minor = known.index * 32;
+      seen.io_timeout_ms = known.io_timeout_ms;
+      seen.waiting = static_cast<std::uint32_t>(known.requests.size());
+      seen.disconnected = known.disconnected && world_.kernel.disconnected_by_us.contains({known.index, known.link});
+      if (known.mapping)
+        seen.holders.push_back({"dm-" + std::to_string(known.index), plan::mapping_name(known.backend), *known.mapping,
+                                kMappingMajor, known.index});
+      all.push_back(seen);
+    }
+    return all;
+  }
+
   static FakeLink* find_link(World& world, int serial) {
     const auto place = world.kernel.links.find(serial);
     return place == world.kernel.links.end() ? nullptr : place->second;
