@@ -71,11 +71,12 @@ class HelperPool::Impl {
   void watch_socket(Id id);
   void watch_exit(Id id);
   void on_socket(Id id);
-  void on_reply(Helper& helper, const std::string& message);
+  void on_reply(Helper& helper, Id id, const std::string& message);
   void on_closed(Helper& helper);
   void on_exit(Id id);
   void on_time(Id id, const std::shared_ptr<Job>& job);
   std::shared_ptr<Job> release(Helper& helper, Helper::State next);
+  void rest(Helper& helper, Id id);
   void end(Helper& helper);
   Helper* find(Id id);
 
@@ -174,7 +175,7 @@ bool HelperPool::Impl::give(Helper& helper, Id id, const std::shared_ptr<Job>& j
     job->promise.set(Error{errc::unavailable, job->request.what + ": asking the helper: " + std::strerror(refused)});
     return true;
   }
-  helper.state = Helper::State::working;
+  release(helper, Helper::State::working);
   helper.job = job;
   helper.since = clock_.now();
   helper.timer =
@@ -213,17 +214,20 @@ void HelperPool::Impl::on_socket(Id id) {
   if (helper == nullptr || !helper->socket.is_open()) return;
   std::string message;
   const auto got = helper_wire::receive(helper->socket.native_handle(), MSG_DONTWAIT, message);
-  if (got == helper_wire::Got::message) on_reply(*helper, message);
+  if (got == helper_wire::Got::message) on_reply(*helper, id, message);
   if (got == helper_wire::Got::closed) on_closed(*helper);
   if (helper->socket.is_open()) watch_socket(id);
   dispatch();
 }
 
-void HelperPool::Impl::on_reply(Helper& helper, const std::string& message) {
+void HelperPool::Impl::on_reply(Helper& helper, Id id, const std::string& message) {
   if (helper.state == Helper::State::working) {
     release(helper, Helper::State::idle)->promise.set(helper_wire::unpack_reply(message));
     // After a burst of many owners, spare helpers end again.
-    if (count(Helper::State::idle, "") > config_.max_helpers) end(helper);
+    if (count(Helper::State::idle, "") > config_.max_helpers)
+      end(helper);
+    else
+      rest(helper, id);
     return;
   }
   if (helper.state == Helper::State::stuck)
@@ -272,6 +276,16 @@ std::shared_ptr<Job> HelperPool::Impl::release(Helper& helper, Helper::State nex
   if (helper.timer != 0) clock_.cancel(std::exchange(helper.timer, 0));
   helper.state = next;
   return std::exchange(helper.job, nullptr);
+}
+
+/// send_to_one() takes the first idle one, so the others come to their end here.
+void HelperPool::Impl::rest(Helper& helper, Id id) {
+  helper.timer = clock_.schedule(clock_.now() + config_.spare, [this, id, alive = std::weak_ptr<void>(alive_)] {
+    Helper* spare = alive.expired() ? nullptr : find(id);
+    if (spare == nullptr || spare->state != Helper::State::idle) return;
+    spare->timer = 0;
+    if (count(Helper::State::idle, "") > 1) end(*spare);
+  });
 }
 
 // The helper exits by itself when it sees its socket closed. on_exit forgets it.

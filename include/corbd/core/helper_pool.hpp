@@ -31,6 +31,8 @@ class HelperPool {
         4;  ///< at work at once for each owner; its further requests wait in order. Stuck ones do not count
     std::size_t max_stuck =
         16;  ///< for each owner; then its requests are refused until one ends. So it never has more than both together
+    std::chrono::seconds spare{10};  ///< a helper that is idle so long ends, unless no other one is: each has 5 MiB of
+                                     ///< its own, mostly relocations of libraries
   };
   HelperPool(executor control, Clock& clock, Config config);
   /// Idle helpers end with their socket; busy ones are left to finish.

@@ -54,6 +54,25 @@ TEST_CASE("an idle helper is used again") {
   CHECK(pool.pid() == pool.pid());
 }
 
+TEST_CASE("of the helpers that a burst needed one stays when they were idle for a while") {
+  Pool pool;
+  auto first = pool.hold("1");
+  auto second = pool.hold("2");
+  REQUIRE(pool.starts("1"));
+  REQUIRE(pool.starts("2"));
+  const int stays = pool.pid_of("1"), spare = pool.pid_of("2");
+  for (const auto* name : {"2", "1"}) pool.open(name);
+  REQUIRE(first.get());
+  REQUIRE(second.get());
+  pool.loop.clock.advance(std::chrono::seconds(9));
+  REQUIRE(pool.pid() == stays);
+  CHECK(is_running(spare));
+  pool.loop.clock.advance(std::chrono::seconds(2));
+  CHECK(eventually(pool.loop.io, [&] { return !is_running(spare); }));
+  pool.loop.clock.advance(std::chrono::seconds(30));
+  CHECK(pool.pid() == stays);
+}
+
 TEST_CASE("no more helpers work at once than allowed, and the others wait in order") {
   Pool pool(2);
   auto first = pool.hold("1");
