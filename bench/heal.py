@@ -90,6 +90,8 @@ def main():
     parser.add_argument("--writer", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "../build/release/corbd-writer"))
     targets.add_to(parser)
     options = parser.parse_args()
+    # So that no writer stays behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     paths = targets.paths(options)
     with tempfile.TemporaryDirectory(prefix="corbd-bench-") as folder:
         found = heal(options, paths, folder)

@@ -45,6 +45,9 @@ void add_node(CLI::App& app, Words& words, Verb& chosen) {
   verb->add_option("--at-once", words.node.at_once, "Volumes under way together")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  verb->add_option_function<int>(
+      "--settle", [&](int seconds) { words.node.settle = std::chrono::seconds(seconds); },
+      "Seconds before a look at the cost; 1 without it");
   verb->add_option("--pid", words.node.driver, "The driver's process, if not the one that listens on the socket");
   verb->add_option("--subject", words.node.subject, "Its name in the figures, if not its own");
   verb->add_option("--json", words.node.json, "Where the figures go");

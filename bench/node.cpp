@@ -31,7 +31,6 @@ namespace json = boost::json;
 constexpr int kFailed = 1, kInterrupted = 130;  // as shells have it
 constexpr std::string_view kScheme = "unix://";
 constexpr std::chrono::seconds kUnderWay{10};  ///< for calls when a signal comes
-constexpr std::chrono::seconds kSettled{1};    ///< before a look at the cost
 constexpr Backoff kRepeat{std::chrono::milliseconds(100), std::chrono::milliseconds(2000)};
 
 struct Volume {
@@ -198,7 +197,7 @@ class Run {
     co_return false;
   }
   task<Cost> settled_cost() {
-    co_await sleep_until(io_.get_executor(), *clock_, clock_->now() + kSettled, &leaving_);
+    co_await sleep_until(io_.get_executor(), *clock_, clock_->now() + ask_.settle, &leaving_);
     co_return cost_of({driver_});
   }
   /// Runs the work for these volumes, so many at once, and returns how long that took.
@@ -230,7 +229,7 @@ class Run {
   // --- figures
 
   void keep(json::object figure) {
-    figure["bench"] = "node";
+    figure["bench"] = ask_.bench;
     figure["subject"] = subject_;
     figure["volumes"] = volumes_.size();
     figure["at_once"] = ask_.at_once;

@@ -18,8 +18,10 @@ struct NodeAsk {
   int at_once = 8;                       ///< volumes under way together
   pid_t driver = 0;                      ///< whose cost counts, with that of its children; 0: who listens
   std::string subject;                   ///< the driver's name in the figures; empty: what it says itself
+  std::string bench = "node";            ///< whose figures these are
   std::string json;                      ///< where the figures go; empty: nowhere
   std::vector<std::string> command;      ///< runs while all are published; see below
+  std::chrono::seconds settle{1};        ///< before a look at the cost
   std::chrono::seconds one_call{120};    ///< as kubelet has it
   std::chrono::seconds taking_down{60};  ///< for all tries of one volume
 };

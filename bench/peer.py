@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Serves images by commands, as corbd-bench node does it by a CSI driver: corbd-bench peer [--at-once P] [--block] [--json FILE] --conf CONF --root DIR NAME SPEC... [-- COMMAND]
+"""Serves images by commands, as corbd-bench node does it by a CSI driver: corbd-bench peer [--at-once P] [--block] [--settle S] [--json FILE] --conf CONF --root DIR NAME SPEC... [-- COMMAND]
 NAME is a device peer of bench/peers.json. Up: map, and without --block also blkid, mkfs, mount and a bind mount. The command runs while all are up. It finds the targets in
 $CORBD_BENCH_TARGETS, and scripts that kill the peer and serve its devices again in $CORBD_BENCH_KILL and $CORBD_BENCH_START. Ctrl-C takes all down."""
 import argparse
@@ -105,7 +105,9 @@ def cost(peer):
 
 def run(command, peer, volumes, root):
     environment = dict(os.environ)
-    for name, lines in (("TARGETS", [volume.target() for volume in volumes]), ("KILL", [volume.text(peer.get("kill", "false")) for volume in volumes]),
+    # Their pids are looked up now, so that all are killed at the same moment.
+    pids = [shell(volume.text(peer["pid"])).strip() for volume in volumes] if "pid" in peer else []
+    for name, lines in (("TARGETS", [volume.target() for volume in volumes]), ("KILL", ["kill -9 " + " ".join(pids) if pids else "false"]),
                         ("START", [volume.text(peer.get("restart", "false")) + " >/dev/null 2>&1 &" for volume in volumes] + ["wait"])):
         environment["CORBD_BENCH_" + name] = os.path.join(root, "bench-" + name.lower())
         with open(environment["CORBD_BENCH_" + name], "w") as file:
@@ -127,6 +129,7 @@ def main():
     parser.add_argument("--at-once", type=int, default=8)
     parser.add_argument("--block", action="store_true")
     parser.add_argument("--json")
+    parser.add_argument("--settle", type=float, default=1, help="seconds before a look at the cost")
     parser.add_argument("--conf", required=True)
     parser.add_argument("--root", required=True)
     parser.add_argument("name")
@@ -144,11 +147,11 @@ def main():
     try:
         # As node does it: the first one alone, and a look when all are still.
         took, times, errors = each(volumes[:1], 1, begun)
-        time.sleep(1)
+        time.sleep(options.settle)
         first = cost(peer)
         more = each(volumes[1:], options.at_once, begun)
         took, times, errors = took + more[0], sorted(times + more[1]), errors + more[2]
-        time.sleep(1)
+        time.sleep(options.settle)
         after, served = cost(peer), len(times)
         if command and not errors and not leaving.is_set():
             code = run(command, peer, volumes, options.root)

@@ -197,7 +197,7 @@ def main():
         if os.path.exists(path):
             made, more = stamp(path)
             page.append(calls_section(bench, made, more))
-            figures += [one for one in more if bench != "scale"]
+            figures += more
     io = os.path.join(options.folder, "io.json")
     figures += read(io)[1] if os.path.exists(io) else []
     found = list(goals.rows(figures))

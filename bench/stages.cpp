@@ -96,6 +96,7 @@ int drive(const std::string& dir, int volumes, int at_once, const std::string& j
   ask.root = dir + "/staging";
   ask.at_once = at_once;
   ask.subject = "corbd";
+  ask.bench = "scale";
   ask.json = json;
   for (int number = 0; number < volumes; ++number) {
     const auto like = request(dir, number);
