@@ -49,6 +49,7 @@ void add_node(CLI::App& app, Words& words, Verb& chosen) {
       "--settle", [&](int seconds) { words.node.settle = std::chrono::seconds(seconds); },
       "Seconds before a look at the cost; 1 without it");
   verb->add_option("--pid", words.node.driver, "The driver's process, if not the one that listens on the socket");
+  verb->add_option("--words", words.node.words, "Also processes whose command line has these cost");
   verb->add_option("--subject", words.node.subject, "Its name in the figures, if not its own");
   verb->add_option("--json", words.node.json, "Where the figures go");
   verb->add_option("command", words.node.command, "Runs while all are published; $CORBD_BENCH_TARGETS lists them");
@@ -76,6 +77,7 @@ void add_cost(CLI::App& app, Words& words, Verb& chosen) {
 void add_scripts(CLI::App& app, char** argv, Verb& chosen) {
   static constexpr std::pair<const char*, const char*> kScripts[] = {
       {"io", "Devices, whoever serves them: IOPS, latency, CPU"},
+      {"driver", "Starts a CSI driver of bench/peers.json, drives it as node does, and ends it"},
       {"heal", "Kills a server of devices under writers: the first write after it, lost writes"},
       {"peer", "Serves images by the commands of bench/peers.json, beside node"},
       {"image", "Images of a real cluster without a kernel, beside qemu-nbd and librbd"}};

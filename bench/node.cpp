@@ -88,7 +88,7 @@ class Run {
     subject_ = ask_.subject.empty() ? info->name : ask_.subject;
     std::printf("%s %s: %zu volumes, %d at once\n%s\n", info->name.c_str(), info->version.c_str(), volumes_.size(),
                 ask_.at_once, Calls::title().c_str());
-    const auto before = cost_of({driver_});
+    const auto before = cost_of({driver_}, ask_.words);
     const auto bring_up = [this](Volume& volume) { return up(volume); };
     // The first one brings what all of them share.
     auto up_took = co_await each(0, 1, bring_up);
@@ -198,7 +198,7 @@ class Run {
   }
   task<Cost> settled_cost() {
     co_await sleep_until(io_.get_executor(), *clock_, clock_->now() + ask_.settle, &leaving_);
-    co_return cost_of({driver_});
+    co_return cost_of({driver_}, ask_.words);
   }
   /// Runs the work for these volumes, so many at once, and returns how long that took.
   task<duration> each(std::size_t next, std::size_t end, std::function<task<>(Volume&)> work) {

@@ -12,17 +12,18 @@
 namespace corbd::bench {
 
 struct NodeAsk {
-  std::string endpoint;                  ///< unix:///path/to.sock
-  std::string root;                      ///< staging paths and targets are made below it, and removed
-  std::vector<manager::Mount> volumes;   ///< read_volumes()
-  int at_once = 8;                       ///< volumes under way together
-  pid_t driver = 0;                      ///< whose cost counts, with that of its children; 0: who listens
-  std::string subject;                   ///< the driver's name in the figures; empty: what it says itself
-  std::string bench = "node";            ///< whose figures these are
-  std::string json;                      ///< where the figures go; empty: nowhere
-  std::vector<std::string> command;      ///< runs while all are published; see below
-  std::chrono::seconds settle{1};        ///< before a look at the cost
-  std::chrono::seconds one_call{120};    ///< as kubelet has it
+  std::string endpoint;                 ///< unix:///path/to.sock
+  std::string root;                     ///< staging paths and targets are made below it, and removed
+  std::vector<manager::Mount> volumes;  ///< read_volumes()
+  int at_once = 8;                      ///< volumes under way together
+  pid_t driver = 0;                     ///< whose cost counts, with that of its children; 0: who listens
+  std::string words;                    ///< also processes whose command line has them cost, as daemons are no children
+  std::string subject;                  ///< the driver's name in the figures; empty: what it says itself
+  std::string bench = "node";           ///< whose figures these are
+  std::string json;                     ///< where the figures go; empty: nowhere
+  std::vector<std::string> command;     ///< runs while all are published; see below
+  std::chrono::seconds settle{1};       ///< before a look at the cost
+  std::chrono::seconds one_call{120};   ///< as kubelet has it
   std::chrono::seconds taking_down{60};  ///< for all tries of one volume
 };
 
