@@ -62,6 +62,10 @@ constexpr auto kTable = std::to_array<Flag>({
     {"heal-without-proof", Kind::boolean, &Run::heal_without_proof, "Removed: use `corbd heal ID --without-proof`"},
     {"heal-at-once", Kind::number, &Run::heal_at_once, "How many volumes may be healed at the same time", nullptr, 1,
      1024},
+    {"io-threads", Kind::number, &Run::io_threads,
+     "Threads that serve the devices, for nodes where several volumes are busy at the same time; each device stays on "
+     "one of them",
+     nullptr, 1, 16},
     {"unstage-orphans", Kind::boolean, &Run::unstage_orphans,
      "Unstage volumes that kubelet has forgotten: staged, used by no pod, and not attached to this node for ten "
      "minutes"},

@@ -6,6 +6,7 @@
 
 #include "commands.hpp"
 #include "corbd/core/log.hpp"
+#include "io_loops.hpp"
 #include "link.hpp"
 #include "netlink_thread.hpp"
 #include "sysfs.hpp"
@@ -127,7 +128,7 @@ class Devices final : public device::Devices {
   Devices(executor control, Clock& clock, Config config)
       : control_(control),
         clock_(clock),
-        loop_(config.bytes_in_flight, config.max_request_bytes, config.reserved_bytes),
+        loops_(config.io_threads, config.bytes_in_flight, config.max_request_bytes, config.reserved_bytes),
         known_(std::make_shared<Known>(control, clock, std::move(config.sysfs))),
         netlink_(probe_, [control, known = known_](std::uint32_t index) {
           asio::post(control, [known, index] {
@@ -155,7 +156,7 @@ class Devices final : public device::Devices {
     auto pair = make_socket_pair();
     if (!pair) return pair.error();
     std::unique_ptr<device::Link> link =
-        std::make_unique<Link>(control_, clock_, loop_, image, read_only, std::move(pair->first),
+        std::make_unique<Link>(control_, clock_, loops_.next(), image, read_only, std::move(pair->first),
                                std::move(pair->second), std::move(on_stopped), probe_);
     return link;
   }
@@ -217,10 +218,7 @@ class Devices final : public device::Devices {
   void on_link_dead(std::function<void(std::uint32_t)> dead) override { known_->dead = std::move(dead); }
   device::Counters counters() const override {
     device::Counters now = probe_.read();
-    now.budget = loop_.budget.bytes();
-    now.reserved = loop_.sessions * loop_.budget.per_device();
-    now.in_flight = loop_.budget.used();
-    now.buffers = loop_.buffers.resident();
+    loops_.add_to(now);
     return now;
   }
 
@@ -272,7 +270,7 @@ class Devices final : public device::Devices {
   executor control_;
   Clock& clock_;
   Probe probe_;
-  IoLoop loop_;
+  IoLoops loops_;
   std::shared_ptr<Known> known_;
   NetlinkThread netlink_;
 };

@@ -7,7 +7,6 @@
 
 namespace corbd::nbd {
 namespace {
-constexpr std::size_t kKeptBuffers = 32u << 20;
 // The memory of a peak is back after twice this time, because the peak counts for the period in which it ended.
 constexpr std::chrono::seconds kTrimPeriod{4};
 constexpr std::size_t kTrimSlice = 32u << 20;  // then it is the devices' turn
@@ -37,8 +36,9 @@ struct IoLoop::Wake {
   IoLoop* loop;
 };
 
-IoLoop::IoLoop(std::uint64_t bytes_in_flight, std::uint32_t max_request_bytes, std::uint32_t reserved_bytes)
-    : buffers(kKeptBuffers),
+IoLoop::IoLoop(std::uint64_t bytes_in_flight, std::uint32_t max_request_bytes, std::uint32_t reserved_bytes,
+               std::size_t kept_buffers)
+    : buffers(kept_buffers),
       budget(bytes_in_flight, reserved_bytes),
       max_request_(max_request_bytes),
       work_(io_.get_executor()),

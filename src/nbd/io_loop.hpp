@@ -1,4 +1,4 @@
-// The thread that serves the devices, and the way back to it for operations that end on librbd's threads.
+// A thread that serves devices, and the way back to it for operations that end on librbd's threads.
 #pragma once
 
 #include <atomic>
@@ -34,10 +34,14 @@ class Batched {
   bool asked_ = false;
 };
 
+/// Bytes of buffers that are kept for good, for all devices.
+inline constexpr std::size_t kKeptBuffers = 32u << 20;
+
 class IoLoop {
  public:
-  IoLoop(std::uint64_t bytes_in_flight, std::uint32_t max_request_bytes, std::uint32_t reserved_bytes = 1u << 20);
-  /// A server of a device is gone.
+  IoLoop(std::uint64_t bytes_in_flight, std::uint32_t max_request_bytes, std::uint32_t reserved_bytes = 1u << 20,
+         std::size_t kept_buffers = kKeptBuffers);
+  /// Every server of a device is gone.
   ~IoLoop();
   IoLoop(const IoLoop&) = delete;
   IoLoop& operator=(const IoLoop&) = delete;
@@ -45,7 +49,7 @@ class IoLoop {
   asio::io_context& io() { return io_; }
   std::uint32_t max_request() const { return max_request_; }
 
-  /// The caller is the io thread.
+  /// The caller is this io thread.
   bool here() const { return std::this_thread::get_id() == thread_.get_id(); }
 
   /// From any thread. Wakes the loop once per batch, allocates nothing.
@@ -58,7 +62,9 @@ class IoLoop {
 
   Buffers buffers;  ///< io thread
   Budget budget;    ///< io thread
+  // Any thread reads these.
   std::atomic<std::uint64_t> sessions{0};
+  std::atomic<std::uint64_t> serving{0};  ///< those whose link has not ended
 
  private:
   struct Wake;

@@ -27,6 +27,7 @@ Session::Session(IoLoop& loop, image::Image& image, bool read_only, Fd socket, N
       stream_(loop.io().get_executor(), socket.get()),
       fd_(socket.release()) {
   ++loop_.sessions;
+  ++loop_.serving;
 }
 
 Session::~Session() { --loop_.sessions; }

@@ -1,5 +1,5 @@
-// Serves one device: passes requests from a socket to an image, and replies back. It lives on the io thread; the
-// control thread reads its state and posts to it.
+// Serves one device: passes requests from a socket to an image, and replies back. It lives on one io thread, which
+// every "io thread" below means; the control thread reads its state and posts to it.
 #pragma once
 
 #include <atomic>

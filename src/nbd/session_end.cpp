@@ -74,6 +74,7 @@ void Session::release_all(Reply* replies) {
 void Session::stop(State state, int error) {
   if (!serving()) return;
   error_.store(error, std::memory_order_release);
+  --loop_.serving;
   {
     const std::lock_guard sole(sending_);
     vital_->state.store(state, std::memory_order_release);

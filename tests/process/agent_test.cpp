@@ -36,6 +36,13 @@ std::size_t descriptors(pid_t pid) {
   return static_cast<std::size_t>(std::distance(begin(all), end(all)));
 }
 
+int threads_named(pid_t pid, const std::string& name) {
+  int count = 0;
+  for (const auto& thread : fs::directory_iterator("/proc/" + std::to_string(pid) + "/task"))
+    count += read_file(thread.path().string() + "/comm", 64).value() == name + "\n" ? 1 : 0;
+  return count;
+}
+
 Agent::Options with_stderr(int fd) {
   Agent::Options options;
   options.prepare = [fd] { ::dup2(fd, STDERR_FILENO); };
@@ -152,6 +159,17 @@ TEST_CASE("an agent without a free descriptor answers again once it has one") {
   }
   CHECK(agent.answers());
   CHECK_THAT(agent.log(), ContainsSubstring("rpc.not_accepting"));
+}
+
+TEST_CASE("an agent serves devices on as many threads as it was told, and on one without a word") {
+  const Ground ground;
+  Agent::Options options;
+  const auto [more, threads] =
+      GENERATE(values<std::pair<std::vector<std::string>, int>>({{{}, 1}, {{"--io-threads=3"}, 3}}));
+  options.more = more;
+  const Agent agent(ground, options);
+  REQUIRE(agent.answers());
+  CHECK(threads_named(agent.pid(), "corbd-io") == threads);
 }
 
 TEST_CASE("an agent takes as many descriptors as the system allows") {

@@ -31,6 +31,7 @@ struct Run {
   bool unstage_orphans = false;
   bool watch_all_attachments = false;
   int heal_at_once = 16;
+  int io_threads = 1;
   int shutdown_grace_s = 90;
   bool volume_health = false;
   bool fence_out_of_service = false;  ///< images are taken from clients of nodes that are out of service

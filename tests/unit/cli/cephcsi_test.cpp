@@ -70,6 +70,14 @@ Words with(Words words, std::initializer_list<std::string> more) {
   return words;
 }
 
+/// `corbd run` with these words.
+cli::Command corbd_run(Words words) {
+  words.insert(words.begin(), {"corbd", "run", "--nodeid=n"});
+  std::vector<char*> arguments;
+  for (auto& word : words) arguments.push_back(word.data());
+  return cli::parse(static_cast<int>(arguments.size()), arguments.data(), "0");
+}
+
 }  // namespace
 
 TEST_CASE("the DaemonSet's own arguments run the agent, on the folders that its pod has") {
@@ -115,15 +123,20 @@ TEST_CASE(
 }
 
 TEST_CASE("under the name corbd a volume that names no mounter is served over nbd, unless the flag says otherwise") {
-  const auto parsed = [](Words words) {
-    words.insert(words.begin(), {"corbd", "run", "--nodeid=n"});
-    std::vector<char*> arguments;
-    for (auto& word : words) arguments.push_back(word.data());
-    return cli::parse(static_cast<int>(arguments.size()), arguments.data(), "0");
-  };
-  CHECK(std::get<Run>(parsed({})).default_mounter == "rbd-nbd");
-  CHECK(std::get<Run>(parsed({"--default-mounter=rbd"})).default_mounter == "rbd");
-  CHECK(std::holds_alternative<cli::Exit>(parsed({"--default-mounter=krbd"})));
+  CHECK(std::get<Run>(corbd_run({})).default_mounter == "rbd-nbd");
+  CHECK(std::get<Run>(corbd_run({"--default-mounter=rbd"})).default_mounter == "rbd");
+  CHECK(std::holds_alternative<cli::Exit>(corbd_run({"--default-mounter=krbd"})));
+}
+
+TEST_CASE("one io thread serves, unless the flag says otherwise, and no more than 16") {
+  CHECK(std::get<Run>(corbd_run({})).io_threads == 1);
+  CHECK(std::get<Run>(corbd_run({"--io-threads=16"})).io_threads == 16);
+  CHECK(Pod().run(with(kDaemonSet, {"--io-threads=4"})).io_threads == 4);
+  const auto* wrong = GENERATE("--io-threads=0", "--io-threads=17", "--io-threads=-1");
+  CHECK(std::get<cli::Exit>(corbd_run({wrong})).code != 0);
+  const auto refused = Pod().refusal(with(kDaemonSet, {wrong}));
+  CHECK(refused.code == errc::invalid_argument);
+  CHECK_THAT(refused.text, ContainsSubstring("--io-threads") && ContainsSubstring("from 1 to 16"));
 }
 
 TEST_CASE("kubelet is told of the driver by the DaemonSet's sidecar, unless the agent is asked to") {

@@ -1,0 +1,32 @@
+// The io threads of all devices. A link stays on the thread that it began on.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "corbd/device/device.hpp"
+#include "io_loop.hpp"
+
+namespace corbd::nbd {
+
+/// Each io thread has an equal part of the budget and of the kept memory, so that no thread looks at another's. All
+/// parts together are no more than what one thread alone would have.
+class IoLoops {
+ public:
+  /// `threads`: none counts as one. `bytes_in_flight`: of all together.
+  IoLoops(std::size_t threads, std::uint64_t bytes_in_flight, std::uint32_t max_request_bytes,
+          std::uint32_t reserved_bytes = 1u << 20);
+
+  /// For the next link: the io thread that serves the fewest, and of those the first. Control thread.
+  IoLoop& next();
+
+  /// The present values of all together, in bytes. Any thread.
+  void add_to(device::Counters& counters) const;
+
+  const std::vector<std::unique_ptr<IoLoop>>& all() const { return loops_; }
+
+ private:
+  std::vector<std::unique_ptr<IoLoop>> loops_;
+};
+
+}  // namespace corbd::nbd
