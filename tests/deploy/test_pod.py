@@ -42,6 +42,9 @@ class Pod(unittest.TestCase):
         self.assertEqual(only("DaemonSet", told_by("pods that are deleted by hand"))["spec"]["updateStrategy"], {"type": "OnDelete"})
         self.assertEqual(only("DaemonSet", told_by("many nodes at the same time"))["spec"]["updateStrategy"]["rollingUpdate"], {"maxUnavailable": "10%"})
 
+    def test_the_number_of_io_threads_is_a_value(self):
+        self.assertIn("--io-threads=4", agent_of(told_by("several io threads"))["args"])
+
     def test_the_pod_outlives_the_agent_s_grace(self):
         found = told_by("a long shutdown")
         self.assertIn("--shutdown-grace=300", agent_of(found)["args"])

@@ -16,6 +16,7 @@ REFUSED = {
     "a port that is none": ({"nodeplugin.httpMetrics.containerPort": 70000}, "nodeplugin.httpMetrics.containerPort: Must be less than or equal to 65535"),
     "keys that are not on a tmpfs": ({"hostPaths.runtime": "/var/lib/corbd"}, "hostPaths.runtime: Does not match pattern '^/run"),
     "a rollout that never begins": ({"nodeplugin.maxUnavailable": 0}, "nodeplugin.maxUnavailable"),
+    "more io threads than the agent takes": ({"nodeplugin.ioThreads": 17}, "nodeplugin.ioThreads: Must be less than or equal to 16"),
     "an unknown update strategy": ({"nodeplugin.updateStrategy": "Recreate"}, "nodeplugin.updateStrategy must be one of the following"),
     "an annotation that is no text": ({"nodeplugin.podAnnotations": {"a": True}}, "nodeplugin.podAnnotations.a: Invalid type. Expected: string, given: boolean"),
     "a cluster without monitors": ({"externallyManagedConfigmap": False, "csiConfig": [{"clusterID": "ceph"}]}, "csiConfig.0: monitors is required"),

@@ -105,6 +105,9 @@
 {{- if .Values.fencing.outOfService -}}
 {{- $args = append $args "--fence-out-of-service" -}}
 {{- end -}}
+{{- if ne (int .Values.nodeplugin.ioThreads) 1 -}}
+{{- $args = append $args (printf "--io-threads=%d" (int .Values.nodeplugin.ioThreads)) -}}
+{{- end -}}
 {{- if ne (int .Values.nodeplugin.shutdownGraceSeconds) 90 -}}
 {{- $args = append $args (printf "--shutdown-grace=%d" (int .Values.nodeplugin.shutdownGraceSeconds)) -}}
 {{- end -}}
