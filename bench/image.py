@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Measures a server of RBD images beside its peers, without a kernel: image.py [--seconds S] [--rounds N] [--points quick|all] OUT.json
+"""Measures a server of RBD images beside its peers, without a kernel: image.py [--seconds S] [--rounds N] [--points quick|busy|all] [--io-threads N...] OUT.json
 Each subject of bench/peers.json serves the same images of a real cluster in turn, and fio asks for 4 KiB at random places. `serves`: one process for all images, or one
-for each, which fio reaches by NBD; `fio`: fio is itself the client of the cluster. CORBD_LAB_* name the cluster (scripts/lab/ceph env DIR)."""
+for each, which fio reaches by NBD; `fio`: fio is itself the client of the cluster. --io-threads 1 2: corbd once with one io thread and once with two, in turn, as
+`corbd` and `corbd-2io`. CORBD_LAB_* name the cluster (scripts/lab/ceph env DIR)."""
 import argparse
 import json
 import os
@@ -20,7 +21,9 @@ import fio  # noqa: E402
 IMAGE_BYTES = 1 << 30
 VOLUMES = 8
 POINTS = [(kind, depth, volumes) for kind in ("randread", "randwrite") for depth, volumes in ((1, 1), (16, 1), (64, 1), (16, VOLUMES))]
+BUSY = [(kind, depth, VOLUMES) for kind in ("randread", "randwrite") for depth in (1, 16, 64)]
 QUICK = [("randread", 16, 1), ("randwrite", 16, 1)]
+CHOICES = {"all": POINTS, "busy": BUSY, "quick": QUICK}
 
 
 class Bench:
@@ -117,6 +120,15 @@ def cpu_of(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def with_threads(peers, numbers):
+    """corbd once for each number of io threads, then the others."""
+    ours, found = peers["corbd"], {}
+    for number in numbers:
+        command = [word.replace("{io_threads}", str(number)) for word in ours["command"]]
+        found["corbd" if number == 1 else "corbd-%dio" % number] = dict(ours, command=command)
+    return {**found, **{name: peer for name, peer in peers.items() if name != "corbd"}}
+
+
 def middle(rounds):
     """The round in the middle by IOPS, with the least and the most."""
     ordered = sorted(rounds, key=lambda one: one["iops"])
@@ -127,15 +139,16 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--points", choices=("quick", "all"), default="all")
+    parser.add_argument("--points", choices=sorted(CHOICES), default="all")
+    parser.add_argument("--io-threads", type=int, nargs="+", default=[1], metavar="N", help="of corbd")
     parser.add_argument("out")
     options = parser.parse_args()
-    peers = json.load(open(os.path.join(HERE, "peers.json")))["image"]
+    peers = with_threads(json.load(open(os.path.join(HERE, "peers.json")))["image"], options.io_threads)
     bench, figures = Bench(options.seconds), []
     try:
         bench.make_images()
         print("%-10s %6s %8s %-10s %10s %10s %10s %14s" % ("", "depth", "volumes", "", "IOPS", "p50 us", "p99 us", "CPU us/request"))
-        for kind, depth, volumes in POINTS if options.points == "all" else QUICK:
+        for kind, depth, volumes in CHOICES[options.points]:
             subjects = {name: peer for name, peer in peers.items() if volumes <= peer.get("volumes", volumes)}
             rounds = {name: [] for name in subjects}
             for _ in range(options.rounds):

@@ -30,7 +30,7 @@ struct Words {
   std::vector<pid_t> pids;
   std::uint64_t requests = 0;
   int first = 0, second = 0;
-  unsigned third = 0;
+  unsigned third = 0, io_threads = 1;
 };
 
 using Verb = std::function<int()>;
@@ -124,9 +124,12 @@ void add_own(CLI::App& app, Words& words, Verb& chosen) {
   drive->add_option("command", words.names)->required();
   drive->callback([&] { chosen = [&] { return bench::drive(words.requests, words.names); }; });
   auto* images = app.add_subcommand("images", "Serves images of a real cluster on sockets");
+  images->add_option("--io-threads", words.io_threads, "As of `corbd run`")
+      ->check(CLI::Range(1, 16))
+      ->capture_default_str();
   images->add_option("folder", words.folder)->required();
   images->add_option("image", words.names)->required();
-  images->callback([&] { chosen = [&] { return bench::serve_images(words.folder, words.names); }; });
+  images->callback([&] { chosen = [&] { return bench::serve_images(words.folder, words.names, words.io_threads); }; });
 }
 
 /// Those whose words are one or two numbers, each with what it is without them.

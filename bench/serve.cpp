@@ -17,6 +17,7 @@
 
 #include "corbd/core/blocking_pool.hpp"
 #include "corbd/rbd/clusters.hpp"
+#include "io_loops.hpp"
 #include "link.hpp"
 #include "support/folder.hpp"
 #include "support/newstyle.hpp"
@@ -42,9 +43,10 @@ Fd listen_on(const std::string& path) {
   return socket;
 }
 
-/// One process of the agent's: control thread, io thread, librbd.
+/// One process of the agent's: control thread, io threads, librbd.
 class Server {
  public:
+  explicit Server(unsigned io_threads) : loops_(io_threads, 512u << 20, 32u << 20) {}
   int run(const std::string& folder, const std::vector<std::string>& names) {
     for (const auto& name : names) images_.push_back(open(name));
     for (std::size_t i = 0; i < names.size(); ++i) {
@@ -96,7 +98,7 @@ class Server {
       if (!test::newstyle_handshake(socket.get(), image.size())) continue;
       asio::post(control_, [this, &image, fd = socket.release()] {
         links_.push_back(
-            nbd::serve_socket(control_.get_executor(), *clock_, loop_, image, Fd(fd), probe_, false, [] {}));
+            nbd::serve_socket(control_.get_executor(), *clock_, loops_.next(), image, Fd(fd), probe_, false, [] {}));
       });
     }
   }
@@ -108,7 +110,7 @@ class Server {
   const test::Folder incarnations_;
   std::unique_ptr<image::Clusters> clusters_ =
       rbd::make_clusters(control_.get_executor(), *clock_, pool_, {.incarnations_dir = incarnations_.path()});
-  nbd::IoLoop loop_{512u << 20, 32u << 20};
+  nbd::IoLoops loops_;
   nbd::Probe probe_;
   std::vector<std::unique_ptr<image::Image>> images_;
   std::vector<std::unique_ptr<device::Link>> links_;
@@ -116,8 +118,8 @@ class Server {
 
 }  // namespace
 
-int serve_images(const std::string& folder, const std::vector<std::string>& images) {
-  return Server().run(folder, images);
+int serve_images(const std::string& folder, const std::vector<std::string>& images, unsigned io_threads) {
+  return Server(io_threads).run(folder, images);
 }
 
 }  // namespace corbd::bench
