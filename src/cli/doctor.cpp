@@ -7,6 +7,8 @@
 #include <iomanip>
 #include <iostream>
 
+#include "moving.hpp"
+
 namespace corbd::cli {
 namespace {
 
@@ -46,6 +48,7 @@ boost::json::array report(const std::vector<Finding>& findings) {
 }
 
 int diagnose(const Doctor& options, const std::string& version) {
+  if (options.before != Doctor::Before::nothing) return foresee(options);
   const auto findings = judge(gather(options));
   if (options.output == "json")
     std::cout << boost::json::serialize(report(findings)) << "\n";

@@ -16,7 +16,7 @@
 #include "corbd/core/file.hpp"
 #include "corbd/core/process.hpp"
 #include "corbd/rpc/calls.hpp"
-#include "doctor.hpp"
+#include "doctor_gather.hpp"
 #include "doctor_monitors.hpp"
 
 namespace corbd::cli {
@@ -36,14 +36,6 @@ std::optional<std::string> first_line(const std::string& path) {
 std::string link_text(const char* path) {
   std::error_code failed;
   return fs::read_symlink(path, failed).string();
-}
-
-/// A module can be loaded if depmod(8) knows it.
-Module rbd_module(const std::string& kernel) {
-  std::error_code ignored;
-  if (fs::exists("/sys/bus/rbd", ignored)) return Module::present;
-  const auto known = read_file("/lib/modules/" + kernel + "/modules.dep", kMaxText);
-  return known && known->find("/rbd.ko") != std::string::npos ? Module::loadable : Module::absent;
 }
 
 std::optional<std::uint64_t> effective_capabilities() {
@@ -74,20 +66,6 @@ result<> on_tmpfs(const std::string& folder) {
   return check_tmpfs(folder);
 }
 
-result<std::vector<rbd::ClusterEntry>> clusters(const std::string& config_dir) {
-  const std::string path = config_dir + "/config.json";
-  const auto text = read_file(path, kMaxText);
-  if (!text) return text.error();
-  return rbd::parse_clusters(*text);
-}
-
-result<cephcsi::MounterRules> mounter_rules(const std::string& config_dir) {
-  const auto text = read_file(config_dir + "/mounters.json", kMaxText);
-  if (!text && text.error().code == errc::not_found) return cephcsi::MounterRules();
-  if (!text) return text.error();
-  return cephcsi::parse_mounter_rules(*text);
-}
-
 std::vector<NbdDevice> nbd_devices() {
   std::vector<NbdDevice> all;
   std::error_code failed;
@@ -114,21 +92,6 @@ std::vector<NbdDevice> nbd_devices() {
   return all;
 }
 
-std::set<std::string> recorded(const std::string& state_dir) {
-  std::set<std::string> ids;
-  std::error_code failed;
-  for (fs::directory_iterator at(state_dir + "/volumes", failed), end; !failed && at != end; at.increment(failed)) {
-    if (at->path().extension() != ".json") continue;
-    const auto text = read_file(at->path(), kMaxText);
-    boost::system::error_code bad;
-    const auto parsed = json::parse(text ? *text : "null", bad);
-    const auto* record = !bad && parsed.is_object() ? parsed.get_object().if_contains("record") : nullptr;
-    const auto* id = record != nullptr && record->is_object() ? record->get_object().if_contains("volume_id") : nullptr;
-    if (id != nullptr && id->is_string()) ids.emplace(id->get_string());
-  }
-  return ids;
-}
-
 /// The lock file of a state directory names its holder. A process that has ended may have left its name.
 std::optional<bool> agent_dumps_core(const std::string& state_dir) {
   const auto pid = first_line(state_dir + "/lock");
@@ -151,6 +114,43 @@ std::optional<bool> in_host_network(const std::string& pid_namespace) {
 
 }  // namespace
 
+/// A module can be loaded if depmod(8) knows it.
+Module rbd_module(const std::string& root, const std::string& kernel) {
+  std::error_code ignored;
+  if (fs::exists(root + "/sys/bus/rbd", ignored)) return Module::present;
+  const auto known = read_file(root + "/lib/modules/" + kernel + "/modules.dep", kMaxText);
+  return known && known->find("/rbd.ko") != std::string::npos ? Module::loadable : Module::absent;
+}
+
+result<std::vector<rbd::ClusterEntry>> read_clusters(const std::string& config_dir) {
+  const std::string path = config_dir + "/config.json";
+  const auto text = read_file(path, kMaxText);
+  if (!text) return text.error();
+  return rbd::parse_clusters(*text);
+}
+
+result<cephcsi::MounterRules> read_mounter_rules(const std::string& config_dir) {
+  const auto text = read_file(config_dir + "/mounters.json", kMaxText);
+  if (!text && text.error().code == errc::not_found) return cephcsi::MounterRules();
+  if (!text) return text.error();
+  return cephcsi::parse_mounter_rules(*text);
+}
+
+std::set<std::string> read_recorded(const std::string& state_dir) {
+  std::set<std::string> ids;
+  std::error_code failed;
+  for (fs::directory_iterator at(state_dir + "/volumes", failed), end; !failed && at != end; at.increment(failed)) {
+    if (at->path().extension() != ".json") continue;
+    const auto text = read_file(at->path(), kMaxText);
+    boost::system::error_code bad;
+    const auto parsed = json::parse(text ? *text : "null", bad);
+    const auto* record = !bad && parsed.is_object() ? parsed.get_object().if_contains("record") : nullptr;
+    const auto* id = record != nullptr && record->is_object() ? record->get_object().if_contains("volume_id") : nullptr;
+    if (id != nullptr && id->is_string()) ids.emplace(id->get_string());
+  }
+  return ids;
+}
+
 Inputs gather(const Doctor& options) {
   Inputs inputs;
   utsname system{};
@@ -158,7 +158,7 @@ Inputs gather(const Doctor& options) {
   std::error_code ignored;
   inputs.nbd_there = fs::exists("/sys/module/nbd", ignored);
   inputs.nbds_max = first_line("/sys/module/nbd/parameters/nbds_max");
-  inputs.rbd = rbd_module(inputs.kernel);
+  inputs.rbd = rbd_module("", inputs.kernel);
   inputs.capabilities = effective_capabilities();
   inputs.pid_namespace = link_text("/proc/self/ns/pid");
   inputs.first_process = first_line("/proc/1/comm").value_or("");
@@ -171,14 +171,14 @@ Inputs gather(const Doctor& options) {
   inputs.state_dir_writable = try_writing(options.state_dir);
   inputs.admin = rpc::answers(options.admin_endpoint);
   inputs.csi = rpc::answers(options.endpoint);
-  inputs.clusters = clusters(options.config_dir);
-  inputs.mounters = mounter_rules(options.config_dir);
+  inputs.clusters = read_clusters(options.config_dir);
+  inputs.mounters = read_mounter_rules(options.config_dir);
   if (inputs.clusters)
     for (const auto& cluster : *inputs.clusters)
       for (const auto& monitor : cluster.monitors) inputs.monitors.push_back({cluster.cluster_id, monitor, false});
   ask_monitors(inputs.monitors);
   inputs.devices = nbd_devices();
-  inputs.recorded = recorded(options.state_dir);
+  inputs.recorded = read_recorded(options.state_dir);
   inputs.dumps_core = agent_dumps_core(options.state_dir);
   return inputs;
 }

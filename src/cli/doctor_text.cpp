@@ -5,7 +5,7 @@
 #include <boost/json/object.hpp>
 #include <sstream>
 
-#include "doctor.hpp"
+#include "moving.hpp"
 
 namespace corbd::cli {
 namespace {
@@ -116,6 +116,17 @@ std::optional<bool> is_shared(std::string_view mountinfo, std::string_view path)
       if (fields[i].starts_with("shared:")) shared = true;
   }
   return shared;
+}
+
+std::vector<MountLine> mount_lines(std::string_view mountinfo) {
+  std::vector<MountLine> lines;
+  for (const auto& line : split(mountinfo, '\n')) {
+    const auto fields = split(line, ' ');
+    const auto dash = std::find(fields.begin(), fields.end(), "-");
+    if (fields.size() < 7 || fields.end() - dash < 3) continue;
+    lines.push_back({fields[2], unescaped(fields[3]), unescaped(fields[4]), dash[1], unescaped(dash[2])});
+  }
+  return lines;
 }
 
 boost::json::value redacted_json(boost::json::value value) {

@@ -90,6 +90,31 @@ CLI::App* add_csi(CLI::App& app, CsiCall& call) {
   return command;
 }
 
+/// What a change of the node plugin would do, on a node with either of the two.
+void add_before(CLI::App& command, Run& run, Doctor& doctor) {
+  const auto say = [&doctor](Doctor::Before before) {
+    return [&doctor, before](std::int64_t) { doctor.before = before; };
+  };
+  auto* migration =
+      command.add_flag_function("--before-migration", say(Doctor::Before::migration),
+                                "Instead: what becomes of each staged volume when this agent replaces ceph-csi here");
+  command
+      .add_flag_function("--before-rollback", say(Doctor::Before::rollback),
+                         "Instead: what becomes of each staged volume when ceph-csi replaces this agent here")
+      ->excludes(migration);
+  command.add_option("--nodeid", run.nodeid, "Name of this node, to ask the API server for volumes")
+      ->envname("NODE_ID");
+  command
+      .add_option("--default-mounter", doctor.default_mounter,
+                  "That of the agent [rbd if this program is called cephcsi, otherwise rbd-nbd]")
+      ->check(CLI::IsMember(std::vector<std::string>(kMounters.begin(), kMounters.end())));
+  command
+      .add_option("--kms-config-dir", run.kms_config_dir, "Folder of ceph-csi's config.json for key management systems")
+      ->capture_default_str();
+  command.add_option("--root", doctor.root,
+                     "Where the host's root folder is seen, as /host in a pod of `kubectl debug node` [/]");
+}
+
 CLI::App* add_doctor(CLI::App& app, Run& run, Doctor& doctor) {
   auto* command = app.add_subcommand("doctor", "Check this node: what the agent needs, and what stands in its way");
   command->add_option("--endpoint", run.endpoint, "CSI socket, unix:///path")
@@ -104,8 +129,11 @@ CLI::App* add_doctor(CLI::App& app, Run& run, Doctor& doctor) {
   command->add_option("--runtime-dir", run.runtime_dir, "Folder of the Ceph keys and the admin socket")
       ->capture_default_str();
   command->add_option("--config-dir", run.config_dir, "Folder of ceph-csi's config.json")->capture_default_str();
-  command->add_option("--bundle", doctor.bundle,
-                      "Also pack what a remote engineer needs, without secrets, into this .tar.gz");
+  add_before(*command, run, doctor);
+  auto* bundle = command->add_option("--bundle", doctor.bundle,
+                                     "Also pack what a remote engineer needs, without secrets, into this .tar.gz");
+  for (const char* instead : {"--before-migration", "--before-rollback"})
+    bundle->excludes(command->get_option(instead));
   command->add_option("-o,--output", doctor.output, "Output format: text or json")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
@@ -125,12 +153,16 @@ void add_describe(CLI::App& app, const std::string& version) {
   command->require_subcommand(1);
 }
 
-Doctor complete(Doctor doctor, const Run& run) {
+Doctor complete(Doctor doctor, const Run& run, bool is_cephcsi) {
   doctor.endpoint = run.endpoint;
   doctor.kubelet_dir = run.kubelet_dir;
   doctor.state_dir = run.state_dir;
   doctor.runtime_dir = run.runtime_dir;
   doctor.config_dir = run.config_dir;
+  doctor.kms_config_dir = run.kms_config_dir;
+  doctor.driver = run.drivername;
+  doctor.node = run.nodeid;
+  if (doctor.default_mounter.empty()) doctor.default_mounter = is_cephcsi ? kMounters[0] : kMounters[1];
   if (doctor.admin_endpoint.empty()) doctor.admin_endpoint = "unix://" + run.runtime_dir + "/admin.sock";
   return doctor;
 }
@@ -161,7 +193,8 @@ void complete(Run& run) {
 
 Command parse(int argc, char** argv, const std::string& version) {
   const std::vector<std::string> words(argv, argv + argc);
-  if (argc > 0 && std::filesystem::path(words[0]).filename() == "cephcsi" && (argc == 1 || words[1].starts_with('-')))
+  const bool is_cephcsi = argc > 0 && std::filesystem::path(words[0]).filename() == "cephcsi";
+  if (is_cephcsi && (argc == 1 || words[1].starts_with('-')))
     return parse_cephcsi(std::span(words).subspan(1), version);
   CLI::App app{"corbd: Ceph RBD volumes over the kernel's NBD driver, for Kubernetes and Nomad nodes"};
   app.set_version_flag("--version", version);
@@ -198,7 +231,7 @@ Command parse(int argc, char** argv, const std::string& version) {
     return Exit{0};
   }
   complete(run);
-  if (*doctor_command) return complete(doctor, run);
+  if (*doctor_command) return complete(doctor, run, is_cephcsi);
   if (run.nodeid.empty()) {
     std::cerr << "corbd run: the node's name is missing: give --nodeid or set NODE_ID\n";
     return Exit{2};

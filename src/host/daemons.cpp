@@ -10,6 +10,7 @@
 
 #include "corbd/core/fd.hpp"
 #include "corbd/core/file.hpp"
+#include "corbd/host/daemons.hpp"
 #include "failure.hpp"
 #include "ops.hpp"
 
@@ -93,3 +94,11 @@ result<> dismiss(std::uint32_t index, const std::string& backend) {
 }
 
 }  // namespace corbd::host::ops
+
+namespace corbd::host {
+
+result<std::vector<int>> find_daemons(const std::string& root, std::uint32_t index, const std::string& backend) {
+  return ops::daemons(root, index, backend);
+}
+
+}  // namespace corbd::host

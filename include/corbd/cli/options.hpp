@@ -107,7 +107,12 @@ struct Fencing {
 
 /// `corbd doctor`: looks at the node. Flags have the names of `corbd run`.
 struct Doctor {
-  std::string endpoint, admin_endpoint, kubelet_dir, state_dir, runtime_dir, config_dir;
+  std::string endpoint, admin_endpoint, kubelet_dir, state_dir, runtime_dir, config_dir, kms_config_dir;
+  std::string driver, node;     ///< node: its name; empty: not known
+  std::string default_mounter;  ///< one of kMounters
+  std::string root;             ///< where the host's /proc, /sys and folders of kubelet are seen; empty: here
+  /// What is about to happen to this node's volumes. Otherwise the node itself is looked at.
+  enum class Before { nothing, migration, rollback } before = Before::nothing;
   std::string bundle;           ///< file to pack into; empty: none
   std::string output = "text";  ///< or "json"
 };

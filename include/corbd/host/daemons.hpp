@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "corbd/core/helper_pool.hpp"
 #include "corbd/core/result.hpp"
@@ -24,5 +25,9 @@ class Daemons {
 };
 
 std::unique_ptr<Daemons> make_daemons(HelperPool& helpers);
+
+/// The IDs of the processes that serving() looks for, from <root>/proc and <root>/sys; `root` is empty for this host.
+/// Reading the command line of a process may wait for its memory.
+result<std::vector<int>> find_daemons(const std::string& root, std::uint32_t index, const std::string& backend);
 
 }  // namespace corbd::host

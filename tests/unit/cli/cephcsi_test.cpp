@@ -308,6 +308,9 @@ TEST_CASE("a program called cephcsi takes ceph-csi's command line, but also a su
   };
   CHECK(std::holds_alternative<cli::Liveness>(parsed({"/usr/local/bin/cephcsi", "-type=liveness"})));
   CHECK(std::holds_alternative<cli::Helper>(parsed({"/usr/local/bin/cephcsi", "helper"})));
+  // The agent that it asks about has the default of its own name.
+  CHECK(std::get<cli::Doctor>(parsed({"/usr/local/bin/cephcsi", "doctor"})).default_mounter == "rbd");
+  CHECK(std::get<cli::Doctor>(parsed({"/usr/bin/corbd", "doctor"})).default_mounter == "rbd-nbd");
 }
 
 TEST_CASE("`corbd run` takes ceph-csi's flags too, and knows which of them mean nothing to it") {

@@ -1,0 +1,16 @@
+// Readings that the doctor's questions share.
+#pragma once
+
+#include "doctor.hpp"
+
+namespace corbd::cli {
+
+result<std::vector<rbd::ClusterEntry>> read_clusters(const std::string& config_dir);
+/// None if there is no mounters.json.
+result<cephcsi::MounterRules> read_mounter_rules(const std::string& config_dir);
+/// The volume IDs of an agent's records.
+std::set<std::string> read_recorded(const std::string& state_dir);
+/// `root`: where the host's root folder is seen; empty: here.
+Module rbd_module(const std::string& root, const std::string& kernel);
+
+}  // namespace corbd::cli

@@ -1,0 +1,109 @@
+// `corbd doctor --before-migration` and `--before-rollback`: what becomes of each volume that is staged on this node
+// when the agent takes the place of ceph-csi's node plugin, or the other way round. Gathered, judged and shown in three
+// parts, like the doctor's other checks.
+#pragma once
+
+#include <map>
+#include <set>
+
+#include "corbd/cephcsi/parameters.hpp"
+#include "corbd/cephcsi/stash.hpp"
+#include "corbd/kube/access.hpp"
+#include "corbd/kube/objects.hpp"
+#include "corbd/rbd/cluster_mapping.hpp"
+#include "doctor.hpp"
+
+namespace corbd::cli {
+
+/// A configured nbd device.
+struct NbdUser {
+  std::string name;         ///< "nbd0"
+  std::string backend;      ///< its identifier; empty: it has none
+  std::vector<int> others;  ///< IDs of the rbd-nbd processes that serve it
+  std::uint32_t waiting = 0;
+};
+/// A device of the kernel's own RBD client.
+struct KernelUser {
+  std::string name;  ///< "rbd0"
+  std::string pool, ns, image;
+};
+
+/// A folder in which kubelet has a volume staged.
+struct StagedAt {
+  std::string volume_id;  ///< empty: nothing there names it
+  std::string path;       ///< staging path
+  bool block = false;
+  std::string persistent_volume;  ///< its name; empty: no file of the node tells
+  result<std::optional<cephcsi::Stash>> stash = std::optional<cephcsi::Stash>();
+  std::int64_t stash_version = 0;  ///< of image-meta.json; 0: it has none
+  bool mounted = false;
+  std::string device;  ///< below what is mounted: "nbd0", "rbd0"; empty: not known
+};
+
+/// What a node-stage secret has.
+struct StageSecret {
+  bool user = false, key = false, passphrase = false;
+  unsigned key_type = 0;  ///< CephX: 1 aes, 2 aes256k; 0: the key is none
+};
+/// What the API server says of a volume.
+struct VolumeFacts {
+  result<kube::PersistentVolume> volume = Error{errc::unavailable, "nobody was asked"};
+  result<StageSecret> secret = Error{errc::unavailable, "nobody was asked"};
+};
+
+struct Moving {
+  std::string driver, kernel;      ///< kernel: uname -r
+  bool agent = false;              ///< an agent answers here
+  std::set<std::string> recorded;  ///< volume IDs of its records
+  bool nbd_there = false;
+  Module rbd = Module::absent;
+  std::vector<NbdUser> nbd;
+  std::vector<KernelUser> krbd;
+  result<> daemons;  ///< an error: NbdUser::others is not known
+  std::vector<StagedAt> staged;
+  result<std::vector<rbd::ClusterEntry>> clusters = Error{errc::not_found, "config.json was not read"};
+  std::vector<rbd::ClusterMapping> mappings;
+  result<cephcsi::MounterRules> rules = cephcsi::MounterRules();
+  cephcsi::Mounter unnamed = cephcsi::Mounter::nbd;  ///< --default-mounter
+  result<std::string> kms_config = Error{errc::not_found, "the KMS config was not read"};
+  result<> api;                              ///< an error: there is no API server, or it does not answer
+  std::map<std::string, VolumeFacts> facts;  ///< by volume ID
+};
+
+/// What awaits one volume.
+struct Prospect {
+  std::string volume_id, claim, persistent_volume, path, device;
+  std::string now, after, next_stage;  ///< who serves it; next_stage: who does from its next NodeStageVolume on
+  std::vector<Finding> findings;
+};
+struct Outlook {
+  std::vector<Finding> node;
+  std::vector<Prospect> volumes;
+};
+
+// --- pure
+
+/// A line of mountinfo (proc_pid_mountinfo(5)), with its escapes undone.
+struct MountLine {
+  std::string dev;  ///< "43:0"
+  std::string root, target, fstype, source;
+};
+std::vector<MountLine> mount_lines(std::string_view mountinfo);
+/// Of a node-stage secret, as kubelet hands it over.
+StageSecret read_stage_secret(const std::map<std::string, Secret>& data);
+
+Outlook before_migration(const Moving& moving);
+Outlook before_rollback(const Moving& moving);
+/// Of everything that was found: 0 ok; 1: I/O waits for a while, or something is not known; 2: I/O waits until somebody
+/// acts, or an unstage would say that it is done and is not.
+int exit_code(const Outlook& outlook);
+
+// --- thin
+
+Moving gather_moving(const Doctor& options);
+/// Fills in `api` and `facts`. Asks for single objects, by name; 10 s each, a minute for all.
+void ask_objects(Moving& moving, const result<kube::Access>& access, const std::string& node);
+/// Gathers, judges and prints. Returns the exit code.
+int foresee(const Doctor& options);
+
+}  // namespace corbd::cli

@@ -1,0 +1,38 @@
+// One staged volume, and who serves it now. Pure.
+#pragma once
+
+#include "moving.hpp"
+
+namespace corbd::cli {
+
+enum class Server {
+  none,    ///< it has no device
+  kernel,  ///< the kernel's own RBD client
+  other,   ///< rbd-nbd
+  agent,   ///< corbd
+  nobody   ///< its nbd device has no server
+};
+
+/// Points into the Moving that it was made of.
+struct Case {
+  const Moving& moving;
+  const StagedAt& at;
+  Server server = Server::none;
+  std::string device = {};  ///< "nbd0"; empty: it has none
+  const NbdUser* nbd = nullptr;
+  const kube::PersistentVolume* object = nullptr;  ///< null: not known
+  const StageSecret* secret = nullptr;             ///< null: not known
+  const cephcsi::Stash* stash = nullptr;           ///< null: there is none, or it cannot be read
+};
+Case case_of(const Moving& moving, const StagedAt& at);
+
+/// kubelet's folder, and nothing in it: no volume is staged there.
+bool is_empty(const Case& of);
+/// The part of a prospect that both directions have: names, device, who serves it now.
+Prospect begin(const Case& of);
+/// Adds a finding.
+void find(Prospect& into, Grade verdict, std::string check, std::string said, std::string way_out);
+/// What could not be asked: the API server, and processes of this node.
+std::vector<Finding> node_findings(const Moving& moving);
+
+}  // namespace corbd::cli

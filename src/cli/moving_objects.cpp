@@ -1,0 +1,101 @@
+// What the API server says of staged volumes: their PersistentVolumes and node-stage secrets.
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+
+#include "corbd/core/blocking_pool.hpp"
+#include "corbd/core/clock.hpp"
+#include "corbd/kube/api.hpp"
+#include "moving.hpp"
+
+namespace corbd::cli {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr seconds kOneAnswer{10}, kAllAnswers{60};
+
+struct Question {
+  Clock& clock;
+  kube::Api& api;
+  const std::string& driver;
+  const std::string& node;
+  time_point until;
+
+  Until one() const { return Until{until}.at_most(clock.now() + kOneAnswer); }
+};
+
+/// From the volume's VolumeAttachment, which has a name that can be computed.
+task<result<std::string>> name_of_volume(const Question& asking, std::string volume_id) {
+  if (asking.node.empty())
+    co_return Error{errc::not_found, "no file of this node names its PersistentVolume, and --nodeid was not given"};
+  const auto attachment = co_await asking.api.get(
+      kube::kVolumeAttachments, kube::volume_attachment_name(volume_id, asking.driver, asking.node), asking.one());
+  if (!attachment) co_return with_context("its VolumeAttachment", attachment.error().error);
+  auto name = kube::volume_attachment_of(*attachment).volume;
+  if (name.empty()) co_return Error{errc::not_found, "its VolumeAttachment names no PersistentVolume"};
+  co_return name;
+}
+
+task<result<kube::PersistentVolume>> find_volume(const Question& asking, std::string volume_id, std::string name) {
+  if (name.empty()) {
+    auto found = co_await name_of_volume(asking, volume_id);
+    if (!found) co_return found.error();
+    name = std::move(*found);
+  }
+  const auto object = co_await asking.api.get(kube::kPersistentVolumes, name, asking.one());
+  if (!object) co_return with_context("PersistentVolume " + name, object.error().error);
+  auto volume = kube::persistent_volume_of(*object);
+  if (volume.driver != asking.driver || volume.handle != volume_id)
+    co_return Error{errc::failed_precondition, "PersistentVolume " + name + " belongs to another volume"};
+  co_return volume;
+}
+
+task<result<StageSecret>> find_secret(const Question& asking, kube::Reference reference) {
+  auto object = co_await asking.api.get(kube::secrets_of(reference.name_space), reference.name, asking.one());
+  if (!object) co_return with_context("Secret " + reference.name_space + "/" + reference.name, object.error().error);
+  const auto read = read_stage_secret(kube::data_of_secret(*object));
+  wipe(*object);
+  co_return read;
+}
+
+/// An error of the transport: the next question would wait as long.
+bool is_silence(const Error& error) {
+  return error.code == errc::unreachable || error.code == errc::timed_out || error.code == errc::unavailable;
+}
+
+task<> ask_all(const Question& asking, Moving& into) {
+  for (const auto& at : into.staged) {
+    if (at.volume_id.empty() || into.facts.contains(at.volume_id)) continue;
+    auto& facts = into.facts[at.volume_id];
+    facts.volume = co_await find_volume(asking, at.volume_id, at.persistent_volume);
+    if (!facts.volume && is_silence(facts.volume.error())) {
+      into.api = facts.volume.error();
+      co_return;
+    }
+    if (!facts.volume || !facts.volume->node_stage_secret) continue;
+    facts.secret = co_await find_secret(asking, *facts.volume->node_stage_secret);
+  }
+}
+
+}  // namespace
+
+void ask_objects(Moving& moving, const result<kube::Access>& access, const std::string& node) {
+  if (!access) {
+    moving.api = access.error();
+    return;
+  }
+  asio::io_context io(1);
+  const auto clock = make_real_clock(io.get_executor());
+  BlockingPool names(io.get_executor(), *clock, 1);
+  kube::Api api(io.get_executor(), *clock, names, *access);
+  const Question asking{*clock, api, moving.driver, node, clock->now() + kAllAnswers};
+  std::exception_ptr failed;
+  asio::co_spawn(io, ask_all(asking, moving), [&](std::exception_ptr error) {
+    failed = error;
+    io.stop();
+  });
+  io.run();
+  if (failed) std::rethrow_exception(failed);
+}
+
+}  // namespace corbd::cli

@@ -1,0 +1,128 @@
+// Shows what is to come, and reads what files and secrets say. Pure, but for the printing.
+#include <algorithm>
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
+#include <iostream>
+
+#include "corbd/core/base64.hpp"
+#include "moving.hpp"
+#include "text.hpp"
+
+namespace corbd::cli {
+namespace {
+
+namespace json = boost::json;
+
+constexpr const char* grade_word(Grade grade) {
+  constexpr const char* words[] = {"OK", "WARN", "FAIL"};
+  return words[static_cast<int>(grade)];
+}
+
+Grade worst_of(const std::vector<Finding>& findings) { return static_cast<Grade>(exit_code(findings)); }
+
+void print_finding(const Finding& finding, const std::string& indent) {
+  std::string word = grade_word(finding.verdict);
+  word.resize(6, ' ');
+  std::cout << indent << word << printable(finding.check) << ": " << printable(finding.said) << "\n";
+  if (!finding.way_out.empty()) std::cout << indent << "      -> " << printable(finding.way_out) << "\n";
+}
+
+void print_volume(const Prospect& volume) {
+  std::string word = grade_word(worst_of(volume.findings));
+  word.resize(6, ' ');
+  std::cout << word << cell(volume.volume_id) << "\n";
+  const auto row = [](std::string name, const std::string& value) {
+    if (value.empty()) return;
+    name.resize(12, ' ');
+    std::cout << "      " << name << printable(value) << "\n";
+  };
+  row("claim", volume.claim);
+  row("volume", volume.persistent_volume);
+  row("staged at", volume.path);
+  row("device", volume.device);
+  row("now", volume.now);
+  row("after", volume.after);
+  row("next stage", volume.next_stage);
+  for (const auto& finding : volume.findings) print_finding(finding, "      ");
+}
+
+json::object json_of_volume(const Prospect& volume) {
+  return {{"volume_id", volume.volume_id},
+          {"claim", volume.claim},
+          {"persistent_volume", volume.persistent_volume},
+          {"staging_path", volume.path},
+          {"device", volume.device},
+          {"now", volume.now},
+          {"after", volume.after},
+          {"next_stage", volume.next_stage},
+          {"verdict", grade_word(worst_of(volume.findings))},
+          {"findings", report(volume.findings)}};
+}
+
+void print_json(const Outlook& outlook, bool back) {
+  json::array volumes;
+  for (const auto& volume : outlook.volumes) volumes.push_back(json_of_volume(volume));
+  std::cout << json::serialize(json::object{{"version", 1},
+                                            {"before", back ? "rollback" : "migration"},
+                                            {"verdict", grade_word(static_cast<Grade>(exit_code(outlook)))},
+                                            {"node", report(outlook.node)},
+                                            {"volumes", std::move(volumes)}})
+            << "\n";
+}
+
+void print_text(const Outlook& outlook, bool back) {
+  for (const auto& finding : outlook.node) print_finding(finding, "");
+  for (const auto& volume : outlook.volumes) print_volume(volume);
+  const std::string change = back ? "ceph-csi replaces corbd" : "corbd replaces ceph-csi";
+  const std::string count = std::to_string(outlook.volumes.size()) + " staged volume(s). ";
+  constexpr const char* ends[] = {
+      "Nothing stands in the way.", "I/O waits for a while, or something is not known: see WARN.",
+      "Do not go on: I/O would wait until somebody acts, or volumes would be stuck. See FAIL."};
+  std::cout << count << "When " << change << " on this node: " << ends[exit_code(outlook)] << "\n";
+}
+
+/// The first two bytes, little endian (Ceph's CryptoKey::encode()).
+unsigned key_type(const Secret& key) {
+  auto bytes = from_base64(key.reveal());
+  if (!bytes || bytes->size() < 12) return 0;
+  const auto at = [&](std::size_t i) { return static_cast<unsigned char>((*bytes)[i]); };
+  const unsigned type = at(0) + at(1) * 256U;
+  wipe(*bytes);
+  return type;
+}
+
+}  // namespace
+
+StageSecret read_stage_secret(const std::map<std::string, Secret>& data) {
+  const auto value = [&](const char* name) {
+    const auto found = data.find(name);
+    return found == data.end() ? Secret() : found->second;
+  };
+  StageSecret made;
+  // That of a volume of kubelet's own plugin has only the key (docs/sources.md#migrated).
+  const Secret migrated = value("key");
+  const Secret key = migrated.empty() ? value("userKey") : migrated;
+  made.user = !migrated.empty() || !value("userID").empty();
+  made.key = !key.empty();
+  made.passphrase = !value("encryptionPassphrase").empty();
+  made.key_type = key_type(key);
+  return made;
+}
+
+int exit_code(const Outlook& outlook) {
+  int worst = exit_code(outlook.node);
+  for (const auto& volume : outlook.volumes) worst = std::max(worst, exit_code(volume.findings));
+  return worst;
+}
+
+int foresee(const Doctor& options) {
+  const bool back = options.before == Doctor::Before::rollback;
+  const auto moving = gather_moving(options);
+  const auto outlook = back ? before_rollback(moving) : before_migration(moving);
+  options.output == "json" ? print_json(outlook, back) : print_text(outlook, back);
+  std::cout.flush();
+  return exit_code(outlook);
+}
+
+}  // namespace corbd::cli
