@@ -79,7 +79,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
         kms_(kms::make_kms(files_, options.kms_config_dir)),
         records_(volume::make_record_store(files_, options.state_dir, options.runtime_dir)),
         clusters_(rbd::make_clusters(control_, *clock_, files_, cluster_config(options, boot_id))),
-        devices_(nbd::make_devices(control_, *clock_, {.io_threads = static_cast<std::uint32_t>(options.io_threads)})),
+        devices_(nbd::make_devices(control_, *clock_, nbd_config(options))),
         kernel_(krbd::make_kernel_client(helpers_)),
         directory_(options, labels_),
         node_files_(options, files_),
@@ -173,6 +173,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
       now.volumes = shell_.status();
       now.ward = &healer_.ward();
       now.devices = devices_->counters();
+      now.volume_metrics = ops::volume_metrics_of(options_.volume_metrics).value_or(ops::VolumeMetrics::counters);
       now.calls_in_flight = csi_.in_flight();
       return now;
     };

@@ -6,6 +6,13 @@
 
 namespace corbd {
 
+nbd::Config nbd_config(const cli::Run& options) {
+  nbd::Config config;
+  config.slow_request = std::chrono::seconds(options.slow_request_s);
+  config.io_threads = static_cast<std::uint32_t>(options.io_threads);
+  return config;
+}
+
 rbd::Config cluster_config(const cli::Run& options, const std::string& boot_id) {
   rbd::Config config;
   config.boot_id = boot_id;

@@ -6,6 +6,7 @@
 #include "corbd/cephcsi/serving.hpp"
 #include "corbd/cli/options.hpp"
 #include "corbd/heal/healer.hpp"
+#include "corbd/nbd/devices.hpp"
 #include "corbd/ops/admin.hpp"
 #include "corbd/ops/web.hpp"
 #include "corbd/rbd/clusters.hpp"
@@ -13,6 +14,7 @@
 
 namespace corbd {
 
+nbd::Config nbd_config(const cli::Run& options);
 rbd::Config cluster_config(const cli::Run& options, const std::string& boot_id);
 /// invalid_argument names the flag.
 result<volume::FilesystemOptions> filesystem_options(const cli::Run& options);

@@ -123,6 +123,8 @@ result<Command> cephcsi_command(const std::vector<Given>& given, const Node& nod
   if (std::ranges::find(kMounters, run->default_mounter) == kMounters.end())
     return invalid("--default-mounter '" + run->default_mounter +
                    "' is not known: use rbd (the kernel client) or rbd-nbd (this agent)");
+  if (std::ranges::find(kVolumeMetrics, run->volume_metrics) == kVolumeMetrics.end())
+    return invalid("--volume-metrics '" + run->volume_metrics + "' is not known: use none, counters or latency");
   const std::string type = text(given, "type");
   if (type == "rbd") return agent(given, std::move(*run), node);
   if (type == "liveness") return liveness(given, *run);

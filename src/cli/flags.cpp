@@ -52,6 +52,12 @@ constexpr auto kTable = std::to_array<Flag>({
     {"mount-options", Kind::text, &Run::mount_options,
      "Mount options that every volume gets before its own: TYPE:OPTIONS;... (ext4:errors=remount-ro)"},
     {"metricsip", Kind::text, &Run::metricsip, "IP address for HTTP", "POD_IP"},
+    {"volume-metrics", Kind::text, &Run::volume_metrics,
+     "What the metrics tell of each volume's I/O: none, counters, or latency (counters and a histogram per operation)"},
+    {"slow-request", Kind::number, &Run::slow_request_s,
+     "Seconds from which on a read, write, flush or discard is slow: it is counted, and the log tells of it; 0: none "
+     "is",
+     nullptr, 0, 86400},
     {"failpoint", Kind::text, &Run::failpoints, "NAME=kill|stop|error|hang[@N]; for tests only"},
     {"standalone", Kind::boolean, &Run::standalone,
      "Serve this host without kubelet and API server, for `corbd mount`: the CSI socket is <runtime-dir>/csi.sock, the "

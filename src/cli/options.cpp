@@ -52,6 +52,8 @@ CLI::App* add_run(CLI::App& app, Run& run, std::vector<std::string>& values, boo
   command->get_option("--metricspath")->check(begins_with_slash);
   command->get_option("--default-mounter")
       ->check(CLI::IsMember(std::vector<std::string>(kMounters.begin(), kMounters.end())));
+  command->get_option("--volume-metrics")
+      ->check(CLI::IsMember(std::vector<std::string>(kVolumeMetrics.begin(), kVolumeMetrics.end())));
   command->add_flag("--list-failpoints", list, "Print the names of all failpoints and exit");
   return command;
 }

@@ -128,6 +128,7 @@ class Devices final : public device::Devices {
   Devices(executor control, Clock& clock, Config config)
       : control_(control),
         clock_(clock),
+        probe_(config.slow_request),
         loops_(config.io_threads, config.bytes_in_flight, config.max_request_bytes, config.reserved_bytes),
         known_(std::make_shared<Known>(control, clock, std::move(config.sysfs))),
         netlink_(probe_, [control, known = known_](std::uint32_t index) {
@@ -163,8 +164,11 @@ class Devices final : public device::Devices {
 
   task<result<std::uint32_t>> connect(device::Link& link, device::ConnectArgs args, Until until) override {
     const std::string backend = args.backend;
-    auto command = [end = static_cast<Link&>(link).kernel_end(), args = std::move(args),
-                    known = known_](Netlink& netlink) { return give_to_kernel(*end, netlink, args, known->sysfs); };
+    Link& ours = static_cast<Link&>(link);
+    ours.name(backend);
+    auto command = [end = ours.kernel_end(), args = std::move(args), known = known_](Netlink& netlink) {
+      return give_to_kernel(*end, netlink, args, known->sysfs);
+    };
     auto ended = [known = known_, backend](const result<std::uint32_t>& index) {
       if (index) known->connected(backend, *index);
     };
@@ -173,9 +177,10 @@ class Devices final : public device::Devices {
   }
 
   task<result<>> reconnect(device::Link& link, device::ReconnectArgs args, Until until) override {
-    const Link& ours = static_cast<Link&>(link);
+    Link& ours = static_cast<Link&>(link);
     const std::uint32_t index = args.index;
     const std::string backend = args.backend;
+    ours.name(backend);
     auto command = [end = ours.kernel_end(), args = std::move(args)](Netlink& netlink) {
       return give_back_to_kernel(*end, netlink, args);
     };

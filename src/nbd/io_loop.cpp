@@ -5,6 +5,8 @@
 #include <boost/asio/post.hpp>
 #include <utility>
 
+#include "vital.hpp"
+
 namespace corbd::nbd {
 namespace {
 // The memory of a peak is back after twice this time, because the peak counts for the period in which it ended.
@@ -96,6 +98,7 @@ void IoLoop::at_batch_end(Batched& what) {
 void IoLoop::drain() {
   Completion* newest = completions_.exchange(nullptr, std::memory_order_acq_rel);
   Completion* oldest = nullptr;
+  batch_us_ = now_us();
   while (newest != nullptr) {
     Completion* const next = std::exchange(newest->next_completion, oldest);
     oldest = std::exchange(newest, next);

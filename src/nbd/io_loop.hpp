@@ -57,6 +57,9 @@ class IoLoop {
   /// Io thread, from `completed`. Asks for a call of batch_ended() before the loop goes on.
   void at_batch_end(Batched& what);
 
+  /// Io thread, from `completed`: when the batch began, as now_us(). One look at the clock is for all of it.
+  std::int64_t batch_us() const { return batch_us_; }
+
   /// Io thread. Memory that a peak needed goes back to the system within 10 s of the peak.
   void give_buffer(std::byte* buffer, std::size_t bytes);
 
@@ -81,6 +84,7 @@ class IoLoop {
   bool trims_soon_ = false, ends_ = false;
   std::atomic<Completion*> completions_{nullptr};  ///< newest first
   Batched* batched_ = nullptr;
+  std::int64_t batch_us_ = 0;
   alignas(std::max_align_t) std::byte wake_memory_[256];  ///< one wake-up is under way at most
   std::thread thread_;
 };

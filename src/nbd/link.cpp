@@ -50,6 +50,11 @@ task<Waited> Link::drain(Until until) {
   return Events::wait(events_, &Events::drained, until);
 }
 
+void Link::name(std::string backend) {
+  asio::post(loop_.io(),
+             [session = session_.get(), backend = std::move(backend)]() mutable { session->name(std::move(backend)); });
+}
+
 bool Link::connected() const {
   char byte;
   const bool at_end = ::recv(session_->socket(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;

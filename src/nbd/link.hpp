@@ -28,6 +28,7 @@ class Link final : public device::Link {
   std::uint64_t in_flight() const override { return session_->in_flight(); }
   duration oldest() const override { return session_->oldest(); }
   std::optional<time_point> first_answer() const override { return session_->vital()->first_answer(); }
+  device::Figures figures() const override { return session_->figures(); }
   void shut() override;
   void hold() override;
   task<Waited> idle(Until until) override;
@@ -36,6 +37,8 @@ class Link final : public device::Link {
   const std::shared_ptr<KernelEnd>& kernel_end() const { return kernel_end_; }
   const std::shared_ptr<Vital>& vital() const { return session_->vital(); }
   int socket() const { return session_->socket(); }
+  /// It goes to the device with this identifier. The log has that name.
+  void name(std::string backend);
   /// Whether the peer is still there.
   bool connected() const;
 

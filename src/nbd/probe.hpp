@@ -1,4 +1,4 @@
-// Counters of this room. Any thread.
+// Counters of this room, and what it is to look for. Any thread.
 #pragma once
 
 #include <array>
@@ -11,6 +11,10 @@
 namespace corbd::nbd {
 
 struct Probe {
+  Probe() = default;
+  explicit Probe(duration slow) : slow_us(std::chrono::duration_cast<std::chrono::microseconds>(slow).count()) {}
+
+  const std::int64_t slow_us = 0;  ///< a request that takes longer is slow; 0: none is
   using Counter = std::atomic<std::uint64_t>;
   std::array<Counter, 7> requests{};  ///< for the image, by NBD command number
   Counter refused{0};                 ///< answered with an error without asking the image

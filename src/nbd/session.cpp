@@ -25,7 +25,8 @@ Session::Session(IoLoop& loop, image::Image& image, bool read_only, Fd socket, N
       notices_(std::move(notices)),
       probe_(probe),
       stream_(loop.io().get_executor(), socket.get()),
-      fd_(socket.release()) {
+      fd_(socket.release()),
+      slow_(loop.io()) {
   ++loop_.sessions;
   ++loop_.serving;
 }
@@ -66,6 +67,7 @@ void Session::turn() {
 /// more: the socket has no more bytes now, or it is another device's turn.
 Session::Read Session::read_on() {
   bool emptied = false;
+  read_us_ = now_us();
   for (int reads = 0;; ++reads) {
     const Read fed = feed();
     if (fed != Read::more) return fed;
@@ -79,6 +81,7 @@ Session::Read Session::read_on() {
       stop(State::closed, 0);
       return Read::ended;
     }
+    read_us_ = now_us();
     emptied = static_cast<std::size_t>(got) < asked;
     framer_.arrived(static_cast<std::size_t>(got));
   }

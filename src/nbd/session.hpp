@@ -4,10 +4,12 @@
 
 #include <atomic>
 #include <boost/asio/posix/basic_stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "corbd/core/fd.hpp"
@@ -15,6 +17,8 @@
 #include "io_loop.hpp"
 #include "outbox.hpp"
 #include "probe.hpp"
+#include "slow_lines.hpp"
+#include "tally.hpp"
 #include "vital.hpp"
 
 namespace corbd::nbd {
@@ -42,9 +46,12 @@ class Session final : Budget::Waiter, Batched {
   duration oldest() const { return vital_->oldest(); }
   /// Only for reading its state. Closed with this object.
   int socket() const { return fd_; }
+  device::Figures figures() const { return tally_.read(); }
 
   // Io thread.
   void start();
+  /// The device's identifier, for the log.
+  void name(std::string backend) { name_ = std::move(backend); }
   void shut();
   /// The image is cut off from its cluster. The effect is that of an answer that says so.
   void hold();
@@ -81,6 +88,12 @@ class Session final : Budget::Waiter, Batched {
   void finish(Slot& slot);
   bool goes_on(Slot& slot);
   void release(Slot& slot);
+
+  // Slow requests: session_slow.cpp
+  void watch_slow(std::int64_t at_us);
+  void look_for_slow();
+  void note_slow(Slot& slot, std::int64_t took_us);
+  void tell_slow(const Slot& slot, std::int64_t age_us, bool under_way);
 
   // Replies from a thread of the image: session_alone.cpp
   bool alone(const Slot& slot) const;
@@ -119,6 +132,13 @@ class Session final : Budget::Waiter, Batched {
   bool waits_readable_ = false, waits_writable_ = false, waits_turn_ = false;
   bool blocked_ = false;  ///< the reader waits for room
   bool freed_ = false;    ///< some of our own became free since the last look
+
+  Tally tally_;
+  std::int64_t read_us_ = 0;  ///< when what is being started was read
+  std::string name_;
+  asio::steady_timer slow_;
+  bool waits_slow_ = false;
+  SlowLines slow_lines_;
 
   Framer framer_;
   Outbox outbox_;

@@ -82,6 +82,7 @@ void Session::stop(State state, int error) {
   }
   boost::system::error_code ignored;
   stream_.cancel(ignored);
+  slow_.cancel();
   loop_.budget.forget(*this);
   pending_.reset();
   if (filling_ != nullptr) release(*std::exchange(filling_, nullptr));
@@ -125,7 +126,7 @@ void Session::settle() {
     told_idle_ = true;
     if (notices_.idle) notices_.idle();
   }
-  if (self_ && !waits_readable_ && !waits_writable_ && !waits_turn_) {
+  if (self_ && !waits_readable_ && !waits_writable_ && !waits_turn_ && !waits_slow_) {
     const auto gone = std::move(self_);
   }
 }

@@ -47,10 +47,12 @@ void Session::submit(Slot& slot) {
 
 void Session::note_begin(Slot& slot) {
   in_flight_.fetch_add(1, std::memory_order_relaxed);
-  slot.began_ms = coarse_ms();
+  slot.began_us = read_us_;
+  slot.told_slow = false;
+  if (probe_.slow_us > 0 && !waits_slow_) watch_slow(read_us_ + probe_.slow_us);
   slot.older = std::exchange(newest_, &slot);
   (slot.older != nullptr ? slot.older->newer : oldest_) = &slot;
-  if (slot.older == nullptr) vital_->oldest_ms.store(slot.began_ms, std::memory_order_relaxed);
+  if (slot.older == nullptr) vital_->oldest_ms.store(slot.began_us / 1000, std::memory_order_relaxed);
 }
 
 void Session::note_end(Slot& slot) {
@@ -58,7 +60,7 @@ void Session::note_end(Slot& slot) {
   (slot.older != nullptr ? slot.older->newer : oldest_) = slot.newer;
   (slot.newer != nullptr ? slot.newer->older : newest_) = slot.older;
   if (slot.older == nullptr)
-    vital_->oldest_ms.store(oldest_ != nullptr ? oldest_->began_ms : 0, std::memory_order_relaxed);
+    vital_->oldest_ms.store(oldest_ != nullptr ? oldest_->began_us / 1000 : 0, std::memory_order_relaxed);
   slot.older = slot.newer = nullptr;
 }
 
@@ -95,6 +97,9 @@ void Session::finish(Slot& slot) {
     stop(verdict.doubtful ? State::closed : State::held, -slot.result);
   }
   if (!serving()) return release(slot);
+  const std::int64_t took_us = loop_.batch_us() - slot.began_us;
+  tally_.ended(slot.request, took_us, verdict.error != 0);
+  if (probe_.slow_us > 0 && took_us >= probe_.slow_us) note_slow(slot, took_us);
   if (slot.sent > 0) return answered_alone(slot);
   if (verdict.error != 0) Probe::add(probe_.image_errors);
   answer(slot, verdict.error);

@@ -31,7 +31,8 @@ struct Session::Slot final : image::Op, Completion, Reply {
   Session& of;
   Slot* next = nullptr;                     ///< of those that are free
   Slot *older = nullptr, *newer = nullptr;  ///< while the image has it
-  std::int64_t began_ms = 0;
+  std::int64_t began_us = 0;
+  bool told_slow = false;
   Request request;
   std::byte* buffer = nullptr;
   int result = 0;

@@ -2,6 +2,8 @@
 
 #include <time.h>
 
+#include <algorithm>
+
 namespace corbd::nbd {
 namespace {
 // A request that waits for longer waits for a cluster that may never answer.
@@ -14,9 +16,16 @@ std::int64_t coarse_ms() {
   return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
 }
 
+std::int64_t now_us() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000 + now.tv_nsec / 1000;
+}
+
 duration Vital::oldest() const {
   const std::int64_t began = oldest_ms.load(std::memory_order_relaxed);
-  return began == 0 ? duration::zero() : std::chrono::milliseconds(coarse_ms() - began);
+  // The coarse clock may be a tick behind the exact one, which told the beginning.
+  return began == 0 ? duration::zero() : std::chrono::milliseconds(std::max<std::int64_t>(0, coarse_ms() - began));
 }
 
 std::optional<time_point> Vital::first_answer() const {

@@ -11,6 +11,8 @@ namespace corbd::nbd {
 
 /// Of CLOCK_MONOTONIC. Cheap, and exact to a tick of the kernel.
 std::int64_t coarse_ms();
+/// Of the same clock, exact.
+std::int64_t now_us();
 
 /// What any thread may read of a link, also when that is gone.
 struct Vital {

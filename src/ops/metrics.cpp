@@ -1,12 +1,14 @@
 #include "corbd/ops/metrics.hpp"
 
+#include <prometheus/metric_family.h>
+#include <prometheus/text_serializer.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
 #include <filesystem>
+#include <limits>
 #include <set>
 #include <sstream>
 #include <string_view>
@@ -17,138 +19,156 @@
 namespace corbd::ops {
 namespace {
 
-using Labels = std::vector<std::pair<std::string_view, std::string_view>>;
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using Labels = std::vector<ClientMetric::Label>;
 
 double seconds(duration of) { return std::chrono::duration<double>(of).count(); }
 
-std::string number(double value) {
-  std::array<char, 32> text;
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
-  return {text.data(), end};
-}
-
-std::string escaped(std::string_view value) {
-  std::string out;
-  for (const char c : value) {
-    if (c == '\\' || c == '"') out += '\\';
-    if (c == '\n')
-      out += "\\n";
-    else
-      out += c;
-  }
-  return out;
-}
-
-/// One metric after another: its head, then its samples. (The text format of
-/// prometheus.io/docs/instrumenting/exposition_formats.)
-class Text {
+/// One family of metrics after another, and their samples.
+class Families {
  public:
-  void metric(std::string_view name, std::string_view type, std::string_view help) {
-    name_ = name;
-    out_.append("# HELP ")
-        .append(name)
-        .append(" ")
-        .append(help)
-        .append("\n# TYPE ")
-        .append(name)
-        .append(" ")
-        .append(type)
-        .append("\n");
+  void family(const char* name, MetricType type, const char* help) { all_.push_back({name, help, type, {}}); }
+  void sample(Labels labels, double value) {
+    ClientMetric& made = add(std::move(labels));
+    (all_.back().type == MetricType::Counter ? made.counter.value : made.gauge.value) = value;
   }
-  void sample(const Labels& labels, double value, std::string_view suffix = {}) {
-    out_.append(name_).append(suffix);
-    for (std::size_t i = 0; i < labels.size(); ++i)
-      out_.append(i == 0 ? "{" : ",")
-          .append(labels[i].first)
-          .append("=\"")
-          .append(escaped(labels[i].second))
-          .append("\"");
-    out_.append(labels.empty() ? " " : "} ").append(number(value)).append("\n");
+  /// `counts`: not cumulative, one more than the bounds.
+  template <class Bounds, class Counts>
+  void histogram(Labels labels, const Bounds& bounds, const Counts& counts, double sum) {
+    auto& into = add(std::move(labels)).histogram;
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      into.sample_count += counts.at(i);
+      const double bound = i < bounds.size() ? bounds.at(i) : std::numeric_limits<double>::infinity();
+      into.bucket.push_back({into.sample_count, bound});
+    }
+    into.sample_sum = sum;
   }
-  void single(std::string_view name, std::string_view type, std::string_view help, double value) {
-    metric(name, type, help);
+  void single(const char* name, MetricType type, const char* help, double value) {
+    family(name, type, help);
     sample({}, value);
   }
-  std::string take() { return std::move(out_); }
+  void counter(const char* name, const char* help, std::uint64_t value) {
+    single(name, MetricType::Counter, help, static_cast<double>(value));
+  }
+  void gauge(const char* name, const char* help, double value) { single(name, MetricType::Gauge, help, value); }
+  std::vector<MetricFamily> take() { return std::move(all_); }
 
  private:
-  std::string name_, out_;
+  ClientMetric& add(Labels labels) {
+    auto& made = all_.back().metric.emplace_back();
+    made.label = std::move(labels);
+    return made;
+  }
+  std::vector<MetricFamily> all_;
 };
 
 template <class Value>
-void per_volume(Text& text, const Snapshot& snapshot, std::string_view name, std::string_view type,
-                std::string_view help, Value value) {
-  text.metric(name, type, help);
-  for (const auto& volume : snapshot.volumes) text.sample({{"volume", volume.volume_id}}, value(volume));
+void per_volume(Families& into, const Snapshot& snapshot, const char* name, MetricType type, const char* help,
+                Value value) {
+  into.family(name, type, help);
+  for (const auto& volume : snapshot.volumes) into.sample({{"volume", volume.volume_id}}, value(volume));
 }
 
-void volumes(Text& text, const Snapshot& snapshot) {
-  text.metric("corbd_volume_state", "gauge", "1 for the state that the volume is in, 0 for the others.");
+void volumes(Families& into, const Snapshot& snapshot) {
+  into.family("corbd_volume_state", MetricType::Gauge, "1 for the state that the volume is in, 0 for the others.");
   for (const auto& volume : snapshot.volumes)
     for (int state = 0; state <= static_cast<int>(volume::Health::unstaging); ++state) {
       const auto health = static_cast<volume::Health>(state);
-      text.sample({{"volume", volume.volume_id}, {"state", volume::name(health)}}, volume.health == health ? 1 : 0);
+      into.sample({{"volume", volume.volume_id}, {"state", std::string(volume::name(health))}},
+                  volume.health == health ? 1 : 0);
     }
-  per_volume(text, snapshot, "corbd_volume_abnormal", "gauge",
+  per_volume(into, snapshot, "corbd_volume_abnormal", MetricType::Gauge,
              "1 while the volume's condition, as in NodeGetVolumeStats, is abnormal.",
              [](const auto& of) { return condition_of(of).kind == volume::Condition::Kind::healthy ? 0.0 : 1.0; });
-  per_volume(text, snapshot, "corbd_volume_unserved_seconds", "gauge",
+  per_volume(into, snapshot, "corbd_volume_unserved_seconds", MetricType::Gauge,
              "How long the volume's device has had no server; 0 while it is served.", [&](const auto& volume) {
                return volume.unserved_since ? seconds(snapshot.now - *volume.unserved_since) : 0.0;
              });
-  per_volume(text, snapshot, "corbd_volume_oldest_request_seconds", "gauge",
+  per_volume(into, snapshot, "corbd_volume_oldest_request_seconds", MetricType::Gauge,
              "Age of the volume's oldest request that the cluster has not answered.",
              [](const auto& volume) { return seconds(volume.oldest); });
-  per_volume(text, snapshot, "corbd_volume_links_lost_total", "counter", "Times the volume's device lost its server.",
+  per_volume(into, snapshot, "corbd_volume_links_lost_total", MetricType::Counter,
+             "Times the volume's device lost its server.",
              [](const auto& volume) { return double{1} * volume.links_lost; });
-  per_volume(text, snapshot, "corbd_volume_longest_stall_seconds", "gauge",
+  per_volume(into, snapshot, "corbd_volume_longest_stall_seconds", MetricType::Gauge,
              "Longest time that the volume was without a server since the agent's start.",
              [](const auto& volume) { return seconds(volume.longest_stall); });
   text.single("corbd_state_records", "gauge", "Volumes that have a record.",
               static_cast<double>(snapshot.volumes.size()));
 }
 
-void healing(Text& text, const Snapshot& snapshot) {
+void volume_io(Families& into, const Snapshot& snapshot) {
+  if (snapshot.volume_metrics == VolumeMetrics::none) return;
+  const auto count = [&](const char* name, const char* help, std::uint64_t device::OperationFigures::* figure) {
+    per_operation(into, snapshot, name, MetricType::Counter, help, [&](Labels labels, const auto& of) {
+      into.sample(std::move(labels), static_cast<double>(of.*figure));
+    });
+  };
+  using Of = device::OperationFigures;
+  count("corbd_volume_requests_total", "Requests that were answered, by operation.", &Of::requests);
+  count("corbd_volume_bytes_total", "Bytes that those requests named.", &Of::bytes);
+  count("corbd_volume_errors_total", "Requests that were answered with an error.", &Of::errors);
+  const auto single = [&](const char* name, MetricType type, const char* help, auto figure) {
+    into.family(name, type, help);
+    for (const auto& volume : snapshot.volumes)
+      if (device::traits(volume.kind).served)
+        into.sample({{"volume", volume.volume_id}}, static_cast<double>(figure(volume)));
+  };
+  single("corbd_volume_slow_requests_total", MetricType::Counter,
+         "Requests that took as long as --slow-request or longer.",
+         [](const volume::Status& of) { return of.figures.slow; });
+  single("corbd_volume_in_flight", MetricType::Gauge, "Requests that the cluster has not answered.",
+         [](const volume::Status& of) { return of.in_flight; });
+  if (snapshot.volume_metrics != VolumeMetrics::latency) return;
+  per_operation(into, snapshot, "corbd_volume_latency_seconds", MetricType::Histogram,
+                "Time from the request to its answer, by operation.", [&](Labels labels, const Of& of) {
+                  into.histogram(std::move(labels), device::kLatencyBounds, of.latency,
+                                 static_cast<double>(of.micros) / 1e6);
+                });
+}
+
+void healing(Families& into, const Snapshot& snapshot) {
   if (snapshot.ward == nullptr) return;
-  text.single("corbd_heal_patients", "gauge", "Volumes that wait for healing or are being healed.",
-              static_cast<double>(snapshot.ward->patients().size()));
-  text.metric("corbd_heal_attempts_total", "counter", "Ended tries to heal a volume, by result.");
+  into.gauge("corbd_heal_patients", "Volumes that wait for healing or are being healed.",
+             static_cast<double>(snapshot.ward->patients().size()));
+  into.family("corbd_heal_attempts_total", MetricType::Counter, "Ended tries to heal a volume, by result.");
   const auto& ended = snapshot.ward->ended();
   for (std::size_t i = 0; i < ended.size(); ++i)
-    text.sample({{"result", heal::name(static_cast<heal::Outcome>(i))}}, static_cast<double>(ended.at(i)));
-  text.metric("corbd_heal_waiting_for_cluster", "gauge",
+    into.sample({{"result", std::string(heal::name(static_cast<heal::Outcome>(i)))}}, static_cast<double>(ended.at(i)));
+  into.family("corbd_heal_waiting_for_cluster", MetricType::Gauge,
               "1 while the cluster does not answer, so that one volume asks for all.");
   std::set<std::string> clusters;
   for (const auto& volume : snapshot.volumes) clusters.insert(volume.cluster_id);
   for (const auto& cluster : clusters)
-    text.sample({{"cluster", cluster}}, snapshot.ward->waits_for_cluster(cluster) ? 1 : 0);
-  text.metric("corbd_node_fenced", "gauge", "1 while the cluster refuses every client of this node.");
+    into.sample({{"cluster", cluster}}, snapshot.ward->waits_for_cluster(cluster) ? 1 : 0);
+  into.family("corbd_node_fenced", MetricType::Gauge, "1 while the cluster refuses every client of this node.");
   std::set<std::string> fenced;
   for (const auto& volume : snapshot.volumes)
     if (volume.last_error && volume.last_error->code == errc::node_fenced) fenced.insert(volume.cluster_id);
-  for (const auto& cluster : clusters) text.sample({{"cluster", cluster}}, fenced.contains(cluster) ? 1 : 0);
+  for (const auto& cluster : clusters) into.sample({{"cluster", cluster}}, fenced.contains(cluster) ? 1 : 0);
 }
 
-void devices(Text& text, const device::Counters& counters) {
+void devices(Families& into, const device::Counters& counters) {
   // linux/nbd.h
   constexpr std::array<std::string_view, 7> commands{"read", "write", "disconnect",  "flush",
                                                      "trim", "",      "write_zeroes"};
-  text.metric("corbd_nbd_requests_total", "counter", "Requests passed to the image, by command.");
+  into.family("corbd_nbd_requests_total", MetricType::Counter, "Requests passed to the image, by command.");
   for (std::size_t i = 0; i < commands.size(); ++i)
     if (i != 2 && !commands.at(i).empty())
-      text.sample({{"command", commands.at(i)}}, static_cast<double>(counters.requests.at(i)));
-  const auto count = [&](std::string_view name, std::string_view help, std::uint64_t value) {
-    text.single(name, "counter", help, static_cast<double>(value));
-  };
-  count("corbd_nbd_refused_total", "Requests answered with an error without asking the image.", counters.refused);
-  count("corbd_nbd_image_errors_total", "Requests answered with the image's error.", counters.image_errors);
-  count("corbd_nbd_links_held_total", "Links shut because the image's connection failed.", counters.held);
-  count("corbd_nbd_links_broken_total", "Links shut because the peer did not speak the protocol.", counters.broken);
-  count("corbd_nbd_links_dead_total", "Dead links that the kernel reported.", counters.links_dead);
-  count("corbd_nbd_budget_waits_total", "Times the agent stopped reading a device because too much was in flight.",
-        counters.budget_waits);
-  const auto gauge = [&](std::string_view name, std::string_view help, std::uint64_t value) {
-    text.single(name, "gauge", help, static_cast<double>(value));
+      into.sample({{"command", std::string(commands.at(i))}}, static_cast<double>(counters.requests.at(i)));
+  into.counter("corbd_nbd_refused_total", "Requests answered with an error without asking the image.",
+               counters.refused);
+  into.counter("corbd_nbd_image_errors_total", "Requests answered with the image's error.", counters.image_errors);
+  into.counter("corbd_nbd_links_held_total", "Links shut because the image's connection failed.", counters.held);
+  into.counter("corbd_nbd_links_broken_total", "Links shut because the peer did not speak the protocol.",
+               counters.broken);
+  into.counter("corbd_nbd_links_dead_total", "Dead links that the kernel reported.", counters.links_dead);
+  into.counter("corbd_nbd_budget_waits_total",
+               "Times the agent stopped reading a device because too much was in flight.", counters.budget_waits);
+  const auto gauge = [&](const char* name, const char* help, std::uint64_t value) {
+    into.gauge(name, help, static_cast<double>(value));
   };
   gauge("corbd_nbd_budget_bytes", "Memory that requests in flight of all devices may take together.", counters.budget);
   gauge("corbd_nbd_reserved_bytes", "Memory that they may take beyond that: one largest request for each device.",
@@ -157,39 +177,57 @@ void devices(Text& text, const device::Counters& counters) {
   gauge("corbd_nbd_buffer_bytes", "Memory of all request buffers, in use or kept for later.", counters.buffers);
 }
 
-void calls(Text& text, const Snapshot& snapshot) {
-  text.metric("corbd_csi_operations_seconds", "histogram", "Ended CSI calls about volumes, by method and gRPC status.");
+void calls(Families& into, const Snapshot& snapshot) {
+  into.family("corbd_csi_operations_seconds", MetricType::Histogram,
+              "Ended CSI calls about volumes, by method and gRPC status.");
   static const std::map<std::pair<std::string, int>, Histogram> none;
-  for (const auto& [key, histogram] : snapshot.calls != nullptr ? snapshot.calls->all() : none) {
-    const std::string code = grpc_name(key.second);
-    const Labels labels{{"method", key.first}, {"grpc_status_code", code}};
-    std::uint64_t sum = 0;
-    for (std::size_t i = 0; i < histogram.counts.size(); ++i) {
-      sum += histogram.counts.at(i);
-      const std::string bound = i < kBuckets.size() ? number(kBuckets.at(i)) : "+Inf";
-      Labels with_bound = labels;
-      with_bound.emplace_back("le", bound);
-      text.sample(with_bound, static_cast<double>(sum), "_bucket");
-    }
-    text.sample(labels, histogram.sum, "_sum");
-    text.sample(labels, static_cast<double>(sum), "_count");
-  }
-  text.single("corbd_csi_operations_in_flight", "gauge", "CSI calls about volumes that have not ended.",
-              static_cast<double>(snapshot.calls_in_flight));
+  for (const auto& [key, histogram] : snapshot.calls != nullptr ? snapshot.calls->all() : none)
+    into.histogram({{"method", key.first}, {"grpc_status_code", grpc_name(key.second)}}, kBuckets, histogram.counts,
+                   histogram.sum);
+  into.gauge("corbd_csi_operations_in_flight", "CSI calls about volumes that have not ended.",
+             static_cast<double>(snapshot.calls_in_flight));
 }
 
-void agent(Text& text, const Snapshot& snapshot) {
-  text.metric("corbd_build_info", "gauge", "The agent's version; always 1.");
-  text.sample({{"version", snapshot.version}}, 1);
-  text.single("corbd_control_loop_lag_seconds", "gauge", "Worst delay of the control thread in the last minute.",
-              seconds(snapshot.loop_lag));
-  text.single("process_resident_memory_bytes", "gauge", "Memory of this process.",
-              static_cast<double>(snapshot.process.resident_bytes));
-  text.single("process_open_fds", "gauge", "Open file descriptors.", static_cast<double>(snapshot.process.open_fds));
-  text.single("process_threads", "gauge", "Threads.", static_cast<double>(snapshot.process.threads));
+/// proc(5): field 22 of /proc/self/stat is the start in ticks after the boot, btime of /proc/stat is the boot.
+double start_of_process() {
+  const auto self = read_file("/proc/self/stat", 4096), all = read_file("/proc/stat", 1 << 20);
+  if (!self || !all) return 0;
+  // The name, field 2, may have spaces and brackets of its own.
+  std::istringstream fields(self->substr(self->rfind(')') + 1));
+  std::string skipped;
+  for (int field = 3; field < 22; ++field) fields >> skipped;
+  double ticks = 0, boot = 0;
+  fields >> ticks;
+  const auto line = all->find("\nbtime ");
+  if (line != std::string::npos) std::istringstream(all->substr(line + 7)) >> boot;
+  return boot + ticks / static_cast<double>(::sysconf(_SC_CLK_TCK));
+}
+
+void agent(Families& into, const Snapshot& snapshot) {
+  into.family("corbd_build_info", MetricType::Gauge, "The agent's version; always 1.");
+  into.sample({{"version", snapshot.version}}, 1);
+  into.gauge("corbd_control_loop_lag_seconds", "Worst delay of the control thread in the last minute.",
+             seconds(snapshot.loop_lag));
+  // The names of all Prometheus clients (prometheus.io/docs/instrumenting/writing_clientlibs, process metrics).
+  const Process& process = snapshot.process;
+  into.single("process_cpu_seconds_total", MetricType::Counter, "User and system CPU time.", process.cpu_seconds);
+  into.gauge("process_resident_memory_bytes", "Memory of this process.", static_cast<double>(process.resident_bytes));
+  into.gauge("process_virtual_memory_bytes", "Address space of this process.",
+             static_cast<double>(process.virtual_bytes));
+  into.gauge("process_open_fds", "Open file descriptors.", static_cast<double>(process.open_fds));
+  into.gauge("process_max_fds", "Most file descriptors that it may open.", static_cast<double>(process.max_fds));
+  into.gauge("process_threads", "Threads.", static_cast<double>(process.threads));
+  into.gauge("process_start_time_seconds", "Start of this process, since 1970.", process.started_at);
 }
 
 }  // namespace
+
+std::optional<VolumeMetrics> volume_metrics_of(std::string_view text) {
+  if (text == "none") return VolumeMetrics::none;
+  if (text == "counters") return VolumeMetrics::counters;
+  if (text == "latency") return VolumeMetrics::latency;
+  return std::nullopt;
+}
 
 std::string grpc_name(int code) {
   constexpr std::array names{
@@ -213,9 +251,11 @@ void Calls::add(const rpc::Ended& ended) {
 
 Process read_process() {
   Process process;
-  std::uint64_t ignored = 0, pages = 0;
-  if (const auto statm = read_file("/proc/self/statm", 4096)) std::istringstream(*statm) >> ignored >> pages;
-  process.resident_bytes = pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  std::uint64_t size = 0, pages = 0;
+  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  if (const auto statm = read_file("/proc/self/statm", 4096)) std::istringstream(*statm) >> size >> pages;
+  process.virtual_bytes = size * page;
+  process.resident_bytes = pages * page;
   std::error_code failed;
   const auto entries = [&](const char* folder) {
     std::uint64_t count = 0;
@@ -226,17 +266,29 @@ Process read_process() {
   // The look itself opens one.
   process.open_fds = std::max<std::uint64_t>(entries("/proc/self/fd"), 1) - 1;
   process.threads = entries("/proc/self/task");
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) == 0) process.max_fds = files.rlim_cur;
+  rusage used{};
+  if (::getrusage(RUSAGE_SELF, &used) == 0) {
+    const auto time = [](const timeval& of) {
+      return static_cast<double>(of.tv_sec) + static_cast<double>(of.tv_usec) / 1e6;
+    };
+    process.cpu_seconds = time(used.ru_utime) + time(used.ru_stime);
+  }
+  static const double started_at = start_of_process();
+  process.started_at = started_at;
   return process;
 }
 
 std::string render(const Snapshot& snapshot) {
-  Text text;
-  volumes(text, snapshot);
-  healing(text, snapshot);
-  devices(text, snapshot.devices);
-  calls(text, snapshot);
-  agent(text, snapshot);
-  return text.take();
+  Families all;
+  volumes(all, snapshot);
+  volume_io(all, snapshot);
+  healing(all, snapshot);
+  devices(all, snapshot.devices);
+  calls(all, snapshot);
+  agent(all, snapshot);
+  return prometheus::TextSerializer().Serialize(all.take());
 }
 
 }  // namespace corbd::ops

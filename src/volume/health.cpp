@@ -44,6 +44,17 @@ void note_stall(Volume& live) {
   live.stalled_since.reset();
 }
 
+device::Figures figures_of(const Volume& live) {
+  device::Figures all = live.ended_links;
+  if (live.link) all += live.link->figures();
+  return all;
+}
+
+std::unique_ptr<device::Link> take_link(Volume& live) {
+  live.ended_links = figures_of(live);
+  return std::move(live.link);
+}
+
 Health health_of(const Volume& live) {
   if (!live.record) return Health::absent;
   const Record& record = *live.record;
@@ -90,6 +101,8 @@ Status status_of(const Volume& live, const device::Seen* seen, const std::vector
   status.oldest = live.link ? live.link->oldest() : duration::zero();
   status.links_lost = live.links_lost;
   status.longest_stall = longest_stall(live);
+  status.figures = figures_of(live);
+  status.in_flight = live.link ? live.link->in_flight() : 0;
   status.last_error = live.last_error;
   return status;
 }

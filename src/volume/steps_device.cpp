@@ -41,6 +41,7 @@ task<result<>> Steps::start_session(Volume& live) {
   };
   auto link = ports_.devices.of(kind_of(live)).serve(*live.image, live.record->read_only, report);
   if (!link) co_return link.error();
+  static_cast<void>(take_link(live));
   live.link = std::move(*link);
   live.connected = false;
   co_return result<>();
@@ -149,13 +150,13 @@ task<result<>> Steps::stop_session(Volume& live) {
   live.connected = false;
   // The volume was given up, perhaps because the cluster does not answer. The tombstone must not wait for the cluster.
   if (live.record && live.record->failed) {
-    bury_(std::move(live.link), std::move(live.image));
+    bury_(take_link(live), std::move(live.image));
     forget_image(live);
     co_return result<>();
   }
   const Waited idle = co_await live.link->idle(soon());
   if (idle != Waited::ready) co_return wait_error(idle, "the operations under way on the image of volume " + live.id);
-  live.link.reset();
+  static_cast<void>(take_link(live));
   // The image's connection made the link hold, so the image is opened again on another connection.
   if (broken) co_return co_await close_image(live);
   co_return result<>();

@@ -73,6 +73,7 @@ struct Volume {
   std::optional<time_point> stalled_since;
   std::uint32_t links_lost = 0;
   duration longest_stall{};
+  device::Figures ended_links;  ///< what the links before this one did
 
   void link_ended() {
     link_scopes.back().cancel();
@@ -107,6 +108,11 @@ result<Observation> observe(const Volume& volume, const Wish& wish, const Ports&
 duration longest_stall(const Volume& live);
 /// Called when the link ends or is about to be replaced. A stall that is over counts. Any other goes on.
 void note_stall(Volume& live);
+
+/// Of all its links since the agent's start.
+device::Figures figures_of(const Volume& live);
+/// Takes the link out of the volume. Its figures stay.
+std::unique_ptr<device::Link> take_link(Volume& live);
 
 Health health_of(const Volume& live);
 Status status_of(const Volume& live, const device::Seen* seen, const std::vector<host::Mount>& mounts);

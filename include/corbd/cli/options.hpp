@@ -17,6 +17,9 @@ namespace corbd::cli {
 /// ceph-csi's names for the client that serves a volume: the kernel's own client, or this agent over NBD.
 inline constexpr std::array<std::string_view, 2> kMounters{"rbd", "rbd-nbd"};
 
+/// What /metrics tells of each volume's I/O.
+inline constexpr std::array<std::string_view, 3> kVolumeMetrics{"none", "counters", "latency"};
+
 /// `corbd run`. Flags have ceph-csi's name where it has one.
 struct Run {
   std::string nodeid, endpoint = "unix:///tmp/csi.sock", drivername = "rbd.csi.ceph.com";
@@ -25,7 +28,9 @@ struct Run {
   std::string runtime_dir = "/run/corbd", config_dir = "/etc/ceph-csi-config";
   std::string kms_config_dir = "/etc/ceph-csi-encryption-kms-config";
   std::string metricsip = "127.0.0.1", metricspath = "/metrics";
-  std::uint16_t metricsport = 0;  ///< 0: no HTTP
+  std::uint16_t metricsport = 0;            ///< 0: no HTTP
+  std::string volume_metrics = "counters";  ///< one of kVolumeMetrics
+  int slow_request_s = 30;                  ///< 0: no request is slow
   std::vector<std::string> failpoints;
   bool heal_without_proof = false;
   bool unstage_orphans = false;

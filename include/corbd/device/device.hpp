@@ -13,6 +13,7 @@
 #include "corbd/core/result.hpp"
 #include "corbd/core/task.hpp"
 #include "corbd/core/wait.hpp"
+#include "corbd/device/figures.hpp"
 #include "corbd/device/values.hpp"
 #include "corbd/image/image.hpp"
 
@@ -44,6 +45,8 @@ class Link {
   virtual duration oldest() const = 0;
   /// When it answered the kernel for the first time.
   virtual std::optional<time_point> first_answer() const { return std::nullopt; }
+  /// Since serve().
+  virtual Figures figures() const { return {}; }
 };
 
 struct ConnectArgs {

@@ -16,6 +16,7 @@ struct Config {
   /// kernel makes (max_sectors_kb).
   std::uint32_t reserved_bytes = 1u << 20;
   std::uint32_t max_request_bytes = 32u << 20;  ///< a longer read or write is refused with EINVAL
+  duration slow_request{};  ///< a request that takes longer is slow: it is counted and logged; zero: none is
 };
 
 /// Starts the io threads and the netlink thread; the destructor ends them, after all links are destroyed.

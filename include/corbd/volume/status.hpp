@@ -10,6 +10,7 @@
 
 #include "corbd/core/result.hpp"
 #include "corbd/core/time.hpp"
+#include "corbd/device/figures.hpp"
 #include "corbd/device/values.hpp"
 
 namespace corbd::volume {
@@ -51,6 +52,8 @@ struct Status {
   duration oldest{};                         ///< age of the oldest request that the cluster has not answered
   std::uint32_t links_lost = 0;              ///< since the agent's start
   duration longest_stall{};                  ///< longest time without a server, since the agent's start
+  device::Figures figures;      ///< of its links, since the agent's start; all zero if the kernel serves it
+  std::uint64_t in_flight = 0;  ///< requests that the cluster has not answered
   std::optional<Error> last_error;
 };
 

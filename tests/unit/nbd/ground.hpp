@@ -62,8 +62,11 @@ struct GotReply {
 class Ground {
  public:
   explicit Ground(MemoryImage::Ends ends = MemoryImage::Ends::at_once, std::uint64_t budget = 64u << 20,
-                  std::uint32_t max_request = 1u << 20, bool read_only = false)
-      : image(1u << 20, ends), clock(make_real_clock(control.get_executor())), loop(budget, max_request, max_request) {
+                  std::uint32_t max_request = 1u << 20, bool read_only = false, duration slow = {})
+      : image(1u << 20, ends),
+        clock(make_real_clock(control.get_executor())),
+        probe(slow),
+        loop(budget, max_request, max_request) {
     auto pair = nbd::make_socket_pair();
     REQUIRE(pair);
     peer = std::move(pair->second);

@@ -118,6 +118,72 @@ TEST_CASE("the devices' counters have the commands' names") {
   CHECK_THAT(text, ContainsSubstring("corbd_nbd_buffer_bytes 5\n"));
 }
 
+TEST_CASE("a volume's requests, bytes and errors are counted by operation") {
+  ops::Snapshot snapshot;
+  auto busy = status("v1");
+  busy.figures.of(device::Operation::write) = {.requests = 7, .bytes = 28672, .errors = 2, .micros = 0, .latency = {}};
+  busy.figures.slow = 3;
+  busy.in_flight = 4;
+  snapshot.volumes = {busy};
+  const auto text = ops::render(snapshot);
+  CHECK_THAT(text, ContainsSubstring("# TYPE corbd_volume_requests_total counter\n"));
+  CHECK_THAT(text, ContainsSubstring("corbd_volume_requests_total{volume=\"v1\",operation=\"write\"} 7\n"));
+  CHECK_THAT(text, ContainsSubstring("corbd_volume_requests_total{volume=\"v1\",operation=\"read\"} 0\n"));
+  CHECK_THAT(text, ContainsSubstring("corbd_volume_bytes_total{volume=\"v1\",operation=\"write\"} 28672\n"));
+  CHECK_THAT(text, ContainsSubstring("corbd_volume_errors_total{volume=\"v1\",operation=\"write\"} 2\n"));
+  CHECK_THAT(text, ContainsSubstring("corbd_volume_slow_requests_total{volume=\"v1\"} 3\n"));
+  CHECK_THAT(text, ContainsSubstring("corbd_volume_in_flight{volume=\"v1\"} 4\n"));
+}
+
+TEST_CASE("a volume that the kernel serves has no counters here") {
+  ops::Snapshot snapshot;
+  snapshot.volumes = {status("v1")};
+  snapshot.volumes.back().kind = device::Kind::krbd;
+  const auto text = ops::render(snapshot);
+  CHECK_THAT(text, ContainsSubstring("corbd_volume_abnormal{volume=\"v1\"} 0\n"));
+  CHECK_THAT(text, !ContainsSubstring("corbd_volume_requests_total{"));
+  CHECK_THAT(text, !ContainsSubstring("corbd_volume_in_flight{"));
+}
+
+TEST_CASE("what is told of a volume's I/O is chosen: nothing, counters, or its latencies too") {
+  ops::Snapshot snapshot;
+  auto busy = status("v1");
+  auto& reads = busy.figures.of(device::Operation::read);
+  reads.requests = 3;
+  reads.micros = 2'500'000;
+  reads.latency.front() = 2;
+  reads.latency.back() = 1;
+  snapshot.volumes = {busy};
+  CHECK_THAT(ops::render(snapshot), !ContainsSubstring("corbd_volume_latency_seconds"));
+  snapshot.volume_metrics = ops::volume_metrics_of("none").value();
+  CHECK_THAT(ops::render(snapshot), !ContainsSubstring("corbd_volume_requests_total"));
+  snapshot.volume_metrics = ops::volume_metrics_of("latency").value();
+  const auto text = ops::render(snapshot);
+  const std::string of = "corbd_volume_latency_seconds_";
+  CHECK_THAT(text, ContainsSubstring("# TYPE corbd_volume_latency_seconds histogram\n"));
+  CHECK_THAT(text, ContainsSubstring(of + "bucket{volume=\"v1\",operation=\"read\",le=\"0.0005\"} 2\n"));
+  CHECK_THAT(text, ContainsSubstring(of + "bucket{volume=\"v1\",operation=\"read\",le=\"10\"} 2\n"));
+  CHECK_THAT(text, ContainsSubstring(of + "bucket{volume=\"v1\",operation=\"read\",le=\"+Inf\"} 3\n"));
+  CHECK_THAT(text, ContainsSubstring(of + "sum{volume=\"v1\",operation=\"read\"} 2.5\n"));
+  CHECK_THAT(text, ContainsSubstring(of + "count{volume=\"v1\",operation=\"read\"} 3\n"));
+  CHECK(!ops::volume_metrics_of("all"));
+}
+
+TEST_CASE("the process tells of its CPU time, memory, descriptors, threads and start") {
+  ops::Snapshot snapshot;
+  snapshot.process = ops::read_process();
+  CHECK(snapshot.process.cpu_seconds > 0);
+  CHECK(snapshot.process.max_fds >= snapshot.process.open_fds);
+  CHECK(snapshot.process.virtual_bytes >= snapshot.process.resident_bytes);
+  const auto now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  CHECK(snapshot.process.started_at <= now + 1);
+  CHECK(snapshot.process.started_at > now - 86400);
+  const auto text = ops::render(snapshot);
+  for (const char* name : {"process_cpu_seconds_total", "process_resident_memory_bytes", "process_virtual_memory_bytes",
+                           "process_open_fds", "process_max_fds", "process_threads", "process_start_time_seconds"})
+    CHECK_THAT(text, ContainsSubstring(std::string("\n") + name + " "));
+}
+
 TEST_CASE("every line is a comment or a sample, and a metric is described once") {
   ops::Snapshot snapshot;
   snapshot.version = "1.2.3";

@@ -1,0 +1,48 @@
+// Requests that take too long: each is told of while it is under way, and again when it ends. A session that has
+// nothing under way looks at nothing, and a busy one looks once in that time.
+#include <chrono>
+
+#include "corbd/core/log.hpp"
+#include "slot.hpp"
+
+namespace corbd::nbd {
+
+void Session::watch_slow(std::int64_t at_us) {
+  waits_slow_ = true;
+  slow_.expires_at(std::chrono::steady_clock::time_point(std::chrono::microseconds(at_us)));
+  slow_.async_wait([this](boost::system::error_code) {
+    waits_slow_ = false;
+    if (serving()) look_for_slow();
+    settle();
+  });
+}
+
+void Session::look_for_slow() {
+  const std::int64_t now = now_us();
+  for (Slot* slot = oldest_; slot != nullptr; slot = slot->newer) {
+    if (slot->told_slow) continue;
+    if (slot->began_us + probe_.slow_us > now) return watch_slow(slot->began_us + probe_.slow_us);
+    slot->told_slow = true;
+    tell_slow(*slot, now - slot->began_us, true);
+  }
+}
+
+void Session::note_slow(Slot& slot, std::int64_t took_us) {
+  tally_.was_slow();
+  tell_slow(slot, took_us, false);
+}
+
+void Session::tell_slow(const Slot& slot, std::int64_t age_us, bool under_way) {
+  const auto held_back = slow_lines_.next(now_us());
+  if (!held_back) return;
+  log::warning("nbd.slow_request", {{"volume", name_},
+                                    {"image", image_.key().text()},
+                                    {"operation", device::name(operation_of(slot.request.command))},
+                                    {"offset", slot.request.offset},
+                                    {"length", slot.request.length},
+                                    {"age_ms", age_us / 1000},
+                                    {"under_way", under_way},
+                                    {"lines_held_back", *held_back}});
+}
+
+}  // namespace corbd::nbd
