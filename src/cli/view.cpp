@@ -26,6 +26,10 @@ std::string joined(const google::protobuf::RepeatedPtrField<std::string>& texts,
   return out;
 }
 
+std::string claim_of(const v1::Volume& volume) {
+  return volume.pvc().empty() ? "" : volume.pvc_namespace() + "/" + volume.pvc();
+}
+
 std::string device_of(const v1::Volume& volume) {
   if (!volume.has_device()) return "";
   return (volume.by_kernel() ? "/dev/rbd" : "/dev/nbd") + std::to_string(volume.device());
@@ -157,18 +161,19 @@ std::string status_screen(const v1::GetStatusResponse& status) {
 }
 
 std::string volumes_table(const v1::ListVolumesResponse& volumes, bool wide, std::int64_t now_ms) {
-  Rows rows{
-      {"ID", "POOL", "NAMESPACE", "IMAGE", "DEVICE", "STATE", "SERVED-BY", "SINCE", "LINKS-LOST", "LONGEST-STALL"}};
-  if (wide) rows.front().insert(rows.front().end(), {"SIZE", "STAGED-AT", "PUBLISHED-AT", "ATTEMPTS", "LAST-ERROR"});
+  Rows rows{{"ID", "POOL", "NAMESPACE", "IMAGE", "DEVICE", "STATE", "SERVED-BY", "SINCE", "LINKS-LOST", "LONGEST-STALL",
+             "PVC"}};
+  if (wide)
+    rows.front().insert(rows.front().end(), {"PODS", "SIZE", "STAGED-AT", "PUBLISHED-AT", "ATTEMPTS", "LAST-ERROR"});
   for (const auto& volume : volumes.volumes()) {
     auto& row = rows.emplace_back(std::vector<std::string>{
         cell(volume.id()), cell(volume.pool()), cell(volume.namespace_()), cell(volume.image()),
         cell(device_of(volume)), word(volume.health()), cell(server_of(volume)), age(now_ms - volume.since_at_ms()),
-        std::to_string(volume.links_lost()), age(volume.longest_stall_ms())});
+        std::to_string(volume.links_lost()), age(volume.longest_stall_ms()), cell(claim_of(volume))});
     if (wide)
-      row.insert(row.end(), {size_text(volume.size_bytes()), cell(joined(volume.staged_at(), ",")),
-                             cell(joined(volume.published_at(), ",")), std::to_string(volume.healing().attempts()),
-                             cell(error_of(volume))});
+      row.insert(row.end(), {cell(joined(volume.pods(), ",")), size_text(volume.size_bytes()),
+                             cell(joined(volume.staged_at(), ",")), cell(joined(volume.published_at(), ",")),
+                             std::to_string(volume.healing().attempts()), cell(error_of(volume))});
   }
   if (volumes.unclaimed().empty()) return table(rows);
   Rows left{{"UNCLAIMED", "VOLUME", "WHY THIS AGENT DOES NOT SERVE IT"}};
@@ -185,6 +190,9 @@ std::string volume_page(const v1::GetVolumeResponse& response, std::int64_t now_
       {"id:", cell(volume.id())},
       {"state:", word(volume.health()) + " since " + time_text(volume.since_at_ms()) + " (" +
                      age(now_ms - volume.since_at_ms()) + ")"},
+      {"claim:", cell(claim_of(volume))},
+      {"PersistentVolume:", cell(volume.pv())},
+      {"pods:", cell(joined(volume.pods(), ", "))},
       {"image:", cell(volume.pool() + "/" + name_space + volume.image())},
       {"image key:", cell(volume.image_key())},
       {"cluster:", cell(volume.cluster_id())},

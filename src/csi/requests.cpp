@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/algorithm/string/join.hpp>
 
+#include "corbd/cephcsi/claim.hpp"
 #include "corbd/cephcsi/handle.hpp"
 #include "corbd/cephcsi/parameters.hpp"
 #include "corbd/core/log.hpp"
@@ -191,6 +192,7 @@ result<> complete(const ::csi::v1::NodeStageVolumeRequest& request, const cephcs
   into.ignored = std::move(parameters->ignored);
   into.kms_id = std::move(parameters->kms_id);
   into.stash = std::move(parameters->stash);
+  into.claim = cephcsi::claim_of({request.volume_context().begin(), request.volume_context().end()});
   return {};
 }
 
@@ -277,6 +279,7 @@ result<plan::Wish> wish_of(const ::csi::v1::NodePublishVolumeRequest& request, c
   wish.path = request.staging_target_path();
   wish.target = request.target_path();
   wish.read_only = request.readonly();
+  wish.pod = cephcsi::pod_of({request.volume_context().begin(), request.volume_context().end()});
   wish.capability = std::move(*capability);
   return plan::Wish(std::move(wish));
 }

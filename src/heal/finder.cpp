@@ -114,7 +114,9 @@ task<result<>> Finder::attempt(std::string volume_id) {
   if (!traces->selinux_context.empty()) arguments.mount_flags.push_back("context=\"" + traces->selinux_context + "\"");
   auto wish = make_wish_(arguments);
   if (!wish) co_return wish.error();
-  std::get<plan::Staged>(*wish).attachment = proof;
+  auto& staged = std::get<plan::Staged>(*wish);
+  staged.attachment = proof;
+  if (volume.claim) staged.claim = {volume.claim->name, volume.claim->name_space, volume.name};
   turn->release();
   log::info("device.claimed", {{"volume", volume_id},
                                {"device", "/dev/nbd" + std::to_string(device->device)},

@@ -71,6 +71,10 @@ v1::Volume to_message(const volume::Status& status, const heal::Ward& ward, time
   out.set_read_only(status.read_only);
   for (const auto& path : status.staged_at) out.add_staged_at(valid_utf8(path));
   for (const auto& path : status.published_at) out.add_published_at(valid_utf8(path));
+  out.set_pvc(valid_utf8(status.pvc));
+  out.set_pvc_namespace(valid_utf8(status.pvc_namespace));
+  out.set_pv(valid_utf8(status.pv));
+  for (const auto& pod : status.pods) out.add_pods(valid_utf8(pod));
   out.set_unserved(status.unserved);
   out.set_served_by_other(status.served_by_other);
   if (status.unserved_since) out.set_unserved_ms(ms(now - *status.unserved_since));

@@ -95,8 +95,34 @@ void volumes(Families& into, const Snapshot& snapshot) {
   per_volume(into, snapshot, "corbd_volume_longest_stall_seconds", MetricType::Gauge,
              "Longest time that the volume was without a server since the agent's start.",
              [](const auto& volume) { return seconds(volume.longest_stall); });
-  text.single("corbd_state_records", "gauge", "Volumes that have a record.",
-              static_cast<double>(snapshot.volumes.size()));
+  into.family("corbd_volume_info", MetricType::Gauge,
+              "The volume's other names, to join with the volume's other metrics; always 1.");
+  for (const auto& volume : snapshot.volumes)
+    into.sample(
+        {{"volume", volume.volume_id},
+         {"pvc", volume.pvc},
+         {"pvc_namespace", volume.pvc_namespace},
+         {"pv", volume.pv},
+         {"cluster", volume.cluster_id},
+         {"image", volume.image},
+         {"device",
+          volume.device ? std::string(device::traits(volume.kind).prefix) + std::to_string(*volume.device) : ""}},
+        1);
+  into.gauge("corbd_state_records", "Volumes that have a record.", static_cast<double>(snapshot.volumes.size()));
+}
+
+/// Of volumes that this agent serves. The kernel counts for the others: /sys/block/rbd*/stat, which node_exporter
+/// reads.
+template <class Sample>
+void per_operation(Families& into, const Snapshot& snapshot, const char* name, MetricType type, const char* help,
+                   Sample sample) {
+  into.family(name, type, help);
+  for (const auto& volume : snapshot.volumes) {
+    if (!device::traits(volume.kind).served) continue;
+    for (std::size_t i = 0; i < volume.figures.by.size(); ++i)
+      sample(Labels{{"volume", volume.volume_id}, {"operation", std::string(device::kOperations.at(i))}},
+             volume.figures.by.at(i));
+  }
 }
 
 void volume_io(Families& into, const Snapshot& snapshot) {

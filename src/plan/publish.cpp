@@ -14,6 +14,11 @@ bool same_use(const Capability& one, const Capability& other) {
          one.single_writer == other.single_writer && one.shared == other.shared;
 }
 
+/// The pod's name is for people only: an older agent did not record it.
+bool same_publish(const Publish& one, const Publish& other) {
+  return one.target == other.target && one.staging == other.staging && one.read_only == other.read_only;
+}
+
 /// An error did it: a pod that wants to write would start only to fail.
 std::optional<Decision> refuse_turned_read_only(const Situation& view, const Staging& staging, const Published& wish) {
   if (staging.capability.block || wish.read_only || wants_read_only(staging.capability)) return std::nullopt;
@@ -33,12 +38,12 @@ Decision publish(const Situation& view, const Published& wish) {
     return fail(errc::failed_precondition, "volume " + view.id + " is not staged at " + wish.path + ": stage it first");
   if (view.record->failed) return given_up(view);
   if (auto step = bring_up(view)) return *step;
-  const Publish wanted{wish.target, wish.path, wish.read_only};
+  const Publish wanted{wish.target, wish.path, wish.read_only, wish.pod};
   const auto& publishes = view.record->publishes;
   const auto known =
       std::find_if(publishes.begin(), publishes.end(), [&](const auto& entry) { return entry.target == wish.target; });
   const bool other_use = !same_use(staging->capability, as_served(*view.record, wish));
-  if (known != publishes.end() && (*known != wanted || other_use))
+  if (known != publishes.end() && (!same_publish(*known, wanted) || other_use))
     return fail(errc::already_exists,
                 "volume " + view.id + " is published at " + wish.target + " with other arguments: unpublish it first");
   if (other_use)

@@ -47,14 +47,22 @@ json::object to_json(const Source& source) {
   return out;
 }
 
+json::object to_json(const Publish& publish) {
+  json::object out{{"target", publish.target}, {"staging", publish.staging}, {"read_only", publish.read_only}};
+  if (!publish.pod.empty()) out["pod"] = publish.pod;
+  return out;
+}
+
+json::object to_json(const Claim& claim) {
+  return {{"name", claim.name}, {"namespace", claim.name_space}, {"volume", claim.volume}};
+}
+
 json::object to_json(const Record& record) {
   json::array stagings, publishes;
   for (const auto& staging : record.stagings)
     stagings.push_back(json::object{
         {"path", staging.path}, {"capability", to_json(staging.capability)}, {"complete", staging.complete}});
-  for (const auto& publish : record.publishes)
-    publishes.push_back(
-        json::object{{"target", publish.target}, {"staging", publish.staging}, {"read_only", publish.read_only}});
+  for (const auto& publish : record.publishes) publishes.push_back(to_json(publish));
   json::object out{{"volume_id", record.volume_id},
                    {"driver", record.driver},
                    {"source", to_json(record.source)},
@@ -86,6 +94,7 @@ json::object to_json(const Record& record) {
   if (record.format_version) out["format_version"] = *record.format_version;
   if (record.on_word) out["on_word"] = true;
   if (record.provisioned) out["provisioned"] = true;
+  if (!record.claim.empty()) out["claim"] = to_json(record.claim);
   if (record.note) out["note"] = json::object{{"user", record.note->user}, {"address", record.note->address}};
   return out;
 }
@@ -133,6 +142,11 @@ device::Kind kind_of(const std::string& text) {
   return found->kind;
 }
 
+Publish publish_of(const json::object& from) {
+  return {string_at(from, "target"), string_at(from, "staging"), from.at("read_only").as_bool(),
+          from.contains("pod") ? string_at(from, "pod") : ""};
+}
+
 Record record_of(const json::object& from) {
   Record record;
   record.volume_id = string_at(from, "volume_id");
@@ -169,12 +183,14 @@ Record record_of(const json::object& from) {
     const auto& note = from.at("note").as_object();
     record.note = Note{string_at(note, "user"), string_at(note, "address")};
   }
+  if (from.contains("claim")) {
+    const auto& claim = from.at("claim").as_object();
+    record.claim = Claim{string_at(claim, "name"), string_at(claim, "namespace"), string_at(claim, "volume")};
+  }
   for (const auto& entry : from.at("stagings").as_array())
     record.stagings.push_back({string_at(entry.as_object(), "path"), capability_of(entry.at("capability").as_object()),
                                entry.at("complete").as_bool()});
-  for (const auto& entry : from.at("publishes").as_array())
-    record.publishes.push_back({string_at(entry.as_object(), "target"), string_at(entry.as_object(), "staging"),
-                                entry.at("read_only").as_bool()});
+  for (const auto& entry : from.at("publishes").as_array()) record.publishes.push_back(publish_of(entry.as_object()));
   return record;
 }
 

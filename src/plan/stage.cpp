@@ -128,6 +128,8 @@ Record new_record(const Situation& view, const Staged& wish, const image::Resolv
   record.attachment_uid = wish.attachment.uid;
   record.shared = wish.capability.shared;
   record.boot_id = view.seen.boot_id;
+  // The attributes are of this very PersistentVolume; an image may have been given to another one since.
+  record.claim = wish.claim.empty() ? cephcsi::claim_of(image.provisioned_for) : wish.claim;
   return record;
 }
 

@@ -5,12 +5,14 @@
 #include <memory>
 
 #include "failure.hpp"
+#include "header.hpp"
 #include "open_image.hpp"
 
 namespace corbd::rbd {
 namespace {
 
 constexpr std::uint64_t kHead = static_cast<std::uint64_t>(-2);  // CEPH_NOSNAP
+constexpr std::uint64_t kNames = 16;                             // that ceph-csi writes: seven
 
 std::uint64_t little_endian(std::string_view bytes) {
   std::uint64_t number = 0;
@@ -75,6 +77,23 @@ std::optional<std::string> decode_text(std::string_view bytes) {
   return std::string(bytes.substr(4, length));
 }
 
+std::map<std::string, std::string> decode_texts(std::string_view bytes) {
+  std::map<std::string, std::string> all;
+  if (bytes.size() < 4) return all;
+  std::uint64_t left = little_endian(bytes.substr(0, 4));
+  bytes.remove_prefix(4);
+  for (; left > 0; --left) {
+    auto name = decode_text(bytes);
+    if (!name) return all;
+    bytes.remove_prefix(4 + name->size());
+    auto value = decode_text(bytes);
+    if (!value) return all;
+    bytes.remove_prefix(4 + value->size());
+    all[std::move(*name)] = std::move(*value);
+  }
+  return all;
+}
+
 result<image::Resolved> read_identity(Connection& connection, const Target& target) {
   auto id = read_id(connection, target);
   if (!id) return id.error();
@@ -85,9 +104,14 @@ result<image::Resolved> read_identity(Connection& connection, const Target& targ
   std::string head;
   for (int i = 0; i < 8; ++i) head += static_cast<char>(kHead >> (8 * i));
   const std::unique_ptr<void, void (*)(rados_read_op_t)> operation(rados_create_read_op(), &rados_release_read_op);
-  Answer size, features;
+  Answer size, features, names;
   size.ask(operation.get(), "get_size", head);
   features.ask(operation.get(), "get_features", head + '\1');  // as one that only reads
+  // Names for people. Nothing depends on them, so they may fail. metadata_list: those behind a name, and how many.
+  std::string behind = encode_text(std::string(image::kProvisionedFor));
+  for (int i = 0; i < 8; ++i) behind += static_cast<char>(kNames >> (8 * i));
+  names.ask(operation.get(), "metadata_list", behind);
+  rados_read_op_set_flags(operation.get(), LIBRADOS_OP_FLAG_FAILOK);
   const int r = connection.note(rados_read_op_operate(operation.get(), target.pool.io.get(),
                                                       header_of(found.key).c_str(), LIBRADOS_OPERATION_NOFLAG));
   for (const int failed : {r, size.error, features.error})
@@ -97,6 +121,9 @@ result<image::Resolved> read_identity(Connection& connection, const Target& targ
   found.size = little_endian(size.text().substr(1, 8));
   found.features = little_endian(features.text().substr(0, 8));
   found.exclusive_lock = (found.features & RBD_FEATURE_EXCLUSIVE_LOCK) != 0;
+  if (names.error >= 0)
+    for (auto& [name, value] : decode_texts(names.text()))
+      if (name.starts_with(image::kProvisionedFor)) found.provisioned_for[name] = std::move(value);
   return found;
 }
 

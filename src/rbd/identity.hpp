@@ -11,5 +11,7 @@ result<image::Resolved> read_identity(Connection& connection, const Target& targ
 
 /// The text of an encoded string: u32 length and bytes. Nothing if it is truncated.
 std::optional<std::string> decode_text(std::string_view bytes);
+/// An encoded map of texts: u32 count, then names and values. What is truncated is left out.
+std::map<std::string, std::string> decode_texts(std::string_view bytes);
 
 }  // namespace corbd::rbd

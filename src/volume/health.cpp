@@ -89,7 +89,13 @@ Status status_of(const Volume& live, const device::Seen* seen, const std::vector
   status.block = record.block;
   status.read_only = record.read_only;
   for (const auto& staging : record.stagings) status.staged_at.push_back(staging.path);
-  for (const auto& publish : record.publishes) status.published_at.push_back(publish.target);
+  for (const auto& publish : record.publishes) {
+    status.published_at.push_back(publish.target);
+    if (!publish.pod.empty()) status.pods.push_back(publish.pod);
+  }
+  status.pvc = record.claim.name;
+  status.pvc_namespace = record.claim.name_space;
+  status.pv = record.claim.volume;
   status.attachment_uid = record.attachment_uid;
   status.in_use = seen != nullptr && is_used(*seen, mounts);
   status.turned_read_only = seen != nullptr && turned_read_only(record, *seen, mounts);

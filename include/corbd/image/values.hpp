@@ -50,6 +50,9 @@ struct Place {
   bool operator==(const Place&) const = default;
 };
 
+/// What a provisioner writes into an image's metadata about whom it is for begins with this (ceph-csi's --setmetadata).
+inline constexpr std::string_view kProvisionedFor = "csi.storage.k8s.io/";
+
 struct Resolved {
   Key key;
   std::uint64_t size = 0;  ///< bytes
@@ -59,6 +62,7 @@ struct Resolved {
   Name name = {};                    ///< at that time
   std::string kms_id = {};           ///< of an encrypted volume, by its journal; "": not encrypted, or no journal
   std::string encryption_type = {};  ///< by its journal: "block", "file", or "" where it says nothing
+  std::map<std::string, std::string> provisioned_for = {};  ///< its metadata below kProvisionedFor
 };
 
 /// Who holds an image's lock, and who watches it. Addresses as Ceph prints them: "10.0.0.1:0/123456789".

@@ -24,6 +24,7 @@ struct Staging {
 struct Publish {
   std::string target, staging;
   bool read_only = false;
+  std::string pod = {};  ///< "namespace/name", for people; empty: not known
   bool operator==(const Publish&) const = default;
 };
 
@@ -68,6 +69,7 @@ struct Record {
                                                 ///< stands; as long as it is the same, nobody else had the image's lock
   bool on_word = false;  ///< an operator's word was acted on, and its try did not serve the device: what the lock shows
                          ///< rests on that word, and proves nothing to a later try
+  Claim claim;           ///< for people: as it was told when the volume was staged first
   std::vector<Staging> stagings;
   std::vector<Publish> publishes;
 

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "corbd/cephcsi/claim.hpp"
 #include "corbd/cephcsi/serving.hpp"
 #include "corbd/cephcsi/stash.hpp"
 #include "corbd/core/secret.hpp"
@@ -15,6 +16,7 @@
 
 namespace corbd::plan {
 
+using cephcsi::Claim;
 using cephcsi::KernelOptions;
 using cephcsi::Mounter;
 using cephcsi::Serving;
@@ -74,6 +76,7 @@ struct Staged {
   Secret key;
   Secret passphrase = {};      ///< of an encrypted volume, as its secret has it; empty: it has none
   Attachment attachment = {};  ///< as it was asked for this wish; unknown: it was not
+  Claim claim = {};            ///< as the attributes say
   bool operator==(const Staged&) const = default;
 };
 struct Unstaged {
@@ -86,6 +89,7 @@ struct Published {
   bool read_only = false;
   Capability capability;
   std::optional<bool> read_only_otherwise = std::nullopt;  ///< as Staged's
+  std::string pod = {};                                    ///< "namespace/name"; empty: not known
   bool operator==(const Published&) const = default;
 };
 struct Unpublished {

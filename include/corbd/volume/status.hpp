@@ -40,7 +40,9 @@ struct Status {
   std::uint64_t size = 0;                       ///< bytes of the device
   bool block = false, read_only = false;
   std::vector<std::string> staged_at, published_at;
-  std::string attachment_uid;  ///< Record::attachment_uid
+  std::string pvc, pvc_namespace, pv;  ///< the names of its claim and PersistentVolume; empty: not known
+  std::vector<std::string> pods;       ///< "namespace/name", as far as kubelet told
+  std::string attachment_uid;          ///< Record::attachment_uid
 
   bool in_use = false;                       ///< the device is mounted, or another device lies above it
   bool turned_read_only = false;             ///< the filesystem turned read-only by itself

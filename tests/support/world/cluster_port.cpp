@@ -179,6 +179,8 @@ class Clusters final : public image::Clusters {
     into.features = place->second.features;
     into.cluster_id = access.cluster_id;
     into.name = name;
+    for (const auto& [entry, value] : place->second.metadata)
+      if (entry.starts_with(image::kProvisionedFor)) into.provisioned_for[entry] = value;
     return {};
   }
   void note_options(const image::Access& access) {

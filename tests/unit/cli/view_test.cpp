@@ -104,9 +104,10 @@ TEST_CASE("the status is one screen with a verdict for each component") {
 TEST_CASE("the table of volumes has the columns of rbd device list, then the state") {
   v1::ListVolumesResponse volumes;
   *volumes.add_volumes() = staged("v1");
-  CHECK(volumes_table(volumes, false, kNow) ==
-        "ID   POOL   NAMESPACE   IMAGE   DEVICE      STATE    SERVED-BY   SINCE   LINKS-LOST   LONGEST-STALL\n"
-        "v1   pool   <none>      image   /dev/nbd3   staged   corbd       3m20s   0            0s\n");
+  CHECK(
+      volumes_table(volumes, false, kNow) ==
+      "ID   POOL   NAMESPACE   IMAGE   DEVICE      STATE    SERVED-BY   SINCE   LINKS-LOST   LONGEST-STALL   PVC\n"
+      "v1   pool   <none>      image   /dev/nbd3   staged   corbd       3m20s   0            0s              <none>\n");
 }
 
 TEST_CASE("the tables say who serves a volume: this agent, rbd-nbd, the kernel, or nobody") {
@@ -158,12 +159,17 @@ TEST_CASE("the wide table adds size, paths, attempts and the last error") {
   volume->add_staged_at("/s");
   volume->add_published_at("/p");
   volume->add_published_at("/q");
+  volume->set_pvc("data");
+  volume->set_pvc_namespace("shop");
+  volume->add_pods("shop/db-0");
   volume->mutable_healing()->set_attempts(4);
   volume->mutable_last_error()->set_code("lost");
   volume->mutable_last_error()->set_text("gone");
   const auto text = volumes_table(volumes, true, kNow);
-  CHECK_THAT(text, ContainsSubstring("SIZE    STAGED-AT   PUBLISHED-AT   ATTEMPTS   LAST-ERROR\n"));
-  CHECK_THAT(text, ContainsSubstring("1 GiB   /s          /p,/q          4          lost: gone\n"));
+  CHECK_THAT(text,
+             ContainsSubstring("PVC         PODS        SIZE    STAGED-AT   PUBLISHED-AT   ATTEMPTS   LAST-ERROR\n"));
+  CHECK_THAT(text,
+             ContainsSubstring("shop/data   shop/db-0   1 GiB   /s          /p,/q          4          lost: gone\n"));
   CHECK_THAT(text, ContainsSubstring("image   <none>   staged"));
 }
 

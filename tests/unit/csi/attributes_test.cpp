@@ -16,6 +16,26 @@ TEST_CASE("a stage request of a static volume names the image by the volume id")
   CHECK(staged.key.reveal() == "AQCanary==");
 }
 
+TEST_CASE("a stage names the claim as far as the attributes do, and a publish the pod that kubelet names") {
+  auto request = stage_request();
+  auto& attributes = *request.mutable_volume_context();
+  attributes["csi.storage.k8s.io/pvc/name"] = "data";
+  attributes["csi.storage.k8s.io/pvc/namespace"] = "shop";
+  const auto wish = corbd::csi::wish_of(request);
+  REQUIRE(wish);
+  CHECK(std::get<plan::Staged>(*wish).claim == plan::Claim{"data", "shop", ""});
+  v1::NodePublishVolumeRequest publish;
+  publish.set_volume_id("image-1");
+  publish.set_staging_target_path("/a");
+  publish.set_target_path("/b");
+  *publish.mutable_volume_capability() = request.volume_capability();
+  (*publish.mutable_volume_context())["csi.storage.k8s.io/pod.name"] = "db-0";
+  (*publish.mutable_volume_context())["csi.storage.k8s.io/pod.namespace"] = "shop";
+  const auto published = corbd::csi::wish_of(publish, {});
+  REQUIRE(published);
+  CHECK(std::get<plan::Published>(*published).pod == "shop/db-0");
+}
+
 TEST_CASE("a dynamic volume is named by its handle, and its attributes are hints") {
   auto request = dynamic_request();
   auto& attributes = *request.mutable_volume_context();

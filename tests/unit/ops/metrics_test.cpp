@@ -135,6 +135,21 @@ TEST_CASE("a volume's requests, bytes and errors are counted by operation") {
   CHECK_THAT(text, ContainsSubstring("corbd_volume_in_flight{volume=\"v1\"} 4\n"));
 }
 
+TEST_CASE("a volume's other names are labels of one metric") {
+  ops::Snapshot snapshot;
+  auto named = status("v1");
+  named.pvc = "data";
+  named.pvc_namespace = "shop";
+  named.pv = "pvc-1";
+  named.image = "pool/img";
+  named.device = 3;
+  snapshot.volumes = {named, status("v2")};
+  const auto text = ops::render(snapshot);
+  CHECK_THAT(text, ContainsSubstring("corbd_volume_info{volume=\"v1\",pvc=\"data\",pvc_namespace=\"shop\",pv=\"pvc-1\","
+                                     "cluster=\"prod\",image=\"pool/img\",device=\"nbd3\"} 1\n"));
+  CHECK_THAT(text, ContainsSubstring("corbd_volume_info{volume=\"v2\",pvc=\"\","));
+}
+
 TEST_CASE("a volume that the kernel serves has no counters here") {
   ops::Snapshot snapshot;
   snapshot.volumes = {status("v1")};

@@ -47,6 +47,15 @@ TEST_CASE("which KMS has the key of an encrypted volume is part of its record, a
   CHECK(*plan::decode(plan::encode(record)) == record);
 }
 
+TEST_CASE("the names of the claim and of the pods are part of the record, and absent where nobody told them") {
+  Record record = test::sample_record();
+  CHECK(plan::encode(record).find("claim") == std::string::npos);
+  CHECK(plan::encode(record).find("pod\"") == std::string::npos);
+  record.claim = {"data", "shop", "pvc-1"};
+  record.publishes.front().pod = "shop/db-0";
+  CHECK(*plan::decode(plan::encode(record)) == record);
+}
+
 TEST_CASE("a format that was begun is part of the record, and absent from others") {
   Record record = test::sample_record();
   CHECK(plan::encode(record).find("format") == std::string::npos);

@@ -1,0 +1,23 @@
+// Under which names people know a volume. Provisioners and kubelet give them as attributes, ceph-csi's provisioner also
+// as metadata of the image (docs/sources.md#names). Pure.
+#pragma once
+
+#include <map>
+#include <string>
+
+namespace corbd::cephcsi {
+
+/// What is not known is empty.
+struct Claim {
+  std::string name, name_space;  ///< of the PersistentVolumeClaim
+  std::string volume;            ///< the PersistentVolume
+  bool empty() const { return name.empty() && name_space.empty() && volume.empty(); }
+  bool operator==(const Claim&) const = default;
+};
+
+/// From attributes or metadata that begin with csi.storage.k8s.io/.
+Claim claim_of(const std::map<std::string, std::string>& from);
+/// "namespace/name" of the pod for which kubelet publishes a volume; empty without podInfoOnMount in the CSIDriver.
+std::string pod_of(const std::map<std::string, std::string>& attributes);
+
+}  // namespace corbd::cephcsi

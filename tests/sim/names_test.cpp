@@ -1,0 +1,52 @@
+// Under which names people see a volume.
+#include "scene.hpp"
+
+using namespace corbd;
+using test::kId;
+using test::published;
+using test::Scene;
+using test::staged;
+
+namespace {
+
+volume::Status status_of(Scene& scene) { return *scene.world.agent.shell().status(kId); }
+
+}  // namespace
+
+TEST_CASE("a volume has the claim's name that its attributes say, and otherwise the one that its image says") {
+  Scene scene;
+  auto& metadata = scene.world.cluster.images[kId].metadata;
+  metadata["csi.storage.k8s.io/pvc/name"] = "data";
+  metadata["csi.storage.k8s.io/pvc/namespace"] = "shop";
+  metadata["csi.storage.k8s.io/pv/name"] = "pvc-1";
+  auto wish = staged();
+  const bool told = GENERATE(false, true);
+  if (told) wish.claim = {"copy", "office", "pvc-2"};
+  REQUIRE(scene.want(wish) == errc::ok);
+  const auto status = status_of(scene);
+  CHECK(status.pvc == (told ? "copy" : "data"));
+  CHECK(status.pvc_namespace == (told ? "office" : "shop"));
+  CHECK(status.pv == (told ? "pvc-2" : "pvc-1"));
+}
+
+TEST_CASE("the names of the claim and of the pods outlive the agent") {
+  Scene scene;
+  auto wish = staged();
+  wish.claim = {"data", "shop", "pvc-1"};
+  REQUIRE(scene.want(wish) == errc::ok);
+  auto publish = published(wish, "/t");
+  publish.pod = "shop/db-0";
+  REQUIRE(scene.want(publish) == errc::ok);
+  scene.kill_and_start();
+  CHECK(status_of(scene).pvc == "data");
+  CHECK(status_of(scene).pods == std::vector<std::string>{"shop/db-0"});
+}
+
+TEST_CASE("a publish is the same one although an older agent did not record its pod") {
+  Scene scene;
+  REQUIRE(scene.want(staged()) == errc::ok);
+  auto publish = published(staged(), "/t");
+  REQUIRE(scene.want(publish) == errc::ok);
+  publish.pod = "shop/db-0";
+  CHECK(scene.want(publish) == errc::ok);
+}

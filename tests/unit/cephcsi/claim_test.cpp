@@ -1,0 +1,20 @@
+#include "corbd/cephcsi/claim.hpp"
+
+#include "support/catch.hpp"
+
+using namespace corbd::cephcsi;
+
+TEST_CASE("a claim is known by the names that a provisioner gives") {
+  const Claim claim = claim_of({{"csi.storage.k8s.io/pvc/name", "data"},
+                                {"csi.storage.k8s.io/pvc/namespace", "shop"},
+                                {"csi.storage.k8s.io/pv/name", "pvc-1"},
+                                {"pool", "rbd"}});
+  CHECK(claim == Claim{"data", "shop", "pvc-1"});
+  CHECK_FALSE(claim.empty());
+  CHECK(claim_of({{"pool", "rbd"}}).empty());
+}
+
+TEST_CASE("a pod is known where kubelet tells of it") {
+  CHECK(pod_of({{"csi.storage.k8s.io/pod.name", "db-0"}, {"csi.storage.k8s.io/pod.namespace", "shop"}}) == "shop/db-0");
+  CHECK(pod_of({{"csi.storage.k8s.io/pod.namespace", "shop"}}).empty());
+}
