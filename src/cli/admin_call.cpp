@@ -11,6 +11,7 @@
 #include "corbd/v1/admin.grpc.pb.h"
 #include "json.hpp"
 #include "text.hpp"
+#include "top_watch.hpp"
 #include "view.hpp"
 
 namespace corbd::cli {
@@ -197,9 +198,9 @@ int call_admin(const Admin& ask) {
     int (*run)(Asking&, const Admin&);
   };
   // In the order of Admin::What, after none.
-  constexpr Row rows[] = {{"status", status},       {"volumes", volumes}, {"volume", volume},
-                          {"heal", heal},           {"fail", fail},       {"drain", drain},
-                          {"log-level", log_level}, {"events", events},   {"alive", alive}};
+  constexpr Row rows[] = {{"status", status}, {"volumes", volumes}, {"volume", volume},       {"heal", heal},
+                          {"fail", fail},     {"drain", drain},     {"log-level", log_level}, {"events", events},
+                          {"alive", alive},   {"top", watch_top}};
   const Row& row = rows[static_cast<int>(ask.what) - 1];
   const auto socket = admin_socket(ask.runtime_dir);
   if (const auto there = look_for_agent(socket); !there) {

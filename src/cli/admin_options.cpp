@@ -1,5 +1,7 @@
 #include "admin_options.hpp"
 
+#include "top.hpp"
+
 namespace corbd::cli {
 namespace {
 
@@ -80,6 +82,21 @@ void add_admin(CLI::App& app, Admin& into) {
   auto* events = add(app, into, What::events, "events", "Show the latest state changes of all volumes");
   events->add_flag("-f,--follow", into.follow, "Keep printing new changes, even across a restart of the agent");
   add_output(events, into, {"text", "json"});
+
+  auto* top = add(app, into, What::top, "top", "Show what the volumes of this node do now: a table that renews itself");
+  std::vector<std::string> columns;
+  for (const auto& column : top_columns()) columns.emplace_back(column.name);
+  top->add_option("--sort", into.sort, "Column that orders the table, the largest first")
+      ->check(CLI::IsMember(std::move(columns)))
+      ->capture_default_str();
+  top->add_option("--interval", into.interval_s, "Seconds between two looks")
+      ->check(CLI::Range(1, 3600))
+      ->capture_default_str();
+  top->add_flag("--once", into.once, "Print one table and end, as where the output is no terminal");
+  add_output(top, into, {"text", "json"});
+  top->footer(
+      "Keys: i IOPS, b bytes, l p99 latency, f in flight, s state, n name; q ends. Exit code: 0 done, 1 failed, 3 no "
+      "agent answers.");
 
   auto* alive =
       add(app, into, What::alive, "alive",

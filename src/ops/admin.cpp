@@ -107,6 +107,18 @@ class Desk {
     co_return result<>();
   }
 
+  task<result<>> answer(const v1::ListActivityRequest&, v1::ListActivityResponse& response, Until) {
+    using namespace std::chrono;
+    auto all = sources_.volumes.status();
+    std::sort(all.begin(), all.end(),
+              [](const auto& one, const auto& other) { return one.volume_id < other.volume_id; });
+    response.set_at_us(duration_cast<microseconds>(clock_.now().time_since_epoch()).count());
+    response.set_started_at_ms(static_cast<std::int64_t>(run_ / 1000));
+    for (const double bound : device::kLatencyBounds) response.add_latency_bounds_s(bound);
+    for (const auto& status : all) *response.add_volumes() = activity_of(status);
+    co_return result<>();
+  }
+
   task<result<>> answer(const v1::GetVolumeRequest& request, v1::GetVolumeResponse& response, Until) {
     const auto status = sources_.volumes.status(request.id());
     if (!status) co_return unknown(request.id());
@@ -239,6 +251,10 @@ class Service final : public v1::Admin::CallbackService {
   Reactor* ListVolumes(Context* context, const v1::ListVolumesRequest* request,
                        v1::ListVolumesResponse* response) override {
     return serve(context, "ListVolumes", {}, *request, *response);
+  }
+  Reactor* ListActivity(Context* context, const v1::ListActivityRequest* request,
+                        v1::ListActivityResponse* response) override {
+    return serve(context, "ListActivity", {}, *request, *response);
   }
   Reactor* GetVolume(Context* context, const v1::GetVolumeRequest* request, v1::GetVolumeResponse* response) override {
     return serve(context, "GetVolume", request->id(), *request, *response);

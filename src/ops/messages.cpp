@@ -91,6 +91,29 @@ v1::Volume to_message(const volume::Status& status, const heal::Ward& ward, time
   return out;
 }
 
+v1::Activity activity_of(const volume::Status& status) {
+  v1::Activity out;
+  out.set_id(valid_utf8(status.volume_id));
+  out.set_health(to_message(status.health));
+  out.set_pvc(valid_utf8(status.pvc));
+  out.set_pvc_namespace(valid_utf8(status.pvc_namespace));
+  out.set_by_kernel(!traits(status.kind).served);
+  out.set_in_flight(status.in_flight);
+  out.set_oldest_request_ms(ms(status.oldest));
+  out.set_slow_requests(status.figures.slow);
+  for (std::size_t i = 0; i < status.figures.by.size(); ++i) {
+    const auto& of = status.figures.by.at(i);
+    auto& into = *out.add_operations();
+    into.set_operation(std::string(device::kOperations.at(i)));
+    into.set_requests(of.requests);
+    into.set_bytes(of.bytes);
+    into.set_errors(of.errors);
+    into.set_latency_us(of.micros);
+    for (const auto count : of.latency) into.add_latency(count);
+  }
+  return out;
+}
+
 v1::Change to_message(const volume::Change& change) {
   v1::Change out;
   out.set_at_ms(ms(change.at.time_since_epoch()));

@@ -11,6 +11,7 @@
 namespace corbd::ops {
 
 v1::Volume to_message(const volume::Status& status, const heal::Ward& ward, time_point now);
+v1::Activity activity_of(const volume::Status& status);
 v1::Change to_message(const volume::Change& change);
 
 /// Volumes by health, and clusters, in the order of their names.

@@ -84,14 +84,17 @@ struct CsiCall {
 };
 
 /// The subcommands that ask a running agent on its admin socket: `corbd status`, `volumes`, `volume`, `heal`, `fail`,
-/// `drain`, `log-level`, `events`, `alive`.
+/// `drain`, `log-level`, `events`, `alive`, `top`.
 struct Admin {
-  enum class What { none, status, volumes, volume, heal, fail, drain, log_level, events, alive };
+  enum class What { none, status, volumes, volume, heal, fail, drain, log_level, events, alive, top };
   What what = What::none;
   std::string runtime_dir = "/run/corbd";
   std::string volume_id;
-  std::string output;  ///< table, wide, text or json; empty: the first that the subcommand has
-  std::string level;   ///< of log-level
+  std::string output;         ///< table, wide, text or json; empty: the first that the subcommand has
+  std::string level;          ///< of log-level
+  std::string sort = "iops";  ///< of top: the column that comes first
+  int interval_s = 2;         ///< of top: between two looks
+  bool once = false;          ///< of top: one table, also on a terminal
   bool follow = false, yes_really = false, adopt = false, without_proof = false, undo = false;
   int timeout_s = 0;  ///< 0: 120 for heal and fail, an hour for drain, 10 for the others
 };

@@ -109,6 +109,22 @@ TEST_CASE("JSON on stdout is one document of what was asked") {
   CHECK(volume.at("volume").at("id").as_string() == "1");
 }
 
+TEST_CASE("corbd top prints a table and ends where its output is no terminal") {
+  Scene scene;
+  auto& busy = scene.volumes.add("v1");
+  busy.pvc = "data";
+  busy.pvc_namespace = "shop";
+  busy.in_flight = 7;
+  scene.start();
+  const auto answer = ask(scene, What::top);
+  CHECK(answer.code == 0);
+  CHECK(answer.out.starts_with("VOLUME "));
+  CHECK_THAT(answer.out, ContainsSubstring("\nshop/data   staged   0"));
+  const auto json = boost::json::parse(ask(scene, What::top, "", "json").out);
+  CHECK(json.at("volumes").at(0).at("id").as_string() == "v1");
+  CHECK(json.at("volumes").at(0).at("in_flight").to_number<int>() == 7);
+}
+
 TEST_CASE("corbd volumes shows a row for each volume") {
   Scene scene;
   scene.volumes.add("v1");

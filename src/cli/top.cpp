@@ -1,0 +1,173 @@
+#include "top.hpp"
+
+#include <algorithm>
+#include <array>
+#include <boost/json/array.hpp>
+#include <cmath>
+#include <cstdio>
+#include <map>
+
+#include "text.hpp"
+#include "view.hpp"
+
+namespace corbd::cli {
+namespace {
+
+constexpr double kQuantile = 0.99;
+
+std::string figure(double value, const char* form) {
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), form, value);
+  return text.data();
+}
+
+std::string rate(double per_second) { return figure(per_second, per_second < 10 && per_second > 0 ? "%.1f" : "%.0f"); }
+std::string megabytes(double bytes) { return figure(bytes / 1e6, "%.1f"); }
+std::string millis(double seconds) { return figure(seconds * 1e3, seconds < 0.1 ? "%.1f" : "%.0f"); }
+
+std::string name_of(const TopRow& row) { return row.pvc.empty() ? row.id : row.pvc_namespace + "/" + row.pvc; }
+
+/// What a counter grew by. One that is smaller than before began anew.
+std::uint64_t grown(std::uint64_t before, std::uint64_t now) { return now >= before ? now - before : now; }
+
+using Counts = std::vector<std::uint64_t>;
+
+/// Between the bounds of its bucket, as if the bucket's requests were spread evenly: as Prometheus' histogram_quantile.
+void put_p99(TopRow& row, const Counts& counts, const google::protobuf::RepeatedField<double>& bounds) {
+  double all = 0;
+  for (const auto count : counts) all += static_cast<double>(count);
+  if (all == 0) return;
+  double below = 0;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    const auto here = static_cast<double>(counts.at(i));
+    if (below + here < all * kQuantile || here == 0) {
+      below += here;
+      continue;
+    }
+    const double from = i == 0 ? 0 : bounds.Get(static_cast<int>(i) - 1);
+    row.beyond = static_cast<int>(i) >= bounds.size();
+    row.p99 = row.beyond ? from : from + (bounds.Get(static_cast<int>(i)) - from) * (all * kQuantile - below) / here;
+    return;
+  }
+}
+
+void put_rates(TopRow& row, const v1::Activity* before, const v1::Activity& now, double seconds,
+               const google::protobuf::RepeatedField<double>& bounds) {
+  Counts latency(static_cast<std::size_t>(bounds.size()) + 1);
+  for (const auto& of : now.operations()) {
+    const v1::OperationFigures* was = nullptr;
+    if (before != nullptr)
+      for (const auto& other : before->operations())
+        if (other.operation() == of.operation()) was = &other;
+    if (was == nullptr) continue;
+    const auto per_second = [&](std::uint64_t from, std::uint64_t to) {
+      return static_cast<double>(grown(from, to)) / seconds;
+    };
+    const double requests = per_second(was->requests(), of.requests());
+    const double bytes = per_second(was->bytes(), of.bytes());
+    row.errors += per_second(was->errors(), of.errors());
+    if (of.operation() == "read") {
+      row.reads += requests;
+      row.read_bytes += bytes;
+    } else if (of.operation() == "write") {
+      row.writes += requests;
+      row.write_bytes += bytes;
+    } else {
+      row.others += requests;
+    }
+    for (int i = 0; i < of.latency_size() && i < was->latency_size() && i <= bounds.size(); ++i)
+      latency.at(static_cast<std::size_t>(i)) += grown(was->latency(i), of.latency(i));
+  }
+  put_p99(row, latency, bounds);
+}
+
+constexpr std::array<TopColumn, 6> kColumns{
+    {{"iops", 'i'}, {"bytes", 'b'}, {"latency", 'l'}, {"inflight", 'f'}, {"state", 's'}, {"name", 'n'}}};
+
+double sort_value(const TopRow& row, std::string_view column) {
+  if (column == "bytes") return row.bytes();
+  if (column == "latency") return row.p99.value_or(-1);
+  if (column == "inflight") return static_cast<double>(row.in_flight);
+  if (column == "state") return row.severity;
+  return column == "name" ? 0 : row.iops();
+}
+
+}  // namespace
+
+std::span<const TopColumn> top_columns() { return kColumns; }
+
+std::vector<TopRow> top_rows(const v1::ListActivityResponse& before, const v1::ListActivityResponse& now) {
+  std::map<std::string, const v1::Activity*> earlier;
+  const double seconds = static_cast<double>(now.at_us() - before.at_us()) / 1e6;
+  if (before.started_at_ms() == now.started_at_ms() && seconds > 0)
+    for (const auto& volume : before.volumes()) earlier[volume.id()] = &volume;
+  std::vector<TopRow> rows;
+  for (const auto& volume : now.volumes()) {
+    TopRow& row = rows.emplace_back();
+    row.id = volume.id();
+    row.pvc = volume.pvc();
+    row.pvc_namespace = volume.pvc_namespace();
+    row.state = word(volume.health());
+    row.severity = static_cast<int>(verdict(volume.health()));
+    row.by_kernel = volume.by_kernel();
+    row.in_flight = volume.in_flight();
+    row.oldest = static_cast<double>(volume.oldest_request_ms()) / 1e3;
+    const auto was = earlier.find(volume.id());
+    put_rates(row, was == earlier.end() ? nullptr : was->second, volume, seconds, now.latency_bounds_s());
+  }
+  return rows;
+}
+
+void sort_top(std::vector<TopRow>& rows, std::string_view column) {
+  std::ranges::sort(rows, [&](const TopRow& one, const TopRow& other) {
+    const double mine = sort_value(one, column), its = sort_value(other, column);
+    return mine != its ? mine > its : std::pair(name_of(one), one.id) < std::pair(name_of(other), other.id);
+  });
+}
+
+std::string top_table(const std::vector<TopRow>& rows, std::size_t at_most) {
+  std::vector<std::vector<std::string>> cells{{"VOLUME", "STATE", "READ/S", "WRITE/S", "OTHER/S", "READ-MB/S",
+                                               "WRITE-MB/S", "P99-MS", "IN-FLIGHT", "OLDEST-S", "ERRORS/S"}};
+  const std::size_t shown = at_most == 0 ? rows.size() : std::min(at_most, rows.size());
+  for (const auto& row : std::span(rows).first(shown)) {
+    auto& line = cells.emplace_back(std::vector<std::string>{cell(name_of(row)), row.state});
+    if (row.by_kernel) {
+      // The kernel's own counters are in /sys/block/rbd*/stat.
+      line.insert(line.end(), 9, "kernel");
+      continue;
+    }
+    const std::string p99 = row.p99 ? (row.beyond ? ">" : "") + millis(*row.p99) : "-";
+    line.insert(line.end(), {rate(row.reads), rate(row.writes), rate(row.others), megabytes(row.read_bytes),
+                             megabytes(row.write_bytes), p99, std::to_string(row.in_flight),
+                             row.oldest > 0 ? figure(row.oldest, "%.1f") : "-", rate(row.errors)});
+  }
+  std::string text = table(cells);
+  if (shown < rows.size()) text += "and " + std::to_string(rows.size() - shown) + " more\n";
+  return text;
+}
+
+boost::json::object top_json(const std::vector<TopRow>& rows) {
+  boost::json::array volumes;
+  for (const auto& row : rows) {
+    boost::json::object one{{"id", row.id},
+                            {"pvc", row.pvc},
+                            {"pvc_namespace", row.pvc_namespace},
+                            {"health", row.state},
+                            {"by_kernel", row.by_kernel},
+                            {"reads_per_s", row.reads},
+                            {"writes_per_s", row.writes},
+                            {"others_per_s", row.others},
+                            {"read_bytes_per_s", row.read_bytes},
+                            {"write_bytes_per_s", row.write_bytes},
+                            {"errors_per_s", row.errors},
+                            {"p99_s", nullptr},
+                            {"p99_is_at_least", row.beyond},
+                            {"in_flight", row.in_flight},
+                            {"oldest_request_s", row.oldest}};
+    if (row.p99) one["p99_s"] = *row.p99;
+    volumes.push_back(std::move(one));
+  }
+  return {{"volumes", std::move(volumes)}};
+}
+
+}  // namespace corbd::cli

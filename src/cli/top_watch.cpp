@@ -1,0 +1,169 @@
+#include "top_watch.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <optional>
+#include <thread>
+
+#include "corbd/core/fd.hpp"
+#include "top.hpp"
+
+namespace corbd::cli {
+namespace {
+
+using Asking = Caller<v1::Admin>;
+using Answer = std::optional<v1::ListActivityResponse>;
+
+constexpr char kCtrlC = 3;
+constexpr std::chrono::seconds kTopLimit{10};
+
+/// Where a signal that ends programs is told. gRPC's threads take signals too, so that no mask of ours would do.
+std::atomic<int> told_at{-1};
+
+void tell_of_signal(int) {
+  const int kept = errno;
+  static_cast<void>(!::write(told_at, "q", 1));
+  errno = kept;
+}
+
+constexpr std::array kEnding{SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+
+/// The terminal, with a screen of its own and keys that come at once. Its end puts everything back, also after a signal
+/// that would end the program.
+class Screen {
+ public:
+  Screen() {
+    std::array<int, 2> pipe{-1, -1};
+    static_cast<void>(::pipe2(pipe.data(), O_CLOEXEC | O_NONBLOCK));
+    signals_ = Fd(pipe[0]);
+    tells_ = Fd(pipe[1]);
+    told_at = tells_.get();
+    struct sigaction tell{};
+    tell.sa_handler = tell_of_signal;
+    for (std::size_t i = 0; i < kEnding.size(); ++i) ::sigaction(kEnding.at(i), &tell, &were_.at(i));
+    if (::tcgetattr(STDIN_FILENO, &before_) == 0) {
+      termios now = before_;
+      now.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO | ISIG);
+      now.c_cc[VMIN] = 1;
+      now.c_cc[VTIME] = 0;
+      keys_ = ::tcsetattr(STDIN_FILENO, TCSANOW, &now) == 0;
+    }
+    print("\033[?1049h\033[?25l");
+  }
+  ~Screen() {
+    print("\033[?25h\033[?1049l");
+    if (keys_) ::tcsetattr(STDIN_FILENO, TCSANOW, &before_);
+    for (std::size_t i = 0; i < kEnding.size(); ++i) ::sigaction(kEnding.at(i), &were_.at(i), nullptr);
+    told_at = -1;
+  }
+  Screen(const Screen&) = delete;
+  Screen& operator=(const Screen&) = delete;
+
+  /// The key that came within the time; 0: none; q also for a signal that ends programs.
+  char key(std::chrono::milliseconds within) const {
+    pollfd polls[2] = {{signals_.get(), POLLIN, 0}, {keys_ ? STDIN_FILENO : -1, POLLIN, 0}};
+    // A signal's byte is there when the poll that it interrupts is repeated.
+    if (::poll(polls, 2, static_cast<int>(within.count())) < 0) return 0;
+    if (polls[0].revents == 0 && polls[1].revents == 0) return 0;
+    if (polls[0].revents != 0) return 'q';
+    char byte = 0;
+    // The end of the input is the end of the terminal.
+    return ::read(STDIN_FILENO, &byte, 1) == 1 && byte != kCtrlC ? byte : 'q';
+  }
+  /// Of the table, without the lines around it.
+  static std::size_t rows() {
+    winsize size{};
+    if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row == 0) return 20;
+    return std::max<std::size_t>(size.ws_row, 8) - 5;
+  }
+
+ private:
+  termios before_{};
+  std::array<struct sigaction, kEnding.size()> were_{};
+  Fd signals_, tells_;
+  bool keys_ = false;
+};
+
+Answer look_at(Asking& asking) {
+  v1::ListActivityResponse response;
+  if (!asking.answered(&v1::Admin::Stub::ListActivity, v1::ListActivityRequest(), response)) return std::nullopt;
+  return response;
+}
+
+int show_once(Asking& asking, const Admin& ask) {
+  const auto before = look_at(asking);
+  if (!before) return 1;
+  std::this_thread::sleep_for(std::chrono::seconds(ask.interval_s));
+  const auto now = look_at(asking);
+  if (!now) return 1;
+  auto rows = top_rows(*before, *now);
+  sort_top(rows, ask.sort);
+  return (ask.output == "json" ? print(top_json(rows)) : print(top_table(rows))) ? 0 : 1;
+}
+
+/// One frame. Lines that were longer before are cleared.
+bool draw(std::vector<TopRow> rows, const std::string& column) {
+  sort_top(rows, column);
+  double requests = 0, bytes = 0;
+  for (const auto& row : rows) requests += row.iops(), bytes += row.bytes();
+  std::string keys;
+  for (const auto& one : top_columns())
+    keys += std::string(1, one.key) + " " + (one.name == column ? "[" + column + "]" : std::string(one.name)) + "  ";
+  std::string text = std::to_string(rows.size()) + " volumes, " + std::to_string(static_cast<std::uint64_t>(requests)) +
+                     " requests/s, " + std::to_string(static_cast<std::uint64_t>(bytes / 1e6)) +
+                     " MB/s\nsort: " + keys + "q quit\n\n" + top_table(rows, Screen::rows());
+  std::string frame = "\033[H";
+  for (const char c : text) frame += c == '\n' ? std::string("\033[K\r\n") : std::string(1, c);
+  return print(frame + "\033[J");
+}
+
+int watch(Asking& asking, const Admin& ask) {
+  std::string column = ask.sort;
+  auto before = look_at(asking);
+  if (!before) return 1;
+  std::string lost;
+  {
+    const Screen screen;
+    auto rows = top_rows(*before, *before);
+    auto next = std::chrono::steady_clock::now() + std::chrono::seconds(ask.interval_s);
+    for (;;) {
+      if (!draw(rows, column)) return 1;
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(next - std::chrono::steady_clock::now());
+      const char key = screen.key(std::max(left, std::chrono::milliseconds(0)));
+      if (key == 'q') return 0;
+      for (const auto& one : top_columns())
+        if (one.key == key) column = one.name;
+      if (std::chrono::steady_clock::now() < next) continue;
+      v1::ListActivityResponse now;
+      const auto status = asking.call(&v1::Admin::Stub::ListActivity, v1::ListActivityRequest(), now, kTopLimit);
+      if (!status.ok()) {
+        lost = said_of(status, kTopLimit);
+        break;
+      }
+      rows = top_rows(*before, now);
+      before = std::move(now);
+      next = std::chrono::steady_clock::now() + std::chrono::seconds(ask.interval_s);
+    }
+  }
+  // Only now: the other screen would have taken it along.
+  asking.tell(lost);
+  return 1;
+}
+
+}  // namespace
+
+int watch_top(Asking& asking, const Admin& ask) {
+  const bool live = !ask.once && ask.output != "json" && ::isatty(STDOUT_FILENO) == 1;
+  return live ? watch(asking, ask) : show_once(asking, ask);
+}
+
+}  // namespace corbd::cli

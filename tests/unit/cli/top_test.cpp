@@ -1,0 +1,131 @@
+// What `corbd top` makes of two answers.
+#include "top.hpp"
+
+#include "support/catch.hpp"
+
+using namespace corbd;
+using cli::TopRow;
+
+namespace {
+
+constexpr std::int64_t kTwoSeconds = 2'000'000;
+
+v1::ListActivityResponse answer(std::int64_t at_us, std::int64_t started_at_ms = 1) {
+  v1::ListActivityResponse made;
+  made.set_at_us(at_us);
+  made.set_started_at_ms(started_at_ms);
+  for (const double bound : {0.001, 0.01, 0.1}) made.add_latency_bounds_s(bound);
+  return made;
+}
+
+v1::Activity& add(v1::ListActivityResponse& into, const std::string& id) {
+  auto& made = *into.add_volumes();
+  made.set_id(id);
+  made.set_health(v1::HEALTH_STAGED);
+  return made;
+}
+
+void add(v1::Activity& into, const std::string& operation, std::uint64_t requests, std::uint64_t bytes,
+         std::vector<std::uint64_t> latency = {0, 0, 0, 0}) {
+  auto& made = *into.add_operations();
+  made.set_operation(operation);
+  made.set_requests(requests);
+  made.set_bytes(bytes);
+  for (const auto count : latency) made.add_latency(count);
+}
+
+TopRow row_of(std::vector<std::uint64_t> before, std::vector<std::uint64_t> now) {
+  auto first = answer(0), second = answer(kTwoSeconds);
+  add(add(first, "1"), "read", 0, 0, std::move(before));
+  add(add(second, "1"), "read", 0, 0, std::move(now));
+  return cli::top_rows(first, second).at(0);
+}
+
+}  // namespace
+
+TEST_CASE("rates are what grew between two answers, by the time between them") {
+  auto before = answer(5 * kTwoSeconds), now = answer(6 * kTwoSeconds);
+  auto& was = add(before, "1");
+  add(was, "read", 100, 1000);
+  add(was, "write", 7, 70);
+  auto& is = add(now, "1");
+  is.set_in_flight(3);
+  is.set_oldest_request_ms(1500);
+  add(is, "read", 110, 5000);
+  add(is, "write", 9, 70);
+  add(is, "flush", 8, 0);
+  const auto rows = cli::top_rows(before, now);
+  REQUIRE(rows.size() == 1);
+  CHECK(rows.front().reads == 5);
+  CHECK(rows.front().writes == 1);
+  CHECK(rows.front().read_bytes == 2000);
+  CHECK(rows.front().write_bytes == 0);
+  CHECK(rows.front().in_flight == 3);
+  CHECK(rows.front().oldest == 1.5);
+  CHECK(rows.front().state == "staged");
+}
+
+TEST_CASE("a volume that is new, or whose agent is another one, has no rates yet") {
+  auto before = answer(0), now = answer(kTwoSeconds);
+  add(add(now, "1"), "read", 1000, 1000);
+  CHECK(cli::top_rows(before, now).at(0).iops() == 0);
+  add(add(before, "1"), "read", 10, 10);
+  CHECK(cli::top_rows(before, now).at(0).reads == 495);
+  now.set_started_at_ms(2);
+  CHECK(cli::top_rows(before, now).at(0).iops() == 0);
+  CHECK(cli::top_rows(now, now).at(0).iops() == 0);
+}
+
+TEST_CASE("the p99 lies in its bucket as if the requests were spread evenly there") {
+  CHECK_FALSE(row_of({5, 5, 5, 5}, {5, 5, 5, 5}).p99);
+  const auto low = row_of({0, 0, 0, 0}, {100, 0, 0, 0});
+  CHECK(std::abs(*low.p99 - 0.00099) < 1e-9);
+  const auto middle = row_of({10, 0, 0, 0}, {60, 50, 0, 0});
+  CHECK(std::abs(*middle.p99 - (0.001 + 0.009 * 49 / 50)) < 1e-9);
+  CHECK_FALSE(middle.beyond);
+  const auto high = row_of({0, 0, 0, 0}, {1, 0, 0, 9});
+  CHECK(*high.p99 == 0.1);
+  CHECK(high.beyond);
+}
+
+TEST_CASE("rows are sorted by any column, the largest first, and by their names where that says nothing") {
+  TopRow busy, idle, broken;
+  busy.id = "b", busy.reads = 9, busy.in_flight = 1;
+  idle.id = "c", idle.pvc_namespace = "shop", idle.pvc = "a", idle.p99 = 0.5, idle.write_bytes = 4;
+  broken.id = "a", broken.severity = 2, broken.in_flight = 5;
+  const auto first_by = [&](const char* column) {
+    std::vector<TopRow> rows{broken, busy, idle};
+    cli::sort_top(rows, column);
+    return rows.front().id;
+  };
+  CHECK(first_by("iops") == "b");
+  CHECK(first_by("bytes") == "c");
+  CHECK(first_by("latency") == "c");
+  CHECK(first_by("inflight") == "a");
+  CHECK(first_by("state") == "a");
+  CHECK(first_by("name") == "a");
+  std::vector<TopRow> rows{idle, busy};
+  cli::sort_top(rows, "state");
+  CHECK(rows.front().id == "b");
+}
+
+TEST_CASE("a row has the claim's name where it is known, and what the kernel serves has no figures") {
+  TopRow named, mapped;
+  named.id = "0001-x";
+  named.pvc = "data";
+  named.pvc_namespace = "shop";
+  named.state = "staged";
+  named.reads = 1234;
+  named.p99 = 0.0123;
+  mapped.id = "k\033[1m";
+  mapped.by_kernel = true;
+  const auto text = cli::top_table({named, mapped});
+  CHECK_THAT(text, ContainsSubstring("\nshop/data   staged   1234"));
+  CHECK_THAT(text, ContainsSubstring(" 12.3 "));
+  CHECK_THAT(text, ContainsSubstring("\nk?[1m "));
+  CHECK_THAT(text, ContainsSubstring("kernel"));
+  CHECK_THAT(cli::top_table({named, mapped}, 1), ContainsSubstring("and 1 more\n"));
+  const auto json = cli::top_json({named, mapped});
+  CHECK(json.at("volumes").at(0).at("reads_per_s") == 1234.0);
+  CHECK(json.at("volumes").at(1).at("p99_s").is_null());
+}
