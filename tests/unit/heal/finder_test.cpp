@@ -44,7 +44,7 @@ struct Scene {
            "source":{"persistentVolumeName":"pv-1"}},"status":{"attached":true,"attachmentMetadata":{"from":"controller"}}})"},
       {"/api/v1/persistentvolumes/pv-1",
        R"({"metadata":{"name":"pv-1"},"spec":{"csi":{"driver":"driver","volumeHandle":"volume-1","fsType":"xfs","volumeAttributes":{"pool":"p"},
-           "nodeStageSecretRef":{"name":"s","namespace":"n"}},"accessModes":["ReadWriteOnce"],"mountOptions":["discard"]},"status":{"phase":"Bound"}})"},
+           "nodeStageSecretRef":{"name":"s","namespace":"n"}},"accessModes":["ReadWriteOnce"],"claimRef":{"name":"data","namespace":"shop"},"mountOptions":["discard"]},"status":{"phase":"Bound"}})"},
       {"/api/v1/namespaces/n/secrets/s", R"({"data":{"userID":"YWRtaW4="}})"}};
   std::string headers;  ///< of what the server answers
   std::vector<heal::StageArguments> asked;
@@ -115,6 +115,7 @@ TEST_CASE("a device without a record is staged as the API server tells, by three
   CHECK(arguments.publish_context.at("from") == "controller");
   CHECK(arguments.secrets.at("userID").reveal() == "admin");
   CHECK(std::get<plan::Staged>(scene.volumes.wishes.front()).attachment.uid == "uid-1");
+  CHECK(std::get<plan::Staged>(scene.volumes.wishes.front()).claim == plan::Claim{"data", "shop", "pv-1"});
 }
 
 TEST_CASE("a volume whose object is missing is skipped, and why is told until it is found") {
