@@ -1,11 +1,22 @@
 #include "corbd/cephcsi/claim.hpp"
 
+#include <algorithm>
+
 namespace corbd::cephcsi {
 namespace {
 
+constexpr std::size_t kLongest = 253;  // a DNS subdomain, as Kubernetes has it for all of these
+
+/// Whoever may write to the image wrote its metadata. A record or a metric must be able to have what this returns.
+bool is_name(const std::string& text) {
+  return text.size() <= kLongest && std::ranges::all_of(text, [](char at) {
+           return (at >= 'a' && at <= 'z') || (at >= '0' && at <= '9') || at == '.' || at == '-';
+         });
+}
+
 std::string text_at(const std::map<std::string, std::string>& from, const std::string& name) {
   const auto place = from.find("csi.storage.k8s.io/" + name);
-  return place == from.end() ? "" : place->second;
+  return place == from.end() || !is_name(place->second) ? "" : place->second;
 }
 
 }  // namespace

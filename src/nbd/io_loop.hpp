@@ -11,6 +11,7 @@
 
 #include "buffers.hpp"
 #include "corbd/core/task.hpp"
+#include "slow_lines.hpp"
 
 namespace corbd::nbd {
 
@@ -63,8 +64,9 @@ class IoLoop {
   /// Io thread. Memory that a peak needed goes back to the system within 10 s of the peak.
   void give_buffer(std::byte* buffer, std::size_t bytes);
 
-  Buffers buffers;  ///< io thread
-  Budget budget;    ///< io thread
+  Buffers buffers;       ///< io thread
+  Budget budget;         ///< io thread
+  SlowLines slow_lines;  ///< io thread
   // Any thread reads these.
   std::atomic<std::uint64_t> sessions{0};
   std::atomic<std::uint64_t> serving{0};  ///< those whose link has not ended

@@ -26,7 +26,8 @@ Session::Session(IoLoop& loop, image::Image& image, bool read_only, Fd socket, N
       probe_(probe),
       stream_(loop.io().get_executor(), socket.get()),
       fd_(socket.release()),
-      slow_(loop.io()) {
+      slow_(loop.io()),
+      slow_us_(probe.slow_us) {
   ++loop_.sessions;
   ++loop_.serving;
 }

@@ -17,7 +17,6 @@
 #include "io_loop.hpp"
 #include "outbox.hpp"
 #include "probe.hpp"
-#include "slow_lines.hpp"
 #include "tally.hpp"
 #include "vital.hpp"
 
@@ -93,7 +92,7 @@ class Session final : Budget::Waiter, Batched {
   void watch_slow(std::int64_t at_us);
   void look_for_slow();
   void note_slow(Slot& slot, std::int64_t took_us);
-  void tell_slow(const Slot& slot, std::int64_t age_us, bool under_way);
+  void tell_slow(const Slot& slot, std::int64_t age_us, int under_way);
 
   // Replies from a thread of the image: session_alone.cpp
   bool alone(const Slot& slot) const;
@@ -138,7 +137,7 @@ class Session final : Budget::Waiter, Batched {
   std::string name_;
   asio::steady_timer slow_;
   bool waits_slow_ = false;
-  SlowLines slow_lines_;
+  const std::int64_t slow_us_;  ///< as Probe has it, but no line of the cache that other threads write
 
   Framer framer_;
   Outbox outbox_;

@@ -49,7 +49,7 @@ void Session::note_begin(Slot& slot) {
   in_flight_.fetch_add(1, std::memory_order_relaxed);
   slot.began_us = read_us_;
   slot.told_slow = false;
-  if (probe_.slow_us > 0 && !waits_slow_) watch_slow(read_us_ + probe_.slow_us);
+  if (slow_us_ > 0 && !waits_slow_) watch_slow(read_us_ + slow_us_);
   slot.older = std::exchange(newest_, &slot);
   (slot.older != nullptr ? slot.older->newer : oldest_) = &slot;
   if (slot.older == nullptr) vital_->oldest_ms.store(slot.began_us / 1000, std::memory_order_relaxed);
@@ -99,7 +99,7 @@ void Session::finish(Slot& slot) {
   if (!serving()) return release(slot);
   const std::int64_t took_us = loop_.batch_us() - slot.began_us;
   tally_.ended(slot.request, took_us, verdict.error != 0);
-  if (probe_.slow_us > 0 && took_us >= probe_.slow_us) note_slow(slot, took_us);
+  if (slow_us_ > 0 && took_us >= slow_us_) note_slow(slot, took_us);
   if (slot.sent > 0) return answered_alone(slot);
   if (verdict.error != 0) Probe::add(probe_.image_errors);
   answer(slot, verdict.error);

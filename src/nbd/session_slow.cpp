@@ -1,6 +1,7 @@
 // Requests that take too long: each is told of while it is under way, and again when it ends. A session that has
 // nothing under way looks at nothing, and a busy one looks once in that time.
 #include <chrono>
+#include <utility>
 
 #include "corbd/core/log.hpp"
 #include "slot.hpp"
@@ -17,23 +18,28 @@ void Session::watch_slow(std::int64_t at_us) {
   });
 }
 
+/// One line for all that have become slow, as a silent cluster makes hundreds of them slow at once.
 void Session::look_for_slow() {
   const std::int64_t now = now_us();
-  for (Slot* slot = oldest_; slot != nullptr; slot = slot->newer) {
-    if (slot->told_slow) continue;
-    if (slot->began_us + probe_.slow_us > now) return watch_slow(slot->began_us + probe_.slow_us);
-    slot->told_slow = true;
-    tell_slow(*slot, now - slot->began_us, true);
+  const Slot* oldest = nullptr;
+  int slow = 0;
+  Slot* slot = oldest_;
+  for (; slot != nullptr && slot->began_us + slow_us_ <= now; slot = slot->newer) {
+    if (std::exchange(slot->told_slow, true)) continue;
+    tally_.was_slow();
+    if (slow++ == 0) oldest = slot;
   }
+  if (oldest != nullptr) tell_slow(*oldest, now - oldest->began_us, slow);
+  if (slot != nullptr) watch_slow(slot->began_us + slow_us_);
 }
 
 void Session::note_slow(Slot& slot, std::int64_t took_us) {
-  tally_.was_slow();
-  tell_slow(slot, took_us, false);
+  if (!slot.told_slow) tally_.was_slow();
+  tell_slow(slot, took_us, 0);
 }
 
-void Session::tell_slow(const Slot& slot, std::int64_t age_us, bool under_way) {
-  const auto held_back = slow_lines_.next(now_us());
+void Session::tell_slow(const Slot& slot, std::int64_t age_us, int under_way) {
+  const auto held_back = loop_.slow_lines.next(now_us());
   if (!held_back) return;
   log::warning("nbd.slow_request", {{"volume", name_},
                                     {"image", image_.key().text()},

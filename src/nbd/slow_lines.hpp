@@ -1,4 +1,5 @@
-// How many lines about slow requests a volume may have in the log. Pure.
+// How many lines about slow requests an io thread may write to the log, which keeps 2048 lines of everything for a slow
+// reader. Pure.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@ namespace corbd::nbd {
 
 class SlowLines {
  public:
-  static constexpr int kPerMinute = 6;
+  static constexpr int kPerMinute = 60;
   /// Whether another line may be written now. If so, how many were held back since the last one.
   std::optional<std::uint64_t> next(std::int64_t now_us) {
     constexpr std::int64_t kMinute = 60'000'000;

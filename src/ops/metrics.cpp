@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "corbd/core/file.hpp"
+#include "corbd/rpc/utf8.hpp"
 #include "corbd/volume/condition.hpp"
 
 namespace corbd::ops {
@@ -59,6 +60,8 @@ class Families {
   ClientMetric& add(Labels labels) {
     auto& made = all_.back().metric.emplace_back();
     made.label = std::move(labels);
+    // Prometheus refuses all that a page says if one label is not UTF-8.
+    for (auto& label : made.label) label.value = rpc::valid_utf8(label.value);
     return made;
   }
   std::vector<MetricFamily> all_;
@@ -149,7 +152,9 @@ void volume_io(Families& into, const Snapshot& snapshot) {
          [](const volume::Status& of) { return of.in_flight; });
   if (snapshot.volume_metrics != VolumeMetrics::latency) return;
   per_operation(into, snapshot, "corbd_volume_latency_seconds", MetricType::Histogram,
-                "Time from the request to its answer, by operation.", [&](Labels labels, const Of& of) {
+                "Time from the request's begin at the image to its answer, by operation. A wait for the memory budget "
+                "is not in it.",
+                [&](Labels labels, const Of& of) {
                   into.histogram(std::move(labels), device::kLatencyBounds, of.latency,
                                  static_cast<double>(of.micros) / 1e6);
                 });

@@ -15,7 +15,7 @@ struct Claim {
   bool operator==(const Claim&) const = default;
 };
 
-/// From attributes or metadata that begin with csi.storage.k8s.io/.
+/// From attributes or metadata that begin with csi.storage.k8s.io/. What is no name of Kubernetes counts as not known.
 Claim claim_of(const std::map<std::string, std::string>& from);
 /// "namespace/name" of the pod for which kubelet publishes a volume; empty without podInfoOnMount in the CSIDriver.
 std::string pod_of(const std::map<std::string, std::string>& attributes);

@@ -14,6 +14,14 @@ TEST_CASE("a claim is known by the names that a provisioner gives") {
   CHECK(claim_of({{"pool", "rbd"}}).empty());
 }
 
+TEST_CASE(
+    "what Kubernetes takes for no name is nobody's name, as a client may write any bytes into an image's metadata") {
+  for (const std::string& name : {std::string("\xff"), std::string("a\nb"), std::string(254, 'a'), std::string("A")})
+    CHECK(claim_of({{"csi.storage.k8s.io/pvc/name", name}}).empty());
+  CHECK(claim_of({{"csi.storage.k8s.io/pvc/name", std::string(253, 'a')}}).name.size() == 253);
+  CHECK(pod_of({{"csi.storage.k8s.io/pod.name", "\"x"}, {"csi.storage.k8s.io/pod.namespace", "shop"}}).empty());
+}
+
 TEST_CASE("a pod is known where kubelet tells of it") {
   CHECK(pod_of({{"csi.storage.k8s.io/pod.name", "db-0"}, {"csi.storage.k8s.io/pod.namespace", "shop"}}) == "shop/db-0");
   CHECK(pod_of({{"csi.storage.k8s.io/pod.namespace", "shop"}}).empty());
