@@ -75,6 +75,8 @@ class Registrar::Impl {
     if (socket_) co_await socket_->server.stop(until);
   }
 
+  const Registered& now() const { return now_; }
+
  private:
   struct Socket {
     Socket(executor control, Clock& clock, const std::string& path, std::unique_ptr<Service> answers)
@@ -88,6 +90,7 @@ class Registrar::Impl {
     while (!self.stopping_.cancelled()) {
       if (auto listening = self.listen(); !listening) {
         log::warning("kubelet.not_told", {{"error", listening.error().text}});
+        self.now_ = {Registered::State::waits, listening.error().text};
         const auto pause = pause_after(++self.heard_.failures, uniform());
         co_await sleep_until(self.control_, self.clock_, self.clock_.now() + pause, &self.stopping_);
         continue;
@@ -95,6 +98,8 @@ class Registrar::Impl {
       co_await self.serve();
       if (self.stopping_.cancelled()) co_return;
       self.withdraw();
+      // A refusal stands until kubelet says something else.
+      if (self.now_.state == Registered::State::registered) self.now_ = {};
       co_await self.socket_->server.stop({});
       self.socket_.reset();
     }
@@ -147,10 +152,12 @@ class Registrar::Impl {
     heard_.refused.reset();
     if (registered) {
       heard_.failures = 0;
+      now_ = {Registered::State::registered, {}};
       log::info("kubelet.registered", {{"driver", config_.drivername}, {"endpoint", config_.endpoint}});
     } else {
       heard_.refused = clock_.now();
       ++heard_.failures;
+      now_ = {Registered::State::refused, text};
       log::error("kubelet.refused", {{"driver", config_.drivername}, {"endpoint", config_.endpoint}, {"error", text}});
     }
     news();
@@ -182,6 +189,7 @@ class Registrar::Impl {
   std::unique_ptr<Socket> socket_;
   std::optional<Event> news_;
   Heard heard_;
+  Registered now_;
   CancelScope stopping_;
   Gate gate_;
 };
@@ -210,5 +218,6 @@ Registrar::Registrar(executor control, Clock& clock, RegistrarConfig config)
 Registrar::~Registrar() = default;
 void Registrar::start() { impl_->start(); }
 task<> Registrar::stop(Until until) { return impl_->stop(until); }
+const Registered& Registrar::now() const { return impl_->now(); }
 
 }  // namespace corbd::csi

@@ -10,6 +10,9 @@ kube::Involved object_of(const kube::PersistentVolume& volume) {
   return {"PersistentVolumeClaim", volume.claim->name_space, volume.claim->name, volume.claim->uid};
 }
 
+/// Like kubelet, use the Node's name where an event wants a UID.
+kube::Involved involved_node(const std::string& name) { return {"Node", "", name, name}; }
+
 }  // namespace
 
 Reporter::Reporter(executor control, Clock& clock, const result<kube::Api*>& api, VolumeObjects& objects,
@@ -57,8 +60,11 @@ task<> Reporter::tell_one(Notices::Told told) {
 task<kube::Involved> Reporter::find(std::string volume_id) {
   const auto volume = co_await objects_.find(std::move(volume_id), {time_point::max(), &stopping_});
   if (volume) co_return object_of(*volume);
-  // Like kubelet, use the Node's name where an event wants a UID.
-  co_return kube::Involved{"Node", "", config_.node, config_.node};
+  co_return involved_node(config_.node);
+}
+
+void Reporter::tell_node(kube::Notice notice) {
+  if (recorder_ && !stopping_.cancelled()) recorder_->tell(involved_node(config_.node), std::move(notice));
 }
 
 task<> Reporter::stop(Until until) {

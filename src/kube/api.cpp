@@ -53,11 +53,13 @@ class Api::Impl {
   task<answer<json::object>> ask(http::Message message, Verb verb, Until until);
   task<answer<>> watch(http::Message message, Verb verb, std::function<bool(Change)> on_change, Until until);
   std::optional<std::chrono::milliseconds> ahead() const { return ahead_; }
+  task<result<>> look(duration fresh, Until until);
 
  private:
   /// Adds the token. The first time, and after failures, it also reads the files of the connection.
   result<> prepare(http::Message& message);
   task<answer<http::Reply>> send(http::Message message, http::Sink sink, Verb verb, Until until);
+  task<answer<http::Reply>> exchange(http::Message message, http::Sink sink, Verb verb, Until until);
 
   Clock& clock_;
   const Access access_;
@@ -65,6 +67,7 @@ class Api::Impl {
   bool met_ = false;
   Secret token_;
   std::optional<time_point> token_read_;
+  std::optional<time_point> answered_;  ///< the last 2xx
   std::optional<std::chrono::milliseconds> ahead_;
 };
 
@@ -87,6 +90,26 @@ result<> Api::Impl::prepare(http::Message& message) {
 }
 
 task<answer<http::Reply>> Api::Impl::send(http::Message message, http::Sink sink, Verb verb, Until until) {
+  auto reply = co_await exchange(std::move(message), std::move(sink), std::move(verb), until);
+  if (reply) answered_ = clock_.now();
+  co_return reply;
+}
+
+task<result<>> Api::Impl::look(duration fresh, Until until) {
+  if (answered_ && clock_.now() - *answered_ < fresh) co_return result<>();
+  http::Message message;
+  message.target = "/version";
+  message.limit = kObjectBytes;
+  const auto reply = co_await send(std::move(message), nullptr, {"get", "/version"}, until);
+  if (!reply) {
+    const auto& error = reply.error().error;
+    if (error.code != errc::permission_denied && error.code != errc::not_found) co_return error;
+  }
+  answered_ = clock_.now();
+  co_return result<>();
+}
+
+task<answer<http::Reply>> Api::Impl::exchange(http::Message message, http::Sink sink, Verb verb, Until until) {
   for (bool again = false;; again = true) {
     if (auto prepared = prepare(message); !prepared) co_return failure_of(prepared.error());
     auto reply = co_await client_.call(message, until, sink);
@@ -210,6 +233,8 @@ task<answer<json::object>> Api::patch(Resource resource, std::string name, json:
   message.body = json::serialize(body);
   co_return co_await impl_->ask(std::move(message), {"patch", resource.rbac}, until);
 }
+
+task<result<>> Api::look(duration fresh, Until until) { return impl_->look(fresh, until); }
 
 std::optional<std::chrono::milliseconds> Api::ahead() const { return impl_->ahead(); }
 

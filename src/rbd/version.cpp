@@ -1,5 +1,6 @@
 #include "corbd/rbd/version.hpp"
 
+#include <dlfcn.h>
 #include <rados/librados.h>
 #include <rbd/librbd.h>
 
@@ -12,6 +13,15 @@ std::string library_versions() {
   std::string all = "librados " + text();
   ::rbd_version(&major, &minor, &extra);
   return all + ", librbd " + text();
+}
+
+// librados' own number (3.0.0) is that of its interface, which has not changed for years. Its release is a C++ symbol
+// of libceph-common, which librados brings along (src/common/version.h there).
+std::string ceph_release() {
+  using Say = const char* (*)();
+  const auto say = reinterpret_cast<Say>(::dlsym(RTLD_DEFAULT, "_Z19ceph_version_to_strv"));
+  const char* const said = say == nullptr ? nullptr : say();
+  return said == nullptr ? std::string() : std::string(said);
 }
 
 }  // namespace corbd::rbd

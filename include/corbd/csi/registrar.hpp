@@ -28,6 +28,12 @@ struct RegistrarWish {
 /// is not known. Without by_hand the agent logs that and does not register. invalid_argument: no path.
 result<std::optional<RegistrarConfig>> registrar_config(const RegistrarWish& wish, bool registry_exists);
 
+/// Whether kubelet knows this driver.
+struct Registered {
+  enum class State { waits, registered, refused } state = State::waits;
+  std::string text;  ///< why not; empty: kubelet has not said
+};
+
 /// Control thread only. stop() before it is destroyed, if it was started.
 class Registrar {
  public:
@@ -38,6 +44,7 @@ class Registrar {
   void start();
   /// Removes the socket first. kubelet then makes no more calls to this driver, not even an unstage.
   task<> stop(Until until);
+  const Registered& now() const;
 
  private:
   class Impl;

@@ -41,6 +41,9 @@ class Kubernetes {
   void notify(const std::string& volume_id, const volume::Notice& notice) {
     reporter_.tell(volume_id, {notice.reason, notice.warning, notice.message});
   }
+  void notify_node(const volume::Notice& notice) {
+    reporter_.tell_node({notice.reason, notice.warning, notice.message});
+  }
   /// Reports that an operator gave their word for the volume, and how the try ended. `by`: who; empty: not known.
   void vouched(const std::string& volume_id, const std::string& by, const result<>& done) {
     reporter_.tell(volume_id, vouched_notice(by, done));

@@ -27,6 +27,8 @@ class Reporter {
 
   void note(const volume::Change& change);
   void tell(const std::string& volume_id, kube::Notice notice);
+  /// On the Node.
+  void tell_node(kube::Notice notice);
   task<> stop(Until until);
 
  private:

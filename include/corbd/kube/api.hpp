@@ -54,6 +54,10 @@ class Api {
   /// A strategic merge patch.
   task<answer<boost::json::object>> patch(Resource resource, std::string name, boost::json::object body, Until until);
 
+  /// Whether the server answers, and knows who asks. It asks for the server's version, unless somebody had an answer
+  /// within `fresh`. That it refuses one object is an answer.
+  task<result<>> look(duration fresh, Until until);
+
   /// How far the server's clock was ahead of this node's at its last object or list. The truth is at least this, and
   /// hardly more than a second more, because the server sends whole seconds. Nothing if the server sent no time.
   std::optional<std::chrono::milliseconds> ahead() const;

@@ -7,5 +7,7 @@ namespace corbd::rbd {
 
 /// "librados 3.0.0, librbd 1.17.0"
 std::string library_versions();
+/// Ceph's release that librados is of: "16.2.15". Empty: it does not tell.
+std::string ceph_release();
 
 }  // namespace corbd::rbd

@@ -51,6 +51,11 @@ class Scene {
     thread.call([] {});
   }
   void stop() { thread.finish(registrar_->stop({})); }
+  csi::Registered now() {
+    csi::Registered found;
+    thread.call([&] { found = registrar_->now(); });
+    return found;
+  }
   void advance(duration by) {
     thread.call([&] { clock_.advance(by); });
     for (int rounds = 0; rounds < 8; ++rounds) thread.call([] {});
@@ -191,6 +196,28 @@ TEST_CASE("where kubelet asked and then said nothing the socket is made anew aft
     scene.advance(1s);
     REQUIRE(scene.made_anew(before));
   }
+}
+
+TEST_CASE("what kubelet last said of the driver is known, and that it has not said anything") {
+  using State = csi::Registered::State;
+  Scene scene;
+  scene.start();
+  CHECK(scene.now().state == State::waits);
+  scene.get_info();
+  scene.notify(false, "another driver with this name is registered");
+  CHECK(scene.now().state == State::refused);
+  CHECK(scene.now().text == "another driver with this name is registered");
+  const auto before = scene.file();
+  scene.advance(1s);
+  REQUIRE(scene.made_anew(before));
+  CHECK(scene.now().state == State::refused);
+  scene.get_info();
+  scene.notify(true);
+  CHECK(scene.now().state == State::registered);
+  fs::remove(scene.socket());
+  scene.advance(60s);
+  REQUIRE(scene.made_anew(std::nullopt));
+  CHECK(scene.now().state == State::waits);
 }
 
 TEST_CASE("a socket that somebody took away is there again within a minute") {

@@ -85,6 +85,17 @@ TEST_CASE("a volume without a claim has its PersistentVolume, one without that t
   CHECK_THAT(std::string(parsed(made.body).at("message").as_string()), ContainsSubstring("Volume v"));
 }
 
+TEST_CASE("what happened to the node is told on the Node, and asks about no volume") {
+  Scene scene;
+  scene.reporter.tell_node({"AgentNotReady", true, "no driver"});
+  const auto made = scene.sent(0);
+  CHECK(about(made, "kind") == "Node");
+  CHECK(about(made, "name") == "node-1");
+  CHECK(parsed(made.body).at("reason") == "AgentNotReady");
+  CHECK(parsed(made.body).at("message") == "no driver");
+  CHECK(scene.server.requests().size() == 1);
+}
+
 TEST_CASE("the same told again soon is counted in the event that is there") {
   Scene scene;
   scene.becomes(Health::unproven);

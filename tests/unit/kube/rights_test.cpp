@@ -1,0 +1,73 @@
+#include "corbd/kube/rights.hpp"
+
+#include <boost/json/parse.hpp>
+
+#include "scene.hpp"
+
+using namespace corbd;
+using namespace std::chrono_literals;
+using test::always;
+using test::ApiServer;
+using Scene = test::ApiScene;
+
+namespace {
+
+std::vector<kube::Allowed> reviewed(Scene& scene) {
+  return scene.run(kube::review_rights(scene.api(), "rbd.csi.ceph.com", {}));
+}
+
+}  // namespace
+
+TEST_CASE("each right is asked about in RBAC's words, and the driver's object by its name") {
+  Scene scene(always(201, R"({"status":{"allowed":true}})"));
+  const auto all = reviewed(scene);
+  const auto asked = scene.server.requests();
+  REQUIRE(all.size() == kube::rights().size());
+  REQUIRE(asked.size() == all.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    CHECK(all[i].yes == true);
+    CHECK(asked[i].target == "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews");
+    const auto attributes = boost::json::parse(asked[i].body).at("spec").at("resourceAttributes").as_object();
+    CHECK(attributes.at("verb").as_string() == all[i].right->verb);
+    CHECK(attributes.at("group").as_string() == all[i].right->group);
+    CHECK(attributes.at("resource").as_string() == all[i].right->resource);
+    CHECK(attributes.contains("name") == all[i].right->of_this_driver);
+  }
+}
+
+TEST_CASE("a right that is refused is told apart from one that nobody knows") {
+  Scene refuses(always(201, R"({"status":{"allowed":false}})"));
+  for (const auto& one : reviewed(refuses)) CHECK(one.yes == false);
+  Scene says_nothing(always(201, "{}"));
+  for (const auto& one : reviewed(says_nothing)) CHECK_FALSE(one.yes);
+}
+
+TEST_CASE("a server that does not answer is asked once") {
+  Scene scene(always(500, "boom"));
+  const auto all = reviewed(scene);
+  REQUIRE(all.size() == 1);
+  CHECK_FALSE(all[0].yes);
+  CHECK_THAT(all[0].text, ContainsSubstring("boom") || ContainsSubstring("500"));
+}
+
+TEST_CASE("a server that answered anybody a moment ago is not asked whether it answers") {
+  Scene scene(test::thing);
+  REQUIRE(scene.run(scene.api().look(5min, {})));
+  CHECK(scene.server.requests().back().target == "/version");
+  REQUIRE(scene.run(scene.api().look(5min, {})));
+  CHECK(scene.server.requests().size() == 1);
+  REQUIRE(scene.run(scene.api().look(0s, {})));
+  REQUIRE(scene.get());
+  CHECK(scene.server.requests().size() == 3);
+}
+
+TEST_CASE("a server that knows who asks, and grants nothing, answers; one that does not know who asks does not") {
+  for (const unsigned status : {403u, 404u}) {
+    Scene scene(always(status, ""));
+    CHECK(scene.run(scene.api().look(5min, {})));
+  }
+  for (const unsigned status : {401u, 500u}) {
+    Scene scene(always(status, ""));
+    CHECK_FALSE(scene.run(scene.api().look(5min, {})));
+  }
+}
