@@ -1,5 +1,6 @@
 // One binary: the agent, its helper processes, and the commands that ask it.
 #include "agent/agent.hpp"
+#include "agent/surroundings.hpp"
 #include "corbd/core/helper_pool.hpp"
 #include "corbd/core/process.hpp"
 #include "corbd/host/helpers.hpp"
@@ -39,7 +40,8 @@ int main(int argc, char** argv) {
   if (const auto* ask = std::get_if<cli::Admin>(&command)) return cli::call_admin(*ask);
   if (const auto* ask = std::get_if<cli::Fencing>(&command)) return cli::call_fencing(*ask);
   if (const auto* mounts = std::get_if<cli::Mounts>(&command)) return cli::call_mounts(*mounts);
-  if (const auto* doctor = std::get_if<cli::Doctor>(&command)) return cli::diagnose(*doctor, CORBD_VERSION);
+  if (const auto* doctor = std::get_if<cli::Doctor>(&command))
+    return cli::diagnose(*doctor, CORBD_VERSION, surroundings());
   if (std::holds_alternative<cli::Helper>(command)) return serve_helper(3, work);
   return start_agent(std::get<cli::Run>(command));
 }

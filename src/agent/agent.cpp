@@ -25,6 +25,7 @@
 #include "corbd/krbd/kernel_client.hpp"
 #include "corbd/nbd/devices.hpp"
 #include "corbd/ops/admin.hpp"
+#include "corbd/ops/drain.hpp"
 #include "corbd/ops/web.hpp"
 #include "corbd/rbd/clusters.hpp"
 #include "corbd/rpc/calls.hpp"
@@ -33,12 +34,14 @@
 #include "node_files.hpp"
 #include "node_labels.hpp"
 #include "version.hpp"
+#include "vitals.hpp"
 
 namespace corbd {
 namespace {
 
 constexpr std::chrono::seconds kLeaveWithin{2};
 constexpr std::chrono::milliseconds kAskSystem{500};
+constexpr std::chrono::seconds kAnnounceEvery{10};
 // Sessions and operations come first. Neither calls under way nor mere readers may take their time.
 constexpr std::chrono::milliseconds kVolumesLeaveWithin{1600}, kCallsLeaveWithin{200}, kAdminLeavesWithin{100};
 constexpr std::chrono::milliseconds kLogEndsWithin{200};
@@ -91,8 +94,18 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
         healer_(control_, *clock_, shell_, heal_config(options)),
         fencer_(*clock_, *clusters_, [this](const std::string& id) { return monitors_of(options_, id); }),
         csi_(control_, *clock_, shell_, csi_config()),
+        drain_(control_, *clock_, files_, options.state_dir),
+        vitals_(control_, *clock_,
+                {.files = files_,
+                 .names = names_,
+                 .state_dir = options.state_dir,
+                 .endpoint = options.endpoint,
+                 .api = api(),
+                 .devices = *devices_,
+                 .drain = drain_,
+                 .registrar = registrar_}),
         admin_(control_, *clock_, admin_sources(), admin_config(options)),
-        web_(control_, *clock_, files_, web_config(options), web_sources()),
+        web_(control_, *clock_, web_config(options), web_sources()),
         signals_(io_, SIGTERM, SIGINT) {
     if (registrar) registrar_.emplace(control_, *clock_, *registrar);
   }
@@ -158,8 +171,8 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
     sources.left = [this] { return kubernetes_.left(); };
     sources.timeline = [this](const std::string& id) { return shell_.timeline(id); };
     sources.stuck_helpers = [this] { return helpers_.stuck(); };
-    sources.drain = [this](bool on) { shell_.drain(on); };
-    sources.draining = [this] { return shell_.draining(); };
+    sources.drain = [this](bool on, Until until) { return drain(on, until); };
+    sources.facts = [this] { return vitals_.facts(); };
     sources.vouched = [this](const std::string& id, const std::string& by, const result<>& done) {
       kubernetes_.vouched(id, by, done);
     };
@@ -175,15 +188,16 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
       now.devices = devices_->counters();
       now.volume_metrics = ops::volume_metrics_of(options_.volume_metrics).value_or(ops::VolumeMetrics::counters);
       now.calls_in_flight = csi_.in_flight();
+      now.loop_lag = vitals_.worst_lag();
       return now;
     };
-    auto not_ready = [this] {
-      std::vector<Error> reasons;
-      for (const auto& need : {rpc::answers(options_.endpoint), devices_->ready()})
-        if (!need) reasons.push_back(need.error());
-      return reasons;
-    };
-    return {snapshot, not_ready};
+    return {snapshot, [this] { return admin_.health(); }};
+  }
+
+  task<result<>> drain(bool on, Until until) {
+    auto remembered = co_await drain_.set(on, until);
+    if (remembered) shell_.drain(on);
+    co_return remembered;
   }
 
   volume::Ports ports() {
@@ -206,7 +220,10 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
   task<> main() {
     shell_.tell(*this);
     labels_.want();
+    vitals_.start();
     web_.start();
+    co_await drain_.load();
+    shell_.drain(drain_.now().has_value());
     auto serving = co_await shell_.start();
     if (serving) serving = csi_.start();
     if (serving) serving = admin_.start();
@@ -219,9 +236,17 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
     healer_.start();
     kubernetes_.start();
     if (registrar_) registrar_->start();
+    announce();
     co_await signals_.async_wait(asio::use_awaitable);
     co_await outlast_shutdown();
     co_await leave();
+  }
+
+  /// Looks now and then, and tells of what lasts. No volume keeps the node from being ready, so none is looked at.
+  void announce() {
+    const auto health = ops::judge(vitals_.facts());
+    if (const auto notice = announcement_.step(health, clock_->now())) kubernetes_.notify_node(*notice);
+    announce_timer_ = clock_->schedule(clock_->now() + kAnnounceEvery, [this] { announce(); });
   }
 
   /// While the node goes down and our devices are in use, we serve them. A second signal ends that.
@@ -264,9 +289,11 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
   /// So the images stay open, and the process ends without the destructors that would close them.
   task<> leave() {
     log::info("agent.leaving");
+    clock_->cancel(announce_timer_);
     co_await end_commands();
     const Until until{clock_->now() + kLeaveWithin};
     co_await web_.stop({clock_->now()});
+    co_await vitals_.stop();
     co_await healer_.stop();
     co_await shell_.stop(until.at_most(clock_->now() + kVolumesLeaveWithin));
     co_await csi_.stop(until.at_most(clock_->now() + kCallsLeaveWithin));
@@ -314,10 +341,14 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
   heal::Healer healer_;
   fence::Fencer fencer_;
   csi::Server csi_;
+  std::optional<csi::Registrar> registrar_;
+  ops::Drain drain_;
+  Vitals vitals_;
   ops::Admin admin_;
   ops::Web web_;
-  std::optional<csi::Registrar> registrar_;
   asio::signal_set signals_;
+  ops::Announcement announcement_;
+  Clock::TimerId announce_timer_ = 0;
   int exit_code_ = 0;
 };
 

@@ -73,7 +73,6 @@ ops::WebConfig web_config(const cli::Run& options) {
   config.address = options.metricsip;
   config.port = options.metricsport;
   config.metrics_path = options.metricspath;
-  config.state_dir = options.state_dir;
   return config;
 }
 

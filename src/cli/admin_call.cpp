@@ -1,6 +1,7 @@
 #include <grpcpp/grpcpp.h>
 
-#include <boost/json/serialize.hpp>
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
 #include <chrono>
 #include <iostream>
 #include <thread>
@@ -17,9 +18,10 @@
 namespace corbd::cli {
 namespace {
 
+namespace json = boost::json;
 using std::chrono::seconds;
 
-constexpr int kRefused = 1, kNoAgent = 3;
+constexpr int kRefused = 1, kCritical = 2, kNoAgent = 3;
 constexpr seconds kFollowWait{30};
 constexpr std::chrono::milliseconds kAskAgain{300};  ///< between two questions about a drain
 constexpr seconds kDrainWithin{3600};
@@ -41,16 +43,9 @@ using Asking = Caller<v1::Admin>;
 
 int status(Asking& asking, const Admin& ask) {
   v1::GetStatusResponse response;
-  if (!asking.answered(&v1::Admin::Stub::GetStatus, v1::GetStatusRequest(), response))
-    return static_cast<int>(Verdict::critical);
-  if (ask.output == "json") {
-    auto object = json_of(response);
-    object["verdict"] = name(verdict(response));
-    print(object);
-  } else {
-    print(status_screen(response));
-  }
-  return static_cast<int>(verdict(response));
+  if (!asking.answered(&v1::Admin::Stub::GetStatus, v1::GetStatusRequest(), response)) return kCritical;
+  ask.output == "json" ? print(json_of(response)) : print(status_screen(response));
+  return exit_code(response);
 }
 
 int volumes(Asking& asking, const Admin& ask) {
@@ -69,16 +64,26 @@ int volume(Asking& asking, const Admin& ask) {
   return 0;
 }
 
+/// The answer of a command that changes something. The exit code.
+int say(const Admin& ask, const json::object& object, const std::string& text) {
+  return (ask.output == "json" ? print(object) : print(text)) ? 0 : kRefused;
+}
+
+json::array ids_of(const google::protobuf::RepeatedPtrField<std::string>& ids) {
+  json::array all;
+  for (const auto& id : ids) all.push_back(json::string(id));
+  return all;
+}
+
 /// The try ended well. A volume without a device, or one that was given up, is still not served.
 int say_state(Asking& asking, const Admin& ask) {
   v1::GetVolumeRequest request;
   request.set_id(ask.volume_id);
   v1::GetVolumeResponse response;
   if (!asking.answered(&v1::Admin::Stub::GetVolume, request, response)) return kRefused;
-  return print("tried to heal volume " + printable(ask.volume_id) + ": it is now " + word(response.volume().health()) +
-               "\n")
-             ? 0
-             : kRefused;
+  const std::string health = word(response.volume().health());
+  return say(ask, {{"volume_ids", json::array{ask.volume_id}}, {"health", health}},
+             "tried to heal volume " + printable(ask.volume_id) + ": it is now " + health + "\n");
 }
 
 int heal(Asking& asking, const Admin& ask) {
@@ -89,10 +94,11 @@ int heal(Asking& asking, const Admin& ask) {
   v1::HealResponse response;
   if (!asking.answered(&v1::Admin::Stub::Heal, request, response)) return kRefused;
   if (!ask.volume_id.empty()) return say_state(asking, ask);
-  if (response.volume_ids().empty()) return print("no volume needs healing\n") ? 0 : kRefused;
+  const json::object object{{"volume_ids", ids_of(response.volume_ids())}, {"health", nullptr}};
+  if (response.volume_ids().empty()) return say(ask, object, "no volume needs healing\n");
   std::string text = "being healed now (corbd events -f shows the results):\n";
   for (const auto& id : response.volume_ids()) text += printable(id) + "\n";
-  return print(text) ? 0 : kRefused;
+  return say(ask, object, text);
 }
 
 int fail(Asking& asking, const Admin& ask) {
@@ -107,9 +113,8 @@ int fail(Asking& asking, const Admin& ask) {
   request.set_id(ask.volume_id);
   v1::FailResponse response;
   if (!asking.answered(&v1::Admin::Stub::Fail, request, response)) return kRefused;
-  return print("volume " + printable(ask.volume_id) + " is given up: every request gets EIO until it is unstaged\n")
-             ? 0
-             : kRefused;
+  return say(ask, {{"volume_ids", json::array{ask.volume_id}}, {"health", "failed"}},
+             "volume " + printable(ask.volume_id) + " is given up: every request gets EIO until it is unstaged\n");
 }
 
 /// Prints the remaining volumes whenever they change.
@@ -118,18 +123,21 @@ int drain(Asking& asking, const Admin& ask) {
   request.set_undo(ask.undo);
   const auto end = std::chrono::steady_clock::now() + (ask.timeout_s > 0 ? seconds(ask.timeout_s) : kDrainWithin);
   std::string said;
+  json::object object;
   for (;;) {
     v1::DrainResponse response;
     if (!asking.answered(&v1::Admin::Stub::Drain, request, response)) return kRefused;
-    if (ask.undo) return print("new volumes can be staged again\n") ? 0 : kRefused;
+    object = {{"draining", !ask.undo}, {"volume_ids", ids_of(response.volume_ids())}};
+    if (ask.undo) return say(ask, object, "new volumes can be staged again\n");
     if (response.volume_ids().empty())
-      return print("no volume is left, and no new one can be staged: you can remove the agent\n") ? 0 : kRefused;
+      return say(ask, object, "no volume is left, and no new one can be staged: you can remove the agent\n");
     std::string left = std::to_string(response.volume_ids_size()) + " left:";
     for (const auto& id : response.volume_ids()) left += " " + printable(id);
-    if (std::exchange(said, left) != left && !print(left + "\n")) return kRefused;
+    if (std::exchange(said, left) != left && ask.output != "json" && !print(left + "\n")) return kRefused;
     if (std::chrono::steady_clock::now() >= end) break;
     std::this_thread::sleep_for(kAskAgain);
   }
+  if (ask.output == "json") print(object);
   asking.tell(
       "volumes are left: end their pods (kubectl drain moves them to other nodes). No new volume is staged here until "
       "corbd drain --undo");
@@ -141,7 +149,7 @@ int log_level(Asking& asking, const Admin& ask) {
   request.set_level(ask.level);
   v1::SetLogLevelResponse response;
   if (!asking.answered(&v1::Admin::Stub::SetLogLevel, request, response)) return kRefused;
-  return print("the agent logs " + ask.level + " and above until it ends\n") ? 0 : kRefused;
+  return say(ask, {{"level", ask.level}}, "the agent logs " + ask.level + " and above until it ends\n");
 }
 
 bool show(const Asking& asking, const v1::NextEventsResponse& page, bool json) {
@@ -202,7 +210,7 @@ int call_admin(const Admin& ask) {
                           {"fail", fail},     {"drain", drain},     {"log-level", log_level}, {"events", events},
                           {"alive", alive},   {"top", watch_top}};
   const Row& row = rows[static_cast<int>(ask.what) - 1];
-  const auto socket = admin_socket(ask.runtime_dir);
+  const auto socket = admin_socket(agents_folder(ask.runtime_dir));
   if (const auto there = look_for_agent(socket); !there) {
     std::cerr << "corbd " << row.name << ": " << there.error().text << std::endl;
     return kNoAgent;

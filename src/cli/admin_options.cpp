@@ -1,5 +1,6 @@
 #include "admin_options.hpp"
 
+#include "admin_socket.hpp"
 #include "top.hpp"
 
 namespace corbd::cli {
@@ -8,9 +9,8 @@ namespace {
 CLI::App* add(CLI::App& app, Admin& into, Admin::What what, const char* name, const char* description) {
   auto* command = app.add_subcommand(name, description);
   command->callback([&into, what] { into.what = what; });
-  command->add_option("--runtime-dir", into.runtime_dir, "The agent's --runtime-dir, which holds its admin.sock")
-      ->capture_default_str();
-  command->footer("Exit code: 0 done, 1 refused or failed, 3 no agent answers.");
+  command->add_option("--runtime-dir", into.runtime_dir, kRuntimeDirHelp)->envname("CORBD_RUNTIME_DIR");
+  command->footer("Exit code: 0 done, 1 refused or failed, 3 no agent answers, 64 wrong command line.");
   return command;
 }
 
@@ -33,7 +33,7 @@ void add_admin(CLI::App& app, Admin& into) {
       add(app, into, What::status, "status", "Show the state of this node's agent, its volumes and their clusters");
   status->footer(
       "Exit code: 0 OK, 1 warning (it may clear by itself), 2 critical (requests wait or fail until somebody acts), 3 "
-      "no agent answers.");
+      "no agent answers, 64 wrong command line.");
   add_output(status, into, {"text", "json"});
   add_timeout(status, into, "10");
 
@@ -58,17 +58,21 @@ void add_admin(CLI::App& app, Admin& into) {
                  "says otherwise. Needs an ID")
       ->needs("id")
       ->excludes("--adopt");
+  add_output(heal, into, {"text", "json"});
   add_timeout(heal, into, "120");
 
   auto* fail = add(app, into, What::fail, "fail",
                    "Give a volume up: every request to its device gets EIO until the volume is unstaged");
   fail->add_option("id", into.volume_id, "Volume ID")->required();
   fail->add_flag("--yes-really", into.yes_really, "Confirm; without this flag nothing is done");
+  add_output(fail, into, {"text", "json"});
   add_timeout(fail, into, "120");
 
   auto* drain = add(app, into, What::drain, "drain",
                     "Stop staging new volumes, and wait until every volume of this node is unstaged. Run this before "
-                    "you remove the agent");
+                    "you remove the agent. It holds across restarts of the agent and of the node, until --undo or for "
+                    "a week");
+  add_output(drain, into, {"text", "json"});
   drain->add_flag("--undo", into.undo, "Allow new volumes to be staged again");
   add_timeout(drain, into, "3600");
 
@@ -77,6 +81,7 @@ void add_admin(CLI::App& app, Admin& into) {
   log_level->add_option("level", into.level, "Lowest level that is logged")
       ->required()
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}));
+  add_output(log_level, into, {"text", "json"});
   add_timeout(log_level, into, "10");
 
   auto* events = add(app, into, What::events, "events", "Show the latest state changes of all volumes");

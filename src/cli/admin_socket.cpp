@@ -11,6 +11,21 @@
 
 namespace corbd::cli {
 
+std::string agents_folder(const std::string& given) {
+  return agents_folder(given, [](const std::string& folder) { return look_for_agent(admin_socket(folder)); });
+}
+
+std::string agents_folder(const std::string& given, const std::function<result<>(const std::string&)>& look) {
+  if (!given.empty()) return given;
+  std::string been;
+  for (const std::string folder : kRuntimeDirs) {
+    const auto found = look(folder);
+    if (found) return folder;
+    if (been.empty() && found.error().code != errc::not_found) been = folder;
+  }
+  return been.empty() ? kRuntimeDirs[0] : been;
+}
+
 std::string admin_socket(const std::string& runtime_dir) {
   return std::filesystem::absolute(runtime_dir).string() + "/admin.sock";
 }
@@ -29,8 +44,10 @@ result<> look_for_agent(const std::string& socket) {
   switch (errno) {
     case ENOENT:
     case ENOTDIR:
-      return Error{errc::not_found, "no agent runs here: there is no " + socket +
-                                        ". Start one (corbd run), or give the --runtime-dir that it was started with"};
+      return Error{
+          errc::not_found,
+          "no agent runs here: there is no " + socket +
+              ". Start one (corbd run), or give the --runtime-dir that it was started with (or CORBD_RUNTIME_DIR)"};
     case ECONNREFUSED:
       return Error{errc::unavailable,
                    "no agent answers on " + socket +

@@ -1,11 +1,24 @@
 // Whether an agent answers on its admin socket. gRPC gives the same error for every failure to connect.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "corbd/core/result.hpp"
 
 namespace corbd::cli {
+
+/// Where agents keep their socket unless they are told: corbd's own place, and that of ceph-csi's pod (its
+/// keys-tmp-dir).
+inline constexpr const char* kRuntimeDirs[] = {"/run/corbd", "/tmp/csi/keys"};
+
+inline constexpr const char* kRuntimeDirHelp =
+    "The agent's --runtime-dir, which holds its admin.sock [/run/corbd or /tmp/csi/keys, where an agent answers]";
+
+/// The folder that was given; otherwise the first of kRuntimeDirs where an agent answers, or where one has been.
+std::string agents_folder(const std::string& given);
+/// The same with the look as a parameter. Pure.
+std::string agents_folder(const std::string& given, const std::function<result<>(const std::string& folder)>& look);
 
 /// <runtime_dir>/admin.sock, absolute: gRPC takes no other.
 std::string admin_socket(const std::string& runtime_dir);

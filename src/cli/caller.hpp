@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "admin_socket.hpp"
+#include "json.hpp"
 #include "text.hpp"
 
 namespace corbd::cli {
@@ -70,6 +71,6 @@ class Caller {
 
 /// Returns false when nobody reads any more.
 inline bool print(const std::string& text) { return static_cast<bool>(std::cout << text << std::flush); }
-inline bool print(const boost::json::object& line) { return print(boost::json::serialize(line) + "\n"); }
+inline bool print(const boost::json::object& line) { return print(boost::json::serialize(document(line)) + "\n"); }
 
 }  // namespace corbd::cli

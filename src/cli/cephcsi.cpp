@@ -90,7 +90,7 @@ result<Command> agent(const std::vector<Given>& given, Run run, const Node& node
   if (auto named = check_name(run.drivername); !named) return named.error();
   // kubelet's plugins are in this folder, wherever the distribution puts it.
   if (last(given, "kubelet-dir") == nullptr) run.kubelet_dir = folder_above(run.pluginpath);
-  if (last(given, "runtime-dir") == nullptr) {
+  if (last(given, "runtime-dir") == nullptr && node.variable("CORBD_RUNTIME_DIR").empty()) {
     auto found = memory_folder(node);
     if (!found) return found.error();
     run.runtime_dir = std::move(*found);

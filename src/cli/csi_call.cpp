@@ -13,6 +13,7 @@
 #include "corbd/core/file.hpp"
 #include "csi/v1/csi.grpc.pb.h"
 #include "csiaddons/reclaimspace.grpc.pb.h"
+#include "json.hpp"
 
 namespace corbd::cli {
 namespace {
@@ -200,7 +201,7 @@ int call_csi(const CsiCall& call) {
   boost::json::object line{{"code", code_name(status.error_code())},
                            {"message", status.ok() ? said : status.error_message()}};
   if (status.ok() && !answer.is_null()) line["answer"] = answer;
-  std::cout << boost::json::serialize(line) << std::endl;
+  std::cout << boost::json::serialize(document(line)) << std::endl;
   return status.ok() ? 0 : 1;
 }
 

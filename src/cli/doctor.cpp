@@ -7,6 +7,7 @@
 #include <iomanip>
 #include <iostream>
 
+#include "json.hpp"
 #include "moving.hpp"
 
 namespace corbd::cli {
@@ -37,21 +38,33 @@ void print_findings(const std::vector<Finding>& findings) {
 
 }  // namespace
 
+const char* json_word(Grade verdict) {
+  switch (verdict) {
+    case Grade::ok:
+      return "ok";
+    case Grade::warning:
+      return "warning";
+    case Grade::failure:
+      return "critical";
+  }
+  return "";
+}
+
 boost::json::array report(const std::vector<Finding>& findings) {
   boost::json::array all;
   for (const auto& finding : findings)
     all.push_back(boost::json::object{{"check", finding.check},
-                                      {"verdict", word(finding.verdict)},
+                                      {"verdict", json_word(finding.verdict)},
                                       {"said", finding.said},
                                       {"way_out", finding.way_out}});
   return all;
 }
 
-int diagnose(const Doctor& options, const std::string& version) {
+int diagnose(const Doctor& options, const std::string& version, const Surroundings& around) {
   if (options.before != Doctor::Before::nothing) return foresee(options);
-  const auto findings = judge(gather(options));
+  const auto findings = judge(gather(options, around));
   if (options.output == "json")
-    std::cout << boost::json::serialize(report(findings)) << "\n";
+    std::cout << boost::json::serialize(document({{"findings", report(findings)}})) << "\n";
   else
     print_findings(findings);
   std::cout.flush();

@@ -13,6 +13,7 @@
 #include "corbd/cli/options.hpp"
 #include "corbd/core/result.hpp"
 #include "corbd/rbd/config_json.hpp"
+#include "corbd/v1/admin.pb.h"
 
 namespace corbd::cli {
 
@@ -45,6 +46,20 @@ struct NbdDevice {
 /// What is known of the kernel's own RBD client, which only volumes with mounter rbd need.
 enum class Module { present, loadable, absent };
 
+/// A program that the agent's helpers start.
+struct ToolSeen {
+  std::string name, package;
+  bool there = false;
+};
+
+/// How Ceph users prove who they are: the older type, and the one that Ceph 20.2.4 brought.
+enum class KeyType { unknown, aes, aes256k };
+struct KeySeen {
+  std::string volume_id;
+  KeyType type = KeyType::unknown;
+  bool by_kernel = false;  ///< the kernel's client serves the volume
+};
+
 /// linux/proc_ns.h: the first PID namespace always has this inode.
 inline constexpr std::string_view kHostPids = "pid:[4026531836]";
 
@@ -65,6 +80,14 @@ struct Inputs {
   std::vector<Monitor> monitors;
   std::vector<NbdDevice> devices;
   std::set<std::string> recorded;  ///< volume IDs of the records
+  std::vector<ToolSeen> tools;
+  Module dm_crypt = Module::absent;
+  result<> system_bus;
+  result<std::vector<Surroundings::ApiRight>> api_rights = std::vector<Surroundings::ApiRight>();
+  std::optional<v1::GetStatusResponse> status;  ///< the agent's; absent: it did not answer
+  std::string ceph_release;                     ///< of librados: "16.2.15"; empty: it does not tell
+  std::string ceph_libraries;                   ///< rbd::library_versions()
+  std::vector<KeySeen> keys;                    ///< of the volumes that have a key here
   std::optional<bool> dumps_core;  ///< whether the agent that holds the state directory may; absent: there is none
 };
 
@@ -80,6 +103,11 @@ std::vector<Endpoint> endpoints_of(std::string_view monitor);
 /// /proc.
 std::optional<bool> is_shared(std::string_view mountinfo, std::string_view path);
 std::vector<Finding> judge(const Inputs& inputs);
+/// Parts of judge().
+void judge_node(const Inputs& inputs, std::vector<Finding>& into);
+void judge_ceph(const Inputs& inputs, std::vector<Finding>& into);
+/// Of a key's first four letters.
+KeyType key_type(std::string_view beginning);
 /// 0 ok, 1 warnings, 2 failures.
 int exit_code(const std::vector<Finding>& findings);
 
@@ -90,9 +118,13 @@ std::string redacted_text(std::string_view text);
 
 // --- thin
 
-Inputs gather(const Doctor& options);
+Inputs gather(const Doctor& options, const Surroundings& around);
+/// Nothing: no agent answers.
+std::optional<v1::GetStatusResponse> ask_status(const std::string& endpoint);
 /// Packs the report, and what a remote person needs, into a .tar.gz. Never reads keys.
 result<> write_bundle(const Doctor& options, const std::string& version, const std::vector<Finding>& findings);
+/// In JSON; the words of `corbd status`.
+const char* json_word(Grade verdict);
 boost::json::array report(const std::vector<Finding>& findings);
 
 }  // namespace corbd::cli

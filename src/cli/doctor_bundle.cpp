@@ -68,7 +68,7 @@ void put(const fs::path& file, std::string_view text) {
 }
 
 /// A file that is not JSON is not packed, because we do not know what it holds.
-std::string json_of(const std::string& path) {
+std::string json_file(const std::string& path) {
   const auto text = read_file(path, kMaxPacked);
   if (!text) return text.error().text + "\n";
   boost::system::error_code failed;
@@ -83,7 +83,7 @@ void put_records(const fs::path& into, const std::string& state_dir) {
   std::error_code failed;
   for (fs::directory_iterator at(state_dir + "/volumes", failed), end; !failed && at != end; at.increment(failed)) {
     const std::string name = at->path().filename();
-    if (name.find(".json") != std::string::npos) put(into / "records" / name, json_of(at->path()));
+    if (name.find(".json") != std::string::npos) put(into / "records" / name, json_file(at->path()));
   }
 }
 
@@ -139,7 +139,7 @@ result<> write_bundle(const Doctor& options, const std::string& version, const s
   put(into / "versions.txt", versions(version));
   if (const auto mounts = read_file("/proc/self/mountinfo", kMaxPacked))
     put(into / "mountinfo.txt", redacted_text(*mounts));
-  put(into / "config.json", json_of(options.config_dir + "/config.json"));
+  put(into / "config.json", json_file(options.config_dir + "/config.json"));
   put_sysfs(into);
   put_records(into, options.state_dir);
   // Volume names and addresses are nobody else's business.

@@ -5,16 +5,20 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <array>
 #include <boost/json/object.hpp>
 #include <boost/json/parse.hpp>
 #include <cerrno>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <sstream>
 
 #include "corbd/core/fd.hpp"
 #include "corbd/core/file.hpp"
 #include "corbd/core/process.hpp"
+#include "corbd/rbd/version.hpp"
 #include "corbd/rpc/calls.hpp"
 #include "doctor_gather.hpp"
 #include "doctor_monitors.hpp"
@@ -36,6 +40,23 @@ std::optional<std::string> first_line(const std::string& path) {
 std::string link_text(const char* path) {
   std::error_code failed;
   return fs::read_symlink(path, failed).string();
+}
+
+/// A module can be loaded if depmod(8) knows it. `sign`: what is there while it is loaded.
+Module module_of(const std::string& root, const std::string& kernel, const char* sign, const char* file) {
+  std::error_code ignored;
+  if (fs::exists(root + sign, ignored)) return Module::present;
+  const auto known = read_file(root + "/lib/modules/" + kernel + "/modules.dep", kMaxText);
+  return known && known->find(file) != std::string::npos ? Module::loadable : Module::absent;
+}
+
+/// As execvp(3) looks for it.
+bool in_path(const std::string& program) {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "/usr/sbin:/usr/bin:/sbin:/bin" : path);
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (::access((folder + "/" + program).c_str(), X_OK) == 0) return true;
+  return false;
 }
 
 std::optional<std::uint64_t> effective_capabilities() {
@@ -92,6 +113,44 @@ std::vector<NbdDevice> nbd_devices() {
   return all;
 }
 
+/// Only the letters that tell the type: the key itself is nobody's business here.
+KeyType type_of_key(const std::string& path) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  std::array<char, 4> letters{};
+  if (!fd || ::read(fd.get(), letters.data(), letters.size()) != static_cast<ssize_t>(letters.size()))
+    return KeyType::unknown;
+  return key_type({letters.data(), letters.size()});
+}
+
+/// The object "record" of each file, as far as they are that.
+void for_each_record(const std::string& state_dir, const std::function<void(const json::object& record)>& take) {
+  std::error_code failed;
+  for (fs::directory_iterator at(state_dir + "/volumes", failed), end; !failed && at != end; at.increment(failed)) {
+    if (at->path().extension() != ".json") continue;
+    const auto text = read_file(at->path(), kMaxText);
+    boost::system::error_code bad;
+    const auto parsed = json::parse(text ? *text : "null", bad);
+    const auto* record = !bad && parsed.is_object() ? parsed.get_object().if_contains("record") : nullptr;
+    if (record != nullptr && record->is_object()) take(record->get_object());
+  }
+}
+
+std::string text_of(const json::object& record, const char* field) {
+  const auto* value = record.if_contains(field);
+  return value != nullptr && value->is_string() ? std::string(value->get_string()) : std::string();
+}
+
+/// Of the volumes that have a key here.
+std::vector<KeySeen> keys_of(const Doctor& options) {
+  std::vector<KeySeen> keys;
+  for_each_record(options.state_dir, [&](const json::object& record) {
+    const std::string volume_id = text_of(record, "volume_id");
+    const auto type = type_of_key(options.runtime_dir + "/keys/" + sha256_hex(volume_id));
+    if (type != KeyType::unknown) keys.push_back({volume_id, type, text_of(record, "kind") == "krbd"});
+  });
+  return keys;
+}
+
 /// The lock file of a state directory names its holder. A process that has ended may have left its name.
 std::optional<bool> agent_dumps_core(const std::string& state_dir) {
   const auto pid = first_line(state_dir + "/lock");
@@ -114,12 +173,8 @@ std::optional<bool> in_host_network(const std::string& pid_namespace) {
 
 }  // namespace
 
-/// A module can be loaded if depmod(8) knows it.
 Module rbd_module(const std::string& root, const std::string& kernel) {
-  std::error_code ignored;
-  if (fs::exists(root + "/sys/bus/rbd", ignored)) return Module::present;
-  const auto known = read_file(root + "/lib/modules/" + kernel + "/modules.dep", kMaxText);
-  return known && known->find("/rbd.ko") != std::string::npos ? Module::loadable : Module::absent;
+  return module_of(root, kernel, "/sys/bus/rbd", "/rbd.ko");
 }
 
 result<std::vector<rbd::ClusterEntry>> read_clusters(const std::string& config_dir) {
@@ -138,20 +193,13 @@ result<cephcsi::MounterRules> read_mounter_rules(const std::string& config_dir) 
 
 std::set<std::string> read_recorded(const std::string& state_dir) {
   std::set<std::string> ids;
-  std::error_code failed;
-  for (fs::directory_iterator at(state_dir + "/volumes", failed), end; !failed && at != end; at.increment(failed)) {
-    if (at->path().extension() != ".json") continue;
-    const auto text = read_file(at->path(), kMaxText);
-    boost::system::error_code bad;
-    const auto parsed = json::parse(text ? *text : "null", bad);
-    const auto* record = !bad && parsed.is_object() ? parsed.get_object().if_contains("record") : nullptr;
-    const auto* id = record != nullptr && record->is_object() ? record->get_object().if_contains("volume_id") : nullptr;
-    if (id != nullptr && id->is_string()) ids.emplace(id->get_string());
-  }
+  for_each_record(state_dir, [&](const json::object& record) {
+    if (auto id = text_of(record, "volume_id"); !id.empty()) ids.insert(std::move(id));
+  });
   return ids;
 }
 
-Inputs gather(const Doctor& options) {
+Inputs gather(const Doctor& options, const Surroundings& around) {
   Inputs inputs;
   utsname system{};
   if (::uname(&system) == 0) inputs.kernel = system.release;
@@ -159,6 +207,7 @@ Inputs gather(const Doctor& options) {
   inputs.nbd_there = fs::exists("/sys/module/nbd", ignored);
   inputs.nbds_max = first_line("/sys/module/nbd/parameters/nbds_max");
   inputs.rbd = rbd_module("", inputs.kernel);
+  inputs.dm_crypt = module_of("", inputs.kernel, "/sys/module/dm_crypt", "/dm-crypt.ko");
   inputs.capabilities = effective_capabilities();
   inputs.pid_namespace = link_text("/proc/self/ns/pid");
   inputs.first_process = first_line("/proc/1/comm").value_or("");
@@ -179,6 +228,13 @@ Inputs gather(const Doctor& options) {
   ask_monitors(inputs.monitors);
   inputs.devices = nbd_devices();
   inputs.recorded = read_recorded(options.state_dir);
+  inputs.keys = keys_of(options);
+  for (const auto& tool : around.tools) inputs.tools.push_back({tool.name, tool.package, in_path(tool.name)});
+  if (around.system_bus) inputs.system_bus = around.system_bus();
+  if (around.api_rights) inputs.api_rights = around.api_rights(options.driver);
+  if (inputs.admin) inputs.status = ask_status(options.admin_endpoint);
+  inputs.ceph_release = rbd::ceph_release();
+  inputs.ceph_libraries = rbd::library_versions();
   inputs.dumps_core = agent_dumps_core(options.state_dir);
   return inputs;
 }

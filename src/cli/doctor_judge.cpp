@@ -260,6 +260,8 @@ std::vector<Finding> judge(const Inputs& inputs) {
   monitors(inputs, all);
   all.push_back(admin(inputs));
   devices(inputs, all);
+  judge_node(inputs, all);
+  judge_ceph(inputs, all);
   return all;
 }
 

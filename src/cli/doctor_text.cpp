@@ -11,7 +11,8 @@ namespace corbd::cli {
 namespace {
 
 constexpr std::string_view kRedacted = "<redacted>";
-// A Ceph key is 28 bytes in base64; the first two are its type, 1 and 0: "AQ".
+// A Ceph key of type aes is 28 bytes in base64, one of type aes256k 44; the first two are the type, 1 or 2, and 0:
+// "AQ", "Ag".
 constexpr std::size_t kCephKey = 40;
 
 bool is_base64(char c) {
@@ -38,7 +39,8 @@ std::string without_ceph_keys(std::string_view text) {
     std::size_t end = i;
     while (end < text.size() && is_base64(text[end])) ++end;
     const auto run = text.substr(i, end - i);
-    const bool key = run.size() >= kCephKey && run.find("AQ") != run.npos && run.ends_with('=');
+    const bool typed = run.find("AQ") != run.npos || run.find("Ag") != run.npos;
+    const bool key = run.size() >= kCephKey && typed && run.ends_with('=');
     out.append(key ? kRedacted : run);
     if (end < text.size()) out += text[end];
     i = end + 1;

@@ -174,7 +174,7 @@ int call_fencing(const Fencing& ask) {
                           {"fence rm", remove_fence},
                           {"fence ls", list_fences}};
   const Row& row = rows[static_cast<int>(ask.what) - 1];
-  const auto socket = admin_socket(ask.runtime_dir);
+  const auto socket = admin_socket(agents_folder(ask.runtime_dir));
   if (const auto there = look_for_agent(socket); !there) {
     std::cerr << "corbd " << row.name << ": " << there.error().text << std::endl;
     return kNobodyAnswers;

@@ -1,20 +1,21 @@
 #include "fencing_options.hpp"
 
+#include "admin_socket.hpp"
+
 namespace corbd::cli {
 namespace {
 
 CLI::App* add_command(CLI::App& app, Fencing& into, Fencing::What what, const char* name, const char* description) {
   auto* command = app.add_subcommand(name, description);
   command->callback([&into, what] { into.what = what; });
-  command->add_option("--runtime-dir", into.runtime_dir, "The agent's --runtime-dir, which holds its admin.sock")
-      ->capture_default_str();
+  command->add_option("--runtime-dir", into.runtime_dir, kRuntimeDirHelp)->envname("CORBD_RUNTIME_DIR");
   command->add_option("--timeout", into.timeout_s, "Seconds to wait for the answer")
       ->check(CLI::Range(1, 86400))
       ->capture_default_str();
   command->add_option("-o,--output", into.output, "Output format")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
-  command->footer("Exit code: 0 done, 1 refused or failed, 3 no agent answers.");
+  command->footer("Exit code: 0 done, 1 refused or failed, 3 no agent answers, 64 wrong command line.");
   return command;
 }
 

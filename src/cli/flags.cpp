@@ -43,7 +43,7 @@ constexpr auto kTable = std::to_array<Flag>({
     {"state-dir", Kind::text, &Run::state_dir,
      "Folder for the records; must be on a disk [<pluginpath>/<drivername>/corbd]"},
     {"runtime-dir", Kind::text, &Run::runtime_dir,
-     "Folder for the Ceph keys of staged volumes and the admin socket; must be on tmpfs"},
+     "Folder for the Ceph keys of staged volumes and the admin socket; must be on tmpfs", "CORBD_RUNTIME_DIR"},
     {"config-dir", Kind::text, &Run::config_dir, "Folder of ceph-csi's config.json"},
     {"kms-config-dir", Kind::text, &Run::kms_config_dir, "Folder of ceph-csi's config.json for key management systems"},
     {"mkfs-options", Kind::text, &Run::mkfs_options,

@@ -85,16 +85,17 @@ struct Assign {
   }
 };
 
-/// Levenshtein distance.
+/// Levenshtein distance, and two neighbours that changed places count as one edit: so words are mostly misspelt.
 std::size_t edits(std::string_view one, std::string_view other) {
-  std::vector<std::size_t> row(other.size() + 1);
+  std::vector<std::size_t> before_last(other.size() + 1), last(other.size() + 1), row(other.size() + 1);
   std::iota(row.begin(), row.end(), 0);
   for (std::size_t i = 1; i <= one.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i);
+    before_last = std::exchange(last, row);
+    row[0] = i;
     for (std::size_t j = 1; j <= other.size(); ++j) {
-      const std::size_t replaced = diagonal + (one[i - 1] == other[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (one[i - 1] == other[j - 1] ? 0 : 1)});
+      if (i > 1 && j > 1 && one[i - 1] == other[j - 2] && one[i - 2] == other[j - 1])
+        row[j] = std::min(row[j], before_last[j - 2] + 1);
     }
   }
   return row.back();

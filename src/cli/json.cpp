@@ -62,6 +62,12 @@ std::string word(const EnumDescriptor& of, int number) {
   return text;
 }
 
+boost::json::object document(boost::json::object of) {
+  boost::json::object out{{"schema_version", kSchemaVersion}};
+  for (auto& entry : of) out[entry.key()] = std::move(entry.value());
+  return out;
+}
+
 boost::json::object json_of(const Message& message) {
   const auto& shape = *message.GetDescriptor();
   const auto& get = *message.GetReflection();

@@ -9,6 +9,12 @@
 
 namespace corbd::cli {
 
+/// Rises when a field goes, or means something else. A new field does not change it (docs/serving.md#json).
+inline constexpr int kSchemaVersion = 1;
+
+/// What `-o json` prints: the object behind its version.
+boost::json::object document(boost::json::object of);
+
 boost::json::object json_of(const google::protobuf::Message& message);
 
 /// HEALTH_STAGED of enum Health: "staged". For a value that this version does not know, the number itself.

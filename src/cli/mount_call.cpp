@@ -3,8 +3,10 @@
 #include <iostream>
 
 #include "corbd/cli/mounts.hpp"
+#include "corbd/cli/options.hpp"
 #include "corbd/core/file.hpp"
 #include "corbd/rpc/calls.hpp"
+#include "json.hpp"
 #include "mount_view.hpp"
 #include "mount_wish.hpp"
 #include "mount_work.hpp"
@@ -23,7 +25,8 @@ int failed(const std::string& text) {
 int list_mounts(Mounter& mounter, const Mounts& ask) {
   const auto held = mounter.run(mounter.manager().list(mounter.within(limit_of(ask))));
   if (!held) return failed(held.error().text);
-  std::cout << (ask.output == "json" ? boost::json::serialize(mounts_json(*held)) + "\n" : mounts_table(*held))
+  std::cout << (ask.output == "json" ? boost::json::serialize(document({{"mounts", mounts_json(*held)}})) + "\n"
+                                     : mounts_table(*held))
             << std::flush;
   return kDone;
 }
@@ -86,7 +89,7 @@ int limit_of(const Mounts& ask) {
 
 int call_mounts(const Mounts& given) {
   Mounts ask = given;
-  if (const std::string wrong = wrong_with(ask); !wrong.empty()) return failed(wrong);
+  if (const std::string wrong = wrong_with(ask); !wrong.empty()) return complain(wrong), kWrongUsage;
   if (!ask.wish.dir.empty()) ask.wish.dir = absolute(ask.wish.dir);
   if (ask.write_unit) {
     std::error_code failed;

@@ -12,7 +12,7 @@ CLI::App* add_mounting(CLI::App& app, Mounts& into, Mounts::What what, const cha
       ->capture_default_str();
   command->add_option("--runtime-dir", into.runtime_dir, "Folder of the lock files; best on tmpfs")
       ->capture_default_str();
-  command->footer("Exit code: 0 done, 1 refused or failed, 3 no plugin answers.");
+  command->footer("Exit code: 0 done, 1 refused or failed, 3 no plugin answers, 64 wrong command line.");
   return command;
 }
 

@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "corbd/core/base64.hpp"
+#include "json.hpp"
 #include "moving.hpp"
 #include "text.hpp"
 
@@ -56,18 +57,17 @@ json::object json_of_volume(const Prospect& volume) {
           {"now", volume.now},
           {"after", volume.after},
           {"next_stage", volume.next_stage},
-          {"verdict", grade_word(worst_of(volume.findings))},
+          {"verdict", json_word(worst_of(volume.findings))},
           {"findings", report(volume.findings)}};
 }
 
 void print_json(const Outlook& outlook, bool back) {
   json::array volumes;
   for (const auto& volume : outlook.volumes) volumes.push_back(json_of_volume(volume));
-  std::cout << json::serialize(json::object{{"version", 1},
-                                            {"before", back ? "rollback" : "migration"},
-                                            {"verdict", grade_word(static_cast<Grade>(exit_code(outlook)))},
-                                            {"node", report(outlook.node)},
-                                            {"volumes", std::move(volumes)}})
+  std::cout << json::serialize(document({{"before", back ? "rollback" : "migration"},
+                                         {"verdict", json_word(static_cast<Grade>(exit_code(outlook)))},
+                                         {"node", report(outlook.node)},
+                                         {"volumes", std::move(volumes)}}))
             << "\n";
 }
 

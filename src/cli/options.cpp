@@ -8,11 +8,13 @@
 #include <iostream>
 
 #include "admin_options.hpp"
+#include "admin_socket.hpp"
 #include "cephcsi.hpp"
 #include "corbd/core/failpoint.hpp"
 #include "describe.hpp"
 #include "fencing_options.hpp"
 #include "mount_options.hpp"
+#include "suggest.hpp"
 
 namespace corbd::cli {
 namespace {
@@ -128,8 +130,7 @@ CLI::App* add_doctor(CLI::App& app, Run& run, Doctor& doctor) {
   command->add_option("--pluginpath", run.pluginpath, "Folder of kubelet's plugins")->capture_default_str();
   command->add_option("--kubelet-dir", run.kubelet_dir, "kubelet's folder")->capture_default_str();
   command->add_option("--state-dir", run.state_dir, "Folder of the records [<pluginpath>/<drivername>/corbd]");
-  command->add_option("--runtime-dir", run.runtime_dir, "Folder of the Ceph keys and the admin socket")
-      ->capture_default_str();
+  command->add_option("--runtime-dir", doctor.runtime_dir, kRuntimeDirHelp)->envname("CORBD_RUNTIME_DIR");
   command->add_option("--config-dir", run.config_dir, "Folder of ceph-csi's config.json")->capture_default_str();
   add_before(*command, run, doctor);
   auto* bundle = command->add_option("--bundle", doctor.bundle,
@@ -159,14 +160,22 @@ Doctor complete(Doctor doctor, const Run& run, bool is_cephcsi) {
   doctor.endpoint = run.endpoint;
   doctor.kubelet_dir = run.kubelet_dir;
   doctor.state_dir = run.state_dir;
-  doctor.runtime_dir = run.runtime_dir;
+  doctor.runtime_dir = agents_folder(doctor.runtime_dir);
   doctor.config_dir = run.config_dir;
   doctor.kms_config_dir = run.kms_config_dir;
   doctor.driver = run.drivername;
   doctor.node = run.nodeid;
   if (doctor.default_mounter.empty()) doctor.default_mounter = is_cephcsi ? kMounters[0] : kMounters[1];
-  if (doctor.admin_endpoint.empty()) doctor.admin_endpoint = "unix://" + run.runtime_dir + "/admin.sock";
+  if (doctor.admin_endpoint.empty()) doctor.admin_endpoint = "unix://" + admin_socket(doctor.runtime_dir);
   return doctor;
+}
+
+/// Prints help, or what is wrong. The exit code.
+int stop(const CLI::App& app, std::span<const std::string> words, const CLI::ParseError& stopped) {
+  if (stopped.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(stopped);
+  const std::string unknown = unknown_word(app, words);
+  unknown.empty() ? static_cast<void>(app.exit(stopped)) : static_cast<void>(std::cerr << unknown << "\n");
+  return kWrongUsage;
 }
 
 std::string host_name() {
@@ -201,6 +210,7 @@ Command parse(int argc, char** argv, const std::string& version) {
   CLI::App app{"corbd: Ceph RBD volumes over the kernel's NBD driver, for Kubernetes and Nomad nodes"};
   app.set_version_flag("--version", version);
   app.require_subcommand(1);
+  app.footer("Exit code: 64 for a command line that is not understood; --help of each command says the others.");
   Run run;
   CsiCall call;
   Admin ask;
@@ -220,7 +230,7 @@ Command parse(int argc, char** argv, const std::string& version) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& stopped) {
-    return Exit{app.exit(stopped)};
+    return Exit{stop(app, std::span(words).subspan(1), stopped)};
   }
   if (app.got_subcommand("describe")) return Exit{0};
   if (*helper_command) return Helper{};
@@ -236,7 +246,7 @@ Command parse(int argc, char** argv, const std::string& version) {
   if (*doctor_command) return complete(doctor, run, is_cephcsi);
   if (run.nodeid.empty()) {
     std::cerr << "corbd run: the node's name is missing: give --nodeid or set NODE_ID\n";
-    return Exit{2};
+    return Exit{kWrongUsage};
   }
   for (const Flag& flag : flags())
     if (std::holds_alternative<std::monostate>(flag.field) && run_command->count("--" + std::string(flag.name)) > 0)

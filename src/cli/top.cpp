@@ -92,6 +92,22 @@ double sort_value(const TopRow& row, std::string_view column) {
   return column == "name" ? 0 : row.iops();
 }
 
+/// Only for the order of the rows; the agent judges (ops::judge).
+int severity(v1::Health health) {
+  switch (health) {
+    case v1::HEALTH_STAGING:
+    case v1::HEALTH_STAGED:
+    case v1::HEALTH_UNSTAGING:
+      return 0;
+    case v1::HEALTH_UNPROVEN:
+    case v1::HEALTH_LOST:
+    case v1::HEALTH_FAILED:
+      return 2;
+    default:
+      return 1;
+  }
+}
+
 }  // namespace
 
 std::span<const TopColumn> top_columns() { return kColumns; }
@@ -108,7 +124,7 @@ std::vector<TopRow> top_rows(const v1::ListActivityResponse& before, const v1::L
     row.pvc = volume.pvc();
     row.pvc_namespace = volume.pvc_namespace();
     row.state = word(volume.health());
-    row.severity = static_cast<int>(verdict(volume.health()));
+    row.severity = severity(volume.health());
     row.by_kernel = volume.by_kernel();
     row.in_flight = volume.in_flight();
     row.oldest = static_cast<double>(volume.oldest_request_ms()) / 1e3;

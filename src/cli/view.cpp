@@ -11,9 +11,6 @@ namespace {
 using std::chrono::milliseconds;
 using Rows = std::vector<std::vector<std::string>>;
 
-/// A request that waits for longer is worth a warning, even while every volume is served.
-constexpr milliseconds kStalled{10000};
-
 std::string age(std::int64_t ms) { return duration_text(milliseconds(ms)); }
 
 std::string many(std::uint64_t count, const std::string& what) {
@@ -44,30 +41,6 @@ std::string server_of(const v1::Volume& volume) {
 
 std::string error_of(const v1::Volume& volume) {
   return volume.has_last_error() ? volume.last_error().code() + ": " + volume.last_error().text() : "";
-}
-
-Verdict volumes_verdict(const v1::GetStatusResponse& status) {
-  Verdict worst = Verdict::ok;
-  for (const auto& entry : status.volumes()) worst = std::max(worst, verdict(entry.health()));
-  return worst;
-}
-
-std::string volumes_line(const v1::GetStatusResponse& status) {
-  std::string line;
-  for (const auto& entry : status.volumes())
-    line += (line.empty() ? "" : ", ") + std::to_string(entry.volumes()) + " " + word(entry.health());
-  if (line.empty()) return "none";
-  return volumes_verdict(status) == Verdict::ok ? line : line + " (see: corbd volumes -o wide)";
-}
-
-std::string cluster_line(const v1::Cluster& cluster) {
-  std::string line = many(cluster.volumes(), "volume");
-  if (cluster.unserved() > 0) line += ", " + std::to_string(cluster.unserved()) + " without a server";
-  if (cluster.does_not_answer()) line += ", does not answer";
-  if (!cluster.node_fenced().empty()) line += ", " + printable(cluster.node_fenced());
-  if (milliseconds(cluster.oldest_request_ms()) >= kStalled)
-    line += ", a request has waited for " + age(cluster.oldest_request_ms());
-  return line;
 }
 
 std::string service_of(const v1::Volume& volume) {
@@ -101,63 +74,31 @@ std::string healing_of(const v1::Volume& volume) {
 
 }  // namespace
 
-std::string name(Verdict verdict) {
-  return verdict == Verdict::ok ? "OK" : verdict == Verdict::warning ? "Warning" : "Critical";
+std::string word(v1::Verdict verdict) {
+  return verdict == v1::VERDICT_OK ? "OK" : verdict == v1::VERDICT_CRITICAL ? "Critical" : "Warning";
+}
+
+int exit_code(const v1::GetStatusResponse& status) {
+  return status.verdict() == v1::VERDICT_OK ? 0 : status.verdict() == v1::VERDICT_CRITICAL ? 2 : 1;
 }
 
 std::string word(v1::Health health) { return word(*v1::Health_descriptor(), health); }
 
-Verdict verdict(v1::Health health) {
-  switch (health) {
-    case v1::HEALTH_STAGING:
-    case v1::HEALTH_STAGED:
-    case v1::HEALTH_UNSTAGING:
-      return Verdict::ok;
-    case v1::HEALTH_UNPROVEN:
-    case v1::HEALTH_LOST:
-    case v1::HEALTH_FAILED:
-      return Verdict::critical;
-    default:
-      return Verdict::warning;
-  }
-}
-
-Verdict verdict(const v1::Cluster& cluster) {
-  if (cluster.does_not_answer() || !cluster.node_fenced().empty()) return Verdict::critical;
-  return milliseconds(cluster.oldest_request_ms()) >= kStalled ? Verdict::warning : Verdict::ok;
-}
-
-Verdict verdict(const v1::GetStatusResponse& status) {
-  Verdict worst = volumes_verdict(status);
-  for (const auto& cluster : status.clusters()) worst = std::max(worst, verdict(cluster));
-  const bool quiet = status.stuck_helpers().empty() && !status.draining() && status.unclaimed_nbd() == 0;
-  return quiet ? worst : std::max(worst, Verdict::warning);
-}
-
 std::string status_screen(const v1::GetStatusResponse& status) {
   Rows rows{{"COMPONENT", "VERDICT", "DETAILS"}};
-  rows.push_back({"agent", name(status.draining() ? Verdict::warning : Verdict::ok),
-                  "corbd " + printable(status.version()) + " on node " + cell(status.node_id()) + ", pid " +
-                      std::to_string(status.pid()) + ", up " + age(status.uptime_ms()) +
-                      (status.draining() ? "; drained: stages no new volume (corbd drain --undo ends that)" : "")});
-  rows.push_back({"volumes", name(volumes_verdict(status)), volumes_line(status)});
-  if (status.unclaimed_nbd() > 0)
-    rows.push_back({"nbd", name(Verdict::warning),
-                    many(status.unclaimed_nbd(), "unclaimed device") +
-                        ": no record or no Ceph key here. Another program serves them, or nobody does (see: corbd "
-                        "volumes; restart kubelet)"});
-  if (status.unclaimed_krbd() > 0)
-    rows.push_back({"rbd", name(Verdict::ok),
-                    many(status.unclaimed_krbd(), "device") +
-                        " of the kernel client, staged by ceph-csi. The next stage makes "
-                        "them known here (see: corbd volumes; restart kubelet)"});
-  for (const auto& cluster : status.clusters())
-    rows.push_back({"cluster " + cell(cluster.id()), name(verdict(cluster)), cluster_line(cluster)});
-  if (status.stuck_helpers().empty()) rows.push_back({"helpers", name(Verdict::ok), "none hangs"});
-  for (const auto& stuck : status.stuck_helpers())
-    rows.push_back({"helper " + std::to_string(stuck.pid()), name(Verdict::warning),
-                    "has hung for " + age(stuck.since_ms()) + ": " + printable(stuck.what())});
-  return table(rows) + "\nOverall: " + name(verdict(status)) + "\n";
+  for (const auto& component : status.components()) {
+    std::string details = printable(component.text());
+    if (component.name() == "agent")
+      details = "corbd " + printable(status.version()) + " on node " + cell(status.node_id()) + ", pid " +
+                std::to_string(status.pid()) + ", up " + age(status.uptime_ms()) + "; " + details;
+    rows.push_back({cell(component.name()), word(component.verdict()), details});
+  }
+  if (status.components().empty())
+    rows.push_back({"agent", word(status.verdict()),
+                    "corbd " + printable(status.version()) +
+                        " is older than this program and judges nothing: restart it to bring it up to date"});
+  return table(rows) + "\nOverall: " + word(status.verdict()) +
+         (status.ready() || status.components().empty() ? "" : ", not ready") + "\n";
 }
 
 std::string volumes_table(const v1::ListVolumesResponse& volumes, bool wide, std::int64_t now_ms) {

@@ -7,17 +7,13 @@
 
 namespace corbd::cli {
 
-/// Also the exit codes of `corbd status`.
-enum class Verdict { ok = 0, warning = 1, critical = 2 };
-std::string name(Verdict verdict);
+/// "OK", "Warning", "Critical". What an older agent does not say is a warning.
+std::string word(v1::Verdict verdict);
+/// Of `corbd status`: 0 OK, 1 warning, 2 critical.
+int exit_code(const v1::GetStatusResponse& status);
 
 /// "reconnecting"; for a state that this version does not know, the number.
 std::string word(v1::Health health);
-
-/// Critical: requests wait or fail, and that does not pass by itself. Warning: it may.
-Verdict verdict(v1::Health health);
-Verdict verdict(const v1::Cluster& cluster);
-Verdict verdict(const v1::GetStatusResponse& status);
 
 std::string status_screen(const v1::GetStatusResponse& status);
 /// The columns are those of `rbd device list`, then our own. now_ms: since 1970.

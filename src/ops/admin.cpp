@@ -72,6 +72,15 @@ class Desk {
   void note(const volume::Change& change) { events_.push(change); }
   void leave() { leaving_.cancel(); }
 
+  NodeFacts facts() const {
+    auto all = sources_.facts();
+    tally(all, sources_.volumes.status(), sources_.healer.ward());
+    for (const auto& one : sources_.stuck_helpers())
+      all.hanging.push_back({one.what, one.pid, clock_.now() - one.since});
+    for (const auto& device : unclaimed()) ++(traits(device.kind).served ? all.unclaimed_nbd : all.unclaimed_krbd);
+    return all;
+  }
+
   task<result<>> answer(const v1::CheckAliveRequest&, v1::CheckAliveResponse&, Until) { co_return result<>(); }
 
   task<result<>> answer(const v1::GetStatusRequest&, v1::GetStatusResponse& response, Until) {
@@ -80,12 +89,13 @@ class Desk {
     response.set_pid(::getpid());
     response.set_node_id(rpc::valid_utf8(config_.nodeid));
     response.set_uptime_ms(duration_cast<milliseconds>(clock_.now() - started_).count());
-    count(response, sources_.volumes.status(), sources_.healer.ward());
-    add_stuck(response, sources_.stuck_helpers(), clock_.now());
-    response.set_draining(sources_.draining());
-    for (const auto& device : unclaimed())
-      traits(device.kind).served ? response.set_unclaimed_nbd(response.unclaimed_nbd() + 1)
-                                 : response.set_unclaimed_krbd(response.unclaimed_krbd() + 1);
+    const auto known = facts();
+    count(response, known);
+    add_stuck(response, known.hanging);
+    response.set_draining(known.drained.has_value());
+    response.set_unclaimed_nbd(known.unclaimed_nbd);
+    response.set_unclaimed_krbd(known.unclaimed_krbd);
+    add_health(response, judge(known));
     co_return result<>();
   }
 
@@ -156,9 +166,10 @@ class Desk {
     co_return co_await want(id, plan::Wish(plan::Failed{}), until);
   }
 
-  task<result<>> answer(const v1::DrainRequest& request, v1::DrainResponse& response, Until) {
-    if (sources_.draining() == request.undo()) log::warning("admin.drain", {{"draining", !request.undo()}});
-    sources_.drain(!request.undo());
+  task<result<>> answer(const v1::DrainRequest& request, v1::DrainResponse& response, Until until) {
+    const bool drained = sources_.facts().drained.has_value();
+    if (auto done = co_await sources_.drain(!request.undo(), until); !done) co_return done.error();
+    if (drained == request.undo()) log::warning("admin.drain", {{"draining", !request.undo()}});
     for (const auto& status : sources_.volumes.status()) response.add_volume_ids(rpc::valid_utf8(status.volume_id));
     co_return result<>();
   }
@@ -307,6 +318,7 @@ class Admin::Impl {
     if (fencing_) services.push_back(fencing_.get());
     return server_.start(services);
   }
+  NodeHealth health() const { return judge(desk_.facts()); }
   void note(const volume::Change& change) { desk_.note(change); }
   task<> stop(Until until) {
     desk_.leave();
@@ -325,6 +337,7 @@ Admin::Admin(executor control, Clock& clock, AdminSources sources, AdminConfig c
     : impl_(std::make_unique<Impl>(std::move(control), clock, std::move(sources), std::move(config))) {}
 Admin::~Admin() = default;
 result<> Admin::start() { return impl_->start(); }
+NodeHealth Admin::health() const { return impl_->health(); }
 void Admin::note(const volume::Change& change) { impl_->note(change); }
 task<> Admin::stop(Until until) { return impl_->stop(until); }
 

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "corbd/core/fd.hpp"
+#include "corbd/core/log.hpp"
 
 namespace corbd::ops {
 namespace {
@@ -15,6 +16,7 @@ namespace {
 constexpr std::chrono::seconds kTick{1};
 constexpr std::chrono::seconds kTryEvery{10};
 constexpr std::chrono::seconds kTryLimit{5};
+constexpr const char* kPlain = "text/plain; charset=utf-8";
 
 /// It needs no fsync: a full or read-only filesystem refuses the write already.
 result<> try_writing(const std::string& folder) {
@@ -83,16 +85,51 @@ task<> Writable::stop() {
   co_await gate_.close({});
 }
 
-http::Response healthz(duration lag) {
-  if (lag < kTooLate) return {200, "text/plain; charset=utf-8", "ok\n"};
-  const auto late = std::chrono::duration_cast<std::chrono::seconds>(lag).count();
-  return {503, "text/plain; charset=utf-8", "the control thread runs " + std::to_string(late) + " s late\n"};
+Watched::Watched(executor control, Clock& clock, std::string what, std::chrono::seconds every, Ask ask)
+    : control_(control),
+      clock_(clock),
+      what_(std::move(what)),
+      every_(every),
+      ask_(std::move(ask)),
+      gate_(control, clock) {}
+
+void Watched::start() { gate_.spawn(watch(*this)); }
+
+task<> Watched::watch(Watched& self) {
+  while (!self.stopping_.cancelled()) {
+    const auto answer = co_await self.ask_({self.clock_.now() + kTryLimit, &self.stopping_});
+    if (self.stopping_.cancelled()) co_return;
+    self.heard(answer);
+    co_await sleep_until(self.control_, self.clock_, self.clock_.now() + self.every_, &self.stopping_);
+  }
 }
 
-http::Response readyz(const std::vector<Error>& reasons) {
-  if (reasons.empty()) return {200, "text/plain; charset=utf-8", "ok\n"};
-  http::Response response{503, "text/plain; charset=utf-8", {}};
-  for (const auto& reason : reasons) response.body += reason.text + "\n";
+void Watched::heard(const result<>& answer) {
+  const auto before = now_.state;
+  now_ = answer ? Outsider{Outsider::State::answers, {}} : Outsider{Outsider::State::silent, answer.error().text};
+  if (before == now_.state) return;
+  if (!answer)
+    log::warning("node.silent",
+                 {{"what", what_}, {"code", corbd::name(answer.error().code)}, {"error", answer.error().text}});
+  else if (before == Outsider::State::silent)
+    log::info("node.answers", {{"what", what_}});
+}
+
+task<> Watched::stop() {
+  stopping_.cancel();
+  co_await gate_.close({});
+}
+
+http::Response healthz(const NodeHealth& health) {
+  http::Response response{health.alive() ? 200u : 503u, kPlain, health.alive() ? "ok\n" : ""};
+  for (const auto& one : health.components)
+    if (one.holds == Component::Holds::living) response.body += one.name + ": " + one.text + "\n";
+  return response;
+}
+
+http::Response readyz(const NodeHealth& health) {
+  http::Response response{health.ready() ? 200u : 503u, kPlain, health.ready() ? "ok\n" : ""};
+  for (const auto& reason : health.not_ready()) response.body += reason + "\n";
   return response;
 }
 

@@ -1,7 +1,6 @@
 #include "messages.hpp"
 
 #include <algorithm>
-#include <map>
 
 #include "corbd/rpc/utf8.hpp"
 
@@ -35,6 +34,18 @@ v1::Health to_message(volume::Health health) {
       return v1::HEALTH_UNSTAGING;
   }
   return v1::HEALTH_UNSPECIFIED;
+}
+
+v1::Verdict to_message(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::ok:
+      return v1::VERDICT_OK;
+    case Verdict::warning:
+      return v1::VERDICT_WARNING;
+    case Verdict::critical:
+      return v1::VERDICT_CRITICAL;
+  }
+  return v1::VERDICT_UNSPECIFIED;
 }
 
 /// "pool/namespace/image" or "pool/image": a name of RBD has no slash.
@@ -124,28 +135,33 @@ v1::Change to_message(const volume::Change& change) {
   return out;
 }
 
-void count(v1::GetStatusResponse& into, const std::vector<volume::Status>& all, const heal::Ward& ward) {
-  std::map<v1::Health, std::uint32_t> by_health;
-  std::map<std::string, v1::Cluster> clusters;
-  for (const auto& status : all) {
-    ++by_health[to_message(status.health)];
-    v1::Cluster& cluster = clusters[status.cluster_id];
-    cluster.set_volumes(cluster.volumes() + 1);
-    if (status.unserved) cluster.set_unserved(cluster.unserved() + 1);
-    cluster.set_oldest_request_ms(std::max(cluster.oldest_request_ms(), ms(status.oldest)));
-    if (status.last_error && status.last_error->code == errc::node_fenced)
-      cluster.set_node_fenced(valid_utf8(status.last_error->text));
-  }
-  for (const auto& [health, volumes] : by_health) {
+void count(v1::GetStatusResponse& into, const NodeFacts& facts) {
+  for (const auto& [health, volumes] : facts.volumes) {
     auto* entry = into.add_volumes();
-    entry->set_health(health);
+    entry->set_health(to_message(health));
     entry->set_volumes(volumes);
   }
-  for (auto& [id, cluster] : clusters) {
-    cluster.set_id(valid_utf8(id));
-    cluster.set_does_not_answer(ward.waits_for_cluster(id));
-    *into.add_clusters() = std::move(cluster);
+  for (const auto& [id, of] : facts.clusters) {
+    auto* cluster = into.add_clusters();
+    cluster->set_id(valid_utf8(id));
+    cluster->set_volumes(of.volumes);
+    cluster->set_unserved(of.unserved);
+    cluster->set_oldest_request_ms(ms(of.oldest_request));
+    cluster->set_node_fenced(valid_utf8(of.node_fenced));
+    cluster->set_does_not_answer(of.does_not_answer);
   }
+}
+
+void add_health(v1::GetStatusResponse& into, const NodeHealth& health) {
+  for (const auto& component : health.components) {
+    auto* entry = into.add_components();
+    entry->set_name(valid_utf8(component.name));
+    entry->set_verdict(to_message(component.verdict));
+    entry->set_text(valid_utf8(component.text));
+    entry->set_keeps_from_serving(component.holds != Component::Holds::nothing);
+  }
+  into.set_verdict(to_message(health.verdict()));
+  into.set_ready(health.ready());
 }
 
 bool of_another_driver(const volume::Unclaimed& device, const std::string& driver) {
@@ -160,12 +176,12 @@ bool of_another_driver(const volume::Unclaimed& device, const std::string& drive
   });
 }
 
-void add_stuck(v1::GetStatusResponse& into, const std::vector<HelperPool::Stuck>& stuck, time_point now) {
-  for (const auto& one : stuck) {
+void add_stuck(v1::GetStatusResponse& into, const std::vector<Hanging>& hanging) {
+  for (const auto& one : hanging) {
     auto* entry = into.add_stuck_helpers();
     entry->set_what(valid_utf8(one.what));
     entry->set_pid(one.pid);
-    entry->set_since_ms(ms(now - one.since));
+    entry->set_since_ms(ms(one.since));
   }
 }
 

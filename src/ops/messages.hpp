@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "corbd/core/helper_pool.hpp"
 #include "corbd/heal/ward.hpp"
+#include "corbd/ops/node_health.hpp"
 #include "corbd/v1/admin.pb.h"
 #include "corbd/volume/status.hpp"
 
@@ -15,9 +15,10 @@ v1::Activity activity_of(const volume::Status& status);
 v1::Change to_message(const volume::Change& change);
 
 /// Volumes by health, and clusters, in the order of their names.
-void count(v1::GetStatusResponse& into, const std::vector<volume::Status>& all, const heal::Ward& ward);
+void count(v1::GetStatusResponse& into, const NodeFacts& facts);
+void add_health(v1::GetStatusResponse& into, const NodeHealth& health);
 /// It is mounted below a path of kubelet that names another driver.
 bool of_another_driver(const volume::Unclaimed& device, const std::string& driver);
-void add_stuck(v1::GetStatusResponse& into, const std::vector<HelperPool::Stuck>& stuck, time_point now);
+void add_stuck(v1::GetStatusResponse& into, const std::vector<Hanging>& hanging);
 
 }  // namespace corbd::ops

@@ -219,6 +219,14 @@ void calls(Families& into, const Snapshot& snapshot) {
              static_cast<double>(snapshot.calls_in_flight));
 }
 
+void node(Families& into, const Snapshot& snapshot) {
+  into.family("corbd_component_verdict", MetricType::Gauge,
+              "What `corbd status` says of a component: 0 OK, 1 warning, 2 critical.");
+  for (const auto& component : snapshot.health.components)
+    into.sample({{"component", component.name}}, static_cast<double>(component.verdict));
+  into.gauge("corbd_ready", "1 while /readyz answers 200.", snapshot.health.ready() ? 1 : 0);
+}
+
 /// proc(5): field 22 of /proc/self/stat is the start in ticks after the boot, btime of /proc/stat is the boot.
 double start_of_process() {
   const auto self = read_file("/proc/self/stat", 4096), all = read_file("/proc/stat", 1 << 20);
@@ -318,6 +326,7 @@ std::string render(const Snapshot& snapshot) {
   healing(all, snapshot);
   devices(all, snapshot.devices);
   calls(all, snapshot);
+  node(all, snapshot);
   agent(all, snapshot);
   return prometheus::TextSerializer().Serialize(all.take());
 }

@@ -21,36 +21,30 @@ http::Config http_config(const WebConfig& config) {
 
 class Web::Impl {
  public:
-  Impl(executor control, Clock& clock, BlockingPool& pool, WebConfig config, WebSources sources)
+  Impl(executor control, Clock& clock, WebConfig config, WebSources sources)
       : control_(control),
         clock_(clock),
         config_(std::move(config)),
         sources_(std::move(sources)),
-        lag_(clock),
-        writable_(control, clock, pool, config_.state_dir),
         gate_(control, clock),
         server_(control, clock, http_config(config_), [this](const http::Request& request) { return page(request); }) {}
 
   void start() {
     if (config_.port == 0) return;
-    lag_.start();
-    writable_.start();
     gate_.spawn(listen(*this));
   }
 
   task<> stop(Until until) {
     stopping_.cancel();
-    lag_.stop();
     co_await gate_.close({});
     co_await server_.stop(until);
-    co_await writable_.stop();
   }
 
   http::Response page(const http::Request& request) const {
     const std::string_view path = std::string_view(request.target).substr(0, request.target.find('?'));
     if (path == config_.metrics_path) return metrics();
-    if (path == "/healthz") return healthz(lag_.now());
-    if (path == "/readyz") return readyz(reasons());
+    if (path == "/healthz") return healthz(sources_.health());
+    if (path == "/readyz") return readyz(sources_.health());
     return {404, "text/plain; charset=utf-8",
             "this server has only " + config_.metrics_path + ", /healthz and /readyz\n"};
   }
@@ -77,30 +71,22 @@ class Web::Impl {
     Snapshot snapshot = sources_.snapshot();
     snapshot.now = clock_.now();
     snapshot.calls = &calls;
-    snapshot.loop_lag = lag_.worst();
+    snapshot.health = sources_.health();
     snapshot.process = read_process();
     return {200, kMetricsType, render(snapshot)};
-  }
-
-  std::vector<Error> reasons() const {
-    auto all = sources_.not_ready();
-    if (!writable_.state()) all.push_back(writable_.state().error());
-    return all;
   }
 
   executor control_;
   Clock& clock_;
   const WebConfig config_;
   const WebSources sources_;
-  LoopLag lag_;
-  Writable writable_;
   CancelScope stopping_;
   Gate gate_;
   http::Server server_;
 };
 
-Web::Web(executor control, Clock& clock, BlockingPool& pool, WebConfig config, WebSources sources)
-    : impl_(std::make_unique<Impl>(std::move(control), clock, pool, std::move(config), std::move(sources))) {}
+Web::Web(executor control, Clock& clock, WebConfig config, WebSources sources)
+    : impl_(std::make_unique<Impl>(std::move(control), clock, std::move(config), std::move(sources))) {}
 Web::~Web() = default;
 void Web::start() { impl_->start(); }
 task<> Web::stop(Until until) { return impl_->stop(until); }

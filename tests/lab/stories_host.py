@@ -96,7 +96,7 @@ class Host:
         return self.writer(name, folder, boot).expect_nothing_lost()
 
     def states(self):
-        return {row["dir"]: row["state"] for row in json.loads(run(["corbd", "mounts", "-o", "json"]))}
+        return {row["dir"]: row["state"] for row in json.loads(run(["corbd", "mounts", "-o", "json"]))["mounts"]}
 
     def begin_mount(self, image, folder):
         """`corbd mount` of an image that another host has; returns once it is claimed, and while nothing is staged."""

@@ -33,7 +33,7 @@ class Alone(Agent):
         return self.ask("mount", image.spec, target, *more, "--wait", "--conf", self.conf, "--user", self.lab.user, "--keyring", self.keyring)
 
     def states(self):
-        return {row["dir"]: row["state"] for row in json.loads(self.ask("mounts", "-o", "json").splitlines()[-1])}
+        return {row["dir"]: row["state"] for row in json.loads(self.ask("mounts", "-o", "json").splitlines()[-1])["mounts"]}
 
 
 def alone(lab):

@@ -86,9 +86,9 @@ TEST_CASE("what the doctor says before a change is JSON with a version, if it is
   const auto said = Host(kKernelStash).doctor("--before-rollback -o json");
   const auto parsed = json::parse(said.out);
   const auto& object = parsed.as_object();
-  CHECK(object.at("version") == 1);
+  CHECK(object.at("schema_version") == 1);
   CHECK(object.at("before") == "rollback");
-  CHECK(object.at("verdict") == "WARN");
+  CHECK(object.at("verdict") == "warning");
   REQUIRE(object.at("volumes").as_array().size() == 1);
   const auto& volume = object.at("volumes").at(0).as_object();
   CHECK(volume.at("volume_id") == "v1");

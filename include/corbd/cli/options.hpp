@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,8 +12,12 @@
 #include <vector>
 
 #include "corbd/cli/mounts.hpp"
+#include "corbd/core/result.hpp"
 
 namespace corbd::cli {
+
+/// Exit code of a command line that is not understood (EX_USAGE of sysexits.h): none of the codes that an answer has.
+inline constexpr int kWrongUsage = 64;
 
 /// ceph-csi's names for the client that serves a volume: the kernel's own client, or this agent over NBD.
 inline constexpr std::array<std::string_view, 2> kMounters{"rbd", "rbd-nbd"};
@@ -88,7 +93,7 @@ struct CsiCall {
 struct Admin {
   enum class What { none, status, volumes, volume, heal, fail, drain, log_level, events, alive, top };
   What what = What::none;
-  std::string runtime_dir = "/run/corbd";
+  std::string runtime_dir;  ///< empty: found (cli/admin_socket.hpp)
   std::string volume_id;
   std::string output;         ///< table, wide, text or json; empty: the first that the subcommand has
   std::string level;          ///< of log-level
@@ -103,14 +108,31 @@ struct Admin {
 struct Fencing {
   enum class What { none, holders, take, add, remove, list };
   What what = What::none;
-  std::string runtime_dir = "/run/corbd";
-  std::string image;  ///< volume ID, or POOL/[NAMESPACE/]IMAGE
+  std::string runtime_dir;  ///< empty: found (cli/admin_socket.hpp)
+  std::string image;        ///< volume ID, or POOL/[NAMESPACE/]IMAGE
   std::string cluster_id, user, key_file;
   std::vector<std::string> blocks;  ///< as CIDR
   std::string duration;             ///< "24h"; empty: five years
   bool force = false, yes_really = false;
   std::string output = "text";  ///< or "json"
   int timeout_s = 60;
+};
+
+/// What the doctor asks of rooms that the command line does not know.
+struct Surroundings {
+  struct Tool {
+    std::string name, package;
+  };
+  struct ApiRight {
+    std::string what;             ///< "get secrets"
+    std::string without;          ///< what does not work without it
+    std::optional<bool> allowed;  ///< absent: the API server did not say
+    std::string text;             ///< why not
+  };
+  std::vector<Tool> tools;  ///< that helpers start
+  std::function<result<>()> system_bus;
+  /// failed_precondition: there is no API server.
+  std::function<result<std::vector<ApiRight>>(const std::string& driver)> api_rights;
 };
 
 /// `corbd doctor`: looks at the node. Flags have the names of `corbd run`.
@@ -141,11 +163,11 @@ int watch_liveness(const Liveness& watch);
 int call_csi(const CsiCall& call);
 
 /// Asks the agent. Answers go to stdout, problems to stderr. Exit code: 0; 1 when the agent refused or could not; 3
-/// when no agent answers on the socket. `corbd status` says 0 OK, 1 warning, 2 critical.
+/// when no agent answers on the socket. `corbd status` says 0 OK, 1 warning, 2 critical (docs/serving.md#exit-codes).
 int call_admin(const Admin& ask);
 /// The same about other clients.
 int call_fencing(const Fencing& ask);
 /// Prints what it found. Exit code: 0 ok, 1 warnings, 2 failures.
-int diagnose(const Doctor& options, const std::string& version);
+int diagnose(const Doctor& options, const std::string& version, const Surroundings& around);
 
 }  // namespace corbd::cli

@@ -11,6 +11,7 @@
 #include "corbd/core/helper_pool.hpp"
 #include "corbd/fence/fencer.hpp"
 #include "corbd/heal/healer.hpp"
+#include "corbd/ops/node_health.hpp"
 
 namespace corbd::ops {
 
@@ -27,8 +28,9 @@ struct AdminSources {
   heal::Healer& healer;
   std::function<std::vector<volume::Change>(const std::string& volume_id)> timeline;
   std::function<std::vector<HelperPool::Stuck>()> stuck_helpers;
-  std::function<void(bool on)> drain;  ///< volume::Shell::drain
-  std::function<bool()> draining;
+  std::function<task<result<>>(bool on, Until until)> drain;  ///< Drain::set, and volume::Shell::drain
+  /// All facts but what this server knows itself: volumes, clusters, unclaimed devices, helpers.
+  std::function<NodeFacts()> facts;
   fence::Fencer* fencer = nullptr;  ///< for the service Fencing; null: there is none
   /// An operator gave the word for a volume (HealRequest.without_proof), and the try ended like this. `by`: "uid 0, pid
   /// 4711"; empty: not known.
@@ -45,6 +47,8 @@ class Admin {
 
   /// in_use when another agent answers on the socket.
   result<> start();
+  /// Of the facts that `facts` has, and those that this server adds: the one truth for everybody.
+  NodeHealth health() const;
   /// Passes on a change of a volume's health to those who follow. Control thread, also before start().
   void note(const volume::Change& change);
   /// Ends every wait of a caller at once, then the server.

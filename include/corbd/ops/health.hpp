@@ -1,19 +1,19 @@
-// Whether the agent lives (/healthz) and can serve (/readyz). A dead control thread answers neither, because the server
+// Facts of the node's health that somebody has to look for all the time, and the two pages that show it: whether the
+// agent lives (/healthz), and whether it can serve (/readyz). A dead control thread answers neither, because the server
 // runs on it.
 #pragma once
 
 #include <array>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "corbd/core/blocking_pool.hpp"
 #include "corbd/core/gate.hpp"
 #include "corbd/http/server.hpp"
+#include "corbd/ops/node_health.hpp"
 
 namespace corbd::ops {
-
-/// From this lag on /healthz answers 503.
-inline constexpr std::chrono::seconds kTooLate{10};
 
 /// How late the control thread is. A tick each second measures its own delay. stop() before it is destroyed.
 class LoopLag {
@@ -57,9 +57,31 @@ class Writable {
   result<> state_;
 };
 
-/// 200 while the lag is below kTooLate, 503 otherwise.
-http::Response healthz(duration lag);
-/// 200 without reasons, otherwise 503 with one line per reason.
-http::Response readyz(const std::vector<Error>& reasons);
+/// Somebody outside who is asked again and again. A change of the answer is logged.
+class Watched {
+ public:
+  using Ask = std::function<task<result<>>(Until)>;
+  /// `what`: as the log names it.
+  Watched(executor control, Clock& clock, std::string what, std::chrono::seconds every, Ask ask);
+  void start();
+  task<> stop();
+  const Outsider& now() const { return now_; }
+
+ private:
+  static task<> watch(Watched& self);
+  void heard(const result<>& answer);
+  executor control_;
+  Clock& clock_;
+  const std::string what_;
+  const std::chrono::seconds every_;
+  const Ask ask_;
+  Gate gate_;
+  CancelScope stopping_;
+  Outsider now_;
+};
+
+/// 200, or 503 with one line for each component that keeps the agent from living, or from serving.
+http::Response healthz(const NodeHealth& health);
+http::Response readyz(const NodeHealth& health);
 
 }  // namespace corbd::ops

@@ -14,6 +14,7 @@
 
 #include "corbd/device/device.hpp"
 #include "corbd/heal/ward.hpp"
+#include "corbd/ops/node_health.hpp"
 #include "corbd/rpc/calls.hpp"
 #include "corbd/volume/status.hpp"
 
@@ -61,7 +62,8 @@ struct Snapshot {
   device::Counters devices;
   const Calls* calls = nullptr;
   std::size_t calls_in_flight = 0;
-  duration loop_lag{};
+  duration loop_lag{};  ///< LoopLag::worst()
+  NodeHealth health;
   Process process;
 };
 

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "corbd/core/blocking_pool.hpp"
 #include "corbd/ops/health.hpp"
 #include "corbd/ops/metrics.hpp"
 
@@ -16,21 +15,19 @@ struct WebConfig {
   std::string address;
   std::uint16_t port = 0;  ///< 0: no server
   std::string metrics_path = "/metrics";
-  std::string state_dir;
 };
 
 /// The sources of the pages. Control thread, and quick.
 struct WebSources {
-  /// Everything except now, calls, lag and process.
+  /// Everything except now, calls, health and process.
   std::function<Snapshot()> snapshot;
-  /// What else keeps the agent from serving, besides the state directory.
-  std::function<std::vector<Error>()> not_ready;
+  std::function<NodeHealth()> health;
 };
 
 /// Control thread only; stop() before it is destroyed.
 class Web {
  public:
-  Web(executor control, Clock& clock, BlockingPool& pool, WebConfig config, WebSources sources);
+  Web(executor control, Clock& clock, WebConfig config, WebSources sources);
   ~Web();
   /// Never fails, because volumes are served without it. It tries a port that is taken again.
   void start();

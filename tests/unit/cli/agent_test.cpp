@@ -116,7 +116,7 @@ TEST_CASE("the subcommands are told apart, with their options") {
   const auto heal = parsed({"heal"});
   REQUIRE(std::get_if<cli::Admin>(&heal) != nullptr);
   CHECK(std::get<cli::Admin>(heal).volume_id.empty());
-  CHECK(std::get<cli::Admin>(heal).runtime_dir == "/run/corbd");
+  CHECK(std::get<cli::Admin>(heal).runtime_dir.empty());  // looked for when it is used
 }
 
 TEST_CASE("a subcommand that needs a volume refuses to go without") {

@@ -181,6 +181,15 @@ TEST_CASE("keys are kept in memory only: in ceph-csi's folder, or else our own, 
   CHECK(pod.run(with(kDaemonSet, {"--runtime-dir=/memory"})).runtime_dir == "/memory");
 }
 
+TEST_CASE("CORBD_RUNTIME_DIR names the folder of the keys, unless the flag does") {
+  Pod pod;
+  pod.variables["CORBD_RUNTIME_DIR"] = "/run/elsewhere";
+  CHECK(pod.run(kDaemonSet).runtime_dir == "/run/elsewhere");
+  auto words = kDaemonSet;
+  words.push_back("--runtime-dir=/run/given");
+  CHECK(pod.run(words).runtime_dir == "/run/given");
+}
+
 TEST_CASE("the liveness container's arguments watch the socket") {
   const auto made = Pod().command({"--type=liveness", "--endpoint=unix:///csi/csi.sock", "--metricsport=8680",
                                    "--metricspath=/metrics", "--polltime=1m30s", "--timeout", "3s"});

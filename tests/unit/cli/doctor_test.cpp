@@ -31,6 +31,12 @@ Inputs healthy() {
   inputs.monitors = {{"prod", "m1", true}, {"prod", "m2", true}};
   inputs.devices = {{0, "v1", false, 0}};
   inputs.recorded = {"v1"};
+  inputs.tools = {{"mkfs.ext4", "e2fsprogs", true}, {"mkfs.xfs", "xfsprogs", true}};
+  inputs.ceph_release = "20.2.4";
+  inputs.status.emplace();
+  auto* kubelet = inputs.status->add_components();
+  kubelet->set_name("kubelet");
+  kubelet->set_verdict(v1::VERDICT_OK);
   return inputs;
 }
 
@@ -81,6 +87,105 @@ TEST_CASE("an agent that may leave a core dump is named, for it has keys in it")
 TEST_CASE("the exit code is that of the worst finding") {
   CHECK(exit_code({{"a", Grade::ok, "", ""}, {"b", Grade::warning, "", ""}}) == 1);
   CHECK(exit_code({{"a", Grade::failure, "", ""}, {"b", Grade::warning, "", ""}}) == 2);
+}
+
+TEST_CASE("programs that are missing are named with their packages") {
+  auto inputs = healthy();
+  inputs.tools[1].there = false;
+  const auto found = find(inputs, "filesystem-tools");
+  CHECK(found.verdict == Grade::warning);
+  CHECK_THAT(found.said, ContainsSubstring("missing: mkfs.xfs."));
+  CHECK_THAT(found.way_out, ContainsSubstring("install xfsprogs;"));
+}
+
+TEST_CASE("a system bus that does not answer is a warning") {
+  auto inputs = healthy();
+  inputs.system_bus = Error{errc::unavailable, "no bus"};
+  CHECK(find(inputs, "d-bus").verdict == Grade::warning);
+  CHECK_THAT(find(inputs, "d-bus").way_out, ContainsSubstring("/run/dbus"));
+}
+
+TEST_CASE("dm_crypt is only a note: there, to be loaded, or not to be seen") {
+  auto inputs = healthy();
+  for (const auto& [module, said] :
+       {std::pair(Module::present, "can be opened"), std::pair(Module::loadable, "modprobe dm_crypt"),
+        std::pair(Module::absent, "are refused")}) {
+    inputs.dm_crypt = module;
+    CHECK(find(inputs, "dm_crypt").verdict == Grade::ok);
+    CHECK_THAT(find(inputs, "dm_crypt").said, ContainsSubstring(said));
+  }
+}
+
+TEST_CASE("a right that the API server does not grant is named, with what does not work without it") {
+  auto inputs = healthy();
+  inputs.api_rights =
+      std::vector<Surroundings::ApiRight>{{"get nodes", "no labels", true, ""}, {"get secrets", "no keys", false, ""}};
+  auto found = find(inputs, "api-rights");
+  CHECK(found.verdict == Grade::warning);
+  CHECK(found.said == "not granted: get secrets: without it no keys");
+  inputs.api_rights->at(1).allowed = true;
+  CHECK(find(inputs, "api-rights").said == "all 2 are granted");
+  inputs.api_rights->at(1) = {"get secrets", "no keys", std::nullopt, "no route"};
+  CHECK(find(inputs, "api-rights").verdict == Grade::warning);
+  CHECK_THAT(find(inputs, "api-rights").said, ContainsSubstring("no route"));
+  inputs.api_rights = Error{errc::failed_precondition, "not a pod"};
+  CHECK(find(inputs, "api-rights").verdict == Grade::ok);
+  inputs.api_rights = Error{errc::invalid_argument, "not YAML"};
+  CHECK(find(inputs, "api-rights").verdict == Grade::warning);
+}
+
+TEST_CASE("what the agent says of itself is what the doctor says of it") {
+  auto inputs = healthy();
+  auto* bus = inputs.status->add_components();
+  bus->set_name("state-dir");
+  bus->set_verdict(v1::VERDICT_CRITICAL);
+  bus->set_text("the disk is full");
+  CHECK(find(inputs, "status of state-dir").verdict == Grade::failure);
+  CHECK(find(inputs, "status of state-dir").said == "the disk is full");
+  CHECK(find(inputs, "registration").verdict == Grade::ok);
+  inputs.status->mutable_components(0)->set_verdict(v1::VERDICT_WARNING);
+  CHECK(find(inputs, "registration").verdict == Grade::warning);
+  inputs.status.reset();
+  CHECK(find(inputs, "registration").verdict == Grade::warning);
+  inputs.admin = Error{errc::unavailable, "no agent"};
+  CHECK(find(inputs, "registration").said == "no such finding");
+}
+
+TEST_CASE("the type of a key is in its first letters") {
+  CHECK(key_type("AQDgkbRgAAAAABAAJVPQ6ZEwp8lyJcFtkAqzhg==") == KeyType::aes);
+  CHECK(key_type("AgDgkbRg") == KeyType::aes256k);
+  CHECK(key_type("AwDg") == KeyType::unknown);
+  CHECK(key_type("AQHg") == KeyType::unknown);
+  CHECK(key_type("AQ") == KeyType::unknown);
+  CHECK(key_type("") == KeyType::unknown);
+}
+
+TEST_CASE("a key that librados or the kernel's client cannot use is named, with its volume and the way out") {
+  auto inputs = healthy();
+  inputs.keys = {{"v1", KeyType::aes, true}, {"v2", KeyType::aes256k, false}};
+  CHECK(find(inputs, "cephx-keys").verdict == Grade::ok);
+  CHECK_THAT(find(inputs, "cephx-keys").said, ContainsSubstring("1 of type aes, 1 of type aes256k"));
+  CHECK_THAT(find(inputs, "cephx-keys").said, ContainsSubstring("on this kernel, mounter rbd takes no aes256k"));
+  inputs.keys.push_back({"v3", KeyType::aes256k, true});
+  auto found = find(inputs, "cephx-keys");
+  CHECK(found.verdict == Grade::failure);
+  CHECK_THAT(found.said, ContainsSubstring("Linux 6.1.0-13-amd64 cannot use the aes256k key of v3,"));
+  CHECK_THAT(found.way_out, ContainsSubstring("mounter: rbd-nbd"));
+  inputs.kernel = "7.0.1";
+  CHECK(find(inputs, "cephx-keys").verdict == Grade::ok);
+  inputs.ceph_release = "20.2.3";
+  found = find(inputs, "cephx-keys");
+  CHECK(found.verdict == Grade::failure);
+  CHECK_THAT(found.said, ContainsSubstring("librados of Ceph 20.2.3 cannot use the aes256k key of v2, v3"));
+  for (const char* release : {"20.2.4", "20.3.0", "21.0.0-1", ""}) {
+    inputs.ceph_release = release;
+    CHECK(find(inputs, "cephx-keys").verdict == Grade::ok);
+  }
+}
+
+TEST_CASE("an aes256k key is blanked out wherever it stands") {
+  const std::string key = "AgDgkbRgAAAAACAA" + std::string(43, 'x') + "=";
+  CHECK(redacted_text("key " + key + ",") == "key <redacted>,");
 }
 
 TEST_CASE("kernels: too old, without identifiers, fine") {

@@ -23,17 +23,6 @@ v1::Volume staged(const std::string& id) {
   return volume;
 }
 
-v1::GetStatusResponse status_with(v1::Health health) {
-  v1::GetStatusResponse status;
-  auto* count = status.add_volumes();
-  count->set_health(health);
-  count->set_volumes(2);
-  auto* cluster = status.add_clusters();
-  cluster->set_id("a");
-  cluster->set_volumes(2);
-  return status;
-}
-
 }  // namespace
 
 TEST_CASE("a health has the word that the log has") {
@@ -41,62 +30,47 @@ TEST_CASE("a health has the word that the log has") {
   CHECK(word(static_cast<v1::Health>(99)) == "99");
 }
 
-TEST_CASE("what waits until somebody acts is critical, what may pass by itself a warning") {
-  for (const auto health : {v1::HEALTH_UNPROVEN, v1::HEALTH_LOST, v1::HEALTH_FAILED})
-    CHECK(verdict(health) == Verdict::critical);
-  for (const auto health : {v1::HEALTH_ABSENT, v1::HEALTH_RECONNECTING, static_cast<v1::Health>(99)})
-    CHECK(verdict(health) == Verdict::warning);
-  for (const auto health : {v1::HEALTH_STAGED, v1::HEALTH_STAGING, v1::HEALTH_UNSTAGING})
-    CHECK(verdict(health) == Verdict::ok);
+TEST_CASE("the exit code is that of the verdict, and a warning where an older agent judges nothing") {
+  v1::GetStatusResponse status;
+  CHECK(exit_code(status) == 1);
+  for (const auto& [verdict, code, said] :
+       {std::tuple(v1::VERDICT_OK, 0, "OK"), std::tuple(v1::VERDICT_WARNING, 1, "Warning"),
+        std::tuple(v1::VERDICT_CRITICAL, 2, "Critical")}) {
+    status.set_verdict(verdict);
+    CHECK(exit_code(status) == code);
+    CHECK(word(verdict) == said);
+  }
 }
 
-TEST_CASE("a cluster that does not answer is critical, one with an old request a warning") {
-  v1::Cluster cluster;
-  cluster.set_oldest_request_ms(9999);
-  CHECK(verdict(cluster) == Verdict::ok);
-  cluster.set_oldest_request_ms(10000);
-  CHECK(verdict(cluster) == Verdict::warning);
-  cluster.set_does_not_answer(true);
-  CHECK(verdict(cluster) == Verdict::critical);
+TEST_CASE("an agent that judges nothing is named as older, with the way out") {
+  v1::GetStatusResponse status;
+  status.set_version("0.9");
+  CHECK_THAT(status_screen(status), ContainsSubstring("corbd 0.9 is older than this program") &&
+                                        ContainsSubstring("restart it") && ContainsSubstring("Overall: Warning\n"));
 }
 
-TEST_CASE("a cluster that has fenced this node is critical, and its line says why") {
-  auto status = status_with(v1::HEALTH_RECONNECTING);
-  status.mutable_clusters(0)->set_node_fenced("cluster lab has fenced this node: its blocklist refuses 10.0.0.0/24");
-  CHECK(verdict(status) == Verdict::critical);
-  CHECK(status_screen(status).find("its blocklist refuses 10.0.0.0/24") != std::string::npos);
-}
-
-TEST_CASE("the overall verdict is the worst one") {
-  CHECK(verdict(v1::GetStatusResponse()) == Verdict::ok);
-  CHECK(verdict(status_with(v1::HEALTH_STAGED)) == Verdict::ok);
-  CHECK(verdict(status_with(v1::HEALTH_RECONNECTING)) == Verdict::warning);
-  CHECK(verdict(status_with(v1::HEALTH_LOST)) == Verdict::critical);
-  auto status = status_with(v1::HEALTH_STAGED);
-  status.add_stuck_helpers();
-  CHECK(verdict(status) == Verdict::warning);
-  status.mutable_clusters(0)->set_does_not_answer(true);
-  CHECK(verdict(status) == Verdict::critical);
-}
-
-TEST_CASE("the status is one screen with a verdict for each component") {
-  auto status = status_with(v1::HEALTH_RECONNECTING);
+TEST_CASE("the status is one screen with the agent's verdict for each component") {
+  v1::GetStatusResponse status;
   status.set_version("1.2");
   status.set_node_id("node-1");
   status.set_pid(12);
   status.set_uptime_ms(200000);
-  status.mutable_clusters(0)->set_unserved(1);
-  status.mutable_clusters(0)->set_does_not_answer(true);
-  auto* stuck = status.add_stuck_helpers();
-  stuck->set_pid(77);
-  stuck->set_what("mount /dev/nbd0");
-  stuck->set_since_ms(60000);
+  status.set_ready(true);
+  status.set_verdict(v1::VERDICT_CRITICAL);
+  const auto add = [&](const char* name, v1::Verdict verdict, const char* text) {
+    auto* one = status.add_components();
+    one->set_name(name);
+    one->set_verdict(verdict);
+    one->set_text(text);
+  };
+  add("agent", v1::VERDICT_OK, "stages and serves volumes");
+  add("volumes", v1::VERDICT_WARNING, "2 reconnecting");
+  add("cluster a", v1::VERDICT_CRITICAL, "a\nb");
   CHECK(status_screen(status) ==
         "COMPONENT   VERDICT    DETAILS\n"
-        "agent       OK         corbd 1.2 on node node-1, pid 12, up 3m20s\n"
-        "volumes     Warning    2 reconnecting (see: corbd volumes -o wide)\n"
-        "cluster a   Critical   2 volumes, 1 without a server, does not answer\n"
-        "helper 77   Warning    has hung for 1m: mount /dev/nbd0\n"
+        "agent       OK         corbd 1.2 on node node-1, pid 12, up 3m20s; stages and serves volumes\n"
+        "volumes     Warning    2 reconnecting\n"
+        "cluster a   Critical   a?b\n"
         "\n"
         "Overall: Critical\n");
 }
@@ -123,17 +97,7 @@ TEST_CASE("the tables say who serves a volume: this agent, rbd-nbd, the kernel, 
   CHECK_THAT(shown([](v1::Volume& one) { one.clear_device(); }), ContainsSubstring("staged   <none> "));
 }
 
-TEST_CASE("devices of volumes that nobody here knows are named by the status, with the way out, and listed") {
-  auto status = status_with(v1::HEALTH_STAGED);
-  status.clear_volumes();
-  status.set_unclaimed_krbd(2);
-  CHECK(verdict(status) == Verdict::ok);
-  status.set_unclaimed_nbd(5);
-  CHECK(verdict(status) == Verdict::warning);
-  const auto screen = status_screen(status);
-  CHECK_THAT(screen, ContainsSubstring("5 unclaimed devices: no record or no Ceph key here") &&
-                         ContainsSubstring("restart kubelet"));
-  CHECK_THAT(screen, ContainsSubstring("2 devices of the kernel client, staged by ceph-csi"));
+TEST_CASE("devices of volumes that nobody here knows are listed below the volumes, with the reason") {
   v1::ListVolumesResponse volumes;
   auto* device = volumes.add_unclaimed();
   device->set_volume_id("v7");
@@ -236,4 +200,8 @@ TEST_CASE("JSON has every field by its name, numbers as numbers, null for what i
   CHECK(json.at("healing").is_null());
   CHECK(boost::json::serialize(json.at("staged_at")) == "[\"/s\"]");
   CHECK(json.size() == static_cast<std::size_t>(v1::Volume::descriptor()->field_count()));
+}
+
+TEST_CASE("what is printed as JSON begins with the version of its schema") {
+  CHECK(boost::json::serialize(document({{"a", 1}})) == "{\"schema_version\":1,\"a\":1}");
 }

@@ -98,6 +98,39 @@ TEST_CASE("the status counts volumes by health and by cluster, and names the age
   CHECK(said.stuck_helpers(0).what() == "mount /dev/nbd0");
 }
 
+TEST_CASE("the status has the judgement that the probes have") {
+  Scene scene;
+  scene.facts.nbd = Error{errc::failed_precondition, "no driver"};
+  scene.facts.system_bus = {ops::Outsider::State::silent, "no bus"};
+  scene.volumes.add("1", Health::reconnecting);
+  scene.start();
+  v1::GetStatusResponse said;
+  REQUIRE(scene.call(&Stub::GetStatus, v1::GetStatusRequest(), said).ok());
+  ops::NodeHealth health;
+  scene.thread.call([&] { health = scene.server->health(); });
+  CHECK(said.verdict() == v1::VERDICT_CRITICAL);
+  CHECK_FALSE(said.ready());
+  REQUIRE(static_cast<std::size_t>(said.components_size()) == health.components.size());
+  for (int i = 0; i < said.components_size(); ++i) {
+    const auto& told = said.components(i);
+    const auto& judged = health.components.at(static_cast<std::size_t>(i));
+    CHECK(told.name() == judged.name);
+    CHECK(told.text() == judged.text);
+    CHECK(static_cast<int>(told.verdict()) == static_cast<int>(judged.verdict) + 1);
+    CHECK(told.keeps_from_serving() == (told.name() == "nbd"));
+  }
+}
+
+TEST_CASE("a drain that cannot be remembered is refused with its reason") {
+  Scene scene;
+  scene.drained = Error{errc::state_write, "the disk is full"};
+  scene.start();
+  v1::DrainResponse said;
+  const auto ended = scene.call(&Stub::Drain, v1::DrainRequest(), said);
+  CHECK(ended.error_code() == grpc::StatusCode::UNAVAILABLE);
+  CHECK_THAT(ended.error_message(), ContainsSubstring("the disk is full"));
+}
+
 TEST_CASE("volumes are listed in the order of their ids") {
   Scene scene;
   for (const char* id : {"b", "c", "a"}) scene.volumes.add(id);

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <boost/json/parse.hpp>
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <sstream>
 #include <thread>
@@ -43,6 +45,13 @@ Answer ask(const Scene& scene, What what, const std::string& id = {}, const std:
   std::cout.rdbuf(old_out);
   std::cerr.rdbuf(old_problems);
   return {code, out.str(), problems.str()};
+}
+
+/// For tests/process/json_output, which holds it against its schema.
+std::string kept(const std::string& command, const std::string& document) {
+  if (const char* folder = std::getenv("CORBD_JSON_DOCUMENTS"))
+    std::ofstream(std::string(folder) + "/" + command + ".json") << document;
+  return document;
 }
 
 }  // namespace
@@ -99,13 +108,19 @@ TEST_CASE("corbd alive ends with 1 when the control thread does not answer in ti
 
 TEST_CASE("JSON on stdout is one document of what was asked") {
   Scene scene;
-  scene.volumes.add("1", Health::unproven);
+  auto& known = scene.volumes.add("1", Health::unproven);
+  known.device = 3;
+  known.last_error = Error{errc::unproven, "its lock is free"};
+  scene.volumes.devices.push_back({"2", 4, {}});
+  scene.timelines["1"] = {{{}, "1", Health::staged, Health::unproven, "its link died"}};
+  scene.stuck.push_back({"mount /dev/nbd0", 77, {}});
   scene.start();
-  const auto status = boost::json::parse(ask(scene, What::status, "", "json").out);
-  CHECK(status.at("verdict").as_string() == "Critical");
-  const auto volumes = boost::json::parse(ask(scene, What::volumes, "", "json").out);
+  const auto status = boost::json::parse(kept("status", ask(scene, What::status, "", "json").out));
+  CHECK(status.at("verdict").as_string() == "critical");
+  CHECK(status.at("schema_version").as_int64() == 1);
+  const auto volumes = boost::json::parse(kept("volumes", ask(scene, What::volumes, "", "json").out));
   CHECK(volumes.at("volumes").at(0).at("health").as_string() == "unproven");
-  const auto volume = boost::json::parse(ask(scene, What::volume, "1", "json").out);
+  const auto volume = boost::json::parse(kept("volume", ask(scene, What::volume, "1", "json").out));
   CHECK(volume.at("volume").at("id").as_string() == "1");
 }
 
@@ -134,6 +149,30 @@ TEST_CASE("corbd volumes shows a row for each volume") {
   CHECK(answer.code == 0);
   CHECK_THAT(answer.out, ContainsSubstring("\nv1   pool   <none>      v1      <none>   staged"));
   CHECK_THAT(answer.out, ContainsSubstring("\nv2   "));
+}
+
+TEST_CASE("a command that changes something says in JSON what it did") {
+  Scene scene;
+  scene.start();
+  const auto drained = boost::json::parse(ask(scene, What::drain, "", "json").out);
+  CHECK(drained.at("draining").as_bool());
+  CHECK(drained.at("volume_ids").as_array().empty());
+  scene.thread.call([&] { scene.volumes.add("1"); });
+  const auto healed = boost::json::parse(ask(scene, What::heal, "1", "json").out);
+  CHECK(healed.at("health").as_string() == "staged");
+  CHECK(boost::json::parse(ask(scene, What::heal, "", "json").out).at("health").is_null());
+  const auto failed = boost::json::parse(kept("fail", ask(scene, What::fail, "1", "json", true).out));
+  CHECK(failed.at("volume_ids").at(0).as_string() == "1");
+  CHECK(boost::json::parse(ask(scene, What::log_level, "info", "json").out).at("level").as_string() == "info");
+}
+
+TEST_CASE("a status that is not ready says so behind its verdict") {
+  Scene scene;
+  scene.facts.registration = {ops::Registration::State::waits, ""};
+  scene.start();
+  const auto answer = ask(scene, What::status);
+  CHECK(answer.code == 1);
+  CHECK(answer.out.ends_with("Overall: Warning, not ready\n"));
 }
 
 TEST_CASE("a refusal goes to stderr and ends with 1") {

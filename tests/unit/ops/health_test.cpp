@@ -46,27 +46,70 @@ TEST_CASE("a control thread that stood still shows it at once, and a minute long
   CHECK(lag.now() == 12s);
   loop.poll();
   CHECK(lag.now() == 12s);
-  CHECK(ops::healthz(lag.now()).status == 503);
   loop.advance(1s);
   CHECK(lag.now() == 0s);
-  CHECK(ops::healthz(lag.now()).status == 200);
   CHECK(lag.worst() == 12s);
   loop.advance(60s);
   CHECK(lag.worst() == 0s);
 }
 
-TEST_CASE("alive is below ten seconds of lag") {
-  CHECK(ops::healthz(9999ms).status == 200);
-  const auto late = ops::healthz(10s);
-  CHECK(late.status == 503);
-  CHECK_THAT(late.body, ContainsSubstring("10 s"));
+TEST_CASE("what is not ready is said with one line per component") {
+  CHECK(ops::readyz({}).status == 200);
+  ops::NodeFacts facts;
+  facts.csi = Error{errc::unavailable, "no socket"};
+  facts.nbd = Error{errc::failed_precondition, "no driver"};
+  const auto response = ops::readyz(ops::judge(facts));
+  CHECK(response.status == 503);
+  CHECK(response.body == "csi-socket: no socket\nnbd: no driver\n");
+  CHECK(ops::healthz(ops::judge(facts)).status == 200);
 }
 
-TEST_CASE("what is not ready is said with one line per reason") {
-  CHECK(ops::readyz({}).status == 200);
-  const auto response = ops::readyz({{errc::unavailable, "no socket"}, {errc::failed_precondition, "no driver"}});
-  CHECK(response.status == 503);
-  CHECK(response.body == "no socket\nno driver\n");
+TEST_CASE("an agent that does not count as alive says why on both pages") {
+  ops::NodeFacts facts;
+  facts.loop_lag = 10s;
+  for (const auto& page : {ops::healthz(ops::judge(facts)), ops::readyz(ops::judge(facts))}) {
+    CHECK(page.status == 503);
+    CHECK_THAT(page.body, ContainsSubstring("10 s late"));
+  }
+}
+
+TEST_CASE("somebody outside is asked again and again, and the last answer counts") {
+  test::Loop loop;
+  result<> answer = Error{errc::unavailable, "no bus"};
+  int asked = 0;
+  ops::Watched bus(loop.control(), loop.clock, "the bus", 60s, [&](Until) -> task<result<>> {
+    ++asked;
+    co_return answer;
+  });
+  CHECK(bus.now().state == ops::Outsider::State::not_asked);
+  bus.start();
+  loop.poll();
+  CHECK(bus.now().state == ops::Outsider::State::silent);
+  CHECK(bus.now().text == "no bus");
+  answer = {};
+  loop.advance(59s);
+  CHECK(asked == 1);
+  loop.advance(1s);
+  CHECK(bus.now().state == ops::Outsider::State::answers);
+  CHECK(bus.now().text.empty());
+  loop.run(bus.stop());
+}
+
+TEST_CASE("somebody outside who does not answer does not keep the agent from leaving") {
+  test::Loop loop;
+  Event never(loop.control(), loop.clock);
+  ops::Watched bus(loop.control(), loop.clock, "the bus", 60s, [&](Until until) -> task<result<>> {
+    const Waited how = co_await never.wait(until);
+    co_return wait_error(how, "the bus");
+  });
+  bus.start();
+  loop.poll();
+  SECTION("within its time it is silent") {
+    loop.advance(5s);
+    CHECK(bus.now().state == ops::Outsider::State::silent);
+  }
+  SECTION("before that it has not been heard") { CHECK(bus.now().state == ops::Outsider::State::not_asked); }
+  loop.run(bus.stop());
 }
 
 TEST_CASE("a folder is unwritable until a write succeeded, and again when it is gone") {

@@ -60,8 +60,15 @@ class Scene {
     ops::AdminSources sources{volumes, healer, {}, {}, {}, {}};
     sources.timeline = [this](const std::string& id) { return timelines[id]; };
     sources.stuck_helpers = [this] { return stuck; };
-    sources.drain = [this](bool on) { draining = on; };
-    sources.draining = [this] { return draining.load(); };
+    sources.drain = [this](bool on, Until) -> task<result<>> {
+      draining = on;
+      co_return drained;
+    };
+    sources.facts = [this] {
+      auto known = facts;
+      if (draining) known.drained = "2026-01-31T12:00:00Z";
+      return known;
+    };
     sources.vouched = [this](const std::string& id, const std::string& by, const result<>& done) {
       vouched = {id, by, done ? "" : done.error().text};
     };
@@ -109,6 +116,8 @@ class Scene {
   heal::Healer healer;
   std::map<std::string, std::vector<volume::Change>> timelines;
   std::atomic<bool> draining{false};
+  result<> drained;                  ///< what a drain ends with
+  ops::NodeFacts facts;              ///< of the node
   std::vector<std::string> vouched;  ///< volume, by whom, error
   std::vector<HelperPool::Stuck> stuck;
   std::unique_ptr<ops::Admin> server;

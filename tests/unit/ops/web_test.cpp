@@ -1,7 +1,6 @@
 #include "corbd/ops/web.hpp"
 
 #include "support/catch.hpp"
-#include "support/folder.hpp"
 #include "support/loop.hpp"
 
 using namespace corbd;
@@ -10,11 +9,10 @@ using namespace std::chrono_literals;
 namespace {
 
 struct Scene {
-  Scene() : pool(loop.control(), loop.clock, 1), web(loop.control(), loop.clock, pool, config(), sources()) {}
+  Scene() : web(loop.control(), loop.clock, config(), sources()) {}
   ops::WebConfig config() const {
     ops::WebConfig made;
     made.metrics_path = "/here";
-    made.state_dir = folder.path();
     return made;
   }
   ops::WebSources sources() {
@@ -23,13 +21,11 @@ struct Scene {
       made.version = "1.2.3";
       return made;
     };
-    return {snapshot, [this] { return reasons; }};
+    return {snapshot, [this] { return ops::judge(facts); }};
   }
 
   test::Loop loop;
-  test::Folder folder;
-  BlockingPool pool;
-  std::vector<Error> reasons;
+  ops::NodeFacts facts;
   ops::Web web;
 };
 
@@ -56,11 +52,23 @@ TEST_CASE("a page that does not exist says which do") {
 
 TEST_CASE("health does not ask for readiness") {
   Scene scene;
-  scene.reasons = {{errc::unavailable, "no socket"}};
+  scene.facts.csi = Error{errc::unavailable, "no socket"};
   CHECK(scene.web.page({"GET", "/healthz"}).status == 200);
   const auto ready = scene.web.page({"GET", "/readyz"});
   CHECK(ready.status == 503);
-  CHECK_THAT(ready.body, ContainsSubstring("no socket\n") && ContainsSubstring(scene.folder.path()));
+  CHECK_THAT(ready.body, ContainsSubstring("no socket\n"));
+}
+
+TEST_CASE("the metrics say what the probes and the status say") {
+  Scene scene;
+  CHECK_THAT(scene.web.page({"GET", "/here"}).body, ContainsSubstring("corbd_ready 1\n"));
+  scene.facts.nbd = Error{errc::failed_precondition, "no driver"};
+  scene.facts.system_bus = {ops::Outsider::State::silent, "no bus"};
+  const auto body = scene.web.page({"GET", "/here"}).body;
+  CHECK_THAT(body, ContainsSubstring("corbd_ready 0\n"));
+  CHECK_THAT(body, ContainsSubstring("corbd_component_verdict{component=\"nbd\"} 2\n"));
+  CHECK_THAT(body, ContainsSubstring("corbd_component_verdict{component=\"d-bus\"} 1\n"));
+  CHECK_THAT(body, ContainsSubstring("corbd_component_verdict{component=\"agent\"} 0\n"));
 }
 
 TEST_CASE("without a port nothing listens, and stopping is at once") {

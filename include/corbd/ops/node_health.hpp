@@ -1,0 +1,110 @@
+// The health of the node: one pure function of typed facts. `corbd status`, /readyz, /healthz, the metrics and the
+// Event on the Node show what it says, and nothing else judges. So no two of them disagree.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "corbd/core/result.hpp"
+#include "corbd/core/time.hpp"
+#include "corbd/heal/ward.hpp"
+#include "corbd/volume/status.hpp"
+
+namespace corbd::ops {
+
+/// From this lag of the control thread on, the agent does not count as alive.
+inline constexpr std::chrono::seconds kTooLate{10};
+/// A request that waits for longer is worth a warning, even while every volume is served.
+inline constexpr std::chrono::seconds kStalled{10};
+
+/// Critical: something waits or fails until somebody acts. Warning: it may pass by itself, or it matters only later.
+enum class Verdict { ok, warning, critical };
+std::string_view name(Verdict verdict);
+Verdict verdict(volume::Health health);
+
+/// Somebody whom the agent asks now and then, and can do without.
+struct Outsider {
+  enum class State { unused, not_asked, answers, silent } state = State::not_asked;
+  std::string text;  ///< why it is unused, or its last error
+};
+
+struct Registration {
+  enum class State {
+    elsewhere,   ///< a sidecar's, or there is no kubelet
+    waits,       ///< kubelet has not taken this driver yet
+    registered,  ///< kubelet calls this driver
+    refused      ///< kubelet said no
+  } state = State::elsewhere;
+  std::string text;  ///< why not
+};
+
+struct ClusterFacts {
+  std::uint32_t volumes = 0, unserved = 0;
+  bool does_not_answer = false;  ///< its breaker is open
+  duration oldest_request{};     ///< of any volume, that the cluster has not answered
+  std::string node_fenced;       ///< why the cluster refuses every client of this node; empty: it does not
+};
+
+struct Hanging {
+  std::string what;
+  int pid = 0;
+  duration since{};  ///< for how long
+};
+
+/// What an error stands in for is not there. Every fact has a value that means "well".
+struct NodeFacts {
+  duration loop_lag{};                 ///< of the control thread
+  std::optional<std::string> drained;  ///< since when; text
+  result<> csi, nbd, state_dir;        ///< the CSI socket answers; the driver is there; its folder can be written
+  Registration registration;           ///< with kubelet
+  Outsider api_server, system_bus;
+  std::map<volume::Health, std::uint32_t> volumes;
+  std::map<std::string, ClusterFacts> clusters;         ///< by cluster ID; those that have a volume here
+  std::uint32_t unclaimed_nbd = 0, unclaimed_krbd = 0;  ///< devices that no record names
+  std::vector<Hanging> hanging;                         ///< helpers
+};
+
+/// Fills in `volumes` and `clusters`.
+void tally(NodeFacts& into, const std::vector<volume::Status>& all, const heal::Ward& ward);
+
+struct Component {
+  enum class Holds {
+    nothing,
+    serving,  ///< while it is so, no new volume can be staged here: /readyz says no
+    living    ///< the agent cannot do anything: /healthz says no too
+  };
+  std::string name;  ///< "nbd", "cluster prod"
+  Verdict verdict = Verdict::ok;
+  std::string text;  ///< what is so; then the way out, if there is one
+  Holds holds = Holds::nothing;
+};
+
+/// In the order in which people read it.
+struct NodeHealth {
+  std::vector<Component> components;
+  Verdict verdict() const;  ///< the worst one
+  bool ready() const;
+  bool alive() const;
+  /// One sentence for each component that keeps the agent from serving.
+  std::vector<std::string> not_ready() const;
+};
+
+/// What is not ready is at least a warning.
+NodeHealth judge(const NodeFacts& facts);
+
+/// When people hear of it by an Event on the Node: once no volume could be staged here for a minute, and when one can
+/// be again. Pure.
+class Announcement {
+ public:
+  static constexpr std::chrono::seconds kAfter{60};
+  std::optional<volume::Notice> step(const NodeHealth& health, time_point now);
+
+ private:
+  std::optional<time_point> not_ready_since_;
+  bool told_ = false;
+};
+
+}  // namespace corbd::ops

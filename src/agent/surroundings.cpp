@@ -1,0 +1,68 @@
+#include "surroundings.hpp"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <cstdlib>
+
+#include "corbd/host/system.hpp"
+#include "corbd/host/tools.hpp"
+#include "corbd/kube/own_node.hpp"
+#include "corbd/kube/rights.hpp"
+
+namespace corbd {
+namespace {
+
+using cli::Surroundings;
+
+constexpr std::chrono::milliseconds kBusWithin{2000};
+constexpr std::chrono::seconds kRightsWithin{10};
+
+std::string variable_of(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+Surroundings::ApiRight right_of(const kube::Allowed& allowed) {
+  const auto& right = *allowed.right;
+  const std::string group = right.group.empty() ? "" : "." + std::string(right.group);
+  return {std::string(right.verb) + " " + std::string(right.resource) + group, std::string(right.without), allowed.yes,
+          allowed.text};
+}
+
+result<std::vector<Surroundings::ApiRight>> api_rights(const std::string& driver) {
+  const auto access = kube::find_access(variable_of("KUBERNETES_CONFIG_PATH"), variable_of);
+  if (!access) return access.error();
+  asio::io_context io{1};
+  const auto clock = make_real_clock(io.get_executor());
+  BlockingPool names(io.get_executor(), *clock, 1);
+  kube::Api api(io.get_executor(), *clock, names, *access);
+  std::vector<Surroundings::ApiRight> all;
+  asio::co_spawn(
+      io,
+      [](kube::Api& of, std::string name, Until until, std::vector<Surroundings::ApiRight>& into,
+         asio::io_context& loop) -> task<> {
+        const auto reviewed = co_await kube::review_rights(of, std::move(name), until);
+        for (const auto& one : reviewed) into.push_back(right_of(one));
+        loop.stop();
+      }(api, driver, {clock->now() + kRightsWithin}, all, io),
+      asio::detached);
+  io.run();
+  return all;
+}
+
+}  // namespace
+
+cli::Surroundings surroundings() {
+  Surroundings around;
+  for (auto& tool : host::filesystem_tools()) around.tools.push_back({std::move(tool.name), std::move(tool.package)});
+  around.system_bus = []() -> result<> {
+    const auto stopping = host::system_stopping(kBusWithin);
+    if (!stopping) return stopping.error();
+    return {};
+  };
+  around.api_rights = api_rights;
+  return around;
+}
+
+}  // namespace corbd

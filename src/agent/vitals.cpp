@@ -1,0 +1,81 @@
+#include "vitals.hpp"
+
+#include "corbd/host/system.hpp"
+#include "corbd/rpc/calls.hpp"
+
+namespace corbd {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr seconds kAskBusEvery{60}, kAskApiEvery{30};
+/// So the whole fleet asks an API server that answers for next to nothing.
+constexpr std::chrono::minutes kAnswerIsFresh{5};
+constexpr std::chrono::milliseconds kBusPatience{500};
+
+task<result<>> ask_bus(BlockingPool& names, Until until) {
+  const auto stopping = co_await names.run([] { return host::system_stopping(kBusPatience); }, until,
+                                           "asking whether the node shuts down");
+  if (!stopping) co_return stopping.error();
+  co_return result<>();
+}
+
+ops::Registration registration_of(const std::optional<csi::Registrar>& registrar) {
+  using To = ops::Registration::State;
+  using From = csi::Registered::State;
+  if (!registrar) return {To::elsewhere, "a sidecar may, and kubelet's log tells"};
+  const auto& now = registrar->now();
+  return {now.state == From::registered ? To::registered
+          : now.state == From::refused  ? To::refused
+                                        : To::waits,
+          now.text};
+}
+
+}  // namespace
+
+Vitals::Vitals(executor control, Clock& clock, const Needs& needs)
+    : needs_(needs),
+      lag_(clock),
+      state_dir_(control, clock, needs.files, needs.state_dir),
+      system_bus_(control, clock, "the system bus", kAskBusEvery,
+                  [&names = needs.names](Until until) { return ask_bus(names, until); }) {
+  if (needs.api)
+    api_server_.emplace(control, clock, "the API server", kAskApiEvery,
+                        [api = *needs.api](Until until) { return api->look(kAnswerIsFresh, until); });
+}
+
+void Vitals::start() {
+  lag_.start();
+  state_dir_.start();
+  system_bus_.start();
+  if (api_server_) api_server_->start();
+}
+
+task<> Vitals::stop() {
+  lag_.stop();
+  co_await state_dir_.stop();
+  co_await system_bus_.stop();
+  if (api_server_) co_await api_server_->stop();
+}
+
+ops::Outsider Vitals::api_server() const {
+  if (api_server_) return api_server_->now();
+  const Error& why = needs_.api.error();
+  const bool none = why.code == errc::failed_precondition;
+  return {none ? ops::Outsider::State::unused : ops::Outsider::State::silent, why.text};
+}
+
+ops::NodeFacts Vitals::facts() const {
+  ops::NodeFacts facts;
+  facts.loop_lag = lag_.now();
+  if (needs_.drain.now()) facts.drained = needs_.drain.now()->text();
+  facts.csi = rpc::answers(needs_.endpoint);
+  facts.nbd = needs_.devices.ready();
+  facts.state_dir = state_dir_.state();
+  facts.registration = registration_of(needs_.registrar);
+  facts.api_server = api_server();
+  facts.system_bus = system_bus_.now();
+  return facts;
+}
+
+}  // namespace corbd

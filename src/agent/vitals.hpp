@@ -1,0 +1,44 @@
+// The facts of the node's health that no room has: whoever the agent asks now and then, and what it finds.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "corbd/csi/registrar.hpp"
+#include "corbd/device/device.hpp"
+#include "corbd/kube/api.hpp"
+#include "corbd/ops/drain.hpp"
+#include "corbd/ops/health.hpp"
+
+namespace corbd {
+
+/// Control thread only; stop() before it is destroyed, if it was started.
+class Vitals {
+ public:
+  struct Needs {
+    BlockingPool& files;
+    BlockingPool& names;
+    const std::string& state_dir;
+    const std::string& endpoint;
+    result<kube::Api*> api;  ///< failed_precondition: this node has none, and needs none
+    const device::Devices& devices;
+    const ops::Drain& drain;
+    const std::optional<csi::Registrar>& registrar;
+  };
+  Vitals(executor control, Clock& clock, const Needs& needs);
+  void start();
+  task<> stop();
+  ops::NodeFacts facts() const;
+  duration worst_lag() const { return lag_.worst(); }
+
+ private:
+  ops::Outsider api_server() const;
+
+  const Needs needs_;
+  ops::LoopLag lag_;
+  ops::Writable state_dir_;
+  ops::Watched system_bus_;
+  std::optional<ops::Watched> api_server_;
+};
+
+}  // namespace corbd

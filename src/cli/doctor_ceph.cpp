@@ -1,0 +1,87 @@
+// Which Ceph this program has, which keys the volumes have, and whether the two and the kernel fit together. Pure.
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <tuple>
+
+#include "corbd/core/base64.hpp"
+#include "doctor.hpp"
+
+namespace corbd::cli {
+namespace {
+
+/// The first release whose librados knows keys of type aes256k, and the first kernel whose client does
+/// (docs/sources.md#cephx-keys).
+constexpr std::tuple<unsigned, unsigned, unsigned> kFirstCeph{20, 2, 4};
+constexpr std::pair<unsigned, unsigned> kFirstKernel{7, 0};
+constexpr const char* kOtherKey =
+    "or give the Ceph user a key of the type aes (`ceph auth get-or-create` with --key-type=aes) and put it into its "
+    "Secret";
+
+/// (20, 2, 4) of "20.2.4-1"; zeros for any other text.
+std::tuple<unsigned, unsigned, unsigned> release_of(std::string_view text) {
+  std::array<unsigned, 3> parts{};
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (auto& part : parts) {
+    const auto read = std::from_chars(at, end, part);
+    if (read.ec != std::errc()) return {};
+    at = read.ptr != end && *read.ptr == '.' ? read.ptr + 1 : read.ptr;
+  }
+  return {parts[0], parts[1], parts[2]};
+}
+
+std::string some_of(const std::vector<std::string>& ids) {
+  constexpr std::size_t few = 3;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(few, ids.size()); ++i) text += (i == 0 ? "" : ", ") + ids[i];
+  return ids.size() > few ? text + " and " + std::to_string(ids.size() - few) + " more" : text;
+}
+
+}  // namespace
+
+KeyType key_type(std::string_view beginning) {
+  // docs/sources.md#cephx-keys
+  const auto bytes = from_base64(beginning.substr(0, 4));
+  if (!bytes || bytes->size() < 2 || bytes->at(1) != 0) return KeyType::unknown;
+  return bytes->at(0) == 1 ? KeyType::aes : bytes->at(0) == 2 ? KeyType::aes256k : KeyType::unknown;
+}
+
+void judge_ceph(const Inputs& inputs, std::vector<Finding>& into) {
+  const bool known = !inputs.ceph_release.empty();
+  into.push_back({"librados",
+                  Grade::ok,
+                  known ? "Ceph " + inputs.ceph_release + " (" + inputs.ceph_libraries + ")"
+                        : inputs.ceph_libraries + ", of a release that it does not tell",
+                  {}});
+  const bool library = !known || release_of(inputs.ceph_release) >= kFirstCeph;
+  const bool kernel = kernel_version(inputs.kernel) >= kFirstKernel;
+  std::size_t old_keys = 0, new_keys = 0;
+  std::vector<std::string> by_library, by_kernel;
+  for (const auto& one : inputs.keys) {
+    if (one.type == KeyType::aes) ++old_keys;
+    if (one.type != KeyType::aes256k) continue;
+    ++new_keys;
+    if (one.by_kernel && !kernel) by_kernel.push_back(one.volume_id);
+    // The agent itself asks about every image, also for the kernel's client.
+    if (!library) by_library.push_back(one.volume_id);
+  }
+  const char* check = "cephx-keys";
+  if (!by_library.empty())
+    into.push_back({check, Grade::failure,
+                    "librados of Ceph " + inputs.ceph_release + " cannot use the aes256k key of " +
+                        some_of(by_library) + ": the first that can is 20.2.4",
+                    std::string("use an image or a package with Ceph 20.2.4 or newer, ") + kOtherKey});
+  if (!by_kernel.empty())
+    into.push_back({check, Grade::failure,
+                    "the RBD client of Linux " + inputs.kernel + " cannot use the aes256k key of " +
+                        some_of(by_kernel) + ", which mounter rbd serves: the first that can is 7.0",
+                    std::string("let corbd serve them (mounter: rbd-nbd), run Linux 7.0 or newer, ") + kOtherKey});
+  if (!by_library.empty() || !by_kernel.empty()) return;
+  std::string said = std::to_string(old_keys) + " of type aes, " + std::to_string(new_keys) + " of type aes256k";
+  if (!library) said += "; this librados takes no aes256k";
+  if (!kernel) said += "; on this kernel, mounter rbd takes no aes256k";
+  into.push_back({check, Grade::ok, said, {}});
+}
+
+}  // namespace corbd::cli

@@ -1,0 +1,88 @@
+#include "corbd/ops/drain.hpp"
+
+#include <boost/json/object.hpp>
+#include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
+
+#include "corbd/core/file.hpp"
+#include "corbd/core/log.hpp"
+#include "corbd/core/utc.hpp"
+
+namespace corbd::ops {
+namespace {
+
+namespace json = boost::json;
+using std::chrono::milliseconds;
+
+constexpr std::size_t kMostBytes = 256;
+constexpr std::chrono::seconds kReadWithin{5};
+constexpr std::chrono::hours kRenewAfter{1};
+
+}  // namespace
+
+std::string Drained::text() const { return since ? utc_text(*since) : "a time that its file does not tell"; }
+
+bool still_drained(const Drained& drained, std::chrono::system_clock::time_point now) {
+  return !drained.since || now - *drained.since < kDrainFor;
+}
+
+std::string drain_json(std::chrono::system_clock::time_point since) {
+  return json::serialize(json::object{
+             {"drained_at_ms", std::chrono::duration_cast<milliseconds>(since.time_since_epoch()).count()}}) +
+         "\n";
+}
+
+Drained read_drain(std::string_view text) {
+  boost::system::error_code bad;
+  const auto parsed = json::parse(text, bad);
+  const auto* object = bad ? nullptr : parsed.if_object();
+  const auto* at = object == nullptr ? nullptr : object->if_contains("drained_at_ms");
+  if (at == nullptr || !at->is_int64()) return {};
+  return {std::chrono::system_clock::time_point(milliseconds(at->get_int64()))};
+}
+
+Drain::Drain(executor control, Clock& clock, BlockingPool& pool, const std::string& state_dir)
+    : clock_(clock),
+      pool_(pool),
+      path_(state_dir + "/drained.json"),
+      lock_(std::move(control), clock, "the file of the drain") {}
+
+task<> Drain::load() {
+  const auto text = co_await pool_.run([path = path_] { return read_file(path, kMostBytes); },
+                                       {clock_.now() + kReadWithin}, "reading " + path_);
+  if (!text && text.error().code == errc::not_found) co_return;
+  const Drained found = text ? read_drain(*text) : Drained();
+  if (still_drained(found, clock_.wall())) {
+    now_ = found;
+    log::warning("agent.drained", {{"since", found.text()},
+                                   {"error", text ? std::string() : text.error().text},
+                                   {"effect", "no new volume is staged"},
+                                   {"hint", "corbd drain --undo"}});
+    co_return;
+  }
+  log::warning("agent.drain_over",
+               {{"since", found.text()}, {"hint", "a drain that the agent did not see for a week is not honoured"}});
+  const auto removed = co_await pool_.run([path = path_] { return remove_durably(path); }, {clock_.now() + kReadWithin},
+                                          "removing " + path_);
+  if (!removed) log::warning("agent.drain_stays", {{"error", removed.error().text}});
+}
+
+task<result<>> Drain::set(bool on, Until until) {
+  const auto guard = co_await lock_.lock(until);
+  if (!guard) co_return guard.error();
+  const auto since = clock_.wall();
+  // Who waits for a drain asks again all the time.
+  const bool fresh = now_ && now_->since && since - *now_->since < kRenewAfter;
+  if (on ? fresh : !now_) co_return result<>();
+  // It is waited for to its end, so that what is on the disk is what is in memory.
+  auto written = co_await pool_.run(
+      [path = path_, text = on ? drain_json(since) : std::string()] {
+        return text.empty() ? remove_durably(path) : write_durably(path, text, 0600);
+      },
+      {}, "writing " + path_);
+  if (!written) co_return with_context("remembering the drain", written.error());
+  now_ = on ? std::optional(Drained{since}) : std::nullopt;
+  co_return result<>();
+}
+
+}  // namespace corbd::ops

@@ -1,0 +1,221 @@
+#include "corbd/ops/node_health.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace corbd::ops {
+namespace {
+
+using Holds = Component::Holds;
+
+std::string age(duration of) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(of).count();
+  if (seconds < 120) return std::to_string(seconds) + " s";
+  return seconds < 7200 ? std::to_string(seconds / 60) + " min" : std::to_string(seconds / 3600) + " h";
+}
+
+std::string many(std::uint64_t count, const std::string& what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+Component good(std::string name, std::string text) { return {std::move(name), Verdict::ok, std::move(text)}; }
+Component warning(std::string name, std::string text, Holds holds = Holds::nothing) {
+  return {std::move(name), Verdict::warning, std::move(text), holds};
+}
+Component critical(std::string name, std::string text, Holds holds = Holds::nothing) {
+  return {std::move(name), Verdict::critical, std::move(text), holds};
+}
+
+Component needed(std::string name, const result<>& there, std::string when_there) {
+  return there ? good(std::move(name), std::move(when_there))
+               : critical(std::move(name), there.error().text, Holds::serving);
+}
+
+Component agent_itself(const NodeFacts& facts) {
+  if (facts.loop_lag >= kTooLate)
+    return critical("agent",
+                    "the control thread runs " +
+                        std::to_string(std::chrono::duration_cast<std::chrono::seconds>(facts.loop_lag).count()) +
+                        " s late: the log and `top -H` say what holds it up",
+                    Holds::living);
+  if (facts.drained)
+    return warning("agent", "drained since " + *facts.drained +
+                                ": stages no new volume, also after a restart (corbd drain --undo ends that)");
+  return good("agent", "stages and serves volumes");
+}
+
+Component kubelet(const Registration& registration) {
+  using State = Registration::State;
+  switch (registration.state) {
+    case State::elsewhere:
+      return good("kubelet",
+                  "this agent does not register itself" + (registration.text.empty() ? "" : ": " + registration.text));
+    case State::registered:
+      return good("kubelet", "has registered this driver");
+    case State::waits:
+      return warning(
+          "kubelet",
+          "has not registered this driver yet" +
+              (registration.text.empty() ? ": if that lasts, kubelet's log says why" : ": " + registration.text),
+          Holds::serving);
+    case State::refused:
+      break;
+  }
+  return critical("kubelet",
+                  "refuses this driver: " + registration.text + ". The agent asks again; kubelet's log says more",
+                  Holds::serving);
+}
+
+Component outsider(const char* name, const Outsider& one, const char* without) {
+  using State = Outsider::State;
+  switch (one.state) {
+    case State::unused:
+      return good(name, "not used: " + one.text);
+    case State::not_asked:
+      return good(name, "not asked yet");
+    case State::answers:
+      return good(name, "answers");
+    case State::silent:
+      break;
+  }
+  return warning(name, one.text + ". Meanwhile " + without);
+}
+
+Component volumes_by_state(const NodeFacts& facts) {
+  std::string line;
+  Verdict worst = Verdict::ok;
+  for (const auto& [health, count] : facts.volumes) {
+    line += (line.empty() ? "" : ", ") + std::to_string(count) + " " + std::string(name(health));
+    worst = std::max(worst, verdict(health));
+  }
+  if (line.empty()) line = "none";
+  if (worst != Verdict::ok) line += " (see: corbd volumes -o wide)";
+  return {"volumes", worst, std::move(line)};
+}
+
+void unclaimed(const NodeFacts& facts, std::vector<Component>& into) {
+  if (facts.unclaimed_nbd > 0)
+    into.push_back(warning("nbd devices", many(facts.unclaimed_nbd, "unclaimed device") +
+                                              ": no record or no Ceph key here. Another program serves them, or nobody "
+                                              "does (see: corbd volumes; restart kubelet)"));
+  if (facts.unclaimed_krbd > 0)
+    into.push_back(good("rbd devices", many(facts.unclaimed_krbd, "device") +
+                                           " of the kernel client, staged by ceph-csi. The next stage makes them known "
+                                           "here (see: corbd volumes; restart kubelet)"));
+}
+
+Component cluster(const std::string& id, const ClusterFacts& facts) {
+  std::string line = many(facts.volumes, "volume");
+  if (facts.unserved > 0) line += ", " + std::to_string(facts.unserved) + " without a server";
+  if (facts.does_not_answer) line += ", does not answer";
+  if (!facts.node_fenced.empty()) line += ", " + facts.node_fenced;
+  const bool stalled = facts.oldest_request >= kStalled;
+  if (stalled) line += ", a request has waited for " + age(facts.oldest_request);
+  const auto verdict = facts.does_not_answer || !facts.node_fenced.empty() ? Verdict::critical
+                       : stalled                                           ? Verdict::warning
+                                                                           : Verdict::ok;
+  return {"cluster " + id, verdict, std::move(line)};
+}
+
+Component helpers(const std::vector<Hanging>& hanging) {
+  if (hanging.empty()) return good("helpers", "none hangs");
+  std::string line;
+  for (const auto& one : hanging)
+    line += (line.empty() ? "" : "; ") + std::string("pid ") + std::to_string(one.pid) + " has hung for " +
+            age(one.since) + ": " + one.what;
+  return warning("helpers", std::move(line));
+}
+
+}  // namespace
+
+std::string_view name(Verdict verdict) {
+  return verdict == Verdict::ok ? "ok" : verdict == Verdict::warning ? "warning" : "critical";
+}
+
+Verdict verdict(volume::Health health) {
+  switch (health) {
+    case volume::Health::staging:
+    case volume::Health::staged:
+    case volume::Health::unstaging:
+      return Verdict::ok;
+    case volume::Health::absent:
+    case volume::Health::reconnecting:
+      return Verdict::warning;
+    case volume::Health::unproven:
+    case volume::Health::lost:
+    case volume::Health::failed:
+      break;
+  }
+  return Verdict::critical;
+}
+
+void tally(NodeFacts& into, const std::vector<volume::Status>& all, const heal::Ward& ward) {
+  for (const auto& status : all) {
+    ++into.volumes[status.health];
+    auto& cluster = into.clusters[status.cluster_id];
+    ++cluster.volumes;
+    if (status.unserved) ++cluster.unserved;
+    cluster.oldest_request = std::max(cluster.oldest_request, status.oldest);
+    if (status.last_error && status.last_error->code == errc::node_fenced)
+      cluster.node_fenced = status.last_error->text;
+  }
+  for (auto& [id, cluster] : into.clusters) cluster.does_not_answer = ward.waits_for_cluster(id);
+}
+
+Verdict NodeHealth::verdict() const {
+  Verdict worst = Verdict::ok;
+  for (const auto& one : components) worst = std::max(worst, one.verdict);
+  return worst;
+}
+
+bool NodeHealth::ready() const {
+  return std::ranges::all_of(components, [](const auto& one) { return one.holds == Holds::nothing; });
+}
+
+bool NodeHealth::alive() const {
+  return std::ranges::none_of(components, [](const auto& one) { return one.holds == Holds::living; });
+}
+
+std::vector<std::string> NodeHealth::not_ready() const {
+  std::vector<std::string> all;
+  for (const auto& one : components)
+    if (one.holds != Holds::nothing) all.push_back(one.name + ": " + one.text);
+  return all;
+}
+
+std::optional<volume::Notice> Announcement::step(const NodeHealth& health, time_point now) {
+  if (health.ready()) {
+    not_ready_since_.reset();
+    if (!std::exchange(told_, false)) return std::nullopt;
+    return volume::Notice{"AgentReady", false, "corbd can stage volumes on this node again."};
+  }
+  if (!not_ready_since_) not_ready_since_ = now;
+  if (told_ || now - *not_ready_since_ < kAfter) return std::nullopt;
+  told_ = true;
+  std::string why;
+  for (const auto& reason : health.not_ready()) why += (why.empty() ? "" : "; ") + reason;
+  return volume::Notice{"AgentNotReady", true,
+                        "corbd cannot stage volumes on this node: " + why +
+                            ". Staged volumes are served. See `corbd status` on the node."};
+}
+
+NodeHealth judge(const NodeFacts& facts) {
+  NodeHealth health;
+  auto& all = health.components;
+  all.push_back(agent_itself(facts));
+  all.push_back(needed("csi-socket", facts.csi, "answers"));
+  all.push_back(needed("nbd", facts.nbd, "the kernel's driver is there"));
+  all.push_back(needed("state-dir", facts.state_dir, "can be written"));
+  all.push_back(kubelet(facts.registration));
+  all.push_back(outsider("api-server", facts.api_server,
+                         "a volume whose proof only the API server has waits, and people see no Events"));
+  all.push_back(outsider("d-bus", facts.system_bus,
+                         "the agent does not see that the node shuts down, and leaves before its volumes' users"));
+  all.push_back(volumes_by_state(facts));
+  unclaimed(facts, all);
+  for (const auto& [id, of] : facts.clusters) all.push_back(cluster(id, of));
+  all.push_back(helpers(facts.hanging));
+  return health;
+}
+
+}  // namespace corbd::ops

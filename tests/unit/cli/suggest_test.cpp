@@ -1,0 +1,85 @@
+#include "suggest.hpp"
+
+#include "admin_options.hpp"
+#include "admin_socket.hpp"
+#include "fencing_options.hpp"
+#include "flags.hpp"
+#include "support/catch.hpp"
+
+using namespace corbd;
+using namespace corbd::cli;
+
+namespace {
+
+/// The agent's own commands.
+struct Program {
+  CLI::App app;
+  Admin ask;
+  Fencing fencing;
+  Program() {
+    add_admin(app, ask);
+    add_fencing(app, fencing);
+    app.add_subcommand("helper", "Its own child")->group("");
+  }
+};
+
+std::string said(const std::vector<std::string>& words) { return unknown_word(Program().app, words); }
+
+}  // namespace
+
+TEST_CASE("a command that does not exist is answered with the nearest one") {
+  CHECK(said({"statsu"}) == "corbd has no command 'statsu': did you mean 'status'?");
+  CHECK(said({"volumse", "-o", "json"}) == "corbd has no command 'volumse': did you mean 'volumes'?");
+  CHECK(said({"fence", "ad"}) == "corbd fence has no command 'ad': did you mean 'add'?");
+}
+
+TEST_CASE("a flag that does not exist is answered with the nearest one of its command") {
+  CHECK(said({"status", "--outputt", "json"}) == "corbd status has no flag '--outputt': did you mean '--output'?");
+  CHECK(said({"fail", "x", "--yes-realy"}) == "corbd fail has no flag '--yes-realy': did you mean '--yes-really'?");
+  CHECK(said({"drain", "--und=1"}) == "corbd drain has no flag '--und': did you mean '--undo'?");
+  CHECK(said({"drain", "-z"}) == "corbd drain has no flag '-z': `corbd drain --help` lists those that it has");
+}
+
+TEST_CASE("where nothing is near, --help is named") {
+  CHECK(said({"frobnicate"}) == "corbd has no command 'frobnicate': `corbd --help` lists those that it has");
+}
+
+TEST_CASE("values, positionals and what stands behind -- are no unknown words") {
+  CHECK(said({"status", "-o", "jsn"}).empty());
+  CHECK(said({"status", "--output", "--timeout"}).empty());
+  CHECK(said({"status", "--output=jsn"}).empty());
+  CHECK(said({"status", "-ojsn"}).empty());
+  CHECK(said({"volume", "statsu"}).empty());
+  CHECK(said({"heal", "--", "--nothing"}).empty());
+  CHECK(said({}).empty());
+}
+
+TEST_CASE("a hidden command is understood, and never suggested") {
+  CHECK(said({"helper"}).empty());
+  CHECK(said({"helpe"}).find("helper") == std::string::npos);
+}
+
+TEST_CASE("the agent's folder is the one that was given, else the first where an agent answers") {
+  std::map<std::string, errc> there;
+  const auto found = [&](const std::string& given) {
+    return agents_folder(given, [&](const std::string& folder) -> result<> {
+      const auto is = there.find(folder);
+      if (is == there.end()) return Error{errc::not_found, "none"};
+      if (is->second == errc::ok) return {};
+      return Error{is->second, "no"};
+    });
+  };
+  CHECK(found("") == "/run/corbd");
+  CHECK(found("/given") == "/given");
+  there["/tmp/csi/keys"] = errc::ok;
+  CHECK(found("") == "/tmp/csi/keys");
+  CHECK(found("/given") == "/given");
+  there["/run/corbd"] = errc::unavailable;  // an agent that has ended left its socket
+  CHECK(found("") == "/tmp/csi/keys");
+  there["/tmp/csi/keys"] = errc::unavailable;
+  CHECK(found("") == "/run/corbd");
+  there.erase("/run/corbd");
+  CHECK(found("") == "/tmp/csi/keys");
+  there["/tmp/csi/keys"] = there["/run/corbd"] = errc::ok;
+  CHECK(found("") == "/run/corbd");
+}

@@ -1,0 +1,237 @@
+// The one judgement that status, probes and metrics show.
+#include "corbd/ops/node_health.hpp"
+
+#include <algorithm>
+
+#include "corbd/ops/health.hpp"
+#include "support/catch.hpp"
+
+using namespace corbd;
+using namespace std::chrono_literals;
+using ops::NodeFacts;
+using ops::Outsider;
+using ops::Registration;
+using ops::Verdict;
+using volume::Health;
+
+namespace {
+
+const Error kGone{errc::unavailable, "it is gone"};
+
+ops::Component component(const NodeFacts& facts, const std::string& name) {
+  const auto health = ops::judge(facts);
+  const auto found = std::ranges::find(health.components, name, &ops::Component::name);
+  return found == health.components.end() ? ops::Component{name, Verdict::ok, "there is none"} : *found;
+}
+
+Verdict verdict_of(const NodeFacts& facts) { return ops::judge(facts).verdict(); }
+
+/// Facts with the bits of `wrong` set: one for each thing that can be wrong with the node.
+NodeFacts facts_with(unsigned wrong) {
+  NodeFacts facts;
+  const auto bit = [&](unsigned number) { return (wrong >> number & 1) != 0; };
+  if (bit(0)) facts.loop_lag = 30s;
+  if (bit(1)) facts.csi = kGone;
+  if (bit(2)) facts.nbd = kGone;
+  if (bit(3)) facts.state_dir = kGone;
+  if (bit(4)) facts.registration = {Registration::State::waits, ""};
+  if (bit(5)) facts.registration = {Registration::State::refused, "no"};
+  if (bit(6)) facts.api_server = {Outsider::State::silent, "no"};
+  if (bit(7)) facts.system_bus = {Outsider::State::silent, "no"};
+  if (bit(8)) facts.drained = "yesterday";
+  if (bit(9)) facts.volumes[Health::lost] = 1;
+  return facts;
+}
+
+}  // namespace
+
+TEST_CASE("a node about which nothing is wrong is OK, ready and alive") {
+  const auto health = ops::judge({});
+  CHECK(health.verdict() == Verdict::ok);
+  CHECK(health.ready());
+  CHECK(health.alive());
+  CHECK(health.not_ready().empty());
+}
+
+TEST_CASE("whatever is wrong, the verdict is never OK while /readyz or /healthz is not") {
+  for (unsigned wrong = 0; wrong < 1u << 10; ++wrong) {
+    const auto health = ops::judge(facts_with(wrong));
+    INFO(wrong);
+    CHECK((health.verdict() == Verdict::ok) == (wrong == 0));
+    if (!health.alive()) CHECK_FALSE(health.ready());
+    CHECK(health.ready() == health.not_ready().empty());
+    CHECK((ops::readyz(health).status == 200) == health.ready());
+    CHECK((ops::healthz(health).status == 200) == health.alive());
+    // Bits 0 to 5 keep a volume from being staged, the others do not.
+    CHECK(health.ready() == ((wrong & 0x3f) == 0));
+  }
+}
+
+TEST_CASE("a control thread that is ten seconds late does not count as alive") {
+  NodeFacts facts;
+  facts.loop_lag = 9999ms;
+  CHECK(ops::judge(facts).alive());
+  facts.loop_lag = 10s;
+  CHECK_FALSE(ops::judge(facts).alive());
+  CHECK_THAT(component(facts, "agent").text, ContainsSubstring("10 s late"));
+}
+
+TEST_CASE("what the agent needs is critical when it is missing, with its reason") {
+  for (const unsigned bit : {1u, 2u, 3u}) {
+    const auto facts = facts_with(1u << bit);
+    CHECK(verdict_of(facts) == Verdict::critical);
+    CHECK(ops::judge(facts).not_ready().size() == 1);
+    CHECK_THAT(ops::judge(facts).not_ready().front(), ContainsSubstring("it is gone"));
+  }
+}
+
+TEST_CASE("an agent that kubelet has not registered is not ready, and critical once kubelet refused") {
+  NodeFacts facts;
+  CHECK(component(facts, "kubelet").verdict == Verdict::ok);
+  facts.registration = {Registration::State::waits, ""};
+  CHECK(component(facts, "kubelet").verdict == Verdict::warning);
+  facts.registration = {Registration::State::refused, "another driver has the name"};
+  CHECK(component(facts, "kubelet").verdict == Verdict::critical);
+  CHECK_THAT(component(facts, "kubelet").text, ContainsSubstring("another driver has the name"));
+  facts.registration = {Registration::State::registered, ""};
+  CHECK(ops::judge(facts).ready());
+}
+
+TEST_CASE(
+    "an API server or a system bus that does not answer is a warning with its effect, and keeps nobody from serving") {
+  for (const bool bus : {false, true}) {
+    NodeFacts facts;
+    auto& one = bus ? facts.system_bus : facts.api_server;
+    const std::string name = bus ? "d-bus" : "api-server";
+    one = {Outsider::State::unused, "not a pod"};
+    CHECK(component(facts, name).verdict == Verdict::ok);
+    one = {Outsider::State::answers, ""};
+    CHECK(component(facts, name).verdict == Verdict::ok);
+    one = {Outsider::State::silent, "no route"};
+    CHECK(component(facts, name).verdict == Verdict::warning);
+    CHECK_THAT(component(facts, name).text, ContainsSubstring("no route. Meanwhile "));
+    CHECK(ops::judge(facts).ready());
+  }
+}
+
+TEST_CASE("a drained node is a warning that says since when and how it ends, and stays ready") {
+  NodeFacts facts;
+  facts.drained = "2026-01-31T12:00:00Z";
+  CHECK(verdict_of(facts) == Verdict::warning);
+  CHECK_THAT(component(facts, "agent").text,
+             ContainsSubstring("drained since 2026-01-31T12:00:00Z") && ContainsSubstring("corbd drain --undo"));
+  CHECK(ops::judge(facts).ready());
+}
+
+TEST_CASE("what waits until somebody acts is critical, what may pass by itself a warning") {
+  for (const auto health : {Health::unproven, Health::lost, Health::failed})
+    CHECK(ops::verdict(health) == Verdict::critical);
+  for (const auto health : {Health::absent, Health::reconnecting}) CHECK(ops::verdict(health) == Verdict::warning);
+  for (const auto health : {Health::staged, Health::staging, Health::unstaging})
+    CHECK(ops::verdict(health) == Verdict::ok);
+}
+
+TEST_CASE("volumes are counted by their state, and the worst one decides") {
+  NodeFacts facts;
+  CHECK(component(facts, "volumes").text == "none");
+  facts.volumes = {{Health::staged, 2}, {Health::reconnecting, 1}};
+  CHECK(component(facts, "volumes").verdict == Verdict::warning);
+  CHECK(component(facts, "volumes").text == "2 staged, 1 reconnecting (see: corbd volumes -o wide)");
+  facts.volumes[Health::lost] = 1;
+  CHECK(component(facts, "volumes").verdict == Verdict::critical);
+  CHECK(ops::judge(facts).ready());
+}
+
+TEST_CASE("a cluster that does not answer is critical, one with an old request a warning") {
+  NodeFacts facts;
+  auto& cluster = facts.clusters["a"];
+  cluster.volumes = 2;
+  cluster.oldest_request = 9999ms;
+  CHECK(component(facts, "cluster a").verdict == Verdict::ok);
+  cluster.oldest_request = 10s;
+  CHECK(component(facts, "cluster a").verdict == Verdict::warning);
+  CHECK(component(facts, "cluster a").text == "2 volumes, a request has waited for 10 s");
+  cluster.oldest_request = 0s;
+  cluster.unserved = 1;
+  cluster.does_not_answer = true;
+  CHECK(component(facts, "cluster a").verdict == Verdict::critical);
+  CHECK(component(facts, "cluster a").text == "2 volumes, 1 without a server, does not answer");
+}
+
+TEST_CASE("a cluster that has fenced this node is critical, and its line says why") {
+  NodeFacts facts;
+  facts.clusters["a"].node_fenced = "its blocklist refuses 10.0.0.0/24";
+  CHECK(component(facts, "cluster a").verdict == Verdict::critical);
+  CHECK_THAT(component(facts, "cluster a").text, ContainsSubstring("its blocklist refuses 10.0.0.0/24"));
+}
+
+TEST_CASE("helpers that hang are one warning that names each") {
+  NodeFacts facts;
+  facts.hanging = {{"mount /dev/nbd0", 77, 60s}, {"mkfs.xfs", 78, 3h}};
+  CHECK(component(facts, "helpers").verdict == Verdict::warning);
+  CHECK(component(facts, "helpers").text ==
+        "pid 77 has hung for 60 s: mount /dev/nbd0; pid 78 has hung for 3 h: mkfs.xfs");
+}
+
+TEST_CASE("devices of volumes that nobody here knows are named with the way out; those of the kernel client are well") {
+  NodeFacts facts;
+  facts.unclaimed_krbd = 2;
+  CHECK(verdict_of(facts) == Verdict::ok);
+  CHECK_THAT(component(facts, "rbd devices").text,
+             ContainsSubstring("2 devices of the kernel client, staged by ceph-csi"));
+  facts.unclaimed_nbd = 5;
+  CHECK(verdict_of(facts) == Verdict::warning);
+  CHECK_THAT(component(facts, "nbd devices").text, ContainsSubstring("5 unclaimed devices: no record or no Ceph key") &&
+                                                       ContainsSubstring("restart kubelet"));
+}
+
+TEST_CASE("people hear of a node that cannot stage for a minute once, with every reason, and when it can again") {
+  ops::Announcement announcement;
+  const time_point start = time_point() + 1h;
+  const auto bad = ops::judge(facts_with(0b110));
+  CHECK_FALSE(announcement.step(ops::judge({}), start));
+  CHECK_FALSE(announcement.step(bad, start));
+  CHECK_FALSE(announcement.step(bad, start + 59s));
+  const auto told = announcement.step(bad, start + 60s);
+  REQUIRE(told);
+  CHECK(told->reason == "AgentNotReady");
+  CHECK(told->warning);
+  CHECK_THAT(told->message, ContainsSubstring("csi-socket: it is gone; nbd: it is gone."));
+  CHECK_FALSE(announcement.step(bad, start + 1h));
+  const auto again = announcement.step(ops::judge({}), start + 2h);
+  REQUIRE(again);
+  CHECK(again->reason == "AgentReady");
+  CHECK_FALSE(again->warning);
+  CHECK_FALSE(announcement.step(ops::judge({}), start + 3h));
+}
+
+TEST_CASE("nobody hears of a node that was not ready for less than a minute, however often") {
+  ops::Announcement announcement;
+  time_point now = time_point() + 1h;
+  for (int times = 0; times < 5; ++times, now += 50s) {
+    CHECK_FALSE(announcement.step(ops::judge(facts_with(2)), now));
+    CHECK_FALSE(announcement.step(ops::judge(facts_with(2)), now + 40s));
+    CHECK_FALSE(announcement.step(ops::judge(facts_with(1u << 6)), now + 45s));
+  }
+}
+
+TEST_CASE("the facts of volumes and clusters are those of their statuses") {
+  std::vector<volume::Status> all(3);
+  all[0].health = Health::staged;
+  all[0].cluster_id = all[1].cluster_id = "a";
+  all[0].oldest = 7s;
+  all[1].health = Health::reconnecting;
+  all[1].unserved = true;
+  all[1].last_error = Error{errc::node_fenced, "fenced"};
+  all[2].health = Health::staged;
+  all[2].cluster_id = "b";
+  NodeFacts facts;
+  ops::tally(facts, all, heal::Ward({}));
+  CHECK(facts.volumes == std::map<Health, std::uint32_t>{{Health::staged, 2}, {Health::reconnecting, 1}});
+  REQUIRE(facts.clusters.size() == 2);
+  CHECK(facts.clusters["a"].volumes == 2);
+  CHECK(facts.clusters["a"].unserved == 1);
+  CHECK(facts.clusters["a"].oldest_request == 7s);
+  CHECK(facts.clusters["a"].node_fenced == "fenced");
+  CHECK_FALSE(facts.clusters["b"].does_not_answer);
+}
