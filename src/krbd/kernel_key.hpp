@@ -2,17 +2,22 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "corbd/core/result.hpp"
 #include "corbd/core/secret.hpp"
 
 namespace corbd::krbd {
 
+/// Why the kernel did not take a key. `payload`: the key's bytes; `failed`: errno of add_key(2). Linux 6.12 answers
+/// EINVAL for a type that it does not know, as for what is no key.
+Error not_added(const std::string& name, std::string_view payload, int failed);
+
 /// The key is in this thread's own keyring, which nobody else can search. It goes with the object.
 class KernelKey {
  public:
-  /// `key`: base64, as Ceph prints it. invalid_argument: it is not in that form. failed_precondition: no libceph, or no
-  /// right to add a key.
+  /// `key`: base64, as Ceph prints it. invalid_argument: it is not in that form. failed_precondition: no libceph, no
+  /// right to add a key, or a type of key that this kernel does not know.
   static result<KernelKey> add(std::string name, const Secret& key);
   KernelKey(KernelKey&& other) noexcept;
   KernelKey& operator=(KernelKey&&) = delete;

@@ -1,5 +1,6 @@
 #include "sysfs.hpp"
 
+#include <cerrno>
 #include <fstream>
 
 #include "corbd/core/sysfs.hpp"
@@ -134,4 +135,17 @@ TEST_CASE("what is no Ceph key is refused without being repeated") {
     CHECK(added.error().code == errc::invalid_argument);
     if (!key.empty()) CHECK_THAT(added.error().text, !ContainsSubstring(key));
   }
+}
+
+TEST_CASE("a key of a type that the kernel does not know is no wrong key, and may be used over nbd") {
+  using namespace std::string_literals;
+  const auto key = [](char type) { return type + "\0timetime\x03\0abc"s; };
+  for (const int failed : {EINVAL, 524}) {
+    const auto error = krbd::not_added("client.node", key(2), failed);
+    CHECK(error.code == errc::failed_precondition);
+    CHECK_THAT(error.text, ContainsSubstring("aes256k") && ContainsSubstring("rbd-nbd"));
+  }
+  CHECK_THAT(krbd::not_added("client.node", key(3), EINVAL).text, ContainsSubstring("number 3"));
+  for (const auto& wrong : {key(1), key(2) + "d", "\2\0"s})
+    CHECK(krbd::not_added("client.node", wrong, EINVAL).code == errc::invalid_argument);
 }
