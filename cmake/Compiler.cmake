@@ -28,4 +28,9 @@ if(CORBD_SANITIZE)
     BOOST_ASIO_DISABLE_AWAITABLE_FRAME_RECYCLING BOOST_ASIO_DISABLE_SMALL_BLOCK_RECYCLING)
 endif()
 
-add_link_options(-fuse-ld=lld-19 LINKER:--version-script=${CMAKE_SOURCE_DIR}/cmake/hide-boost.map LINKER:--undefined-version)
+# The linker of the compiler's own release.
+string(REGEX MATCH "^[0-9]+" lld "${CMAKE_CXX_COMPILER_VERSION}")
+if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  set(lld 19)
+endif()
+add_link_options(-fuse-ld=lld-${lld} LINKER:--version-script=${CMAKE_SOURCE_DIR}/cmake/hide-boost.map LINKER:--undefined-version)
