@@ -1,0 +1,48 @@
+"""Keys that the kernel's own client does not know (docs/sources.md#cephx-keys)."""
+import os
+
+from checks import Skip, check, long, say
+from machine import MIB
+from stories_krbd import KRBD, expect_unmapped, needs_krbd, watchers
+from writer import Writer
+
+
+# Only a cluster of Ceph 20 makes such keys: tests/lab/debian.
+@long
+def story_aes256k(lab):
+    """a volume whose user has an aes256k key, which this kernel's own client refuses, is served over nbd: staged, healed after kill -9, grown, unstaged"""
+    if not lab.key.startswith("Ag"):
+        raise Skip("this cluster's keys are of another type: tests/lab/debian forky scripts/lab/stories --kernel 6.12 aes256k")
+    needs_krbd()
+    image = lab.image("a", size=256 * MIB)
+    agent = lab.agent().start()
+    by_kernel = agent.volume(image, attributes=KRBD)
+    refused = by_kernel.try_stage()
+    if refused["code"] == "OK":
+        by_kernel.unstage()
+        raise Skip("this kernel's client knows such keys: --kernel 6.12 does not")
+    say("mounter rbd: %s: %s" % (refused["code"], refused["message"]))
+    check(refused["code"] == "FAILED_PRECONDITION" and "aes256k" in refused["message"], "refused for another reason")
+    expect_unmapped(by_kernel, image)
+    check(not watchers(lab, image), "the image is watched after the refusal")
+
+    volume = agent.volume(image)
+    volume.stage()
+    volume.publish()
+    writer = Writer(lab, os.path.join(volume.staged_path, "data"), size=16 * MIB).start()
+    writer.wait_more(30)
+    kill = agent.kill()
+    agent.start()
+    agent.wait_event("device.reconnected", 60, volume=volume.id)
+    writer.wait_more(30)
+    writer.stop()
+    writer.expect_nothing_lost([kill])
+    lab.admin("rbd", "resize", "--no-progress", "-s", "512M", image.spec)
+    volume.expand(512 * MIB, patience=30)
+    usage, abnormal = volume.stats()
+    check(usage["BYTES"]["total"] > 400 * MIB, "the filesystem did not grow: %s" % usage)
+    check(abnormal is None, "its condition: %s" % abnormal)
+    volume.unpublish()
+    volume.unstage()
+    volume.expect_gone()
+    agent.stop()
