@@ -10,16 +10,19 @@
 namespace corbd::cli {
 namespace {
 
-/// The first release whose librados knows keys of type aes256k, and the first kernel whose client does
+/// Whether librados of that release knows keys of type aes256k, and the first kernel whose client does
 /// (docs/sources.md#cephx-keys).
-constexpr std::tuple<unsigned, unsigned, unsigned> kFirstCeph{20, 2, 4};
+using Release = std::tuple<unsigned, unsigned, unsigned>;
+bool knows_aes256k(const Release& release) {
+  return release >= Release(20, 2, 4) || (std::get<0>(release) == 19 && release >= Release(19, 2, 6));
+}
 constexpr std::pair<unsigned, unsigned> kFirstKernel{7, 0};
 constexpr const char* kOtherKey =
     "or give the Ceph user a key of the type aes (`ceph auth get-or-create` with --key-type=aes) and put it into its "
     "Secret";
 
 /// (20, 2, 4) of "20.2.4-1"; zeros for any other text.
-std::tuple<unsigned, unsigned, unsigned> release_of(std::string_view text) {
+Release release_of(std::string_view text) {
   std::array<unsigned, 3> parts{};
   const char* at = text.data();
   const char* const end = at + text.size();
@@ -54,7 +57,7 @@ void judge_ceph(const Inputs& inputs, std::vector<Finding>& into) {
                   known ? "Ceph " + inputs.ceph_release + " (" + inputs.ceph_libraries + ")"
                         : inputs.ceph_libraries + ", of a release that it does not tell",
                   {}});
-  const bool library = !known || release_of(inputs.ceph_release) >= kFirstCeph;
+  const bool library = !known || knows_aes256k(release_of(inputs.ceph_release));
   const bool kernel = kernel_version(inputs.kernel) >= kFirstKernel;
   std::size_t old_keys = 0, new_keys = 0;
   std::vector<std::string> by_library, by_kernel;
@@ -70,8 +73,8 @@ void judge_ceph(const Inputs& inputs, std::vector<Finding>& into) {
   if (!by_library.empty())
     into.push_back({check, Grade::failure,
                     "librados of Ceph " + inputs.ceph_release + " cannot use the aes256k key of " +
-                        some_of(by_library) + ": the first that can is 20.2.4",
-                    std::string("use an image or a package with Ceph 20.2.4 or newer, ") + kOtherKey});
+                        some_of(by_library) + ": the first that can are 19.2.6 and 20.2.4",
+                    std::string("use an image or a package with Ceph 19.2.6, 20.2.4 or newer, ") + kOtherKey});
   if (!by_kernel.empty())
     into.push_back({check, Grade::failure,
                     "the RBD client of Linux " + inputs.kernel + " cannot use the aes256k key of " +

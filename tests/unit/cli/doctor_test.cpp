@@ -177,7 +177,7 @@ TEST_CASE("a key that librados or the kernel's client cannot use is named, with 
   found = find(inputs, "cephx-keys");
   CHECK(found.verdict == Grade::failure);
   CHECK_THAT(found.said, ContainsSubstring("librados of Ceph 20.2.3 cannot use the aes256k key of v2, v3"));
-  for (const char* release : {"20.2.4", "20.3.0", "21.0.0-1", ""}) {
+  for (const char* release : {"19.2.6", "20.2.4", "20.3.0", "21.0.0-1", ""}) {
     inputs.ceph_release = release;
     CHECK(find(inputs, "cephx-keys").verdict == Grade::ok);
   }
