@@ -24,7 +24,9 @@ using Asking = Caller<v1::Admin>;
 using Answer = std::optional<v1::ListActivityResponse>;
 
 constexpr char kCtrlC = 3;
-constexpr std::chrono::seconds kTopLimit{10};
+/// Keys are not read during a call, so it is short; an agent may be busy for several of them.
+constexpr std::chrono::seconds kTopLimit{2};
+constexpr int kTopTries = 5;
 
 /// Where a signal that ends programs is told. gRPC's threads take signals too, so that no mask of ours would do.
 std::atomic<int> told_at{-1};
@@ -57,10 +59,11 @@ class Screen {
       now.c_cc[VTIME] = 0;
       keys_ = ::tcsetattr(STDIN_FILENO, TCSANOW, &now) == 0;
     }
-    print("\033[?1049h\033[?25l");
+    // Without wrapping: a long line would push the others down.
+    print("\033[?1049h\033[?25l\033[?7l");
   }
   ~Screen() {
-    print("\033[?25h\033[?1049l");
+    print("\033[?7h\033[?25h\033[?1049l");
     if (keys_) ::tcsetattr(STDIN_FILENO, TCSANOW, &before_);
     for (std::size_t i = 0; i < kEnding.size(); ++i) ::sigaction(kEnding.at(i), &were_.at(i), nullptr);
     told_at = -1;
@@ -135,6 +138,7 @@ int watch(Asking& asking, const Admin& ask) {
     const Screen screen;
     auto rows = top_rows(*before, *before);
     auto next = std::chrono::steady_clock::now() + std::chrono::seconds(ask.interval_s);
+    int missed = 0;
     for (;;) {
       if (!draw(rows, column)) return 1;
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(next - std::chrono::steady_clock::now());
@@ -145,10 +149,12 @@ int watch(Asking& asking, const Admin& ask) {
       if (std::chrono::steady_clock::now() < next) continue;
       v1::ListActivityResponse now;
       const auto status = asking.call(&v1::Admin::Stub::ListActivity, v1::ListActivityRequest(), now, kTopLimit);
+      if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED && ++missed < kTopTries) continue;
       if (!status.ok()) {
-        lost = said_of(status, kTopLimit);
+        lost = said_of(status, kTopLimit * kTopTries);
         break;
       }
+      missed = 0;
       rows = top_rows(*before, now);
       before = std::move(now);
       next = std::chrono::steady_clock::now() + std::chrono::seconds(ask.interval_s);

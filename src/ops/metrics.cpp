@@ -136,9 +136,9 @@ void volume_io(Families& into, const Snapshot& snapshot) {
     });
   };
   using Of = device::OperationFigures;
-  count("corbd_volume_requests_total", "Requests that were answered, by operation.", &Of::requests);
+  count("corbd_volume_requests_total", "Requests that the image answered, by operation.", &Of::requests);
   count("corbd_volume_bytes_total", "Bytes that those requests named.", &Of::bytes);
-  count("corbd_volume_errors_total", "Requests that were answered with an error.", &Of::errors);
+  count("corbd_volume_errors_total", "Requests that the image answered with an error.", &Of::errors);
   const auto single = [&](const char* name, MetricType type, const char* help, auto figure) {
     into.family(name, type, help);
     for (const auto& volume : snapshot.volumes)

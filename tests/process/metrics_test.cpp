@@ -4,6 +4,7 @@
 #include <termios.h>
 
 #include <boost/asio/co_spawn.hpp>
+#include <cstdlib>
 
 #include "agent.hpp"
 #include "corbd/core/process.hpp"
@@ -70,6 +71,69 @@ Ended run(const std::string& command) {
   return ended;
 }
 
+constexpr const char* kNoWrapping = "\x1b[?7l";
+constexpr const char* kWrapping = "\x1b[?7h";
+
+/// `corbd top` on a terminal of its own.
+class Top {
+ public:
+  explicit Top(const Ground& ground) : runtime_(ground.at("runtime")) {
+    int master = -1, slave = -1;
+    REQUIRE(::openpty(&master, &slave, nullptr, nullptr, nullptr) == 0);
+    keyboard_ = Fd(master);
+    terminal_ = Fd(slave);
+    REQUIRE(::fcntl(master, F_SETFL, O_NONBLOCK) == 0);
+  }
+  ~Top() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  Top(const Top&) = delete;
+  Top& operator=(const Top&) = delete;
+
+  void start() {
+    pid_ = ::fork();
+    if (pid_ != 0) return;
+    for (const int fd : {0, 1, 2}) ::dup2(terminal_.get(), fd);
+    ::execl(CORBD, CORBD, "top", "--interval", "1", "--runtime-dir", runtime_.c_str(), nullptr);
+    ::_exit(126);
+  }
+  pid_t pid() const { return pid_; }
+  termios modes() const {
+    termios now{};
+    REQUIRE(::tcgetattr(terminal_.get(), &now) == 0);
+    return now;
+  }
+  void press(const std::string& key) { REQUIRE(::write(keyboard_.get(), key.data(), 1) == 1); }
+  bool shown(const std::string& text) const { return shown_.find(text) != std::string::npos; }
+  /// Whether it does within a time that is long enough for any machine.
+  bool shows(const std::string& text) {
+    for (int tries = 0; tries < 600 && !shown(text); ++tries) {
+      std::array<char, 4096> bytes{};
+      const ssize_t got = ::read(keyboard_.get(), bytes.data(), bytes.size());
+      if (got > 0)
+        shown_.append(bytes.data(), static_cast<std::size_t>(got));
+      else
+        std::this_thread::sleep_for(50ms);
+    }
+    return shown(text);
+  }
+  /// Its exit code, once it has ended; -1 after a signal.
+  int ended() {
+    int status = 0;
+    REQUIRE(::waitpid(pid_, &status, 0) == pid_);
+    pid_ = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+ private:
+  const std::string runtime_;
+  Fd keyboard_, terminal_;
+  pid_t pid_ = -1;
+  std::string shown_;
+};
+
 }  // namespace
 
 TEST_CASE("a real Prometheus takes the metrics, the dashboard's queries show data, and the alerts evaluate") {
@@ -86,8 +150,10 @@ TEST_CASE("a real Prometheus takes the metrics, the dashboard's queries show dat
   const auto told = run(CORBD_TESTS "/process/prometheus " + port);
   INFO(told.said);
   INFO(agent.log());
+  // A CI without Prometheus would pass without having looked.
+  const bool may_skip = std::getenv("CI") == nullptr;
   if (told.code == 77) WARN(told.said);
-  CHECK((told.code == 0 || told.code == 77));
+  CHECK((told.code == 0 || (told.code == 77 && may_skip)));
 }
 
 TEST_CASE("corbd top on a terminal shows the volumes, takes keys, and leaves the terminal as it was") {
@@ -96,43 +162,38 @@ TEST_CASE("corbd top on a terminal shows the volumes, takes keys, and leaves the
   leave_record(ground);
   const Agent agent(ground);
   REQUIRE(agent.answers());
-  int master = -1, slave = -1;
-  REQUIRE(::openpty(&master, &slave, nullptr, nullptr, nullptr) == 0);
-  const Fd keyboard(master), terminal(slave);
-  termios before{};
-  REQUIRE(::tcgetattr(terminal.get(), &before) == 0);
-  const pid_t pid = ::fork();
-  if (pid == 0) {
-    for (const int fd : {0, 1, 2}) ::dup2(terminal.get(), fd);
-    ::execl(CORBD, CORBD, "top", "--interval", "1", "--runtime-dir", ground.at("runtime").c_str(), nullptr);
-    ::_exit(126);
-  }
-  std::string shown;
-  const auto shows = [&](const std::string& text) {
-    for (int tries = 0; tries < 600 && shown.find(text) == std::string::npos; ++tries) {
-      std::array<char, 4096> bytes{};
-      ::fcntl(keyboard.get(), F_SETFL, O_NONBLOCK);
-      const ssize_t got = ::read(keyboard.get(), bytes.data(), bytes.size());
-      if (got > 0)
-        shown.append(bytes.data(), static_cast<std::size_t>(got));
-      else
-        std::this_thread::sleep_for(50ms);
-    }
-    return shown.find(text) != std::string::npos;
-  };
-  CHECK(shows("shop/data"));
-  REQUIRE(::write(keyboard.get(), "b", 1) == 1);
-  CHECK(shows("[bytes]"));
+  Top top(ground);
+  const termios before = top.modes();
+  top.start();
+  CHECK(top.shows("shop/data"));
+  CHECK(top.shows(kNoWrapping));
+  top.press("b");
+  CHECK(top.shows("[bytes]"));
+  CHECK_FALSE(top.shown(kWrapping));
   if (ending == "TERM")
-    ::kill(pid, SIGTERM);
+    ::kill(top.pid(), SIGTERM);
   else
-    REQUIRE(::write(keyboard.get(), ending.data(), 1) == 1);
-  CHECK(shows("\x1b[?1049l"));
-  int status = 0;
-  REQUIRE(::waitpid(pid, &status, 0) == pid);
-  CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 0);
-  termios after{};
-  REQUIRE(::tcgetattr(terminal.get(), &after) == 0);
-  CHECK(after.c_lflag == before.c_lflag);
+    top.press(ending);
+  CHECK(top.shows("\x1b[?1049l"));
+  CHECK(top.shown(kWrapping));
+  CHECK(top.ended() == 0);
+  CHECK(top.modes().c_lflag == before.c_lflag);
+}
+
+TEST_CASE("corbd top outlasts an agent that is silent for seconds, and takes keys meanwhile") {
+  const Ground ground;
+  leave_record(ground);
+  const Agent agent(ground);
+  REQUIRE(agent.answers());
+  Top top(ground);
+  top.start();
+  CHECK(top.shows("shop/data"));
+  REQUIRE(::kill(agent.pid(), SIGSTOP) == 0);
+  std::this_thread::sleep_for(3500ms);
+  top.press("b");
+  CHECK(top.shows("[bytes]"));
+  const auto pressed = std::chrono::steady_clock::now();
+  top.press("q");
+  CHECK(top.ended() == 0);
+  CHECK(std::chrono::steady_clock::now() - pressed < 5s);
 }
