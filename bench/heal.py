@@ -35,12 +35,15 @@ class Writer:
             raise RuntimeError("corbd-writer: %s" % done.stderr[-300:])
         return json.loads(done.stdout)
 
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()  # its write does not end
+
+def stop(writers):
+    """Those whose write does not end are killed, all after the same time."""
+    for writer in writers:
+        writer.process.send_signal(signal.SIGTERM)
+    wait("the writers' end", lambda: all(writer.process.poll() is not None for writer in writers), 30)
+    for writer in writers:
+        if writer.process.poll() is None:
+            writer.process.kill()
 
 
 def wait(what, condition, limit):
@@ -65,8 +68,7 @@ def heal(options, paths, folder):
         # The first entry after the kill may be of a write that was answered before it.
         wait("all", lambda: all(writer.wrote() > was + 1 for writer, was in zip(writers, before)), options.limit)
         back = [writer.wrote() > was + 1 for writer, was in zip(writers, before)]
-        for writer in writers:
-            writer.stop()
+        stop(writers)
         figures = []
         for writer, ok in zip(writers, back):
             one = writer.look("verify", "--path", writer.path, "--kill", str(killed)) if ok else writer.look("stalls", "--kill", str(killed))
