@@ -191,7 +191,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
       now.loop_lag = vitals_.worst_lag();
       return now;
     };
-    return {snapshot, [this] { return admin_.health(); }};
+    return {snapshot, [this] { return admin_.health(); }, [this] { return ops::judge(vitals_.facts()); }};
   }
 
   task<result<>> drain(bool on, Until until) {

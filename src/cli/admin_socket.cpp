@@ -1,6 +1,7 @@
 #include "admin_socket.hpp"
 
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 
 #include <cerrno>
@@ -11,9 +12,27 @@
 
 namespace corbd::cli {
 
-std::string agents_folder(const std::string& given) {
-  return agents_folder(given, [](const std::string& folder) { return look_for_agent(admin_socket(folder)); });
+namespace {
+
+/// Anybody may make folders in /tmp and listen there, and a command may carry a key.
+bool only_roots(const std::string& path) {
+  struct stat seen{};
+  return ::lstat(path.c_str(), &seen) == 0 && !S_ISLNK(seen.st_mode) && seen.st_uid == 0 && (seen.st_mode & 0022) == 0;
 }
+
+result<> look_in(const std::string& folder) {
+  const std::string socket = admin_socket(folder);
+  if (auto found = look_for_agent(socket); !found || folder == kRuntimeDirs[0]) return found;
+  for (std::filesystem::path path = socket; path != "/" && path != "/tmp"; path = path.parent_path())
+    if (!only_roots(path.string()))
+      return Error{errc::not_found, "no agent is asked on " + socket + ": others than root may write " + path.string() +
+                                        ". Name the folder with --runtime-dir if that is right"};
+  return {};
+}
+
+}  // namespace
+
+std::string agents_folder(const std::string& given) { return agents_folder(given, look_in); }
 
 std::string agents_folder(const std::string& given, const std::function<result<>(const std::string&)>& look) {
   if (!given.empty()) return given;

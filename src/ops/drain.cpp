@@ -15,12 +15,15 @@ namespace json = boost::json;
 using std::chrono::milliseconds;
 
 constexpr std::size_t kMostBytes = 256;
-constexpr std::chrono::seconds kReadWithin{5};
+constexpr std::chrono::seconds kRemoveWithin{5};
 constexpr std::chrono::hours kRenewAfter{1};
 
 }  // namespace
 
-std::string Drained::text() const { return since ? utc_text(*since) : "a time that its file does not tell"; }
+std::string Drained::text() const {
+  return since ? utc_text(*since) + " (until " + utc_text(*since + kDrainFor) + ")"
+               : "a time that its file does not tell";
+}
 
 bool still_drained(const Drained& drained, std::chrono::system_clock::time_point now) {
   return !drained.since || now - *drained.since < kDrainFor;
@@ -48,8 +51,8 @@ Drain::Drain(executor control, Clock& clock, BlockingPool& pool, const std::stri
       lock_(std::move(control), clock, "the file of the drain") {}
 
 task<> Drain::load() {
-  const auto text = co_await pool_.run([path = path_] { return read_file(path, kMostBytes); },
-                                       {clock_.now() + kReadWithin}, "reading " + path_);
+  // A disk that is slow while the node boots is waited for, as the records on it are: it says nothing of a drain.
+  const auto text = co_await pool_.run([path = path_] { return read_file(path, kMostBytes); }, {}, "reading " + path_);
   if (!text && text.error().code == errc::not_found) co_return;
   const Drained found = text ? read_drain(*text) : Drained();
   if (still_drained(found, clock_.wall())) {
@@ -61,9 +64,9 @@ task<> Drain::load() {
     co_return;
   }
   log::warning("agent.drain_over",
-               {{"since", found.text()}, {"hint", "a drain that the agent did not see for a week is not honoured"}});
-  const auto removed = co_await pool_.run([path = path_] { return remove_durably(path); }, {clock_.now() + kReadWithin},
-                                          "removing " + path_);
+               {{"since", found.text()}, {"hint", "a drain counts for a week; repeat `corbd drain` to prolong it"}});
+  const auto removed = co_await pool_.run([path = path_] { return remove_durably(path); },
+                                          {clock_.now() + kRemoveWithin}, "removing " + path_);
   if (!removed) log::warning("agent.drain_stays", {{"error", removed.error().text}});
 }
 

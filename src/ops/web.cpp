@@ -43,8 +43,8 @@ class Web::Impl {
   http::Response page(const http::Request& request) const {
     const std::string_view path = std::string_view(request.target).substr(0, request.target.find('?'));
     if (path == config_.metrics_path) return metrics();
-    if (path == "/healthz") return healthz(sources_.health());
-    if (path == "/readyz") return readyz(sources_.health());
+    if (path == "/healthz") return healthz(sources_.node());
+    if (path == "/readyz") return readyz(sources_.node());
     return {404, "text/plain; charset=utf-8",
             "this server has only " + config_.metrics_path + ", /healthz and /readyz\n"};
   }

@@ -9,14 +9,15 @@
 
 namespace corbd::ops {
 
-/// An agent that starts later than this after the drain does not honour it any more. Otherwise an agent that comes back
-/// after months, as after a way back from ceph-csi, would refuse every stage for a reason that nobody remembers.
+/// An agent that starts later than this after the last `corbd drain` does not honour it any more. Otherwise an agent
+/// that comes back after months, as after a way back from ceph-csi, would refuse every stage for a reason that nobody
+/// remembers.
 inline constexpr std::chrono::hours kDrainFor{7 * 24};
 
 /// What the file says. Without a time it cannot be read, and counts: to stage nothing can be undone, to stage cannot.
 struct Drained {
   std::optional<std::chrono::system_clock::time_point> since;
-  /// "2026-11-22T12:03:04Z", or that nobody knows.
+  /// "2026-11-22T12:03:04Z (until 2026-11-29T12:03:04Z)", or that nobody knows.
   std::string text() const;
 };
 

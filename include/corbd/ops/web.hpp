@@ -22,6 +22,9 @@ struct WebSources {
   /// Everything except now, calls, health and process.
   std::function<Snapshot()> snapshot;
   std::function<NodeHealth()> health;
+  /// The same without the components of volumes, clusters and helpers: they hold nothing, and take time on the control
+  /// thread that grows with the node, while anybody may ask for these pages.
+  std::function<NodeHealth()> node;
 };
 
 /// Control thread only; stop() before it is destroyed.

@@ -21,11 +21,16 @@ struct Scene {
       made.version = "1.2.3";
       return made;
     };
-    return {snapshot, [this] { return ops::judge(facts); }};
+    const auto whole = [this] {
+      ++looked;
+      return ops::judge(facts);
+    };
+    return {snapshot, whole, [this] { return ops::judge(facts); }};
   }
 
   test::Loop loop;
   ops::NodeFacts facts;
+  int looked = 0;  ///< at volumes, clusters and helpers
   ops::Web web;
 };
 
@@ -48,6 +53,15 @@ TEST_CASE("a page that does not exist says which do") {
   const auto page = scene.web.page({"GET", "/metrics"});
   CHECK(page.status == 404);
   CHECK_THAT(page.body, ContainsSubstring("/here"));
+}
+
+TEST_CASE("anybody may ask for health and readiness, so they look at no volume") {
+  Scene scene;
+  static_cast<void>(scene.web.page({"GET", "/healthz"}));
+  static_cast<void>(scene.web.page({"GET", "/readyz"}));
+  CHECK(scene.looked == 0);
+  static_cast<void>(scene.web.page({"GET", "/here"}));
+  CHECK(scene.looked == 1);
 }
 
 TEST_CASE("health does not ask for readiness") {
