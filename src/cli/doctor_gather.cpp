@@ -199,6 +199,21 @@ std::set<std::string> read_recorded(const std::string& state_dir) {
   return ids;
 }
 
+result<std::set<std::string>> read_all_recorded(const std::string& state_dir) {
+  const std::string folder = state_dir + "/volumes";
+  std::set<std::string> files;
+  std::error_code failed;
+  for (fs::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed))
+    if (at->path().extension() == ".json") files.insert(at->path());
+  if (failed && failed != std::errc::no_such_file_or_directory)
+    return Error{errc::unavailable, "reading " + folder + ": " + failed.message()};
+  for (const auto& file : files)
+    if (const auto text = read_file(file, kMaxText); !text && text.error().code != errc::not_found) return text.error();
+  auto ids = read_recorded(state_dir);
+  if (ids.size() < files.size()) return Error{errc::state_corrupt, "a record in " + folder + " names no volume"};
+  return ids;
+}
+
 Inputs gather(const Doctor& options, const Surroundings& around) {
   Inputs inputs;
   utsname system{};

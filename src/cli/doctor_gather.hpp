@@ -10,6 +10,8 @@ result<std::vector<rbd::ClusterEntry>> read_clusters(const std::string& config_d
 result<cephcsi::MounterRules> read_mounter_rules(const std::string& config_dir);
 /// The volume IDs of an agent's records.
 std::set<std::string> read_recorded(const std::string& state_dir);
+/// The same, if each can be read. A folder that is not there has none.
+result<std::set<std::string>> read_all_recorded(const std::string& state_dir);
 /// `root`: where the host's root folder is seen; empty: here.
 Module rbd_module(const std::string& root, const std::string& kernel);
 

@@ -3,6 +3,7 @@
 // parts, like the doctor's other checks.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <set>
 
@@ -35,7 +36,8 @@ struct StagedAt {
   bool block = false;
   std::string persistent_volume;  ///< its name; empty: no file of the node tells
   result<std::optional<cephcsi::Stash>> stash = std::optional<cephcsi::Stash>();
-  std::int64_t stash_version = 0;  ///< of image-meta.json; 0: it has none
+  std::int64_t stash_version = 0;                                               ///< of image-meta.json; 0: it has none
+  std::optional<std::chrono::system_clock::time_point> stashed = std::nullopt;  ///< when image-meta.json was written
   bool mounted = false;
   std::string device;  ///< below what is mounted: "nbd0", "rbd0"; empty: not known
 };
@@ -49,20 +51,30 @@ struct StageSecret {
 struct VolumeFacts {
   result<kube::PersistentVolume> volume = Error{errc::unavailable, "nobody was asked"};
   result<StageSecret> secret = Error{errc::unavailable, "nobody was asked"};
+  /// Whether it is attached to this node, since before it was staged. failed_precondition, not_found: it is not, or
+  /// nothing shows it; any other error: not known.
+  result<> attached = Error{errc::unavailable, "nobody was asked"};
 };
 
 struct Moving {
   std::string driver, kernel;      ///< kernel: uname -r
   bool agent = false;              ///< an agent answers here
   std::set<std::string> recorded;  ///< volume IDs of its records
+  result<> records;                ///< an error: `recorded` lacks some
+  /// What the agent says of its volumes: volume ID to state ("staged", "unproven").
+  result<std::map<std::string, std::string>> states = Error{errc::unavailable, "no agent was asked"};
   bool nbd_there = false;
   Module rbd = Module::absent;
   std::vector<NbdUser> nbd;
   std::vector<KernelUser> krbd;
   result<> daemons;  ///< an error: NbdUser::others is not known
   std::vector<StagedAt> staged;
+  result<> kubelet;  ///< an error: `staged` lacks some
+  result<> mounts;   ///< an error: StagedAt::mounted and ::device are not known
+  /// Folders of other RBD drivers, if kubelet has none of this driver.
+  std::vector<std::string> other_drivers;
   result<std::vector<rbd::ClusterEntry>> clusters = Error{errc::not_found, "config.json was not read"};
-  std::vector<rbd::ClusterMapping> mappings;
+  result<std::vector<rbd::ClusterMapping>> mappings = std::vector<rbd::ClusterMapping>();
   result<cephcsi::MounterRules> rules = cephcsi::MounterRules();
   cephcsi::Mounter unnamed = cephcsi::Mounter::nbd;  ///< --default-mounter
   result<std::string> kms_config = Error{errc::not_found, "the KMS config was not read"};
@@ -95,12 +107,14 @@ StageSecret read_stage_secret(const std::map<std::string, Secret>& data);
 Outlook before_migration(const Moving& moving);
 Outlook before_rollback(const Moving& moving);
 /// Of everything that was found: 0 ok; 1: I/O waits for a while, or something is not known; 2: I/O waits until somebody
-/// acts, or an unstage would say that it is done and is not.
+/// acts, an unstage would say that it is done and is not, or acknowledged writes would be lost.
 int exit_code(const Outlook& outlook);
 
 // --- thin
 
 Moving gather_moving(const Doctor& options);
+/// Moving::states, from the agent's admin socket. 10 s.
+result<std::map<std::string, std::string>> ask_agent(const std::string& endpoint);
 /// Fills in `api` and `facts`. Asks for single objects, by name; 10 s each, a minute for all.
 void ask_objects(Moving& moving, const result<kube::Access>& access, const std::string& node);
 /// Gathers, judges and prints. Returns the exit code.

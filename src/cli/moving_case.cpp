@@ -39,11 +39,19 @@ void find_device(Case& of) {
   }
 }
 
+/// The agent's word; null: it has none, or was not asked.
+const std::string* state_of(const Case& of) {
+  if (!of.moving.states) return nullptr;
+  const auto found = of.moving.states->find(of.at.volume_id);
+  return found == of.moving.states->end() ? nullptr : &found->second;
+}
+
 Server server_now(const Case& of) {
   if (of.device.empty()) return Server::none;
   if (of.device.starts_with("rbd")) return Server::kernel;
   if (of.nbd != nullptr && !of.nbd->others.empty()) return Server::other;
-  if (of.moving.agent && of.moving.recorded.contains(of.at.volume_id)) return Server::agent;
+  if (of.moving.agent && (of.moving.recorded.contains(of.at.volume_id) || state_of(of) != nullptr))
+    return Server::agent;
   return Server::nobody;
 }
 
@@ -60,7 +68,7 @@ std::string server_text(const Case& of) {
     case Server::other:
       return "rbd-nbd, process " + std::to_string(of.nbd->others.front());
     case Server::agent:
-      return "corbd";
+      return state_of(of) == nullptr || *state_of(of) == "staged" ? "corbd" : "corbd: " + *state_of(of);
     case Server::nobody:
       return of.moving.daemons ? "nobody" + waits() : "not known: " + of.moving.daemons.error().text;
   }
@@ -101,8 +109,49 @@ void find(Prospect& into, Grade verdict, std::string check, std::string said, st
   into.findings.push_back({std::move(check), verdict, std::move(said), std::move(way_out)});
 }
 
+void judge_agent(const Case& of, Prospect& into) {
+  if (!of.moving.states)
+    return find(into, Grade::warning, "state", "whether corbd serves it is not known: " + of.moving.states.error().text,
+                "`corbd volumes` shows it; go on when it is staged");
+  const auto* state = state_of(of);
+  if (state == nullptr || *state != "staged")
+    find(into, Grade::failure, "state",
+         "corbd does not serve it: it is " + (state == nullptr ? "no volume that corbd knows" : *state),
+         "leave corbd here until it is proven and staged (`corbd volume ID` says what it waits for)");
+}
+
+namespace {
+
+void judge_readings(const Moving& moving, std::vector<Finding>& into) {
+  if (!moving.kubelet)
+    into.push_back({"kubelet", Grade::failure, "which volumes are staged is not known: " + moving.kubelet.error().text,
+                    "give kubelet's folder with --kubelet-dir, mount it here at the same path, and run this as root"});
+  if (!moving.mounts)
+    into.push_back({"mounts", Grade::failure, "what is mounted is not known: " + moving.mounts.error().text,
+                    "run this as root, with the host's /proc"});
+  if (!moving.records)
+    into.push_back({"records", Grade::failure, "which volumes corbd has is not known: " + moving.records.error().text,
+                    "run this as root in the agent's pod; --state-dir names the folder of the records"});
+  if (!moving.other_drivers.empty())
+    into.push_back(
+        {"driver", Grade::warning,
+         "kubelet has no folder of the driver " + moving.driver + ", but one of " + moving.other_drivers.front(),
+         "give the driver's name with --drivername, or in DRIVER_NAME"});
+  const std::size_t devices = moving.nbd.size() + moving.krbd.size();
+  if (moving.staged.empty() && devices > 0)
+    into.push_back({"devices", Grade::warning,
+                    std::to_string(devices) +
+                        " device(s) of nbd or of the kernel's RBD client are here, and nothing "
+                        "is staged by the driver " +
+                        moving.driver,
+                    "check --drivername and --kubelet-dir; or see what uses the devices (`lsblk`)"});
+}
+
+}  // namespace
+
 std::vector<Finding> node_findings(const Moving& moving) {
   std::vector<Finding> all;
+  judge_readings(moving, all);
   // Of nothing there is nothing to know.
   if (moving.staged.empty()) return all;
   if (!moving.api)
@@ -110,7 +159,7 @@ std::vector<Finding> node_findings(const Moving& moving) {
                    "the attributes and secrets of the volumes are not known: " + moving.api.error().text,
                    "run this in ceph-csi's pod or one with its service account, or set KUBERNETES_CONFIG_PATH to a "
                    "kubeconfig"});
-  if (!moving.daemons)
+  if (!moving.daemons && !moving.nbd.empty())
     all.push_back({"rbd-nbd", Grade::warning, moving.daemons.error().text,
                    "run this as root in the host's PID namespace (`hostPID: true`)"});
   return all;

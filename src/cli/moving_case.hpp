@@ -32,7 +32,9 @@ bool is_empty(const Case& of);
 Prospect begin(const Case& of);
 /// Adds a finding.
 void find(Prospect& into, Grade verdict, std::string check, std::string said, std::string way_out);
-/// What could not be asked: the API server, and processes of this node.
+/// The agent's own word on a volume that it has: FAIL unless it is staged, WARN if the agent cannot be asked.
+void judge_agent(const Case& of, Prospect& into);
+/// What could not be read or asked: kubelet's folder, mounts, records, the API server, processes of this node.
 std::vector<Finding> node_findings(const Moving& moving);
 
 }  // namespace corbd::cli

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -53,10 +54,15 @@ Fd open_below(int folder, const std::string& path, std::uint64_t more) {
 }
 
 /// `shown`: the path for errors. not_found if it is not there.
-result<std::string> read_below(int folder, const std::string& path, const std::string& shown) {
+result<std::string> read_below(int folder, const std::string& path, const std::string& shown,
+                               std::optional<std::chrono::system_clock::time_point>* written = nullptr) {
   const Fd fd = open_below(folder, path, 0);
   if (!fd && errno == ENOENT) return Error{errc::not_found, shown + " does not exist"};
   if (!fd) return Error{errc::unavailable, "opening " + shown + ": " + std::strerror(errno)};
+  struct stat status{};
+  if (written != nullptr && ::fstat(fd.get(), &status) == 0)
+    *written = std::chrono::system_clock::from_time_t(status.st_mtim.tv_sec) +
+               std::chrono::nanoseconds(status.st_mtim.tv_nsec);
   std::string text(kMaxFile + 1, '\0');
   std::size_t size = 0;
   for (ssize_t got = 1; got > 0 && size < text.size(); size += static_cast<std::size_t>(got)) {
@@ -68,14 +74,26 @@ result<std::string> read_below(int folder, const std::string& path, const std::s
   return text;
 }
 
-std::vector<std::string> names_below(int folder, const std::string& path) {
+/// None if the folder is not there. Any other failure goes into `read`.
+std::vector<std::string> names_below(int folder, const std::string& path, result<>& read) {
   std::vector<std::string> names;
+  const auto fail = [&] {
+    if (read) read = Error{errc::unavailable, "reading the folder " + path + " of kubelet: " + std::strerror(errno)};
+  };
   Fd fd = open_below(folder, path, O_DIRECTORY);
+  if (!fd && errno == ENOENT) return names;
   DIR* const entries = fd ? ::fdopendir(fd.get()) : nullptr;
-  if (entries == nullptr) return names;
+  if (entries == nullptr) {
+    fail();
+    return names;
+  }
   (void)fd.release();
-  while (const dirent* entry = ::readdir(entries))
+  errno = 0;
+  while (const dirent* entry = ::readdir(entries)) {
     if (const std::string name = entry->d_name; name != "." && name != "..") names.push_back(name);
+    errno = 0;
+  }
+  if (errno != 0) fail();
   ::closedir(entries);
   std::ranges::sort(names);
   return names;
@@ -85,8 +103,9 @@ std::vector<std::string> names_below(int folder, const std::string& path) {
 struct VolumeData {
   std::string driver, handle, persistent_volume;
 };
-VolumeData read_volume_data(int folder, const std::string& path) {
+VolumeData read_volume_data(int folder, const std::string& path, result<>& read) {
   const auto text = read_below(folder, path, path);
+  if (!text && text.error().code != errc::not_found && read) read = text.error();
   boost::system::error_code failed;
   const auto parsed = json::parse(text ? *text : "null", failed);
   const auto* object = failed ? nullptr : parsed.if_object();
@@ -144,7 +163,7 @@ std::int64_t version_of(const std::string& stash) {
 
 void read_stash_of(int folder, const std::string& below, StagedAt& into) {
   const std::string path = cephcsi::stash_file(into.path);
-  const auto text = read_below(folder, cephcsi::stash_file(below), path);
+  const auto text = read_below(folder, cephcsi::stash_file(below), path, &into.stashed);
   if (!text && text.error().code == errc::not_found) return;
   if (!text) {
     into.stash = text.error();
@@ -185,42 +204,73 @@ std::map<std::string, std::string> volumes_of_pods(const Host& host, const std::
   std::map<std::string, std::string> names;
   const Fd pods = host.folder("/pods");
   if (!pods) return names;
-  for (const auto& pod : names_below(pods.get(), ".")) {
+  // A pod may end meanwhile. Without its file the VolumeAttachment tells the name.
+  result<> ignored;
+  for (const auto& pod : names_below(pods.get(), ".", ignored)) {
     const std::string volumes = pod + "/volumes/kubernetes.io~csi";
-    for (const auto& volume : names_below(pods.get(), volumes)) {
+    for (const auto& volume : names_below(pods.get(), volumes, ignored)) {
       std::string path = volumes;
       path.append("/").append(volume).append("/vol_data.json");
-      const auto data = read_volume_data(pods.get(), path);
+      const auto data = read_volume_data(pods.get(), path, ignored);
       if (data.driver == driver && !data.persistent_volume.empty()) names[data.handle] = data.persistent_volume;
     }
   }
   return names;
 }
 
-std::vector<StagedAt> staged_volumes(const Host& host, const std::string& driver) {
+/// Of a driver of that kind: the folder of its staged filesystems, or of its socket.
+void find_other_drivers(const Host& host, const std::string& driver, std::vector<std::string>& into) {
+  std::set<std::string> names;
+  for (const char* below : {"/plugins", kPlugins}) {
+    const Fd folder = host.folder(below);
+    result<> ignored;
+    if (folder)
+      names.merge([&] {
+        const auto found = names_below(folder.get(), ".", ignored);
+        return std::set<std::string>(found.begin(), found.end());
+      }());
+  }
+  if (names.contains(driver)) return;
+  for (const auto& name : names)
+    if (name.ends_with("rbd.csi.ceph.com")) into.push_back(name);
+}
+
+/// kubelet makes its folder `plugins` when it starts. The one below it comes with the first volume.
+Fd open_plugins(const Host& host, result<>& read) {
+  const auto fail = [&](const std::string& below) {
+    read = Error{errc::unavailable, "opening " + host.root + host.kubelet_dir + below + ": " + std::strerror(errno)};
+  };
+  if (!host.folder("/plugins")) fail("/plugins");
+  if (!read) return {};
+  Fd folder = host.folder(kPlugins);
+  if (!folder && errno != ENOENT) fail(kPlugins);
+  return folder;
+}
+
+std::vector<StagedAt> staged_volumes(const Host& host, const std::string& driver, result<>& read) {
   std::vector<StagedAt> all;
-  const Fd folder = host.folder(kPlugins);
+  const Fd folder = open_plugins(host, read);
   if (!folder) return all;
   const auto pods = volumes_of_pods(host, driver);
-  for (const auto& name : names_below(folder.get(), driver)) {
+  for (const auto& name : names_below(folder.get(), driver, read)) {
     std::string below = driver;
     below.append("/").append(name);
     StagedAt made;
-    made.volume_id = read_volume_data(folder.get(), below + "/vol_data.json").handle;
+    made.volume_id = read_volume_data(folder.get(), below + "/vol_data.json", read).handle;
     if (const auto known = pods.find(made.volume_id); known != pods.end()) made.persistent_volume = known->second;
     add_staged(host, folder.get(), below + "/globalmount", std::move(made), all);
   }
   // kubelets before 1.24
-  for (const auto& name : names_below(folder.get(), "pv")) {
-    const auto data = read_volume_data(folder.get(), "pv/" + name + "/vol_data.json");
+  for (const auto& name : names_below(folder.get(), "pv", read)) {
+    const auto data = read_volume_data(folder.get(), "pv/" + name + "/vol_data.json", read);
     if (data.driver != driver) continue;
     StagedAt made;
     made.volume_id = data.handle;
     made.persistent_volume = name;
     add_staged(host, folder.get(), "pv/" + name + "/globalmount", std::move(made), all);
   }
-  for (const auto& name : names_below(folder.get(), "volumeDevices/staging")) {
-    const auto data = read_volume_data(folder.get(), "volumeDevices/" + name + "/data/vol_data.json");
+  for (const auto& name : names_below(folder.get(), "volumeDevices/staging", read)) {
+    const auto data = read_volume_data(folder.get(), "volumeDevices/" + name + "/data/vol_data.json", read);
     if (!data.driver.empty() && data.driver != driver) continue;
     StagedAt made;
     made.volume_id = data.handle;
@@ -286,6 +336,15 @@ result<> find_others(const std::string& root, std::vector<NbdUser>& devices) {
   return {};
 }
 
+/// With --root, the caller shows the host's /proc.
+result<> in_host_pids(const std::string& root) {
+  std::error_code failed;
+  const auto own = fs::read_symlink("/proc/self/ns/pid", failed).string();
+  if (!root.empty() || own == kHostPids) return {};
+  return Error{errc::failed_precondition,
+               "this is not the host's PID namespace, so which rbd-nbd serves a device is not known"};
+}
+
 std::string kernel_release() {
   utsname system{};
   return ::uname(&system) == 0 ? system.release : "";
@@ -309,15 +368,20 @@ Moving gather_moving(const Doctor& options) {
   moving.driver = options.driver;
   moving.kernel = kernel_release();
   moving.agent = rpc::answers(options.admin_endpoint).has_value();
+  if (moving.agent) moving.states = ask_agent(options.admin_endpoint);
   moving.recorded = read_recorded(options.root + options.state_dir);
+  if (auto all = read_all_recorded(options.root + options.state_dir); !all) moving.records = all.error();
+  if (!mountinfo) moving.mounts = mountinfo.error();
   moving.nbd_there = fs::exists(sys + "/module/nbd", ignored);
   moving.rbd = rbd_module(options.root, moving.kernel);
   moving.nbd = nbd_users(sys);
   moving.krbd = kernel_users(sys);
   moving.daemons = find_others(options.root, moving.nbd);
-  moving.staged = staged_volumes(host, options.driver);
+  if (auto seen = in_host_pids(options.root); !seen) moving.daemons = seen.error();
+  moving.staged = staged_volumes(host, options.driver, moving.kubelet);
+  find_other_drivers(host, options.driver, moving.other_drivers);
   moving.clusters = read_clusters(options.config_dir);
-  if (auto mappings = rbd::read_cluster_mapping(options.config_dir)) moving.mappings = std::move(*mappings);
+  moving.mappings = rbd::read_cluster_mapping(options.config_dir);
   moving.rules = read_mounter_rules(options.config_dir);
   moving.unnamed = options.default_mounter == kMounters[0] ? cephcsi::Mounter::krbd : cephcsi::Mounter::nbd;
   moving.kms_config = read_file(options.kms_config_dir + "/config.json", kMaxText);

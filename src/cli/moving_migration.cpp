@@ -85,7 +85,47 @@ void judge_kernel(const Case& of, Prospect& into) {
          "`rbd device list` shows them; unmap the one that nothing uses");
 }
 
+/// librbd's cache acknowledges a write before it is stored, and is on by default. Who ends rbd-nbd with its pod kills
+/// it.
+bool has_cache(const Case& of) {
+  if (of.object == nullptr) return true;
+  const auto named = of.object->attributes.find("mapOptions");
+  const auto read = cephcsi::split_map_options(named == of.object->attributes.end() ? "" : named->second);
+  if (!read) return true;
+  std::string options = "," + read->nbd + ",";
+  std::ranges::replace(options, '-', '_');
+  std::erase(options, ' ');
+  return options.find(",rbd_cache=false,") == std::string::npos;
+}
+
+void judge_cache(const Case& of, Prospect& into) {
+  const bool maybe = of.server == Server::nobody && !of.moving.daemons;
+  if ((of.server != Server::other && !maybe) || !has_cache(of)) return;
+  find(into, Grade::failure, "cache",
+       "its attributes do not switch rbd-nbd's cache off (mapOptions rbd_cache=false): when rbd-nbd is killed with its "
+       "pod, acknowledged writes that were not flushed may be lost",
+       "move its pods away first (`kubectl drain NODE`), or end each rbd-nbd with SIGTERM right before its pod: "
+       "`pkill -TERM -x rbd-nbd`, and wait until it has ended");
+}
+
+/// corbd serves it in place only if the API server says that it stayed here.
+void judge_attachment(const Case& of, Prospect& into) {
+  const auto known = of.moving.facts.find(of.at.volume_id);
+  if (!of.moving.api || known == of.moving.facts.end() || !of.device.starts_with("nbd")) return;
+  const auto& attached = known->second.attached;
+  if (attached) return;
+  const auto code = attached.error().code;
+  const bool refused = code == errc::not_found || code == errc::failed_precondition;
+  find(into, refused ? Grade::failure : Grade::warning, "attachment",
+       std::string(refused ? "corbd does not serve it before its next stage: "
+                           : "whether corbd serves it before its next stage is not known: ") +
+           attached.error().text,
+       "restart kubelet at once when the pod was replaced: its stage brings what corbd needs. Or move its pods away "
+       "first");
+}
+
 void judge_io(const Case& of, Prospect& into) {
+  judge_cache(of, into);
   if (of.server == Server::nobody && of.moving.daemons)
     find(into, Grade::failure, "io", "nobody serves /dev/" + of.device + ": its I/O waits now",
          "have ceph-csi heal it (restart its pod on this node), or go on at once: corbd serves it when it is proven "
@@ -113,7 +153,8 @@ bool has_monitors(const Moving& moving, const std::string& cluster_id) {
 void judge_cluster(const Case& of, Prospect& into) {
   const std::string cluster = cluster_of(of);
   if (!of.moving.clusters || cluster.empty()) return;
-  const auto others = rbd::mapped_clusters(of.moving.mappings, cluster);
+  if (!of.moving.mappings) return;
+  const auto others = rbd::mapped_clusters(*of.moving.mappings, cluster);
   if (has_monitors(of.moving, cluster) ||
       std::ranges::any_of(others, [&](const auto& one) { return has_monitors(of.moving, one); }))
     return;
@@ -125,6 +166,14 @@ void judge_secret(const Case& of, Prospect& into, const cephcsi::Parameters* rea
   if (of.object != nullptr && !of.object->node_stage_secret)
     find(into, Grade::failure, "secret", "its PersistentVolume names no nodeStageSecretRef, so a stage brings no key",
          kForLife);
+  const auto known = of.moving.facts.find(of.at.volume_id);
+  if (of.object != nullptr && of.object->node_stage_secret && of.secret == nullptr && known != of.moving.facts.end()) {
+    const auto& error = known->second.secret.error();
+    find(into, error.code == errc::not_found ? Grade::failure : Grade::warning, "secret",
+         "its node-stage secret is not known: " + error.text,
+         error.code == errc::not_found ? "make the Secret, or no stage of it succeeds"
+                                       : "give this pod's service account the right to get it, and ask again");
+  }
   if (of.secret == nullptr) return;
   const auto lacks = [&](bool there, const char* key) {
     if (!there)
@@ -236,7 +285,7 @@ std::string after(const Case& of) {
     case Server::other:
       return "corbd, in place";
     case Server::nobody:
-      return "corbd, in place, on the proof that no other node wrote";
+      return of.moving.daemons ? "corbd, in place, on the proof that no other node wrote" : "not known";
   }
   return "";
 }
@@ -246,12 +295,14 @@ Prospect migrated(const Case& of) {
   made.after = after(of);
   if (of.server == Server::agent) {
     made.next_stage = made.after;
+    judge_agent(of, made);
     return made;
   }
   judge_stash(of, made);
   if (of.device.starts_with("nbd")) judge_nbd(of, made);
   if (of.server == Server::kernel) judge_kernel(of, made);
   judge_io(of, made);
+  judge_attachment(of, made);
   judge_cluster(of, made);
   judge_attributes(of, made);
   const bool refused = std::ranges::any_of(
@@ -271,6 +322,9 @@ void judge_files(const Moving& moving, std::vector<Finding>& into) {
   if (!moving.clusters)
     into.push_back({"config.json", Grade::failure, moving.clusters.error().text,
                     "mount ceph-csi's ConfigMap ceph-csi-config here, or name its folder with --config-dir"});
+  if (!moving.mappings)
+    into.push_back({"cluster-mapping.json", Grade::failure, moving.mappings.error().text,
+                    "correct it: without it a volume that moved to another cluster is not found"});
   if (!moving.rules)
     into.push_back({"mounters.json", Grade::failure, moving.rules.error().text,
                     "correct it: until then no volume can be staged that is not staged yet"});

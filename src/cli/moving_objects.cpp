@@ -24,23 +24,55 @@ struct Question {
   Until one() const { return Until{until}.at_most(clock.now() + kOneAnswer); }
 };
 
-/// From the volume's VolumeAttachment, which has a name that can be computed.
-task<result<std::string>> name_of_volume(const Question& asking, std::string volume_id) {
-  if (asking.node.empty())
-    co_return Error{errc::not_found, "no file of this node names its PersistentVolume, and --nodeid was not given"};
+/// It has a name that can be computed.
+task<result<kube::VolumeAttachment>> find_attachment(const Question& asking, std::string volume_id) {
+  // Nothing was asked: that is no word of the server's.
+  if (asking.node.empty()) co_return Error{errc::internal, "its VolumeAttachment was not asked for without --nodeid"};
   const auto attachment = co_await asking.api.get(
       kube::kVolumeAttachments, kube::volume_attachment_name(volume_id, asking.driver, asking.node), asking.one());
   if (!attachment) co_return with_context("its VolumeAttachment", attachment.error().error);
-  auto name = kube::volume_attachment_of(*attachment).volume;
-  if (name.empty()) co_return Error{errc::not_found, "its VolumeAttachment names no PersistentVolume"};
-  co_return name;
+  co_return kube::volume_attachment_of(*attachment);
 }
 
-task<result<kube::PersistentVolume>> find_volume(const Question& asking, std::string volume_id, std::string name) {
+Error no(std::string why) { return {errc::failed_precondition, std::move(why)}; }
+
+/// As the agent judges it (heal::judge(), heal::check()), with a volume that ceph-csi staged.
+result<> is_here(const Question& asking, const kube::VolumeAttachment& found, const StagedAt& at) {
+  constexpr std::chrono::minutes kClocksDiffer{5};
+  if (found.attacher != asking.driver || found.node != asking.node)
+    return no("its VolumeAttachment is for driver " + found.attacher + " and node " + found.node);
+  if (found.uid.empty()) return no("its VolumeAttachment has no UID");
+  if (found.deleting) return no("its VolumeAttachment is being deleted");
+  if (!found.attached) return no("its VolumeAttachment is not attached");
+  if (!at.stash || !*at.stash || !at.stashed) return {};  // judged by itself
+  if (!(*at.stash)->attachment.empty())
+    return (*at.stash)->attachment == found.uid ? result<>() : no("it was staged under another VolumeAttachment");
+  if (!found.created) return no("its VolumeAttachment has no creationTimestamp");
+  const auto ahead = asking.api.ahead();
+  if (*at.stashed + ahead.value_or(std::chrono::milliseconds(0)) < *found.created)
+    return no("it was staged before it was attached, so another node may have written it");
+  if (!ahead && *at.stashed - kClocksDiffer < *found.created)
+    return no("whether it was staged before it was attached is not known: the API server's answers have no Date");
+  return {};
+}
+
+/// As heal::check().
+result<> is_ours(const kube::PersistentVolume& volume) {
+  const std::string name = "PersistentVolume " + volume.name;
+  if (volume.deleting) return no(name + " is being deleted");
+  if (!volume.bound) return no(name + " is not bound");
+  if (volume.access_modes.empty()) return no(name + " has no access mode");
+  return {};
+}
+
+task<result<kube::PersistentVolume>> find_volume(const Question& asking, std::string volume_id, std::string name,
+                                                 const result<kube::VolumeAttachment>& attachment) {
   if (name.empty()) {
-    auto found = co_await name_of_volume(asking, volume_id);
-    if (!found) co_return found.error();
-    name = std::move(*found);
+    if (!attachment && asking.node.empty())
+      co_return Error{errc::not_found, "no file of this node names its PersistentVolume, and --nodeid was not given"};
+    if (!attachment) co_return attachment.error();
+    name = attachment->volume;
+    if (name.empty()) co_return Error{errc::not_found, "its VolumeAttachment names no PersistentVolume"};
   }
   const auto object = co_await asking.api.get(kube::kPersistentVolumes, name, asking.one());
   if (!object) co_return with_context("PersistentVolume " + name, object.error().error);
@@ -67,13 +99,24 @@ task<> ask_all(const Question& asking, Moving& into) {
   for (const auto& at : into.staged) {
     if (at.volume_id.empty() || into.facts.contains(at.volume_id)) continue;
     auto& facts = into.facts[at.volume_id];
-    facts.volume = co_await find_volume(asking, at.volume_id, at.persistent_volume);
+    const auto attachment = co_await find_attachment(asking, at.volume_id);
+    if (!attachment && is_silence(attachment.error())) {
+      into.api = attachment.error();
+      co_return;
+    }
+    facts.attached = attachment ? is_here(asking, *attachment, at) : result<>(attachment.error());
+    facts.volume = co_await find_volume(asking, at.volume_id, at.persistent_volume, attachment);
     if (!facts.volume && is_silence(facts.volume.error())) {
       into.api = facts.volume.error();
       co_return;
     }
+    if (facts.volume && facts.attached) facts.attached = is_ours(*facts.volume);
     if (!facts.volume || !facts.volume->node_stage_secret) continue;
     facts.secret = co_await find_secret(asking, *facts.volume->node_stage_secret);
+    if (!facts.secret && is_silence(facts.secret.error())) {
+      into.api = facts.secret.error();
+      co_return;
+    }
   }
 }
 

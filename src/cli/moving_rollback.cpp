@@ -125,6 +125,7 @@ Prospect rolled_back(const Case& of) {
       break;
     case Server::agent:
       judge_served(of, made);
+      judge_agent(of, made);
       break;
     case Server::nobody:
       judge_unserved(of, made);

@@ -127,8 +127,12 @@ CLI::App* add_doctor(CLI::App& app, Run& run, Doctor& doctor) {
   command->add_option("--admin-endpoint", doctor.admin_endpoint,
                       "Admin socket, unix:///path [<runtime-dir>/admin.sock]");
   command->add_option("--drivername", run.drivername, "CSI driver name")->envname("DRIVER_NAME")->capture_default_str();
-  command->add_option("--pluginpath", run.pluginpath, "Folder of kubelet's plugins")->capture_default_str();
-  command->add_option("--kubelet-dir", run.kubelet_dir, "kubelet's folder")->capture_default_str();
+  command->add_option("--pluginpath", run.pluginpath, "Folder of kubelet's plugins")
+      ->envname("PLUGIN_PATH")
+      ->capture_default_str();
+  command->add_option("--kubelet-dir", run.kubelet_dir, "kubelet's folder")
+      ->envname("KUBELET_DIR")
+      ->capture_default_str();
   command->add_option("--state-dir", run.state_dir, "Folder of the records [<pluginpath>/<drivername>/corbd]");
   command->add_option("--runtime-dir", doctor.runtime_dir, kRuntimeDirHelp)->envname("CORBD_RUNTIME_DIR");
   command->add_option("--config-dir", run.config_dir, "Folder of ceph-csi's config.json")->capture_default_str();

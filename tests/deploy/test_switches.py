@@ -27,6 +27,8 @@ class Driver(unittest.TestCase):
         self.assertNotIn("/var/lib/kubelet", helm.json.dumps(found))
         self.assertEqual(variables(found)["CSI_ENDPOINT"], "unix:///data/kubelet/plugins/rbd.csi.ceph.com/csi.sock")
         self.assertLess({"--kubelet-dir=/data/kubelet", "--pluginpath=/data/kubelet/plugins"}, set(agent_of(found)["args"]))
+        # `corbd doctor` in the pod has no part in the agent's flags.
+        self.assertEqual((variables(found)["KUBELET_DIR"], variables(found)["PLUGIN_PATH"]), ("/data/kubelet", "/data/kubelet/plugins"))
 
     def test_the_default_mounter_is_a_value(self):
         self.assertIn("--default-mounter=rbd", agent_of(told_by("the kernel's client"))["args"])

@@ -57,15 +57,24 @@ def by_ceph_csi(lab, agent, image, nbd, device):
     return volume
 
 
+def host_pids():
+    """In a PID namespace of the lab's own, its /proc is the host's."""
+    return [] if os.readlink("/proc/self/ns/pid") == "pid:[4026531836]" else ["--root", "/"]
+
+
 def foresee(agent, what, code):
     """What `corbd doctor --before-...` says: JSON."""
     argv = [CORBD, "doctor", "--before-" + what, "--nodeid", NODE, "--kubelet-dir", agent.lab.kubelet, "--config-dir", os.path.join(agent.dir, "config"),
-            "--state-dir", agent.state_dir, "--runtime-dir", os.path.join(agent.dir, "runtime"), "--drivername", DRIVER]
+            "--state-dir", agent.state_dir, "--runtime-dir", os.path.join(agent.dir, "runtime"), "--drivername", DRIVER, *host_pids()]
     shown = subprocess.run(argv, capture_output=True, text=True, timeout=90)
     show(shown.stdout)
     check(shown.returncode == code, "doctor --before-%s: exit code %d, not %d: %s" % (what, shown.returncode, code, shown.stderr))
     said = subprocess.run(argv + ["-o", "json"], capture_output=True, text=True, timeout=90)
     return {one["volume_id"]: one for one in json.loads(said.stdout)["volumes"]}
+
+
+def wait_staged(agent, volume):
+    wait_for("%s staged" % volume.id, lambda: volumes_of(agent)[volume.id]["health"] == "staged", 30)
 
 
 def writer_on(lab, volume):
@@ -89,6 +98,9 @@ def story_migrated_and_back(lab):
     peer.map("--rbd_cache=false")
     volume = by_ceph_csi(lab, agent, image, True, peer.device)
     known(server, lab, volume, mounter="rbd-nbd")
+    found = foresee(agent, "migration", 2)[volume.id]
+    check([one for one in found["findings"] if one["check"] == "cache"], "the cache of rbd-nbd is no finding: %s" % found)
+    known(server, lab, volume, mounter="rbd-nbd", mapOptions="nbd:rbd_cache=false")
     writer = writer_on(lab, volume)
     before = foresee(agent, "migration", 1)[volume.id]
     check(before["now"].startswith("rbd-nbd, process %d" % peer.process.pid), "now: %s" % before)
@@ -102,6 +114,7 @@ def story_migrated_and_back(lab):
     agent.start()
     agent.wait_event("device.reconnected", 120, volume=volume.id)
     writer.wait_more(50)
+    wait_staged(agent, volume)
     check(foresee(agent, "migration", 0)[volume.id]["now"] == "corbd", "it is not seen that corbd serves it")
 
     # And back: ceph-csi's healer attaches rbd-nbd to the device of its image-meta.json.
@@ -115,6 +128,12 @@ def story_migrated_and_back(lab):
     found = keeps_writing(writer, kills)
     say("longest stall %.2f s" % (found["longest_stall_us"] / 1e6))
     check(mounted(volume.staged_path), "its mount is gone")
+    run(["umount", volume.staged_path])
+    peer.unmap()
+    # What the image has, and not only what a living rbd-nbd has of it.
+    peer.map("--rbd_cache=false")
+    run(["mount", peer.device, volume.staged_path])
+    writer.expect_nothing_lost(kills)
     run(["umount", volume.staged_path])
     peer.unmap()
 
@@ -168,7 +187,7 @@ def story_rollback_refused(lab):
     # The way out: corbd is put back on the node, and drains.
     agent.start()
     agent.wait_event("device.reconnected", 120, volume=volume.id)
-    check(volumes_of(agent)[volume.id]["health"] == "staged", "%s" % volumes_of(agent))
+    wait_staged(agent, volume)
     drain = lab.start([CORBD, "drain", "--runtime-dir", os.path.join(agent.dir, "runtime")])
     volume.unstage(patience=30)
     check(drain.wait(60) == 0, "the drain ended with %s" % drain.returncode)
@@ -184,15 +203,23 @@ def story_migration_refused(lab):
     image = lab.image("a", size=128 * MIB)
     peer = RbdNbd(lab, image)
     before = set(devices())
-    peer.process = lab.start(["rbd-nbd", "map", image.spec, "-c", lab.conf, "--try-netlink", "--foreground"], log=os.path.join(lab.out, "rbd-nbd.log"))
-    index = wait_for("rbd-nbd's device", lambda: [one for one in devices() if one not in before and devices()[one]["size"] > 0], 60)[0]
-    peer.device = "/dev/nbd%d" % index
-    volume = by_ceph_csi(lab, agent, image, True, peer.device)
-    known(server, lab, volume, mounter="rbd-nbd")
-    found = foresee(agent, "migration", 2)[volume.id]
-    check([one for one in found["findings"] if one["check"] == "identifier"], "%s" % found)
-    agent.start()
-    check("nbd%d" % index not in json.dumps(volumes_of(agent)), "corbd took a device that it cannot know")
-    agent.stop()
-    run(["umount", volume.staged_path])
-    peer.unmap()
+    index = None
+    try:
+        peer.process = lab.start(["rbd-nbd", "map", image.spec, "-c", lab.conf, "--try-netlink", "--foreground"], log=os.path.join(lab.out, "rbd-nbd.log"))
+        index = wait_for("rbd-nbd's device", lambda: [one for one in devices() if one not in before and devices()[one]["size"] > 0], 60)[0]
+        peer.device = "/dev/nbd%d" % index
+        volume = by_ceph_csi(lab, agent, image, True, peer.device)
+        known(server, lab, volume, mounter="rbd-nbd")
+        found = foresee(agent, "migration", 2)[volume.id]
+        check([one for one in found["findings"] if one["check"] == "identifier"], "%s" % found)
+        agent.start()
+        said = volume.try_stage()
+        refused = "carries" in said["message"] or "something else is mounted" in said["message"]
+        check(said["code"] == "FAILED_PRECONDITION" and refused, "a stage of it says %s" % said)
+        check(peer.process.poll() is None, "rbd-nbd has ended")
+        check(index in devices(), "its device is gone")
+        agent.stop()
+        run(["umount", volume.staged_path])
+    finally:
+        if index is not None and peer.process.poll() is None:
+            peer.unmap()

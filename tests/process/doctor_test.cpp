@@ -25,7 +25,7 @@ struct Said {
 class Host {
  public:
   explicit Host(const std::string& stash) {
-    for (const char* name : {"/proc/1", "/sys/module/nbd", "/sys/block", "/sys/dev/block", "/var/lib/kubelet"})
+    for (const char* name : {"/proc/1", "/sys/module/nbd", "/sys/block", "/sys/dev/block", "/var/lib/kubelet/plugins"})
       fs::create_directories(root() + name);
     std::string mounts;
     if (!stash.empty()) {

@@ -27,8 +27,8 @@ const std::string kCsi = "/var/lib/kubelet/plugins/kubernetes.io/csi";
 class HostFolder {
  public:
   HostFolder() {
-    for (const char* name :
-         {"/proc/1", "/sys/block", "/sys/dev/block", "/sys/bus/rbd/devices", "/var/lib/kubelet/pods", "/config"})
+    for (const char* name : {"/proc/1", "/sys/block", "/sys/dev/block", "/sys/bus/rbd/devices", "/var/lib/kubelet/pods",
+                             "/var/lib/kubelet/plugins", "/config"})
       fs::create_directories(folder_.path() + name);
     put("/config/config.json", R"([{"clusterID":"prod","monitors":["m1"]}])");
     put("/proc/1/mountinfo", "");
@@ -170,13 +170,46 @@ TEST_CASE("nothing is read through a mount, which may be a dead device's") {
   CHECK_FALSE(moving.staged[0].stash);
 }
 
-TEST_CASE("a node without kubelet's folders, modules and agent has nothing staged") {
+TEST_CASE("a node without CSI volumes, modules and agent has nothing staged") {
   const HostFolder host;
-  fs::remove_all(host.at("/var"));
   const auto moving = host.gathered();
   CHECK(moving.staged.empty());
+  CHECK((moving.kubelet && moving.mounts && moving.records && moving.mappings));
+  CHECK(moving.other_drivers.empty());
   CHECK_FALSE(moving.nbd_there);
   CHECK_FALSE(moving.api);
+}
+
+TEST_CASE("a folder without kubelet's plugins is not kubelet's: what is staged is not known") {
+  const HostFolder host;
+  fs::remove_all(host.at("/var/lib/kubelet/plugins"));
+  CHECK_FALSE(host.gathered().kubelet);
+  CHECK(exit_code(before_migration(host.gathered())) == 2);
+}
+
+TEST_CASE("a driver's folder that cannot be read leaves unknown what is staged") {
+  const HostFolder host;
+  host.put(kCsi + "/" + kDriver, "a file, not a folder");
+  CHECK_FALSE(host.gathered().kubelet);
+}
+
+TEST_CASE("mounts, records and cluster-mapping.json that cannot be read are no empty ones") {
+  const HostFolder host;
+  fs::remove(host.at("/proc/1/mountinfo"));
+  host.put("/state/volumes/a.json", "{");
+  host.put("/config/cluster-mapping.json", "{");
+  const auto moving = host.gathered();
+  CHECK_FALSE(moving.mounts);
+  CHECK_FALSE(moving.records);
+  CHECK_FALSE(moving.mappings);
+}
+
+TEST_CASE("the folder of another RBD driver is seen, if this driver has none") {
+  const HostFolder host;
+  fs::create_directories(host.at(kCsi + "/rook-ceph.rbd.csi.ceph.com"));
+  CHECK(host.gathered().other_drivers == std::vector<std::string>{"rook-ceph.rbd.csi.ceph.com"});
+  fs::create_directories(host.at(kCsi + "/" + kDriver));
+  CHECK(host.gathered().other_drivers.empty());
 }
 
 namespace {
@@ -218,6 +251,53 @@ TEST_CASE("a volume's attributes and secret are asked for by name, once for each
   REQUIRE(facts.secret);
   CHECK((facts.secret->user && !facts.secret->key));
   CHECK(server.requests().size() == (by_attachment ? 3 : 2));
+}
+
+namespace {
+
+/// Of a volume that a file of the node names, with a stash that is as old as `staged`.
+result<> attached_by(const std::string& attachment, const std::string& staged_attachment = "") {
+  const test::ApiServer server([&](const auto& request, auto& peer) {
+    if (request.target.find("/volumeattachments/") != std::string::npos)
+      return attachment.empty() ? peer.answer(404, R"({"kind":"Status","code":404,"message":"not found"})")
+                                : peer.answer(200, attachment);
+    peer.answer(
+        200,
+        R"({"metadata":{"name":"pvc-1"},"status":{"phase":"Bound"},"spec":{"accessModes":["ReadWriteOnce"],"csi":{"driver":")" +
+            kDriver + R"(","volumeHandle":"v1"}}})");
+  });
+  Moving moving;
+  moving.driver = kDriver;
+  StagedAt at;
+  at.volume_id = "v1";
+  at.persistent_volume = "pvc-1";
+  cephcsi::Stash stash;
+  stash.attachment = staged_attachment;
+  at.stash = std::optional(stash);
+  at.stashed = std::chrono::system_clock::now();
+  moving.staged = {at};
+  ask_objects(moving, server.access(), "node-1");
+  REQUIRE(moving.api);
+  return moving.facts.at("v1").attached;
+}
+
+std::string attachment_of(const std::string& node, bool attached, const std::string& created) {
+  return R"({"metadata":{"name":"a","uid":"u1","creationTimestamp":")" + created + R"("},"spec":{"attacher":")" +
+         kDriver + R"(","nodeName":")" + node +
+         R"(","source":{"persistentVolumeName":"pvc-1"}},"status":{"attached":)" + (attached ? "true" : "false") + "}}";
+}
+
+}  // namespace
+
+TEST_CASE("a volume is here by its VolumeAttachment also when a file of the node names its PersistentVolume") {
+  const std::string past = "2020-01-01T00:00:00Z", future = "2200-01-01T00:00:00Z";
+  CHECK(attached_by(attachment_of("node-1", true, past)));
+  CHECK(attached_by(attachment_of("node-1", true, past), "u1"));
+  CHECK_FALSE(attached_by(attachment_of("node-1", true, past), "u0"));
+  CHECK_FALSE(attached_by(attachment_of("node-2", true, past)));
+  CHECK_FALSE(attached_by(attachment_of("node-1", false, past)));
+  CHECK_FALSE(attached_by(attachment_of("node-1", true, future)));
+  CHECK(attached_by("").error().code == errc::not_found);
 }
 
 TEST_CASE(

@@ -27,11 +27,12 @@ VolumeFacts known(std::map<std::string, std::string> attributes) {
   volume.driver = "rbd.csi.ceph.com";
   volume.handle = kVolume;
   volume.mode = "Filesystem";
+  volume.bound = true;
   volume.access_modes = {"ReadWriteOnce"};
   volume.attributes = std::move(attributes);
   volume.node_stage_secret = kube::Reference{"rbd", "ceph-csi"};
   volume.claim = kube::Reference{"data", "shop"};
-  return {volume, StageSecret{true, true, true, 1}};
+  return {volume, StageSecret{true, true, true, 1}, result<>()};
 }
 
 /// A node with one filesystem, and nothing wrong.
@@ -66,6 +67,7 @@ Moving by_rbd_nbd() {
   moving.staged[0].stash = stash_of(true);
   moving.staged[0].device = "nbd0";
   moving.nbd = {{"nbd0", kVolume, {4711}, 0}};
+  moving.facts[kVolume] = known({{"mounter", "rbd-nbd"}, {"mapOptions", "nbd:rbd_cache=false"}});
   return moving;
 }
 /// As this agent serves it.
@@ -74,6 +76,7 @@ Moving by_agent() {
   moving.nbd[0].others.clear();
   moving.agent = true;
   moving.recorded = {kVolume};
+  moving.states = std::map<std::string, std::string>{{kVolume, "staged"}};
   return moving;
 }
 
@@ -112,6 +115,87 @@ TEST_CASE("before a migration a volume of rbd-nbd is told to wait for corbd, wit
   CHECK(volume.now == "rbd-nbd, process 4711");
   CHECK(volume.after == "corbd, in place");
   CHECK(named(volume, "io").verdict == Grade::warning);
+}
+
+TEST_CASE("before a migration the cache of rbd-nbd fails, unless the volume's attributes switch it off") {
+  auto moving = by_rbd_nbd();
+  const auto with = [&](const std::string& options) {
+    moving.facts[kVolume] = known({{"mounter", "rbd-nbd"}, {"mapOptions", options}});
+    return migration_of(moving, "cache");
+  };
+  CHECK(with("nbd:rbd_cache=false") == Grade::ok);
+  CHECK(with("nbd:try-netlink,rbd-cache=false") == Grade::ok);
+  CHECK(with("") == Grade::failure);
+  CHECK(with("krbd:rbd_cache=false") == Grade::failure);
+  CHECK(exit_code(before_migration(moving)) == 2);
+  moving.facts.clear();
+  CHECK(migration_of(moving, "cache") == Grade::failure);
+}
+
+TEST_CASE("before a migration a volume that is not attached here fails: corbd would not serve it by itself") {
+  auto moving = by_rbd_nbd();
+  CHECK(migration_of(moving, "attachment") == Grade::ok);
+  moving.facts[kVolume].attached = Error{errc::failed_precondition, "its VolumeAttachment is not attached"};
+  CHECK(migration_of(moving, "attachment") == Grade::failure);
+  CHECK_THAT(named(only(before_migration(moving)), "attachment").way_out, ContainsSubstring("restart kubelet at once"));
+  moving.facts[kVolume].attached = Error{errc::permission_denied, "may not get it"};
+  CHECK(migration_of(moving, "attachment") == Grade::warning);
+}
+
+TEST_CASE("a secret that is missing fails the migration, and one that cannot be read is warned of") {
+  auto moving = by_kernel();
+  moving.facts[kVolume].secret = Error{errc::not_found, "Secret ceph-csi/rbd: it does not exist"};
+  CHECK(migration_of(moving, "secret") == Grade::failure);
+  moving.facts[kVolume].secret = Error{errc::permission_denied, "may not get it"};
+  CHECK(migration_of(moving, "secret") == Grade::warning);
+}
+
+TEST_CASE("a volume that the agent has but does not serve fails both ways, and the agent's silence is warned of") {
+  auto moving = by_agent();
+  moving.states = std::map<std::string, std::string>{{kVolume, "unproven"}};
+  for (const auto& outlook : {before_migration(moving), before_rollback(moving)}) {
+    CHECK(named(only(outlook), "state").verdict == Grade::failure);
+    CHECK_THAT(named(only(outlook), "state").way_out, ContainsSubstring("leave corbd here until it is proven"));
+    CHECK(only(outlook).now == "corbd: unproven");
+  }
+  moving.states = std::map<std::string, std::string>();
+  CHECK(migration_of(moving, "state") == Grade::failure);
+  moving.states = Error{errc::unavailable, "no answer"};
+  CHECK(migration_of(moving, "state") == Grade::warning);
+}
+
+TEST_CASE("without the host's processes it is not known who serves, and nobody is told to restart a pod") {
+  auto moving = by_rbd_nbd();
+  moving.nbd[0].others.clear();
+  moving.daemons = Error{errc::failed_precondition, "this is not the host's PID namespace"};
+  const auto volume = only(before_migration(moving));
+  CHECK_THAT(volume.now, ContainsSubstring("not known"));
+  CHECK(volume.after == "not known");
+  CHECK(named(volume, "io").verdict == Grade::ok);
+  CHECK(exit_code(before_migration(moving)) == 1);
+}
+
+TEST_CASE("what cannot be read of kubelet, mounts, records or cluster-mapping.json fails, also with nothing staged") {
+  auto moving = node();
+  moving.staged.clear();
+  SECTION("kubelet's folder") { moving.kubelet = Error{errc::unavailable, "no"}; }
+  SECTION("mounts") { moving.mounts = Error{errc::unavailable, "no"}; }
+  SECTION("records") { moving.records = Error{errc::unavailable, "no"}; }
+  CHECK(exit_code(before_rollback(moving)) == 2);
+  CHECK(exit_code(before_migration(moving)) == 2);
+  moving = by_kernel();
+  moving.mappings = Error{errc::invalid_argument, "no"};
+  CHECK(exit_code(before_migration(moving)) == 2);
+}
+
+TEST_CASE("devices with nothing staged, and another driver's folder instead of this one's, are warned of") {
+  auto moving = node();
+  moving.staged.clear();
+  SECTION("an nbd device") { moving.nbd = {{"nbd0", "v", {}, 0}}; }
+  SECTION("a device of the kernel's client") { moving.krbd = {{"rbd0", "rbd", "", "a"}}; }
+  SECTION("another driver") { moving.other_drivers = {"rook-ceph.rbd.csi.ceph.com"}; }
+  CHECK(exit_code(before_migration(moving)) == 1);
+  CHECK(exit_code(before_rollback(moving)) == 1);
 }
 
 TEST_CASE("who serves a volume from its next stage on is said, and by whose word") {
@@ -240,7 +324,7 @@ TEST_CASE("a cluster must have monitors in config.json, under its name or a mapp
   auto moving = by_kernel();
   moving.clusters = std::vector<rbd::ClusterEntry>{{"other", {"m1"}, "", {}}, {"prod", {}, "", {}}};
   CHECK(migration_of(moving, "cluster") == Grade::failure);
-  moving.mappings = {{{{"prod", "other"}}, {}}};
+  moving.mappings = std::vector<rbd::ClusterMapping>{{{{"prod", "other"}}, {}}};
   CHECK(migration_of(moving, "cluster") == Grade::ok);
 }
 
@@ -392,6 +476,7 @@ TEST_CASE("before a rollback the kernel's volumes go on, unless ceph-csi would l
 TEST_CASE("before a rollback a volume that waits now, or that no folder names, fails") {
   auto moving = by_agent();
   moving.recorded.clear();
+  moving.states = std::map<std::string, std::string>();
   CHECK(named(only(before_rollback(moving)), "io").verdict == Grade::failure);
   moving = by_agent();
   moving.staged.clear();
