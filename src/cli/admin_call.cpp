@@ -117,18 +117,38 @@ int fail(Asking& asking, const Admin& ask) {
              "volume " + printable(ask.volume_id) + " is given up: every request gets EIO until it is unstaged\n");
 }
 
+/// Whether the node is still drained, and what is left. It sets nothing: to drain again would undo somebody's undo.
+bool look_at_drain(Asking& asking, bool& draining, v1::DrainResponse& left) {
+  v1::GetStatusResponse status;
+  v1::ListVolumesResponse volumes;
+  if (!asking.answered(&v1::Admin::Stub::GetStatus, v1::GetStatusRequest(), status) ||
+      !asking.answered(&v1::Admin::Stub::ListVolumes, v1::ListVolumesRequest(), volumes))
+    return false;
+  draining = status.draining();
+  left.clear_volume_ids();
+  for (const auto& volume : volumes.volumes()) left.add_volume_ids(volume.id());
+  return true;
+}
+
 /// Prints the remaining volumes whenever they change.
 int drain(Asking& asking, const Admin& ask) {
   v1::DrainRequest request;
   request.set_undo(ask.undo);
+  v1::DrainResponse response;
+  if (!asking.answered(&v1::Admin::Stub::Drain, request, response)) return kRefused;
+  bool draining = !ask.undo;
   const auto end = std::chrono::steady_clock::now() + (ask.timeout_s > 0 ? seconds(ask.timeout_s) : kDrainWithin);
   std::string said;
   json::object object;
   for (;;) {
-    v1::DrainResponse response;
-    if (!asking.answered(&v1::Admin::Stub::Drain, request, response)) return kRefused;
-    object = {{"draining", !ask.undo}, {"volume_ids", ids_of(response.volume_ids())}};
+    object = {{"draining", draining}, {"volume_ids", ids_of(response.volume_ids())}};
     if (ask.undo) return say(ask, object, "new volumes can be staged again\n");
+    if (!draining) {
+      if (ask.output == "json") print(object);
+      asking.tell(
+          "somebody undid the drain: new volumes can be staged again. Run corbd drain anew if that was a mistake");
+      return kRefused;
+    }
     if (response.volume_ids().empty())
       return say(ask, object, "no volume is left, and no new one can be staged: you can remove the agent\n");
     std::string left = std::to_string(response.volume_ids_size()) + " left:";
@@ -136,6 +156,7 @@ int drain(Asking& asking, const Admin& ask) {
     if (std::exchange(said, left) != left && ask.output != "json" && !print(left + "\n")) return kRefused;
     if (std::chrono::steady_clock::now() >= end) break;
     std::this_thread::sleep_for(kAskAgain);
+    if (!look_at_drain(asking, draining, response)) return kRefused;
   }
   if (ask.output == "json") print(object);
   asking.tell(

@@ -1,0 +1,84 @@
+// `corbd drain` against an agent that only has the admin service's answers.
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <iostream>
+#include <sstream>
+
+#include "admin_socket.hpp"
+#include "corbd/cli/options.hpp"
+#include "corbd/v1/admin.grpc.pb.h"
+#include "support/catch.hpp"
+#include "support/folder.hpp"
+
+using namespace corbd;
+
+namespace {
+
+/// One volume is left until `looks_until_empty` looks; somebody undoes the drain after `looks_until_undone`.
+struct Agent final : v1::Admin::Service {
+  grpc::Status Drain(grpc::ServerContext*, const v1::DrainRequest* request, v1::DrainResponse* response) override {
+    ++drains;
+    draining = !request->undo();
+    response->add_volume_ids("a");
+    return grpc::Status::OK;
+  }
+  grpc::Status GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*, v1::GetStatusResponse* response) override {
+    if (++looks == looks_until_undone) draining = false;
+    response->set_draining(draining);
+    return grpc::Status::OK;
+  }
+  grpc::Status ListVolumes(grpc::ServerContext*, const v1::ListVolumesRequest*,
+                           v1::ListVolumesResponse* response) override {
+    if (looks < looks_until_empty) response->add_volumes()->set_id("a");
+    return grpc::Status::OK;
+  }
+
+  std::atomic<int> drains = 0, looks = 0;
+  int looks_until_undone = 1000, looks_until_empty = 1000;
+  std::atomic<bool> draining = false;
+};
+
+/// The exit code, and what is said on stdout and stderr.
+std::pair<int, std::string> drained(Agent& agent) {
+  const test::Folder folder;
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("unix://" + cli::admin_socket(folder.path()), grpc::InsecureServerCredentials());
+  builder.RegisterService(&agent);
+  const auto server = builder.BuildAndStart();
+  REQUIRE(server);
+  cli::Admin ask;
+  ask.what = cli::Admin::What::drain;
+  ask.runtime_dir = folder.path();
+  ask.output = "text";
+  ask.timeout_s = 20;
+  std::ostringstream said;
+  auto* const out = std::cout.rdbuf(said.rdbuf());
+  auto* const err = std::cerr.rdbuf(said.rdbuf());
+  const int code = cli::call_admin(ask);
+  std::cout.rdbuf(out);
+  std::cerr.rdbuf(err);
+  server->Shutdown();
+  return {code, said.str()};
+}
+
+}  // namespace
+
+TEST_CASE("a drain that waits for volumes is set once, and ends with the last volume") {
+  Agent agent;
+  agent.looks_until_empty = 2;
+  const auto [code, said] = drained(agent);
+  CHECK(code == 0);
+  CHECK_THAT(said, ContainsSubstring("1 left: a") && ContainsSubstring("no volume is left"));
+  CHECK(agent.drains == 1);
+  CHECK(agent.draining);
+}
+
+TEST_CASE("a drain that somebody undoes stays undone, and who waits for it is told") {
+  Agent agent;
+  agent.looks_until_undone = 2;
+  const auto [code, said] = drained(agent);
+  CHECK(code == 1);
+  CHECK_THAT(said, ContainsSubstring("somebody undid the drain"));
+  CHECK_FALSE(agent.draining);
+}
