@@ -119,7 +119,11 @@ task<answer<http::Reply>> Api::Impl::exchange(http::Message message, http::Sink 
     if (stale_authority) met_ = false;
     if (stale_token) token_read_.reset();
     if ((stale_authority || stale_token) && !again) continue;
-    if (!reply) co_return failure_of(reply.error());
+    if (!reply) {
+      // Nothing came, so what came a moment ago proves nothing any more.
+      if (reply.error().code != errc::cancelled) answered_.reset();
+      co_return failure_of(reply.error());
+    }
     if (reply->status / 100 != 2)
       co_return failure_of(reply->status, reply->body, reply->retry_after, verb, message.target);
     co_return std::move(*reply);

@@ -61,6 +61,25 @@ TEST_CASE("a server that answered anybody a moment ago is not asked whether it a
   CHECK(scene.server.requests().size() == 3);
 }
 
+TEST_CASE("a server that somebody heard nothing from is asked again, however short ago it answered") {
+  Scene scene([](const ApiServer::Request& request, ApiServer::Peer& peer) {
+    if (request.target.ends_with("/gone")) {
+      peer.send("HTTP/1.1 200 x\r\nContent-Length: 100\r\n\r\n{");
+      peer.close();
+      return;
+    }
+    peer.answer(request.target.ends_with("/absent") ? 404 : 200, "{}");
+  });
+  REQUIRE(scene.run(scene.api().look(5min, {})));
+  REQUIRE_FALSE(scene.get("absent"));
+  REQUIRE(scene.run(scene.api().look(5min, {})));
+  CHECK(scene.server.requests().size() == 2);
+  REQUIRE_FALSE(scene.get("gone"));
+  const auto before = scene.server.requests().size();
+  REQUIRE(scene.run(scene.api().look(5min, {})));
+  CHECK(scene.server.requests().size() == before + 1);
+}
+
 TEST_CASE("a server that knows who asks, and grants nothing, answers; one that does not know who asks does not") {
   for (const unsigned status : {403u, 404u}) {
     Scene scene(always(status, ""));
