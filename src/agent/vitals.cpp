@@ -23,11 +23,12 @@ task<result<>> ask_bus(BlockingPool& names, Until until) {
 ops::Registration registration_of(const std::optional<csi::Registrar>& registrar) {
   using To = ops::Registration::State;
   using From = csi::Registered::State;
-  if (!registrar) return {To::elsewhere, "a sidecar may, and kubelet's log tells"};
+  if (!registrar) return {To::unasked, "a sidecar may, and kubelet's log tells"};
   const auto& now = registrar->now();
-  return {now.state == From::registered ? To::registered
-          : now.state == From::refused  ? To::refused
-                                        : To::waits,
+  return {now.state == From::registered  ? To::registered
+          : now.state == From::refused   ? To::refused
+          : now.state == From::elsewhere ? To::elsewhere
+                                         : To::waits,
           now.text};
 }
 

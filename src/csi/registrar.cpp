@@ -90,15 +90,17 @@ class Registrar::Impl {
     while (!self.stopping_.cancelled()) {
       if (auto listening = self.listen(); !listening) {
         log::warning("kubelet.not_told", {{"error", listening.error().text}});
-        self.now_ = {Registered::State::waits, listening.error().text};
+        const bool taken = listening.error().code == errc::in_use;
+        self.now_ = {taken ? Registered::State::elsewhere : Registered::State::waits, listening.error().text};
         const auto pause = pause_after(++self.heard_.failures, uniform());
         co_await sleep_until(self.control_, self.clock_, self.clock_.now() + pause, &self.stopping_);
         continue;
       }
+      // A refusal stands until kubelet says something else.
+      if (self.now_.state != Registered::State::refused) self.now_ = {};
       co_await self.serve();
       if (self.stopping_.cancelled()) co_return;
       self.withdraw();
-      // A refusal stands until kubelet says something else.
       if (self.now_.state == Registered::State::registered) self.now_ = {};
       co_await self.socket_->server.stop({});
       self.socket_.reset();

@@ -47,9 +47,11 @@ Component agent_itself(const NodeFacts& facts) {
 Component kubelet(const Registration& registration) {
   using State = Registration::State;
   switch (registration.state) {
-    case State::elsewhere:
+    case State::unasked:
       return good("kubelet",
                   "this agent does not register itself" + (registration.text.empty() ? "" : ": " + registration.text));
+    case State::elsewhere:
+      return warning("kubelet", "another program registers this driver: " + registration.text);
     case State::registered:
       return good("kubelet", "has registered this driver");
     case State::waits:

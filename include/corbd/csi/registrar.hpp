@@ -30,7 +30,12 @@ result<std::optional<RegistrarConfig>> registrar_config(const RegistrarWish& wis
 
 /// Whether kubelet knows this driver.
 struct Registered {
-  enum class State { waits, registered, refused } state = State::waits;
+  enum class State {
+    waits,       ///< kubelet has not taken this driver yet
+    registered,  ///< kubelet calls this driver
+    refused,     ///< kubelet said no
+    elsewhere    ///< another program answers at the registration socket
+  } state = State::waits;
   std::string text;  ///< why not; empty: kubelet has not said
 };
 

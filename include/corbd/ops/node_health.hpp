@@ -33,11 +33,12 @@ struct Outsider {
 
 struct Registration {
   enum class State {
-    elsewhere,   ///< a sidecar's, or there is no kubelet
+    unasked,     ///< left to a sidecar, or there is no kubelet
+    elsewhere,   ///< another program registers a driver by this name
     waits,       ///< kubelet has not taken this driver yet
     registered,  ///< kubelet calls this driver
     refused      ///< kubelet said no
-  } state = State::elsewhere;
+  } state = State::unasked;
   std::string text;  ///< why not
 };
 

@@ -237,9 +237,13 @@ TEST_CASE("a sidecar that answers at the socket is left alone, and replaced when
   const auto before = scene.file();
   scene.start();
   CHECK(scene.file() == before);
+  CHECK(scene.now().state == csi::Registered::State::elsewhere);
+  CHECK_THAT(scene.now().text, ContainsSubstring("--register=false"));
   sidecar.reset();
   scene.advance(1s);
   CHECK(scene.made_anew(before));
+  scene.get_info();
+  CHECK(scene.now().state == csi::Registered::State::waits);
 }
 
 TEST_CASE("with the agent's end its socket goes, but not another's that is there by then") {

@@ -97,6 +97,14 @@ TEST_CASE("an agent that kubelet has not registered is not ready, and critical o
   CHECK(ops::judge(facts).ready());
 }
 
+TEST_CASE("a driver that another program registers is a warning, and keeps nobody from serving") {
+  NodeFacts facts;
+  facts.registration = {Registration::State::elsewhere, "somebody answers there"};
+  CHECK(component(facts, "kubelet").verdict == Verdict::warning);
+  CHECK(component(facts, "kubelet").text == "another program registers this driver: somebody answers there");
+  CHECK(ops::judge(facts).ready());
+}
+
 TEST_CASE(
     "an API server or a system bus that does not answer is a warning with its effect, and keeps nobody from serving") {
   for (const bool bus : {false, true}) {
