@@ -58,8 +58,9 @@ cli::Surroundings surroundings() {
   for (auto& tool : host::filesystem_tools()) around.tools.push_back({std::move(tool.name), std::move(tool.package)});
   around.system_bus = []() -> result<> {
     const auto stopping = host::system_stopping(kBusWithin);
-    if (!stopping) return stopping.error();
-    return {};
+    if (stopping) return {};
+    if (auto other = host::other_init()) return Error{errc::failed_precondition, std::move(*other)};
+    return stopping.error();
   };
   around.api_rights = api_rights;
   return around;

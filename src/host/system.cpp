@@ -4,10 +4,15 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 
 namespace corbd::host {
 namespace {
+
+/// PID_NS_INIT_INO of linux/nsfs.h: the number that every kernel gives to the namespace it boots with.
+constexpr const char* kHostsPids = "pid:[4026531836]";
 
 using Bus = std::unique_ptr<sd_bus, decltype(&sd_bus_close_unref)>;
 
@@ -37,6 +42,17 @@ result<bool> system_stopping(std::chrono::milliseconds patience) {
   if (logind >= 0 && preparing != 0) return true;
   if (systemd < 0 && logind < 0) return bus_failure("systemd", systemd);
   return false;
+}
+
+std::optional<std::string> other_init(const std::string& proc) {
+  std::error_code none;
+  if (std::filesystem::read_symlink(proc + "/self/ns/pid", none) != kHostsPids) return std::nullopt;
+  std::ifstream file(proc + "/1/comm");
+  std::string name;
+  // systemd as PID 1 gives itself this name, however it was started.
+  if (!std::getline(file, name) || name.empty() || name == "systemd") return std::nullopt;
+  return "the host's init is " + name +
+         ", not systemd: nobody tells the agent that the node shuts down, and it leaves before its volumes' users";
 }
 
 }  // namespace corbd::host

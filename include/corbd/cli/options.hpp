@@ -128,9 +128,10 @@ struct Surroundings {
     std::string without;          ///< what does not work without it
     std::optional<bool> allowed;  ///< absent: the API server did not say
     std::string text;             ///< why not
+    bool by_namespace = false;    ///< a no is for all namespaces at once; Roles may grant it in some
   };
-  std::vector<Tool> tools;  ///< that helpers start
-  std::function<result<>()> system_bus;
+  std::vector<Tool> tools;               ///< that helpers start
+  std::function<result<>()> system_bus;  ///< failed_precondition: the host has none that would tell of a shutdown
   /// failed_precondition: there is no API server.
   std::function<result<std::vector<ApiRight>>(const std::string& driver)> api_rights;
 };

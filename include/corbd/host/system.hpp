@@ -2,6 +2,8 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
+#include <string>
 
 #include "corbd/core/result.hpp"
 
@@ -11,5 +13,10 @@ namespace corbd::host {
 /// asked for it (PreparingForShutdown). It asks over D-Bus and blocks for `patience` at most. Without a system bus it
 /// returns unavailable.
 result<bool> system_stopping(std::chrono::milliseconds patience);
+
+/// Why there is no systemd to ask, where that is sure: this process is in the host's PID namespace (the pod has
+/// hostPID), and the host's init is another. A folder of systemd's would not tell, because a pod does not see it either
+/// way.
+std::optional<std::string> other_init(const std::string& proc = "/proc");
 
 }  // namespace corbd::host

@@ -105,6 +105,13 @@ TEST_CASE("a system bus that does not answer is a warning") {
   CHECK_THAT(find(inputs, "d-bus").way_out, ContainsSubstring("/run/dbus"));
 }
 
+TEST_CASE("a host whose init is not systemd needs no system bus, and is told so") {
+  auto inputs = healthy();
+  inputs.system_bus = Error{errc::failed_precondition, "the host's init is openrc"};
+  CHECK(find(inputs, "d-bus").verdict == Grade::ok);
+  CHECK(find(inputs, "d-bus").said == "not used: the host's init is openrc");
+}
+
 TEST_CASE("dm_crypt is only a note: there, to be loaded, or not to be seen") {
   auto inputs = healthy();
   for (const auto& [module, said] :
