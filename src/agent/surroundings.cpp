@@ -27,7 +27,7 @@ Surroundings::ApiRight right_of(const kube::Allowed& allowed) {
   const auto& right = *allowed.right;
   const std::string group = right.group.empty() ? "" : "." + std::string(right.group);
   return {std::string(right.verb) + " " + std::string(right.resource) + group, std::string(right.without), allowed.yes,
-          allowed.text};
+          allowed.text, right.by_namespace};
 }
 
 result<std::vector<Surroundings::ApiRight>> api_rights(const std::string& driver) {

@@ -59,10 +59,12 @@ Finding rights(const Inputs& inputs) {
     if (error.code == errc::failed_precondition) return {check, Grade::ok, "no API server: " + error.text, {}};
     return {check, Grade::warning, error.text, "correct the file that KUBERNETES_CONFIG_PATH names"};
   }
-  std::string missing, unknown;
+  std::string missing, unknown, narrower;
   for (const auto& right : *inputs.api_rights) {
-    if (!right.allowed)
-      unknown = right.text;
+    if (!right.allowed) unknown = right.text;
+    // The way out of a missing right is the ClusterRole, and whoever chose namespaces chose them over that.
+    else if (!*right.allowed && right.by_namespace)
+      narrower += "; " + right.what + " is not granted cluster-wide: by namespace?";
     else if (!*right.allowed)
       missing += (missing.empty() ? "" : "; ") + right.what + ": without it " + right.without;
   }
@@ -72,7 +74,11 @@ Finding rights(const Inputs& inputs) {
   if (!unknown.empty())
     return {check, Grade::warning, "the API server did not say: " + unknown,
             "check the API server and the way to it; staged volumes do not wait for it"};
-  return {check, Grade::ok, "all " + std::to_string(inputs.api_rights->size()) + " are granted", {}};
+  return {check,
+          Grade::ok,
+          narrower.empty() ? "all " + std::to_string(inputs.api_rights->size()) + " are granted"
+                           : "all others are granted" + narrower,
+          {}};
 }
 
 Grade grade_of(v1::Verdict verdict) {

@@ -17,6 +17,9 @@ struct Right {
   std::string_view verb, group, resource;
   std::string_view without;     ///< what does not work without it
   bool of_this_driver = false;  ///< on the object that has the driver's name only
+  /// May be granted by Roles in some namespaces instead. The review asks for all namespaces, so its no is not the last
+  /// word.
+  bool by_namespace = false;
 };
 std::span<const Right> rights();
 

@@ -141,6 +141,22 @@ TEST_CASE("a right that the API server does not grant is named, with what does n
   CHECK(find(inputs, "api-rights").verdict == Grade::warning);
 }
 
+TEST_CASE(
+    "a right that Roles may give by namespace is no warning when it is not cluster-wide, and no ClusterRole is "
+    "proposed") {
+  auto inputs = healthy();
+  inputs.api_rights = std::vector<Surroundings::ApiRight>{{"get nodes", "no labels", true, "", false},
+                                                          {"get secrets", "no keys", false, "", true}};
+  auto found = find(inputs, "api-rights");
+  CHECK(found.verdict == Grade::ok);
+  CHECK(found.said == "all others are granted; get secrets is not granted cluster-wide: by namespace?");
+  CHECK(found.way_out.empty());
+  inputs.api_rights->at(0).allowed = false;
+  found = find(inputs, "api-rights");
+  CHECK(found.verdict == Grade::warning);
+  CHECK(found.said == "not granted: get nodes: without it no labels");
+}
+
 TEST_CASE("what the agent says of itself is what the doctor says of it") {
   auto inputs = healthy();
   auto* bus = inputs.status->add_components();

@@ -42,6 +42,10 @@ TEST_CASE("a right that is refused is told apart from one that nobody knows") {
   for (const auto& one : reviewed(says_nothing)) CHECK_FALSE(one.yes);
 }
 
+TEST_CASE("only the right to Secrets may be granted by namespace") {
+  for (const auto& right : kube::rights()) CHECK(right.by_namespace == (right.resource == "secrets"));
+}
+
 TEST_CASE("a server that does not answer is asked once") {
   Scene scene(always(500, "boom"));
   const auto all = reviewed(scene);
