@@ -59,7 +59,8 @@ TEST_CASE("a latency counts in the first bucket whose bound it does not exceed")
   nbd::Tally tally;
   nbd::Request read;
   for (const std::int64_t micros : {0, 500, 501, 10'000'000, 10'000'001}) tally.ended(read, micros, false);
-  const auto& latency = tally.read().of(Operation::read).latency;
+  const auto figures = tally.read();
+  const auto& latency = figures.of(Operation::read).latency;
   CHECK(latency.at(0) == 2);
   CHECK(latency.at(1) == 1);
   CHECK(latency.at(9) == 1);
