@@ -1,5 +1,8 @@
 // Tests the death of a client, and the way back, on a real cluster.
+#include <algorithm>
 #include <fstream>
+#include <iterator>
+#include <thread>
 
 #include "rbd_lab.hpp"
 
@@ -225,6 +228,27 @@ TEST_CASE("a connection that the cluster blocklisted is replaced, and its lock i
   CHECK(agent.incarnation_files() == 1);
 }
 
+namespace {
+
+bool is_stopped(int pid) {
+  const std::filesystem::directory_iterator threads("/proc/" + std::to_string(pid) + "/task");
+  return std::all_of(begin(threads), end(threads), [](const auto& thread) {
+    std::ifstream file(thread.path() / "stat");
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    const auto name_ends = text.rfind(')');
+    return name_ends != std::string::npos && text.substr(name_ends + 2, 1) == "T";
+  });
+}
+
+/// SIGSTOP takes effect once a thread of the process runs. On a busy machine that may be after the next requests.
+void stop(int pid) {
+  REQUIRE(::kill(pid, SIGSTOP) == 0);
+  for (int i = 0; i < 1000 && !is_stopped(pid); ++i) std::this_thread::sleep_for(10ms);
+  REQUIRE(is_stopped(pid));
+}
+
+}  // namespace
+
 TEST_CASE("a cluster that hangs holds a call, a close and a write, but no caller beyond its time") {
   const std::string osd = env("CORBD_LAB_OSD_PID");
   if (osd.empty()) return;
@@ -236,7 +260,7 @@ TEST_CASE("a cluster that hangs holds a call, a close and a write, but no caller
   REQUIRE(agent.run((*image)->acquire_lock(agent.in(20s))));
   const auto bytes = pattern(4096, 3);
   Wait wait;
-  ::kill(std::stoi(osd), SIGSTOP);
+  stop(std::stoi(osd));
   const auto start = std::chrono::steady_clock::now();
   (*image)->write(wait, 0, bytes);
   const auto seen = agent.run((*image)->ownership(agent.in(300ms)));
