@@ -190,7 +190,9 @@ class Run {
     if (co_await measured(kind, {std::min(end, clock_->now() + ask_.one_call)}, call) && !mounted(path)) co_return true;
     for (std::uint32_t attempt = 0; clock_->now() < end; ++attempt) {
       const auto rest = kRepeat.after(attempt, uniform());
-      co_await sleep_until(io_.get_executor(), *clock_, std::min(end, clock_->now() + rest));
+      // A call at the very end would have no time.
+      if (clock_->now() + rest >= end) break;
+      co_await sleep_until(io_.get_executor(), *clock_, clock_->now() + rest);
       ++calls_[kind].repeats;
       if (co_await one(call, {std::min(end, clock_->now() + ask_.one_call)}) && !mounted(path)) co_return true;
     }
