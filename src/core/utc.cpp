@@ -13,4 +13,9 @@ std::string utc_text(std::chrono::system_clock::time_point at) {
   return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts)};
 }
 
+std::optional<std::chrono::system_clock::time_point> utc_from(std::tm parts) {
+  if (parts.tm_year < 1970 - 1900 || parts.tm_year > 2261 - 1900) return std::nullopt;
+  return std::chrono::system_clock::from_time_t(::timegm(&parts));
+}
+
 }  // namespace corbd

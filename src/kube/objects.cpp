@@ -1,4 +1,5 @@
 #include "corbd/kube/objects.hpp"
+#include "corbd/core/utc.hpp"
 
 #include <boost/json/array.hpp>
 #include <ctime>
@@ -60,7 +61,7 @@ std::optional<std::chrono::system_clock::time_point> time(const json::object& ob
   const std::string written = text(object, path...);
   const char* end = ::strptime(written.c_str(), "%Y-%m-%dT%H:%M:%SZ", &parts);
   if (end == nullptr || *end != '\0') return std::nullopt;
-  return std::chrono::system_clock::from_time_t(::timegm(&parts));
+  return utc_from(parts);
 }
 
 }  // namespace

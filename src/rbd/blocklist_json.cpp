@@ -7,6 +7,7 @@
 
 #include "address.hpp"
 #include "corbd/core/text.hpp"
+#include "corbd/core/utc.hpp"
 
 namespace corbd::rbd {
 namespace {
@@ -22,12 +23,13 @@ std::optional<std::chrono::system_clock::time_point> parse_time(std::string text
   std::tm parts{};
   const char* rest = ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);
   if (rest == nullptr) return std::nullopt;
-  const auto at = std::chrono::system_clock::from_time_t(::timegm(&parts));
+  const auto at = utc_from(parts);
+  if (!at) return std::nullopt;
   rest += std::strspn(rest, ".0123456789");
   if (*rest == '\0') return at;
   std::tm zone{};
   if (::strptime(rest, "%z", &zone) == nullptr) return std::nullopt;
-  return at - std::chrono::seconds(zone.tm_gmtoff);
+  return *at - std::chrono::seconds(zone.tm_gmtoff);
 }
 
 /// "10.0.0.0:0/24", "[fd00::]:0/64", and with "cidr:" in front.

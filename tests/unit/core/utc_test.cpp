@@ -1,0 +1,27 @@
+#include "corbd/core/utc.hpp"
+
+#include "support/catch.hpp"
+
+using namespace corbd;
+
+namespace {
+
+std::tm new_year(int year) {
+  std::tm parts{};
+  parts.tm_year = year - 1900;
+  parts.tm_mday = 1;
+  return parts;
+}
+
+}  // namespace
+
+TEST_CASE("a date becomes the moment that it names") {
+  const auto at = utc_from(new_year(2026));
+  REQUIRE(at);
+  CHECK(utc_text(*at) == "2026-01-01T00:00:00Z");
+  CHECK(utc_from(new_year(2261)));
+}
+
+TEST_CASE("a date that the clock cannot have is no moment") {
+  for (const int year : {1013, 1969, 2262, 9999}) CHECK_FALSE(utc_from(new_year(year)));
+}
