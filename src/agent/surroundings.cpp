@@ -1,9 +1,11 @@
 #include "surroundings.hpp"
 
+#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <cstdlib>
+#include <exception>
+#include <iterator>
 
 #include "corbd/host/system.hpp"
 #include "corbd/host/tools.hpp"
@@ -37,17 +39,18 @@ result<std::vector<Surroundings::ApiRight>> api_rights(const std::string& driver
   const auto clock = make_real_clock(io.get_executor());
   BlockingPool names(io.get_executor(), *clock, 1);
   kube::Api api(io.get_executor(), *clock, names, *access);
-  std::vector<Surroundings::ApiRight> all;
-  asio::co_spawn(
-      io,
-      [](kube::Api& of, std::string name, Until until, std::vector<Surroundings::ApiRight>& into,
-         asio::io_context& loop) -> task<> {
-        const auto reviewed = co_await kube::review_rights(of, std::move(name), until);
-        for (const auto& one : reviewed) into.push_back(right_of(one));
-        loop.stop();
-      }(api, driver, {clock->now() + kRightsWithin}, all, io),
-      asio::detached);
+  std::vector<kube::Allowed> reviewed;
+  std::exception_ptr failed;
+  asio::co_spawn(io, kube::review_rights(api, driver, {clock->now() + kRightsWithin}),
+                 [&](std::exception_ptr error, std::vector<kube::Allowed> all) {
+                   failed = error;
+                   reviewed = std::move(all);
+                   io.stop();
+                 });
   io.run();
+  if (failed) std::rethrow_exception(failed);
+  std::vector<Surroundings::ApiRight> all;
+  std::ranges::transform(reviewed, std::back_inserter(all), right_of);
   return all;
 }
 

@@ -17,6 +17,7 @@ using std::chrono::milliseconds;
 constexpr std::size_t kMostBytes = 256;
 constexpr std::chrono::seconds kRemoveWithin{5};
 constexpr std::chrono::hours kRenewAfter{1};
+constexpr std::int64_t kLatestMs = 9'000'000'000'000;  // in the year 2255; the clock's nanoseconds end in 2262
 
 }  // namespace
 
@@ -40,7 +41,7 @@ Drained read_drain(std::string_view text) {
   const auto parsed = json::parse(text, bad);
   const auto* object = bad ? nullptr : parsed.if_object();
   const auto* at = object == nullptr ? nullptr : object->if_contains("drained_at_ms");
-  if (at == nullptr || !at->is_int64()) return {};
+  if (at == nullptr || !at->is_int64() || at->get_int64() < 0 || at->get_int64() > kLatestMs) return {};
   return {std::chrono::system_clock::time_point(milliseconds(at->get_int64()))};
 }
 

@@ -85,8 +85,10 @@ TEST_CASE("who asks for a drain again within the hour writes nothing, and later 
 }
 
 TEST_CASE("a file that cannot be read counts as a drain, and does not tell since when") {
-  for (const std::string& text : {std::string(), std::string("{}"), std::string("[1]"),
-                                  std::string("{\"drained_at_ms\":\"x\"}"), std::string(4096, ' ')}) {
+  for (const std::string& text :
+       {std::string(), std::string("{}"), std::string("[1]"), std::string("{\"drained_at_ms\":\"x\"}"),
+        std::string("{\"drained_at_ms\":9223372036854775807}"), std::string("{\"drained_at_ms\":-1}"),
+        std::string(4096, ' ')}) {
     Node node;
     std::ofstream(node.file()) << text;
     Drain drain(node.loop.control(), node.loop.clock, node.pool, node.folder.path());
