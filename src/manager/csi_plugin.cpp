@@ -154,9 +154,12 @@ class CsiPlugin final : public Plugin {
     const auto future = promise.future();
     in_flight_->enter(&flight->context);
     begin(&flight->context, &flight->request, &flight->response,
-          std::function<void(grpc::Status)>([flight, promise, all = in_flight_](const grpc::Status& status) {
+          std::function<void(grpc::Status)>([flight, promise, all = in_flight_](const grpc::Status& status) mutable {
             promise.set(status.ok() ? result<Response>(flight->response) : result<Response>(error_of(status)));
-            all->leave(&flight->context);
+            // The context has the channel. If it were the last to have it, gRPC's thread would end its own queue.
+            auto* const context = &flight->context;
+            flight.reset();
+            all->leave(context);
           }));
     auto answer = co_await future.get(until, "an answer of the plugin on " + endpoint_);
     if (!answer) flight->context.TryCancel();
