@@ -15,6 +15,7 @@ SWITCHES = {
                                   "mappingConfigMapName": "mapping", "mappingConfigMapKey": "map.json", "kmsConfigMapName": "kms"},
     "another key": {"configMapKey": "clusters.json"},
     "a ceph.conf": {"cephconf": "[global]\nfsid = 00000000-0000-4000-8000-000000000000\nmon_host = 192.0.2.1\n"},
+    "a ceph.conf whose first line is indented": {"cephconf": "  [global]\nfsid = 00000000-0000-4000-8000-000000000000\n\n"},
     "an existing ceph.conf": {"cephConfConfigMapName": "ceph-config"},
     "topology": {"topology.domainLabels": ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"]},
     "read affinity": {"readAffinity": {"enabled": True, "crushLocationLabels": ["topology.kubernetes.io/zone", "kubernetes.io/hostname"]}},

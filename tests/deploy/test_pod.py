@@ -142,14 +142,15 @@ class Rights(unittest.TestCase):
                           pod_of(found)["serviceAccountName"]}, {"agent"})
 
     def test_OpenShift_s_constraints_allow_what_the_pod_asks_for_and_no_more(self):
-        found = told_by("OpenShift")
-        allowed, pod = only("SecurityContextConstraints", found), pod_of(found)
-        asked = {right for one in securities(found).values() for right in one["capabilities"]["add"]}
-        self.assertEqual(set(allowed["allowedCapabilities"]), asked)
-        kinds = {next(kind for kind in one if kind != "name") for one in pod["volumes"]}
-        self.assertEqual(set(allowed["volumes"]), kinds | {"projected"})
-        self.assertEqual(allowed["users"], ["system:serviceaccount:ceph-csi:corbd"])
-        self.assertEqual((allowed["allowHostPID"], allowed["allowHostNetwork"], allowed["allowHostIPC"]), (pod["hostPID"], pod["hostNetwork"], False))
+        for values in (SWITCHES["OpenShift"], dict(SWITCHES["OpenShift"], **SWITCHES["no modules"])):
+            found = helm.objects(values)
+            allowed, pod = only("SecurityContextConstraints", found), pod_of(found)
+            asked = {right for one in securities(found).values() for right in one["capabilities"].get("add", [])}
+            self.assertEqual(set(allowed["allowedCapabilities"]), asked)
+            kinds = {next(kind for kind in one if kind != "name") for one in pod["volumes"]}
+            self.assertEqual(set(allowed["volumes"]), kinds | {"projected"})
+            self.assertEqual(allowed["users"], ["system:serviceaccount:ceph-csi:corbd"])
+            self.assertEqual((allowed["allowHostPID"], allowed["allowHostNetwork"], allowed["allowHostIPC"]), (pod["hostPID"], pod["hostNetwork"], False))
 
 
 class Named(unittest.TestCase):

@@ -94,12 +94,29 @@ class Configuration(unittest.TestCase):
                 maps = [volume["configMap"]] if "configMap" in volume else [one["configMap"] for one in volume.get("projected", {}).get("sources", [])]
                 self.assertTrue(all(one["optional"] for one in maps), "%s: %s" % (name, volume))
 
-    def test_a_ceph_conf_is_where_librados_and_the_agent_look(self):
-        found = told_by("a ceph.conf")
-        made = next(one for one in found if one["kind"] == "ConfigMap")
-        self.assertEqual(made["data"]["ceph.conf"], SWITCHES["a ceph.conf"]["cephconf"])
-        self.assertEqual(sources(found)["/etc/ceph"]["configMap"]["name"], made["metadata"]["name"])
-        self.assertIn("--ceph-conf=/etc/ceph/ceph.conf", agent_of(found)["args"])
+    def test_a_ceph_conf_is_where_librados_and_the_agent_look_and_every_byte_is_as_given(self):
+        for name in ("a ceph.conf", "a ceph.conf whose first line is indented"):
+            found = told_by(name)
+            made = next(one for one in found if one["kind"] == "ConfigMap")
+            self.assertEqual(made["data"]["ceph.conf"], SWITCHES[name]["cephconf"])
+            self.assertEqual(sources(found)["/etc/ceph"]["configMap"]["name"], made["metadata"]["name"])
+            self.assertIn("--ceph-conf=/etc/ceph/ceph.conf", agent_of(found)["args"])
+
+    def test_a_name_that_YAML_takes_for_a_number_stays_a_name(self):
+        names = dict.fromkeys(("driverName", "configMapName", "configMapKey", "mappingConfigMapName", "mappingConfigMapKey", "kmsConfigMapName",
+                               "cephConfConfigMapName", "nodeplugin.priorityClassName", "serviceAccounts.nodeplugin.name"), "17")
+        found = helm.objects(dict(names, **{
+            "cephconf": "[global]", "externallyManagedConfigmap": False, "rbac.secretNamespaces": ["18"], "namespace.create": True, "csiAddons.enabled": True,
+            "prometheusRule.enabled": True, "nodeplugin.podMonitor.enabled": True, "nodeplugin.httpMetrics.service.enabled": True}), namespace="19")
+
+        def numbers(value, path):
+            if isinstance(value, dict):
+                return [one for key, below in value.items() for one in numbers(below, path + [key])]
+            if isinstance(value, list):
+                return [one for at, below in enumerate(value) for one in numbers(below, path + [at])]
+            return [path] if value in (17, 18, 19) else []
+        self.assertEqual([(one["kind"], path) for one in found for path in numbers(one, [])], [])
+        self.assertEqual({key for one in found if one["kind"] == "ConfigMap" for key in one["data"]}, {"17", "config.json", "ceph.conf"})
 
     def test_an_existing_ceph_conf_is_shown_and_not_made(self):
         found = told_by("an existing ceph.conf")
@@ -114,6 +131,8 @@ class Beside(unittest.TestCase):
         self.assertEqual(service["spec"]["ports"], [{"name": "http", "port": 80, "targetPort": agent_of(found)["ports"][0]["name"], "protocol": "TCP"}])
         self.assertEqual(service["spec"]["selector"], only("DaemonSet", found)["spec"]["selector"]["matchLabels"])
         self.assertEqual((service["spec"]["clusterIP"], service["metadata"]["annotations"]), ("None", {"a": "b"}))
+        # Otherwise the metrics of an agent that is not ready would be missing, and with them why.
+        self.assertTrue(service["spec"]["publishNotReadyAddresses"])
 
     def test_a_PodMonitor_finds_the_agents_under_the_job_of_the_alerts_and_replaces_the_annotations(self):
         found = told_by("a PodMonitor")

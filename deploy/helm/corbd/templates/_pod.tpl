@@ -4,30 +4,30 @@
 projected:
   sources:
     - configMap:
-        name: {{ .Values.configMapName }}
+        name: {{ toYaml .Values.configMapName }}
         optional: true
-        items: [{key: {{ .Values.configMapKey }}, path: config.json}, {key: mounters.json, path: mounters.json}]
+        items: [{key: {{ toYaml .Values.configMapKey }}, path: config.json}, {key: mounters.json, path: mounters.json}]
     - configMap:
-        name: {{ .Values.mappingConfigMapName }}
+        name: {{ toYaml .Values.mappingConfigMapName }}
         optional: true
-        items: [{key: {{ .Values.mappingConfigMapKey }}, path: cluster-mapping.json}]
+        items: [{key: {{ toYaml .Values.mappingConfigMapKey }}, path: cluster-mapping.json}]
 {{- else if ne .Values.configMapKey "config.json" -}}
 configMap:
-  name: {{ .Values.configMapName }}
+  name: {{ toYaml .Values.configMapName }}
   optional: true
   items:
-    - {key: {{ .Values.configMapKey }}, path: config.json}
+    - {key: {{ toYaml .Values.configMapKey }}, path: config.json}
     - {key: cluster-mapping.json, path: cluster-mapping.json}
     - {key: mounters.json, path: mounters.json}
 {{- else -}}
-configMap: {name: {{ .Values.configMapName }}, optional: true}
+configMap: {name: {{ toYaml .Values.configMapName }}, optional: true}
 {{- end -}}
 {{- end -}}
 
 {{/* CSI-Addons' sidecar. It needs the agent's socket and nothing else of the node. */}}
 {{- define "corbd.sidecar" -}}
 - name: csi-addons
-  image: {{ .Values.csiAddons.image.repository }}:{{ .Values.csiAddons.image.tag }}
+  image: {{ printf "%s:%s" .Values.csiAddons.image.repository .Values.csiAddons.image.tag | toYaml }}
   imagePullPolicy: {{ .Values.csiAddons.image.pullPolicy }}
   args:
     - --node-id=$(NODE_ID)
