@@ -28,6 +28,7 @@ SWITCHES = {
     "pods that are deleted by hand": {"nodeplugin.updateStrategy": "OnDelete"},
     "many nodes at the same time": {"nodeplugin.maxUnavailable": "10%"},
     "several io threads": {"nodeplugin.ioThreads": 4},
+    "what is told of volumes": {"nodeplugin.httpMetrics.volumeMetrics": "latency", "nodeplugin.slowRequestSeconds": 5},
     "a long shutdown": {"nodeplugin.shutdownGraceSeconds": 300},
     "where it runs": {"nodeplugin.nodeSelector": {"storage": "yes"}, "nodeplugin.tolerations": [{"key": "gpu", "operator": "Exists"}],
                       "nodeplugin.priorityClassName": "storage-first",

@@ -63,7 +63,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* What a value alone cannot say about itself; values.schema.json has the rest. Each template with an object asks this. */}}
+{{/* What a value alone cannot say about itself; values.schema.json has the rest. csidriver.yaml asks this, whatever is rendered. */}}
 {{- define "corbd.check" -}}
 {{- if and .Values.externallyManagedConfigmap (or .Values.csiConfig .Values.csiMapping .Values.encryptionKMSConfig) -}}
 {{- fail "csiConfig, csiMapping and encryptionKMSConfig mean nothing while externallyManagedConfigmap is true: set it to false, or write them into the existing ConfigMaps" -}}
@@ -76,11 +76,43 @@
 {{- end -}}
 {{- end -}}
 
+{{/* The flags that extraArgs may not have, each with the value that it follows. One given beside its value would contradict the pod around the agent:
+     its mounts, its grace period, its port. */}}
+{{- define "corbd.flags" -}}
+--nodeid: itself
+--metricsip: itself
+--drivername: driverName
+--endpoint: driverName
+--csi-addons-endpoint: csiAddons.enabled
+--kubelet-dir: kubeletDir
+--pluginpath: kubeletDir
+--state-dir: kubeletDir
+--runtime-dir: hostPaths.runtime
+--config-dir: configMapName
+--kms-config-dir: kmsConfigMapName
+--ceph-conf: cephConfConfigMapName
+--default-mounter: defaultMounter
+--verbose: logLevel
+--domainlabels: topology.domainLabels
+--enable-read-affinity: readAffinity.enabled
+--crush-location-labels: readAffinity.crushLocationLabels
+--enable-fencing: fencing.enabled
+--fence-out-of-service: fencing.outOfService
+--metricsport: nodeplugin.httpMetrics.containerPort
+--volume-metrics: nodeplugin.httpMetrics.volumeMetrics
+--io-threads: nodeplugin.ioThreads
+--slow-request: nodeplugin.slowRequestSeconds
+--shutdown-grace: nodeplugin.shutdownGraceSeconds
+{{- end -}}
+
 {{/* The flags of `corbd run`, as YAML. */}}
 {{- define "corbd.args" -}}
 {{- $args := list "run" -}}
 {{- if .Values.nodeplugin.httpMetrics.enabled -}}
 {{- $args = append $args (printf "--metricsport=%d" (int .Values.nodeplugin.httpMetrics.containerPort)) -}}
+{{- if ne .Values.nodeplugin.httpMetrics.volumeMetrics "counters" -}}
+{{- $args = append $args (printf "--volume-metrics=%s" .Values.nodeplugin.httpMetrics.volumeMetrics) -}}
+{{- end -}}
 {{- end -}}
 {{- $args = append $args (printf "--default-mounter=%s" .Values.defaultMounter) -}}
 {{- if ne .Values.kubeletDir "/var/lib/kubelet" -}}
@@ -108,22 +140,26 @@
 {{- if ne (int .Values.nodeplugin.ioThreads) 1 -}}
 {{- $args = append $args (printf "--io-threads=%d" (int .Values.nodeplugin.ioThreads)) -}}
 {{- end -}}
+{{- if ne (int .Values.nodeplugin.slowRequestSeconds) 30 -}}
+{{- $args = append $args (printf "--slow-request=%d" (int .Values.nodeplugin.slowRequestSeconds)) -}}
+{{- end -}}
 {{- if ne (int .Values.nodeplugin.shutdownGraceSeconds) 90 -}}
 {{- $args = append $args (printf "--shutdown-grace=%d" (int .Values.nodeplugin.shutdownGraceSeconds)) -}}
 {{- end -}}
 {{- if ge (int .Values.logLevel) 4 -}}
 {{- $args = append $args "--verbose" -}}
 {{- end -}}
-{{- $names := list "--nodeid" "--endpoint" "--drivername" "--csi-addons-endpoint" "--metricsip" "--metricsport" "--runtime-dir" "--state-dir" "--config-dir" "--kms-config-dir" -}}
-{{- range $args -}}
-{{- $names = append $names (splitList "=" . | first) -}}
-{{- end -}}
+{{- $ours := include "corbd.flags" . | fromYaml -}}
+{{- $given := list -}}
 {{- range .Values.nodeplugin.plugin.extraArgs -}}
 {{- $name := splitList "=" . | first -}}
-{{- if has $name $names -}}
-{{- fail (printf "nodeplugin.plugin.extraArgs has %s: the chart sets that from a value of its own, and the agent takes a flag only once" $name) -}}
+{{- if hasKey $ours $name -}}
+{{- fail (printf "nodeplugin.plugin.extraArgs has %s: the chart sets that by %s" $name (get $ours $name)) -}}
 {{- end -}}
-{{- $names = append $names $name -}}
+{{- if has $name $given -}}
+{{- fail (printf "nodeplugin.plugin.extraArgs has %s twice: the agent takes a flag only once" $name) -}}
+{{- end -}}
+{{- $given = append $given $name -}}
 {{- $args = append $args . -}}
 {{- end -}}
 {{- toYaml $args -}}
