@@ -19,6 +19,8 @@ REFUSED = {
     "more io threads than the agent takes": ({"nodeplugin.ioThreads": 17}, "nodeplugin.ioThreads: Must be less than or equal to 16"),
     "metrics of volumes that nobody has": ({"nodeplugin.httpMetrics.volumeMetrics": "all"}, "nodeplugin.httpMetrics.volumeMetrics must be one of the following"),
     "a request that is slow after less than a second": ({"nodeplugin.slowRequestSeconds": 0.5}, "nodeplugin.slowRequestSeconds: Invalid type. Expected: integer"),
+    "a number that was taken away": ({"nodeplugin.shutdownGraceSeconds": None}, "nodeplugin: shutdownGraceSeconds is required"),
+    "a port that was taken away": ({"nodeplugin.httpMetrics.containerPort": None}, "nodeplugin.httpMetrics: containerPort is required"),
     "an unknown update strategy": ({"nodeplugin.updateStrategy": "Recreate"}, "nodeplugin.updateStrategy must be one of the following"),
     "an annotation that is no text": ({"nodeplugin.podAnnotations": {"a": True}}, "nodeplugin.podAnnotations.a: Invalid type. Expected: string, given: boolean"),
     "a cluster without monitors": ({"externallyManagedConfigmap": False, "csiConfig": [{"clusterID": "ceph"}]}, "csiConfig.0: monitors is required"),
