@@ -130,6 +130,9 @@ std::vector<TopRow> top_rows(const v1::ListActivityResponse& before, const v1::L
     row.oldest = static_cast<double>(volume.oldest_request_ms()) / 1e3;
     const auto was = earlier.find(volume.id());
     put_rates(row, was == earlier.end() ? nullptr : was->second, volume, seconds, now.latency_bounds_s());
+    if (was != earlier.end())
+      row.budget_wait =
+          static_cast<double>(grown(was->second->budget_wait_us(), volume.budget_wait_us())) / 1e6 / seconds;
   }
   return rows;
 }
@@ -179,7 +182,8 @@ boost::json::object top_json(const std::vector<TopRow>& rows) {
                             {"p99_s", nullptr},
                             {"p99_is_at_least", row.beyond},
                             {"in_flight", row.in_flight},
-                            {"oldest_request_s", row.oldest}};
+                            {"oldest_request_s", row.oldest},
+                            {"budget_wait_share", row.budget_wait}};
     if (row.p99) one["p99_s"] = *row.p99;
     volumes.push_back(std::move(one));
   }

@@ -150,8 +150,10 @@ bool Session::begin(const Pending& pending) {
   if (bytes > 0 && !loop_.budget.take(*this, bytes, budget_used_)) {
     Probe::add(probe_.budget_waits);
     loop_.budget.wait(*this, bytes);
+    tally_.stands_still();
     return false;
   }
+  tally_.reads_on();
   budget_used_ += bytes;
   Slot& slot = take_slot(request);
   if (bytes > 0) slot.buffer = loop_.buffers.take(request.length);

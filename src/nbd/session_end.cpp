@@ -84,6 +84,7 @@ void Session::stop(State state, int error) {
   stream_.cancel(ignored);
   slow_.cancel();
   loop_.budget.forget(*this);
+  tally_.reads_on();
   pending_.reset();
   if (filling_ != nullptr) release(*std::exchange(filling_, nullptr));
   release_all(outbox_.clear());

@@ -6,6 +6,7 @@
 
 #include "codec.hpp"
 #include "corbd/device/figures.hpp"
+#include "vital.hpp"
 
 namespace corbd::nbd {
 
@@ -38,6 +39,13 @@ class Tally {
     add(one.latency.at(bucket_of(took)), 1);
   }
   void was_slow() { add(slow_, 1); }
+  /// The reader stands still for want of budget from the one on until the other. Both may be called again.
+  void stands_still() {
+    if (const auto sum = still_us_.load(std::memory_order_relaxed); sum >= 0) still_us_ = sum - now_us();
+  }
+  void reads_on() {
+    if (const auto sum = still_us_.load(std::memory_order_relaxed); sum < 0) still_us_ = sum + now_us();
+  }
 
   device::Figures read() const {
     device::Figures now;
@@ -51,6 +59,7 @@ class Tally {
       for (std::size_t k = 0; k < one.latency.size(); ++k) into.latency.at(k) = get(one.latency.at(k));
     }
     now.slow = get(slow_);
+    now.still_micros = stood_still();
     return now;
   }
 
@@ -63,6 +72,15 @@ class Tally {
   static void add(Counter& counter, std::uint64_t more) {
     counter.store(counter.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
   }
+  /// With the wait under way. A clock that was read after that wait had ended would make a figure that falls later.
+  std::uint64_t stood_still() const {
+    std::int64_t still = 0, now = 0;
+    do {
+      still = still_us_.load(std::memory_order_acquire);
+      now = now_us();
+    } while (still_us_.load(std::memory_order_acquire) != still);
+    return static_cast<std::uint64_t>(still < 0 ? still + now : still);
+  }
   static std::uint64_t get(const Counter& counter) { return counter.load(std::memory_order_relaxed); }
   static std::size_t bucket_of(std::uint64_t micros) {
     const double seconds = static_cast<double>(micros) / 1e6;
@@ -72,6 +90,8 @@ class Tally {
 
   std::array<One, device::kOperations.size()> by_{};
   Counter slow_{0};
+  /// The sum of the waits. While one is under way, less its begin: negative then, as a sum is less than the clock.
+  std::atomic<std::int64_t> still_us_{0};
 };
 
 }  // namespace corbd::nbd

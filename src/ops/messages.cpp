@@ -112,6 +112,7 @@ v1::Activity activity_of(const volume::Status& status) {
   out.set_in_flight(status.in_flight);
   out.set_oldest_request_ms(ms(status.oldest));
   out.set_slow_requests(status.figures.slow);
+  out.set_budget_wait_us(status.figures.still_micros);
   for (std::size_t i = 0; i < status.figures.by.size(); ++i) {
     const auto& of = status.figures.by.at(i);
     auto& into = *out.add_operations();

@@ -148,12 +148,16 @@ void volume_io(Families& into, const Snapshot& snapshot) {
   single("corbd_volume_slow_requests_total", MetricType::Counter,
          "Requests that took as long as --slow-request or longer.",
          [](const volume::Status& of) { return of.figures.slow; });
+  single("corbd_volume_budget_wait_seconds_total", MetricType::Counter,
+         "Time for which the agent read no request of the volume's device, because requests in flight had the memory. "
+         "No latency has it.",
+         [](const volume::Status& of) { return static_cast<double>(of.figures.still_micros) / 1e6; });
   single("corbd_volume_in_flight", MetricType::Gauge, "Requests that the cluster has not answered.",
          [](const volume::Status& of) { return of.in_flight; });
   if (snapshot.volume_metrics != VolumeMetrics::latency) return;
   per_operation(into, snapshot, "corbd_volume_latency_seconds", MetricType::Histogram,
                 "Time from the request's begin at the image to its answer, by operation. A wait for the memory budget "
-                "is not in it.",
+                "is not in it: see corbd_volume_budget_wait_seconds_total.",
                 [&](Labels labels, const Of& of) {
                   into.histogram(std::move(labels), device::kLatencyBounds, of.latency,
                                  static_cast<double>(of.micros) / 1e6);

@@ -30,6 +30,7 @@ struct OperationFigures {
 struct Figures {
   std::array<OperationFigures, kOperations.size()> by{};  ///< in the order of Operation
   std::uint64_t slow = 0;                                 ///< requests of any operation that took --slow-request
+  std::uint64_t still_micros = 0;                         ///< for which nothing was read, for want of memory budget
   OperationFigures& of(Operation operation) { return by.at(static_cast<std::size_t>(operation)); }
   const OperationFigures& of(Operation operation) const { return by.at(static_cast<std::size_t>(operation)); }
   bool operator==(const Figures&) const = default;
@@ -46,6 +47,7 @@ inline Figures& operator+=(Figures& to, const Figures& more) {
     for (std::size_t k = 0; k < one.latency.size(); ++k) one.latency.at(k) += other.latency.at(k);
   }
   to.slow += more.slow;
+  to.still_micros += more.still_micros;
   return to;
 }
 

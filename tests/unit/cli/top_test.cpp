@@ -51,6 +51,8 @@ TEST_CASE("rates are what grew between two answers, by the time between them") {
   auto& is = add(now, "1");
   is.set_in_flight(3);
   is.set_oldest_request_ms(1500);
+  was.set_budget_wait_us(kTwoSeconds);
+  is.set_budget_wait_us(kTwoSeconds + kTwoSeconds / 4);
   add(is, "read", 110, 5000);
   add(is, "write", 9, 70);
   add(is, "flush", 8, 0);
@@ -62,6 +64,7 @@ TEST_CASE("rates are what grew between two answers, by the time between them") {
   CHECK(rows.front().write_bytes == 0);
   CHECK(rows.front().in_flight == 3);
   CHECK(rows.front().oldest == 1.5);
+  CHECK(rows.front().budget_wait == 0.25);
   CHECK(rows.front().state == "staged");
 }
 
@@ -127,5 +130,6 @@ TEST_CASE("a row has the claim's name where it is known, and what the kernel ser
   CHECK_THAT(cli::top_table({named, mapped}, 1), ContainsSubstring("and 1 more\n"));
   const auto json = cli::top_json({named, mapped});
   CHECK(json.at("volumes").at(0).at("reads_per_s") == 1234.0);
+  CHECK(json.at("volumes").at(0).at("budget_wait_share") == 0.0);
   CHECK(json.at("volumes").at(1).at("p99_s").is_null());
 }

@@ -175,6 +175,36 @@ TEST_CASE("a device goes on when another one gives its share back") {
   CHECK(ground.eventually([&] { return other.image.waiting() == 2; }));
 }
 
+TEST_CASE("the time for which a device is not read from grows while it waits for the budget, and then no more") {
+  Ground ground(Ends::when_told, 4 * kRequest, kRequest);
+  Other other(ground);
+  const auto still = [&] { return other.link->figures().still_micros; };
+  ground.send(reads(4));
+  REQUIRE(ground.eventually([&] { return ground.image.waiting() == 4; }));
+  CHECK(still() == 0);
+  other.send(reads(2));
+  REQUIRE(ground.eventually([&] { return ground.probe.budget_waits == 1; }));
+  REQUIRE(ground.eventually([&] { return still() > 0; }));
+  const auto before = still();
+  REQUIRE(ground.eventually([&] { return still() > before; }));
+  const bool shut = GENERATE(false, true);
+  if (shut) {
+    other.link->shut();
+    other.image.release();
+    REQUIRE(ground.eventually([&] { return other.link->state() != device::Link::State::serving; }));
+    ground.settle();
+  } else {
+    ground.image.release();
+    REQUIRE(ground.eventually([&] { return other.image.waiting() == 2; }));
+  }
+  const auto ended = still();
+  CHECK(ended > before);
+  const auto later = ground.clock->now() + std::chrono::milliseconds(5);
+  REQUIRE(ground.eventually([&] { return ground.clock->now() > later; }));
+  CHECK(still() == ended);
+  CHECK(ground.link->figures().still_micros == 0);
+}
+
 TEST_CASE("what a shut link had under way, half read or unsent comes back to the budget") {
   Ground ground(Ends::when_told, 4 * kRequest, kRequest);
   const auto under_way = reads(1);

@@ -123,6 +123,7 @@ TEST_CASE("a volume's requests, bytes and errors are counted by operation") {
   auto busy = status("v1");
   busy.figures.of(device::Operation::write) = {.requests = 7, .bytes = 28672, .errors = 2, .micros = 0, .latency = {}};
   busy.figures.slow = 3;
+  busy.figures.still_micros = 2'500'000;
   busy.in_flight = 4;
   snapshot.volumes = {busy};
   const auto text = ops::render(snapshot);
@@ -132,6 +133,7 @@ TEST_CASE("a volume's requests, bytes and errors are counted by operation") {
   CHECK_THAT(text, ContainsSubstring("corbd_volume_bytes_total{volume=\"v1\",operation=\"write\"} 28672\n"));
   CHECK_THAT(text, ContainsSubstring("corbd_volume_errors_total{volume=\"v1\",operation=\"write\"} 2\n"));
   CHECK_THAT(text, ContainsSubstring("corbd_volume_slow_requests_total{volume=\"v1\"} 3\n"));
+  CHECK_THAT(text, ContainsSubstring("corbd_volume_budget_wait_seconds_total{volume=\"v1\"} 2.5\n"));
   CHECK_THAT(text, ContainsSubstring("corbd_volume_in_flight{volume=\"v1\"} 4\n"));
 }
 
