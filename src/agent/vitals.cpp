@@ -38,9 +38,10 @@ Vitals::Vitals(executor control, Clock& clock, const Needs& needs)
     : needs_(needs),
       lag_(clock),
       state_dir_(control, clock, needs.files, needs.state_dir),
-      system_bus_(control, clock, "the system bus", kAskBusEvery,
-                  [&names = needs.names](Until until) { return ask_bus(names, until); }),
-      other_init_(host::other_init()) {
+      // Where another init runs, a bus that answers counts all the same: another login manager may have it.
+      system_bus_(
+          control, clock, "the system bus", kAskBusEvery,
+          [&names = needs.names](Until until) { return ask_bus(names, until); }, host::other_init()) {
   if (needs.api)
     api_server_.emplace(control, clock, "the API server", kAskApiEvery,
                         [api = *needs.api](Until until) { return api->look(kAnswerIsFresh, until); });
@@ -67,13 +68,6 @@ ops::Outsider Vitals::api_server() const {
   return {none ? ops::Outsider::State::unused : ops::Outsider::State::silent, why.text};
 }
 
-/// A bus that answers counts on every host: another login manager may have it.
-ops::Outsider Vitals::system_bus() const {
-  const auto& now = system_bus_.now();
-  if (now.state != ops::Outsider::State::silent || !other_init_) return now;
-  return {ops::Outsider::State::unused, *other_init_};
-}
-
 ops::NodeFacts Vitals::facts() const {
   ops::NodeFacts facts;
   facts.loop_lag = lag_.now();
@@ -83,7 +77,7 @@ ops::NodeFacts Vitals::facts() const {
   facts.state_dir = state_dir_.state();
   facts.registration = registration_of(needs_.registrar);
   facts.api_server = api_server();
-  facts.system_bus = system_bus();
+  facts.system_bus = system_bus_.now();
   return facts;
 }
 

@@ -33,13 +33,11 @@ class Vitals {
 
  private:
   ops::Outsider api_server() const;
-  ops::Outsider system_bus() const;
 
   const Needs needs_;
   ops::LoopLag lag_;
   ops::Writable state_dir_;
   ops::Watched system_bus_;
-  const std::optional<std::string> other_init_;
   std::optional<ops::Watched> api_server_;
 };
 

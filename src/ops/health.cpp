@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "corbd/core/fd.hpp"
 #include "corbd/core/log.hpp"
@@ -85,12 +86,14 @@ task<> Writable::stop() {
   co_await gate_.close({});
 }
 
-Watched::Watched(executor control, Clock& clock, std::string what, std::chrono::seconds every, Ask ask)
+Watched::Watched(executor control, Clock& clock, std::string what, std::chrono::seconds every, Ask ask,
+                 std::optional<std::string> not_missed)
     : control_(control),
       clock_(clock),
       what_(std::move(what)),
       every_(every),
       ask_(std::move(ask)),
+      not_missed_(std::move(not_missed)),
       gate_(control, clock) {}
 
 void Watched::start() { gate_.spawn(watch(*this)); }
@@ -104,11 +107,16 @@ task<> Watched::watch(Watched& self) {
   }
 }
 
+Outsider Watched::judged(const result<>& answer) const {
+  if (answer) return {Outsider::State::answers, {}};
+  if (not_missed_) return {Outsider::State::unused, *not_missed_};
+  return {Outsider::State::silent, answer.error().text};
+}
+
 void Watched::heard(const result<>& answer) {
-  const auto before = now_.state;
-  now_ = answer ? Outsider{Outsider::State::answers, {}} : Outsider{Outsider::State::silent, answer.error().text};
+  const auto before = std::exchange(now_, judged(answer)).state;
   if (before == now_.state) return;
-  if (!answer)
+  if (now_.state == Outsider::State::silent)
     log::warning("node.silent",
                  {{"what", what_}, {"code", corbd::name(answer.error().code)}, {"error", answer.error().text}});
   else if (before == Outsider::State::silent)

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,20 +62,24 @@ class Writable {
 class Watched {
  public:
   using Ask = std::function<task<result<>>(Until)>;
-  /// `what`: as the log names it.
-  Watched(executor control, Clock& clock, std::string what, std::chrono::seconds every, Ask ask);
+  /// `what`: as the log names it. `not_missed`: why it does not matter here that it does not answer; such silence is
+  /// not logged.
+  Watched(executor control, Clock& clock, std::string what, std::chrono::seconds every, Ask ask,
+          std::optional<std::string> not_missed = std::nullopt);
   void start();
   task<> stop();
   const Outsider& now() const { return now_; }
 
  private:
   static task<> watch(Watched& self);
+  Outsider judged(const result<>& answer) const;
   void heard(const result<>& answer);
   executor control_;
   Clock& clock_;
   const std::string what_;
   const std::chrono::seconds every_;
   const Ask ask_;
+  const std::optional<std::string> not_missed_;
   Gate gate_;
   CancelScope stopping_;
   Outsider now_;

@@ -2,10 +2,12 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <thread>
 
 #include "corbd/core/fd.hpp"
+#include "corbd/core/file.hpp"
 #include "support/catch.hpp"
 #include "support/folder.hpp"
 #include "support/loop.hpp"
@@ -24,6 +26,18 @@ bool comes(test::Loop& loop, Condition condition) {
     std::this_thread::sleep_for(1ms);
   }
   return false;
+}
+
+/// What is logged meanwhile.
+template <class Work>
+std::string logged(Work work) {
+  const test::Folder folder;
+  const std::string path = folder.path() + "/log";
+  const Fd kept(::dup(STDERR_FILENO)), into(::open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+  ::dup2(into.get(), STDERR_FILENO);
+  work();
+  ::dup2(kept.get(), STDERR_FILENO);
+  return *read_file(path, 1 << 20);
 }
 
 }  // namespace
@@ -92,6 +106,26 @@ TEST_CASE("somebody outside is asked again and again, and the last answer counts
   loop.advance(1s);
   CHECK(bus.now().state == ops::Outsider::State::answers);
   CHECK(bus.now().text.empty());
+  loop.run(bus.stop());
+}
+
+TEST_CASE("the silence of somebody outside whom nobody misses here is no trouble, and no line of the log") {
+  test::Loop loop;
+  const bool missed = GENERATE(true, false);
+  result<> answer = Error{errc::unavailable, "no bus"};
+  ops::Watched bus(
+      loop.control(), loop.clock, "the bus", 60s, [&](Until) -> task<result<>> { co_return answer; },
+      missed ? std::nullopt : std::optional<std::string>("there is no systemd here"));
+  const auto lines = logged([&] {
+    bus.start();
+    loop.poll();
+  });
+  CHECK((lines.find("node.silent") != std::string::npos) == missed);
+  CHECK(bus.now().state == (missed ? ops::Outsider::State::silent : ops::Outsider::State::unused));
+  CHECK(bus.now().text == (missed ? "no bus" : "there is no systemd here"));
+  answer = {};
+  loop.advance(60s);
+  CHECK(bus.now().state == ops::Outsider::State::answers);
   loop.run(bus.stop());
 }
 
