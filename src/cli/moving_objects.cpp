@@ -5,6 +5,7 @@
 #include "corbd/core/blocking_pool.hpp"
 #include "corbd/core/clock.hpp"
 #include "corbd/kube/api.hpp"
+#include "corbd/kube/attachment.hpp"
 #include "moving.hpp"
 
 namespace corbd::cli {
@@ -34,35 +35,12 @@ task<result<kube::VolumeAttachment>> find_attachment(const Question& asking, std
   co_return kube::volume_attachment_of(*attachment);
 }
 
-Error no(std::string why) { return {errc::failed_precondition, std::move(why)}; }
-
-/// As the agent judges it (heal::judge(), heal::check()), with a volume that ceph-csi staged.
-result<> is_here(const Question& asking, const kube::VolumeAttachment& found, const StagedAt& at) {
-  constexpr std::chrono::minutes kClocksDiffer{5};
-  if (found.attacher != asking.driver || found.node != asking.node)
-    return no("its VolumeAttachment is for driver " + found.attacher + " and node " + found.node);
-  if (found.uid.empty()) return no("its VolumeAttachment has no UID");
-  if (found.deleting) return no("its VolumeAttachment is being deleted");
-  if (!found.attached) return no("its VolumeAttachment is not attached");
+/// As the agent judges it (heal::Finder), with a volume that ceph-csi staged.
+result<> stayed_here(const Question& asking, const kube::VolumeAttachment& attachment, const StagedAt& at) {
+  if (auto here = kube::check_attached(attachment, asking.driver, asking.node); !here)
+    return Error{errc::failed_precondition, here.error().text};
   if (!at.stash || !*at.stash || !at.stashed) return {};  // judged by itself
-  if (!(*at.stash)->attachment.empty())
-    return (*at.stash)->attachment == found.uid ? result<>() : no("it was staged under another VolumeAttachment");
-  if (!found.created) return no("its VolumeAttachment has no creationTimestamp");
-  const auto ahead = asking.api.ahead();
-  if (*at.stashed + ahead.value_or(std::chrono::milliseconds(0)) < *found.created)
-    return no("it was staged before it was attached, so another node may have written it");
-  if (!ahead && *at.stashed - kClocksDiffer < *found.created)
-    return no("whether it was staged before it was attached is not known: the API server's answers have no Date");
-  return {};
-}
-
-/// As heal::check().
-result<> is_ours(const kube::PersistentVolume& volume) {
-  const std::string name = "PersistentVolume " + volume.name;
-  if (volume.deleting) return no(name + " is being deleted");
-  if (!volume.bound) return no(name + " is not bound");
-  if (volume.access_modes.empty()) return no(name + " has no access mode");
-  return {};
+  return kube::check_stayed({at.stashed, (*at.stash)->attachment}, attachment, asking.api.ahead());
 }
 
 task<result<kube::PersistentVolume>> find_volume(const Question& asking, std::string volume_id, std::string name,
@@ -104,13 +82,13 @@ task<> ask_all(const Question& asking, Moving& into) {
       into.api = attachment.error();
       co_return;
     }
-    facts.attached = attachment ? is_here(asking, *attachment, at) : result<>(attachment.error());
+    facts.attached = attachment ? stayed_here(asking, *attachment, at) : result<>(attachment.error());
     facts.volume = co_await find_volume(asking, at.volume_id, at.persistent_volume, attachment);
     if (!facts.volume && is_silence(facts.volume.error())) {
       into.api = facts.volume.error();
       co_return;
     }
-    if (facts.volume && facts.attached) facts.attached = is_ours(*facts.volume);
+    if (facts.volume && facts.attached) facts.attached = kube::check_bound(*facts.volume, asking.driver, at.volume_id);
     if (!facts.volume || !facts.volume->node_stage_secret) continue;
     facts.secret = co_await find_secret(asking, *facts.volume->node_stage_secret);
     if (!facts.secret && is_silence(facts.secret.error())) {

@@ -2,6 +2,7 @@
 
 #include "corbd/core/backoff.hpp"
 #include "corbd/core/log.hpp"
+#include "corbd/kube/attachment.hpp"
 
 namespace corbd::heal {
 
@@ -17,17 +18,9 @@ constexpr std::chrono::seconds kSpread{5};
 Attachment judge(const kube::answer<kube::VolumeAttachment>& attachment, const std::string& driver,
                  const std::string& node) {
   using State = Attachment::State;
-  if (!attachment) {
-    const auto& error = attachment.error().error;
-    return {error.code == errc::not_found ? State::away : State::unknown, "", error.text};
-  }
-  const auto& found = *attachment;
-  if (found.attacher != driver || found.node != node)
-    return {State::away, "", "its VolumeAttachment is for driver " + found.attacher + " and node " + found.node};
-  if (found.uid.empty()) return {State::unknown, "", "its VolumeAttachment has no UID"};
-  if (found.deleting) return {State::unknown, "", "its VolumeAttachment is being deleted"};
-  if (!found.attached) return {State::unknown, "", "its VolumeAttachment is not attached"};
-  return {State::here, found.uid, ""};
+  const auto here = attachment ? kube::check_attached(*attachment, driver, node) : result<>(attachment.error().error);
+  if (here) return {State::here, attachment->uid, ""};
+  return {here.error().code == errc::not_found ? State::away : State::unknown, "", here.error().text};
 }
 
 Attachments::Attachments(executor control, Clock& clock, result<kube::Api*> api, Config config)

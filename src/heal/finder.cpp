@@ -88,14 +88,14 @@ task<result<>> Finder::attempt(std::string volume_id) {
   auto volume_object = co_await get(kube::kPersistentVolumes, attachment->volume, "PersistentVolume");
   if (!volume_object) co_return volume_object.error();
   const auto volume = kube::persistent_volume_of(*volume_object);
-  if (auto checked = check(volume, config_.driver, volume_id); !checked) co_return checked;
+  if (auto checked = kube::check_bound(volume, config_.driver, volume_id); !checked) co_return checked;
   if (config_.learned) config_.learned(volume_id, volume);
   const auto path = staging_path_of(volume, config_.kubelet_dir, device->mounts);
   if (!path) co_return path.error();
   const auto traces = co_await pool_.run([at = *path] { return read_traces(at); },
                                          {clock_.now() + config_.answer_within, &stopping_}, "looking at " + *path);
   if (!traces) co_return traces.error();
-  if (auto checked = check(*traces, *attachment, (*api_)->ahead()); !checked) co_return checked;
+  if (auto checked = kube::check_stayed(*traces, *attachment, (*api_)->ahead()); !checked) co_return checked;
 
   const auto& secret = *volume.node_stage_secret;
   auto secret_object =

@@ -12,6 +12,7 @@
 #include "corbd/core/blocking_pool.hpp"
 #include "corbd/core/gate.hpp"
 #include "corbd/heal/attachments.hpp"
+#include "corbd/kube/attachment.hpp"
 
 namespace corbd::heal {
 
@@ -25,10 +26,8 @@ struct StageArguments {
 };
 
 /// What an earlier stage left at a staging path.
-struct Traces {
-  std::optional<std::chrono::system_clock::time_point> staged;  ///< when image-meta.json was written
-  std::string selinux_context;                                  ///< from kubelet's vol_data.json
-  std::string attachment = "";  ///< UID of the VolumeAttachment, from image-meta.json; empty: it has none
+struct Traces : kube::StageTraces {
+  std::string selinux_context;  ///< from kubelet's vol_data.json
 };
 result<Traces> read_traces(const std::string& staging_path);
 
@@ -36,14 +35,6 @@ result<Traces> read_traces(const std::string& staging_path);
 /// not_found: it is mounted at none of them.
 result<std::string> staging_path_of(const kube::PersistentVolume& volume, const std::string& kubelet_dir,
                                     const std::vector<std::string>& mounts);
-/// Checks that the PersistentVolume is bound and has this driver and handle. failed_precondition says what it is
-/// instead.
-result<> check(const kube::PersistentVolume& volume, const std::string& driver, const std::string& handle);
-/// Refuses a volume that was staged before its present attachment, because another node may have written it in between.
-/// The attachment's UID in the stash tells. Without one (ceph-csi staged it), the times of this node and of the API
-/// server are compared. `ahead`: by how much the server's clock was ahead of this node's; it may be a little more.
-result<> check(const Traces& traces, const kube::VolumeAttachment& attachment,
-               std::optional<std::chrono::milliseconds> ahead);
 
 /// Control thread only; stop() before it is destroyed.
 class Finder {

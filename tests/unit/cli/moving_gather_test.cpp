@@ -264,7 +264,7 @@ result<> attached_by(const std::string& attachment, const std::string& staged_at
     peer.answer(
         200,
         R"({"metadata":{"name":"pvc-1"},"status":{"phase":"Bound"},"spec":{"accessModes":["ReadWriteOnce"],"csi":{"driver":")" +
-            kDriver + R"(","volumeHandle":"v1"}}})");
+            kDriver + R"(","volumeHandle":"v1","nodeStageSecretRef":{"name":"s","namespace":"n"}}}})");
   });
   Moving moving;
   moving.driver = kDriver;
@@ -293,9 +293,9 @@ TEST_CASE("a volume is here by its VolumeAttachment also when a file of the node
   const std::string past = "2020-01-01T00:00:00Z", future = "2200-01-01T00:00:00Z";
   CHECK(attached_by(attachment_of("node-1", true, past)));
   CHECK(attached_by(attachment_of("node-1", true, past), "u1"));
-  CHECK_FALSE(attached_by(attachment_of("node-1", true, past), "u0"));
+  CHECK_THAT(attached_by(attachment_of("node-1", true, past), "u0").error().text, ContainsSubstring("UID u0, now u1"));
   CHECK_FALSE(attached_by(attachment_of("node-2", true, past)));
-  CHECK_FALSE(attached_by(attachment_of("node-1", false, past)));
+  CHECK(attached_by(attachment_of("node-1", false, past)).error().code == errc::failed_precondition);
   CHECK_FALSE(attached_by(attachment_of("node-1", true, future)));
   CHECK(attached_by("").error().code == errc::not_found);
 }

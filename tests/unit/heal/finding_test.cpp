@@ -10,8 +10,6 @@
 #include "support/folder.hpp"
 
 using namespace corbd;
-using namespace std::chrono_literals;
-using heal::Traces;
 using plan::Attachment;
 using State = Attachment::State;
 
@@ -27,34 +25,13 @@ kube::PersistentVolume a_volume() {
   made.name = "pv-1";
   made.driver = "rbd.csi.ceph.com";
   made.handle = kHandle;
-  made.bound = true;
-  made.access_modes = {"ReadWriteOnce"};
-  made.node_stage_secret = kube::Reference{"secret", "ceph"};
   return made;
 }
-
-std::string why(const result<>& checked) { return checked ? "" : checked.error().text; }
-std::string why_not(kube::PersistentVolume of) { return why(heal::check(of, "rbd.csi.ceph.com", kHandle)); }
 
 kube::VolumeAttachment attachment(const std::string& text) {
   return kube::volume_attachment_of(boost::json::parse(text).as_object());
 }
 Attachment judged(const std::string& text) { return heal::judge(attachment(text), "rbd.csi.ceph.com", "node-1"); }
-
-/// Since 1970, by either clock.
-std::chrono::system_clock::time_point clock_at(std::chrono::milliseconds since) {
-  return std::chrono::system_clock::time_point(since);
-}
-Traces staged_at(std::chrono::milliseconds since) {
-  Traces traces;
-  traces.staged = clock_at(since);
-  return traces;
-}
-kube::VolumeAttachment attached_at(std::chrono::milliseconds since) {
-  kube::VolumeAttachment attachment;
-  attachment.created = clock_at(since);
-  return attachment;
-}
 
 }  // namespace
 
@@ -75,69 +52,6 @@ TEST_CASE("a device that is mounted at none of them is left to kubelet") {
   const auto found = heal::staging_path_of(a_volume(), "/k", {"/k/pods/p/mount"});
   REQUIRE_FALSE(found);
   CHECK(found.error().code == errc::not_found);
-}
-
-TEST_CASE(
-    "a PersistentVolume that is not this driver's, bound, with this handle and a secret is refused by what it is "
-    "instead") {
-  CHECK(why_not(a_volume()) == "");
-  auto other = a_volume();
-  other.driver = "";
-  CHECK_THAT(why_not(other), ContainsSubstring("not a CSI volume"));
-  other = a_volume();
-  other.driver = "nfs";
-  CHECK_THAT(why_not(other), ContainsSubstring("nfs"));
-  other = a_volume();
-  other.handle = "x";
-  CHECK_THAT(why_not(other), ContainsSubstring("volume x"));
-  other = a_volume();
-  other.deleting = true;
-  CHECK_THAT(why_not(other), ContainsSubstring("deleted"));
-  other = a_volume();
-  other.bound = false;
-  CHECK_THAT(why_not(other), ContainsSubstring("not bound"));
-  other = a_volume();
-  other.mode = "Stream";
-  CHECK_THAT(why_not(other), ContainsSubstring("volumeMode Stream"));
-  other = a_volume();
-  other.access_modes.clear();
-  CHECK_THAT(why_not(other), ContainsSubstring("access mode"));
-  other = a_volume();
-  other.node_stage_secret.reset();
-  CHECK_THAT(why_not(other), ContainsSubstring("nodeStageSecretRef"));
-}
-
-TEST_CASE("what was staged before the volume was attached as it is now is not taken for ours") {
-  CHECK(why(heal::check(staged_at(100s), attached_at(100s), 0ms)) == "");
-  CHECK_THAT(why(heal::check(staged_at(99999ms), attached_at(100s), 0ms)), ContainsSubstring("staged before"));
-}
-
-TEST_CASE("without a stash, or the time of its VolumeAttachment, a volume is not taken for ours") {
-  CHECK_THAT(why(heal::check(Traces(), attached_at(100s), 0ms)), ContainsSubstring("image-meta.json"));
-  CHECK_THAT(why(heal::check(staged_at(100s), kube::VolumeAttachment(), 0ms)), ContainsSubstring("creationTimestamp"));
-}
-
-TEST_CASE("when it was staged counts by the API server's clock") {
-  CHECK(why(heal::check(staged_at(100s), attached_at(3700s), 3600s)) == "");
-  CHECK_THAT(why(heal::check(staged_at(3699s), attached_at(100s), -3600s)), ContainsSubstring("staged before"));
-}
-
-TEST_CASE("without the API server's clock only what was staged long after its attachment is taken for ours") {
-  CHECK(why(heal::check(staged_at(400s), attached_at(100s), std::nullopt)) == "");
-  CHECK_THAT(why(heal::check(staged_at(399s), attached_at(100s), std::nullopt)),
-             ContainsSubstring("no Date") && ContainsSubstring("restart kubelet"));
-  CHECK_THAT(why(heal::check(staged_at(99s), attached_at(100s), std::nullopt)), ContainsSubstring("staged before"));
-}
-
-TEST_CASE("a VolumeAttachment's UID beside the volume proves or refutes by itself, whatever the times") {
-  Traces traces = staged_at(GENERATE(1s, 1000s));
-  traces.attachment = "uid-1";
-  kube::VolumeAttachment attachment = attached_at(100s);
-  attachment.uid = "uid-1";
-  CHECK(why(heal::check(traces, attachment, 0ms)) == "");
-  CHECK(why(heal::check(traces, attachment, std::nullopt)) == "");
-  attachment.uid = "uid-2";
-  CHECK_THAT(why(heal::check(traces, attachment, 0ms)), ContainsSubstring("uid-1, now uid-2"));
 }
 
 TEST_CASE("the time of the stash and kubelet's SELinux context are read beside the staging path") {

@@ -1,0 +1,34 @@
+// Whether a volume is on this node, and has been since it was staged: what a VolumeAttachment, a PersistentVolume and
+// an earlier stage say together. The agent serves by it, and the doctor says by it what the agent will do. Pure.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "corbd/core/result.hpp"
+#include "corbd/kube/objects.hpp"
+
+namespace corbd::kube {
+
+/// Of the VolumeAttachment that has the volume's computed name. not_found: the volume is not on this node; unavailable:
+/// it is not, or not any more, and that may change.
+result<> check_attached(const VolumeAttachment& attachment, const std::string& driver, const std::string& node);
+
+/// Checks that the PersistentVolume is bound and has this driver and handle. failed_precondition says what it is
+/// instead.
+result<> check_bound(const PersistentVolume& volume, const std::string& driver, const std::string& handle);
+
+/// What an earlier stage left at a staging path.
+struct StageTraces {
+  std::optional<std::chrono::system_clock::time_point> staged;  ///< when image-meta.json was written
+  std::string attachment = {};  ///< UID of the VolumeAttachment, from image-meta.json; empty: it has none
+};
+
+/// Refuses a volume that was staged before its present attachment, because another node may have written it in between.
+/// The attachment's UID in the stash tells. Without one (ceph-csi staged it), the times of this node and of the API
+/// server are compared. `ahead`: by how much the server's clock was ahead of this node's; it may be a little more.
+result<> check_stayed(const StageTraces& traces, const VolumeAttachment& attachment,
+                      std::optional<std::chrono::milliseconds> ahead);
+
+}  // namespace corbd::kube
