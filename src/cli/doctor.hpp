@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "corbd/cephcsi/key.hpp"
 #include "corbd/cephcsi/mounters.hpp"
 #include "corbd/cli/options.hpp"
 #include "corbd/core/result.hpp"
@@ -52,8 +53,7 @@ struct ToolSeen {
   bool there = false;
 };
 
-/// How Ceph users prove who they are: the older type, and the one that Ceph 20.2.4 brought.
-enum class KeyType { unknown, aes, aes256k };
+using cephcsi::KeyType;
 struct KeySeen {
   std::string volume_id;
   KeyType type = KeyType::unknown;
@@ -106,8 +106,8 @@ std::vector<Finding> judge(const Inputs& inputs);
 /// Parts of judge().
 void judge_node(const Inputs& inputs, std::vector<Finding>& into);
 void judge_ceph(const Inputs& inputs, std::vector<Finding>& into);
-/// Of a key's first four letters.
-KeyType key_type(std::string_view beginning);
+/// Whether the kernel's RBD client knows keys of type aes256k.
+bool kernel_knows_aes256k(std::string_view release);
 /// 0 ok, 1 warnings, 2 failures.
 int exit_code(const std::vector<Finding>& findings);
 

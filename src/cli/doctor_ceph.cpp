@@ -4,7 +4,6 @@
 #include <charconv>
 #include <tuple>
 
-#include "corbd/core/base64.hpp"
 #include "doctor.hpp"
 
 namespace corbd::cli {
@@ -43,12 +42,7 @@ std::string some_of(const std::vector<std::string>& ids) {
 
 }  // namespace
 
-KeyType key_type(std::string_view beginning) {
-  // docs/sources.md#cephx-keys
-  const auto bytes = from_base64(beginning.substr(0, 4));
-  if (!bytes || bytes->size() < 2 || bytes->at(1) != 0) return KeyType::unknown;
-  return bytes->at(0) == 1 ? KeyType::aes : bytes->at(0) == 2 ? KeyType::aes256k : KeyType::unknown;
-}
+bool kernel_knows_aes256k(std::string_view release) { return kernel_version(release) >= kFirstKernel; }
 
 void judge_ceph(const Inputs& inputs, std::vector<Finding>& into) {
   const bool known = !inputs.ceph_release.empty();
@@ -58,7 +52,7 @@ void judge_ceph(const Inputs& inputs, std::vector<Finding>& into) {
                         : inputs.ceph_libraries + ", of a release that it does not tell",
                   {}});
   const bool library = !known || knows_aes256k(release_of(inputs.ceph_release));
-  const bool kernel = kernel_version(inputs.kernel) >= kFirstKernel;
+  const bool kernel = kernel_knows_aes256k(inputs.kernel);
   std::size_t old_keys = 0, new_keys = 0;
   std::vector<std::string> by_library, by_kernel;
   for (const auto& one : inputs.keys) {

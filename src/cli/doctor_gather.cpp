@@ -119,7 +119,7 @@ KeyType type_of_key(const std::string& path) {
   std::array<char, 4> letters{};
   if (!fd || ::read(fd.get(), letters.data(), letters.size()) != static_cast<ssize_t>(letters.size()))
     return KeyType::unknown;
-  return key_type({letters.data(), letters.size()});
+  return cephcsi::key_type({letters.data(), letters.size()});
 }
 
 /// The object "record" of each file, as far as they are that.

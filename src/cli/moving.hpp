@@ -45,7 +45,7 @@ struct StagedAt {
 /// What a node-stage secret has.
 struct StageSecret {
   bool user = false, key = false, passphrase = false;
-  unsigned key_type = 0;  ///< CephX: 1 aes, 2 aes256k; 0: the key is none
+  cephcsi::KeyType key_type = cephcsi::KeyType::unknown;  ///< unknown: the key is none
 };
 /// What the API server says of a volume.
 struct VolumeFacts {

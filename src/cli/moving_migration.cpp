@@ -162,6 +162,11 @@ void judge_cluster(const Case& of, Prospect& into) {
        "add the cluster to ceph-csi's ConfigMap");
 }
 
+/// One that the kernel's client does not know.
+bool has_new_key(const Case& of) {
+  return of.secret != nullptr && of.secret->key_type == KeyType::aes256k && !kernel_knows_aes256k(of.moving.kernel);
+}
+
 void judge_secret(const Case& of, Prospect& into, const cephcsi::Parameters* read) {
   if (of.object != nullptr && !of.object->node_stage_secret)
     find(into, Grade::failure, "secret", "its PersistentVolume names no nodeStageSecretRef, so a stage brings no key",
@@ -182,14 +187,16 @@ void judge_secret(const Case& of, Prospect& into, const cephcsi::Parameters* rea
   lacks(of.secret->user, "userID");
   lacks(of.secret->key, "userKey");
   if (read != nullptr && !read->kms_id.empty()) lacks(of.secret->passphrase, "encryptionPassphrase");
-  if (of.secret->key && of.secret->key_type == 0)
-    find(into, Grade::failure, "secret", "userKey of its node-stage secret is not a Ceph key", "correct the Secret");
-  if (of.secret->key_type == 2 && read != nullptr && read->mounter == cephcsi::Mounter::krbd &&
-      kernel_version(of.moving.kernel) < std::pair(7u, 0u))
+  if (of.secret->key && of.secret->key_type == KeyType::unknown)
+    find(into, Grade::failure, "secret", "userKey of its node-stage secret is no Ceph key of type aes or aes256k",
+         "correct the Secret");
+  if (has_new_key(of) && read != nullptr && read->mounter == cephcsi::Mounter::krbd)
     find(into, Grade::failure, "secret",
          "its key is of the type aes256k, which the kernel's client knows from Linux 7.0 on, and the kernel is to "
          "serve it",
-         "have corbd serve it: a rule in mounters.json with the mounter rbd-nbd");
+         "have corbd serve it: tryOtherMounters in the StorageClass of new volumes, and a rule in mounters.json with "
+         "the "
+         "mounter rbd-nbd for this one");
 }
 
 void judge_encryption(const Case& of, Prospect& into, const cephcsi::Parameters& read) {
@@ -223,13 +230,14 @@ Choice choose(const Case& of) {
   return made;
 }
 
-std::string client(cephcsi::Mounter mounter) {
+std::string client(const Case& of, cephcsi::Mounter mounter) {
   switch (mounter) {
     case cephcsi::Mounter::nbd:
       return "corbd";
     case cephcsi::Mounter::krbd:
       return "the kernel";
     case cephcsi::Mounter::krbd_if_able:
+      if (has_new_key(of)) return "corbd, because the kernel does not know keys of the type aes256k";
       break;
   }
   return "the kernel, or corbd if the image has a feature that the kernel lacks";
@@ -267,7 +275,7 @@ void judge_attributes(const Case& of, Prospect& into) {
     find(into, Grade::failure, "attributes", read.error().text, kForLife);
     return;
   }
-  into.next_stage = client(read->mounter) + ", by " + choice.by;
+  into.next_stage = client(of, read->mounter) + ", by " + choice.by;
   judge_encryption(of, into, *read);
   judge_client(of, into, *read);
   judge_secret(of, into, &*read);

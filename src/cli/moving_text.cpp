@@ -82,14 +82,12 @@ void print_text(const Outlook& outlook, bool back) {
   std::cout << count << "When " << change << " on this node: " << ends[exit_code(outlook)] << "\n";
 }
 
-/// The first two bytes, little endian (Ceph's CryptoKey::encode()).
-unsigned key_type(const Secret& key) {
+/// unknown: it is none. What stands before a key's secret has 12 bytes.
+KeyType type_of(const Secret& key) {
   auto bytes = from_base64(key.reveal());
-  if (!bytes || bytes->size() < 12) return 0;
-  const auto at = [&](std::size_t i) { return static_cast<unsigned char>((*bytes)[i]); };
-  const unsigned type = at(0) + at(1) * 256U;
-  wipe(*bytes);
-  return type;
+  const bool whole = bytes && bytes->size() >= 12;
+  if (bytes) wipe(*bytes);
+  return whole ? cephcsi::key_type(key.reveal()) : KeyType::unknown;
 }
 
 }  // namespace
@@ -106,7 +104,7 @@ StageSecret read_stage_secret(const std::map<std::string, Secret>& data) {
   made.user = !migrated.empty() || !value("userID").empty();
   made.key = !key.empty();
   made.passphrase = !value("encryptionPassphrase").empty();
-  made.key_type = key_type(key);
+  made.key_type = type_of(key);
   return made;
 }
 

@@ -1,4 +1,6 @@
 // The agent's side. It reads sysfs here, and a helper writes it.
+#include <sys/utsname.h>
+
 #include <boost/json/array.hpp>
 #include <boost/json/value.hpp>
 
@@ -12,11 +14,16 @@ namespace {
 /// The kernel waits a minute for the monitors, then for the lock.
 constexpr std::chrono::seconds kPatience{150};
 
+std::string kernel_release() {
+  utsname system{};
+  return ::uname(&system) == 0 ? system.release : "";
+}
+
 class SysfsClient final : public device::KernelClient {
  public:
   SysfsClient(HelperPool& helpers, std::string sysfs) : helpers_(helpers), sysfs_(std::move(sysfs)) {}
 
-  result<std::uint64_t> features() const override { return read_features(sysfs_); }
+  result<device::Abilities> abilities() const override { return read_abilities(sysfs_, kernel_release()); }
   result<std::vector<device::Mapped>> inventory() const override { return read_inventory(sysfs_); }
 
   task<result<>> map(device::MapArgs args, HelperOwner owner, Until until) override {

@@ -35,8 +35,8 @@ Error not_added(const std::string& name, std::string_view payload, int failed) {
     return {errc::failed_precondition,
             "this kernel's RBD client does not know the type of the key of " + name + ", " +
                 (type == kAes256k ? "aes256k, which Linux 7.0 brought" : "number " + std::to_string(type)) +
-                ": serve the volume over nbd (mounter rbd-nbd, or a rule in mounters.json), or give the user a key "
-                "of type aes"};
+                ": serve the volume over nbd (mounter rbd-nbd, tryOtherMounters, or a rule in mounters.json), or give "
+                "the user a key of type aes"};
   if (failed == EINVAL)
     return {errc::invalid_argument,
             "the key of " + name + " is not a Ceph key: it must be what `ceph auth get-key` prints"};

@@ -46,7 +46,8 @@ result<std::vector<device::Mapped>> read_inventory(const std::string& root) {
   return found;
 }
 
-result<std::uint64_t> read_features(const std::string& root) {
+result<device::Abilities> read_abilities(const std::string& root, std::string_view release) {
+  constexpr unsigned first = 7;  // docs/sources.md#cephx-keys
   // "0x1ff"
   const auto text = attribute(root + "/bus/rbd/supported_features");
   if (!text)
@@ -57,7 +58,8 @@ result<std::uint64_t> read_features(const std::string& root) {
   if (!features)
     return Error{errc::failed_precondition,
                  "the kernel's rbd module gives its features as '" + *text + "', which is not a number"};
-  return *features;
+  const auto major = sysfs::number<unsigned>(release.substr(0, release.find('.')));
+  return device::Abilities{*features, major.value_or(0) >= first};
 }
 
 }  // namespace corbd::krbd

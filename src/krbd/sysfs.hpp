@@ -10,7 +10,8 @@ namespace corbd::krbd {
 
 /// `sysfs` is the root of sysfs. Empty without the module.
 result<std::vector<device::Mapped>> read_inventory(const std::string& sysfs);
-/// failed_precondition without the module.
-result<std::uint64_t> read_features(const std::string& sysfs);
+/// failed_precondition without the module. `release`: uname -r, because sysfs does not show which keys the client
+/// knows.
+result<device::Abilities> read_abilities(const std::string& sysfs, std::string_view release);
 
 }  // namespace corbd::krbd

@@ -42,7 +42,8 @@ Decision stage_new(const Situation& view, const Staged& wish) {
     return fail(errc::failed_precondition, "image " + view.seen.facts.resolved->key.text() + " of volume " + view.id +
                                                " has " + std::to_string(view.seen.facts.resolved->size) +
                                                " bytes, less than 1 MiB: grow it");
-  const auto kind = choose_kind(wish.mounter, view.seen.facts.resolved->features, view.seen.kernel_features);
+  const auto kind = choose_kind(wish.mounter, view.seen.facts.resolved->features, cephcsi::key_type(wish.key.reveal()),
+                                view.seen.kernel_client);
   if (!kind) return fail(kind.error().code, "volume " + view.id + ": " + kind.error().text);
   Record record = new_record(view, wish, *view.seen.facts.resolved);
   record.kind = *kind;

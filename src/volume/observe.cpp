@@ -70,7 +70,7 @@ result<Observation> observe(const Volume& volume, const Wish& wish, const Ports&
   Observation seen;
   seen.boot_id = boot_id;
   if (auto kernel = observe_kernel(seen, volume, wish, ports); !kernel) return kernel.error();
-  if (!volume.record && wants_kernel(wish)) seen.kernel_features = ports.kernel.features();
+  if (!volume.record && wants_kernel(wish)) seen.kernel_client = ports.kernel.abilities();
   seen.command = ports.devices.under_way(volume.id);
   seen.busy = ports.files.busy(ports.records.busy_file(volume.id));
   if (volume.link) {

@@ -26,8 +26,9 @@ def story_aes256k(lab):
     expect_unmapped(by_kernel, image)
     check(not watchers(lab, image), "the image is watched after the refusal")
 
-    volume = agent.volume(image)
+    volume = agent.volume(image, attributes=("mounter=rbd", "tryOtherMounters=true"))
     volume.stage()
+    check(volume.device is not None, "it is not served over nbd")
     volume.publish()
     writer = Writer(lab, os.path.join(volume.staged_path, "data"), size=16 * MIB).start()
     writer.wait_more(30)

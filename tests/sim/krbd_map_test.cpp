@@ -5,6 +5,12 @@ using namespace corbd;
 using namespace corbd::test;
 using plan::Wish;
 
+namespace {
+
+const Secret kNewKey(std::string("AgAAAAAAAAAAAAAA"));  // of type aes256k
+
+}  // namespace
+
 TEST_CASE(
     "an image with a feature that the kernel does not know goes to nbd where that is allowed, and is refused by its "
     "feature elsewhere") {
@@ -17,6 +23,34 @@ TEST_CASE(
   wish.mounter = cephcsi::Mounter::krbd_if_able;
   CHECK(scene.want(wish) == errc::ok);
   CHECK(scene.device().kind == device::Kind::nbd);
+}
+
+TEST_CASE(
+    "a key that the kernel does not know takes a volume to nbd where that is allowed, and is refused without a trace "
+    "elsewhere") {
+  Scene scene;
+  auto wish = krbd_staged();
+  wish.key = scene.world.cluster.key = kNewKey;
+  CHECK_THAT(error_of(scene, wish), ContainsSubstring("the type of the key"));
+  CHECK(scene.world.disk.records.empty());
+  CHECK(scene.world.kernel.devices.empty());
+  wish.mounter = cephcsi::Mounter::krbd_if_able;
+  CHECK(scene.want(wish) == errc::ok);
+  CHECK(scene.device().kind == device::Kind::nbd);
+  // A kernel that came meanwhile does not change who serves it.
+  scene.world.kernel.rbd_aes256k = true;
+  CHECK(scene.want(wish) == errc::ok);
+  CHECK(scene.device().kind == device::Kind::nbd);
+}
+
+TEST_CASE("a volume that the kernel serves stays the kernel's when its user gets a key that the kernel does not know") {
+  Scene scene;
+  auto wish = krbd_staged();
+  wish.mounter = cephcsi::Mounter::krbd_if_able;
+  REQUIRE(scene.want(wish) == errc::ok);
+  wish.key = scene.world.cluster.key = kNewKey;
+  CHECK(scene.want(wish) == errc::ok);
+  is_staged(scene.world);
 }
 
 TEST_CASE("without the kernel's module a volume that wants it is refused, also if another mounter may try") {

@@ -105,7 +105,7 @@ class Formatted final : public Filesystems {
 
 class KernelClient final : public device::KernelClient {
  public:
-  result<std::uint64_t> features() const override { return Error{errc::failed_precondition, "no module"}; }
+  result<device::Abilities> abilities() const override { return Error{errc::failed_precondition, "no module"}; }
   result<std::vector<device::Mapped>> inventory() const override { return std::vector<device::Mapped>(); }
   task<result<>> map(device::MapArgs, HelperOwner, Until) override { co_return result<>(); }
   task<result<>> unmap(std::uint32_t, std::string, HelperOwner, Until) override { co_return result<>(); }

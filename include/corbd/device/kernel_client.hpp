@@ -36,9 +36,8 @@ struct MapArgs {
 class KernelClient {
  public:
   virtual ~KernelClient() = default;
-  /// The image features that the kernel knows, as librbd numbers them; failed_precondition "modprobe rbd" without the
-  /// module.
-  virtual result<std::uint64_t> features() const = 0;
+  /// failed_precondition "modprobe rbd" without the module.
+  virtual result<Abilities> abilities() const = 0;
   /// Every mapped image, from sysfs; cannot hang.
   virtual result<std::vector<Mapped>> inventory() const = 0;
   /// Makes a device of that very image. The caller made sure that there is none. not_found when another image has its

@@ -60,6 +60,12 @@ struct Seen {
   std::vector<Holder> holders;  ///< of its partitions too
 };
 
+/// What the kernel's own rbd client can do.
+struct Abilities {
+  std::uint64_t features = 0;  ///< of images that it knows, as librbd numbers them
+  bool aes256k = false;        ///< it knows keys of that type
+};
+
 /// A command to the kernel's driver whose end is not known. It cannot be taken back, and may outlive its caller.
 struct Command {
   std::string what;                             ///< "disconnecting /dev/nbd0"

@@ -65,8 +65,7 @@ struct Observation {
   // Cheap, and cannot hang.
   std::string boot_id;
   std::vector<device::Seen> devices;  ///< those that carry this volume's identifier; of krbd: that show its image
-  result<std::uint64_t> kernel_features =
-      std::uint64_t{0};                    ///< what the kernel's client knows; asked when a stage may want it
+  result<device::Abilities> kernel_client = device::Abilities();  ///< asked when a stage may want it
   std::optional<device::Command> command;  ///< to the kernel, on its device: what it does is not known before its end
   bool busy = false;                       ///< a helper of an earlier incarnation still works on it
   std::vector<host::Mount>

@@ -88,6 +88,7 @@ class Kernel {
   // Its own RBD client: krbd.cpp
   bool rbd_module = true;
   std::uint64_t rbd_features = 0x1bf;  ///< all but journaling
+  bool rbd_aes256k = false;            ///< it knows keys of that type
   std::string rbd_options;             ///< of the last map by the agent
   std::string rbd_client() const;
   result<> krbd_maps(const std::string& image, bool read_only);

@@ -2,6 +2,7 @@
 // twice.
 #include <algorithm>
 
+#include "corbd/cephcsi/key.hpp"
 #include "support/world/ports.hpp"
 
 namespace corbd::test {
@@ -11,10 +12,10 @@ class KernelClient final : public device::KernelClient {
  public:
   explicit KernelClient(World& world) : world_(world) {}
 
-  result<std::uint64_t> features() const override {
+  result<device::Abilities> abilities() const override {
     if (!world_.kernel.rbd_module)
       return Error{errc::failed_precondition, "the kernel's rbd module is not there: run `modprobe rbd`"};
-    return world_.kernel.rbd_features;
+    return device::Abilities{world_.kernel.rbd_features, world_.kernel.rbd_aes256k};
   }
 
   result<std::vector<device::Mapped>> inventory() const override {
@@ -43,6 +44,8 @@ class KernelClient final : public device::KernelClient {
           const auto place = world.cluster.images.find(args.name.image);
           if (place == world.cluster.images.end() || place->second.id != args.image.image_id)
             return Error{errc::not_found, "another image, or none"};
+          if (cephcsi::key_type(args.key.reveal()) == cephcsi::KeyType::aes256k && !world.kernel.rbd_aes256k)
+            return Error{errc::failed_precondition, "this kernel's RBD client does not know the type of the key"};
           world.kernel.rbd_options = args.options;
           return world.kernel.krbd_maps(args.name.image, args.read_only);
         });

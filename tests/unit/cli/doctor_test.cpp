@@ -174,15 +174,6 @@ TEST_CASE("what the agent says of itself is what the doctor says of it") {
   CHECK(find(inputs, "registration").said == "no such finding");
 }
 
-TEST_CASE("the type of a key is in its first letters") {
-  CHECK(key_type("AQDgkbRgAAAAABAAJVPQ6ZEwp8lyJcFtkAqzhg==") == KeyType::aes);
-  CHECK(key_type("AgDgkbRg") == KeyType::aes256k);
-  CHECK(key_type("AwDg") == KeyType::unknown);
-  CHECK(key_type("AQHg") == KeyType::unknown);
-  CHECK(key_type("AQ") == KeyType::unknown);
-  CHECK(key_type("") == KeyType::unknown);
-}
-
 TEST_CASE("a key that librados or the kernel's client cannot use is named, with its volume and the way out") {
   auto inputs = healthy();
   inputs.keys = {{"v1", KeyType::aes, true}, {"v2", KeyType::aes256k, false}};

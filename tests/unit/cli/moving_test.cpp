@@ -32,7 +32,7 @@ VolumeFacts known(std::map<std::string, std::string> attributes) {
   volume.attributes = std::move(attributes);
   volume.node_stage_secret = kube::Reference{"rbd", "ceph-csi"};
   volume.claim = kube::Reference{"data", "shop"};
-  return {volume, StageSecret{true, true, true, 1}, result<>()};
+  return {volume, StageSecret{true, true, true, KeyType::aes}, result<>()};
 }
 
 /// A node with one filesystem, and nothing wrong.
@@ -338,13 +338,16 @@ TEST_CASE("a stage needs a secret with a key that its client knows") {
   CHECK(migration_of(moving, "secret") == Grade::failure);
   moving = by_kernel();
   moving.unnamed = cephcsi::Mounter::krbd;
-  moving.facts[kVolume].secret->key_type = 2;
+  moving.facts[kVolume].secret->key_type = KeyType::aes256k;
   CHECK_THAT(named(only(before_migration(moving)), "secret").said, ContainsSubstring("aes256k"));
   moving.kernel = "7.0.1";
   CHECK(migration_of(moving, "secret") == Grade::ok);
   moving.kernel = "6.12.1";
   moving.unnamed = cephcsi::Mounter::nbd;
   CHECK(migration_of(moving, "secret") == Grade::ok);
+  moving.facts[kVolume].volume->attributes = {{"mounter", "rbd"}, {"tryOtherMounters", "true"}};
+  CHECK(migration_of(moving, "secret") == Grade::ok);
+  CHECK_THAT(only(before_migration(moving)).next_stage, ContainsSubstring("corbd, because the kernel"));
 }
 
 TEST_CASE("a node without what the next stage needs fails the migration") {
@@ -511,11 +514,11 @@ TEST_CASE("a secret is read for what it has, and its key for its type, not for i
   const auto key = [](char type) { return Secret(to_base64(std::string{type, '\0'} + std::string(26, 'x'))); };
   const std::map<std::string, Secret> plain{{"userID", Secret(std::string("kubernetes"))}, {"userKey", key(1)}};
   auto read = read_stage_secret(plain);
-  CHECK((read.user && read.key && !read.passphrase && read.key_type == 1));
+  CHECK((read.user && read.key && !read.passphrase && read.key_type == KeyType::aes));
   read = read_stage_secret({{"key", key(2)}, {"encryptionPassphrase", Secret(std::string("p"))}});
-  CHECK((read.user && read.key && read.passphrase && read.key_type == 2));
+  CHECK((read.user && read.key && read.passphrase && read.key_type == KeyType::aes256k));
   read = read_stage_secret({{"userKey", Secret(std::string("no key"))}});
-  CHECK((!read.user && read.key && read.key_type == 0));
+  CHECK((!read.user && read.key && read.key_type == KeyType::unknown));
 }
 
 TEST_CASE("lines of mountinfo are read with their escapes and optional fields") {

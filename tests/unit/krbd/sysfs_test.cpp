@@ -93,9 +93,9 @@ TEST_CASE("a device is found by its image's identity, not by a name that another
 TEST_CASE("without the module there is no device, and its features are not known") {
   Tree tree;
   CHECK(krbd::read_inventory(tree.root())->empty());
-  CHECK_THAT(krbd::read_features(tree.root()).error().text, ContainsSubstring("modprobe rbd"));
+  CHECK_THAT(krbd::read_abilities(tree.root(), "7.0.0").error().text, ContainsSubstring("modprobe rbd"));
   tree.file("bus/rbd/supported_features", "0x1bf");
-  CHECK(*krbd::read_features(tree.root()) == 0x1bf);
+  CHECK(krbd::read_abilities(tree.root(), "7.0.0")->features == 0x1bf);
 }
 
 TEST_CASE("a map's request arrives in the helper as it was asked") {
@@ -126,6 +126,16 @@ TEST_CASE("a device is unmapped by its number, through the newer file where ther
 TEST_CASE("a device of a kernel without the module is unmapped already") {
   Tree tree;
   CHECK(krbd::work({{"op", "krbd_unmap"}, {"sysfs", tree.root()}, {"index", 3}, {"options", ""}}));
+}
+
+TEST_CASE("the kernel's client knows keys of type aes256k from Linux 7.0 on") {
+  Tree tree;
+  tree.file("bus/rbd/supported_features", "0x1bf");
+  const auto knows = [&](const char* release) { return krbd::read_abilities(tree.root(), release)->aes256k; };
+  CHECK(knows("7.0.0"));
+  CHECK(knows("10.2.0-rc1"));
+  CHECK_FALSE(knows("6.19.14-amd64"));
+  CHECK_FALSE(knows("seven"));
 }
 
 TEST_CASE("what is no Ceph key is refused without being repeated") {

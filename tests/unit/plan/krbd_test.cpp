@@ -160,10 +160,22 @@ TEST_CASE("what else is wanted of a volume of the kernel's client, as a table") 
 }
 
 TEST_CASE("the kernel's client is chosen where it is wanted and knows every feature of the image") {
-  CHECK(*choose_kind(Mounter::nbd, 0, Error{errc::failed_precondition, "no module"}) == device::Kind::nbd);
-  CHECK(*choose_kind(Mounter::krbd, 5, std::uint64_t{0x1bf}) == device::Kind::krbd);
-  CHECK(*choose_kind(Mounter::krbd_if_able, 69, std::uint64_t{0x1bf}) == device::Kind::nbd);
-  const auto refused = choose_kind(Mounter::krbd, 69 | 1ull << 40, std::uint64_t{0x1bf});
+  const device::Abilities able{0x1bf, false};
+  const auto key = cephcsi::KeyType::aes;
+  CHECK(*choose_kind(Mounter::nbd, 0, key, Error{errc::failed_precondition, "no module"}) == device::Kind::nbd);
+  CHECK(*choose_kind(Mounter::krbd, 5, key, able) == device::Kind::krbd);
+  CHECK(*choose_kind(Mounter::krbd_if_able, 69, key, able) == device::Kind::nbd);
+  const auto refused = choose_kind(Mounter::krbd, 69 | 1ull << 40, key, able);
   REQUIRE_FALSE(refused);
   CHECK_THAT(refused.error().text, ContainsSubstring("journaling, bit 40"));
+}
+
+TEST_CASE("a key of a type that the kernel may not know is a reason for the other mounter, where one may try") {
+  const auto key = GENERATE(cephcsi::KeyType::unknown, cephcsi::KeyType::aes, cephcsi::KeyType::aes256k);
+  const bool known = GENERATE(true, false);
+  const device::Abilities able{0x1bf, known};
+  const bool other = key == cephcsi::KeyType::aes256k && !known;
+  CHECK(*choose_kind(Mounter::krbd_if_able, 5, key, able) == (other ? device::Kind::nbd : device::Kind::krbd));
+  // The kernel itself says whether it knows the key.
+  CHECK(*choose_kind(Mounter::krbd, 5, key, able) == device::Kind::krbd);
 }
