@@ -80,6 +80,8 @@ struct Moving {
   result<std::string> kms_config = Error{errc::not_found, "the KMS config was not read"};
   result<> api;                              ///< an error: there is no API server, or it does not answer
   std::map<std::string, VolumeFacts> facts;  ///< by volume ID
+  /// Whether the driver's volumes are attached at all; asked where a VolumeAttachment is missing. An error: not known.
+  result<bool> attaches = true;
 };
 
 /// What awaits one volume.

@@ -89,6 +89,8 @@ Case case_of(const Moving& moving, const StagedAt& at) {
   return of;
 }
 
+bool attaches_nothing(const Moving& moving) { return moving.attaches && !*moving.attaches; }
+
 bool is_empty(const Case& of) {
   return of.server == Server::none && of.at.stash && of.stash == nullptr && !of.at.mounted;
 }
@@ -159,6 +161,13 @@ std::vector<Finding> node_findings(const Moving& moving) {
                    "the attributes and secrets of the volumes are not known: " + moving.api.error().text,
                    "run this in ceph-csi's pod or one with its service account, or set KUBERNETES_CONFIG_PATH to a "
                    "kubeconfig"});
+  if (!moving.attaches)
+    all.push_back({"csidriver", Grade::warning,
+                   "whether the volumes of " + moving.driver +
+                       " are attached at all is not known, and taken for yes: " + moving.attaches.error().text,
+                   "give this pod's service account the right to get it (deploy/migration/rights.yaml), and ask again; "
+                   "`kubectl get csidriver " +
+                       moving.driver + "` shows it too"});
   if (!moving.daemons && !moving.nbd.empty())
     all.push_back({"rbd-nbd", Grade::warning, moving.daemons.error().text,
                    "run this as root in the host's PID namespace (`hostPID: true`)"});

@@ -26,6 +26,8 @@ struct Case {
 };
 Case case_of(const Moving& moving, const StagedAt& at);
 
+/// The CSIDriver says so (attachRequired: false): no volume of the driver has a VolumeAttachment.
+bool attaches_nothing(const Moving& moving);
 /// kubelet's folder, and nothing in it: no volume is staged there.
 bool is_empty(const Case& of);
 /// The part of a prospect that both directions have: names, device, who serves it now.

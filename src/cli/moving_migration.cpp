@@ -104,8 +104,23 @@ void judge_cache(const Case& of, Prospect& into) {
   find(into, Grade::failure, "cache",
        "its attributes do not switch rbd-nbd's cache off (mapOptions rbd_cache=false): when rbd-nbd is killed with its "
        "pod, acknowledged writes that were not flushed may be lost",
-       "move its pods away first (`kubectl drain NODE`), or end each rbd-nbd with SIGTERM right before its pod: "
-       "`pkill -TERM -x rbd-nbd`, and wait until it has ended");
+       std::string("move its pods away first (`kubectl drain NODE`), or end each rbd-nbd with SIGTERM right before its "
+                   "pod: `pkill -TERM -x rbd-nbd`, and wait until it has ended") +
+           (attaches_nothing(of.moving) ? ". That gives its lock back, so corbd then serves it on your word only: "
+                                          "`corbd heal ID --without-proof`"
+                                        : ""));
+}
+
+/// rbd-nbd's lock, as far as anybody can know before its end.
+void judge_unattached(const Case& of, Prospect& into) {
+  into.after = "nobody until its next stage, then corbd";
+  find(into, Grade::failure, "attachment",
+       "the CSIDriver " + of.moving.driver +
+           " says attachRequired: false, so no VolumeAttachment shows that it stayed here. corbd serves it at its next "
+           "stage, on the proof of the lock that rbd-nbd leaves when it is killed",
+       "restart kubelet at once when the pod was replaced: its stage brings what corbd needs. Where rbd-nbd left no "
+       "lock, the volume stays unproven until you say that no other node used it: `corbd heal ID --without-proof`. Or "
+       "move its pods away first");
 }
 
 /// corbd serves it in place only if the API server says that it stayed here.
@@ -114,6 +129,7 @@ void judge_attachment(const Case& of, Prospect& into) {
   if (!of.moving.api || known == of.moving.facts.end() || !of.device.starts_with("nbd")) return;
   const auto& attached = known->second.attached;
   if (attached) return;
+  if (attaches_nothing(of.moving)) return judge_unattached(of, into);
   const auto code = attached.error().code;
   const bool refused = code == errc::not_found || code == errc::failed_precondition;
   find(into, refused ? Grade::failure : Grade::warning, "attachment",
@@ -250,9 +266,11 @@ void judge_client(const Case& of, Prospect& into, const cephcsi::Parameters& rea
   const auto features = of.object->attributes.find("imageFeatures");
   if (read.mounter != cephcsi::Mounter::krbd && features != of.object->attributes.end() && !features->second.empty() &&
       features->second.find("exclusive-lock") == std::string::npos)
-    find(into, Grade::warning, "exclusive-lock",
-         "its StorageClass made its image without exclusive-lock: after a crash only the VolumeAttachment can prove "
-         "that no other node wrote",
+    find(into, attaches_nothing(of.moving) ? Grade::failure : Grade::warning, "exclusive-lock",
+         std::string("its StorageClass made its image without exclusive-lock: after a crash ") +
+             (attaches_nothing(of.moving) ? "nothing proves that no other node wrote, and it waits for your word "
+                                            "(`corbd heal ID --without-proof`)"
+                                          : "only the VolumeAttachment can prove that no other node wrote"),
          "`rbd feature enable POOL/IMAGE exclusive-lock`");
 }
 
@@ -326,6 +344,19 @@ Finding driver_there(const Moving& moving) {
           "run `modprobe nbd nbds_max=0`, and list nbd in /etc/modules-load.d for the next boot"};
 }
 
+/// What a crash, or an upgrade, finds of what corbd serves.
+void judge_driver(const Moving& moving, std::vector<Finding>& into) {
+  if (attaches_nothing(moving))
+    into.push_back(
+        {"csidriver", Grade::warning,
+         "the CSIDriver " + moving.driver +
+             " says attachRequired: false: after each end of corbd, only the lock of an image proves that no "
+             "other node wrote it. Where that lock is free, the volume waits for your word",
+         "give each image the feature exclusive-lock; `corbd heal ID --without-proof` is the word. To have "
+         "VolumeAttachments, make the CSIDriver anew with attachRequired: true while no pod uses its "
+         "volumes"});
+}
+
 void judge_files(const Moving& moving, std::vector<Finding>& into) {
   if (!moving.clusters)
     into.push_back({"config.json", Grade::failure, moving.clusters.error().text,
@@ -343,6 +374,7 @@ void judge_files(const Moving& moving, std::vector<Finding>& into) {
 Outlook before_migration(const Moving& moving) {
   Outlook outlook{{driver_there(moving)}, {}};
   judge_files(moving, outlook.node);
+  judge_driver(moving, outlook.node);
   std::ranges::move(node_findings(moving), std::back_inserter(outlook.node));
   for (const auto& at : moving.staged)
     if (const Case of = case_of(moving, at); !is_empty(of)) outlook.volumes.push_back(migrated(of));

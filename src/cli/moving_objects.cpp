@@ -1,6 +1,7 @@
 // What the API server says of staged volumes: their PersistentVolumes and node-stage secrets.
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
+#include <utility>
 
 #include "corbd/core/blocking_pool.hpp"
 #include "corbd/core/clock.hpp"
@@ -24,6 +25,13 @@ struct Question {
 
   Until one() const { return Until{until}.at_most(clock.now() + kOneAnswer); }
 };
+
+task<result<bool>> find_driver(const Question& asking) {
+  const auto driver = co_await asking.api.get(kube::kDrivers, asking.driver, asking.one());
+  const auto has_any = kube::has_attachments(driver);
+  if (!has_any) co_return with_context("CSIDriver " + asking.driver, has_any.error());
+  co_return *has_any;
+}
 
 /// It has a name that can be computed.
 task<result<kube::VolumeAttachment>> find_attachment(const Question& asking, std::string volume_id) {
@@ -74,6 +82,7 @@ bool is_silence(const Error& error) {
 }
 
 task<> ask_all(const Question& asking, Moving& into) {
+  bool asked_driver = false;
   for (const auto& at : into.staged) {
     if (at.volume_id.empty() || into.facts.contains(at.volume_id)) continue;
     auto& facts = into.facts[at.volume_id];
@@ -82,6 +91,8 @@ task<> ask_all(const Question& asking, Moving& into) {
       into.api = attachment.error();
       co_return;
     }
+    if (!attachment && attachment.error().code == errc::not_found && !std::exchange(asked_driver, true))
+      into.attaches = co_await find_driver(asking);
     facts.attached = attachment ? stayed_here(asking, *attachment, at) : result<>(attachment.error());
     facts.volume = co_await find_volume(asking, at.volume_id, at.persistent_volume, attachment);
     if (!facts.volume && is_silence(facts.volume.error())) {

@@ -63,6 +63,10 @@ bool only_readers(const kube::PersistentVolume& volume) {
 /// ceph-csi heals a filesystem whose attributes say rbd-nbd. It tries once, when its pod starts.
 void judge_served(const Case& of, Prospect& into) {
   if (const std::string why = misled(of); !why.empty()) return nobody_will(of, into, "ceph-csi cannot heal it: " + why);
+  if (attaches_nothing(of.moving))
+    return nobody_will(of, into,
+                       "ceph-csi heals what its VolumeAttachments name, and the CSIDriver " + of.moving.driver +
+                           " says attachRequired: false");
   if (of.at.block || (of.object != nullptr && of.object->mode == "Block"))
     return nobody_will(of, into, "ceph-csi before its fix of April 2026 does not heal raw block");
   if (of.object == nullptr)

@@ -48,11 +48,11 @@ task<Attachment> Attachments::look(std::string volume_id) {
 task<Attachment> Attachments::judged(const kube::answer<kube::VolumeAttachment>& found) {
   auto attachment = judge(found, config_.driver, config_.node);
   if (found || attachment.state != Attachment::State::away) co_return attachment;
-  const auto driver =
-      co_await (*api_)->get(kube::kDrivers, config_.driver, {clock_.now() + config_.answer_within, &stopping_});
-  if (!driver && driver.error().error.code != errc::not_found)
-    attachment.why += "; cannot tell whether the driver has attachments at all: " + driver.error().error.text;
-  if (driver && !kube::attaches(*driver))
+  const auto has_any = kube::has_attachments(
+      co_await (*api_)->get(kube::kDrivers, config_.driver, {clock_.now() + config_.answer_within, &stopping_}));
+  if (!has_any)
+    attachment.why += "; cannot tell whether the driver has attachments at all: " + has_any.error().text;
+  else if (!*has_any)
     attachment = {Attachment::State::none, "", "the CSIDriver " + config_.driver + " says attachRequired: false"};
   co_return attachment;
 }

@@ -13,6 +13,12 @@ Error refuse(std::string why) { return {errc::failed_precondition, std::move(why
 
 }  // namespace
 
+result<bool> has_attachments(const answer<boost::json::object>& driver) {
+  if (driver) return attaches(*driver);
+  if (driver.error().error.code == errc::not_found) return true;
+  return driver.error().error;
+}
+
 result<> check_attached(const VolumeAttachment& attachment, const std::string& driver, const std::string& node) {
   if (attachment.attacher != driver || attachment.node != node)
     return Error{errc::not_found,

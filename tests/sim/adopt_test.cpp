@@ -112,6 +112,19 @@ TEST_CASE("rbd-nbd that gave its lock back and left proves nothing") {
   CHECK_FALSE(node.device().alive);
 }
 
+TEST_CASE(
+    "where volumes are not attached, rbd-nbd's lock proves its volume ours, and without it somebody's word does") {
+  const bool killed = GENERATE(true, false);
+  Adopting node;
+  node.world.attachment = {plan::Attachment::State::none, "", "attachRequired: false"};
+  node.world.ceph_csi.ends(node.index, !killed);
+  node.loop.advance(std::chrono::minutes(1));
+  node.world.agent.start();
+  CHECK(node.stage() == (killed ? errc::ok : errc::unproven));
+  if (!killed) CHECK(node.want(Wish(plan::Healed{true})) == errc::ok);
+  CHECK(node.ours());
+}
+
 TEST_CASE("asked for by hand, rbd-nbd ends and its device is served, with the exclusive lock and without the feature") {
   Adopting node(GENERATE(true, false));
   node.world.agent.start();

@@ -11,6 +11,10 @@
 
 namespace corbd::kube {
 
+/// Whether a driver's volumes are attached at all: nothing but a CSIDriver that says otherwise speaks against it. An
+/// error: it could not be read.
+result<bool> has_attachments(const answer<boost::json::object>& driver);
+
 /// Of the VolumeAttachment that has the volume's computed name. not_found: the volume is not on this node; unavailable:
 /// it is not, or not any more, and that may change.
 result<> check_attached(const VolumeAttachment& attachment, const std::string& driver, const std::string& node);

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 
@@ -298,6 +299,30 @@ TEST_CASE("a volume is here by its VolumeAttachment also when a file of the node
   CHECK(attached_by(attachment_of("node-1", false, past)).error().code == errc::failed_precondition);
   CHECK_FALSE(attached_by(attachment_of("node-1", true, future)));
   CHECK(attached_by("").error().code == errc::not_found);
+}
+
+TEST_CASE("whether the driver attaches its volumes is asked once, where a VolumeAttachment is missing") {
+  const auto [status, driver] = GENERATE(table<unsigned, std::string>({
+      {200, R"({"spec":{"attachRequired":false}})"},
+      {200, R"({"spec":{}})"},
+      {404, R"({"kind":"Status","code":404,"message":"no driver"})"},
+      {403, R"({"kind":"Status","code":403,"reason":"Forbidden","message":"not for you"})"},
+  }));
+  const test::ApiServer server([&, answer = status, object = driver](const auto& request, auto& peer) {
+    if (request.target.ends_with("/csidrivers/" + kDriver)) return peer.answer(answer, object);
+    peer.answer(404, R"({"kind":"Status","code":404,"message":"not found"})");
+  });
+  Moving moving;
+  moving.driver = kDriver;
+  for (const char* id : {"v1", "v2"}) moving.staged.emplace_back().volume_id = id;
+  ask_objects(moving, server.access(), "node-1");
+  if (status == 403)
+    CHECK_THAT(moving.attaches.error().text, ContainsSubstring("CSIDriver " + kDriver));
+  else
+    CHECK(*moving.attaches == (driver.find("false") == std::string::npos));
+  CHECK(std::ranges::count_if(server.requests(), [](const auto& one) {
+          return one.target.find("/csidrivers/") != std::string::npos;
+        }) == 1);
 }
 
 TEST_CASE(

@@ -1,5 +1,7 @@
 #include "moving.hpp"
 
+#include <algorithm>
+
 #include "corbd/cephcsi/handle.hpp"
 #include "corbd/core/base64.hpp"
 #include "support/catch.hpp"
@@ -140,6 +142,50 @@ TEST_CASE("before a migration a volume that is not attached here fails: corbd wo
   CHECK_THAT(named(only(before_migration(moving)), "attachment").way_out, ContainsSubstring("restart kubelet at once"));
   moving.facts[kVolume].attached = Error{errc::permission_denied, "may not get it"};
   CHECK(migration_of(moving, "attachment") == Grade::warning);
+}
+
+TEST_CASE(
+    "where the driver attaches nothing, a volume is told to wait for a stage, and its lock is the proof that is left") {
+  auto moving = by_rbd_nbd();
+  moving.facts[kVolume].attached = Error{errc::not_found, "its VolumeAttachment: not found"};
+  moving.attaches = false;
+  const auto outlook = before_migration(moving);
+  const auto found = named(only(outlook), "attachment");
+  CHECK(found.verdict == Grade::failure);
+  CHECK_THAT(found.said, ContainsSubstring("attachRequired: false") && ContainsSubstring("lock that rbd-nbd leaves"));
+  CHECK_THAT(found.way_out, ContainsSubstring("restart kubelet") && ContainsSubstring("--without-proof"));
+  CHECK_THAT(only(outlook).after, ContainsSubstring("nobody until its next stage"));
+  CHECK(std::ranges::any_of(outlook.node, [](const Finding& one) { return one.check == "csidriver"; }));
+}
+
+TEST_CASE("where the driver attaches nothing, SIGTERM costs rbd-nbd's lock, and an image without one has no proof") {
+  auto moving = by_rbd_nbd();
+  moving.facts[kVolume] = known({{"mounter", "rbd-nbd"}, {"imageFeatures", "layering"}});
+  CHECK_THAT(named(only(before_migration(moving)), "cache").way_out, !ContainsSubstring("lock"));
+  CHECK(migration_of(moving, "exclusive-lock") == Grade::warning);
+  moving.attaches = false;
+  CHECK_THAT(named(only(before_migration(moving)), "cache").way_out, ContainsSubstring("gives its lock back"));
+  CHECK(migration_of(moving, "exclusive-lock") == Grade::failure);
+}
+
+TEST_CASE("where the driver attaches nothing, the kernel's volumes go on, and ceph-csi heals none of corbd's") {
+  auto moving = by_kernel();
+  moving.attaches = false;
+  CHECK(only(before_migration(moving)).findings.empty());
+  moving = by_agent();
+  moving.attaches = false;
+  CHECK(only(before_rollback(moving)).after == "nobody");
+  CHECK_THAT(named(only(before_rollback(moving)), "io").said, ContainsSubstring("attachRequired: false"));
+}
+
+TEST_CASE("a CSIDriver that cannot be read is said, and its volumes count as attached") {
+  auto moving = by_rbd_nbd();
+  moving.facts[kVolume].attached = Error{errc::not_found, "its VolumeAttachment: not found"};
+  moving.attaches = Error{errc::permission_denied, "may not get csidrivers"};
+  const auto outlook = before_migration(moving);
+  CHECK(outlook.node.back().check == "csidriver");
+  CHECK_THAT(outlook.node.back().said, ContainsSubstring("may not get csidrivers"));
+  CHECK_THAT(named(only(outlook), "attachment").said, ContainsSubstring("its VolumeAttachment: not found"));
 }
 
 TEST_CASE("a secret that is missing fails the migration, and one that cannot be read is warned of") {
