@@ -22,6 +22,8 @@ struct NbdUser {
   std::string backend;      ///< its identifier; empty: it has none
   std::vector<int> others;  ///< IDs of the rbd-nbd processes that serve it
   std::uint32_t waiting = 0;
+  /// Each of `others` runs without librbd's cache, by its command line or its ceph.conf. An error: not known.
+  result<bool> cache_off = Error{errc::not_found, "no process of rbd-nbd was seen"};
 };
 /// A device of the kernel's own RBD client.
 struct KernelUser {
@@ -106,6 +108,18 @@ std::vector<MountLine> mount_lines(std::string_view mountinfo);
 /// Of a node-stage secret, as kubelet hands it over.
 StageSecret read_stage_secret(const std::map<std::string, Secret>& data);
 
+/// What an rbd-nbd process was started with.
+struct DaemonSeen {
+  std::vector<std::string> arguments;
+  result<std::vector<std::string>> environment = std::vector<std::string>();  ///< "NAME=value"
+  result<std::string> conf = std::string();  ///< text of its /etc/ceph/ceph.conf; empty: there is none
+};
+/// An error: what was seen does not tell.
+result<bool> cache_is_off(const DaemonSeen& daemon);
+/// When a process was started, by /proc/PID/stat, /proc/stat and the clock ticks in a second.
+std::optional<std::chrono::system_clock::time_point> started_at(std::string_view process, std::string_view system,
+                                                                long ticks);
+
 Outlook before_migration(const Moving& moving);
 Outlook before_rollback(const Moving& moving);
 /// Of everything that was found: 0 ok; 1: I/O waits for a while, or something is not known; 2: I/O waits until somebody
@@ -115,6 +129,8 @@ int exit_code(const Outlook& outlook);
 // --- thin
 
 Moving gather_moving(const Doctor& options);
+/// Fills in NbdUser::others and ::cache_off, within 10 s. `root`: where the host's root folder is seen; empty: here.
+result<> find_others(const std::string& root, std::vector<NbdUser>& devices);
 /// Moving::states, from the agent's admin socket. 10 s.
 result<std::map<std::string, std::string>> ask_agent(const std::string& endpoint);
 /// Fills in `api` and `facts`. Asks for single objects, by name; 10 s each, a minute for all.

@@ -11,18 +11,13 @@
 #include <algorithm>
 #include <boost/json/parse.hpp>
 #include <cerrno>
-#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <memory>
-#include <mutex>
-#include <thread>
 
 #include "corbd/core/fd.hpp"
 #include "corbd/core/file.hpp"
 #include "corbd/core/sysfs.hpp"
-#include "corbd/host/daemons.hpp"
 #include "corbd/kube/own_node.hpp"
 #include "corbd/rpc/calls.hpp"
 #include "doctor_gather.hpp"
@@ -35,7 +30,6 @@ namespace fs = std::filesystem;
 namespace json = boost::json;
 
 constexpr std::size_t kMaxFile = 65536, kMaxText = 16 << 20;
-constexpr std::chrono::seconds kProcesses{10};
 
 /// Below `folder`, through neither a mount, nor a link. A FIFO does not block it.
 Fd open_below(int folder, const std::string& path, std::uint64_t more) {
@@ -302,38 +296,6 @@ std::vector<KernelUser> kernel_users(const std::string& sys) {
     all.push_back({"rbd" + name, value("pool"), value("pool_ns"), value("name")});
   }
   return all;
-}
-
-/// Shared with a thread that may outlive the question: a command line is in the memory of its process.
-struct Search {
-  std::mutex mutex;
-  std::condition_variable ended;
-  std::optional<result<std::vector<std::vector<int>>>> found;  ///< by device
-};
-
-void search(const std::shared_ptr<Search>& asked, const std::string& root, const std::vector<NbdUser>& devices) {
-  result<std::vector<std::vector<int>>> all = std::vector<std::vector<int>>();
-  for (const auto& device : devices) {
-    auto one =
-        host::find_daemons(root, sysfs::number<std::uint32_t>(device.name.substr(3)).value_or(0), device.backend);
-    if (!one) all = one.error();
-    if (!all) break;
-    all->push_back(std::move(*one));
-  }
-  const std::lock_guard guard(asked->mutex);
-  asked->found = std::move(all);
-  asked->ended.notify_all();
-}
-
-result<> find_others(const std::string& root, std::vector<NbdUser>& devices) {
-  const auto asked = std::make_shared<Search>();
-  std::thread([asked, root, devices] { search(asked, root, devices); }).detach();
-  std::unique_lock lock(asked->mutex);
-  if (!asked->ended.wait_for(lock, kProcesses, [&] { return asked->found.has_value(); }))
-    return Error{errc::timed_out, "reading /proc for processes of rbd-nbd has not ended within 10 s"};
-  if (!*asked->found) return asked->found->error();
-  for (std::size_t i = 0; i < devices.size(); ++i) devices[i].others = (**asked->found)[i];
-  return {};
 }
 
 /// With --root, the caller shows the host's /proc.

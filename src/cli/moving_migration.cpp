@@ -88,6 +88,7 @@ void judge_kernel(const Case& of, Prospect& into) {
 /// librbd's cache acknowledges a write before it is stored, and is on by default. Who ends rbd-nbd with its pod kills
 /// it.
 bool has_cache(const Case& of) {
+  if (of.nbd != nullptr && of.nbd->cache_off && *of.nbd->cache_off) return false;
   if (of.object == nullptr) return true;
   const auto named = of.object->attributes.find("mapOptions");
   const auto read = cephcsi::split_map_options(named == of.object->attributes.end() ? "" : named->second);
@@ -101,14 +102,18 @@ bool has_cache(const Case& of) {
 void judge_cache(const Case& of, Prospect& into) {
   const bool maybe = of.server == Server::nobody && !of.moving.daemons;
   if ((of.server != Server::other && !maybe) || !has_cache(of)) return;
-  find(into, Grade::failure, "cache",
-       "its attributes do not switch rbd-nbd's cache off (mapOptions rbd_cache=false): when rbd-nbd is killed with its "
-       "pod, acknowledged writes that were not flushed may be lost",
-       std::string("move its pods away first (`kubectl drain NODE`), or end each rbd-nbd with SIGTERM right before its "
-                   "pod: `pkill -TERM -x rbd-nbd`, and wait until it has ended") +
-           (attaches_nothing(of.moving) ? ". That gives its lock back, so corbd then serves it on your word only: "
-                                          "`corbd heal ID --without-proof`"
-                                        : ""));
+  find(
+      into, Grade::failure, "cache",
+      "its attributes do not switch rbd-nbd's cache off (mapOptions rbd_cache=false), " +
+          (of.nbd != nullptr && !of.nbd->cache_off ? "and whether the ceph.conf of ceph-csi's pod does is not known (" +
+                                                         of.nbd->cache_off.error().text + ")"
+                                                   : std::string("nor does the ceph.conf of ceph-csi's pod")) +
+          ": when rbd-nbd is killed with its pod, acknowledged writes that were not flushed may be lost",
+      std::string("move its pods away first (`kubectl drain NODE`), or end each rbd-nbd with SIGTERM right before its "
+                  "pod: `pkill -TERM -x rbd-nbd`, and wait until it has ended") +
+          (attaches_nothing(of.moving) ? ". That gives its lock back, so corbd then serves it on your word only: "
+                                         "`corbd heal ID --without-proof`"
+                                       : ""));
 }
 
 /// rbd-nbd's lock, as far as anybody can know before its end.

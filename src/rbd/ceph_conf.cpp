@@ -119,6 +119,20 @@ result<CephConf> parse_ceph_conf(std::string_view text) {
   return conf;
 }
 
+result<std::optional<std::string>> option_for(std::string_view text, std::string_view option, std::string_view user) {
+  const std::string own = "client." + std::string(user);
+  std::optional<std::string> of_user, of_clients, of_all;
+  const auto read = read_ini(text, [&](std::string_view section, const std::string& name, std::string_view value) {
+    auto* into = section == own        ? &of_user
+                 : section == "client" ? &of_clients
+                 : section == "global" ? &of_all
+                                       : nullptr;
+    if (into != nullptr && name == option) *into = std::string(value);
+  });
+  if (!read) return read.error();
+  return of_user ? of_user : of_clients ? of_clients : of_all;
+}
+
 result<Secret> parse_keyring(std::string_view text, std::string_view user) {
   const std::string wanted = "client." + std::string(user);
   Secret key;

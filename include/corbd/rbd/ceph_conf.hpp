@@ -2,6 +2,7 @@
 // (docs/sources.md#ceph-conf). Read anew for every request.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,9 @@ struct CephConf {
 
 /// failed_precondition: no fsid, or no mon_host. invalid_argument: a line that is none of such a file, by its number.
 result<CephConf> parse_ceph_conf(std::string_view text);
+/// An option (spelt with '_') as the file has it for client.<user>: in that user's section, else in [client], else in
+/// [global]. Nothing: in none of them.
+result<std::optional<std::string>> option_for(std::string_view text, std::string_view option, std::string_view user);
 /// The key of client.<user>. not_found names the users that the keyring has.
 result<Secret> parse_keyring(std::string_view text, std::string_view user);
 

@@ -102,6 +102,30 @@ TEST_CASE("a staged filesystem is found with its volume ID, stash, device, serve
   CHECK_FALSE(moving.agent);
 }
 
+TEST_CASE("the ceph.conf of an rbd-nbd is read where that process sees it, unless it is newer than the process") {
+  const HostFolder host;
+  host.put("/sys/block/nbd0/backend", "v1\n");
+  host.put("/sys/block/nbd0/pid", "77\n");
+  host.put("/proc/77/comm", "rbd-nbd\n");
+  host.put("/proc/77/cmdline", std::string("rbd-nbd\0--id\0app\0map\0", 21));
+  host.put("/proc/77/environ", std::string("PATH=/usr/bin\0", 14));
+  host.put("/proc/77/stat", "77 (rbd-nbd) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 100 0 0");
+  const auto cache_off = [&] { return host.gathered().nbd.at(0).cache_off; };
+  const auto boots = [&](const char* at) { host.put("/proc/stat", "cpu 1\nbtime " + std::string(at) + "\n"); };
+  boots("4000000000");
+  REQUIRE(cache_off());
+  CHECK_FALSE(*cache_off());  // it has none
+  // As kubelet makes the files of a ConfigMap. An absolute link leads to where the process sees it.
+  host.put("/proc/77/root/etc/ceph/..data/ceph.conf", "[client]\nrbd_cache = false\n");
+  const bool absolute = GENERATE(true, false);
+  fs::create_symlink(absolute ? "/etc/ceph/..data/ceph.conf" : "..data/ceph.conf",
+                     host.at("/proc/77/root/etc/ceph/ceph.conf"));
+  REQUIRE(cache_off());
+  CHECK(*cache_off());
+  boots("1000");
+  CHECK_THAT(cache_off().error().text, ContainsSubstring("may have been changed"));
+}
+
 TEST_CASE("raw block is found by its PersistentVolume, and a volume of the kernel's client by sysfs") {
   const HostFolder host;
   const std::string staging = kCsi + "/volumeDevices/staging/pvc-2";

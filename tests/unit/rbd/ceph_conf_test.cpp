@@ -46,6 +46,19 @@ TEST_CASE("a configuration without a cluster says what is missing, one that is n
   CHECK_THAT(parse_ceph_conf("[global\n").error().text, ContainsSubstring("line 1"));
 }
 
+TEST_CASE("an option is taken from the user's section before [client], and from that before [global]") {
+  const auto of = [](const std::string& text) { return rbd::option_for(text, "rbd_cache", "app")->value_or("(none)"); };
+  const std::string global = "[global]\nrbd cache = all\n", clients = "[client]\nrbd-cache = clients\n";
+  const std::string own = "[client.app]\nrbd_cache = own ; why\n", other = "[client.other]\nrbd_cache = other\n";
+  CHECK(of(own + clients + global + other) == "own");
+  CHECK(of(global + clients + other) == "clients");
+  CHECK(of(other + global) == "all");
+  CHECK(of(other + "[osd]\nrbd_cache = osd\n[client.app]\nrbd_cache_size = 1\n") == "(none)");
+  CHECK(of(own + "[client.app]\nrbd_cache = later\n") == "later");
+  CHECK(of("") == "(none)");
+  CHECK_FALSE(rbd::option_for("[global\n", "rbd_cache", "app"));
+}
+
 TEST_CASE("a key is its user's, and an error names users but no key") {
   const std::string ring =
       "[client.admin]\n\tkey = AQsecret==\n\tcaps mon = \"allow *\"\n[client.app]\n key=AQother==\n";
