@@ -55,9 +55,14 @@ struct ToolSeen {
 
 using cephcsi::KeyType;
 struct KeySeen {
-  std::string volume_id;
+  std::string of;  ///< the volume's ID; of a keyring the folder of the mount, or the file, with the user
   KeyType type = KeyType::unknown;
   bool by_kernel = false;  ///< the kernel's client serves the volume
+  enum class From {
+    volume,  ///< one that is staged
+    mount,   ///< a keyring that a file of mounts.d names
+    keyring  ///< a keyring that none of them names
+  } from = From::volume;
 };
 
 /// linux/proc_ns.h: the first PID namespace always has this inode.
@@ -87,7 +92,8 @@ struct Inputs {
   std::optional<v1::GetStatusResponse> status;  ///< the agent's; absent: it did not answer
   std::string ceph_release;                     ///< of librados: "16.2.15"; empty: it does not tell
   std::string ceph_libraries;                   ///< rbd::library_versions()
-  std::vector<KeySeen> keys;                    ///< of the volumes that have a key here
+  std::vector<KeySeen> keys;                    ///< of the volumes that have a key here, and in keyrings
+  std::vector<std::string> wrong_mounts;        ///< why a file of mounts.d cannot be mounted
   std::optional<bool> dumps_core;  ///< whether the agent that holds the state directory may; absent: there is none
 };
 

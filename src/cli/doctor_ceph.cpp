@@ -18,7 +18,7 @@ bool knows_aes256k(const Release& release) {
 constexpr std::pair<unsigned, unsigned> kFirstKernel{7, 0};
 constexpr const char* kOtherKey =
     "or give the Ceph user a key of the type aes (`ceph auth get-or-create` with --key-type=aes) and put it into its "
-    "Secret";
+    "Secret or keyring";
 
 /// (20, 2, 4) of "20.2.4-1"; zeros for any other text.
 Release release_of(std::string_view text) {
@@ -40,6 +40,21 @@ std::string some_of(const std::vector<std::string>& ids) {
   return ids.size() > few ? text + " and " + std::to_string(ids.size() - few) + " more" : text;
 }
 
+/// The keyrings of a host, by the type of their keys.
+void judge_keyrings(const Inputs& inputs, std::vector<Finding>& into) {
+  for (const auto& wrong : inputs.wrong_mounts)
+    into.push_back({"mounts.d", Grade::warning, wrong, "correct it: `corbd mount --all` fails for it, also at boot"});
+  std::string said;
+  for (const auto& [type, name] : {std::pair(KeyType::aes, "aes"), std::pair(KeyType::aes256k, "aes256k"),
+                                   std::pair(KeyType::unknown, "no Ceph key")}) {
+    std::vector<std::string> all;
+    for (const auto& one : inputs.keys)
+      if (one.from != KeySeen::From::volume && one.type == type) all.push_back(one.of);
+    if (!all.empty()) said += (said.empty() ? "" : "; ") + std::string(name) + ": " + some_of(all);
+  }
+  if (!said.empty()) into.push_back({"keyrings", Grade::ok, said, {}});
+}
+
 }  // namespace
 
 bool kernel_knows_aes256k(std::string_view release) { return kernel_version(release) >= kFirstKernel; }
@@ -54,15 +69,16 @@ void judge_ceph(const Inputs& inputs, std::vector<Finding>& into) {
   const bool library = !known || knows_aes256k(release_of(inputs.ceph_release));
   const bool kernel = kernel_knows_aes256k(inputs.kernel);
   std::size_t old_keys = 0, new_keys = 0;
-  std::vector<std::string> by_library, by_kernel;
+  std::vector<std::string> by_library, by_kernel, unused;
   for (const auto& one : inputs.keys) {
     if (one.type == KeyType::aes) ++old_keys;
     if (one.type != KeyType::aes256k) continue;
     ++new_keys;
-    if (one.by_kernel && !kernel) by_kernel.push_back(one.volume_id);
+    if (one.by_kernel && !kernel) by_kernel.push_back(one.of);
     // The agent itself asks about every image, also for the kernel's client.
-    if (!library) by_library.push_back(one.volume_id);
+    if (!library) (one.from == KeySeen::From::keyring ? unused : by_library).push_back(one.of);
   }
+  judge_keyrings(inputs, into);
   const char* check = "cephx-keys";
   if (!by_library.empty())
     into.push_back({check, Grade::failure,
@@ -74,7 +90,12 @@ void judge_ceph(const Inputs& inputs, std::vector<Finding>& into) {
                     "the RBD client of Linux " + inputs.kernel + " cannot use the aes256k key of " +
                         some_of(by_kernel) + ", which mounter rbd serves: the first that can is 7.0",
                     std::string("let corbd serve them (mounter: rbd-nbd), run Linux 7.0 or newer, ") + kOtherKey});
-  if (!by_library.empty() || !by_kernel.empty()) return;
+  if (!unused.empty())
+    into.push_back({check, Grade::warning,
+                    "librados of Ceph " + inputs.ceph_release + " cannot use the aes256k key of " + some_of(unused) +
+                        ", which no mount uses yet",
+                    std::string("use a package with Ceph 19.2.6, 20.2.4 or newer, ") + kOtherKey});
+  if (!by_library.empty() || !by_kernel.empty() || !unused.empty()) return;
   std::string said = std::to_string(old_keys) + " of type aes, " + std::to_string(new_keys) + " of type aes256k";
   if (!library) said += "; this librados takes no aes256k";
   if (!kernel) said += "; on this kernel, mounter rbd takes no aes256k";

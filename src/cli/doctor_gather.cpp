@@ -5,6 +5,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/json/object.hpp>
 #include <boost/json/parse.hpp>
@@ -13,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <sstream>
 
 #include "corbd/core/fd.hpp"
@@ -244,6 +246,9 @@ Inputs gather(const Doctor& options, const Surroundings& around) {
   inputs.devices = nbd_devices();
   inputs.recorded = read_recorded(options.state_dir);
   inputs.keys = keys_of(options);
+  auto keyrings = read_keyrings(Mounts().mounts_dir, "/etc/ceph");
+  std::ranges::move(keyrings.keys, std::back_inserter(inputs.keys));
+  inputs.wrong_mounts = std::move(keyrings.wrong);
   for (const auto& tool : around.tools) inputs.tools.push_back({tool.name, tool.package, in_path(tool.name)});
   if (around.system_bus) inputs.system_bus = around.system_bus();
   if (around.api_rights) inputs.api_rights = around.api_rights(options.driver);

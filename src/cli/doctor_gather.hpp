@@ -12,6 +12,12 @@ result<cephcsi::MounterRules> read_mounter_rules(const std::string& config_dir);
 std::set<std::string> read_recorded(const std::string& state_dir);
 /// The same, if each can be read. A folder that is not there has none.
 result<std::set<std::string>> read_all_recorded(const std::string& state_dir);
+/// The keyrings of a host without an orchestrator.
+struct Keyrings {
+  std::vector<KeySeen> keys;
+  std::vector<std::string> wrong;  ///< why a file of `mounts_dir` cannot be mounted
+};
+Keyrings read_keyrings(const std::string& mounts_dir, const std::string& ceph_dir);
 /// `root`: where the host's root folder is seen; empty: here.
 Module rbd_module(const std::string& root, const std::string& kernel);
 

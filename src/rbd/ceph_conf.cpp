@@ -133,6 +133,17 @@ result<std::optional<std::string>> option_for(std::string_view text, std::string
   return of_user ? of_user : of_clients ? of_clients : of_all;
 }
 
+result<std::map<std::string, Secret>> client_keys(std::string_view text) {
+  constexpr std::string_view client = "client.";
+  std::map<std::string, Secret> keys;
+  const auto read = read_ini(text, [&](std::string_view section, const std::string& option, std::string_view value) {
+    if (option == "key" && section.starts_with(client))
+      keys[std::string(section.substr(client.size()))] = Secret(std::string(value));
+  });
+  if (!read) return read.error();
+  return keys;
+}
+
 result<Secret> parse_keyring(std::string_view text, std::string_view user) {
   const std::string wanted = "client." + std::string(user);
   Secret key;

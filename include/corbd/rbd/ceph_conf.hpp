@@ -2,6 +2,7 @@
 // (docs/sources.md#ceph-conf). Read anew for every request.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -23,6 +24,8 @@ result<CephConf> parse_ceph_conf(std::string_view text);
 /// An option (spelt with '_') as the file has it for client.<user>: in that user's section, else in [client], else in
 /// [global]. Nothing: in none of them.
 result<std::optional<std::string>> option_for(std::string_view text, std::string_view option, std::string_view user);
+/// Every client's key in a keyring, by its user's name without "client.".
+result<std::map<std::string, Secret>> client_keys(std::string_view text);
 /// The key of client.<user>. not_found names the users that the keyring has.
 result<Secret> parse_keyring(std::string_view text, std::string_view user);
 

@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
+#include <filesystem>
+#include <fstream>
 
+#include "doctor_gather.hpp"
 #include "support/catch.hpp"
+#include "support/folder.hpp"
 
 using namespace corbd;
 using namespace corbd::cli;
@@ -195,6 +199,70 @@ TEST_CASE("a key that librados or the kernel's client cannot use is named, with 
     inputs.ceph_release = release;
     CHECK(find(inputs, "cephx-keys").verdict == Grade::ok);
   }
+}
+
+TEST_CASE(
+    "keyrings are told by the type of their keys, and one that librados cannot use fails only if a mount uses it") {
+  auto inputs = healthy();
+  inputs.ceph_release = "18.2.7";
+  inputs.keys = {{"/srv/db (client.db)", KeyType::aes, false, KeySeen::From::mount},
+                 {"client.admin in /etc/ceph/keyring", KeyType::aes256k, false, KeySeen::From::keyring}};
+  CHECK(find(inputs, "keyrings").said == "aes: /srv/db (client.db); aes256k: client.admin in /etc/ceph/keyring");
+  CHECK(find(inputs, "keyrings").verdict == Grade::ok);
+  CHECK(find(inputs, "cephx-keys").verdict == Grade::warning);
+  CHECK_THAT(find(inputs, "cephx-keys").said, ContainsSubstring("no mount uses"));
+  inputs.keys[1].from = KeySeen::From::mount;
+  CHECK(find(inputs, "cephx-keys").verdict == Grade::failure);
+}
+
+TEST_CASE("the keyring of a mount by the kernel's client fails where that does not know its type") {
+  auto inputs = healthy();
+  inputs.keys = {{"/srv/db (client.db)", KeyType::aes256k, true, KeySeen::From::mount}};
+  CHECK(find(inputs, "cephx-keys").verdict == Grade::failure);
+  CHECK_THAT(find(inputs, "cephx-keys").said, ContainsSubstring("cannot use the aes256k key of /srv/db (client.db),"));
+  inputs.kernel = "7.0.1";
+  CHECK(find(inputs, "cephx-keys").verdict == Grade::ok);
+}
+
+TEST_CASE("a file of mounts.d that cannot be mounted is warned of") {
+  auto inputs = healthy();
+  CHECK(find(inputs, "mounts.d").said == "no such finding");
+  inputs.wrong_mounts = {"/etc/corbd/mounts.d/db.conf: line 2: there is no key x"};
+  CHECK(find(inputs, "mounts.d").verdict == Grade::warning);
+}
+
+TEST_CASE("the keyrings of a host are those that its mounts name, and the others of its folder for Ceph") {
+  const test::Folder folder;
+  const auto put = [&](const std::string& name, const std::string& text) {
+    std::filesystem::create_directories(std::filesystem::path(folder.path() + name).parent_path());
+    std::ofstream(folder.path() + name) << text;
+  };
+  const auto mount = [&](const std::string& name, const std::string& more) {
+    put("/mounts.d/" + name + ".conf", "image = rbd/" + name + "\ndir = /srv/" + name + "\nconf = " + folder.path() +
+                                           "/ceph.conf\nkeyring = " + folder.path() + "/ring\n" + more);
+  };
+  put("/ceph.conf", "[global]\nfsid = f\nmon_host = a\n");
+  put("/ring", "[client.old]\nkey = AQDgkbRgAAAAABAA\n[client.new]\nkey = AgDgkbRgAAAAACAA\n");
+  mount("a", "user = old\n");
+  mount("b", "user = new\nattribute = mounter=rbd\n");
+  mount("c", "user = new\nattribute = mounter=rbd\nattribute = tryOtherMounters=true\n");
+  mount("d", "user = nobody\n");
+  mount("e", "colour = red\n");
+  put("/ceph/ceph.client.old.keyring", "[client.old]\nkey = AQDgkbRgAAAAABAA\n");
+  put("/ceph/keyring", "[client.admin]\nkey = AgDgkbRgBBBBACAA\n[mon.]\nkey = AQDgkbRgCCCCABAA\n");
+  put("/ceph/ceph.conf", "[client.x]\nkey = AQDgkbRgDDDDABAA\n");
+  const auto found = read_keyrings(folder.path() + "/mounts.d", folder.path() + "/ceph");
+  REQUIRE(found.keys.size() == 4);
+  CHECK((found.keys[0].of == "/srv/a (client.old)" && found.keys[0].type == KeyType::aes));
+  CHECK((found.keys[1].type == KeyType::aes256k && found.keys[1].by_kernel));
+  CHECK((found.keys[2].type == KeyType::aes256k && !found.keys[2].by_kernel));
+  CHECK(found.keys[3].of == "client.admin in " + folder.path() + "/ceph/keyring");
+  CHECK(found.keys[3].from == KeySeen::From::keyring);
+  REQUIRE(found.wrong.size() == 2);
+  CHECK_THAT(found.wrong[0], ContainsSubstring("/mounts.d/d.conf: ") && ContainsSubstring("client.nobody"));
+  CHECK_THAT(found.wrong[1], ContainsSubstring("/mounts.d/e.conf: line 5"));
+  const auto none = read_keyrings(folder.path() + "/none", folder.path() + "/none");
+  CHECK((none.keys.empty() && none.wrong.empty()));
 }
 
 TEST_CASE("an aes256k key is blanked out wherever it stands") {
