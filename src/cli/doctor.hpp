@@ -79,6 +79,7 @@ struct Inputs {
   std::string first_process;                  ///< name of pid 1 as we see it
   std::optional<bool> host_network;
   std::string mountinfo, kubelet_dir, state_dir, admin_endpoint;
+  std::string ceph_conf;  ///< names the cluster where there is no config.json; empty: none does
   result<> runtime_dir, state_dir_writable, admin, csi;
   result<std::vector<rbd::ClusterEntry>> clusters = Error{errc::not_found, "config.json was not read"};
   result<cephcsi::MounterRules> mounters = cephcsi::MounterRules();  ///< of mounters.json; empty if it is not there

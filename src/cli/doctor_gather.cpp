@@ -20,6 +20,7 @@
 #include "corbd/core/fd.hpp"
 #include "corbd/core/file.hpp"
 #include "corbd/core/process.hpp"
+#include "corbd/rbd/ceph_conf.hpp"
 #include "corbd/rbd/version.hpp"
 #include "corbd/rpc/calls.hpp"
 #include "doctor_gather.hpp"
@@ -179,11 +180,17 @@ Module rbd_module(const std::string& root, const std::string& kernel) {
   return module_of(root, kernel, "/sys/bus/rbd", "/rbd.ko");
 }
 
-result<std::vector<rbd::ClusterEntry>> read_clusters(const std::string& config_dir) {
+result<std::vector<rbd::ClusterEntry>> read_clusters(const std::string& config_dir, const std::string& ceph_conf) {
   const std::string path = config_dir + "/config.json";
   const auto text = read_file(path, kMaxText);
-  if (!text) return text.error();
-  return rbd::parse_clusters(*text);
+  if (text) return rbd::parse_clusters(*text);
+  if (text.error().code != errc::not_found || ceph_conf.empty()) return text.error();
+  auto conf = rbd::read_ceph_conf(ceph_conf);
+  if (!conf) return conf.error();
+  rbd::ClusterEntry entry;
+  entry.cluster_id = conf->fsid;
+  entry.monitors = std::move(conf->monitors);
+  return std::vector{std::move(entry)};
 }
 
 result<cephcsi::MounterRules> read_mounter_rules(const std::string& config_dir) {
@@ -237,7 +244,8 @@ Inputs gather(const Doctor& options, const Surroundings& around) {
   inputs.state_dir_writable = try_writing(options.state_dir);
   inputs.admin = rpc::answers(options.admin_endpoint);
   inputs.csi = rpc::answers(options.endpoint);
-  inputs.clusters = read_clusters(options.config_dir);
+  inputs.ceph_conf = options.ceph_conf;
+  inputs.clusters = read_clusters(options.config_dir, options.ceph_conf);
   inputs.mounters = read_mounter_rules(options.config_dir);
   if (inputs.clusters)
     for (const auto& cluster : *inputs.clusters)

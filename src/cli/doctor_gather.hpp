@@ -5,7 +5,8 @@
 
 namespace corbd::cli {
 
-result<std::vector<rbd::ClusterEntry>> read_clusters(const std::string& config_dir);
+/// Of config.json; without one the cluster of `ceph_conf`, unless that is empty.
+result<std::vector<rbd::ClusterEntry>> read_clusters(const std::string& config_dir, const std::string& ceph_conf);
 /// None if there is no mounters.json.
 result<cephcsi::MounterRules> read_mounter_rules(const std::string& config_dir);
 /// The volume IDs of an agent's records.

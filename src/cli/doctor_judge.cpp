@@ -156,7 +156,11 @@ Finding core_dumps(const Inputs& inputs) {
 
 Finding config(const Inputs& inputs) {
   const char* check = "config.json";
-  const char* way_out = "correct ceph-csi's ConfigMap ceph-csi-config: it is a list of {\"clusterID\", \"monitors\"}";
+  const std::string way_out =
+      inputs.ceph_conf.empty()
+          ? "correct ceph-csi's ConfigMap ceph-csi-config: it is a list of {\"clusterID\", \"monitors\"}"
+          : "write what `ceph config generate-minimal-conf` prints into " + inputs.ceph_conf +
+                ", or ceph-csi's config.json into --config-dir";
   if (!inputs.clusters) return failure(check, inputs.clusters.error().text, way_out);
   if (inputs.clusters->empty()) return failure(check, "it lists no cluster", way_out);
   for (const auto& cluster : *inputs.clusters)

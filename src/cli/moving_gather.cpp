@@ -342,7 +342,7 @@ Moving gather_moving(const Doctor& options) {
   if (auto seen = in_host_pids(options.root); !seen) moving.daemons = seen.error();
   moving.staged = staged_volumes(host, options.driver, moving.kubelet);
   find_other_drivers(host, options.driver, moving.other_drivers);
-  moving.clusters = read_clusters(options.config_dir);
+  moving.clusters = read_clusters(options.config_dir, options.ceph_conf);
   moving.mappings = rbd::read_cluster_mapping(options.config_dir);
   moving.rules = read_mounter_rules(options.config_dir);
   moving.unnamed = options.default_mounter == kMounters[0] ? cephcsi::Mounter::krbd : cephcsi::Mounter::nbd;

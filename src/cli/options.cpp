@@ -136,6 +136,8 @@ CLI::App* add_doctor(CLI::App& app, Run& run, Doctor& doctor) {
   command->add_option("--state-dir", run.state_dir, "Folder of the records [<pluginpath>/<drivername>/corbd]");
   command->add_option("--runtime-dir", doctor.runtime_dir, kRuntimeDirHelp)->envname("CORBD_RUNTIME_DIR");
   command->add_option("--config-dir", run.config_dir, "Folder of ceph-csi's config.json")->capture_default_str();
+  command->add_flag("--standalone", run.standalone, "Of a host without an orchestrator, as in `corbd run`");
+  command->add_option("--ceph-conf", run.ceph_conf, "Ceph's configuration [with --standalone /etc/ceph/ceph.conf]");
   add_before(*command, run, doctor);
   auto* bundle = command->add_option("--bundle", doctor.bundle,
                                      "Also pack what a remote engineer needs, without secrets, into this .tar.gz");
@@ -166,6 +168,7 @@ Doctor complete(Doctor doctor, const Run& run, bool is_cephcsi) {
   doctor.state_dir = run.state_dir;
   doctor.runtime_dir = agents_folder(doctor.runtime_dir);
   doctor.config_dir = run.config_dir;
+  doctor.ceph_conf = run.ceph_conf;
   doctor.kms_config_dir = run.kms_config_dir;
   doctor.driver = run.drivername;
   doctor.node = run.nodeid;
@@ -246,6 +249,7 @@ Command parse(int argc, char** argv, const std::string& version) {
     for (const auto& point : failpoint::names()) std::cout << point << "\n";
     return Exit{0};
   }
+  if (*doctor_command && !doctor.runtime_dir.empty()) run.runtime_dir = doctor.runtime_dir;
   complete(run);
   if (*doctor_command) return complete(doctor, run, is_cephcsi);
   if (run.nodeid.empty()) {

@@ -139,6 +139,7 @@ struct Surroundings {
 /// `corbd doctor`: looks at the node. Flags have the names of `corbd run`.
 struct Doctor {
   std::string endpoint, admin_endpoint, kubelet_dir, state_dir, runtime_dir, config_dir, kms_config_dir;
+  std::string ceph_conf;        ///< names the cluster where there is no config.json; empty: none does
   std::string driver, node;     ///< node: its name; empty: not known
   std::string default_mounter;  ///< one of kMounters
   std::string root;             ///< where the host's /proc, /sys and folders of kubelet are seen; empty: here

@@ -322,6 +322,17 @@ TEST_CASE("a program called cephcsi takes ceph-csi's command line, but also a su
   CHECK(std::get<cli::Doctor>(parsed({"/usr/bin/corbd", "doctor"})).default_mounter == "rbd-nbd");
 }
 
+TEST_CASE("the doctor of a host without an orchestrator looks where its agent is") {
+  Words words{"corbd", "doctor", "--standalone", "--runtime-dir", "/r"};
+  std::vector<char*> arguments;
+  for (auto& word : words) arguments.push_back(word.data());
+  const auto doctor = std::get<cli::Doctor>(cli::parse(static_cast<int>(arguments.size()), arguments.data(), "0"));
+  CHECK(doctor.endpoint == "unix:///r/csi.sock");
+  CHECK(doctor.state_dir == "/var/lib/corbd/agent");
+  CHECK(doctor.ceph_conf == "/etc/ceph/ceph.conf");
+  CHECK(doctor.kubelet_dir == "/");
+}
+
 TEST_CASE("`corbd run` takes ceph-csi's flags too, and knows which of them mean nothing to it") {
   Words words{
       "corbd", "run", "--nodeid=n", "--v=5", "--enable-fencing", "--domainlabels=a/zone", "--topology=a/zone=z"};

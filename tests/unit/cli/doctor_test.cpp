@@ -201,6 +201,22 @@ TEST_CASE("a key that librados or the kernel's client cannot use is named, with 
   }
 }
 
+TEST_CASE("a host's cluster is that of config.json, and without one that of its Ceph configuration") {
+  const test::Folder folder;
+  const std::string conf = folder.path() + "/ceph.conf";
+  std::ofstream(conf) << "[global]\nfsid = f-1\nmon_host = a,b\n";
+  CHECK(read_clusters(folder.path(), "").error().code == errc::not_found);
+  REQUIRE(read_clusters(folder.path(), conf));
+  CHECK(read_clusters(folder.path(), conf)->at(0).cluster_id == "f-1");
+  CHECK(read_clusters(folder.path(), conf)->at(0).monitors == std::vector<std::string>{"a", "b"});
+  std::ofstream(folder.path() + "/config.json") << R"([{"clusterID":"c","monitors":["m"]}])";
+  CHECK(read_clusters(folder.path(), conf)->at(0).cluster_id == "c");
+  auto inputs = healthy();
+  inputs.clusters = Error{errc::not_found, "no"};
+  inputs.ceph_conf = conf;
+  CHECK_THAT(find(inputs, "config.json").way_out, ContainsSubstring("generate-minimal-conf"));
+}
+
 TEST_CASE(
     "keyrings are told by the type of their keys, and one that librados cannot use fails only if a mount uses it") {
   auto inputs = healthy();
