@@ -116,15 +116,17 @@ Finding network_namespace(const Inputs& inputs) {
 }
 
 Finding propagation(const Inputs& inputs) {
-  const auto shared = is_shared(inputs.mountinfo, inputs.kubelet_dir);
   const char* check = "mount-propagation";
-  if (!shared)
-    return failure(check, "no mount contains " + inputs.kubelet_dir,
-                   "mount kubelet's folder into the pod, at the same path");
-  if (!*shared)
-    return failure(check, "mounts below " + inputs.kubelet_dir + " do not reach the host: pods would see empty folders",
-                   "mount kubelet's folder with `mountPropagation: Bidirectional`; on the host, `findmnt -o "
-                   "TARGET,PROPAGATION` shows it");
+  // ceph-csi's DaemonSet mounts these two, and not the folder that they are in.
+  for (const std::string& folder : {inputs.kubelet_dir + "/pods", inputs.kubelet_dir + "/plugins"}) {
+    const auto shared = is_shared(inputs.mountinfo, folder);
+    if (!shared)
+      return failure(check, "no mount contains " + folder, "mount kubelet's folder into the pod, at the same path");
+    if (!*shared)
+      return failure(check, "mounts below " + folder + " do not reach the host: pods would see empty folders",
+                     "mount kubelet's folder with `mountPropagation: Bidirectional`; on the host, `findmnt -o "
+                     "TARGET,PROPAGATION` shows it");
+  }
   return ok(check, "mounts below " + inputs.kubelet_dir + " reach the host");
 }
 

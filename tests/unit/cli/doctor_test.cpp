@@ -370,6 +370,18 @@ TEST_CASE("the mount that holds kubelet's folder must be shared") {
   CHECK(find(inputs, "mount-propagation").verdict == Grade::failure);
 }
 
+TEST_CASE("where ceph-csi's DaemonSet mounts two folders of kubelet's, both must be shared") {
+  auto inputs = healthy();
+  const std::string pods =
+      "21 1 8:1 / / rw - overlay overlay rw\n22 21 8:1 /p /var/lib/kubelet/pods rw shared:7 - ext4 /dev/sda1 rw\n";
+  inputs.mountinfo = pods + "23 21 8:1 /q /var/lib/kubelet/plugins rw shared:8 - ext4 /dev/sda1 rw\n";
+  CHECK(find(inputs, "mount-propagation").verdict == Grade::ok);
+  inputs.mountinfo = pods + "23 21 8:1 /q /var/lib/kubelet/plugins rw master:1 - ext4 /dev/sda1 rw\n";
+  CHECK(find(inputs, "mount-propagation").verdict == Grade::failure);
+  inputs.mountinfo = pods;
+  CHECK(find(inputs, "mount-propagation").verdict == Grade::failure);
+}
+
 TEST_CASE("mountinfo: whole names, spaces, and the mount on top count") {
   const std::string_view text =
       "21 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
