@@ -1,11 +1,12 @@
 // The parts of Kubernetes that the lab needs, in one program: linked once. It is called by the name of one of them.
 //
-//	kube-apiserver, kube-controller-manager, kubectl       as upstream
-//	hollow-kubelet containers SOCKET                       the pretended containers, which stay while kubelets come and go
-//	hollow-kubelet node NAME KUBECONFIG FOLDER SOCKET      the kubelet of the node NAME
+//	kube-apiserver, kube-controller-manager, kube-scheduler, kubectl    as upstream
+//	hollow-kubelet containers SOCKET                                    the pretended containers, which stay while kubelets come and go
+//	hollow-kubelet containers SOCKET IMAGES FOLDER                      containers that run (containers.go)
+//	hollow-kubelet node NAME KUBECONFIG FOLDER SOCKET [ADDRESS]         the kubelet of the node NAME; at the address it answers kubectl exec and logs
+//	cephcsi, csi-node-driver-registrar                                  ceph-csi's node plugin, as it is played (cephcsi.go)
 //
-// The kubelet's mounts are real and its containers pretended: kubemark's pieces of the kubelet with this machine's own mounter and with a
-// root folder that outlives the process.
+// The kubelet's mounts are real: kubemark's pieces of the kubelet with this machine's own mounter and with a root folder that outlives the process.
 //
 // Built by scripts/lab/kubernetes within the source tree of Kubernetes 1.20.
 package main
@@ -23,8 +24,11 @@ import (
 	kubectl "k8s.io/kubectl/pkg/cmd"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllers "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	kubeletapp "k8s.io/kubernetes/cmd/kubelet/app"
 	cadvisortest "k8s.io/kubernetes/pkg/kubelet/cadvisor/testing"
 	"k8s.io/kubernetes/pkg/kubelet/cm"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	"k8s.io/kubernetes/pkg/kubelet/cri/remote"
 	fakeremote "k8s.io/kubernetes/pkg/kubelet/cri/remote/fake"
 	"k8s.io/kubernetes/pkg/kubemark"
@@ -45,7 +49,7 @@ func containers(socket string) {
 	select {}
 }
 
-func node(name, kubeconfig, folder, socket string) {
+func node(name, kubeconfig, folder, socket, address string) {
 	access, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	must(err, "reading "+kubeconfig)
 	client, err := clientset.NewForConfig(access)
@@ -55,11 +59,13 @@ func node(name, kubeconfig, folder, socket string) {
 	images, err := remote.NewRemoteImageService("unix://"+socket, time.Minute)
 	must(err, "connecting to the pretended images")
 
-	flags, config := kubemark.GetHollowKubeletConfig(&kubemark.HollowKubletOptions{NodeName: name, MaxPods: 110})
+	flags, config := kubemark.GetHollowKubeletConfig(&kubemark.HollowKubletOptions{NodeName: name, MaxPods: 110, KubeletPort: 10250})
 	must(os.RemoveAll(flags.RootDirectory), "removing kubemark's own folder")
 	flags.RootDirectory = folder
 	config.StaticPodPath = ""
-	config.EnableServer = false
+	config.EnableServer = address != ""
+	flags.NodeIP = address
+	flags.CertDirectory = filepath.Join(folder, "pki")
 	config.ReadOnlyPort = 0
 	config.SyncFrequency.Duration = 2 * time.Second
 
@@ -69,6 +75,11 @@ func node(name, kubeconfig, folder, socket string) {
 	kubelet.KubeletDeps.Mounter = mounter
 	kubelet.KubeletDeps.HostUtil = hostutil.NewHostUtil()
 	kubelet.KubeletDeps.Subpather = subpath.New(mounter)
+	if config.EnableServer {
+		kubelet.KubeletDeps.OSInterface = kubecontainer.RealOS{}
+		kubelet.KubeletDeps.TLSOptions, err = kubeletapp.InitializeTLS(flags, config)
+		must(err, "making the kubelet's certificate")
+	}
 	kubelet.Run()
 }
 
@@ -77,10 +88,14 @@ func hollowKubelet() {
 	switch arguments := flag.Args(); {
 	case len(arguments) == 2 && arguments[0] == "containers":
 		containers(arguments[1])
+	case len(arguments) == 4 && arguments[0] == "containers":
+		runContainers(arguments[1], arguments[2], arguments[3])
 	case len(arguments) == 5 && arguments[0] == "node":
-		node(arguments[1], arguments[2], arguments[3], arguments[4])
+		node(arguments[1], arguments[2], arguments[3], arguments[4], "")
+	case len(arguments) == 6 && arguments[0] == "node":
+		node(arguments[1], arguments[2], arguments[3], arguments[4], arguments[5])
 	default:
-		klog.Fatal("usage: hollow-kubelet containers SOCKET | node NAME KUBECONFIG FOLDER SOCKET")
+		klog.Fatal("usage: hollow-kubelet containers SOCKET [IMAGES FOLDER] | node NAME KUBECONFIG FOLDER SOCKET [ADDRESS]")
 	}
 }
 
@@ -96,11 +111,17 @@ func main() {
 		upstream(apiserver.NewAPIServerCommand())
 	case "kube-controller-manager":
 		upstream(controllers.NewControllerManagerCommand())
+	case "kube-scheduler":
+		upstream(scheduler.NewSchedulerCommand())
 	case "kubectl":
 		upstream(kubectl.NewDefaultKubectlCommand())
 	case "hollow-kubelet":
 		hollowKubelet()
+	case "cephcsi":
+		cephCsi()
+	case "csi-node-driver-registrar":
+		registrar()
 	default:
-		klog.Fatalf("%s is none of kube-apiserver, kube-controller-manager, kubectl, hollow-kubelet", name)
+		klog.Fatalf("%s is none of this program's names", name)
 	}
 }
