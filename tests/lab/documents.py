@@ -1,0 +1,149 @@
+"""The commands that the documents show an operator, and where each is run. tests/house/commands sees to it that each has its place; the story
+`by_the_docs` takes the commands of FOLLOWED from the documents and runs them."""
+import os
+import re
+
+MIGRATING, RUNBOOK, README, KUBERNETES = "docs/migrating-from-ceph-csi.md", "docs/runbook.md", "README.md", "deploy/kubernetes/README.md"
+
+# What a command begins with.
+PROGRAMS = ("ceph", "cephcsi", "corbd", "crictl", "helm", "kubectl", "modprobe", "nbd-client", "pkill", "podman", "rbd", "scripts/manifests", "sed", "ssh",
+            "systemctl", "umount", "until")
+# Their sections are looked at. Of other documents and sections other tests of tests/house look at what they show.
+SECTIONS = {
+    MIGRATING: None,  # all of them
+    RUNBOOK: ["Runbook", "Going back to ceph-csi"],
+    README: ["Operations"],
+    KUBERNETES: ["Install it", "Rook"],
+}
+# The stories run all commands of these but those of ELSEWHERE.
+FOLLOWED = [(MIGRATING, "The cache of rbd-nbd"), (MIGRATING, "Before"), (MIGRATING, "In its place: raw manifests"), (MIGRATING, "Back"),
+            (README, "Operations"), (KUBERNETES, "Install it")]
+
+SEEN, MOVED, UNIT = "tests/lab/stories_seen.py", "tests/lab/stories_migrate.py", "tests/unit/ops/fencing_test.cpp"
+NO_HELM = "Helm is no package of Debian. tests/deploy renders the chart with these values, and an API server takes it (tests/deploy/server)"
+NO_ROOK = "there is no Rook here, and the document says so"
+LABELLED = "with the chart's names, what the story runs in ceph-csi's place; tests/deploy/test_migration.py checks names and labels"
+IN_PASSING = "the name of a command, in passing"
+# (document, section) -> what a command begins with -> why the story does not run it: a sentence; or a file, and a text in it that runs it.
+ELSEWHERE = {
+    (MIGRATING, "From ceph-csi's node plugin, and back"): {
+        "kubectl set image": IN_PASSING, "helm upgrade": IN_PASSING},
+    (MIGRATING, "The cache of rbd-nbd"): {"corbd doctor --before-migration": IN_PASSING, "corbd volumes": (SEEN, '"volumes"')},
+    (MIGRATING, "Before"): {
+        "podman build": ("tests/lab/image", "deploy/Containerfile"),
+        "corbd doctor --before-migration --config-dir DIR": (MOVED, '"doctor", "--before-" + what'),
+        "rbd feature enable": "ceph-csi's volumes have the feature already, and rbd ends with an error then",
+        "modprobe nbd nbds_max=0": ("scripts/lab/guest-run", "modprobe nbd nbds_max=0")},
+    (MIGRATING, "In its place: raw manifests"): {
+        "kubectl drain": "the story ends rbd-nbd under its writer instead; it drains on the way back",
+        "cephcsi heal --adopt": ("tests/lab/stories_adopt.py", '"heal", "--adopt"')},
+    (MIGRATING, "Beside it: Helm"): {
+        "helm": NO_HELM, "kubectl": LABELLED, "until kubectl": LABELLED, "POD=": LABELLED, "ssh NODE systemctl restart kubelet": LABELLED,
+        "crictl pull": "the story's images need no pull"},
+    (MIGRATING, "Beside it: Rook"): {"kubectl": NO_ROOK, "helm": NO_ROOK},
+    (MIGRATING, "Back"): {
+        "POD=$(kubectl -n ceph-csi-rbd": LABELLED, "kubectl -n ceph-csi-rbd": LABELLED, "kubectl label node": LABELLED, "helm uninstall": NO_HELM,
+        "cephcsi drain --undo": "the story leaves the node to ceph-csi", "corbd drain --undo": ("tests/unit/cli/drain_test.cpp", "undo")},
+    (MIGRATING, "What is different"): {"corbd volumes": (SEEN, '"volumes"')},
+    (README, "Operations"): {
+        "corbd fail": IN_PASSING,
+        "corbd heal ID --without-proof": ("tests/lab/stories_owner.py", '"heal", volume.id, "--without-proof"'),
+        "corbd fail ID --yes-really": ("tests/lab/stories_heal.py", '"fail", volume.id, "--yes-really"'),
+        "corbd take ID --yes-really": (UNIT, "scene.ask(What::take, \"volume-1\", {}, true)"),
+        "corbd drain": "the story runs it as the page on migrations has it",
+        "kubectl corbd": "the story runs it as the page on migrations has it"},
+    (RUNBOOK, "Runbook"): {
+        "kubectl -n ceph-csi exec POD -c corbd -- corbd status": "as in deploy/kubernetes; the story runs it in ceph-csi's place",
+        "corbd status": (SEEN, '"status"'), "corbd volumes": (SEEN, '"volumes"'), "corbd volume ID": (SEEN, '"volume", volume.id'),
+        "corbd heal ID": (SEEN, '"heal", volume.id'), "corbd fail ID --yes-really": ("tests/lab/stories_heal.py", '"fail", volume.id, "--yes-really"'),
+        "corbd doctor --before-rollback": (MOVED, '"doctor", "--before-" + what'),
+        "corbd doctor": ("tests/lab/stories_container.py", '"doctor"')},
+    (RUNBOOK, "Going back to ceph-csi"): {
+        "corbd doctor --before-rollback": (MOVED, 'foresee(agent, "rollback"'), "corbd drain": (MOVED, '"drain"'), "corbd volumes": (SEEN, '"volumes"'),
+        "corbd volume ID": (SEEN, '"volume", volume.id'), "kubectl drain": "the story runs it as the page on migrations has it",
+        "kubectl uncordon": "the story runs it as the page on migrations has it",
+        "pkill -TERM -x rbd-nbd": "the story runs it as the page on migrations has it", "kubectl delete pod": IN_PASSING, "kubectl rollout undo": IN_PASSING,
+        "nbd-client -d": "what nobody shall do", "umount -f": "what nobody shall do",
+        "corbd csi unstage": ("tests/lab/calls.py", "unstage")},
+    (KUBERNETES, "Install it"): {
+        "podman build": ("tests/lab/image", "deploy/Containerfile"),
+        "kubectl apply -f deploy/kubernetes/examples": ("tests/deploy/server", '"deploy/kubernetes/examples"'),
+        "kubectl exec writer": "the lab has no provisioner for the claims of the examples",
+        "kubectl corbd -l app=csi-rbdplugin": "the story runs it as the page on migrations has it", "kubectl apply": IN_PASSING,
+        "corbd volumes": (SEEN, '"volumes"'), "corbd volume ID": (SEEN, '"volume", volume.id'), "corbd drain": (MOVED, '"drain"'),
+        "corbd alive": "the story's kubelet runs it as a probe", "scripts/manifests --text": ("scripts/manifests", "--text")},
+    (KUBERNETES, "Rook"): {"kubectl": NO_ROOK, "scripts/manifests": NO_ROOK},
+}
+
+
+class Command:
+    def __init__(self, document, section, text):
+        self.document, self.section, self.text = document, section, text
+
+    @property
+    def row(self):
+        """Of ELSEWHERE: what this command begins with."""
+        rows = ELSEWHERE.get((self.document, self.section), {})
+        return max((begin for begin, why in rows.items() if self.text == begin or why != IN_PASSING and re.match(re.escape(begin) + r"(?![\w-])", self.text)),
+                   key=len, default=None)
+
+    @property
+    def elsewhere(self):
+        """Why the story does not run it; None if it does."""
+        return None if self.row is None else ELSEWHERE[self.document, self.section][self.row]
+
+    def __repr__(self):
+        return "%s, %s: `%s`" % (self.document, self.section, self.text)
+
+
+def is_command(text):
+    return text.startswith("POD=") or text.split(" ")[0] in PROGRAMS and " " in text.strip()
+
+
+def _of_section(lines):
+    """What a section shows: whole lines of its blocks, and what stands between backticks in its tables and sentences."""
+    joined, fenced = "", False
+    for line in lines:
+        if line.startswith("```"):
+            fenced = not fenced
+        if fenced:
+            continue
+        if joined or line.startswith("    "):
+            # A comment of ours behind a command begins after two blanks.
+            text = re.sub(r"\s{2,}# .*", "", line.strip())
+            if text.endswith("\\"):
+                joined += text[:-1]
+                continue
+            text, joined = joined + text, ""
+            if is_command(text):
+                yield text
+                continue
+        for text in re.findall(r"`([^`]+)`", line):
+            if is_command(text):
+                yield text
+
+
+def commands(root, document):
+    """All of a document, in its order."""
+    with open(os.path.join(root, document)) as file:
+        lines = file.read().splitlines()
+    section, of_it, found = None, [], []
+
+    def end():
+        chosen = SECTIONS[document]
+        if section and (chosen is None or section in chosen):
+            found.extend(Command(document, section, text) for text in _of_section(of_it))
+    for line in lines:
+        heading = re.match(r"#+ (.+)", line)
+        if heading:
+            end()
+            section, of_it = heading[1], []
+        else:
+            of_it.append(line)
+    end()
+    return found
+
+
+def to_run(root, document, section):
+    """The texts of the commands that the story shall run for a section."""
+    return [one.text for one in commands(root, document) if one.section == section and one.elsewhere is None]
