@@ -12,7 +12,7 @@ from stories_deploy import NUMBERS, capabilities_of, granted, manifest, of_its_a
 from stories_hang import in_mkfs, killed_while_helper_hangs
 from stories_krbd import KRBD, expect_unmapped, needs_krbd, only_device
 from stories_luks import encrypted, expect_closed, stage
-from writer import Writer
+from writer import writes_through_a_kill
 
 CGROUPS = "/sys/fs/cgroup"
 
@@ -111,14 +111,7 @@ def life_of_ext4(lab, agent):
     of_its_application(volume)
     volume.publish()
     check(max(send_buffers()) >= 4 * MIB, "send buffers: %s" % send_buffers())
-    writer = Writer(lab, os.path.join(volume.staged_path, "data"), size=16 * MIB).start()
-    writer.wait_more(30)
-    kill = agent.kill()
-    agent.start()
-    agent.wait_event("device.reconnected", 60, volume=volume.id)
-    writer.wait_more(30)
-    writer.stop()
-    writer.expect_nothing_lost([kill])
+    writes_through_a_kill(lab, agent, volume)
     lab.admin("rbd", "resize", "--no-progress", "-s", "512M", volume.pool + "/" + volume.id)
     volume.expand(512 * MIB, patience=30)
     usage, _ = volume.stats()

@@ -1,10 +1,9 @@
 """Keys that the kernel's own client does not know (docs/sources.md#cephx-keys)."""
-import os
 
 from checks import Skip, check, long, say
 from machine import MIB
 from stories_krbd import KRBD, expect_unmapped, needs_krbd, watchers
-from writer import Writer
+from writer import writes_through_a_kill
 
 
 # Only a cluster of Ceph 20 makes such keys: tests/lab/debian.
@@ -30,14 +29,7 @@ def story_aes256k(lab):
     volume.stage()
     check(volume.device is not None, "it is not served over nbd")
     volume.publish()
-    writer = Writer(lab, os.path.join(volume.staged_path, "data"), size=16 * MIB).start()
-    writer.wait_more(30)
-    kill = agent.kill()
-    agent.start()
-    agent.wait_event("device.reconnected", 60, volume=volume.id)
-    writer.wait_more(30)
-    writer.stop()
-    writer.expect_nothing_lost([kill])
+    writes_through_a_kill(lab, agent, volume)
     lab.admin("rbd", "resize", "--no-progress", "-s", "512M", image.spec)
     volume.expand(512 * MIB, patience=30)
     usage, abnormal = volume.stats()

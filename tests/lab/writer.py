@@ -62,3 +62,15 @@ class Writer:
         check(found["lost"] == 0, "%d of %d acknowledged writes are lost" % (found["lost"], found["acked"]))
         check(found["errors"] == 0, "%d I/O errors reached the application" % found["errors"])
         return found
+
+
+def writes_through_a_kill(lab, agent, volume):
+    """A writer on the volume's filesystem goes on after a kill of the agent, and nothing is lost."""
+    writer = Writer(lab, os.path.join(volume.staged_path, "data"), size=16 * MIB).start()
+    writer.wait_more(30)
+    kill = agent.kill()
+    agent.start()
+    agent.wait_event("device.reconnected", 60, volume=volume.id)
+    writer.wait_more(30)
+    writer.stop()
+    writer.expect_nothing_lost([kill])

@@ -6,30 +6,10 @@
 
 #include "corbd/core/helper_pool.hpp"
 #include "support/catch.hpp"
+#include "support/eventually.hpp"
 #include "support/loop.hpp"
 
 namespace corbd::test {
-
-/// A wait for something of the real world; the bound is far above what it takes.
-template <class Condition>
-bool eventually(asio::io_context& io, Condition condition) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    io.restart();
-    io.run_one_for(std::chrono::milliseconds(10));
-  }
-  return true;
-}
-
-template <class Condition>
-bool eventually(Condition condition) {
-  asio::io_context idle;
-  return eventually(idle, [&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    return condition();
-  });
-}
 
 /// A task that runs beside the test; its value is there once done.
 template <class T>

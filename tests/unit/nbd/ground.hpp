@@ -17,6 +17,7 @@
 
 #include "link.hpp"
 #include "support/catch.hpp"
+#include "support/eventually.hpp"
 #include "support/memory_image.hpp"
 
 namespace corbd::test {
@@ -134,16 +135,7 @@ class Ground {
     char byte;
     return ::recv(peer.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0;
   }
-  bool eventually(const std::function<bool()>& condition) {
-    const auto end = std::chrono::steady_clock::now() + kPatience;
-    while (!condition()) {
-      if (std::chrono::steady_clock::now() > end) return false;
-      control.restart();
-      control.poll();
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return true;
-  }
+  bool eventually(const std::function<bool()>& condition) { return test::eventually(control, condition); }
   /// The io thread has done all that was posted to it before.
   void settle() {
     std::promise<void> done;

@@ -61,16 +61,7 @@ class Disks {
       disk->link.reset();
     }
   }
-  bool eventually(const std::function<bool()>& condition) {
-    const auto end = std::chrono::steady_clock::now() + kPatience;
-    while (!condition()) {
-      if (std::chrono::steady_clock::now() > end) return false;
-      control.restart();
-      control.poll();
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return true;
-  }
+  bool eventually(const std::function<bool()>& condition) { return test::eventually(control, condition); }
 
   asio::io_context control;
   std::unique_ptr<Clock> clock = make_real_clock(control.get_executor());
@@ -278,7 +269,7 @@ TEST_CASE("every io thread of the devices has its part of the budget, and they s
   config.io_threads = 2;
   config.bytes_in_flight = 2 * kShort;
   config.reserved_bytes = kShort;
-  const auto devices = nbd::make_devices(disks.control.get_executor(), *disks.clock, config);
+  const auto devices = nbd::make_devices(disks.control.get_executor(), *disks.clock, std::move(config));
   const Ending ending(disks);
   for (int i = 0; i < 2; ++i) {
     disks
