@@ -1,5 +1,4 @@
-// Memory for payloads, and the budget of bytes in flight. Shared by all devices of an io thread; used on that thread
-// only.
+// Memory for payloads. Shared by all devices of an io thread; used on that thread only.
 #pragma once
 
 #include <array>
@@ -55,51 +54,6 @@ class Buffers {
   std::uint64_t made_ = 0;
   std::atomic<std::size_t> resident_{0};
   std::array<Free, kClasses> free_;
-};
-
-/// Bytes that may be in flight at once, over all devices. Above it each device may have `per_device`, or one request
-/// that is longer, so that no device starves another: a refused device has a request in flight, and goes on when that
-/// ends. So the sum never exceeds the budget plus, for each device, the larger of `per_device` and its longest request.
-class Budget {
- public:
-  class Waiter {
-   public:
-    virtual void budget_freed() = 0;
-
-   protected:
-    ~Waiter() = default;
-
-   private:
-    friend class Budget;
-    Waiter* next_ = nullptr;
-    bool waits_ = false;
-    std::uint64_t wants_ = 0;
-    std::uint64_t granted_ = 0;
-  };
-
-  Budget(std::uint64_t bytes, std::uint64_t per_device) : bytes_(bytes), per_device_(per_device) {}
-  /// `in_flight` is what the device has taken already. A refused caller has to wait(), and then asks for the same
-  /// again.
-  bool take(Waiter& device, std::uint64_t bytes, std::uint64_t in_flight);
-  void give(std::uint64_t bytes);
-  /// The waiter is told when the bytes are its own. Waiters are served in order, and nobody overtakes.
-  void wait(Waiter& waiter, std::uint64_t bytes);
-  void forget(Waiter& waiter);
-
-  // Any thread.
-  std::uint64_t bytes() const { return bytes_; }
-  std::uint64_t per_device() const { return per_device_; }
-  std::uint64_t used() const { return used_.load(std::memory_order_relaxed); }
-
- private:
-  bool has_room(std::uint64_t bytes) const { return used() + bytes <= bytes_; }
-  void add(std::uint64_t bytes) { used_.store(used() + bytes, std::memory_order_relaxed); }
-  void remove(Waiter& waiter);
-  void grant();
-
-  const std::uint64_t bytes_, per_device_;
-  std::atomic<std::uint64_t> used_{0};  ///< exceeds bytes_ by what the reservations took
-  Waiter* first_ = nullptr;
 };
 
 }  // namespace corbd::nbd

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <thread>
 
+#include "budget.hpp"
 #include "buffers.hpp"
 #include "corbd/core/task.hpp"
 #include "slow_lines.hpp"

@@ -35,6 +35,7 @@ Session::Session(IoLoop& loop, image::Image& image, bool read_only, Fd socket, N
 Session::~Session() { --loop_.sessions; }
 
 void Session::start() {
+  loop_.budget.join(*this, image_.key().fsid);
   wait_readable();
   settle();
 }

@@ -110,7 +110,7 @@ void Session::release(Slot& slot) {
     const std::size_t bytes = Buffers::rounded(slot.request.length);
     loop_.give_buffer(std::exchange(slot.buffer, nullptr), slot.request.length);
     budget_used_ -= bytes;
-    loop_.budget.give(bytes);
+    loop_.budget.give(*this, bytes);
   }
   slot.next = std::exchange(free_slots_, &slot);
   --slots_used_;

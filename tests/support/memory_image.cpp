@@ -6,8 +6,8 @@
 
 namespace corbd::test {
 
-MemoryImage::MemoryImage(std::uint64_t bytes, Ends ends, bool read_only)
-    : read_only_(read_only), bytes_(bytes), ends_(ends) {
+MemoryImage::MemoryImage(std::uint64_t bytes, Ends ends, bool read_only, std::string fsid)
+    : key_{std::move(fsid), 1, "", "memory", 0}, read_only_(read_only), bytes_(bytes), ends_(ends) {
   told_.reserve(4096);
   elsewhere_.reserve(4096);
   set_ends(ends);

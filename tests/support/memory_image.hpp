@@ -27,7 +27,8 @@ class MemoryImage final : public image::Image {
     bool operator==(const Call&) const = default;
   };
 
-  explicit MemoryImage(std::uint64_t bytes, Ends ends = Ends::at_once, bool read_only = false);
+  explicit MemoryImage(std::uint64_t bytes, Ends ends = Ends::at_once, bool read_only = false,
+                       std::string fsid = "fsid");
   ~MemoryImage() override;
 
   void set_ends(Ends ends);
@@ -76,7 +77,7 @@ class MemoryImage final : public image::Image {
   int outcome(const Call& call);
   void work_elsewhere();
 
-  const image::Key key_{"fsid", 1, "", "memory", 0};
+  const image::Key key_;
   const bool read_only_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -1,4 +1,4 @@
-#include "buffers.hpp"
+#include "budget.hpp"
 
 #include <sys/mman.h>
 
@@ -13,6 +13,7 @@ using Ends = MemoryImage::Ends;
 constexpr std::uint32_t kRequest = 64 << 10;
 
 struct Waiter final : nbd::Budget::Waiter {
+  explicit Waiter(nbd::Budget& budget, const std::string& cluster = "a") { budget.join(*this, cluster); }
   void budget_freed() override { ++woken; }
   int woken = 0;
 };
@@ -25,7 +26,8 @@ Bytes reads(unsigned count) {
 
 /// A second device on the same loop.
 struct Other {
-  explicit Other(Ground& at, Ends ends = Ends::when_told) : ground(at), image(1u << 20, ends) {
+  explicit Other(Ground& at, Ends ends = Ends::when_told, const std::string& cluster = "fsid")
+      : ground(at), image(1u << 20, ends, false, cluster) {
     auto pair = nbd::make_socket_pair();
     REQUIRE(pair);
     peer = std::move(pair->second);
@@ -98,7 +100,7 @@ TEST_CASE("memory of a peak goes back once the period after it ends, also while 
 
 TEST_CASE("a spent budget still has the reserved bytes, or one request that is longer, for each device") {
   nbd::Budget budget(100, 50);
-  Waiter device;
+  Waiter device(budget);
   CHECK(budget.take(device, 100, 0));
   CHECK(budget.take(device, 50, 0));
   CHECK_FALSE(budget.take(device, 1, 50));
@@ -112,7 +114,7 @@ TEST_CASE("300 busy devices get no more than the budget and 1 MiB each") {
   constexpr std::uint64_t total = 512ull << 20, each = 1 << 20;
   const std::uint64_t length = GENERATE(256ull << 10, 1ull << 20);
   nbd::Budget budget(total, each);
-  std::vector<Waiter> devices(300);
+  std::vector<Waiter> devices(300, Waiter(budget));
   for (auto& device : devices) {
     std::uint64_t mine = 0;
     for (int i = 0; i < 128 && budget.take(device, length, mine); ++i) mine += length;
@@ -125,26 +127,88 @@ TEST_CASE("300 busy devices get no more than the budget and 1 MiB each") {
 
 TEST_CASE("who waits for the budget is given it in order, and nobody overtakes") {
   nbd::Budget budget(100, 10);
-  Waiter busy, first, second, third, late;
+  Waiter busy(budget), first(budget), second(budget), third(budget), late(budget);
   REQUIRE(budget.take(busy, 100, 0));
   budget.wait(first, 30);
   budget.wait(second, 30);
   budget.wait(third, 30);
   budget.forget(second);
-  budget.give(20);
+  budget.give(busy, 20);
   CHECK(first.woken == 0);
   CHECK_FALSE(budget.take(late, 15, 1));
-  budget.give(20);
+  budget.give(busy, 20);
   CHECK(first.woken == 1);
   CHECK(third.woken == 0);
   // What it was told of is its own, whoever asks before it.
   CHECK_FALSE(budget.take(late, 10, 1));
   CHECK(budget.take(first, 30, 1));
-  budget.give(60);
+  budget.give(busy, 60);
   CHECK(second.woken == 0);
   CHECK(third.woken == 1);
   budget.forget(third);
   CHECK(budget.used() == 30);
+}
+
+TEST_CASE("devices of one cluster may have the whole budget") {
+  nbd::Budget budget(100, 1);
+  Waiter one(budget), two(budget);
+  CHECK(budget.take(one, 50, 1));
+  CHECK(budget.take(two, 50, 1));
+  CHECK_FALSE(budget.take(one, 1, 51));
+}
+
+TEST_CASE("a cluster that hangs leaves a fifth of the budget, and who waits for it keeps nobody else waiting") {
+  nbd::Budget budget(100, 1);
+  Waiter hung(budget, "hung"), well(budget, "well");
+  std::uint64_t held = 0;
+  while (budget.take(hung, 10, 1)) held += 10;
+  CHECK(held == 80);
+  budget.wait(hung, 10);
+  for (int again = 0; again < 3; ++again) {
+    REQUIRE(budget.take(well, 10, 1));
+    CHECK_FALSE(budget.take(well, 10, 11));
+    budget.give(well, 10);
+  }
+  CHECK(hung.woken == 0);
+  budget.give(hung, 30);
+  CHECK(hung.woken == 1);
+  budget.forget(hung);
+}
+
+TEST_CASE("a cluster whose last device is gone has no part of the budget") {
+  nbd::Budget budget(100, 1);
+  Waiter stays(budget, "a");
+  {
+    const Waiter goes(budget, "b");
+    CHECK_FALSE(budget.take(stays, 90, 1));
+  }
+  CHECK(budget.take(stays, 90, 1));
+}
+
+TEST_CASE("devices of two clusters that wait for the budget get it in turn") {
+  nbd::Budget budget(1000, 1);
+  Waiter busy(budget, "c"), a1(budget, "a"), a2(budget, "a"), b1(budget, "b");
+  REQUIRE(budget.take(busy, 800, 1));
+  REQUIRE(budget.take(a1, 100, 1));
+  for (Waiter* one : {&a1, &a2, &b1}) budget.wait(*one, 90);
+  budget.give(busy, 90);
+  CHECK(a1.woken + b1.woken == 1);
+  budget.give(busy, 90);
+  CHECK(a1.woken + b1.woken == 2);
+  CHECK(a2.woken == 0);
+  budget.give(busy, 90);
+  CHECK(a2.woken == 1);
+  for (Waiter* one : {&a1, &a2, &b1}) budget.forget(*one);
+}
+
+TEST_CASE(
+    "a device goes on beyond its own reservation while a device of another cluster hangs with all that it may have") {
+  Ground ground(Ends::when_told, 20 * kRequest, kRequest);
+  Other well(ground, Ends::when_told, "another");
+  ground.send(reads(20));
+  REQUIRE(ground.eventually([&] { return ground.image.waiting() == 16 && ground.probe.budget_waits == 1; }));
+  well.send(reads(4));
+  CHECK(ground.eventually([&] { return well.image.waiting() == 3; }));
 }
 
 TEST_CASE("a device that spent the budget is not read from until it answers") {
