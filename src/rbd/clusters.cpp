@@ -93,7 +93,7 @@ class Clusters final : public image::Clusters {
       : connections_(std::make_unique<Connections>(control, clock, files, std::move(config))) {}
 
   ~Clusters() override {
-    if (connections_->gate().count() == 0) return;
+    if (connections_->quiet()) return;
     // A call that a dead cluster still holds uses this. Better keep it than free it under that call.
     log::warning("clusters.left_busy", {{"calls", connections_->gate().count()}});
     static_cast<void>(connections_.release());
@@ -118,7 +118,8 @@ class Clusters final : public image::Clusters {
                                               Until until) override {
     return change_blocklist(std::move(access), std::move(entries), std::nullopt, until);
   }
-  task<result<>> shutdown(Until until) override { return connections_->shutdown(until); }
+  using image::Clusters::shutdown;
+  task<result<>> shutdown(Until until, Until users) override { return connections_->shutdown(until, users); }
 
  private:
   task<result<std::vector<result<>>>> change_blocklist(image::Access access, std::vector<image::BlocklistEntry> entries,

@@ -11,6 +11,7 @@ namespace corbd::rbd {
 namespace {
 
 constexpr std::chrono::seconds kFencedStands{5};
+constexpr std::chrono::milliseconds kLookAtShuts{10};
 
 bool same_access(const image::Access& left, const image::Access& right) {
   return left.cluster_id == right.cluster_id && left.user == right.user && left.monitors == right.monitors &&
@@ -35,7 +36,8 @@ Connections::Connections(executor control, Clock& clock, BlockingPool& files, Co
       files_(files),
       config_(std::move(config)),
       dial_(std::move(dial)),
-      gate_(control, clock) {
+      gate_(control, clock),
+      shuts_(control, clock) {
   auto loaded = load_incarnations(config_.incarnations_dir, wall_seconds(), config_.boot_id);
   if (!loaded) {
     unreadable_ =
@@ -233,28 +235,35 @@ void Connections::retire_if_idle(std::shared_ptr<Connection> connection) {
                      serving.size() <= 1;
   if (spare) return;
   std::erase(serving, connection);
-  gate_.spawn(shut(std::move(connection)));
+  shuts_.spawn(shut(std::move(connection)));
 }
 
 // After this its operations are over. If all images were closed well, the incarnation needs no fencing.
 task<> Connections::shut(std::shared_ptr<Connection> connection) {
   rados_t cluster = std::exchange(connection->cluster, nullptr);
-  auto end = [cluster, dir = config_.incarnations_dir, uuid = connection->uuid,
-              forget = connection->clean && !connection->dropped] {
+  // Nothing of a client that ended well can arrive any more, as if it were fenced.
+  Incarnation ended{
+      Incarnation::State::fenced, connection->uuid, connection->fsid, connection->group->access.cluster_id,
+      connection->addresses,      wall_seconds(),   config_.boot_id};
+  auto end = [cluster, dir = config_.incarnations_dir, ended, well = connection->clean && !connection->dropped,
+              keeps = connection->keeps_locks] {
     rados_shutdown(cluster);
-    return forget ? forget_incarnation(dir, uuid) : result<>();
+    if (!well) return result<>();
+    return keeps ? save_incarnation(dir, ended) : forget_incarnation(dir, ended.uuid);
   };
-  const auto ended =
+  const auto closed =
       co_await connection->group->threads->cluster.call_to_end(gate_, std::move(end), "closing a connection", false);
-  if (!ended) log::warning("incarnation.not_forgotten", {{"error", ended.error().text}});
+  if (!closed) log::warning("incarnation.not_forgotten", {{"error", closed.error().text}});
   if (connection->dropped) co_return;
-  if (connection->clean)
-    incarnations_.remove(connection->uuid);
-  else
+  if (!connection->clean || !closed)
     incarnations_.set_state(connection->uuid, Incarnation::State::dead);
+  else if (connection->keeps_locks)
+    incarnations_.set_state(connection->uuid, Incarnation::State::fenced, ended.fenced_at);
+  else
+    incarnations_.remove(connection->uuid);
 }
 
-task<result<>> Connections::shutdown(Until until) {
+task<result<>> Connections::shutdown(Until until, Until users) {
   leaving_ = true;
   for (auto& group : groups_)
     for (const auto& connection : std::vector(group->serving)) retire_if_idle(connection);
@@ -262,12 +271,16 @@ task<result<>> Connections::shutdown(Until until) {
   if (leases_ > 0) {
     no_lease_ = std::make_shared<Event>(control_, clock_);
     const auto waits_for = no_lease_;
-    if (co_await waits_for->wait(until) != Waited::ready)
+    const bool left = co_await waits_for->wait(users) == Waited::ready;
+    while (!left && shuts_.count() > 0 && clock_.now() < until.deadline)
+      static_cast<void>(co_await sleep_until(control_, clock_, clock_.now() + kLookAtShuts, until.scope));
+    if (!left)
       co_return Error{errc::busy,
                       std::to_string(leases_) +
                           " images or calls still use connections, which stay open: the next start fences them"};
   }
-  const Waited how = co_await gate_.close(until);
+  Waited how = co_await shuts_.close(until);
+  if (how == Waited::ready) how = co_await gate_.close(until);
   if (how != Waited::ready) co_return wait_error(how, "the connections to close");
   co_return result<>();
 }

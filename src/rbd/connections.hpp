@@ -31,6 +31,7 @@ struct Connection {
   std::uint64_t map_after = 0;       ///< it has the OSD map of the fencing with this number
   bool dropped = false;              ///< takes no new image
   bool clean = true;                 ///< every image was closed well
+  bool keeps_locks = false;          ///< locks stay when it ends
   std::optional<Error> node_fenced;  ///< the cluster refuses this node: only its monitors answer
   std::atomic<bool> blocklisted{false};
   std::set<OpenImage*> images;           ///< open ones; they are told when the connection is blocklisted
@@ -108,10 +109,12 @@ class Connections {
   task<result<>> await_map(const Lease& lease, Until until);
   /// unavailable as long as a dead incarnation of that cluster is not fenced.
   result<> all_fenced(const std::string& fsid);
-  task<result<>> shutdown(Until until);
+  task<result<>> shutdown(Until until, Until users);
 
   const Incarnations& incarnations() const { return incarnations_; }
   Gate& gate() { return gate_; }
+  /// Nothing that uses this is under way.
+  bool quiet() const { return gate_.count() == 0 && shuts_.count() == 0; }
   executor control() const { return control_; }
   Clock& clock() { return clock_; }
 
@@ -142,7 +145,8 @@ class Connections {
   BlockingPool& files_;
   Config config_;
   Dial dial_;
-  Gate gate_;
+  Gate gate_;   ///< everything under way, but for the next
+  Gate shuts_;  ///< connections that end; each makes its call through gate_, once a thread is free
   Incarnations incarnations_;
   std::optional<Error> unreadable_;  ///< of the incarnation files: we do not know whom to fence
   std::map<std::string, std::unique_ptr<ClusterThreads>> threads_;

@@ -147,6 +147,14 @@ task<result<>> Image::acquire_lock(Until until) {
   co_return result<>();
 }
 
+task<result<>> Image::keep_lock(Until until) {
+  const auto opened = opened_;
+  opened->held.reset();
+  opened->connection.keeps_locks = true;
+  co_return co_await call(
+      opened, [&image = *opened] { return keep_lock_of(image); }, until, "keeping the lock of image " + opened->text());
+}
+
 task<result<>> Image::release_lock(Until until) {
   const auto opened = opened_;
   if (!exclusive_lock()) co_return result<>();

@@ -16,7 +16,11 @@ namespace corbd::rbd {
 inline constexpr std::chrono::seconds kBlocklistTime = std::chrono::hours(7 * 24);
 
 struct Incarnation {
-  enum class State { live, dead, fenced } state = State::dead;
+  enum class State {
+    live,
+    dead,
+    fenced  ///< blocklisted, or ended with nothing under way: nothing of it can arrive any more
+  } state = State::dead;
   std::string uuid;  ///< the file's name
   std::string fsid, cluster_id;
   std::vector<std::string> addresses;  ///< bare

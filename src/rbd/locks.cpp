@@ -82,7 +82,31 @@ result<std::vector<Watcher>> list_watchers(OpenImage& opened) {
   return watchers;
 }
 
-// ENCODE_START(1, 1) of cls_lock_break_op (src/cls/lock/cls_lock_ops.h of Ceph): name, locker as entity_name_t, cookie.
+/// ENCODE_START(1, 1) of Ceph: little-endian numbers, and texts after their lengths.
+class Encoded {
+ public:
+  Encoded& number(auto value) {
+    for (std::size_t i = 0; i < sizeof value; ++i)
+      body_ += static_cast<char>(static_cast<std::uint64_t>(value) >> (8 * i));
+    return *this;
+  }
+  Encoded& text(std::string_view text) {
+    number(static_cast<std::uint32_t>(text.size()));
+    body_ += text;
+    return *this;
+  }
+  /// With its version, and the oldest that can read it.
+  std::string whole() const {
+    Encoded head;
+    head.number(static_cast<std::uint32_t>(body_.size()));
+    return std::string{1, 1} + head.body_ + body_;
+  }
+
+ private:
+  std::string body_;
+};
+
+// cls_lock_break_op (src/cls/lock/cls_lock_ops.h of Ceph): name, locker as entity_name_t, cookie.
 result<std::string> encode_break(const Locker& locker) {
   constexpr std::string_view prefix = "client.";
   constexpr unsigned char client_type = 8;  // CEPH_ENTITY_TYPE_CLIENT
@@ -91,22 +115,13 @@ result<std::string> encode_break(const Locker& locker) {
   const bool known = locker.client.starts_with(prefix);
   if (!known || std::from_chars(locker.client.data() + prefix.size(), end, number).ptr != end)
     return Error{errc::internal, "the lock's owner " + locker.client + " is not a client"};
-  std::string body;
-  const auto put = [](std::string& to, auto value) {
-    for (std::size_t i = 0; i < sizeof value; ++i)
-      to += static_cast<char>(static_cast<std::uint64_t>(value) >> (8 * i));
-  };
-  const auto put_text = [&](std::string_view text) {
-    put(body, static_cast<std::uint32_t>(text.size()));
-    body += text;
-  };
-  put_text(kLock);
-  put(body, client_type);
-  put(body, number);
-  put_text(locker.cookie);
-  std::string whole{1, 1};  // version, and the oldest that can read it
-  put(whole, static_cast<std::uint32_t>(body.size()));
-  return whole + body;
+  return Encoded().text(kLock).number(client_type).number(number).text(locker.cookie).whole();
+}
+
+// cls_lock_set_cookie_op: name, type, cookie, tag, new cookie. The tag is librbd's.
+std::string encode_cookie(const Locker& locker, std::string_view cookie) {
+  constexpr unsigned char exclusive = 1;  // ClsLockType::EXCLUSIVE
+  return Encoded().text(kLock).number(exclusive).text(locker.cookie).text("internal").text(cookie).whole();
 }
 
 result<> break_lock_of(OpenImage& opened, const std::string& address, std::int64_t mark) {
@@ -129,6 +144,26 @@ result<> break_lock_of(OpenImage& opened, const std::string& address, std::int64
   // Another client may have had the image since that lock was seen.
   return Error{errc::unproven, "the client at " + address + " does not hold the lock of image " + opened.text() +
                                    " any more: the agent looks at the image again"};
+}
+
+result<> keep_lock_of(OpenImage& opened) {
+  // As librbd writes it, so that librbd and the kernel's client can read it. No watch has this number. If librbd takes
+  // the lock anew meanwhile, it does not break this one, because it may not blocklist itself (connect.cpp's settings).
+  constexpr std::string_view no_watch = "auto 0";
+  const std::string doing = "keeping the lock of image " + opened.text();
+  const auto lockers = list_lockers(opened);
+  if (!lockers) return lockers.error();
+  const auto& mine = opened.connection.addresses;
+  const auto ours = std::ranges::find_if(
+      lockers->all, [&](const Locker& locker) { return std::ranges::find(mine, locker.address) != mine.end(); });
+  if (ours == lockers->all.end()) return Error{errc::failed_precondition, doing + ": this client does not hold it"};
+  const std::string request = encode_cookie(*ours, no_watch);
+  const std::unique_ptr<void, void (*)(rados_write_op_t)> operation(rados_create_write_op(), &rados_release_write_op);
+  rados_write_op_exec(operation.get(), "lock", "set_cookie", request.data(), request.size(), nullptr);
+  const int r = opened.connection.note(rados_write_op_operate2(
+      operation.get(), opened.pool.io.get(), opened.header().c_str(), nullptr, LIBRADOS_OPERATION_NOFLAG));
+  if (r < 0) return failure(doing, r);
+  return {};
 }
 
 result<image::Header> look_at_header(Connection& connection, const image::Key& key) {

@@ -1,5 +1,5 @@
-// Reads who holds an image's exclusive lock and who watches its header, and breaks the lock, with plain RADOS calls. So
-// the serving connection can break the lock of a dead incarnation, and nobody is blocklisted by that. Pool threads.
+// Reads who holds an image's exclusive lock and who watches its header, and changes the lock, with plain RADOS calls.
+// So the serving connection can break the lock of a dead incarnation, and nobody is blocklisted by that. Pool threads.
 #pragma once
 
 #include <optional>
@@ -22,6 +22,10 @@ result<std::vector<Watcher>> list_watchers(OpenImage& opened);
 /// Breaks it, and sets the header's time of change to `mark` in the same operation: any later change of the header sets
 /// another.
 result<> break_lock_of(OpenImage& opened, const std::string& address, std::int64_t mark);
+
+/// Gives the lock that this client holds the cookie of no watch. librbd then does not find it when it closes the image,
+/// and other clients see the lock of a dead client.
+result<> keep_lock_of(OpenImage& opened);
 
 result<image::Header> look_at_header(Connection& connection, const image::Key& key);
 

@@ -177,6 +177,70 @@ TEST_CASE("a broken lock leaves its mark until the image is opened again, and a 
   agent.close(**image);
 }
 
+TEST_CASE(
+    "a lock that is kept outlives its client's clean end as that of a dead client, and the next agent breaks it "
+    "without a fence") {
+  Admin admin;
+  admin.create("kept");
+  const test::Folder folder;
+  std::string before;
+  {
+    Agent agent(folder.path() + "/incarnations");
+    auto image = agent.open("kept");
+    REQUIRE(image);
+    REQUIRE(agent.run((*image)->acquire_lock(agent.in(20s))));
+    before = (*image)->client();
+    REQUIRE(write(**image, 0, pattern(65536, 7)) == 0);
+    REQUIRE(agent.run((*image)->keep_lock(agent.in(20s))));
+    agent.close(**image);
+    image->reset();
+    REQUIRE(agent.run(agent.clusters->shutdown(agent.in(20s))));
+    CHECK(agent.incarnation_files() == 1);
+  }
+  Agent agent(folder.path() + "/incarnations");
+  const auto key = resolve_all(agent, {"kept"}).front();
+  // Nobody is to be fenced.
+  auto image = agent.run(agent.clusters->open(access(), key, {}, agent.in(20s)));
+  REQUIRE(image);
+  const auto seen = agent.ownership(**image);
+  REQUIRE(seen);
+  CHECK(seen->lock == Lock::our_dead);
+  CHECK(seen->owner == before);
+  CHECK(seen->foreign_watchers.empty());
+  const auto fenced = agent.run(agent.clusters->blocklist(access(), agent.in(20s)));
+  REQUIRE(fenced);
+  CHECK(fenced->find(before) == nullptr);
+  REQUIRE(agent.run((*image)->break_dead_lock(seen->owner, kMark, agent.in(20s))));
+  REQUIRE(agent.run((*image)->acquire_lock(agent.in(20s))));
+  CHECK(read(**image, 0, 65536) == pattern(65536, 7));
+  agent.close(**image);
+}
+
+TEST_CASE("another node takes a kept lock as that of a dead client: its owner is fenced first") {
+  Admin admin;
+  admin.create("kept2");
+  Agent agent;
+  auto image = agent.open("kept2");
+  REQUIRE(image);
+  REQUIRE(agent.run((*image)->acquire_lock(agent.in(20s))));
+  const std::string before = (*image)->client();
+  REQUIRE(agent.run((*image)->keep_lock(agent.in(20s))));
+  agent.close(**image);
+  image->reset();
+  REQUIRE(agent.run(agent.clusters->shutdown(agent.in(20s))));
+  Agent other;
+  auto taken = other.open("kept2");
+  REQUIRE(taken);
+  const auto seen = other.ownership(**taken);
+  REQUIRE(seen);
+  CHECK(seen->lock == Lock::other);
+  REQUIRE(other.run((*taken)->acquire_lock(other.in(60s))));
+  const auto fenced = other.run(other.clusters->blocklist(access(), other.in(20s)));
+  REQUIRE(fenced);
+  CHECK(fenced->find(before) != nullptr);
+  other.close(**taken);
+}
+
 TEST_CASE("a lock of a client whose incarnation file is lost counts as another's") {
   Admin admin;
   admin.create("crash3");

@@ -144,7 +144,7 @@ class Clusters : public image::Clusters {
                                               Until) override {
     co_return std::vector<result<>>(entries.size(), result<>());
   }
-  task<result<>> shutdown(Until) override { co_return result<>(); }
+  task<result<>> shutdown(Until, Until) override { co_return result<>(); }
 };
 
 /// In memory: what a disk costs is not asked here.

@@ -72,6 +72,10 @@ class Image {
   /// of this client instead, which replaces any other and goes with close(). in_use: its header has changed since the
   /// last ownership().
   virtual task<result<>> acquire_lock(Until until) = 0;
+  /// Gives the held exclusive lock another cookie, so that close() leaves it: as the lock of this client once that has
+  /// ended, it is the next agent's proof of ownership. Nothing may be written afterwards; close() is all that may
+  /// follow.
+  virtual task<result<>> keep_lock(Until) { co_return Error{errc::unimplemented, "this lock ends with its image"}; }
   virtual task<result<>> release_lock(Until until) = 0;
   /// Whether any extent of the head is allocated; stops at the first. An error is never "no".
   virtual task<result<bool>> has_data(Until until) = 0;
@@ -129,7 +133,9 @@ class Clusters {
   virtual task<result<std::vector<result<>>>> unblock(Access access, std::vector<BlocklistEntry> entries,
                                                       Until until) = 0;
   /// Closes idle connections and marks their incarnations clean. After all images are closed.
-  virtual task<result<>> shutdown(Until until) = 0;
+  /// `users`: how long to wait for images and calls that still use a connection; busy if some are left.
+  virtual task<result<>> shutdown(Until until, Until users) = 0;
+  task<result<>> shutdown(Until until) { return shutdown(until, until); }
 };
 
 }  // namespace corbd::image

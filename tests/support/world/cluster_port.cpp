@@ -164,7 +164,7 @@ class Clusters final : public image::Clusters {
     co_return std::vector<result<>>(entries.size(), result<>());
   }
 
-  task<result<>> shutdown(Until) override { co_return result<>(); }
+  task<result<>> shutdown(Until, Until) override { co_return result<>(); }
 
  private:
   static result<> find_image(const World& world, const image::Access& access, const image::Name& name,

@@ -56,7 +56,7 @@ struct Scene {
   }
   ~Scene() {
     end.set_value();
-    Started<result<>>(loop.io, connections->shutdown({})).get();
+    Started<result<>>(loop.io, connections->shutdown({}, {})).get();
     connections.reset();
   }
   std::atomic<int> dialled = 0;
