@@ -15,6 +15,7 @@ namespace corbd::nbd {
 namespace {
 
 constexpr std::chrono::seconds kBackendsFor{1};
+constexpr std::chrono::seconds kGivenFor{60};
 constexpr std::size_t kNumbers = 8;  ///< that are tried for a new device
 
 /// The lowest free number. The kernel would take any device that is there rather than fill a hole, and no hole may
@@ -130,12 +131,16 @@ class Devices final : public device::Devices {
         clock_(clock),
         probe_(config.slow_request),
         loops_(config.io_threads, config.bytes_in_flight, config.max_request_bytes, config.reserved_bytes),
+        given_(std::move(config.given)),
         known_(std::make_shared<Known>(control, clock, std::move(config.sysfs))),
         netlink_(probe_, [control, known = known_](std::uint32_t index) {
           asio::post(control, [known, index] {
             if (known->dead) known->dead(index);
           });
-        }) {}
+        }) {
+    forget_given_later();
+  }
+  ~Devices() override { clock_.cancel(forgets_given_); }
 
   result<> ready() const override {
     if (driver_present(known_->sysfs)) return {};
@@ -162,10 +167,25 @@ class Devices final : public device::Devices {
     return link;
   }
 
+  std::unique_ptr<device::Link> resume(std::uint32_t index, const std::string& backend, image::Image& image,
+                                       bool read_only, std::function<void()> on_stopped) override {
+    const auto place = given_.find(index);
+    if (place == given_.end()) return nullptr;
+    GivenLink given = std::move(place->second);
+    given_.erase(place);
+    // Somebody disconnected the device. Its number may be another's by now, and what lies in the socket is older.
+    if (given.backend != backend || hung_up(given.socket.get())) return nullptr;
+    auto link = std::make_unique<Link>(control_, clock_, loops_.next(), image, read_only, std::move(given.socket), Fd(),
+                                       std::move(on_stopped), probe_);
+    link->kernel_end()->index = index;
+    return link;
+  }
+
   task<result<std::uint32_t>> connect(device::Link& link, device::ConnectArgs args, Until until) override {
     const std::string backend = args.backend;
     Link& ours = static_cast<Link&>(link);
     ours.name(backend);
+    std::erase_if(given_, [&](const auto& one) { return one.second.backend == backend; });
     auto command = [end = ours.kernel_end(), args = std::move(args), known = known_](Netlink& netlink) {
       return give_to_kernel(*end, netlink, args, known->sysfs);
     };
@@ -181,6 +201,7 @@ class Devices final : public device::Devices {
     const std::uint32_t index = args.index;
     const std::string backend = args.backend;
     ours.name(backend);
+    given_.erase(index);
     auto command = [end = ours.kernel_end(), args = std::move(args)](Netlink& netlink) {
       return give_back_to_kernel(*end, netlink, args);
     };
@@ -208,6 +229,7 @@ class Devices final : public device::Devices {
   }
 
   task<result<>> disconnect(std::uint32_t index, std::string backend, Until until) override {
+    given_.erase(index);
     auto command = [known = known_, index, backend](Netlink& netlink) -> result<> {
       // While it waited for its turn, the number may have become another volume's.
       if (read_backend(known->sysfs, index) != backend) return {};
@@ -276,6 +298,14 @@ class Devices final : public device::Devices {
   Clock& clock_;
   Probe probe_;
   IoLoops loops_;
+  /// What nobody goes on with must die in the end: the kernel would wait for it for ever.
+  void forget_given_later() {
+    if (given_.empty()) return;
+    forgets_given_ = clock_.schedule(clock_.now() + kGivenFor, [this] { given_.clear(); });
+  }
+
+  std::map<std::uint32_t, GivenLink> given_;
+  Clock::TimerId forgets_given_ = 0;
   std::shared_ptr<Known> known_;
   NetlinkThread netlink_;
 };

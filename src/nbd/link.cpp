@@ -1,5 +1,6 @@
 #include "link.hpp"
 
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <boost/asio/post.hpp>
@@ -16,7 +17,11 @@ struct Link::Events {
 
 Link::Link(executor control, Clock& clock, IoLoop& loop, image::Image& image, bool read_only, Fd socket, Fd kernel_end,
            std::function<void()> on_stopped, Probe& probe)
-    : loop_(loop), kernel_end_(std::make_shared<KernelEnd>()), events_(std::make_shared<Events>(control, clock)) {
+    : control_(control),
+      clock_(clock),
+      loop_(loop),
+      kernel_end_(std::make_shared<KernelEnd>()),
+      events_(std::make_shared<Events>(control, clock)) {
   kernel_end_->socket = std::move(kernel_end);
   Session::Notices notices;
   notices.stopped = [control, on_stopped = std::move(on_stopped)] {
@@ -50,6 +55,19 @@ task<Waited> Link::drain(Until until) {
   return Events::wait(events_, &Events::drained, until);
 }
 
+task<result<Fd>> Link::give(Until until) {
+  Promise<Fd> promise(control_, clock_);
+  const auto future = promise.future();
+  asio::post(loop_.io(), [session = session_.get(), promise] {
+    Fd socket = session->give();
+    if (socket)
+      promise.set(std::move(socket));
+    else
+      promise.set(Error{errc::unavailable, "the link has ended, or has something left to answer"});
+  });
+  co_return co_await future.get(until, "the link to be given away");
+}
+
 void Link::name(std::string backend) {
   asio::post(loop_.io(),
              [session = session_.get(), backend = std::move(backend)]() mutable { session->name(std::move(backend)); });
@@ -59,6 +77,11 @@ bool Link::connected() const {
   char byte;
   const bool at_end = ::recv(session_->socket(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
   return !at_end && state() == State::serving;
+}
+
+bool hung_up(int socket) {
+  pollfd asked{socket, POLLRDHUP, 0};
+  return ::poll(&asked, 1, 0) != 0;
 }
 
 }  // namespace corbd::nbd

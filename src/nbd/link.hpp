@@ -33,6 +33,7 @@ class Link final : public device::Link {
   void hold() override;
   task<Waited> idle(Until until) override;
   task<Waited> drain(Until until) override;
+  task<result<Fd>> give(Until until) override;
 
   const std::shared_ptr<KernelEnd>& kernel_end() const { return kernel_end_; }
   const std::shared_ptr<Vital>& vital() const { return session_->vital(); }
@@ -44,11 +45,16 @@ class Link final : public device::Link {
 
  private:
   struct Events;
+  executor control_;
+  Clock& clock_;
   IoLoop& loop_;
   std::shared_ptr<KernelEnd> kernel_end_;
   std::shared_ptr<Events> events_;
   std::unique_ptr<Session> session_;
 };
+
+/// The peer of a stream socket is gone, whatever it left to read.
+bool hung_up(int socket);
 
 /// Serves the peer of a connected stream socket.
 inline std::unique_ptr<Link> serve_socket(executor control, Clock& clock, IoLoop& loop, image::Image& image, Fd socket,

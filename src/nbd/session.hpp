@@ -55,6 +55,9 @@ class Session final : Budget::Waiter, Batched {
   /// The image is cut off from its cluster. The effect is that of an answer that says so.
   void hold();
   void drain();
+  /// After drain(), with nothing left to answer: ends without a word to the peer. A duplicate of the socket, for the
+  /// next server; nothing if a request or a reply is left.
+  Fd give();
   /// The owner leaves: shuts, and destroys this object as soon as nothing refers to it any more.
   void detach(std::unique_ptr<Session> self);
 
@@ -106,6 +109,8 @@ class Session final : Budget::Waiter, Batched {
   void batch_ended() override;
   void release_all(Reply* replies);
   void stop(State state, int error);
+  template <class Last>
+  void end(State state, int error, Last last);
   bool quiet() const;
   /// Every entry ends with this call, which may destroy this object.
   void settle();

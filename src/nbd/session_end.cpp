@@ -1,4 +1,5 @@
 // The outgoing half of a session: replies, and the end.
+#include <fcntl.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -70,15 +71,15 @@ void Session::release_all(Reply* replies) {
 }
 
 /// The state leaves `serving` once. Nothing is sent from then on. Requests under way end without a reply, and the
-/// kernel repeats them.
-void Session::stop(State state, int error) {
-  if (!serving()) return;
+/// kernel repeats them. `last` says what becomes of the socket.
+template <class Last>
+void Session::end(State state, int error, Last last) {
   error_.store(error, std::memory_order_release);
   --loop_.serving;
   {
     const std::lock_guard sole(sending_);
     vital_->state.store(state, std::memory_order_release);
-    ::shutdown(fd_, SHUT_RDWR);
+    last();
   }
   boost::system::error_code ignored;
   stream_.cancel(ignored);
@@ -89,6 +90,17 @@ void Session::stop(State state, int error) {
   if (filling_ != nullptr) release(*std::exchange(filling_, nullptr));
   release_all(outbox_.clear());
   if (notices_.stopped) notices_.stopped();
+}
+
+void Session::stop(State state, int error) {
+  if (serving()) end(state, error, [this] { ::shutdown(fd_, SHUT_RDWR); });
+}
+
+Fd Session::give() {
+  Fd given;
+  if (draining_ && serving() && quiet()) end(State::closed, 0, [&] { given = Fd(::fcntl(fd_, F_DUPFD_CLOEXEC, 3)); });
+  settle();
+  return given;
 }
 
 void Session::shut() {

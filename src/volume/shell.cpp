@@ -329,5 +329,6 @@ void Shell::tell(Listener& listener) { impl_->listener_ = &listener; }
 void Shell::drain(bool on) { impl_->draining_ = on; }
 bool Shell::draining() const { return impl_->draining_; }
 task<> Shell::stop(Until until) { return impl_->stop(until); }
+task<std::vector<Given>> Shell::give() { return impl_->give(); }
 
 }  // namespace corbd::volume

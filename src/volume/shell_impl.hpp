@@ -42,6 +42,7 @@ class Shell::Impl {
   std::vector<Unclaimed> left_to_kernel() const;
   std::vector<Change> timeline(const std::string& id) const;
   task<> stop(Until until);
+  task<std::vector<Given>> give();
   bool draining_ = false;
   Listener* listener_ = nullptr;
 
@@ -74,6 +75,8 @@ class Shell::Impl {
   void link_dead(device::Kind kind, std::uint32_t index);
   task<> drain(Volume& volume, Until until);
   task<> drain_all(Until until);
+  task<result<Given>> end_for_next(Volume& volume, Until until);
+  task<> give_one(Volume& volume, Until until, std::vector<Given>& all);
   static task<> bury(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image);
   void note_health(Volume& volume, const std::string& why);
 

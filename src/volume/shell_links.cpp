@@ -3,6 +3,21 @@
 #include "shell_impl.hpp"
 
 namespace corbd::volume {
+namespace {
+
+// A step that takes longer ends as at a death, and its volume is healed.
+constexpr std::chrono::seconds kStepsEndWithin{5};
+// Devices stand still meanwhile. A cluster that does not answer must not hold up the others for longer.
+constexpr std::chrono::milliseconds kGivesWithin{1600}, kMoreForEach{20};
+
+/// Its lock, where one counts, is the next agent's proof.
+bool may_be_given(const Volume& volume) {
+  if (!volume.served() || volume.tombstone || !volume.image || !volume.record || !volume.record->device) return false;
+  if (!volume.operations.empty() || volume.record->adopting) return false;
+  return volume.lock_held || volume.record->read_only || volume.record->shared || !volume.image->exclusive_lock();
+}
+
+}  // namespace
 
 void Shell::Impl::trouble(Volume& volume, std::string why) {
   if (!volume.served()) volume.link_ended();
@@ -51,6 +66,57 @@ task<> Shell::Impl::stop(Until until) {
   co_await drain_all(until);
   co_await gate_.close(until);
   co_await drain_all(until);
+}
+
+task<result<Given>> Shell::Impl::end_for_next(Volume& volume, Until until) {
+  if (const Waited drained = co_await volume.link->drain(until); drained != Waited::ready)
+    co_return wait_error(drained, "the requests of volume " + volume.id);
+  if (volume.lock_held)
+    if (auto kept = co_await volume.image->keep_lock(until); !kept) co_return kept.error();
+  // The end of its link is no trouble.
+  volume.connected = volume.lock_held = false;
+  auto socket = co_await volume.link->give(until);
+  if (!socket) co_return socket.error();
+  if (const Waited idle = co_await volume.link->idle(until); idle != Waited::ready)
+    co_return wait_error(idle, "the link of volume " + volume.id);
+  static_cast<void>(take_link(volume));
+  if (auto closed = co_await volume.image->close(until); !closed) co_return closed.error();
+  volume.image.reset();
+  co_return Given{volume.id, *volume.record->device, std::move(*socket)};
+}
+
+/// What is not given has a dead link as soon as this process ends.
+task<> Shell::Impl::give_one(Volume& volume, Until until, std::vector<Given>& all) {
+  ++volume.users;
+  auto given = co_await end_for_next(volume, until);
+  --volume.users;
+  if (given)
+    all.push_back(std::move(*given));
+  else
+    log::warning("volume.not_given", {{"volume", volume.id},
+                                      {"error", given.error().text},
+                                      {"effect", "its link ends, and the next agent heals it"}});
+}
+
+/// Devices are served until the steps under way have ended. Then all give at once.
+task<std::vector<Given>> Shell::Impl::give() {
+  leaving_ = true;
+  usage_reader_.stop();
+  co_await gate_.close({clock_.now() + kStepsEndWithin});
+  const Until until{clock_.now() + kGivesWithin + volumes_.size() * kMoreForEach};
+  std::vector<Given> all;
+  Gate& ends = drains_.emplace_back(control_, clock_);
+  for (const auto& [id, volume] : volumes_) {
+    if (may_be_given(*volume))
+      ends.spawn(give_one(*volume, until, all));
+    else if (volume->link)
+      ends.spawn(drain(*volume, until));
+  }
+  co_await ends.close({});
+  // The next agent may come to these before this process has ended.
+  for (const auto& [id, volume] : volumes_)
+    if (volume->link) volume->link->shut();
+  co_return all;
 }
 
 }  // namespace corbd::volume

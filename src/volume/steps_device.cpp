@@ -39,10 +39,17 @@ task<result<>> Steps::start_session(Volume& live) {
     if (!live.unserved_since) live.unserved_since = clock_.now();
     trouble_(live, why_ended(live.link ? live.link->error() : 0));
   };
-  auto link = ports_.devices.of(kind_of(live)).serve(*live.image, live.record->read_only, report);
-  if (!link) co_return link.error();
+  auto& devices = ports_.devices.of(kind_of(live));
+  std::unique_ptr<device::Link> link;
+  if (const auto index = device_index(live))
+    link = devices.resume(*index, live.id, *live.image, live.record->read_only, report);
+  if (!link) {
+    auto made = devices.serve(*live.image, live.record->read_only, report);
+    if (!made) co_return made.error();
+    link = std::move(*made);
+  }
   static_cast<void>(take_link(live));
-  live.link = std::move(*link);
+  live.link = std::move(link);
   live.connected = false;
   co_return result<>();
 }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "corbd/core/fd.hpp"
 #include "corbd/core/result.hpp"
 #include "corbd/core/task.hpp"
 #include "corbd/core/wait.hpp"
@@ -40,6 +41,9 @@ class Link {
   /// Stops reading at a message boundary, answers everything that was read, and leaves the socket open. A clean end
   /// uses it.
   virtual task<Waited> drain(Until until) = 0;
+  /// After drain(): ends the link without a word to the kernel, which goes on with whoever serves this socket next
+  /// (Devices::resume of another process). unavailable if something is left to answer, or the link has ended.
+  virtual task<result<Fd>> give(Until) { co_return Error{errc::unimplemented, "such a link cannot be given away"}; }
   virtual std::uint64_t in_flight() const = 0;
   /// Age of the oldest operation of the image under way; zero when there is none.
   virtual duration oldest() const = 0;
@@ -118,6 +122,13 @@ class Devices {
   /// The image outlives the link. on_stopped: the state left `serving`.
   virtual result<std::unique_ptr<Link>> serve(image::Image& image, bool read_only,
                                               std::function<void()> on_stopped) = 0;
+  /// Goes on with the link of that device which an earlier agent gave away for this very identifier (Link::give). It
+  /// needs no connect() or reconnect(); a reconnect() to the same device does nothing. Nothing: nobody gave one, or the
+  /// kernel has ended it.
+  virtual std::unique_ptr<Link> resume(std::uint32_t, const std::string& /*backend*/, image::Image&, bool /*read_only*/,
+                                       std::function<void()> /*on_stopped*/) {
+    return nullptr;
+  }
   /// Makes a new device with the lowest number that is free and not in `avoid`. Returns its index.
   virtual task<result<std::uint32_t>> connect(Link& link, ConnectArgs args, Until until) = 0;
   /// Gives an existing device with a dead link a new link. Never carries a size. unavailable when the kernel dropped

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "corbd/core/fd.hpp"
 #include "corbd/volume/ports.hpp"
 
 namespace corbd::volume {
@@ -24,6 +25,13 @@ struct Config {
   std::uint64_t dead_conn_timeout_s = 86400;
   std::chrono::seconds step_limit{60};         ///< one step against the cluster or the kernel
   std::chrono::seconds long_step_limit{1800};  ///< one mkfs, fsck or proof of emptiness
+};
+
+/// A served device whose link goes to the next agent.
+struct Given {
+  std::string volume_id;
+  std::uint32_t device = 0;  ///< /dev/nbd<n>
+  Fd link;
 };
 
 /// Control thread only.
@@ -53,6 +61,10 @@ class Shell final : public Volumes {
   /// Leaves: refuses new wishes and further steps, answers what was read from every link, all at once, and then waits
   /// for the steps under way. Locks stay held, because they are the next start's proof of ownership.
   task<> stop(Until until);
+  /// The same for a planned restart. Every volume that is served, and on which no operation is under way, gives its
+  /// link away once what was read from it is answered and its image is closed. Its lock stays. The others are as after
+  /// stop().
+  task<std::vector<Given>> give();
 
  private:
   class Impl;

@@ -149,6 +149,8 @@ void Agent::kill() {
   world_.trace("the agent is gone");
   std::vector<int> ended;
   for (const auto& [serial, link] : world_.kernel.links) ended.push_back(serial);
+  for (const auto& [index, serial] : world_.kernel.given) ended.push_back(serial);
+  world_.kernel.given.clear();
   // Before its coroutines end: what they hold is not closed, as it would be by somebody who lives.
   auto gone = std::move(life_);
   world_.loop().die();
@@ -192,6 +194,28 @@ task<> Agent::leave_well() {
 void Agent::stop() {
   world_.loop().run(leave_well());
   kill();
+}
+
+task<> Agent::give() {
+  co_await life_->devices->end_commands({world_.loop().clock.now() + std::chrono::minutes(5)});
+  if (life_->healer) co_await life_->healer->stop();
+  static_cast<void>(co_await life_->shell->give());
+  for (auto& [address, state] : clients) {
+    const auto is_open = [&](const auto& one) {
+      return &one.second->node() == &world_ && one.second->client() == address;
+    };
+    if (state != Client::live || std::ranges::any_of(world_.cluster.opened, is_open)) continue;
+    state = Client::fenced;
+    world_.cluster.ended.insert(address);
+  }
+}
+
+void Agent::hand_over(bool with_healer) {
+  world_.loop().run(give());
+  auto given = std::exchange(world_.kernel.given, {});
+  kill();
+  world_.kernel.given = std::move(given);
+  start(with_healer);
 }
 
 result<> Agent::want(const std::string& id, plan::Wish wish) {

@@ -28,6 +28,8 @@ class Agent {
   void stop();
   /// Until its process would end.
   task<> leave_well();
+  /// A planned restart: the next agent takes over what this one gives.
+  void hand_over(bool with_healer = false);
   bool running() const { return life_ != nullptr; }
   volume::Shell& shell();
   result<> want(const std::string& id, plan::Wish wish);
@@ -59,6 +61,7 @@ class Agent {
 
  private:
   struct Life;
+  task<> give();
   World& world_;
   int lives_ = 0;
   std::string client_;

@@ -273,6 +273,7 @@ void Cluster::run_work(Work work) {
     failed = -EROFS;
   else if (odd_error != 0)
     failed = -odd_error;
+  if (ended.contains(work.client)) broke("something arrived of a client that had ended: " + work.client);
   if (failed == 0 && work.write) stored(work, *image);
   if (failed == -ESHUTDOWN) work.node->agent.note_cut(work.client);
   const std::uint64_t number = failed == 0 ? image->blocks[work.block] : 0;

@@ -168,7 +168,8 @@ task<result<>> FakeOpened::break_dead_lock(std::string owner, std::int64_t mark,
     FakeImage* of = world.cluster.by_id(id);
     if (of == nullptr || of->lock_owner != owner)
       return Error{errc::unproven, owner + " does not hold the lock any more"};
-    if (!world.cluster.blocklisted.contains(owner)) world.broke("a lock was broken whose owner is not fenced");
+    if (!world.cluster.blocklisted.contains(owner) && !world.cluster.ended.contains(owner))
+      world.broke("a lock was broken whose owner is not fenced, and has not ended");
     of->lock_owner.clear();
     of->changed(mark);
     // With a disk that keeps refusing its mark the break is done without, and
@@ -204,6 +205,19 @@ task<result<>> FakeOpened::acquire_lock(Until until) {
         of->changed();
         return {};
       });
+}
+
+task<result<>> FakeOpened::keep_lock(Until until) {
+  co_return co_await ask("keep lock", until,
+                         [&world = world_, id = key_.image_id, by = client_, serial = serial_]() -> result<> {
+                           FakeImage* of = world.cluster.by_id(id);
+                           if (of == nullptr || !has_lock(*of, by, serial))
+                             return Error{errc::failed_precondition, by + " does not hold the lock of image " + id};
+                           constexpr int no_handle = -1;
+                           of->lock_handle = no_handle;
+                           of->changed();
+                           return {};
+                         });
 }
 
 task<result<>> FakeOpened::release_lock(Until until) {

@@ -120,6 +120,14 @@ void Kernel::connect_link(KernelDevice& device, int link) {
   world_.calls.wake_helpers(device.index);
 }
 
+void Kernel::resume_link(KernelDevice& device, int link) {
+  device.link = link;
+  world_.trace(device::path(device.index) + " is served by link " + std::to_string(link) + ", which was given");
+  for (const auto& request : device.requests)
+    world_.loop().outside_in({}, [this, index = device.index, link, id = request.id] { replay(index, link, id); });
+  world_.calls.wake_helpers(device.index);
+}
+
 void Kernel::replay(std::uint32_t index, int link, std::uint64_t id) {
   KernelDevice* device = by_index(index);
   if (device == nullptr || !device->alive || device->link != link) return;
@@ -137,6 +145,7 @@ void Kernel::seen_dead(int link) {
   for (auto& device : devices) {
     if (device.link != link || !device.alive) continue;
     device.alive = false;
+    ++deaths;
     world_.trace("the kernel sees the link of " + device::path(device.index) + " dead");
     const auto told_in = world_.hazards == nullptr ? std::nullopt : world_.hazards->until_told_dead();
     if (!told_in) continue;

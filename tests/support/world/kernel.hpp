@@ -101,6 +101,10 @@ class Kernel {
   void let_go(std::uint32_t index);
   void link_ended(int link);
   void connect_link(KernelDevice& device, int link);
+  /// Another process goes on with the socket: what lies in it is read now.
+  void resume_link(KernelDevice& device, int link);
+  std::map<std::uint32_t, int> given;  ///< links whose socket an agent gave to the next one, by device
+  int deaths = 0;                      ///< links that it saw dead
   void answer(std::uint32_t index, std::uint64_t request, int error, std::uint64_t number, bool tombstone);
   std::map<int, FakeLink*> links;  ///< of this life of the agent
   std::function<void(std::uint32_t)> tell_dead;

@@ -1,4 +1,6 @@
 // nbd's session, as far as the control side and the kernel see it.
+#include <fcntl.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -102,6 +104,19 @@ void FakeLink::stop(State state, int error) {
   if (given) world_.kernel.link_ended(serial);
   if (on_stopped_) asio::post(world_.loop().control(), on_stopped_);
   if (ops_.empty()) idle_.set();
+}
+
+task<result<Fd>> FakeLink::give(Until) {
+  if (state_ != State::serving || !draining_ || !ops_.empty() || !given)
+    co_return Error{errc::unavailable, "the link has ended, or has something left to answer"};
+  state_ = State::closed;
+  world_.trace("link " + std::to_string(serial) + " is given away");
+  world_.kernel.given[*given] = serial;
+  world_.kernel.links.erase(serial);
+  if (on_stopped_) asio::post(world_.loop().control(), on_stopped_);
+  idle_.set();
+  // The world knows the socket by its device.
+  co_return Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
 
 task<Waited> FakeLink::drain(Until until) {

@@ -25,14 +25,26 @@ class Devices final : public device::Devices {
   result<std::unique_ptr<device::Link>> serve(image::Image& image, bool read_only,
                                               std::function<void()> on_stopped) override {
     if (world_.agent.no_descriptor) return Error{errc::exhausted, "too many open files"};
-    const auto* opened = dynamic_cast<const FakeOpened*>(&image);
-    const FakeImage* of = opened == nullptr ? nullptr : world_.cluster.by_id(image.key().image_id);
-    if (read_only != image.read_only()) world_.broke("a session and its image differ in what may be written");
-    // One that was cut off a moment ago cannot know it.
-    if (of != nullptr && of->exclusive && !of->shared && !read_only && of->lock_owner != opened->client() &&
-        !world_.cluster.refuses(opened->client()))
-      world_.broke("a session was started without the lock");
+    look_at_image(image, read_only);
     std::unique_ptr<device::Link> link = std::make_unique<FakeLink>(world_, image, std::move(on_stopped));
+    return link;
+  }
+
+  std::unique_ptr<device::Link> resume(std::uint32_t index, const std::string& backend, image::Image& image,
+                                       bool read_only, std::function<void()> on_stopped) override {
+    const auto place = world_.kernel.given.find(index);
+    if (place == world_.kernel.given.end()) return nullptr;
+    const int before = place->second;
+    world_.kernel.given.erase(place);
+    KernelDevice* known = world_.kernel.by_index(index);
+    if (known == nullptr || known->backend != backend || known->disconnected || !known->alive || known->link != before)
+      return nullptr;
+    look_at_image(image, read_only);
+    auto link = std::make_unique<FakeLink>(world_, image, std::move(on_stopped));
+    if (known->image_id != link->image_id) world_.broke("a device got another image behind it");
+    if (link->tombstone()) look_at_tombstone(world_, *known);
+    link->given = index;
+    world_.kernel.resume_link(*known, link->serial);
     return link;
   }
 
@@ -130,6 +142,16 @@ class Devices final : public device::Devices {
   void on_link_dead(std::function<void(std::uint32_t)> dead) override { world_.kernel.tell_dead = std::move(dead); }
 
  private:
+  void look_at_image(const image::Image& image, bool read_only) const {
+    const auto* opened = dynamic_cast<const FakeOpened*>(&image);
+    const FakeImage* of = opened == nullptr ? nullptr : world_.cluster.by_id(image.key().image_id);
+    if (read_only != image.read_only()) world_.broke("a session and its image differ in what may be written");
+    // One that was cut off a moment ago cannot know it.
+    if (of != nullptr && of->exclusive && !of->shared && !read_only && of->lock_owner != opened->client() &&
+        !world_.cluster.refuses(opened->client()))
+      world_.broke("a session was started without the lock");
+  }
+
   std::vector<device::Seen> seen() const {
     std::vector<device::Seen> all;
     for (const auto& known : world_.kernel.devices) {

@@ -46,6 +46,7 @@ class FakeOpened final : public image::Image {
   task<result<image::Ownership>> ownership(Until until) override;
   task<result<>> break_dead_lock(std::string owner, std::int64_t mark, Until until) override;
   task<result<>> acquire_lock(Until until) override;
+  task<result<>> keep_lock(Until until) override;
   task<result<>> release_lock(Until until) override;
   task<result<bool>> has_data(Until until) override;
   task<result<std::optional<std::string>>> metadata(std::string name, Until until) override;
@@ -95,6 +96,7 @@ class FakeLink final : public device::Link {
   void hold() override { stop(State::held, ESHUTDOWN); }
   task<Waited> idle(Until until) override { return idle_.wait(until); }
   task<Waited> drain(Until until) override;
+  task<result<Fd>> give(Until until) override;
   std::uint64_t in_flight() const override { return ops_.size(); }
   duration oldest() const override { return ops_.empty() ? duration::zero() : world_.loop().clock.now() - busy_since_; }
 

@@ -117,7 +117,7 @@ TEST_CASE("without the driver the devices are not ready, and say what to do") {
   Tree tree;
   nbd::Config config;
   config.sysfs = tree.root();
-  const auto devices = nbd::make_devices(control.get_executor(), *clock, config);
+  const auto devices = nbd::make_devices(control.get_executor(), *clock, std::move(config));
   const auto ready = devices->ready();
   REQUIRE_FALSE(ready);
   CHECK(ready.error().code == errc::failed_precondition);
@@ -132,7 +132,7 @@ TEST_CASE("the identifier of one device is told without looking at the others") 
   Loop loop;
   nbd::Config config;
   config.sysfs = tree.root();
-  const auto devices = nbd::make_devices(loop.control(), loop.clock, config);
+  const auto devices = nbd::make_devices(loop.control(), loop.clock, std::move(config));
   CHECK(devices->backend_of(1) == "one");
   CHECK(devices->backend_of(2).empty());
   CHECK(devices->backend_of(3).empty());
@@ -144,7 +144,7 @@ TEST_CASE("the devices with one identifier are found as they are now, and one th
   Loop loop;
   nbd::Config config;
   config.sysfs = tree.root();
-  const auto devices = nbd::make_devices(loop.control(), loop.clock, config);
+  const auto devices = nbd::make_devices(loop.control(), loop.clock, std::move(config));
   auto found = devices->find("mine");
   REQUIRE(found);
   REQUIRE(found->size() == 1);

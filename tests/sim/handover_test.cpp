@@ -1,0 +1,146 @@
+// A planned restart: the next agent goes on with the links of the one before.
+#include "corbd/core/gate.hpp"
+#include "scene.hpp"
+#include "support/world/ports.hpp"
+
+using namespace corbd;
+using plan::Wish;
+using test::kId;
+using test::Scene;
+using namespace std::chrono_literals;
+
+namespace {
+
+void check_rules(const Scene& scene) {
+  for (const auto& rule : scene.world.broken_rules) FAIL_CHECK(rule);
+}
+
+void write_all(Scene& scene) {
+  for (auto& device : scene.world.kernel.devices)
+    for (std::size_t block = 0; block < test::kBlocks; ++block) scene.world.kernel.application_writes(device, block);
+}
+
+std::size_t waiting(const Scene& scene) {
+  std::size_t count = 0;
+  for (const auto& device : scene.world.kernel.devices) count += device.requests.size();
+  return count;
+}
+
+/// Stages, writes, and hands over with a death before call number `at` of the port; then whoever lives heals.
+/// Whether anybody died.
+bool survives_death(int at, plan::Staged wish) {
+  Scene scene;
+  REQUIRE(scene.want(wish) == errc::ok);
+  write_all(scene);
+  scene.loop.advance(1s);
+  write_all(scene);
+  scene.world.calls.crash_at = at;
+  bool died = false;
+  try {
+    scene.world.agent.hand_over();
+    static_cast<void>(scene.world.agent.want(kId, Wish(plan::Healed{})));
+  } catch (const test::Crash&) {
+    died = true;
+    scene.kill_and_start();
+  }
+  scene.world.calls.crash_at = 0;
+  INFO("somebody died before call " << at);
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+  scene.loop.advance(3s);
+  CHECK(waiting(scene) == 0);
+  CHECK(scene.world.kernel.errors == 0);
+  check_rules(scene);
+  return died;
+}
+
+}  // namespace
+
+TEST_CASE("a volume that is handed over never has a dead link, nobody is fenced, and its requests go on") {
+  const bool block = GENERATE(false, true);
+  Scene scene;
+  REQUIRE(scene.want(block ? test::block_wish() : test::staged()) == errc::ok);
+  for (int rounds = 0; rounds < 3; ++rounds) {
+    write_all(scene);
+    scene.world.agent.hand_over();
+    // These lie in the socket, because nobody reads it.
+    write_all(scene);
+    REQUIRE(scene.want(plan::Healed{}) == errc::ok);
+    scene.loop.advance(100ms);
+    CHECK(waiting(scene) == 0);
+  }
+  CHECK(scene.world.kernel.deaths == 0);
+  CHECK(scene.world.kernel.errors == 0);
+  CHECK(scene.world.cluster.blocklisted.empty());
+  CHECK(scene.image().generation <= 1);
+}
+
+TEST_CASE("whoever dies in a handover, before whichever call, leaves a volume that is healed with every write") {
+  int at = 1;
+  while (survives_death(at, test::staged()) && at < 200) ++at;
+  CHECK(at > 8);
+  CHECK(at < 200);
+}
+
+TEST_CASE("a volume whose kept lock another node took before the next agent came is not served") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged()) == errc::ok);
+  scene.world.calls.before_call = [&](const std::string& call) {
+    if (call != "open") return;
+    scene.world.calls.before_call = nullptr;
+    CHECK(scene.world.cluster.visit(scene.image(), "10.0.0.2:0/5", false));
+    scene.world.cluster.leave(scene.image(), "10.0.0.2:0/5", true);
+  };
+  scene.world.agent.hand_over();
+  CHECK(scene.want(plan::Healed{}) == errc::unproven);
+  // Its requests wait; nobody serves them.
+  write_all(scene);
+  scene.loop.advance(1s);
+  CHECK(waiting(scene) == test::kBlocks);
+  CHECK(scene.world.kernel.errors == 0);
+}
+
+TEST_CASE("a volume whose requests the cluster does not answer is not handed over, and its neighbours are") {
+  Scene scene;
+  scene.world.cluster.images["other"].id = "id-other";
+  REQUIRE(scene.want(test::staged()) == errc::ok);
+  REQUIRE(scene.want(test::staged_wish("other"), "other") == errc::ok);
+  scene.world.cluster.slow = 20s;
+  scene.world.kernel.application_writes(scene.device(), 0);
+  scene.world.cluster.slow = {};
+  scene.loop.advance(10ms);
+  scene.world.agent.hand_over();
+  CHECK(scene.world.kernel.deaths == 1);
+  CHECK(scene.want(plan::Healed{}, "other") == errc::ok);
+  CHECK(scene.world.kernel.deaths == 1);
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+  scene.loop.advance(30s);
+  CHECK(waiting(scene) == 0);
+  CHECK(scene.world.kernel.errors == 0);
+}
+
+TEST_CASE("a volume with an operation under way is healed after a handover, and its caller repeats") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged()) == errc::ok);
+  Gate gate(scene.loop.control(), scene.loop.clock);
+  scene.world.calls.delayed = "mount";
+  const auto publish = [](Scene& in) -> task<> {
+    static_cast<void>(
+        co_await in.world.agent.shell().want(kId, test::published(test::staged(), "/kubelet/pods/p/v"), {}));
+  };
+  gate.spawn(publish(scene));
+  scene.loop.advance(10ms);
+  scene.world.agent.hand_over();
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+  CHECK(scene.want(test::published(test::staged(), "/kubelet/pods/p/v")) == errc::ok);
+}
+
+TEST_CASE("a volume that is read only, and one without the exclusive-lock feature, are handed over too") {
+  Scene scene;
+  scene.filled();
+  auto wish = test::staged();
+  wish.capability.read_only = true;
+  REQUIRE(scene.want(wish) == errc::ok);
+  scene.world.agent.hand_over();
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+  CHECK(scene.world.kernel.deaths == 0);
+}

@@ -1,0 +1,91 @@
+// A link that goes from one server to the next while its client goes on.
+#include "ground.hpp"
+
+namespace corbd::test {
+namespace {
+
+using Ends = MemoryImage::Ends;
+
+result<Fd> give(Ground& ground) { return ground.run(ground.link->give({ground.clock->now() + kPatience, nullptr})); }
+
+/// The server after that one.
+struct Next {
+  Next(Ground& before, Fd socket) : ground(before), image(1u << 20), loop(64u << 20, 1u << 20, 1u << 20) {
+    link =
+        nbd::serve_socket(ground.control.get_executor(), *ground.clock, loop, image, std::move(socket), ground.probe);
+  }
+  ~Next() {
+    link->shut();
+    ground.eventually([&] { return link->in_flight() == 0 && link->state() == device::Link::State::closed; });
+    ground.run(link->idle({ground.clock->now() + kPatience, nullptr}));
+    link.reset();
+    std::promise<void> done;
+    asio::post(loop.io(), [&] { done.set_value(); });
+    done.get_future().wait();
+  }
+  Ground& ground;
+  MemoryImage image;
+  nbd::IoLoop loop;
+  std::unique_ptr<nbd::Link> link;
+};
+
+}  // namespace
+
+TEST_CASE("a client whose link is given to another server gets every answer once, and no end") {
+  Ground ground(Ends::when_told);
+  ground.send(request(Command::write, 1, 0, 4096) + pattern(4096) + request(Command::read, 2, 0, 4096));
+  REQUIRE(ground.eventually([&] { return ground.image.waiting() == 2; }));
+  const auto soon = ground.clock->now() + std::chrono::milliseconds(5);
+  CHECK(ground.run(ground.link->drain({soon, nullptr})) == Waited::deadline);
+  // For the next server: this one reads no more.
+  ground.send(request(Command::flush, 3) + request(Command::write, 4, 8192, 4096) + pattern(4096, 2));
+  ground.image.release();
+  REQUIRE(ground.drain() == Waited::ready);
+  auto socket = give(ground);
+  REQUIRE(socket);
+  CHECK(ground.idle() == Waited::ready);
+  ground.link.reset();
+  ground.settle();
+  Next next(ground, std::move(*socket));
+  CHECK(ground.reply().cookie == 1);
+  CHECK(ground.reply().cookie == 2);
+  CHECK(ground.receive(4096).size() == 4096);
+  CHECK(ground.reply().cookie == 3);
+  CHECK(ground.reply().cookie == 4);
+  const auto content = next.image.content();
+  CHECK(Bytes(content.begin() + 8192, content.begin() + 8192 + 4096) == pattern(4096, 2));
+  CHECK(ground.ask(request(Command::flush, 5), 5) == 0);
+}
+
+TEST_CASE("a link with a request that is not answered is not given away") {
+  Ground ground(Ends::when_told);
+  ground.send(request(Command::read, 1, 0, 4096));
+  REQUIRE(ground.eventually([&] { return ground.image.waiting() == 1; }));
+  const auto soon = ground.clock->now() + std::chrono::milliseconds(5);
+  CHECK(ground.run(ground.link->drain({soon, nullptr})) == Waited::deadline);
+  CHECK(give(ground).error().code == errc::unavailable);
+  ground.image.release();
+  CHECK(ground.reply().cookie == 1);
+}
+
+TEST_CASE("a link that was not told to drain is not given away") {
+  Ground ground;
+  CHECK(give(ground).error().code == errc::unavailable);
+  CHECK(ground.ask(request(Command::flush, 1), 1) == 0);
+}
+
+TEST_CASE("a link that was given away ends without a word to its client") {
+  Ground ground;
+  REQUIRE(ground.drain() == Waited::ready);
+  const auto socket = give(ground);
+  REQUIRE(socket);
+  CHECK(ground.idle() == Waited::ready);
+  CHECK(ground.link->state() == device::Link::State::closed);
+  ground.link.reset();
+  ground.settle();
+  CHECK(ground.silent());
+  char byte;
+  CHECK(::recv(ground.peer.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0);
+}
+
+}  // namespace corbd::test
