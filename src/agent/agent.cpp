@@ -47,6 +47,8 @@ constexpr std::chrono::milliseconds kVolumesLeaveWithin{1600}, kCallsLeaveWithin
 constexpr std::chrono::milliseconds kLogEndsWithin{200};
 // Each cluster has threads of its own (rbd/blocking_calls.hpp).
 constexpr std::size_t kFileThreads = 4, kNameThreads = 2;
+// When the next agent takes over; devices stand still meanwhile.
+constexpr std::chrono::seconds kClientsEndWithin{2};
 // Within the pod's terminationGracePeriodSeconds.
 constexpr std::chrono::seconds kCommandsEndWithin{90};
 
@@ -63,7 +65,8 @@ result<kube::Access> api_access(const cli::Run& options) {
 /// One agent process. Its members may be destroyed from the last to the first.
 class Agent final : private volume::Listener, private volume::Orchestrator {
  public:
-  Agent(const cli::Run& options, std::string boot_id, const std::optional<csi::RegistrarConfig>& registrar)
+  Agent(const cli::Run& options, std::string boot_id, const std::optional<csi::RegistrarConfig>& registrar,
+        handover::Estate estate)
       : options_(options),
         control_(io_.get_executor()),
         clock_(make_real_clock(control_)),
@@ -82,7 +85,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
         kms_(kms::make_kms(files_, options.kms_config_dir)),
         records_(volume::make_record_store(files_, options.state_dir, options.runtime_dir)),
         clusters_(rbd::make_clusters(control_, *clock_, files_, cluster_config(options, boot_id))),
-        devices_(nbd::make_devices(control_, *clock_, nbd_config(options))),
+        devices_(nbd::make_devices(control_, *clock_, nbd_config(options, std::move(estate.links)))),
         kernel_(krbd::make_kernel_client(helpers_)),
         directory_(options, labels_),
         node_files_(options, files_),
@@ -106,7 +109,10 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
                  .registrar = registrar_}),
         admin_(control_, *clock_, admin_sources(), admin_config(options)),
         web_(control_, *clock_, web_config(options), web_sources()),
-        signals_(io_, SIGTERM, SIGINT) {
+        giver_(control_, *clock_, files_, options.runtime_dir, handover_side(options)),
+        lock_(std::move(estate.lock)),
+        signals_(io_, SIGTERM, SIGINT),
+        called_(std::make_unique<Event>(control_, *clock_)) {
     if (registrar) registrar_.emplace(control_, *clock_, *registrar);
   }
 
@@ -237,7 +243,20 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
     kubernetes_.start();
     if (registrar_) registrar_->start();
     announce();
-    co_await signals_.async_wait(asio::use_awaitable);
+    signals_.async_wait([this](boost::system::error_code failed, int) {
+      if (!failed) told_to_end_ = true, called_->set();
+    });
+    if (auto waits = giver_.start([this] { called_->set(); }); !waits)
+      log::warning("handover.off", {{"error", waits.error().text}});
+    while (!told_to_end_) {
+      called_ = std::make_unique<Event>(control_, *clock_);
+      gate_.spawn(giver_.run());
+      static_cast<void>(co_await called_->wait({}));
+      if (!giver_.has_next()) continue;
+      const bool ready = co_await giver_.next_answers();
+      if (ready) co_await hand_over();
+    }
+    giver_.stop();
     co_await outlast_shutdown();
     co_await leave();
   }
@@ -312,6 +331,44 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
     ::_exit(0);
   }
 
+  /// A planned restart: the next agent waits. Callers end first, while devices are served. Then each device stands
+  /// still until the next agent answers it: what was read is answered, its image is closed, its lock stays.
+  task<> hand_over() {
+    log::info("agent.hands_over");
+    giver_.stop();
+    clock_->cancel(announce_timer_);
+    co_await end_commands();
+    const Until callers{clock_->now() + kLeaveWithin};
+    co_await web_.stop({clock_->now()});
+    co_await vitals_.stop();
+    co_await healer_.stop();
+    co_await csi_.stop(callers);
+    co_await admin_.stop(callers.at_most(clock_->now() + kAdminLeavesWithin));
+    co_await node_.stop(callers);
+    co_await kubernetes_.stop(callers);
+    if (registrar_) co_await registrar_->stop({clock_->now()});
+    handover::Estate estate;
+    if (const bool waits = co_await giver_.next_answers(); !waits) {
+      co_await shell_.stop({clock_->now() + kVolumesLeaveWithin});
+      log::error("agent.not_handed_over", {{"effect", "the next start heals every device"}});
+      log::drain(kLogEndsWithin);
+      ::_exit(1);
+    }
+    auto links = co_await shell_.give();
+    for (auto& given : links) estate.links.push_back({std::move(given.volume_id), given.device, std::move(given.link)});
+    if (auto closed = co_await clusters_->shutdown({clock_->now() + kClientsEndWithin}, {clock_->now()}); !closed)
+      log::warning("clusters.not_closed", {{"error", closed.error().text}});
+    estate.lock = std::move(lock_);
+    const auto given = giver_.give(std::move(estate));
+    if (given)
+      log::info("agent.handed_over", {{"links", links.size()}});
+    else
+      log::error("agent.not_handed_over",
+                 {{"error", given.error().text}, {"effect", "the next start heals every device"}});
+    log::drain(kLogEndsWithin);
+    ::_exit(given ? 0 : 1);
+  }
+
   const cli::Run& options_;
   asio::io_context io_{1};
   executor control_;
@@ -346,7 +403,11 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
   Vitals vitals_;
   ops::Admin admin_;
   ops::Web web_;
+  handover::Giver giver_;
+  Fd lock_;
   asio::signal_set signals_;
+  std::unique_ptr<Event> called_;  ///< by a signal, or by a next agent
+  bool told_to_end_ = false;
   ops::Announcement announcement_;
   Clock::TimerId announce_timer_ = 0;
   int exit_code_ = 0;
@@ -359,9 +420,10 @@ int refuse(const Error& error) {
   return 1;
 }
 
-void run_agent(const cli::Run& options, std::string boot_id, const std::optional<csi::RegistrarConfig>& registrar) {
+void run_agent(const cli::Run& options, std::string boot_id, const std::optional<csi::RegistrarConfig>& registrar,
+               handover::Estate estate) {
   log::start_thread();
-  Agent agent(options, std::move(boot_id), registrar);
+  Agent agent(options, std::move(boot_id), registrar, std::move(estate));
   const int code = agent.run();
   log::drain(kLogEndsWithin);
   // Destroying the connections of a cluster that does not answer could take for ever.

@@ -7,6 +7,7 @@
 #include "corbd/cli/options.hpp"
 #include "corbd/core/result.hpp"
 #include "corbd/csi/registrar.hpp"
+#include "corbd/handover/handover.hpp"
 
 namespace corbd {
 
@@ -14,9 +15,10 @@ namespace corbd {
 /// does not return.
 int start_agent(const cli::Run& options);
 
-/// Its folders, and the lock of its state folder, are the caller's. Does not return.
+/// Its folders are the caller's. `estate`: the lock of its state folder, and the links that the agent before it gave.
+/// Does not return.
 [[noreturn]] void run_agent(const cli::Run& options, std::string boot_id,
-                            const std::optional<csi::RegistrarConfig>& registrar);
+                            const std::optional<csi::RegistrarConfig>& registrar, handover::Estate estate);
 
 /// `--fencing-only`: serves until a signal ends it; the exit code. Its folders are the caller's.
 int run_fencing(const cli::Run& options);

@@ -6,11 +6,18 @@
 
 namespace corbd {
 
-nbd::Config nbd_config(const cli::Run& options) {
+nbd::Config nbd_config(const cli::Run& options, std::vector<handover::Link> given) {
   nbd::Config config;
   config.slow_request = std::chrono::seconds(options.slow_request_s);
   config.io_threads = static_cast<std::uint32_t>(options.io_threads);
+  for (auto& link : given)
+    config.given.emplace(link.device, nbd::GivenLink{std::move(link.volume_id), std::move(link.socket)});
   return config;
+}
+
+handover::Side handover_side(const cli::Run& options) {
+  return {std::string(CORBD_VERSION) + " " + CORBD_GIT_HASH, plan::record_version,
+          handover::identity(options.state_dir)};
 }
 
 rbd::Config cluster_config(const cli::Run& options, const std::string& boot_id) {

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "corbd/cephcsi/serving.hpp"
 #include "corbd/cli/options.hpp"
+#include "corbd/handover/handover.hpp"
 #include "corbd/heal/healer.hpp"
 #include "corbd/nbd/devices.hpp"
 #include "corbd/ops/admin.hpp"
@@ -14,7 +16,9 @@
 
 namespace corbd {
 
-nbd::Config nbd_config(const cli::Run& options);
+nbd::Config nbd_config(const cli::Run& options, std::vector<handover::Link> given);
+/// This agent, to the one before or after it.
+handover::Side handover_side(const cli::Run& options);
 rbd::Config cluster_config(const cli::Run& options, const std::string& boot_id);
 /// invalid_argument names the flag.
 result<volume::FilesystemOptions> filesystem_options(const cli::Run& options);

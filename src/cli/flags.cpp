@@ -60,6 +60,8 @@ constexpr auto kTable = std::to_array<Flag>({
      "is",
      nullptr, 0, 86400},
     {"failpoint", Kind::text, &Run::failpoints, "NAME=kill|stop|error|hang[@N]; for tests only"},
+    {"handover", Kind::boolean, &Run::handover,
+     "If an agent serves here already, with the same --runtime-dir: take its devices over without a break; it ends"},
     {"standalone", Kind::boolean, &Run::standalone,
      "Serve this host without kubelet and API server, for `corbd mount`: the CSI socket is <runtime-dir>/csi.sock, the "
      "state is in /var/lib/corbd/agent, and any folder may be a target"},

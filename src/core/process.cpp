@@ -81,12 +81,17 @@ result<Fd> lock_folder(const std::string& folder) {
     return Error{errc::in_use, folder + " is held by the agent with pid " + pid +
                                    ": end that one first, or give this one its own --state-dir"};
   }
+  if (auto noted = note_lock_holder(folder, fd); !noted) return noted.error();
+  return fd;
+}
+
+result<> note_lock_holder(const std::string& folder, const Fd& lock) {
   // The pid is for people only. On a full disk a block that the file already has can still be written.
   const std::string pid = std::to_string(::getpid()) + "\n";
   const auto length = static_cast<ssize_t>(pid.size());
-  if (::pwrite(fd.get(), pid.data(), pid.size(), 0) == length && ::ftruncate(fd.get(), length) != 0)
-    return Error{errc::state_write, "truncating " + path + ": " + ::strerror(errno)};
-  return fd;
+  if (::pwrite(lock.get(), pid.data(), pid.size(), 0) == length && ::ftruncate(lock.get(), length) != 0)
+    return Error{errc::state_write, "truncating " + folder + "/lock: " + ::strerror(errno)};
+  return {};
 }
 
 result<std::string> read_boot_id() {

@@ -61,6 +61,7 @@ struct Run {
   std::string endpoint_on_host;   ///< path of the CSI socket; empty: that of `endpoint`
   bool standalone = false;        ///< without kubelet and API server; the callers are this host's own root
   std::string ceph_conf;          ///< names the cluster where there is no config.json; empty: none does
+  bool handover = false;          ///< the devices of the agent that serves are taken over without a break
   bool verbose = false;
 };
 /// `cephcsi --type=liveness`: reports over HTTP whether an agent answers.

@@ -29,6 +29,8 @@ void install_signal_handlers();
 /// Holds the folder for this process until the fd closes. in_use names the holder's pid. The kernel frees it however
 /// the process dies. It works on a full disk once the folder has been held before.
 result<Fd> lock_folder(const std::string& folder);
+/// The lock is ours now: another process gave it to us.
+result<> note_lock_holder(const std::string& folder, const Fd& lock);
 /// The ID of the running boot.
 result<std::string> read_boot_id();
 /// failed_precondition unless the folder is on tmpfs: its content must go with a reboot and must never reach a disk.

@@ -1,0 +1,112 @@
+#include "messages.hpp"
+
+#include <algorithm>
+#include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
+#include <limits>
+
+namespace corbd::handover {
+namespace {
+
+namespace json = boost::json;
+
+result<json::object> parse(std::string_view message) {
+  boost::system::error_code failed;
+  json::value parsed = json::parse(message, failed);
+  if (failed || !parsed.is_object()) return Error{errc::internal, "the other agent's message is not a JSON object"};
+  return std::move(parsed.get_object());
+}
+
+std::string text_of(const json::object& object, std::string_view key) {
+  const json::value* value = object.if_contains(key);
+  return value != nullptr && value->is_string() ? std::string(value->get_string()) : std::string();
+}
+
+std::optional<std::int64_t> number_of(const json::object& object, std::string_view key) {
+  const json::value* value = object.if_contains(key);
+  if (value == nullptr || !value->is_int64()) return std::nullopt;
+  return value->get_int64();
+}
+
+Error without(const char* what) { return {errc::internal, std::string("the other agent's message has no ") + what}; }
+
+}  // namespace
+
+std::string pack(const Hello& hello) {
+  return json::serialize(json::object{{"protocol", hello.protocol},
+                                      {"version", hello.side.version},
+                                      {"records", hello.side.records},
+                                      {"state", hello.side.state}});
+}
+
+result<Hello> unpack_hello(std::string_view message) {
+  const auto object = parse(message);
+  if (!object) return object.error();
+  const auto protocol = number_of(*object, "protocol"), records = number_of(*object, "records");
+  if (!protocol) return without("protocol");
+  if (!records) return without("records");
+  constexpr std::int64_t most = std::numeric_limits<int>::max();
+  return Hello{static_cast<int>(std::clamp<std::int64_t>(*protocol, 0, most)),
+               {text_of(*object, "version"), static_cast<int>(std::clamp<std::int64_t>(*records, 0, most)),
+                text_of(*object, "state")}};
+}
+
+std::optional<std::string> refusal(const Hello& next, const Side& own) {
+  const std::string who = "this agent (" + own.version + ")";
+  if (next.protocol != kProtocol)
+    return who + " speaks version " + std::to_string(kProtocol) + " of the handover, the next one version " +
+           std::to_string(next.protocol) + ": end this one first; its devices wait meanwhile";
+  if (next.side.state != own.state)
+    return who + " has another --state-dir than the next one, with the same --runtime-dir: give both the same";
+  if (next.side.records < own.records)
+    return who + " writes records of version " + std::to_string(own.records) +
+           ", which the next one does not know: start a newer one";
+  return std::nullopt;
+}
+
+std::string pack_answer(const std::optional<std::string>& refusal) {
+  if (!refusal) return json::serialize(json::object{{"answer", "yes"}});
+  return json::serialize(json::object{{"answer", "no"}, {"why", *refusal}});
+}
+
+result<> unpack_answer(std::string_view message) {
+  const auto object = parse(message);
+  if (!object) return object.error();
+  const std::string answer = text_of(*object, "answer");
+  if (answer == "yes") return {};
+  if (answer == "no") return Error{errc::failed_precondition, text_of(*object, "why")};
+  return without("answer");
+}
+
+std::string pack(const Part& part) {
+  if (part.lock) return json::serialize(json::object{{"lock", true}});
+  if (part.ready) return json::serialize(json::object{{"ready", true}});
+  json::array links;
+  for (const auto& [volume, device] : part.links) links.push_back(json::object{{"volume", volume}, {"device", device}});
+  return json::serialize(json::object{{"links", std::move(links)}});
+}
+
+result<Part> unpack_part(std::string_view message) {
+  const auto object = parse(message);
+  if (!object) return object.error();
+  Part part;
+  if (object->contains("lock")) {
+    part.lock = true;
+    return part;
+  }
+  if (object->contains("ready")) {
+    part.ready = true;
+    return part;
+  }
+  const json::value* links = object->if_contains("links");
+  if (links == nullptr || !links->is_array()) return without("links");
+  for (const auto& one : links->get_array()) {
+    if (!one.is_object()) return without("link");
+    const auto device = number_of(one.get_object(), "device");
+    if (!device || *device < 0 || *device > std::numeric_limits<std::uint32_t>::max()) return without("device");
+    part.links.emplace_back(text_of(one.get_object(), "volume"), static_cast<std::uint32_t>(*device));
+  }
+  return part;
+}
+
+}  // namespace corbd::handover

@@ -1,0 +1,114 @@
+"""A planned restart: the next agent takes the devices over from the one that serves."""
+import json
+import os
+import signal
+
+from checks import check, long, now_us, say
+from machine import MIB, run
+from writer import Writer
+
+
+def blocklisted(lab):
+    # A line for people comes after it.
+    entries, _ = json.JSONDecoder().raw_decode(lab.admin("ceph", "osd", "blocklist", "ls", "--format", "json").lstrip())
+    return {entry["addr"] for entry in entries}
+
+
+def told_by_nbd():
+    """What the kernel's driver said so far, but for its note of a request that takes long."""
+    return [line for line in run(["dmesg"]).splitlines() if "nbd" in line and "Possible stuck request" not in line]
+
+
+def hand_over(agent, volumes, failpoints=(), flags=()):
+    """The next agent is started beside the one that serves, which ends; when it was started."""
+    before, agent.process = agent.process, None
+    agent.spawn(failpoints=failpoints, flags=["--handover", *flags])
+    check(before.wait(60) == 0, "the agent that served ended with %s: %s" % (before.returncode, agent.tail()))
+    for volume in volumes:
+        agent.wait_event("device.reconnected", 60, volume=volume.id)
+    return agent.spawned_at
+
+
+def handed_over(lab, rounds):
+    agent = lab.agent().start()
+    kinds = [("a", True, "direct"), ("b", False, "direct"), ("c", False, "fsync"), ("d", False, "mmap")]
+    volumes = [agent.volume(lab.image(name, size=256 * MIB), block=block) for name, block, _ in kinds]
+    for volume in volumes:
+        volume.stage()
+    writers = [Writer(lab, volume.staged_path if block else os.path.join(volume.staged_path, "data"), size=16 * MIB, mode=mode, threads=2, paced=2).start()
+               for volume, (_, block, mode) in zip(volumes, kinds)]
+    numbers = [volume.device for volume in volumes]
+    cut_off, told = blocklisted(lab), told_by_nbd()
+    moments = []
+    for _ in range(rounds):
+        moments.append(hand_over(agent, volumes))
+        for writer in writers:
+            writer.wait_more(20)
+    check(blocklisted(lab) == cut_off, "a planned restart blocklisted %s" % (blocklisted(lab) - cut_off))
+    check(told_by_nbd() == told, "the kernel noticed: %s" % told_by_nbd()[len(told):])
+    check([volume.device for volume in volumes] == numbers, "a device has another number")
+    stalls = []
+    for writer in writers:
+        writer.stop()
+        stalls.append(writer.expect_nothing_lost(moments)["longest_stall_us"])
+    say("%d handovers, longest stall %s s" % (rounds, ", ".join("%.2f" % (stall / 1e6) for stall in stalls)))
+    for volume in volumes:
+        volume.unstage(patience=30)
+    for volume in volumes:
+        volume.expect_gone()
+    check(agent.stop() == 0, "the last agent ended with %s" % agent.process.returncode)
+
+
+def story_handover(lab):
+    """five handovers from agent to agent under writers on four volumes: no I/O error, no lost write, no word of the kernel, nobody blocklisted"""
+    handed_over(lab, 5)
+
+
+@long
+def story_handover_50(lab):
+    """50 handovers from agent to agent under writers on four volumes: no I/O error, no lost write, no word of the kernel, nobody blocklisted"""
+    handed_over(lab, 50)
+
+
+story_handover_50.limit = 900
+
+
+def story_handover_cut_short(lab):
+    """an agent dies while it hands over, the next one dies with the links, and one is killed right after: each time the devices are healed, and nothing is lost"""
+    agent = lab.agent().start()
+    volume = agent.volume(lab.image("a", size=256 * MIB))
+    volume.stage()
+    writer = Writer(lab, os.path.join(volume.staged_path, "data"), size=16 * MIB).start()
+    writer.wait_more(20)
+    moments = []
+
+    # The agent that serves is stopped before it hears of the next one, and dies under the wait.
+    before, agent.process = agent.process, None
+    before.send_signal(signal.SIGSTOP)
+    agent.spawn(flags=["--handover"])
+    moments.append(now_us())
+    before.kill()
+    before.wait(20)
+    agent.wait_event("device.reconnected", 60, volume=volume.id)
+    writer.wait_more(20)
+
+    # The next one dies as soon as it has the links.
+    before, agent.process = agent.process, None
+    agent.spawn(failpoints=["step.open_image.before=kill"], flags=["--handover"])
+    moments.append(now_us())
+    check(before.wait(60) == 0, "the agent that served ended with %s" % before.returncode)
+    agent.wait_exit(60)
+    agent.spawn()
+    agent.wait_event("device.reconnected", 60, volume=volume.id)
+    writer.wait_more(20)
+
+    # A kill right after a handover.
+    moments.append(hand_over(agent, [volume]))
+    moments.append(agent.kill())
+    agent.spawn()
+    agent.wait_event("device.reconnected", 60, volume=volume.id)
+    writer.wait_more(20)
+    writer.stop()
+    writer.expect_nothing_lost(moments)
+    volume.unstage(patience=30)
+    volume.expect_gone()
