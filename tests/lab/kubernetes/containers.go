@@ -235,8 +235,8 @@ func (l *logFile) copy(stream string, from *os.File) {
 	}
 }
 
-// What the containers have of this machine's /etc.
-var etc = []string{"alternatives", "group", "hosts", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "mke2fs.conf", "nsswitch.conf", "passwd", "ssl"}
+// What the containers have of this machine's /etc; kubelet brings hosts.
+var etc = []string{"alternatives", "group", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "mke2fs.conf", "nsswitch.conf", "passwd", "ssl"}
 
 var defaultCapabilities = []string{"CHOWN", "DAC_OVERRIDE", "FSETID", "FOWNER", "MKNOD", "NET_RAW", "SETGID", "SETUID", "SETFCAP", "SETPCAP",
 	"NET_BIND_SERVICE", "SYS_CHROOT", "KILL", "AUDIT_WRITE"}
@@ -275,18 +275,23 @@ func capabilities(security *runtimeapi.LinuxContainerSecurityContext) []string {
 
 type object map[string]interface{}
 
+// own binds what a container has of its image. It is private: otherwise what is mounted on it would appear on the node's own, where kubelet later deletes it.
+func own(path string, options ...string) object {
+	return bind(path, path, append([]string{"rprivate"}, options...)...)
+}
+
 func bind(source, destination string, options ...string) object {
 	return object{"type": "bind", "source": source, "destination": destination, "options": append([]string{"rbind"}, options...)}
 }
 
-// own gives the programs and variables of the container's image: mounts and environment.
-func (r *runtime) own(one *container) ([]object, []string) {
+// image gives its programs and variables: mounts and environment.
+func (r *runtime) image(one *container) ([]object, []string) {
 	name := path.Base(one.config.GetImage().GetImage())
 	if colon := strings.LastIndex(name, ":"); colon >= 0 {
 		name = name[:colon]
 	}
 	image := filepath.Join(r.images, name)
-	mounts := []object{bind(r.images, r.images, "ro")}
+	mounts := []object{own(r.images, "ro")}
 	entries, err := ioutil.ReadDir(image)
 	if err != nil {
 		klog.Errorf("the image %s: %v", name, err)
@@ -294,7 +299,7 @@ func (r *runtime) own(one *container) ([]object, []string) {
 	for _, entry := range entries {
 		program, err := filepath.EvalSymlinks(filepath.Join(image, entry.Name()))
 		if err == nil && entry.Mode()&os.ModeSymlink != 0 && !strings.HasPrefix(program, "/usr/") {
-			mounts = append(mounts, bind(filepath.Dir(program), filepath.Dir(program), "ro"))
+			mounts = append(mounts, own(filepath.Dir(program), "ro"))
 		}
 	}
 	environment := []string{"PATH=" + image + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
@@ -311,18 +316,18 @@ func (r *runtime) spec(id, root string, one *container) object {
 	config, security := one.config, one.config.GetLinux().GetSecurityContext()
 	rights := capabilities(security)
 	mounts := []object{{"type": "proc", "source": "proc", "destination": "/proc"}, {"type": "tmpfs", "source": "tmpfs", "destination": "/tmp"},
-		bind("/usr", "/usr", "ro")}
+		own("/usr", "ro")}
 	for _, name := range etc {
 		if _, err := os.Stat("/etc/" + name); err == nil {
-			mounts = append(mounts, bind("/etc/"+name, "/etc/"+name, "ro"))
+			mounts = append(mounts, own("/etc/"+name, "ro"))
 		}
 	}
 	if security.GetPrivileged() {
-		mounts = append(mounts, bind("/dev", "/dev"), bind("/sys", "/sys"))
+		mounts = append(mounts, own("/dev"), own("/sys"))
 	} else {
 		mounts = append(mounts, object{"type": "tmpfs", "source": "tmpfs", "destination": "/dev", "options": []string{"nosuid", "strictatime", "mode=755"}})
 	}
-	programs, environment := r.own(one)
+	programs, environment := r.image(one)
 	mounts = append(mounts, programs...)
 	for _, each := range config.Envs {
 		environment = append(environment, each.Key+"="+each.Value)
