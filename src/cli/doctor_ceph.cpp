@@ -44,9 +44,13 @@ std::string some_of(const std::vector<std::string>& ids) {
 void judge_keyrings(const Inputs& inputs, std::vector<Finding>& into) {
   for (const auto& wrong : inputs.wrong_mounts)
     into.push_back({"mounts.d", Grade::warning, wrong, "correct it: `corbd mount --all` fails for it, also at boot"});
+  for (const auto& one : inputs.keys)
+    if (one.from != KeySeen::From::volume && one.type == KeyType::unknown)
+      into.push_back({"keyrings", one.from == KeySeen::From::mount ? Grade::failure : Grade::warning,
+                      "the key of " + one.of + " is no Ceph key",
+                      "copy it as `ceph auth get` prints it; `corbd mount` fails with it"});
   std::string said;
-  for (const auto& [type, name] : {std::pair(KeyType::aes, "aes"), std::pair(KeyType::aes256k, "aes256k"),
-                                   std::pair(KeyType::unknown, "no Ceph key")}) {
+  for (const auto& [type, name] : {std::pair(KeyType::aes, "aes"), std::pair(KeyType::aes256k, "aes256k")}) {
     std::vector<std::string> all;
     for (const auto& one : inputs.keys)
       if (one.from != KeySeen::From::volume && one.type == type) all.push_back(one.of);

@@ -12,7 +12,7 @@ namespace {
 
 Error not_known(std::string why) { return {errc::failed_precondition, std::move(why)}; }
 
-/// Ceph takes any other word for an error, and then has its default.
+/// In its file Ceph takes any other word for an error, and then has its default.
 bool is_false(std::string_view value) {
   std::string lower(trimmed(value));
   std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -42,6 +42,19 @@ std::optional<std::string> given(const std::vector<std::string>& arguments, std:
   return found;
 }
 
+/// Whether the last argument that names it switches the cache off. There Ceph compares letter by letter, and ignores
+/// any other word. A bare name means true.
+std::optional<bool> switched_off(const std::vector<std::string>& arguments) {
+  std::optional<bool> off;
+  for (const auto& argument : arguments) {
+    if (option_of(argument) != "rbd_cache") continue;
+    const auto equals = argument.find('=');
+    const std::string value = equals == std::string::npos ? "" : argument.substr(equals + 1);
+    off = value == "false" || value == "0";
+  }
+  return off;
+}
+
 /// What may lead it to another file, or to another section of it.
 constexpr const char* kElsewhere[] = {"c", "conf", "cluster", "n", "name"};
 constexpr const char* kElsewhereByEnvironment[] = {"CEPH_ARGS=", "CEPH_CONF="};
@@ -49,7 +62,7 @@ constexpr const char* kElsewhereByEnvironment[] = {"CEPH_ARGS=", "CEPH_CONF="};
 }  // namespace
 
 result<bool> cache_is_off(const DaemonSeen& daemon) {
-  if (const auto cache = given(daemon.arguments, "rbd_cache")) return is_false(*cache);
+  if (const auto off = switched_off(daemon.arguments)) return *off;
   for (const char* option : kElsewhere)
     if (given(daemon.arguments, option)) return not_known("rbd-nbd was started with the option " + std::string(option));
   if (!daemon.environment) return daemon.environment.error();

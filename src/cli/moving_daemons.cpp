@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <condition_variable>
 #include <cstring>
@@ -34,14 +35,22 @@ std::vector<std::string> words(const std::string& text) {
   return all;
 }
 
-/// Of the file system that the process sees. Links in it lead nowhere else.
+/// A regular file of the file system that the process sees. Links in it lead nowhere else, and nothing else is opened:
+/// to open a device may do something.
 Fd open_in(const std::string& process, const char* file) {
   const Fd root(::open((process + "/root").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!root) return {};
   open_how how{};
-  how.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
+  how.flags = O_PATH | O_CLOEXEC;
   how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
-  return Fd(static_cast<int>(::syscall(SYS_openat2, root.get(), file, &how, sizeof how)));
+  const Fd place(static_cast<int>(::syscall(SYS_openat2, root.get(), file, &how, sizeof how)));
+  struct stat status{};
+  if (!place || ::fstat(place.get(), &status) != 0) return {};
+  if (!S_ISREG(status.st_mode)) {
+    errno = EINVAL;
+    return {};
+  }
+  return Fd(::open(("/proc/self/fd/" + std::to_string(place.get())).c_str(), O_RDONLY | O_CLOEXEC));
 }
 
 /// Empty: it has none. An error also if it was changed since the process read it.
@@ -54,7 +63,9 @@ result<std::string> conf_of(const std::string& root, const std::string& process)
   if (!fd || ::fstat(fd.get(), &status) != 0) return failed();
   const auto own = read_file(process + "/stat", kMaxOfProcess), system = read_file(root + "/proc/stat", kMaxOfProcess);
   const auto started = started_at(own ? *own : "", system ? *system : "", ::sysconf(_SC_CLK_TCK));
-  if (!started || std::chrono::system_clock::from_time_t(status.st_mtim.tv_sec) + kUnsure > *started)
+  // A file that was put there with an old time of change has a new one of its inode.
+  const auto changed = std::chrono::system_clock::from_time_t(std::max(status.st_mtim.tv_sec, status.st_ctim.tv_sec));
+  if (!started || changed + kUnsure > *started)
     return Error{errc::failed_precondition, shown + " may have been changed since rbd-nbd was started"};
   std::string text(kMaxOfProcess, '\0');
   std::size_t size = 0;

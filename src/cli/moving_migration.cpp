@@ -88,32 +88,38 @@ void judge_kernel(const Case& of, Prospect& into) {
 /// librbd's cache acknowledges a write before it is stored, and is on by default. Who ends rbd-nbd with its pod kills
 /// it.
 bool has_cache(const Case& of) {
-  if (of.nbd != nullptr && of.nbd->cache_off && *of.nbd->cache_off) return false;
+  if (of.nbd != nullptr && of.nbd->cache_off) return !*of.nbd->cache_off;
   if (of.object == nullptr) return true;
   const auto named = of.object->attributes.find("mapOptions");
   const auto read = cephcsi::split_map_options(named == of.object->attributes.end() ? "" : named->second);
   if (!read) return true;
+  constexpr std::string_view off = ",rbd_cache=false,";
   std::string options = "," + read->nbd + ",";
   std::ranges::replace(options, '-', '_');
   std::erase(options, ' ');
-  return options.find(",rbd_cache=false,") == std::string::npos;
+  // The last one counts.
+  const auto last = options.rfind(",rbd_cache=");
+  return last == std::string::npos || options.compare(last, off.size(), off) != 0;
 }
 
 void judge_cache(const Case& of, Prospect& into) {
   const bool maybe = of.server == Server::nobody && !of.moving.daemons;
   if ((of.server != Server::other && !maybe) || !has_cache(of)) return;
-  find(
-      into, Grade::failure, "cache",
-      "its attributes do not switch rbd-nbd's cache off (mapOptions rbd_cache=false), " +
-          (of.nbd != nullptr && !of.nbd->cache_off ? "and whether the ceph.conf of ceph-csi's pod does is not known (" +
-                                                         of.nbd->cache_off.error().text + ")"
-                                                   : std::string("nor does the ceph.conf of ceph-csi's pod")) +
-          ": when rbd-nbd is killed with its pod, acknowledged writes that were not flushed may be lost",
-      std::string("move its pods away first (`kubectl drain NODE`), or end each rbd-nbd with SIGTERM right before its "
-                  "pod: `pkill -TERM -x rbd-nbd`, and wait until it has ended") +
-          (attaches_nothing(of.moving) ? ". That gives its lock back, so corbd then serves it on your word only: "
-                                         "`corbd heal ID --without-proof`"
-                                       : ""));
+  const std::string why =
+      of.nbd == nullptr ? "its attributes do not switch rbd-nbd's cache off (mapOptions rbd_cache=false)"
+      : of.nbd->cache_off
+          ? "its rbd-nbd runs with its cache (mapOptions rbd_cache=false switches it off at a stage)"
+          : "its attributes do not switch rbd-nbd's cache off (mapOptions rbd_cache=false), and whether "
+            "the ceph.conf of ceph-csi's pod does is not known (" +
+                of.nbd->cache_off.error().text + ")";
+  find(into, Grade::failure, "cache",
+       why + ": when rbd-nbd is killed with its pod, acknowledged writes that were not flushed may be lost",
+       std::string("move its pods away first (`kubectl drain NODE`), or end each rbd-nbd with SIGTERM right before its "
+                   "pod: `pkill -TERM -x rbd-nbd`, and wait until it has ended") +
+           (attaches_nothing(of.moving) || !of.moving.attaches
+                ? ". That gives its lock back, so corbd then serves it on your word only: "
+                  "`corbd heal ID --without-proof`"
+                : ""));
 }
 
 /// rbd-nbd's lock, as far as anybody can know before its end.
@@ -265,9 +271,11 @@ std::string client(const Case& of, cephcsi::Mounter mounter) {
 }
 
 void judge_client(const Case& of, Prospect& into, const cephcsi::Parameters& read) {
-  if (read.mounter == cephcsi::Mounter::krbd && of.moving.rbd == Module::absent)
-    find(into, Grade::failure, "client", "the kernel is to serve it from its next stage on, and has no rbd module",
-         "install the module, or have corbd serve it by a rule in mounters.json");
+  if (read.mounter != cephcsi::Mounter::nbd && of.moving.rbd == Module::absent)
+    find(
+        into, Grade::failure, "client",
+        "the kernel is to serve it from its next stage on, or is asked first (tryOtherMounters), and has no rbd module",
+        "install the module, or have corbd serve it by a rule in mounters.json");
   const auto features = of.object->attributes.find("imageFeatures");
   if (read.mounter != cephcsi::Mounter::krbd && features != of.object->attributes.end() && !features->second.empty() &&
       features->second.find("exclusive-lock") == std::string::npos)

@@ -67,6 +67,10 @@ void judge_served(const Case& of, Prospect& into) {
     return nobody_will(of, into,
                        "ceph-csi heals what its VolumeAttachments name, and the CSIDriver " + of.moving.driver +
                            " says attachRequired: false");
+  const auto known = of.moving.facts.find(of.at.volume_id);
+  if (of.moving.api && known != of.moving.facts.end() && !known->second.attached &&
+      known->second.attached.error().code == errc::not_found)
+    return nobody_will(of, into, "ceph-csi heals what its VolumeAttachments name, and this volume has none");
   if (of.at.block || (of.object != nullptr && of.object->mode == "Block"))
     return nobody_will(of, into, "ceph-csi before its fix of April 2026 does not heal raw block");
   if (of.object == nullptr)

@@ -12,18 +12,21 @@ namespace {
 
 constexpr std::size_t kLargestConf = 1 << 20;
 
-/// "mon host", "mon-host" and "mon_host" are one option.
-std::string option_name(std::string_view text) {
+/// Each run of these signs is one '_'.
+std::string with_gaps(std::string_view text, std::string_view gaps) {
   std::string name;
+  bool after_gap = false;
   for (const char c : trimmed(text)) {
-    const bool gap = c == ' ' || c == '\t' || c == '-' || c == '_';
-    if (!gap)
-      name += c;
-    else if (!name.ends_with('_'))
-      name += '_';
+    const bool gap = gaps.find(c) != std::string_view::npos;
+    if (!gap || !after_gap) name += gap ? '_' : c;
+    after_gap = gap;
   }
   return name;
 }
+/// "mon host" and "mon_host" are one option to Ceph; to us "mon-host" is, too, which does no harm.
+std::string option_name(std::string_view text) { return with_gaps(text, " \t-_"); }
+/// As Ceph itself has it.
+std::string ceph_name(std::string_view text) { return with_gaps(text, " \t"); }
 
 /// Without a comment: what stands behind ';' or '#', unless it is quoted.
 std::string_view without_comment(std::string_view line) {
@@ -50,7 +53,8 @@ std::string_view unquoted(std::string_view value) {
   return value;
 }
 
-using Take = std::function<void(std::string_view section, const std::string& option, std::string_view value)>;
+/// Section and option as they stand there.
+using Take = std::function<void(std::string_view section, std::string_view option, std::string_view value)>;
 
 /// Calls `take` for each option, in order.
 result<> read_ini(std::string_view text, const Take& take) {
@@ -71,12 +75,12 @@ result<> read_ini(std::string_view text, const Take& take) {
     const std::string at = "line " + std::to_string(number);
     if (content.front() == '[') {
       if (content.back() != ']') return Error{errc::invalid_argument, at + " opens a section, and has no ]"};
-      section = trimmed(content.substr(1, content.size() - 2));
+      section = content.substr(1, content.size() - 2);
       continue;
     }
     const auto equals = content.find('=');
     if (equals == content.npos) return Error{errc::invalid_argument, at + " is neither a [section] nor name = value"};
-    take(section, option_name(content.substr(0, equals)), unquoted(content.substr(equals + 1)));
+    take(section, content.substr(0, equals), unquoted(content.substr(equals + 1)));
   }
   return {};
 }
@@ -103,7 +107,9 @@ std::vector<std::string> monitors_in(std::string_view list) {
 result<CephConf> parse_ceph_conf(std::string_view text) {
   CephConf conf;
   std::string monitors;
-  const auto read = read_ini(text, [&](std::string_view section, const std::string& option, std::string_view value) {
+  const auto read = read_ini(text, [&](std::string_view at, std::string_view named, std::string_view value) {
+    const auto section = trimmed(at);
+    const std::string option = option_name(named);
     if (section != "global" && section != "client") return;
     if (option == "fsid") conf.fsid = value;
     if (option == "mon_host") monitors = value;
@@ -122,12 +128,12 @@ result<CephConf> parse_ceph_conf(std::string_view text) {
 result<std::optional<std::string>> option_for(std::string_view text, std::string_view option, std::string_view user) {
   const std::string own = "client." + std::string(user);
   std::optional<std::string> of_user, of_clients, of_all;
-  const auto read = read_ini(text, [&](std::string_view section, const std::string& name, std::string_view value) {
+  const auto read = read_ini(text, [&](std::string_view section, std::string_view name, std::string_view value) {
     auto* into = section == own        ? &of_user
                  : section == "client" ? &of_clients
                  : section == "global" ? &of_all
                                        : nullptr;
-    if (into != nullptr && name == option) *into = std::string(value);
+    if (into != nullptr && ceph_name(name) == option) *into = std::string(value);
   });
   if (!read) return read.error();
   return of_user ? of_user : of_clients ? of_clients : of_all;
@@ -136,8 +142,9 @@ result<std::optional<std::string>> option_for(std::string_view text, std::string
 result<std::map<std::string, Secret>> client_keys(std::string_view text) {
   constexpr std::string_view client = "client.";
   std::map<std::string, Secret> keys;
-  const auto read = read_ini(text, [&](std::string_view section, const std::string& option, std::string_view value) {
-    if (option == "key" && section.starts_with(client))
+  const auto read = read_ini(text, [&](std::string_view at, std::string_view option, std::string_view value) {
+    const auto section = trimmed(at);
+    if (option_name(option) == "key" && section.starts_with(client))
       keys[std::string(section.substr(client.size()))] = Secret(std::string(value));
   });
   if (!read) return read.error();
@@ -148,8 +155,9 @@ result<Secret> parse_keyring(std::string_view text, std::string_view user) {
   const std::string wanted = "client." + std::string(user);
   Secret key;
   std::string others;
-  const auto read = read_ini(text, [&](std::string_view section, const std::string& option, std::string_view value) {
-    if (option != "key") return;
+  const auto read = read_ini(text, [&](std::string_view at, std::string_view option, std::string_view value) {
+    const auto section = trimmed(at);
+    if (option_name(option) != "key") return;
     if (section == wanted)
       key = Secret(std::string(value));
     else

@@ -127,6 +127,7 @@ TEST_CASE("before a migration the cache of rbd-nbd fails, unless the volume's at
   };
   CHECK(with("nbd:rbd_cache=false") == Grade::ok);
   CHECK(with("nbd:try-netlink,rbd-cache=false") == Grade::ok);
+  CHECK(with("nbd:rbd_cache=false,rbd_cache=true") == Grade::failure);
   CHECK(with("") == Grade::failure);
   CHECK(with("krbd:rbd_cache=false") == Grade::failure);
   CHECK(exit_code(before_migration(moving)) == 2);
@@ -138,7 +139,10 @@ TEST_CASE("before a migration the cache of rbd-nbd is no trouble where the proce
   auto moving = by_rbd_nbd();
   moving.facts[kVolume] = known({{"mounter", "rbd-nbd"}});
   moving.nbd[0].cache_off = false;
-  CHECK_THAT(named(only(before_migration(moving)), "cache").said, ContainsSubstring("nor does the ceph.conf"));
+  CHECK_THAT(named(only(before_migration(moving)), "cache").said, ContainsSubstring("runs with its cache"));
+  moving.facts[kVolume] = known({{"mounter", "rbd-nbd"}, {"mapOptions", "nbd:rbd_cache=false"}});
+  CHECK(migration_of(moving, "cache") == Grade::failure);
+  moving.facts[kVolume] = known({{"mounter", "rbd-nbd"}});
   moving.nbd[0].cache_off = true;
   CHECK(migration_of(moving, "cache") == Grade::ok);
   moving.nbd[0].cache_off = Error{errc::unavailable, "Permission denied"};
@@ -154,7 +158,9 @@ TEST_CASE("rbd-nbd runs without a cache by its command line before all else, oth
   };
   const auto [more, conf, off] = GENERATE(values<Case>({
       {{"--rbd_cache=false"}, "[global]\nrbd_cache = true\n", true},
-      {{"--rbd-cache", "false"}, "", true},
+      {{"--rbd-cache=0"}, "", true},
+      {{"--rbd-cache", "false"}, "[global]\nrbd_cache = false\n", false},
+      {{"--rbd-cache=False"}, "[global]\nrbd_cache = false\n", false},
       {{"--rbd_cache=true"}, "[global]\nrbd_cache = false\n", false},
       {{"--rbd_cache=false", "--rbd_cache=true"}, "", false},
       {{"--rbd_cache=false,io-timeout=330"}, "[global]\nrbd_cache = false\n", false},
@@ -162,6 +168,9 @@ TEST_CASE("rbd-nbd runs without a cache by its command line before all else, oth
       {{}, "[global]\nrbd cache = False\n[client]\nrbd_cache = 0\n", true},
       {{}, "[global]\nrbd_cache = false\n[client.app]\nrbd_cache = true\n", false},
       {{}, "[client.other]\nrbd_cache = false\n", false},
+      {{}, "[global]\nrbd-cache = false\n", false},
+      {{}, "[global]\nrbd__cache = false\n", false},
+      {{}, "[ global ]\nrbd_cache = false\n", false},
       {{}, "[global]\nrbd_cache = no\n", false},
       {{}, "", false},
   }));
@@ -244,6 +253,26 @@ TEST_CASE("where the driver attaches nothing, the kernel's volumes go on, and ce
   moving.attaches = false;
   CHECK(only(before_rollback(moving)).after == "nobody");
   CHECK_THAT(named(only(before_rollback(moving)), "io").said, ContainsSubstring("attachRequired: false"));
+}
+
+TEST_CASE("before a rollback a volume without a VolumeAttachment has nobody, whatever the CSIDriver says") {
+  auto moving = by_agent();
+  moving.facts[kVolume].attached = Error{errc::not_found, "its VolumeAttachment: not found"};
+  moving.attaches = GENERATE(result<bool>(true), result<bool>(Error{errc::permission_denied, "no"}));
+  CHECK(only(before_rollback(moving)).after == "nobody");
+  CHECK(exit_code(before_rollback(moving)) == 2);
+}
+
+TEST_CASE("a kernel without its rbd module stands in the way of a volume that it is asked about first") {
+  auto moving = by_rbd_nbd();
+  moving.rbd = Module::absent;
+  const auto with = [&](const char* mounter, const char* others) {
+    moving.facts[kVolume] = known({{"mounter", mounter}, {"tryOtherMounters", others}});
+    return migration_of(moving, "client");
+  };
+  CHECK(with("rbd", "true") == Grade::failure);
+  CHECK(with("rbd", "false") == Grade::failure);
+  CHECK(with("rbd-nbd", "true") == Grade::ok);
 }
 
 TEST_CASE("a CSIDriver that cannot be read is said, and its volumes count as attached") {

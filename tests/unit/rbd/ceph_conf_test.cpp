@@ -48,7 +48,7 @@ TEST_CASE("a configuration without a cluster says what is missing, one that is n
 
 TEST_CASE("an option is taken from the user's section before [client], and from that before [global]") {
   const auto of = [](const std::string& text) { return rbd::option_for(text, "rbd_cache", "app")->value_or("(none)"); };
-  const std::string global = "[global]\nrbd cache = all\n", clients = "[client]\nrbd-cache = clients\n";
+  const std::string global = "[global]\nrbd cache = all\n", clients = "[client]\nrbd \t cache = clients\n";
   const std::string own = "[client.app]\nrbd_cache = own ; why\n", other = "[client.other]\nrbd_cache = other\n";
   CHECK(of(own + clients + global + other) == "own");
   CHECK(of(global + clients + other) == "clients");
@@ -56,6 +56,8 @@ TEST_CASE("an option is taken from the user's section before [client], and from 
   CHECK(of(other + "[osd]\nrbd_cache = osd\n[client.app]\nrbd_cache_size = 1\n") == "(none)");
   CHECK(of(own + "[client.app]\nrbd_cache = later\n") == "later");
   CHECK(of("") == "(none)");
+  // Ceph does not know these.
+  CHECK(of("[global]\nrbd-cache = no\n[ client ]\nrbd_cache = no\n[client.app]\nrbd__cache = no\n") == "(none)");
   CHECK_FALSE(rbd::option_for("[global\n", "rbd_cache", "app"));
 }
 
