@@ -365,4 +365,5 @@ def story_by_the_docs(lab):
     on_a_cluster(lab, "CORBD_LAB_KUBE_PLUGIN", there_and_back)
 
 
-story_installed_by_the_docs.limit = story_by_the_docs.limit = 1200
+story_installed_by_the_docs.limit = 420
+story_by_the_docs.limit = 1200
