@@ -66,7 +66,7 @@ class Contained(Agent):
                        host(self.lab.dir, "rshared")],
             # hostPID and hostNetwork. A privileged container also has all devices, and no masked or read-only paths.
             "linux": {"namespaces": [{"type": "mount"}, {"type": "ipc"}, {"type": "uts"}], "rootfsPropagation": "rshared",
-                      "cgroupsPath": "/corbd-lab/" + self.id, "resources": {"devices": [{"allow": True, "access": "rwm"}]}}}
+                      "cgroupsPath": "/corbd-lab/%s-of-%d" % (self.id, os.getpid()), "resources": {"devices": [{"allow": True, "access": "rwm"}]}}}
 
     @property
     def init(self):
