@@ -359,7 +359,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
     if (auto closed = co_await clusters_->shutdown({clock_->now() + kClientsEndWithin}, {clock_->now()}); !closed)
       log::warning("clusters.not_closed", {{"error", closed.error().text}});
     estate.lock = std::move(lock_);
-    const auto given = giver_.give(std::move(estate));
+    const auto given = co_await giver_.give(std::move(estate));
     if (given)
       log::info("agent.handed_over", {{"links", links.size()}});
     else

@@ -52,6 +52,23 @@ result<> ask_whether_ready(int next) {
   return {};
 }
 
+result<> send_all(int next, const Estate& all) {
+  set_timeouts(next, kHearsWithin);
+  for (std::size_t from = 0; from < all.links.size(); from += kMostDescriptors) {
+    Part part;
+    std::vector<int> sockets;
+    for (std::size_t i = from; i < std::min(from + kMostDescriptors, all.links.size()); ++i) {
+      part.links.emplace_back(all.links[i].volume_id, all.links[i].device);
+      sockets.push_back(all.links[i].socket.get());
+    }
+    if (auto sent = send(next, pack(part), sockets); !sent) return sent;
+  }
+  const int lock[] = {all.lock.get()};
+  Part last;
+  last.lock = true;
+  return send(next, pack(last), lock);
+}
+
 }  // namespace
 
 std::string socket_path(const std::string& runtime_dir) { return runtime_dir + "/handover.sock"; }
@@ -125,22 +142,14 @@ void Giver::stop() {
   ::unlink(path_.c_str());
 }
 
-result<> Giver::give(Estate estate) {
-  const auto all = std::move(estate);
-  set_timeouts(next_->get(), kHearsWithin);
-  for (std::size_t from = 0; from < all.links.size(); from += kMostDescriptors) {
-    Part part;
-    std::vector<int> sockets;
-    for (std::size_t i = from; i < std::min(from + kMostDescriptors, all.links.size()); ++i) {
-      part.links.emplace_back(all.links[i].volume_id, all.links[i].device);
-      sockets.push_back(all.links[i].socket.get());
-    }
-    if (auto sent = send(next_->get(), pack(part), sockets); !sent) return sent;
-  }
-  const int lock[] = {all.lock.get()};
-  Part last;
-  last.lock = true;
-  return send(next_->get(), pack(last), lock);
+task<result<>> Giver::give(Estate estate) {
+  const auto holder = std::make_shared<Estate>(std::move(estate));
+  auto job = [next = next_, holder] {
+    // Nothing of it is open any more when the job has ended.
+    const Estate all = std::move(*holder);
+    return send_all(next->get(), all);
+  };
+  co_return co_await files_.run(std::move(job), {}, "giving the devices to the next agent");
 }
 
 }  // namespace corbd::handover

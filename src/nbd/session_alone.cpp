@@ -4,8 +4,7 @@
 //
 // There is one sender at a time: whoever has `sending_`. An operation belongs to the image's thread until
 // IoLoop::complete(), and to the io thread from then on. So nobody else touches the slot or its buffer meanwhile, and
-// the Session is destroyed only when no operation is under way. stop() takes the same mutex to leave `serving`: nothing
-// is sent after it.
+// ~Session() comes after the last operation. stop() takes the same mutex to leave `serving`: nothing is sent after it.
 #include <sys/socket.h>
 
 #include "slot.hpp"

@@ -73,6 +73,11 @@ def story_handover_50(lab):
 story_handover_50.limit = 900
 
 
+def goes_on(agent, volume, writer):
+    agent.wait_event("device.reconnected", 60, volume=volume.id)
+    writer.wait_more(20)
+
+
 def story_handover_cut_short(lab):
     """an agent dies while it hands over, the next one dies with the links, and one is killed right after: each time the devices are healed, and nothing is lost"""
     agent = lab.agent().start()
@@ -89,8 +94,7 @@ def story_handover_cut_short(lab):
     moments.append(now_us())
     before.kill()
     before.wait(20)
-    agent.wait_event("device.reconnected", 60, volume=volume.id)
-    writer.wait_more(20)
+    goes_on(agent, volume, writer)
 
     # The next one dies as soon as it has the links.
     before, agent.process = agent.process, None
@@ -99,15 +103,13 @@ def story_handover_cut_short(lab):
     check(before.wait(60) == 0, "the agent that served ended with %s" % before.returncode)
     agent.wait_exit(60)
     agent.spawn()
-    agent.wait_event("device.reconnected", 60, volume=volume.id)
-    writer.wait_more(20)
+    goes_on(agent, volume, writer)
 
     # A kill right after a handover.
     moments.append(hand_over(agent, [volume]))
     moments.append(agent.kill())
     agent.spawn()
-    agent.wait_event("device.reconnected", 60, volume=volume.id)
-    writer.wait_more(20)
+    goes_on(agent, volume, writer)
     writer.stop()
     writer.expect_nothing_lost(moments)
     volume.unstage(patience=30)

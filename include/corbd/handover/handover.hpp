@@ -60,9 +60,9 @@ class Giver {
   bool has_next() const { return static_cast<bool>(next_); }
   /// Asks it whether it still waits. If it does not answer within 2 s it is given up, and run() may be called again.
   task<bool> next_answers();
-  /// Sends everything. Blocks for 5 s at most for each 64 links, if the next agent does not read. Afterwards nothing of
-  /// it is open here.
-  result<> give(Estate estate);
+  /// Sends everything: 5 s at most for each 64 links, if the next agent does not read. Afterwards nothing of it is open
+  /// here.
+  task<result<>> give(Estate estate);
   /// The next agent sees that this one has ended, as it does when this process ends.
   void leave() { next_.reset(); }
 

@@ -95,7 +95,7 @@ TEST_CASE("the next agent gets every link and the lock, and the one before has n
   const std::string path = serving.folder.path() + "/lock";
   estate.lock = Fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   REQUIRE(::flock(estate.lock.get(), LOCK_EX | LOCK_NB) == 0);
-  REQUIRE(serving.giver.give(std::move(estate)));
+  REQUIRE(Started<result<>>(serving.control, serving.giver.give(std::move(estate))).get());
   serving.giver.leave();
   auto got = asking.get();
   REQUIRE(got);
