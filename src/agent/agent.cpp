@@ -30,6 +30,7 @@
 #include "corbd/rbd/clusters.hpp"
 #include "corbd/rpc/calls.hpp"
 #include "corbd/volume/shell.hpp"
+#include "heir.hpp"
 #include "mounters.hpp"
 #include "node_files.hpp"
 #include "node_labels.hpp"
@@ -47,8 +48,10 @@ constexpr std::chrono::milliseconds kVolumesLeaveWithin{1600}, kCallsLeaveWithin
 constexpr std::chrono::milliseconds kLogEndsWithin{200};
 // Each cluster has threads of its own (rbd/blocking_calls.hpp).
 constexpr std::size_t kFileThreads = 4, kNameThreads = 2;
-// When the next agent takes over; devices stand still meanwhile.
+// When the next agent takes over.
 constexpr std::chrono::seconds kClientsEndWithin{2};
+// It connects to the clusters first, and then answers at once.
+constexpr std::chrono::seconds kNextWarmsWithin{30}, kNextAnswersWithin{1};
 // Within the pod's terminationGracePeriodSeconds.
 constexpr std::chrono::seconds kCommandsEndWithin{90};
 
@@ -65,8 +68,7 @@ result<kube::Access> api_access(const cli::Run& options) {
 /// One agent process. Its members may be destroyed from the last to the first.
 class Agent final : private volume::Listener, private volume::Orchestrator {
  public:
-  Agent(const cli::Run& options, std::string boot_id, const std::optional<csi::RegistrarConfig>& registrar,
-        handover::Estate estate)
+  Agent(const cli::Run& options, std::string boot_id, const std::optional<csi::RegistrarConfig>& registrar, Start start)
       : options_(options),
         control_(io_.get_executor()),
         clock_(make_real_clock(control_)),
@@ -84,8 +86,8 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
         luks_(host::make_luks(helpers_)),
         kms_(kms::make_kms(files_, options.kms_config_dir)),
         records_(volume::make_record_store(files_, options.state_dir, options.runtime_dir)),
-        clusters_(rbd::make_clusters(control_, *clock_, files_, cluster_config(options, boot_id))),
-        devices_(nbd::make_devices(control_, *clock_, nbd_config(options, std::move(estate.links)))),
+        clusters_(rbd::make_clusters(control_, *clock_, files_, cluster_config(options, boot_id, bool{start.before}))),
+        devices_(nbd::make_devices(control_, *clock_, nbd_config(options))),
         kernel_(krbd::make_kernel_client(helpers_)),
         directory_(options, labels_),
         node_files_(options, files_),
@@ -109,8 +111,16 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
                  .registrar = registrar_}),
         admin_(control_, *clock_, admin_sources(), admin_config(options)),
         web_(control_, *clock_, web_config(options), web_sources()),
-        giver_(control_, *clock_, files_, options.runtime_dir, handover_side(options)),
-        lock_(std::move(estate.lock)),
+        giver_(control_, *clock_, options.runtime_dir, handover_side(options)),
+        heir_(control_, *clock_,
+              {.files = files_,
+               .state_dir = options.state_dir,
+               .shell = shell_,
+               .devices = *devices_,
+               .clusters = *clusters_,
+               .begins = [this] { begun_ = true; }}),
+        before_(std::move(start.before)),
+        lock_(std::move(start.lock)),
         signals_(io_, SIGTERM, SIGINT),
         called_(std::make_unique<Event>(control_, *clock_)) {
     if (registrar) registrar_.emplace(control_, *clock_, *registrar);
@@ -221,16 +231,43 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
             .orchestrator = *this};
   }
 
+  /// Until this agent alone has the state folder, with its records read.
+  task<result<>> come_into() {
+    begun_ = !before_;
+    if (begun_) {
+      shell_.tell(*this);
+      web_.start();
+      co_return co_await shell_.start();
+    }
+    // The agent before has the port. Healing may not touch a volume that it still serves.
+    auto done = co_await heir_.run(std::move(before_));
+    lock_ = heir_.take_lock();
+    shell_.tell(*this);
+    web_.start();
+    co_return done;
+  }
+
+  void listen_to_signals() {
+    signals_.async_wait([this](boost::system::error_code failed, int) {
+      if (failed) return;
+      told_to_end_ = true;
+      if (begun_) return called_->set();
+      // Nothing was given to this agent yet: the one before goes on.
+      log::info("agent.left");
+      log::drain(kLogEndsWithin);
+      ::_exit(1);
+    });
+  }
+
   /// The records are read before the first call is taken, and calls are taken before anything is healed. Nothing waits
   /// for Kubernetes, so it comes after that. kubelet hears of the socket last (docs/architecture.md).
   task<> main() {
-    shell_.tell(*this);
     labels_.want();
     vitals_.start();
-    web_.start();
+    listen_to_signals();
+    auto serving = co_await come_into();
     co_await drain_.load();
     shell_.drain(drain_.now().has_value());
-    auto serving = co_await shell_.start();
     if (serving) serving = csi_.start();
     if (serving) serving = admin_.start();
     if (!serving) {
@@ -243,9 +280,6 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
     kubernetes_.start();
     if (registrar_) registrar_->start();
     announce();
-    signals_.async_wait([this](boost::system::error_code failed, int) {
-      if (!failed) told_to_end_ = true, called_->set();
-    });
     if (auto waits = giver_.start([this] { called_->set(); }); !waits)
       log::warning("handover.off", {{"error", waits.error().text}});
     while (!told_to_end_) {
@@ -253,7 +287,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
       gate_.spawn(giver_.run());
       static_cast<void>(co_await called_->wait({}));
       if (!giver_.has_next()) continue;
-      const bool ready = co_await giver_.next_answers();
+      const bool ready = co_await giver_.next_answers(kNextWarmsWithin);
       if (ready) co_await hand_over();
     }
     giver_.stop();
@@ -332,7 +366,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
   }
 
   /// A planned restart: the next agent waits. Callers end first, while devices are served. Then each device stands
-  /// still until the next agent answers it: what was read is answered, its image is closed, its lock stays.
+  /// still until the next agent serves it, a few at a time.
   task<> hand_over() {
     log::info("agent.hands_over");
     giver_.stop();
@@ -347,26 +381,33 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
     co_await node_.stop(callers);
     co_await kubernetes_.stop(callers);
     if (registrar_) co_await registrar_->stop({clock_->now()});
-    handover::Estate estate;
-    if (const bool waits = co_await giver_.next_answers(); !waits) {
+    co_await shell_.settle();
+    auto given = co_await giver_.next_answers(kNextAnswersWithin) ? giver_.begin(lock_) : no_next();
+    std::size_t links = 0;
+    if (given) {
+      links = co_await shell_.give([this](volume::Given one) { return give(std::move(one)); });
+      if (auto closed = co_await clusters_->shutdown({clock_->now() + kClientsEndWithin}, {clock_->now()}); !closed)
+        log::warning("clusters.not_closed", {{"error", closed.error().text}});
+      given = giver_.end();
+    } else {
       co_await shell_.stop({clock_->now() + kVolumesLeaveWithin});
-      log::error("agent.not_handed_over", {{"effect", "the next start heals every device"}});
-      log::drain(kLogEndsWithin);
-      ::_exit(1);
     }
-    auto links = co_await shell_.give();
-    for (auto& given : links) estate.links.push_back({std::move(given.volume_id), given.device, std::move(given.link)});
-    if (auto closed = co_await clusters_->shutdown({clock_->now() + kClientsEndWithin}, {clock_->now()}); !closed)
-      log::warning("clusters.not_closed", {{"error", closed.error().text}});
-    estate.lock = std::move(lock_);
-    const auto given = co_await giver_.give(std::move(estate));
     if (given)
-      log::info("agent.handed_over", {{"links", links.size()}});
+      log::info("agent.handed_over", {{"links", links}});
     else
       log::error("agent.not_handed_over",
-                 {{"error", given.error().text}, {"effect", "the next start heals every device"}});
+                 {{"error", given.error().text}, {"given", links}, {"effect", "the next start heals every device"}});
     log::drain(kLogEndsWithin);
     ::_exit(given ? 0 : 1);
+  }
+
+  static result<> no_next() { return Error{errc::unavailable, "the next agent has ended"}; }
+
+  task<bool> give(volume::Given one) {
+    const std::string id = one.volume_id;
+    const auto given = co_await giver_.give({std::move(one.volume_id), one.device, std::move(one.link)});
+    if (!given) log::warning("volume.not_given", {{"volume", id}, {"error", given.error().text}});
+    co_return given.has_value();
   }
 
   const cli::Run& options_;
@@ -404,7 +445,9 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
   ops::Admin admin_;
   ops::Web web_;
   handover::Giver giver_;
-  Fd lock_;
+  Heir heir_;
+  Fd before_, lock_;
+  bool begun_ = false;  ///< this agent has the lock of its state folder
   asio::signal_set signals_;
   std::unique_ptr<Event> called_;  ///< by a signal, or by a next agent
   bool told_to_end_ = false;
@@ -421,9 +464,9 @@ int refuse(const Error& error) {
 }
 
 void run_agent(const cli::Run& options, std::string boot_id, const std::optional<csi::RegistrarConfig>& registrar,
-               handover::Estate estate) {
+               Start start) {
   log::start_thread();
-  Agent agent(options, std::move(boot_id), registrar, std::move(estate));
+  Agent agent(options, std::move(boot_id), registrar, std::move(start));
   const int code = agent.run();
   log::drain(kLogEndsWithin);
   // Destroying the connections of a cluster that does not answer could take for ever.

@@ -15,10 +15,15 @@ namespace corbd {
 /// does not return.
 int start_agent(const cli::Run& options);
 
-/// Its folders are the caller's. `estate`: the lock of its state folder, and the links that the agent before it gave.
-/// Does not return.
+/// What an agent begins with: the lock of its state folder, or the agent that serves and will give it.
+struct Start {
+  Fd lock;
+  Fd before;  ///< as handover::ask() gave it
+};
+
+/// Its folders are the caller's. Does not return.
 [[noreturn]] void run_agent(const cli::Run& options, std::string boot_id,
-                            const std::optional<csi::RegistrarConfig>& registrar, handover::Estate estate);
+                            const std::optional<csi::RegistrarConfig>& registrar, Start start);
 
 /// `--fencing-only`: serves until a signal ends it; the exit code. Its folders are the caller's.
 int run_fencing(const cli::Run& options);

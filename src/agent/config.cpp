@@ -6,12 +6,10 @@
 
 namespace corbd {
 
-nbd::Config nbd_config(const cli::Run& options, std::vector<handover::Link> given) {
+nbd::Config nbd_config(const cli::Run& options) {
   nbd::Config config;
   config.slow_request = std::chrono::seconds(options.slow_request_s);
   config.io_threads = static_cast<std::uint32_t>(options.io_threads);
-  for (auto& link : given)
-    config.given.emplace(link.device, nbd::GivenLink{std::move(link.volume_id), std::move(link.socket)});
   return config;
 }
 
@@ -20,10 +18,11 @@ handover::Side handover_side(const cli::Run& options) {
           handover::identity(options.state_dir)};
 }
 
-rbd::Config cluster_config(const cli::Run& options, const std::string& boot_id) {
+rbd::Config cluster_config(const cli::Run& options, const std::string& boot_id, bool beside) {
   rbd::Config config;
   config.boot_id = boot_id;
   config.incarnations_dir = options.state_dir + "/incarnations";
+  config.beside = beside;
   return config;
 }
 

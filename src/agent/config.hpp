@@ -16,10 +16,11 @@
 
 namespace corbd {
 
-nbd::Config nbd_config(const cli::Run& options, std::vector<handover::Link> given);
+nbd::Config nbd_config(const cli::Run& options);
 /// This agent, to the one before or after it.
 handover::Side handover_side(const cli::Run& options);
-rbd::Config cluster_config(const cli::Run& options, const std::string& boot_id);
+/// `beside`: as rbd::Config has it.
+rbd::Config cluster_config(const cli::Run& options, const std::string& boot_id, bool beside);
 /// invalid_argument names the flag.
 result<volume::FilesystemOptions> filesystem_options(const cli::Run& options);
 volume::Config shell_config(const cli::Run& options, const std::string& boot_id);

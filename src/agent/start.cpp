@@ -30,26 +30,22 @@ result<std::optional<csi::RegistrarConfig>> registrar_config(const cli::Run& opt
   return csi::registrar_config(wish, std::filesystem::is_directory(options.kubelet_dir + "/plugins_registry", ignored));
 }
 
-/// The lock of the state folder, with the links of the agent that serves if it gives them.
-result<handover::Estate> come_into(const cli::Run& options) {
+result<Start> begin(const cli::Run& options) {
   constexpr int kTries = 100;
   constexpr std::chrono::milliseconds kPause{100};
   if (options.handover) {
-    auto given = handover::ask(options.runtime_dir, handover_side(options));
-    if (!given) return with_context("--handover", given.error());
-    if (*given) {
-      if (auto noted = note_lock_holder(options.state_dir, (*given)->lock); !noted) return noted.error();
-      return std::move(**given);
-    }
+    auto before = handover::ask(options.runtime_dir, handover_side(options));
+    if (!before) return with_context("--handover", before.error());
+    if (*before) return Start{{}, std::move(*before)};
   }
   auto lock = lock_folder(options.state_dir);
-  // An agent that ended without giving anything holds its lock a moment longer.
+  // An agent that ended just now holds its lock a moment longer.
   for (int tries = 1; options.handover && tries < kTries && !lock && lock.error().code == errc::in_use; ++tries) {
     std::this_thread::sleep_for(kPause);
     lock = lock_folder(options.state_dir);
   }
   if (!lock) return lock.error();
-  return handover::Estate{{}, std::move(*lock)};
+  return Start{std::move(*lock), {}};
 }
 
 }  // namespace
@@ -82,9 +78,9 @@ int start_agent(const cli::Run& options) {
   if (auto memory = check_tmpfs(options.runtime_dir); !memory) return refuse(memory.error());
   const auto boot_id = read_boot_id();
   if (!boot_id) return refuse(boot_id.error());
-  auto estate = come_into(options);
-  if (!estate) return refuse(estate.error());
-  run_agent(options, *boot_id, *registrar, std::move(*estate));
+  auto start = begin(options);
+  if (!start) return refuse(start.error());
+  run_agent(options, *boot_id, *registrar, std::move(*start));
 }
 
 }  // namespace corbd

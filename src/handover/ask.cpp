@@ -7,17 +7,12 @@
 #include <csignal>
 #include <cstring>
 
-#include "corbd/core/log.hpp"
-#include "corbd/handover/handover.hpp"
-#include "messages.hpp"
 #include "passing.hpp"
 
 namespace corbd::handover {
 namespace {
 
 constexpr int kAnswerWithin = 10;  // s
-// The agent before may first wait for commands to the kernel's driver, and for calls under way.
-constexpr int kGivesWithin = 150, kEndsWithin = 10;  // s
 
 /// An invalid one: nobody listens there.
 result<Fd> call(const std::string& path) {
@@ -44,32 +39,7 @@ result<> greet(int socket, const Side& next) {
   return unpack_answer(answer->text);
 }
 
-result<Estate> take(int socket) {
-  set_timeouts(socket, kGivesWithin);
-  Estate estate;
-  for (;;) {
-    auto message = receive(socket);
-    if (!message) return message.error();
-    const auto part = unpack_part(message->text);
-    if (!part) return part.error();
-    if (part->ready) {
-      if (auto sent = send(socket, message->text); !sent) return sent.error();
-      continue;
-    }
-    auto& sockets = message->descriptors;
-    if (sockets.size() != part->sockets())
-      return Error{errc::internal, "the other agent's message came with " + std::to_string(sockets.size()) +
-                                       " descriptors instead of " + std::to_string(part->sockets())};
-    for (std::size_t i = 0; i < part->links.size(); ++i)
-      estate.links.push_back({part->links[i].first, part->links[i].second, std::move(sockets[i])});
-    if (!part->lock) continue;
-    estate.lock = std::move(sockets.front());
-    return estate;
-  }
-}
-
-/// A process that is the first of its PID namespace gets a signal only if it asks for it, and this one asks for
-/// minutes.
+/// A process that is the first of its PID namespace gets a signal only if it asks for it.
 class EndsBySignal {
  public:
   EndsBySignal() {
@@ -82,35 +52,18 @@ class EndsBySignal {
   EndsBySignal& operator=(const EndsBySignal&) = delete;
 };
 
-/// It writes nothing any more, but only its end says that it holds nothing.
-void outlast(int socket) {
-  set_timeouts(socket, kEndsWithin);
-  if (const auto more = receive(socket); more || more.error().code != errc::not_found)
-    log::warning("handover.not_ended", {{"effect", "this agent goes on beside the one before it"}});
-}
-
 }  // namespace
 
-result<std::optional<Estate>> ask(const std::string& runtime_dir, const Side& next) {
+result<Fd> ask(const std::string& runtime_dir, const Side& next) {
   const EndsBySignal ends;
-  const auto socket = call(socket_path(runtime_dir));
-  if (!socket) return socket.error();
-  if (!*socket) return std::optional<Estate>();
+  auto socket = call(socket_path(runtime_dir));
+  if (!socket || !*socket) return socket;
   if (auto greeted = greet(socket->get(), next); !greeted) {
-    // It ended before it answered, so it gives nothing and holds nothing.
-    if (greeted.error().code == errc::not_found) return std::optional<Estate>();
+    // It ended before it answered.
+    if (greeted.error().code == errc::not_found) return Fd();
     return greeted.error();
   }
-  log::info("handover.waits", {{"for", "the agent that serves"}});
-  auto estate = take(socket->get());
-  if (!estate) {
-    // It may hold everything still.
-    if (estate.error().code == errc::timed_out) return estate.error();
-    log::warning("handover.failed", {{"error", estate.error().text}, {"effect", "devices are healed instead"}});
-    return std::optional<Estate>();
-  }
-  outlast(socket->get());
-  return std::optional<Estate>(std::move(*estate));
+  return socket;
 }
 
 }  // namespace corbd::handover

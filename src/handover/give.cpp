@@ -10,64 +10,34 @@
 #include <cstring>
 
 #include "corbd/core/log.hpp"
-#include "corbd/handover/handover.hpp"
-#include "messages.hpp"
 #include "passing.hpp"
 
 namespace corbd::handover {
 namespace {
 
-constexpr int kHearsWithin = 5, kReadyWithin = 1;  // s, for each call
+constexpr std::chrono::seconds kHearsWithin{5}, kTakesWithin{5};
 // No descriptor is free, say.
 constexpr std::chrono::seconds kAcceptsAgain{1};
 
-/// Hears what the caller wants. An error: it is none that may have the links.
-result<Fd> hear(Fd caller, const Side& own) {
-  const auto user = user_of_peer(caller.get());
+result<> check_user(int socket) {
+  const auto user = user_of_peer(socket);
   if (!user) return user.error();
-  if (*user != ::geteuid())
-    return Error{errc::permission_denied, "user " + std::to_string(*user) + " asks for this agent's devices"};
-  set_timeouts(caller.get(), kHearsWithin);
-  const auto said = receive(caller.get());
+  if (*user == ::geteuid()) return {};
+  return Error{errc::permission_denied, "user " + std::to_string(*user) + " asks for this agent's devices"};
+}
+
+/// Answers what the caller said. An error: it is none that may have the links.
+result<> answer(int socket, const result<Message>& said, const Side& own) {
   if (!said) return said.error();
   const auto hello = unpack_hello(said->text);
   if (!hello) return hello.error();
   const auto refused = refusal(*hello, own);
-  if (auto sent = send(caller.get(), pack_answer(refused)); !sent) return sent.error();
+  if (auto sent = send(socket, pack_answer(refused), nullptr, Waits::no); !sent) return sent;
   if (refused) return Error{errc::failed_precondition, *refused};
-  return caller;
-}
-
-/// Whether the next agent sends the question back.
-result<> ask_whether_ready(int next) {
-  set_timeouts(next, kReadyWithin);
-  Part question;
-  question.ready = true;
-  if (auto sent = send(next, pack(question)); !sent) return sent;
-  const auto answer = receive(next);
-  if (!answer) return answer.error();
-  const auto part = unpack_part(answer->text);
-  if (!part) return part.error();
-  if (!part->ready) return Error{errc::internal, "the next agent says something else than asked"};
   return {};
 }
 
-result<> send_all(int next, const Estate& all) {
-  set_timeouts(next, kHearsWithin);
-  for (std::size_t from = 0; from < all.links.size(); from += kMostDescriptors) {
-    Part part;
-    std::vector<int> sockets;
-    for (std::size_t i = from; i < std::min(from + kMostDescriptors, all.links.size()); ++i) {
-      part.links.emplace_back(all.links[i].volume_id, all.links[i].device);
-      sockets.push_back(all.links[i].socket.get());
-    }
-    if (auto sent = send(next, pack(part), sockets); !sent) return sent;
-  }
-  const int lock[] = {all.lock.get()};
-  Part last;
-  last.lock = true;
-  return send(next, pack(last), lock);
-}
+Error has_no_next() { return {errc::unavailable, "the next agent has ended"}; }
 
 }  // namespace
 
@@ -79,12 +49,12 @@ std::string identity(const std::string& folder) {
   return std::to_string(found.st_dev) + ":" + std::to_string(found.st_ino);
 }
 
-Giver::Giver(executor control, Clock& clock, BlockingPool& files, std::string runtime_dir, Side own)
-    : control_(std::move(control)),
+Giver::Giver(executor control, Clock& clock, std::string runtime_dir, Side own)
+    : control_(control),
       clock_(clock),
-      files_(files),
       path_(socket_path(runtime_dir)),
-      own_(std::move(own)) {}
+      own_(std::move(own)),
+      gate_(std::move(control), clock) {}
 
 result<> Giver::start(std::function<void()> asked) {
   asked_ = std::move(asked);
@@ -110,31 +80,68 @@ task<> Giver::run() {
     co_await listener_->async_wait(asio::posix::descriptor_base::wait_read,
                                    asio::redirect_error(asio::use_awaitable, ended));
     if (ended || !listener_) co_return;
-    Fd caller(::accept4(listener_->native_handle(), nullptr, nullptr, SOCK_CLOEXEC));
+    Fd caller(::accept4(listener_->native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!caller) {
       static_cast<void>(co_await sleep_until(control_, clock_, clock_.now() + kAcceptsAgain));
       continue;
     }
-    const auto holder = std::make_shared<Fd>(std::move(caller));
-    auto met = co_await files_.run([holder, own = own_] { return hear(std::move(*holder), own); }, {},
-                                   "hearing the next agent");
-    if (!met) {
-      log::warning("handover.refused", {{"why", met.error().text}});
-      continue;
-    }
-    next_ = std::make_shared<Fd>(std::move(*met));
-    asked_();
+    co_await meet(std::move(caller));
   }
 }
 
-task<bool> Giver::next_answers() {
-  const auto ready = co_await files_.run([next = next_] { return ask_whether_ready(next->get()); }, {},
-                                         "asking the next agent whether it is ready");
-  if (!ready) {
-    log::warning("handover.given_up", {{"why", ready.error().text}});
-    next_.reset();
+task<> Giver::meet(Fd caller) {
+  const int socket = caller.get();
+  const auto met = std::make_shared<Conversation>(control_, clock_, std::move(caller));
+  auto may_have = check_user(socket);
+  if (may_have) may_have = answer(socket, co_await met->hear({clock_.now() + kHearsWithin}), own_);
+  if (!may_have) {
+    log::warning("handover.refused", {{"why", may_have.error().text}});
+    co_return;
   }
-  co_return ready.has_value();
+  if (!listener_) co_return;
+  next_ = met;
+  gate_.spawn(hear_next(met));
+  asked_();
+}
+
+task<> Giver::hear_next(std::shared_ptr<Conversation> next) {
+  for (;;) {
+    const auto message = co_await next->hear({});
+    const auto word = message ? word_of(*message) : result<Word>(message.error());
+    if (word) {
+      note(*word);
+      continue;
+    }
+    if (word.error().code != errc::cancelled) log::warning("handover.next_lost", {{"why", word.error().text}});
+    if (next_ == next) lose_next();
+    co_return;
+  }
+}
+
+void Giver::note(const Word& word) {
+  if (word.what == Word::What::ready && ready_) ready_->set();
+  const auto taking = word.what == Word::What::served ? taking_.find(word.device) : taking_.end();
+  if (taking != taking_.end()) taking->second->set();
+}
+
+/// Whoever waits for it sees that there is none.
+void Giver::lose_next() {
+  next_->end();
+  next_.reset();
+  if (ready_) ready_->set();
+  for (const auto& [device, taken] : taking_) taken->set();
+}
+
+task<bool> Giver::next_answers(duration within) {
+  if (!next_) co_return false;
+  const auto ready = ready_ = std::make_shared<Event>(control_, clock_);
+  if (!next_->say({Word::What::ready})) lose_next();
+  const bool answered = co_await ready->wait({clock_.now() + within}) == Waited::ready && next_;
+  if (!answered) {
+    log::warning("handover.given_up", {{"why", "the next agent is not ready, or has ended"}});
+    if (next_) lose_next();
+  }
+  co_return answered;
 }
 
 void Giver::stop() {
@@ -142,14 +149,33 @@ void Giver::stop() {
   ::unlink(path_.c_str());
 }
 
-task<result<>> Giver::give(Estate estate) {
-  const auto holder = std::make_shared<Estate>(std::move(estate));
-  auto job = [next = next_, holder] {
-    // Nothing of it is open any more when the job has ended.
-    const Estate all = std::move(*holder);
-    return send_all(next->get(), all);
-  };
-  co_return co_await files_.run(std::move(job), {}, "giving the devices to the next agent");
+result<> Giver::begin(const Fd& lock) {
+  if (!next_) return has_no_next();
+  return next_->say({Word::What::lock}, &lock);
+}
+
+task<result<>> Giver::give(Link link) {
+  if (!next_) co_return has_no_next();
+  const auto taken = taking_[link.device] = std::make_shared<Event>(control_, clock_);
+  const auto sent = next_->say({Word::What::link, link.volume_id, link.device}, &link.socket);
+  link.socket.reset();
+  Waited how = Waited::ready;
+  if (sent) how = co_await taken->wait({clock_.now() + kTakesWithin});
+  taking_.erase(link.device);
+  if (!sent) co_return sent;
+  if (!next_) co_return has_no_next();
+  if (how != Waited::ready)
+    log::warning("handover.slow", {{"volume", link.volume_id}, {"effect", "the next agent goes on with it alone"}});
+  co_return result<>();
+}
+
+result<> Giver::end() {
+  if (!next_) return has_no_next();
+  return next_->say({Word::What::end});
+}
+
+void Giver::leave() {
+  if (next_) lose_next();
 }
 
 }  // namespace corbd::handover

@@ -30,6 +30,12 @@ std::optional<std::int64_t> number_of(const json::object& object, std::string_vi
 
 Error without(const char* what) { return {errc::internal, std::string("the other agent's message has no ") + what}; }
 
+result<std::uint32_t> device_of(const json::object& object, std::string_view key) {
+  const auto device = number_of(object, key);
+  if (!device || *device < 0 || *device > std::numeric_limits<std::uint32_t>::max()) return without("device");
+  return static_cast<std::uint32_t>(*device);
+}
+
 }  // namespace
 
 std::string pack(const Hello& hello) {
@@ -78,35 +84,38 @@ result<> unpack_answer(std::string_view message) {
   return without("answer");
 }
 
-std::string pack(const Part& part) {
-  if (part.lock) return json::serialize(json::object{{"lock", true}});
-  if (part.ready) return json::serialize(json::object{{"ready", true}});
-  json::array links;
-  for (const auto& [volume, device] : part.links) links.push_back(json::object{{"volume", volume}, {"device", device}});
-  return json::serialize(json::object{{"links", std::move(links)}});
+std::string pack(const Word& word) {
+  switch (word.what) {
+    case Word::What::ready:
+      return json::serialize(json::object{{"ready", true}});
+    case Word::What::lock:
+      return json::serialize(json::object{{"lock", true}});
+    case Word::What::link:
+      return json::serialize(json::object{{"link", json::object{{"volume", word.volume_id}, {"device", word.device}}}});
+    case Word::What::served:
+      return json::serialize(json::object{{"served", word.device}});
+    case Word::What::end:
+      break;
+  }
+  return json::serialize(json::object{{"end", true}});
 }
 
-result<Part> unpack_part(std::string_view message) {
+result<Word> unpack_word(std::string_view message) {
   const auto object = parse(message);
   if (!object) return object.error();
-  Part part;
-  if (object->contains("lock")) {
-    part.lock = true;
-    return part;
+  if (object->contains("ready")) return Word{Word::What::ready};
+  if (object->contains("lock")) return Word{Word::What::lock};
+  if (object->contains("end")) return Word{Word::What::end};
+  if (object->contains("served")) {
+    const auto device = device_of(*object, "served");
+    if (!device) return device.error();
+    return Word{Word::What::served, {}, *device};
   }
-  if (object->contains("ready")) {
-    part.ready = true;
-    return part;
-  }
-  const json::value* links = object->if_contains("links");
-  if (links == nullptr || !links->is_array()) return without("links");
-  for (const auto& one : links->get_array()) {
-    if (!one.is_object()) return without("link");
-    const auto device = number_of(one.get_object(), "device");
-    if (!device || *device < 0 || *device > std::numeric_limits<std::uint32_t>::max()) return without("device");
-    part.links.emplace_back(text_of(one.get_object(), "volume"), static_cast<std::uint32_t>(*device));
-  }
-  return part;
+  const json::value* link = object->if_contains("link");
+  if (link == nullptr || !link->is_object()) return without("known word");
+  const auto device = device_of(link->get_object(), "device");
+  if (!device) return device.error();
+  return Word{Word::What::link, text_of(link->get_object(), "volume"), *device};
 }
 
 }  // namespace corbd::handover

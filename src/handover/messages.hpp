@@ -1,24 +1,25 @@
-// What two agents say to each other: JSON objects, one in each message of a SOCK_SEQPACKET socket. Their sockets go
-// beside them (SCM_RIGHTS), in the same order.
-//   next: {"protocol":1,"version":"0.1.0","records":1,"state":"<device>:<inode>"}
+// What two agents say to each other: JSON objects, one in each message of a SOCK_SEQPACKET socket. A descriptor goes
+// beside its message (SCM_RIGHTS).
+//   next: {"protocol":2,"version":"0.1.0","records":1,"state":"<device>:<inode>"}
 //   serving: {"answer":"yes"} or {"answer":"no","why":"..."}
-//   serving, as often as it likes: {"ready":true}, which the next one sends back
-//   serving, as often as needed: {"links":[{"volume":"...","device":5}]} with as many sockets
-//   serving, last: {"lock":true} with the lock of the state folder
+//   serving, as often as it likes: {"ready":true}, which the next one sends back when it is
+//   serving: {"lock":true} with the lock of the state folder. From now on it writes no record
+//   serving, for each link: {"link":{"volume":"...","device":5}} with its socket
+//   next, for each link: {"served":5} once it serves the device, or has failed to
+//   serving, last: {"end":true}
 // An agent of another protocol is refused before anything moves.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "corbd/handover/handover.hpp"
 
 namespace corbd::handover {
 
-inline constexpr int kProtocol = 1;
+/// 1 gave all links in one message, after every image was closed. No release spoke it.
+inline constexpr int kProtocol = 2;
 
 struct Hello {
   int protocol = kProtocol;
@@ -33,15 +34,15 @@ std::string pack_answer(const std::optional<std::string>& refusal);
 /// failed_precondition with the reason of a refusal.
 result<> unpack_answer(std::string_view message);
 
-/// Links without their sockets, or the lock, or the question whether the next agent is ready.
-struct Part {
-  std::vector<std::pair<std::string, std::uint32_t>> links;
-  bool lock = false;
-  bool ready = false;
-  std::size_t sockets() const { return lock ? 1 : links.size(); }
+/// Anything that is said after the answer.
+struct Word {
+  enum class What { ready, lock, link, served, end } what = What::ready;
+  std::string volume_id = {};  ///< of a link
+  std::uint32_t device = 0;    ///< of `link` and `served`
+  bool operator==(const Word&) const = default;
+  bool has_descriptor() const { return what == What::lock || what == What::link; }
 };
-std::string pack(const Part& part);
-/// The sockets that must have come with it are counted by its reader.
-result<Part> unpack_part(std::string_view message);
+std::string pack(const Word& word);
+result<Word> unpack_word(std::string_view message);
 
 }  // namespace corbd::handover

@@ -1,27 +1,29 @@
-// Messages with descriptors over a SOCK_SEQPACKET socket. Blocking, as long as the socket's time-outs allow.
+// Messages with a descriptor over a SOCK_SEQPACKET socket.
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "corbd/core/fd.hpp"
 #include "corbd/core/result.hpp"
+#include "messages.hpp"
 
 namespace corbd::handover {
 
-/// A message has no more descriptors than this. The kernel takes 253 (SCM_MAX_FD).
-inline constexpr std::size_t kMostDescriptors = 64;
-
 struct Message {
   std::string text;
-  std::vector<Fd> descriptors;
+  Fd descriptor;  ///< invalid: none came
 };
 
-result<> send(int socket, std::string_view text, std::span<const int> descriptors = {});
+/// Whether a call waits, as long as the socket's time-outs allow.
+enum class Waits { yes, no };
+
+/// unavailable: it would have to wait too long, or the other side has ended.
+result<> send(int socket, std::string_view text, const Fd* descriptor = nullptr, Waits waits = Waits::yes);
 /// not_found: the other side has ended. timed_out: nothing came within the socket's time.
-result<Message> receive(int socket);
+result<Message> receive(int socket, Waits waits = Waits::yes);
+/// The word in a message that has the descriptor which belongs to it, and no other.
+result<Word> word_of(const Message& message);
 
 /// The user of the process at the other end.
 result<unsigned> user_of_peer(int socket);

@@ -124,6 +124,12 @@ struct Known {
   }
 };
 
+/// What take() was given.
+struct GivenLink {
+  std::string backend;
+  Fd socket;
+};
+
 class Devices final : public device::Devices {
  public:
   Devices(executor control, Clock& clock, Config config)
@@ -131,15 +137,12 @@ class Devices final : public device::Devices {
         clock_(clock),
         probe_(config.slow_request),
         loops_(config.io_threads, config.bytes_in_flight, config.max_request_bytes, config.reserved_bytes),
-        given_(std::move(config.given)),
         known_(std::make_shared<Known>(control, clock, std::move(config.sysfs))),
         netlink_(probe_, [control, known = known_](std::uint32_t index) {
           asio::post(control, [known, index] {
             if (known->dead) known->dead(index);
           });
-        }) {
-    forget_given_later();
-  }
+        }) {}
   ~Devices() override { clock_.cancel(forgets_given_); }
 
   result<> ready() const override {
@@ -165,6 +168,13 @@ class Devices final : public device::Devices {
         std::make_unique<Link>(control_, clock_, loops_.next(), image, read_only, std::move(pair->first),
                                std::move(pair->second), std::move(on_stopped), probe_);
     return link;
+  }
+
+  void take(std::uint32_t index, std::string backend, Fd socket) override {
+    given_[index] = {std::move(backend), std::move(socket)};
+    // The kernel would wait for ever for one that nobody goes on with.
+    clock_.cancel(forgets_given_);
+    forgets_given_ = clock_.schedule(clock_.now() + kGivenFor, [this] { given_.clear(); });
   }
 
   std::unique_ptr<device::Link> resume(std::uint32_t index, const std::string& backend, image::Image& image,
@@ -298,12 +308,6 @@ class Devices final : public device::Devices {
   Clock& clock_;
   Probe probe_;
   IoLoops loops_;
-  /// What nobody goes on with must die in the end: the kernel would wait for it for ever.
-  void forget_given_later() {
-    if (given_.empty()) return;
-    forgets_given_ = clock_.schedule(clock_.now() + kGivenFor, [this] { given_.clear(); });
-  }
-
   std::map<std::uint32_t, GivenLink> given_;
   Clock::TimerId forgets_given_ = 0;
   std::shared_ptr<Known> known_;

@@ -118,6 +118,10 @@ class Clusters final : public image::Clusters {
                                               Until until) override {
     return change_blocklist(std::move(access), std::move(entries), std::nullopt, until);
   }
+  task<result<>> prepare(image::Access access, std::size_t images, Until until) override {
+    return connections_->prepare(std::move(access), images, until);
+  }
+  task<> look_at_before(bool ended) override { return connections_->look_at_before(ended); }
   using image::Clusters::shutdown;
   task<result<>> shutdown(Until until, Until users) override { return connections_->shutdown(until, users); }
 

@@ -13,11 +13,6 @@ namespace {
 constexpr std::chrono::seconds kFencedStands{5};
 constexpr std::chrono::milliseconds kLookAtShuts{10};
 
-bool same_access(const image::Access& left, const image::Access& right) {
-  return left.cluster_id == right.cluster_id && left.user == right.user && left.monitors == right.monitors &&
-         left.key == right.key && left.config == right.config;
-}
-
 }  // namespace
 
 Lease::Lease(Connections& owner, std::shared_ptr<Connection> connection)
@@ -50,7 +45,7 @@ Connections::Connections(executor control, Clock& clock, BlockingPool& files, Co
                                        {"hint",
                                         "that client stays unfenced, and a lock that it left counts as another "
                                         "client's: blocklist its address by hand if you know it"}});
-  for (auto& one : loaded->all) incarnations_.add(std::move(one));
+  incarnations_.take_over(loaded->all, !config_.beside);
 }
 
 std::int64_t Connections::wall_seconds() const {
@@ -59,7 +54,7 @@ std::int64_t Connections::wall_seconds() const {
 
 Group& Connections::group_for(const image::Access& access) {
   for (auto& group : groups_)
-    if (same_access(group->access, access)) return *group;
+    if (group->access == access) return *group;
   auto& threads = threads_[access.cluster_id];
   if (!threads) threads = std::make_unique<ClusterThreads>(control_, clock_, access.cluster_id);
   auto made = std::make_unique<Group>();
@@ -227,12 +222,13 @@ void Connections::drop_blocklisted() {
   }
 }
 
-// One idle connection stays for the next image. None stays when we leave, or when the key was replaced.
+// One idle connection stays for the next image, and all of them while images are on their way. None stays when we
+// leave, or when the key was replaced.
 void Connections::retire_if_idle(std::shared_ptr<Connection> connection) {
   if (connection->users > 0 || connection->cluster == nullptr) return;
   auto& serving = connection->group->serving;
   const bool spare = !connection->dropped && !connection->node_fenced && !leaving_ && !connection->group->outdated &&
-                     serving.size() <= 1;
+                     (serving.size() <= 1 || config_.beside);
   if (spare) return;
   std::erase(serving, connection);
   shuts_.spawn(shut(std::move(connection)));
@@ -261,6 +257,34 @@ task<> Connections::shut(std::shared_ptr<Connection> connection) {
     incarnations_.set_state(connection->uuid, Incarnation::State::fenced, ended.fenced_at);
   else
     incarnations_.remove(connection->uuid);
+}
+
+task<result<>> Connections::prepare(image::Access access, std::size_t images, Until until) {
+  std::vector<Lease> held;
+  while (held.size() < images) {
+    auto lease_of_one = co_await lease(access, Need::room_for_image, until);
+    if (!lease_of_one) co_return lease_of_one.error();
+    held.push_back(std::move(*lease_of_one));
+  }
+  co_return result<>();
+}
+
+task<> Connections::look_at_before(bool ended) {
+  auto read = [dir = config_.incarnations_dir, now = wall_seconds(), boot = config_.boot_id] {
+    return load_incarnations(dir, now, boot);
+  };
+  const auto loaded = co_await files_.run(std::move(read), {}, "reading the incarnations");
+  if (!loaded) {
+    unreadable_ =
+        with_context("cannot read which Ceph clients the agent before had, so no image can be served", loaded.error());
+    log::error("incarnations.unreadable", {{"error", unreadable_->text}});
+    co_return;
+  }
+  incarnations_.take_over(loaded->all, ended);
+  if (!ended) co_return;
+  config_.beside = false;
+  for (auto& group : groups_)
+    for (const auto& connection : std::vector(group->serving)) retire_if_idle(connection);
 }
 
 task<result<>> Connections::shutdown(Until until, Until users) {

@@ -109,6 +109,9 @@ class Connections {
   task<result<>> await_map(const Lease& lease, Until until);
   /// unavailable as long as a dead incarnation of that cluster is not fenced.
   result<> all_fenced(const std::string& fsid);
+  /// image::Clusters::prepare and look_at_before.
+  task<result<>> prepare(image::Access access, std::size_t images, Until until);
+  task<> look_at_before(bool ended);
   task<result<>> shutdown(Until until, Until users);
 
   const Incarnations& incarnations() const { return incarnations_; }

@@ -123,7 +123,8 @@ task<result<>> Image::break_dead_lock(std::string owner, std::int64_t mark, Unti
   const auto opened = opened_;
   const std::string doing = "breaking the lock of " + owner + " on image " + opened->text();
   const auto* known = opened->connections.incarnations().find(opened->key.fsid, owner);
-  if (known == nullptr || known->state != Incarnation::State::fenced)
+  using State = Incarnation::State;
+  if (known == nullptr || (known->state != State::fenced && known->state != State::yields))
     co_return Error{errc::failed_precondition, doing + ": that client is not one that this agent has fenced"};
   auto job = [&image = *opened, address = bare_address(owner), mark] { return break_lock_of(image, address, mark); };
   co_return co_await call(opened, std::move(job), until, doing);

@@ -51,6 +51,8 @@ result<> load_one(LoadedIncarnations& into, const std::string& dir, const std::s
                   const std::string& boot_id) {
   const std::string path = dir + "/" + name;
   auto text = read_file(path, kMaxFile);
+  // By the agent that serves beside this one.
+  if (!text && text.error().code == errc::not_found) return {};
   if (!text && text.error().code != errc::state_corrupt) return text.error();
   auto parsed = text ? parse_incarnation(*text) : result<Incarnation>(text.error());
   if (parsed && parsed->uuid + std::string(kSuffix) != name) parsed = corrupt("the name does not match the content");
@@ -185,6 +187,17 @@ void Incarnations::set_state(const std::string& uuid, Incarnation::State state, 
       one.state = state;
       one.fenced_at = fenced_at;
     }
+}
+
+void Incarnations::take_over(const std::vector<Incarnation>& files, bool ended) {
+  using State = Incarnation::State;
+  // Those that yielded are as their files say now.
+  std::erase_if(all_, [](const Incarnation& one) { return one.state == State::yields; });
+  for (auto one : files) {
+    if (std::ranges::any_of(all_, [&](const Incarnation& known) { return known.uuid == one.uuid; })) continue;
+    if (!ended && one.state == State::dead) one.state = State::yields;
+    add(std::move(one));
+  }
 }
 
 std::vector<Incarnation> Incarnations::unfenced(const std::string& fsid) const {

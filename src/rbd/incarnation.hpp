@@ -18,6 +18,7 @@ inline constexpr std::chrono::seconds kBlocklistTime = std::chrono::hours(7 * 24
 struct Incarnation {
   enum class State {
     live,
+    yields,  ///< of the agent before, which lives: ended for each image that it does not watch
     dead,
     fenced  ///< blocklisted, or ended with nothing under way: nothing of it can arrive any more
   } state = State::dead;
@@ -57,6 +58,10 @@ class Incarnations {
   void add(Incarnation incarnation) { all_.push_back(std::move(incarnation)); }
   void remove(const std::string& uuid);
   void set_state(const std::string& uuid, Incarnation::State state, std::int64_t fenced_at = 0);
+  /// What the files say. It changes nothing of this process's own clients. Without `ended`, those that the files do not
+  /// call fenced are the clients of an agent that lives, and yield.
+  void take_over(const std::vector<Incarnation>& files, bool ended);
+  const std::vector<Incarnation>& all() const { return all_; }
   /// The incarnations of the cluster that are dead and not fenced.
   std::vector<Incarnation> unfenced(const std::string& fsid) const;
   /// Null if the address is of no known incarnation.

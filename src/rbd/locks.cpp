@@ -181,13 +181,20 @@ result<image::Header> look_at_header(Connection& connection, const image::Key& k
   return found;
 }
 
+namespace {
+
+bool watches(const std::vector<Watcher>& watchers, const std::string& address) {
+  return std::ranges::any_of(watchers, [&](const Watcher& watcher) { return watcher.address == address; });
+}
+
+}  // namespace
+
 std::vector<std::string> dead_owners(const std::vector<Locker>& lockers, const std::vector<Watcher>& watchers,
                                      const std::vector<std::string>& mine) {
   std::vector<std::string> dead;
   for (const auto& locker : lockers) {
-    const bool watches =
-        std::ranges::any_of(watchers, [&](const Watcher& watcher) { return watcher.address == locker.address; });
-    if (!watches && std::ranges::find(mine, locker.address) == mine.end()) dead.push_back(locker.address);
+    if (!watches(watchers, locker.address) && std::ranges::find(mine, locker.address) == mine.end())
+      dead.push_back(locker.address);
   }
   return dead;
 }
@@ -201,6 +208,8 @@ result<image::Ownership> classify(const std::vector<Locker>& lockers, const std:
     if (ours != nullptr && ours->state == Incarnation::State::live && ours->uuid != mine)
       return Error{errc::unavailable,
                    "the image is still being closed on another connection of this agent (" + locker.address + ")"};
+    if (ours != nullptr && ours->state == Incarnation::State::yields && watches(watchers, locker.address))
+      return Error{errc::unavailable, "the agent before has the image open still (" + locker.address + ")"};
     const Lock lock = ours == nullptr ? Lock::other : ours->uuid == mine ? Lock::mine : Lock::our_dead;
     // If there are several, a foreign one counts.
     if (found.lock != Lock::none && lock != Lock::other) continue;

@@ -28,6 +28,10 @@ class Files final : public RecordStore {
     auto job = [records = records_, keys = keys_] { return load_all(records, keys); };
     co_return co_await pool_.run(job, {}, "reading the records");
   }
+  task<result<std::vector<Record>>> peek() override {
+    auto job = [records = records_] { return peek_at_all(records); };
+    co_return co_await pool_.run(job, {}, "reading the records");
+  }
   task<result<>> save(Record record) override {
     auto job = [path = record_path(record.volume_id), bytes = encode(record)]() -> result<> {
       if (const auto there = read(path); !there && there.error().code == errc::state_newer)
@@ -88,6 +92,16 @@ class Files final : public RecordStore {
     }
     if (failed) return Error{errc::unavailable, "listing " + records + ": " + failed.message()};
     return loaded;
+  }
+
+  static result<std::vector<Record>> peek_at_all(const std::string& records) {
+    std::vector<Record> all;
+    std::error_code failed;
+    for (const auto& entry : std::filesystem::directory_iterator(records, failed))
+      if (entry.path().extension() == ".json")
+        if (auto record = read(entry.path())) all.push_back(std::move(*record));
+    if (failed) return Error{errc::unavailable, "listing " + records + ": " + failed.message()};
+    return all;
   }
 
   static result<Record> read(const std::string& path) {

@@ -309,6 +309,7 @@ task<> Shell::Impl::leave_without_device(Volume& volume, const Wish& wish) {
 Shell::Shell(executor control, Clock& clock, Ports ports, Config config)
     : impl_(std::make_unique<Impl>(std::move(control), clock, std::move(ports), std::move(config))) {}
 Shell::~Shell() = default;
+task<result<>> Shell::warm(Until until) { return impl_->warm(until); }
 task<result<>> Shell::start() { return impl_->start(); }
 task<result<>> Shell::want(std::string volume_id, Wish wish, Until until) {
   return impl_->want(std::move(volume_id), std::move(wish), until);
@@ -329,6 +330,7 @@ void Shell::tell(Listener& listener) { impl_->listener_ = &listener; }
 void Shell::drain(bool on) { impl_->draining_ = on; }
 bool Shell::draining() const { return impl_->draining_; }
 task<> Shell::stop(Until until) { return impl_->stop(until); }
-task<std::vector<Given>> Shell::give() { return impl_->give(); }
+task<> Shell::settle() { return impl_->settle(); }
+task<std::size_t> Shell::give(Recipient recipient) { return impl_->give(std::move(recipient)); }
 
 }  // namespace corbd::volume

@@ -15,6 +15,14 @@
 namespace corbd::volume {
 
 class Shell::Impl {
+  /// A handover, by several that give.
+  struct Giving {
+    Recipient recipient;
+    std::vector<std::string> left;  ///< volumes that may still be given
+    std::size_t given = 0;
+    bool refused = false;
+  };
+
  public:
   Impl(executor control, Clock& clock, Ports ports, Config config)
       : control_(control),
@@ -42,7 +50,9 @@ class Shell::Impl {
   std::vector<Unclaimed> left_to_kernel() const;
   std::vector<Change> timeline(const std::string& id) const;
   task<> stop(Until until);
-  task<std::vector<Given>> give();
+  task<result<>> warm(Until until);
+  task<> settle();
+  task<std::size_t> give(Recipient recipient);
   bool draining_ = false;
   Listener* listener_ = nullptr;
 
@@ -76,7 +86,12 @@ class Shell::Impl {
   task<> drain(Volume& volume, Until until);
   task<> drain_all(Until until);
   task<result<Given>> end_for_next(Volume& volume, Until until);
-  task<> give_one(Volume& volume, Until until, std::vector<Given>& all);
+  task<bool> give_one(Volume& volume, const Recipient& recipient);
+  task<> give_some(Giving& giving);
+  struct Warming;
+  task<result<Warming>> plan_warming(Until until);
+  task<> warm_connections(image::Access access, std::size_t images, Until until);
+  task<> warm_images(Warming& warming);
   static task<> bury(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image);
   void note_health(Volume& volume, const std::string& why);
 

@@ -7,8 +7,10 @@ namespace {
 
 // A step that takes longer ends as at a death, and its volume is healed.
 constexpr std::chrono::seconds kStepsEndWithin{5};
-// Devices stand still meanwhile. A cluster that does not answer must not hold up the others for longer.
-constexpr std::chrono::milliseconds kGivesWithin{1600}, kMoreForEach{20};
+// The device stands still meanwhile.
+constexpr std::chrono::milliseconds kGivesWithin{1600};
+// More at once would make each of them wait longer for the cluster.
+constexpr int kGiveAtOnce = 8;
 
 /// Its lock, where one counts, is the next agent's proof.
 bool may_be_given(const Volume& volume) {
@@ -86,37 +88,46 @@ task<result<Given>> Shell::Impl::end_for_next(Volume& volume, Until until) {
 }
 
 /// What is not given has a dead link as soon as this process ends.
-task<> Shell::Impl::give_one(Volume& volume, Until until, std::vector<Given>& all) {
+task<bool> Shell::Impl::give_one(Volume& volume, const Recipient& recipient) {
   ++volume.users;
-  auto given = co_await end_for_next(volume, until);
+  auto given = co_await end_for_next(volume, {clock_.now() + kGivesWithin});
   --volume.users;
-  if (given)
-    all.push_back(std::move(*given));
-  else
-    log::warning("volume.not_given", {{"volume", volume.id},
-                                      {"error", given.error().text},
-                                      {"effect", "its link ends, and the next agent heals it"}});
+  if (given) co_return co_await recipient(std::move(*given));
+  log::warning(
+      "volume.not_given",
+      {{"volume", volume.id}, {"error", given.error().text}, {"effect", "its link ends, and the next agent heals it"}});
+  co_return true;
 }
 
-/// Devices are served until the steps under way have ended. Then all give at once.
-task<std::vector<Given>> Shell::Impl::give() {
+task<> Shell::Impl::give_some(Giving& giving) {
+  while (!giving.left.empty() && !giving.refused) {
+    const auto place = volumes_.find(giving.left.back());
+    giving.left.pop_back();
+    if (place == volumes_.end() || !may_be_given(*place->second)) continue;
+    if (co_await give_one(*place->second, giving.recipient))
+      ++giving.given;
+    else
+      giving.refused = true;
+  }
+}
+
+task<> Shell::Impl::settle() {
   leaving_ = true;
   usage_reader_.stop();
   co_await gate_.close({clock_.now() + kStepsEndWithin});
-  const Until until{clock_.now() + kGivesWithin + volumes_.size() * kMoreForEach};
-  std::vector<Given> all;
-  Gate& ends = drains_.emplace_back(control_, clock_);
-  for (const auto& [id, volume] : volumes_) {
-    if (may_be_given(*volume))
-      ends.spawn(give_one(*volume, until, all));
-    else if (volume->link)
-      ends.spawn(drain(*volume, until));
-  }
-  co_await ends.close({});
+}
+
+task<std::size_t> Shell::Impl::give(Recipient recipient) {
+  Giving giving{std::move(recipient), {}, 0, false};
+  for (const auto& [id, volume] : volumes_) giving.left.push_back(id);
+  Gate& givers = drains_.emplace_back(control_, clock_);
+  for (int i = 0; i < kGiveAtOnce; ++i) givers.spawn(give_some(giving));
+  co_await givers.close({});
+  co_await drain_all({clock_.now() + kGivesWithin});
   // The next agent may come to these before this process has ended.
   for (const auto& [id, volume] : volumes_)
     if (volume->link) volume->link->shut();
-  co_return all;
+  co_return giving.given;
 }
 
 }  // namespace corbd::volume

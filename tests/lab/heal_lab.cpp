@@ -1,95 +1,16 @@
 // Tests the whole way from a dead agent to served volumes on a real cluster, without a kernel. librbd, records, planner
 // and healer are real. Devices and mounts are fakes.
-#include <fstream>
+#include "control_plane.hpp"
 
-#include "corbd/heal/healer.hpp"
-#include "corbd/host/helpers.hpp"
-#include "corbd/volume/shell.hpp"
-#include "rbd_lab.hpp"
-#include "support/still_ports.hpp"
+#include <fstream>
 
 using namespace corbd;
 using namespace corbd::lab;
-using namespace corbd::test::still;
 
 namespace {
 
 constexpr int kVolumes = 100;
 std::string id_of(int number) { return "many-" + std::to_string(number); }
-
-/// An agent's control plane with its files in `dir`.
-struct Node {
-  explicit Node(const std::string& dir)
-      : clock(make_real_clock(io.get_executor())),
-        pool(io.get_executor(), *clock, 8),
-        kms(kms::make_kms(pool, dir)),
-        records(volume::make_record_store(pool, dir + "/state", dir + "/runtime")),
-        clusters(rbd::make_clusters(io.get_executor(), *clock, pool, config(dir))),
-        shell(io.get_executor(), *clock, ports(), volume_config()),
-        healer(io.get_executor(), *clock, shell, {}) {}
-
-  static rbd::Config config(const std::string& dir) {
-    for (const char* folder : {"/state", "/runtime", "/incarnations"})
-      std::filesystem::create_directories(dir + folder);
-    rbd::Config made;
-    made.incarnations_dir = dir + "/incarnations";
-    return made;
-  }
-  static volume::Config volume_config() {
-    volume::Config made;
-    made.boot_id = "boot";
-    made.policy.driver = "lab";
-    return made;
-  }
-  volume::Ports ports() {
-    return {.clusters = *clusters,
-            .devices = devices,
-            .kernel = kernel,
-            .mounts = mounts,
-            .filesystems = filesystems,
-            .daemons = daemons,
-            .luks = *luks,
-            .kms = *kms,
-            .records = *records,
-            .directory = directory,
-            .files = files,
-            .orchestrator = nobody};
-  }
-  template <class Ready>
-  void run_until(Ready ready) {
-    while (!ready()) io.run_one_for(1s);
-  }
-
-  asio::io_context io;
-  asio::executor_work_guard<asio::io_context::executor_type> alive{io.get_executor()};
-  std::unique_ptr<Clock> clock;
-  BlockingPool pool;
-  Devices devices;
-  KernelClient kernel;
-  Mounts mounts;
-  Filesystems filesystems;
-  Daemons daemons;
-  HelperPool helpers{io.get_executor(), *clock, {}};
-  std::unique_ptr<host::Luks> luks = host::make_luks(helpers);
-  std::unique_ptr<kms::Kms> kms;
-  std::unique_ptr<volume::RecordStore> records;
-  std::unique_ptr<image::Clusters> clusters;
-  ClusterDirectory directory{env("CORBD_LAB_MON")};
-  NodeFiles files;
-  Orchestrator nobody;
-  volume::Shell shell;
-  heal::Healer healer;
-};
-
-plan::Staged staged(int number) {
-  plan::Staged wish;
-  wish.path = "/staging/" + id_of(number);
-  wish.capability.block = true;
-  wish.source = {"lab", pool_name(), "", id_of(number), ""};
-  wish.user = access().user;
-  wish.key = access().key;
-  return wish;
-}
 
 /// A line of /proc/self/status: KiB, or a count.
 long status_of(const std::string& name) {
@@ -99,22 +20,17 @@ long status_of(const std::string& name) {
   return 0;
 }
 
-void stage(Node& node, int from, int to) {
-  int left = to - from;
-  for (int number = from; number < to; ++number)
-    asio::co_spawn(node.io, node.shell.want(id_of(number), plan::Wish(staged(number)), {}),
-                   [&left](std::exception_ptr, result<> done) {
-                     if (!done) throw std::runtime_error(done.error().text);
-                     --left;
-                   });
-  node.run_until([&] { return left == 0; });
+void stage(ControlPlane& node, int from, int to) {
+  std::vector<plan::Staged> wishes;
+  for (int number = from; number < to; ++number) wishes.push_back(staged(id_of(number)));
+  node.stage(wishes);
 }
 
 }  // namespace
 
 TEST_CASE("a child agent that stages many volumes and waits for its end", "[.][many-child]") {
   const std::string dir = env("CORBD_LAB_CHILD_DIR");
-  Node node(dir);
+  ControlPlane node(dir);
   asio::co_spawn(node.io, node.shell.start(), [](std::exception_ptr, result<>) {});
   node.io.poll();
   stage(node, 0, 1);
@@ -139,14 +55,14 @@ TEST_CASE("100 volumes of a killed agent are proven, locked and served by the ne
   REQUIRE(threads_all > 0);
 
   const auto begun = std::chrono::steady_clock::now();
-  Node node(folder.path());
-  for (int number = 0; number < kVolumes; ++number) node.devices.add(id_of(number), 16 << 20);
+  ControlPlane node(folder.path());
+  for (int number = 0; number < kVolumes; ++number) node.devices->add(id_of(number), 16 << 20);
   // The records name devices in the order of the stages; the kernel has them all the same.
   bool started = false;
   asio::co_spawn(node.io, node.records->load(), [&](std::exception_ptr, result<volume::Loaded> loaded) {
     REQUIRE(loaded);
     for (const auto& record : loaded->records)
-      for (auto& seen : node.devices.seen)
+      for (auto& seen : node.devices->seen)
         if (seen.backend == record.volume_id) seen.index = *record.device;
     started = true;
   });

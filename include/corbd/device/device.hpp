@@ -122,6 +122,9 @@ class Devices {
   /// The image outlives the link. on_stopped: the state left `serving`.
   virtual result<std::unique_ptr<Link>> serve(image::Image& image, bool read_only,
                                               std::function<void()> on_stopped) = 0;
+  /// The socket of a link that an earlier agent gave away, for resume(). It is closed if nobody resumes it within a
+  /// minute.
+  virtual void take(std::uint32_t /*index*/, std::string /*backend*/, Fd /*socket*/) {}
   /// Goes on with the link of that device which an earlier agent gave away for this very identifier (Link::give). It
   /// needs no connect() or reconnect(); a reconnect() to the same device does nothing. Nothing: nobody gave one, or the
   /// kernel has ended it.

@@ -1,32 +1,30 @@
-// A planned restart without a break: the agent that serves gives its links to the next one, which asks for them. Until
-// its last message the next agent has nothing; from then on the one before has nothing. Whatever ends in between ends
-// as a crash does: the links die with their last holder, and whoever has the lock of the state folder heals.
+// A planned restart without a break: the agent that serves gives its links, one by one, to the next one, which asks for
+// them. First comes the lock of the state folder, which both hold until the one before has ended. A link belongs to
+// whoever has its socket. Whatever ends in between ends as a crash does: a link dies with its last holder, and whoever
+// has the lock heals.
 #pragma once
 
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
-#include "corbd/core/blocking_pool.hpp"
 #include "corbd/core/fd.hpp"
+#include "corbd/core/gate.hpp"
 
 namespace corbd::handover {
+
+struct Message;
+struct Word;
 
 /// Our end of the socket that the kernel has for /dev/nbd<device>.
 struct Link {
   std::string volume_id;
   std::uint32_t device = 0;
   Fd socket;
-};
-
-/// What the next agent needs.
-struct Estate {
-  std::vector<Link> links;
-  Fd lock;  ///< the lock of the state folder. It is held as long as one process has it open
 };
 
 /// Of each side.
@@ -42,14 +40,29 @@ std::string identity(const std::string& folder);
 /// Where the agent with this runtime folder waits for the next one.
 std::string socket_path(const std::string& runtime_dir);
 
-/// Asks the agent that serves for its links, and waits until it has ended. Blocks for at most four minutes. Nothing: no
-/// agent is there, or it ended without giving them. failed_precondition: it refuses, and goes on serving.
-result<std::optional<Estate>> ask(const std::string& runtime_dir, const Side& next);
+/// Asks the agent that serves for its devices. Blocks for at most ten seconds; the answer is for a Taker. Invalid: no
+/// agent is there, or it ended. failed_precondition: it refuses, and goes on serving.
+result<Fd> ask(const std::string& runtime_dir, const Side& next);
+
+/// One side's end of their socket. Control thread; one hearer at a time.
+class Conversation {
+ public:
+  Conversation(executor control, Clock& clock, Fd socket);
+  /// not_found: the other side has ended. timed_out: nothing came in time. cancelled: end() was called meanwhile.
+  task<result<Message>> hear(Until until);
+  /// Never waits: unavailable if the other side does not read.
+  result<> say(const Word& word, const Fd* descriptor = nullptr);
+  void end();
+
+ private:
+  Clock& clock_;
+  asio::posix::basic_stream_descriptor<executor> stream_;
+};
 
 /// The side that serves. Control thread.
 class Giver {
  public:
-  Giver(executor control, Clock& clock, BlockingPool& files, std::string runtime_dir, Side own);
+  Giver(executor control, Clock& clock, std::string runtime_dir, Side own);
   /// From now on a next agent can ask. Only the same user is heard.
   result<> start(std::function<void()> asked);
   /// Waits for a next agent that may have the links, and calls `asked` once it does.
@@ -58,23 +71,62 @@ class Giver {
   void stop();
   /// A next agent waits, as far as is known.
   bool has_next() const { return static_cast<bool>(next_); }
-  /// Asks it whether it still waits. If it does not answer within 2 s it is given up, and run() may be called again.
-  task<bool> next_answers();
-  /// Sends everything: 5 s at most for each 64 links, if the next agent does not read. Afterwards nothing of it is open
-  /// here.
-  task<result<>> give(Estate estate);
+  /// Asks it whether it is ready. If it does not say so in time it is given up, and run() may be called again.
+  task<bool> next_answers(duration within);
+  /// The lock of the state folder. It stays open here: it is held as long as one process has it open.
+  result<> begin(const Fd& lock);
+  /// Afterwards the socket is not open here any more. Returns when the next agent serves the device, or when it has had
+  /// 5 s for that. unavailable: it has ended, or does not read.
+  task<result<>> give(Link link);
+  /// The last word: nothing is held here any more, but for the lock.
+  result<> end();
   /// The next agent sees that this one has ended, as it does when this process ends.
-  void leave() { next_.reset(); }
+  void leave();
+  /// Nothing that uses this is under way.
+  bool quiet() const { return gate_.count() == 0; }
 
  private:
+  task<> meet(Fd caller);
+  task<> hear_next(std::shared_ptr<Conversation> next);
+  void note(const Word& word);
+  void lose_next();
+
   executor control_;
   Clock& clock_;
-  BlockingPool& files_;
   const std::string path_;
   const Side own_;
   std::optional<asio::posix::basic_stream_descriptor<executor>> listener_;
   std::function<void()> asked_;
-  std::shared_ptr<Fd> next_;
+  std::shared_ptr<Conversation> next_;
+  std::shared_ptr<Event> ready_;
+  std::map<std::uint32_t, std::shared_ptr<Event>> taking_;  ///< by device
+  Gate gate_;
+};
+
+/// The next agent's side. Control thread.
+class Taker {
+ public:
+  /// Who hears what was given. A call may take its time: nothing else is heard meanwhile.
+  class Heir {
+   public:
+    virtual ~Heir() = default;
+    virtual task<result<>> take_lock(Fd lock) = 0;
+    /// Calls `served` once it serves the device, or has failed to.
+    virtual void take_link(Link link, std::function<void()> served) = 0;
+  };
+
+  /// `before`: as ask() gave it.
+  Taker(executor control, Clock& clock, Fd before);
+  /// Says that it is ready whenever it is asked, and passes on what is given, until the agent before has nothing left.
+  /// not_found: that one ended before. What it gave stays given. timed_out: it says nothing for minutes, and may hold
+  /// everything else still. Otherwise the error of take_lock().
+  task<result<>> run(Heir& heir);
+  /// The agent before sees that this one has ended.
+  void leave() { before_->end(); }
+
+ private:
+  Clock& clock_;
+  const std::shared_ptr<Conversation> before_;
 };
 
 }  // namespace corbd::handover

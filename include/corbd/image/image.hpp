@@ -28,6 +28,7 @@ struct Access {
   Secret key;
   std::map<std::string, std::string> config =
       {};  ///< Ceph's options for the connection; the options that the agent's promises need override them
+  bool operator==(const Access&) const = default;
 };
 
 /// One request's place in the image port. The submitter owns it and keeps it alive until `done` ran. `done` runs once,
@@ -132,6 +133,12 @@ class Clusters {
   /// The same for taking entries away. One that is not there is no error.
   virtual task<result<std::vector<result<>>>> unblock(Access access, std::vector<BlocklistEntry> entries,
                                                       Until until) = 0;
+  /// Makes connections that have room for so many images, so that open() need not.
+  virtual task<result<>> prepare(Access, std::size_t /*images*/, Until) { co_return result<>(); }
+  /// Of an agent that began beside another one, which gives it its images one by one: reads again which clients that
+  /// one has. As long as it has not `ended`, a client of it counts as ended for each image that it has closed: its lock
+  /// may be broken, and nobody fences it.
+  virtual task<> look_at_before(bool /*ended*/) { co_return; }
   /// Closes idle connections and marks their incarnations clean. After all images are closed.
   /// `users`: how long to wait for images and calls that still use a connection; busy if some are left.
   virtual task<result<>> shutdown(Until until, Until users) = 0;

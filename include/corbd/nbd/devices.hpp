@@ -1,18 +1,11 @@
 // The nbd room's real side of the device port.
 #pragma once
 
-#include <map>
 #include <memory>
 
 #include "corbd/device/device.hpp"
 
 namespace corbd::nbd {
-
-/// A link that the agent before this one gave away.
-struct GivenLink {
-  std::string backend;  ///< its device's identifier
-  Fd socket;
-};
 
 struct Config {
   std::string sysfs = "/sys";                    ///< root of sysfs
@@ -24,7 +17,6 @@ struct Config {
   std::uint32_t reserved_bytes = 1u << 20;
   std::uint32_t max_request_bytes = 32u << 20;  ///< a longer read or write is refused with EINVAL
   duration slow_request{};  ///< a request that takes longer is slow: it is counted and logged; zero: none is
-  std::map<std::uint32_t, GivenLink> given = {};  ///< by their device's index
 };
 
 /// Starts the io threads and the netlink thread; the destructor ends them, after all links are destroyed.

@@ -15,9 +15,11 @@ struct Config {
   std::string boot_id = {};  ///< the running boot
   std::size_t images_per_connection = 32;
   std::chrono::seconds mon_timeout{10};  ///< connecting and monitor commands
+  bool beside = false;                   ///< the agent before this one still serves (image::Clusters::look_at_before)
 };
 
-/// Reads the incarnation files. All of them are dead, because the caller holds the state directory's lock. `files` is
+/// Reads the incarnation files. All of them are dead, because the caller holds the state directory's lock, or are the
+/// clients of the agent that this one is beside. `files` is
 /// for those only: each cluster has sixteen threads of its own for its calls, made with its first call
 /// (rbd/blocking_calls.hpp).
 std::unique_ptr<image::Clusters> make_clusters(executor control, Clock& clock, BlockingPool& files, Config config);

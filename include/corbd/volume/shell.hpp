@@ -2,6 +2,7 @@
 // and repeats.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,13 +35,19 @@ struct Given {
   Fd link;
 };
 
+/// Whether the next agent could be given it. A few volumes at a time wait for this, while the others are served.
+using Recipient = std::function<task<bool>(Given)>;
+
 /// Control thread only.
 class Shell final : public Volumes {
  public:
   Shell(executor control, Clock& clock, Ports ports, Config config);
   ~Shell() override;
 
-  /// Reads the records. Call it once, before anything else.
+  /// Before start(), beside the agent that serves the volumes: makes the connections that they will need, and opens
+  /// each image once to read, as far as it can. An error: their records cannot be read.
+  task<result<>> warm(Until until);
+  /// Reads the records. Call it once, before anything but warm().
   task<result<>> start();
   task<result<>> want(std::string volume_id, Wish wish, Until until) override;
   task<Users> users(std::string cluster_id, Until until) override;
@@ -61,10 +68,13 @@ class Shell final : public Volumes {
   /// Leaves: refuses new wishes and further steps, answers what was read from every link, all at once, and then waits
   /// for the steps under way. Locks stay held, because they are the next start's proof of ownership.
   task<> stop(Until until);
-  /// The same for a planned restart. Every volume that is served, and on which no operation is under way, gives its
-  /// link away once what was read from it is answered and its image is closed. Its lock stays. The others are as after
-  /// stop().
-  task<std::vector<Given>> give();
+  /// For a planned restart: refuses new wishes and further steps, and waits some seconds for the steps under way, while
+  /// devices are served. Afterwards no record changes.
+  task<> settle();
+  /// After settle(): every volume that is served, and on which no operation is under way, gives its link to the
+  /// recipient once what was read from it is answered and its image is closed. Its lock stays. The others are as after
+  /// stop(). How many were given.
+  task<std::size_t> give(Recipient recipient);
 
  private:
   class Impl;

@@ -50,6 +50,9 @@ void Node::happen(const Fault& fault) {
       down_for_ = fault.lasts;
       leaves_well_ = true;
       break;
+    case Kind::hand_over:
+      hands_over_ = world_.agent.running();
+      break;
     case Kind::cluster_dead:
       world_.cluster.dead = true;
       dead_until_ = std::max(dead_until_, end);

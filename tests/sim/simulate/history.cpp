@@ -43,6 +43,7 @@ constexpr std::array kWeights{
     Weight{Kind::remove_image, "an image is removed", 2, 1},
     Weight{Kind::give_up, "a volume is given up by hand", 2, 1},
     Weight{Kind::leave_and_return, "the agent is restarted well", 4, 10'000},
+    Weight{Kind::hand_over, "the agent hands over to the next one", 6, 1},
     Weight{Kind::hold_open, "another program opens a device, and mounts it", 6, 60'000},
     Weight{Kind::take_away, "another program disconnects a device", 2, 1},
     Weight{Kind::odd_error, "OSDs answer with an error that nobody knows", 3, 30'000},

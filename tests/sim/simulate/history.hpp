@@ -35,6 +35,7 @@ struct Fault {
     remove_image,
     give_up,
     leave_and_return,
+    hand_over,
     hold_open,
     take_away,
     maintain,

@@ -93,7 +93,21 @@ void Node::lifecycle() {
     trace("the machine sleeps for " + std::to_string(slept.count()) + " ms");
     loop_.leap(slept);
   }
-  if (leaves_well_ && world_.agent.running() && !loop_.crashed()) {
+  if (std::exchange(hands_over_, false) && world_.agent.running() && !loop_.crashed() && !leaves_well_) {
+    trace("the agent hands over");
+    try {
+      world_.agent.hand_over(true, one_in(2));
+    } catch (const test::Crash&) {
+      world_.agent.kill();
+    }
+    // Whoever called the one before asks again.
+    for (auto& kubelet : kubelets_) kubelet.asking = false;
+    vouched_.clear();
+    if (world_.agent.running()) {
+      down_for_.reset();
+      return;
+    }
+  } else if (leaves_well_ && world_.agent.running() && !loop_.crashed()) {
     trace("the agent is told to leave");
     try {
       world_.agent.stop();
@@ -156,10 +170,16 @@ void Node::settle() {
                  (status && status->last_error ? ": " + status->last_error->text : ""));
   }
   go_until(loop_.clock.now() + 30s);
-  for (const Kubelet* kubelet : ours) {
+  const auto stuck = [&](const Kubelet* kubelet) {
     const auto* device = device_of(kubelet->volume.image);
-    if (device != nullptr && served(*kubelet) && !device->requests.empty())
-      world_.broke("a request waits for ever on a device that is served: " + kubelet->volume.image);
+    return device != nullptr && served(*kubelet) && !device->requests.empty();
+  };
+  // One may have become provable, and served, a moment ago.
+  const auto answered_by = loop_.clock.now() + 30s;
+  while (loop_.clock.now() < answered_by && world_.broken_rules.empty() && std::any_of(ours.begin(), ours.end(), stuck))
+    step(answered_by);
+  for (const Kubelet* kubelet : ours) {
+    if (stuck(kubelet)) world_.broke("a request waits for ever on a device that is served: " + kubelet->volume.image);
   }
 }
 

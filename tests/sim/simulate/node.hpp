@@ -101,7 +101,7 @@ class Node final : public test::Hazards {
   std::vector<Kubelet> kubelets_;
   std::vector<Fault> armed_;        ///< of calls; `what` counts down to the call
   std::optional<Millis> down_for_;  ///< the agent is to end, and come back after that
-  bool leaves_well_ = false, reboots_ = false, faults_over_ = false;
+  bool leaves_well_ = false, hands_over_ = false, reboots_ = false, faults_over_ = false;
   std::optional<Millis> suspended_for_;
   time_point slow_death_until_, untold_until_, disk_full_until_, slow_until_, dead_until_;
   std::map<std::string, std::pair<std::string, bool>> visitors_;  ///< image, and whether it leaves cleanly

@@ -7,6 +7,9 @@
 namespace corbd::test {
 namespace {
 
+// As the real devices do.
+constexpr std::chrono::seconds kGivenFor{60};
+
 class ClusterDirectory final : public volume::ClusterDirectory {
  public:
   explicit ClusterDirectory(World& world) : disk_(world.disk) {}
@@ -199,7 +202,9 @@ void Agent::stop() {
 task<> Agent::give() {
   co_await life_->devices->end_commands({world_.loop().clock.now() + std::chrono::minutes(5)});
   if (life_->healer) co_await life_->healer->stop();
-  static_cast<void>(co_await life_->shell->give());
+  co_await life_->shell->settle();
+  // The world has its link.
+  static_cast<void>(co_await life_->shell->give([](volume::Given) -> task<bool> { co_return true; }));
   for (auto& [address, state] : clients) {
     const auto is_open = [&](const auto& one) {
       return &one.second->node() == &world_ && one.second->client() == address;
@@ -210,12 +215,20 @@ task<> Agent::give() {
   }
 }
 
-void Agent::hand_over(bool with_healer) {
-  world_.loop().run(give());
+void Agent::hand_over(bool with_healer, bool next_lives) {
+  try {
+    world_.loop().run(give());
+  } catch (const Crash&) {
+    if (!next_lives) throw;
+  }
   auto given = std::exchange(world_.kernel.given, {});
   kill();
   world_.kernel.given = std::move(given);
   start(with_healer);
+  world_.loop().outside_in(kGivenFor, [this, life = lives_] {
+    if (!lives(life)) return;
+    for (const auto& [index, serial] : std::exchange(world_.kernel.given, {})) world_.kernel.link_ended(serial);
+  });
 }
 
 result<> Agent::want(const std::string& id, plan::Wish wish) {

@@ -28,8 +28,9 @@ class Agent {
   void stop();
   /// Until its process would end.
   task<> leave_well();
-  /// A planned restart: the next agent takes over what this one gives.
-  void hand_over(bool with_healer = false);
+  /// A planned restart: the next agent takes over what this one gives. If this one dies meanwhile, the next one goes on
+  /// with what it got (`next_lives`), or dies too: then it throws.
+  void hand_over(bool with_healer = false, bool next_lives = false);
   bool running() const { return life_ != nullptr; }
   volume::Shell& shell();
   result<> want(const std::string& id, plan::Wish wish);

@@ -7,6 +7,7 @@ namespace {
 class Store final : public volume::RecordStore {
  public:
   explicit Store(World& world) : world_(world) {}
+  task<result<std::vector<plan::Record>>> peek() override { co_return world_.disk.records; }
   task<result<volume::Loaded>> load() override {
     volume::Loaded loaded;
     for (const auto& record : world_.disk.records) {

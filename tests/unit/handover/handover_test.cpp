@@ -7,7 +7,6 @@
 #include <sys/un.h>
 
 #include <future>
-#include <thread>
 
 #include "corbd/core/gate.hpp"
 #include "messages.hpp"
@@ -21,6 +20,8 @@ namespace corbd::test {
 namespace {
 
 using namespace handover;
+using namespace std::chrono_literals;
+using What = Word::What;
 
 const Side kThis{"1", 1, "2:3"};
 
@@ -30,35 +31,84 @@ std::pair<Fd, Fd> pair() {
   return {Fd(fds[0]), Fd(fds[1])};
 }
 
+/// The other end sees that nobody has this one open any more.
+bool hung_up(const Fd& other) {
+  char byte;
+  return ::recv(other.get(), &byte, 1, MSG_DONTWAIT) == 0;
+}
+
+Fd file(const std::string& path) { return Fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)); }
+
+Fd connect_to(const Folder& folder) {
+  Fd caller(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  socket_path(folder.path()).copy(address.sun_path, sizeof address.sun_path - 1);
+  REQUIRE(::connect(caller.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  return caller;
+}
+
 /// An agent that serves, on its control thread.
 struct Serving {
   explicit Serving(Side own = kThis)
       : clock(make_real_clock(control.get_executor())),
-        files(control.get_executor(), *clock, 1),
         gate(control.get_executor(), *clock),
-        giver(control.get_executor(), *clock, files, folder.path(), std::move(own)) {
+        giver(control.get_executor(), *clock, folder.path(), std::move(own)) {
     REQUIRE(giver.start([this] { asked = true; }));
     gate.spawn(giver.run());
   }
   ~Serving() {
     giver.stop();
-    eventually(control, [&] { return gate.count() == 0; });
+    giver.leave();
+    eventually(control, [&] { return gate.count() == 0 && giver.quiet(); });
   }
-  std::future<result<std::optional<Estate>>> asks(Side next = kThis) const {
+  std::future<result<Fd>> asks(Side next = kThis) const {
     return std::async(std::launch::async, [path = folder.path(), next] { return ask(path, next); });
+  }
+  /// The next agent's end, once it was heard.
+  Fd heard() {
+    auto asking = asks();
+    REQUIRE(eventually(control, [&] { return asked; }));
+    auto got = asking.get();
+    REQUIRE(got);
+    REQUIRE(*got);
+    return std::move(*got);
   }
   Folder folder;
   asio::io_context control;
   std::unique_ptr<Clock> clock;
-  BlockingPool files;
   Gate gate;
   Giver giver;
   bool asked = false;
 };
 
-bool ready(const std::future<result<std::optional<Estate>>>& future) {
-  return future.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
-}
+/// The next agent, on the same control thread.
+struct Next final : Taker::Heir {
+  Next(Serving& serving, Fd before)
+      : control(serving.control),
+        taker(serving.control.get_executor(), *serving.clock, std::move(before)),
+        ended(serving.control, taker.run(*this)) {}
+  ~Next() override {
+    taker.leave();
+    eventually(control, [this] { return ended.done(); });
+  }
+  task<result<>> take_lock(Fd given) override {
+    lock = std::move(given);
+    co_return result<>();
+  }
+  void take_link(Link link, std::function<void()> tell) override {
+    links.push_back(std::move(link));
+    served.push_back(std::move(tell));
+  }
+  asio::io_context& control;
+  Fd lock;
+  std::vector<Link> links;
+  std::vector<std::function<void()>> served;
+  Taker taker;
+  Started<result<>> ended;
+};
+
+bool ready(const std::future<result<Fd>>& future) { return future.wait_for(0s) == std::future_status::ready; }
 
 /// Whoever listens there, and says what it is told to.
 struct Scripted {
@@ -79,63 +129,87 @@ struct Scripted {
 
 }  // namespace
 
-TEST_CASE("the next agent gets every link and the lock, and the one before has none of them any more") {
+TEST_CASE("the next agent gets the lock, which both hold, and then every link, which the one before has no more") {
   Serving serving;
-  auto asking = serving.asks();
-  REQUIRE(eventually(serving.control, [&] { return serving.asked; }));
+  Next next(serving, serving.heard());
   CHECK(serving.giver.has_next());
-  Estate estate;
+  const std::string path = serving.folder.path() + "/lock";
+  Fd lock = file(path);
+  REQUIRE(::flock(lock.get(), LOCK_EX | LOCK_NB) == 0);
+  REQUIRE(serving.giver.begin(lock));
   std::vector<Fd> kernel;
-  // More than one message takes.
   for (std::uint32_t i = 0; i < 100; ++i) {
     auto [ours, theirs] = pair();
-    estate.links.push_back({"volume-" + std::to_string(i), i, std::move(ours)});
     kernel.push_back(std::move(theirs));
+    Started<result<>> giving(serving.control, serving.giver.give({"volume-" + std::to_string(i), i, std::move(ours)}));
+    REQUIRE(eventually(serving.control, [&] { return next.links.size() == i + 1; }));
+    next.served.back()();
+    REQUIRE(giving.get());
   }
-  const std::string path = serving.folder.path() + "/lock";
-  estate.lock = Fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  REQUIRE(::flock(estate.lock.get(), LOCK_EX | LOCK_NB) == 0);
-  REQUIRE(Started<result<>>(serving.control, serving.giver.give(std::move(estate))).get());
-  serving.giver.leave();
-  auto got = asking.get();
-  REQUIRE(got);
-  REQUIRE(*got);
-  REQUIRE((*got)->links.size() == kernel.size());
+  REQUIRE(serving.giver.end());
+  CHECK(next.ended.get());
   for (std::uint32_t i = 0; i < kernel.size(); ++i) {
-    CHECK((*got)->links[i].volume_id == "volume-" + std::to_string(i));
-    CHECK((*got)->links[i].device == i);
-    CHECK((::fcntl((*got)->links[i].socket.get(), F_GETFD) & FD_CLOEXEC) != 0);
+    CHECK(next.links[i].volume_id == "volume-" + std::to_string(i));
+    CHECK(next.links[i].device == i);
+    CHECK((::fcntl(next.links[i].socket.get(), F_GETFD) & FD_CLOEXEC) != 0);
   }
-  const Fd another(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  next.links.front().socket.reset();
+  CHECK(hung_up(kernel.front()));
+  lock.reset();
+  const Fd another = file(path);
   CHECK(::flock(another.get(), LOCK_EX | LOCK_NB) != 0);
-  (*got)->links.front().socket.reset();
-  char byte;
-  CHECK(::recv(kernel.front().get(), &byte, 1, MSG_DONTWAIT) == 0);
-  (*got)->lock.reset();
+  next.lock.reset();
   CHECK(::flock(another.get(), LOCK_EX | LOCK_NB) == 0);
+}
+
+TEST_CASE("a link counts as given once the next agent serves its device, and others are given meanwhile") {
+  Serving serving;
+  Next next(serving, serving.heard());
+  Started<result<>> first(serving.control, serving.giver.give({"a", 0, pair().first}));
+  Started<result<>> second(serving.control, serving.giver.give({"b", 1, pair().first}));
+  REQUIRE(eventually(serving.control, [&] { return next.links.size() == 2; }));
+  next.served[1]();
+  CHECK(second.get());
+  CHECK_FALSE(first.done());
+  next.served[0]();
+  CHECK(first.get());
+}
+
+TEST_CASE("an agent that gives a link to one that ends before it serves hears that it ended") {
+  Serving serving;
+  auto next = std::make_unique<Next>(serving, serving.heard());
+  auto [ours, kernel] = pair();
+  Started<result<>> giving(serving.control, serving.giver.give({"a", 0, std::move(ours)}));
+  REQUIRE(eventually(serving.control, [&] { return next->links.size() == 1; }));
+  CHECK_FALSE(hung_up(kernel));
+  next.reset();
+  CHECK_FALSE(giving.get());
+  CHECK(hung_up(kernel));
+  CHECK_FALSE(serving.giver.has_next());
+  CHECK_FALSE(serving.giver.begin(Fd()));
+  CHECK_FALSE(serving.giver.end());
 }
 
 TEST_CASE("a next agent that still waits answers, and one that has gone is given up, so that another can ask") {
   Serving serving;
-  auto asking = serving.asks();
-  REQUIRE(eventually(serving.control, [&] { return serving.asked; }));
-  const auto answers = [&] { return Started<bool>(serving.control, serving.giver.next_answers()).get(); };
-  CHECK(answers());
-  CHECK(answers());
-  serving.giver.leave();
-  CHECK(asking.get());
+  const auto answers = [&] { return Started<bool>(serving.control, serving.giver.next_answers(5s)).get(); };
+  {
+    const Next next(serving, serving.heard());
+    CHECK(answers());
+    CHECK(answers());
+    serving.giver.leave();
+  }
   serving.asked = false;
   serving.gate.spawn(serving.giver.run());
-  {
-    const Fd gone(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    socket_path(serving.folder.path()).copy(address.sun_path, sizeof address.sun_path - 1);
-    REQUIRE(::connect(gone.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
-    REQUIRE(send(gone.get(), pack(Hello{kProtocol, kThis})));
-    REQUIRE(eventually(serving.control, [&] { return serving.asked; }));
-  }
+  serving.heard().reset();
   CHECK_FALSE(answers());
+  CHECK_FALSE(serving.giver.has_next());
+}
+
+TEST_CASE("a next agent that is not ready in time is given up") {
+  Serving serving;
+  const Fd silent = serving.heard();
+  CHECK_FALSE(Started<bool>(serving.control, serving.giver.next_answers(50ms)).get());
   CHECK_FALSE(serving.giver.has_next());
 }
 
@@ -145,7 +219,7 @@ TEST_CASE("a folder is the same by any of its paths, and no other") {
   CHECK(identity(one.path()) != identity(other.path()));
 }
 
-TEST_CASE("without an agent that serves there is nothing to take over") {
+TEST_CASE("without an agent that serves there is nobody to take over from") {
   const Folder folder;
   const auto got = ask(folder.path(), kThis);
   REQUIRE(got);
@@ -162,55 +236,67 @@ TEST_CASE("an agent that may not have the links is told why, and the one that se
   CHECK_FALSE(serving.asked);
   auto asking = serving.asks(Side{"2", 2, "2:3"});
   CHECK(eventually(serving.control, [&] { return serving.asked; }));
-  serving.giver.leave();
   CHECK(asking.get());
 }
 
 TEST_CASE("a caller that says garbage or nothing does not end the agent that serves") {
   Serving serving;
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  socket_path(serving.folder.path()).copy(address.sun_path, sizeof address.sun_path - 1);
   for (const std::string text : {"garbage", ""}) {
-    const Fd caller(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-    REQUIRE(::connect(caller.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+    const Fd caller = connect_to(serving.folder);
     if (!text.empty()) REQUIRE(send(caller.get(), text));
   }
   auto asking = serving.asks();
   CHECK(eventually(serving.control, [&] { return serving.asked; }));
-  serving.giver.leave();
   CHECK(asking.get());
 }
 
-TEST_CASE("an agent that ends before it gave its lock gave nothing") {
+TEST_CASE("a next agent that says garbage later is given up") {
+  Serving serving;
+  const Fd next = serving.heard();
+  REQUIRE(send(next.get(), "garbage"));
+  CHECK(eventually(serving.control, [&] { return !serving.giver.has_next(); }));
+}
+
+TEST_CASE("what an agent gave before it ended stays given, and the next one hears that it ended") {
   const Folder folder;
   const Scripted before(folder);
   auto asking = std::async(std::launch::async, [&] { return ask(folder.path(), kThis); });
-  auto [link, kernel] = pair();
-  {
-    const Fd met = before.accept();
-    REQUIRE(send(met.get(), pack_answer(std::nullopt)));
-    const int sockets[] = {link.get()};
-    REQUIRE(send(met.get(), pack(Part{{{"a", 0}}, false}), sockets));
-  }
-  link.reset();
-  const auto got = asking.get();
+  Fd met = before.accept();
+  REQUIRE(send(met.get(), pack_answer(std::nullopt)));
+  auto got = asking.get();
   REQUIRE(got);
-  CHECK_FALSE(*got);
-  char byte;
-  CHECK(::recv(kernel.get(), &byte, 1, MSG_DONTWAIT) == 0);
+  Serving control;
+  Next next(control, std::move(*got));
+  auto [link, kernel] = pair();
+  REQUIRE(send(met.get(), pack(Word{What::link, "a", 0}), &link));
+  link.reset();
+  met.reset();
+  const auto ended = next.ended.get();
+  REQUIRE_FALSE(ended);
+  CHECK(ended.error().code == errc::not_found);
+  CHECK(next.links.size() == 1);
+  CHECK_FALSE(hung_up(kernel));
 }
 
-TEST_CASE("links that come without as many sockets are no links") {
+TEST_CASE("a link without its socket, a socket without a link, and a word of the wrong side end a handover") {
+  const auto kind = GENERATE(0, 1, 2);
   const Folder folder;
   const Scripted before(folder);
   auto asking = std::async(std::launch::async, [&] { return ask(folder.path(), kThis); });
   const Fd met = before.accept();
   REQUIRE(send(met.get(), pack_answer(std::nullopt)));
-  REQUIRE(send(met.get(), pack(Part{{{"a", 0}, {"b", 1}}, false})));
-  const auto got = asking.get();
+  auto got = asking.get();
   REQUIRE(got);
-  CHECK_FALSE(*got);
+  Serving control;
+  Next next(control, std::move(*got));
+  const auto [link, kernel] = pair();
+  if (kind == 0) REQUIRE(send(met.get(), pack(Word{What::link, "a", 0})));
+  if (kind == 1) REQUIRE(send(met.get(), pack(Word{What::ready}), &link));
+  if (kind == 2) REQUIRE(send(met.get(), pack(Word{What::served, {}, 0})));
+  const auto ended = next.ended.get();
+  REQUIRE_FALSE(ended);
+  CHECK(ended.error().code == errc::internal);
+  CHECK(next.links.empty());
 }
 
 }  // namespace corbd::test

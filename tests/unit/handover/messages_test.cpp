@@ -5,15 +5,16 @@
 namespace corbd::test {
 using namespace handover;
 
-TEST_CASE("the messages of a handover are these, byte for byte, in version 1 of its protocol") {
-  CHECK(pack(Hello{1, {"0.1.0", 1, "2:3"}}) == R"({"protocol":1,"version":"0.1.0","records":1,"state":"2:3"})");
+TEST_CASE("the messages of a handover are these, byte for byte, in version 2 of its protocol") {
+  CHECK(pack(Hello{2, {"0.1.0", 1, "2:3"}}) == R"({"protocol":2,"version":"0.1.0","records":1,"state":"2:3"})");
   CHECK(pack_answer(std::nullopt) == R"({"answer":"yes"})");
   CHECK(pack_answer("too old") == R"({"answer":"no","why":"too old"})");
-  CHECK(pack(Part{{{"a", 0}, {"b", 7}}, false}) ==
-        R"({"links":[{"volume":"a","device":0},{"volume":"b","device":7}]})");
-  CHECK(pack(Part{{}, true}) == R"({"lock":true})");
-  CHECK(pack(Part{{}, false, true}) == R"({"ready":true})");
-  CHECK(kProtocol == 1);
+  CHECK(pack(Word{Word::What::ready}) == R"({"ready":true})");
+  CHECK(pack(Word{Word::What::lock}) == R"({"lock":true})");
+  CHECK(pack(Word{Word::What::link, "b", 7}) == R"({"link":{"volume":"b","device":7}})");
+  CHECK(pack(Word{Word::What::served, {}, 7}) == R"({"served":7})");
+  CHECK(pack(Word{Word::What::end}) == R"({"end":true})");
+  CHECK(kProtocol == 2);
 }
 
 TEST_CASE("what one agent packs, the other unpacks") {
@@ -22,38 +23,38 @@ TEST_CASE("what one agent packs, the other unpacks") {
   CHECK(hello->protocol == 1);
   CHECK(hello->side.version == "0.1.0 (abc)");
   CHECK(hello->side.records == 3);
-  const auto part = unpack_part(pack(Part{{{"a", 4294967295}}, false}));
-  REQUIRE(part);
-  CHECK(part->links == std::vector<std::pair<std::string, std::uint32_t>>{{"a", 4294967295}});
-  CHECK(part->sockets() == 1);
-  const auto lock = unpack_part(pack(Part{{}, true}));
-  REQUIRE(lock);
-  CHECK(lock->lock);
-  CHECK(lock->sockets() == 1);
+  using What = Word::What;
+  for (const auto& word : {Word{What::ready}, Word{What::lock}, Word{What::link, "a", 4294967295},
+                           Word{What::served, {}, 4294967295}, Word{What::end}}) {
+    const auto read = unpack_word(pack(word));
+    REQUIRE(read);
+    CHECK(*read == word);
+  }
 }
 
 TEST_CASE("a later agent may add to what it says") {
   CHECK(unpack_hello(R"({"protocol":1,"version":"9","records":1,"more":{}})"));
-  CHECK(unpack_part(R"({"links":[{"volume":"a","device":1,"more":0}],"more":[]})"));
+  CHECK(unpack_word(R"({"link":{"volume":"a","device":1,"more":0},"more":[]})"));
 }
 
 TEST_CASE("an agent of another protocol or state folder, or older than the records, is refused with the reason") {
   const Side own{"0.2.0", 2, "2:3"};
-  CHECK(refusal({1, {"0.2.0", 2, "2:4"}}, own).value_or("").find("--state-dir") != std::string::npos);
-  CHECK(refusal({2, {"0.3.0", 2, "2:3"}}, own).value_or("").find("version 1 of the handover, the next one version 2") !=
+  CHECK(refusal({2, {"0.2.0", 2, "2:4"}}, own).value_or("").find("--state-dir") != std::string::npos);
+  CHECK(refusal({3, {"0.3.0", 2, "2:3"}}, own).value_or("").find("version 2 of the handover, the next one version 3") !=
         std::string::npos);
-  CHECK(refusal({1, {"0.1.0", 1, "2:3"}}, own).value_or("").find("records of version 2") != std::string::npos);
-  CHECK_FALSE(refusal({1, {"0.3.0", 3, "2:3"}}, own));
+  CHECK(refusal({1, {"0.1.0", 2, "2:3"}}, own));
+  CHECK(refusal({2, {"0.1.0", 1, "2:3"}}, own).value_or("").find("records of version 2") != std::string::npos);
+  CHECK_FALSE(refusal({2, {"0.3.0", 3, "2:3"}}, own));
 }
 
 TEST_CASE("garbage from the other agent is an error, and nothing else") {
   for (const char* text : {"", "{", "[]", "1", "{}", R"({"protocol":"1","records":1})", R"({"protocol":1})",
-                           R"({"answer":"maybe"})", R"({"links":{}})", R"({"links":[1]})", R"({"links":[{}]})",
-                           R"({"links":[{"device":-1}]})", R"({"links":[{"device":4294967296}]})"}) {
+                           R"({"answer":"maybe"})", R"({"link":[]})", R"({"link":{}})", R"({"link":{"device":-1}})",
+                           R"({"link":{"device":4294967296}})", R"({"served":true})", R"({"served":-1})"}) {
     CAPTURE(text);
     CHECK_FALSE(unpack_hello(text));
     CHECK_FALSE(unpack_answer(text));
-    CHECK_FALSE(unpack_part(text));
+    CHECK_FALSE(unpack_word(text));
   }
   CHECK(unpack_answer(R"({"answer":"no","why":"busy"})").error().text == "busy");
 }

@@ -215,3 +215,30 @@ TEST_CASE("the monitors of a cluster that has fenced this node are asked all the
   CHECK(scene.lease(access("lab"), {}, Connections::Need::monitors)->get());
   CHECK(scene.lease(access("lab"))->get().error().code == errc::node_fenced);
 }
+
+TEST_CASE("connections for the images of the agent before are made beside it, and stay until it has ended") {
+  Scene scene;
+  scene.connections = std::make_unique<Connections>(
+      scene.loop.control(), scene.loop.clock, scene.files,
+      rbd::Config{.incarnations_dir = scene.folder.path(), .images_per_connection = 4, .beside = true},
+      [&scene](const image::Access& to, std::chrono::seconds) { return scene.dial(to); });
+  REQUIRE(Started<result<>>(scene.loop.io, scene.connections->prepare(access("lab"), 9, {})).get());
+  CHECK(scene.dialled == 3);
+  {
+    std::vector<std::unique_ptr<Started<result<rbd::Lease>>>> images;
+    for (int i = 0; i < 9; ++i) {
+      images.push_back(scene.lease(access("lab"), {}, Connections::Need::room_for_image));
+      REQUIRE(images.back()->get());
+    }
+    CHECK(scene.dialled == 3);
+  }
+  const auto files = [&] { return rbd::load_incarnations(scene.folder.path(), 0, "")->all.size(); };
+  CHECK(files() == 3);
+  Started<bool>(scene.loop.io,
+                [](Connections& of) -> task<bool> {
+                  co_await of.look_at_before(true);
+                  co_return true;
+                }(*scene.connections))
+      .get();
+  CHECK(eventually(scene.loop.io, [&] { return files() == 1; }));
+}

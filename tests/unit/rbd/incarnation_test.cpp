@@ -125,6 +125,37 @@ TEST_CASE("only dead incarnations of the same cluster are to be fenced") {
   CHECK(all.unfenced("fsid-1").empty());
 }
 
+TEST_CASE("clients of an agent that gives its images away yield until it has ended, and are then as their files say") {
+  using State = Incarnation::State;
+  rbd::Incarnations all;
+  auto own = sample("own"), ends_well = sample("ends-well"), dies = sample("dies"), forgotten = sample("forgotten"),
+       fenced = sample("fenced");
+  own.state = State::live;
+  for (auto* one : {&ends_well, &dies, &forgotten}) one->state = State::dead;
+  fenced.state = State::fenced;
+  all.add(own);
+  const auto state_of = [&](const std::string& uuid) -> std::optional<State> {
+    for (const auto& one : all.all())
+      if (one.uuid == uuid) return one.state;
+    return std::nullopt;
+  };
+  own.state = State::dead;  // as its file says
+  all.take_over({own, ends_well, dies, forgotten, fenced}, false);
+  CHECK(state_of("own") == State::live);
+  CHECK(state_of("ends-well") == State::yields);
+  CHECK(state_of("fenced") == State::fenced);
+  CHECK(all.unfenced("fsid-1").empty());
+
+  ends_well.state = State::fenced;
+  const auto made_meanwhile = sample("made-meanwhile");
+  all.take_over({own, ends_well, dies, fenced, made_meanwhile}, true);
+  CHECK(state_of("own") == State::live);
+  CHECK(state_of("ends-well") == State::fenced);
+  CHECK(state_of("dies") == State::dead);
+  CHECK_FALSE(state_of("forgotten"));
+  CHECK(state_of("made-meanwhile"));
+}
+
 TEST_CASE("an address is recognised in every form, and only in its own cluster") {
   rbd::Incarnations all;
   all.add(sample("a"));

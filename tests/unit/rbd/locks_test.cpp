@@ -52,6 +52,19 @@ TEST_CASE("a lock of another live connection of this agent is neither ours nor a
   CHECK(found.error().code == errc::unavailable);
 }
 
+TEST_CASE(
+    "a lock of the agent before, which gives its images away, is a dead one once that agent has closed the image") {
+  auto known = agent();
+  known.add({Incarnation::State::yields, "before", "f", "lab", {"10.0.0.1:0/5"}, 0});
+  const std::vector<Locker> lockers{at("10.0.0.1:0/5")};
+  const auto open = rbd::classify(lockers, {{"10.0.0.1:0/5", "client.5"}}, "f", "serving", known);
+  REQUIRE_FALSE(open);
+  CHECK(open.error().code == errc::unavailable);
+  const auto closed = rbd::classify(lockers, {}, "f", "serving", known);
+  REQUIRE(closed);
+  CHECK(closed->lock == Lock::our_dead);
+}
+
 TEST_CASE("watchers of this agent, dead or alive, are not foreign") {
   const auto found = seen({}, {"10.0.0.1:0/1", "10.0.0.1:0/2", "10.0.0.1:0/3", "10.0.0.1:0/4", "10.0.0.9:0/1"});
   CHECK(found->foreign_watchers == std::vector<std::string>{"10.0.0.9:0/1"});

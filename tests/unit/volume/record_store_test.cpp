@@ -55,6 +55,18 @@ TEST_CASE("with a record goes its busy file, unless a helper holds it; one witho
   CHECK_FALSE(std::filesystem::exists(busy));
 }
 
+TEST_CASE("a look at the records of an agent that writes them changes nothing") {
+  Disk kept;
+  REQUIRE(kept.run(kept.store->save(test::sample_record())));
+  const std::string records = kept.folder.path() + "/volumes/";
+  for (const char* name : {"half.json.tmp", "torn.json", "alone.busy"})
+    REQUIRE(write_durably(records + name, "{", 0600));
+  const auto seen = kept.run(kept.store->peek());
+  REQUIRE(seen);
+  CHECK(seen->size() == 1);
+  for (const char* name : {"half.json.tmp", "torn.json", "alone.busy"}) CHECK(std::filesystem::exists(records + name));
+}
+
 TEST_CASE("a corrupt record is set aside, a newer one left, the others load") {
   Disk kept;
   REQUIRE(kept.run(kept.store->save(test::sample_record())));

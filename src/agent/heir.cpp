@@ -1,0 +1,83 @@
+#include "heir.hpp"
+
+#include "corbd/core/log.hpp"
+#include "corbd/core/process.hpp"
+#include "corbd/plan/wish.hpp"
+
+namespace corbd {
+namespace {
+
+// The agent before waits for this, and serves meanwhile.
+constexpr std::chrono::seconds kWarmWithin{20};
+// The agent before has given it up by then, and goes on with the next volume.
+constexpr std::chrono::seconds kServesWithin{30};
+// An agent that ended holds its lock a moment longer.
+constexpr std::chrono::seconds kLockWithin{10};
+constexpr std::chrono::milliseconds kLockAgain{50};
+
+}  // namespace
+
+Heir::Heir(executor control, Clock& clock, Parts parts)
+    : control_(control), clock_(clock), parts_(std::move(parts)), serving_(std::move(control), clock) {}
+
+task<result<>> Heir::run(Fd before) {
+  log::info("handover.waits", {{"for", "the agent that serves"}});
+  if (auto warmed = co_await parts_.shell.warm({clock_.now() + kWarmWithin}); !warmed) co_return warmed;
+  handover::Taker taker(control_, clock_, std::move(before));
+  if (auto taken = co_await taker.run(*this); !taken) {
+    // It may live, and hold the rest.
+    if (taken.error().code != errc::not_found) {
+      taker.leave();
+      co_return taken;
+    }
+    log::warning("handover.failed",
+                 {{"error", taken.error().text}, {"effect", "devices that were not given are healed"}});
+  }
+  if (!lock_)
+    if (auto locked = co_await lock_alone(); !locked) co_return locked;
+  co_await serving_.close({});
+  co_await parts_.clusters.look_at_before(true);
+  co_return result<>();
+}
+
+/// The agent before writes no record any more.
+task<result<>> Heir::take_lock(Fd lock) {
+  lock_ = std::move(lock);
+  parts_.begins();
+  auto note = [folder = parts_.state_dir, &held = lock_] { return note_lock_holder(folder, held); };
+  if (auto noted = co_await parts_.files.run(std::move(note), {}, "noting who has the lock"); !noted) co_return noted;
+  co_await parts_.clusters.look_at_before(false);
+  co_return co_await parts_.shell.start();
+}
+
+void Heir::take_link(handover::Link link, std::function<void()> served) {
+  parts_.devices.take(link.device, link.volume_id, std::move(link.socket));
+  serving_.spawn(serve(std::move(link.volume_id), std::move(served)));
+}
+
+task<> Heir::serve(std::string volume_id, std::function<void()> served) {
+  const auto done = co_await parts_.shell.want(volume_id, plan::Wish(plan::Healed{}), {clock_.now() + kServesWithin});
+  if (!done)
+    log::warning("handover.not_served",
+                 {{"volume", volume_id}, {"error", done.error().text}, {"effect", "it is healed"}});
+  served();
+}
+
+/// The agent before has ended, and gave nothing.
+task<result<>> Heir::lock_alone() {
+  const auto until = clock_.now() + kLockWithin;
+  for (;;) {
+    auto lock = co_await parts_.files.run([folder = parts_.state_dir] { return lock_folder(folder); }, {},
+                                          "locking the state folder");
+    if (lock) {
+      lock_ = std::move(*lock);
+      break;
+    }
+    if (lock.error().code != errc::in_use || clock_.now() >= until) co_return lock.error();
+    static_cast<void>(co_await sleep_until(control_, clock_, clock_.now() + kLockAgain));
+  }
+  parts_.begins();
+  co_return co_await parts_.shell.start();
+}
+
+}  // namespace corbd

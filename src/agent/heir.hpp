@@ -1,0 +1,49 @@
+// Takes over from the agent that serves: device by device, while that one serves the others.
+#pragma once
+
+#include <functional>
+#include <set>
+#include <string>
+
+#include "corbd/core/blocking_pool.hpp"
+#include "corbd/core/gate.hpp"
+#include "corbd/device/device.hpp"
+#include "corbd/handover/handover.hpp"
+#include "corbd/image/image.hpp"
+#include "corbd/volume/shell.hpp"
+
+namespace corbd {
+
+/// Control thread only.
+class Heir final : private handover::Taker::Heir {
+ public:
+  struct Parts {
+    BlockingPool& files;
+    std::string state_dir;
+    volume::Shell& shell;
+    device::Devices& devices;
+    image::Clusters& clusters;
+    std::function<void()> begins;  ///< called once this agent has the lock
+  };
+
+  Heir(executor control, Clock& clock, Parts parts);
+  /// Until the agent before holds nothing any more. Then this one has the lock and the records, and serves what it was
+  /// given. `before`: as handover::ask() gave it.
+  task<result<>> run(Fd before);
+  /// The lock of the state folder.
+  Fd take_lock() { return std::move(lock_); }
+
+ private:
+  task<result<>> take_lock(Fd lock) override;
+  void take_link(handover::Link link, std::function<void()> served) override;
+  task<> serve(std::string volume_id, std::function<void()> served);
+  task<result<>> lock_alone();
+
+  executor control_;
+  Clock& clock_;
+  Parts parts_;
+  Gate serving_;
+  Fd lock_;
+};
+
+}  // namespace corbd

@@ -1,0 +1,35 @@
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include "passing.hpp"
+
+namespace corbd::handover {
+
+Conversation::Conversation(executor control, Clock& clock, Fd socket)
+    : clock_(clock), stream_(std::move(control), socket.release()) {}
+
+task<result<Message>> Conversation::hear(Until until) {
+  while (stream_.is_open()) {
+    auto got = receive(stream_.native_handle(), Waits::no);
+    if (got || got.error().code != errc::timed_out || clock_.now() >= until.deadline) co_return got;
+    Clock::TimerId limit = 0;
+    if (until.deadline != time_point::max()) limit = clock_.schedule(until.deadline, [this] { stream_.cancel(); });
+    boost::system::error_code ignored;
+    co_await stream_.async_wait(asio::posix::descriptor_base::wait_read,
+                                asio::redirect_error(asio::use_awaitable, ignored));
+    clock_.cancel(limit);
+  }
+  co_return Error{errc::cancelled, "the conversation with the other agent is over"};
+}
+
+result<> Conversation::say(const Word& word, const Fd* descriptor) {
+  if (!stream_.is_open()) return Error{errc::cancelled, "the conversation with the other agent is over"};
+  return send(stream_.native_handle(), pack(word), descriptor, Waits::no);
+}
+
+void Conversation::end() {
+  boost::system::error_code ignored;
+  static_cast<void>(stream_.close(ignored));
+}
+
+}  // namespace corbd::handover

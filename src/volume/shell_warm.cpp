@@ -1,0 +1,73 @@
+// What the next agent does beside the one that serves, so that a device that is given to it waits for little.
+#include "corbd/core/log.hpp"
+#include "shell_impl.hpp"
+
+namespace corbd::volume {
+namespace {
+
+// The agent that serves needs the machine too.
+constexpr int kOpenAtOnce = 4;
+
+}  // namespace
+
+struct Shell::Impl::Warming {
+  struct Image {
+    image::Access access;
+    image::Key key;
+  };
+  std::vector<Image> left;
+  std::vector<std::pair<image::Access, std::size_t>> connections;  ///< for so many images each
+  Until until;
+};
+
+task<result<Shell::Impl::Warming>> Shell::Impl::plan_warming(Until until) {
+  const auto records = co_await ports_.records.peek();
+  if (!records) co_return records.error();
+  Warming warming{{}, {}, until};
+  for (const auto& record : *records) {
+    if (!record.device || !traits(record.kind).served) continue;
+    const auto key = co_await ports_.records.load_key(record.volume_id);
+    const auto access = key ? access_of(ports_, record, *key) : result<image::Access>(key.error());
+    if (!access) continue;
+    warming.left.push_back({*access, record.key});
+    auto& all = warming.connections;
+    const auto place = std::ranges::find(all, *access, &std::pair<image::Access, std::size_t>::first);
+    if (place == all.end())
+      all.emplace_back(*access, 1);
+    else
+      ++place->second;
+  }
+  co_return warming;
+}
+
+task<> Shell::Impl::warm_connections(image::Access access, std::size_t images, Until until) {
+  const auto prepared = co_await ports_.clusters.prepare(access, images, until);
+  if (!prepared) log::info("cluster.not_warm", {{"cluster", access.cluster_id}, {"error", prepared.error().text}});
+}
+
+/// A reader leaves no trace at the image. What it brings is ours: sessions with the OSDs, and librbd's code in memory.
+task<> Shell::Impl::warm_images(Warming& warming) {
+  while (!warming.left.empty() && clock_.now() < warming.until.deadline) {
+    const auto image = std::move(warming.left.back());
+    warming.left.pop_back();
+    image::OpenOptions options;
+    options.read_only = true;
+    auto opened = co_await ports_.clusters.open(image.access, image.key, options, warming.until);
+    if (opened) static_cast<void>(co_await (*opened)->close(warming.until));
+  }
+}
+
+task<result<>> Shell::Impl::warm(Until until) {
+  auto warming = co_await plan_warming(until);
+  if (!warming) co_return warming.error();
+  Gate connecting(control_, clock_);
+  for (auto& [access, images] : warming->connections)
+    connecting.spawn(warm_connections(std::move(access), images, until));
+  co_await connecting.close({});
+  Gate opening(control_, clock_);
+  for (int i = 0; i < kOpenAtOnce; ++i) opening.spawn(warm_images(*warming));
+  co_await opening.close({});
+  co_return result<>();
+}
+
+}  // namespace corbd::volume
