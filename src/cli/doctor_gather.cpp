@@ -223,6 +223,10 @@ result<std::set<std::string>> read_all_recorded(const std::string& state_dir) {
   return ids;
 }
 
+cephcsi::Mounter unnamed_mounter(const Doctor& options) {
+  return options.default_mounter == kMounters[0] ? cephcsi::Mounter::krbd : cephcsi::Mounter::nbd;
+}
+
 Inputs gather(const Doctor& options, const Surroundings& around) {
   Inputs inputs;
   utsname system{};
@@ -254,7 +258,9 @@ Inputs gather(const Doctor& options, const Surroundings& around) {
   inputs.devices = nbd_devices();
   inputs.recorded = read_recorded(options.state_dir);
   inputs.keys = keys_of(options);
-  auto keyrings = read_keyrings(Mounts().mounts_dir, "/etc/ceph");
+  // Rules that cannot be read are a finding of their own.
+  auto keyrings = read_keyrings(Mounts().mounts_dir, "/etc/ceph",
+                                {unnamed_mounter(options), inputs.mounters ? *inputs.mounters : cephcsi::MounterRules()});
   std::ranges::move(keyrings.keys, std::back_inserter(inputs.keys));
   inputs.wrong_mounts = std::move(keyrings.wrong);
   for (const auto& tool : around.tools) inputs.tools.push_back({tool.name, tool.package, in_path(tool.name)});

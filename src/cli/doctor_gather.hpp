@@ -18,7 +18,14 @@ struct Keyrings {
   std::vector<KeySeen> keys;
   std::vector<std::string> wrong;  ///< why a file of `mounts_dir` cannot be mounted
 };
-Keyrings read_keyrings(const std::string& mounts_dir, const std::string& ceph_dir);
+/// Who serves a volume, before its own attributes say it.
+struct Choosing {
+  cephcsi::Mounter unnamed = cephcsi::Mounter::nbd;  ///< where they say nothing
+  cephcsi::MounterRules rules = {};                  ///< before anything they say
+};
+Keyrings read_keyrings(const std::string& mounts_dir, const std::string& ceph_dir, const Choosing& choosing = {});
+/// --default-mounter.
+cephcsi::Mounter unnamed_mounter(const Doctor& options);
 /// `root`: where the host's root folder is seen; empty: here.
 Module rbd_module(const std::string& root, const std::string& kernel);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "corbd/cephcsi/mounters.hpp"
 #include "corbd/cephcsi/parameters.hpp"
 #include "corbd/core/file.hpp"
 #include "corbd/rbd/ceph_conf.hpp"
@@ -16,9 +17,11 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxKeyring = 1 << 20;
 
-/// As the agent reads the attributes. What it refuses has no client.
-bool kernel_serves(const manager::Mount& mount) {
-  const auto read = cephcsi::read_parameters(mount.volume_context);
+/// As the agent decides. What it refuses has no client. No volume of a host has a StorageClass.
+bool kernel_serves(const manager::Mount& mount, const Choosing& choosing) {
+  const auto rule =
+      cephcsi::choose_mounter(choosing.rules, cephcsi::mounter_case(mount.volume.external_id, mount.volume_context));
+  const auto read = cephcsi::read_parameters(mount.volume_context, {choosing.unnamed, rule.mounter});
   return read && read->mounter == cephcsi::Mounter::krbd;
 }
 
@@ -33,7 +36,7 @@ std::vector<std::string> keyrings_in(const std::string& folder) {
 
 }  // namespace
 
-Keyrings read_keyrings(const std::string& mounts_dir, const std::string& ceph_dir) {
+Keyrings read_keyrings(const std::string& mounts_dir, const std::string& ceph_dir, const Choosing& choosing) {
   Keyrings found;
   std::vector<Secret> used;
   for (const auto& file : read_mount_files(mounts_dir)) {
@@ -45,7 +48,7 @@ Keyrings read_keyrings(const std::string& mounts_dir, const std::string& ceph_di
     }
     used.push_back(mount->secrets.at("userKey"));
     found.keys.push_back({file.wish->dir + " (client." + file.wish->user + ")", cephcsi::key_type(used.back().reveal()),
-                          kernel_serves(*mount), KeySeen::From::mount});
+                          kernel_serves(*mount, choosing), KeySeen::From::mount});
   }
   for (const auto& path : keyrings_in(ceph_dir)) {
     auto text = read_file(path, kMaxKeyring);

@@ -345,7 +345,7 @@ Moving gather_moving(const Doctor& options) {
   moving.clusters = read_clusters(options.config_dir, options.ceph_conf);
   moving.mappings = rbd::read_cluster_mapping(options.config_dir);
   moving.rules = read_mounter_rules(options.config_dir);
-  moving.unnamed = options.default_mounter == kMounters[0] ? cephcsi::Mounter::krbd : cephcsi::Mounter::nbd;
+  moving.unnamed = unnamed_mounter(options);
   moving.kms_config = read_file(options.kms_config_dir + "/config.json", kMaxText);
   ask_objects(moving, kube::find_access(environment("KUBERNETES_CONFIG_PATH"), environment), options.node);
   return moving;

@@ -184,7 +184,10 @@ std::optional<Decision> take_image(const Situation& view) {
   const bool evicts = step != nullptr && std::holds_alternative<step::Evict>(*step);
   // Whoever has the lock has no watch any more, as after the death of its node. librbd, or the kernel, has it
   // blocklisted and then takes the lock.
-  if (evicts || (!answer && view.seen.facts.ownership->lock == image::Ownership::Lock::other))
+  // Nothing holds an image without a lock for a device that waits at the node which it is attached to.
+  const bool kept_by_nothing = !view.record->exclusive_lock && !view.record->read_only && !view.record->shared;
+  const bool taken = view.seen.facts.ownership->lock == image::Ownership::Lock::other || kept_by_nothing;
+  if (evicts || (!answer && taken))
     if (auto refused = leave_to_attached(view)) return refused;
   return answer;
 }

@@ -15,11 +15,17 @@ constexpr std::chrono::minutes kByItself{6}, kByHand{20};
 void TwoNodes::settle() {
   forced_at_ = pair_.now();
   const auto is_settled = [&] { return attached_ == wanted_ && is_up(sides_.at(attached_)); };
-  const auto by_itself = pair_.now() + kByItself, end = by_itself + kByHand;
-  while (!is_settled() && pair_.now() < end && !broken()) {
-    go_until(std::min(pair_.now() + 1min, end));
-    if (pair_.now() >= by_itself) operator_gives_up();
-  }
+  const auto settle = [&] {
+    const auto by_itself = pair_.now() + kByItself, end = by_itself + kByHand;
+    while (!is_settled() && pair_.now() < end && !broken()) {
+      go_until(std::min(pair_.now() + 1min, end));
+      if (pair_.now() >= by_itself) operator_gives_up();
+    }
+  };
+  settle();
+  // Only now it may hear that it was cut off.
+  go_until(pair_.now() + 30s);
+  settle();
   const Side& side = sides_.at(wanted_);
   // A format that another node began may be another's data: people look at it.
   const bool begun = image().metadata.contains("corbd/format");

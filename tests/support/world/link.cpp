@@ -26,7 +26,10 @@ FakeLink::FakeLink(World& world, image::Image& image, std::function<void()> on_s
 std::uint64_t FakeLink::begin_visit(World& world, const image::Image& image) {
   FakeImage* of = world.cluster.by_id(image.key().image_id);
   if (of == nullptr) return 0;
-  const bool writes = dynamic_cast<const FakeOpened*>(&image) != nullptr && !image.read_only() && !of->shared;
+  const auto* opened = dynamic_cast<const FakeOpened*>(&image);
+  // Who is cut off changes nothing, even if it does not know that yet.
+  const bool writes =
+      opened != nullptr && !image.read_only() && !of->shared && !world.cluster.refuses(opened->client());
   const std::string& node = world.agent.node_address;
   if (writes && !of->served_by.empty() && of->served_by != node) ++of->visits;
   if (writes) of->served_by = node;

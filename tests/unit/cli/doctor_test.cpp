@@ -277,6 +277,12 @@ TEST_CASE("the keyrings of a host are those that its mounts name, and the others
   REQUIRE(found.wrong.size() == 2);
   CHECK_THAT(found.wrong[0], ContainsSubstring("/mounts.d/d.conf: ") && ContainsSubstring("client.nobody"));
   CHECK_THAT(found.wrong[1], ContainsSubstring("/mounts.d/e.conf: line 5"));
+  // As the agent with that --default-mounter and these rules decides.
+  const auto by_default = read_keyrings(folder.path() + "/mounts.d", "/none", {cephcsi::Mounter::krbd});
+  CHECK(by_default.keys[0].by_kernel);
+  const auto rules = cephcsi::parse_mounter_rules(R"([{"mounter":"rbd-nbd","pool":"rbd"}])");
+  REQUIRE(rules);
+  CHECK_FALSE(read_keyrings(folder.path() + "/mounts.d", "/none", {cephcsi::Mounter::krbd, *rules}).keys[1].by_kernel);
   const auto none = read_keyrings(folder.path() + "/none", folder.path() + "/none");
   CHECK((none.keys.empty() && none.wrong.empty()));
 }
