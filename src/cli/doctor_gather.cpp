@@ -259,8 +259,9 @@ Inputs gather(const Doctor& options, const Surroundings& around) {
   inputs.recorded = read_recorded(options.state_dir);
   inputs.keys = keys_of(options);
   // Rules that cannot be read are a finding of their own.
-  auto keyrings = read_keyrings(Mounts().mounts_dir, "/etc/ceph",
-                                {unnamed_mounter(options), inputs.mounters ? *inputs.mounters : cephcsi::MounterRules()});
+  auto keyrings =
+      read_keyrings(Mounts().mounts_dir, "/etc/ceph",
+                    {unnamed_mounter(options), inputs.mounters ? *inputs.mounters : cephcsi::MounterRules()});
   std::ranges::move(keyrings.keys, std::back_inserter(inputs.keys));
   inputs.wrong_mounts = std::move(keyrings.wrong);
   for (const auto& tool : around.tools) inputs.tools.push_back({tool.name, tool.package, in_path(tool.name)});

@@ -291,8 +291,9 @@ void Cluster::stored(const Work& work, FakeImage& image) {
   // The lock is advisory: an OSD refuses only clients that are cut off.
   if (image.exclusive && !image.shared && !image.lock_owner.empty() && image.lock_owner != work.client)
     broke("a write of " + work.client + " landed in " + where + ", which is locked by " + image.lock_owner);
-  const bool link_is_later = work.link_visits != work.device_visits;
-  if (!image.shared && (link_is_later || (image.exclusive && image.visits != work.device_visits)))
+  const bool link_is_later = work.link_visits != work.device_visits && work.link_visits != kNoVisit;
+  const bool image_is_later = image.visits != work.device_visits && work.device_visits != kNoVisit;
+  if (!image.shared && (link_is_later || (image.exclusive && image_is_later)))
     broke("a write from before another node's visit was replayed: " + where);
   image.blocks[work.block] = work.number;
   image.stored.insert(work.number);

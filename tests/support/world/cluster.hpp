@@ -33,6 +33,9 @@ struct FakeLuks {
 };
 inline constexpr std::uint64_t kLuksHeader = 16 << 20;  ///< bytes
 
+/// Of a link whose client is cut off when the link is made.
+inline constexpr std::uint64_t kNoVisit = ~std::uint64_t{0};
+
 struct FakeImage {
   std::string id;
   std::int64_t pool_id = 1;

@@ -107,6 +107,8 @@ void Kernel::close_device(std::uint32_t index) {
 void Kernel::connect_link(KernelDevice& device, int link) {
   device.link = link;
   device.alive = true;
+  if (const auto place = links.find(link); device.visits == kNoVisit && place != links.end())
+    device.visits = place->second->visits;
   world_.trace(device::path(device.index) + " is served by link " + std::to_string(link));
   const auto timer = std::chrono::milliseconds(device.io_timeout_ms) + std::chrono::seconds(1);
   // What was in flight goes out again when its timer fires, in any order; what waited for a link, now.

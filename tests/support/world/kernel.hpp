@@ -45,8 +45,9 @@ struct KernelDevice {
 
   std::optional<std::uint64_t> mapping;  ///< bytes of the open LUKS mapping above it
 
-  int link = 0;              ///< whose socket it has
-  std::uint64_t visits = 0;  ///< of its image when the device was made: pages above it are as old
+  int link = 0;  ///< whose socket it has
+  /// Of its image when its first link was made that was no kNoVisit: pages above it are as old.
+  std::uint64_t visits = 0;
   std::list<KernelRequest> requests;
 };
 

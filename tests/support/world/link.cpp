@@ -27,9 +27,9 @@ std::uint64_t FakeLink::begin_visit(World& world, const image::Image& image) {
   FakeImage* of = world.cluster.by_id(image.key().image_id);
   if (of == nullptr) return 0;
   const auto* opened = dynamic_cast<const FakeOpened*>(&image);
+  const bool writes = opened != nullptr && !image.read_only() && !of->shared;
   // Who is cut off changes nothing, even if it does not know that yet.
-  const bool writes =
-      opened != nullptr && !image.read_only() && !of->shared && !world.cluster.refuses(opened->client());
+  if (writes && world.cluster.refuses(opened->client())) return kNoVisit;
   const std::string& node = world.agent.node_address;
   if (writes && !of->served_by.empty() && of->served_by != node) ++of->visits;
   if (writes) of->served_by = node;

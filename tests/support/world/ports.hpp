@@ -109,7 +109,7 @@ class FakeLink final : public device::Link {
   bool tombstone() const { return opened() == nullptr; }
   const int serial;
   const std::string image_id;
-  const std::uint64_t visits;          ///< of its image when the link was made
+  const std::uint64_t visits;          ///< of its image when the link was made, or kNoVisit
   std::optional<std::uint32_t> given;  ///< the device that has its other end
 
  private:
