@@ -335,6 +335,23 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
                                            {"hint", "`dmesg` tells what nbd waits for"}});
   }
 
+  /// No next agent is heard, nobody reads metrics, and nothing is healed any more.
+  task<> begin_nothing() {
+    giver_.stop();
+    clock_->cancel(announce_timer_);
+    co_await end_commands();
+    co_await web_.stop({clock_->now()});
+    co_await vitals_.stop();
+    co_await healer_.stop();
+  }
+
+  task<> end_callers(Until until, duration calls_within) {
+    co_await csi_.stop(until.at_most(clock_->now() + calls_within));
+    co_await admin_.stop(until.at_most(clock_->now() + kAdminLeavesWithin));
+    co_await node_.stop(until);
+    co_await kubernetes_.stop(until);
+  }
+
   /// The end goes the other way: no reader of the metrics, no new healing, no step of a volume, then whoever still
   /// waits for an answer, and the registration last.
   ///
@@ -342,17 +359,10 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
   /// So the images stay open, and the process ends without the destructors that would close them.
   task<> leave() {
     log::info("agent.leaving");
-    clock_->cancel(announce_timer_);
-    co_await end_commands();
+    co_await begin_nothing();
     const Until until{clock_->now() + kLeaveWithin};
-    co_await web_.stop({clock_->now()});
-    co_await vitals_.stop();
-    co_await healer_.stop();
     co_await shell_.stop(until.at_most(clock_->now() + kVolumesLeaveWithin));
-    co_await csi_.stop(until.at_most(clock_->now() + kCallsLeaveWithin));
-    co_await admin_.stop(until.at_most(clock_->now() + kAdminLeavesWithin));
-    co_await node_.stop(until);
-    co_await kubernetes_.stop(until);
+    co_await end_callers(until, kCallsLeaveWithin);
     // Without a volume no image is open. The clients then end well, and the next start has nobody to fence.
     if (shell_.status().empty())
       if (auto closed = co_await clusters_->shutdown(until); !closed)
@@ -369,17 +379,8 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
   /// still until the next agent serves it, a few at a time.
   task<> hand_over() {
     log::info("agent.hands_over");
-    giver_.stop();
-    clock_->cancel(announce_timer_);
-    co_await end_commands();
-    const Until callers{clock_->now() + kLeaveWithin};
-    co_await web_.stop({clock_->now()});
-    co_await vitals_.stop();
-    co_await healer_.stop();
-    co_await csi_.stop(callers);
-    co_await admin_.stop(callers.at_most(clock_->now() + kAdminLeavesWithin));
-    co_await node_.stop(callers);
-    co_await kubernetes_.stop(callers);
+    co_await begin_nothing();
+    co_await end_callers({clock_->now() + kLeaveWithin}, kLeaveWithin);
     if (registrar_) co_await registrar_->stop({clock_->now()});
     co_await shell_.settle();
     auto given = co_await giver_.next_answers(kNextAnswersWithin) ? giver_.begin(lock_) : no_next();
