@@ -11,7 +11,7 @@ PROGRAMS = ("ceph", "cephcsi", "corbd", "crictl", "helm", "kubectl", "modprobe",
 # Their sections are looked at. Of other documents and sections other tests of tests/house look at what they show.
 SECTIONS = {
     MIGRATING: None,  # all of them
-    RUNBOOK: ["Runbook", "Going back to ceph-csi"],
+    RUNBOOK: None,
     README: ["Operations"],
     KUBERNETES: ["Install it", "Rook"],
 }
@@ -23,8 +23,9 @@ SEEN, MOVED, UNIT = "tests/lab/stories_seen.py", "tests/lab/stories_migrate.py",
 NO_HELM = "Helm is no package of Debian. tests/deploy renders the chart with these values, and an API server takes it (tests/deploy/server)"
 NO_ROOK = "there is no Rook here, and the document says so"
 LABELLED = "with the chart's names, what the story runs in ceph-csi's place; tests/deploy/test_migration.py checks names and labels"
+CEPHS_OWN = "Ceph's own command, which only looks, as its manual has it"
 IN_PASSING = "the name of a command, in passing"
-# (document, section) -> what a command begins with -> why the story does not run it: a sentence; or a file, and a text in it that runs it.
+# (document, section; None: any of it) -> what a command begins with -> why the story does not run it: a sentence; or a file, and a text in it that runs it.
 ELSEWHERE = {
     (MIGRATING, "From ceph-csi's node plugin, and back"): {
         "kubectl set image": IN_PASSING, "helm upgrade": IN_PASSING},
@@ -55,15 +56,25 @@ ELSEWHERE = {
         "corbd take ID --yes-really": (UNIT, "scene.ask(What::take, \"volume-1\", {}, true)"),
         "corbd drain": "the story runs it as the page on migrations has it",
         "kubectl corbd": "the story runs it as the page on migrations has it"},
+    (RUNBOOK, None): {
+        "corbd status": (SEEN, '"status"'), "corbd volumes": (SEEN, '"volumes"'), "corbd volume ID": (SEEN, '"volume", volume.id'),
+        "corbd events": ("tests/unit/cli/agent_test.cpp", '"events"'), "corbd top --sort latency": ("tests/unit/cli/top_test.cpp", "sort_top"),
+        "corbd heal ID": (SEEN, '"heal", volume.id'), "corbd heal ID --without-proof": ("tests/lab/stories_owner.py", '"heal", volume.id, "--without-proof"'),
+        "corbd fail ID --yes-really": ("tests/lab/stories_heal.py", '"fail", volume.id, "--yes-really"'),
+        "corbd holders VOLUME": ("tests/lab/stories_fence.py", '"holders", volume.id'), "corbd fence ls": ("tests/lab/stories_fence.py", '"fence", "ls"'),
+        "corbd drain": (MOVED, '"drain"'), "corbd drain --undo": ("tests/unit/cli/drain_test.cpp", "undo"),
+        "corbd alive": ("tests/unit/ops/command_test.cpp", "corbd alive ends with 0"),
+        "corbd doctor": ("tests/lab/stories_container.py", '"doctor"'), "corbd doctor --bundle FILE": ("tests/lab/stories_container.py", '"--bundle"'),
+        "rbd status": ("tests/lab/stories_owner.py", '"rbd", "status"'), "rbd lock ls": ("tests/lab/stories_fence.py", '"rbd", "lock", "ls"'),
+        "rbd resize": ("tests/lab/stories_accept.py", '"rbd", "resize"'), "rbd info": CEPHS_OWN, "rbd export": CEPHS_OWN, "rbd config image ls": CEPHS_OWN,
+        "ceph osd blocklist ls": ("tests/lab/stories_accept.py", '"ceph", "osd", "blocklist", "ls"'), "ceph auth get": CEPHS_OWN,
+        "ceph health detail": CEPHS_OWN, "kubectl cordon": "the story drains, which cordons first",
+        "nbd-client -d": "no story loses a record whose device nothing names any more"},
     (RUNBOOK, "Runbook"): {
         "kubectl -n ceph-csi exec POD -c corbd -- corbd status": "as in deploy/kubernetes; the story runs it in ceph-csi's place",
-        "corbd status": (SEEN, '"status"'), "corbd volumes": (SEEN, '"volumes"'), "corbd volume ID": (SEEN, '"volume", volume.id'),
-        "corbd heal ID": (SEEN, '"heal", volume.id'), "corbd fail ID --yes-really": ("tests/lab/stories_heal.py", '"fail", volume.id, "--yes-really"'),
-        "corbd doctor --before-rollback": (MOVED, '"doctor", "--before-" + what'),
-        "corbd doctor": ("tests/lab/stories_container.py", '"doctor"')},
+        "corbd doctor --before-rollback": (MOVED, '"doctor", "--before-" + what')},
     (RUNBOOK, "Going back to ceph-csi"): {
-        "corbd doctor --before-rollback": (MOVED, 'foresee(agent, "rollback"'), "corbd drain": (MOVED, '"drain"'), "corbd volumes": (SEEN, '"volumes"'),
-        "corbd volume ID": (SEEN, '"volume", volume.id'), "kubectl drain": "the story runs it as the page on migrations has it",
+        "corbd doctor --before-rollback": (MOVED, 'foresee(agent, "rollback"'), "kubectl drain": "the story runs it as the page on migrations has it",
         "kubectl uncordon": "the story runs it as the page on migrations has it",
         "pkill -TERM -x rbd-nbd": "the story runs it as the page on migrations has it", "kubectl delete pod": IN_PASSING, "kubectl rollout undo": IN_PASSING,
         "nbd-client -d": "what nobody shall do", "umount -f": "what nobody shall do",
@@ -85,15 +96,19 @@ class Command:
 
     @property
     def row(self):
-        """Of ELSEWHERE: what this command begins with."""
-        rows = ELSEWHERE.get((self.document, self.section), {})
-        return max((begin for begin, why in rows.items() if self.text == begin or why != IN_PASSING and re.match(re.escape(begin) + r"(?![\w-])", self.text)),
-                   key=len, default=None)
+        """Of ELSEWHERE: the place, and what this command begins with. None if no row speaks of it."""
+        for place in ((self.document, self.section), (self.document, None)):
+            rows = ELSEWHERE.get(place, {})
+            begin = max((begin for begin, why in rows.items()
+                         if self.text == begin or why != IN_PASSING and re.match(re.escape(begin) + r"(?![\w-])", self.text)), key=len, default=None)
+            if begin is not None:
+                return place, begin
+        return None
 
     @property
     def elsewhere(self):
         """Why the story does not run it; None if it does."""
-        return None if self.row is None else ELSEWHERE[self.document, self.section][self.row]
+        return None if self.row is None else ELSEWHERE[self.row[0]][self.row[1]]
 
     def __repr__(self):
         return "%s, %s: `%s`" % (self.document, self.section, self.text)
