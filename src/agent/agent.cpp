@@ -6,6 +6,7 @@
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 
 #include "cluster_directory.hpp"
@@ -16,6 +17,7 @@
 #include "corbd/csi/server.hpp"
 #include "corbd/csi/stage.hpp"
 #include "corbd/fence/fencer.hpp"
+#include "corbd/handover/reserve.hpp"
 #include "corbd/heal/farewell.hpp"
 #include "corbd/heal/healer.hpp"
 #include "corbd/heal/kubernetes.hpp"
@@ -52,6 +54,9 @@ constexpr std::size_t kFileThreads = 4, kNameThreads = 2;
 constexpr std::chrono::seconds kClientsEndWithin{2};
 // It connects to the clusters first, and then answers at once.
 constexpr std::chrono::seconds kNextWarmsWithin{30}, kNextAnswersWithin{1};
+constexpr std::chrono::milliseconds kSignalArrivesWithin{10};
+// It looks every 200 ms.
+constexpr std::chrono::seconds kReserveAsksWithin{2};
 // Within the pod's terminationGracePeriodSeconds.
 constexpr std::chrono::seconds kCommandsEndWithin{90};
 
@@ -290,9 +295,23 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
       const bool ready = co_await giver_.next_answers(kNextWarmsWithin);
       if (ready) co_await hand_over();
     }
+    const bool shutdown = co_await outlast_shutdown();
+    if (!shutdown) co_await give_to_reserve();
     giver_.stop();
-    co_await outlast_shutdown();
     co_await leave();
+  }
+
+  /// This pod goes, and another one is in reserve: a rollout is undone, or the node was booted in the middle of one.
+  task<> give_to_reserve() {
+    if (!stays_in_reserve()) co_return;
+    called_ = std::make_unique<Event>(control_, *clock_);
+    auto job = [folder = options_.runtime_dir, pod = options_.pod] { return handover::call_reserve(folder, pod); };
+    const auto waits = co_await files_.run(std::move(job), {}, "calling the pod in reserve");
+    if (!waits || !*waits) co_return;
+    static_cast<void>(co_await called_->wait({clock_->now() + kReserveAsksWithin}));
+    if (!giver_.has_next()) co_return;
+    const bool ready = co_await giver_.next_answers(kNextWarmsWithin);
+    if (ready) co_await hand_over();
   }
 
   /// Looks now and then, and tells of what lasts. No volume keeps the node from being ready, so none is looked at.
@@ -302,8 +321,9 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
     announce_timer_ = clock_->schedule(clock_->now() + kAnnounceEvery, [this] { announce(); });
   }
 
-  /// While the node goes down and our devices are in use, we serve them. A second signal ends that.
-  task<> outlast_shutdown() {
+  /// While the node goes down and our devices are in use, we serve them. A second signal ends that. False: the node
+  /// stays, or nobody says.
+  task<bool> outlast_shutdown() {
     // The limit holds even if the bus does not answer.
     const Until until{clock_->now() + 2 * kAskSystem};
     const auto stopping = co_await names_.run([] { return host::system_stopping(kAskSystem); }, until,
@@ -313,13 +333,15 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
                                       {"hint",
                                        "if the node shuts down, its devices are served no longer: give the agent "
                                        "the system bus (/run/dbus)"}});
-    if (!stopping || !*stopping) co_return;
+    if (!stopping || !*stopping) co_return false;
+    giver_.stop();
     CancelScope hurry;
     signals_.async_wait([&hurry](boost::system::error_code failed, int) {
       if (!failed) hurry.cancel();
     });
     co_await heal::outlast_users(control_, *clock_, shell_, std::chrono::seconds(options_.shutdown_grace_s), hurry);
     signals_.cancel();
+    co_return true;
   }
 
   /// A process cannot end inside a command to the kernel's nbd driver: its thread would keep the lock of the state
@@ -383,6 +405,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
     co_await end_callers({clock_->now() + kLeaveWithin}, kLeaveWithin);
     if (registrar_) co_await registrar_->stop({clock_->now()});
     co_await shell_.settle();
+    co_await note_reserve();
     auto given = co_await giver_.next_answers(kNextAnswersWithin) ? giver_.begin(lock_) : no_next();
     std::size_t links = 0;
     if (given) {
@@ -399,6 +422,8 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
       log::error("agent.not_handed_over",
                  {{"error", given.error().text}, {"given", links}, {"effect", "the next start heals every device"}});
     log::drain(kLogEndsWithin);
+    const bool to_end = co_await ends_by_signal();
+    if (given && !to_end && stays_in_reserve()) begin_anew();
     ::_exit(given ? 0 : 1);
   }
 
@@ -409,6 +434,26 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
     const auto given = co_await giver_.give({std::move(one.volume_id), one.device, std::move(one.link)});
     if (!given) log::warning("volume.not_given", {{"volume", id}, {"error", given.error().text}});
     co_return given.has_value();
+  }
+
+  /// Whether a signal came while the devices were given. One that comes later ends the process.
+  task<bool> ends_by_signal() {
+    ::signal(SIGTERM, SIG_DFL);
+    static_cast<void>(co_await sleep_until(control_, *clock_, clock_->now() + kSignalArrivesWithin));
+    co_return told_to_end_;
+  }
+
+  /// kubelet would start its container again, with the same arguments.
+  bool stays_in_reserve() const { return options_.handover && !options_.pod.empty(); }
+
+  task<> note_reserve() {
+    if (told_to_end_ || !stays_in_reserve()) co_return;
+    auto job = [folder = options_.runtime_dir, pod = options_.pod] {
+      return handover::note_pod_in_reserve(folder, pod);
+    };
+    if (const auto noted = co_await files_.run(std::move(job), {}, "noting that this pod is in reserve"); !noted)
+      log::warning("handover.reserve_not_noted",
+                   {{"error", noted.error().text}, {"effect", "this pod will ask for the devices again"}});
   }
 
   const cli::Run& options_;

@@ -71,6 +71,7 @@ ops::AdminConfig admin_config(const cli::Run& options) {
   config.version = CORBD_VERSION;
   config.nodeid = options.nodeid;
   config.driver = options.drivername;
+  config.pod = options.pod;
   return config;
 }
 

@@ -10,6 +10,7 @@
 #include "corbd/core/log.hpp"
 #include "corbd/core/process.hpp"
 #include "corbd/csi/topology.hpp"
+#include "corbd/handover/reserve.hpp"
 
 namespace corbd {
 namespace {
@@ -30,22 +31,42 @@ result<std::optional<csi::RegistrarConfig>> registrar_config(const cli::Run& opt
   return csi::registrar_config(wish, std::filesystem::is_directory(options.kubelet_dir + "/plugins_registry", ignored));
 }
 
-result<Start> begin(const cli::Run& options) {
-  constexpr int kTries = 100;
-  constexpr std::chrono::milliseconds kPause{100};
+/// in_use: an agent has the lock. failed_precondition: it refuses to give anything.
+result<Start> try_to_begin(const cli::Run& options) {
   if (options.handover) {
     auto before = handover::ask(options.runtime_dir, handover_side(options));
     if (!before) return with_context("--handover", before.error());
     if (*before) return Start{{}, std::move(*before)};
   }
   auto lock = lock_folder(options.state_dir);
-  // An agent that ended just now holds its lock a moment longer.
-  for (int tries = 1; options.handover && tries < kTries && !lock && lock.error().code == errc::in_use; ++tries) {
-    std::this_thread::sleep_for(kPause);
-    lock = lock_folder(options.state_dir);
-  }
   if (!lock) return lock.error();
   return Start{std::move(*lock), {}};
+}
+
+result<Start> begin(const cli::Run& options) {
+  constexpr int kTries = 100;
+  // Each refusal is a line in the log of the agent that serves.
+  constexpr std::chrono::milliseconds kPause{100}, kPauseWhenRefused{5000};
+  if (options.handover && !options.pod.empty() && handover::pod_in_reserve(options.runtime_dir) == options.pod) {
+    auto lock = handover::wait_in_reserve(options.state_dir, options.runtime_dir, options.pod);
+    if (!lock) return lock.error();
+    if (*lock) return Start{std::move(*lock), {}};
+  }
+  // An agent that ended just now holds its lock a moment longer. One that started beside this one has the lock before
+  // it can be asked.
+  for (int tries = 1;; ++tries) {
+    auto start = try_to_begin(options);
+    if (start) return start;
+    const auto code = start.error().code;
+    // In a pod the agent that serves may be deleted any time. kubelet would let a container that ended wait for
+    // minutes.
+    const bool may_wait = options.pod.empty() ? code == errc::in_use && tries < kTries
+                                              : code == errc::in_use || code == errc::failed_precondition;
+    if (!options.handover || !may_wait) return start;
+    if (tries == (code == errc::in_use ? kTries : 1))
+      log::warning("handover.waits_for_end", {{"of", "the agent that serves"}, {"why", start.error().text}});
+    std::this_thread::sleep_for(code == errc::in_use ? kPause : kPauseWhenRefused);
+  }
 }
 
 }  // namespace
@@ -80,6 +101,7 @@ int start_agent(const cli::Run& options) {
   if (!boot_id) return refuse(boot_id.error());
   auto start = begin(options);
   if (!start) return refuse(start.error());
+  if (!options.pod.empty()) handover::leave_reserve(options.runtime_dir, options.pod);
   run_agent(options, *boot_id, *registrar, std::move(*start));
 }
 

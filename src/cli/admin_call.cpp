@@ -9,6 +9,7 @@
 #include "admin_socket.hpp"
 #include "caller.hpp"
 #include "corbd/cli/options.hpp"
+#include "corbd/handover/reserve.hpp"
 #include "corbd/v1/admin.grpc.pb.h"
 #include "json.hpp"
 #include "text.hpp"
@@ -213,8 +214,23 @@ int events(Asking& asking, const Admin& ask) {
   }
 }
 
+/// While two pods are beside each other, both reach whichever agent serves: it counts for its own pod only.
+int own_pod_ready(Asking& asking, const Admin& ask) {
+  v1::GetStatusResponse response;
+  if (!asking.answered(&v1::Admin::Stub::GetStatus, v1::GetStatusRequest(), response)) return kRefused;
+  if (!ask.pod.empty() && response.pod() != ask.pod) {
+    asking.tell("the agent of another pod serves (" + printable(response.pod()) + "): this one's has not begun yet");
+    return kRefused;
+  }
+  if (response.ready()) return 0;
+  for (const auto& part : response.components())
+    if (part.keeps_from_serving()) asking.tell(printable(part.name()) + ": " + printable(part.text()));
+  return kRefused;
+}
+
 /// Prints nothing when all is well, because kubelet asks every few seconds.
-int alive(Asking& asking, const Admin&) {
+int alive(Asking& asking, const Admin& ask) {
+  if (ask.ready) return own_pod_ready(asking, ask);
   v1::CheckAliveResponse response;
   return asking.answered(&v1::Admin::Stub::CheckAlive, v1::CheckAliveRequest(), response) ? 0 : kRefused;
 }
@@ -231,7 +247,10 @@ int call_admin(const Admin& ask) {
                           {"fail", fail},     {"drain", drain},     {"log-level", log_level}, {"events", events},
                           {"alive", alive},   {"top", watch_top}};
   const Row& row = rows[static_cast<int>(ask.what) - 1];
-  const auto socket = admin_socket(agents_folder(ask.runtime_dir));
+  const std::string folder = agents_folder(ask.runtime_dir);
+  // It serves as soon as nobody else does. Were it not ready, a rollback to its pod would wait for it for ever.
+  if (ask.ready && !ask.pod.empty() && handover::pod_in_reserve(folder) == ask.pod) return 0;
+  const auto socket = admin_socket(folder);
   if (const auto there = look_for_agent(socket); !there) {
     std::cerr << "corbd " << row.name << ": " << there.error().text << std::endl;
     return kNoAgent;

@@ -106,6 +106,10 @@ void add_admin(CLI::App& app, Admin& into) {
   auto* alive =
       add(app, into, What::alive, "alive",
           "Check whether the agent answers, for a liveness probe: prints nothing and exits with 0 if it does");
+  alive->add_flag("--ready", into.ready,
+                  "For a readiness probe: also check that new volumes can be staged, and that the agent is the one of "
+                  "this pod; an agent in reserve is ready");
+  alive->add_option("--pod", into.pod, "With --ready: UID of this pod [any agent may answer]")->envname("POD_UID");
   add_timeout(alive, into, "10");
 }
 

@@ -62,6 +62,11 @@ constexpr auto kTable = std::to_array<Flag>({
     {"failpoint", Kind::text, &Run::failpoints, "NAME=kill|stop|error|hang[@N]; for tests only"},
     {"handover", Kind::boolean, &Run::handover,
      "If an agent serves here already, with the same --runtime-dir: take its devices over without a break; it ends"},
+    {"pod", Kind::text, &Run::pod,
+     "UID of the pod that this agent is in. With --handover: an agent that has given its devices away does not end, "
+     "but "
+     "stays in reserve",
+     "POD_UID"},
     {"standalone", Kind::boolean, &Run::standalone,
      "Serve this host without kubelet and API server, for `corbd mount`: the CSI socket is <runtime-dir>/csi.sock, the "
      "state is in /var/lib/corbd/agent, and any folder may be a target"},

@@ -2,6 +2,7 @@
 
 #include <execinfo.h>
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <linux/magic.h>
 #include <signal.h>
 #include <string.h>
@@ -12,7 +13,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <filesystem>
 #include <utility>
+#include <vector>
 
 #include "corbd/core/file.hpp"
 
@@ -92,6 +95,20 @@ result<> note_lock_holder(const std::string& folder, const Fd& lock) {
   if (::pwrite(lock.get(), pid.data(), pid.size(), 0) == length && ::ftruncate(lock.get(), length) != 0)
     return Error{errc::state_write, "truncating " + folder + "/lock: " + ::strerror(errno)};
   return {};
+}
+
+void begin_anew() {
+  auto words = read_file("/proc/self/cmdline", 1u << 20);
+  std::error_code failed;
+  // By its name: the process would be called "exe" otherwise.
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", failed);
+  if (!words || failed) return;
+  std::vector<char*> arguments;
+  for (std::size_t at = 0; at < words->size(); at = words->find('\0', at) + 1) arguments.push_back(words->data() + at);
+  arguments.push_back(nullptr);
+  // Whoever opened it: a library need not have thought of this.
+  ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
+  ::execv(program.c_str(), arguments.data());
 }
 
 result<std::string> read_boot_id() {

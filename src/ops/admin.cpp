@@ -88,6 +88,7 @@ class Desk {
     response.set_version(config_.version);
     response.set_pid(::getpid());
     response.set_node_id(rpc::valid_utf8(config_.nodeid));
+    response.set_pod(rpc::valid_utf8(config_.pod));
     response.set_uptime_ms(duration_cast<milliseconds>(clock_.now() - started_).count());
     const auto known = facts();
     count(response, known);

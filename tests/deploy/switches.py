@@ -27,6 +27,7 @@ SWITCHES = {
     "no modules": {"nodeplugin.loadModules": False},
     "pods that are deleted by hand": {"nodeplugin.updateStrategy": "OnDelete"},
     "many nodes at the same time": {"nodeplugin.maxUnavailable": "10%"},
+    "a rollout without a second pod": {"nodeplugin.handover": False, "nodeplugin.maxUnavailable": 2},
     "several io threads": {"nodeplugin.ioThreads": 4},
     "what is told of volumes": {"nodeplugin.httpMetrics.volumeMetrics": "latency", "nodeplugin.slowRequestSeconds": 5},
     "a long shutdown": {"nodeplugin.shutdownGraceSeconds": 300},

@@ -13,7 +13,6 @@ LEFT = {
     "--failpoint": "for tests",
     "--fencing-only": "beside the provisioner, no node's agent (docs/dead-node.md)",
     "--fsck-options": "few want other ones for all volumes; a StorageClass has mkfsOptions and mountOptions",
-    "--handover": "for an agent that is started beside the one that serves; a DaemonSet without surge never does",
     "--heal-at-once": "few want another number",
     "--heal-without-proof": "removed: the agent ends with a sentence that says so",
     "--kubelet-registration-path": "the socket is at the same path in the pod and on the node",

@@ -19,6 +19,18 @@ def rules(found):
             for group in rule["apiGroups"] for resource in rule["resources"] for name in rule.get("resourceNames", [None]) for verb in rule["verbs"]}
 
 
+def strategy(found):
+    return only("DaemonSet", found)["spec"]["updateStrategy"]
+
+
+def hands_over(found):
+    """Whether the agent asks the one before for its devices, and knows its pod. It does both or neither."""
+    agent = agent_of(found)
+    asks, knows = "--handover" in agent["args"], "POD_UID" in {one["name"] for one in agent["env"]}
+    assert asks == knows
+    return asks
+
+
 class Pod(unittest.TestCase):
     def test_the_image_and_its_secret_are_values_for_both_containers(self):
         found = told_by("another image")
@@ -40,7 +52,29 @@ class Pod(unittest.TestCase):
 
     def test_the_update_strategy_is_a_value(self):
         self.assertEqual(only("DaemonSet", told_by("pods that are deleted by hand"))["spec"]["updateStrategy"], {"type": "OnDelete"})
-        self.assertEqual(only("DaemonSet", told_by("many nodes at the same time"))["spec"]["updateStrategy"]["rollingUpdate"], {"maxUnavailable": "10%"})
+        self.assertEqual(strategy(told_by("many nodes at the same time"))["rollingUpdate"], {"maxSurge": "10%", "maxUnavailable": 0})
+
+    def test_a_rollout_puts_the_next_pod_beside_the_present_one_which_hands_over_to_it(self):
+        found = told_by("defaults")
+        self.assertEqual(strategy(found), {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}})
+        self.assertTrue(hands_over(found))
+
+    def test_where_a_second_pod_is_not_wanted_or_cannot_be_the_present_one_ends_first(self):
+        for found, nodes in ((told_by("a rollout without a second pod"), 2), (told_by("CSI-Addons"), 1), (helm.objects(kube="1.21.14"), 1)):
+            self.assertEqual(strategy(found), {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": nodes}})
+            self.assertFalse(hands_over(found))
+        self.assertFalse(hands_over(told_by("pods that are deleted by hand")))
+
+    def test_no_container_beside_a_second_pod_takes_a_port_of_the_host(self):
+        for name, values in SWITCHES.items():
+            found = helm.objects(values)
+            if "maxSurge" in strategy(found).get("rollingUpdate", {}):
+                self.assertEqual([one["name"] for one in pod_of(found)["containers"] if one.get("ports")], [], name)
+
+    def test_the_readiness_probe_asks_for_the_pod_s_own_agent(self):
+        for name, values in SWITCHES.items():
+            command = agent_of(helm.objects(values))["readinessProbe"]["exec"]["command"]
+            self.assertEqual(command, ["corbd", "alive", "--ready", "--timeout=10"], name)
 
     def test_the_number_of_io_threads_is_a_value(self):
         self.assertIn("--io-threads=4", agent_of(told_by("several io threads"))["args"])
@@ -68,12 +102,10 @@ class Pod(unittest.TestCase):
     def test_an_SELinux_domain_is_the_pod_s(self):
         self.assertEqual(pod_of(told_by("an SELinux domain"))["securityContext"], {"seLinuxOptions": {"type": "spc_t"}})
 
-    def test_without_HTTP_nothing_listens_and_readiness_asks_the_admin_socket(self):
+    def test_without_HTTP_nothing_listens(self):
         found = told_by("no HTTP")
         agent = agent_of(found)
         self.assertFalse([flag for flag in agent["args"] if flag.startswith("--metricsport")])
-        self.assertNotIn("ports", agent)
-        self.assertEqual(agent["readinessProbe"]["exec"], agent["livenessProbe"]["exec"])
         self.assertNotIn("prometheus.io/scrape", only("DaemonSet", found)["spec"]["template"]["metadata"]["annotations"])
 
     def test_folders_of_the_node_are_values_and_stay_the_same_in_the_pod(self):

@@ -17,7 +17,7 @@ class Driver(unittest.TestCase):
         self.assertEqual(variables(found)["DRIVER_NAME"], "blue.rbd.csi.ceph.com")
         self.assertEqual(role(found, "csidrivers"), [("ClusterRole", None, ["blue.rbd.csi.ceph.com"], ["get"])])
         self.assertIn("--metricsport=9681", agent_of(found)["args"])
-        self.assertEqual([port["hostPort"] for port in agent_of(found)["ports"]], [9681])
+        self.assertIn("--metricsport=9681", agent_of(found)["args"])
         self.assertEqual(only("DaemonSet", found)["spec"]["template"]["metadata"]["annotations"]["prometheus.io/port"], "9681")
         self.assertEqual(sources(found)["/run/corbd"]["hostPath"]["path"], "/run/corbd-blue")
 
@@ -131,7 +131,8 @@ class Beside(unittest.TestCase):
     def test_a_Service_leads_to_the_port_of_the_agents(self):
         found = told_by("a Service")
         service = only("Service", found)
-        self.assertEqual(service["spec"]["ports"], [{"name": "http", "port": 80, "targetPort": agent_of(found)["ports"][0]["name"], "protocol": "TCP"}])
+        self.assertEqual(service["spec"]["ports"], [{"name": "http", "port": 80, "targetPort": 9680, "protocol": "TCP"}])
+        self.assertIn("--metricsport=9680", agent_of(found)["args"])
         self.assertEqual(service["spec"]["selector"], only("DaemonSet", found)["spec"]["selector"]["matchLabels"])
         self.assertEqual((service["spec"]["clusterIP"], service["metadata"]["annotations"]), ("None", {"a": "b"}))
         # Otherwise the metrics of an agent that is not ready would be missing, and with them why.
@@ -145,7 +146,15 @@ class Beside(unittest.TestCase):
         self.assertEqual(monitor["spec"]["namespaceSelector"], {"matchNames": ["ceph-csi"]})
         self.assertEqual(monitor["spec"]["selector"]["matchLabels"], template["metadata"]["labels"])
         endpoint, = monitor["spec"]["podMetricsEndpoints"]
-        self.assertEqual((endpoint["port"], endpoint["interval"]), ("http", "10s"))
+        self.assertEqual(endpoint["interval"], "10s")
+        # The container names no port, by which a target would be found.
+        self.assertIn({"sourceLabels": ["__meta_kubernetes_pod_container_name"], "regex": agent_of(found)["name"], "action": "keep"}, endpoint["relabelings"])
+        address = [(one["regex"], one["replacement"]) for one in endpoint["relabelings"] if one.get("targetLabel") == "__address__"]
+
+        def asked(ip):
+            # Prometheus matches whole values.
+            return [put.replace("$1", re.fullmatch(match, ip)[1]) for match, put in address if re.fullmatch(match, ip)]
+        self.assertEqual((asked("192.0.2.7"), asked("2001:db8::7")), (["192.0.2.7:9680"], ["[2001:db8::7]:9680"]))
         self.assertIn({"targetLabel": "job", "replacement": "corbd"}, endpoint["relabelings"])
         self.assertIn('up{job="corbd"}', (helm.ROOT / "deploy/prometheus/rules.yaml").read_text())
         self.assertFalse([name for name in template["metadata"]["annotations"] if name.startswith("prometheus.io")])

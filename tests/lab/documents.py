@@ -85,6 +85,7 @@ ELSEWHERE = {
         "kubectl exec writer": "the lab has no provisioner for the claims of the examples",
         "kubectl corbd -l app=csi-rbdplugin": "the story runs it as the page on migrations has it", "kubectl apply": IN_PASSING,
         "corbd volumes": (SEEN, '"volumes"'), "corbd volume ID": (SEEN, '"volume", volume.id'), "corbd drain": (MOVED, '"drain"'),
+        "kubectl kustomize deploy/kubernetes/base | sed": ("tests/lab/stories_docs.py", "kubectl kustomize deploy/kubernetes/base | sed"),
         "corbd alive": "the story's kubelet runs it as a probe", "scripts/manifests --text": ("scripts/manifests", "--text")},
     (KUBERNETES, "Rook"): {"kubectl": NO_ROOK, "scripts/manifests": NO_ROOK},
 }

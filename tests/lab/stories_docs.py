@@ -44,6 +44,9 @@ class Cluster:
             run(["mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", folder])
         for folder in ("plugins", "plugins_registry"):
             os.makedirs(os.path.join("/var/lib/kubelet", folder))
+        # A DaemonSet would wait for its pod on a node that another story left.
+        for one in self.server.get("/api/v1/nodes")["items"]:
+            self.remove("/api/v1/nodes/" + one["metadata"]["name"])
         self.make_images()
         os.makedirs(self.folder)
         self.run("containers", self.program, "-v=2", "containers", self.containers, self.images, self.folder)
@@ -271,9 +274,12 @@ def end(cluster, operator, apps, label):
     operator.type("kubectl -n ceph-csi delete daemonset,pod -l app=" + label)
 
 
+# For a Kubernetes before 1.22, says the document.
+APPLY = "kubectl kustomize deploy/kubernetes/base | sed '/maxSurge/d; s/maxUnavailable: 0/maxUnavailable: 1/' | kubectl apply --validate=false -f -"
+
+
 def installed(lab, cluster):
-    # Before Kubernetes 1.25 it needs this, says the document.
-    operator = Operator(cluster, {"NODE": NODE, "kubectl apply -k": "kubectl apply --validate=false -k"})
+    operator = Operator(cluster, {"NODE": NODE, "kubectl apply -k deploy/kubernetes/base": APPLY})
     apps = []
 
     def volume(_):

@@ -62,6 +62,7 @@ struct Run {
   bool standalone = false;        ///< without kubelet and API server; the callers are this host's own root
   std::string ceph_conf;          ///< names the cluster where there is no config.json; empty: none does
   bool handover = false;          ///< the devices of the agent that serves are taken over without a break
+  std::string pod;                ///< UID of its pod, where a DaemonSet has a second one beside it; empty: no pod
   bool verbose = false;
 };
 /// `cephcsi --type=liveness`: reports over HTTP whether an agent answers.
@@ -101,6 +102,8 @@ struct Admin {
   std::string sort = "iops";  ///< of top: the column that comes first
   int interval_s = 2;         ///< of top: between two looks
   bool once = false;          ///< of top: one table, also on a terminal
+  bool ready = false;         ///< of alive: whether it serves, too
+  std::string pod;            ///< of alive --ready: whose agent must answer, by its UID; empty: any
   bool follow = false, yes_really = false, adopt = false, without_proof = false, undo = false;
   int timeout_s = 0;  ///< 0: 120 for heal and fail, an hour for drain, 10 for the others
 };

@@ -31,6 +31,9 @@ void install_signal_handlers();
 result<Fd> lock_folder(const std::string& folder);
 /// The lock is ours now: another process gave it to us.
 result<> note_lock_holder(const std::string& folder, const Fd& lock);
+/// Becomes this program anew, with the same arguments and nothing else: every thread ends, every descriptor but stdin,
+/// stdout and stderr is closed, memory goes. Returns only if the kernel refuses.
+void begin_anew();
 /// The ID of the running boot.
 result<std::string> read_boot_id();
 /// failed_precondition unless the folder is on tmpfs: its content must go with a reboot and must never reach a disk.

@@ -19,6 +19,7 @@ struct AdminConfig {
   std::string runtime_dir;  ///< the socket is <runtime_dir>/admin.sock, 0600
   std::string version, nodeid;
   std::string driver;          ///< whose devices are shown, as far as their paths say it
+  std::string pod;             ///< UID of the agent's pod; empty: it is in none
   std::size_t max_calls = 64;  ///< in flight, those that wait for events included
 };
 

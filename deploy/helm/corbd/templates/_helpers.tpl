@@ -103,11 +103,25 @@
 --io-threads: nodeplugin.ioThreads
 --slow-request: nodeplugin.slowRequestSeconds
 --shutdown-grace: nodeplugin.shutdownGraceSeconds
+--handover: nodeplugin.handover
+--pod: itself
+{{- end -}}
+
+{{/* Whether a rollout puts the next pod beside the present one. Before Kubernetes 1.22 a DaemonSet cannot. CSI-Addons' sidecar has a port of the host. */}}
+{{- define "corbd.surges" -}}
+{{- with .Values.nodeplugin -}}
+{{- if and .handover (eq .updateStrategy "RollingUpdate") (not $.Values.csiAddons.enabled) (semverCompare ">=1.22.0-0" $.Capabilities.KubeVersion.Version) -}}
+true
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{/* The flags of `corbd run`, as YAML. */}}
 {{- define "corbd.args" -}}
 {{- $args := list "run" -}}
+{{- if include "corbd.surges" . -}}
+{{- $args = append $args "--handover" -}}
+{{- end -}}
 {{- if .Values.nodeplugin.httpMetrics.enabled -}}
 {{- $args = append $args (printf "--metricsport=%d" (int .Values.nodeplugin.httpMetrics.containerPort)) -}}
 {{- if ne .Values.nodeplugin.httpMetrics.volumeMetrics "counters" -}}

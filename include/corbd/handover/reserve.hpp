@@ -1,0 +1,27 @@
+// Two pods of one DaemonSet beside each other on a node. kubelet starts a container that ended again, so an agent that
+// handed over must not end, nor ask for the devices anew: they would go to and fro. It stays in reserve instead.
+#pragma once
+
+#include <string>
+
+#include "corbd/core/fd.hpp"
+#include "corbd/core/result.hpp"
+
+namespace corbd::handover {
+
+/// The pod whose agent handed over last and has not served since, by its UID. Empty: there is none. The note goes with
+/// the boot, and a pod that is started anew then asks as any other does.
+std::string pod_in_reserve(const std::string& runtime_dir);
+/// Do this before the devices are given: who dies in between is started again, and must know.
+result<> note_pod_in_reserve(const std::string& runtime_dir, const std::string& pod);
+/// `pod` serves from now on.
+void leave_reserve(const std::string& runtime_dir, const std::string& pod);
+
+/// The agent that serves is told to end: the pod in reserve shall ask for the devices. False: no other pod is there.
+result<bool> call_reserve(const std::string& runtime_dir, const std::string& own_pod);
+
+/// Waits until no agent has the state folder, and locks it; or until this pod is called, without a lock. A signal ends
+/// the process: it holds nothing.
+result<Fd> wait_in_reserve(const std::string& state_dir, const std::string& runtime_dir, const std::string& pod);
+
+}  // namespace corbd::handover

@@ -1,0 +1,97 @@
+#include "corbd/handover/reserve.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <thread>
+#include <utility>
+
+#include "corbd/core/file.hpp"
+#include "corbd/core/log.hpp"
+#include "corbd/core/process.hpp"
+
+namespace corbd::handover {
+namespace {
+
+constexpr std::size_t kLongestPod = 256;
+constexpr std::chrono::milliseconds kLooksEvery{200};
+
+std::string note_path(const std::string& runtime_dir) { return runtime_dir + "/in-reserve"; }
+std::string call_path(const std::string& runtime_dir) { return runtime_dir + "/reserve-called"; }
+
+std::string pod_at(const std::string& path) {
+  const auto pod = read_file(path, kLongestPod);
+  return pod ? *pod : "";
+}
+
+/// Who waits in reserve locks the note for as long, so that nobody waits for one that has gone. An invalid one:
+/// somebody has the lock.
+Fd lock_note(const std::string& runtime_dir) {
+  Fd note(::open(note_path(runtime_dir).c_str(), O_RDONLY | O_CLOEXEC));
+  return note && ::flock(note.get(), LOCK_EX | LOCK_NB) == 0 ? std::move(note) : Fd();
+}
+
+/// A call counts once.
+bool called(const std::string& runtime_dir, const std::string& pod) {
+  const std::string path = call_path(runtime_dir);
+  return pod_at(path) == pod && ::unlink(path.c_str()) == 0;
+}
+
+/// A process that is the first of its PID namespace gets a signal only if it asks for it.
+class LeavesBySignal {
+ public:
+  LeavesBySignal() {
+    for (const int number : {SIGTERM, SIGINT}) ::signal(number, [](int) { ::_exit(0); });
+  }
+  ~LeavesBySignal() {
+    for (const int number : {SIGTERM, SIGINT}) ::signal(number, SIG_DFL);
+  }
+  LeavesBySignal(const LeavesBySignal&) = delete;
+  LeavesBySignal& operator=(const LeavesBySignal&) = delete;
+};
+
+/// The helpers of the agent that this process was.
+void bury_children() {
+  while (::waitpid(-1, nullptr, WNOHANG) > 0) {
+  }
+}
+
+}  // namespace
+
+std::string pod_in_reserve(const std::string& runtime_dir) { return pod_at(note_path(runtime_dir)); }
+
+result<> note_pod_in_reserve(const std::string& runtime_dir, const std::string& pod) {
+  // What called its pod before is over.
+  ::unlink(call_path(runtime_dir).c_str());
+  return write_durably(note_path(runtime_dir), pod, 0600);
+}
+
+void leave_reserve(const std::string& runtime_dir, const std::string& pod) {
+  if (pod_in_reserve(runtime_dir) == pod) ::unlink(note_path(runtime_dir).c_str());
+}
+
+result<bool> call_reserve(const std::string& runtime_dir, const std::string& own_pod) {
+  const std::string pod = pod_in_reserve(runtime_dir);
+  if (pod.empty() || pod == own_pod || lock_note(runtime_dir)) return false;
+  if (auto written = write_durably(call_path(runtime_dir), pod, 0600); !written) return written.error();
+  return true;
+}
+
+result<Fd> wait_in_reserve(const std::string& state_dir, const std::string& runtime_dir, const std::string& pod) {
+  const LeavesBySignal leaves;
+  const Fd waits = lock_note(runtime_dir);
+  log::info("handover.in_reserve", {{"for", "the end of the agent that serves, or of this pod"}});
+  for (;;) {
+    if (called(runtime_dir, pod)) return Fd();
+    auto lock = lock_folder(state_dir);
+    bury_children();
+    if (lock || lock.error().code != errc::in_use) return lock;
+    std::this_thread::sleep_for(kLooksEvery);
+  }
+}
+
+}  // namespace corbd::handover

@@ -1,0 +1,132 @@
+"""A rollout that puts the next pod beside the present one, on a real kubelet with the pods of deploy/kubernetes/base.
+
+Kubernetes 1.20, the lab's, has no maxSurge: the story plays that part of the DaemonSet's controller. It puts a second DaemonSet of the same pods on the
+node, waits until its pod is ready, and takes the first one away. Scheduler, kubelet, probes and containers (runc) are real."""
+import json
+import os
+
+from checks import check, now_us, say, wait_for
+from machine import MIB, read
+from stories_docs import APPLY, NODE, App, Operator, end, on_a_cluster
+from stories_handover import blocklisted, told_by_nbd
+
+DAEMONSETS = "/apis/apps/v1/namespaces/ceph-csi/daemonsets"
+LOCK = "/var/lib/kubelet/plugins/rbd.csi.ceph.com/corbd/lock"
+
+
+class Rollout:
+    def __init__(self, cluster):
+        self.server = cluster.server
+        self.spec = self.server.get(DAEMONSETS + "/corbd")["spec"]
+
+    def begin(self, name):
+        """The next revision's pods, beside those that are there."""
+        spec = json.loads(json.dumps(self.spec))
+        for labels in (spec["selector"]["matchLabels"], spec["template"]["metadata"]["labels"]):
+            labels["app"] = name
+        self.server.create(DAEMONSETS, "DaemonSet", "apps/v1", name, spec=spec)
+        self.server.patch(DAEMONSETS + "/" + name, metadata={"labels": {"app": name}})
+
+    def end(self, operator, name):
+        """As the controller does with the pod that is no longer wanted."""
+        operator.type("kubectl -n ceph-csi delete daemonset,pod -l app=" + name)
+        check(not self.server.get(DAEMONSETS + "/" + name) and not self.pod(name), "%s is still there" % name)
+
+    def pod(self, name):
+        found = self.server.get("/api/v1/namespaces/ceph-csi/pods?labelSelector=app%3D" + name)["items"]
+        return found[0] if found else None
+
+    def container(self, name):
+        """Of its agent: ready or not, how often it was started again, its process."""
+        pod = self.pod(name)
+        found = [one for one in (pod or {}).get("status", {}).get("containerStatuses") or [] if one["name"] == "corbd"]
+        return found[0] if found else {"ready": False, "restartCount": 0}
+
+    def wait_ready(self, name):
+        wait_for("%s to be ready" % name, lambda: self.container(name)["ready"], 180, 0.2)
+
+    def expect_as_it_was(self, name, restarts):
+        found = self.container(name)
+        check(found["ready"] and found["restartCount"] == restarts, "%s is no more as it was: %s" % (name, found))
+
+
+def holder():
+    """The process that serves."""
+    return int(read(LOCK))
+
+
+def logged(pod):
+    """What its agent's containers said, the one before included."""
+    folder = "/var/log/pods/ceph-csi_%s_%s/corbd" % (pod["metadata"]["name"], pod["metadata"]["uid"])
+    return "".join(read(os.path.join(folder, name)) for name in sorted(os.listdir(folder)))
+
+
+def rolled(lab, cluster):
+    operator = Operator(cluster, {"NODE": NODE})
+    operator.type(APPLY)
+    operator.type("kubectl -n ceph-csi rollout status daemonset/corbd")
+    app = App(cluster, "r", lab.image("a", size=256 * MIB), mounter="rbd-nbd")
+    app.wait()
+    roll, cut_off, told, first = Rollout(cluster), blocklisted(lab), told_by_nbd(), holder()
+
+    def expect_unnoticed():
+        app.writer.wait_more(20, timeout=120)
+        check(blocklisted(lab) == cut_off, "the rollout blocklisted %s" % (blocklisted(lab) - cut_off))
+        check(told_by_nbd() == told, "the kernel noticed: %s" % told_by_nbd()[len(told):])
+        return app.writer.stalls()["longest_stall_us"] / 1e6
+    say("longest stall before: %.2f s" % expect_unnoticed())
+    begin = now_us()
+    roll.begin("corbd-next")
+    roll.wait_ready("corbd-next")
+    second = holder()
+    check(second != first, "the next pod is ready, and the agent of the first one serves")
+    say("the next pod is ready after %.1f s" % ((now_us() - begin) / 1e6))
+    roll.expect_as_it_was("corbd", 0)
+    say("longest stall with the handover: %.2f s" % expect_unnoticed())
+    # It holds nothing any more, and its container goes on.
+    check(os.readlink("/proc/%d/exe" % first) and len(os.listdir("/proc/%d/task" % first)) < 5, "the agent in reserve has more threads than it needs")
+
+    # kubelet starts the container in reserve again. It does not ask for the devices.
+    os.kill(first, 9)
+    wait_for("the first pod's container to be started again", lambda: roll.container("corbd")["restartCount"] == 1, 120, 0.2)
+    roll.wait_ready("corbd")
+    app.writer.wait_more(40, timeout=120)
+    check(holder() == second, "the pod in reserve took the devices back")
+    check(logged(roll.pod("corbd")).count("handover.in_reserve") == 2, "the first pod is not in reserve")
+
+    roll.end(operator, "corbd")
+    roll.expect_as_it_was("corbd-next", 0)
+    say("longest stall with the whole rollout: %.2f s" % expect_unnoticed())
+
+    # Another rollout, undone while both pods are there: the pod that is taken away serves, and gives to the one in reserve.
+    roll.begin("corbd")
+    roll.wait_ready("corbd")
+    third = holder()
+    check(third not in (first, second), "the third pod does not serve")
+    expect_unnoticed()
+    roll.end(operator, "corbd")
+    wait_for("the pod in reserve to serve", lambda: holder() == second, 60, 0.2)
+    say("longest stall with the rollout that was undone: %.2f s" % expect_unnoticed())
+    roll.expect_as_it_was("corbd-next", 0)
+
+    # Once more, and the pod that serves is killed.
+    roll.begin("corbd")
+    roll.wait_ready("corbd")
+    kill = now_us()
+    os.kill(holder(), 9)
+    wait_for("the pod in reserve to serve", lambda: holder() == second, 60, 0.2)
+    app.writer.wait_more(40, timeout=180)
+    wait_for("the pod whose agent was killed to ask for the devices", lambda: holder() != second, 120, 0.2)
+    roll.wait_ready("corbd")
+    app.writer.wait_more(40, timeout=180)
+    app.expect_nothing_lost([kill])
+    roll.end(operator, "corbd-next")
+    end(cluster, operator, [app], "corbd")
+
+
+def story_rollout(lab):
+    """a rollout with a second pod beside the first: the next pod takes over unnoticed, the one in reserve stays that when it dies, and serves again when the rollout is undone"""
+    on_a_cluster(lab, "CORBD_LAB_KUBE_AGENT", rolled)
+
+
+story_rollout.limit = 420
