@@ -22,6 +22,7 @@
 #include "corbd/heal/healer.hpp"
 #include "corbd/heal/kubernetes.hpp"
 #include "corbd/host/helpers.hpp"
+#include "corbd/host/service.hpp"
 #include "corbd/host/system.hpp"
 #include "corbd/kms/kms.hpp"
 #include "corbd/krbd/kernel_client.hpp"
@@ -281,6 +282,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
       co_return;
     }
     log::info("agent.started", {{"endpoint", options_.endpoint}, {"pid", ::getpid()}, {"version", CORBD_VERSION}});
+    co_await tell_ready();
     healer_.start();
     kubernetes_.start();
     if (registrar_) registrar_->start();
@@ -312,6 +314,14 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
     if (!giver_.has_next()) co_return;
     const bool ready = co_await giver_.next_answers(kNextWarmsWithin);
     if (ready) co_await hand_over();
+  }
+
+  task<> tell_ready() {
+    auto job = []() -> result<> {
+      host::tell_ready();
+      return {};
+    };
+    static_cast<void>(co_await files_.run(std::move(job), {}, "telling systemd that this agent serves"));
   }
 
   /// Looks now and then, and tells of what lasts. No volume keeps the node from being ready, so none is looked at.
@@ -405,8 +415,12 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
     co_await end_callers({clock_->now() + kLeaveWithin}, kLeaveWithin);
     if (registrar_) co_await registrar_->stop({clock_->now()});
     co_await shell_.settle();
-    co_await note_reserve();
-    auto given = co_await giver_.next_answers(kNextAnswersWithin) ? giver_.begin(lock_) : no_next();
+    auto given = co_await giver_.next_answers(kNextAnswersWithin) ? result<>() : no_next();
+    if (given) {
+      co_await tell_successor();
+      co_await note_reserve();
+      given = giver_.begin(lock_);
+    }
     std::size_t links = 0;
     if (given) {
       links = co_await shell_.give([this](volume::Given one) { return give(std::move(one)); });
@@ -434,6 +448,15 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
     const auto given = co_await giver_.give({std::move(one.volume_id), one.device, std::move(one.link)});
     if (!given) log::warning("volume.not_given", {{"volume", id}, {"error", given.error().text}});
     co_return given.has_value();
+  }
+
+  /// While devices are served: systemd may take its time.
+  task<> tell_successor() {
+    auto job = [next = giver_.next_process()]() -> result<> {
+      host::tell_successor(next);
+      return {};
+    };
+    static_cast<void>(co_await files_.run(std::move(job), {}, "telling systemd who serves next"));
   }
 
   /// Whether a signal came while the devices were given. One that comes later ends the process.

@@ -11,6 +11,7 @@
 #include "corbd/cli/options.hpp"
 #include "corbd/handover/reserve.hpp"
 #include "corbd/v1/admin.grpc.pb.h"
+#include "handover_call.hpp"
 #include "json.hpp"
 #include "text.hpp"
 #include "top_watch.hpp"
@@ -238,6 +239,8 @@ int alive(Asking& asking, const Admin& ask) {
 }  // namespace
 
 int call_admin(const Admin& ask) {
+  // It asks no agent; it starts one.
+  if (ask.what == Admin::What::handover) return hand_over(ask, admin_socket(agents_folder(ask.runtime_dir)));
   struct Row {
     const char* name;
     int (*run)(Asking&, const Admin&);

@@ -103,6 +103,13 @@ void add_admin(CLI::App& app, Admin& into) {
       "Keys: i IOPS, b bytes, l p99 latency, f in flight, s state, n name; q ends. Exit code: 0 done, 1 failed, 3 no "
       "agent answers.");
 
+  auto* handover =
+      add(app, into, What::handover, "handover",
+          "Start the next agent, with the arguments of the one that serves and this program: it takes the devices over "
+          "without a break, and the one before ends. For `systemctl reload corbd`: the next agent is in the control "
+          "group of whoever gives this command");
+  add_timeout(handover, into, "280");
+
   auto* alive =
       add(app, into, What::alive, "alive",
           "Check whether the agent answers, for a liveness probe: prints nothing and exits with 0 if it does");

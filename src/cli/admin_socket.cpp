@@ -14,6 +14,36 @@ namespace corbd::cli {
 
 namespace {
 
+result<Fd> connect_to_agent(const std::string& socket) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (socket.size() >= sizeof address.sun_path)
+    return Error{errc::invalid_argument,
+                 socket + " is too long for the path of a socket: give the --runtime-dir that the agent has"};
+  socket.copy(address.sun_path, sizeof address.sun_path - 1);
+  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return Error{errc::unavailable, std::string("making a socket: ") + std::strerror(errno)};
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 || errno == EAGAIN)
+    return fd;
+  switch (errno) {
+    case ENOENT:
+    case ENOTDIR:
+      return Error{
+          errc::not_found,
+          "no agent runs here: there is no " + socket +
+              ". Start one (corbd run), or give the --runtime-dir that it was started with (or CORBD_RUNTIME_DIR)"};
+    case ECONNREFUSED:
+      return Error{errc::unavailable,
+                   "no agent answers on " + socket +
+                       ": the one that made it has ended. Its log says why; start it again (corbd run)"};
+    case EACCES:
+    case EPERM:
+      return Error{errc::permission_denied, "only root may open " + socket + ": run the command as root"};
+    default:
+      return Error{errc::unavailable, "connecting to " + socket + ": " + std::strerror(errno)};
+  }
+}
+
 /// Anybody may make folders in /tmp and listen there, and a command may carry a key.
 bool only_roots(const std::string& path) {
   struct stat seen{};
@@ -50,33 +80,19 @@ std::string admin_socket(const std::string& runtime_dir) {
 }
 
 result<> look_for_agent(const std::string& socket) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (socket.size() >= sizeof address.sun_path)
-    return Error{errc::invalid_argument,
-                 socket + " is too long for the path of a socket: give the --runtime-dir that the agent has"};
-  socket.copy(address.sun_path, sizeof address.sun_path - 1);
-  const Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) return Error{errc::unavailable, std::string("making a socket: ") + std::strerror(errno)};
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 || errno == EAGAIN)
-    return {};
-  switch (errno) {
-    case ENOENT:
-    case ENOTDIR:
-      return Error{
-          errc::not_found,
-          "no agent runs here: there is no " + socket +
-              ". Start one (corbd run), or give the --runtime-dir that it was started with (or CORBD_RUNTIME_DIR)"};
-    case ECONNREFUSED:
-      return Error{errc::unavailable,
-                   "no agent answers on " + socket +
-                       ": the one that made it has ended. Its log says why; start it again (corbd run)"};
-    case EACCES:
-    case EPERM:
-      return Error{errc::permission_denied, "only root may open " + socket + ": run the command as root"};
-    default:
-      return Error{errc::unavailable, "connecting to " + socket + ": " + std::strerror(errno)};
-  }
+  const auto there = connect_to_agent(socket);
+  if (!there) return there.error();
+  return {};
+}
+
+result<pid_t> pid_of_agent(const std::string& socket) {
+  const auto there = connect_to_agent(socket);
+  if (!there) return there.error();
+  ucred agent{};
+  socklen_t size = sizeof agent;
+  if (::getsockopt(there->get(), SOL_SOCKET, SO_PEERCRED, &agent, &size) != 0 || agent.pid <= 0)
+    return Error{errc::unavailable, "nobody knows who listens on " + socket};
+  return agent.pid;
 }
 
 }  // namespace corbd::cli

@@ -1,6 +1,8 @@
 // Whether an agent answers on its admin socket. gRPC gives the same error for every failure to connect.
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
 #include <string>
 
@@ -24,5 +26,7 @@ std::string agents_folder(const std::string& given, const std::function<result<>
 std::string admin_socket(const std::string& runtime_dir);
 /// not_found, unavailable or permission_denied, with the socket and the way out.
 result<> look_for_agent(const std::string& socket);
+/// The process that listens there, with the same errors.
+result<pid_t> pid_of_agent(const std::string& socket);
 
 }  // namespace corbd::cli

@@ -144,6 +144,12 @@ task<bool> Giver::next_answers(duration within) {
   co_return answered;
 }
 
+pid_t Giver::next_process() const {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  return next_ && ::getsockopt(next_->socket(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 ? peer.pid : 0;
+}
+
 void Giver::stop() {
   listener_.reset();
   ::unlink(path_.c_str());

@@ -3,9 +3,10 @@ import json
 import os
 import subprocess
 
-from checks import check, long, say, wait_for
-from machine import MIB, mounted, put, read, run
+from checks import check, long, now_us, say, wait_for
+from machine import MIB, mounted, processes, put, read, run
 from node import Node
+from stories_handover import blocklisted, told_by_nbd
 from writer import WRITER, Writer
 
 # What a database's unit needs, by docs/standalone.md. Each boot writes another file; its journal is off the host, which may lose its power.
@@ -14,7 +15,7 @@ Requires={mounts}
 After={mounts}
 AssertPathIsMountPoint={dir}
 [Service]
-ExecStart={writer} run --path {dir}/%b --size {size} --mode fsync --journal {out}/{name}-%b --threads 2 --paced 2 --pace-ms 50
+ExecStart={writer} run --path {dir}/%b --size {size} --mode fsync --journal {out}/{name}-%b --threads {threads} --paced {threads} --pace-ms 50
 [Install]
 WantedBy=multi-user.target
 """
@@ -52,10 +53,10 @@ class Host:
         self.enable(name)
         return name
 
-    def database(self, name, folder, mounts):
+    def database(self, name, folder, mounts, threads=2):
         """A service that writes into the mount, and that must never run without it."""
         put("/etc/systemd/system/%s.service" % name,
-            DATABASE.format(mounts=mounts, dir=folder, writer=WRITER, size=8 * MIB, out=self.out, name=name))
+            DATABASE.format(mounts=mounts, dir=folder, writer=WRITER, size=8 * MIB, out=self.out, name=name, threads=threads))
         self.enable(name + ".service")
 
     def enable(self, *units):
@@ -91,9 +92,33 @@ class Host:
     def end_writes(self, name):
         run(["systemctl", "stop", name])
 
-    def verify(self, name, folder, boot):
+    def verify(self, name, folder, boot, kills=()):
         """Of the file of a boot: what is lost."""
-        return self.writer(name, folder, boot).expect_nothing_lost()
+        return self.writer(name, folder, boot).expect_nothing_lost(kills)
+
+    def longest_stall(self, name, folder):
+        return self.writer(name, folder, self.boot_id()).stalls()["longest_stall_us"]
+
+    def main_process(self):
+        """Of the agent's service, as systemd knows it."""
+        return int(self.show("corbd", "MainPID"))
+
+    def agents(self):
+        return sorted(processes("corbd run"))
+
+    def told_by_nbd(self):
+        return told_by_nbd()
+
+    def reload_that_fails(self):
+        os.rename("/run/corbd/handover.sock", "/run/corbd/away.sock")
+        done = subprocess.run(["systemctl", "reload", "corbd"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+        os.rename("/run/corbd/away.sock", "/run/corbd/handover.sock")
+        check(done.returncode != 0, "the reload says that it succeeded")
+        return run(["journalctl", "-b", "-n", "60", "-o", "cat", "--no-pager", "_COMM=corbd"], ok=False).splitlines()[-1:]
+
+    def kill_agent(self, pid):
+        os.kill(pid, 9)
+        return now_us()
 
     def states(self):
         return {row["dir"]: row["state"] for row in json.loads(run(["corbd", "mounts", "-o", "json"]))["mounts"]}
@@ -134,25 +159,58 @@ def booted(lab, *images):
     return host, folders
 
 
+def expect_served_by(host, pid):
+    """One agent serves, and systemd knows which."""
+    agents = host.ask("agents")
+    check(agents == [pid], "agents: %s; systemd knows %s" % (agents, pid))
+
+
 def story_host_upgrade(lab):
-    """an upgrade of the Debian package under a writer: systemd restarts the agent alone, no write is lost, and the mount never goes away"""
-    host, [folder] = booted(lab, lab.image("a", size=256 * MIB))
+    """an upgrade of the Debian package under 16 writers, a reload that fails, and a crash: no write is lost, no mount goes, nobody is blocklisted by the upgrade"""
+    images = [lab.image(name, size=256 * MIB) for name in "abcd"]
+    host, folders = booted(lab, *images)
     host.ask("enable", "corbd", "corbd-mounts")
     host.ask("wait_active", "corbd", "corbd-mounts")
-    host.ask("database", "db", folder, "corbd-mounts.service")
+    databases = {"db%d" % number: folder for number, folder in enumerate(folders)}
+    for name, folder in databases.items():
+        host.ask("database", name, folder, "corbd-mounts.service", threads=4)
     boot = host.ask("boot_id")
-    host.ask("wait_writes", "db", folder, 30)
-    units = ("corbd", "corbd-mounts", "db")
-    before = [host.ask("runs", unit) for unit in units]
-    mount = host.ask("mount_number", folder)
+
+    def all_write():
+        for name, folder in databases.items():
+            host.ask("wait_writes", name, folder, 60)
+    all_write()
+    units = ("corbd", "corbd-mounts", *databases)
+    before, first, cut_off, told = [host.ask("runs", unit) for unit in units], host.ask("main_process"), blocklisted(lab), host.ask("told_by_nbd")
+    mounts = [host.ask("mount_number", folder) for folder in folders]
     host.ask("install", "new.deb")
-    after = [host.ask("runs", unit) for unit in units]
-    check([old != new for old, new in zip(before, after)] == [True, False, False], "%s were %s and are %s" % (units, before, after))
-    host.ask("wait_writes", "db", folder, 60)
-    check(host.ask("mount_number", folder) == mount, "the mount is another")
-    host.ask("end_writes", "db")
-    say("%d writes, none lost, no error" % host.ask("verify", "db", folder, boot)["acked"])
-    host.ask("stop", [folder])
+    second = host.ask("main_process")
+    check(second != first, "the upgrade left the agent that it found")
+    expect_served_by(host, second)
+    all_write()
+    check(blocklisted(lab) == cut_off, "the upgrade blocklisted %s" % (blocklisted(lab) - cut_off))
+    check(host.ask("told_by_nbd") == told, "the kernel noticed: %s" % host.ask("told_by_nbd")[len(told):])
+    stalls = [host.ask("longest_stall", name, folder) for name, folder in databases.items()]
+    say("longest stall so far, with the upgrade, on each mount: %s s" % ", ".join("%.2f" % (stall / 1e6) for stall in stalls))
+
+    # The next agent finds nobody to ask, and cannot have the lock.
+    said = host.ask("reload_that_fails")
+    say("a reload that fails: %s" % said)
+    check(host.ask("main_process") == second, "a reload that failed changed the agent")
+    expect_served_by(host, second)
+    check([host.ask("runs", unit) for unit in units] == before, "a unit ended: %s, before %s" % ([host.ask("runs", unit) for unit in units], before))
+    all_write()
+
+    # systemd watches the agent that it did not start.
+    kill = host.ask("kill_agent", second)
+    host.ask("wait_active", "corbd")
+    all_write()
+    expect_served_by(host, host.ask("main_process"))
+    check([host.ask("mount_number", folder) for folder in folders] == mounts, "a mount is another")
+    for name, folder in databases.items():
+        host.ask("end_writes", name)
+        say("%s: %d writes, none lost, no error" % (folder, host.ask("verify", name, folder, boot, [kill])["acked"]))
+    host.ask("stop", folders)
     host.end()
 
 

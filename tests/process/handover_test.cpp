@@ -1,5 +1,8 @@
-// Agents after each other on one state folder, as two pods have them. No device is there to be
+// Agents after each other on one state folder, as systemd's unit and two pods have them. No device is there to be
 // given.
+#include <sys/socket.h>
+#include <sys/un.h>
+
 #include "agent.hpp"
 
 using namespace corbd;
@@ -149,4 +152,60 @@ TEST_CASE("a pod is ready by its own agent only") {
   CHECK(says(ground, "alive") == 0);
   CHECK_FALSE(alive_for(ground, "pod-2"));
   CHECK_THAT(ground.read("said"), ContainsSubstring("the agent of another pod serves (pod-1)"));
+}
+
+TEST_CASE("corbd handover starts the next agent with the words of the one that serves, and returns once it serves") {
+  const Ground ground;
+  Agent first(ground);
+  REQUIRE(first.answers());
+  CHECK(says(ground, "handover --timeout 60") == 0);
+  CHECK(first.ended() == 0);
+  CHECK(first.probe().find("\"OK\"") != std::string::npos);
+  const auto next = std::stoi(ground.read("state/lock"));
+  CHECK_THAT(ground.read("said"), ContainsSubstring("agent " + std::to_string(next) + " serves, in the place of"));
+  const auto words = read_file("/proc/" + std::to_string(next) + "/cmdline", 1 << 16);
+  ::kill(next, SIGKILL);
+  REQUIRE(words);
+  CHECK(words->ends_with(std::string("--handover") + '\0'));
+}
+
+TEST_CASE("corbd handover fails where nobody serves, and where the next agent ends; the one that serves goes on") {
+  const Ground ground;
+  CHECK(says(ground, "handover") == 3);
+  const Agent first(ground);
+  REQUIRE(first.answers());
+  // The next agent refuses to start: its state folder is a file.
+  std::filesystem::rename(ground.at("state"), ground.at("other"));
+  std::ofstream(ground.at("state")) << "no folder";
+  CHECK(says(ground, "handover --timeout 60") == 1);
+  CHECK_THAT(ground.read("said"), ContainsSubstring("the next agent "));
+  CHECK(first.probe().find("\"OK\"") != std::string::npos);
+}
+
+TEST_CASE("systemd hears that an agent serves, and who serves next before the one that served ends") {
+  const Ground ground;
+  const std::string path = ground.at("notify");
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  const Fd manager(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  REQUIRE(::bind(manager.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  const timeval limit{30, 0};
+  ::setsockopt(manager.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  const auto heard = [&] {
+    std::array<char, 4096> text;
+    const auto bytes = ::recv(manager.get(), text.data(), text.size(), 0);
+    return bytes < 0 ? std::string() : std::string(text.data(), static_cast<std::size_t>(bytes));
+  };
+  auto options = handed_over();
+  options.prepare = [&] { ::setenv("NOTIFY_SOCKET", path.c_str(), 1); };
+  Agent first(ground, options);
+  CHECK(heard() == "READY=1");
+  const Agent second(ground, options);
+  CHECK(heard() == "MAINPID=" + std::to_string(second.pid()));
+  CHECK(lives(first.pid()));
+  // Nobody closes the barrier here, so that a second passes.
+  CHECK(heard() == "BARRIER=1");
+  CHECK(heard() == "READY=1");
+  CHECK(first.ended() == 0);
 }

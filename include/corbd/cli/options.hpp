@@ -91,9 +91,9 @@ struct CsiCall {
 };
 
 /// The subcommands that ask a running agent on its admin socket: `corbd status`, `volumes`, `volume`, `heal`, `fail`,
-/// `drain`, `log-level`, `events`, `alive`, `top`.
+/// `drain`, `log-level`, `events`, `alive`, `top`, `handover`.
 struct Admin {
-  enum class What { none, status, volumes, volume, heal, fail, drain, log_level, events, alive, top };
+  enum class What { none, status, volumes, volume, heal, fail, drain, log_level, events, alive, top, handover };
   What what = What::none;
   std::string runtime_dir;  ///< empty: found (cli/admin_socket.hpp)
   std::string volume_id;
@@ -105,7 +105,7 @@ struct Admin {
   bool ready = false;         ///< of alive: whether it serves, too
   std::string pod;            ///< of alive --ready: whose agent must answer, by its UID; empty: any
   bool follow = false, yes_really = false, adopt = false, without_proof = false, undo = false;
-  int timeout_s = 0;  ///< 0: 120 for heal and fail, an hour for drain, 10 for the others
+  int timeout_s = 0;  ///< 0: 120 for heal and fail, an hour for drain, 280 for handover, 10 for the others
 };
 
 /// The subcommands about other clients of a cluster: `corbd holders`, `take`, `fence add`, `fence rm`, `fence ls`.

@@ -4,6 +4,8 @@
 // has the lock heals.
 #pragma once
 
+#include <sys/types.h>
+
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <cstdint>
 #include <functional>
@@ -53,6 +55,7 @@ class Conversation {
   /// Never waits: unavailable if the other side does not read.
   result<> say(const Word& word, const Fd* descriptor = nullptr);
   void end();
+  int socket() { return stream_.native_handle(); }
 
  private:
   Clock& clock_;
@@ -73,6 +76,8 @@ class Giver {
   bool has_next() const { return static_cast<bool>(next_); }
   /// Asks it whether it is ready. If it does not say so in time it is given up, and run() may be called again.
   task<bool> next_answers(duration within);
+  /// Its process; 0: not known.
+  pid_t next_process() const;
   /// The lock of the state folder. It stays open here: it is held as long as one process has it open.
   result<> begin(const Fd& lock);
   /// Afterwards the socket is not open here any more. Returns when the next agent serves the device, or when it has had
