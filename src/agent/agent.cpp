@@ -11,6 +11,7 @@
 
 #include "cluster_directory.hpp"
 #include "config.hpp"
+#include "corbd/core/failpoint.hpp"
 #include "corbd/core/gate.hpp"
 #include "corbd/core/log.hpp"
 #include "corbd/core/process.hpp"
@@ -49,12 +50,15 @@ constexpr std::chrono::seconds kAnnounceEvery{10};
 // Sessions and operations come first. Neither calls under way nor mere readers may take their time.
 constexpr std::chrono::milliseconds kVolumesLeaveWithin{1600}, kCallsLeaveWithin{200}, kAdminLeavesWithin{100};
 constexpr std::chrono::milliseconds kLogEndsWithin{200};
+const failpoint::Places kGivingPlaces({"handover.given"});
 // Each cluster has threads of its own (rbd/blocking_calls.hpp).
 constexpr std::size_t kFileThreads = 4, kNameThreads = 2;
 // When the next agent takes over.
 constexpr std::chrono::seconds kClientsEndWithin{2};
-// It connects to the clusters first, and then answers at once.
-constexpr std::chrono::seconds kNextWarmsWithin{30}, kNextAnswersWithin{1};
+// It connects to the clusters and opens images first. Later it answers at once.
+constexpr std::chrono::seconds kNextWarmsWithin{120}, kNextAnswersWithin{5};
+// If this agent is told to end meanwhile.
+constexpr std::chrono::seconds kNextHurriesFor{5};
 constexpr std::chrono::milliseconds kSignalArrivesWithin{10};
 // It looks every 200 ms.
 constexpr std::chrono::seconds kReserveAsksWithin{2};
@@ -257,7 +261,12 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
     signals_.async_wait([this](boost::system::error_code failed, int) {
       if (failed) return;
       told_to_end_ = true;
-      if (begun_) return called_->set();
+      if (begun_) {
+        clock_->schedule(clock_->now() + kNextHurriesFor, [this] {
+          if (!hands_over_) giver_.leave();
+        });
+        return called_->set();
+      }
       // Nothing was given to this agent yet: the one before goes on.
       log::info("agent.left");
       log::drain(kLogEndsWithin);
@@ -293,9 +302,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
       called_ = std::make_unique<Event>(control_, *clock_);
       gate_.spawn(giver_.run());
       static_cast<void>(co_await called_->wait({}));
-      if (!giver_.has_next()) continue;
-      const bool ready = co_await giver_.next_answers(kNextWarmsWithin);
-      if (ready) co_await hand_over();
+      if (const bool may = co_await next_may_take_over(); may) co_await hand_over();
     }
     const bool shutdown = co_await outlast_shutdown();
     if (!shutdown) co_await give_to_reserve();
@@ -311,9 +318,21 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
     const auto waits = co_await files_.run(std::move(job), {}, "calling the pod in reserve");
     if (!waits || !*waits) co_return;
     static_cast<void>(co_await called_->wait({clock_->now() + kReserveAsksWithin}));
-    if (!giver_.has_next()) co_return;
-    const bool ready = co_await giver_.next_answers(kNextWarmsWithin);
-    if (ready) co_await hand_over();
+    if (const bool may = co_await next_may_take_over(); may) co_await hand_over();
+  }
+
+  /// It is ready, and what this agent serves it can serve too: it may have another configuration.
+  task<bool> next_may_take_over() {
+    if (!giver_.has_next()) co_return false;
+    if (const bool ready = co_await giver_.next_answers(kNextWarmsWithin); !ready) co_return false;
+    const auto lost = shell_.answering(giver_.cold());
+    if (lost.empty()) co_return true;
+    log::error("handover.refused", {{"why", "the next agent cannot open the images of volumes that this one serves"},
+                                    {"volumes", lost.size()},
+                                    {"first", lost.front()},
+                                    {"hint", "its log has the reasons: image.not_warm, cluster.not_warm"}});
+    giver_.leave();
+    co_return false;
   }
 
   task<> tell_ready() {
@@ -411,15 +430,17 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
   /// still until the next agent serves it, a few at a time.
   task<> hand_over() {
     log::info("agent.hands_over");
+    hands_over_ = true;
+    static_cast<void>(giver_.say_begins());
     co_await begin_nothing();
     co_await end_callers({clock_->now() + kLeaveWithin}, kLeaveWithin);
     if (registrar_) co_await registrar_->stop({clock_->now()});
-    co_await shell_.settle();
-    auto given = co_await giver_.next_answers(kNextAnswersWithin) ? result<>() : no_next();
+    auto given = co_await shell_.settle() ? result<>() : Error{errc::state_write, "a record is still being written"};
+    if (given && !co_await giver_.next_answers(kNextAnswersWithin)) given = no_next();
     if (given) {
       co_await tell_successor();
       co_await note_reserve();
-      given = giver_.begin(lock_);
+      given = co_await giver_.begin(lock_);
     }
     std::size_t links = 0;
     if (given) {
@@ -446,6 +467,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
   task<bool> give(volume::Given one) {
     const std::string id = one.volume_id;
     const auto given = co_await giver_.give({std::move(one.volume_id), one.device, std::move(one.link)});
+    static_cast<void>(failpoint::hit("handover.given"));
     if (!given) log::warning("volume.not_given", {{"volume", id}, {"error", given.error().text}});
     co_return given.has_value();
   }
@@ -516,7 +538,8 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
   handover::Giver giver_;
   Heir heir_;
   Fd before_, lock_;
-  bool begun_ = false;  ///< this agent has the lock of its state folder
+  bool begun_ = false;  ///< nobody else serves this node, or will in a moment
+  bool hands_over_ = false;
   asio::signal_set signals_;
   std::unique_ptr<Event> called_;  ///< by a signal, or by a next agent
   bool told_to_end_ = false;

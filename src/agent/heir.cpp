@@ -8,9 +8,11 @@ namespace corbd {
 namespace {
 
 // The agent before waits for this, and serves meanwhile.
-constexpr std::chrono::seconds kWarmWithin{20};
+constexpr std::chrono::seconds kWarmWithin{100};
 // The agent before has given it up by then, and goes on with the next volume.
 constexpr std::chrono::seconds kServesWithin{30};
+// Other volumes wait for their healing. A try that goes on is no danger to them, and is repeated.
+constexpr std::chrono::seconds kServedWithin{5};
 // An agent that ended holds its lock a moment longer.
 constexpr std::chrono::seconds kLockWithin{10};
 constexpr std::chrono::milliseconds kLockAgain{50};
@@ -22,8 +24,9 @@ Heir::Heir(executor control, Clock& clock, Parts parts)
 
 task<result<>> Heir::run(Fd before) {
   log::info("handover.waits", {{"for", "the agent that serves"}});
-  if (auto warmed = co_await parts_.shell.warm({clock_.now() + kWarmWithin}); !warmed) co_return warmed;
-  handover::Taker taker(control_, clock_, std::move(before));
+  auto cold = co_await parts_.shell.warm({clock_.now() + kWarmWithin});
+  if (!cold) co_return cold.error();
+  handover::Taker taker(control_, clock_, std::move(before), std::move(*cold));
   if (auto taken = co_await taker.run(*this); !taken) {
     // It may live, and hold the rest.
     if (taken.error().code != errc::not_found) {
@@ -35,7 +38,7 @@ task<result<>> Heir::run(Fd before) {
   }
   if (!lock_)
     if (auto locked = co_await lock_alone(); !locked) co_return locked;
-  co_await serving_.close({});
+  static_cast<void>(co_await serving_.close({clock_.now() + kServedWithin}));
   co_await parts_.clusters.look_at_before(true);
   co_return result<>();
 }
@@ -43,9 +46,10 @@ task<result<>> Heir::run(Fd before) {
 /// The agent before writes no record any more.
 task<result<>> Heir::take_lock(Fd lock) {
   lock_ = std::move(lock);
-  parts_.begins();
   auto note = [folder = parts_.state_dir, &held = lock_] { return note_lock_holder(folder, held); };
-  if (auto noted = co_await parts_.files.run(std::move(note), {}, "noting who has the lock"); !noted) co_return noted;
+  // The note is for people only.
+  if (const auto noted = co_await parts_.files.run(std::move(note), {}, "noting who has the lock"); !noted)
+    log::warning("handover.lock_not_noted", {{"error", noted.error().text}});
   co_await parts_.clusters.look_at_before(false);
   co_return co_await parts_.shell.start();
 }

@@ -23,7 +23,7 @@ class Heir final : private handover::Taker::Heir {
     volume::Shell& shell;
     device::Devices& devices;
     image::Clusters& clusters;
-    std::function<void()> begins;  ///< called once this agent has the lock
+    std::function<void()> begins;  ///< called once the agent before will serve no longer than it must
   };
 
   Heir(executor control, Clock& clock, Parts parts);
@@ -34,6 +34,7 @@ class Heir final : private handover::Taker::Heir {
   Fd take_lock() { return std::move(lock_); }
 
  private:
+  void begin() override { parts_.begins(); }
   task<result<>> take_lock(Fd lock) override;
   void take_link(handover::Link link, std::function<void()> served) override;
   task<> serve(std::string volume_id, std::function<void()> served);

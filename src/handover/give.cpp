@@ -15,7 +15,7 @@
 namespace corbd::handover {
 namespace {
 
-constexpr std::chrono::seconds kHearsWithin{5}, kTakesWithin{5};
+constexpr std::chrono::seconds kHearsWithin{5}, kLoadsWithin{10}, kTakesWithin{5};
 // No descriptor is free, say.
 constexpr std::chrono::seconds kAcceptsAgain{1};
 
@@ -37,7 +37,7 @@ result<> answer(int socket, const result<Message>& said, const Side& own) {
   return {};
 }
 
-Error has_no_next() { return {errc::unavailable, "the next agent has ended"}; }
+Error has_no_next() { return {errc::unavailable, "the next agent has ended, or does not answer"}; }
 
 }  // namespace
 
@@ -101,25 +101,31 @@ task<> Giver::meet(Fd caller) {
   if (!listener_) co_return;
   next_ = met;
   gate_.spawn(hear_next(met));
-  asked_();
+  // It may have ended already.
+  if (next_ == met) asked_();
 }
 
 task<> Giver::hear_next(std::shared_ptr<Conversation> next) {
   for (;;) {
     const auto message = co_await next->hear({});
     const auto word = message ? word_of(*message) : result<Word>(message.error());
+    if (next_ != next) co_return;
     if (word) {
       note(*word);
       continue;
     }
     if (word.error().code != errc::cancelled) log::warning("handover.next_lost", {{"why", word.error().text}});
-    if (next_ == next) lose_next();
+    lose_next();
     co_return;
   }
 }
 
 void Giver::note(const Word& word) {
-  if (word.what == Word::What::ready && ready_) ready_->set();
+  if (word.what == Word::What::ready && ready_) {
+    cold_ = word.cold;
+    ready_->set();
+  }
+  if (word.what == Word::What::loaded && loaded_) loaded_->set();
   const auto taking = word.what == Word::What::served ? taking_.find(word.device) : taking_.end();
   if (taking != taking_.end()) taking->second->set();
 }
@@ -128,15 +134,20 @@ void Giver::note(const Word& word) {
 void Giver::lose_next() {
   next_->end();
   next_.reset();
-  if (ready_) ready_->set();
+  for (const auto& answer : {ready_, loaded_})
+    if (answer) answer->set();
   for (const auto& [device, taken] : taking_) taken->set();
 }
 
-task<bool> Giver::next_answers(duration within) {
+task<bool> Giver::awaits(std::shared_ptr<Event>& answer, Word word, const Fd* descriptor, duration within) {
   if (!next_) co_return false;
-  const auto ready = ready_ = std::make_shared<Event>(control_, clock_);
-  if (!next_->say({Word::What::ready})) lose_next();
-  const bool answered = co_await ready->wait({clock_.now() + within}) == Waited::ready && next_;
+  const auto answered = answer = std::make_shared<Event>(control_, clock_);
+  if (!next_->say(word, descriptor)) lose_next();
+  co_return co_await answered->wait({clock_.now() + within}) == Waited::ready&& next_;
+}
+
+task<bool> Giver::next_answers(duration within) {
+  const bool answered = co_await awaits(ready_, {Word::What::ready}, nullptr, within);
   if (!answered) {
     log::warning("handover.given_up", {{"why", "the next agent is not ready, or has ended"}});
     if (next_) lose_next();
@@ -155,9 +166,15 @@ void Giver::stop() {
   ::unlink(path_.c_str());
 }
 
-result<> Giver::begin(const Fd& lock) {
+result<> Giver::say_begins() {
   if (!next_) return has_no_next();
-  return next_->say({Word::What::lock}, &lock);
+  return next_->say({Word::What::begins});
+}
+
+task<result<>> Giver::begin(const Fd& lock) {
+  if (const bool loaded = co_await awaits(loaded_, {Word::What::lock}, &lock, kLoadsWithin); loaded)
+    co_return result<>();
+  co_return has_no_next();
 }
 
 task<result<>> Giver::give(Link link) {

@@ -10,6 +10,9 @@ namespace {
 
 namespace json = boost::json;
 
+// A message holds so many volume IDs of 128 bytes. One that is answered is enough to refuse.
+constexpr std::size_t kMostCold = 400;
+
 result<json::object> parse(std::string_view message) {
   boost::system::error_code failed;
   json::value parsed = json::parse(message, failed);
@@ -26,6 +29,25 @@ std::optional<std::int64_t> number_of(const json::object& object, std::string_vi
   const json::value* value = object.if_contains(key);
   if (value == nullptr || !value->is_int64()) return std::nullopt;
   return value->get_int64();
+}
+
+std::string pack_ready(const Word& word) {
+  json::object object{{"ready", true}};
+  if (!word.cold.empty())
+    object["cold"] = json::array(word.cold.begin(), word.cold.begin() + std::min(word.cold.size(), kMostCold));
+  return json::serialize(object);
+}
+
+result<Word> unpack_ready(const json::object& object) {
+  Word word{Word::What::ready};
+  const json::value* cold = object.if_contains("cold");
+  if (cold == nullptr) return word;
+  if (!cold->is_array()) return Error{errc::internal, "the other agent's message has volumes that are no list"};
+  for (const auto& volume : cold->get_array()) {
+    if (!volume.is_string()) return Error{errc::internal, "the other agent's message has a volume without a name"};
+    word.cold.emplace_back(volume.get_string());
+  }
+  return word;
 }
 
 Error without(const char* what) { return {errc::internal, std::string("the other agent's message has no ") + what}; }
@@ -87,7 +109,11 @@ result<> unpack_answer(std::string_view message) {
 std::string pack(const Word& word) {
   switch (word.what) {
     case Word::What::ready:
-      return json::serialize(json::object{{"ready", true}});
+      return pack_ready(word);
+    case Word::What::begins:
+      return json::serialize(json::object{{"begins", true}});
+    case Word::What::loaded:
+      return json::serialize(json::object{{"loaded", true}});
     case Word::What::lock:
       return json::serialize(json::object{{"lock", true}});
     case Word::What::link:
@@ -103,7 +129,9 @@ std::string pack(const Word& word) {
 result<Word> unpack_word(std::string_view message) {
   const auto object = parse(message);
   if (!object) return object.error();
-  if (object->contains("ready")) return Word{Word::What::ready};
+  if (object->contains("ready")) return unpack_ready(*object);
+  if (object->contains("begins")) return Word{Word::What::begins};
+  if (object->contains("loaded")) return Word{Word::What::loaded};
   if (object->contains("lock")) return Word{Word::What::lock};
   if (object->contains("end")) return Word{Word::What::end};
   if (object->contains("served")) {

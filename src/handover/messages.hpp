@@ -2,8 +2,11 @@
 // beside its message (SCM_RIGHTS).
 //   next: {"protocol":2,"version":"0.1.0","records":1,"state":"<device>:<inode>"}
 //   serving: {"answer":"yes"} or {"answer":"no","why":"..."}
-//   serving, as often as it likes: {"ready":true}, which the next one sends back when it is
+//   serving, as often as it likes: {"ready":true}
+//   next, when it is: {"ready":true,"cold":["..."]} with the volumes whose images it could not open
+//   serving: {"begins":true}. It goes on serving devices, and nothing else
 //   serving: {"lock":true} with the lock of the state folder. From now on it writes no record
+//   next: {"loaded":true} once it has the records
 //   serving, for each link: {"link":{"volume":"...","device":5}} with its socket
 //   next, for each link: {"served":5} once it serves the device, or has failed to
 //   serving, last: {"end":true}
@@ -13,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "corbd/handover/handover.hpp"
 
@@ -36,9 +40,10 @@ result<> unpack_answer(std::string_view message);
 
 /// Anything that is said after the answer.
 struct Word {
-  enum class What { ready, lock, link, served, end } what = What::ready;
-  std::string volume_id = {};  ///< of a link
-  std::uint32_t device = 0;    ///< of `link` and `served`
+  enum class What { ready, begins, lock, loaded, link, served, end } what = What::ready;
+  std::string volume_id = {};          ///< of a link
+  std::uint32_t device = 0;            ///< of `link` and `served`
+  std::vector<std::string> cold = {};  ///< of the next agent's `ready`
   bool operator==(const Word&) const = default;
   bool has_descriptor() const { return what == What::lock || what == What::link; }
 };

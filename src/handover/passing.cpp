@@ -11,8 +11,8 @@
 namespace corbd::handover {
 namespace {
 
-// A link with a volume ID of 128 bytes takes a small part of it.
-constexpr std::size_t kMostBytes = 4u << 10;
+// The most that messages.cpp packs, and more.
+constexpr std::size_t kMostBytes = 64u << 10;
 // The kernel passes on at most so many (SCM_MAX_FD). More than one is somebody else's doing.
 constexpr std::size_t kMostDescriptors = 253;
 
@@ -78,13 +78,14 @@ result<Message> receive(int socket, Waits waits) {
   message.msg_control = control.bytes.data();
   message.msg_controllen = control.bytes.size();
   ssize_t bytes = 0;
+  // ECONNRESET says that the other side ended with a message of ours unread. Its own messages are still to be read.
   do bytes = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | flags_of(waits));
-  while (bytes < 0 && errno == EINTR);
+  while (bytes < 0 && (errno == EINTR || errno == ECONNRESET));
   if (bytes < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
     return Error{errc::timed_out, "the other agent says nothing"};
-  if (bytes < 0 && errno != ECONNRESET) return failure("reading from the other agent");
-  auto descriptors = bytes < 0 ? std::vector<Fd>() : descriptors_of(message);
-  if (bytes <= 0) return Error{errc::not_found, "the other agent has ended"};
+  if (bytes < 0) return failure("reading from the other agent");
+  auto descriptors = descriptors_of(message);
+  if (bytes == 0) return Error{errc::not_found, "the other agent has ended"};
   if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
     return Error{errc::exhausted, "a message of the other agent did not come in full: is there no free descriptor?"};
   if (descriptors.size() > 1)

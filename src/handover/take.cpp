@@ -10,38 +10,50 @@ constexpr std::chrono::seconds kSpeaksWithin{150};
 
 }  // namespace
 
-Taker::Taker(executor control, Clock& clock, Fd before)
-    : clock_(clock), before_(std::make_shared<Conversation>(std::move(control), clock, std::move(before))) {}
+Taker::Taker(executor control, Clock& clock, Fd before, std::vector<std::string> cold)
+    : clock_(clock),
+      before_(std::make_shared<Conversation>(std::move(control), clock, std::move(before))),
+      cold_(std::move(cold)) {}
 
 task<result<>> Taker::run(Heir& heir) {
   for (;;) {
     auto message = co_await before_->hear({clock_.now() + kSpeaksWithin});
+    if (!message && message.error().code == errc::timed_out && has_lock_) {
+      log::warning("handover.waits", {{"for", "the end of the agent before, which says nothing"},
+                                      {"effect", "devices that it gave are served, and nothing else is done"}});
+      continue;
+    }
     const auto word = message ? word_of(*message) : result<Word>(message.error());
     if (!word) co_return word.error();
-    result<> done;
-    switch (word->what) {
-      case Word::What::ready:
-        // That it has ended is heard next.
-        static_cast<void>(before_->say(*word));
-        break;
-      case Word::What::lock:
-        done = co_await heir.take_lock(std::move(message->descriptor));
-        break;
-      case Word::What::link:
-        heir.take_link({word->volume_id, word->device, std::move(message->descriptor)},
-                       [before = before_, device = word->device] {
-                         // If it hears nothing any more, nobody waits for this.
-                         static_cast<void>(before->say({Word::What::served, {}, device}));
-                       });
-        break;
-      case Word::What::served:
-        done = Error{errc::internal, "the agent before says what only the next one can"};
-        break;
-      case Word::What::end:
-        before_->end();
-        co_return result<>();
+    if (word->what == Word::What::end) break;
+    if (auto done = co_await follow(*word, std::move(message->descriptor), heir); !done) co_return done;
+  }
+  before_->end();
+  co_return result<>();
+}
+
+/// If the agent before hears nothing any more, its end is heard next.
+task<result<>> Taker::follow(const Word& word, Fd descriptor, Heir& heir) {
+  switch (word.what) {
+    case Word::What::ready:
+      static_cast<void>(before_->say({Word::What::ready, {}, 0, cold_}));
+      co_return result<>();
+    case Word::What::begins:
+      heir.begin();
+      co_return result<>();
+    case Word::What::lock: {
+      has_lock_ = true;
+      auto taken = co_await heir.take_lock(std::move(descriptor));
+      if (taken) static_cast<void>(before_->say({Word::What::loaded}));
+      co_return taken;
     }
-    if (!done) co_return done;
+    case Word::What::link:
+      heir.take_link({word.volume_id, word.device, std::move(descriptor)}, [before = before_, device = word.device] {
+        static_cast<void>(before->say({Word::What::served, {}, device}));
+      });
+      co_return result<>();
+    default:
+      co_return Error{errc::internal, "the agent before says what only the next one can"};
   }
 }
 

@@ -128,6 +128,7 @@ struct Known {
 struct GivenLink {
   std::string backend;
   Fd socket;
+  time_point until;  ///< nobody goes on with it later
 };
 
 class Devices final : public device::Devices {
@@ -171,10 +172,8 @@ class Devices final : public device::Devices {
   }
 
   void take(std::uint32_t index, std::string backend, Fd socket) override {
-    given_[index] = {std::move(backend), std::move(socket)};
-    // The kernel would wait for ever for one that nobody goes on with.
-    clock_.cancel(forgets_given_);
-    forgets_given_ = clock_.schedule(clock_.now() + kGivenFor, [this] { given_.clear(); });
+    given_[index] = {std::move(backend), std::move(socket), clock_.now() + kGivenFor};
+    forget_given_later();
   }
 
   std::unique_ptr<device::Link> resume(std::uint32_t index, const std::string& backend, image::Image& image,
@@ -302,6 +301,19 @@ class Devices final : public device::Devices {
     auto outcome = co_await future.get(until, std::move(what));
     known_->commands.leave(ticket);
     co_return outcome;
+  }
+
+  /// The kernel would wait for ever for one that nobody goes on with.
+  void forget_given_later() {
+    clock_.cancel(forgets_given_);
+    forgets_given_ = 0;
+    auto next = time_point::max();
+    for (const auto& [index, given] : given_) next = std::min(next, given.until);
+    if (next == time_point::max()) return;
+    forgets_given_ = clock_.schedule(next, [this] {
+      std::erase_if(given_, [this](const auto& one) { return one.second.until <= clock_.now(); });
+      forget_given_later();
+    });
   }
 
   executor control_;

@@ -162,7 +162,10 @@ task<result<>> Connections::connect_and_record(Group& group) {
   Incarnation incarnation{Incarnation::State::live, connection->uuid, made->fsid,
                           group.access.cluster_id,  made->addresses,  0};
   incarnations_.add(incarnation);
-  auto save = [dir = config_.incarnations_dir, incarnation] { return save_incarnation(dir, incarnation); };
+  // The agent that serves beside this one has the spare files.
+  auto save = [dir = config_.incarnations_dir, incarnation, spares = !config_.beside] {
+    return save_incarnation(dir, incarnation, spares);
+  };
   auto saved = co_await files_.run(std::move(save), {}, "writing the incarnation");
   if (!saved) {
     co_await shut(connection);
@@ -170,7 +173,7 @@ task<result<>> Connections::connect_and_record(Group& group) {
   }
   group.serving.push_back(connection);
   outdate_others(group);
-  gate_.spawn(refill_spares());
+  if (!config_.beside) gate_.spawn(refill_spares());
   log::info("cluster.connected", {{"cluster", group.access.cluster_id},
                                   {"fsid", connection->fsid},
                                   {"user", group.access.user},

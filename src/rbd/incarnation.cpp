@@ -141,11 +141,12 @@ std::string incarnation_file(const std::string& dir, const std::string& uuid) {
   return dir + "/" + uuid + std::string(kSuffix);
 }
 
-result<> save_incarnation(const std::string& dir, const Incarnation& incarnation) {
+result<> save_incarnation(const std::string& dir, const Incarnation& incarnation, bool spares) {
   const std::string text = to_json(incarnation);
   auto written = write_durably(incarnation_file(dir, incarnation.uuid), text, 0600);
   // If this is not written, the next start fences it once more.
-  if (written || incarnation.state == Incarnation::State::fenced || text.size() > kSpareBytes) return written;
+  if (written || !spares || incarnation.state == Incarnation::State::fenced || text.size() > kSpareBytes)
+    return written;
   for (int number = 0; number < kSpares; ++number)
     if (take_spare(spare_file(dir, number), incarnation_file(dir, incarnation.uuid), text)) return {};
   return written;

@@ -37,7 +37,8 @@ result<Incarnation> parse_incarnation(std::string_view json);
 std::string incarnation_file(const std::string& dir, const std::string& uuid);
 /// Durable when it returns. On a full disk an incarnation that is not fenced takes one of the spare files. That spare
 /// is made again when there is room.
-result<> save_incarnation(const std::string& dir, const Incarnation& incarnation);
+/// `spares`: whether it may. Two processes may not use them at once.
+result<> save_incarnation(const std::string& dir, const Incarnation& incarnation, bool spares = true);
 result<> forget_incarnation(const std::string& dir, const std::string& uuid);
 
 struct LoadedIncarnations {

@@ -208,8 +208,6 @@ result<image::Ownership> classify(const std::vector<Locker>& lockers, const std:
     if (ours != nullptr && ours->state == Incarnation::State::live && ours->uuid != mine)
       return Error{errc::unavailable,
                    "the image is still being closed on another connection of this agent (" + locker.address + ")"};
-    if (ours != nullptr && ours->state == Incarnation::State::yields && watches(watchers, locker.address))
-      return Error{errc::unavailable, "the agent before has the image open still (" + locker.address + ")"};
     const Lock lock = ours == nullptr ? Lock::other : ours->uuid == mine ? Lock::mine : Lock::our_dead;
     // If there are several, a foreign one counts.
     if (found.lock != Lock::none && lock != Lock::other) continue;
@@ -219,7 +217,10 @@ result<image::Ownership> classify(const std::vector<Locker>& lockers, const std:
     found.clients[locker.address] = locker.client;
   }
   for (const auto& watcher : watchers) {
-    if (known.find(fsid, watcher.address) != nullptr) continue;
+    const auto* ours = known.find(fsid, watcher.address);
+    if (ours != nullptr && ours->state == Incarnation::State::yields)
+      return Error{errc::unavailable, "the agent before has the image open still (" + watcher.address + ")"};
+    if (ours != nullptr) continue;
     found.foreign_watchers.push_back(watcher.address);
     found.clients[watcher.address] = watcher.client;
   }

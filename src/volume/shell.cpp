@@ -309,7 +309,7 @@ task<> Shell::Impl::leave_without_device(Volume& volume, const Wish& wish) {
 Shell::Shell(executor control, Clock& clock, Ports ports, Config config)
     : impl_(std::make_unique<Impl>(std::move(control), clock, std::move(ports), std::move(config))) {}
 Shell::~Shell() = default;
-task<result<>> Shell::warm(Until until) { return impl_->warm(until); }
+task<result<std::vector<std::string>>> Shell::warm(Until until) { return impl_->warm(until); }
 task<result<>> Shell::start() { return impl_->start(); }
 task<result<>> Shell::want(std::string volume_id, Wish wish, Until until) {
   return impl_->want(std::move(volume_id), std::move(wish), until);
@@ -330,7 +330,10 @@ void Shell::tell(Listener& listener) { impl_->listener_ = &listener; }
 void Shell::drain(bool on) { impl_->draining_ = on; }
 bool Shell::draining() const { return impl_->draining_; }
 task<> Shell::stop(Until until) { return impl_->stop(until); }
-task<> Shell::settle() { return impl_->settle(); }
+std::vector<std::string> Shell::answering(const std::vector<std::string>& volume_ids) const {
+  return impl_->answering(volume_ids);
+}
+task<bool> Shell::settle() { return impl_->settle(); }
 task<std::size_t> Shell::give(Recipient recipient) { return impl_->give(std::move(recipient)); }
 
 }  // namespace corbd::volume

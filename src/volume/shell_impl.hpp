@@ -18,7 +18,6 @@ class Shell::Impl {
   /// A handover, by several that give.
   struct Giving {
     Recipient recipient;
-    std::vector<std::string> left;  ///< volumes that may still be given
     std::size_t given = 0;
     bool refused = false;
   };
@@ -50,8 +49,9 @@ class Shell::Impl {
   std::vector<Unclaimed> left_to_kernel() const;
   std::vector<Change> timeline(const std::string& id) const;
   task<> stop(Until until);
-  task<result<>> warm(Until until);
-  task<> settle();
+  task<result<std::vector<std::string>>> warm(Until until);
+  std::vector<std::string> answering(const std::vector<std::string>& ids) const;
+  task<bool> settle();
   task<std::size_t> give(Recipient recipient);
   bool draining_ = false;
   Listener* listener_ = nullptr;
@@ -86,7 +86,7 @@ class Shell::Impl {
   task<> drain(Volume& volume, Until until);
   task<> drain_all(Until until);
   task<result<Given>> end_for_next(Volume& volume, Until until);
-  task<bool> give_one(Volume& volume, const Recipient& recipient);
+  task<> give_one(Volume& volume, Giving& giving);
   task<> give_some(Giving& giving);
   struct Warming;
   task<result<Warming>> plan_warming(Until until);
@@ -105,6 +105,7 @@ class Shell::Impl {
   UsageReader usage_reader_{control_, clock_, ports_, gate_};
   std::map<std::string, std::unique_ptr<Volume>> volumes_;
   bool leaving_ = false;
+  std::vector<std::string> to_give_;  ///< since settle(); the last one first
 };
 
 }  // namespace corbd::volume

@@ -7,6 +7,10 @@ namespace {
 
 // A step that takes longer ends as at a death, and its volume is healed.
 constexpr std::chrono::seconds kStepsEndWithin{5};
+constexpr std::chrono::seconds kWritesEndWithin{30};
+constexpr std::chrono::milliseconds kLooksAgain{20};
+// An older request says that the cluster does not answer it.
+constexpr std::chrono::seconds kAnswersWithin{1};
 // The device stands still meanwhile.
 constexpr std::chrono::milliseconds kGivesWithin{1600};
 // More at once would make each of them wait longer for the cluster.
@@ -88,38 +92,54 @@ task<result<Given>> Shell::Impl::end_for_next(Volume& volume, Until until) {
 }
 
 /// What is not given has a dead link as soon as this process ends.
-task<bool> Shell::Impl::give_one(Volume& volume, const Recipient& recipient) {
+task<> Shell::Impl::give_one(Volume& volume, Giving& giving) {
   ++volume.users;
   auto given = co_await end_for_next(volume, {clock_.now() + kGivesWithin});
   --volume.users;
-  if (given) co_return co_await recipient(std::move(*given));
-  log::warning(
-      "volume.not_given",
-      {{"volume", volume.id}, {"error", given.error().text}, {"effect", "its link ends, and the next agent heals it"}});
-  co_return true;
+  if (!given) {
+    log::warning("volume.not_given", {{"volume", volume.id},
+                                      {"error", given.error().text},
+                                      {"effect", "its link ends, and the next agent heals it"}});
+    co_return;
+  }
+  const bool taken = co_await giving.recipient(std::move(*given));
+  taken ? static_cast<void>(++giving.given) : static_cast<void>(giving.refused = true);
 }
 
 task<> Shell::Impl::give_some(Giving& giving) {
-  while (!giving.left.empty() && !giving.refused) {
-    const auto place = volumes_.find(giving.left.back());
-    giving.left.pop_back();
-    if (place == volumes_.end() || !may_be_given(*place->second)) continue;
-    if (co_await give_one(*place->second, giving.recipient))
-      ++giving.given;
-    else
-      giving.refused = true;
+  while (!to_give_.empty() && !giving.refused) {
+    const auto place = volumes_.find(to_give_.back());
+    to_give_.pop_back();
+    if (place != volumes_.end() && may_be_given(*place->second)) co_await give_one(*place->second, giving);
   }
 }
 
-task<> Shell::Impl::settle() {
+std::vector<std::string> Shell::Impl::answering(const std::vector<std::string>& ids) const {
+  std::vector<std::string> found;
+  for (const auto& id : ids)
+    if (const auto place = volumes_.find(id);
+        place != volumes_.end() && place->second->served() && place->second->link->oldest() < kAnswersWithin)
+      found.push_back(id);
+  return found;
+}
+
+task<bool> Shell::Impl::settle() {
   leaving_ = true;
   usage_reader_.stop();
   co_await gate_.close({clock_.now() + kStepsEndWithin});
+  // A step that goes on begins no further one, so what is written now is the last.
+  const auto written_by = clock_.now() + kWritesEndWithin;
+  while (steps_.writing() && clock_.now() < written_by)
+    co_await sleep_until(control_, clock_, clock_.now() + kLooksAgain);
+  for (const auto& [id, volume] : volumes_)
+    if (may_be_given(*volume)) to_give_.push_back(id);
+  // One that is drained reads nothing more. So one that may not be drained in time comes last.
+  std::ranges::partition(to_give_, [&](const auto& id) { return volumes_.at(id)->link->oldest() >= kAnswersWithin; });
+  co_return !steps_.writing();
 }
 
 task<std::size_t> Shell::Impl::give(Recipient recipient) {
-  Giving giving{std::move(recipient), {}, 0, false};
-  for (const auto& [id, volume] : volumes_) giving.left.push_back(id);
+  Giving giving{std::move(recipient), 0, false};
   Gate& givers = drains_.emplace_back(control_, clock_);
   for (int i = 0; i < kGiveAtOnce; ++i) givers.spawn(give_some(giving));
   co_await givers.close({});

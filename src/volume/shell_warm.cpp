@@ -12,24 +12,29 @@ constexpr int kOpenAtOnce = 4;
 
 struct Shell::Impl::Warming {
   struct Image {
+    std::string volume_id;
     image::Access access;
     image::Key key;
   };
   std::vector<Image> left;
   std::vector<std::pair<image::Access, std::size_t>> connections;  ///< for so many images each
+  std::vector<std::string> cold;
   Until until;
 };
 
 task<result<Shell::Impl::Warming>> Shell::Impl::plan_warming(Until until) {
   const auto records = co_await ports_.records.peek();
   if (!records) co_return records.error();
-  Warming warming{{}, {}, until};
+  Warming warming{{}, {}, {}, until};
   for (const auto& record : *records) {
     if (!record.device || !traits(record.kind).served) continue;
     const auto key = co_await ports_.records.load_key(record.volume_id);
     const auto access = key ? access_of(ports_, record, *key) : result<image::Access>(key.error());
-    if (!access) continue;
-    warming.left.push_back({*access, record.key});
+    if (!access) {
+      warming.cold.push_back(record.volume_id);
+      continue;
+    }
+    warming.left.push_back({record.volume_id, *access, record.key});
     auto& all = warming.connections;
     const auto place = std::ranges::find(all, *access, &std::pair<image::Access, std::size_t>::first);
     if (place == all.end())
@@ -47,17 +52,22 @@ task<> Shell::Impl::warm_connections(image::Access access, std::size_t images, U
 
 /// A reader leaves no trace at the image. What it brings is ours: sessions with the OSDs, and librbd's code in memory.
 task<> Shell::Impl::warm_images(Warming& warming) {
-  while (!warming.left.empty() && clock_.now() < warming.until.deadline) {
+  while (!warming.left.empty()) {
     const auto image = std::move(warming.left.back());
     warming.left.pop_back();
     image::OpenOptions options;
     options.read_only = true;
     auto opened = co_await ports_.clusters.open(image.access, image.key, options, warming.until);
-    if (opened) static_cast<void>(co_await (*opened)->close(warming.until));
+    if (opened) {
+      static_cast<void>(co_await (*opened)->close(warming.until));
+      continue;
+    }
+    log::info("image.not_warm", {{"volume", image.volume_id}, {"error", opened.error().text}});
+    warming.cold.push_back(image.volume_id);
   }
 }
 
-task<result<>> Shell::Impl::warm(Until until) {
+task<result<std::vector<std::string>>> Shell::Impl::warm(Until until) {
   auto warming = co_await plan_warming(until);
   if (!warming) co_return warming.error();
   Gate connecting(control_, clock_);
@@ -67,7 +77,7 @@ task<result<>> Shell::Impl::warm(Until until) {
   Gate opening(control_, clock_);
   for (int i = 0; i < kOpenAtOnce; ++i) opening.spawn(warm_images(*warming));
   co_await opening.close({});
-  co_return result<>();
+  co_return std::move(warming->cold);
 }
 
 }  // namespace corbd::volume

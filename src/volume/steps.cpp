@@ -261,6 +261,7 @@ task<result<>> Steps::write_record(Volume& live, const step::WriteRecord& step) 
 }
 
 task<result<>> Steps::save(Volume& live, Record record) {
+  const Write write(writes_);
   // With two keys, key_worked() saves the one that the cluster takes.
   if (!live.offered)
     if (auto saved = co_await save_key(live); !saved) co_return saved;
@@ -269,6 +270,7 @@ task<result<>> Steps::save(Volume& live, Record record) {
 
 task<result<>> Steps::save_key(Volume& live) {
   if (live.key_saved || live.key.empty()) co_return result<>();
+  const Write write(writes_);
   auto saved = co_await ports_.records.save_key(live.id, live.key);
   if (saved) live.key_saved = true;
   co_return saved;
@@ -287,6 +289,7 @@ task<> Steps::key_worked(Volume& live) {
 }
 
 task<result<>> Steps::drop_record(Volume& live, const Wish& wish) {
+  const Write write(writes_);
   auto key = co_await ports_.records.drop_key(live.id);
   if (!key) co_return key;
   auto dropped = co_await ports_.records.drop(live.id);

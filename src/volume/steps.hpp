@@ -36,8 +36,21 @@ class Steps {
 
   /// Runs the step between its two failpoints. What it learns goes into live.facts.
   task<result<>> run(Volume& live, const Step& step, const Wish& wish);
+  /// A record or a key is being written, or removed.
+  bool writing() const { return writes_ > 0; }
 
  private:
+  /// As long as it lives, something is being written.
+  class Write {
+   public:
+    explicit Write(std::size_t& all) : all_(all) { ++all_; }
+    ~Write() { --all_; }
+    Write(const Write&) = delete;
+    Write& operator=(const Write&) = delete;
+
+   private:
+    std::size_t& all_;
+  };
   task<result<>> dispatch(Volume& live, const Step& step, const Wish& wish);
   // steps.cpp
   task<result<>> look(Volume& live, const step::Look& step, const Wish& wish);
@@ -140,6 +153,7 @@ class Steps {
   Numbers numbers_;
   Notify notify_;
   Slots key_derivations_;
+  std::size_t writes_ = 0;  ///< that are under way
 };
 
 }  // namespace corbd::volume

@@ -149,8 +149,8 @@ class Writer {
 /// As the agent that serves does it (Agent::hand_over).
 task<result<std::size_t>> hand_over(ControlPlane& plane, handover::Giver& giver, const Fd& lock) {
   if (const bool ready = co_await giver.next_answers(30s); !ready) co_return Error{errc::unavailable, "no next agent"};
-  co_await plane.shell.settle();
-  if (auto begun = giver.begin(lock); !begun) co_return begun.error();
+  if (const bool settled = co_await plane.shell.settle(); !settled) co_return Error{errc::state_write, "not settled"};
+  if (auto begun = co_await giver.begin(lock); !begun) co_return begun.error();
   const auto links = co_await plane.shell.give([&giver](volume::Given one) -> task<bool> {
     const auto given = co_await giver.give({std::move(one.volume_id), one.device, std::move(one.link)});
     co_return given.has_value();
@@ -162,7 +162,7 @@ task<result<std::size_t>> hand_over(ControlPlane& plane, handover::Giver& giver,
 
 /// So that the next run may remove the images at once.
 task<result<>> end_well(ControlPlane& plane) {
-  co_await plane.shell.settle();
+  static_cast<void>(co_await plane.shell.settle());
   static_cast<void>(co_await plane.shell.give([](volume::Given) -> task<bool> { co_return true; }));
   co_return co_await plane.clusters->shutdown({plane.clock->now() + 10s});
 }

@@ -79,10 +79,11 @@ def goes_on(agent, volume, writer):
 
 
 def story_handover_cut_short(lab):
-    """an agent dies while it hands over, the next one dies with the links, and one is killed right after: each time the devices are healed, and nothing is lost"""
+    """an agent dies before and amid its handover, the next one dies with the links, and one is killed right after: each time the devices are healed, and nothing is lost"""
     agent = lab.agent().start()
-    volume = agent.volume(lab.image("a", size=256 * MIB))
+    volume, other = (agent.volume(lab.image(name, size=256 * MIB)) for name in "ab")
     volume.stage()
+    other.stage()
     writer = Writer(lab, os.path.join(volume.staged_path, "data"), size=16 * MIB).start()
     writer.wait_more(20)
     moments = []
@@ -106,12 +107,27 @@ def story_handover_cut_short(lab):
     agent.spawn()
     goes_on(agent, volume, writer)
 
+    # The agent that serves dies when it has given one of two devices. The next one keeps that, and heals the other.
+    agent.stop()
+    agent.spawn(failpoints=["handover.given=kill"])
+    for one in (volume, other):
+        agent.wait_event("device.reconnected", 60, volume=one.id)
+    before, agent.process = agent.process, None
+    agent.spawn(flags=["--handover"])
+    moments.append(now_us())
+    check(before.wait(60) == -signal.SIGKILL, "the agent that served ended with %s" % before.returncode)
+    for one in (volume, other):
+        agent.wait_event("device.reconnected", 60, volume=one.id)
+    writer.wait_more(20)
+
     # A kill right after a handover.
-    moments.append(hand_over(agent, [volume]))
+    moments.append(hand_over(agent, [volume, other]))
     moments.append(agent.kill())
     agent.spawn()
     goes_on(agent, volume, writer)
     writer.stop()
     writer.expect_nothing_lost(moments)
-    volume.unstage(patience=30)
-    volume.expect_gone()
+    for one in (volume, other):
+        one.unstage(patience=30)
+    for one in (volume, other):
+        one.expect_gone()

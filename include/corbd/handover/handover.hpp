@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "corbd/core/fd.hpp"
 #include "corbd/core/gate.hpp"
@@ -76,10 +77,15 @@ class Giver {
   bool has_next() const { return static_cast<bool>(next_); }
   /// Asks it whether it is ready. If it does not say so in time it is given up, and run() may be called again.
   task<bool> next_answers(duration within);
+  /// The volumes whose images the next agent could not open, as it said last.
+  const std::vector<std::string>& cold() const { return cold_; }
+  /// From now on the next agent may be the only one that can serve this node.
+  result<> say_begins();
   /// Its process; 0: not known.
   pid_t next_process() const;
-  /// The lock of the state folder. It stays open here: it is held as long as one process has it open.
-  result<> begin(const Fd& lock);
+  /// Gives the lock of the state folder, and waits for 10 s until the next agent has read the records. The lock stays
+  /// open here: it is held as long as one process has it open.
+  task<result<>> begin(const Fd& lock);
   /// Afterwards the socket is not open here any more. Returns when the next agent serves the device, or when it has had
   /// 5 s for that. unavailable: it has ended, or does not read.
   task<result<>> give(Link link);
@@ -93,6 +99,7 @@ class Giver {
  private:
   task<> meet(Fd caller);
   task<> hear_next(std::shared_ptr<Conversation> next);
+  task<bool> awaits(std::shared_ptr<Event>& answer, Word word, const Fd* descriptor, duration within);
   void note(const Word& word);
   void lose_next();
 
@@ -103,7 +110,8 @@ class Giver {
   std::optional<asio::posix::basic_stream_descriptor<executor>> listener_;
   std::function<void()> asked_;
   std::shared_ptr<Conversation> next_;
-  std::shared_ptr<Event> ready_;
+  std::shared_ptr<Event> ready_, loaded_;
+  std::vector<std::string> cold_;
   std::map<std::uint32_t, std::shared_ptr<Event>> taking_;  ///< by device
   Gate gate_;
 };
@@ -115,23 +123,29 @@ class Taker {
   class Heir {
    public:
     virtual ~Heir() = default;
+    /// The agent before will give everything.
+    virtual void begin() = 0;
     virtual task<result<>> take_lock(Fd lock) = 0;
     /// Calls `served` once it serves the device, or has failed to.
     virtual void take_link(Link link, std::function<void()> served) = 0;
   };
 
-  /// `before`: as ask() gave it.
-  Taker(executor control, Clock& clock, Fd before);
+  /// `before`: as ask() gave it. `cold`: the volumes whose images cannot be opened here.
+  Taker(executor control, Clock& clock, Fd before, std::vector<std::string> cold);
   /// Says that it is ready whenever it is asked, and passes on what is given, until the agent before has nothing left.
-  /// not_found: that one ended before. What it gave stays given. timed_out: it says nothing for minutes, and may hold
-  /// everything else still. Otherwise the error of take_lock().
+  /// not_found: that one ended before. What it gave stays given. timed_out: it said nothing for minutes, and gave
+  /// nothing. Once it gave its lock there is no limit: only its end says that it holds nothing. Otherwise the error of
+  /// take_lock().
   task<result<>> run(Heir& heir);
   /// The agent before sees that this one has ended.
   void leave() { before_->end(); }
 
  private:
+  task<result<>> follow(const Word& word, Fd descriptor, Heir& heir);
   Clock& clock_;
   const std::shared_ptr<Conversation> before_;
+  const std::vector<std::string> cold_;
+  bool has_lock_ = false;
 };
 
 }  // namespace corbd::handover

@@ -45,8 +45,9 @@ class Shell final : public Volumes {
   ~Shell() override;
 
   /// Before start(), beside the agent that serves the volumes: makes the connections that they will need, and opens
-  /// each image once to read, as far as it can. An error: their records cannot be read.
-  task<result<>> warm(Until until);
+  /// each image once to read. Returns the volumes whose images it could not open in time. An error: their records
+  /// cannot be read.
+  task<result<std::vector<std::string>>> warm(Until until);
   /// Reads the records. Call it once, before anything but warm().
   task<result<>> start();
   task<result<>> want(std::string volume_id, Wish wish, Until until) override;
@@ -68,10 +69,12 @@ class Shell final : public Volumes {
   /// Leaves: refuses new wishes and further steps, answers what was read from every link, all at once, and then waits
   /// for the steps under way. Locks stay held, because they are the next start's proof of ownership.
   task<> stop(Until until);
+  /// Which of these volumes are served here, and answer.
+  std::vector<std::string> answering(const std::vector<std::string>& volume_ids) const;
   /// For a planned restart: refuses new wishes and further steps, and waits some seconds for the steps under way, while
-  /// devices are served. Afterwards no record changes.
-  task<> settle();
-  /// After settle(): every volume that is served, and on which no operation is under way, gives its link to the
+  /// devices are served. Afterwards no record changes. False: one is still being written after half a minute.
+  task<bool> settle();
+  /// After settle(): every volume that was served then, and on which no operation was under way, gives its link to the
   /// recipient once what was read from it is answered and its image is closed. Its lock stays. The others are as after
   /// stop(). How many were given.
   task<std::size_t> give(Recipient recipient);

@@ -202,7 +202,7 @@ void Agent::stop() {
 task<> Agent::give() {
   co_await life_->devices->end_commands({world_.loop().clock.now() + std::chrono::minutes(5)});
   if (life_->healer) co_await life_->healer->stop();
-  co_await life_->shell->settle();
+  if (const bool settled = co_await life_->shell->settle(); !settled) co_return;
   // The world has its link.
   static_cast<void>(co_await life_->shell->give([](volume::Given) -> task<bool> { co_return true; }));
   for (auto& [address, state] : clients) {

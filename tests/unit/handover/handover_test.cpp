@@ -86,12 +86,13 @@ struct Serving {
 struct Next final : Taker::Heir {
   Next(Serving& serving, Fd before)
       : control(serving.control),
-        taker(serving.control.get_executor(), *serving.clock, std::move(before)),
+        taker(serving.control.get_executor(), *serving.clock, std::move(before), {"cold"}),
         ended(serving.control, taker.run(*this)) {}
   ~Next() override {
     taker.leave();
     eventually(control, [this] { return ended.done(); });
   }
+  void begin() override { begun = true; }
   task<result<>> take_lock(Fd given) override {
     lock = std::move(given);
     co_return result<>();
@@ -101,6 +102,7 @@ struct Next final : Taker::Heir {
     served.push_back(std::move(tell));
   }
   asio::io_context& control;
+  bool begun = false;
   Fd lock;
   std::vector<Link> links;
   std::vector<std::function<void()>> served;
@@ -136,7 +138,7 @@ TEST_CASE("the next agent gets the lock, which both hold, and then every link, w
   const std::string path = serving.folder.path() + "/lock";
   Fd lock = file(path);
   REQUIRE(::flock(lock.get(), LOCK_EX | LOCK_NB) == 0);
-  REQUIRE(serving.giver.begin(lock));
+  REQUIRE(Started<result<>>(serving.control, serving.giver.begin(lock)).get());
   std::vector<Fd> kernel;
   for (std::uint32_t i = 0; i < 100; ++i) {
     auto [ours, theirs] = pair();
@@ -186,7 +188,7 @@ TEST_CASE("an agent that gives a link to one that ends before it serves hears th
   CHECK_FALSE(giving.get());
   CHECK(hung_up(kernel));
   CHECK_FALSE(serving.giver.has_next());
-  CHECK_FALSE(serving.giver.begin(Fd()));
+  CHECK_FALSE(Started<result<>>(serving.control, serving.giver.begin(Fd())).get());
   CHECK_FALSE(serving.giver.end());
 }
 
@@ -197,6 +199,7 @@ TEST_CASE("a next agent that still waits answers, and one that has gone is given
     const Next next(serving, serving.heard());
     CHECK(answers());
     CHECK(answers());
+    CHECK(serving.giver.cold() == std::vector<std::string>{"cold"});
     serving.giver.leave();
   }
   serving.asked = false;
@@ -276,6 +279,35 @@ TEST_CASE("what an agent gave before it ended stays given, and the next one hear
   CHECK(ended.error().code == errc::not_found);
   CHECK(next.links.size() == 1);
   CHECK_FALSE(hung_up(kernel));
+}
+
+TEST_CASE("what an agent gave counts although it ended before it read what the next one said") {
+  const Folder folder;
+  const Scripted before(folder);
+  auto asking = std::async(std::launch::async, [&] { return ask(folder.path(), kThis); });
+  Fd met = before.accept();
+  REQUIRE(send(met.get(), pack_answer(std::nullopt)));
+  auto got = asking.get();
+  REQUIRE(got);
+  REQUIRE(send(got->get(), pack(Word{What::served, {}, 7})));
+  auto [link, kernel] = pair();
+  REQUIRE(send(met.get(), pack(Word{What::link, "a", 0}), &link));
+  REQUIRE(send(met.get(), pack(Word{What::end})));
+  link.reset();
+  met.reset();
+  Serving control;
+  Next next(control, std::move(*got));
+  CHECK(next.ended.get());
+  CHECK(next.links.size() == 1);
+  CHECK_FALSE(hung_up(kernel));
+}
+
+TEST_CASE("the next agent hears that the one before begins to give everything") {
+  Serving serving;
+  Next next(serving, serving.heard());
+  CHECK_FALSE(next.begun);
+  REQUIRE(serving.giver.say_begins());
+  CHECK(eventually(serving.control, [&] { return next.begun; }));
 }
 
 TEST_CASE("a link without its socket, a socket without a link, and a word of the wrong side end a handover") {

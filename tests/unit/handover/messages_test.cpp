@@ -10,6 +10,9 @@ TEST_CASE("the messages of a handover are these, byte for byte, in version 2 of 
   CHECK(pack_answer(std::nullopt) == R"({"answer":"yes"})");
   CHECK(pack_answer("too old") == R"({"answer":"no","why":"too old"})");
   CHECK(pack(Word{Word::What::ready}) == R"({"ready":true})");
+  CHECK(pack(Word{Word::What::ready, {}, 0, {"a", "b"}}) == R"({"ready":true,"cold":["a","b"]})");
+  CHECK(pack(Word{Word::What::begins}) == R"({"begins":true})");
+  CHECK(pack(Word{Word::What::loaded}) == R"({"loaded":true})");
   CHECK(pack(Word{Word::What::lock}) == R"({"lock":true})");
   CHECK(pack(Word{Word::What::link, "b", 7}) == R"({"link":{"volume":"b","device":7}})");
   CHECK(pack(Word{Word::What::served, {}, 7}) == R"({"served":7})");
@@ -24,8 +27,9 @@ TEST_CASE("what one agent packs, the other unpacks") {
   CHECK(hello->side.version == "0.1.0 (abc)");
   CHECK(hello->side.records == 3);
   using What = Word::What;
-  for (const auto& word : {Word{What::ready}, Word{What::lock}, Word{What::link, "a", 4294967295},
-                           Word{What::served, {}, 4294967295}, Word{What::end}}) {
+  for (const auto& word :
+       {Word{What::ready}, Word{What::ready, {}, 0, {"a", "b"}}, Word{What::begins}, Word{What::loaded},
+        Word{What::lock}, Word{What::link, "a", 4294967295}, Word{What::served, {}, 4294967295}, Word{What::end}}) {
     const auto read = unpack_word(pack(word));
     REQUIRE(read);
     CHECK(*read == word);
@@ -48,9 +52,10 @@ TEST_CASE("an agent of another protocol or state folder, or older than the recor
 }
 
 TEST_CASE("garbage from the other agent is an error, and nothing else") {
-  for (const char* text : {"", "{", "[]", "1", "{}", R"({"protocol":"1","records":1})", R"({"protocol":1})",
-                           R"({"answer":"maybe"})", R"({"link":[]})", R"({"link":{}})", R"({"link":{"device":-1}})",
-                           R"({"link":{"device":4294967296}})", R"({"served":true})", R"({"served":-1})"}) {
+  for (const char* text :
+       {"", "{", "[]", "1", "{}", R"({"protocol":"1","records":1})", R"({"protocol":1})", R"({"answer":"maybe"})",
+        R"({"link":[]})", R"({"link":{}})", R"({"link":{"device":-1}})", R"({"link":{"device":4294967296}})",
+        R"({"ready":true,"cold":"a"})", R"({"ready":true,"cold":[1]})", R"({"served":true})", R"({"served":-1})"}) {
     CAPTURE(text);
     CHECK_FALSE(unpack_hello(text));
     CHECK_FALSE(unpack_answer(text));

@@ -147,13 +147,15 @@ TEST_CASE("clients of an agent that gives its images away yield until it has end
   CHECK(all.unfenced("fsid-1").empty());
 
   ends_well.state = State::fenced;
-  const auto made_meanwhile = sample("made-meanwhile");
+  auto made_meanwhile = sample("made-meanwhile");
+  made_meanwhile.state = State::dead;
   all.take_over({own, ends_well, dies, fenced, made_meanwhile}, true);
   CHECK(state_of("own") == State::live);
   CHECK(state_of("ends-well") == State::fenced);
   CHECK(state_of("dies") == State::dead);
   CHECK_FALSE(state_of("forgotten"));
-  CHECK(state_of("made-meanwhile"));
+  CHECK(state_of("made-meanwhile") == State::dead);
+  CHECK(all.unfenced("fsid-1").size() == 2);
 }
 
 TEST_CASE("an address is recognised in every form, and only in its own cluster") {
