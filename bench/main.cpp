@@ -25,6 +25,7 @@ struct Words {
   std::string volumes_file;
   std::size_t count = 0;
   double seconds = 0.5;
+  bool kept = false;
   std::string json, folder;
   std::vector<std::string> names;
   std::vector<pid_t> pids;
@@ -116,8 +117,14 @@ void add_own(CLI::App& app, Words& words, Verb& chosen) {
   auto* session = app.add_subcommand("session", "Our NBD server beside nbdkit, on images in memory");
   session->add_option("--seconds", words.seconds, "For each point and round")->capture_default_str();
   session->add_option("--json", words.json, "Where the figures go");
-  session->callback([&] { chosen = [&] { return bench::session(bench::Seconds(words.seconds), words.json); }; });
-  app.add_subcommand("serve", "A memory image of 64 MiB on stdin")->callback([&] { chosen = bench::serve; });
+  session->add_flag("--kept", words.kept, "Ours keeps its requests in memory that outlives it, as with --keeper");
+  session->add_option("beside", words.names, "The command of another server, which serves on stdin [nbdkit]");
+  session->callback([&] {
+    chosen = [&] { return bench::session(bench::Seconds(words.seconds), words.json, words.names, words.kept); };
+  });
+  auto* serve = app.add_subcommand("serve", "A memory image of 64 MiB on stdin");
+  serve->add_flag("--kept", words.kept, "With its requests in memory that outlives it, as with --keeper");
+  serve->callback([&] { chosen = [&] { return bench::serve(words.kept); }; });
   auto* drive =
       app.add_subcommand("drive", "COUNT reads and COUNT writes of 4 KiB against COMMAND, which serves on stdin");
   drive->add_option("count", words.requests)->required();

@@ -31,9 +31,16 @@ constexpr int kRounds = 3;
 
 // --- the server
 
+/// Has nothing. What keeping costs on the way of a request is the memory.
+struct NoKeep final : device::Keep {
+  result<> hold(const Link&, int, int) override { return {}; }
+  result<> hold_memory(std::uint64_t, int) override { return {}; }
+  result<> drop(std::uint64_t) override { return {}; }
+};
+
 }  // namespace
 
-int serve() {
+int serve(bool kept) {
   test::MemoryImage image(kImageBytes);
   image.remember_calls(false);
   if (!test::newstyle_handshake(STDIN_FILENO, kImageBytes)) return 1;
@@ -41,7 +48,8 @@ int serve() {
   asio::io_context control;
   const auto work = asio::make_work_guard(control);
   const auto clock = make_real_clock(control.get_executor());
-  nbd::IoLoop loop(256u << 20, 32u << 20);
+  NoKeep keep;
+  nbd::IoLoop loop(256u << 20, 32u << 20, 1u << 20, nbd::kKeptBuffers, kept ? &keep : nullptr);
   nbd::Probe probe;
   const auto stop = [&] { control.stop(); };
   const auto link =
@@ -176,12 +184,14 @@ Figure median(std::vector<Figure> of) {
 
 }  // namespace
 
-int session(Seconds time, const std::string& json_file) {
-  const std::vector<std::string> ours{"/proc/self/exe", "serve"};
-  const std::vector<std::string> theirs{"nbdkit", "-s", "--exit-with-parent", "memory", std::to_string(kImageBytes)};
+int session(Seconds time, const std::string& json_file, const std::vector<std::string>& beside, bool kept) {
+  std::vector<std::string> ours{"/proc/self/exe", "serve"};
+  if (kept) ours.emplace_back("--kept");
+  std::vector<std::string> theirs{"nbdkit", "-s", "--exit-with-parent", "memory", std::to_string(kImageBytes)};
+  if (!beside.empty()) theirs = beside;
   std::string json;
-  std::printf("%-6s %8s %6s %14s %14s %7s %18s\n", "", "bytes", "depth", "corbd/s", "nbdkit/s", "ratio",
-              "server CPU ratio");
+  std::printf("%-6s %8s %6s %14s %14s %7s %18s\n", "", "bytes", "depth", "corbd/s",
+              beside.empty() ? "nbdkit/s" : "beside/s", "ratio", "server CPU ratio");
   for (const bool writes : {false, true})
     for (const std::size_t bytes : {4u << 10, 256u << 10})
       for (const std::size_t depth : {1u, 16u, 64u}) {

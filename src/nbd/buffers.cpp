@@ -16,7 +16,14 @@ constexpr std::size_t kSmallest = 4096;
 Buffers::~Buffers() {
   for (auto& list : free_)
     for (auto* buffers : {&list.kept, &list.bare})
-      for (std::byte* buffer : *buffers) std::free(buffer);
+      for (std::byte* buffer : *buffers)
+        if (!in_arena(buffer)) std::free(buffer);
+}
+
+std::byte* Buffers::make(std::size_t size) {
+  if (arena_ != nullptr)
+    if (std::byte* const buffer = arena_->take(size)) return buffer;
+  return static_cast<std::byte*>(std::aligned_alloc(kSmallest, size));
 }
 
 std::size_t Buffers::rounded(std::size_t bytes) { return std::bit_ceil(std::max(bytes, kSmallest)); }
@@ -41,7 +48,7 @@ std::byte* Buffers::take(std::size_t bytes) {
       buffer = list.bare.back();
       list.bare.pop_back();
     } else {
-      buffer = static_cast<std::byte*>(std::aligned_alloc(kSmallest, size));
+      buffer = make(size);
       if (buffer == nullptr) throw std::bad_alloc();
       ++made_;
     }
@@ -76,7 +83,8 @@ bool Buffers::let_go(std::size_t leave, std::size_t at_most) {
       if (given >= at_most) return true;
       std::byte* buffer = list->kept.back();
       list->kept.pop_back();
-      ::madvise(buffer, size, MADV_DONTNEED);
+      // Pages of a file stay with the file unless they are removed from it.
+      ::madvise(buffer, size, in_arena(buffer) ? MADV_REMOVE : MADV_DONTNEED);
       list->bare.push_back(buffer);
       kept_ -= size;
       given += size;

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "arena.hpp"
+
 namespace corbd::nbd {
 
 /// Freed buffers are kept by size class, so that a busy device asks nobody for memory. Pages of buffers that were not
@@ -14,7 +16,8 @@ namespace corbd::nbd {
 /// memory between them matters.
 class Buffers {
  public:
-  explicit Buffers(std::size_t keep_bytes) : keep_bytes_(keep_bytes) {}
+  /// With an arena, which outlives this object, the buffers are memory of that.
+  explicit Buffers(std::size_t keep_bytes, Arena* arena = nullptr) : keep_bytes_(keep_bytes), arena_(arena) {}
   ~Buffers();
   Buffers(const Buffers&) = delete;
   Buffers& operator=(const Buffers&) = delete;
@@ -42,12 +45,15 @@ class Buffers {
   /// true if there is more.
   bool let_go(std::size_t leave, std::size_t at_most);
   void count();
+  std::byte* make(std::size_t size);
+  bool in_arena(const std::byte* buffer) const { return arena_ != nullptr && arena_->has(buffer); }
   struct Free {
     std::vector<std::byte*> kept;
     std::vector<std::byte*> bare;  ///< without pages
   };
 
   std::size_t keep_bytes_;
+  Arena* const arena_;
   std::size_t kept_ = 0, used_ = 0;       ///< bytes
   std::size_t peak_ = 0, last_peak_ = 0;  ///< of used_ in this period, and in the one before
   std::size_t leave_ = SIZE_MAX;          ///< of kept_ by trim()

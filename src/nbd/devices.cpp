@@ -1,5 +1,7 @@
 #include "corbd/nbd/devices.hpp"
 
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -124,26 +126,31 @@ struct Known {
   }
 };
 
-/// What take() was given.
-struct GivenLink {
-  std::string backend;
-  Fd socket;
-  time_point until;  ///< nobody goes on with it later
-};
-
 class Devices final : public device::Devices {
  public:
   Devices(executor control, Clock& clock, Config config)
       : control_(control),
         clock_(clock),
         probe_(config.slow_request),
-        loops_(config.io_threads, config.bytes_in_flight, config.max_request_bytes, config.reserved_bytes),
+        keep_(config.keep),
+        loops_(config.io_threads, config.bytes_in_flight, config.max_request_bytes, config.reserved_bytes, keep_),
+        max_request_(config.max_request_bytes),
         known_(std::make_shared<Known>(control, clock, std::move(config.sysfs))),
         netlink_(probe_, [control, known = known_](std::uint32_t index) {
           asio::post(control, [known, index] {
             if (known->dead) known->dead(index);
           });
-        }) {}
+        }) {
+    for (auto& [index, link] : config.kept) {
+      link.until = clock_.now() + kGivenFor;
+      const auto place = given_.find(index);
+      if (place != given_.end() && hung_up(place->second.socket.get())) discard(place);
+      if (!given_.emplace(index, std::move(link)).second) end(link);
+    }
+    for (auto& [token, file] : config.memory) remember_memory(token, std::move(file));
+    forget_given_later();
+    if (given_.empty()) memory_.clear();
+  }
   ~Devices() override { clock_.cancel(forgets_given_); }
 
   result<> ready() const override {
@@ -172,7 +179,8 @@ class Devices final : public device::Devices {
   }
 
   void take(std::uint32_t index, std::string backend, Fd socket) override {
-    given_[index] = {std::move(backend), std::move(socket), clock_.now() + kGivenFor};
+    discard(index);
+    given_[index] = {std::move(backend), std::move(socket), Fd(), 0, clock_.now() + kGivenFor};
     forget_given_later();
   }
 
@@ -180,13 +188,27 @@ class Devices final : public device::Devices {
                                        bool read_only, std::function<void()> on_stopped) override {
     const auto place = given_.find(index);
     if (place == given_.end()) return nullptr;
-    GivenLink given = std::move(place->second);
-    given_.erase(place);
     // Somebody disconnected the device. Its number may be another's by now, and what lies in the socket is older.
-    if (given.backend != backend || hung_up(given.socket.get())) return nullptr;
+    if (place->second.backend != backend || hung_up(place->second.socket.get())) {
+      discard(index);
+      return nullptr;
+    }
+    std::unique_ptr<Left> left;
+    if (place->second.ledger) {
+      left = read_left(index, place->second, image, read_only);
+      if (!left) {
+        discard(index);
+        return nullptr;
+      }
+    }
+    const bool resumed = left != nullptr;
+    GivenLink given = std::move(place->second);
+    forget(place);
     auto link = std::make_unique<Link>(control_, clock_, loops_.next(), image, read_only, std::move(given.socket), Fd(),
-                                       std::move(on_stopped), probe_);
+                                       std::move(on_stopped), probe_, std::move(left));
     link->kernel_end()->index = index;
+    link->name(backend);
+    if (!resumed) link->keep(index, backend);
     return link;
   }
 
@@ -194,15 +216,17 @@ class Devices final : public device::Devices {
     const std::string backend = args.backend;
     Link& ours = static_cast<Link&>(link);
     ours.name(backend);
-    std::erase_if(given_, [&](const auto& one) { return one.second.backend == backend; });
+    discard_all([&](const GivenLink& one) { return one.backend == backend; });
     auto command = [end = ours.kernel_end(), args = std::move(args), known = known_](Netlink& netlink) {
       return give_to_kernel(*end, netlink, args, known->sysfs);
     };
     auto ended = [known = known_, backend](const result<std::uint32_t>& index) {
       if (index) known->connected(backend, *index);
     };
-    co_return co_await on_netlink<std::uint32_t>(backend, std::move(command), std::move(ended), until,
-                                                 "connecting an nbd device for " + backend);
+    const auto index = co_await on_netlink<std::uint32_t>(backend, std::move(command), std::move(ended), until,
+                                                          "connecting an nbd device for " + backend);
+    if (index) ours.keep(*index, backend);
+    co_return index;
   }
 
   task<result<>> reconnect(device::Link& link, device::ReconnectArgs args, Until until) override {
@@ -210,7 +234,7 @@ class Devices final : public device::Devices {
     const std::uint32_t index = args.index;
     const std::string backend = args.backend;
     ours.name(backend);
-    given_.erase(index);
+    discard(index);
     auto command = [end = ours.kernel_end(), args = std::move(args)](Netlink& netlink) {
       return give_back_to_kernel(*end, netlink, args);
     };
@@ -220,6 +244,7 @@ class Devices final : public device::Devices {
     if (done && !ours.connected())
       done = Error{errc::unavailable,
                    device::path(index) + " did not take the new link, because its old link is still alive"};
+    if (done) ours.keep(index, backend);
     co_return done;
   }
 
@@ -238,7 +263,7 @@ class Devices final : public device::Devices {
   }
 
   task<result<>> disconnect(std::uint32_t index, std::string backend, Until until) override {
-    given_.erase(index);
+    discard(index);
     auto command = [known = known_, index, backend](Netlink& netlink) -> result<> {
       // While it waited for its turn, the number may have become another volume's.
       if (read_backend(known->sysfs, index) != backend) return {};
@@ -311,7 +336,7 @@ class Devices final : public device::Devices {
     for (const auto& [index, given] : given_) next = std::min(next, given.until);
     if (next == time_point::max()) return;
     forgets_given_ = clock_.schedule(next, [this] {
-      std::erase_if(given_, [this](const auto& one) { return one.second.until <= clock_.now(); });
+      discard_all([this](const GivenLink& one) { return one.until <= clock_.now(); });
       forget_given_later();
     });
   }
@@ -319,8 +344,66 @@ class Devices final : public device::Devices {
   executor control_;
   Clock& clock_;
   Probe probe_;
+  using Given = std::map<std::uint32_t, GivenLink>;
+  Given::iterator forget(Given::iterator place) {
+    const auto next = given_.erase(place);
+    if (given_.empty()) memory_.clear();
+    return next;
+  }
+  /// Nobody goes on with it: the kernel gets to know, whoever else has the socket.
+  Given::iterator discard(Given::iterator place) {
+    end(place->second);
+    return forget(place);
+  }
+  void end(const GivenLink& link) {
+    ::shutdown(link.socket.get(), SHUT_RDWR);
+    if (keep_ != nullptr && link.token != 0) static_cast<void>(keep_->drop(link.token));
+  }
+  void discard(std::uint32_t index) {
+    if (const auto place = given_.find(index); place != given_.end()) discard(place);
+  }
+  template <class Which>
+  void discard_all(Which which) {
+    for (auto place = given_.begin(); place != given_.end();)
+      place = which(place->second) ? discard(place) : std::next(place);
+  }
+
+  void remember_memory(std::uint64_t token, Fd file) {
+    if (keep_ == nullptr) return;
+    auto opened = OldArena::open(*keep_, token, std::move(file));
+    if (opened)
+      memory_.push_back(std::move(*opened));
+    else
+      log::warning("nbd.not_resumed", {{"error", opened.error().text}});
+  }
+  /// nullptr, and the log says why: nobody may go on with it.
+  std::unique_ptr<Left> read_left(std::uint32_t index, const GivenLink& given, image::Image& image, bool read_only) {
+    Expected expected{index, given.backend, {image.size(), read_only || image.read_only(), max_request_}, {}};
+    for (const auto& arena : memory_) expected.arenas.emplace_back(arena->token(), arena->bytes().size());
+    auto owed = keep_ != nullptr ? read_ledger(given.ledger.get(), expected)
+                                 : result<Settled>(Error{errc::failed_precondition, "nobody keeps it"});
+    if (!owed) {
+      log::warning("nbd.not_resumed", {{"volume", given.backend},
+                                       {"device", device::path(index)},
+                                       {"error", owed.error().text},
+                                       {"effect", "the kernel repeats the requests in flight on a new link"}});
+      return nullptr;
+    }
+    const auto arena = std::ranges::find(memory_, owed->arena, [](const auto& one) { return one->token(); });
+    auto left = std::make_unique<Left>();
+    if (arena != memory_.end()) left->arena = *arena;
+    left->owed = std::move(*owed);
+    left->device = index;
+    left->backend = given.backend;
+    left->token = given.token;
+    return left;
+  }
+
+  device::Keep* const keep_;
   IoLoops loops_;
-  std::map<std::uint32_t, GivenLink> given_;
+  const std::uint32_t max_request_;
+  Given given_;
+  std::vector<std::shared_ptr<const OldArena>> memory_;  ///< as long as links are given
   Clock::TimerId forgets_given_ = 0;
   std::shared_ptr<Known> known_;
   NetlinkThread netlink_;

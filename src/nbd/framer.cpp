@@ -6,7 +6,7 @@
 namespace corbd::nbd {
 namespace {
 
-constexpr std::size_t kInput = 128 << 10;  // some thirty 4 KiB writes in one read
+constexpr std::size_t kInput = 128 << 10;  // some thirty 4 KiB writes in one read, as ledger::kInput
 // While large writes stream in, the input reads little beyond the current payload. Most of the next payload then goes
 // straight to its buffer, without a copy.
 constexpr std::size_t kInputWhenLarge = 4 << 10;
@@ -14,7 +14,15 @@ constexpr std::uint32_t kLarge = 32 << 10;
 
 }  // namespace
 
-Framer::Framer() : input_(std::make_unique_for_overwrite<std::byte[]>(kInput)) {}
+Framer::Framer() : own_(std::make_unique_for_overwrite<std::byte[]>(kInput)), input_(own_.get(), kInput) {}
+
+void Framer::resume(const Place& place, std::byte* payload) {
+  begin_ = place.begin;
+  end_ = place.end;
+  payload_left_ = place.payload_left;
+  skip_left_ = place.skip_left;
+  payload_ = payload;
+}
 
 Framer::Event Framer::next(const Limits& limits) {
   const auto here = [this](std::uint32_t wanted) { return std::min<std::size_t>(wanted, end_ - begin_); };
@@ -26,7 +34,7 @@ Framer::Event Framer::next(const Limits& limits) {
   }
   if (payload_ != nullptr) {
     const std::size_t copied = here(payload_left_);
-    std::memcpy(payload_, input_.get() + begin_, copied);
+    std::memcpy(payload_, input_.data() + begin_, copied);
     begin_ += copied;
     payload_ += copied;
     payload_left_ -= static_cast<std::uint32_t>(copied);
@@ -39,7 +47,7 @@ Framer::Event Framer::next(const Limits& limits) {
 }
 
 Framer::Event Framer::head(const Limits& limits) {
-  const auto request = parse_request(std::span<const std::byte, request_bytes>(input_.get() + begin_, request_bytes));
+  const auto request = parse_request(std::span<const std::byte, request_bytes>(input_.data() + begin_, request_bytes));
   begin_ += request_bytes;
   if (!request) return {Kind::broken, {}, 0};
   if (request->command == Command::disconnect) return {Kind::disconnect, *request, 0};
@@ -50,17 +58,22 @@ Framer::Event Framer::head(const Limits& limits) {
 }
 
 std::size_t Framer::room(std::span<iovec, 2> into, bool this_message_only) {
-  std::memmove(input_.get(), input_.get() + begin_, end_ - begin_);
-  end_ -= begin_;
-  begin_ = 0;
+  // A part of a header is left, or nothing. It stays where it is until it has its whole copy elsewhere: whoever goes on
+  // after a death looks for it in one of the two places.
+  const std::size_t left = end_ - begin_;
+  if (left <= begin_) {
+    std::memcpy(input_.data(), input_.data() + begin_, left);
+    begin_ = 0;
+    end_ = left;
+  }
   std::size_t parts = 0;
   if (payload_left_ > 0) into[parts++] = {payload_, payload_left_};
-  std::size_t input = large_ && skip_left_ == 0 ? kInputWhenLarge : kInput - end_;
+  std::size_t input = large_ && skip_left_ == 0 ? kInputWhenLarge : input_.size() - end_;
   if (this_message_only) {
     const std::size_t wanted = payload_left_ > 0 ? 0 : skip_left_ > 0 ? skip_left_ : request_bytes - end_;
     input = std::min(input, wanted);
   }
-  if (input > 0) into[parts++] = {input_.get() + end_, input};
+  if (input > 0) into[parts++] = {input_.data() + end_, input};
   return parts;
 }
 

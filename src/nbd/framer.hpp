@@ -25,7 +25,14 @@ class Framer {
     std::uint32_t error = 0;
   };
 
+  /// Bytes in the input and in the stream that are not taken apart yet.
+  struct Place {
+    std::uint32_t begin = 0, end = 0, payload_left = 0, skip_left = 0;
+  };
+
   Framer();
+  /// `input` is not touched before its first use, so an idle device costs nothing.
+  explicit Framer(std::span<std::byte> input) : input_(input) {}
 
   Event next(const Limits& limits);
   /// Gives room for the payload of the write that next() returned. Call it before the next next().
@@ -35,12 +42,18 @@ class Framer {
   /// input. Call it only when starved. With `this_message_only` it takes no byte beyond the message that has begun.
   std::size_t room(std::span<iovec, 2> into, bool this_message_only);
   void arrived(std::size_t bytes);
+  Place place() const {
+    return {static_cast<std::uint32_t>(begin_), static_cast<std::uint32_t>(end_), payload_left_, skip_left_};
+  }
+  /// Goes on in the middle of a stream. `payload`: where the rest of a payload belongs; nullptr if none is coming.
+  void resume(const Place& place, std::byte* payload);
   /// Holds no byte of an unfinished message.
   bool at_boundary() const { return begin_ == end_ && payload_ == nullptr && payload_left_ == 0 && skip_left_ == 0; }
 
  private:
   Event head(const Limits& limits);
-  std::unique_ptr<std::byte[]> input_;  ///< not touched before its first use, so an idle device costs nothing
+  std::unique_ptr<std::byte[]> own_;
+  std::span<std::byte> input_;
   std::size_t begin_ = 0, end_ = 0;
   std::byte* payload_ = nullptr;
   std::uint32_t payload_left_ = 0, skip_left_ = 0;

@@ -5,6 +5,7 @@
 #include <boost/asio/post.hpp>
 #include <utility>
 
+#include "corbd/core/log.hpp"
 #include "vital.hpp"
 
 namespace corbd::nbd {
@@ -12,6 +13,19 @@ namespace {
 // The memory of a peak is back after twice this time, because the peak counts for the period in which it ended.
 constexpr std::chrono::seconds kTrimPeriod{4};
 constexpr std::size_t kTrimSlice = 32u << 20;  // then it is the devices' turn
+
+void not_kept(const Error& error) {
+  log::warning("nbd.not_kept",
+               {{"error", error.text}, {"effect", "if the agent dies, the kernel repeats the requests in flight"}});
+}
+
+std::optional<Arena> make_arena(device::Keep& keep) {
+  auto made = Arena::make();
+  const auto held = made ? keep.hold_memory(made->token(), made->file()) : result<>(made.error());
+  if (held) return std::move(*made);
+  not_kept(held.error());
+  return std::nullopt;
+}
 }  // namespace
 
 /// Asio's memory for the posted wake-up: a thread of librbd has none to recycle and would call malloc for each.
@@ -39,13 +53,26 @@ struct IoLoop::Wake {
 };
 
 IoLoop::IoLoop(std::uint64_t bytes_in_flight, std::uint32_t max_request_bytes, std::uint32_t reserved_bytes,
-               std::size_t kept_buffers)
-    : buffers(kept_buffers),
+               std::size_t kept_buffers, device::Keep* keeper)
+    : arena_(keeper != nullptr ? make_arena(*keeper) : std::nullopt),
+      keep(arena_ ? keeper : nullptr),
+      buffers(kept_buffers, arena_ ? &*arena_ : nullptr),
       budget(bytes_in_flight, reserved_bytes),
       max_request_(max_request_bytes),
       work_(io_.get_executor()),
       thread_([this] { io_.run(); }) {
   pthread_setname_np(thread_.native_handle(), "corbd-io");
+}
+
+Ledger IoLoop::make_ledger() const {
+  if (keep != nullptr) {
+    auto made = Ledger::make(true);
+    if (made) return std::move(*made);
+    not_kept(made.error());
+  }
+  auto made = Ledger::make(false);
+  if (!made) throw std::bad_alloc();
+  return std::move(*made);
 }
 
 IoLoop::~IoLoop() {

@@ -7,11 +7,14 @@
 #include <boost/asio/steady_timer.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <thread>
 
 #include "budget.hpp"
 #include "buffers.hpp"
 #include "corbd/core/task.hpp"
+#include "corbd/device/keep.hpp"
+#include "ledger.hpp"
 #include "slow_lines.hpp"
 
 namespace corbd::nbd {
@@ -42,7 +45,7 @@ inline constexpr std::size_t kKeptBuffers = 32u << 20;
 class IoLoop {
  public:
   IoLoop(std::uint64_t bytes_in_flight, std::uint32_t max_request_bytes, std::uint32_t reserved_bytes = 1u << 20,
-         std::size_t kept_buffers = kKeptBuffers);
+         std::size_t kept_buffers = kKeptBuffers, device::Keep* keep = nullptr);
   /// Every server of a device is gone.
   ~IoLoop();
   IoLoop(const IoLoop&) = delete;
@@ -65,9 +68,20 @@ class IoLoop {
   /// Io thread. Memory that a peak needed goes back to the system within 10 s of the peak.
   void give_buffer(std::byte* buffer, std::size_t bytes);
 
-  Buffers buffers;       ///< io thread
-  Budget budget;         ///< io thread
-  SlowLines slow_lines;  ///< io thread
+  /// For a new session. One that cannot be kept is a session all the same.
+  Ledger make_ledger() const;
+  /// Where a later process finds a buffer; Arena::kElsewhere: nowhere.
+  std::uint64_t offset(const std::byte* buffer) const { return arena_ ? arena_->offset(buffer) : Arena::kElsewhere; }
+  std::uint64_t arena_token() const { return arena_ ? arena_->token() : 0; }
+
+ private:
+  std::optional<Arena> arena_;
+
+ public:
+  device::Keep* const keep;  ///< has sockets and ledgers for a later process; nullptr: nobody does
+  Buffers buffers;           ///< io thread
+  Budget budget;             ///< io thread
+  SlowLines slow_lines;      ///< io thread
   // Any thread reads these.
   std::atomic<std::uint64_t> sessions{0};
   std::atomic<std::uint64_t> serving{0};  ///< those whose link has not ended

@@ -16,7 +16,7 @@ struct Link::Events {
 };
 
 Link::Link(executor control, Clock& clock, IoLoop& loop, image::Image& image, bool read_only, Fd socket, Fd kernel_end,
-           std::function<void()> on_stopped, Probe& probe)
+           std::function<void()> on_stopped, Probe& probe, std::unique_ptr<Left> left)
     : control_(control),
       clock_(clock),
       loop_(loop),
@@ -29,7 +29,8 @@ Link::Link(executor control, Clock& clock, IoLoop& loop, image::Image& image, bo
   };
   notices.idle = [control, events = events_] { asio::post(control, [events] { events->idle.set(); }); };
   notices.drained = [control, events = events_] { asio::post(control, [events] { events->drained.set(); }); };
-  session_ = std::make_unique<Session>(loop, image, read_only, std::move(socket), std::move(notices), probe);
+  session_ =
+      std::make_unique<Session>(loop, image, read_only, std::move(socket), std::move(notices), probe, std::move(left));
   asio::post(loop_.io(), [session = session_.get()] { session->start(); });
 }
 
@@ -71,6 +72,11 @@ task<result<Fd>> Link::give(Until until) {
 void Link::name(std::string backend) {
   asio::post(loop_.io(),
              [session = session_.get(), backend = std::move(backend)]() mutable { session->name(std::move(backend)); });
+}
+
+void Link::keep(std::uint32_t device, std::string backend) {
+  asio::post(loop_.io(),
+             [session = session_.get(), device, backend = std::move(backend)] { session->keep(device, backend); });
 }
 
 bool Link::connected() const {

@@ -18,7 +18,7 @@ struct KernelEnd {
 class Link final : public device::Link {
  public:
   Link(executor control, Clock& clock, IoLoop& loop, image::Image& image, bool read_only, Fd socket, Fd kernel_end,
-       std::function<void()> on_stopped, Probe& probe);
+       std::function<void()> on_stopped, Probe& probe, std::unique_ptr<Left> left = nullptr);
   ~Link() override;
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
@@ -40,6 +40,8 @@ class Link final : public device::Link {
   int socket() const { return session_->socket(); }
   /// It goes to the device with this identifier. The log has that name.
   void name(std::string backend);
+  /// The kernel has the other end, as that device's.
+  void keep(std::uint32_t device, std::string backend);
   /// Whether the peer is still there.
   bool connected() const;
 

@@ -16,15 +16,17 @@ void Outbox::resume(Reply& reply, std::size_t bytes) {
   first_sent_ = bytes;
 }
 
-std::size_t Outbox::parts(std::span<iovec> into) const {
-  std::size_t count = 0, skip = first_sent_;
-  for (Reply* reply = first_; reply != nullptr && count + 2 <= into.size(); reply = reply->next_reply) {
-    if (skip < reply_bytes) into[count++] = {reply->head.data() + skip, reply_bytes - skip};
+Outbox::Parts Outbox::parts(std::span<iovec> into, std::span<std::uint16_t> numbers) const {
+  Parts used;
+  std::size_t skip = first_sent_;
+  for (Reply* reply = first_; reply != nullptr && used.parts + 2 <= into.size(); reply = reply->next_reply) {
+    if (skip < reply_bytes) into[used.parts++] = {reply->head.data() + skip, reply_bytes - skip};
     const std::size_t data_skip = skip > reply_bytes ? skip - reply_bytes : 0;
-    if (reply->data_bytes > data_skip) into[count++] = {reply->data + data_skip, reply->data_bytes - data_skip};
+    if (reply->data_bytes > data_skip) into[used.parts++] = {reply->data + data_skip, reply->data_bytes - data_skip};
+    numbers[used.replies++] = reply->number;
     skip = 0;
   }
-  return count;
+  return used;
 }
 
 Reply* Outbox::sent(std::size_t bytes) {

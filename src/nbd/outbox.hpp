@@ -18,6 +18,7 @@ struct Reply {
   std::array<std::byte, reply_bytes> head{};
   std::byte* data = nullptr;
   std::uint32_t data_bytes = 0;
+  std::uint16_t number = 0;  ///< of its slot, in the ledger
 
   std::size_t bytes() const { return reply_bytes + data_bytes; }
 };
@@ -28,10 +29,16 @@ class Outbox {
   void push(Reply& reply);
   /// The first reply is out in part.
   bool mid_reply() const { return first_sent_ > 0; }
+  /// It. Only while mid_reply().
+  const Reply& first() const { return *first_; }
+  std::size_t first_sent() const { return first_sent_; }
   /// Becomes the first one, of which that many bytes are out already. Only while mid_reply() is false.
   void resume(Reply& reply, std::size_t bytes);
-  /// What to send next. Returns the number of parts used.
-  std::size_t parts(std::span<iovec> into) const;
+  struct Parts {
+    std::size_t parts = 0, replies = 0;
+  };
+  /// What to send next, and the numbers of the replies that it belongs to: as many as there may be parts.
+  Parts parts(std::span<iovec> into, std::span<std::uint16_t> numbers) const;
   /// That many bytes went out. Returns the replies that are completely out now, as a list.
   Reply* sent(std::size_t bytes);
   /// Everything that is left, as a list.

@@ -18,7 +18,8 @@ constexpr std::size_t kMaxRequests = 256;
 
 }  // namespace
 
-Session::Session(IoLoop& loop, image::Image& image, bool read_only, Fd socket, Notices notices, Probe& probe)
+Session::Session(IoLoop& loop, image::Image& image, bool read_only, Fd socket, Notices notices, Probe& probe,
+                 std::unique_ptr<Left> left)
     : loop_(loop),
       image_(image),
       read_only_(read_only || image.read_only()),
@@ -27,7 +28,10 @@ Session::Session(IoLoop& loop, image::Image& image, bool read_only, Fd socket, N
       stream_(loop.io().get_executor(), socket.get()),
       fd_(socket.release()),
       slow_(loop.io()),
-      slow_us_(probe.slow_us) {
+      slow_us_(probe.slow_us),
+      ledger_(loop.make_ledger()),
+      left_(std::move(left)),
+      framer_(ledger_.input()) {
   ++loop_.sessions;
   ++loop_.serving;
 }
@@ -36,6 +40,7 @@ Session::~Session() { --loop_.sessions; }
 
 void Session::start() {
   loop_.budget.join(*this, image_.key().fsid);
+  if (left_) resume();
   wait_readable();
   settle();
 }
@@ -86,17 +91,17 @@ Session::Read Session::read_on() {
     read_us_ = now_us();
     emptied = static_cast<std::size_t>(got) < asked;
     framer_.arrived(static_cast<std::size_t>(got));
+    publish_reader();
   }
 }
 
 ssize_t Session::receive(std::size_t& asked) {
   iovec into[2];
-  msghdr message{};
-  message.msg_iov = into;
   // A draining session leaves the next request in the socket, for the next server.
-  message.msg_iovlen = framer_.room(into, draining_);
-  for (std::size_t i = 0; i < message.msg_iovlen; ++i) asked += into[i].iov_len;
-  return ::recvmsg(fd_, &message, MSG_DONTWAIT);
+  const std::size_t parts = framer_.room(into, draining_);
+  for (std::size_t i = 0; i < parts; ++i) asked += into[i].iov_len;
+  publish_reader();
+  return ledger_.receive(fd_, {into, parts});
 }
 
 /// Starts every complete request.
@@ -119,9 +124,12 @@ Session::Read Session::take(const Framer::Event& event) {
     case Framer::Kind::refused:
       pending_ = {event.request, event.error};
       return Read::more;
-    case Framer::Kind::filled:
-      submit(*std::exchange(filling_, nullptr));
+    case Framer::Kind::filled: {
+      Slot& slot = *std::exchange(filling_, nullptr);
+      publish_reader();
+      submit(slot);
       return Read::more;
+    }
     case Framer::Kind::disconnect:
       leaving_ = true;
       if (!framer_.at_boundary()) stop(State::closed, 0);
@@ -144,7 +152,10 @@ bool Session::begin(const Pending& pending) {
   const bool nothing_to_do = request.length == 0 && request.command != Command::flush;
   if (pending.error != 0 || nothing_to_do) {
     if (pending.error != 0) Probe::add(probe_.refused);
-    answer(take_slot(request), pending.error);
+    Slot& slot = take_slot(request);
+    ledger_.taken(slot.number, request, Arena::kElsewhere);
+    answer(slot, pending.error);
+    publish_reader();
     return true;
   }
   const std::size_t bytes = request.has_data() ? Buffers::rounded(request.length) : 0;
@@ -161,9 +172,10 @@ bool Session::begin(const Pending& pending) {
   if (request.has_payload()) {
     framer_.payload_into(slot.buffer);
     filling_ = &slot;
-  } else {
-    submit(slot);
   }
+  ledger_.taken(slot.number, request, loop_.offset(slot.buffer));
+  publish_reader();
+  if (filling_ != &slot) submit(slot);
   return true;
 }
 

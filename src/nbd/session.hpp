@@ -15,6 +15,8 @@
 #include "corbd/core/fd.hpp"
 #include "framer.hpp"
 #include "io_loop.hpp"
+#include "keeping.hpp"
+#include "ledger.hpp"
 #include "outbox.hpp"
 #include "probe.hpp"
 #include "tally.hpp"
@@ -32,8 +34,9 @@ class Session final : Budget::Waiter, Batched {
   };
   using State = device::Link::State;
 
-  /// The socket is a connected stream. Probe and image outlive this object.
-  Session(IoLoop& loop, image::Image& image, bool read_only, Fd socket, Notices notices, Probe& probe);
+  /// The socket is a connected stream. Probe and image outlive this object. `left`: what the session before owes.
+  Session(IoLoop& loop, image::Image& image, bool read_only, Fd socket, Notices notices, Probe& probe,
+          std::unique_ptr<Left> left = nullptr);
   ~Session();
 
   // Any thread.
@@ -51,6 +54,9 @@ class Session final : Budget::Waiter, Batched {
   void start();
   /// The device's identifier, for the log.
   void name(std::string backend) { name_ = std::move(backend); }
+  /// The kernel has the other end, as that device's. From now on a later process can go on with the stream, if anybody
+  /// keeps it.
+  void keep(std::uint32_t device, const std::string& backend);
   void shut();
   /// The image is cut off from its cluster. The effect is that of an answer that says so.
   void hold();
@@ -80,6 +86,14 @@ class Session final : Budget::Waiter, Batched {
   ssize_t receive(std::size_t& asked);
   void after_disconnect();
   void budget_freed() override;
+  void publish_reader();
+
+  // What the session before left: session_resume.cpp
+  void resume();
+  std::vector<Slot*> take_over(const Left& left);
+  bool keep_instead_of(const Left& left);
+  bool let_go();
+  void publish_writer();
 
   // Operations of the image: session_operations.cpp
   Slot& take_slot(const Request& request);
@@ -144,6 +158,9 @@ class Session final : Budget::Waiter, Batched {
   bool waits_slow_ = false;
   const std::int64_t slow_us_;  ///< as Probe has it, but no line of the cache that other threads write
 
+  Ledger ledger_;
+  bool kept_ = false;  ///< somebody has the socket and the ledger for a later process
+  std::unique_ptr<Left> left_;
   Framer framer_;
   Outbox outbox_;
   std::mutex sending_;          ///< has whoever sends, or makes the state leave `serving`. Guards the next two.

@@ -26,13 +26,16 @@ void Session::answer_alone(Slot& slot) {
   if (!sole || !serving() || mid_reply_ || unfinished_ != nullptr) return;
   slot.reply(0);
   iovec parts[2] = {{slot.head.data(), reply_bytes}, {slot.data, slot.data_bytes}};
-  msghdr message{};
-  message.msg_iov = parts;
-  message.msg_iovlen = slot.data_bytes > 0 ? 2 : 1;
-  const ssize_t sent = ::sendmsg(fd_, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  ledger_.answered(slot.number, 0);
+  ledger_.sending()[0] = slot.number;
+  const ssize_t sent = ledger_.send(fd_, std::span(parts).first(slot.data_bytes > 0 ? 2 : 1), 1);
   if (sent <= 0) return;
   slot.sent = static_cast<std::size_t>(sent);
-  if (slot.sent < slot.bytes()) unfinished_ = &slot;
+  if (slot.sent < slot.bytes())
+    unfinished_ = &slot;
+  else
+    ledger_.out(slot.number);
+  publish_writer();
 }
 
 /// Io thread, when that operation ended.

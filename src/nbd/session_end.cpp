@@ -10,7 +10,6 @@
 namespace corbd::nbd {
 namespace {
 
-constexpr std::size_t kPartsPerSend = 128;
 // For AF_UNIX the sender's buffer counts. This much holds one large request and several small ones.
 constexpr int kSendBuffer = 4 << 20;
 
@@ -18,24 +17,27 @@ constexpr int kSendBuffer = 4 << 20;
 
 void Session::answer(Slot& slot, std::uint32_t error) {
   vital_->answered();
+  ledger_.answered(slot.number, error);
   slot.reply(error);
   outbox_.push(slot);
 }
 
 void Session::flush() {
   while (serving() && !waits_writable_ && !outbox_.empty()) {
-    iovec parts[kPartsPerSend];
-    msghdr message{};
-    message.msg_iov = parts;
-    message.msg_iovlen = outbox_.parts(parts);
+    iovec parts[ledger::kMostSends];
     ssize_t sent;
     Reply* out = nullptr;
     {
       const std::lock_guard sole(sending_);
       // Its other bytes come first. finish() puts them there, and the end of that batch sends them.
       if (unfinished_ != nullptr) return;
-      sent = ::sendmsg(fd_, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-      if (sent >= 0) out = outbox_.sent(static_cast<std::size_t>(sent));
+      const auto used = outbox_.parts(parts, ledger_.sending());
+      sent = ledger_.send(fd_, std::span(parts).first(used.parts), used.replies);
+      if (sent >= 0) {
+        out = outbox_.sent(static_cast<std::size_t>(sent));
+        for (const Reply* reply = out; reply != nullptr; reply = reply->next_reply) ledger_.out(reply->number);
+        publish_writer();
+      }
       mid_reply_ = outbox_.mid_reply();
     }
     if (sent >= 0) {
@@ -81,6 +83,7 @@ void Session::end(State state, int error, Last last) {
     vital_->state.store(state, std::memory_order_release);
     last();
   }
+  static_cast<void>(let_go());
   boost::system::error_code ignored;
   stream_.cancel(ignored);
   slow_.cancel();
@@ -98,7 +101,9 @@ void Session::stop(State state, int error) {
 
 Fd Session::give() {
   Fd given;
-  if (draining_ && serving() && quiet()) end(State::closed, 0, [&] { given = Fd(::fcntl(fd_, F_DUPFD_CLOEXEC, 3)); });
+  // Before anybody else has the socket.
+  if (draining_ && serving() && quiet() && let_go())
+    end(State::closed, 0, [&] { given = Fd(::fcntl(fd_, F_DUPFD_CLOEXEC, 3)); });
   settle();
   return given;
 }

@@ -15,7 +15,7 @@ constexpr std::uint32_t kPiece = 256u << 20;
 }  // namespace
 
 Session::Slot& Session::take_slot(const Request& request) {
-  if (free_slots_ == nullptr) free_slots_ = slots_.emplace_back(std::make_unique<Slot>(*this)).get();
+  if (free_slots_ == nullptr) free_slots_ = slots_.emplace_back(std::make_unique<Slot>(*this, slots_.size())).get();
   Slot& slot = *std::exchange(free_slots_, free_slots_->next);
   ++slots_used_;
   slot.request = request;

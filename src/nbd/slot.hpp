@@ -6,7 +6,8 @@
 namespace corbd::nbd {
 
 struct Session::Slot final : image::Op, Completion, Reply {
-  explicit Slot(Session& session) : of(session) {
+  Slot(Session& session, std::size_t place) : of(session) {
+    number = static_cast<std::uint16_t>(place);
     done = &Slot::image_done;
     completed = &Slot::on_io_thread;
   }

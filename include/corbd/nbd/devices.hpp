@@ -2,10 +2,22 @@
 #pragma once
 
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "corbd/device/device.hpp"
+#include "corbd/device/keep.hpp"
 
 namespace corbd::nbd {
+
+/// A link that the agent before this one gave away, or had when it died.
+struct GivenLink {
+  std::string backend;  ///< its device's identifier
+  Fd socket;
+  Fd ledger = Fd();         ///< of one that died: what it owed
+  std::uint64_t token = 0;  ///< of that ledger
+  time_point until = {};    ///< nobody goes on with it later
+};
 
 struct Config {
   std::string sysfs = "/sys";                    ///< root of sysfs
@@ -17,6 +29,10 @@ struct Config {
   std::uint32_t reserved_bytes = 1u << 20;
   std::uint32_t max_request_bytes = 32u << 20;  ///< a longer read or write is refused with EINVAL
   duration slow_request{};  ///< a request that takes longer is slow: it is counted and logged; zero: none is
+  /// By their device's index; of several, only one has not ended.
+  std::vector<std::pair<std::uint32_t, GivenLink>> kept = {};
+  device::Keep* keep = nullptr;             ///< outlives the devices; nullptr: a link ends with this process
+  std::map<std::uint64_t, Fd> memory = {};  ///< by token: of what the given ledgers speak
 };
 
 /// Starts the io threads and the netlink thread; the destructor ends them, after all links are destroyed.

@@ -114,7 +114,8 @@ TEST_CASE("replies leave in order, however few bytes go out at a time") {
     std::vector<nbd::Reply*> out;
     while (!outbox.empty()) {
       iovec parts[4];
-      const std::size_t count = outbox.parts(parts);
+      std::uint16_t numbers[4];
+      const std::size_t count = outbox.parts(parts, numbers).parts;
       REQUIRE(count > 0);
       std::size_t left = step, taken = 0;
       for (std::size_t i = 0; i < count && left > 0; ++i) {

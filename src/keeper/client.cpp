@@ -1,0 +1,59 @@
+// The agent's side.
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "corbd/keeper/keeper.hpp"
+#include "wire.hpp"
+
+namespace corbd::keeper {
+namespace {
+
+// What all links of a node need at once: a message takes some 2 KiB of it.
+constexpr int kSendBuffer = 8 << 20;
+// The keeper has said everything before the agent began.
+constexpr timeval kSaidWithin{5, 0};
+
+}  // namespace
+
+result<std::pair<Fd, Fd>> make_pair() {
+  int fds[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0)
+    return Error{errc::exhausted, std::string("making a socket pair: ") + std::strerror(errno)};
+  for (const int fd : fds)
+    if (::setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &kSendBuffer, sizeof kSendBuffer) != 0)
+      ::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &kSendBuffer, sizeof kSendBuffer);
+  return std::pair{Fd(fds[0]), Fd(fds[1])};
+}
+
+result<Holdings> Client::take() {
+  ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &kSaidWithin, sizeof kSaidWithin);
+  Holdings all;
+  for (;;) {
+    auto heard = keeper::hear(socket_.get(), true);
+    if (!heard) return heard.error();
+    const Note& note = heard->note;
+    auto& fds = heard->descriptors;
+    if (note.kind == Kind::end) return all;
+    if (note.kind == Kind::link)
+      all.links.push_back({{note.token, note.device, heard->backend, 0}, std::move(fds[0]), std::move(fds[1])});
+    else if (note.kind == Kind::memory)
+      all.memory.push_back({note.token, std::move(fds[0])});
+  }
+}
+
+result<> Client::hold(const Link& link, int socket, int ledger) {
+  const int fds[] = {socket, ledger};
+  return tell(socket_.get(), {Kind::link, link.device, link.token, link.instead_of}, link.backend, fds);
+}
+
+result<> Client::hold_memory(std::uint64_t token, int file) {
+  const int fds[] = {file};
+  return tell(socket_.get(), {Kind::memory, 0, token, 0}, {}, fds);
+}
+
+result<> Client::drop(std::uint64_t token) { return tell(socket_.get(), {Kind::drop, 0, token, 0}, {}, {}); }
+
+}  // namespace corbd::keeper

@@ -1,0 +1,22 @@
+// When an agent that died is started again.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "corbd/core/time.hpp"
+
+namespace corbd::keeper {
+
+/// Three deaths in ten seconds are an accident; with the fourth the program does not work. Then the keeper ends, and
+/// what started it takes the path of a crash.
+class Policy {
+ public:
+  /// How long to wait before the next start; nothing: there is none.
+  std::optional<duration> died(time_point now);
+
+ private:
+  std::vector<time_point> deaths_;
+};
+
+}  // namespace corbd::keeper

@@ -1,0 +1,160 @@
+// The process. It has no thread, no library but this one's own, and little memory: it must be there when all else
+// fails.
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+
+#include "corbd/core/log.hpp"
+#include "corbd/core/process.hpp"
+#include "corbd/keeper/keeper.hpp"
+#include "policy.hpp"
+
+namespace corbd::keeper {
+namespace {
+
+constexpr const char* kVariable = "CORBD_KEEPER_SOCKET";
+
+using SteadyClock = std::chrono::steady_clock;
+
+class Keeper {
+ public:
+  explicit Keeper(std::span<char* const> arguments) : arguments_(arguments.begin(), arguments.end()) {
+    arguments_.push_back(nullptr);
+  }
+
+  int run() {
+    raise_descriptor_limit();
+    // What it allocates must not wait for a device that waits for the agent.
+    if (auto flusher = become_io_flusher(); !flusher)
+      log::warning("keeper.io_flusher", {{"error", flusher.error().text}});
+    sigset_t heard;
+    ::sigemptyset(&heard);
+    for (const int number : {SIGTERM, SIGINT, SIGCHLD}) ::sigaddset(&heard, number);
+    ::sigprocmask(SIG_BLOCK, &heard, &before_);
+    signals_ = Fd(::signalfd(-1, &heard, SFD_CLOEXEC | SFD_NONBLOCK));
+    if (!signals_) return fails("waiting for signals");
+    start();
+    while (!code_) wait();
+    return *code_;
+  }
+
+ private:
+  int fails(const char* doing) {
+    log::error("keeper.failed", {{"error", std::string(doing) + ": " + std::strerror(errno)}});
+    code_ = 1;
+    return 1;
+  }
+
+  void start() {
+    starts_at_.reset();
+    auto pair = make_pair();
+    if (!pair) {
+      fails("starting the agent");
+      return;
+    }
+    ours_ = std::move(pair->first);
+    store_.give_all(ours_.get());
+    agent_ = ::fork();
+    if (agent_ == 0) become_agent(pair->second.get());
+    if (agent_ < 0) fails("starting the agent");
+  }
+
+  [[noreturn]] void become_agent(int socket) {
+    ::sigprocmask(SIG_SETMASK, &before_, nullptr);
+    ::fcntl(socket, F_SETFD, 0);
+    ::setenv(kVariable, std::to_string(socket).c_str(), 1);
+    ::execv("/proc/self/exe", arguments_.data());
+    ::_exit(127);
+  }
+
+  void wait() {
+    int patience = -1;
+    if (starts_at_) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(*starts_at_ - SteadyClock::now());
+      if (left.count() <= 0) return start();
+      patience = static_cast<int>(left.count());
+    }
+    pollfd asked[] = {{signals_.get(), POLLIN, 0}, {ours_.get(), POLLIN, 0}};
+    ::poll(asked, ours_ ? 2 : 1, patience);
+    if (ours_ && (asked[1].revents & POLLIN) != 0) store_.hear(ours_.get());
+    // It has closed its end, and is dead a moment later or has no use for a keeper. Nobody waits in a loop for that.
+    if (ours_ && (asked[1].revents & (POLLHUP | POLLERR)) != 0) ours_.reset();
+    hear_signals();
+    reap();
+  }
+
+  void hear_signals() {
+    signalfd_siginfo signal;
+    while (::read(signals_.get(), &signal, sizeof signal) == sizeof signal) {
+      if (signal.ssi_signo == SIGCHLD) continue;
+      told_to_end_ = true;
+      if (agent_ > 0)
+        ::kill(agent_, static_cast<int>(signal.ssi_signo));
+      else
+        code_ = 128 + static_cast<int>(signal.ssi_signo);
+    }
+  }
+
+  /// The first process of a container has the children of others, too. An agent that is waited for has no thread left.
+  void reap() {
+    int status = 0;
+    for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;)
+      if (pid == agent_) ended(status);
+  }
+
+  void ended(int status) {
+    agent_ = 0;
+    if (ours_) store_.hear(ours_.get());
+    ours_.reset();
+    if (WIFEXITED(status)) {
+      code_ = WEXITSTATUS(status);
+      return;
+    }
+    const int signal = WTERMSIG(status);
+    const auto pause = told_to_end_ ? std::nullopt : policy_.died(SteadyClock::now());
+    if (!pause) {
+      code_ = 128 + signal;
+      if (!told_to_end_)
+        log::error("keeper.gives_up", {{"signal", signal}, {"effect", "the kernel sees the end of every link"}});
+      return;
+    }
+    log::warning("keeper.starts_again", {{"signal", signal},
+                                         {"links", store_.holdings().links.size()},
+                                         {"after_ms", std::chrono::ceil<std::chrono::milliseconds>(*pause).count()}});
+    starts_at_ = SteadyClock::now() + *pause;
+  }
+
+  std::vector<char*> arguments_;
+  sigset_t before_{};
+  Fd signals_, ours_;
+  Store store_;
+  Policy policy_;
+  pid_t agent_ = 0;
+  bool told_to_end_ = false;
+  std::optional<SteadyClock::time_point> starts_at_;
+  std::optional<int> code_;
+};
+
+}  // namespace
+
+Fd socket_of_keeper() {
+  const char* const number = std::getenv(kVariable);
+  if (number == nullptr) return {};
+  const int fd = std::atoi(number);
+  ::unsetenv(kVariable);
+  if (fd <= 2 || ::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) return {};
+  return Fd(fd);
+}
+
+int run(std::span<char* const> arguments) { return Keeper(arguments).run(); }
+
+}  // namespace corbd::keeper

@@ -1,0 +1,62 @@
+// What the keeper has.
+#include <sys/socket.h>
+
+#include <algorithm>
+
+#include "corbd/core/log.hpp"
+#include "corbd/keeper/keeper.hpp"
+#include "wire.hpp"
+
+namespace corbd::keeper {
+
+void Store::give_all(int socket) {
+  std::erase_if(holdings_.memory, [&](const Memory& one) {
+    const int fds[] = {one.file.get()};
+    return !tell(socket, {Kind::memory, 0, one.token, 0}, {}, fds);
+  });
+  std::erase_if(holdings_.links, [&](const Held& one) {
+    const int fds[] = {one.socket.get(), one.ledger.get()};
+    const auto told = tell(socket, {Kind::link, one.link.device, one.link.token, 0}, one.link.backend, fds);
+    if (told) return false;
+    log::warning("keeper.not_given", {{"volume", one.link.backend}, {"error", told.error().text}});
+    ::shutdown(one.socket.get(), SHUT_RDWR);
+    return true;
+  });
+  static_cast<void>(tell(socket, {}, {}, {}));  // without it the agent says so
+}
+
+void Store::hear(int socket) {
+  for (;;) {
+    auto heard = keeper::hear(socket, false);
+    if (heard) {
+      take_in(*heard);
+    } else if (heard.error().code == errc::timed_out || heard.error().code == errc::not_found ||
+               heard.error().code == errc::unavailable) {
+      return;
+    } else {
+      // Nobody knows what it took the place of. Nothing at all is better than a ledger that is not true any more.
+      holdings_ = {};
+      log::warning("keeper.keeps_nothing", {{"error", heard.error().text}});
+    }
+  }
+}
+
+void Store::take_in(Heard& heard) {
+  const Note& note = heard.note;
+  auto& fds = heard.descriptors;
+  if (note.kind == Kind::link) {
+    holdings_.links.push_back({{note.token, note.device, heard.backend, 0}, std::move(fds[0]), std::move(fds[1])});
+    if (note.instead_of != 0) drop(note.instead_of);
+  } else if (note.kind == Kind::memory) {
+    holdings_.memory.push_back({note.token, std::move(fds[0])});
+  } else if (note.kind == Kind::drop) {
+    drop(note.token);
+  }
+}
+
+void Store::drop(std::uint64_t token) {
+  std::erase_if(holdings_.links, [&](const Held& one) { return one.link.token == token; });
+  std::erase_if(holdings_.memory, [&](const Memory& one) { return one.token == token; });
+}
+
+}  // namespace corbd::keeper

@@ -1,0 +1,33 @@
+// Messages between an agent and its keeper: of one program, so they are plain memory.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "corbd/core/fd.hpp"
+#include "corbd/core/result.hpp"
+
+namespace corbd::keeper {
+
+enum class Kind : std::uint32_t { link, memory, drop, end };
+
+struct Note {
+  Kind kind = Kind::end;
+  std::uint32_t device = 0;
+  std::uint64_t token = 0, instead_of = 0;
+};
+
+struct Heard {
+  Note note;
+  std::string backend;
+  std::vector<Fd> descriptors;
+};
+
+/// Does not wait. unavailable: the other side does not read, or has ended.
+result<> tell(int socket, const Note& note, const std::string& backend, std::span<const int> descriptors);
+/// Nothing is there: timed_out. The other side has ended: not_found. Anything else is no message of ours.
+result<Heard> hear(int socket, bool wait);
+
+}  // namespace corbd::keeper

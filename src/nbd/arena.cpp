@@ -1,0 +1,63 @@
+#include "arena.hpp"
+
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+
+namespace corbd::nbd {
+namespace {
+Error no_memory(const char* doing) { return {errc::exhausted, std::string(doing) + ": " + std::strerror(errno)}; }
+}  // namespace
+
+result<Fd> make_memory_file(const char* name, std::size_t bytes) {
+  Fd file(::memfd_create(name, MFD_CLOEXEC));
+  if (!file) return no_memory("making a file in memory");
+  if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) return no_memory("sizing a file in memory");
+  return file;
+}
+
+std::uint64_t make_token() {
+  std::uint64_t token = 0;
+  while (token == 0)
+    if (::getrandom(&token, sizeof token, 0) != sizeof token) token = 0;
+  return token;
+}
+
+result<Arena> Arena::make(std::size_t bytes) {
+  auto file = make_memory_file("corbd-buffers", bytes);
+  if (!file) return file.error();
+  void* const base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file->get(), 0);
+  if (base == MAP_FAILED) return no_memory("mapping the memory of buffers");
+  ::madvise(base, bytes, MADV_DONTDUMP);
+  return Arena(std::move(*file), static_cast<std::byte*>(base), bytes);
+}
+
+Arena::Arena(Fd file, std::byte* base, std::size_t bytes)
+    : file_(std::move(file)), base_(base), bytes_(bytes), token_(make_token()) {}
+
+Arena::Arena(Arena&& other) noexcept
+    : file_(std::move(other.file_)),
+      base_(std::exchange(other.base_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)),
+      used_(other.used_),
+      token_(other.token_) {}
+
+Arena::~Arena() {
+  if (base_ != nullptr) ::munmap(base_, bytes_);
+}
+
+std::byte* Arena::take(std::size_t bytes) {
+  if (bytes > bytes_ - used_) return nullptr;
+  return base_ + std::exchange(used_, used_ + bytes);
+}
+
+std::uint64_t Arena::offset(const std::byte* place) const {
+  return has(place) ? static_cast<std::uint64_t>(place - base_) : kElsewhere;
+}
+
+}  // namespace corbd::nbd

@@ -1,0 +1,107 @@
+// Going on in the middle of a stream: where the session of a dead process ended, and for a later process.
+#include <cstring>
+
+#include "corbd/core/log.hpp"
+#include "slot.hpp"
+
+namespace corbd::nbd {
+
+/// Nothing touches the socket before the new ledger is kept instead of the old one: until then the old one is right,
+/// and a death leaves everything as it was.
+void Session::resume() {
+  const std::unique_ptr<Left> left = std::move(left_);
+  read_us_ = now_us();
+  const std::vector<Slot*> again = take_over(*left);
+  if (!keep_instead_of(*left)) return stop(State::closed, 0);
+  log::info("nbd.resumed", {{"volume", left->backend},
+                            {"device", device::path(left->device)},
+                            {"unanswered", left->owed.slots.size()},
+                            {"again", again.size()}});
+  for (Slot* slot : again) submit(*slot);
+  // Whole requests may be left in the input.
+  turn();
+}
+
+/// Everything that is owed becomes this session's own. Returns what the image has to do, once more perhaps: nobody was
+/// told that it is done.
+std::vector<Session::Slot*> Session::take_over(const Left& left) {
+  const Settled& owed = left.owed;
+  Framer::Place place{0, static_cast<std::uint32_t>(owed.input.size()), 0, owed.skip_left};
+  std::byte* payload = nullptr;
+  std::memcpy(ledger_.input().data(), owed.input.data(), owed.input.size());
+  std::vector<Slot*> again;
+  for (const Settled::Slot& old : owed.slots) {
+    Slot& slot = take_slot(old.request);
+    if (old.request.has_data() && old.request.length > 0 && (!old.answered || old.data_bytes() > 0)) {
+      // It was in the budget before, so all together hardly exceed it.
+      loop_.budget.resume(*this, Buffers::rounded(old.request.length));
+      budget_used_ += Buffers::rounded(old.request.length);
+      slot.buffer = loop_.buffers.take(old.request.length);
+      if (const std::size_t bytes = old.data_bytes(); bytes > 0)
+        std::memcpy(slot.buffer, left.arena->bytes().data() + old.buffer, bytes);
+    }
+    ledger_.taken(slot.number, slot.request, loop_.offset(slot.buffer));
+    if (old.answered) {
+      ledger_.answered(slot.number, old.error);
+      slot.reply(old.error);
+      old.sent > 0 ? outbox_.resume(slot, old.sent) : outbox_.push(slot);
+    } else if (old.filling) {
+      filling_ = &slot;
+      place.payload_left = old.request.length - old.arrived;
+      payload = slot.buffer + old.arrived;
+    } else {
+      again.push_back(&slot);
+    }
+  }
+  framer_.resume(place, payload);
+  mid_reply_ = outbox_.mid_reply();
+  publish_writer();
+  publish_reader();
+  return again;
+}
+
+bool Session::keep_instead_of(const Left& left) {
+  if (loop_.keep == nullptr) return true;
+  if (ledger_.file() < 0) return loop_.keep->drop(left.token).has_value();
+  ledger_.belongs_to(left.device, left.backend, loop_.arena_token());
+  const auto held = loop_.keep->hold({ledger_.token(), left.device, left.backend, left.token}, fd_, ledger_.file());
+  if (!held) log::warning("nbd.not_kept", {{"volume", left.backend}, {"error", held.error().text}});
+  kept_ = held.has_value();
+  return kept_;
+}
+
+void Session::keep(std::uint32_t device, const std::string& backend) {
+  if (loop_.keep == nullptr || ledger_.file() < 0 || kept_ || !serving()) return;
+  ledger_.belongs_to(device, backend, loop_.arena_token());
+  const auto held = loop_.keep->hold({ledger_.token(), device, backend, 0}, fd_, ledger_.file());
+  if (!held)
+    log::warning("nbd.not_kept", {{"volume", backend},
+                                  {"error", held.error().text},
+                                  {"effect", "if the agent dies, the kernel repeats this device's requests"}});
+  kept_ = held.has_value();
+}
+
+/// Afterwards no other process can go on with this stream.
+bool Session::let_go() {
+  if (kept_ && !loop_.keep->drop(ledger_.token())) return false;
+  kept_ = false;
+  return true;
+}
+
+void Session::publish_reader() {
+  const Framer::Place place = framer_.place();
+  ledger_.publish(ledger::Reader{place.begin, place.end, place.payload_left, place.skip_left,
+                                 filling_ != nullptr ? filling_->number + 1u : 0u});
+}
+
+/// Whoever sends.
+void Session::publish_writer() {
+  ledger::Writer writer;
+  if (unfinished_ != nullptr)
+    writer = {unfinished_->number + 1u, static_cast<std::uint32_t>(unfinished_->sent)};
+  else if (outbox_.mid_reply())
+    writer = {outbox_.first().number + 1u, static_cast<std::uint32_t>(outbox_.first_sent())};
+  ledger_.publish(writer);
+}
+
+}  // namespace corbd::nbd

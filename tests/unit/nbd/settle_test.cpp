@@ -1,0 +1,302 @@
+// What a ledger says after a death, and every way in which it may not add up.
+#include "settle.hpp"
+
+#include <cstring>
+
+#include "ground.hpp"
+#include "ledger.hpp"
+
+namespace corbd::test {
+namespace {
+
+using nbd::Settled;
+using nbd::ledger::Head;
+using nbd::ledger::State;
+
+constexpr std::uint32_t kArenaToken = 99;
+
+/// A ledger in the hand of a test, which writes it as a session does or otherwise.
+struct Book {
+  Book() {
+    auto made = nbd::Ledger::make(true);
+    REQUIRE(made);
+    ledger.emplace(std::move(*made));
+    ledger->belongs_to(3, "volume", kArenaToken);
+  }
+  Bytes bytes() const {
+    Bytes out(nbd::ledger::kBytes);
+    REQUIRE(::pread(ledger->file(), out.data(), out.size(), 0) == static_cast<ssize_t>(out.size()));
+    return out;
+  }
+  result<Settled> settle() const { return nbd::settle(bytes(), expected); }
+  /// With the head as `change` leaves it.
+  template <class Change>
+  result<Settled> settle_with(Change change) const {
+    Bytes all = bytes();
+    change(*reinterpret_cast<Head*>(all.data()));
+    return nbd::settle(all, expected);
+  }
+  template <class Change>
+  result<Settled> settle_with_slot(std::size_t number, Change change) const {
+    Bytes all = bytes();
+    change(*reinterpret_cast<nbd::ledger::Slot*>(all.data() + nbd::ledger::kHeadBytes +
+                                                 number * sizeof(nbd::ledger::Slot)));
+    return nbd::settle(all, expected);
+  }
+  void take(std::uint16_t number, Command command, std::uint32_t length, std::uint64_t buffer) {
+    ledger->taken(number, {0, command, number + 100u, 0, length}, buffer);
+    ledger->publish(nbd::ledger::Reader{});
+  }
+
+  std::optional<nbd::Ledger> ledger;
+  nbd::Expected expected{3, "volume", {1 << 20, false, 1 << 20}, {{kArenaToken, 1 << 20}}};
+};
+
+std::string why(const result<Settled>& settled) {
+  REQUIRE_FALSE(settled);
+  CHECK(settled.error().code == errc::failed_precondition);
+  return settled.error().text;
+}
+
+}  // namespace
+
+TEST_CASE("a session that had nothing to do owes nothing") {
+  const auto settled = Book().settle();
+  REQUIRE(settled);
+  CHECK(settled->slots.empty());
+  CHECK(settled->input.empty());
+  CHECK(settled->skip_left == 0);
+}
+
+TEST_CASE("requests are owed in the order in which they were read") {
+  Book book;
+  book.take(5, Command::flush, 0, 0);
+  book.take(2, Command::write, 4096, 8192);
+  book.take(9, Command::read, 512, 0);
+  const auto settled = book.settle();
+  REQUIRE(settled);
+  REQUIRE(settled->slots.size() == 3);
+  CHECK(settled->slots[0].request.cookie == 105);
+  CHECK(settled->slots[1].request.cookie == 102);
+  CHECK(settled->slots[1].data_bytes() == 4096);
+  CHECK(settled->slots[2].request.cookie == 109);
+  CHECK(settled->slots[2].data_bytes() == 0);
+}
+
+TEST_CASE("a request whose reader died before it said so is still input") {
+  Book book;
+  book.ledger->publish(nbd::ledger::Reader{0, 28, 0, 0, 0});
+  book.ledger->taken(0, {0, Command::flush, 1, 0, 0}, 0);
+  const auto settled = book.settle();
+  REQUIRE(settled);
+  CHECK(settled->slots.empty());
+  CHECK(settled->input.size() == 28);
+}
+
+TEST_CASE("bytes of a call that nobody came back from count once") {
+  Book book;
+  book.ledger->taken(0, {0, Command::write, 1, 0, 1000}, 0);
+  book.ledger->publish(nbd::ledger::Reader{0, 0, 1000, 0, 1});
+  const auto died_inside = book.settle_with([](Head& head) {
+    head.receive_seq = head.reader_seq;
+    head.receive.msg_len = 300;
+  });
+  REQUIRE(died_inside);
+  CHECK(died_inside->slots.at(0).filling);
+  CHECK(died_inside->slots.at(0).arrived == 300);
+  const auto moved_nothing = book.settle_with([](Head& head) { head.receive_seq = head.reader_seq; });
+  REQUIRE(moved_nothing);
+  CHECK(moved_nothing->slots.at(0).arrived == 0);
+  const auto said_so = book.settle_with([](Head& head) {
+    head.receive_seq = head.reader_seq - 1;
+    head.receive.msg_len = 300;
+  });
+  REQUIRE(said_so);
+  CHECK(said_so->slots.at(0).arrived == 0);
+}
+
+TEST_CASE("bytes beyond a payload are input") {
+  Book book;
+  book.ledger->taken(0, {0, Command::write, 1, 0, 1000}, 0);
+  book.ledger->publish(nbd::ledger::Reader{0, 0, 1000, 0, 1});
+  const auto settled = book.settle_with([](Head& head) {
+    head.receive_seq = head.reader_seq;
+    head.receive.msg_len = 1010;
+  });
+  REQUIRE(settled);
+  CHECK(settled->slots.at(0).arrived == 1000);
+  CHECK(settled->input.size() == 10);
+}
+
+TEST_CASE("a death within the sending of replies leaves whole ones out, one in part, and the others owed") {
+  for (const bool freed : {false, true}) {  // by the dying session, which did not come to say so
+    Book book;
+    for (std::uint16_t number = 1; number <= 3; ++number) {
+      book.take(number, Command::read, 100, 4096u * number);
+      book.ledger->answered(number, 0);
+    }
+    if (freed) book.ledger->out(2);
+    const auto settled = book.settle_with([](Head& head) {
+      head.send_seq = head.writer_seq;
+      head.send.msg_len = 116 + 50;
+      head.sends = 3;
+      head.sending[0] = 2, head.sending[1] = 1, head.sending[2] = 3;
+    });
+    REQUIRE(settled);
+    REQUIRE(settled->slots.size() == 2);
+    CHECK(settled->slots[0].request.cookie == 101);
+    CHECK(settled->slots[0].sent == 50);
+    CHECK(settled->slots[1].request.cookie == 103);
+    CHECK(settled->slots[1].sent == 0);
+    CHECK(settled->slots[1].answered);
+  }
+}
+
+TEST_CASE("a reply that was out in part before the last call ends with it") {
+  Book book;
+  book.take(1, Command::read, 100, 4096);
+  book.ledger->answered(1, 0);
+  book.ledger->publish(nbd::ledger::Writer{2, 50});
+  const auto settled = book.settle_with([](Head& head) {
+    head.send_seq = head.writer_seq;
+    head.send.msg_len = 66;
+    head.sends = 1;
+    head.sending[0] = 1;
+  });
+  REQUIRE(settled);
+  CHECK(settled->slots.empty());
+}
+
+TEST_CASE("a slot is not answered twice, whichever instruction was the last") {
+  // What the session does after a call that sent one whole reply, step by step.
+  Book book;
+  book.take(1, Command::write, 512, 4096);
+  book.ledger->answered(1, 0);
+  const auto owed = [&](bool call) {
+    const auto settled = book.settle_with([&](Head& head) {
+      head.sends = 1;
+      head.sending[0] = 1;
+      if (!call) return;
+      head.send_seq = 0;
+      head.send.msg_len = 16;
+    });
+    REQUIRE(settled);
+    return settled->slots.size();
+  };
+  CHECK(owed(false) == 1);
+  CHECK(owed(true) == 0);  // the call
+  book.ledger->out(1);
+  CHECK(owed(true) == 0);
+  book.ledger->publish(nbd::ledger::Writer{});
+  CHECK(owed(true) == 0);
+  book.take(1, Command::flush, 0, 0);  // the next request in that slot
+  CHECK(owed(true) == 1);
+}
+
+TEST_CASE("a ledger that is cut off anywhere is refused") {
+  const Bytes all = Book().bytes();
+  for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{4095}, std::size_t{4096},
+                                 nbd::ledger::kBytes - 1, nbd::ledger::kBytes - 4096}) {
+    const Bytes part(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(size));
+    CHECK_FALSE(nbd::settle(part, Book().expected));
+  }
+}
+
+TEST_CASE("a ledger of another version, device, volume or shape is refused") {
+  const Book book;
+  CHECK(why(book.settle_with([](Head& head) { ++head.version; })).find("version 2 instead of 1") != std::string::npos);
+  CHECK_FALSE(book.settle_with([](Head& head) { head.magic = 0; }));
+  CHECK_FALSE(book.settle_with([](Head& head) { ++head.device; }));
+  CHECK_FALSE(book.settle_with([](Head& head) { ++head.backend; }));
+  CHECK_FALSE(book.settle_with([](Head& head) { ++head.slots; }));
+  CHECK_FALSE(book.settle_with([](Head& head) { ++head.input; }));
+}
+
+TEST_CASE("a reader's account that does not add up is refused") {
+  Book book;
+  book.take(0, Command::write, 1000, 0);
+  book.take(1, Command::read, 1000, 4096);
+  using nbd::ledger::Reader;
+  const auto with = [&](Reader reader) {
+    return book.settle_with([&](Head& head) { head.reader[head.reader_seq % 2] = reader; });
+  };
+  REQUIRE(with({0, 20, 500, 0, 1}));
+  CHECK_FALSE(with({21, 20, 0, 0, 0}));
+  CHECK_FALSE(with({0, nbd::ledger::kInput + 1, 0, 0, 0}));
+  CHECK_FALSE(with({0, 0, 500, 500, 1}));
+  CHECK_FALSE(with({0, 0, 500, 0, 0}));
+  CHECK_FALSE(with({0, 0, 1001, 0, 1}));
+  CHECK_FALSE(with({0, 0, 500, 0, 2}));  // a read has no payload
+  CHECK_FALSE(with({0, 0, 500, 0, 3}));  // nobody took that slot
+  CHECK_FALSE(with({0, 0, 500, 0, 257}));
+  CHECK_FALSE(book.settle_with([](Head& head) {
+    head.receive_seq = head.reader_seq;
+    head.receive.msg_len = nbd::ledger::kInput + 1;
+  }));
+}
+
+TEST_CASE("a writer's account that does not add up is refused") {
+  Book book;
+  book.take(0, Command::read, 100, 0);
+  book.ledger->answered(0, 0);
+  book.take(1, Command::read, 100, 4096);
+  using nbd::ledger::Writer;
+  const auto with = [&](Writer writer) {
+    return book.settle_with([&](Head& head) { head.writer[head.writer_seq % 2] = writer; });
+  };
+  REQUIRE(with({1, 115}));
+  CHECK_FALSE(with({1, 116}));
+  CHECK_FALSE(with({1, 0}));
+  CHECK_FALSE(with({0, 5}));
+  CHECK_FALSE(with({2, 5}));  // its reply was not known
+  CHECK_FALSE(with({3, 5}));  // nobody took that slot
+  CHECK_FALSE(with({257, 5}));
+  const auto call = [&](std::uint32_t bytes, std::vector<std::uint16_t> slots, Writer before = {}) {
+    return book.settle_with([&](Head& head) {
+      head.writer[head.writer_seq % 2] = before;
+      head.send_seq = head.writer_seq;
+      head.send.msg_len = bytes;
+      head.sends = static_cast<std::uint32_t>(slots.size());
+      std::copy(slots.begin(), slots.end(), head.sending);
+    });
+  };
+  REQUIRE(call(116, {0}));
+  CHECK_FALSE(call(117, {0}));
+  CHECK_FALSE(call(117, {0, 0}));
+  CHECK_FALSE(call(117, {0, 1}));
+  CHECK_FALSE(call(117, {0, 300}));
+  CHECK_FALSE(call(10, {5}, {1, 5}));
+  CHECK_FALSE(book.settle_with([](Head& head) {
+    head.send_seq = head.writer_seq;
+    head.send.msg_len = 1;
+    head.sends = 129;
+  }));
+}
+
+TEST_CASE("slots that contradict the stream, or each other, are refused") {
+  Book book;
+  book.take(0, Command::write, 1000, 0);
+  book.take(1, Command::write, 1000, 4096);
+  using nbd::ledger::Slot;
+  REQUIRE(book.settle_with_slot(0, [](Slot&) {}));
+  CHECK_FALSE(book.settle_with_slot(0, [](Slot& slot) { slot.state = static_cast<State>(3); }));
+  CHECK_FALSE(book.settle_with_slot(0, [](Slot& slot) { slot.born = 1000; }));
+  CHECK_FALSE(book.settle_with_slot(0, [](Slot& slot) { slot.offset = 1 << 20; }));
+  CHECK_FALSE(book.settle_with_slot(0, [](Slot& slot) { slot.command = 9; }));
+  CHECK_FALSE(book.settle_with_slot(0, [](Slot& slot) { slot.length = 0; }));
+  CHECK_FALSE(book.settle_with_slot(0, [](Slot& slot) { slot.length = UINT32_MAX; }));
+  CHECK_FALSE(book.settle_with_slot(0, [](Slot& slot) { slot.buffer = (1 << 20) - 999; }));
+  CHECK_FALSE(book.settle_with_slot(0, [](Slot& slot) { slot.buffer = nbd::Arena::kElsewhere; }));
+  CHECK_FALSE(book.settle_with_slot(0, [](Slot& slot) { slot.buffer = 4096 + 999; }));
+  book.expected.arenas.clear();
+  CHECK(why(book.settle()).find("not at hand") != std::string::npos);
+}
+
+TEST_CASE("a write is refused where the device has become read-only") {
+  Book book;
+  book.take(0, Command::write, 1000, 0);
+  book.expected.limits.read_only = true;
+  CHECK_FALSE(book.settle());
+}
+
+}  // namespace corbd::test
