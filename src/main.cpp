@@ -4,6 +4,7 @@
 #include "corbd/core/helper_pool.hpp"
 #include "corbd/core/process.hpp"
 #include "corbd/host/helpers.hpp"
+#include "corbd/keeper/keeper.hpp"
 #include "corbd/krbd/kernel_client.hpp"
 #include "corbd/manager/node.hpp"
 #include "version.hpp"
@@ -43,5 +44,9 @@ int main(int argc, char** argv) {
   if (const auto* doctor = std::get_if<cli::Doctor>(&command))
     return cli::diagnose(*doctor, CORBD_VERSION, surroundings());
   if (std::holds_alternative<cli::Helper>(command)) return serve_helper(3, work);
-  return start_agent(std::get<cli::Run>(command));
+  const auto& agent = std::get<cli::Run>(command);
+  Fd keeper = keeper::socket_of_keeper();
+  if (agent.keeper && !agent.fencing_only && !keeper)
+    return keeper::run(std::span(argv, static_cast<std::size_t>(argc)));
+  return start_agent(agent, std::move(keeper));
 }

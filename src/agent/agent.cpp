@@ -78,8 +78,10 @@ result<kube::Access> api_access(const cli::Run& options) {
 /// One agent process. Its members may be destroyed from the last to the first.
 class Agent final : private volume::Listener, private volume::Orchestrator {
  public:
-  Agent(const cli::Run& options, std::string boot_id, const std::optional<csi::RegistrarConfig>& registrar, Start start)
+  Agent(const cli::Run& options, std::string boot_id, const std::optional<csi::RegistrarConfig>& registrar, Start start,
+        Kept kept)
       : options_(options),
+        keeper_(std::move(kept.keeper)),
         control_(io_.get_executor()),
         clock_(make_real_clock(control_)),
         files_(control_, *clock_, kFileThreads),
@@ -97,7 +99,8 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
         kms_(kms::make_kms(files_, options.kms_config_dir)),
         records_(volume::make_record_store(files_, options.state_dir, options.runtime_dir)),
         clusters_(rbd::make_clusters(control_, *clock_, files_, cluster_config(options, boot_id, bool{start.before}))),
-        devices_(nbd::make_devices(control_, *clock_, nbd_config(options))),
+        devices_(
+            nbd::make_devices(control_, *clock_, nbd_config(options, keeper_.get(), std::move(kept.holdings)))),
         kernel_(krbd::make_kernel_client(helpers_)),
         directory_(options, labels_),
         node_files_(options, files_),
@@ -502,6 +505,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
   }
 
   const cli::Run& options_;
+  const std::unique_ptr<keeper::Client> keeper_;
   asio::io_context io_{1};
   executor control_;
   std::unique_ptr<Clock> clock_;
@@ -556,9 +560,9 @@ int refuse(const Error& error) {
 }
 
 void run_agent(const cli::Run& options, std::string boot_id, const std::optional<csi::RegistrarConfig>& registrar,
-               Start start) {
+               Start start, Kept kept) {
   log::start_thread();
-  Agent agent(options, std::move(boot_id), registrar, std::move(start));
+  Agent agent(options, std::move(boot_id), registrar, std::move(start), std::move(kept));
   const int code = agent.run();
   log::drain(kLogEndsWithin);
   // Destroying the connections of a cluster that does not answer could take for ever.

@@ -1,6 +1,7 @@
 // The agent of a node: all rooms together, from its first coroutine to its last.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -8,12 +9,19 @@
 #include "corbd/core/result.hpp"
 #include "corbd/csi/registrar.hpp"
 #include "corbd/handover/handover.hpp"
+#include "corbd/keeper/keeper.hpp"
 
 namespace corbd {
 
+/// What the keeper has for this agent, and how to tell it more.
+struct Kept {
+  std::unique_ptr<keeper::Client> keeper;  ///< nothing: this process has none
+  keeper::Holdings holdings;               ///< of the agent that died
+};
+
 /// `corbd run`: looks whether an agent may begin here, and runs it. The exit code of one that may not; otherwise it
-/// does not return.
-int start_agent(const cli::Run& options);
+/// does not return. `keeper`: the socket of the one that started this process.
+int start_agent(const cli::Run& options, Fd keeper);
 
 /// What an agent begins with: the lock of its state folder, or the agent that serves and will give it.
 struct Start {
@@ -23,7 +31,7 @@ struct Start {
 
 /// Its folders are the caller's. Does not return.
 [[noreturn]] void run_agent(const cli::Run& options, std::string boot_id,
-                            const std::optional<csi::RegistrarConfig>& registrar, Start start);
+                            const std::optional<csi::RegistrarConfig>& registrar, Start start, Kept kept);
 
 /// `--fencing-only`: serves until a signal ends it; the exit code. Its folders are the caller's.
 int run_fencing(const cli::Run& options);

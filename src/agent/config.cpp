@@ -6,10 +6,16 @@
 
 namespace corbd {
 
-nbd::Config nbd_config(const cli::Run& options) {
+nbd::Config nbd_config(const cli::Run& options, keeper::Client* keeper, keeper::Holdings kept) {
   nbd::Config config;
   config.slow_request = std::chrono::seconds(options.slow_request_s);
   config.io_threads = static_cast<std::uint32_t>(options.io_threads);
+  config.keep = keeper;
+  for (auto& memory : kept.memory) config.memory.emplace(memory.token, std::move(memory.file));
+  for (auto& held : kept.links)
+    config.kept.emplace_back(held.link.device,
+                             nbd::GivenLink{std::move(held.link.backend), std::move(held.socket),
+                                            std::move(held.ledger), held.link.token});
   return config;
 }
 

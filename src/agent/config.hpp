@@ -8,6 +8,7 @@
 #include "corbd/cli/options.hpp"
 #include "corbd/handover/handover.hpp"
 #include "corbd/heal/healer.hpp"
+#include "corbd/keeper/keeper.hpp"
 #include "corbd/nbd/devices.hpp"
 #include "corbd/ops/admin.hpp"
 #include "corbd/ops/web.hpp"
@@ -16,7 +17,7 @@
 
 namespace corbd {
 
-nbd::Config nbd_config(const cli::Run& options);
+nbd::Config nbd_config(const cli::Run& options, keeper::Client* keeper, keeper::Holdings kept);
 /// This agent, to the one before or after it.
 handover::Side handover_side(const cli::Run& options);
 /// `beside`: as rbd::Config has it.

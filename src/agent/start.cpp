@@ -1,3 +1,5 @@
+#include <sys/socket.h>
+
 #include <chrono>
 #include <filesystem>
 #include <thread>
@@ -69,9 +71,40 @@ result<Start> begin(const cli::Run& options) {
   }
 }
 
+result<Kept> what_is_kept(Fd keeper) {
+  Kept kept;
+  if (!keeper) return kept;
+  kept.keeper = std::make_unique<keeper::Client>(std::move(keeper));
+  auto holdings = kept.keeper->take();
+  if (!holdings) return with_context("--keeper", holdings.error());
+  kept.holdings = std::move(*holdings);
+  return kept;
+}
+
+/// The kernel sees that these links are dead.
+void let_go(Kept& kept) {
+  for (const auto& held : kept.holdings.links) {
+    ::shutdown(held.socket.get(), SHUT_RDWR);
+    static_cast<void>(kept.keeper->drop(held.link.token));
+  }
+  kept.holdings = {};
+}
+
+/// The agent whose links a keeper has is dead. With the lock of the state folder nobody else goes on with its volumes.
+/// Whoever else has that lock heals them, which needs dead links.
+result<Start> begin_with(const cli::Run& options, Kept& kept) {
+  if (!kept.holdings.links.empty()) {
+    auto lock = lock_folder(options.state_dir);
+    if (lock) return Start{std::move(*lock), {}};
+    log::warning("keeper.links_let_go", {{"links", kept.holdings.links.size()}, {"why", lock.error().text}});
+    let_go(kept);
+  }
+  return begin(options);
+}
+
 }  // namespace
 
-int start_agent(const cli::Run& options) {
+int start_agent(const cli::Run& options, Fd keeper) {
   if (options.verbose) log::set_level(log::Level::debug);
   raise_descriptor_limit();
   if (options.fencing_only) {
@@ -99,10 +132,12 @@ int start_agent(const cli::Run& options) {
   if (auto memory = check_tmpfs(options.runtime_dir); !memory) return refuse(memory.error());
   const auto boot_id = read_boot_id();
   if (!boot_id) return refuse(boot_id.error());
-  auto start = begin(options);
+  auto kept = what_is_kept(std::move(keeper));
+  if (!kept) return refuse(kept.error());
+  auto start = begin_with(options, *kept);
   if (!start) return refuse(start.error());
   if (!options.pod.empty()) handover::leave_reserve(options.runtime_dir, options.pod);
-  run_agent(options, *boot_id, *registrar, std::move(*start));
+  run_agent(options, *boot_id, *registrar, std::move(*start), std::move(*kept));
 }
 
 }  // namespace corbd

@@ -63,6 +63,7 @@ struct Run {
   std::string ceph_conf;          ///< names the cluster where there is no config.json; empty: none does
   bool handover = false;          ///< the devices of the agent that serves are taken over without a break
   std::string pod;                ///< UID of its pod, where a DaemonSet has a second one beside it; empty: no pod
+  bool keeper = false;            ///< a parent process starts this agent again when it dies, with its links
   bool verbose = false;
 };
 /// `cephcsi --type=liveness`: reports over HTTP whether an agent answers.

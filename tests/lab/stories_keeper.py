@@ -1,0 +1,128 @@
+"""An agent with a parent process that starts it again when it dies, and has its links meanwhile."""
+import os
+import signal
+import time
+
+from checks import check, long, now_us, say, wait_for
+from machine import MIB, read
+from stories_handover import blocklisted, told_by_nbd
+from writer import Writer
+
+# The keeper gives up after the fourth death within ten seconds.
+PAUSE = 3.5
+
+
+def child_of(keeper):
+    """The agent's process ID; 0 while there is none."""
+    found = read("/proc/%d/task/%d/children" % (keeper, keeper)).split()
+    return int(found[0]) if found else 0
+
+
+def kill_child(agent, volumes):
+    """SIGKILL for the agent; when. Returns once the next one has gone on with every link."""
+    before = {volume.id: len(agent.events("nbd.resumed", volume=volume.id)) for volume in volumes}
+    child = child_of(agent.process.pid)
+    check(child, "the keeper has no agent")
+    kill = now_us()
+    os.kill(child, signal.SIGKILL)
+    for volume in volumes:
+        wait_for("the next agent to go on with %s" % volume.id,
+                 lambda volume=volume: len(agent.events("nbd.resumed", volume=volume.id)) > before[volume.id] or not agent.running, 60)
+    check(agent.running, "the keeper ended with %s: %s" % (agent.process.poll(), agent.tail()))
+    return kill
+
+
+def staged(lab, agent):
+    kinds = [("a", True, "direct"), ("b", False, "direct"), ("c", False, "fsync"), ("d", False, "mmap")]
+    volumes = [agent.volume(lab.image("%s-%s" % (agent.name, name), size=256 * MIB), block=block) for name, block, _ in kinds]
+    for volume in volumes:
+        volume.stage()
+    writers = [Writer(lab, volume.staged_path if block else os.path.join(volume.staged_path, "data"), size=16 * MIB, mode=mode, threads=4, paced=2).start()
+               for volume, (_, block, mode) in zip(volumes, kinds)]
+    return volumes, writers
+
+
+def told(stalls):
+    return ", ".join("%.2f" % (stall / 1e6) for stall in stalls)
+
+
+def killed(lab, rounds):
+    agent = lab.agent(flags=["--keeper"]).start()
+    volumes, writers = staged(lab, agent)
+    numbers, said = [volume.device for volume in volumes], told_by_nbd()
+    kills = []
+    for _ in range(rounds):
+        for writer in writers:
+            writer.wait_more(20)
+        kills.append(kill_child(agent, volumes))
+        time.sleep(PAUSE)
+    check(told_by_nbd() == said, "the kernel noticed: %s" % told_by_nbd()[len(said):])
+    check([volume.device for volume in volumes] == numbers, "a device has another number")
+    unanswered = [entry["unanswered"] for entry in agent.events("nbd.resumed")]
+    check(not agent.events("nbd.not_resumed"), "a link was not gone on with: %s" % agent.events("nbd.not_resumed"))
+    say("requests that were under way at the kills: %s" % unanswered)
+    check(sum(unanswered) > 0, "no request was under way at any kill")
+    stalls = []
+    for writer in writers:
+        writer.wait_more(20)
+        writer.stop()
+        stalls.append(writer.expect_nothing_lost(kills)["longest_stall_us"])
+    say("%d kills, longest stall with a keeper %s s" % (rounds, told(stalls)))
+    for volume in volumes:
+        volume.unstage(patience=30)
+    for volume in volumes:
+        volume.expect_gone()
+    check(agent.stop() == 0, "the keeper ended with %s" % agent.process.returncode)
+    return stalls
+
+
+def story_keeper(lab):
+    """kill -9 of the agent four times with a keeper, under writers on four volumes: no I/O error, no lost write, no word of the kernel, and requests in flight are answered without its timer"""
+    killed(lab, 4)
+
+
+@long
+def story_keeper_30(lab):
+    """kill -9 of the agent 30 times with a keeper, under writers on four volumes: no I/O error, no lost write, no word of the kernel"""
+    killed(lab, 30)
+
+
+story_keeper_30.limit = 900
+
+
+def story_keeper_dies(lab):
+    """the keeper and its agent are killed, and the next ones heal the devices as today; the keeper gives up after four deaths in a row"""
+    agent = lab.agent(flags=["--keeper"]).start()
+    volume = agent.volume(lab.image("a", size=256 * MIB))
+    volume.stage()
+    writer = Writer(lab, os.path.join(volume.staged_path, "data"), size=16 * MIB).start()
+    writer.wait_more(20)
+    kills = []
+
+    # The keeper alone: its agent goes on, and dies later.
+    child = child_of(agent.process.pid)
+    agent.kill()
+    writer.wait_more(20)
+    kills.append(now_us())
+    os.kill(child, signal.SIGKILL)
+    wait_for("the agent's end", lambda: not os.path.exists("/proc/%d" % child) or " Z " in read("/proc/%d/stat" % child), 20)
+    agent.spawn()
+    agent.wait_event("device.reconnected", 60, volume=volume.id)
+    writer.wait_more(20)
+
+    # An agent that dies again and again.
+    while agent.running:
+        child = child_of(agent.process.pid)
+        if child:
+            kills.append(now_us())
+            os.kill(child, signal.SIGKILL)
+        time.sleep(0.3)
+    check(agent.events("keeper.gives_up"), "the keeper does not say why it ended: %s" % agent.tail())
+    agent.spawn()
+    agent.wait_event("device.reconnected", 60, volume=volume.id)
+    writer.wait_more(20)
+    writer.stop()
+    writer.expect_nothing_lost(kills[:1] + kills[-1:])
+    volume.unstage(patience=30)
+    volume.expect_gone()
+    check(agent.stop() == 0, "the keeper ended with %s" % agent.process.returncode)
