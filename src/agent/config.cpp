@@ -13,9 +13,8 @@ nbd::Config nbd_config(const cli::Run& options, keeper::Client* keeper, keeper::
   config.keep = keeper;
   for (auto& memory : kept.memory) config.memory.emplace(memory.token, std::move(memory.file));
   for (auto& held : kept.links)
-    config.kept.emplace_back(held.link.device,
-                             nbd::GivenLink{std::move(held.link.backend), std::move(held.socket),
-                                            std::move(held.ledger), held.link.token});
+    config.kept.emplace_back(held.link.device, nbd::GivenLink{std::move(held.link.backend), std::move(held.socket),
+                                                              std::move(held.ledger), held.link.token});
   return config;
 }
 

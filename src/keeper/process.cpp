@@ -2,6 +2,7 @@
 // fails.
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -63,13 +64,18 @@ class Keeper {
     }
     ours_ = std::move(pair->first);
     store_.give_all(ours_.get());
+    const pid_t self = ::getpid();
     agent_ = ::fork();
-    if (agent_ == 0) become_agent(pair->second.get());
+    if (agent_ == 0) become_agent(pair->second.get(), self);
     if (agent_ < 0) fails("starting the agent");
   }
 
-  [[noreturn]] void become_agent(int socket) {
+  [[noreturn]] void become_agent(int socket, pid_t keeper) {
     ::sigprocmask(SIG_SETMASK, &before_, nullptr);
+    // Whatever started the keeper knows no other process, and starts another agent. This one leaves it the state
+    // folder.
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (::getppid() != keeper) ::_exit(1);
     ::fcntl(socket, F_SETFD, 0);
     ::setenv(kVariable, std::to_string(socket).c_str(), 1);
     ::execv("/proc/self/exe", arguments_.data());

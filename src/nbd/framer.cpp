@@ -70,7 +70,7 @@ std::size_t Framer::room(std::span<iovec, 2> into, bool this_message_only) {
   if (payload_left_ > 0) into[parts++] = {payload_, payload_left_};
   std::size_t input = large_ && skip_left_ == 0 ? kInputWhenLarge : input_.size() - end_;
   if (this_message_only) {
-    const std::size_t wanted = payload_left_ > 0 ? 0 : skip_left_ > 0 ? skip_left_ : request_bytes - end_;
+    const std::size_t wanted = payload_left_ > 0 ? 0 : skip_left_ > 0 ? skip_left_ : request_bytes - left;
     input = std::min(input, wanted);
   }
   if (input > 0) into[parts++] = {input_.data() + end_, input};

@@ -5,7 +5,7 @@ import time
 
 from checks import check, long, now_us, say, wait_for
 from machine import MIB, read
-from stories_handover import blocklisted, told_by_nbd
+from stories_handover import hand_over, told_by_nbd
 from writer import Writer
 
 # The keeper gives up after the fourth death within ten seconds.
@@ -81,6 +81,53 @@ def story_keeper(lab):
     killed(lab, 4)
 
 
+def story_keeper_compared(lab):
+    """the longest stall of a kill -9 under writers on four volumes, with a keeper and without"""
+    with_keeper = killed(lab, 2)
+    agent = lab.agent("plain").start()
+    volumes, writers = staged(lab, agent)
+    kills = []
+    for _ in range(2):
+        for writer in writers:
+            writer.wait_more(20)
+        kills.append(agent.kill())
+        agent.spawn()
+        for volume in volumes:
+            agent.wait_event("device.reconnected", 60, volume=volume.id)
+        time.sleep(PAUSE)
+    stalls = []
+    for writer in writers:
+        writer.wait_more(20)
+        writer.stop()
+        stalls.append(writer.expect_nothing_lost(kills)["longest_stall_us"])
+    say("longest stall without a keeper %s s, with one %s s" % (told(stalls), told(with_keeper)))
+    for volume in volumes:
+        volume.unstage(patience=30)
+    for volume in volumes:
+        volume.expect_gone()
+
+
+def story_keeper_handover(lab):
+    """a handover between agents with keepers, and a kill -9 of the next agent: the kernel sees neither, and nothing is lost"""
+    agent = lab.agent(flags=["--keeper"]).start()
+    volume = agent.volume(lab.image("a", size=256 * MIB))
+    volume.stage()
+    writer = Writer(lab, os.path.join(volume.staged_path, "data"), size=16 * MIB).start()
+    writer.wait_more(20)
+    said, moments = told_by_nbd(), []
+    for _ in range(2):
+        moments.append(hand_over(agent, [volume]))
+        writer.wait_more(20)
+        moments.append(kill_child(agent, [volume]))
+        writer.wait_more(20)
+    check(told_by_nbd() == said, "the kernel noticed: %s" % told_by_nbd()[len(said):])
+    writer.stop()
+    writer.expect_nothing_lost(moments)
+    volume.unstage(patience=30)
+    volume.expect_gone()
+    check(agent.stop() == 0, "the keeper ended with %s" % agent.process.returncode)
+
+
 @long
 def story_keeper_30(lab):
     """kill -9 of the agent 30 times with a keeper, under writers on four volumes: no I/O error, no lost write, no word of the kernel"""
@@ -91,7 +138,7 @@ story_keeper_30.limit = 900
 
 
 def story_keeper_dies(lab):
-    """the keeper and its agent are killed, and the next ones heal the devices as today; the keeper gives up after four deaths in a row"""
+    """an agent whose keeper is killed leaves, and one that dies four times in a row ends its keeper: the next ones heal the device, and nothing is lost"""
     agent = lab.agent(flags=["--keeper"]).start()
     volume = agent.volume(lab.image("a", size=256 * MIB))
     volume.stage()
@@ -99,12 +146,9 @@ def story_keeper_dies(lab):
     writer.wait_more(20)
     kills = []
 
-    # The keeper alone: its agent goes on, and dies later.
+    # The keeper alone: its agent leaves as if it was told to.
     child = child_of(agent.process.pid)
-    agent.kill()
-    writer.wait_more(20)
-    kills.append(now_us())
-    os.kill(child, signal.SIGKILL)
+    kills.append(agent.kill())
     wait_for("the agent's end", lambda: not os.path.exists("/proc/%d" % child) or " Z " in read("/proc/%d/stat" % child), 20)
     agent.spawn()
     agent.wait_event("device.reconnected", 60, volume=volume.id)

@@ -5,6 +5,7 @@
 
 #include "corbd/core/file.hpp"
 #include "pluginregistration/registration.grpc.pb.h"
+#include "support/eventually.hpp"
 #include "support/small_disk.hpp"
 
 #include <sys/socket.h>
@@ -85,6 +86,42 @@ TEST_CASE("a second agent with a state folder of its own ends at the first one's
   Agent second(ground, options);
   CHECK(second.ended() == 1);
   CHECK_THAT(first.log(), ContainsSubstring("another process answers on"));
+  CHECK(first.answers());
+}
+
+TEST_CASE("an agent that is killed is started again by its keeper, which ends when the agent is told to") {
+  const Ground ground;
+  Agent::Options options;
+  options.more = {"--keeper"};
+  Agent keeper(ground, options);
+  REQUIRE(keeper.answers());
+  const auto child = [&] {
+    const std::string pid = std::to_string(keeper.pid());
+    std::ifstream children("/proc/" + pid + "/task/" + pid + "/children");
+    pid_t found = 0;
+    children >> found;
+    return found;
+  };
+  const pid_t first = child();
+  REQUIRE(first > 0);
+  REQUIRE(::kill(first, SIGKILL) == 0);
+  REQUIRE(test::eventually([&] { return child() != first && child() > 0; }));
+  CHECK(keeper.answers());
+  CHECK_THAT(keeper.log(), ContainsSubstring("keeper.starts_again"));
+  REQUIRE(::kill(keeper.pid(), SIGTERM) == 0);
+  CHECK(keeper.ended() == 0);
+  CHECK_THAT(keeper.log(), ContainsSubstring("agent.left"));
+}
+
+TEST_CASE("a keeper ends with its agent's code when that one may not begin") {
+  const Ground ground;
+  const Agent first(ground);
+  REQUIRE(first.answers());
+  Agent::Options options;
+  options.socket = "second.sock";
+  options.more = {"--keeper"};
+  Agent second(ground, options);
+  CHECK(second.ended() == 1);
   CHECK(first.answers());
 }
 

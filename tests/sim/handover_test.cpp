@@ -15,25 +15,14 @@ void check_rules(const Scene& scene) {
   for (const auto& rule : scene.world.broken_rules) FAIL_CHECK(rule);
 }
 
-void write_all(Scene& scene) {
-  for (auto& device : scene.world.kernel.devices)
-    for (std::size_t block = 0; block < test::kBlocks; ++block) scene.world.kernel.application_writes(device, block);
-}
-
-std::size_t waiting(const Scene& scene) {
-  std::size_t count = 0;
-  for (const auto& device : scene.world.kernel.devices) count += device.requests.size();
-  return count;
-}
-
 /// Stages, writes, and hands over with a death before call number `at` of the port; then whoever lives heals.
 /// Whether anybody died.
 bool survives_death(int at, plan::Staged wish) {
   Scene scene;
   REQUIRE(scene.want(wish) == errc::ok);
-  write_all(scene);
+  scene.write_all();
   scene.loop.advance(1s);
-  write_all(scene);
+  scene.write_all();
   scene.world.calls.crash_at = at;
   bool died = false;
   try {
@@ -47,7 +36,7 @@ bool survives_death(int at, plan::Staged wish) {
   INFO("somebody died before call " << at);
   CHECK(scene.want(plan::Healed{}) == errc::ok);
   scene.loop.advance(3s);
-  CHECK(waiting(scene) == 0);
+  CHECK(scene.waiting() == 0);
   CHECK(scene.world.kernel.errors == 0);
   check_rules(scene);
   return died;
@@ -60,13 +49,13 @@ TEST_CASE("a volume that is handed over never has a dead link, nobody is fenced,
   Scene scene;
   REQUIRE(scene.want(block ? test::block_wish() : test::staged()) == errc::ok);
   for (int rounds = 0; rounds < 3; ++rounds) {
-    write_all(scene);
+    scene.write_all();
     scene.world.agent.hand_over();
     // These lie in the socket, because nobody reads it.
-    write_all(scene);
+    scene.write_all();
     REQUIRE(scene.want(plan::Healed{}) == errc::ok);
     scene.loop.advance(100ms);
-    CHECK(waiting(scene) == 0);
+    CHECK(scene.waiting() == 0);
   }
   CHECK(scene.world.kernel.deaths == 0);
   CHECK(scene.world.kernel.errors == 0);
@@ -93,9 +82,9 @@ TEST_CASE("a volume whose kept lock another node took before the next agent came
   scene.world.agent.hand_over();
   CHECK(scene.want(plan::Healed{}) == errc::unproven);
   // Its requests wait; nobody serves them.
-  write_all(scene);
+  scene.write_all();
   scene.loop.advance(1s);
-  CHECK(waiting(scene) == test::kBlocks);
+  CHECK(scene.waiting() == test::kBlocks);
   CHECK(scene.world.kernel.errors == 0);
 }
 
@@ -114,7 +103,7 @@ TEST_CASE("a volume whose requests the cluster does not answer is not handed ove
   CHECK(scene.world.kernel.deaths == 1);
   CHECK(scene.want(plan::Healed{}) == errc::ok);
   scene.loop.advance(30s);
-  CHECK(waiting(scene) == 0);
+  CHECK(scene.waiting() == 0);
   CHECK(scene.world.kernel.errors == 0);
 }
 

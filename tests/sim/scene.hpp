@@ -64,6 +64,17 @@ struct Scene {
     const auto status = world.agent.shell().status(kId);
     return status->last_error ? status->last_error->text : "";
   }
+  /// The application writes every block of every device.
+  void write_all() {
+    for (auto& one : world.kernel.devices)
+      for (std::size_t block = 0; block < kBlocks; ++block) world.kernel.application_writes(one, block);
+  }
+  /// Requests that the kernel has no answer to.
+  std::size_t waiting() const {
+    std::size_t count = 0;
+    for (const auto& one : world.kernel.devices) count += one.requests.size();
+    return count;
+  }
   KernelDevice& device() { return world.kernel.devices.front(); }
   FakeImage& image() { return world.cluster.images[kId]; }
   void filled() {

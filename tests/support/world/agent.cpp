@@ -151,9 +151,16 @@ void Agent::start(bool with_healer) {
 void Agent::kill() {
   world_.trace("the agent is gone");
   std::vector<int> ended;
-  for (const auto& [serial, link] : world_.kernel.links) ended.push_back(serial);
-  for (const auto& [index, serial] : world_.kernel.given) ended.push_back(serial);
-  world_.kernel.given.clear();
+  std::map<std::uint32_t, int> kept;
+  if (keeper) kept = world_.kernel.given;
+  for (const auto& [serial, link] : world_.kernel.links)
+    if (keeper && link->given && link->state() == device::Link::State::serving)
+      kept[*link->given] = serial;
+    else
+      ended.push_back(serial);
+  for (const auto& [index, serial] : world_.kernel.given)
+    if (!kept.contains(index)) ended.push_back(serial);
+  world_.kernel.given = std::move(kept);
   // Before its coroutines end: what they hold is not closed, as it would be by somebody who lives.
   auto gone = std::move(life_);
   world_.loop().die();

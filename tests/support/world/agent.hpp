@@ -38,6 +38,7 @@ class Agent {
   volume::FilesystemOptions filesystems;
   bool fencing = false;
   bool fence_out_of_service = false;
+  bool keeper = false;                    ///< its links outlive it
   bool no_descriptor = false;             ///< the process can open nothing
   std::set<std::string> given_up;         ///< volumes failed by hand
   std::string node_address = "10.0.0.1";  ///< of this node's clients

@@ -82,6 +82,17 @@ TEST_CASE("when told so, it asks for no byte beyond the message that has begun")
   CHECK(into[0].iov_len == 5000 - (100 - nbd::request_bytes));
 }
 
+TEST_CASE("when told so, it asks for the rest of a header that came behind a skipped payload") {
+  // 5 bytes that are skipped, and 20 of a header: the header stays where it is, because its copy would overlap.
+  const Bytes stream = request(Command::write, 1, 2 << 20, 5) + pattern(5) + request(Command::flush, 2);
+  Cut cut;
+  cut.feed(Bytes(stream.begin(), stream.begin() + nbd::request_bytes), 1000);
+  cut.feed(Bytes(stream.begin() + nbd::request_bytes, stream.end() - 8), 1000);
+  iovec into[2];
+  REQUIRE(cut.framer.room(into, true) == 1);
+  CHECK(into[0].iov_len == 8);
+}
+
 TEST_CASE("an unfinished message is not at a boundary") {
   const Bytes stream = request(Command::write, 1, 0, 10) + pattern(10);
   for (std::size_t size = 1; size < stream.size(); ++size) {

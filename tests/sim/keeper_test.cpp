@@ -1,0 +1,77 @@
+// An agent that dies, whose links a keeper has.
+#include "scene.hpp"
+#include "support/world/ports.hpp"
+
+using namespace corbd;
+using test::Scene;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// Dies with requests under way, and again before call number `at` of the healing. Whether that came.
+bool survives_second_death(int at, const plan::Staged& wish) {
+  Scene scene;
+  scene.world.agent.keeper = true;
+  REQUIRE(scene.want(wish) == errc::ok);
+  scene.world.cluster.slow = 20ms;
+  scene.write_all();
+  scene.loop.advance(1ms);
+  REQUIRE(scene.waiting() > 0);
+  scene.kill_and_start();
+  scene.write_all();
+  scene.world.calls.crash_at = at;
+  bool died = false;
+  try {
+    static_cast<void>(scene.world.agent.want(test::kId, plan::Wish(plan::Healed{})));
+  } catch (const test::Crash&) {
+    died = true;
+    scene.kill_and_start();
+  }
+  scene.world.calls.crash_at = 0;
+  INFO("the next agent died before call " << at);
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+  scene.loop.advance(1s);
+  CHECK(scene.waiting() == 0);
+  CHECK(scene.world.kernel.errors == 0);
+  CHECK(scene.world.kernel.deaths == 0);
+  for (const auto& rule : scene.world.broken_rules) FAIL_CHECK(rule);
+  return died;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "with a keeper no death of an agent, nor of the next one before whichever call, ends a link or loses a write") {
+  const bool block = GENERATE(false, true);
+  int at = 1;
+  while (survives_second_death(at, block ? test::block_wish() : test::staged()) && at < 200) ++at;
+  CHECK(at > 4);
+  CHECK(at < 200);
+}
+
+TEST_CASE("an agent that goes on with a kept link has fenced the dead one before") {
+  Scene scene;
+  scene.world.agent.keeper = true;
+  REQUIRE(scene.want(test::staged()) == errc::ok);
+  scene.kill_and_start();
+  REQUIRE(scene.want(plan::Healed{}) == errc::ok);
+  CHECK(scene.world.cluster.blocklisted.size() == 1);
+  CHECK(scene.world.kernel.deaths == 0);
+}
+
+TEST_CASE("a kept link of a volume that another node took meanwhile is not gone on with") {
+  Scene scene;
+  scene.world.agent.keeper = true;
+  REQUIRE(scene.want(test::staged()) == errc::ok);
+  scene.write_all();
+  scene.loop.advance(10ms);
+  scene.world.agent.kill();
+  CHECK(scene.world.cluster.visit(scene.image(), "10.0.0.2:0/5", true));
+  scene.world.cluster.leave(scene.image(), "10.0.0.2:0/5", true);
+  scene.world.agent.start();
+  CHECK(scene.want(plan::Healed{}) != errc::ok);
+  scene.write_all();
+  scene.loop.advance(1s);
+  CHECK(scene.waiting() == test::kBlocks);
+  CHECK(scene.world.kernel.errors == 0);
+}

@@ -1,0 +1,100 @@
+// What an agent deposits, and what the next one gets.
+#include <fcntl.h>
+#include <sys/socket.h>
+
+#include <cstdlib>
+#include <optional>
+
+#include "corbd/keeper/keeper.hpp"
+#include "support/catch.hpp"
+
+namespace corbd::test {
+namespace {
+
+Fd something() { return Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+
+/// An agent and its keeper in one process.
+struct Line {
+  Line() {
+    auto pair = keeper::make_pair();
+    REQUIRE(pair);
+    ours = std::move(pair->first);
+    client.emplace(std::move(pair->second));
+  }
+  void hold(std::uint64_t token, std::uint64_t instead_of = 0) {
+    REQUIRE(client->hold({token, 7, "volume", instead_of}, something().get(), something().get()));
+  }
+  /// What an agent that starts now would get.
+  std::vector<std::uint64_t> tokens(keeper::Store& store) {
+    store.hear(ours.get());
+    Line next;
+    store.give_all(next.ours.get());
+    const auto all = next.client->take();
+    REQUIRE(all);
+    std::vector<std::uint64_t> out;
+    for (const auto& one : all->links) out.push_back(one.link.token);
+    for (const auto& one : all->memory) out.push_back(one.token);
+    return out;
+  }
+  Fd ours;
+  std::optional<keeper::Client> client;
+  using Tokens = std::vector<std::uint64_t>;
+};
+
+}  // namespace
+
+TEST_CASE("the next agent gets what the last one held, with its device, and the keeper goes on having it") {
+  Line line;
+  keeper::Store store;
+  REQUIRE(line.client->hold_memory(5, something().get()));
+  line.hold(1);
+  CHECK(line.tokens(store) == Line::Tokens{1, 5});
+  CHECK(line.tokens(store) == Line::Tokens{1, 5});
+  CHECK(store.holdings().links.at(0).link.device == 7);
+  CHECK(store.holdings().links.at(0).link.backend == "volume");
+}
+
+TEST_CASE("a ledger takes the place of another at one moment") {
+  Line line;
+  keeper::Store store;
+  line.hold(1);
+  line.hold(2, 1);
+  CHECK(line.tokens(store) == Line::Tokens{2});
+}
+
+TEST_CASE("what an agent said before it died counts") {
+  Line line;
+  keeper::Store store;
+  line.hold(1);
+  line.hold(2);
+  REQUIRE(line.client->drop(1));
+  line.client.reset();
+  CHECK(line.tokens(store) == Line::Tokens{2});
+}
+
+TEST_CASE("after a message that is not whole the keeper has nothing") {
+  Line line;
+  keeper::Store store;
+  line.hold(1);
+  auto pair = keeper::make_pair();
+  REQUIRE(pair);
+  store.hear(line.ours.get());
+  REQUIRE(store.holdings().links.size() == 1);
+  REQUIRE(::send(pair->second.get(), "?", 1, 0) == 1);
+  store.hear(pair->first.get());
+  CHECK(store.holdings().links.empty());
+}
+
+TEST_CASE("an agent that hears no end of what is kept says so") {
+  Line line;
+  line.ours.reset();
+  CHECK_FALSE(line.client->take());
+}
+
+TEST_CASE("a descriptor of nobody is not taken for a keeper's") {
+  REQUIRE(::setenv("CORBD_KEEPER_SOCKET", "987", 1) == 0);
+  CHECK_FALSE(keeper::socket_of_keeper());
+  CHECK(::getenv("CORBD_KEEPER_SOCKET") == nullptr);
+}
+
+}  // namespace corbd::test
