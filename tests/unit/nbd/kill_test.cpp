@@ -296,7 +296,7 @@ struct Left {
 
 int kills_wanted() {
   const char* given = std::getenv("CORBD_KILLS");
-  return given != nullptr ? std::atoi(given) : 400;
+  return given != nullptr ? std::atoi(given) : 300;
 }
 
 }  // namespace
