@@ -99,8 +99,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
         kms_(kms::make_kms(files_, options.kms_config_dir)),
         records_(volume::make_record_store(files_, options.state_dir, options.runtime_dir)),
         clusters_(rbd::make_clusters(control_, *clock_, files_, cluster_config(options, boot_id, bool{start.before}))),
-        devices_(
-            nbd::make_devices(control_, *clock_, nbd_config(options, keeper_.get(), std::move(kept.holdings)))),
+        devices_(nbd::make_devices(control_, *clock_, nbd_config(options, keeper_.get(), std::move(kept.holdings)))),
         kernel_(krbd::make_kernel_client(helpers_)),
         directory_(options, labels_),
         node_files_(options, files_),
