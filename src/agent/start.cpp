@@ -1,6 +1,7 @@
 #include <sys/socket.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <thread>
 
@@ -93,8 +94,15 @@ void let_go(Kept& kept) {
 /// The agent whose links a keeper has is dead. With the lock of the state folder nobody else goes on with its volumes.
 /// Whoever else has that lock heals them, which needs dead links.
 result<Start> begin_with(const cli::Run& options, Kept& kept) {
+  constexpr int kTries = 20;
+  constexpr std::chrono::milliseconds kPause{50};
   if (!kept.holdings.links.empty()) {
     auto lock = lock_folder(options.state_dir);
+    // A helper that the dead agent forked has it until it begins its own program.
+    for (int tries = 1; !lock && lock.error().code == errc::in_use && tries < kTries; ++tries) {
+      std::this_thread::sleep_for(kPause);
+      lock = lock_folder(options.state_dir);
+    }
     if (lock) return Start{std::move(*lock), {}};
     log::warning("keeper.links_let_go", {{"links", kept.holdings.links.size()}, {"why", lock.error().text}});
     let_go(kept);
@@ -132,6 +140,16 @@ int start_agent(const cli::Run& options, Fd keeper) {
   if (auto memory = check_tmpfs(options.runtime_dir); !memory) return refuse(memory.error());
   const auto boot_id = read_boot_id();
   if (!boot_id) return refuse(boot_id.error());
+  if (options.keeper && !options.pod.empty())
+    return refuse(
+        {errc::invalid_argument,
+         "--keeper does not work with --pod yet: a pod in reserve becomes its own program anew, and its keeper "
+         "would hold links that nobody serves. Leave one of them out"});
+  if (options.keeper && std::getenv("NOTIFY_SOCKET") != nullptr)
+    return refuse(
+        {errc::invalid_argument,
+         "--keeper does not work in a unit of Type=notify yet: systemd would take the agent for the unit's main "
+         "process, and start a second one when it dies. Leave it out"});
   auto kept = what_is_kept(std::move(keeper));
   if (!kept) return refuse(kept.error());
   auto start = begin_with(options, *kept);

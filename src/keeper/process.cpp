@@ -106,7 +106,7 @@ class Keeper {
       if (agent_ > 0)
         ::kill(agent_, static_cast<int>(signal.ssi_signo));
       else
-        code_ = 128 + static_cast<int>(signal.ssi_signo);
+        code_ = 0;
     }
   }
 
@@ -128,7 +128,8 @@ class Keeper {
     const int signal = WTERMSIG(status);
     const auto pause = told_to_end_ ? std::nullopt : policy_.died(SteadyClock::now());
     if (!pause) {
-      code_ = 128 + signal;
+      // It may have died of that signal before it listened to it.
+      code_ = told_to_end_ && (signal == SIGTERM || signal == SIGINT) ? 0 : 128 + signal;
       if (!told_to_end_)
         log::error("keeper.gives_up", {{"signal", signal}, {"effect", "the kernel sees the end of every link"}});
       return;

@@ -8,13 +8,21 @@
 #include "wire.hpp"
 
 namespace corbd::keeper {
+namespace {
+constexpr int kMostAgents = 3;
+}  // namespace
 
 void Store::give_all(int socket) {
   std::erase_if(holdings_.memory, [&](const Memory& one) {
     const int fds[] = {one.file.get()};
     return !tell(socket, {Kind::memory, 0, one.token, 0}, {}, fds);
   });
-  std::erase_if(holdings_.links, [&](const Held& one) {
+  std::erase_if(holdings_.links, [&](Held& one) {
+    if (one.given++ == kMostAgents) {
+      log::error("keeper.link_given_up", {{"volume", one.link.backend}, {"agents", kMostAgents}});
+      ::shutdown(one.socket.get(), SHUT_RDWR);
+      return true;
+    }
     const int fds[] = {one.socket.get(), one.ledger.get()};
     const auto told = tell(socket, {Kind::link, one.link.device, one.link.token, 0}, one.link.backend, fds);
     if (told) return false;

@@ -11,11 +11,15 @@
 
 namespace corbd::nbd {
 namespace {
+constexpr unsigned kNoExecSeal = 0x8;  // MFD_NOEXEC_SEAL, which older headers lack
+
 Error no_memory(const char* doing) { return {errc::exhausted, std::string(doing) + ": " + std::strerror(errno)}; }
 }  // namespace
 
 result<Fd> make_memory_file(const char* name, std::size_t bytes) {
-  Fd file(::memfd_create(name, MFD_CLOEXEC));
+  // A host may refuse memory that could be executed (vm.memfd_noexec). Kernels before 6.3 do not know the flag.
+  Fd file(::memfd_create(name, MFD_CLOEXEC | kNoExecSeal));
+  if (!file && errno == EINVAL) file = Fd(::memfd_create(name, MFD_CLOEXEC));
   if (!file) return no_memory("making a file in memory");
   if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) return no_memory("sizing a file in memory");
   return file;

@@ -145,7 +145,7 @@ class Devices final : public device::Devices {
       link.until = clock_.now() + kGivenFor;
       const auto place = given_.find(index);
       if (place != given_.end() && hung_up(place->second.socket.get())) discard(place);
-      if (!given_.emplace(index, std::move(link)).second) end(link);
+      if (!given_.try_emplace(index, std::move(link)).second) end(link);
     }
     for (auto& [token, file] : config.memory) remember_memory(token, std::move(file));
     forget_given_later();
@@ -391,6 +391,7 @@ class Devices final : public device::Devices {
     }
     const auto arena = std::ranges::find(memory_, owed->arena, [](const auto& one) { return one->token(); });
     auto left = std::make_unique<Left>();
+    left->keep = keep_;
     if (arena != memory_.end()) left->arena = *arena;
     left->owed = std::move(*owed);
     left->device = index;

@@ -1,12 +1,14 @@
 #include "framer.hpp"
 
+#include "ledger.hpp"
+
 #include <algorithm>
 #include <cstring>
 
 namespace corbd::nbd {
 namespace {
 
-constexpr std::size_t kInput = 128 << 10;  // some thirty 4 KiB writes in one read, as ledger::kInput
+constexpr std::size_t kInput = ledger::kInput;  // some thirty 4 KiB writes in one read
 // While large writes stream in, the input reads little beyond the current payload. Most of the next payload then goes
 // straight to its buffer, without a copy.
 constexpr std::size_t kInputWhenLarge = 4 << 10;

@@ -31,6 +31,7 @@ class OldArena {
 };
 
 struct Left {
+  device::Keep* keep = nullptr;  ///< it has that ledger
   Settled owed;
   std::shared_ptr<const OldArena> arena;  ///< nothing if no payload is owed
   std::uint32_t device = 0;

@@ -120,7 +120,10 @@ ssize_t Ledger::receive(int socket, std::span<iovec> into) {
   message.msg_hdr.msg_iov = into.data();
   message.msg_hdr.msg_iovlen = into.size();
   commit(head_->receive_seq, head_->reader_seq);
-  if (::recvmmsg(socket, &message, 1, MSG_DONTWAIT, nullptr) != 1) return -1;
+  int got = ::recvmmsg(socket, &message, 1, MSG_DONTWAIT, nullptr);
+  // The peer ended with a reply unread. recvmmsg() tells that before it gives what the peer had sent, and once.
+  if (got != 1 && errno == ECONNRESET) got = ::recvmmsg(socket, &message, 1, MSG_DONTWAIT, nullptr);
+  if (got != 1) return -1;
   return static_cast<ssize_t>(message.msg_len);
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kReadsPerTurn = 16;  // then it is the other devices' turn
 // The kernel's nbd has 128 requests per socket at most. We do not read from a peer with more unanswered requests.
-constexpr std::size_t kMaxRequests = 256;
+constexpr std::size_t kMaxRequests = ledger::kSlots;
 
 }  // namespace
 

@@ -12,7 +12,10 @@ void Session::resume() {
   const std::unique_ptr<Left> left = std::move(left_);
   read_us_ = now_us();
   const std::vector<Slot*> again = take_over(*left);
-  if (!keep_instead_of(*left)) return stop(State::closed, 0);
+  if (!keep_instead_of(*left)) {
+    for (Slot* slot : again) release(*slot);
+    return stop(State::closed, 0);
+  }
   log::info("nbd.resumed", {{"volume", left->backend},
                             {"device", device::path(left->device)},
                             {"unanswered", left->owed.slots.size()},
@@ -61,8 +64,9 @@ std::vector<Session::Slot*> Session::take_over(const Left& left) {
 }
 
 bool Session::keep_instead_of(const Left& left) {
-  if (loop_.keep == nullptr) return true;
-  if (ledger_.file() < 0) return loop_.keep->drop(left.token).has_value();
+  // Without memory that outlives this process nothing new can be kept. The old ledger must go all the same: a later
+  // process would begin where it stands.
+  if (loop_.keep == nullptr || ledger_.file() < 0) return left.keep->drop(left.token).has_value();
   ledger_.belongs_to(left.device, left.backend, loop_.arena_token());
   const auto held = loop_.keep->hold({ledger_.token(), left.device, left.backend, left.token}, fd_, ledger_.file());
   if (!held) log::warning("nbd.not_kept", {{"volume", left.backend}, {"error", held.error().text}});

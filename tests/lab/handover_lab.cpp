@@ -149,6 +149,7 @@ class Writer {
 /// As the agent that serves does it (Agent::hand_over).
 task<result<std::size_t>> hand_over(ControlPlane& plane, handover::Giver& giver, const Fd& lock) {
   if (const bool ready = co_await giver.next_answers(30s); !ready) co_return Error{errc::unavailable, "no next agent"};
+  if (auto said = giver.say_begins(); !said) co_return said.error();
   if (const bool settled = co_await plane.shell.settle(); !settled) co_return Error{errc::state_write, "not settled"};
   if (auto begun = co_await giver.begin(lock); !begun) co_return begun.error();
   const auto links = co_await plane.shell.give([&giver](volume::Given one) -> task<bool> {
@@ -158,13 +159,6 @@ task<result<std::size_t>> hand_over(ControlPlane& plane, handover::Giver& giver,
   if (auto closed = co_await plane.clusters->shutdown({plane.clock->now() + 10s}); !closed) co_return closed.error();
   if (auto ended = giver.end(); !ended) co_return ended.error();
   co_return links;
-}
-
-/// So that the next run may remove the images at once.
-task<result<>> end_well(ControlPlane& plane) {
-  static_cast<void>(co_await plane.shell.settle());
-  static_cast<void>(co_await plane.shell.give([](volume::Given) -> task<bool> { co_return true; }));
-  co_return co_await plane.clusters->shutdown({plane.clock->now() + 10s});
 }
 
 }  // namespace
@@ -236,7 +230,10 @@ TEST_CASE("100 volumes go from an agent to the next one under writers, and no wr
   next.io.stop();
   serves_on.join();
   next.io.restart();
-  CHECK(next.run(end_well(next)));
+  // The locks go too, so that the next run may remove the images at once.
+  for (const auto& wish : wishes)
+    CHECK(next.run(next.shell.want(wish.source.image, plan::Wish(plan::Unstaged{wish.path}), {})));
+  CHECK(next.run(next.clusters->shutdown({next.clock->now() + 10s})));
   CHECK(lost == 0);
   std::printf(
       "handover of %d volumes, %d with a writer: longest stall %.3f s (longest write in the second before: %.3f s), "

@@ -15,6 +15,7 @@ namespace corbd::keeper {
 struct Held {
   device::Keep::Link link;
   Fd socket, ledger;
+  int given = 0;  ///< to how many agents, of which none has put anything in its place
 };
 struct Memory {
   std::uint64_t token = 0;
@@ -45,7 +46,8 @@ class Client final : public device::Keep {
 /// The keeper's side.
 class Store {
  public:
-  /// To an agent that has not begun. What does not get through is not kept any longer: its stream ends here.
+  /// To an agent that has not begun. What does not get through is not kept any longer: its stream ends here. So does
+  /// that of a link which three agents had before: it may be what they died of.
   void give_all(int socket);
   /// Whatever the agent has said so far, also if it is dead by now.
   void hear(int socket);

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/ioctl.h>
+#include <algorithm>
 
 #include <mutex>
 #include <set>
@@ -101,6 +102,7 @@ struct KeptGround {
     auto owed = nbd::read_ledger(keep.ledger(), expected);
     REQUIRE(owed);
     auto out = std::make_unique<nbd::Left>();
+    out->keep = &keep;
     out->owed = std::move(*owed);
     out->arena = nbd::OldArena::open(keep, keep.memory, Fd(::dup(keep.arena.get()))).value();
     out->device = 3;
@@ -169,6 +171,28 @@ TEST_CASE("a link that nobody can keep is served all the same") {
     ground.link->keep(3, "volume");
     CHECK(ground.answers(1));
     CHECK(keep.holds() == 0);
+    keep.refuses = false;
+  }
+}
+
+TEST_CASE("a session that goes on with nothing to keep it has the old ledger dropped, or does not go on") {
+  for (const bool refuses : {false, true}) {
+    Diary keep;
+    KeptGround before(keep);
+    before.link->keep(3, "volume");
+    REQUIRE(eventually([&] { return keep.holds() == 1; }));
+    auto left = before.left();
+    keep.refuses_memory = true;
+    KeptGround after(keep);
+    after.end();
+    auto pair = nbd::make_socket_pair();
+    REQUIRE(pair);
+    after.peer = std::move(pair->second);
+    keep.refuses = refuses;
+    after.serve(std::move(pair->first), std::move(left));
+    CHECK(after.answers(1) != refuses);
+    CHECK(keep.holds() == 1);
+    CHECK(std::ranges::count(keep.dropped, keep.held[0].token) == (refuses ? 0 : 1));
     keep.refuses = false;
   }
 }

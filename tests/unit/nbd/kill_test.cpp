@@ -137,6 +137,7 @@ class SharedImage final : public image::Image {
     auto left = std::make_unique<nbd::Left>();
     for (const auto& one : memory)
       if (one->token() == owed->arena) left->arena = one;
+    left->keep = &keep;
     left->owed = std::move(*owed);
     left->device = kDevice;
     left->backend = kBackend;
