@@ -50,7 +50,7 @@ def handed_over(lab, rounds):
         moments.append(hand_over(agent, volumes))
         for writer in writers:
             writer.wait_more(20)
-    check(blocklisted(lab) == cut_off, "a planned restart blocklisted %s" % (blocklisted(lab) - cut_off))
+    check(blocklisted(lab) <= cut_off, "a planned restart blocklisted %s" % (blocklisted(lab) - cut_off))
     expect_silence(told)
     check([volume.device for volume in volumes] == numbers, "a device has another number")
     stalls = []
