@@ -31,7 +31,7 @@ std::vector<Session::Slot*> Session::take_over(const Left& left) {
   const Settled& owed = left.owed;
   Framer::Place place{0, static_cast<std::uint32_t>(owed.input.size()), 0, owed.skip_left};
   std::byte* payload = nullptr;
-  std::memcpy(ledger_.input().data(), owed.input.data(), owed.input.size());
+  if (!owed.input.empty()) std::memcpy(ledger_.input().data(), owed.input.data(), owed.input.size());
   std::vector<Slot*> again;
   for (const Settled::Slot& old : owed.slots) {
     Slot& slot = take_slot(old.request);

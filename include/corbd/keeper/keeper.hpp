@@ -47,7 +47,7 @@ class Client final : public device::Keep {
 class Store {
  public:
   /// To an agent that has not begun. What does not get through is not kept any longer: its stream ends here. So does
-  /// that of a link which three agents had before: it may be what they died of.
+  /// that of a link which ten agents had before: it may be what they died of.
   void give_all(int socket);
   /// Whatever the agent has said so far, also if it is dead by now.
   void hear(int socket);
