@@ -14,7 +14,7 @@ constexpr std::chrono::seconds kAnswersWithin{1};
 // The device stands still meanwhile.
 constexpr std::chrono::milliseconds kGivesWithin{1600};
 // More at once would make each of them wait longer for the cluster.
-constexpr int kGiveAtOnce = 4;
+constexpr int kGiveAtOnce = 8;
 
 /// Its lock, where one counts, is the next agent's proof.
 bool may_be_given(const Volume& volume) {

@@ -45,6 +45,10 @@ class Devices final : public test::still::Devices {
     kernel_[args.backend] = std::move(waiting_.at(&link));
     co_return seen.back().index;
   }
+  task<result<>> disconnect(std::uint32_t index, std::string, Until) override {
+    std::erase_if(seen, [&](const device::Seen& one) { return one.index == index; });
+    co_return result<>();
+  }
   void take(std::uint32_t, std::string backend, Fd socket) override { given_[backend] = std::move(socket); }
   std::unique_ptr<device::Link> resume(std::uint32_t, const std::string& backend, image::Image& image, bool,
                                        std::function<void()> on_stopped) override {
