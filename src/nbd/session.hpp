@@ -34,7 +34,7 @@ class Session final : Budget::Waiter, Batched {
   };
   using State = device::Link::State;
 
-  /// The socket is a connected stream. Probe and image outlive this object. `left`: what the session before owes.
+  /// The socket is a connected stream. Probe and image outlive this object. `left`: what a dead server of it owes.
   Session(IoLoop& loop, image::Image& image, bool read_only, Fd socket, Notices notices, Probe& probe,
           std::unique_ptr<Left> left = nullptr);
   ~Session();
@@ -88,7 +88,7 @@ class Session final : Budget::Waiter, Batched {
   void budget_freed() override;
   void publish_reader();
 
-  // What the session before left: session_resume.cpp
+  // What a dead server left: session_resume.cpp
   void resume();
   std::vector<Slot*> take_over(const Left& left);
   bool keep_instead_of(const Left& left);

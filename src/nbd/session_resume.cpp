@@ -1,4 +1,4 @@
-// Going on in the middle of a stream: where the session of a dead process ended, and for a later process.
+// Going on in the middle of a stream: where the server in a dead process stopped, and for a later process.
 #include <cstring>
 
 #include "corbd/core/log.hpp"

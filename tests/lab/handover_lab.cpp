@@ -1,5 +1,5 @@
 // A planned restart with many volumes on a real cluster, without a kernel. Both agents' control planes, their
-// conversation, the sessions and librbd are real. Threads play the kernel: each writes through the socket that it has.
+// conversation, the links and librbd are real. Threads play the kernel: each writes through the socket that it has.
 #include <arpa/inet.h>
 #include <endian.h>
 #include <sys/socket.h>
