@@ -265,7 +265,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
       told_to_end_ = true;
       if (begun_) {
         clock_->schedule(clock_->now() + kNextHurriesFor, [this] {
-          if (!hands_over_) giver_.leave();
+          if (!hands_over_ && !calls_reserve_) giver_.leave();
         });
         return called_->set();
       }
@@ -319,6 +319,8 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
     auto job = [folder = options_.runtime_dir, pod = options_.pod] { return handover::call_reserve(folder, pod); };
     const auto waits = co_await files_.run(std::move(job), {}, "calling the pod in reserve");
     if (!waits || !*waits) co_return;
+    // It may take its time to get ready: the pod has minutes to end.
+    calls_reserve_ = true;
     static_cast<void>(co_await called_->wait({clock_->now() + kReserveAsksWithin}));
     if (const bool may = co_await next_may_take_over(); may) co_await hand_over();
   }
@@ -542,7 +544,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
   Heir heir_;
   Fd before_, lock_;
   bool begun_ = false;  ///< nobody else serves this node, or will in a moment
-  bool hands_over_ = false;
+  bool hands_over_ = false, calls_reserve_ = false;
   asio::signal_set signals_;
   std::unique_ptr<Event> called_;  ///< by a signal, or by a next agent
   bool told_to_end_ = false;

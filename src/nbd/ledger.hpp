@@ -89,8 +89,8 @@ std::uint64_t hash(std::string_view backend);
 
 }  // namespace ledger
 
-/// The books of one link. Each method stores in the order that keeps settle() exact. The reader's half and the slots are
-/// the io thread's. The writer's half belongs to whoever sends.
+/// The books of one link. Each method stores in the order that keeps settle() exact. The reader's half and the slots
+/// are the io thread's. The writer's half belongs to whoever sends.
 class Ledger {
  public:
   /// In a file in memory if it is to be kept, in memory of this process otherwise.
