@@ -38,32 +38,22 @@
 #include "mounters.hpp"
 #include "node_files.hpp"
 #include "node_labels.hpp"
+#include "parting.hpp"
 #include "version.hpp"
 #include "vitals.hpp"
 
 namespace corbd {
 namespace {
 
-constexpr std::chrono::seconds kLeaveWithin{2};
 constexpr std::chrono::milliseconds kAskSystem{500};
-constexpr std::chrono::seconds kAnnounceEvery{10};
-// Sessions and operations come first. Neither calls under way nor mere readers may take their time.
-constexpr std::chrono::milliseconds kVolumesLeaveWithin{1600}, kCallsLeaveWithin{200}, kAdminLeavesWithin{100};
-constexpr std::chrono::milliseconds kLogEndsWithin{200};
-const failpoint::Places kGivingPlaces({"handover.given"});
 // Each cluster has threads of its own (rbd/blocking_calls.hpp).
 constexpr std::size_t kFileThreads = 4, kNameThreads = 2;
-// When the next agent takes over.
-constexpr std::chrono::seconds kClientsEndWithin{2};
-// It connects to the clusters and opens images first. Later it answers at once.
-constexpr std::chrono::seconds kNextWarmsWithin{120}, kNextAnswersWithin{5};
+// The next agent connects to the clusters and opens images first.
+constexpr std::chrono::seconds kNextWarmsWithin{120};
 // If this agent is told to end meanwhile.
 constexpr std::chrono::seconds kNextHurriesFor{5};
-constexpr std::chrono::milliseconds kSignalArrivesWithin{10};
 // It looks every 200 ms.
 constexpr std::chrono::seconds kReserveAsksWithin{2};
-// Within the pod's terminationGracePeriodSeconds.
-constexpr std::chrono::seconds kCommandsEndWithin{90};
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
@@ -119,6 +109,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
                  .endpoint = options.endpoint,
                  .api = api(),
                  .devices = *devices_,
+                 .keeper = keeper_.get(),
                  .drain = drain_,
                  .registrar = registrar_}),
         admin_(control_, *clock_, admin_sources(), admin_config(options)),
@@ -133,6 +124,23 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
                .begins = [this] { begun_ = true; }}),
         before_(std::move(start.before)),
         lock_(std::move(start.lock)),
+        parting_(control_, *clock_,
+                 {.options = options,
+                  .files = files_,
+                  .shell = shell_,
+                  .devices = *devices_,
+                  .clusters = *clusters_,
+                  .healer = healer_,
+                  .kubernetes = kubernetes_,
+                  .node = node_,
+                  .csi = csi_,
+                  .registrar = registrar_,
+                  .admin = admin_,
+                  .web = web_,
+                  .vitals = vitals_,
+                  .giver = giver_,
+                  .lock = lock_,
+                  .told_to_end = told_to_end_}),
         signals_(io_, SIGTERM, SIGINT),
         called_(std::make_unique<Event>(control_, *clock_)) {
     if (registrar) registrar_.emplace(control_, *clock_, *registrar);
@@ -217,6 +225,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
       now.volume_metrics = ops::volume_metrics_of(options_.volume_metrics).value_or(ops::VolumeMetrics::counters);
       now.calls_in_flight = csi_.in_flight();
       now.loop_lag = vitals_.worst_lag();
+      now.keeper = vitals_.keeper();
       return now;
     };
     return {snapshot, [this] { return admin_.health(); }, [this] { return ops::judge(vitals_.facts()); }};
@@ -265,7 +274,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
       told_to_end_ = true;
       if (begun_) {
         clock_->schedule(clock_->now() + kNextHurriesFor, [this] {
-          if (!hands_over_ && !calls_reserve_) giver_.leave();
+          if (!parting_.hands_over() && !calls_reserve_) giver_.leave();
         });
         return called_->set();
       }
@@ -297,24 +306,24 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
     healer_.start();
     kubernetes_.start();
     if (registrar_) registrar_->start();
-    announce();
+    vitals_.announce([this](const volume::Notice& notice) { kubernetes_.notify_node(notice); });
     if (auto waits = giver_.start([this] { called_->set(); }); !waits)
       log::warning("handover.off", {{"error", waits.error().text}});
     while (!told_to_end_) {
       called_ = std::make_unique<Event>(control_, *clock_);
       gate_.spawn(giver_.run());
       static_cast<void>(co_await called_->wait({}));
-      if (const bool may = co_await next_may_take_over(); may) co_await hand_over();
+      if (const bool may = co_await next_may_take_over(); may) co_await parting_.hand_over();
     }
     const bool shutdown = co_await outlast_shutdown();
     if (!shutdown) co_await give_to_reserve();
     giver_.stop();
-    co_await leave();
+    co_await parting_.leave();
   }
 
   /// This pod goes, and another one is in reserve: a rollout is undone, or the node was booted in the middle of one.
   task<> give_to_reserve() {
-    if (!stays_in_reserve()) co_return;
+    if (!parting_.stays_in_reserve()) co_return;
     called_ = std::make_unique<Event>(control_, *clock_);
     auto job = [folder = options_.runtime_dir, pod = options_.pod] { return handover::call_reserve(folder, pod); };
     const auto waits = co_await files_.run(std::move(job), {}, "calling the pod in reserve");
@@ -322,7 +331,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
     // It may take its time to get ready: the pod has minutes to end.
     calls_reserve_ = true;
     static_cast<void>(co_await called_->wait({clock_->now() + kReserveAsksWithin}));
-    if (const bool may = co_await next_may_take_over(); may) co_await hand_over();
+    if (const bool may = co_await next_may_take_over(); may) co_await parting_.hand_over();
   }
 
   /// It is ready, and what this agent serves it can serve too: it may have another configuration.
@@ -347,13 +356,6 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
     static_cast<void>(co_await files_.run(std::move(job), {}, "telling systemd that this agent serves"));
   }
 
-  /// Looks now and then, and tells of what lasts. No volume keeps the node from being ready, so none is looked at.
-  void announce() {
-    const auto health = ops::judge(vitals_.facts());
-    if (const auto notice = announcement_.step(health, clock_->now())) kubernetes_.notify_node(*notice);
-    announce_timer_ = clock_->schedule(clock_->now() + kAnnounceEvery, [this] { announce(); });
-  }
-
   /// While the node goes down and our devices are in use, we serve them. A second signal ends that. False: the node
   /// stays, or nobody says.
   task<bool> outlast_shutdown() {
@@ -375,134 +377,6 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
     co_await heal::outlast_users(control_, *clock_, shell_, std::chrono::seconds(options_.shutdown_grace_s), hurry);
     signals_.cancel();
     co_return true;
-  }
-
-  /// A process cannot end inside a command to the kernel's nbd driver: its thread would keep the lock of the state
-  /// directory, and the sockets, which nobody serves then. A resize may wait for the very requests that are served
-  /// here.
-  task<> end_commands() {
-    if (co_await devices_->end_commands({clock_->now()}) == Waited::ready) co_return;
-    log::warning("agent.waits", {{"why", "a command to the kernel's nbd driver is under way"},
-                                 {"at_most_s", kCommandsEndWithin.count()},
-                                 {"effect", "devices are served meanwhile"}});
-    if (co_await devices_->end_commands({clock_->now() + kCommandsEndWithin}) == Waited::ready) co_return;
-    log::error("agent.leaves_in_command", {{"effect", "the next agent starts when the kernel has ended it"},
-                                           {"hint", "`dmesg` tells what nbd waits for"}});
-  }
-
-  /// No next agent is heard, nobody reads metrics, and nothing is healed any more.
-  task<> begin_nothing() {
-    giver_.stop();
-    clock_->cancel(announce_timer_);
-    co_await end_commands();
-    co_await web_.stop({clock_->now()});
-    co_await vitals_.stop();
-    co_await healer_.stop();
-  }
-
-  task<> end_callers(Until until, duration calls_within) {
-    co_await csi_.stop(until.at_most(clock_->now() + calls_within));
-    co_await admin_.stop(until.at_most(clock_->now() + kAdminLeavesWithin));
-    co_await node_.stop(until);
-    co_await kubernetes_.stop(until);
-  }
-
-  /// The end goes the other way: no reader of the metrics, no new healing, no step of a volume, then whoever still
-  /// waits for an answer, and the registration last.
-  ///
-  /// Answers what was read, and keeps the locks: they are the next start's proof of ownership (docs/architecture.md).
-  /// So the images stay open, and the process ends without the destructors that would close them.
-  task<> leave() {
-    log::info("agent.leaving");
-    co_await begin_nothing();
-    const Until until{clock_->now() + kLeaveWithin};
-    co_await shell_.stop(until.at_most(clock_->now() + kVolumesLeaveWithin));
-    co_await end_callers(until, kCallsLeaveWithin);
-    // Without a volume no image is open. The clients then end well, and the next start has nobody to fence.
-    if (shell_.status().empty())
-      if (auto closed = co_await clusters_->shutdown(until); !closed)
-        log::warning("clusters.not_closed", {{"error", closed.error().text}});
-    // Do this last: kubelet unstages no volume of a driver that it does not know. It forgets this driver only if the
-    // driver does not come back.
-    if (registrar_) co_await registrar_->stop({clock_->now()});
-    log::info("agent.left");
-    log::drain(kLogEndsWithin);
-    ::_exit(0);
-  }
-
-  /// A planned restart: the next agent waits. Callers end first, while devices are served. Then each device stands
-  /// still until the next agent serves it, a few at a time.
-  task<> hand_over() {
-    log::info("agent.hands_over");
-    hands_over_ = true;
-    static_cast<void>(giver_.say_begins());
-    co_await begin_nothing();
-    co_await end_callers({clock_->now() + kLeaveWithin}, kLeaveWithin);
-    if (registrar_) co_await registrar_->stop({clock_->now()});
-    auto given = co_await shell_.settle() ? result<>() : Error{errc::state_write, "a record is still being written"};
-    if (given && !co_await giver_.next_answers(kNextAnswersWithin)) given = no_next();
-    if (given) {
-      co_await tell_successor();
-      co_await note_reserve();
-      given = co_await giver_.begin(lock_);
-    }
-    std::size_t links = 0;
-    if (given) {
-      links = co_await shell_.give([this](volume::Given one) { return give(std::move(one)); });
-      if (auto closed = co_await clusters_->shutdown({clock_->now() + kClientsEndWithin}, {clock_->now()}); !closed)
-        log::warning("clusters.not_closed", {{"error", closed.error().text}});
-      given = giver_.end();
-    } else {
-      co_await shell_.stop({clock_->now() + kVolumesLeaveWithin});
-    }
-    if (given)
-      log::info("agent.handed_over", {{"links", links}});
-    else
-      log::error("agent.not_handed_over",
-                 {{"error", given.error().text}, {"given", links}, {"effect", "the next start heals every device"}});
-    log::drain(kLogEndsWithin);
-    const bool to_end = co_await ends_by_signal();
-    if (given && !to_end && stays_in_reserve()) begin_anew();
-    ::_exit(given ? 0 : 1);
-  }
-
-  static result<> no_next() { return Error{errc::unavailable, "the next agent has ended"}; }
-
-  task<bool> give(volume::Given one) {
-    const std::string id = one.volume_id;
-    const auto given = co_await giver_.give({std::move(one.volume_id), one.device, std::move(one.link)});
-    static_cast<void>(failpoint::hit("handover.given"));
-    if (!given) log::warning("volume.not_given", {{"volume", id}, {"error", given.error().text}});
-    co_return given.has_value();
-  }
-
-  /// While devices are served: systemd may take its time.
-  task<> tell_successor() {
-    auto job = [next = giver_.next_process()]() -> result<> {
-      host::tell_successor(next);
-      return {};
-    };
-    static_cast<void>(co_await files_.run(std::move(job), {}, "telling systemd who serves next"));
-  }
-
-  /// Whether a signal came while the devices were given. One that comes later ends the process.
-  task<bool> ends_by_signal() {
-    ::signal(SIGTERM, SIG_DFL);
-    static_cast<void>(co_await sleep_until(control_, *clock_, clock_->now() + kSignalArrivesWithin));
-    co_return told_to_end_;
-  }
-
-  /// kubelet would start its container again, with the same arguments.
-  bool stays_in_reserve() const { return options_.handover && !options_.pod.empty(); }
-
-  task<> note_reserve() {
-    if (told_to_end_ || !stays_in_reserve()) co_return;
-    auto job = [folder = options_.runtime_dir, pod = options_.pod] {
-      return handover::note_pod_in_reserve(folder, pod);
-    };
-    if (const auto noted = co_await files_.run(std::move(job), {}, "noting that this pod is in reserve"); !noted)
-      log::warning("handover.reserve_not_noted",
-                   {{"error", noted.error().text}, {"effect", "this pod will ask for the devices again"}});
   }
 
   const cli::Run& options_;
@@ -543,13 +417,12 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
   handover::Giver giver_;
   Heir heir_;
   Fd before_, lock_;
+  Parting parting_;
   bool begun_ = false;  ///< nobody else serves this node, or will in a moment
-  bool hands_over_ = false, calls_reserve_ = false;
+  bool calls_reserve_ = false;
   asio::signal_set signals_;
   std::unique_ptr<Event> called_;  ///< by a signal, or by a next agent
   bool told_to_end_ = false;
-  ops::Announcement announcement_;
-  Clock::TimerId announce_timer_ = 0;
   int exit_code_ = 0;
 };
 

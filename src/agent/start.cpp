@@ -1,7 +1,6 @@
 #include <sys/socket.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <thread>
 
@@ -72,21 +71,7 @@ result<Start> begin(const cli::Run& options) {
   }
 }
 
-result<> check_keeper(const cli::Run& options) {
-  if (options.keeper && !options.pod.empty())
-    return Error{errc::invalid_argument,
-                 "--keeper does not work with --pod yet: a pod in reserve becomes its own program anew, and its keeper "
-                 "would hold links that nobody serves. Leave one of them out"};
-  if (options.keeper && std::getenv("NOTIFY_SOCKET") != nullptr)
-    return Error{
-        errc::invalid_argument,
-        "--keeper does not work in a unit of Type=notify yet: systemd would take the agent for the unit's main "
-        "process, and start a second one when it dies. Leave it out"};
-  return {};
-}
-
-result<Kept> what_is_kept(const cli::Run& options, Fd keeper) {
-  if (auto checked = check_keeper(options); !checked) return checked.error();
+result<Kept> what_is_kept(Fd keeper) {
   Kept kept;
   if (!keeper) return kept;
   kept.keeper = std::make_unique<keeper::Client>(std::move(keeper));
@@ -102,7 +87,8 @@ void let_go(Kept& kept) {
     ::shutdown(held.socket.get(), SHUT_RDWR);
     static_cast<void>(kept.keeper->drop(held.link.token));
   }
-  kept.holdings = {};
+  kept.holdings.links.clear();
+  kept.holdings.memory.clear();
 }
 
 /// The agent whose links a keeper has is dead. With the lock of the state folder nobody else goes on with its volumes.
@@ -154,7 +140,7 @@ int start_agent(const cli::Run& options, Fd keeper) {
   if (auto memory = check_tmpfs(options.runtime_dir); !memory) return refuse(memory.error());
   const auto boot_id = read_boot_id();
   if (!boot_id) return refuse(boot_id.error());
-  auto kept = what_is_kept(options, std::move(keeper));
+  auto kept = what_is_kept(std::move(keeper));
   if (!kept) return refuse(kept.error());
   auto start = begin_with(options, *kept);
   if (!start) return refuse(start.error());

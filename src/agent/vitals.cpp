@@ -8,7 +8,7 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr seconds kAskBusEvery{60}, kAskApiEvery{30};
+constexpr seconds kAskBusEvery{60}, kAskApiEvery{30}, kAnnounceEvery{10};
 /// So the whole fleet asks an API server that answers for next to nothing.
 constexpr std::chrono::minutes kAnswerIsFresh{5};
 constexpr std::chrono::milliseconds kBusPatience{500};
@@ -35,7 +35,8 @@ ops::Registration registration_of(const std::optional<csi::Registrar>& registrar
 }  // namespace
 
 Vitals::Vitals(executor control, Clock& clock, const Needs& needs)
-    : needs_(needs),
+    : clock_(clock),
+      needs_(needs),
       lag_(clock),
       state_dir_(control, clock, needs.files, needs.state_dir),
       // Where another init runs, a bus that answers counts all the same: another login manager may have it.
@@ -55,6 +56,7 @@ void Vitals::start() {
 }
 
 task<> Vitals::stop() {
+  clock_.cancel(announces_);
   lag_.stop();
   co_await state_dir_.stop();
   co_await system_bus_.stop();
@@ -68,6 +70,24 @@ ops::Outsider Vitals::api_server() const {
   return {none ? ops::Outsider::State::unused : ops::Outsider::State::silent, why.text};
 }
 
+void Vitals::announce(std::function<void(const volume::Notice&)> tell) {
+  tell_ = std::move(tell);
+  look_again();
+}
+
+void Vitals::look_again() {
+  if (const auto notice = announcement_.step(ops::judge(facts()), clock_.now())) tell_(*notice);
+  announces_ = clock_.schedule(clock_.now() + kAnnounceEvery, [this] { look_again(); });
+}
+
+std::optional<ops::KeeperFacts> Vitals::keeper() const {
+  if (needs_.keeper == nullptr) return std::nullopt;
+  const auto& deaths = needs_.keeper->deaths();
+  // Not this clock: whoever keeps time for the rooms may be another.
+  return ops::KeeperFacts{needs_.keeper->deaf(), deaths.count, deaths.signal,
+                          std::chrono::steady_clock::now() - deaths.last};
+}
+
 ops::NodeFacts Vitals::facts() const {
   ops::NodeFacts facts;
   facts.loop_lag = lag_.now();
@@ -78,6 +98,7 @@ ops::NodeFacts Vitals::facts() const {
   facts.registration = registration_of(needs_.registrar);
   facts.api_server = api_server();
   facts.system_bus = system_bus_.now();
+  facts.keeper = keeper();
   return facts;
 }
 

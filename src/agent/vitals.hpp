@@ -1,11 +1,13 @@
 // The facts of the node's health that no room has: whoever the agent asks now and then, and what it finds.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 
 #include "corbd/csi/registrar.hpp"
 #include "corbd/device/device.hpp"
+#include "corbd/keeper/keeper.hpp"
 #include "corbd/kube/api.hpp"
 #include "corbd/ops/drain.hpp"
 #include "corbd/ops/health.hpp"
@@ -22,6 +24,7 @@ class Vitals {
     const std::string& endpoint;
     result<kube::Api*> api;  ///< failed_precondition: this node has none, and needs none
     const device::Devices& devices;
+    const keeper::Client* keeper;  ///< may be null: this agent has none
     const ops::Drain& drain;
     const std::optional<csi::Registrar>& registrar;
   };
@@ -29,16 +32,25 @@ class Vitals {
   void start();
   task<> stop();
   ops::NodeFacts facts() const;
+  std::optional<ops::KeeperFacts> keeper() const;
+  /// Calls `tell` when people should hear of the node, until stop(). No volume keeps the node from being ready, so none
+  /// is looked at.
+  void announce(std::function<void(const volume::Notice&)> tell);
   duration worst_lag() const { return lag_.worst(); }
 
  private:
   ops::Outsider api_server() const;
+  void look_again();
 
+  Clock& clock_;
   const Needs needs_;
   ops::LoopLag lag_;
   ops::Writable state_dir_;
   ops::Watched system_bus_;
   std::optional<ops::Watched> api_server_;
+  std::function<void(const volume::Notice&)> tell_;
+  ops::Announcement announcement_;
+  Clock::TimerId announces_ = 0;
 };
 
 }  // namespace corbd

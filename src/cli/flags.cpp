@@ -69,7 +69,8 @@ constexpr auto kTable = std::to_array<Flag>({
      "POD_UID"},
     {"keeper", Kind::boolean, &Run::keeper,
      "Run the agent as a child of a small process that has its devices when it dies, and starts it again: requests in "
-     "flight are then answered without a wait for the kernel"},
+     "flight are then answered without a wait for the kernel",
+     "CORBD_KEEPER"},
     {"standalone", Kind::boolean, &Run::standalone,
      "Serve this host without kubelet and API server, for `corbd mount`: the CSI socket is <runtime-dir>/csi.sock, the "
      "state is in /var/lib/corbd/agent, and any folder may be a target"},

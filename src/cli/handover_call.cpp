@@ -13,6 +13,7 @@
 #include "admin_socket.hpp"
 #include "corbd/core/fd.hpp"
 #include "corbd/core/file.hpp"
+#include "corbd/core/process.hpp"
 
 namespace corbd::cli {
 namespace {
@@ -82,8 +83,9 @@ int hand_over(const Admin& ask, const std::string& socket) {
   const Fd process(next > 0 ? static_cast<int>(::syscall(SYS_pidfd_open, next, 0)) : -1);
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(ask.timeout_s > 0 ? ask.timeout_s : 280);
   while (process && std::chrono::steady_clock::now() < end) {
-    if (const auto now = pid_of_agent(socket); now && *now == next) {
-      std::cout << "agent " << next << " serves, in the place of " << *serving << std::endl;
+    // With --keeper it is a child of what was started.
+    if (const auto now = pid_of_agent(socket); now && (*now == next || parent_of("/proc", *now) == next)) {
+      std::cout << "agent " << *now << " serves, in the place of " << *serving << std::endl;
       return 0;
     }
     pollfd gone{process.get(), POLLIN, 0};

@@ -34,7 +34,10 @@ struct Add {
   void operator()(std::monostate) const {
     command.add_option(name(), values, "A flag of ceph-csi; ignored")->expected(0, 1)->group("");
   }
-  void operator()(bool Run::* field) const { command.add_flag(name(), run.*field, flag.help); }
+  void operator()(bool Run::* field) const {
+    auto* option = command.add_flag(name(), run.*field, flag.help);
+    if (flag.env != nullptr) option->envname(flag.env);
+  }
   void operator()(std::optional<bool> Run::* field) const {
     command.add_flag_function(name(), [field, &into = run](std::int64_t given) { into.*field = given > 0; }, flag.help);
   }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdlib>
 #include <filesystem>
 #include <utility>
 #include <vector>
@@ -95,6 +96,14 @@ result<> note_lock_holder(const std::string& folder, const Fd& lock) {
   if (::pwrite(lock.get(), pid.data(), pid.size(), 0) == length && ::ftruncate(lock.get(), length) != 0)
     return Error{errc::state_write, "truncating " + folder + "/lock: " + ::strerror(errno)};
   return {};
+}
+
+pid_t parent_of(const std::string& proc, pid_t pid) {
+  const auto stat = read_file(proc + "/" + std::to_string(pid) + "/stat", 4096);
+  // Its name may have anything in it (proc(5)). Then come its state and its parent.
+  const auto name_ends = stat ? stat->rfind(") ") : std::string::npos;
+  if (name_ends == std::string::npos || name_ends + 4 >= stat->size()) return 0;
+  return static_cast<pid_t>(std::strtol(stat->c_str() + name_ends + 4, nullptr, 10));
 }
 
 void begin_anew() {

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "corbd/core/log.hpp"
+#include "corbd/core/process.hpp"
 #include "passing.hpp"
 
 namespace corbd::handover {
@@ -27,14 +28,14 @@ result<> check_user(int socket) {
 }
 
 /// Answers what the caller said. An error: it is none that may have the links.
-result<> answer(int socket, const result<Message>& said, const Side& own) {
+result<Side> answer(int socket, const result<Message>& said, const Side& own) {
   if (!said) return said.error();
   const auto hello = unpack_hello(said->text);
   if (!hello) return hello.error();
   const auto refused = refusal(*hello, own);
-  if (auto sent = send(socket, pack_answer(refused), nullptr, Waits::no); !sent) return sent;
+  if (auto sent = send(socket, pack_answer(refused), nullptr, Waits::no); !sent) return sent.error();
   if (refused) return Error{errc::failed_precondition, *refused};
-  return {};
+  return hello->side;
 }
 
 Error has_no_next() { return {errc::unavailable, "the next agent has ended, or does not answer"}; }
@@ -92,14 +93,16 @@ task<> Giver::run() {
 task<> Giver::meet(Fd caller) {
   const int socket = caller.get();
   const auto met = std::make_shared<Conversation>(control_, clock_, std::move(caller));
-  auto may_have = check_user(socket);
-  if (may_have) may_have = answer(socket, co_await met->hear({clock_.now() + kHearsWithin}), own_);
-  if (!may_have) {
-    log::warning("handover.refused", {{"why", may_have.error().text}});
+  const auto of_us = check_user(socket);
+  result<Side> side = of_us ? result<Side>(Side{}) : of_us.error();
+  if (side) side = answer(socket, co_await met->hear({clock_.now() + kHearsWithin}), own_);
+  if (!side) {
+    log::warning("handover.refused", {{"why", side.error().text}});
     co_return;
   }
   if (!listener_) co_return;
   next_ = met;
+  next_is_kept_ = side->kept;
   gate_.spawn(hear_next(met));
   // It may have ended already.
   if (next_ == met) asked_();
@@ -158,7 +161,8 @@ task<bool> Giver::next_answers(duration within) {
 pid_t Giver::next_process() const {
   ucred peer{};
   socklen_t size = sizeof peer;
-  return next_ && ::getsockopt(next_->socket(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 ? peer.pid : 0;
+  if (!next_ || ::getsockopt(next_->socket(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return 0;
+  return next_is_kept_ ? parent_of("/proc", peer.pid) : peer.pid;
 }
 
 void Giver::stop() {

@@ -61,10 +61,12 @@ result<std::uint32_t> device_of(const json::object& object, std::string_view key
 }  // namespace
 
 std::string pack(const Hello& hello) {
-  return json::serialize(json::object{{"protocol", hello.protocol},
-                                      {"version", hello.side.version},
-                                      {"records", hello.side.records},
-                                      {"state", hello.side.state}});
+  json::object object{{"protocol", hello.protocol},
+                      {"version", hello.side.version},
+                      {"records", hello.side.records},
+                      {"state", hello.side.state}};
+  if (hello.side.kept) object["keeper"] = true;
+  return json::serialize(object);
 }
 
 result<Hello> unpack_hello(std::string_view message) {
@@ -76,7 +78,7 @@ result<Hello> unpack_hello(std::string_view message) {
   constexpr std::int64_t most = std::numeric_limits<int>::max();
   return Hello{static_cast<int>(std::clamp<std::int64_t>(*protocol, 0, most)),
                {text_of(*object, "version"), static_cast<int>(std::clamp<std::int64_t>(*records, 0, most)),
-                text_of(*object, "state")}};
+                text_of(*object, "state"), object->contains("keeper")}};
 }
 
 std::optional<std::string> refusal(const Hello& next, const Side& own) {

@@ -36,24 +36,35 @@ result<Holdings> Client::take() {
     if (!heard) return heard.error();
     const Note& note = heard->note;
     auto& fds = heard->descriptors;
-    if (note.kind == Kind::end) return all;
+    if (note.kind == Kind::end) {
+      deaths_ = all.deaths;
+      return all;
+    }
     if (note.kind == Kind::link)
       all.links.push_back({{note.token, note.device, heard->backend, 0}, std::move(fds[0]), std::move(fds[1])});
     else if (note.kind == Kind::memory)
       all.memory.push_back({note.token, std::move(fds[0])});
+    else if (note.kind == Kind::deaths)
+      all.deaths = {note.device, static_cast<int>(note.instead_of), time_point(std::chrono::nanoseconds(note.token))};
   }
 }
 
 result<> Client::hold(const Link& link, int socket, int ledger) {
   const int fds[] = {socket, ledger};
-  return tell(socket_.get(), {Kind::link, link.device, link.token, link.instead_of}, link.backend, fds);
+  return say({Kind::link, link.device, link.token, link.instead_of}, link.backend, fds);
 }
 
 result<> Client::hold_memory(std::uint64_t token, int file) {
   const int fds[] = {file};
-  return tell(socket_.get(), {Kind::memory, 0, token, 0}, {}, fds);
+  return say({Kind::memory, 0, token, 0}, {}, fds);
 }
 
-result<> Client::drop(std::uint64_t token) { return tell(socket_.get(), {Kind::drop, 0, token, 0}, {}, {}); }
+result<> Client::drop(std::uint64_t token) { return say({Kind::drop, 0, token, 0}, {}, {}); }
+
+result<> Client::say(const Note& note, const std::string& backend, std::span<const int> descriptors) {
+  auto told = tell(socket_.get(), note, backend, descriptors);
+  if (!told) deaf_ = true;
+  return told;
+}
 
 }  // namespace corbd::keeper

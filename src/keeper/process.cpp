@@ -121,11 +121,9 @@ class Keeper {
     agent_ = 0;
     if (ours_) store_.hear(ours_.get());
     ours_.reset();
-    if (WIFEXITED(status)) {
-      code_ = WEXITSTATUS(status);
-      return;
-    }
+    if (WIFEXITED(status)) return left(WEXITSTATUS(status));
     const int signal = WTERMSIG(status);
+    store_.note_death(signal, SteadyClock::now());
     const auto pause = told_to_end_ ? std::nullopt : policy_.died(SteadyClock::now());
     if (!pause) {
       // It may have died of that signal before it listened to it.
@@ -138,6 +136,15 @@ class Keeper {
                                          {"links", store_.holdings().links.size()},
                                          {"after_ms", std::chrono::ceil<std::chrono::milliseconds>(*pause).count()}});
     starts_at_ = SteadyClock::now() + *pause;
+  }
+
+  /// It ended by itself.
+  void left(int code) {
+    if (code == kBeginsAnew && !told_to_end_) {
+      store_.let_go();
+      return start();
+    }
+    code_ = code == kBeginsAnew ? 0 : code;
   }
 
   std::vector<char*> arguments_;
@@ -159,6 +166,8 @@ Fd socket_of_keeper() {
   const int fd = std::atoi(number);
   ::unsetenv(kVariable);
   if (fd <= 2 || ::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) return {};
+  // The name of what it was started from is "exe".
+  ::prctl(PR_SET_NAME, "corbd");
   return Fd(fd);
 }
 

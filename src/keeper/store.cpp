@@ -31,7 +31,18 @@ void Store::give_all(int socket) {
     ::shutdown(one.socket.get(), SHUT_RDWR);
     return true;
   });
+  const auto& [count, signal, last] = holdings_.deaths;
+  const auto when = std::chrono::duration_cast<std::chrono::nanoseconds>(last.time_since_epoch()).count();
+  static_cast<void>(tell(
+      socket, {Kind::deaths, count, static_cast<std::uint64_t>(when), static_cast<std::uint64_t>(signal)}, {}, {}));
   static_cast<void>(tell(socket, {}, {}, {}));  // without it the agent says so
+}
+
+void Store::note_death(int signal, time_point when) { holdings_.deaths = {holdings_.deaths.count + 1, signal, when}; }
+
+void Store::let_go() {
+  holdings_.links.clear();
+  holdings_.memory.clear();
 }
 
 void Store::hear(int socket) {
@@ -44,7 +55,7 @@ void Store::hear(int socket) {
       return;
     } else {
       // Nobody knows what it took the place of. Nothing at all is better than a ledger that is not true any more.
-      holdings_ = {};
+      let_go();
       log::warning("keeper.keeps_nothing", {{"error", heard.error().text}});
     }
   }

@@ -11,7 +11,8 @@
 
 namespace corbd::keeper {
 
-enum class Kind : std::uint32_t { link, memory, drop, end };
+/// deaths: of the keeper, their number in `device`, the last one's time in `token` (ns) and its signal in `instead_of`.
+enum class Kind : std::uint32_t { link, memory, drop, deaths, end };
 
 struct Note {
   Kind kind = Kind::end;

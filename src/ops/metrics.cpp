@@ -251,6 +251,10 @@ void agent(Families& into, const Snapshot& snapshot) {
   into.sample({{"version", snapshot.version}}, 1);
   into.gauge("corbd_control_loop_lag_seconds", "Worst delay of the control thread in the last minute.",
              seconds(snapshot.loop_lag));
+  if (snapshot.keeper)
+    into.single("corbd_agent_deaths_total", MetricType::Counter,
+                "Agents that were killed or crashed, and that their keeper started again, since the keeper began.",
+                snapshot.keeper->deaths);
   // The names of all Prometheus clients (prometheus.io/docs/instrumenting/writing_clientlibs, process metrics).
   const Process& process = snapshot.process;
   into.single("process_cpu_seconds_total", MetricType::Counter, "User and system CPU time.", process.cpu_seconds);

@@ -83,6 +83,17 @@ Component outsider(const char* name, const Outsider& one, const char* without) {
   return warning(name, one.text + ". Meanwhile " + without);
 }
 
+Component keeper(const std::optional<KeeperFacts>& facts) {
+  if (!facts) return good("keeper", "none: requests in flight wait for the kernel if the agent dies (--keeper)");
+  if (facts->deaf)
+    return warning("keeper", "does not hear this agent, so a link may not be kept: restart the agent when it suits");
+  if (facts->deaths == 0) return good("keeper", "starts this agent again if it dies, and has its links meanwhile");
+  const std::string text = "has started this agent again " + many(facts->deaths, "time") + ", last " +
+                           age(facts->since_last) + " ago after signal " + std::to_string(facts->signal);
+  if (facts->since_last >= kDeathIsNews) return good("keeper", text);
+  return warning("keeper", text + ": the log before that says more, or `dmesg` if memory was short");
+}
+
 Component volumes_by_state(const NodeFacts& facts) {
   std::string line;
   Verdict worst = Verdict::ok;
@@ -213,6 +224,7 @@ NodeHealth judge(const NodeFacts& facts) {
                          "a volume whose proof only the API server has waits, and people see no Events"));
   all.push_back(outsider("d-bus", facts.system_bus,
                          "the agent does not see that the node shuts down, and leaves before its volumes' users"));
+  all.push_back(keeper(facts.keeper));
   all.push_back(volumes_by_state(facts));
   unclaimed(facts, all);
   for (const auto& [id, of] : facts.clusters) all.push_back(cluster(id, of));

@@ -4,6 +4,7 @@
 #include <sys/un.h>
 
 #include "agent.hpp"
+#include "corbd/core/process.hpp"
 
 using namespace corbd;
 using namespace std::chrono_literals;
@@ -12,9 +13,10 @@ using test::Ground;
 
 namespace {
 
-Agent::Options handed_over(const std::string& pod = {}) {
+Agent::Options handed_over(const std::string& pod = {}, bool kept = false) {
   Agent::Options options;
   options.more = {"--handover"};
+  if (kept) options.more.emplace_back("--keeper");
   if (!pod.empty()) options.more.insert(options.more.end(), {"--pod", pod});
   return options;
 }
@@ -42,17 +44,20 @@ bool lives(pid_t pid) {
 
 bool alive_for(const Ground& ground, const std::string& pod) { return says(ground, "alive --ready --pod " + pod) == 0; }
 
+/// The agent itself, or its keeper.
 bool holds_lock(const Ground& ground, const Agent& agent) {
-  return ground.read("state/lock") == std::to_string(agent.pid()) + "\n";
+  const int holder = std::atoi(ground.read("state/lock").c_str());
+  return holder == agent.pid() || parent_of("/proc", holder) == agent.pid();
 }
 
 }  // namespace
 
 TEST_CASE("an agent in a pod that has handed over stays in reserve, is ready, and ends at once when its pod does") {
+  const bool kept = GENERATE(false, true);
   const Ground ground;
-  Agent first(ground, handed_over("pod-1"));
+  Agent first(ground, handed_over("pod-1", kept));
   REQUIRE(first.answers());
-  Agent second(ground, handed_over("pod-2"));
+  Agent second(ground, handed_over("pod-2", kept));
   REQUIRE(soon([&] { return holds_lock(ground, second); }));
   REQUIRE(second.answers());
   CHECK(lives(first.pid()));
@@ -65,38 +70,40 @@ TEST_CASE("an agent in a pod that has handed over stays in reserve, is ready, an
 }
 
 TEST_CASE("an agent in reserve serves once nobody else does, and the pod of the one that died asks it again") {
+  const bool kept = GENERATE(false, true);
   const Ground ground;
-  Agent first(ground, handed_over("pod-1"));
+  Agent first(ground, handed_over("pod-1", kept));
   REQUIRE(first.answers());
   {
-    Agent second(ground, handed_over("pod-2"));
+    Agent second(ground, handed_over("pod-2", kept));
     REQUIRE(soon([&] { return holds_lock(ground, second); }));
     REQUIRE(second.answers());
   }
   REQUIRE(soon([&] { return holds_lock(ground, first); }));
   CHECK(first.answers());
-  Agent again(ground, handed_over("pod-2"));
+  Agent again(ground, handed_over("pod-2", kept));
   REQUIRE(soon([&] { return holds_lock(ground, again); }));
   CHECK(again.answers());
   CHECK(lives(first.pid()));
 }
 
 TEST_CASE("a container of a pod in reserve that kubelet starts again stays in reserve") {
+  const bool kept = GENERATE(false, true);
   const Ground ground;
-  Agent second(ground, handed_over("pod-2"));
+  Agent second(ground, handed_over("pod-2", kept));
   REQUIRE(second.answers());
   {
-    const Agent first(ground, handed_over("pod-1"));
+    const Agent first(ground, handed_over("pod-1", kept));
     REQUIRE(soon([&] { return holds_lock(ground, first); }));
     // pod-2 is in reserve now.
   }
   REQUIRE(soon([&] { return holds_lock(ground, second); }));
-  Agent third(ground, handed_over("pod-3"));
+  Agent third(ground, handed_over("pod-3", kept));
   REQUIRE(soon([&] { return holds_lock(ground, third); }));
   REQUIRE(third.answers());
   ::kill(second.pid(), SIGKILL);
   second.ended();
-  const Agent again(ground, handed_over("pod-2"));
+  const Agent again(ground, handed_over("pod-2", kept));
   REQUIRE(soon([&] {
     const auto log = ground.read("log");
     return log.find("handover.in_reserve", log.find("handover.in_reserve") + 1) != std::string::npos;
@@ -106,10 +113,11 @@ TEST_CASE("a container of a pod in reserve that kubelet starts again stays in re
 }
 
 TEST_CASE("an agent that is told to end gives its devices to the pod in reserve, and ends") {
+  const bool kept = GENERATE(false, true);
   const Ground ground;
-  const Agent first(ground, handed_over("pod-1"));
+  const Agent first(ground, handed_over("pod-1", kept));
   REQUIRE(first.answers());
-  Agent second(ground, handed_over("pod-2"));
+  Agent second(ground, handed_over("pod-2", kept));
   REQUIRE(soon([&] { return holds_lock(ground, second); }));
   REQUIRE(second.answers());
   REQUIRE(soon([&] { return first.log().find("handover.in_reserve") != std::string::npos; }));
@@ -156,8 +164,11 @@ TEST_CASE("a pod is ready by its own agent only") {
 }
 
 TEST_CASE("corbd handover starts the next agent with the words of the one that serves, and returns once it serves") {
+  const bool kept = GENERATE(false, true);
   const Ground ground;
-  Agent first(ground);
+  Agent::Options options;
+  if (kept) options.more = {"--keeper"};
+  Agent first(ground, options);
   REQUIRE(first.answers());
   CHECK(says(ground, "handover --timeout 60") == 0);
   CHECK(first.ended() == 0);
@@ -165,7 +176,7 @@ TEST_CASE("corbd handover starts the next agent with the words of the one that s
   const auto next = std::stoi(ground.read("state/lock"));
   CHECK_THAT(ground.read("said"), ContainsSubstring("agent " + std::to_string(next) + " serves, in the place of"));
   const auto words = read_file("/proc/" + std::to_string(next) + "/cmdline", 1 << 16);
-  ::kill(next, SIGKILL);
+  ::kill(kept ? parent_of("/proc", next) : next, SIGKILL);
   REQUIRE(words);
   CHECK(words->ends_with(std::string("--handover") + '\0'));
 }
@@ -184,6 +195,7 @@ TEST_CASE("corbd handover fails where nobody serves, and where the next agent en
 }
 
 TEST_CASE("systemd hears that an agent serves, and who serves next before the one that served ends") {
+  const bool kept = GENERATE(false, true);
   const Ground ground;
   const std::string path = ground.at("notify");
   sockaddr_un address{};
@@ -198,7 +210,7 @@ TEST_CASE("systemd hears that an agent serves, and who serves next before the on
     const auto bytes = ::recv(manager.get(), text.data(), text.size(), 0);
     return bytes < 0 ? std::string() : std::string(text.data(), static_cast<std::size_t>(bytes));
   };
-  auto options = handed_over();
+  auto options = handed_over({}, kept);
   options.prepare = [&] { ::setenv("NOTIFY_SOCKET", path.c_str(), 1); };
   Agent first(ground, options);
   CHECK(heard() == "READY=1");

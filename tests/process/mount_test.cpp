@@ -344,5 +344,5 @@ TEST_CASE("the units for systemd give options that the program has") {
       }
     }
   }
-  CHECK(found == 7);
+  CHECK(found == 8);
 }

@@ -1,6 +1,8 @@
 // What the process as a whole does once, before anything else.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <string>
 
@@ -34,6 +36,8 @@ result<> note_lock_holder(const std::string& folder, const Fd& lock);
 /// Becomes this program anew, with the same arguments and nothing else: every thread ends, every descriptor but stdin,
 /// stdout and stderr is closed, memory goes. Returns only if the kernel refuses.
 void begin_anew();
+/// The parent of process `pid`; 0: it has ended, or nobody knows. `proc`: "/proc".
+pid_t parent_of(const std::string& proc, pid_t pid);
 /// The ID of the running boot.
 result<std::string> read_boot_id();
 /// failed_precondition unless the folder is on tmpfs: its content must go with a reboot and must never reach a disk.

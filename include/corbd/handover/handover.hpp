@@ -35,6 +35,7 @@ struct Side {
   std::string version;
   int records = 0;    ///< as plan::record_version counts
   std::string state;  ///< which state folder: identity()
+  bool kept = false;  ///< its parent is its keeper, which its supervisor follows
 };
 
 /// Tells a folder from any other on this machine, whatever its path is.
@@ -81,7 +82,7 @@ class Giver {
   const std::vector<std::string>& cold() const { return cold_; }
   /// From now on the next agent may be the only one that can serve this node.
   result<> say_begins();
-  /// Its process; 0: not known.
+  /// The process that its supervisor follows: its own, or its keeper's. 0: not known.
   pid_t next_process() const;
   /// Gives the lock of the state folder, and waits for 10 s until the next agent has read the records. The lock stays
   /// open here: it is held as long as one process has it open.
@@ -110,6 +111,7 @@ class Giver {
   std::optional<asio::posix::basic_stream_descriptor<executor>> listener_;
   std::function<void()> asked_;
   std::shared_ptr<Conversation> next_;
+  bool next_is_kept_ = false;
   std::shared_ptr<Event> ready_, loaded_;
   std::vector<std::string> cold_;
   std::map<std::uint32_t, std::shared_ptr<Event>> taking_;  ///< by device

@@ -1,6 +1,7 @@
 // What outlives an agent that dies: a parent process with its sockets and their ledgers, which starts it again.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -8,9 +9,13 @@
 
 #include "corbd/core/fd.hpp"
 #include "corbd/core/result.hpp"
+#include "corbd/core/time.hpp"
 #include "corbd/device/keep.hpp"
 
 namespace corbd::keeper {
+
+struct Heard;
+struct Note;
 
 struct Held {
   device::Keep::Link link;
@@ -21,10 +26,21 @@ struct Memory {
   std::uint64_t token = 0;
   Fd file;
 };
+/// Of agents that were killed or crashed, since the keeper began.
+struct Deaths {
+  std::uint32_t count = 0;
+  int signal = 0;     ///< of the last
+  time_point last{};  ///< of CLOCK_MONOTONIC, as std::chrono::steady_clock has it: the same in every process
+};
 struct Holdings {
   std::vector<Held> links;
   std::vector<Memory> memory;
+  Deaths deaths;
 };
+
+/// The exit code of an agent that has given all its devices to the next one, and shall be started again, to wait in
+/// reserve (handover/reserve.hpp). No program of ours ends with it otherwise.
+inline constexpr int kBeginsAnew = 86;
 
 /// A connected pair for a keeper and its agent, in this order.
 result<std::pair<Fd, Fd>> make_pair();
@@ -38,9 +54,16 @@ class Client final : public device::Keep {
   result<> hold(const Link& link, int socket, int ledger) override;
   result<> hold_memory(std::uint64_t token, int file) override;
   result<> drop(std::uint64_t token) override;
+  /// As take() was told.
+  const Deaths& deaths() const { return deaths_; }
+  /// Something could not be told: it does not read, or has ended. From then on it may not know of a link.
+  bool deaf() const { return deaf_; }
 
  private:
+  result<> say(const Note& note, const std::string& backend, std::span<const int> descriptors);
   Fd socket_;
+  Deaths deaths_;
+  std::atomic<bool> deaf_ = false;  ///< each I/O loop tells it of its own links
 };
 
 /// The keeper's side.
@@ -51,10 +74,14 @@ class Store {
   void give_all(int socket);
   /// Whatever the agent has said so far, also if it is dead by now.
   void hear(int socket);
+  /// The agent was killed, or crashed.
+  void note_death(int signal, time_point when);
+  /// Has nothing any more. Of a link that nobody else has the kernel sees the end.
+  void let_go();
   const Holdings& holdings() const { return holdings_; }
 
  private:
-  void take_in(struct Heard& heard);
+  void take_in(Heard& heard);
   void drop(std::uint64_t token);
   Holdings holdings_;
 };
@@ -62,8 +89,8 @@ class Store {
 /// The socket of this process's keeper, if a keeper started it. Later children of this process know nothing of it.
 Fd socket_of_keeper();
 
-/// Starts this program again, with the same arguments, and again when it dies. Returns the exit code of one that has
-/// ended by itself or was told to, and of one that dies too often.
+/// Starts this program again, with the same arguments, and again when it dies or ends with kBeginsAnew. Returns the
+/// exit code of one that has ended by itself or was told to, and of one that dies too often.
 int run(std::span<char* const> arguments);
 
 }  // namespace corbd::keeper

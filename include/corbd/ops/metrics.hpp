@@ -62,7 +62,8 @@ struct Snapshot {
   device::Counters devices;
   const Calls* calls = nullptr;
   std::size_t calls_in_flight = 0;
-  duration loop_lag{};  ///< LoopLag::worst()
+  duration loop_lag{};                ///< LoopLag::worst()
+  std::optional<KeeperFacts> keeper;  ///< nothing: this agent has none
   NodeHealth health;
   Process process;
 };

@@ -55,6 +55,16 @@ struct Hanging {
   duration since{};  ///< for how long
 };
 
+/// The process that starts this agent again when it dies (docs/healing.md).
+struct KeeperFacts {
+  bool deaf = false;  ///< it was told something that it did not hear
+  std::uint32_t deaths = 0;
+  int signal = 0;            ///< of the last one
+  duration since_last = {};  ///< death
+};
+/// So long after a death people are told of it. Nothing else would show: its users noticed nothing.
+inline constexpr std::chrono::hours kDeathIsNews{1};
+
 /// What an error stands in for is not there. Every fact has a value that means "well".
 struct NodeFacts {
   duration loop_lag{};                 ///< of the control thread
@@ -62,6 +72,7 @@ struct NodeFacts {
   result<> csi, nbd, state_dir;        ///< the CSI socket answers; the driver is there; its folder can be written
   Registration registration;           ///< with kubelet
   Outsider api_server, system_bus;
+  std::optional<KeeperFacts> keeper;  ///< nothing: this agent has none
   std::map<volume::Health, std::uint32_t> volumes;
   std::map<std::string, ClusterFacts> clusters;         ///< by cluster ID; those that have a volume here
   std::uint32_t unclaimed_nbd = 0, unclaimed_krbd = 0;  ///< devices that no record names

@@ -7,6 +7,8 @@ using namespace handover;
 
 TEST_CASE("the messages of a handover are these, byte for byte, in version 2 of its protocol") {
   CHECK(pack(Hello{2, {"0.1.0", 1, "2:3"}}) == R"({"protocol":2,"version":"0.1.0","records":1,"state":"2:3"})");
+  CHECK(pack(Hello{2, {"0.1.0", 1, "2:3", true}}) ==
+        R"({"protocol":2,"version":"0.1.0","records":1,"state":"2:3","keeper":true})");
   CHECK(pack_answer(std::nullopt) == R"({"answer":"yes"})");
   CHECK(pack_answer("too old") == R"({"answer":"no","why":"too old"})");
   CHECK(pack(Word{Word::What::ready}) == R"({"ready":true})");
@@ -26,6 +28,8 @@ TEST_CASE("what one agent packs, the other unpacks") {
   CHECK(hello->protocol == 1);
   CHECK(hello->side.version == "0.1.0 (abc)");
   CHECK(hello->side.records == 3);
+  CHECK_FALSE(hello->side.kept);
+  CHECK(unpack_hello(pack(Hello{2, {"0.1.0", 1, "2:3", true}}))->side.kept);
   using What = Word::What;
   for (const auto& word :
        {Word{What::ready}, Word{What::ready, {}, 0, {"a", "b"}}, Word{What::begins}, Word{What::loaded},

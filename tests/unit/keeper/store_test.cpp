@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <optional>
 
@@ -10,6 +11,8 @@
 
 namespace corbd::test {
 namespace {
+
+using namespace std::chrono_literals;
 
 Fd something() { return Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
@@ -95,6 +98,28 @@ TEST_CASE("after a message that is not whole the keeper has nothing") {
   REQUIRE(::send(pair->second.get(), "?", 1, 0) == 1);
   store.hear(pair->first.get());
   CHECK(store.holdings().links.empty());
+}
+
+TEST_CASE("the next agent hears how many died before it, when the last one did, and of what") {
+  Line line;
+  keeper::Store store;
+  const time_point last{123456789ns};
+  store.note_death(SIGSEGV, time_point{1ns});
+  store.note_death(SIGKILL, last);
+  Line next;
+  store.give_all(next.ours.get());
+  REQUIRE(next.client->take());
+  CHECK(next.client->deaths().count == 2);
+  CHECK(next.client->deaths().signal == SIGKILL);
+  CHECK(next.client->deaths().last == last);
+}
+
+TEST_CASE("an agent whose keeper does not hear it knows that") {
+  Line line;
+  CHECK_FALSE(line.client->deaf());
+  line.ours.reset();
+  CHECK_FALSE(line.client->drop(1));
+  CHECK(line.client->deaf());
 }
 
 TEST_CASE("an agent that hears no end of what is kept says so") {

@@ -40,6 +40,7 @@ NodeFacts facts_with(unsigned wrong) {
   if (bit(7)) facts.system_bus = {Outsider::State::silent, "no"};
   if (bit(8)) facts.drained = "yesterday";
   if (bit(9)) facts.volumes[Health::lost] = 1;
+  if (bit(10)) facts.keeper = ops::KeeperFacts{.deaths = 1, .signal = 9, .since_last = 5min};
   return facts;
 }
 
@@ -54,7 +55,7 @@ TEST_CASE("a node about which nothing is wrong is OK, ready and alive") {
 }
 
 TEST_CASE("whatever is wrong, the verdict is never OK while /readyz or /healthz is not") {
-  for (unsigned wrong = 0; wrong < 1u << 10; ++wrong) {
+  for (unsigned wrong = 0; wrong < 1u << 11; ++wrong) {
     const auto health = ops::judge(facts_with(wrong));
     INFO(wrong);
     CHECK((health.verdict() == Verdict::ok) == (wrong == 0));
@@ -65,6 +66,21 @@ TEST_CASE("whatever is wrong, the verdict is never OK while /readyz or /healthz 
     // Bits 0 to 5 keep a volume from being staged, the others do not.
     CHECK(health.ready() == ((wrong & 0x3f) == 0));
   }
+}
+
+TEST_CASE("an agent that died is news for an hour, and then no warning any more") {
+  NodeFacts facts;
+  facts.keeper = ops::KeeperFacts{.deaths = 2, .signal = 11, .since_last = 59min};
+  CHECK(component(facts, "keeper").verdict == Verdict::warning);
+  CHECK(component(facts, "keeper").text.find("2 times, last 59 min ago after signal 11") != std::string::npos);
+  facts.keeper->since_last = 1h;
+  CHECK(verdict_of(facts) == Verdict::ok);
+}
+
+TEST_CASE("a keeper that does not hear its agent is a warning") {
+  NodeFacts facts;
+  facts.keeper = ops::KeeperFacts{.deaf = true};
+  CHECK(component(facts, "keeper").verdict == Verdict::warning);
 }
 
 TEST_CASE("a control thread that is ten seconds late does not count as alive") {

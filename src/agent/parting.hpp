@@ -1,0 +1,72 @@
+// How an agent ends: it leaves its devices to the next start, or hands them to the next agent.
+#pragma once
+
+#include <chrono>
+#include <optional>
+
+#include "corbd/cli/options.hpp"
+#include "corbd/core/blocking_pool.hpp"
+#include "corbd/csi/registrar.hpp"
+#include "corbd/csi/server.hpp"
+#include "corbd/device/device.hpp"
+#include "corbd/handover/handover.hpp"
+#include "corbd/heal/healer.hpp"
+#include "corbd/heal/kubernetes.hpp"
+#include "corbd/image/image.hpp"
+#include "corbd/ops/admin.hpp"
+#include "corbd/ops/web.hpp"
+#include "corbd/volume/shell.hpp"
+#include "vitals.hpp"
+
+namespace corbd {
+
+inline constexpr std::chrono::milliseconds kLogEndsWithin{200};
+
+/// Control thread only.
+class Parting {
+ public:
+  struct Parts {
+    const cli::Run& options;
+    BlockingPool& files;
+    volume::Shell& shell;
+    device::Devices& devices;
+    image::Clusters& clusters;
+    heal::Healer& healer;
+    heal::Kubernetes& kubernetes;
+    kube::OwnNode& node;
+    csi::Server& csi;
+    std::optional<csi::Registrar>& registrar;
+    ops::Admin& admin;
+    ops::Web& web;
+    Vitals& vitals;
+    handover::Giver& giver;
+    const Fd& lock;           ///< of the state folder
+    const bool& told_to_end;  ///< by a signal
+  };
+  Parting(executor control, Clock& clock, const Parts& parts);
+
+  /// By a signal, or because the node goes down. Does not return.
+  task<> leave();
+  /// A planned restart: the next agent waits. Does not return.
+  task<> hand_over();
+  bool hands_over() const { return hands_over_; }
+  /// After a handover. kubelet would start its container again, with the same arguments.
+  bool stays_in_reserve() const { return parts_.options.handover && !parts_.options.pod.empty(); }
+
+ private:
+  task<> end_commands();
+  task<> begin_nothing();
+  task<> end_callers(Until until, duration calls_within);
+  task<bool> give(volume::Given one);
+  task<> tell_successor();
+  task<bool> ends_by_signal();
+  task<> note_reserve();
+  void go_into_reserve() const;
+
+  executor control_;
+  Clock& clock_;
+  const Parts parts_;
+  bool hands_over_ = false;
+};
+
+}  // namespace corbd
