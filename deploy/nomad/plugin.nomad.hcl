@@ -27,6 +27,7 @@ job "corbd" {
         command = "run"
         args = [
           "--standalone",
+          "--keeper",
           "--nodeid=${node.unique.name}",
           "--kubelet-dir=/local/csi",
           "--metricsport=9680",

@@ -28,6 +28,7 @@ SWITCHES = {
     "pods that are deleted by hand": {"nodeplugin.updateStrategy": "OnDelete"},
     "many nodes at the same time": {"nodeplugin.maxUnavailable": "10%"},
     "a rollout without a second pod": {"nodeplugin.handover": False, "nodeplugin.maxUnavailable": 2},
+    "no keeper": {"nodeplugin.keeper": False},
     "several io threads": {"nodeplugin.ioThreads": 4},
     "what is told of volumes": {"nodeplugin.httpMetrics.volumeMetrics": "latency", "nodeplugin.slowRequestSeconds": 5},
     "a long shutdown": {"nodeplugin.shutdownGraceSeconds": 300},

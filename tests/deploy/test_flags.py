@@ -15,7 +15,6 @@ LEFT = {
     "--fsck-options": "few want other ones for all volumes; a StorageClass has mkfsOptions and mountOptions",
     "--heal-at-once": "few want another number",
     "--heal-without-proof": "removed: the agent ends with a sentence that says so",
-    "--keeper": "not measured on a node yet",
     "--kubelet-registration-path": "the socket is at the same path in the pod and on the node",
     "--list-failpoints": "prints and ends",
     "--metricspath": "for a scraper that asks for another path; the PodMonitor asks for /metrics",

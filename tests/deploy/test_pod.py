@@ -54,6 +54,11 @@ class Pod(unittest.TestCase):
         self.assertEqual(only("DaemonSet", told_by("pods that are deleted by hand"))["spec"]["updateStrategy"], {"type": "OnDelete"})
         self.assertEqual(strategy(told_by("many nodes at the same time"))["rollingUpdate"], {"maxSurge": "10%", "maxUnavailable": 0})
 
+    def test_the_agent_has_a_keeper_unless_a_value_says_otherwise(self):
+        self.assertIn("--keeper", agent_of(told_by("defaults"))["args"])
+        self.assertIn("--keeper", agent_of(told_by("a rollout without a second pod"))["args"])
+        self.assertNotIn("--keeper", agent_of(told_by("no keeper"))["args"])
+
     def test_a_rollout_puts_the_next_pod_beside_the_present_one_which_hands_over_to_it(self):
         found = told_by("defaults")
         self.assertEqual(strategy(found), {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}})

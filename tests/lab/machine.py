@@ -50,6 +50,25 @@ def devices():
     return found
 
 
+def parent_of(pid):
+    """0: it has ended."""
+    found = read("/proc/%d/stat" % pid).rpartition(") ")[2].split()
+    return int(found[1]) if found else 0
+
+
+def agents(of):
+    """Process IDs of agents among processes that were started as such: their keepers are not."""
+    found = list(of)
+    parents = {parent_of(pid) for pid in found}
+    return sorted(pid for pid in found if pid not in parents)
+
+
+def child_of(keeper):
+    """Its agent; 0 while there is none."""
+    found = read("/proc/%d/task/%d/children" % (keeper, keeper)).split()
+    return int(found[0]) if found else 0
+
+
 def processes(text):
     """pid -> command line of the live processes whose command line contains text."""
     found = {}

@@ -16,7 +16,7 @@ import documents
 import kube
 from checks import Skip, check, long, now_us, say, wait_for
 from documents import KUBERNETES, MIGRATING, README
-from machine import BUILD, MIB, REPO, processes, put, read, run
+from machine import BUILD, MIB, REPO, agents, processes, put, read, run
 from stories_container import needs_runc
 from stories_kubelet import Attacher, events
 from writer import Writer
@@ -336,7 +336,7 @@ def there_and_back(lab, cluster):
     wait_for("corbd to have both volumes", healthy, 120, 2)
 
     # --- broken, healed, watched
-    agent, = [pid for pid, line in processes("--nodeserver=true").items() if line.startswith("cephcsi ")]
+    agent, = agents(pid for pid, line in processes("--nodeserver=true").items() if line.startswith("cephcsi "))
     kill = now_us()
     os.kill(agent, 9)
     for app in apps:

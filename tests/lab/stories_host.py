@@ -4,7 +4,7 @@ import os
 import subprocess
 
 from checks import check, long, now_us, say, wait_for
-from machine import MIB, mounted, processes, put, read, run
+from machine import MIB, agents, mounted, parent_of, processes, put, read, run
 from node import Node
 from stories_handover import blocklisted, expect_silence, told_by_nbd
 from writer import WRITER, Writer
@@ -104,7 +104,7 @@ class Host:
         return int(self.show("corbd", "MainPID"))
 
     def agents(self):
-        return sorted(processes("corbd run"))
+        return [(parent_of(pid), pid) for pid in agents(processes("corbd run"))]
 
     def told_by_nbd(self):
         return told_by_nbd()
@@ -116,7 +116,7 @@ class Host:
         check(done.returncode != 0, "the reload says that it succeeded")
         return run(["journalctl", "-b", "-n", "60", "-o", "cat", "--no-pager", "_COMM=corbd"], ok=False).splitlines()[-1:]
 
-    def kill_agent(self, pid):
+    def kill(self, pid):
         os.kill(pid, 9)
         return now_us()
 
@@ -159,10 +159,11 @@ def booted(lab, *images):
     return host, folders
 
 
-def expect_served_by(host, pid):
-    """One agent serves, and systemd knows which."""
-    agents = host.ask("agents")
-    check(agents == [pid], "agents: %s; systemd knows %s" % (agents, pid))
+def expect_served_by(host, keeper):
+    """One agent serves, and systemd knows its keeper. The agent's process ID."""
+    found = host.ask("agents")
+    check([one[0] for one in found] == [keeper], "keepers and agents: %s; systemd knows %s" % (found, keeper))
+    return found[0][1]
 
 
 def story_host_upgrade(lab):
@@ -201,15 +202,24 @@ def story_host_upgrade(lab):
     check([host.ask("runs", unit) for unit in units] == before, "a unit ended: %s, before %s" % ([host.ask("runs", unit) for unit in units], before))
     all_write()
 
-    # systemd watches the agent that it did not start.
-    kill = host.ask("kill_agent", second)
+    # The agent dies: for systemd and the kernel nothing happens.
+    agent = expect_served_by(host, second)
+    kills = [host.ask("kill", agent)]
+    all_write()
+    check(expect_served_by(host, second) != agent, "the agent lives")
+    expect_silence(told, host.ask("told_by_nbd"))
+    check([host.ask("runs", unit) for unit in units] == before, "a unit ended: %s, before %s" % ([host.ask("runs", unit) for unit in units], before))
+
+    # systemd watches the keeper that it did not start.
+    kills.append(host.ask("kill", second))
+    wait_for("another keeper", lambda: host.ask("main_process") not in (0, second), 60)
     host.ask("wait_active", "corbd")
     all_write()
     expect_served_by(host, host.ask("main_process"))
     check([host.ask("mount_number", folder) for folder in folders] == mounts, "a mount is another")
     for name, folder in databases.items():
         host.ask("end_writes", name)
-        say("%s: %d writes, none lost, no error" % (folder, host.ask("verify", name, folder, boot, [kill])["acked"]))
+        say("%s: %d writes, none lost, no error" % (folder, host.ask("verify", name, folder, boot, kills)["acked"]))
     host.ask("stop", folders)
     host.end()
 

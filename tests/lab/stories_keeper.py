@@ -4,18 +4,12 @@ import signal
 import time
 
 from checks import check, long, now_us, say, wait_for
-from machine import MIB, read
+from machine import MIB, child_of, read
 from stories_handover import expect_silence, hand_over, told_by_nbd
 from writer import Writer
 
 # The keeper gives up after the fourth death within ten seconds.
 PAUSE = 3.5
-
-
-def child_of(keeper):
-    """The agent's process ID; 0 while there is none."""
-    found = read("/proc/%d/task/%d/children" % (keeper, keeper)).split()
-    return int(found[0]) if found else 0
 
 
 def kill_child(agent, volumes):
@@ -129,12 +123,12 @@ def story_keeper_handover(lab):
 
 
 @long
-def story_keeper_30(lab):
-    """kill -9 of the agent 30 times with a keeper, under writers on four volumes: no I/O error, no lost write, no word of the kernel"""
-    killed(lab, 30)
+def story_keeper_50(lab):
+    """kill -9 of the agent 50 times with a keeper, under 16 writers on four volumes: no I/O error, no lost write, no word of the kernel"""
+    killed(lab, 50)
 
 
-story_keeper_30.limit = 900
+story_keeper_50.limit = 1200
 
 
 def story_keeper_dies(lab):

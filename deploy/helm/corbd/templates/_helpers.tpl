@@ -104,6 +104,7 @@
 --slow-request: nodeplugin.slowRequestSeconds
 --shutdown-grace: nodeplugin.shutdownGraceSeconds
 --handover: nodeplugin.handover
+--keeper: nodeplugin.keeper
 --pod: itself
 {{- end -}}
 
@@ -121,6 +122,9 @@ true
 {{- $args := list "run" -}}
 {{- if include "corbd.surges" . -}}
 {{- $args = append $args "--handover" -}}
+{{- end -}}
+{{- if .Values.nodeplugin.keeper -}}
+{{- $args = append $args "--keeper" -}}
 {{- end -}}
 {{- if .Values.nodeplugin.httpMetrics.enabled -}}
 {{- $args = append $args (printf "--metricsport=%d" (int .Values.nodeplugin.httpMetrics.containerPort)) -}}
