@@ -1,13 +1,11 @@
 #include "corbd/nbd/devices.hpp"
 
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <chrono>
 #include <map>
 
 #include "commands.hpp"
-#include "corbd/core/log.hpp"
+#include "given_links.hpp"
 #include "io_loops.hpp"
 #include "link.hpp"
 #include "netlink_thread.hpp"
@@ -17,7 +15,6 @@ namespace corbd::nbd {
 namespace {
 
 constexpr std::chrono::seconds kBackendsFor{1};
-constexpr std::chrono::seconds kGivenFor{60};
 constexpr std::size_t kNumbers = 8;  ///< that are tried for a new device
 
 /// The lowest free number. The kernel would take any device that is there rather than fill a hole, and no hole may
@@ -132,26 +129,14 @@ class Devices final : public device::Devices {
       : control_(control),
         clock_(clock),
         probe_(config.slow_request),
-        keep_(config.keep),
-        loops_(config.io_threads, config.bytes_in_flight, config.max_request_bytes, config.reserved_bytes, keep_),
-        max_request_(config.max_request_bytes),
+        loops_(config.io_threads, config.bytes_in_flight, config.max_request_bytes, config.reserved_bytes, config.keep),
+        given_(clock, config),
         known_(std::make_shared<Known>(control, clock, std::move(config.sysfs))),
         netlink_(probe_, [control, known = known_](std::uint32_t index) {
           asio::post(control, [known, index] {
             if (known->dead) known->dead(index);
           });
-        }) {
-    for (auto& [index, link] : config.kept) {
-      link.until = clock_.now() + kGivenFor;
-      const auto place = given_.find(index);
-      if (place != given_.end() && hung_up(place->second.socket.get())) discard(place);
-      if (!given_.try_emplace(index, std::move(link)).second) end(link);
-    }
-    for (auto& [token, file] : config.memory) remember_memory(token, std::move(file));
-    forget_given_later();
-    if (given_.empty()) memory_.clear();
-  }
-  ~Devices() override { clock_.cancel(forgets_given_); }
+        }) {}
 
   result<> ready() const override {
     if (driver_present(known_->sysfs)) return {};
@@ -179,33 +164,16 @@ class Devices final : public device::Devices {
   }
 
   void take(std::uint32_t index, std::string backend, Fd socket) override {
-    discard(index);
-    given_[index] = {std::move(backend), std::move(socket), Fd(), 0, clock_.now() + kGivenFor};
-    forget_given_later();
+    given_.add(index, {std::move(backend), std::move(socket)});
   }
 
   std::unique_ptr<device::Link> resume(std::uint32_t index, const std::string& backend, image::Image& image,
                                        bool read_only, std::function<void()> on_stopped) override {
-    const auto place = given_.find(index);
-    if (place == given_.end()) return nullptr;
-    // Somebody disconnected the device. Its number may be another's by now, and what lies in the socket is older.
-    if (place->second.backend != backend || hung_up(place->second.socket.get())) {
-      discard(index);
-      return nullptr;
-    }
-    std::unique_ptr<Left> left;
-    if (place->second.ledger) {
-      left = read_left(index, place->second, image, read_only);
-      if (!left) {
-        discard(index);
-        return nullptr;
-      }
-    }
-    const bool resumed = left != nullptr;
-    GivenLink given = std::move(place->second);
-    forget(place);
-    auto link = std::make_unique<Link>(control_, clock_, loops_.next(), image, read_only, std::move(given.socket), Fd(),
-                                       std::move(on_stopped), probe_, std::move(left));
+    auto found = given_.find(index, backend, image, read_only);
+    if (!found) return nullptr;
+    const bool resumed = found->left != nullptr;
+    auto link = std::make_unique<Link>(control_, clock_, loops_.next(), image, read_only, std::move(found->socket),
+                                       Fd(), std::move(on_stopped), probe_, std::move(found->left));
     link->kernel_end()->index = index;
     link->name(backend);
     if (!resumed) link->keep(index, backend);
@@ -216,7 +184,7 @@ class Devices final : public device::Devices {
     const std::string backend = args.backend;
     Link& ours = static_cast<Link&>(link);
     ours.name(backend);
-    discard_all([&](const GivenLink& one) { return one.backend == backend; });
+    given_.discard(backend);
     auto command = [end = ours.kernel_end(), args = std::move(args), known = known_](Netlink& netlink) {
       return give_to_kernel(*end, netlink, args, known->sysfs);
     };
@@ -234,7 +202,7 @@ class Devices final : public device::Devices {
     const std::uint32_t index = args.index;
     const std::string backend = args.backend;
     ours.name(backend);
-    discard(index);
+    given_.discard(index);
     auto command = [end = ours.kernel_end(), args = std::move(args)](Netlink& netlink) {
       return give_back_to_kernel(*end, netlink, args);
     };
@@ -263,7 +231,7 @@ class Devices final : public device::Devices {
   }
 
   task<result<>> disconnect(std::uint32_t index, std::string backend, Until until) override {
-    discard(index);
+    given_.discard(index);
     auto command = [known = known_, index, backend](Netlink& netlink) -> result<> {
       // While it waited for its turn, the number may have become another volume's.
       if (read_backend(known->sysfs, index) != backend) return {};
@@ -328,84 +296,11 @@ class Devices final : public device::Devices {
     co_return outcome;
   }
 
-  /// The kernel would wait for ever for one that nobody goes on with.
-  void forget_given_later() {
-    clock_.cancel(forgets_given_);
-    forgets_given_ = 0;
-    auto next = time_point::max();
-    for (const auto& [index, given] : given_) next = std::min(next, given.until);
-    if (next == time_point::max()) return;
-    forgets_given_ = clock_.schedule(next, [this] {
-      discard_all([this](const GivenLink& one) { return one.until <= clock_.now(); });
-      forget_given_later();
-    });
-  }
-
   executor control_;
   Clock& clock_;
   Probe probe_;
-  using Given = std::map<std::uint32_t, GivenLink>;
-  Given::iterator forget(Given::iterator place) {
-    const auto next = given_.erase(place);
-    if (given_.empty()) memory_.clear();
-    return next;
-  }
-  /// Nobody goes on with it: the kernel gets to know, whoever else has the socket.
-  Given::iterator discard(Given::iterator place) {
-    end(place->second);
-    return forget(place);
-  }
-  void end(const GivenLink& link) {
-    ::shutdown(link.socket.get(), SHUT_RDWR);
-    if (keep_ != nullptr && link.token != 0) static_cast<void>(keep_->drop(link.token));
-  }
-  void discard(std::uint32_t index) {
-    if (const auto place = given_.find(index); place != given_.end()) discard(place);
-  }
-  template <class Which>
-  void discard_all(Which which) {
-    for (auto place = given_.begin(); place != given_.end();)
-      place = which(place->second) ? discard(place) : std::next(place);
-  }
-
-  void remember_memory(std::uint64_t token, Fd file) {
-    if (keep_ == nullptr) return;
-    auto opened = OldArena::open(*keep_, token, std::move(file));
-    if (opened)
-      memory_.push_back(std::move(*opened));
-    else
-      log::warning("nbd.not_resumed", {{"error", opened.error().text}});
-  }
-  /// nullptr, and the log says why: nobody may go on with it.
-  std::unique_ptr<Left> read_left(std::uint32_t index, const GivenLink& given, image::Image& image, bool read_only) {
-    Expected expected{index, given.backend, {image.size(), read_only || image.read_only(), max_request_}, {}};
-    for (const auto& arena : memory_) expected.arenas.emplace_back(arena->token(), arena->bytes().size());
-    auto owed = keep_ != nullptr ? read_ledger(given.ledger.get(), expected)
-                                 : result<Settled>(Error{errc::failed_precondition, "nobody keeps it"});
-    if (!owed) {
-      log::warning("nbd.not_resumed", {{"volume", given.backend},
-                                       {"device", device::path(index)},
-                                       {"error", owed.error().text},
-                                       {"effect", "the kernel repeats the requests in flight on a new link"}});
-      return nullptr;
-    }
-    const auto arena = std::ranges::find(memory_, owed->arena, [](const auto& one) { return one->token(); });
-    auto left = std::make_unique<Left>();
-    left->keep = keep_;
-    if (arena != memory_.end()) left->arena = *arena;
-    left->owed = std::move(*owed);
-    left->device = index;
-    left->backend = given.backend;
-    left->token = given.token;
-    return left;
-  }
-
-  device::Keep* const keep_;
   IoLoops loops_;
-  const std::uint32_t max_request_;
-  Given given_;
-  std::vector<std::shared_ptr<const OldArena>> memory_;  ///< as long as links are given
-  Clock::TimerId forgets_given_ = 0;
+  GivenLinks given_;
   std::shared_ptr<Known> known_;
   NetlinkThread netlink_;
 };
