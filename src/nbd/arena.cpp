@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -17,6 +18,11 @@ Error no_memory(const char* doing) { return {errc::exhausted, std::string(doing)
 }  // namespace
 
 result<Fd> make_memory_file(const char* name, std::size_t bytes) {
+  // Beyond that limit the system ends the process by SIGXFSZ.
+  rlimit most{};
+  if (::getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur < bytes)
+    return Error{errc::exhausted, "making a file in memory: this process may make files of " +
+                                      std::to_string(most.rlim_cur) + " bytes at most (RLIMIT_FSIZE)"};
   // A host may refuse memory that could be executed (vm.memfd_noexec). Kernels before 6.3 do not know the flag.
   Fd file(::memfd_create(name, MFD_CLOEXEC | kNoExecSeal));
   if (!file && errno == EINVAL) file = Fd(::memfd_create(name, MFD_CLOEXEC));

@@ -16,21 +16,44 @@ constexpr std::chrono::seconds kGivenFor{60};
 
 GivenLinks::GivenLinks(Clock& clock, Config& config)
     : clock_(clock), keep_(config.keep), max_request_(config.max_request_bytes) {
+  std::map<std::uint64_t, std::shared_ptr<const OldArena>> memory;
+  for (auto& [token, file] : config.memory) {
+    if (keep_ == nullptr) break;
+    auto opened = OldArena::open(*keep_, token, std::move(file));
+    if (opened)
+      memory.emplace(token, std::move(*opened));
+    else
+      log::warning("nbd.memory_lost", {{"error", opened.error().text}});
+  }
   for (auto& [index, link] : config.kept) {
     link.until = clock_.now() + kGivenFor;
-    const auto place = given_.find(index);
-    if (place != given_.end() && hung_up(place->second.socket.get())) discard(place);
-    if (!given_.try_emplace(index, std::move(link)).second) end(link);
+    const auto arena = memory.find(link.ledger ? arena_of(link.ledger.get()) : 0);
+    add_kept(index, {std::move(link), arena != memory.end() ? arena->second : nullptr});
   }
-  for (auto& [token, file] : config.memory) remember_memory(token, std::move(file));
   forget_later();
-  if (given_.empty()) memory_.clear();
+}
+
+/// Of several for one device, only one has not ended.
+void GivenLinks::add_kept(std::uint32_t index, One one) {
+  const auto place = given_.find(index);
+  if (place == given_.end()) {
+    given_.emplace(index, std::move(one));
+  } else if (hung_up(place->second.link.socket.get())) {
+    discard(place);
+    given_.emplace(index, std::move(one));
+  } else if (hung_up(one.link.socket.get())) {
+    end(one.link);
+  } else {
+    // Nobody knows which of them the kernel uses.
+    end(one.link);
+    refuse(place, {errc::failed_precondition, "the device has two links that have not ended"});
+  }
 }
 
 void GivenLinks::add(std::uint32_t index, GivenLink link) {
   discard(index);
   link.until = clock_.now() + kGivenFor;
-  given_[index] = std::move(link);
+  given_[index] = {std::move(link), nullptr};
   forget_later();
 }
 
@@ -38,21 +61,27 @@ std::optional<GivenLinks::Found> GivenLinks::find(std::uint32_t index, const std
                                                   const image::Image& image, bool read_only) {
   const auto place = given_.find(index);
   if (place == given_.end()) return std::nullopt;
+  One& one = place->second;
   // Somebody disconnected the device. Its number may be another's by now, and what lies in the socket is older.
-  if (place->second.backend != backend || hung_up(place->second.socket.get())) {
-    discard(place);
+  if (one.link.backend != backend) {
+    refuse(place, {errc::failed_precondition, "the device is another volume's by now: " + backend});
+    return std::nullopt;
+  }
+  if (hung_up(one.link.socket.get())) {
+    refuse(place, {errc::unavailable, "the kernel has ended the link"});
     return std::nullopt;
   }
   Found found;
-  if (place->second.ledger) {
-    found.left = read_left(index, place->second, image, read_only);
-    if (!found.left) {
-      discard(place);
+  if (one.link.ledger) {
+    auto left = read_left(index, one, image, read_only);
+    if (!left) {
+      refuse(place, left.error());
       return std::nullopt;
     }
+    found.left = std::move(*left);
   }
-  found.socket = std::move(place->second.socket);
-  forget(place);
+  found.socket = std::move(one.link.socket);
+  given_.erase(place);
   return found;
 }
 
@@ -61,30 +90,34 @@ void GivenLinks::discard(std::uint32_t index) {
 }
 
 void GivenLinks::discard(const std::string& backend) {
-  discard_all([&](const GivenLink& one) { return one.backend == backend; });
+  for (auto place = given_.begin(); place != given_.end();)
+    place = place->second.link.backend == backend ? discard(place) : std::next(place);
 }
 
 void GivenLinks::forget_later() {
   clock_.cancel(forgets_);
   forgets_ = 0;
   auto next = time_point::max();
-  for (const auto& [index, given] : given_) next = std::min(next, given.until);
+  for (const auto& [index, one] : given_) next = std::min(next, one.link.until);
   if (next == time_point::max()) return;
   forgets_ = clock_.schedule(next, [this] {
-    discard_all([this](const GivenLink& one) { return one.until <= clock_.now(); });
+    for (auto place = given_.begin(); place != given_.end();) {
+      const auto now = place++;
+      if (now->second.link.until <= clock_.now())
+        refuse(now, {errc::timed_out, "nobody went on with it within a minute"});
+    }
     forget_later();
   });
 }
 
-GivenLinks::Given::iterator GivenLinks::forget(Given::iterator place) {
-  const auto next = given_.erase(place);
-  if (given_.empty()) memory_.clear();
-  return next;
+void GivenLinks::refuse(Given::iterator place, const Error& why) {
+  log_not_resumed(place->second.link.backend, place->first, why);
+  discard(place);
 }
 
 GivenLinks::Given::iterator GivenLinks::discard(Given::iterator place) {
-  end(place->second);
-  return forget(place);
+  end(place->second.link);
+  return given_.erase(place);
 }
 
 void GivenLinks::end(const GivenLink& link) {
@@ -92,39 +125,18 @@ void GivenLinks::end(const GivenLink& link) {
   if (keep_ != nullptr && link.token != 0) static_cast<void>(keep_->drop(link.token));
 }
 
-template <class Which>
-void GivenLinks::discard_all(Which which) {
-  for (auto place = given_.begin(); place != given_.end();)
-    place = which(place->second) ? discard(place) : std::next(place);
-}
-
-void GivenLinks::remember_memory(std::uint64_t token, Fd file) {
-  if (keep_ == nullptr) return;
-  auto opened = OldArena::open(*keep_, token, std::move(file));
-  if (opened)
-    memory_.push_back(std::move(*opened));
-  else
-    log::warning("nbd.not_resumed", {{"error", opened.error().text}});
-}
-
-/// nullptr, and the log says why: nobody may go on with it.
-std::unique_ptr<Left> GivenLinks::read_left(std::uint32_t index, const GivenLink& given, const image::Image& image,
-                                            bool read_only) {
+/// An error: nobody may go on with it.
+result<std::unique_ptr<Left>> GivenLinks::read_left(std::uint32_t index, const One& one, const image::Image& image,
+                                                    bool read_only) const {
+  if (keep_ == nullptr) return Error{errc::failed_precondition, "nobody keeps it"};
+  const GivenLink& given = one.link;
   Expected expected{index, given.backend, {image.size(), read_only || image.read_only(), max_request_}, {}};
-  for (const auto& arena : memory_) expected.arenas.emplace_back(arena->token(), arena->bytes().size());
-  auto owed = keep_ != nullptr ? read_ledger(given.ledger.get(), expected)
-                               : result<Settled>(Error{errc::failed_precondition, "nobody keeps it"});
-  if (!owed) {
-    log::warning("nbd.not_resumed", {{"volume", given.backend},
-                                     {"device", device::path(index)},
-                                     {"error", owed.error().text},
-                                     {"effect", "the kernel repeats the requests in flight on a new link"}});
-    return nullptr;
-  }
-  const auto arena = std::ranges::find(memory_, owed->arena, [](const auto& one) { return one->token(); });
+  if (one.arena) expected.arenas.emplace_back(one.arena->token(), one.arena->size());
+  auto owed = read_ledger(given.ledger.get(), expected);
+  if (!owed) return owed.error();
   auto left = std::make_unique<Left>();
   left->keep = keep_;
-  if (arena != memory_.end()) left->arena = *arena;
+  left->arena = one.arena;
   left->owed = std::move(*owed);
   left->device = index;
   left->backend = given.backend;

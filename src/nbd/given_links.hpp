@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "corbd/core/wait.hpp"
 #include "corbd/nbd/devices.hpp"
@@ -13,7 +12,8 @@
 
 namespace corbd::nbd {
 
-/// One for each device. What nobody goes on with within a minute is shut: the kernel would wait for ever for it.
+/// One for each device. What nobody goes on with within a minute is shut: the kernel would wait for ever for it. Memory
+/// that none of them speaks of any more goes back to the system.
 /// Control thread.
 class GivenLinks {
  public:
@@ -38,22 +38,24 @@ class GivenLinks {
   void discard(const std::string& backend);
 
  private:
-  using Given = std::map<std::uint32_t, GivenLink>;
+  struct One {
+    GivenLink link;
+    std::shared_ptr<const OldArena> arena;  ///< that its ledger speaks of. It goes with the last link that has it.
+  };
+  using Given = std::map<std::uint32_t, One>;
+  void add_kept(std::uint32_t index, One one);
   void forget_later();
-  Given::iterator forget(Given::iterator place);
+  /// Nobody goes on with it, and the log says why.
+  void refuse(Given::iterator place, const Error& why);
   Given::iterator discard(Given::iterator place);
   void end(const GivenLink& link);
-  template <class Which>
-  void discard_all(Which which);
-  void remember_memory(std::uint64_t token, Fd file);
-  std::unique_ptr<Left> read_left(std::uint32_t index, const GivenLink& given, const image::Image& image,
-                                  bool read_only);
+  result<std::unique_ptr<Left>> read_left(std::uint32_t index, const One& one, const image::Image& image,
+                                          bool read_only) const;
 
   Clock& clock_;
   device::Keep* const keep_;
   const std::uint32_t max_request_;
   Given given_;
-  std::vector<std::shared_ptr<const OldArena>> memory_;  ///< as long as links are given
   Clock::TimerId forgets_ = 0;
 };
 

@@ -1,64 +1,84 @@
 #include "keeping.hpp"
 
-#include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 #include <vector>
 
+#include "corbd/core/log.hpp"
+#include "corbd/device/values.hpp"
 #include "ledger.hpp"
 
 namespace corbd::nbd {
 namespace {
 
-struct Mapping {
-  ~Mapping() {
-    if (at != MAP_FAILED) ::munmap(at, bytes);
-  }
-  Mapping(int file, std::size_t size) : at(::mmap(nullptr, size, PROT_READ, MAP_SHARED, file, 0)), bytes(size) {}
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-  void* at;
-  std::size_t bytes;
-};
+Error not_read(const char* what, const char* why) {
+  return {errc::unavailable, std::string("reading ") + what + ": " + why};
+}
 
-result<std::size_t> size_of(int file) {
+result<std::size_t> size_of(int file, const char* what) {
   struct stat found{};
-  if (::fstat(file, &found) != 0)
-    return Error{errc::unavailable, std::string("looking at a kept file: ") + std::strerror(errno)};
+  if (::fstat(file, &found) != 0) return not_read(what, std::strerror(errno));
   return static_cast<std::size_t>(found.st_size);
 }
 
-Error not_mapped() {
-  return {errc::exhausted, std::string("mapping what a dead session left: ") + std::strerror(errno)};
+result<> read_all(int file, std::uint64_t offset, std::span<std::byte> into, const char* what) {
+  while (!into.empty()) {
+    const ssize_t got = ::pread(file, into.data(), into.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return not_read(what, got == 0 ? "it ends there" : std::strerror(errno));
+    offset += static_cast<std::uint64_t>(got);
+    into = into.subspan(static_cast<std::size_t>(got));
+  }
+  return {};
 }
 
 }  // namespace
 
+OldArena::OldArena(device::Keep& keep, std::uint64_t token, Fd file)
+    : keep_(keep), token_(token), file_(std::move(file)) {}
+
 result<std::shared_ptr<const OldArena>> OldArena::open(device::Keep& keep, std::uint64_t token, Fd file) {
-  const auto size = size_of(file.get());
+  const std::shared_ptr<OldArena> made(new OldArena(keep, token, std::move(file)));
+  const auto size = size_of(made->file_.get(), "the payloads of dead sessions");
   if (!size) return size.error();
-  void* const at = ::mmap(nullptr, *size, PROT_READ, MAP_SHARED | MAP_NORESERVE, file.get(), 0);
-  if (at == MAP_FAILED) return not_mapped();
-  ::madvise(at, *size, MADV_DONTDUMP);
-  return std::shared_ptr<const OldArena>(new OldArena(keep, token, {static_cast<const std::byte*>(at), *size}));
+  made->size_ = *size;
+  return std::shared_ptr<const OldArena>(made);
 }
 
 OldArena::~OldArena() {
-  ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
   static_cast<void>(keep_.drop(token_));  // it goes with the process, at the latest
 }
 
+result<> OldArena::read(std::uint64_t offset, std::span<std::byte> into) const {
+  return read_all(file_.get(), offset, into, "a payload of a dead session");
+}
+
+void log_not_resumed(const std::string& backend, std::uint32_t device, const Error& why) {
+  log::warning("nbd.not_resumed", {{"volume", backend},
+                                   {"device", device::path(device)},
+                                   {"error", why.text},
+                                   {"effect", "the kernel repeats the requests in flight on a new link"}});
+}
+
 result<Settled> read_ledger(int file, const Expected& expected) {
-  const auto size = size_of(file);
+  const auto size = size_of(file, "a ledger");
   if (!size) return size.error();
-  // No file of ours is larger, and nobody wants to map what a broken one says.
+  // No file of ours is larger, and nobody wants to read what a broken one says.
   if (*size == 0 || *size > 2 * ledger::kBytes)
     return Error{errc::failed_precondition, "it has " + std::to_string(*size) + " bytes"};
-  const Mapping memory(file, *size);
-  if (memory.at == MAP_FAILED) return not_mapped();
-  return settle({static_cast<const std::byte*>(memory.at), memory.bytes}, expected);
+  std::vector<std::byte> memory(*size);
+  if (auto read = read_all(file, 0, memory, "a ledger"); !read) return read.error();
+  return settle(memory, expected);
+}
+
+std::uint64_t arena_of(int ledger) {
+  ledger::Head head;
+  if (!read_all(ledger, 0, std::as_writable_bytes(std::span(&head, 1)), "a ledger")) return 0;
+  return head.magic == ledger::kMagic && head.version == ledger::kVersion ? head.arena : 0;
 }
 
 }  // namespace corbd::nbd

@@ -1,8 +1,10 @@
 // What a session takes over from one of a dead process.
 #pragma once
 
-#include <functional>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "corbd/core/fd.hpp"
@@ -12,7 +14,7 @@
 namespace corbd::nbd {
 
 /// The payloads of dead sessions: one file, for all that had it. Nobody needs it any more when the last of them has
-/// taken over.
+/// taken over. It is read and never mapped: what a mapping cannot give kills whoever looks.
 class OldArena {
  public:
   static result<std::shared_ptr<const OldArena>> open(device::Keep& keep, std::uint64_t token, Fd file);
@@ -20,14 +22,16 @@ class OldArena {
   OldArena(const OldArena&) = delete;
   OldArena& operator=(const OldArena&) = delete;
   std::uint64_t token() const { return token_; }
-  std::span<const std::byte> bytes() const { return bytes_; }
+  std::size_t size() const { return size_; }
+  /// Any thread.
+  result<> read(std::uint64_t offset, std::span<std::byte> into) const;
 
  private:
-  OldArena(device::Keep& keep, std::uint64_t token, std::span<const std::byte> bytes)
-      : keep_(keep), token_(token), bytes_(bytes) {}
+  OldArena(device::Keep& keep, std::uint64_t token, Fd file);
   device::Keep& keep_;
   std::uint64_t token_;
-  std::span<const std::byte> bytes_;
+  Fd file_;
+  std::size_t size_ = 0;
 };
 
 struct Left {
@@ -39,7 +43,12 @@ struct Left {
   std::uint64_t token = 0;  ///< of the ledger that says so
 };
 
+/// Nobody goes on with the link of that device.
+void log_not_resumed(const std::string& backend, std::uint32_t device, const Error& why);
+
 /// Reads what a dead session left, or says why nobody may go on with it.
 result<Settled> read_ledger(int file, const Expected& expected);
+/// The token of the arena that a ledger speaks of; 0 if it is none.
+std::uint64_t arena_of(int ledger);
 
 }  // namespace corbd::nbd

@@ -90,7 +90,8 @@ class Session final : Budget::Waiter, Batched {
 
   // What a dead server left: session_resume.cpp
   void resume();
-  std::vector<Slot*> take_over(const Left& left);
+  bool take_over(const Left& left, std::vector<Slot*>& again);
+  static bool fetch(const Left& left, const Settled::Slot& old, std::byte* into);
   bool keep_instead_of(const Left& left);
   bool let_go();
   void publish_writer();

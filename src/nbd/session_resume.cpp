@@ -11,10 +11,12 @@ namespace corbd::nbd {
 void Session::resume() {
   const std::unique_ptr<Left> left = std::move(left_);
   read_us_ = now_us();
-  const std::vector<Slot*> again = take_over(*left);
-  if (!keep_instead_of(*left)) {
+  std::vector<Slot*> again;
+  if (!take_over(*left, again) || !keep_instead_of(*left)) {
     for (Slot* slot : again) release(*slot);
-    return stop(State::closed, 0);
+    stop(State::closed, 0);
+    static_cast<void>(left->keep->drop(left->token));
+    return;
   }
   log::info("nbd.resumed", {{"volume", left->backend},
                             {"device", device::path(left->device)},
@@ -25,14 +27,13 @@ void Session::resume() {
   turn();
 }
 
-/// Everything that is owed becomes this session's own. Returns what the image has to do, once more perhaps: nobody was
-/// told that it is done.
-std::vector<Session::Slot*> Session::take_over(const Left& left) {
+/// Everything that is owed becomes this session's own. `again`: what the image has to do, once more perhaps: nobody was
+/// told that it is done. Returns false if something of it cannot be read: then nobody may go on.
+bool Session::take_over(const Left& left, std::vector<Slot*>& again) {
   const Settled& owed = left.owed;
   Framer::Place place{0, static_cast<std::uint32_t>(owed.input.size()), 0, owed.skip_left};
   std::byte* payload = nullptr;
   if (!owed.input.empty()) std::memcpy(ledger_.input().data(), owed.input.data(), owed.input.size());
-  std::vector<Slot*> again;
   for (const Settled::Slot& old : owed.slots) {
     Slot& slot = take_slot(old.request);
     if (old.request.has_data() && old.request.length > 0 && (!old.answered || old.data_bytes() > 0)) {
@@ -40,8 +41,10 @@ std::vector<Session::Slot*> Session::take_over(const Left& left) {
       loop_.budget.resume(*this, Buffers::rounded(old.request.length));
       budget_used_ += Buffers::rounded(old.request.length);
       slot.buffer = loop_.buffers.take(old.request.length);
-      if (const std::size_t bytes = old.data_bytes(); bytes > 0)
-        std::memcpy(slot.buffer, left.arena->bytes().data() + old.buffer, bytes);
+      if (!fetch(left, old, slot.buffer)) {
+        release(slot);
+        return false;
+      }
     }
     ledger_.taken(slot.number, slot.request, loop_.offset(slot.buffer));
     if (old.answered) {
@@ -60,7 +63,14 @@ std::vector<Session::Slot*> Session::take_over(const Left& left) {
   mid_reply_ = outbox_.mid_reply();
   publish_writer();
   publish_reader();
-  return again;
+  return true;
+}
+
+bool Session::fetch(const Left& left, const Settled::Slot& old, std::byte* into) {
+  const std::size_t bytes = old.data_bytes();
+  const auto read = bytes > 0 ? left.arena->read(old.buffer, {into, bytes}) : result<>();
+  if (!read) log_not_resumed(left.backend, left.device, read.error());
+  return read.has_value();
 }
 
 bool Session::keep_instead_of(const Left& left) {
