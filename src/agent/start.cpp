@@ -87,6 +87,7 @@ void let_go(Kept& kept) {
     ::shutdown(held.socket.get(), SHUT_RDWR);
     static_cast<void>(kept.keeper->drop(held.link.token));
   }
+  for (const auto& memory : kept.holdings.memory) static_cast<void>(kept.keeper->drop(memory.token));
   kept.holdings.links.clear();
   kept.holdings.memory.clear();
 }
