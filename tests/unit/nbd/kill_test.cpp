@@ -333,6 +333,7 @@ TEST_CASE("a client whose server is killed with its only request gets that answe
   play.longest = 32 << 10;  // which a thread of the image answers
   play.send_buffer = 8 << 10;
   play.reads_late = true;
+  play.bursts = true;
   const Left left = kill_servers(play);
   CHECK(left.alone > 0);
   CHECK(left.partly > 0);

@@ -31,6 +31,7 @@ struct Play {
   std::vector<std::uint64_t> budgets{16u << 20};
   std::uint32_t reserved = 1u << 20;
   int send_buffer = 96 << 10;  ///< so that replies leave in parts
+  bool bursts = false;         ///< now and then three more, so that a lone request is not always in the first slot
   bool reads_late = false;     ///< large replies, so that a part of one is out for a while
   int kills = 300;
   std::size_t image() const { return kShort + long_parts * kLong; }
@@ -84,7 +85,8 @@ class StrictClient {
       : play_(play), socket_(socket), random_(seed), model_(play.image()), busy_(kRegions + play.long_parts) {}
 
   void more(bool new_requests) {
-    while (new_requests && waiting_.size() < play_.depth && out_.size() - out_at_ < (64u << 10)) ask();
+    const std::size_t depth = play_.depth + (play_.bursts && below(8) == 0 ? 3 : 0);
+    while (new_requests && waiting_.size() < depth && out_.size() - out_at_ < (64u << 10)) ask();
     push();
     pull();
   }
