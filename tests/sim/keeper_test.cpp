@@ -75,3 +75,30 @@ TEST_CASE("a kept link of a volume that another node took meanwhile is not gone 
   CHECK(scene.waiting() == test::kBlocks);
   CHECK(scene.world.kernel.errors == 0);
 }
+
+TEST_CASE("an agent that dies with its keeper, or whose keeper dies before the next one starts, leaves a dead link") {
+  const bool together = GENERATE(true, false);
+  Scene scene;
+  scene.world.agent.keeper = true;
+  REQUIRE(scene.want(test::staged()) == errc::ok);
+  scene.write_all();
+  scene.world.agent.kill(together);
+  if (!together) scene.world.agent.keeper_dies();
+  CHECK(scene.world.kernel.deaths == 1);
+  scene.world.agent.start();
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+  scene.loop.advance(3s);
+  CHECK(scene.waiting() == 0);
+  CHECK(scene.world.kernel.errors == 0);
+}
+
+TEST_CASE("a kept link that nobody goes on with within a minute is seen dead") {
+  Scene scene;
+  scene.world.agent.keeper = true;
+  REQUIRE(scene.want(test::staged()) == errc::ok);
+  scene.kill_and_start();
+  scene.loop.advance(59s);
+  CHECK(scene.world.kernel.deaths == 0);
+  scene.loop.advance(2s);
+  CHECK(scene.world.kernel.deaths == 1);
+}

@@ -38,13 +38,16 @@ void Node::happen(const Fault& fault) {
   }
   switch (fault.kind) {
     case Kind::reboot:
-      reboots_ = true;
+      reboots_ = world_.agent.keeper_goes_too = true;
       [[fallthrough]];
     case Kind::kill:
       if (!world_.agent.running()) break;
       down_for_ = fault.lasts;
+      if (world_.agent.keeper && !reboots_) return die_under_load();
       loop_.crash();
       break;
+    case Kind::keeper_dies:
+      return keeper_dies(fault);
     case Kind::leave_and_return:
       if (!world_.agent.running()) break;
       down_for_ = fault.lasts;
@@ -105,6 +108,35 @@ void Node::happen(const Fault& fault) {
   }
 }
 
+/// What is under way then is what the next agent goes on with.
+void Node::die_under_load() {
+  for (std::size_t i = 0; i < kubelets_.size(); ++i) application_hurries(i, loop_.clock.now() + 500ms);
+  loop_.outside_in(any(300ms), [this] {
+    if (!faults_over_ && world_.agent.running()) loop_.crash();
+  });
+}
+
+/// With its agent, before it, or after it, while no other one runs yet.
+void Node::keeper_dies(const Fault& fault) {
+  if (!world_.agent.keeper || !world_.agent.running()) return;
+  down_for_ = fault.lasts;
+  // It gets SIGTERM.
+  if (fault.what % 3 == 0) {
+    leaves_well_ = true;
+    return;
+  }
+  loop_.crash();
+  if (fault.what % 3 == 1) {
+    world_.agent.keeper_goes_too = true;
+    return;
+  }
+  loop_.outside_in(any(50ms), [this] {
+    if (world_.agent.running()) return;
+    trace("the keeper dies");
+    world_.agent.keeper_dies();
+  });
+}
+
 void Node::happen_to_image(const Fault& fault) {
   const std::string name = history_.volumes[fault.what % history_.volumes.size()].image;
   const auto place = world_.cluster.images.find(name);
@@ -161,6 +193,7 @@ void Node::there_and_back(const Fault& fault) {
   if (!world_.agent.running()) return;
   const auto away = fault.lasts + 45s;
   down_for_ = away;
+  world_.agent.keeper_goes_too = true;
   if (fault.what % 2 == 0)
     loop_.crash();
   else

@@ -56,6 +56,8 @@ constexpr std::array kWeights{
     // Drawn apart: add_fences().
     Weight{Kind::fence_node, "the cluster fences this node", 0, 150'000},
     Weight{Kind::dead_holder, "another node is cut off with an image", 0, 10'000},
+    // Drawn apart: add_keepers().
+    Weight{Kind::keeper_dies, "the keeper dies", 0, 20'000},
     // Drawn apart: make_history_of_two().
     Weight{Kind::cut_network, "a node's network is cut", 0, 150'000},
     Weight{Kind::fence_host, "a node is fenced by its host", 0, 150'000},
@@ -94,6 +96,21 @@ void add_fences(Draw& draw, History& history) {
   volume.raw = volume.begun = volume.read_only = false;
   history.fence_out_of_service = draw.one_in(2);
   history.faults.push_back(fault);
+}
+
+/// After all else, too. What is new to see needs deaths, and deaths of what comes after them.
+void add_keepers(Draw& draw, History& history) {
+  if (!draw.one_in(3)) return;
+  history.keepers = history.nodes == 2 ? 1 + draw.below(3) : 1;
+  constexpr std::array kinds{Kind::kill, Kind::crash_before_call, Kind::crash_after_call, Kind::keeper_dies};
+  for (std::uint32_t more = draw.below(5); more > 0; --more) {
+    const auto kind = kinds.at(draw.below(kinds.size()));
+    const auto at = draw.below(static_cast<std::uint32_t>(history.length.count()));
+    history.faults.push_back({kind, Millis(at), Millis(draw.below(weight_of(kind).lasts_ms)), draw.below(1000)});
+    // The next agent dies of it too.
+    if (draw.one_in(2))
+      history.faults.push_back({Kind::crash_before_call, Millis(at + draw.below(50)), Millis(), draw.below(1000)});
+  }
 }
 
 }  // namespace
@@ -146,6 +163,7 @@ History make_history(std::uint64_t seed) {
     if (draw.one_in(3)) volume.kms = draw.one_in(2) ? "own" : "default";
   for (auto& volume : history.volumes) volume.begun = !volume.filled && volume.kms.empty() && draw.one_in(6);
   add_fences(draw, history);
+  add_keepers(draw, history);
   return history;
 }
 
@@ -200,6 +218,7 @@ History make_history_of_two(std::uint64_t seed) {
         draw.one_in(3) ? draw.below(300) : draw.below(static_cast<std::uint32_t>(history.length.count())),
         draw.below(1000));
   history.volumes.front().exclusive = !draw.one_in(4);
+  add_keepers(draw, history);
   return history;
 }
 

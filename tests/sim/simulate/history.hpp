@@ -47,6 +47,7 @@ struct Fault {
     leave_in_call,
     fence_node,
     dead_holder,
+    keeper_dies,
     // Of two nodes; so are those that name a call, kill, fence_us, and those of links and the cluster. `what` is even
     // of the first node, and odd of the second.
     cut_network,
@@ -74,6 +75,7 @@ struct History {
   std::vector<Fault> faults;
   bool orchestrated = false;  ///< there are VolumeAttachments: who else writes has one, and ours is gone from then on
   bool fence_out_of_service = false;  ///< the agent's flag
+  std::uint32_t keepers = 0;          ///< nodes whose agent has one, by their bits
   Millis length{};                    ///< until the faults stop
 };
 History make_history(std::uint64_t seed);

@@ -33,6 +33,7 @@ Node::Node(const History& history, bool trace)
     : history_(history), trace_(trace), random_(history.seed * 2 + 1), start_(loop_.clock.now()) {
   world_.hazards = this;
   world_.agent.fence_out_of_service = history.fence_out_of_service;
+  world_.agent.keeper = history.keepers != 0;
   if (history.orchestrated) world_.attachment = {plan::Attachment::State::here, "uid-1", ""};
   slow_death_until_ = untold_until_ = disk_full_until_ = slow_until_ = dead_until_ = start_;
   for (const auto& volume : history.volumes) {
@@ -98,7 +99,7 @@ void Node::lifecycle() {
     try {
       world_.agent.hand_over(true, one_in(2));
     } catch (const test::Crash&) {
-      world_.agent.kill();
+      agent_dies();
     }
     // Whoever called the one before asks again.
     for (auto& kubelet : kubelets_) kubelet.asking = false;
@@ -112,10 +113,10 @@ void Node::lifecycle() {
     try {
       world_.agent.stop();
     } catch (const test::Crash&) {
-      world_.agent.kill();
+      agent_dies();
     }
   } else if (loop_.crashed() && world_.agent.running()) {
-    world_.agent.kill();
+    agent_dies();
   }
   leaves_well_ = false;
   if (world_.agent.running()) return;
@@ -128,6 +129,11 @@ void Node::lifecycle() {
   if (!down_for_) return;
   const auto back_in = *std::exchange(down_for_, std::nullopt);
   loop_.outside_in(back_in + 100ms, [this] { start_agent(); });
+}
+
+/// Its keeper starts the next one, unless that is gone too.
+void Node::agent_dies() {
+  if (const auto by_keeper = world_.agent.die()) down_for_ = std::chrono::ceil<Millis>(*by_keeper + any(20ms));
 }
 
 void Node::start_agent() {

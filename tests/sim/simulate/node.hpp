@@ -38,6 +38,7 @@ class Node final : public test::Hazards {
   void go_until(time_point end);
   void step(time_point end);
   void lifecycle();
+  void agent_dies();
   void start_agent();
   void settle();
   void take_down();
@@ -45,6 +46,8 @@ class Node final : public test::Hazards {
   // faults.cpp
   void schedule_faults();
   void happen(const Fault& fault);
+  void die_under_load();
+  void keeper_dies(const Fault& fault);
   void happen_to_image(const Fault& fault);
   void happen_to_device(const Fault& fault);
   void there_and_back(const Fault& fault);

@@ -57,6 +57,11 @@ void TwoNodes::happen_to_node(const Fault& fault, Side& side) {
       if (!world.agent.running()) return;
       pair_.comes_back_in = fault.lasts + 100ms;
       return world.loop().crash();
+    case Kind::keeper_dies:
+      if (!world.agent.running()) return;
+      world.agent.keeper_goes_too = true;
+      pair_.comes_back_in = fault.lasts + 100ms;
+      return world.loop().crash();
     case Kind::fence_us:
       if (!world.agent.client().empty()) pair_.cluster.blocklist(world.agent.client());
       return;

@@ -30,6 +30,7 @@ TwoNodes::TwoNodes(const History& history, bool trace)
     side.cut_until = side.slow_death_until = side.untold_until = start_;
     side.world->hazards = &side;
     side.world->agent.fence_out_of_service = history.fence_out_of_service;
+    side.world->agent.keeper = (history.keepers >> (&side - sides_.data()) & 1) != 0;
   }
   tell_attachments();
 }

@@ -146,20 +146,44 @@ void Agent::start(bool with_healer) {
   const auto started = world_.loop().run(life_->shell->start());
   if (!started) throw std::runtime_error(started.error().text);
   if (life_->healer) life_->healer->start();
+  if (world_.kernel.given.empty()) return;
+  world_.loop().outside_in(kGivenFor, [this, life = lives_] {
+    if (lives(life)) let_go_of_given();
+  });
 }
 
-void Agent::kill() {
-  world_.trace("the agent is gone");
+void Agent::let_go_of_given() {
+  for (const auto& [index, given] : std::exchange(world_.kernel.given, {})) world_.kernel.link_ended(given.link);
+}
+
+std::optional<duration> Agent::die() {
+  const bool outlived = keeper && !std::exchange(keeper_goes_too, false);
+  const auto again = outlived ? policy_.died(world_.loop().clock.now()) : std::nullopt;
+  kill(!again);
+  return again;
+}
+
+void Agent::keeper_dies() {
+  policy_ = {};
+  let_go_of_given();
+}
+
+void Agent::kill(bool with_keeper) {
+  world_.trace(with_keeper && keeper ? "the agent and its keeper are gone" : "the agent is gone");
+  const bool outlived = keeper && !with_keeper;
+  if (!outlived) policy_ = {};
   std::vector<int> ended;
-  std::map<std::uint32_t, int> kept;
-  if (keeper) kept = world_.kernel.given;
+  std::map<std::uint32_t, Given> kept;
+  for (auto& [index, given] : world_.kernel.given)
+    if (outlived && given.of_keeper)
+      kept[index] = std::move(given);
+    else
+      ended.push_back(given.link);
   for (const auto& [serial, link] : world_.kernel.links)
-    if (keeper && link->given && link->state() == device::Link::State::serving)
-      kept[*link->given] = serial;
+    if (outlived && link->kept())
+      kept[*link->given] = {serial, true, link->owed()};
     else
       ended.push_back(serial);
-  for (const auto& [index, serial] : world_.kernel.given)
-    if (!kept.contains(index)) ended.push_back(serial);
   world_.kernel.given = std::move(kept);
   // Before its coroutines end: what they hold is not closed, as it would be by somebody who lives.
   auto gone = std::move(life_);
@@ -202,8 +226,10 @@ task<> Agent::leave_well() {
 }
 
 void Agent::stop() {
+  // What ends by itself ends its keeper, or was told to end by that.
+  keeper_goes_too = true;
   world_.loop().run(leave_well());
-  kill();
+  kill(std::exchange(keeper_goes_too, false));
 }
 
 task<> Agent::give() {
@@ -229,13 +255,10 @@ void Agent::hand_over(bool with_healer, bool next_lives) {
     if (!next_lives) throw;
   }
   auto given = std::exchange(world_.kernel.given, {});
-  kill();
+  // The keeper of one that died starts it again. The next one has the lock by then, so the rest is let go.
+  kill(true);
   world_.kernel.given = std::move(given);
   start(with_healer);
-  world_.loop().outside_in(kGivenFor, [this, life = lives_] {
-    if (!lives(life)) return;
-    for (const auto& [index, serial] : std::exchange(world_.kernel.given, {})) world_.kernel.link_ended(serial);
-  });
 }
 
 result<> Agent::want(const std::string& id, plan::Wish wish) {

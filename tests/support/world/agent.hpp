@@ -7,6 +7,7 @@
 #include <string>
 
 #include "corbd/volume/shell.hpp"
+#include "policy.hpp"
 #include "support/loop.hpp"
 
 namespace corbd::test {
@@ -22,8 +23,12 @@ class Agent {
 
   /// Ports of a fresh agent, with a client address of its own.
   void start(bool with_healer = false);
-  /// The agent's process is gone: links die, its clients are dead.
-  void kill();
+  /// The agent's process is gone: its clients are dead, and so are links that its keeper does not have.
+  void kill(bool with_keeper = false);
+  /// The same, and how soon the keeper starts the next one; nothing: there is no keeper any more.
+  std::optional<duration> die();
+  /// While no agent runs.
+  void keeper_dies();
   /// It leaves as on SIGTERM.
   void stop();
   /// Until its process would end.
@@ -39,6 +44,7 @@ class Agent {
   bool fencing = false;
   bool fence_out_of_service = false;
   bool keeper = false;                    ///< its links outlive it
+  bool keeper_goes_too = false;           ///< with the agent's next death
   bool no_descriptor = false;             ///< the process can open nothing
   std::set<std::string> given_up;         ///< volumes failed by hand
   std::string node_address = "10.0.0.1";  ///< of this node's clients
@@ -62,9 +68,11 @@ class Agent {
   bool leaving = false;      ///< this life was told to end
 
  private:
+  void let_go_of_given();
   struct Life;
   task<> give();
   World& world_;
+  keeper::Policy policy_;
   int lives_ = 0;
   std::string client_;
   std::set<std::string> unwritten_;  ///< clients whose addresses the disk did not take

@@ -124,7 +124,7 @@ void CephCsi::serves(std::uint32_t index, int link, std::uint64_t id) {
     image->blocks[place->block] = place->number;
     image->stored.insert(place->number);
   }
-  world_.kernel.answer(index, id, 0, image->blocks[place->block], false);
+  world_.kernel.answer(index, link, {id, 0, image->blocks[place->block]});
 }
 
 void CephCsi::ends(std::uint32_t index, bool cleanly) {

@@ -16,6 +16,7 @@ KernelDevice* Kernel::by_index(std::uint32_t index) {
 
 void Kernel::boot() {
   devices.clear();
+  given.clear();
   mounts.clear();
   boot_id += "'";
 }
@@ -64,6 +65,7 @@ void Kernel::disconnect(std::uint32_t index) {
   world_.trace(device::path(index) + " is disconnected");
   device->disconnected = true;
   device->alive = false;
+  given.erase(index);
   errors += device->requests.size();
   device->requests.clear();
   // rbd-nbd, too, has it open until it has ended.
@@ -137,6 +139,14 @@ void Kernel::replay(std::uint32_t index, int link, std::uint64_t id) {
     if (request.id == id && request.sent_on != link) return send(*device, request);
 }
 
+void Kernel::discard_given(std::uint32_t index) {
+  const auto place = given.find(index);
+  if (place == given.end()) return;
+  const int link = place->second.link;
+  given.erase(place);
+  link_ended(link);
+}
+
 void Kernel::link_ended(int link) {
   const auto seen_in = world_.hazards == nullptr ? duration::zero() : world_.hazards->until_seen_dead();
   if (seen_in == duration::zero()) return seen_dead(link);
@@ -157,29 +167,35 @@ void Kernel::seen_dead(int link) {
   }
 }
 
-void Kernel::answer(std::uint32_t index, std::uint64_t id, int failed, std::uint64_t number, bool tombstone) {
+/// Of a live link each request is answered once, by the one process that has it.
+void Kernel::answer(std::uint32_t index, int link, const Reply& reply) {
   KernelDevice* device = by_index(index);
   if (device == nullptr) return;
+  if (given.contains(index) || device->link != link) return world_.broke("two processes answer on one link");
   const auto place = std::find_if(device->requests.begin(), device->requests.end(),
-                                  [&](const auto& request) { return request.id == id; });
+                                  [&](const auto& request) { return request.id == reply.request; });
   if (place == device->requests.end())
     return world_.broke("the kernel was answered a request that it does not wait for");
   const KernelRequest request = *place;
   device->requests.erase(place);
-  if (failed != 0) {
+  if (reply.failed != 0) {
     ++errors;
     // ENOENT: of an image that was removed, its own answer.
-    if (!tombstone && failed != -ENOENT)
-      world_.broke("an error reached the kernel that the image did not give: " + std::to_string(failed));
+    if (!reply.tombstone && reply.failed != -ENOENT)
+      world_.broke("an error reached the kernel that the image did not give: " + std::to_string(reply.failed));
     return;
   }
   ++answered;
-  FakeImage* image = world_.cluster.by_id(device->image_id);
+  look_at_data(*device, request, reply.number);
+}
+
+void Kernel::look_at_data(const KernelDevice& device, const KernelRequest& request, std::uint64_t number) {
+  FakeImage* image = world_.cluster.by_id(device.image_id);
   if (image == nullptr) return;
   const std::string where = "block " + std::to_string(request.block) + " of " + image->id;
   if (request.write && !image->stored.contains(request.number))
     world_.broke("a write was acknowledged that was never stored: " + where);
-  if (image->visits != device->visits) return;
+  if (image->visits != device.visits) return;
   if (request.write) {
     if (image->blocks[request.block] != request.number)
       world_.broke("a write was acknowledged that is not stored: " + where);

@@ -56,6 +56,20 @@ inline constexpr std::uint32_t kMappingMajor = 253;
 /// Whether it is of the device or of the mapping above it.
 bool shows_device(const host::Mount& mount, std::uint32_t index);
 
+/// What the dead, or the one before, answered, and did not come to send.
+struct Reply {
+  std::uint64_t request = 0;
+  int failed = 0;
+  std::uint64_t number = 0;
+  bool tombstone = false;
+};
+/// The agent's end of a link that is in no agent's hands: on its way to the next one, or in its keeper's.
+struct Given {
+  int link = 0;
+  bool of_keeper = false;
+  std::vector<Reply> owed = {};  ///< as its books say
+};
+
 class Kernel {
  public:
   explicit Kernel(World& world) : world_(world) {}
@@ -104,9 +118,12 @@ class Kernel {
   void connect_link(KernelDevice& device, int link);
   /// Another process goes on with the socket: what lies in it is read now.
   void resume_link(KernelDevice& device, int link);
-  std::map<std::uint32_t, int> given;  ///< links whose socket an agent gave to the next one, by device
-  int deaths = 0;                      ///< links that it saw dead
-  void answer(std::uint32_t index, std::uint64_t request, int error, std::uint64_t number, bool tombstone);
+  std::map<std::uint32_t, Given> given;  ///< by device
+  /// The agent's end is closed.
+  void discard_given(std::uint32_t index);
+  int deaths = 0;  ///< links that it saw dead
+  /// By whoever has that link.
+  void answer(std::uint32_t index, int link, const Reply& reply);
   std::map<int, FakeLink*> links;  ///< of this life of the agent
   std::function<void(std::uint32_t)> tell_dead;
   std::set<std::pair<std::uint32_t, int>>
@@ -116,6 +133,7 @@ class Kernel {
  private:
   void send(KernelDevice& device, KernelRequest& request);
   void replay(std::uint32_t index, int link, std::uint64_t request);
+  void look_at_data(const KernelDevice& device, const KernelRequest& request, std::uint64_t number);
   void ask_device(KernelDevice& device, KernelRequest request);
   void seen_dead(int link);
 

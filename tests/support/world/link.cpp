@@ -58,6 +58,8 @@ FakeLink::~FakeLink() {
 
 void FakeLink::take(std::uint32_t device, const KernelRequest& request) {
   if (state_ != State::serving || draining_) return;
+  if (world_.kernel.given.contains(device)) world_.broke("a session read from a link that another process has");
+  if (std::ranges::find(owed_, request.id, &Reply::request) != owed_.end()) return;
   if (world_.agent.leaving) world_.broke("a session took a request after the agent was told to leave");
   if (ops_.empty()) busy_since_ = world_.loop().clock.now();
   SessionOp& op = ops_.emplace_back();
@@ -82,7 +84,6 @@ void FakeLink::completed(image::Op* op, int result) noexcept {
 void FakeLink::end(SessionOp& op, int result) {
   std::uint64_t number = 0;
   std::memcpy(&number, op.buffer.data(), sizeof number);
-  const auto device = op.device;
   const auto request = op.request;
   ops_.remove_if([&](const SessionOp& one) { return &one == &op; });
   busy_since_ = world_.loop().clock.now();
@@ -91,30 +92,67 @@ void FakeLink::end(SessionOp& op, int result) {
       stop(verdict.doubtful ? State::closed : State::held, -result);
     } else {
       if (!first_answer_) first_answer_ = world_.loop().clock.now();
-      world_.kernel.answer(device, request, result, number, tombstone());
+      owed_.push_back({request, result, number, tombstone()});
+      send_later(request);
     }
   }
-  if (!ops_.empty()) return;
-  if (draining_) drained_.set();
-  if (state_ != State::serving) idle_.set();
+  note_idle();
+}
+
+/// With a keeper there is a moment in which only the books know the answer.
+void FakeLink::send_later(std::uint64_t request) {
+  if (!kept_ || world_.hazards == nullptr) return send(request);
+  world_.loop().outside_in(world_.hazards->any(std::chrono::milliseconds(4)),
+                           [&world = world_, serial = serial, request] {
+                             if (const auto place = world.kernel.links.find(serial); place != world.kernel.links.end())
+                               place->second->send(request);
+                           });
+}
+
+void FakeLink::send(std::uint64_t request) {
+  const auto place = std::ranges::find(owed_, request, &Reply::request);
+  if (place == owed_.end() || state_ != State::serving || !given) return;
+  const Reply reply = *place;
+  owed_.erase(place);
+  world_.kernel.answer(*given, serial, reply);
+  note_idle();
+}
+
+void FakeLink::owe(std::vector<Reply> replies) {
+  owed_ = std::move(replies);
+  for (const Reply& reply : std::vector<Reply>(owed_)) send_later(reply.request);
+}
+
+void FakeLink::note_idle() {
+  if (ops_.empty() && state_ != State::serving) idle_.set();
+  if (!busy() && draining_) drained_.set();
+}
+
+/// Without memory for its books it is not kept, and dies with the agent.
+void FakeLink::keep() {
+  if (!world_.agent.keeper || kept_) return;
+  kept_ = world_.hazards == nullptr || world_.hazards->any(duration(24)).count() != 0;
+  if (!kept_) world_.trace("link " + std::to_string(serial) + " is not kept");
 }
 
 void FakeLink::stop(State state, int error) {
   if (state_ != State::serving) return;
   state_ = state;
   error_ = error;
+  // The kernel sends those requests again, on the next link.
+  owed_.clear();
   world_.trace("link " + std::to_string(serial) + (state == State::held ? " is held" : " is shut"));
   if (given) world_.kernel.link_ended(serial);
   if (on_stopped_) asio::post(world_.loop().control(), on_stopped_);
-  if (ops_.empty()) idle_.set();
+  note_idle();
 }
 
 task<result<Fd>> FakeLink::give(Until) {
-  if (state_ != State::serving || !draining_ || !ops_.empty() || !given)
+  if (state_ != State::serving || !draining_ || busy() || !given)
     co_return Error{errc::unavailable, "the link has ended, or has something left to answer"};
   state_ = State::closed;
   world_.trace("link " + std::to_string(serial) + " is given away");
-  world_.kernel.given[*given] = serial;
+  world_.kernel.given[*given] = {serial};
   world_.kernel.links.erase(serial);
   if (on_stopped_) asio::post(world_.loop().control(), on_stopped_);
   idle_.set();
@@ -124,7 +162,7 @@ task<result<Fd>> FakeLink::give(Until) {
 
 task<Waited> FakeLink::drain(Until until) {
   draining_ = true;
-  if (ops_.empty()) drained_.set();
+  if (!busy()) drained_.set();
   co_return co_await drained_.wait(until);
 }
 

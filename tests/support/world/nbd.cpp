@@ -34,22 +34,29 @@ class Devices final : public device::Devices {
                                        bool read_only, std::function<void()> on_stopped) override {
     const auto place = world_.kernel.given.find(index);
     if (place == world_.kernel.given.end()) return nullptr;
-    const int before = place->second;
-    world_.kernel.given.erase(place);
     KernelDevice* known = world_.kernel.by_index(index);
-    if (known == nullptr || known->backend != backend || known->disconnected || !known->alive || known->link != before)
+    if (known == nullptr || known->backend != backend || known->disconnected || !known->alive ||
+        known->link != place->second.link || books_are_bad(place->second)) {
+      world_.kernel.discard_given(index);
       return nullptr;
+    }
+    Given before = std::move(place->second);
+    world_.kernel.given.erase(place);
     look_at_image(image, read_only);
     auto link = std::make_unique<FakeLink>(world_, image, std::move(on_stopped));
     if (known->image_id != link->image_id) world_.broke("a device got another image behind it");
     if (link->tombstone()) look_at_tombstone(world_, *known);
     link->given = index;
+    link->keep();
     world_.kernel.resume_link(*known, link->serial);
+    link->owe(std::move(before.owed));
     return link;
   }
 
   task<result<std::uint32_t>> connect(device::Link& link, device::ConnectArgs args, Until until) override {
-    const auto& ours = static_cast<FakeLink&>(link);
+    auto& ours = static_cast<FakeLink&>(link);
+    for (const auto& known : world_.kernel.devices)
+      if (known.backend == args.backend) world_.kernel.discard_given(known.index);
     KernelDevice made;
     made.link = ours.serial;
     made.image_id = ours.image_id;
@@ -64,17 +71,25 @@ class Devices final : public device::Devices {
         "kernel connect", args.backend, until,
         [&world = world_, made, avoid = args.avoid, index] { return make_device(world, made, avoid, *index); });
     if (!done) co_return done.error();
+    ours.keep();
     co_return *index;
   }
 
   task<result<>> reconnect(device::Link& link, device::ReconnectArgs args, Until until) override {
-    const int serial = static_cast<FakeLink&>(link).serial;
-    co_return co_await world_.calls.ask_driver(
-        "kernel reconfigure", args.backend, until, [&world = world_, serial, args] {
+    auto& ours = static_cast<FakeLink&>(link);
+    const int serial = ours.serial;
+    if (const auto kept = world_.kernel.given.find(args.index); kept != world_.kernel.given.end()) {
+      if (kept->second.of_keeper) world_.broke("a kept link was shut, and nobody tried to go on with it");
+      world_.kernel.discard_given(args.index);
+    }
+    auto done =
+        co_await world_.calls.ask_driver("kernel reconfigure", args.backend, until, [&world = world_, serial, args] {
           if (KernelDevice* known = world.kernel.by_index(args.index); known != nullptr && args.foreign)
             known->request_timeout = false;
           return give_back(world, serial, args.index, args.backend);
         });
+    if (done) ours.keep();
+    co_return done;
   }
 
   task<result<>> resize(device::Link& link, std::uint32_t index, std::string backend, std::uint64_t bytes,
@@ -99,6 +114,7 @@ class Devices final : public device::Devices {
   }
 
   task<result<>> disconnect(std::uint32_t index, std::string backend, Until until) override {
+    world_.kernel.discard_given(index);
     // It is looked at when the command begins; then it waits in the kernel.
     const KernelDevice* begun = world_.kernel.by_index(index);
     const bool carries = begun != nullptr && begun->backend == backend;
@@ -142,6 +158,11 @@ class Devices final : public device::Devices {
   void on_link_dead(std::function<void(std::uint32_t)> dead) override { world_.kernel.tell_dead = std::move(dead); }
 
  private:
+  /// Of a link that a keeper has, rarely: then it is shut.
+  bool books_are_bad(const Given& given) const {
+    return given.of_keeper && world_.hazards != nullptr && world_.hazards->any(duration(24)).count() == 0;
+  }
+
   void look_at_image(const image::Image& image, bool read_only) const {
     const auto* opened = dynamic_cast<const FakeOpened*>(&image);
     const FakeImage* of = opened == nullptr ? nullptr : world_.cluster.by_id(image.key().image_id);

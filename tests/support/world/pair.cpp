@@ -31,8 +31,8 @@ void Pair::advance(duration by) {
 
 void Pair::live_on(World& node) {
   if (!node.loop().crashed() || !node.agent.running()) return;
-  node.agent.kill();
-  node.loop().outside_in(comes_back_in, [&node] { start(node); });
+  const auto by_keeper = node.agent.die();
+  node.loop().outside_in(by_keeper.value_or(comes_back_in), [&node] { start(node); });
 }
 
 Pair::Answer Pair::ask(World& node, const std::string& id, plan::Wish wish, duration within) {

@@ -97,13 +97,19 @@ class FakeLink final : public device::Link {
   task<Waited> idle(Until until) override { return idle_.wait(until); }
   task<Waited> drain(Until until) override;
   task<result<Fd>> give(Until until) override;
-  std::uint64_t in_flight() const override { return ops_.size(); }
+  std::uint64_t in_flight() const override { return ops_.size() + owed_.size(); }
   duration oldest() const override { return ops_.empty() ? duration::zero() : world_.loop().clock.now() - busy_since_; }
 
   std::optional<time_point> first_answer() const override { return first_answer_; }
 
   void take(std::uint32_t device, const KernelRequest& request);
   void stop(State state, int error);
+  /// Its keeper has it from now on, with its books.
+  void keep();
+  bool kept() const { return kept_ && given && state_ == State::serving; }
+  const std::vector<Reply>& owed() const { return owed_; }
+  /// What the one before did not come to send.
+  void owe(std::vector<Reply> replies);
   /// The image's client, if it is an image.
   const FakeOpened* opened() const { return dynamic_cast<const FakeOpened*>(&image_); }
   bool tombstone() const { return opened() == nullptr; }
@@ -118,13 +124,18 @@ class FakeLink final : public device::Link {
   static std::uint64_t begin_visit(World& world, const image::Image& image);
   void look_whom_it_is_taken_from();
   void end(SessionOp& op, int result);
+  bool busy() const { return !ops_.empty() || !owed_.empty(); }
+  void send_later(std::uint64_t request);
+  void send(std::uint64_t request);
+  void note_idle();
   World& world_;
   image::Image& image_;
   std::function<void()> on_stopped_;
   State state_ = State::serving;
   int error_ = 0;
-  bool draining_ = false;
+  bool draining_ = false, kept_ = false;
   std::list<SessionOp> ops_;
+  std::vector<Reply> owed_;  ///< answered, and not sent
   time_point busy_since_{};
   std::optional<time_point> first_answer_;
   Event idle_, drained_;
