@@ -70,11 +70,11 @@ task<> Shell::Impl::warm_images(Warming& warming) {
 task<result<std::vector<std::string>>> Shell::Impl::warm(Until until) {
   auto warming = co_await plan_warming(until);
   if (!warming) co_return warming.error();
-  Gate connecting(control_, clock_);
+  Gate& connecting = drains_.emplace_back(control_, clock_);
   for (auto& [access, images] : warming->connections)
     connecting.spawn(warm_connections(std::move(access), images, until));
   co_await connecting.close({});
-  Gate opening(control_, clock_);
+  Gate& opening = drains_.emplace_back(control_, clock_);
   for (int i = 0; i < kOpenAtOnce; ++i) opening.spawn(warm_images(*warming));
   co_await opening.close({});
   co_return std::move(warming->cold);

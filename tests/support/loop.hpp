@@ -80,7 +80,7 @@ class Loop {
     crashed_ = false;
   }
 
-  /// Another process's, on the same time: whatever steps one of them steps both. Of two, neither may leap().
+  /// Another process's, on the same time: whatever steps one of them steps both.
   void stand_beside(Loop& other) {
     beside_ = &other;
     other.beside_ = this;
@@ -110,6 +110,7 @@ class Loop {
   /// The machine stood still for so long: every timer on the way is late.
   void leap(duration by) {
     clock.advance(by);
+    if (beside_ != nullptr) beside_->clock.advance(by);
     step(clock.now());
   }
   /// Runs the task to its end, jumping over waits. Throws when nothing is left that could end it, and when the agent

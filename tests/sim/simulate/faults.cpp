@@ -38,23 +38,23 @@ void Node::happen(const Fault& fault) {
   }
   switch (fault.kind) {
     case Kind::reboot:
-      reboots_ = world_.agent.keeper_goes_too = true;
+      reboots_ = agent().keeper_goes_too = true;
       [[fallthrough]];
     case Kind::kill:
-      if (!world_.agent.running()) break;
+      if (!agent().running() && handover_ == nullptr) break;
       down_for_ = fault.lasts;
-      if (world_.agent.keeper && !reboots_) return die_under_load();
-      loop_.crash();
+      if (agent().keeper && !reboots_) return die_under_load();
+      crash();
       break;
     case Kind::keeper_dies:
       return keeper_dies(fault);
     case Kind::leave_and_return:
-      if (!world_.agent.running()) break;
+      if (!agent().running()) break;
       down_for_ = fault.lasts;
       leaves_well_ = true;
       break;
     case Kind::hand_over:
-      hands_over_ = world_.agent.running();
+      hands_over_ = agent().running() && handover_ == nullptr;
       break;
     case Kind::cluster_dead:
       world_.cluster.dead = true;
@@ -76,8 +76,8 @@ void Node::happen(const Fault& fault) {
       if (fault.what % 2 == 1) {
         armed_.push_back(fault);
         armed_.back().what = fault.what % 12;
-      } else if (!world_.agent.client().empty()) {
-        world_.cluster.blocklist(world_.agent.client());
+      } else if (!agent().client().empty()) {
+        world_.cluster.blocklist(agent().client());
       }
       break;
     case Kind::links_die_slowly:
@@ -112,28 +112,28 @@ void Node::happen(const Fault& fault) {
 void Node::die_under_load() {
   for (std::size_t i = 0; i < kubelets_.size(); ++i) application_hurries(i, loop_.clock.now() + 500ms);
   loop_.outside_in(any(300ms), [this] {
-    if (!faults_over_ && world_.agent.running()) loop_.crash();
+    if (!faults_over_) crash();
   });
 }
 
 /// With its agent, before it, or after it, while no other one runs yet.
 void Node::keeper_dies(const Fault& fault) {
-  if (!world_.agent.keeper || !world_.agent.running()) return;
+  if (!agent().keeper || !agent().running() || handover_ != nullptr) return;
   down_for_ = fault.lasts;
   // It gets SIGTERM.
   if (fault.what % 3 == 0) {
     leaves_well_ = true;
     return;
   }
-  loop_.crash();
+  crash();
   if (fault.what % 3 == 1) {
-    world_.agent.keeper_goes_too = true;
+    agent().keeper_goes_too = true;
     return;
   }
   loop_.outside_in(any(50ms), [this] {
-    if (world_.agent.running()) return;
+    if (agent().running()) return;
     trace("the keeper dies");
-    world_.agent.keeper_dies();
+    agent().keeper_dies();
   });
 }
 
@@ -160,8 +160,8 @@ void Node::happen_to_image(const Fault& fault) {
       place->second.size += 1 << 20;
       return world_.cluster.resized(place->second.id);
     case Kind::give_up:
-      if (world_.agent.running()) {
-        world_.agent.given_up.insert(name);
+      if (agent().running()) {
+        agent().given_up.insert(name);
         ask(fault.what % history_.volumes.size(), plan::Failed{});
       }
       return;
@@ -190,12 +190,12 @@ void Node::happen_to_device(const Fault& fault) {
 /// ceph-csi's pod takes the place of ours. Its healer knows volumes by their attachments, waits until the watches of
 /// the last client are over, and ends with its pod, mostly by SIGKILL.
 void Node::there_and_back(const Fault& fault) {
-  if (!world_.agent.running()) return;
+  if (!agent().running() || handover_ != nullptr) return;
   const auto away = fault.lasts + 45s;
   down_for_ = away;
-  world_.agent.keeper_goes_too = true;
+  agent().keeper_goes_too = true;
   if (fault.what % 2 == 0)
-    loop_.crash();
+    crash();
   else
     leaves_well_ = true;
   if (!history_.orchestrated) return;
@@ -207,7 +207,7 @@ void Node::there_and_back(const Fault& fault) {
 }
 
 void Node::ceph_csi_heals(std::uint32_t) {
-  if (world_.agent.running() || world_.cluster.dead || faults_over_ || is_fenced() ||
+  if (agent().running() || world_.cluster.dead || faults_over_ || is_fenced() ||
       world_.attachment.state != plan::Attachment::State::here)
     return;
   for (auto& device : world_.kernel.devices) {
@@ -224,8 +224,7 @@ void Node::ceph_csi_heals(std::uint32_t) {
 void Node::vouch(std::size_t i) {
   const std::string& name = history_.volumes[i].image;
   const auto* device = device_of(name);
-  if (faults_over_ || !world_.cluster.images.contains(name) || device == nullptr || device->alive ||
-      !world_.agent.running())
+  if (faults_over_ || !world_.cluster.images.contains(name) || device == nullptr || device->alive || !agent().running())
     return;
   for (const auto& [agent, of] : waiting_)
     if (of == name && !moved_at_) return;
@@ -247,9 +246,12 @@ void Node::stop_faults() {
     if (const auto image = world_.cluster.images.find(visit.first); image != world_.cluster.images.end())
       world_.cluster.leave(image->second, visitor, visit.second);
   visitors_.clear();
-  if (is_fenced()) world_.cluster.unfence_host(world_.agent.node_address);
+  if (is_fenced()) world_.cluster.unfence_host(agent().node_address);
   while (!world_.ceph_csi.daemons.empty()) world_.ceph_csi.ends(world_.ceph_csi.daemons.begin()->first, false);
   lifecycle();
+  const auto end = loop_.clock.now() + 10min;
+  while (handover_ != nullptr && loop_.clock.now() < end && world_.broken_rules.empty()) step(end);
+  if (handover_ != nullptr) world_.broke("a handover does not end");
   start_agent();
 }
 
@@ -257,7 +259,7 @@ void Node::stop_faults() {
 void Node::leave_in_call(Millis comes_back_in) {
   for (std::size_t i = 0; i < kubelets_.size(); ++i) application_hurries(i, loop_.clock.now() + 3s);
   loop_.outside_in(any(500ms), [this, comes_back_in] {
-    if (faults_over_ || !world_.agent.running()) return;
+    if (faults_over_ || !agent().running()) return;
     down_for_ = comes_back_in;
     leaves_well_ = true;
   });
@@ -299,7 +301,7 @@ test::Fate Node::fate(const std::string& call) {
         fate.crash_before = true;
         break;
       case Kind::fence_us:
-        if (!world_.agent.client().empty()) world_.cluster.blocklist(world_.agent.client());
+        if (!agent().client().empty()) world_.cluster.blocklist(agent().client());
         break;
       case Kind::leave_in_call:
         // A mkfs, an umount or a look at the cluster lasts longer than the agent may take to leave, or not quite.

@@ -113,6 +113,15 @@ void add_keepers(Draw& draw, History& history) {
   }
 }
 
+/// Once something is served that can be handed over.
+void add_handovers(Draw& draw, History& history) {
+  if (!draw.one_in(4)) return;
+  for (std::uint32_t more = 1 + draw.below(3); more > 0; --more)
+    history.faults.push_back({Kind::hand_over,
+                              Millis(1000 + draw.below(static_cast<std::uint32_t>(history.length.count()))), Millis(1),
+                              draw.below(1000)});
+}
+
 }  // namespace
 
 std::string text(const Fault& fault) {
@@ -164,6 +173,7 @@ History make_history(std::uint64_t seed) {
   for (auto& volume : history.volumes) volume.begun = !volume.filled && volume.kms.empty() && draw.one_in(6);
   add_fences(draw, history);
   add_keepers(draw, history);
+  add_handovers(draw, history);
   return history;
 }
 

@@ -33,7 +33,7 @@ void Node::kubelet_looks(std::size_t i) {
   if (faults_over_) return;
   loop_.outside_in(100ms + below(4s), [this, i] { kubelet_looks(i); });
   Kubelet& kubelet = kubelets_[i];
-  if (!world_.agent.running() || kubelet.asking) return;
+  if (!agent().running() || kubelet.asking) return;
   if (one_in(20)) kubelet.wants_up = !kubelet.wants_up;
   // After its own restart kubelet stages and publishes everything again.
   const bool again = one_in(15);
@@ -78,12 +78,12 @@ bool Node::attach(Kubelet& kubelet) {
 void Node::ask(std::size_t i, Wish wish) {
   kubelets_[i].asking = true;
   trace(std::string(plan::name(wish)) + " of " + kubelets_[i].volume.image);
-  asio::co_spawn(loop_.io, asking(*this, i, std::move(wish)), asio::detached);
+  asio::co_spawn(serving_->loop().io, asking(*this, i, std::move(wish)), asio::detached);
 }
 
 task<> Node::asking(Node& node, std::size_t i, Wish wish) {
   const Until until{node.loop_.clock.now() + 2min};
-  const auto done = co_await node.world_.agent.shell().want(node.kubelets_[i].volume.image, wish, until);
+  const auto done = co_await node.agent().shell().want(node.kubelets_[i].volume.image, wish, until);
   node.answered(i, wish, done);
 }
 

@@ -56,9 +56,10 @@ History make(std::uint64_t seed) { return nodes == 2 ? make_history_of_two(seed)
 int run_one(std::uint64_t seed, bool trace, bool whole) {
   living = seed;
   auto history = make(seed);
-  const auto outcome = run(history, false);
+  // One that crashes shows how far it came.
+  const auto outcome = run(history, trace && whole);
   if (!outcome.broken.empty() && !whole) history = shrink(history);
-  if (trace) run(history, true);
+  if (trace && !whole) run(history, true);
   for (const auto& volume : history.volumes)
     std::printf("%s:%s%s%s%s%s%s%s\n", volume.image.c_str(), volume.exclusive ? " exclusive" : "",
                 volume.filled ? " filled" : "", volume.raw ? " with raw data" : "", volume.block ? " block" : "",

@@ -32,8 +32,11 @@ const test::FakeImage& make_image(test::Cluster& cluster, const Volume& volume) 
 Node::Node(const History& history, bool trace)
     : history_(history), trace_(trace), random_(history.seed * 2 + 1), start_(loop_.clock.now()) {
   world_.hazards = this;
-  world_.agent.fence_out_of_service = history.fence_out_of_service;
-  world_.agent.keeper = history.keepers != 0;
+  loop_.stand_beside(beside_loop_);
+  for (test::World* process : {&world_, &beside_}) {
+    process->agent.fence_out_of_service = history.fence_out_of_service;
+    process->agent.keeper = history.keepers != 0;
+  }
   if (history.orchestrated) world_.attachment = {plan::Attachment::State::here, "uid-1", ""};
   slow_death_until_ = untold_until_ = disk_full_until_ = slow_until_ = dead_until_ = start_;
   for (const auto& volume : history.volumes) {
@@ -73,8 +76,9 @@ Outcome Node::live() {
        !world_.cluster.opened.empty() && loop_.clock.now() < end && world_.broken_rules.empty();)
     step(end);
   look_at_what_is_left();
-  if (world_.agent.running()) world_.agent.stop();
-  return {world_.broken_rules, static_cast<std::uint64_t>(world_.calls.made), world_.kernel.answered};
+  if (agent().running()) agent().stop();
+  return {world_.broken_rules, static_cast<std::uint64_t>(world_.calls.made + beside_.calls.made),
+          world_.kernel.answered};
 }
 
 void Node::step(time_point end) {
@@ -94,33 +98,26 @@ void Node::lifecycle() {
     trace("the machine sleeps for " + std::to_string(slept.count()) + " ms");
     loop_.leap(slept);
   }
-  if (std::exchange(hands_over_, false) && world_.agent.running() && !loop_.crashed() && !leaves_well_) {
-    trace("the agent hands over");
-    try {
-      world_.agent.hand_over(true, one_in(2));
-    } catch (const test::Crash&) {
-      agent_dies();
-    }
-    // Whoever called the one before asks again.
-    for (auto& kubelet : kubelets_) kubelet.asking = false;
-    vouched_.clear();
-    if (world_.agent.running()) {
-      down_for_.reset();
-      return;
-    }
-  } else if (leaves_well_ && world_.agent.running() && !loop_.crashed()) {
+  if (handover_ != nullptr && !reboots_) {
+    look_at_handover();
+    if (handover_ != nullptr || agent().running()) return;
+  } else if (std::exchange(hands_over_, false) && handover_ == nullptr && agent().running() &&
+             !serving_->loop().crashed() && !leaves_well_) {
+    return hand_over();
+  } else if (leaves_well_ && agent().running() && !serving_->loop().crashed()) {
     trace("the agent is told to leave");
     try {
-      world_.agent.stop();
+      agent().stop();
     } catch (const test::Crash&) {
       agent_dies();
     }
-  } else if (loop_.crashed() && world_.agent.running()) {
+  } else if (serving_->loop().crashed() && agent().running()) {
     agent_dies();
   }
   leaves_well_ = false;
-  if (world_.agent.running()) return;
+  if (agent().running()) return;
   if (std::exchange(reboots_, false)) {
+    end_handover();
     world_.reboot();
     for (auto& kubelet : kubelets_) kubelet.staged = kubelet.published = false;
   }
@@ -133,21 +130,21 @@ void Node::lifecycle() {
 
 /// Its keeper starts the next one, unless that is gone too.
 void Node::agent_dies() {
-  if (const auto by_keeper = world_.agent.die()) down_for_ = std::chrono::ceil<Millis>(*by_keeper + any(20ms));
+  if (const auto by_keeper = agent().die()) down_for_ = std::chrono::ceil<Millis>(*by_keeper + any(20ms));
 }
 
 void Node::start_agent() {
-  if (world_.agent.running()) return;
+  if (agent().running() || handover_ != nullptr) return;
   trace("an agent starts");
-  world_.agent.start(true);
+  agent().start(true);
 }
 
 result<> Node::want(const std::string& id, const Wish& wish) {
   trace(std::string(plan::name(wish)) + " of " + id);
-  if (std::holds_alternative<plan::Failed>(wish)) world_.agent.given_up.insert(id);
+  if (std::holds_alternative<plan::Failed>(wish)) agent().given_up.insert(id);
   result<> done;
   try {
-    done = loop_.run(world_.agent.shell().want(id, wish, {loop_.clock.now() + 2min}));
+    done = serving_->loop().run(agent().shell().want(id, wish, {loop_.clock.now() + 2min}));
   } catch (const test::Crash&) {
     // A blow that was under way when the faults ended.
     lifecycle();
@@ -171,7 +168,7 @@ void Node::settle() {
   for (const Kubelet* kubelet : ours) {
     if (!waits(kubelet)) continue;
     const auto status =
-        world_.agent.running() ? world_.agent.shell().status(kubelet->volume.image) : std::optional<volume::Status>();
+        agent().running() ? agent().shell().status(kubelet->volume.image) : std::optional<volume::Status>();
     world_.broke("a volume that is provably ours is not served after 10 min without faults: " + kubelet->volume.image +
                  (status && status->last_error ? ": " + status->last_error->text : ""));
   }
@@ -202,7 +199,7 @@ void Node::wait_for_agents() {
     const auto kubelet = std::ranges::find(kubelets_, name, [](const Kubelet& one) { return one.volume.image; });
     const auto kept = [&] {
       if (served(*kubelet)) return false;
-      const auto status = world_.agent.shell().status(name);
+      const auto status = serving_->agent.shell().status(name);
       const auto health = status ? status->health : Health::lost;
       const bool left =
           health == Health::unproven || health == Health::lost || health == Health::failed || health == Health::staging;

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "history.hpp"
+#include "support/world/handover.hpp"
 #include "support/world/world.hpp"
 
 namespace corbd::sim {
@@ -39,6 +40,13 @@ class Node final : public test::Hazards {
   void step(time_point end);
   void lifecycle();
   void agent_dies();
+  void hand_over();
+  void look_at_handover();
+  void before_dies();
+  void next_dies();
+  void crash();
+  void end_handover();
+  test::Agent& agent() const { return serving_->agent; }
   void start_agent();
   void settle();
   void take_down();
@@ -98,8 +106,13 @@ class Node final : public test::Hazards {
   const History& history_;
   const bool trace_;
   std::mt19937_64 random_;
-  test::Loop loop_;
+  test::Loop loop_, beside_loop_;
   test::World world_{loop_};
+  test::World beside_{beside_loop_, world_};  ///< the node's other process, while there is one
+  test::World* serving_ = &world_;            ///< whose agent serves, or served last
+  /// Those that were, too: what they said may still be under way.
+  std::vector<std::unique_ptr<test::Handover>> handovers_;
+  test::Handover* handover_ = nullptr;  ///< that is under way
   time_point start_;
   std::vector<Kubelet> kubelets_;
   std::vector<Fault> armed_;        ///< of calls; `what` counts down to the call

@@ -16,8 +16,7 @@ const std::string kDeadHost = "10.0.0.4";
 /// that.
 bool Node::is_between_break_and_lock(const test::FakeImage& image) const {
   return image.lock_owner.empty() && image.our_break == image.version &&
-         std::ranges::any_of(image.watchers,
-                             [&](const auto& watcher) { return world_.agent.clients.contains(watcher); });
+         std::ranges::any_of(image.watchers, [&](const auto& watcher) { return agent().clients.contains(watcher); });
 }
 
 void Node::visit(const Fault& fault, bool by_force) {
@@ -69,12 +68,12 @@ void Node::agent_waits(const Fault& fault) {
   world_.cluster.other_agent_waits(name, agent);
 }
 
-bool Node::is_fenced() const { return world_.cluster.fenced_hosts.contains(world_.agent.node_address); }
+bool Node::is_fenced() const { return world_.cluster.fenced_hosts.contains(agent().node_address); }
 
 /// Meanwhile another node may take an image. What rbd-nbd does on a fenced node is not the agent's.
 void Node::fence_node(const Fault& fault) {
   if (!world_.ceph_csi.daemons.empty()) return;
-  world_.cluster.fence_host(world_.agent.node_address, any(2s));
+  world_.cluster.fence_host(agent().node_address, any(2s));
   const auto end = loop_.clock.now() + fault.lasts;
   if (fault.what % 2 == 1)
     loop_.outside_in(any(fault.lasts), [this, fault] {
@@ -82,7 +81,7 @@ void Node::fence_node(const Fault& fault) {
       if (there && is_fenced()) visit(fault, false);
     });
   loop_.outside(end, [this] {
-    if (is_fenced()) world_.cluster.unfence_host(world_.agent.node_address);
+    if (is_fenced()) world_.cluster.unfence_host(agent().node_address);
   });
 }
 

@@ -76,7 +76,7 @@ bool Node::stayed_here(const plan::Record& record, const test::FakeImage& image)
   const auto& told = world_.attachment;
   if (told.state != plan::Attachment::State::here || record.attachment_uid.empty() || record.attachment_uid != told.uid)
     return false;
-  return image.lock_owner.empty() || image::host_of(image.lock_owner) == world_.agent.node_address;
+  return image.lock_owner.empty() || image::host_of(image.lock_owner) == agent().node_address;
 }
 
 bool Node::provably_ours(const Kubelet& kubelet) const {
@@ -91,11 +91,11 @@ bool Node::provably_ours(const Kubelet& kubelet) const {
   const auto image = world_.cluster.images.find(id);
   if (image == world_.cluster.images.end()) return false;
   if (record->read_only) return true;
-  const auto foreign = [&](const std::string& watcher) { return !world_.agent.clients.contains(watcher); };
+  const auto foreign = [&](const std::string& watcher) { return !agent().clients.contains(watcher); };
   if (std::any_of(image->second.watchers.begin(), image->second.watchers.end(), foreign)) return false;
   if (stayed_here(*record, image->second)) return true;
   const bool freed_by_us = image->second.lock_owner.empty() && image->second.our_break == image->second.version;
-  return record->exclusive_lock && (freed_by_us || world_.agent.clients.contains(image->second.lock_owner));
+  return record->exclusive_lock && (freed_by_us || agent().clients.contains(image->second.lock_owner));
 }
 
 bool Node::served(const Kubelet& kubelet) const {

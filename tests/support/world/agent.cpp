@@ -35,13 +35,13 @@ class NodeFiles final : public volume::NodeFiles {
   task<result<>> check_path(std::string, bool) override { co_return result<>(); }
   bool busy(const std::string& file) const override { return world_.calls.busy(file); }
   task<result<std::optional<cephcsi::Stash>>> read_stash(std::string path) override {
-    return world_.disk.read_stash(std::move(path));
+    return world_.disk.read_stash(world_, std::move(path));
   }
   task<result<>> write_stash(std::string path, cephcsi::Stash stash) override {
-    return world_.disk.write_stash(std::move(path), std::move(stash));
+    return world_.disk.write_stash(world_, std::move(path), std::move(stash));
   }
   task<result<>> drop_stash(std::string path, std::string log) override {
-    return world_.disk.drop_stash(std::move(path), std::move(log));
+    return world_.disk.drop_stash(world_, std::move(path), std::move(log));
   }
 
  private:
@@ -99,7 +99,7 @@ struct Agent::Life final : volume::Listener {
   std::unique_ptr<volume::Shell> shell;
 };
 
-Agent::Agent(World& world) : world_(world) {}
+Agent::Agent(World& world, Agent* first) : node(first != nullptr ? first->node : own_node_), world_(world) {}
 
 Agent::~Agent() {
   if (running()) kill();
@@ -107,13 +107,10 @@ Agent::~Agent() {
 
 volume::Shell& Agent::shell() { return *life_->shell; }
 
-void Agent::start(bool with_healer) {
+void Agent::begin() {
   ++lives_;
   fenced_once = leaving = false;
-  world_.kernel.key_derivations = 0;
-  world_.disk.refused.clear();
   client_.clear();
-  cut_.clear();
   connection();
   life_ = std::make_unique<Life>(world_);
   volume::Config config;
@@ -136,13 +133,18 @@ void Agent::start(bool with_healer) {
                             .files = life_->files,
                             .orchestrator = life_->orchestrator};
   life_->shell = std::make_unique<volume::Shell>(world_.loop().control(), world_.loop().clock, ports, config);
-  if (with_healer) {
-    heal::Config healing;
-    healing.jitter = repeatable_jitter(static_cast<std::uint64_t>(lives_));
-    life_->healer =
-        std::make_unique<heal::Healer>(world_.loop().control(), world_.loop().clock, *life_->shell, healing);
-    life_->shell->tell(*life_);
-  }
+}
+
+void Agent::start(bool with_healer) {
+  if (node.has_lock != nullptr) world_.broke("two agents have the lock of the state folder");
+  node.has_lock = this;
+  beside_ = false;
+  node.cut.clear();
+  world_.kernel.key_derivations = 0;
+  world_.disk.refused.clear();
+  begin();
+  // Its listener hears of what the records tell.
+  if (with_healer) make_healer();
   const auto started = world_.loop().run(life_->shell->start());
   if (!started) throw std::runtime_error(started.error().text);
   if (life_->healer) life_->healer->start();
@@ -152,8 +154,41 @@ void Agent::start(bool with_healer) {
   });
 }
 
+void Agent::make_healer() {
+  heal::Config healing;
+  healing.jitter = repeatable_jitter(static_cast<std::uint64_t>(lives_));
+  life_->healer = std::make_unique<heal::Healer>(world_.loop().control(), world_.loop().clock, *life_->shell, healing);
+  life_->shell->tell(*life_);
+}
+
+void Agent::begin_beside() {
+  beside_ = true;
+  begin();
+}
+
+task<result<>> Agent::come_into() {
+  node.has_lock = this;
+  return life_->shell->start();
+}
+
+void Agent::look_at_before(bool ended) {
+  yields_.clear();
+  beside_ = !ended;
+  if (ended) return;
+  for (const auto& [address, state] : clients)
+    if (state != Client::fenced && !own_clients_.contains(address)) yields_.insert(address);
+}
+
+void Agent::serve() {
+  make_healer();
+  life_->healer->start();
+}
+
+device::Devices& Agent::devices() { return *life_->devices; }
+
 void Agent::let_go_of_given() {
-  for (const auto& [index, given] : std::exchange(world_.kernel.given, {})) world_.kernel.link_ended(given.link);
+  for (const auto& [index, given] : std::map(world_.kernel.given))
+    if (given.of == &world_) world_.kernel.discard_given(index);
 }
 
 std::optional<duration> Agent::die() {
@@ -173,18 +208,19 @@ void Agent::kill(bool with_keeper) {
   const bool outlived = keeper && !with_keeper;
   if (!outlived) policy_ = {};
   std::vector<int> ended;
-  std::map<std::uint32_t, Given> kept;
-  for (auto& [index, given] : world_.kernel.given)
-    if (outlived && given.of_keeper)
-      kept[index] = std::move(given);
-    else
-      ended.push_back(given.link);
-  for (const auto& [serial, link] : world_.kernel.links)
+  std::erase_if(world_.kernel.given, [&](const auto& entry) {
+    const Given& given = entry.second;
+    const bool ends = given.of == &world_ && !(outlived && given.of_keeper);
+    if (ends) ended.push_back(given.link);
+    return ends;
+  });
+  auto mine = world_.kernel.links;
+  std::erase_if(mine, [this](const auto& entry) { return &entry.second->process() != &world_; });
+  for (const auto& [serial, link] : mine)
     if (outlived && link->kept())
-      kept[*link->given] = {serial, true, link->owed()};
+      world_.kernel.given[*link->given] = {.link = serial, .of = &world_, .of_keeper = true, .owed = link->owed()};
     else
       ended.push_back(serial);
-  world_.kernel.given = std::move(kept);
   // Before its coroutines end: what they hold is not closed, as it would be by somebody who lives.
   auto gone = std::move(life_);
   world_.loop().die();
@@ -199,17 +235,21 @@ void Agent::kill(bool with_keeper) {
   graveyard->push_back(std::move(gone));
 #endif
   world_.loop().renew();
-  world_.kernel.tell_dead = nullptr;
-  world_.kernel.links.clear();
+  world_.kernel.tell_dead.erase(&world_);
+  for (const auto& [serial, link] : mine) world_.kernel.links.erase(serial);
   std::erase_if(world_.cluster.opened, [this](const auto& one) { return &one.second->node() == &world_; });
   world_.calls.end();
   for (const int link : ended) world_.kernel.link_ended(link);
   std::set<std::string> dead;
   for (auto& [address, state] : clients)
-    if (state == Client::live) {
+    if (state == Client::live && own_clients_.contains(address)) {
       state = Client::dead;
       dead.insert(address);
     }
+  own_clients_.clear();
+  yields_.clear();
+  beside_ = false;
+  if (node.has_lock == this) node.has_lock = nullptr;
   world_.cluster.expire_watches(std::move(dead));
 }
 
@@ -232,13 +272,16 @@ void Agent::stop() {
   kill(std::exchange(keeper_goes_too, false));
 }
 
-task<> Agent::give() {
+task<bool> Agent::settle() {
   co_await life_->devices->end_commands({world_.loop().clock.now() + std::chrono::minutes(5)});
   if (life_->healer) co_await life_->healer->stop();
-  if (const bool settled = co_await life_->shell->settle(); !settled) co_return;
-  // The world has its link.
-  static_cast<void>(co_await life_->shell->give([](volume::Given) -> task<bool> { co_return true; }));
+  co_return co_await life_->shell->settle();
+}
+
+task<> Agent::give(volume::Recipient recipient) {
+  static_cast<void>(co_await life_->shell->give(std::move(recipient)));
   for (auto& [address, state] : clients) {
+    if (!own_clients_.contains(address)) continue;
     const auto is_open = [&](const auto& one) {
       return &one.second->node() == &world_ && one.second->client() == address;
     };
@@ -250,13 +293,15 @@ task<> Agent::give() {
 
 void Agent::hand_over(bool with_healer, bool next_lives) {
   try {
-    world_.loop().run(give());
+    // The world has its link.
+    if (world_.loop().run(settle())) world_.loop().run(give([](volume::Given) -> task<bool> { co_return true; }));
   } catch (const Crash&) {
     if (!next_lives) throw;
   }
   auto given = std::exchange(world_.kernel.given, {});
   // The keeper of one that died starts it again. The next one has the lock by then, so the rest is let go.
   kill(true);
+  for (auto& [index, one] : given) one.taken = true;
   world_.kernel.given = std::move(given);
   start(with_healer);
 }
@@ -274,8 +319,9 @@ std::string Agent::connection() {
   }
   // A new one reads the blocklist, and is shut again before it has done anything. One that reaches nobody waits.
   if (client_.empty() && (world_.network.is_cut() || !world_.cluster.fenced_hosts.contains(node_address))) {
-    client_ = node_address + ":0/" + std::to_string(++clients_made_);
+    client_ = node_address + ":0/" + std::to_string(++node.clients_made);
     clients[client_] = Client::live;
+    own_clients_.insert(client_);
     if (world_.disk.state != Disk::State::good &&
         (world_.disk.state == Disk::State::read_only || world_.disk.spares-- <= 0))
       unwritten_.insert(client_);
@@ -300,7 +346,7 @@ void Agent::note_cut(const std::string& address) {
   const auto place = clients.find(address);
   if (place != clients.end() && place->second == Client::live) place->second = Client::dead;
   if (client_ == address) client_.clear();
-  cut_.insert(address);
+  node.cut.insert(address);
 }
 
 plan::Staged staged_wish(const std::string& image) {

@@ -18,11 +18,23 @@ enum class Client { live, dead, fenced };
 
 class Agent {
  public:
-  explicit Agent(World& world);
+  /// `first`: of the same node's other process.
+  explicit Agent(World& world, Agent* first = nullptr);
   ~Agent();
 
   /// Ports of a fresh agent, with a client address of its own.
   void start(bool with_healer = false);
+  /// Beside one that serves: without the lock, the records, or a healer.
+  void begin_beside();
+  bool beside() const { return beside_; }
+  /// It has the lock, and reads the records.
+  task<result<>> come_into();
+  /// As image::Clusters::look_at_before.
+  void look_at_before(bool ended);
+  /// Of the agent before, which lives.
+  bool yields(const std::string& client) const { return yields_.contains(client); }
+  /// Alone from now on.
+  void serve();
   /// The agent's process is gone: its clients are dead, and so are links that its keeper does not have.
   void kill(bool with_keeper = false);
   /// The same, and how soon the keeper starts the next one; nothing: there is no keeper any more.
@@ -36,6 +48,10 @@ class Agent {
   /// A planned restart: the next agent takes over what this one gives. If this one dies meanwhile, the next one goes on
   /// with what it got (`next_lives`), or dies too: then it throws.
   void hand_over(bool with_healer = false, bool next_lives = false);
+  /// The parts of that, of an agent that lives beside the next one. False: a record is still being written.
+  task<bool> settle();
+  task<> give(volume::Recipient recipient);
+  device::Devices& devices();
   bool running() const { return life_ != nullptr; }
   volume::Shell& shell();
   result<> want(const std::string& id, plan::Wish wish);
@@ -43,12 +59,26 @@ class Agent {
   volume::FilesystemOptions filesystems;
   bool fencing = false;
   bool fence_out_of_service = false;
-  bool keeper = false;                    ///< its links outlive it
-  bool keeper_goes_too = false;           ///< with the agent's next death
-  bool no_descriptor = false;             ///< the process can open nothing
-  std::set<std::string> given_up;         ///< volumes failed by hand
-  std::string node_address = "10.0.0.1";  ///< of this node's clients
-  std::map<std::string, Client> clients;  ///< of this node, as its incarnation files tell
+  bool keeper = false;           ///< its links outlive it
+  bool keeper_goes_too = false;  ///< with the agent's next death
+  bool no_descriptor = false;    ///< the process can open nothing
+  /// What the processes of a node share.
+  struct Node {
+    std::set<std::string> given_up;
+    std::map<std::string, Client> clients;
+    int clients_made = 0;
+    std::set<std::string> cut;        ///< clients of the agent that lives, which the cluster cut off
+    const Agent* has_lock = nullptr;  ///< of the state folder: whoever got it last
+  };
+
+ private:
+  Node own_node_;
+
+ public:
+  Node& node;
+  std::set<std::string>& given_up = node.given_up;        ///< volumes failed by hand
+  std::string node_address = "10.0.0.1";                  ///< of this node's clients
+  std::map<std::string, Client>& clients = node.clients;  ///< of this node, as its incarnation files tell
   /// The client that the next image would be opened on; "" before one is made.
   std::string client() const { return client_; }
 
@@ -63,21 +93,23 @@ class Agent {
   /// The same of calls that only monitors answer: they hear whom the cluster has fenced too.
   result<> admits_to_monitors(const std::string& client, const Secret& key) const;
   void note_cut(const std::string& address);
-  bool was_cut(const std::string& address) const { return cut_.contains(address); }
+  bool was_cut(const std::string& address) const { return node.cut.contains(address); }
   bool fenced_once = false;  ///< in this life
   bool leaving = false;      ///< this life was told to end
 
  private:
   void let_go_of_given();
   struct Life;
-  task<> give();
+  void begin();
+  void make_healer();
   World& world_;
+  bool beside_ = false;
   keeper::Policy policy_;
   int lives_ = 0;
   std::string client_;
   std::set<std::string> unwritten_;  ///< clients whose addresses the disk did not take
-  std::set<std::string> cut_;        ///< clients of the agent that lives, which the cluster cut off
-  int clients_made_ = 0;
+  std::set<std::string> own_clients_;
+  std::set<std::string> yields_;  ///< clients of the agent beside this one
   std::unique_ptr<Life> life_;
 };
 

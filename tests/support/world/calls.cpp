@@ -25,6 +25,7 @@ struct Calls::Asked {
 };
 
 struct Calls::HelperJob {
+  Calls& of;
   std::shared_ptr<Asked> asked;
   std::optional<std::uint32_t> device;
   std::string busy_file;
@@ -113,7 +114,7 @@ task<result<>> Calls::ask_driver(std::string call, std::string backend, Until un
 /// waits in the kernel keeps the lock of the state folder.
 void Calls::end() {
   under_way.clear();
-  world_.kernel.disconnected_by_us.clear();
+  std::erase_if(world_.kernel.disconnected_by_us, [this](const auto& one) { return std::get<0>(one) == &world_; });
   for (const auto& asked : std::exchange(in_syscall_, {}))
     if (world_.hazards != nullptr && (asked->of_driver || asked->fate.before < std::chrono::seconds(1)) &&
         world_.hazards->any(duration(2)).count() == 0) {
@@ -179,7 +180,8 @@ task<result<>> Calls::ask_helper(std::string call, std::optional<std::uint32_t> 
       std::make_shared<Asked>(Asked{call, "", false, next_fate(call), std::move(effect), reply, world_.agent.life()});
   if (asked->fate.crash_before) co_await die();
   if (asked->fate.fail) co_return with_context(call, *asked->fate.fail);
-  const auto job = std::make_shared<HelperJob>(HelperJob{asked, device, std::move(owner.busy_file), call == "unmount"});
+  const auto job =
+      std::make_shared<HelperJob>(HelperJob{*this, asked, device, std::move(owner.busy_file), call == "unmount"});
   helpers_.push_back(job);
   world_.loop().outside_in(asked->fate.before, [this, job] { run_helper(job); });
   const bool patient = until.deadline > world_.loop().clock.now() + patience;
@@ -236,7 +238,7 @@ void Calls::wake_helpers(std::uint32_t index) {
   for (const auto& job : helpers_) {
     if (!job->waits || job->device != index) continue;
     job->waits = false;
-    world_.loop().outside_in(std::chrono::milliseconds(1), [this, job] { run_helper(job); });
+    world_.loop().outside_in(std::chrono::milliseconds(1), [job] { job->of.run_helper(job); });
   }
 }
 

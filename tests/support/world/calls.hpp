@@ -21,7 +21,9 @@ class World;
 
 class Calls {
  public:
-  explicit Calls(World& world) : world_(world) {}
+  /// `first`: of the same node's other process. Helpers outlive both.
+  explicit Calls(World& world, Calls* first = nullptr)
+      : world_(world), helpers_(first != nullptr ? first->helpers_ : own_helpers_) {}
 
   /// Before the Nth port call from now the agent dies (0: never); after it, once it had its effect.
   int crash_at = 0, crash_after_at = 0;
@@ -75,7 +77,8 @@ class Calls {
 
   World& world_;
   std::vector<std::shared_ptr<Asked>> in_syscall_;
-  std::vector<std::shared_ptr<HelperJob>> helpers_;
+  std::vector<std::shared_ptr<HelperJob>> own_helpers_;
+  std::vector<std::shared_ptr<HelperJob>>& helpers_;
   std::map<std::string, time_point> last_asked_;  ///< when the last operation on a header takes effect, by client
 };
 

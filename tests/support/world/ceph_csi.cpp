@@ -140,7 +140,8 @@ void CephCsi::ends(std::uint32_t index, bool cleanly) {
     world_.cluster.expire_watches({client});
   }
   if (device != nullptr) world_.kernel.link_ended(device->link);
-  if (world_.kernel.tell_dead && world_.hazards == nullptr) world_.kernel.tell_dead(index);
+  if (world_.hazards == nullptr)
+    for (const auto& [process, tell] : world_.kernel.tell_dead) tell(index);
   world_.kernel.let_go(index);
 }
 

@@ -59,7 +59,7 @@ class Clusters final : public image::Clusters {
     if (auto admitted = world_.agent.admits(by, access.key); !admitted) co_return admitted.error();
     co_return co_await world_.calls.ask_cluster("fence", by, until, [&world = world_]() -> result<> {
       for (auto& [address, state] : world.agent.clients) {
-        if (state != Client::dead) continue;
+        if (state != Client::dead || world.agent.yields(address)) continue;
         world.cluster.blocklist(address);
         state = Client::fenced;
       }
@@ -104,9 +104,12 @@ class Clusters final : public image::Clusters {
         "open", by, until, [&world = world_, key, by, options, weak = std::weak_ptr(opened)]() -> result<> {
           const auto place = weak.lock();
           if (!place) return {};
-          if (!world.agent.fenced_once) world.broke("an image was opened before the dead incarnations were fenced");
+          // To read once, and beside an agent that serves.
+          const bool warms = world.agent.beside() && options.read_only;
+          if (!world.agent.fenced_once && !warms)
+            world.broke("an image was opened before the dead incarnations were fenced");
           for (const auto& [address, state] : world.agent.clients)
-            if (state == Client::dead)
+            if (state == Client::dead && !world.agent.yields(address) && !warms)
               return Error{errc::unavailable, "the dead client " + address + " is not fenced yet"};
           FakeImage* found = world.cluster.by_id(key.image_id);
           if (found == nullptr) return Error{errc::not_found, "image " + key.text() + " does not exist any more"};
@@ -118,6 +121,11 @@ class Clusters final : public image::Clusters {
         });
     if (!done) co_return done.error();
     co_return std::move(*opened);
+  }
+
+  task<> look_at_before(bool ended) override {
+    world_.agent.look_at_before(ended);
+    co_return;
   }
 
   task<result<image::ImageUsers>> users(image::Access, std::int64_t, std::string, Until) override {

@@ -4,11 +4,18 @@
 namespace corbd::test {
 namespace {
 
+/// Of the state folder. Who gave it away may not act on it any more, although its process has it still.
+void look_at_lock(World& world, const char* what) {
+  if (world.agent.node.has_lock != &world.agent)
+    world.broke(std::string("a record was ") + what + " by an agent that has not the lock of the state folder");
+}
+
 class Store final : public volume::RecordStore {
  public:
   explicit Store(World& world) : world_(world) {}
   task<result<std::vector<plan::Record>>> peek() override { co_return world_.disk.records; }
   task<result<volume::Loaded>> load() override {
+    look_at_lock(world_, "read");
     volume::Loaded loaded;
     for (const auto& record : world_.disk.records) {
       const bool newer = world_.disk.newer_records.contains(record.volume_id),
@@ -29,6 +36,7 @@ class Store final : public volume::RecordStore {
     if (!kept) co_return kept.error();
     auto saved =
         co_await world_.calls.ask_node("save record", {}, [&world = world_, kept = std::move(*kept)]() -> result<> {
+          look_at_lock(world, "written");
           if (world.agent.no_descriptor) return Error{errc::state_write, "too many open files"};
           if (world.disk.state != Disk::State::good) return Error{errc::state_write, "the disk takes nothing"};
           if (world.disk.newer_records.contains(kept.volume_id))
@@ -43,6 +51,7 @@ class Store final : public volume::RecordStore {
   }
   task<result<>> drop(std::string id) override {
     co_return co_await world_.calls.ask_node("drop record", {}, [&world = world_, id]() -> result<> {
+      look_at_lock(world, "dropped");
       if (world.disk.state == Disk::State::read_only) return Error{errc::state_write, "read-only file system"};
       std::erase_if(world.disk.records, [&](const auto& known) { return known.volume_id == id; });
       return {};
@@ -75,9 +84,9 @@ class Store final : public volume::RecordStore {
 
 std::unique_ptr<volume::RecordStore> make_store(World& world) { return std::make_unique<Store>(world); }
 
-task<result<std::optional<cephcsi::Stash>>> Disk::read_stash(std::string path) {
+task<result<std::optional<cephcsi::Stash>>> Disk::read_stash(World& by, std::string path) {
   const auto found = std::make_shared<std::optional<cephcsi::Stash>>();
-  auto done = co_await world_.calls.ask_node("read stash", {}, [this, path, found]() -> result<> {
+  auto done = co_await by.calls.ask_node("read stash", {}, [this, path, found]() -> result<> {
     if (const auto place = stashes.find(path); place != stashes.end()) *found = place->second;
     return {};
   });
@@ -85,18 +94,18 @@ task<result<std::optional<cephcsi::Stash>>> Disk::read_stash(std::string path) {
   co_return *found;
 }
 
-task<result<>> Disk::write_stash(std::string path, cephcsi::Stash stash) {
+task<result<>> Disk::write_stash(World& by, std::string path, cephcsi::Stash stash) {
   // Through the bytes, as ceph-csi would read it.
   auto kept = cephcsi::parse_stash(cephcsi::encode(stash));
   if (!kept) co_return kept.error();
-  co_return co_await world_.calls.ask_node("write stash", {}, [this, path, kept = std::move(*kept)]() -> result<> {
+  co_return co_await by.calls.ask_node("write stash", {}, [this, path, kept = std::move(*kept)]() -> result<> {
     stashes[path] = kept;
     return {};
   });
 }
 
-task<result<>> Disk::drop_stash(std::string path, std::string log) {
-  co_return co_await world_.calls.ask_node("drop stash", {}, [this, path, log]() -> result<> {
+task<result<>> Disk::drop_stash(World& by, std::string path, std::string log) {
+  co_return co_await by.calls.ask_node("drop stash", {}, [this, path, log]() -> result<> {
     stashes.erase(path);
     logs.erase(log);
     return {};

@@ -18,8 +18,6 @@ class World;
 
 class Disk {
  public:
-  explicit Disk(World& world) : world_(world) {}
-
   /// The disk with the state folder; the runtime folder is memory. A full one takes nothing new, but lets go.
   enum class State { good, full, read_only } state = State::good;
   std::vector<plan::Record> records;
@@ -40,14 +38,11 @@ class Disk {
   std::map<std::string, kms::Kind> kms{{"default", kms::Kind::shared}, {"own", kms::Kind::per_volume}};
 
   // For the ports.
-  task<result<std::optional<cephcsi::Stash>>> read_stash(std::string path);
-  task<result<>> write_stash(std::string path, cephcsi::Stash stash);
-  task<result<>> drop_stash(std::string path, std::string log);
+  task<result<std::optional<cephcsi::Stash>>> read_stash(World& by, std::string path);
+  task<result<>> write_stash(World& by, std::string path, cephcsi::Stash stash);
+  task<result<>> drop_stash(World& by, std::string path, std::string log);
   /// Whether it keeps refusing the record of that image's volume.
   bool mark_refused(const std::string& image_id) const;
-
- private:
-  World& world_;
 };
 
 }  // namespace corbd::test

@@ -139,14 +139,18 @@ task<result<Ownership>> FakeOpened::ownership(Until until) {
         found->version = of->version;
         if (of->lock_owner == by)
           found->lock = Ownership::Lock::mine;
-        else if (known != world.agent.clients.end() && known->second == Client::live)
+        else if (known != world.agent.clients.end() && known->second == Client::live &&
+                 !world.agent.yields(known->first))
           return Error{errc::unavailable, "the image is still being closed on another connection of this agent"};
         else if (known != world.agent.clients.end())
           found->lock = Ownership::Lock::our_dead;
         else if (!of->lock_owner.empty())
           found->lock = Ownership::Lock::other;
         for (const auto& watcher : of->watchers)
-          if (!world.agent.clients.contains(watcher)) found->foreign_watchers.push_back(watcher);
+          if (world.agent.yields(watcher))
+            return Error{errc::unavailable, "the agent before has the image open still"};
+          else if (!world.agent.clients.contains(watcher))
+            found->foreign_watchers.push_back(watcher);
         auto& seen = of->seen_by[world.agent.node_address];
         seen = {found->foreign_watchers.begin(), found->foreign_watchers.end()};
         if (of->writer.empty() || world.agent.clients.contains(of->writer)) return {};
@@ -162,13 +166,15 @@ task<result<Ownership>> FakeOpened::ownership(Until until) {
 task<result<>> FakeOpened::break_dead_lock(std::string owner, std::int64_t mark, Until until) {
   const auto known = world_.agent.clients.find(owner);
   if (known == world_.agent.clients.end()) world_.broke("a lock was to be broken that is not ours: " + owner);
-  if (known == world_.agent.clients.end() || known->second != Client::fenced)
+  const bool yields = world_.agent.yields(owner);
+  if (known == world_.agent.clients.end() || (known->second != Client::fenced && !yields))
     co_return Error{errc::failed_precondition, owner + " is not a fenced client of this agent"};
-  co_return co_await ask("break lock", until, [&world = world_, id = key_.image_id, owner, mark]() -> result<> {
+  co_return co_await ask("break lock", until, [&world = world_, id = key_.image_id, owner, mark, yields]() -> result<> {
     FakeImage* of = world.cluster.by_id(id);
     if (of == nullptr || of->lock_owner != owner)
       return Error{errc::unproven, owner + " does not hold the lock any more"};
-    if (!world.cluster.blocklisted.contains(owner) && !world.cluster.ended.contains(owner))
+    if (!world.cluster.blocklisted.contains(owner) && !world.cluster.ended.contains(owner) &&
+        (!yields || of->watchers.contains(owner)))
       world.broke("a lock was broken whose owner is not fenced, and has not ended");
     of->lock_owner.clear();
     of->changed(mark);

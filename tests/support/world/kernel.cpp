@@ -162,7 +162,7 @@ void Kernel::seen_dead(int link) {
     const auto told_in = world_.hazards == nullptr ? std::nullopt : world_.hazards->until_told_dead();
     if (!told_in) continue;
     world_.loop().outside_in(*told_in, [this, index = device.index] {
-      if (tell_dead) tell_dead(index);
+      for (const auto& [process, tell] : tell_dead) tell(index);
     });
   }
 }

@@ -66,7 +66,9 @@ struct Reply {
 /// The agent's end of a link that is in no agent's hands: on its way to the next one, or in its keeper's.
 struct Given {
   int link = 0;
+  const World* of = nullptr;  ///< in whose hands it is, or in whose keeper's
   bool of_keeper = false;
+  bool taken = true;             ///< not still on its way
   std::vector<Reply> owed = {};  ///< as its books say
 };
 
@@ -124,11 +126,11 @@ class Kernel {
   int deaths = 0;  ///< links that it saw dead
   /// By whoever has that link.
   void answer(std::uint32_t index, int link, const Reply& reply);
-  std::map<int, FakeLink*> links;  ///< of this life of the agent
-  std::function<void(std::uint32_t)> tell_dead;
-  std::set<std::pair<std::uint32_t, int>>
-      disconnected_by_us;  ///< devices, by index and link, of which this life knows it
-  int inventories = 0;     ///< looks at every device that were made
+  std::map<int, FakeLink*> links;                                        ///< of this life of the agent
+  std::map<const World*, std::function<void(std::uint32_t)>> tell_dead;  ///< by process
+  /// Processes that know it of a device, by its index and link.
+  std::set<std::tuple<const World*, std::uint32_t, int>> disconnected_by_us;
+  int inventories = 0;  ///< looks at every device that were made
 
  private:
   void send(KernelDevice& device, KernelRequest& request);

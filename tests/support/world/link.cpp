@@ -152,7 +152,7 @@ task<result<Fd>> FakeLink::give(Until) {
     co_return Error{errc::unavailable, "the link has ended, or has something left to answer"};
   state_ = State::closed;
   world_.trace("link " + std::to_string(serial) + " is given away");
-  world_.kernel.given[*given] = {serial};
+  world_.kernel.given[*given] = {.link = serial, .of = &world_, .taken = false};
   world_.kernel.links.erase(serial);
   if (on_stopped_) asio::post(world_.loop().control(), on_stopped_);
   idle_.set();

@@ -30,10 +30,20 @@ class Devices final : public device::Devices {
     return link;
   }
 
+  void take(std::uint32_t index, std::string, Fd) override {
+    const auto place = world_.kernel.given.find(index);
+    if (place == world_.kernel.given.end() || place->second.of != &world_) return;
+    place->second.taken = true;
+    world_.loop().outside_in(std::chrono::seconds(60), [&world = world_, index, link = place->second.link] {
+      const auto still = world.kernel.given.find(index);
+      if (still != world.kernel.given.end() && still->second.link == link) world.kernel.discard_given(index);
+    });
+  }
+
   std::unique_ptr<device::Link> resume(std::uint32_t index, const std::string& backend, image::Image& image,
                                        bool read_only, std::function<void()> on_stopped) override {
     const auto place = world_.kernel.given.find(index);
-    if (place == world_.kernel.given.end()) return nullptr;
+    if (place == world_.kernel.given.end() || place->second.of != &world_ || !place->second.taken) return nullptr;
     KernelDevice* known = world_.kernel.by_index(index);
     if (known == nullptr || known->backend != backend || known->disconnected || !known->alive ||
         known->link != place->second.link || books_are_bad(place->second)) {
@@ -56,7 +66,7 @@ class Devices final : public device::Devices {
   task<result<std::uint32_t>> connect(device::Link& link, device::ConnectArgs args, Until until) override {
     auto& ours = static_cast<FakeLink&>(link);
     for (const auto& known : world_.kernel.devices)
-      if (known.backend == args.backend) world_.kernel.discard_given(known.index);
+      if (known.backend == args.backend) discard(known.index);
     KernelDevice made;
     made.link = ours.serial;
     made.image_id = ours.image_id;
@@ -78,7 +88,8 @@ class Devices final : public device::Devices {
   task<result<>> reconnect(device::Link& link, device::ReconnectArgs args, Until until) override {
     auto& ours = static_cast<FakeLink&>(link);
     const int serial = ours.serial;
-    if (const auto kept = world_.kernel.given.find(args.index); kept != world_.kernel.given.end()) {
+    if (const auto kept = world_.kernel.given.find(args.index);
+        kept != world_.kernel.given.end() && kept->second.of == &world_) {
       if (kept->second.of_keeper) world_.broke("a kept link was shut, and nobody tried to go on with it");
       world_.kernel.discard_given(args.index);
     }
@@ -114,13 +125,13 @@ class Devices final : public device::Devices {
   }
 
   task<result<>> disconnect(std::uint32_t index, std::string backend, Until until) override {
-    world_.kernel.discard_given(index);
+    discard(index);
     // It is looked at when the command begins; then it waits in the kernel.
     const KernelDevice* begun = world_.kernel.by_index(index);
     const bool carries = begun != nullptr && begun->backend == backend;
     const int link = carries ? begun->link : 0;
     auto ended = [&world = world_, index, link](const result<>& done) {
-      if (done) world.kernel.disconnected_by_us.insert({index, link});
+      if (done) world.kernel.disconnected_by_us.insert({&world, index, link});
     };
     co_return co_await world_.calls.ask_driver(
         "disconnect", backend, until,
@@ -155,9 +166,16 @@ class Devices final : public device::Devices {
     co_return Waited::ready;
   }
 
-  void on_link_dead(std::function<void(std::uint32_t)> dead) override { world_.kernel.tell_dead = std::move(dead); }
+  void on_link_dead(std::function<void(std::uint32_t)> dead) override {
+    world_.kernel.tell_dead[&world_] = std::move(dead);
+  }
 
  private:
+  /// Of what this process has.
+  void discard(std::uint32_t index) {
+    const auto place = world_.kernel.given.find(index);
+    if (place != world_.kernel.given.end() && place->second.of == &world_) world_.kernel.discard_given(index);
+  }
   /// Of a link that a keeper has, rarely: then it is shut.
   bool books_are_bad(const Given& given) const {
     return given.of_keeper && world_.hazards != nullptr && world_.hazards->any(duration(24)).count() == 0;
@@ -185,7 +203,8 @@ class Devices final : public device::Devices {
       seen.dev_minor = known.index * 32;
       seen.io_timeout_ms = known.io_timeout_ms;
       seen.waiting = static_cast<std::uint32_t>(known.requests.size());
-      seen.disconnected = known.disconnected && world_.kernel.disconnected_by_us.contains({known.index, known.link});
+      seen.disconnected =
+          known.disconnected && world_.kernel.disconnected_by_us.contains({&world_, known.index, known.link});
       if (known.mapping)
         seen.holders.push_back({"dm-" + std::to_string(known.index), plan::mapping_name(known.backend), *known.mapping,
                                 kMappingMajor, known.index});

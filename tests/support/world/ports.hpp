@@ -106,6 +106,7 @@ class FakeLink final : public device::Link {
   void stop(State state, int error);
   /// Its keeper has it from now on, with its books.
   void keep();
+  const World& process() const { return world_; }
   bool kept() const { return kept_ && given && state_ == State::serving; }
   const std::vector<Reply>& owed() const { return owed_; }
   /// What the one before did not come to send.

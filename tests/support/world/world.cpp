@@ -5,13 +5,36 @@
 
 namespace corbd::test {
 
-World::World(Loop& loop) : own_cluster_(std::make_unique<Cluster>(loop)), cluster(*own_cluster_), loop_(loop) {
+World::World(Loop& loop)
+    : own_cluster_(std::make_unique<Cluster>(loop)),
+      own_machine_(std::make_unique<Machine>(*this)),
+      machine_(*own_machine_),
+      cluster(*own_cluster_),
+      calls(*this),
+      agent(*this),
+      loop_(loop) {
   cluster.joined(*this);
 }
 
 World::World(Loop& loop, World& first, std::string called, const std::string& address)
-    : cluster(first.cluster), name(std::move(called)), loop_(loop) {
+    : own_machine_(std::make_unique<Machine>(*this)),
+      machine_(*own_machine_),
+      cluster(first.cluster),
+      name(std::move(called)),
+      calls(*this),
+      agent(*this),
+      loop_(loop) {
   agent.node_address = address;
+  cluster.joined(*this);
+}
+
+World::World(Loop& loop, World& first)
+    : machine_(first.machine_),
+      cluster(first.cluster),
+      name(first.name),
+      calls(*this, &first.calls),
+      agent(*this, &first.agent),
+      loop_(loop) {
   cluster.joined(*this);
 }
 

@@ -21,25 +21,43 @@ class World {
   explicit World(Loop& loop);
   /// A second node of the first one's cluster, whose loop stands beside that one's. It goes first.
   World(Loop& loop, World& first, std::string name, const std::string& address);
+  /// A second process of the first one's node, whose loop stands beside that one's. It goes first.
+  World(Loop& loop, World& first);
 
  private:
+  /// What the processes of a node share.
+  struct Machine {
+    explicit Machine(World& world) : network(world), kernel(world), ceph_csi(world) {}
+    Network network;
+    Kernel kernel;
+    Disk disk;
+    CephCsi ceph_csi;
+    plan::Attachment attachment;
+    std::optional<time_point> moved_away;
+    std::map<std::string, plan::HolderNode> nodes;
+    std::vector<std::pair<std::string, volume::Notice>> notices;
+    Hazards* hazards = nullptr;
+    std::vector<std::string> broken_rules;
+  };
   std::unique_ptr<Cluster> own_cluster_;
+  std::unique_ptr<Machine> own_machine_;
+  Machine& machine_;
 
  public:
   Cluster& cluster;
   const std::string name = "node-1";
-  Network network{*this};
-  Kernel kernel{*this};
-  Disk disk{*this};
-  CephCsi ceph_csi{*this};
-  Calls calls{*this};
-  plan::Attachment attachment;                    ///< what the orchestrator says of every volume
-  std::optional<time_point> moved_away;           ///< since when it says that they are attached elsewhere
-  std::map<std::string, plan::HolderNode> nodes;  ///< other nodes, by the address of their clients
-  std::vector<std::pair<std::string, volume::Notice>> notices;
-  Hazards* hazards = nullptr;
-  std::vector<std::string> broken_rules;  ///< what must never happen, and did
-  Agent agent{*this};                     ///< goes first
+  Network& network = machine_.network;
+  Kernel& kernel = machine_.kernel;
+  Disk& disk = machine_.disk;
+  CephCsi& ceph_csi = machine_.ceph_csi;
+  plan::Attachment& attachment = machine_.attachment;           ///< what the orchestrator says of every volume
+  std::optional<time_point>& moved_away = machine_.moved_away;  ///< since when it says that they are attached elsewhere
+  std::map<std::string, plan::HolderNode>& nodes = machine_.nodes;  ///< other nodes, by the address of their clients
+  std::vector<std::pair<std::string, volume::Notice>>& notices = machine_.notices;
+  Hazards*& hazards = machine_.hazards;
+  std::vector<std::string>& broken_rules = machine_.broken_rules;  ///< what must never happen, and did
+  Calls calls;
+  Agent agent;  ///< goes first
 
   void reboot();
   void broke(std::string rule);
