@@ -35,11 +35,14 @@ FakeOpened::FakeOpened(World& world, FakeImage& of, std::string client, image::O
       size_(of.size),
       options_(std::move(options)) {
   key_ = {"fsid", 1, "", of.id, 0};
-  if (!options_.read_only) of.watchers.insert(client_);
+  // A reader does not watch, so it leaves the header's time of change alone.
+  if (!options_.read_only) {
+    of.watchers.insert(client_);
+    of.break_mark = 0;
+  }
   for (const auto& device : world_.kernel.devices)
     if (device.kind == device::Kind::krbd && device.image_id == of.id && !options_.read_only)
       world_.broke("an image was opened for writing that the kernel has mapped");
-  of.break_mark = 0;
   world_.cluster.opened[serial_] = this;
 }
 
