@@ -252,6 +252,8 @@ void Node::stop_faults() {
   const auto end = loop_.clock.now() + 10min;
   while (handover_ != nullptr && loop_.clock.now() < end && world_.broken_rules.empty()) step(end);
   if (handover_ != nullptr) world_.broke("a handover does not end");
+  // Whoever serves now may have been told to leave meanwhile.
+  lifecycle();
   start_agent();
 }
 

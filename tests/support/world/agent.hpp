@@ -6,8 +6,8 @@
 #include <set>
 #include <string>
 
+#include "../../../src/keeper/policy.hpp"
 #include "corbd/volume/shell.hpp"
-#include "policy.hpp"
 #include "support/loop.hpp"
 
 namespace corbd::test {
