@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "corbd/core/process.hpp"
 #include "corbd/heal/healer.hpp"
 #include "corbd/host/helpers.hpp"
 #include "corbd/volume/shell.hpp"
@@ -27,16 +28,16 @@ struct ControlPlane {
         healer(io.get_executor(), *clock, shell, {}) {}
 
   static rbd::Config config(const std::string& dir, bool beside) {
-    for (const char* folder : {"/state", "/runtime", "/incarnations"})
-      std::filesystem::create_directories(dir + folder);
+    for (const char* folder : {"/state/incarnations", "/runtime"}) std::filesystem::create_directories(dir + folder);
     rbd::Config made;
-    made.incarnations_dir = dir + "/incarnations";
+    made.boot_id = read_boot_id().value();
+    made.incarnations_dir = dir + "/state/incarnations";
     made.beside = beside;
     return made;
   }
   static volume::Config volume_config() {
     volume::Config made;
-    made.boot_id = "boot";
+    made.boot_id = read_boot_id().value();
     made.policy.driver = "lab";
     return made;
   }

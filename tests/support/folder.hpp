@@ -8,8 +8,8 @@ namespace corbd::test {
 
 class Folder {
  public:
-  Folder() {
-    std::string made = (std::filesystem::temp_directory_path() / "corbd-test-XXXXXX").string();
+  explicit Folder(const std::filesystem::path& in = std::filesystem::temp_directory_path()) {
+    std::string made = (in / "corbd-test-XXXXXX").string();
     if (::mkdtemp(made.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
     path_ = made;
   }

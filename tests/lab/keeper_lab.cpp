@@ -1,0 +1,208 @@
+// How long a write waits when the agent is killed beside a keeper. The agent and its keeper are the real program on a
+// real cluster. There is no kernel driver: a thread plays the kernel at the other end of the link, and a folder of
+// files plays sysfs.
+#include <sched.h>
+#include <sys/mount.h>
+
+#include <boost/json/parse.hpp>
+#include <fstream>
+
+#include "corbd/plan/record.hpp"
+#include "kernel_ends.hpp"
+
+using namespace corbd;
+using namespace corbd::lab;
+
+namespace {
+
+constexpr int kKills = 7;
+// The second death within ten seconds has the keeper wait.
+constexpr std::chrono::milliseconds kPause{10100};
+
+std::int64_t now_us() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::microseconds>(now).count();
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+  std::ofstream(path) << text;
+}
+
+template <class T>
+T median_of(std::vector<T> all) {
+  std::ranges::sort(all);
+  return all.at(all.size() / 2);
+}
+
+/// `corbd run` in a mount namespace whose /sys/block has only the devices of `dir`.
+class Process {
+ public:
+  Process(const std::string& dir, const std::vector<std::string>& flags) : log_(dir + "/agent.log") {
+    std::vector<std::string> words{CORBD,
+                                   "run",
+                                   "--nodeid",
+                                   "lab",
+                                   "--standalone",
+                                   "--drivername",
+                                   "lab",
+                                   "--endpoint",
+                                   "unix://" + dir + "/csi.sock",
+                                   "--state-dir",
+                                   dir + "/state",
+                                   "--runtime-dir",
+                                   dir + "/runtime",
+                                   "--config-dir",
+                                   dir + "/config",
+                                   "--verbose"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    std::vector<char*> argv;
+    for (auto& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    const std::string block = dir + "/block";
+    pid_ = ::fork();
+    if (pid_ != 0) return;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const Fd log(::open(log_.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600));
+    ::dup2(log.get(), 2);
+    if (::unshare(CLONE_NEWNS) == 0 && ::mount("", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+        ::mount(block.c_str(), "/sys/block", nullptr, MS_BIND, nullptr) == 0)
+      ::execv(argv[0], argv.data());
+    ::_exit(127);
+  }
+  ~Process() {
+    ::kill(pid_, SIGTERM);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  /// The keeper's agent; 0 while there is none.
+  pid_t agent() const {
+    const std::string id = std::to_string(pid_);
+    pid_t found = 0;
+    std::ifstream("/proc/" + id + "/task/" + id + "/children") >> found;
+    return found;
+  }
+  /// When the log first said so after `from`.
+  std::optional<std::int64_t> said(const std::string& what, std::int64_t from) const {
+    std::ifstream file(log_);
+    for (std::string line; std::getline(file, line);) {
+      boost::system::error_code failed;
+      const auto entry = boost::json::parse(line, failed);
+      if (failed || entry.at("msg").as_string() != what) continue;
+      if (const auto at = time_of(entry.at("ts").as_string().c_str()); at >= from) return at;
+    }
+    return std::nullopt;
+  }
+  /// The same, with patience.
+  std::optional<std::int64_t> says(const std::string& what, std::int64_t from = 0) const {
+    for (int i = 0; i < 600; ++i) {
+      if (const auto at = said(what, from)) return at;
+      std::this_thread::sleep_for(50ms);
+    }
+    return std::nullopt;
+  }
+
+ private:
+  /// 2026-11-24T03:42:26.123456Z
+  static std::int64_t time_of(const char* text) {
+    tm when{};
+    const char* rest = ::strptime(text, "%Y-%m-%dT%H:%M:%S", &when);
+    const double fraction = rest == nullptr ? 0 : std::strtod(rest, nullptr);
+    return std::int64_t{::timegm(&when)} * 1'000'000 + static_cast<std::int64_t>(fraction * 1e6);
+  }
+  const std::string log_;
+  pid_t pid_ = -1;
+};
+
+/// What the real agent reads of a node.
+void furnish(const std::string& dir, const device::Seen& seen) {
+  const std::string device = dir + "/block/nbd" + std::to_string(seen.index);
+  write_file(device + "/backend", seen.backend + "\n");
+  write_file(device + "/pid", "1\n");
+  write_file(device + "/dev", "43:" + std::to_string(seen.dev_minor) + "\n");
+  write_file(device + "/size", std::to_string(seen.size / 512) + "\n");
+  write_file(device + "/queue/io_timeout", "1000\n");
+  std::filesystem::create_directories(device + "/holders");
+  write_file(dir + "/config/config.json", R"([{"clusterID": "lab", "monitors": [")" + env("CORBD_LAB_MON") + R"("]}])");
+}
+
+/// Serves the volume, and gives it to the next agent that asks.
+class Before {
+ public:
+  Before(const std::string& dir, KernelEnds& kernel, const std::string& id)
+      : node_(dir, kernel, false),
+        gate_(plane().io.get_executor(), *plane().clock),
+        giver_(plane().io.get_executor(), *plane().clock, dir + "/runtime",
+               {"lab", plan::record_version, handover::identity(dir + "/state")}) {
+    REQUIRE(plane().run(plane().shell.start()));
+    plane().stage({staged(id)});
+    furnish(dir, plane().devices->seen.at(0));
+    auto lock = lock_folder(dir + "/state");
+    REQUIRE(lock);
+    lock_ = std::move(*lock);
+    REQUIRE(giver_.start([this] { gate_.spawn(give()); }));
+    gate_.spawn(giver_.run());
+    serves_ = std::thread([this] { plane().run_until([this] { return given_.has_value(); }); });
+  }
+  result<std::size_t> wait() {
+    serves_.join();
+    giver_.leave();
+    plane().run_until([this] { return giver_.quiet() && gate_.count() == 0; });
+    lock_.reset();
+    return *given_;
+  }
+
+ private:
+  ControlPlane& plane() { return node_.plane; }
+  task<> give() { given_ = co_await hand_over(plane(), giver_, lock_); }
+  Node node_;
+  Gate gate_;
+  handover::Giver giver_;
+  Fd lock_;
+  std::optional<result<std::size_t>> given_;
+  std::thread serves_;
+};
+
+}  // namespace
+
+TEST_CASE("a write goes on soon after the agent beside a keeper is killed, and no write is lost", "[.][keeper]") {
+  const std::string id = "kept-" + std::to_string(::getpid());
+  Admin admin;
+  admin.create(id);
+  const test::Folder folder, memory("/dev/shm");
+  std::filesystem::create_directory_symlink(memory.path(), folder.path() + "/runtime");
+  KernelEnds kernel;
+  Before before(folder.path(), kernel, id);
+  Writer writer(kernel.at(id).get());
+  const Process corbd(folder.path(), {"--keeper", "--handover"});
+  const auto given = before.wait();
+  REQUIRE(given);
+  REQUIRE(*given == 1);
+  REQUIRE(corbd.says("agent.started"));
+
+  const std::vector<const char*> parts{"keeper.starts_again", "cluster.connected", "incarnation.fenced", "image.opened",
+                                       "volume.proven",       "image.locked",      "nbd.resumed"};
+  std::map<std::string, std::vector<double>> ms;
+  for (int kill = 0; kill < kKills; ++kill) {
+    std::this_thread::sleep_for(kPause);
+    static_cast<void>(writer.take_longest());
+    const auto killed = now_us();
+    REQUIRE(::kill(corbd.agent(), SIGKILL) == 0);
+    REQUIRE(corbd.says("nbd.resumed", killed));
+    const auto writes = writer.writes();
+    while (writer.writes() < writes + 3) std::this_thread::sleep_for(1ms);
+    ms["first write"].push_back(static_cast<double>(writer.take_longest().count()) / 1e3);
+    for (const char* part : parts)
+      if (const auto at = corbd.said(part, killed)) ms[part].push_back(static_cast<double>(*at - killed) / 1e3);
+  }
+  CHECK(writer.stop() == 0);
+  CHECK_FALSE(writer.failed());
+  std::printf("%d kills beside a keeper, ms after the kill (median):", kKills);
+  for (const char* part : parts)
+    if (ms.contains(part)) std::printf(" %s %.0f,", part, median_of(ms.at(part)));
+  const auto& all = ms.at("first write");
+  std::printf(" first write %.0f (%.0f to %.0f)\n", median_of(all), *std::ranges::min_element(all),
+              *std::ranges::max_element(all));
+}
