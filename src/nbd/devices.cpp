@@ -46,7 +46,7 @@ result<std::uint32_t> give_to_kernel(KernelEnd& end, Netlink& netlink, const dev
 }
 
 result<> give_back_to_kernel(KernelEnd& end, Netlink& netlink, const device::ReconnectArgs& args) {
-  if (end.index == args.index) return {};
+  if (end.index == args.index) return {};  // by an earlier command, whose caller did not wait for its end
   if (end.index)
     return Error{errc::internal,
                  "the link for " + device::path(args.index) + " already belongs to " + device::path(*end.index)};
@@ -174,7 +174,7 @@ class Devices final : public device::Devices {
     const bool resumed = found->left != nullptr;
     auto link = std::make_unique<Link>(control_, clock_, loops_.next(), image, read_only, std::move(found->socket),
                                        Fd(), std::move(on_stopped), probe_, std::move(found->left));
-    link->kernel_end()->index = index;
+    link->was_given(index);
     link->name(backend);
     if (!resumed) link->keep(index, backend);
     return link;
@@ -203,11 +203,13 @@ class Devices final : public device::Devices {
     const std::string backend = args.backend;
     ours.name(backend);
     given_.discard(index);
-    auto command = [end = ours.kernel_end(), args = std::move(args)](Netlink& netlink) {
-      return give_back_to_kernel(*end, netlink, args);
-    };
-    auto done =
-        co_await on_netlink<void>(backend, std::move(command), {}, until, "reconnecting " + device::path(index));
+    result<> done;
+    if (!ours.given_for(index)) {
+      auto command = [end = ours.kernel_end(), args = std::move(args)](Netlink& netlink) {
+        return give_back_to_kernel(*end, netlink, args);
+      };
+      done = co_await on_netlink<void>(backend, std::move(command), {}, until, "reconnecting " + device::path(index));
+    }
     // The kernel says yes and drops the socket when no link of the device is dead.
     if (done && !ours.connected())
       done = Error{errc::unavailable,

@@ -42,6 +42,9 @@ class Link final : public device::Link {
   void name(std::string backend);
   /// The kernel has the other end, as that device's.
   void keep(std::uint32_t device, std::string backend);
+  /// It was another process's. The kernel has had the other end all the time, as that device's.
+  void was_given(std::uint32_t device) { given_for_ = kernel_end_->index = device; }
+  bool given_for(std::uint32_t device) const { return given_for_ == device; }
   /// Whether the peer is still there.
   bool connected() const;
 
@@ -51,6 +54,7 @@ class Link final : public device::Link {
   Clock& clock_;
   IoLoop& loop_;
   std::shared_ptr<KernelEnd> kernel_end_;
+  std::optional<std::uint32_t> given_for_;
   std::shared_ptr<Events> events_;
   std::unique_ptr<Session> session_;
 };

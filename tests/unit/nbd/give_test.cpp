@@ -1,4 +1,7 @@
 // A link that goes from one server to the next while its client goes on.
+#include <boost/asio/detached.hpp>
+
+#include "corbd/nbd/devices.hpp"
 #include "ground.hpp"
 
 namespace corbd::test {
@@ -86,6 +89,33 @@ TEST_CASE("a link that was given away ends without a word to its client") {
   CHECK(ground.silent());
   char byte;
   CHECK(::recv(ground.peer.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0);
+}
+
+// Where the kernel has no nbd driver, any command to it fails.
+TEST_CASE("a link that was given to this agent is its device's without a command to the kernel") {
+  asio::io_context control;
+  const auto clock = make_real_clock(control.get_executor());
+  MemoryImage image(1u << 20);
+  auto pair = nbd::make_socket_pair();
+  REQUIRE(pair);
+  const auto devices = nbd::make_devices(control.get_executor(), *clock, {});
+  devices->take(7, "volume", std::move(pair->first));
+  auto link = devices->resume(7, "volume", image, false, {});
+  REQUIRE(link);
+  device::ReconnectArgs args;
+  args.index = 7;
+  args.backend = "volume";
+  std::optional<result<>> done;
+  const auto reconnect = [](device::Devices& on, device::Link& with, device::ReconnectArgs what,
+                            std::optional<result<>>& into) -> task<> {
+    into = co_await on.reconnect(with, std::move(what), {});
+    with.shut();
+    static_cast<void>(co_await with.idle({}));
+  };
+  asio::co_spawn(control, reconnect(*devices, *link, args, done), asio::detached);
+  while (!done || link->state() != device::Link::State::closed) control.run_one_for(kPatience);
+  CHECK(done->has_value());
+  link.reset();
 }
 
 }  // namespace corbd::test
