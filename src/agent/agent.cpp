@@ -48,6 +48,8 @@ namespace {
 constexpr std::chrono::milliseconds kAskSystem{500};
 // Each cluster has threads of its own (rbd/blocking_calls.hpp).
 constexpr std::size_t kFileThreads = 4, kNameThreads = 2;
+// Healing asks for itself, and longer.
+constexpr std::chrono::seconds kFencesEarly{10};
 // The next agent connects to the clusters and opens images first.
 constexpr std::chrono::seconds kNextWarmsWithin{120};
 // If this agent is told to end meanwhile.
@@ -258,7 +260,10 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
     if (begun_) {
       shell_.tell(*this);
       web_.start();
-      co_return co_await shell_.start();
+      auto read = co_await shell_.start();
+      // Beside the start of the sockets, which takes the control thread some time.
+      if (read) gate_.spawn(shell_.fence_early({clock_->now() + kFencesEarly}));
+      co_return read;
     }
     // The agent before has the port. Healing may not touch a volume that it still serves.
     auto done = co_await heir_.run(std::move(before_));

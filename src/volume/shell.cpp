@@ -311,6 +311,7 @@ Shell::Shell(executor control, Clock& clock, Ports ports, Config config)
 Shell::~Shell() = default;
 task<result<std::vector<std::string>>> Shell::warm(Until until) { return impl_->warm(until); }
 task<result<>> Shell::start() { return impl_->start(); }
+task<> Shell::fence_early(Until until) { return impl_->fence_early(until); }
 task<result<>> Shell::want(std::string volume_id, Wish wish, Until until) {
   return impl_->want(std::move(volume_id), std::move(wish), until);
 }

@@ -50,6 +50,7 @@ class Shell::Impl {
   std::vector<Change> timeline(const std::string& id) const;
   task<> stop(Until until);
   task<result<std::vector<std::string>>> warm(Until until);
+  task<> fence_early(Until until);
   std::vector<std::string> answering(const std::vector<std::string>& ids) const;
   task<bool> settle();
   task<std::size_t> give(Recipient recipient);
@@ -92,6 +93,7 @@ class Shell::Impl {
   task<result<Warming>> plan_warming(Until until);
   task<> warm_connections(image::Access access, std::size_t images, Until until);
   task<> warm_images(Warming& warming);
+  task<> fence_one(image::Access access, Until until);
   static task<> bury(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image);
   void note_health(Volume& volume, const std::string& why);
 

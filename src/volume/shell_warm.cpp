@@ -1,4 +1,4 @@
-// What the next agent does beside the one that serves, so that a device that is given to it waits for little.
+// What an agent does before it comes to any volume, so that a device waits for little.
 #include "corbd/core/log.hpp"
 #include "shell_impl.hpp"
 
@@ -78,6 +78,22 @@ task<result<std::vector<std::string>>> Shell::Impl::warm(Until until) {
   for (int i = 0; i < kOpenAtOnce; ++i) opening.spawn(warm_images(*warming));
   co_await opening.close({});
   co_return std::move(warming->cold);
+}
+
+task<> Shell::Impl::fence_one(image::Access access, Until until) {
+  static_cast<void>(co_await ports_.clusters.fence_dead(std::move(access), until));
+}
+
+task<> Shell::Impl::fence_early(Until until) {
+  std::vector<image::Access> clusters;
+  for (const auto& [id, volume] : volumes_) {
+    if (!volume->unserved_since || volume->key.empty()) continue;
+    auto access = access_of(ports_, *volume->record, volume->key);
+    if (access && std::ranges::find(clusters, *access) == clusters.end()) clusters.push_back(std::move(*access));
+  }
+  Gate fencing(control_, clock_);
+  for (auto& access : clusters) fencing.spawn(fence_one(std::move(access), until));
+  co_await fencing.close({});
 }
 
 }  // namespace corbd::volume

@@ -147,3 +147,18 @@ TEST_CASE("a node that came and went between the break of our dead lock and the 
   };
   CHECK(scene.want(plan::Healed{}) == errc::unproven);
 }
+
+TEST_CASE("dead clients are fenced before anything is healed, where a device waits for it") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged()) == errc::ok);
+  const bool reboot = GENERATE(false, true);
+  scene.world.agent.kill();
+  if (reboot) scene.world.reboot();
+  scene.world.agent.start();
+  REQUIRE_FALSE(scene.world.agent.fenced_once);
+  const auto fence = [](Scene& in) -> task<bool> {
+    co_await in.world.agent.shell().fence_early({});
+    co_return in.world.agent.fenced_once;
+  };
+  CHECK(scene.loop.run(fence(scene)) != reboot);
+}

@@ -50,6 +50,9 @@ class Shell final : public Volumes {
   task<result<std::vector<std::string>>> warm(Until until);
   /// Reads the records. Call it once, before anything but warm().
   task<result<>> start();
+  /// After start(): connects to the clusters of the devices that nobody serves, and fences dead clients there. Healing
+  /// finds that done or under way, and meets the same errors.
+  task<> fence_early(Until until);
   task<result<>> want(std::string volume_id, Wish wish, Until until) override;
   task<Users> users(std::string cluster_id, Until until) override;
   task<result<Holding>> holders(ImageAt at, bool take, Until until) override;
