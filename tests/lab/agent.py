@@ -22,6 +22,7 @@ def parse_ts(text):
 class Agent:
     def __init__(self, lab, name="agent", flags=(), nodeid="node-1"):
         self.lab, self.name, self.nodeid, self.flags = lab, name, nodeid, list(flags)
+        self.program = CORBD
         self.begun_by = []  # a command that becomes the agent
         self.dir = lab.dir
         self.socket = os.path.join(self.dir, name + ".sock")
@@ -38,7 +39,7 @@ class Agent:
         return os.path.join(self.dir, "state")
 
     def argv(self, failpoints=(), flags=()):
-        argv = self.begun_by + [CORBD, "run", "--nodeid", self.nodeid, "--endpoint", self.endpoint, "--drivername", DRIVER,
+        argv = self.begun_by + [self.program, "run", "--nodeid", self.nodeid, "--endpoint", self.endpoint, "--drivername", DRIVER,
                 "--pluginpath", os.path.join(self.lab.kubelet, "plugins"), "--kubelet-dir", self.lab.kubelet,
                 "--state-dir", self.state_dir, "--runtime-dir", os.path.join(self.dir, "runtime"),
                 "--config-dir", os.path.join(self.dir, "config"), "--verbose"]

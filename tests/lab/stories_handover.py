@@ -4,8 +4,10 @@ import os
 import signal
 
 from checks import check, long, now_us, say
-from machine import MIB, run
+from machine import BUILD, CORBD, MIB, run
 from writer import Writer
+
+NEXT_PROTOCOL, NEXT_RECORDS = (os.path.join(BUILD, name) for name in ("corbd-next-protocol", "corbd-next-records"))
 
 
 def blocklisted(lab):
@@ -175,3 +177,62 @@ def story_handover_cut_short(lab):
         one.unstage(patience=30)
     for one in (volume, other):
         one.expect_gone()
+
+
+def refused(agent, serving, writer, program, why):
+    """An agent of that build asks and ends, with nothing moved. The one that serves goes on, and says why."""
+    agent.program, agent.process = program, None
+    agent.spawn(flags=["--handover"])
+    check(agent.wait_exit(60) == 1, "the next agent did not refuse to start: %s" % agent.tail())
+    said = [entry for entry in agent.events("agent.refuses") if why in entry["error"]]
+    check(said, "the next agent does not say %r: %s" % (why, agent.tail()))
+    check(any(why in entry["why"] for entry in agent.events("handover.refused")), "the agent that serves does not say %r" % why)
+    check(not agent.events("agent.hands_over") and not agent.events("device.reconnected"), "something moved: %s" % agent.tail())
+    say("refused: %s" % said[0]["error"])
+    agent.process = serving
+    check(agent.running, "the agent that served ended")
+    writer.wait_more(20)
+
+
+def ends_and_is_healed(agent, volume, writer, program):
+    """SIGTERM for the one that serves. The next one takes the path of a crash; when."""
+    moment = now_us()
+    check(agent.stop() == 0, "the agent ended with %s" % agent.process.returncode)
+    agent.program = program
+    agent.spawn(flags=["--handover"])
+    goes_on(agent, volume, writer)
+    check(agent.events("incarnation.fenced"), "nobody was fenced: it was no crash's path")
+    return moment
+
+
+def story_handover_versions(lab):
+    """builds that speak another version of the handover, or write newer records: what cannot go on is refused before anything moves, the agent that serves goes on, and after its SIGTERM the next one heals; nothing is lost"""
+    agent = lab.agent().start()
+    volume = agent.volume(lab.image("a", size=256 * MIB))
+    volume.stage()
+    writer = Writer(lab, os.path.join(volume.staged_path, "data"), size=16 * MIB).start()
+    writer.wait_more(20)
+    moments = []
+    for next_one in (NEXT_PROTOCOL, CORBD):
+        refused(agent, agent.process, writer, next_one, "of the handover, the next one version")
+        moments.append(ends_and_is_healed(agent, volume, writer, next_one))
+
+    # Newer records: there is a way on, and none back.
+    agent.program = NEXT_RECORDS
+    moments.append(hand_over(agent, [volume]))
+    writer.wait_more(20)
+    refused(agent, agent.process, writer, CORBD, "which the next one does not know")
+    moments.append(now_us())
+    check(agent.stop() == 0, "the agent ended with %s" % agent.process.returncode)
+    agent.program = CORBD
+    agent.start()
+    agent.wait_event("record.newer", 60)
+    check(agent.stop() == 0, "the older agent ended with %s" % agent.process.returncode)
+    check(not agent.events("device.reconnected"), "an older agent served a volume whose record it cannot read")
+    agent.program = NEXT_RECORDS
+    agent.spawn()
+    goes_on(agent, volume, writer)
+    writer.stop()
+    writer.expect_nothing_lost(moments)
+    volume.unstage(patience=30)
+    volume.expect_gone()

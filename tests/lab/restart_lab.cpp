@@ -1,11 +1,12 @@
-// How long a write waits when the agent is killed beside a keeper. The agent and its keeper are the real program on a
-// real cluster. There is no kernel driver: a thread plays the kernel at the other end of the link, and a folder of
-// files plays sysfs.
+// How long a write waits when the agent is killed beside a keeper, and while agents hand over one after the other.
+// Agent and keeper are the real program on a real cluster. There is no kernel driver: threads play the kernel at the
+// other ends of the links, and a folder of files plays sysfs.
 #include <sched.h>
 #include <sys/mount.h>
 
 #include <boost/json/parse.hpp>
 #include <fstream>
+#include <set>
 
 #include "corbd/plan/record.hpp"
 #include "kernel_ends.hpp"
@@ -15,7 +16,7 @@ using namespace corbd::lab;
 
 namespace {
 
-constexpr int kKills = 7;
+constexpr int kKills = 7, kHandovers = 100, kVolumes = 4;
 // The second death within ten seconds has the keeper wait.
 constexpr std::chrono::milliseconds kPause{10100};
 
@@ -71,8 +72,15 @@ class Process {
     ::_exit(127);
   }
   ~Process() {
+    if (pid_ <= 0) return;
     ::kill(pid_, SIGTERM);
-    ::waitpid(pid_, nullptr, 0);
+    static_cast<void>(wait());
+  }
+  /// For its end.
+  int wait() {
+    int status = 0;
+    ::waitpid(std::exchange(pid_, -1), &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
@@ -128,17 +136,19 @@ void furnish(const std::string& dir, const device::Seen& seen) {
   write_file(dir + "/config/config.json", R"([{"clusterID": "lab", "monitors": [")" + env("CORBD_LAB_MON") + R"("]}])");
 }
 
-/// Serves the volume, and gives it to the next agent that asks.
+/// Serves the volumes, and gives them to the next agent that asks.
 class Before {
  public:
-  Before(const std::string& dir, KernelEnds& kernel, const std::string& id)
+  Before(const std::string& dir, KernelEnds& kernel, const std::vector<std::string>& ids)
       : node_(dir, kernel, false),
         gate_(plane().io.get_executor(), *plane().clock),
         giver_(plane().io.get_executor(), *plane().clock, dir + "/runtime",
                {"lab", plan::record_version, handover::identity(dir + "/state")}) {
     REQUIRE(plane().run(plane().shell.start()));
-    plane().stage({staged(id)});
-    furnish(dir, plane().devices->seen.at(0));
+    std::vector<plan::Staged> wishes;
+    for (const auto& id : ids) wishes.push_back(staged(id));
+    plane().stage(wishes);
+    for (const auto& seen : plane().devices->seen) furnish(dir, seen);
     auto lock = lock_folder(dir + "/state");
     REQUIRE(lock);
     lock_ = std::move(*lock);
@@ -165,44 +175,110 @@ class Before {
   std::thread serves_;
 };
 
+/// A node with volumes, whose first agent ends once the next one has asked.
+struct Restarts {
+  explicit Restarts(int volumes) {
+    for (int number = 0; number < volumes; ++number) {
+      ids.push_back("kept-" + std::to_string(::getpid()) + "-" + std::to_string(number));
+      admin.create(ids.back());
+    }
+    std::filesystem::create_directory_symlink(memory.path(), folder.path() + "/runtime");
+    first = std::make_unique<Before>(folder.path(), kernel, ids);
+    for (const auto& id : ids) writers.push_back(std::make_unique<Writer>(kernel.at(id).get()));
+  }
+  /// The next agent has all volumes.
+  std::unique_ptr<Process> take_over(std::vector<std::string> flags) {
+    flags.push_back("--handover");
+    auto next = std::make_unique<Process>(folder.path(), flags);
+    const auto given = first->wait();
+    REQUIRE(given);
+    REQUIRE(*given == ids.size());
+    REQUIRE(next->says("agent.started"));
+    return next;
+  }
+  double take_longest_ms() {
+    std::chrono::microseconds longest{0};
+    for (const auto& writer : writers) longest = std::max(longest, writer->take_longest());
+    return static_cast<double>(longest.count()) / 1e3;
+  }
+  /// Until each volume was written a few times.
+  void wait_for_writes() const {
+    for (const auto& writer : writers)
+      for (const auto writes = writer->writes(); writer->writes() < writes + 3;) std::this_thread::sleep_for(1ms);
+  }
+  void check_writes() const {
+    for (const auto& writer : writers) {
+      CHECK(writer->stop() == 0);
+      CHECK_FALSE(writer->failed());
+    }
+  }
+
+  Admin admin;
+  const test::Folder folder, memory{"/dev/shm"};
+  std::vector<std::string> ids;
+  KernelEnds kernel;
+  std::unique_ptr<Before> first;
+  std::vector<std::unique_ptr<Writer>> writers;
+};
+
+std::set<std::string> blocklisted() {
+  Agent looks;
+  const auto found = looks.run(looks.clusters->blocklist(access(), looks.in(10s)));
+  REQUIRE(found);
+  std::set<std::string> all;
+  for (const auto& entry : found->entries) all.insert(entry.text());
+  return all;
+}
+
 }  // namespace
 
 TEST_CASE("a write goes on soon after the agent beside a keeper is killed, and no write is lost", "[.][keeper]") {
-  const std::string id = "kept-" + std::to_string(::getpid());
-  Admin admin;
-  admin.create(id);
-  const test::Folder folder, memory("/dev/shm");
-  std::filesystem::create_directory_symlink(memory.path(), folder.path() + "/runtime");
-  KernelEnds kernel;
-  Before before(folder.path(), kernel, id);
-  Writer writer(kernel.at(id).get());
-  const Process corbd(folder.path(), {"--keeper", "--handover"});
-  const auto given = before.wait();
-  REQUIRE(given);
-  REQUIRE(*given == 1);
-  REQUIRE(corbd.says("agent.started"));
-
+  Restarts node(1);
+  const auto corbd = node.take_over({"--keeper"});
   const std::vector<const char*> parts{"keeper.starts_again", "cluster.connected", "incarnation.fenced", "image.opened",
                                        "volume.proven",       "image.locked",      "nbd.resumed"};
   std::map<std::string, std::vector<double>> ms;
   for (int kill = 0; kill < kKills; ++kill) {
     std::this_thread::sleep_for(kPause);
-    static_cast<void>(writer.take_longest());
+    static_cast<void>(node.take_longest_ms());
     const auto killed = now_us();
-    REQUIRE(::kill(corbd.agent(), SIGKILL) == 0);
-    REQUIRE(corbd.says("nbd.resumed", killed));
-    const auto writes = writer.writes();
-    while (writer.writes() < writes + 3) std::this_thread::sleep_for(1ms);
-    ms["first write"].push_back(static_cast<double>(writer.take_longest().count()) / 1e3);
+    REQUIRE(::kill(corbd->agent(), SIGKILL) == 0);
+    REQUIRE(corbd->says("nbd.resumed", killed));
+    node.wait_for_writes();
+    ms["first write"].push_back(node.take_longest_ms());
     for (const char* part : parts)
-      if (const auto at = corbd.said(part, killed)) ms[part].push_back(static_cast<double>(*at - killed) / 1e3);
+      if (const auto at = corbd->said(part, killed)) ms[part].push_back(static_cast<double>(*at - killed) / 1e3);
   }
-  CHECK(writer.stop() == 0);
-  CHECK_FALSE(writer.failed());
+  node.check_writes();
   std::printf("%d kills beside a keeper, ms after the kill (median):", kKills);
   for (const char* part : parts)
     if (ms.contains(part)) std::printf(" %s %.0f,", part, median_of(ms.at(part)));
   const auto& all = ms.at("first write");
-  std::printf(" first write %.0f (%.0f to %.0f)\n", median_of(all), *std::ranges::min_element(all),
-              *std::ranges::max_element(all));
+  std::printf(" first write %.0f (%.0f to %.0f)\n", median_of(all), std::ranges::min(all), std::ranges::max(all));
+}
+
+TEST_CASE("100 handovers in a row blocklist nobody, and no write is lost", "[.][handovers]") {
+  Restarts node(kVolumes);
+  const auto before = blocklisted();
+  auto serving = node.take_over({});
+  std::vector<double> stalls;
+  for (int round = 1; round < kHandovers; ++round) {
+    node.wait_for_writes();
+    static_cast<void>(node.take_longest_ms());
+    const auto begun = now_us();
+    auto next = std::make_unique<Process>(node.folder.path(), std::vector<std::string>{"--handover"});
+    REQUIRE(serving->wait() == 0);
+    serving = std::move(next);
+    REQUIRE(serving->says("agent.started", begun));
+    node.wait_for_writes();
+    stalls.push_back(node.take_longest_ms());
+  }
+  std::size_t more = 0;
+  for (const auto& entry : blocklisted()) more += before.contains(entry) ? 0 : 1;
+  CHECK(more == 0);
+  node.check_writes();
+  std::printf(
+      "%d handovers of %d volumes with a writer each: %zu more entries in the blocklist (%zu before); longest "
+      "stall of a handover: median %.0f ms, at most %.0f ms\n",
+      kHandovers, kVolumes, more, before.size(), median_of(stalls), std::ranges::max(stalls));
 }

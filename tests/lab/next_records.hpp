@@ -1,0 +1,9 @@
+// Included before each file that says or reads a record's version: a build that writes the next version.
+#pragma once
+
+#include "corbd/plan/record.hpp"
+
+namespace corbd::plan {
+inline constexpr int next_record_version = record_version + 1;
+}
+#define record_version next_record_version
