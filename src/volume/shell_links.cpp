@@ -23,6 +23,8 @@ bool may_be_given(const Volume& volume) {
   return volume.lock_held || volume.record->read_only || volume.record->shared || !volume.image->exclusive_lock();
 }
 
+std::int64_t ms(duration of) { return std::chrono::duration_cast<std::chrono::milliseconds>(of).count(); }
+
 }  // namespace
 
 void Shell::Impl::trouble(Volume& volume, std::string why) {
@@ -93,8 +95,9 @@ task<result<Given>> Shell::Impl::end_for_next(Volume& volume, Until until) {
 
 /// What is not given has a dead link as soon as this process ends.
 task<> Shell::Impl::give_one(Volume& volume, Giving& giving) {
+  const auto begun = clock_.now();
   ++volume.users;
-  auto given = co_await end_for_next(volume, {clock_.now() + kGivesWithin});
+  auto given = co_await end_for_next(volume, {begun + kGivesWithin});
   --volume.users;
   if (!given) {
     log::warning("volume.not_given", {{"volume", volume.id},
@@ -102,7 +105,10 @@ task<> Shell::Impl::give_one(Volume& volume, Giving& giving) {
                                       {"effect", "its link ends, and the next agent heals it"}});
     co_return;
   }
+  const auto ended = clock_.now();
   const bool taken = co_await giving.recipient(std::move(*given));
+  log::debug("volume.given",
+             {{"volume", volume.id}, {"ended_ms", ms(ended - begun)}, {"served_ms", ms(clock_.now() - ended)}});
   taken ? static_cast<void>(++giving.given) : static_cast<void>(giving.refused = true);
 }
 
