@@ -99,12 +99,9 @@ bool Node::provably_ours(const Kubelet& kubelet) const {
 }
 
 bool Node::served(const Kubelet& kubelet) const {
-  for (const auto& device : world_.kernel.devices) {
-    if (device.backend != kubelet.volume.image || !device.alive) continue;
-    const auto link = world_.kernel.links.find(device.link);
-    return link != world_.kernel.links.end() && link->second->state() == device::Link::State::serving;
-  }
-  return false;
+  const auto has_it = [&](const auto& device) { return device.backend == kubelet.volume.image && device.alive; };
+  const auto place = std::ranges::find_if(world_.kernel.devices, has_it);
+  return place != world_.kernel.devices.end() && world_.kernel.is_served(*place);
 }
 
 void Node::look_at_what_is_left() {

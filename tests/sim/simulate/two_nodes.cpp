@@ -84,7 +84,7 @@ bool TwoNodes::is_left(const Side& side) const {
 bool TwoNodes::is_up(const Side& side) const {
   const auto* device = device_of(side);
   const auto& of = pair_.cluster.images.at(volume_.image);
-  return side.staged && side.published && device != nullptr && device->alive &&
+  return side.staged && side.published && device != nullptr && side.world->kernel.is_served(*device) &&
          side.world->agent.clients.contains(of.exclusive ? of.lock_owner : of.writer);
 }
 

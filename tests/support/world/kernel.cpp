@@ -147,6 +147,11 @@ void Kernel::discard_given(std::uint32_t index) {
   link_ended(link);
 }
 
+bool Kernel::is_served(const KernelDevice& device) const {
+  const auto link = links.find(device.link);
+  return device.alive && link != links.end() && link->second->state() == FakeLink::State::serving;
+}
+
 void Kernel::link_ended(int link) {
   const auto seen_in = world_.hazards == nullptr ? duration::zero() : world_.hazards->until_seen_dead();
   if (seen_in == duration::zero()) return seen_dead(link);

@@ -123,6 +123,8 @@ class Kernel {
   std::map<std::uint32_t, Given> given;  ///< by device
   /// The agent's end is closed.
   void discard_given(std::uint32_t index);
+  /// A process reads from its link. One that a keeper has is alive, and nobody reads from it.
+  bool is_served(const KernelDevice& device) const;
   int deaths = 0;  ///< links that it saw dead
   /// By whoever has that link.
   void answer(std::uint32_t index, int link, const Reply& reply);
