@@ -39,6 +39,7 @@ void Node::happen(const Fault& fault) {
   switch (fault.kind) {
     case Kind::reboot:
       reboots_ = agent().keeper_goes_too = true;
+      down_for_ = fault.lasts;
       [[fallthrough]];
     case Kind::kill:
       if (!agent().running() && handover_ == nullptr) break;

@@ -102,7 +102,7 @@ void Node::lifecycle() {
     look_at_handover();
     if (handover_ != nullptr || agent().running()) return;
   } else if (std::exchange(hands_over_, false) && handover_ == nullptr && agent().running() &&
-             !serving_->loop().crashed() && !leaves_well_) {
+             !serving_->loop().crashed() && !leaves_well_ && !reboots_) {
     return hand_over();
   } else if (leaves_well_ && agent().running() && !serving_->loop().crashed()) {
     trace("the agent is told to leave");
@@ -111,7 +111,8 @@ void Node::lifecycle() {
     } catch (const test::Crash&) {
       agent_dies();
     }
-  } else if (serving_->loop().crashed() && agent().running()) {
+  } else if (agent().running() && (serving_->loop().crashed() || reboots_)) {
+    // Or it began in the moment in which the machine boots.
     agent_dies();
   }
   leaves_well_ = false;

@@ -114,6 +114,7 @@ class Kernel {
   void krbd_used(const KernelDevice& device);
 
   // For the ports.
+  std::vector<const World*> processes;  ///< the agents of this node
   /// After something of the device was closed.
   void let_go(std::uint32_t index);
   void link_ended(int link);

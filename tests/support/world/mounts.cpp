@@ -145,7 +145,8 @@ void Kernel::mount_by_hand(std::uint32_t index, const std::string& target) {
   if (image == nullptr || !on->alive || on->disconnected || image->content != host::Probe::Kind::filesystem) return;
   if (image->luks && !on->mapping) return;
   const auto of_device = [&](const Calls::UnderWay& command) { return command.backend == on->backend; };
-  if (std::ranges::any_of(world_.calls.under_way, of_device)) return;
+  for (const World* process : processes)
+    if (std::ranges::any_of(process->calls.under_way, of_device)) return;
   world_.trace("somebody mounts " + device::path(index) + " at " + target);
   host::Mount mount;
   mount.target = target;

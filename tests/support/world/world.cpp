@@ -14,6 +14,7 @@ World::World(Loop& loop)
       agent(*this),
       loop_(loop) {
   cluster.joined(*this);
+  kernel.processes.push_back(this);
 }
 
 World::World(Loop& loop, World& first, std::string called, const std::string& address)
@@ -26,6 +27,7 @@ World::World(Loop& loop, World& first, std::string called, const std::string& ad
       loop_(loop) {
   agent.node_address = address;
   cluster.joined(*this);
+  kernel.processes.push_back(this);
 }
 
 World::World(Loop& loop, World& first)
@@ -36,6 +38,7 @@ World::World(Loop& loop, World& first)
       agent(*this, &first.agent),
       loop_(loop) {
   cluster.joined(*this);
+  kernel.processes.push_back(this);
 }
 
 void World::reboot() {
