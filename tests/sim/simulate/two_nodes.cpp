@@ -78,7 +78,7 @@ test::KernelDevice* TwoNodes::device_of(const Side& side) const {
 }
 
 bool TwoNodes::is_left(const Side& side) const {
-  return side.uncertain || side.published || device_of(side) != nullptr || !side.world->disk.records.empty();
+  return side.uncertain || side.may_be_published || device_of(side) != nullptr || !side.world->disk.records.empty();
 }
 
 bool TwoNodes::is_up(const Side& side) const {
@@ -110,13 +110,15 @@ void TwoNodes::kubelet_looks(Side& side) {
   // A pod ends when its requests have.
   const auto* device = device_of(side);
   if (volume_.block && device != nullptr && !device->requests.empty()) return;
-  if (side.published || (is_left(side) && one_in(3))) return ask(side, plan::Unpublished{publish_wish(volume_).target});
+  if (side.may_be_published || (is_left(side) && one_in(3)))
+    return ask(side, plan::Unpublished{publish_wish(volume_).target});
   if (is_left(side)) ask(side, plan::Unstaged{stage_wish(volume_).path});
 }
 
 void TwoNodes::ask(Side& side, Wish wish) {
   side.asking = side.world->agent.life();
   side.uncertain |= std::holds_alternative<plan::Staged>(wish);
+  side.may_be_published |= std::holds_alternative<plan::Published>(wish);
   trace(side.name, std::string(plan::name(wish)));
   asio::co_spawn(side.world->loop().io, asking(side, volume_.image, std::move(wish)), asio::detached);
 }
@@ -130,7 +132,7 @@ task<> TwoNodes::asking(Side& side, std::string id, Wish wish) {
   if (std::holds_alternative<plan::Staged>(wish)) side.staged = done.has_value();
   if (std::holds_alternative<plan::Published>(wish)) side.published = done.has_value();
   if (done && std::holds_alternative<plan::Unstaged>(wish)) side.staged = side.uncertain = false;
-  if (done && std::holds_alternative<plan::Unpublished>(wish)) side.published = false;
+  if (done && std::holds_alternative<plan::Unpublished>(wish)) side.published = side.may_be_published = false;
 }
 
 void TwoNodes::application_works(Side& side) {

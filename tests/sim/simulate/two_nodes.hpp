@@ -34,8 +34,9 @@ class TwoNodes {
     bool tainted = false;
     // What its kubelet knows.
     bool wants_up = false, staged = false, published = false;
-    bool uncertain = false;     ///< it has asked for a stage, and unstaged nothing since
-    std::optional<int> asking;  ///< the life of the agent that it asks
+    bool uncertain = false;         ///< it has asked for a stage, and unstaged nothing since
+    bool may_be_published = false;  ///< the same of a publish: no unstage without an unpublish then
+    std::optional<int> asking;      ///< the life of the agent that it asks
   };
 
   // two_nodes.cpp: time, and those above the agents
