@@ -2,9 +2,10 @@
 import json
 import os
 import signal
+import threading
 import time
 
-from checks import check, long, now_us, say
+from checks import Failed, check, long, now_us, say, wait_for
 from machine import BUILD, CORBD, MIB, read, run
 from writer import Writer
 
@@ -254,3 +255,84 @@ def story_handover_versions(lab):
     writer.expect_nothing_lost(moments)
     volume.unstage(patience=30)
     volume.expect_gone()
+
+
+class Kubelet(threading.Thread):
+    """Calls again and again, and repeats what fails, until the story has seen enough. What it could not repeat is in `failure`."""
+
+    def __init__(self, turn):
+        super().__init__(daemon=True)
+        self.turn, self.turns, self.failure, self.ends = turn, 0, None, threading.Event()
+        self.start()
+
+    def run(self):
+        while not self.ends.is_set() and not self.failure:
+            try:
+                self.turn(self.turns)
+                self.turns += 1
+            except Failed as error:
+                self.failure = str(error)
+
+    def end(self):
+        self.ends.set()
+        self.join(180)
+        check(not self.is_alive() and not self.failure, "%s" % (self.failure or "a call has not ended"))
+        check(self.turns > 0, "no call was made")
+
+
+def story_handover_amid_calls(lab):
+    """handovers while one volume is staged and unstaged and another one grows, one whose next agent is told to end, and one whose serving agent is: calls are repeated, nothing is lost"""
+    agent = lab.agent().start()
+    written, grown, staged = (agent.volume(lab.image(name, size=256 * MIB)) for name in "abc")
+    for volume in (written, grown):
+        volume.stage()
+    grown.publish()
+    writers = [Writer(lab, os.path.join(volume.staged_path, "data"), size=16 * MIB, mode="fsync", threads=2, paced=2).start() for volume in (written, grown)]
+
+    def stage_and_unstage(_):
+        staged.stage(patience=120)
+        staged.unstage(patience=120)
+
+    def grow(turn):
+        size = (272 + 16 * turn) * MIB
+        lab.admin("rbd", "resize", "--no-progress", "-s", "%dM" % (size // MIB), grown.pool + "/" + grown.id)
+        check(grown.expand(size, patience=120) >= size, "%s did not grow" % grown.id)
+    kubelets = [Kubelet(stage_and_unstage), Kubelet(grow)]
+    moments = []
+    for how in ("next is told to end", "", "", "serving one is told to end", "", ""):
+        for writer in writers:
+            writer.wait_more(20, 120)
+        if how == "next is told to end":
+            before, agent.process = agent.process, None
+            agent.spawn(flags=["--handover"])
+            moments.append(agent.spawned_at)
+            agent.process.send_signal(signal.SIGTERM)
+            # It came too early, too late, or in between: one of the two serves on.
+            ended, served = agent.process, before
+            wait_for("one of the agents to end", lambda: ended.poll() is not None or served.poll() is not None, 60, 0.05)
+            agent.process = served if served.poll() is None else ended
+            if agent.process is ended and ended.wait(60) is not None:
+                agent.process = None
+                agent.spawn()
+            continue
+        before = agent.process
+        agent.process = None
+        agent.spawn(flags=["--handover"])
+        moments.append(agent.spawned_at)
+        if how:
+            before.send_signal(signal.SIGTERM)
+        before.wait(60)
+        agent.wait_event("agent.started", 60)
+    for kubelet in kubelets:
+        kubelet.end()
+    for writer in writers:
+        writer.wait_more(20, 120)
+        writer.stop()
+        writer.expect_nothing_lost(moments)
+    say("%d stages and %d expansions meanwhile" % tuple(kubelet.turns for kubelet in kubelets))
+    grown.unpublish(patience=60)
+    for volume in (written, grown):
+        volume.unstage(patience=60)
+    for volume in (written, grown, staged):
+        volume.expect_gone()
+    check(agent.stop() == 0, "the last agent ended with %s" % agent.process.returncode)
