@@ -123,6 +123,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
                .shell = shell_,
                .devices = *devices_,
                .clusters = *clusters_,
+               .starts_again_within = options.keeper ? keeper::kStartsAgainWithin : duration{},
                .begins = [this] { begun_ = true; }}),
         before_(std::move(start.before)),
         lock_(std::move(start.lock)),

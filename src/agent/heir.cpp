@@ -69,6 +69,7 @@ task<> Heir::serve(std::string volume_id, std::function<void()> served) {
 
 /// The agent before has ended, and gave nothing.
 task<result<>> Heir::lock_alone() {
+  static_cast<void>(co_await sleep_until(control_, clock_, clock_.now() + parts_.starts_again_within));
   const auto until = clock_.now() + kLockWithin;
   for (;;) {
     auto lock = co_await parts_.files.run([folder = parts_.state_dir] { return lock_folder(folder); }, {},

@@ -23,7 +23,8 @@ class Heir final : private handover::Taker::Heir {
     volume::Shell& shell;
     device::Devices& devices;
     image::Clusters& clusters;
-    std::function<void()> begins;  ///< called once the agent before will serve no longer than it must
+    duration starts_again_within{};  ///< the agent before, if it dies: its keeper does that
+    std::function<void()> begins;    ///< called once the agent before will serve no longer than it must
   };
 
   Heir(executor control, Clock& clock, Parts parts);

@@ -34,8 +34,8 @@ result<std::optional<csi::RegistrarConfig>> registrar_config(const cli::Run& opt
 }
 
 /// in_use: an agent has the lock. failed_precondition: it refuses to give anything.
-result<Start> try_to_begin(const cli::Run& options) {
-  if (options.handover) {
+result<Start> try_to_begin(const cli::Run& options, bool asks) {
+  if (asks) {
     auto before = handover::ask(options.runtime_dir, handover_side(options));
     if (!before) return with_context("--handover", before.error());
     if (*before) return Start{{}, std::move(*before)};
@@ -45,19 +45,26 @@ result<Start> try_to_begin(const cli::Run& options) {
   return Start{std::move(*lock), {}};
 }
 
-result<Start> begin(const cli::Run& options) {
+/// An agent that ends beside this one may have a keeper, if this one has.
+duration others_wait(const cli::Run& options) { return options.keeper ? keeper::kStartsAgainWithin : duration{}; }
+
+/// `again`: its keeper has started it again.
+result<Start> begin(const cli::Run& options, bool again) {
   constexpr int kTries = 100;
   // Each refusal is a line in the log of the agent that serves.
   constexpr std::chrono::milliseconds kPause{100}, kPauseWhenRefused{5000};
   if (options.handover && !options.pod.empty() && handover::pod_in_reserve(options.runtime_dir) == options.pod) {
-    auto lock = handover::wait_in_reserve(options.state_dir, options.runtime_dir, options.pod);
+    auto lock = handover::wait_in_reserve(options.state_dir, options.runtime_dir, options.pod, others_wait(options));
     if (!lock) return lock.error();
     if (*lock) return Start{std::move(*lock), {}};
   }
+  // An agent that died while it handed over shall not have it all back, as the program that it was. In a pod the note
+  // of the reserve keeps it from that.
+  const bool asks = options.handover && (!again || !options.pod.empty());
   // An agent that ended just now holds its lock a moment longer. One that started beside this one has the lock before
   // it can be asked.
   for (int tries = 1;; ++tries) {
-    auto start = try_to_begin(options);
+    auto start = try_to_begin(options, asks);
     if (start) return start;
     const auto code = start.error().code;
     // In a pod the agent that serves may be deleted any time. kubelet would let a container that ended wait for
@@ -95,11 +102,12 @@ void let_go(Kept& kept) {
 /// The agent whose links a keeper has is dead. With the lock of the state folder nobody else goes on with its volumes.
 /// Whoever else has that lock heals them, which needs dead links.
 result<Start> begin_with(const cli::Run& options, Kept& kept) {
-  constexpr int kTries = 20;
+  // A helper that the dead agent forked has it until it begins its own program. An agent that was handing over has it
+  // until it ends, which takes 6 s at most.
+  constexpr int kTries = 120;
   constexpr std::chrono::milliseconds kPause{50};
   if (!kept.holdings.links.empty()) {
     auto lock = lock_folder(options.state_dir);
-    // A helper that the dead agent forked has it until it begins its own program.
     for (int tries = 1; !lock && lock.error().code == errc::in_use && tries < kTries; ++tries) {
       std::this_thread::sleep_for(kPause);
       lock = lock_folder(options.state_dir);
@@ -108,7 +116,7 @@ result<Start> begin_with(const cli::Run& options, Kept& kept) {
     log::warning("keeper.links_let_go", {{"links", kept.holdings.links.size()}, {"why", lock.error().text}});
     let_go(kept);
   }
-  return begin(options);
+  return begin(options, kept.keeper && kept.keeper->deaths().count > 0);
 }
 
 }  // namespace

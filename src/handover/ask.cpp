@@ -22,6 +22,8 @@ result<Fd> call(const std::string& path) {
   path.copy(address.sun_path, path.size());
   Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!socket) return Error{errc::exhausted, std::string("making a socket: ") + std::strerror(errno)};
+  // One that hangs takes nobody in, and connect() then waits for as long as a send may.
+  set_timeouts(socket.get(), kAnswerWithin);
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return socket;
   if (errno == ENOENT || errno == ECONNREFUSED) return Fd();
   return Error{errc::unavailable, "asking the agent at " + path + ": " + std::strerror(errno)};
@@ -32,7 +34,6 @@ result<> greet(int socket, const Side& next) {
   if (!user) return user.error();
   if (*user != ::geteuid())
     return Error{errc::permission_denied, "the agent that serves is another user's: " + std::to_string(*user)};
-  set_timeouts(socket, kAnswerWithin);
   if (auto sent = send(socket, pack(Hello{kProtocol, next})); !sent) return sent;
   const auto answer = receive(socket);
   if (!answer) return answer.error();

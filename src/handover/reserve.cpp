@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -81,15 +82,23 @@ result<bool> call_reserve(const std::string& runtime_dir, const std::string& own
   return true;
 }
 
-result<Fd> wait_in_reserve(const std::string& state_dir, const std::string& runtime_dir, const std::string& pod) {
+result<Fd> wait_in_reserve(const std::string& state_dir, const std::string& runtime_dir, const std::string& pod,
+                           duration free_for) {
   const LeavesBySignal leaves;
   const Fd waits = lock_note(runtime_dir);
   log::info("handover.in_reserve", {{"for", "the end of the agent that serves, or of this pod"}});
+  std::optional<time_point> free_since;
   for (;;) {
     if (called(runtime_dir, pod)) return Fd();
     auto lock = lock_folder(state_dir);
     bury_children();
-    if (lock || lock.error().code != errc::in_use) return lock;
+    if (!lock && lock.error().code != errc::in_use) return lock;
+    const auto now = std::chrono::steady_clock::now();
+    if (!lock)
+      free_since.reset();
+    else if (now - free_since.emplace(free_since.value_or(now)) >= free_for)
+      return lock;
+    lock = Fd();
     std::this_thread::sleep_for(kLooksEvery);
   }
 }

@@ -59,7 +59,11 @@ result<> Client::hold_memory(std::uint64_t token, int file) {
   return say({Kind::memory, 0, token, 0}, {}, fds);
 }
 
-result<> Client::drop(std::uint64_t token) { return say({Kind::drop, 0, token, 0}, {}, {}); }
+result<> Client::drop(std::uint64_t token) {
+  auto told = say({Kind::drop, 0, token, 0}, {}, {});
+  if (!told && told.error().code == errc::not_found) return {};
+  return told;
+}
 
 result<> Client::say(const Note& note, const std::string& backend, std::span<const int> descriptors) {
   auto told = tell(socket_.get(), note, backend, descriptors);

@@ -23,6 +23,8 @@ namespace corbd::keeper {
 namespace {
 
 constexpr const char* kVariable = "CORBD_KEEPER_SOCKET";
+/// The exit code of a program that could not be started, as a shell has it. The dynamic linker ends with it too.
+constexpr int kNotBegun = 127;
 
 using SteadyClock = std::chrono::steady_clock;
 
@@ -67,19 +69,19 @@ class Keeper {
     const pid_t self = ::getpid();
     agent_ = ::fork();
     if (agent_ == 0) become_agent(pair->second.get(), self);
-    if (agent_ < 0) fails("starting the agent");
+    if (agent_ < 0) died(kNotBegun);
   }
 
   [[noreturn]] void become_agent(int socket, pid_t keeper) {
     ::sigprocmask(SIG_SETMASK, &before_, nullptr);
-    // Whatever started the keeper knows no other process, and starts another agent. This one leaves it the state
-    // folder.
-    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+    // Whatever started the keeper knows no other process, and starts another agent, which needs the state folder. An
+    // agent that hangs would keep that after any other signal.
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != keeper) ::_exit(1);
     ::fcntl(socket, F_SETFD, 0);
     ::setenv(kVariable, std::to_string(socket).c_str(), 1);
     ::execv("/proc/self/exe", arguments_.data());
-    ::_exit(127);
+    ::_exit(kNotBegun);
   }
 
   void wait() {
@@ -121,13 +123,19 @@ class Keeper {
     agent_ = 0;
     if (ours_) store_.hear(ours_.get());
     ours_.reset();
-    if (WIFEXITED(status)) return left(WEXITSTATUS(status));
-    const int signal = WTERMSIG(status);
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    if (WIFEXITED(status) && code != kNotBegun) return left(code);
+    died(code);
+  }
+
+  /// Killed, crashed, or not begun for want of memory.
+  void died(int code) {
+    const int signal = code > 128 ? code - 128 : 0;
     store_.note_death(signal, SteadyClock::now());
     const auto pause = told_to_end_ ? std::nullopt : policy_.died(SteadyClock::now());
     if (!pause) {
       // It may have died of that signal before it listened to it.
-      code_ = told_to_end_ && (signal == SIGTERM || signal == SIGINT) ? 0 : 128 + signal;
+      code_ = told_to_end_ && (signal == SIGTERM || signal == SIGINT) ? 0 : code;
       if (!told_to_end_)
         log::error("keeper.gives_up", {{"signal", signal}, {"effect", "the kernel sees the end of every link"}});
       return;
@@ -141,7 +149,7 @@ class Keeper {
   /// It ended by itself.
   void left(int code) {
     if (code == kBeginsAnew && !told_to_end_) {
-      store_.let_go();
+      store_.begin_anew();
       return start();
     }
     code_ = code == kBeginsAnew ? 0 : code;

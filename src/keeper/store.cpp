@@ -38,6 +38,11 @@ void Store::give_all(int socket) {
   static_cast<void>(tell(socket, {}, {}, {}));  // without it the agent says so
 }
 
+void Store::begin_anew() {
+  let_go();
+  holdings_.deaths = {};
+}
+
 void Store::note_death(int signal, time_point when) { holdings_.deaths = {holdings_.deaths.count + 1, signal, when}; }
 
 void Store::let_go() {
@@ -54,8 +59,10 @@ void Store::hear(int socket) {
                heard.error().code == errc::unavailable) {
       return;
     } else {
-      // Nobody knows what it took the place of. Nothing at all is better than a ledger that is not true any more.
+      // Nobody knows what it took the place of. Nothing at all is better than a ledger that is not true any more. The
+      // agent notices when it has something to say.
       let_go();
+      ::shutdown(socket, SHUT_RDWR);
       log::warning("keeper.keeps_nothing", {{"error", heard.error().text}});
     }
   }

@@ -36,7 +36,9 @@ result<> tell(int socket, const Note& note, const std::string& backend, std::spa
     std::memcpy(CMSG_DATA(head), descriptors.data(), descriptors.size_bytes());
   }
   while (::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-    if (errno != EINTR) return Error{errc::unavailable, std::string("telling the keeper: ") + std::strerror(errno)};
+    if (errno != EINTR)
+      return Error{errno == EPIPE || errno == ECONNRESET ? errc::not_found : errc::unavailable,
+                   std::string("telling the keeper: ") + std::strerror(errno)};
   return {};
 }
 

@@ -26,7 +26,7 @@ struct Heard {
   std::vector<Fd> descriptors;
 };
 
-/// Does not wait. unavailable: the other side does not read, or has ended.
+/// Does not wait. unavailable: the other side does not read. not_found: it has ended.
 result<> tell(int socket, const Note& note, const std::string& backend, std::span<const int> descriptors);
 /// Nothing is there: timed_out. The other side has ended: not_found. Anything else is no message of ours.
 result<Heard> hear(int socket, bool wait);

@@ -88,8 +88,9 @@ Component keeper(const std::optional<KeeperFacts>& facts) {
   if (facts->deaf)
     return warning("keeper", "does not hear this agent, so a link may not be kept: restart the agent when it suits");
   if (facts->deaths == 0) return good("keeper", "starts this agent again if it dies, and has its links meanwhile");
-  const std::string text = "has started this agent again " + many(facts->deaths, "time") + ", last " +
-                           age(facts->since_last) + " ago after signal " + std::to_string(facts->signal);
+  const std::string text =
+      "has started this agent again " + many(facts->deaths, "time") + ", last " + age(facts->since_last) + " ago " +
+      (facts->signal == 0 ? "when it could not be started" : "after signal " + std::to_string(facts->signal));
   if (facts->since_last >= kDeathIsNews) return good("keeper", text);
   return warning("keeper", text + ": the log before that says more, or `dmesg` if memory was short");
 }

@@ -7,6 +7,7 @@ import time
 
 from checks import Failed, check, long, now_us, say, wait_for
 from machine import BUILD, CORBD, MIB, read, run
+from stories_seen import volumes_of
 from writer import Writer
 
 NEXT_PROTOCOL, NEXT_RECORDS = (os.path.join(BUILD, name) for name in ("corbd-next-protocol", "corbd-next-records"))
@@ -288,6 +289,8 @@ def story_handover_amid_calls(lab):
         volume.stage()
     grown.publish()
     writers = [Writer(lab, os.path.join(volume.staged_path, "data"), size=16 * MIB, mode="fsync", threads=2, paced=2).start() for volume in (written, grown)]
+    # A controller that changes an image while nobody watches it breaks the dead client's lock. Without an API server nothing else proves the volume ours.
+    watched = threading.Lock()
 
     def stage_and_unstage(_):
         staged.stage(patience=120)
@@ -295,34 +298,34 @@ def story_handover_amid_calls(lab):
 
     def grow(turn):
         size = (272 + 16 * turn) * MIB
-        lab.admin("rbd", "resize", "--no-progress", "-s", "%dM" % (size // MIB), grown.pool + "/" + grown.id)
+        with watched:
+            lab.admin("rbd", "resize", "--no-progress", "-s", "%dM" % (size // MIB), grown.pool + "/" + grown.id)
         check(grown.expand(size, patience=120) >= size, "%s did not grow" % grown.id)
+
+    def replace(told_to_end):
+        """Starts the next agent, and tells one of the two to end. Both may: then one more is started."""
+        before, agent.process = agent.process, None
+        agent.spawn(flags=["--handover"])
+        moment, after = agent.spawned_at, agent.process
+        if told_to_end:
+            {"before": before, "after": after}[told_to_end].send_signal(signal.SIGTERM)
+        wait_for("one of the agents to end", lambda: before.poll() is not None or after.poll() is not None, 60, 0.05)
+        if after.poll() is not None and before.poll() is None:
+            agent.process = before
+        elif told_to_end == "after":
+            after.wait(60)
+            agent.spawn()
+        agent.wait_ready()
+        for volume in (written, grown):
+            wait_for("%s to be served" % volume.id, lambda volume=volume: volumes_of(agent).get(volume.id, {}).get("health") == "staged", 60)
+        return moment
     kubelets = [Kubelet(stage_and_unstage), Kubelet(grow)]
     moments = []
-    for how in ("next is told to end", "", "", "serving one is told to end", "", ""):
+    for told_to_end in ("after", None, None, "before", None, None):
         for writer in writers:
             writer.wait_more(20, 120)
-        if how == "next is told to end":
-            before, agent.process = agent.process, None
-            agent.spawn(flags=["--handover"])
-            moments.append(agent.spawned_at)
-            agent.process.send_signal(signal.SIGTERM)
-            # It came too early, too late, or in between: one of the two serves on.
-            ended, served = agent.process, before
-            wait_for("one of the agents to end", lambda: ended.poll() is not None or served.poll() is not None, 60, 0.05)
-            agent.process = served if served.poll() is None else ended
-            if agent.process is ended and ended.wait(60) is not None:
-                agent.process = None
-                agent.spawn()
-            continue
-        before = agent.process
-        agent.process = None
-        agent.spawn(flags=["--handover"])
-        moments.append(agent.spawned_at)
-        if how:
-            before.send_signal(signal.SIGTERM)
-        before.wait(60)
-        agent.wait_event("agent.started", 60)
+        with watched:
+            moments.append(replace(told_to_end))
     for kubelet in kubelets:
         kubelet.end()
     for writer in writers:

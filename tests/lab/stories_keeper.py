@@ -132,7 +132,7 @@ story_keeper_50.limit = 1200
 
 
 def story_keeper_dies(lab):
-    """an agent whose keeper is killed leaves, and one that dies four times in a row ends its keeper: the next ones heal the device, and nothing is lost"""
+    """an agent whose keeper is killed dies with it, and one that dies four times in a row ends its keeper: the next ones heal the device, and nothing is lost"""
     agent = lab.agent(flags=["--keeper"]).start()
     volume = agent.volume(lab.image("a", size=256 * MIB))
     volume.stage()
@@ -140,7 +140,7 @@ def story_keeper_dies(lab):
     writer.wait_more(20)
     kills = []
 
-    # The keeper alone: its agent leaves as if it was told to.
+    # The keeper alone: its agent goes with it.
     child = child_of(agent.process.pid)
     kills.append(agent.kill())
     wait_for("the agent's end", lambda: not os.path.exists("/proc/%d" % child) or " Z " in read("/proc/%d/stat" % child), 20)

@@ -6,6 +6,7 @@
 
 #include "corbd/core/fd.hpp"
 #include "corbd/core/result.hpp"
+#include "corbd/core/time.hpp"
 
 namespace corbd::handover {
 
@@ -20,8 +21,9 @@ void leave_reserve(const std::string& runtime_dir, const std::string& pod);
 /// The agent that serves is told to end: the pod in reserve shall ask for the devices. False: no other pod is there.
 result<bool> call_reserve(const std::string& runtime_dir, const std::string& own_pod);
 
-/// Waits until no agent has the state folder, and locks it; or until this pod is called, without a lock. A signal ends
-/// the process: it holds nothing.
-result<Fd> wait_in_reserve(const std::string& state_dir, const std::string& runtime_dir, const std::string& pod);
+/// Waits until no agent has had the state folder for `free_for`, and locks it; or until this pod is called, without a
+/// lock. A signal ends the process: it holds nothing.
+result<Fd> wait_in_reserve(const std::string& state_dir, const std::string& runtime_dir, const std::string& pod,
+                           duration free_for);
 
 }  // namespace corbd::handover

@@ -29,7 +29,7 @@ struct Memory {
 /// Of agents that were killed or crashed, since the keeper began.
 struct Deaths {
   std::uint32_t count = 0;
-  int signal = 0;     ///< of the last
+  int signal = 0;     ///< of the last; 0: it could not be started
   time_point last{};  ///< of CLOCK_MONOTONIC, as std::chrono::steady_clock has it: the same in every process
 };
 struct Holdings {
@@ -37,6 +37,9 @@ struct Holdings {
   std::vector<Memory> memory;
   Deaths deaths;
 };
+
+/// Whoever finds the state folder free waits so long before it acts: the agent that died may have a keeper.
+inline constexpr std::chrono::seconds kStartsAgainWithin{1};
 
 /// The exit code of an agent that has given all its devices to the next one, and shall be started again, to wait in
 /// reserve (handover/reserve.hpp). No program of ours ends with it otherwise.
@@ -53,6 +56,7 @@ class Client final : public device::Keep {
   result<Holdings> take();
   result<> hold(const Link& link, int socket, int ledger) override;
   result<> hold_memory(std::uint64_t token, int file) override;
+  /// A keeper that has ended has nothing any more: no error.
   result<> drop(std::uint64_t token) override;
   /// As take() was told.
   const Deaths& deaths() const { return deaths_; }
@@ -74,13 +78,15 @@ class Store {
   void give_all(int socket);
   /// Whatever the agent has said so far, also if it is dead by now.
   void hear(int socket);
-  /// The agent was killed, or crashed.
+  /// The agent was killed or crashed, or could not be started (signal 0).
   void note_death(int signal, time_point when);
-  /// Has nothing any more. Of a link that nobody else has the kernel sees the end.
-  void let_go();
+  /// As with no agent so far.
+  void begin_anew();
   const Holdings& holdings() const { return holdings_; }
 
  private:
+  /// Of a link that nobody else has the kernel sees the end.
+  void let_go();
   void take_in(Heard& heard);
   void drop(std::uint64_t token);
   Holdings holdings_;

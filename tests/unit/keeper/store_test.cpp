@@ -98,6 +98,8 @@ TEST_CASE("after a message that is not whole the keeper has nothing") {
   REQUIRE(::send(pair->second.get(), "?", 1, 0) == 1);
   store.hear(pair->first.get());
   CHECK(store.holdings().links.empty());
+  // So the agent knows that it is not kept when it has something to say.
+  CHECK(::send(pair->second.get(), "?", 1, MSG_NOSIGNAL) == -1);
 }
 
 TEST_CASE("the next agent hears how many died before it, when the last one did, and of what") {
@@ -114,12 +116,43 @@ TEST_CASE("the next agent hears how many died before it, when the last one did, 
   CHECK(next.client->deaths().last == last);
 }
 
+TEST_CASE("an agent that begins anew knows of no death") {
+  Line line;
+  keeper::Store store;
+  line.hold(1);
+  store.hear(line.ours.get());
+  store.note_death(SIGKILL, time_point{1ns});
+  store.begin_anew();
+  Line next;
+  store.give_all(next.ours.get());
+  const auto all = next.client->take();
+  REQUIRE(all);
+  CHECK(all->links.empty());
+  CHECK(next.client->deaths().count == 0);
+}
+
 TEST_CASE("an agent whose keeper does not hear it knows that") {
   Line line;
   CHECK_FALSE(line.client->deaf());
   line.ours.reset();
-  CHECK_FALSE(line.client->drop(1));
+  CHECK_FALSE(line.client->hold_memory(1, something().get()));
   CHECK(line.client->deaf());
+}
+
+TEST_CASE("a keeper that has ended has nothing any more, so that its agent can give a link away") {
+  Line line;
+  line.hold(1);
+  line.ours.reset();
+  CHECK(line.client->drop(1));
+}
+
+TEST_CASE("a keeper that does not read may have a link still") {
+  Line line;
+  const int small = 1;
+  REQUIRE(::setsockopt(line.ours.get(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small) == 0);
+  result<> told;
+  for (int tries = 0; told && tries < 1'000'000; ++tries) told = line.client->drop(1);
+  CHECK_FALSE(told);
 }
 
 TEST_CASE("an agent that hears no end of what is kept says so") {
