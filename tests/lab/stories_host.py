@@ -224,6 +224,9 @@ def story_host_upgrade(lab):
     host.end()
 
 
+story_host_upgrade.limit = 400
+
+
 def begin(lab, images):
     """A host whose mounts.d lists all but the last image, each with a database on it. The last image has a unit of its own."""
     host, folders = booted(lab, *images[:-1])
