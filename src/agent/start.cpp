@@ -114,8 +114,9 @@ result<Start> begin_with(const cli::Run& options, Kept& kept) {
     }
     if (lock) return Start{std::move(*lock), {}};
     log::warning("keeper.links_let_go", {{"links", kept.holdings.links.size()}, {"why", lock.error().text}});
-    let_go(kept);
   }
+  // Memory of which no link speaks.
+  let_go(kept);
   return begin(options, kept.keeper && kept.keeper->deaths().count > 0);
 }
 

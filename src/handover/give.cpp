@@ -117,7 +117,8 @@ task<> Giver::hear_next(std::shared_ptr<Conversation> next) {
       note(*word);
       continue;
     }
-    if (word.error().code != errc::cancelled) log::warning("handover.next_lost", {{"why", word.error().text}});
+    if (word.error().code != errc::cancelled && !said_end_)
+      log::warning("handover.next_lost", {{"why", word.error().text}});
     lose_next();
     co_return;
   }
@@ -198,6 +199,7 @@ task<result<>> Giver::give(Link link) {
 
 result<> Giver::end() {
   if (!next_) return has_no_next();
+  said_end_ = true;
   return next_->say({Word::What::end});
 }
 

@@ -132,6 +132,12 @@ class Keeper {
   void died(int code) {
     const int signal = code > 128 ? code - 128 : 0;
     store_.note_death(signal, SteadyClock::now());
+    if (!trusts(signal) && !store_.holdings().links.empty()) {
+      log::warning("keeper.links_let_go", {{"links", store_.holdings().links.size()},
+                                           {"why", "the agent crashed, and may have written anywhere before"},
+                                           {"effect", "every device is healed"}});
+      store_.let_go();
+    }
     const auto pause = told_to_end_ ? std::nullopt : policy_.died(SteadyClock::now());
     if (!pause) {
       // It may have died of that signal before it listened to it.

@@ -10,11 +10,19 @@
 #include <string>
 #include <utility>
 
+#include "corbd/core/file.hpp"
+
 namespace corbd::nbd {
 namespace {
 constexpr unsigned kNoExecSeal = 0x8;  // MFD_NOEXEC_SEAL, which older headers lack
 
 Error no_memory(const char* doing) { return {errc::exhausted, std::string(doing) + ": " + std::strerror(errno)}; }
+
+/// Where memory is promised to nobody twice, a page of a file is asked for when it is written.
+bool counts_every_page() {
+  const auto mode = read_file("/proc/sys/vm/overcommit_memory", 16);
+  return mode && mode->starts_with('2');
+}
 }  // namespace
 
 result<Fd> make_memory_file(const char* name, std::size_t bytes) {
@@ -23,6 +31,9 @@ result<Fd> make_memory_file(const char* name, std::size_t bytes) {
   if (::getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur < bytes)
     return Error{errc::exhausted, "making a file in memory: this process may make files of " +
                                       std::to_string(most.rlim_cur) + " bytes at most (RLIMIT_FSIZE)"};
+  if (counts_every_page())
+    return Error{errc::exhausted,
+                 "making a file in memory: with vm.overcommit_memory=2 its next page may be refused, by SIGBUS"};
   // A host may refuse memory that could be executed (vm.memfd_noexec). Kernels before 6.3 do not know the flag.
   Fd file(::memfd_create(name, MFD_CLOEXEC | kNoExecSeal));
   if (!file && errno == EINVAL) file = Fd(::memfd_create(name, MFD_CLOEXEC));

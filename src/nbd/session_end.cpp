@@ -101,9 +101,10 @@ void Session::stop(State state, int error) {
 
 Fd Session::give() {
   Fd given;
-  // Before anybody else has the socket.
-  if (draining_ && serving() && quiet() && let_go())
-    end(State::closed, 0, [&] { given = Fd(::fcntl(fd_, F_DUPFD_CLOEXEC, 3)); });
+  if (draining_ && serving() && quiet()) given = Fd(::fcntl(fd_, F_DUPFD_CLOEXEC, 3));
+  // The keeper lets go before anybody else has the socket.
+  if (given && !let_go()) given.reset();
+  if (given) end(State::closed, 0, [] {});
   settle();
   return given;
 }

@@ -46,7 +46,7 @@ def handed_over(lab, rounds):
     volumes = [agent.volume(lab.image(name, size=256 * MIB), block=block) for name, block, _ in kinds]
     for volume in volumes:
         volume.stage()
-    writers = [Writer(lab, volume.staged_path if block else os.path.join(volume.staged_path, "data"), size=16 * MIB, mode=mode, threads=2, paced=2).start()
+    writers = [Writer(lab, volume.staged_path if block else os.path.join(volume.staged_path, "data"), size=16 * MIB, mode=mode, threads=4, paced=2).start()
                for volume, (_, block, mode) in zip(volumes, kinds)]
     numbers = [volume.device for volume in volumes]
     cut_off, told = blocklisted(lab), told_by_nbd()
@@ -71,13 +71,13 @@ def handed_over(lab, rounds):
 
 
 def story_handover(lab):
-    """five handovers from agent to agent under writers on four volumes: no I/O error, no lost write, no word of the kernel, nobody blocklisted"""
+    """five handovers from agent to agent under 16 writers on four volumes: no I/O error, no lost write, no word of the kernel, nobody blocklisted"""
     handed_over(lab, 5)
 
 
 @long
 def story_handover_50(lab):
-    """50 handovers from agent to agent under writers on four volumes: no I/O error, no lost write, no word of the kernel, nobody blocklisted"""
+    """50 handovers from agent to agent under 16 writers on four volumes: no I/O error, no lost write, no word of the kernel, nobody blocklisted"""
     handed_over(lab, 50)
 
 

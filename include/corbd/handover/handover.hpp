@@ -111,7 +111,7 @@ class Giver {
   std::optional<asio::posix::basic_stream_descriptor<executor>> listener_;
   std::function<void()> asked_;
   std::shared_ptr<Conversation> next_;
-  bool next_is_kept_ = false;
+  bool next_is_kept_ = false, said_end_ = false;
   std::shared_ptr<Event> ready_, loaded_;
   std::vector<std::string> cold_;
   std::map<std::uint32_t, std::shared_ptr<Event>> taking_;  ///< by device

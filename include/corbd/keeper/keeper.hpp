@@ -80,13 +80,13 @@ class Store {
   void hear(int socket);
   /// The agent was killed or crashed, or could not be started (signal 0).
   void note_death(int signal, time_point when);
+  /// Has nothing any more. Of a link that nobody else has the kernel sees the end.
+  void let_go();
   /// As with no agent so far.
   void begin_anew();
   const Holdings& holdings() const { return holdings_; }
 
  private:
-  /// Of a link that nobody else has the kernel sees the end.
-  void let_go();
   void take_in(Heard& heard);
   void drop(std::uint64_t token);
   Holdings holdings_;
