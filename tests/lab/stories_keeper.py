@@ -132,7 +132,7 @@ story_keeper_50.limit = 1200
 
 
 def story_keeper_dies(lab):
-    """an agent whose keeper is killed dies with it, and one that dies four times in a row ends its keeper: the next ones heal the device, and nothing is lost"""
+    """an agent whose keeper is killed dies with it, one that crashed leaves nothing that is trusted, and one that dies four times in a row ends its keeper: the next ones heal the device, and nothing is lost"""
     agent = lab.agent(flags=["--keeper"]).start()
     volume = agent.volume(lab.image("a", size=256 * MIB))
     volume.stage()
@@ -148,6 +148,15 @@ def story_keeper_dies(lab):
     agent.wait_event("device.reconnected", 60, volume=volume.id)
     writer.wait_more(20)
 
+    # A program that crashed may have written anywhere. Nothing of it is gone on with.
+    resumed, healed = (len(agent.events(name, volume=volume.id)) for name in ("nbd.resumed", "device.reconnected"))
+    kills.append(now_us())
+    os.kill(child_of(agent.process.pid), signal.SIGSEGV)
+    agent.wait_event("keeper.links_let_go", 20)
+    wait_for("the device to be healed", lambda: len(agent.events("device.reconnected", volume=volume.id)) > healed, 60)
+    check(len(agent.events("nbd.resumed", volume=volume.id)) == resumed, "a link of an agent that crashed was gone on with")
+    writer.wait_more(20)
+
     # An agent that dies again and again.
     while agent.running:
         child = child_of(agent.process.pid)
@@ -160,7 +169,7 @@ def story_keeper_dies(lab):
     agent.wait_event("device.reconnected", 60, volume=volume.id)
     writer.wait_more(20)
     writer.stop()
-    writer.expect_nothing_lost(kills[:1] + kills[-1:])
+    writer.expect_nothing_lost(kills[:2] + kills[-1:])
     volume.unstage(patience=30)
     volume.expect_gone()
     check(agent.stop() == 0, "the keeper ended with %s" % agent.process.returncode)
