@@ -145,8 +145,7 @@ std::optional<Decision> leave_to_attached(const Situation& view) {
   if (!attachment) return look(Fact::attachment);
   if (attachment->state != Attachment::State::away) return std::nullopt;
   return fail(errc::in_use, "volume " + view.id + " is not attached to this node (" + attachment->why +
-                                "), so its image " + view.record->key.text() +
-                                " is not taken from the client that had it");
+                                "), so its image " + view.record->key.text() + " is left to the node that has it");
 }
 
 }  // namespace
@@ -182,12 +181,12 @@ std::optional<Decision> take_image(const Situation& view) {
   auto answer = take_from_holders(view);
   const auto* step = answer ? std::get_if<Step>(&*answer) : nullptr;
   const bool evicts = step != nullptr && std::holds_alternative<step::Evict>(*step);
-  // Whoever has the lock has no watch any more, as after the death of its node. librbd, or the kernel, has it
-  // blocklisted and then takes the lock.
-  // Nothing holds an image without a lock for a device that waits at the node which it is attached to.
-  const bool kept_by_nothing = !view.record->exclusive_lock && !view.record->read_only && !view.record->shared;
-  const bool taken = view.seen.facts.ownership->lock == image::Ownership::Lock::other || kept_by_nothing;
-  if (evicts || (!answer && taken))
+  // Whoever has the lock may have no watch any more, as after the death of its node: librbd, or the kernel, has it
+  // blocklisted and then takes the lock. A free lock holds the image for nobody: a device may wait at the node which
+  // it is attached to, whose agent broke its own dead lock, or lost it to a controller.
+  const bool writes = !view.record->read_only && !view.record->shared;
+  const bool left = view.seen.facts.ownership->lock == image::Ownership::Lock::other;
+  if (evicts || (!answer && (left || writes)))
     if (auto refused = leave_to_attached(view)) return refused;
   return answer;
 }

@@ -78,6 +78,16 @@ TEST_CASE("a lock that proves ownership needs no word of the orchestrator") {
   CHECK(scene.want(plan::Healed{}) == errc::ok);
 }
 
+TEST_CASE("a stage takes no image of a volume that is attached to another node, though nobody has it open or locked") {
+  Scene scene;
+  scene.image().exclusive = GENERATE(true, false);
+  scene.world.attachment = {State::away, "", "it is attached to node-2"};
+  CHECK(scene.want(test::staged_wish(kId)) == errc::in_use);
+  CHECK(scene.world.kernel.devices.empty());
+  scene.world.attachment = {GENERATE(State::here, State::unknown), "uid-1", ""};
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+}
+
 TEST_CASE("rbd-nbd's device without a lock is taken over by the word that came with its stage") {
   Scene scene;
   scene.image().exclusive = false;

@@ -70,7 +70,7 @@ TEST_CASE(
   const auto steps = run(model, Wish(wish));
   REQUIRE(steps);
   CHECK(*steps ==
-        sequence({opened(),
+        sequence({permitted(),
                   {step::MapKrbd{}, step::Look{Fact::ownership}, step::WriteRecord{}, step::Look{Fact::probe}},
                   proven_empty(),
                   {step::Look{Fact::ownership}, step::WriteRecord{}, step::Mkfs{}},
@@ -81,9 +81,9 @@ TEST_CASE(
 TEST_CASE("a stage with the kernel's client, as a table") {
   check({
       {"of an image with a filesystem", filled(), Wish(krbd_wish()),
-       sequence({opened(), map_and_name(), checked_and_mounted(), {step::CloseImage{}}})},
+       sequence({permitted(), map_and_name(), checked_and_mounted(), {step::CloseImage{}}})},
       {"of a block volume", fresh(), Wish(block_wish()),
-       sequence({opened(),
+       sequence({permitted(),
                  map_and_name(),
                  {step::Bind{kTarget}, step::Look{Fact::format_marker}, step::WriteRecord{}, step::CloseImage{}}})},
       {"that only reads: nobody is looked for", filled(), Wish(read_only_wish()),
@@ -112,7 +112,7 @@ TEST_CASE("a stage with the kernel's client, as a table") {
              model.filesystem_bytes = mapping().size;
            }),
        Wish(krbd_wish()),
-       sequence({opened(),
+       sequence({permitted(),
                  map_and_name(),
                  {step::Look{Fact::encryption}, step::Look{Fact::luks}},
                  proven_empty(),
@@ -128,7 +128,7 @@ TEST_CASE("a stage with the kernel's client, as a table") {
              model.seen.mounts.clear();
            }),
        Wish(krbd_wish()),
-       sequence({{step::DropRecord{}}, opened(), map_and_name(), checked_and_mounted(), {step::CloseImage{}}})},
+       sequence({{step::DropRecord{}}, permitted(), map_and_name(), checked_and_mounted(), {step::CloseImage{}}})},
       {"again", mapped(), Wish(krbd_wish()), {}},
   });
 }

@@ -47,7 +47,7 @@ Staged encrypted_read_only() {
 
 /// Until it is known what the image holds.
 std::vector<Step> looked() {
-  return sequence({opened(), connected(), {step::Look{Fact::encryption}, step::Look{Fact::luks}}});
+  return sequence({permitted(), connected(), {step::Look{Fact::encryption}, step::Look{Fact::luks}}});
 }
 /// From an open mapping with a filesystem to the end of the stage.
 std::vector<Step> mapping_mounted() {
@@ -72,7 +72,7 @@ TEST_CASE(
   model.filesystem_bytes = mapping().size;
   const auto steps = run(model, Wish(staged_wish()));
   REQUIRE(steps);
-  CHECK(*steps == sequence({opened(),
+  CHECK(*steps == sequence({permitted(),
                             connected(),
                             {step::Look{Fact::encryption}, step::Look{Fact::luks}},
                             proven_empty(),

@@ -73,6 +73,12 @@ inline std::vector<Step> opened() {
           step::WriteStash{kPath, {}}, step::Fence{},       step::OpenImage{},
           step::Look{Fact::ownership}};
 }
+/// And that it may be written here.
+inline std::vector<Step> permitted() {
+  auto steps = opened();
+  steps.push_back(step::Look{Fact::attachment});
+  return steps;
+}
 /// And until this agent serves a device.
 inline std::vector<Step> connected() {
   return {step::Lock{},        step::StartSession{}, step::KernelConnect{}, step::WriteStash{kPath, {}},

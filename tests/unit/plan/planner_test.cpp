@@ -34,7 +34,7 @@ TEST_CASE("a fresh stage goes from the name to a mounted filesystem in this orde
   const auto steps = run(model, Wish(staged_wish()));
   REQUIRE(steps);
   CHECK(*steps ==
-        sequence({opened(), connected(), {step::Look{Fact::probe}}, proven_empty(), {step::Mkfs{}}, mounted()}));
+        sequence({permitted(), connected(), {step::Look{Fact::probe}}, proven_empty(), {step::Mkfs{}}, mounted()}));
   CHECK(model.record->stagings.front().complete);
 }
 
