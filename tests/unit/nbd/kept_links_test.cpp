@@ -8,6 +8,7 @@
 #include <fstream>
 #include <set>
 
+#include "corbd/core/log.hpp"
 #include "corbd/core/text.hpp"
 #include "corbd/device/keep.hpp"
 #include "corbd/nbd/devices.hpp"
@@ -123,12 +124,20 @@ struct Dead {
 struct Node {
   Node() { config.keep = &keep; }
   ~Node() {
+    end();
+    devices.reset();
+  }
+  void end() {
     if (link) {
       link->shut();
       CHECK(eventually(control.io, [&] { return link->state() != State::serving && link->in_flight() == 0; }));
     }
     link.reset();
-    devices.reset();
+  }
+  bool serve() {
+    auto made = devices->serve(image, false, {});
+    if (made) link = std::move(*made);
+    return made.has_value();
   }
   void start() { devices = nbd::make_devices(control.control(), control.clock, std::move(config)); }
   void start_with(const Dead& dead) {
@@ -413,6 +422,10 @@ TEST_CASE("a link without a descriptor for its ledger is served and not kept, an
   const Said said;
   Node node;
   node.start();
+  // The sanitizer needs descriptors of its own when it sees an object of a type for the first time.
+  REQUIRE(node.serve());
+  node.end();
+  log::warning("nbd.not_kept", {{"error", "none: this line is written with descriptors that are free"}});
   rlimit before{};
   REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
   {
@@ -420,10 +433,9 @@ TEST_CASE("a link without a descriptor for its ledger is served and not kept, an
     const Fd first(::dup(STDIN_FILENO)), second(::dup(STDIN_FILENO)), third(::dup(STDIN_FILENO));
     limit(RLIMIT_NOFILE, static_cast<rlim_t>(third.get()));
   }
-  auto link = node.devices->serve(node.image, false, {});
+  const bool served = node.serve();
   REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
-  REQUIRE(link);
-  node.link = std::move(*link);
+  REQUIRE(served);
   CHECK(node.link->state() == State::serving);
   CHECK(said.has("making a file in memory: Too many open files"));
 }
