@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include <filesystem>
 #include <fstream>
 #include <set>
 
@@ -170,6 +171,11 @@ int apart(What what) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
+std::size_t open_descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
 void limit(int resource, rlim_t most) {
   rlimit now{};
   ::getrlimit(static_cast<__rlimit_resource>(resource), &now);
@@ -193,6 +199,33 @@ int serves_all_the_same() {
   if (!link) return 1;
   node.link = std::move(*link);
   return node.link->state() == State::serving ? 0 : 2;
+}
+
+/// Two are left for the sockets of a link, and none for its ledger.
+int serves_without_descriptors() {
+  Node node;
+  node.start();
+  // So that the threads have begun.
+  if (!node.serve()) return 2;
+  node.end();
+  log::warning("nbd.not_kept", {{"error", "none: with descriptors that are free"}});
+  std::size_t open = 0;
+  int looks = 0;
+  const bool rests = eventually(node.control.io, [&] {
+    const auto now = open_descriptors();
+    looks = now == open ? looks + 1 : 0;
+    open = now;
+    return looks == 20;
+  });
+  rlimit before{};
+  if (!rests || ::getrlimit(RLIMIT_NOFILE, &before) != 0) return 3;
+  {
+    const Fd first(::dup(STDIN_FILENO)), second(::dup(STDIN_FILENO)), third(::dup(STDIN_FILENO));
+    limit(RLIMIT_NOFILE, static_cast<rlim_t>(third.get()));
+  }
+  const bool served = node.serve() && node.link->state() == State::serving;
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  return served ? 0 : 4;
 }
 
 }  // namespace
@@ -420,23 +453,11 @@ TEST_CASE("a process without addresses for payloads serves links that are not ke
 
 TEST_CASE("a link without a descriptor for its ledger is served and not kept, and the log says why") {
   const Said said;
-  Node node;
-  node.start();
-  // The sanitizer needs descriptors of its own when it sees an object of a type for the first time.
-  REQUIRE(node.serve());
-  node.end();
-  log::warning("nbd.not_kept", {{"error", "none: this line is written with descriptors that are free"}});
-  rlimit before{};
-  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
-  {
-    // Two for the sockets of the link, and none for its ledger.
-    const Fd first(::dup(STDIN_FILENO)), second(::dup(STDIN_FILENO)), third(::dup(STDIN_FILENO));
-    limit(RLIMIT_NOFILE, static_cast<rlim_t>(third.get()));
-  }
-  const bool served = node.serve();
-  REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
-  REQUIRE(served);
-  CHECK(node.link->state() == State::serving);
+  // UBSan ends a process with 1 in which it sees an object of some type for the first time, and finds no descriptor for
+  // its own use.
+  int code = 1;
+  for (int tries = 0; code == 1 && tries < 50; ++tries) code = apart(serves_without_descriptors);
+  CHECK(code == 0);
   CHECK(said.has("making a file in memory: Too many open files"));
 }
 
