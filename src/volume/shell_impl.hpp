@@ -102,7 +102,8 @@ class Shell::Impl {
   Ports ports_;
   Config config_;
   Gate gate_;
-  std::list<Gate> drains_;  ///< one for each drain_all(); here, because a dying process ends coroutines in any order
+  /// Of whoever waits for several volumes. Here, because a dying process ends coroutines in any order.
+  std::list<Gate> drains_;
   Steps steps_;
   UsageReader usage_reader_{control_, clock_, ports_, gate_};
   std::map<std::string, std::unique_ptr<Volume>> volumes_;

@@ -91,7 +91,7 @@ task<> Shell::Impl::fence_early(Until until) {
     auto access = access_of(ports_, *volume->record, volume->key);
     if (access && std::ranges::find(clusters, *access) == clusters.end()) clusters.push_back(std::move(*access));
   }
-  Gate fencing(control_, clock_);
+  Gate& fencing = drains_.emplace_back(control_, clock_);
   for (auto& access : clusters) fencing.spawn(fence_one(std::move(access), until));
   co_await fencing.close({});
 }

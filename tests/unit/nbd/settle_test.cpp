@@ -168,7 +168,7 @@ TEST_CASE("a reply that was out in part before the last call ends with it") {
 }
 
 TEST_CASE("a slot is not answered twice, whichever instruction was the last") {
-  // What the session does after a call that sent one whole reply, step by step.
+  // What a link's server does after a call that sent one whole reply, step by step.
   Book book;
   book.take(1, Command::write, 512, 4096);
   book.ledger->answered(1, 0);
