@@ -27,6 +27,7 @@
 #include "corbd/host/system.hpp"
 #include "corbd/kms/kms.hpp"
 #include "corbd/krbd/kernel_client.hpp"
+#include "corbd/lifecycle/leaving.hpp"
 #include "corbd/nbd/devices.hpp"
 #include "corbd/ops/admin.hpp"
 #include "corbd/ops/drain.hpp"
@@ -46,16 +47,17 @@ namespace corbd {
 namespace {
 
 constexpr std::chrono::milliseconds kAskSystem{500};
+// While it serves on although it was told to end: the node may shut down later.
+constexpr std::chrono::seconds kAskSystemAgain{5};
+constexpr std::chrono::milliseconds kDecideAgain{500};
 // Each cluster has threads of its own (rbd/blocking_calls.hpp).
 constexpr std::size_t kFileThreads = 4, kNameThreads = 2;
 // Healing asks for itself, and longer.
 constexpr std::chrono::seconds kFencesEarly{10};
 // The next agent connects to the clusters and opens images first.
 constexpr std::chrono::seconds kNextWarmsWithin{120};
-// If this agent is told to end meanwhile.
+// If this agent is told to end meanwhile, and may not wait for longer.
 constexpr std::chrono::seconds kNextHurriesFor{5};
-// It looks every 200 ms.
-constexpr std::chrono::seconds kReserveAsksWithin{2};
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
@@ -145,6 +147,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
                   .lock = lock_,
                   .told_to_end = told_to_end_}),
         signals_(io_, SIGTERM, SIGINT),
+        told_{.signals = 0, .grace = leave_grace()},
         called_(std::make_unique<Event>(control_, *clock_)) {
     if (registrar) registrar_.emplace(control_, *clock_, *registrar);
   }
@@ -211,7 +214,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
     sources.timeline = [this](const std::string& id) { return shell_.timeline(id); };
     sources.stuck_helpers = [this] { return helpers_.stuck(); };
     sources.drain = [this](bool on, Until until) { return drain(on, until); };
-    sources.facts = [this] { return vitals_.facts(); };
+    sources.facts = [this] { return facts(); };
     sources.vouched = [this](const std::string& id, const std::string& by, const result<>& done) {
       kubernetes_.vouched(id, by, done);
     };
@@ -229,9 +232,19 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
       now.calls_in_flight = csi_.in_flight();
       now.loop_lag = vitals_.worst_lag();
       now.keeper = vitals_.keeper();
+      if (waits_for_next()) now.told_to_end = told_since();
       return now;
     };
-    return {snapshot, [this] { return admin_.health(); }, [this] { return ops::judge(vitals_.facts()); }};
+    return {snapshot, [this] { return admin_.health(); }, [this] { return ops::judge(facts()); }};
+  }
+
+  bool waits_for_next() const { return told_.grace > duration{} && told_.node_stops && !*told_.node_stops; }
+  duration told_since() const { return told_.signals > 0 ? clock_->now() - told_at_ : duration{}; }
+
+  ops::NodeFacts facts() const {
+    auto facts = vitals_.facts();
+    if (waits_for_next()) facts.told_to_end = ops::ToldFacts{told_since(), told_.grace};
+    return facts;
   }
 
   task<result<>> drain(bool on, Until until) {
@@ -269,26 +282,54 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
     // The agent before has the port. Healing may not touch a volume that it still serves.
     auto done = co_await heir_.run(std::move(before_));
     lock_ = heir_.take_lock();
+    if (done && !options_.pod.empty()) done = co_await leave_reserve();
     shell_.tell(*this);
     web_.start();
     co_return done;
   }
 
+  /// Not before it has the lock: one that dies until then is in reserve still.
+  task<result<>> leave_reserve() {
+    auto job = [folder = options_.runtime_dir, pod = options_.pod]() -> result<> {
+      handover::leave_reserve(folder, pod);
+      return {};
+    };
+    co_return co_await files_.run(std::move(job), {}, "noting that this pod serves");
+  }
+
+  /// Only a DaemonSet's controller that puts a second pod on the node would have the next agent come meanwhile.
+  duration leave_grace() const {
+    return parting_.stays_in_reserve() ? std::chrono::seconds(options_.leave_grace_s) : std::chrono::seconds(0);
+  }
+
   void listen_to_signals() {
     signals_.async_wait([this](boost::system::error_code failed, int) {
       if (failed) return;
-      told_to_end_ = true;
-      if (begun_) {
-        clock_->schedule(clock_->now() + kNextHurriesFor, [this] {
-          if (!parting_.hands_over() && !calls_reserve_) giver_.leave();
-        });
-        return called_->set();
-      }
+      hear_signal();
+      listen_to_signals();
+    });
+  }
+
+  void hear_signal() {
+    if (!begun_) {
       // Nothing was given to this agent yet: the one before goes on.
       log::info("agent.left");
       log::drain(kLogEndsWithin);
       ::_exit(1);
-    });
+    }
+    if (!std::exchange(told_to_end_, true)) {
+      told_at_ = clock_->now();
+      gate_.spawn(watch_node());
+    }
+    const bool patient = ++told_.signals == 1;
+    clock_->schedule(clock_->now() + std::max<duration>(kNextHurriesFor, patient ? told_.grace : duration{}),
+                     [this] { drop_next(); });
+    if (!patient) hurry_.cancel();
+    called_->set();
+  }
+
+  void drop_next() {
+    if (!parting_.hands_over()) giver_.leave();
   }
 
   /// The records are read before the first call is taken, and calls are taken before anything is healed. Nothing waits
@@ -316,28 +357,63 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
     if (auto waits = giver_.start([this] { called_->set(); }); !waits)
       log::warning("handover.off", {{"error", waits.error().text}});
     while (!told_to_end_) {
-      called_ = std::make_unique<Event>(control_, *clock_);
-      gate_.spawn(giver_.run());
+      listen_to_next();
       static_cast<void>(co_await called_->wait({}));
-      if (const bool may = co_await next_may_take_over(); may) co_await parting_.hand_over();
+      co_await give_to_next();
     }
-    const bool shutdown = co_await outlast_shutdown();
-    if (!shutdown) co_await give_to_reserve();
+    co_await serve_on();
     giver_.stop();
     co_await parting_.leave();
   }
 
-  /// This pod goes, and another one is in reserve: a rollout is undone, or the node was booted in the middle of one.
-  task<> give_to_reserve() {
-    if (!parting_.stays_in_reserve()) co_return;
+  /// called_ is set from now on.
+  void listen_to_next() {
     called_ = std::make_unique<Event>(control_, *clock_);
+    if (!std::exchange(listens_, true)) gate_.spawn(hear_next());
+  }
+
+  task<> hear_next() {
+    co_await giver_.run();
+    listens_ = false;
+  }
+
+  task<> give_to_next() {
+    if (const bool may = co_await next_may_take_over(); may) co_await parting_.hand_over();
+  }
+
+  /// This agent was told to end.
+  task<> serve_on() {
+    for (;;) {
+      listen_to_next();
+      told_.next_asks = giver_.has_next();
+      told_.in_use = heal::served_in_use(shell_).size();
+      told_.since = told_since();
+      if (const bool calls = co_await call_reserve(); calls) told_.called = true;
+      switch (lifecycle::decide(told_)) {
+        case lifecycle::Leaving::leave:
+          co_return;
+        case lifecycle::Leaving::see_users_out:
+          co_return co_await see_users_out();
+        case lifecycle::Leaving::hand_over:
+          co_await give_to_next();
+          break;
+        case lifecycle::Leaving::wait:
+          if (told_.node_stops && !std::exchange(says_it_waits_, true))
+            log::info("agent.serves_on", {{"until", "the next agent asks for its devices"},
+                                          {"in_use", told_.in_use},
+                                          {"at_most_s", options_.leave_grace_s}});
+          static_cast<void>(co_await called_->wait({clock_->now() + kDecideAgain}));
+      }
+    }
+  }
+
+  /// This pod goes, and another one is in reserve: a rollout is undone, or the node was booted in the middle of one.
+  /// False: none waits there, or one asks already. The call counts once, and the pod may need some time to get ready.
+  task<bool> call_reserve() {
+    if (!waits_for_next() || told_.next_asks) co_return false;
     auto job = [folder = options_.runtime_dir, pod = options_.pod] { return handover::call_reserve(folder, pod); };
     const auto waits = co_await files_.run(std::move(job), {}, "calling the pod in reserve");
-    if (!waits || !*waits) co_return;
-    // It may take its time to get ready: the pod has minutes to end.
-    calls_reserve_ = true;
-    static_cast<void>(co_await called_->wait({clock_->now() + kReserveAsksWithin}));
-    if (const bool may = co_await next_may_take_over(); may) co_await parting_.hand_over();
+    co_return waits && *waits;
   }
 
   /// It is ready, and what this agent serves it can serve too: it may have another configuration.
@@ -362,27 +438,30 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
     static_cast<void>(co_await files_.run(std::move(job), {}, "telling systemd that this agent serves"));
   }
 
-  /// While the node goes down and our devices are in use, we serve them. A second signal ends that. False: the node
-  /// stays, or nobody says.
-  task<bool> outlast_shutdown() {
-    // The limit holds even if the bus does not answer.
-    const Until until{clock_->now() + 2 * kAskSystem};
-    const auto stopping = co_await names_.run([] { return host::system_stopping(kAskSystem); }, until,
-                                              "asking whether the node shuts down");
-    if (!stopping)
-      log::warning("system.unknown", {{"error", stopping.error().text},
-                                      {"hint",
-                                       "if the node shuts down, its devices are served no longer: give the agent "
-                                       "the system bus (/run/dbus)"}});
-    if (!stopping || !*stopping) co_return false;
+  /// Until the node shuts down: its pods may be ended before this is known, and long before it begins.
+  task<> watch_node() {
+    for (bool told = false;;) {
+      // The limit holds even if the bus does not answer.
+      const Until until{clock_->now() + 2 * kAskSystem};
+      const auto stopping = co_await names_.run([] { return host::system_stopping(kAskSystem); }, until,
+                                                "asking whether the node shuts down");
+      if (!stopping && !std::exchange(told, true))
+        log::warning("system.unknown", {{"error", stopping.error().text},
+                                        {"hint",
+                                         "if the node shuts down, its devices are served no longer: give the agent "
+                                         "the system bus (/run/dbus)"}});
+      told_.node_stops = stopping && *stopping;
+      if (*told_.node_stops) drop_next();
+      called_->set();
+      if (*told_.node_stops) co_return;
+      static_cast<void>(co_await sleep_until(control_, *clock_, clock_->now() + kAskSystemAgain));
+    }
+  }
+
+  /// While the node goes down and our devices are in use, we serve them. A second signal ends that.
+  task<> see_users_out() {
     giver_.stop();
-    CancelScope hurry;
-    signals_.async_wait([&hurry](boost::system::error_code failed, int) {
-      if (!failed) hurry.cancel();
-    });
-    co_await heal::outlast_users(control_, *clock_, shell_, std::chrono::seconds(options_.shutdown_grace_s), hurry);
-    signals_.cancel();
-    co_return true;
+    co_await heal::outlast_users(control_, *clock_, shell_, std::chrono::seconds(options_.shutdown_grace_s), hurry_);
   }
 
   const cli::Run& options_;
@@ -425,8 +504,11 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
   Fd before_, lock_;
   Parting parting_;
   bool begun_ = false;  ///< nobody else serves this node, or will in a moment
-  bool calls_reserve_ = false;
+  bool listens_ = false, says_it_waits_ = false;
   asio::signal_set signals_;
+  lifecycle::Told told_;
+  time_point told_at_{};
+  CancelScope hurry_;              ///< cancelled by a second signal
   std::unique_ptr<Event> called_;  ///< by a signal, or by a next agent
   bool told_to_end_ = false;
   int exit_code_ = 0;

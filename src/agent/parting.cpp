@@ -85,9 +85,9 @@ task<> Parting::leave() {
 /// A planned restart: the next agent waits. Callers end first, while devices are served. Then each device stands
 /// still until the next agent serves it, a few at a time.
 task<> Parting::hand_over() {
+  hands_over_ = co_await parts_.giver.begins(kNextAnswersWithin);
+  if (!hands_over_) co_return;
   log::info("agent.hands_over");
-  hands_over_ = true;
-  static_cast<void>(parts_.giver.say_begins());
   co_await begin_nothing();
   co_await end_callers({clock_.now() + kLeaveWithin}, kLeaveWithin);
   if (parts_.registrar) co_await parts_.registrar->stop({clock_.now()});

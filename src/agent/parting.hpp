@@ -47,7 +47,7 @@ class Parting {
 
   /// By a signal, or because the node goes down. Does not return.
   task<> leave();
-  /// A planned restart: the next agent waits. Does not return.
+  /// A planned restart: the next agent waits. Returns only if that one is lost before anything has ended here.
   task<> hand_over();
   bool hands_over() const { return hands_over_; }
   /// After a handover. kubelet would start its container again, with the same arguments.

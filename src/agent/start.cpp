@@ -67,10 +67,11 @@ result<Start> begin(const cli::Run& options, bool again) {
     auto start = try_to_begin(options, asks);
     if (start) return start;
     const auto code = start.error().code;
-    // In a pod the agent that serves may be deleted any time. kubelet would let a container that ended wait for
-    // minutes.
-    const bool may_wait = options.pod.empty() ? code == errc::in_use && tries < kTries
-                                              : code == errc::in_use || code == errc::failed_precondition;
+    // In a pod the agent that serves may be deleted any time, or hands over to another pod and hears nobody else.
+    // kubelet would let a container that ended wait for minutes.
+    const bool may_wait = options.pod.empty()
+                              ? code == errc::in_use && tries < kTries
+                              : code == errc::in_use || code == errc::failed_precondition || code == errc::timed_out;
     if (!options.handover || !may_wait) return start;
     if (tries == (code == errc::in_use ? kTries : 1))
       log::warning("handover.waits_for_end", {{"of", "the agent that serves"}, {"why", start.error().text}});
@@ -154,7 +155,7 @@ int start_agent(const cli::Run& options, Fd keeper) {
   if (!kept) return refuse(kept.error());
   auto start = begin_with(options, *kept);
   if (!start) return refuse(start.error());
-  if (!options.pod.empty()) handover::leave_reserve(options.runtime_dir, options.pod);
+  if (!options.pod.empty() && start->lock) handover::leave_reserve(options.runtime_dir, options.pod);
   run_agent(options, *boot_id, *registrar, std::move(*start), std::move(*kept));
 }
 

@@ -94,6 +94,10 @@ constexpr auto kTable = std::to_array<Flag>({
      "Seconds for which devices in use are still served while the node shuts down; after that they answer with I/O "
      "errors",
      nullptr, 0, 86400},
+    {"leave-grace", Kind::number, &Run::leave_grace_s,
+     "With --handover and --pod: seconds for which an agent that is told to end serves devices in use until the next "
+     "agent asks for them; the pod's terminationGracePeriodSeconds must be longer",
+     nullptr, 0, 86400},
     {"volume-health", Kind::boolean, &Run::volume_health, "Also serve NodeGetVolumeHealth, which is alpha in CSI 1.13"},
     {"allow-core-dumps", Kind::boolean, &Run::allow_core_dumps,
      "Leave a core dump when the agent crashes; the dump contains Ceph keys and passphrases"},

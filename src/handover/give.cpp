@@ -171,9 +171,9 @@ void Giver::stop() {
   ::unlink(path_.c_str());
 }
 
-result<> Giver::say_begins() {
-  if (!next_) return has_no_next();
-  return next_->say({Word::What::begins});
+task<bool> Giver::begins(duration within) {
+  if (!next_ || !next_->say({Word::What::begins})) co_return false;
+  co_return co_await next_answers(within);
 }
 
 task<result<>> Giver::begin(const Fd& lock) {

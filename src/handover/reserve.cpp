@@ -85,10 +85,12 @@ result<bool> call_reserve(const std::string& runtime_dir, const std::string& own
 result<Fd> wait_in_reserve(const std::string& state_dir, const std::string& runtime_dir, const std::string& pod,
                            duration free_for) {
   const LeavesBySignal leaves;
-  const Fd waits = lock_note(runtime_dir);
+  Fd waits;
   log::info("handover.in_reserve", {{"for", "the end of the agent that serves, or of this pod"}});
   std::optional<time_point> free_since;
   for (;;) {
+    // Somebody who looks whether a pod waits here has it for a moment.
+    if (!waits) waits = lock_note(runtime_dir);
     if (called(runtime_dir, pod)) return Fd();
     auto lock = lock_folder(state_dir);
     bury_children();

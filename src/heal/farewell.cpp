@@ -8,14 +8,14 @@ namespace {
 constexpr std::chrono::milliseconds kPause{500};
 constexpr std::chrono::seconds kSayEvery{10}, kAfterwards{10};
 
-std::vector<std::string> in_use(const volume::Volumes& volumes) {
+}  // namespace
+
+std::vector<std::string> served_in_use(const volume::Volumes& volumes) {
   std::vector<std::string> ids;
   for (const auto& status : volumes.status())
     if (status.in_use && traits(status.kind).served) ids.push_back(status.volume_id);
   return ids;
 }
-
-}  // namespace
 
 task<> outlast_users(executor control, Clock& clock, volume::Volumes& volumes, std::chrono::seconds grace,
                      CancelScope& hurry) {
@@ -23,7 +23,7 @@ task<> outlast_users(executor control, Clock& clock, volume::Volumes& volumes, s
   auto say_at = clock.now();
   bool given_up = false;
   while (!hurry.cancelled()) {
-    const auto used = in_use(volumes);
+    const auto used = served_in_use(volumes);
     const auto now = clock.now();
     if (used.empty() || now >= end + kAfterwards) co_return;
     if (now >= end && !std::exchange(given_up, true)) {

@@ -251,6 +251,9 @@ void agent(Families& into, const Snapshot& snapshot) {
   into.sample({{"version", snapshot.version}}, 1);
   into.gauge("corbd_control_loop_lag_seconds", "Worst delay of the control thread in the last minute.",
              seconds(snapshot.loop_lag));
+  into.gauge("corbd_told_to_end_seconds",
+             "How long ago the agent was told to end, while it serves on until the next one asks; 0: it was not.",
+             seconds(snapshot.told_to_end));
   if (snapshot.keeper)
     into.single("corbd_agent_deaths_total", MetricType::Counter,
                 "Agents that were killed or crashed, and that their keeper started again, since the keeper began.",

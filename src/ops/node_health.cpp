@@ -31,6 +31,15 @@ Component needed(std::string name, const result<>& there, std::string when_there
                : critical(std::move(name), there.error().text, Holds::serving);
 }
 
+Component told_to_end(const ToldFacts& facts) {
+  const std::string text = "was told to end " + age(facts.since) + " ago; serves on until the next agent asks, for " +
+                           age(std::max(facts.grace - facts.since, duration::zero())) + " more at most";
+  if (facts.since < kNextComesWithin) return warning("agent", text);
+  return critical("agent", text +
+                               ": I/O then waits for the next pod. See why that one does not serve (kubectl get pods, "
+                               "describe), or take the rollout back (kubectl rollout undo)");
+}
+
 Component agent_itself(const NodeFacts& facts) {
   if (facts.loop_lag >= kTooLate)
     return critical("agent",
@@ -38,6 +47,7 @@ Component agent_itself(const NodeFacts& facts) {
                         std::to_string(std::chrono::duration_cast<std::chrono::seconds>(facts.loop_lag).count()) +
                         " s late: the log and `top -H` say what holds it up",
                     Holds::living);
+  if (facts.told_to_end) return told_to_end(*facts.told_to_end);
   if (facts.drained)
     return warning("agent", "drained since " + *facts.drained +
                                 ": stages no new volume, also after a restart (corbd drain --undo ends that)");

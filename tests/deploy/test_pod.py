@@ -88,6 +88,7 @@ class Pod(unittest.TestCase):
         found = told_by("a long shutdown")
         self.assertIn("--shutdown-grace=300", agent_of(found)["args"])
         self.assertEqual(pod_of(found)["terminationGracePeriodSeconds"], 450)
+        self.assertEqual(pod_of(helm.objects({"nodeplugin.shutdownGraceSeconds": 0}))["terminationGracePeriodSeconds"], 240)
 
     def test_where_the_pod_runs_is_a_value(self):
         pod, values = pod_of(told_by("where it runs")), SWITCHES["where it runs"]

@@ -149,7 +149,7 @@ class Writer {
 /// As the agent that serves does it (Agent::hand_over).
 inline task<result<std::size_t>> hand_over(ControlPlane& plane, handover::Giver& giver, const Fd& lock) {
   if (const bool ready = co_await giver.next_answers(30s); !ready) co_return Error{errc::unavailable, "no next agent"};
-  if (auto said = giver.say_begins(); !said) co_return said.error();
+  if (const bool begun = co_await giver.begins(30s); !begun) co_return Error{errc::unavailable, "no next agent"};
   if (const bool settled = co_await plane.shell.settle(); !settled) co_return Error{errc::state_write, "not settled"};
   if (auto begun = co_await giver.begin(lock); !begun) co_return begun.error();
   const auto links = co_await plane.shell.give([&giver](volume::Given one) -> task<bool> {

@@ -275,7 +275,7 @@ def end(cluster, operator, apps, label):
 
 
 # For a Kubernetes before 1.22, says the document.
-APPLY = "kubectl kustomize deploy/kubernetes/base | sed '/maxSurge/d; s/maxUnavailable: 0/maxUnavailable: 1/' | kubectl apply --validate=false -f -"
+APPLY = "kubectl kustomize deploy/kubernetes/base | sed '/maxSurge/d; /--handover/d; s/maxUnavailable: 0/maxUnavailable: 1/' | kubectl apply --validate=false -f -"
 
 
 def installed(lab, cluster):

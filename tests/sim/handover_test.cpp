@@ -1,12 +1,19 @@
 // A planned restart: the next agent goes on with the links of the one before.
+#include <algorithm>
+
 #include "corbd/core/gate.hpp"
+#include "corbd/lifecycle/leaving.hpp"
 #include "scene.hpp"
+#include "support/world/handover.hpp"
 #include "support/world/ports.hpp"
 
 using namespace corbd;
 using plan::Wish;
+using test::Handover;
 using test::kId;
+using test::Loop;
 using test::Scene;
+using test::World;
 using namespace std::chrono_literals;
 
 namespace {
@@ -42,7 +49,82 @@ bool survives_death(int at, plan::Staged wish) {
   return died;
 }
 
+/// Two processes of one node, which hand over to and fro.
+struct TwoProcesses {
+  TwoProcesses() {
+    loop.stand_beside(beside);
+    first.cluster.images[kId].id = "id-1";
+    first.agent.start();
+    for (World* one : {&first, &second}) one->hazards = &calm;
+  }
+  ~TwoProcesses() {
+    for (World* one : {&first, &second})
+      if (one->agent.running()) one->agent.kill();
+  }
+  void write_all() {
+    for (auto& one : first.kernel.devices)
+      for (std::size_t block = 0; block < test::kBlocks; ++block) first.kernel.application_writes(one, block);
+  }
+  /// To its end, as src/agent does: who has given everything ends, and so does who was told to before anything began.
+  void go_on(Handover& of) {
+    of.begin();
+    for (const auto end = loop.clock.now() + 5min;
+         !(of.next_serves && !of.before.agent.running()) && of.next.agent.running() && loop.clock.now() < end;) {
+      loop.step(end);
+      if (of.before_ended && of.before.agent.running()) of.before.agent.kill(true);
+      if (of.next_ended) of.next.agent.kill(true);
+    }
+  }
+  Loop loop, beside;
+  World first{loop}, second{beside, first};
+  test::Calm calm;
+};
+
+/// A rollout is undone: the next agent is told to end before its call number `at`, or soon after its last one. Whether
+/// it has so many.
+bool survives_undo(int at) {
+  TwoProcesses node;
+  auto& [loop, beside, first, second, calm] = node;
+  REQUIRE(first.agent.want(kId, Wish(test::staged())));
+  node.write_all();
+  loop.advance(1s);
+  node.write_all();
+  Handover there(first, second), back(second, first);
+  int calls = 0;
+  second.calls.before_call = [&](const std::string&) {
+    if (++calls == at) there.tell_next_to_end();
+  };
+  node.go_on(there);
+  second.calls.before_call = nullptr;
+  INFO("told before call " << at);
+  if (second.agent.running()) {
+    there.tell_next_to_end();
+    const lifecycle::Told told{.node_stops = false, .in_use = first.kernel.devices.size(), .since = 1s, .grace = 200s};
+    CHECK(lifecycle::decide(told) == lifecycle::Leaving::wait);
+    node.write_all();
+    node.go_on(back);
+    CHECK(back.next_serves);
+  }
+  CHECK(first.agent.running());
+  CHECK_FALSE(second.agent.running());
+  node.write_all();
+  loop.advance(3s);
+  CHECK(std::ranges::all_of(first.kernel.devices, [](const auto& one) { return one.alive && one.requests.empty(); }));
+  CHECK(first.kernel.deaths == 0);
+  CHECK(first.kernel.errors == 0);
+  CHECK(first.cluster.blocklisted.empty());
+  for (const auto& rule : first.broken_rules) FAIL_CHECK(rule);
+  return calls >= at;
+}
+
 }  // namespace
+
+TEST_CASE("a next agent that is told to end, before whichever call, leaves the devices to the one before unnoticed") {
+  int at = 1;
+  while (survives_undo(at) && at < 200) ++at;
+  CHECK(at > 8);
+  CHECK(at < 200);
+}
 
 TEST_CASE("a volume that is handed over never has a dead link, nobody is fenced, and its requests go on") {
   const bool block = GENERATE(false, true);

@@ -43,6 +43,7 @@ struct Run {
   int heal_at_once = 16;
   int io_threads = 1;
   int shutdown_grace_s = 90;
+  int leave_grace_s = 200;  ///< in a pod with `handover`
   bool volume_health = false;
   bool fence_out_of_service = false;  ///< images are taken from clients of nodes that are out of service
   bool fencing_only = false;          ///< nothing but the FenceController: no volumes, no CSI socket

@@ -80,8 +80,9 @@ class Giver {
   task<bool> next_answers(duration within);
   /// The volumes whose images the next agent could not open, as it said last.
   const std::vector<std::string>& cold() const { return cold_; }
-  /// From now on the next agent may be the only one that can serve this node.
-  result<> say_begins();
+  /// Tells the next agent that it may be the only one that can serve this node, and asks whether it is ready. Once it
+  /// has said so, it goes on even if it is told to end.
+  task<bool> begins(duration within);
   /// The process that its supervisor follows: its own, or its keeper's. 0: not known.
   pid_t next_process() const;
   /// Gives the lock of the state folder, and waits for 10 s until the next agent has read the records. The lock stays

@@ -64,6 +64,7 @@ struct Snapshot {
   std::size_t calls_in_flight = 0;
   duration loop_lag{};                ///< LoopLag::worst()
   std::optional<KeeperFacts> keeper;  ///< nothing: this agent has none
+  duration told_to_end{};             ///< for how long the agent has served since then; 0: it was not
   NodeHealth health;
   Process process;
 };

@@ -65,6 +65,13 @@ struct KeeperFacts {
 /// So long after a death people are told of it. Nothing else would show: its users noticed nothing.
 inline constexpr std::chrono::hours kDeathIsNews{1};
 
+/// The agent was told to end, and serves on until the next one asks.
+struct ToldFacts {
+  duration since{}, grace{};
+};
+/// The next pod's agent asks within some seconds.
+inline constexpr std::chrono::seconds kNextComesWithin{15};
+
 /// What an error stands in for is not there. Every fact has a value that means "well".
 struct NodeFacts {
   duration loop_lag{};                 ///< of the control thread
@@ -73,6 +80,7 @@ struct NodeFacts {
   Registration registration;           ///< with kubelet
   Outsider api_server, system_bus;
   std::optional<KeeperFacts> keeper;  ///< nothing: this agent has none
+  std::optional<ToldFacts> told_to_end;
   std::map<volume::Health, std::uint32_t> volumes;
   std::map<std::string, ClusterFacts> clusters;         ///< by cluster ID; those that have a volume here
   std::uint32_t unclaimed_nbd = 0, unclaimed_krbd = 0;  ///< devices that no record names

@@ -34,6 +34,12 @@ void Node::hand_over() {
     });
   if (one_in(6)) later(sometime(), [lost = one_in(2)](test::Handover& of) { of.end(lost); });
   if (one_in(4)) later(sometime(), [by = any(12s)](test::Handover& of) { of.late = by; });
+  // A rollout that is undone. It is not drawn, so that it changes no other draw of a history.
+  const auto now = static_cast<std::uint64_t>(loop_.clock.now().time_since_epoch() / 1ms) + handovers_.size();
+  if (now % 4 == 0)
+    later(Millis(now / 4 % 300), [](test::Handover& of) {
+      if (of.next.agent.running() && !of.next_serves) of.tell_next_to_end();
+    });
 }
 
 /// Ends in one of three ways: the next one serves, the one before goes on, or both are gone.
@@ -51,6 +57,8 @@ void Node::look_at_handover() {
   if (handed_over || (both_gone && now.next_has_lock)) serving_ = &now.next;
   handover_ = nullptr;
   if (both_gone && !down_for_) down_for_ = Millis(any(5s) / 1ms);
+  // It serves until the one in reserve asks, which it calls.
+  if (handed_over && now.next_told) hands_over_ = true;
   // Who lives may have been told to leave meanwhile.
   if (!both_gone && !leaves_well_) down_for_.reset();
 }

@@ -23,6 +23,13 @@ void Handover::begin() {
   asio::co_spawn(next.loop().io, take(), asio::detached);
 }
 
+void Handover::tell_next_to_end() {
+  next_told = true;
+  if (begun_ || next_has_lock) return;
+  next_ended = true;
+  end(false);
+}
+
 // --- The conversation ---------------------------------------------------------------------------
 
 void Handover::say(Way& way, Word word) {
@@ -97,6 +104,12 @@ task<> Handover::give() {
     refused = true;
     co_return;
   }
+  say(to_next_, {Word::What::begins});
+  if (const bool begins = co_await answers(Word::What::ready, Word::What::ready, 5s); !begins) {
+    end(false);
+    refused = true;
+    co_return;
+  }
   const bool settled = co_await before.agent.settle();
   bool given = false;
   if (settled) given = co_await answers(Word::What::ready, Word::What::ready, 5s);
@@ -157,6 +170,7 @@ task<> Handover::take() {
 
 task<bool> Handover::follow(Word word) {
   if (word.what == Word::What::ready) say(to_before_, {Word::What::ready});
+  if (word.what == Word::What::begins) begun_ = true;
   if (word.what == Word::What::lock) {
     next_has_lock = true;
     next.agent.look_at_before(false);

@@ -26,6 +26,10 @@ class Handover {
   bool next_ended = false;
   bool next_serves = false;  ///< alone
   bool lock_said = false, next_has_lock = false;
+  /// As by SIGTERM: a rollout is undone in the middle. Before anything began the next one ends, and the one before goes
+  /// on. After that it takes what it is given, and gives it back to whoever asks.
+  void tell_next_to_end();
+  bool next_told = false;
   /// Nobody hears the other any more, as after the death of one. `lost`: nor what was said already.
   void end(bool lost);
   /// What is said from now on arrives that much later.
@@ -33,7 +37,7 @@ class Handover {
 
  private:
   struct Word {
-    enum class What { ready, lock, loaded, link, served, end } what;
+    enum class What { ready, begins, lock, loaded, link, served, end } what;
     std::string volume_id = {};
     std::uint32_t device = 0;
   };
@@ -57,7 +61,7 @@ class Handover {
   void take_in_answers();
 
   Way to_next_, to_before_;
-  bool ended_ = false;
+  bool ended_ = false, begun_ = false;
   int generation_ = 0;
   std::vector<std::string> cold_;
   std::set<Word::What> answered_;

@@ -302,12 +302,18 @@ TEST_CASE("what an agent gave counts although it ended before it read what the n
   CHECK_FALSE(hung_up(kernel));
 }
 
-TEST_CASE("the next agent hears that the one before begins to give everything") {
+TEST_CASE("a handover begins once the next agent has heard of it, and not with one that has ended") {
+  const bool ended = GENERATE(false, true);
   Serving serving;
-  Next next(serving, serving.heard());
-  CHECK_FALSE(next.begun);
-  REQUIRE(serving.giver.say_begins());
-  CHECK(eventually(serving.control, [&] { return next.begun; }));
+  std::optional<Next> next;
+  Fd asked = serving.heard();
+  ended ? asked.reset() : static_cast<void>(next.emplace(serving, std::move(asked)));
+  std::optional<bool> begins;
+  const auto begin = [](Giver& giver, std::optional<bool>& into) -> task<> { into = co_await giver.begins(10s); };
+  serving.gate.spawn(begin(serving.giver, begins));
+  REQUIRE(eventually(serving.control, [&] { return begins.has_value(); }));
+  CHECK(*begins == !ended);
+  if (next) CHECK(next->begun);
 }
 
 TEST_CASE("a link without its socket, a socket without a link, and a word of the wrong side end a handover") {

@@ -50,6 +50,13 @@ TEST_CASE("a volume's times are in seconds, and zero while it is served") {
   CHECK_THAT(text, ContainsSubstring("corbd_volume_longest_stall_seconds{volume=\"down\"} 0.25\n"));
 }
 
+TEST_CASE("for how long an agent serves beyond its end is in seconds, and zero while it was not told to end") {
+  ops::Snapshot snapshot;
+  CHECK_THAT(ops::render(snapshot), ContainsSubstring("corbd_told_to_end_seconds 0\n"));
+  snapshot.told_to_end = 20s;
+  CHECK_THAT(ops::render(snapshot), ContainsSubstring("corbd_told_to_end_seconds 20\n"));
+}
+
 TEST_CASE("a label's value cannot end its line or its quotes") {
   ops::Snapshot snapshot;
   snapshot.volumes = {status("a\"b\\c\nd")};

@@ -40,6 +40,7 @@ NodeFacts facts_with(unsigned wrong) {
   if (bit(7)) facts.system_bus = {Outsider::State::silent, "no"};
   if (bit(8)) facts.drained = "yesterday";
   if (bit(9)) facts.volumes[Health::lost] = 1;
+  if (bit(11)) facts.told_to_end = ops::ToldFacts{1s, 200s};
   if (bit(10)) facts.keeper = ops::KeeperFacts{.deaths = 1, .signal = 9, .since_last = 5min};
   return facts;
 }
@@ -55,7 +56,7 @@ TEST_CASE("a node about which nothing is wrong is OK, ready and alive") {
 }
 
 TEST_CASE("whatever is wrong, the verdict is never OK while /readyz or /healthz is not") {
-  for (unsigned wrong = 0; wrong < 1u << 11; ++wrong) {
+  for (unsigned wrong = 0; wrong < 1u << 12; ++wrong) {
     const auto health = ops::judge(facts_with(wrong));
     INFO(wrong);
     CHECK((health.verdict() == Verdict::ok) == (wrong == 0));
@@ -75,6 +76,18 @@ TEST_CASE("an agent that died is news for an hour, and then no warning any more"
   CHECK(component(facts, "keeper").text.find("2 times, last 59 min ago after signal 11") != std::string::npos);
   facts.keeper->since_last = 1h;
   CHECK(verdict_of(facts) == Verdict::ok);
+}
+
+TEST_CASE("an agent that was told to end says for how long it waits for the next one, and is critical after 15 s") {
+  NodeFacts facts;
+  facts.told_to_end = ops::ToldFacts{14s, 200s};
+  CHECK(component(facts, "agent").verdict == Verdict::warning);
+  CHECK_THAT(component(facts, "agent").text,
+             ContainsSubstring("14 s ago; serves on until the next agent asks, for 3 min"));
+  facts.told_to_end->since = 15s;
+  CHECK(component(facts, "agent").verdict == Verdict::critical);
+  CHECK_THAT(component(facts, "agent").text, ContainsSubstring("kubectl rollout undo"));
+  CHECK(ops::judge(facts).ready());
 }
 
 TEST_CASE("a keeper that does not hear its agent is a warning") {

@@ -1,0 +1,36 @@
+// When an agent that was told to end does so.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+
+#include "corbd/core/time.hpp"
+
+namespace corbd::lifecycle {
+
+/// For so long an agent without a device in use waits for a pod in reserve that it has called.
+inline constexpr std::chrono::seconds kCalledAsksWithin{2};
+
+/// What an agent knows since it was told to end.
+struct Told {
+  int signals = 1;
+  std::optional<bool> node_stops = {};  ///< nothing: not known yet. false: the node stays, or nobody says
+  bool next_asks = false;               ///< for this agent's devices
+  bool called = false;                  ///< a pod in reserve, to ask for them
+  std::size_t in_use = 0;               ///< devices that it serves and somebody uses
+  duration since{};                     ///< the first signal
+  duration grace{};  ///< for which it waits for the next agent; 0: none would come while this one serves
+};
+
+enum class Leaving {
+  wait,  ///< serve on, and decide again soon
+  hand_over,
+  see_users_out,  ///< the node shuts down: serve until nobody uses a device (rule 20)
+  leave
+};
+
+/// With devices in use it serves until the next agent asks, within its grace. A second signal ends that.
+Leaving decide(const Told& told);
+
+}  // namespace corbd::lifecycle

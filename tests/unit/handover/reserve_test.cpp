@@ -1,0 +1,66 @@
+// Which pod waits in reserve.
+#include "corbd/handover/reserve.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include "corbd/core/file.hpp"
+#include "corbd/core/process.hpp"
+#include "support/catch.hpp"
+#include "support/folder.hpp"
+
+namespace corbd::test {
+namespace {
+
+using namespace handover;
+using namespace std::chrono_literals;
+
+bool soon(const std::function<bool()>& is_so) {
+  for (int tries = 0; tries < 600; ++tries) {
+    if (is_so()) return true;
+    std::this_thread::sleep_for(50ms);
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("a pod is seen to wait in reserve though somebody looked at its note as it began to") {
+  const Folder folder;
+  const auto lock = lock_folder(folder.path());
+  REQUIRE(lock);
+  REQUIRE(note_pod_in_reserve(folder.path(), "pod-1"));
+  Fd looks(::open((folder.path() + "/in-reserve").c_str(), O_RDONLY | O_CLOEXEC));
+  REQUIRE(::flock(looks.get(), LOCK_EX | LOCK_NB) == 0);
+  const pid_t reserve = ::fork();
+  if (reserve == 0) {
+    const auto called = wait_in_reserve(folder.path(), folder.path(), "pod-1", 0s);
+    ::_exit(called && !*called ? 0 : 1);
+  }
+  std::this_thread::sleep_for(300ms);
+  looks.reset();
+  CHECK(soon([&] {
+    const auto waits = call_reserve(folder.path(), "pod-2");
+    return waits && *waits;
+  }));
+  int status = 0;
+  CHECK(soon([&] { return ::waitpid(reserve, &status, WNOHANG) == reserve; }));
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+}
+
+TEST_CASE("nobody waits in reserve between the note and the process that waits") {
+  const Folder folder;
+  REQUIRE(note_pod_in_reserve(folder.path(), "pod-1"));
+  const auto waits = call_reserve(folder.path(), "pod-2");
+  REQUIRE(waits);
+  CHECK_FALSE(*waits);
+}
+
+}  // namespace corbd::test

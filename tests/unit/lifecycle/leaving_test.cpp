@@ -1,0 +1,73 @@
+#include "corbd/lifecycle/leaving.hpp"
+
+#include "support/catch.hpp"
+
+using namespace corbd;
+using namespace std::chrono_literals;
+using lifecycle::decide;
+using lifecycle::Leaving;
+using lifecycle::Told;
+
+namespace {
+
+/// On a node that stays, in a pod, a second after the signal.
+Told told_in_pod() { return {.node_stops = false, .in_use = 3, .since = 1s, .grace = 200s}; }
+
+}  // namespace
+
+TEST_CASE("an agent that is told to end with devices in use serves until the next one asks, and hands over to it") {
+  auto told = told_in_pod();
+  CHECK(decide(told) == Leaving::wait);
+  told.since = 199s;
+  CHECK(decide(told) == Leaving::wait);
+  told.next_asks = true;
+  CHECK(decide(told) == Leaving::hand_over);
+}
+
+TEST_CASE("an agent that is told to end leaves once its grace is over, though devices are in use") {
+  auto told = told_in_pod();
+  told.since = told.grace;
+  CHECK(decide(told) == Leaving::leave);
+}
+
+TEST_CASE("a second signal ends the patience with a next agent that does not ask, and not with one that does") {
+  auto told = told_in_pod();
+  told.signals = 2;
+  CHECK(decide(told) == Leaving::leave);
+  told.next_asks = true;
+  CHECK(decide(told) == Leaving::hand_over);
+}
+
+TEST_CASE("an agent that is told to end without a device in use leaves at once, but for a pod in reserve") {
+  auto told = told_in_pod();
+  told.in_use = 0;
+  CHECK(decide(told) == Leaving::leave);
+  told.called = true;
+  CHECK(decide(told) == Leaving::wait);
+  told.since = lifecycle::kCalledAsksWithin;
+  CHECK(decide(told) == Leaving::leave);
+}
+
+TEST_CASE("an agent outside of a pod leaves at once when it is told to end") {
+  auto told = told_in_pod();
+  told.grace = 0s;
+  CHECK(decide(told) == Leaving::leave);
+}
+
+TEST_CASE("on a node that shuts down devices are served until nobody uses them, and no next agent is heard") {
+  auto told = told_in_pod();
+  told.node_stops = true;
+  CHECK(decide(told) == Leaving::see_users_out);
+  told.next_asks = true;
+  told.signals = 2;
+  told.since = 1h;
+  CHECK(decide(told) == Leaving::see_users_out);
+}
+
+TEST_CASE("nothing is decided before it is known whether the node shuts down") {
+  auto told = told_in_pod();
+  told.node_stops.reset();
+  told.grace = 0s;
+  told.next_asks = true;
+  CHECK(decide(told) == Leaving::wait);
+}
