@@ -149,6 +149,8 @@ int start_agent(const cli::Run& options, Fd keeper) {
   if (auto made = make_folder(options.state_dir, 0700); !made) return refuse(made.error());
   if (auto made = make_folder(options.runtime_dir, 0700); !made) return refuse(made.error());
   if (auto memory = check_tmpfs(options.runtime_dir); !memory) return refuse(memory.error());
+  // Until this process ends.
+  const Fd lives = options.pod.empty() ? Fd() : handover::say_pod_lives(options.runtime_dir, options.pod);
   const auto boot_id = read_boot_id();
   if (!boot_id) return refuse(boot_id.error());
   auto kept = what_is_kept(std::move(keeper));

@@ -229,11 +229,21 @@ int own_pod_ready(Asking& asking, const Admin& ask) {
   return kRefused;
 }
 
+/// Between two agents nobody listens on the admin socket: one hands over, the other one takes over. A kill would only
+/// lengthen that.
+bool lives_unheard(const Admin& ask) {
+  return ask.what == Admin::What::alive && !ask.ready && handover::pod_lives(agents_folder(ask.runtime_dir), ask.pod);
+}
+
 /// Prints nothing when all is well, because kubelet asks every few seconds.
 int alive(Asking& asking, const Admin& ask) {
   if (ask.ready) return own_pod_ready(asking, ask);
   v1::CheckAliveResponse response;
-  return asking.answered(&v1::Admin::Stub::CheckAlive, v1::CheckAliveRequest(), response) ? 0 : kRefused;
+  const auto limit = limit_of(ask);
+  const auto status = asking.call(&v1::Admin::Stub::CheckAlive, v1::CheckAliveRequest(), response, limit);
+  if (status.ok() || (left(status) && lives_unheard(ask))) return 0;
+  asking.tell(said_of(status, limit));
+  return kRefused;
 }
 
 }  // namespace
@@ -255,6 +265,7 @@ int call_admin(const Admin& ask) {
   if (ask.ready && !ask.pod.empty() && handover::pod_in_reserve(folder) == ask.pod) return 0;
   const auto socket = admin_socket(folder);
   if (const auto there = look_for_agent(socket); !there) {
+    if (lives_unheard(ask)) return 0;
     std::cerr << "corbd " << row.name << ": " << there.error().text << std::endl;
     return kNoAgent;
   }

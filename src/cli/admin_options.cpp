@@ -116,7 +116,11 @@ void add_admin(CLI::App& app, Admin& into) {
   alive->add_flag("--ready", into.ready,
                   "For a readiness probe: also check that new volumes can be staged, and that the agent is the one of "
                   "this pod; an agent in reserve is ready");
-  alive->add_option("--pod", into.pod, "With --ready: UID of this pod [any agent may answer]")->envname("POD_UID");
+  alive
+      ->add_option("--pod", into.pod,
+                   "UID of this pod: with --ready its own agent must answer; otherwise one that starts or hands over "
+                   "is alive too")
+      ->envname("POD_UID");
   add_timeout(alive, into, "10");
 }
 

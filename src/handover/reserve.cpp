@@ -7,9 +7,11 @@
 
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <optional>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "corbd/core/file.hpp"
 #include "corbd/core/log.hpp"
@@ -23,6 +25,16 @@ constexpr std::chrono::milliseconds kLooksEvery{200};
 
 std::string note_path(const std::string& runtime_dir) { return runtime_dir + "/in-reserve"; }
 std::string call_path(const std::string& runtime_dir) { return runtime_dir + "/reserve-called"; }
+
+std::string pod_path(const std::string& runtime_dir, const std::string& pod) { return runtime_dir + "/pods/" + pod; }
+
+std::vector<std::string> pods_at(const std::string& folder) {
+  std::vector<std::string> pods;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
+    pods.push_back(entry.path().filename().string());
+  return pods;
+}
 
 std::string pod_at(const std::string& path) {
   const auto pod = read_file(path, kLongestPod);
@@ -73,6 +85,24 @@ result<> note_pod_in_reserve(const std::string& runtime_dir, const std::string& 
 
 void leave_reserve(const std::string& runtime_dir, const std::string& pod) {
   if (pod_in_reserve(runtime_dir) == pod) ::unlink(note_path(runtime_dir).c_str());
+}
+
+/// Its processes share the lock: one that ends may still have it when the next one starts.
+Fd say_pod_lives(const std::string& runtime_dir, const std::string& pod) {
+  const std::string folder = runtime_dir + "/pods";
+  if (auto made = make_folder(folder, 0700); !made) return {};
+  for (const auto& other : pods_at(folder))
+    if (other != pod && !pod_lives(runtime_dir, other)) ::unlink(pod_path(runtime_dir, other).c_str());
+  Fd file(::open(pod_path(runtime_dir, pod).c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  // Who asks whether it is locked has it for a moment.
+  if (file && ::flock(file.get(), LOCK_SH) != 0) return {};
+  return file;
+}
+
+bool pod_lives(const std::string& runtime_dir, const std::string& pod) {
+  if (pod.empty()) return false;
+  const Fd file(::open(pod_path(runtime_dir, pod).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  return file && ::flock(file.get(), LOCK_EX | LOCK_NB) != 0;
 }
 
 result<bool> call_reserve(const std::string& runtime_dir, const std::string& own_pod) {

@@ -163,6 +163,22 @@ TEST_CASE("a pod is ready by its own agent only") {
   CHECK_THAT(ground.read("said"), ContainsSubstring("the agent of another pod serves (pod-1)"));
 }
 
+TEST_CASE("a pod between two agents is alive as long as its own process is, though nobody listens") {
+  const bool kept = GENERATE(false, true);
+  const Ground ground;
+  Agent agent(ground, handed_over("pod-1", kept));
+  REQUIRE(agent.answers());
+  // As while it hands over.
+  std::filesystem::remove(ground.at("runtime/admin.sock"));
+  CHECK(says(ground, "alive --pod pod-1") == 0);
+  CHECK(says(ground, "alive --pod pod-2") == 3);
+  CHECK(says(ground, "alive") == 3);
+  CHECK(says(ground, "alive --ready --pod pod-1") == 3);
+  ::kill(agent.pid(), SIGKILL);
+  agent.ended();
+  CHECK(soon([&] { return says(ground, "alive --pod pod-1") == 3; }));
+}
+
 TEST_CASE("corbd handover starts the next agent with the words of the one that serves, and returns once it serves") {
   const bool kept = GENERATE(false, true);
   const Ground ground;

@@ -18,6 +18,10 @@ result<> note_pod_in_reserve(const std::string& runtime_dir, const std::string& 
 /// `pod` serves from now on.
 void leave_reserve(const std::string& runtime_dir, const std::string& pod);
 
+/// Says that a process of this pod lives, for as long as that has it open. Between two agents nobody else says so.
+Fd say_pod_lives(const std::string& runtime_dir, const std::string& pod);
+bool pod_lives(const std::string& runtime_dir, const std::string& pod);
+
 /// The agent that serves is told to end: the pod in reserve shall ask for the devices. False: no other pod is there.
 result<bool> call_reserve(const std::string& runtime_dir, const std::string& own_pod);
 

@@ -1,4 +1,4 @@
-// Which pod waits in reserve.
+// Which pod waits in reserve, and which pod's process lives.
 #include "corbd/handover/reserve.hpp"
 
 #include <fcntl.h>
@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <thread>
 
 #include "corbd/core/file.hpp"
@@ -61,6 +62,24 @@ TEST_CASE("nobody waits in reserve between the note and the process that waits")
   const auto waits = call_reserve(folder.path(), "pod-2");
   REQUIRE(waits);
   CHECK_FALSE(*waits);
+}
+
+TEST_CASE("a pod lives as long as one of its processes says so, and what others left is removed") {
+  const Folder folder;
+  CHECK_FALSE(pod_lives(folder.path(), "pod-1"));
+  Fd first = say_pod_lives(folder.path(), "pod-1");
+  REQUIRE(first);
+  Fd second = say_pod_lives(folder.path(), "pod-1");
+  REQUIRE(second);
+  CHECK(pod_lives(folder.path(), "pod-1"));
+  first.reset();
+  CHECK(pod_lives(folder.path(), "pod-1"));
+  CHECK_FALSE(pod_lives(folder.path(), "pod-2"));
+  CHECK_FALSE(pod_lives(folder.path(), ""));
+  second.reset();
+  CHECK_FALSE(pod_lives(folder.path(), "pod-1"));
+  const Fd other = say_pod_lives(folder.path(), "pod-2");
+  CHECK_FALSE(std::filesystem::exists(folder.path() + "/pods/pod-1"));
 }
 
 }  // namespace corbd::test
