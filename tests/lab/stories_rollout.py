@@ -1,16 +1,21 @@
 """A rollout that puts the next pod beside the present one, on a real kubelet with the pods of deploy/kubernetes/base.
 
-Kubernetes 1.20, the lab's, has no maxSurge: the story plays that part of the DaemonSet's controller. It puts a second DaemonSet of the same pods on the
-node, waits until its pod is ready, and takes the first one away. Scheduler, kubelet, probes and containers (runc) are real."""
+Kubernetes 1.20, the lab's, has no maxSurge, so its controller is played: by daemonset.py as Kubernetes 1.36 has it, and in the story `rollout` step by step,
+with a second DaemonSet of the same pods on the node. Scheduler, kubelet, probes and containers (runc) are real."""
 import json
 import os
 
-from checks import check, now_us, say, wait_for
+import time
+
+from checks import check, long, now_us, say, wait_for
+from daemonset import PODS, Controller, is_deleted, is_ready
 from machine import MIB, child_of, parent_of, read
 from stories_docs import APPLY, NODE, App, Operator, end, on_a_cluster
 from stories_handover import blocklisted, expect_silence, told_by_nbd
 
 DAEMONSETS = "/apis/apps/v1/namespaces/ceph-csi/daemonsets"
+# Pods hand over, as they do with maxSurge.
+HANDING_OVER = APPLY.replace("/--handover/d; ", "")
 LOCK = "/var/lib/kubelet/plugins/rbd.csi.ceph.com/corbd/lock"
 
 
@@ -60,15 +65,19 @@ def serving():
     return parent_of(holder())
 
 
+def log_of(pod):
+    return "/var/log/pods/ceph-csi_%s_%s/corbd" % (pod["metadata"]["name"], pod["metadata"]["uid"])
+
+
 def logged(pod):
     """What its agent's containers said, the one before included."""
-    folder = "/var/log/pods/ceph-csi_%s_%s/corbd" % (pod["metadata"]["name"], pod["metadata"]["uid"])
+    folder = log_of(pod)
     return "".join(read(os.path.join(folder, name)) for name in sorted(os.listdir(folder)))
 
 
 def rolled(lab, cluster):
     operator = Operator(cluster, {"NODE": NODE})
-    operator.type(APPLY)
+    operator.type(HANDING_OVER)
     operator.type("kubectl -n ceph-csi rollout status daemonset/corbd")
     app = App(cluster, "r", lab.image("a", size=256 * MIB), mounter="rbd-nbd")
     app.wait()
@@ -146,3 +155,135 @@ def story_rollout(lab):
 
 
 story_rollout.limit = 420
+
+
+class Node:
+    """corbd's only pod, a writer's, and the controller, which makes the next ones."""
+
+    def __init__(self, lab, cluster):
+        self.lab, self.server = lab, cluster.server
+        self.operator = Operator(cluster, {"NODE": NODE})
+        self.operator.type(HANDING_OVER)
+        self.operator.type("kubectl -n ceph-csi rollout status daemonset/corbd")
+        self.app = App(cluster, "r", lab.image("a", size=256 * MIB), mounter="rbd-nbd")
+        self.app.wait()
+        self.template = self.server.get(DAEMONSETS + "/corbd")["spec"]["template"]
+        # The lab's own controller lets its pod go: nobody collects what a DaemonSet leaves.
+        self.operator.type("kubectl -n ceph-csi delete daemonset corbd")
+        self.first = self.pods()[0]["metadata"]["labels"]["controller-revision-hash"]
+        self.controller = Controller(self.server, NODE, self.template, self.first)
+        self.cut_off, self.told = blocklisted(lab), told_by_nbd()
+
+    def pods(self, deleted=False):
+        found = self.server.get(PODS + "?labelSelector=app%3Dcorbd")["items"]
+        return [one for one in found if deleted or not is_deleted(one)]
+
+    def broken(self):
+        template = json.loads(json.dumps(self.template))
+        for container in template["spec"]["initContainers"] + template["spec"]["containers"]:
+            container["image"] = "registry.lab/broken:1"
+        return template
+
+    def expect_unnoticed(self, what):
+        self.app.writer.wait_more(20, timeout=120)
+        check(blocklisted(self.lab) <= self.cut_off, "%s blocklisted %s" % (what, blocklisted(self.lab) - self.cut_off))
+        expect_silence(self.told)
+        say("longest stall with %s: %.2f s" % (what, self.app.writer.stalls()["longest_stall_us"] / 1e6))
+
+    def wait_settled(self, revision):
+        """One pod, of this revision, which serves."""
+        def settled():
+            pods = self.pods(deleted=True)
+            one = len(pods) == 1 and pods[0]["metadata"]["labels"]["controller-revision-hash"] == revision
+            return one and is_ready(pods[0]) and uid_of_pod(holder()) == pods[0]["metadata"]["uid"]
+        wait_for("one pod of revision %s that serves" % revision, settled, 240, 0.3)
+
+    def end(self, cluster):
+        self.controller.end()
+        self.app.expect_nothing_lost()
+        end(cluster, self.operator, [self.app], "corbd")
+
+
+def uid_of_pod(process):
+    return dict(one.split("=", 1) for one in read("/proc/%d/environ" % process).split("\0") if "=" in one).get("POD_UID")
+
+
+def deleted(lab, cluster):
+    node = Node(lab, cluster)
+    node.expect_unnoticed("nothing yet")
+    for what in ("a deleted pod", "an evicted pod"):
+        pod, agent = node.pods()[0]["metadata"]["name"], holder()
+        if what == "a deleted pod":
+            node.operator.type("kubectl -n ceph-csi delete pod --wait=false " + pod)
+        else:
+            # kubectl drain leaves a DaemonSet's pods alone.
+            node.server.ask("POST", "%s/%s/eviction" % (PODS, pod), {"kind": "Eviction", "apiVersion": "policy/v1beta1", "metadata": {"name": pod}})
+        node.wait_settled(node.first)
+        check(holder() != agent, "%s still serves" % pod)
+        node.expect_unnoticed(what)
+    node.end(cluster)
+
+
+def story_rollout_deleted(lab):
+    """the pod that serves is deleted, and the next one is evicted: the agent serves on until the next one asks, and nobody notices"""
+    on_a_cluster(lab, "CORBD_LAB_KUBE_AGENT", deleted)
+
+
+story_rollout_deleted.limit = 420
+
+
+def stalled(lab, cluster):
+    node = Node(lab, cluster)
+    pod, agent = node.pods()[0], holder()
+    node.controller.apply("broken", node.broken())
+    wait_for("the next pod", lambda: len(node.pods()) == 2, 60, 0.2)
+    time.sleep(10)
+    check(len(node.pods()) == 2, "a rollout that is stalled took a pod away")
+    # As the node's controller does once the node is NotReady (pkg/util/node, MarkPodsNotReady). kubelet says otherwise a moment later.
+    path = "%s/%s" % (PODS, pod["metadata"]["name"])
+    node.server.ask("PATCH", path + "/status", {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}, kind="application/strategic-merge-patch+json")
+    wait_for("the controller to delete the pod that serves", lambda: is_deleted(node.server.get(path)), 60, 0.1)
+    time.sleep(30)
+    check(holder() == agent and os.path.exists("/proc/%d" % agent), "the agent that serves has ended")
+    said = node.operator.type("kubectl -n ceph-csi exec %s -c corbd -- corbd status" % pod["metadata"]["name"], codes=(2,))
+    check("was told to end" in said, "corbd status does not say so")
+    node.expect_unnoticed("a stalled rollout")
+    node.controller.apply(node.first, node.template)
+    node.wait_settled(node.first)
+    check(holder() != agent, "the agent that was deleted still serves")
+    node.expect_unnoticed("a stalled rollout that was undone")
+    node.end(cluster)
+
+
+def story_rollout_stalled(lab):
+    """a rollout is stalled by a broken image, and the node turns NotReady for a moment: the pod that serves is deleted, and serves until the rollout is undone"""
+    on_a_cluster(lab, "CORBD_LAB_KUBE_AGENT", stalled)
+
+
+story_rollout_stalled.limit = 420
+
+
+def undone(lab, cluster):
+    node = Node(lab, cluster)
+    node.expect_unnoticed("nothing yet")
+    for moment in range(10):
+        revision = "r%d" % moment
+        node.controller.apply(revision, node.template)
+        wait_for("the next pod", lambda: len(node.pods()) == 2, 60, 0.05)
+        pod = [one for one in node.pods() if one["metadata"]["labels"]["controller-revision-hash"] == revision][0]
+        wait_for("the next agent to ask", lambda: os.path.isdir(log_of(pod)) and "handover.waits" in logged(pod), 120, 0.02)
+        time.sleep(0.15 * moment)
+        node.controller.apply(node.first, node.template)
+        say("undone %.2f s after the next agent asked" % (0.15 * moment))
+        node.wait_settled(node.first)
+        node.expect_unnoticed("rollout %d undone" % moment)
+    node.end(cluster)
+
+
+@long
+def story_rollout_undone(lab):
+    """a rollout is undone at ten moments of the handover: the next pod is deleted while it takes over, and gives everything back unnoticed"""
+    on_a_cluster(lab, "CORBD_LAB_KUBE_AGENT", undone)
+
+
+story_rollout_undone.limit = 900
