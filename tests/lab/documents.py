@@ -23,6 +23,7 @@ SEEN, MOVED, UNIT = "tests/lab/stories_seen.py", "tests/lab/stories_migrate.py",
 NO_HELM = "Helm is no package of Debian. tests/deploy renders the chart with these values, and an API server takes it (tests/deploy/server)"
 NO_ROOK = "there is no Rook here, and the document says so"
 LABELLED = "with the chart's names, what the story runs in ceph-csi's place; tests/deploy/test_migration.py checks names and labels"
+KUBES_OWN = "Kubernetes' own command, which only looks, as its manual has it"
 CEPHS_OWN = "Ceph's own command, which only looks, as its manual has it"
 IN_PASSING = "the name of a command, in passing"
 # (document, section; None: any of it) -> what a command begins with -> why the story does not run it: a sentence; or a file, and a text in it that runs it.
@@ -73,6 +74,9 @@ ELSEWHERE = {
     (RUNBOOK, "Runbook"): {
         "kubectl -n ceph-csi exec POD -c corbd -- corbd status": "as in deploy/kubernetes; the story runs it in ceph-csi's place",
         "corbd doctor --before-rollback": (MOVED, '"doctor", "--before-" + what')},
+    (RUNBOOK, "CorbdServesBeyondItsEnd"): {
+        "kubectl -n ceph-csi rollout undo": ("tests/lab/stories_rollout.py", "node.controller.apply(node.first"),
+        "kubectl -n ceph-csi get pods": KUBES_OWN, "kubectl -n ceph-csi describe pod": KUBES_OWN},
     (RUNBOOK, "Going back to ceph-csi"): {
         "corbd doctor --before-rollback": (MOVED, 'foresee(agent, "rollback"'), "kubectl drain": "the story runs it as the page on migrations has it",
         "kubectl uncordon": "the story runs it as the page on migrations has it",

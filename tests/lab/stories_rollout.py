@@ -160,12 +160,12 @@ story_rollout.limit = 420
 class Node:
     """corbd's only pod, a writer's, and the controller, which makes the next ones."""
 
-    def __init__(self, lab, cluster):
+    def __init__(self, lab, cluster, name):
         self.lab, self.server = lab, cluster.server
         self.operator = Operator(cluster, {"NODE": NODE})
         self.operator.type(HANDING_OVER)
         self.operator.type("kubectl -n ceph-csi rollout status daemonset/corbd")
-        self.app = App(cluster, "r", lab.image("a", size=256 * MIB), mounter="rbd-nbd")
+        self.app = App(cluster, name, lab.image("a", size=256 * MIB), mounter="rbd-nbd")
         self.app.wait()
         self.template = self.server.get(DAEMONSETS + "/corbd")["spec"]["template"]
         # The lab's own controller lets its pod go: nobody collects what a DaemonSet leaves.
@@ -194,7 +194,7 @@ class Node:
         """One pod, of this revision, which serves."""
         def settled():
             pods = self.pods(deleted=True)
-            one = len(pods) == 1 and pods[0]["metadata"]["labels"]["controller-revision-hash"] == revision
+            one = len(pods) == 1 and pods[0]["metadata"]["labels"]["controller-revision-hash"] == revision and not is_deleted(pods[0])
             return one and is_ready(pods[0]) and uid_of_pod(holder()) == pods[0]["metadata"]["uid"]
         wait_for("one pod of revision %s that serves" % revision, settled, 240, 0.3)
 
@@ -209,7 +209,7 @@ def uid_of_pod(process):
 
 
 def deleted(lab, cluster):
-    node = Node(lab, cluster)
+    node = Node(lab, cluster, "rd")
     node.expect_unnoticed("nothing yet")
     for what in ("a deleted pod", "an evicted pod"):
         pod, agent = node.pods()[0]["metadata"]["name"], holder()
@@ -233,7 +233,7 @@ story_rollout_deleted.limit = 420
 
 
 def stalled(lab, cluster):
-    node = Node(lab, cluster)
+    node = Node(lab, cluster, "rs")
     pod, agent = node.pods()[0], holder()
     node.controller.apply("broken", node.broken())
     wait_for("the next pod", lambda: len(node.pods()) == 2, 60, 0.2)
@@ -264,7 +264,7 @@ story_rollout_stalled.limit = 420
 
 
 def undone(lab, cluster):
-    node = Node(lab, cluster)
+    node = Node(lab, cluster, "ru")
     node.expect_unnoticed("nothing yet")
     for moment in range(10):
         revision = "r%d" % moment
