@@ -34,10 +34,15 @@ class Files final : public RecordStore {
   }
   task<result<>> save(Record record) override {
     auto job = [path = record_path(record.volume_id), bytes = encode(record)]() -> result<> {
-      if (const auto there = read(path); !there && there.error().code == errc::state_newer)
+      const auto there = read(path);
+      const errc found = there ? errc::ok : there.error().code;
+      if (found == errc::state_newer)
         return Error{errc::state_newer,
                      path + " was written by a newer version of the agent (" + there.error().text +
                          "): start that version again, or remove the file if nothing uses the volume"};
+      // It may be a newer version's.
+      if (found != errc::ok && found != errc::not_found && found != errc::state_corrupt)
+        return Error{errc::state_write, there.error().text};
       return write_durably(path, bytes, 0600);
     };
     co_return co_await pool_.run(job, {}, "writing a record");
@@ -88,7 +93,8 @@ class Files final : public RecordStore {
       if (entry.path().extension() == ".busy" &&
           !std::filesystem::exists(std::filesystem::path(entry.path()).replace_extension(".json"), ignored))
         remove_busy_file(entry.path());
-      if (entry.path().extension() == ".json") load_one(entry.path(), loaded);
+      if (entry.path().extension() == ".json")
+        if (auto read = load_one(entry.path(), loaded); !read) return read.error();
     }
     if (failed) return Error{errc::unavailable, "listing " + records + ": " + failed.message()};
     return loaded;
@@ -110,22 +116,30 @@ class Files final : public RecordStore {
     return decode(*bytes);
   }
 
-  static void load_one(const std::string& path, Loaded& loaded) {
+  /// Sets aside only what is proven corrupt. A record that cannot be read now may be the only thing that knows of a
+  /// device in use.
+  static result<> load_one(const std::string& path, Loaded& loaded) {
     auto record = read(path);
     if (record) {
       loaded.records.push_back(std::move(*record));
-      return;
+      return {};
     }
-    if (record.error().code == errc::state_newer) {
+    const Error& why = record.error();
+    if (why.code == errc::state_newer) {
       loaded.newer.push_back(path);
-      return;
+      return {};
     }
+    if (why.code != errc::state_corrupt)
+      return Error{why.code, "cannot read a volume's record: " + why.text +
+                                 ": nothing is served before every record is read; start the agent again when the "
+                                 "file can be read"};
     const auto now = std::chrono::system_clock::now().time_since_epoch();
     const std::string aside =
         path + ".corrupt-" + std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now).count());
     std::error_code ignored;
     std::filesystem::rename(path, aside, ignored);
-    loaded.set_aside.push_back(aside + " (" + record.error().text + ")");
+    loaded.set_aside.push_back(aside + " (" + why.text + ")");
+    return {};
   }
 
   BlockingPool& pool_;

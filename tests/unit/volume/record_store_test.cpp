@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 
 #include <boost/asio/co_spawn.hpp>
 #include <filesystem>
@@ -80,6 +81,34 @@ TEST_CASE("a corrupt record is set aside, a newer one left, the others load") {
   CHECK(loaded->newer.size() == 1);
   CHECK_FALSE(std::filesystem::exists(kept.folder.path() + "/volumes/bad.json"));
   CHECK(std::filesystem::exists(kept.folder.path() + "/volumes/new.json"));
+}
+
+TEST_CASE("a record that cannot be read stays where it is and fails the load, which names the file") {
+  Disk kept;
+  REQUIRE(kept.run(kept.store->save(test::sample_record())));
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const int next = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  ::close(next);
+  const rlimit for_the_folder_alone{static_cast<rlim_t>(next) + 1, before.rlim_max};
+  ::setrlimit(RLIMIT_NOFILE, &for_the_folder_alone);
+  const auto loaded = kept.run(kept.store->load());
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  REQUIRE_FALSE(loaded);
+  CHECK_THAT(loaded.error().text, ContainsSubstring(sha256_hex(test::sample_record().volume_id) + ".json"));
+  const auto again = kept.run(kept.store->load());
+  REQUIRE(again);
+  CHECK(again->set_aside.empty());
+  CHECK(again->records.size() == 1);
+}
+
+TEST_CASE("a record that cannot be read is not overwritten") {
+  Disk kept;
+  const std::string path = kept.folder.path() + "/volumes/" + sha256_hex(test::sample_record().volume_id) + ".json";
+  REQUIRE(std::filesystem::create_directory(path));
+  const auto saved = kept.run(kept.store->save(test::sample_record()));
+  REQUIRE_FALSE(saved);
+  CHECK_THAT(saved.error().text, ContainsSubstring("reading " + path));
 }
 
 TEST_CASE("a newer version's record is not overwritten") {
