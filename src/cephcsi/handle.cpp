@@ -7,7 +7,7 @@
 namespace corbd::cephcsi {
 namespace {
 
-constexpr std::size_t kMaxId = 128;
+constexpr std::size_t kMaxId = 128;  // of what the provisioner makes
 constexpr std::size_t kUuid = 36, kMd5 = 32;
 constexpr unsigned kVersion = 1;
 constexpr std::string_view kMigrated = "mig_mons-", kImage = "_image-", kInTreeImage = "kubernetes-dynamic-pvc-";
@@ -42,9 +42,7 @@ std::string hex(std::uint64_t value, std::size_t digits) {
 /// Takes the id apart from its front. After the first wrong part it yields nothing more and keeps what was wrong.
 class Parts {
  public:
-  Parts(std::string_view id, std::string_view kind) : id_(id), kind_(kind) {
-    if (id.size() > kMaxId) wrong(kMaxId, "it has more than " + std::to_string(kMaxId) + " bytes");
-  }
+  Parts(std::string_view id, std::string_view kind) : id_(id), kind_(kind) {}
 
   std::string_view take(std::size_t length, std::string_view what, bool (*fits)(std::string_view),
                         std::string_view form) {
@@ -84,6 +82,7 @@ class Parts {
 
 result<Handle> decode_handle(std::string_view id) {
   Parts parts(id, "not a handle of ceph-csi (a static volume needs staticVolume: \"true\" in its attributes)");
+  if (id.size() > kMaxId) parts.wrong(kMaxId, "it has more than " + std::to_string(kMaxId) + " bytes");
   const auto version = parts.take(4, "the version", all_hex, "hexadecimal");
   if (!parts.failed() && number(version) != kVersion) parts.wrong(0, "the version is not 0001");
   parts.skip("-");

@@ -15,7 +15,7 @@ namespace {
 using ::csi::v1::VolumeCapability;
 using Map = google::protobuf::Map<std::string, std::string>;
 
-constexpr std::size_t kMaxId = 128;      // CSI: strings without a limit of their own
+constexpr std::size_t kMaxName = 255;    // NAME_MAX: what is staged is mounted at <staging path>/<volume ID>
 constexpr std::size_t kMaxPath = 4095;   // PATH_MAX without its end
 constexpr std::size_t kMaxFlags = 4096;  // CSI: all mount flags together
 
@@ -26,14 +26,20 @@ bool has_control(std::string_view text) {
   return std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
 }
 
+/// Whatever was staged must be taken down, so this has no limit. CSI's 128 bytes are none for Kubernetes and ceph-csi.
 result<> check_id(const std::string& id) {
   if (id.empty()) return invalid("volume ID missing in request");
-  if (id.size() > kMaxId)
-    return invalid("the volume ID has " + std::to_string(id.size()) + " bytes; at most " + std::to_string(kMaxId) +
-                   " are allowed");
   if (id.find("..") != id.npos) return invalid("the volume ID contains path traversal sequences");
   if (id.find_first_of("/\\") != id.npos) return invalid("the volume ID contains path separators");
   if (has_control(id)) return invalid("the volume ID contains control characters");
+  return {};
+}
+
+result<> check_id_to_use(const std::string& id) {
+  if (auto well = check_id(id); !well) return well;
+  if (id.size() > kMaxName)
+    return invalid("the volume ID has " + std::to_string(id.size()) + " bytes; at most " + std::to_string(kMaxName) +
+                   " can be the name of a mount point");
   return {};
 }
 
@@ -240,7 +246,7 @@ result<Credentials> credentials_of(const Map& secrets) {
 
 result<plan::Wish> wish_of(const ::csi::v1::NodeStageVolumeRequest& request, const cephcsi::Mounters& mounters) {
   if (!request.has_volume_capability()) return invalid("volume capability missing in request");
-  if (auto id = check_id(request.volume_id()); !id) return id.error();
+  if (auto id = check_id_to_use(request.volume_id()); !id) return id.error();
   if (auto path = check_path(request.staging_target_path(), "staging target path"); !path) return path.error();
   if (request.secrets().empty()) return invalid("stage secrets cannot be nil or empty");
   auto capability = capability_of(request.volume_capability());
@@ -265,7 +271,7 @@ result<plan::Wish> wish_of(const ::csi::v1::NodeUnstageVolumeRequest& request) {
 
 result<plan::Wish> wish_of(const ::csi::v1::NodePublishVolumeRequest& request, const cephcsi::Mounters& mounters) {
   if (!request.has_volume_capability()) return invalid("volume capability missing in request");
-  if (auto id = check_id(request.volume_id()); !id) return id.error();
+  if (auto id = check_id_to_use(request.volume_id()); !id) return id.error();
   if (auto path = check_path(request.target_path(), "target path"); !path) return path.error();
   if (auto path = check_path(request.staging_target_path(), "staging target path"); !path) return path.error();
   if (auto allowed = check_service_account(request); !allowed) return allowed.error();

@@ -10,8 +10,8 @@ namespace {
 
 namespace json = boost::json;
 
-// A message holds so many volume IDs of 128 bytes. One that is answered is enough to refuse.
-constexpr std::size_t kMostCold = 400;
+// A message holds so many bytes of volume IDs. One that is answered is enough to refuse.
+constexpr std::size_t kMostCold = 48u << 10;
 
 result<json::object> parse(std::string_view message) {
   boost::system::error_code failed;
@@ -33,8 +33,14 @@ std::optional<std::int64_t> number_of(const json::object& object, std::string_vi
 
 std::string pack_ready(const Word& word) {
   json::object object{{"ready", true}};
-  if (!word.cold.empty())
-    object["cold"] = json::array(word.cold.begin(), word.cold.begin() + std::min(word.cold.size(), kMostCold));
+  json::array cold;
+  std::size_t bytes = 0;
+  for (const auto& volume : word.cold) {
+    constexpr std::size_t kAround = 3;  // quotes and a comma
+    bytes += volume.size() + kAround;
+    if (bytes <= kMostCold) cold.emplace_back(volume);
+  }
+  if (!cold.empty()) object["cold"] = std::move(cold);
   return json::serialize(object);
 }
 

@@ -85,6 +85,14 @@ TEST_CASE("a migrated handle tells cluster, image and pool") {
   CHECK(*decode_migrated_handle("mig_mons-" + kMd5 + "_image-" + kUuid + "_7265706C696361706F6F6C") == *handle);
 }
 
+TEST_CASE("a migrated handle is as long as its pool's name makes it") {
+  const cephcsi::MigratedHandle handle{kMd5, "kubernetes-dynamic-pvc-" + kUuid, std::string(60, 'p')};
+  REQUIRE(cephcsi::encode(handle).size() > 128);
+  const auto again = decode_migrated_handle(cephcsi::encode(handle));
+  REQUIRE(again);
+  CHECK(*again == handle);
+}
+
 TEST_CASE("what is wrong with a migrated handle is told with its place") {
   struct Row {
     std::string id, part;

@@ -11,9 +11,25 @@ TEST_CASE("a volume id that could leave its place in a path is refused") {
     request.set_volume_id(id);
     CHECK(code_of(request) == errc::invalid_argument);
   }
+}
+
+TEST_CASE("a volume ID is staged and published if it can be the name of a mount point") {
   auto request = stage_request();
-  request.set_volume_id(std::string(129, 'a'));
+  request.set_volume_id(std::string(255, 'a'));
+  CHECK(corbd::csi::wish_of(request));
+  request.set_volume_id(std::string(256, 'a'));
   CHECK(code_of(request) == errc::invalid_argument);
+}
+
+TEST_CASE("a volume ID of any length can be unpublished and unstaged") {
+  v1::NodeUnstageVolumeRequest unstage;
+  unstage.set_volume_id(std::string(5000, 'a'));
+  unstage.set_staging_target_path("/staging");
+  CHECK(corbd::csi::wish_of(unstage));
+  v1::NodeUnpublishVolumeRequest unpublish;
+  unpublish.set_volume_id(std::string(5000, 'a'));
+  unpublish.set_target_path("/target");
+  CHECK(corbd::csi::wish_of(unpublish));
 }
 
 TEST_CASE("a path that is relative, climbs or is too long is refused") {

@@ -22,6 +22,15 @@ TEST_CASE("the messages of a handover are these, byte for byte, in version 2 of 
   CHECK(kProtocol == 2);
 }
 
+TEST_CASE("a message has as many volume IDs as its bytes allow, however long they are") {
+  const std::vector<std::string> cold(400, std::string(4000, 'v'));
+  const std::string message = pack(Word{Word::What::ready, {}, 0, cold});
+  CHECK(message.size() < (64u << 10));
+  const auto word = unpack_word(message);
+  REQUIRE(word);
+  CHECK(word->cold.size() == 12);
+}
+
 TEST_CASE("what one agent packs, the other unpacks") {
   const auto hello = unpack_hello(pack(Hello{1, {"0.1.0 (abc)", 3, "2:3"}}));
   REQUIRE(hello);
