@@ -1,10 +1,12 @@
 // ops::daemons and ops::dismiss: which rbd-nbd serves a device.
+#include <linux/capability.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <filesystem>
 #include <vector>
 
@@ -39,6 +41,23 @@ bool says(const std::vector<std::string>& arguments, const std::string& name, co
   return false;
 }
 
+/// Only a process of the agent's own user namespace that has CAP_SYS_ADMIN can give the kernel a link. A pod's process
+/// can have rbd-nbd's name and arguments all the same. CapEff counts in the process's own user namespace.
+bool may_serve(const std::string& root, const std::string& process) {
+  std::error_code failed;
+  const auto own = fs::read_symlink(root + "/proc/self/ns/user", failed);
+  const auto its = failed ? own : fs::read_symlink(process + "/ns/user", failed);
+  if (!failed && own != its) return false;
+  constexpr std::string_view name = "CapEff:\t";
+  const auto status = read_file(process + "/status", kMaxText);
+  const auto at = status ? status->find(name) : std::string::npos;
+  if (at == std::string::npos) return false;
+  const char* begin = status->data() + at + name.size();
+  std::uint64_t capabilities = 0;
+  std::from_chars(begin, status->data() + status->size(), capabilities, 16);
+  return (capabilities >> CAP_SYS_ADMIN & 1) != 0;
+}
+
 /// A process that ends has no command line any more.
 bool serves(const std::string& process, bool connected, const std::string& device, const std::string& backend) {
   const auto given = arguments(process);
@@ -63,7 +82,7 @@ result<std::vector<int>> daemons(const std::string& root, std::uint32_t index, c
     const std::string pid = entry->path().filename();
     // Read `comm` first, because reading the command line of a process may wait for its memory.
     if (pid.find_first_not_of("0123456789") != std::string::npos ||
-        first_line(entry->path().string() + "/comm") != "rbd-nbd")
+        first_line(entry->path().string() + "/comm") != "rbd-nbd" || !may_serve(root, entry->path()))
       continue;
     if (serves(entry->path(), pid == connected, "/dev/" + name, backend)) found.push_back(std::stoi(pid));
   }

