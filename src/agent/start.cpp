@@ -129,7 +129,7 @@ int start_agent(const cli::Run& options, Fd keeper) {
   if (options.fencing_only) {
     if (options.addons_endpoint.empty())
       return refuse({errc::invalid_argument, "--fencing-only serves nothing without --csi-addons-endpoint: give it"});
-    if (auto made = make_folder(options.runtime_dir, 0700); !made) return refuse(made.error());
+    if (auto made = make_private_folder(options.runtime_dir); !made) return refuse(made.error());
     return run_fencing(options);
   }
   // Do this before any thread exists: the flag is per thread and inherited.
@@ -146,8 +146,8 @@ int start_agent(const cli::Run& options, Fd keeper) {
   if (!registrar) return refuse(registrar.error());
   for (const auto& spec : options.failpoints)
     if (auto armed = failpoint::arm(spec); !armed) return refuse(armed.error());
-  if (auto made = make_folder(options.state_dir, 0700); !made) return refuse(made.error());
-  if (auto made = make_folder(options.runtime_dir, 0700); !made) return refuse(made.error());
+  if (auto made = make_private_folder(options.state_dir); !made) return refuse(made.error());
+  if (auto made = make_private_folder(options.runtime_dir); !made) return refuse(made.error());
   if (auto memory = check_tmpfs(options.runtime_dir); !memory) return refuse(memory.error());
   // Until this process ends.
   const Fd lives = options.pod.empty() ? Fd() : handover::say_pod_lives(options.runtime_dir, options.pod);

@@ -92,6 +92,19 @@ result<> make_folder(const std::string& path, mode_t mode) {
   return {};
 }
 
+result<> make_private_folder(const std::string& path) {
+  if (auto made = make_folder(path, 0700); !made) return made;
+  struct stat there{};
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd || ::fstat(fd.get(), &there) != 0) return failed("looking at the folder", path);
+  // A folder such as /run is the system's, and a sticky one everybody's.
+  const bool own = std::filesystem::path(path).parent_path().has_relative_path() && (there.st_mode & S_ISVTX) == 0;
+  constexpr mode_t others = 0077;
+  if (own && (there.st_mode & others) != 0 && ::fchmod(fd.get(), there.st_mode & 07777 & ~others) != 0)
+    return failed("closing to other users the folder", path);
+  return {};
+}
+
 bool still_names(const std::string& path, int fd) {
   struct stat open{}, named{};
   return ::fstat(fd, &open) == 0 && ::lstat(path.c_str(), &named) == 0 && open.st_dev == named.st_dev &&

@@ -22,6 +22,8 @@ result<std::string> read_file(const std::string& path, std::size_t limit);
 result<> remove_durably(const std::string& path);
 /// Makes the folder (without changing its parents' modes) and checks that we may write there.
 result<> make_folder(const std::string& path, mode_t mode);
+/// The same with mode 0700, which an existing folder gets too. A folder directly below / keeps its mode.
+result<> make_private_folder(const std::string& path);
 /// Whether the path still names the file that is open as `fd`, and not a later one.
 bool still_names(const std::string& path, int fd);
 

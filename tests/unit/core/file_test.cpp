@@ -55,3 +55,14 @@ TEST_CASE("a runtime folder on a disk is refused") {
 }
 
 TEST_CASE("sha256 names files") { CHECK(sha256_hex("abc").substr(0, 16) == "ba7816bf8f01cfea"); }
+
+TEST_CASE("a private folder that was there before is closed to other users, and what is in it stays") {
+  const test::Folder folder;
+  const std::string path = folder.path() + "/run";
+  std::filesystem::create_directory(path);
+  std::filesystem::permissions(path, std::filesystem::perms(0755));
+  REQUIRE(write_durably(path + "/key", "k", 0600));
+  REQUIRE(make_private_folder(path));
+  CHECK(std::filesystem::status(path).permissions() == std::filesystem::perms::owner_all);
+  CHECK(*read_file(path + "/key", 10) == "k");
+}
