@@ -45,13 +45,12 @@ Decision dismiss(const Situation& view) {
   const auto& who = *view.seen.facts.ownership;
   if (view.record->shared) return Step(step::Dismiss{});
   if (!who.owner.empty() && !on_this_node(who, who.owner))
-    return fail(errc::in_use, "image " + view.record->key.text() + " of volume " + view.id +
-                                  " is locked by the client at " + who.owner +
+    return fail(errc::in_use, image_of(view) + " is locked by the client at " + who.owner +
                                   ", not by rbd-nbd of this node: it is left alone");
   for (const auto& watcher : who.foreign_watchers)
     if (!on_this_node(who, watcher))
-      return fail(errc::in_use, "image " + view.record->key.text() + " of volume " + view.id + " is open at " +
-                                    watcher + ": rbd-nbd keeps it until that client is gone");
+      return fail(errc::in_use,
+                  image_of(view) + " is open at " + watcher + ": rbd-nbd keeps it until that client is gone");
   return Step(step::Dismiss{});
 }
 
@@ -165,8 +164,8 @@ Decision adopt(const Situation& view, const Staged& wish) {
   if (const std::string why = mismatch(*stash, *device, image); !why.empty())
     return fail(errc::failed_precondition, foreign(view, why));
   if (!view.seen.image_writer.empty() || !view.seen.image_reader.empty())
-    return fail(errc::in_use, "another volume of this node has the image " + image.key.text() + " of volume " +
-                                  view.id + ": unstage that one first");
+    return fail(errc::in_use, "another volume of this node has the image " + image_text(image.name, image.key) +
+                                  " of volume " + view.id + ": unstage that one first");
   if (image.size < device->size)
     return fail(errc::failed_precondition, foreign(view, "it has " + std::to_string(device->size) +
                                                              " bytes, the image " + std::to_string(image.size)));
@@ -222,8 +221,8 @@ std::optional<Decision> end_other_client(const Situation& view) {
   // Its process is gone. A watch that stays longer is a living client's.
   const bool just_died = view.seen.other_dead_for && *view.seen.other_dead_for < kWatchStands;
   if (watches(who, who.owner) && !just_died)
-    return Wait{"the cluster still sees the client at " + who.owner + ", which locks image " + view.record->key.text() +
-                " of volume " + view.id + ": that ends 30 s after rbd-nbd's death"};
+    return Wait{"the cluster still sees the client at " + who.owner + ", which locks " + image_of(view) +
+                ": that ends 30 s after rbd-nbd's death"};
   if (auto step = ask_restaged(view)) return step;
   return inherit(view);
 }

@@ -82,9 +82,8 @@ Decision expand(const Situation& view, const Expanded& wish) {
   const std::uint64_t bytes = view.seen.image_size;
   if ((wish.bytes == 0 || bytes < wish.bytes) && !view.seen.facts.image_size_asked) return look(Fact::image_size);
   if (bytes < wish.bytes)
-    return fail(errc::out_of_range, "image " + view.record->key.text() + " of volume " + view.id + " has " +
-                                        std::to_string(bytes) + " bytes, and " + std::to_string(wish.bytes) +
-                                        " are wanted: grow the image first");
+    return fail(errc::out_of_range, image_of(view) + " has " + std::to_string(bytes) + " bytes, and " +
+                                        std::to_string(wish.bytes) + " are wanted: grow the image first");
   if (auto step = bring_up(view)) return *step;
   return expand_contents(view);
 }

@@ -53,7 +53,7 @@ Decision format(const Situation& view, const Step& how) {
   if (*facts.has_data)
     return refuse_format(
         view, errc::not_empty,
-        "image " + view.record->key.text() + " of volume " + view.id + " shows no filesystem but holds data" +
+        image_of(view) + " shows no filesystem but holds data" +
             (facts.format_marker->empty()
                  ? ""
                  : ", and its format marker (" + *facts.format_marker + ") is from another try") +
@@ -105,7 +105,7 @@ Decision make_filesystem(const Situation& view, const std::string& target, const
   // At another staging path already: in use, so neither probed nor checked.
   if (std::any_of(mounts.begin(), mounts.end(), [&](const auto& entry) { return shows(entry, *device); })) return mount;
   if (!facts.probe) return look(Fact::probe);
-  const std::string image = "image " + view.record->key.text() + " of volume " + view.id;
+  const std::string image = image_of(view);
   switch (facts.probe->kind) {
     case host::Probe::Kind::nothing:
       if (capability.read_only)

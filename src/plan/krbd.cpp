@@ -62,9 +62,7 @@ std::optional<Decision> open_beside(const Situation& view) {
   if (!by_kernel(view)) return std::nullopt;
   if (view.seen.image_closing) return Step(step::CloseImage{});
   if (view.seen.image_open) return std::nullopt;
-  if (view.seen.facts.gone)
-    return fail(errc::lost, "image " + view.record->key.text() + " of volume " + view.id +
-                                " does not exist any more: unstage the volume");
+  if (view.seen.facts.gone) return fail(errc::lost, image_of(view) + " does not exist any more: unstage the volume");
   if (!view.seen.key_known) return no_key(view);
   if (view.seen.facts.node_fenced) return fail(*view.seen.facts.node_fenced);
   if (view.seen.facts.fenced != true) return Step(step::Fence{});

@@ -10,8 +10,6 @@ namespace {
 constexpr const char* kPrepared =
     "encryptionPrepared";  // by ceph-csi's provisioner: the key exists, the header does not
 
-std::string image_text(const Situation& view) { return "image " + view.record->key.text() + " of volume " + view.id; }
-
 const device::Holder* luks_mapping(const Situation& view) {
   const auto* device = view.seen.device();
   return device == nullptr ? nullptr : mapping_of(*device);
@@ -22,15 +20,15 @@ Decision make_header(const Situation& view) {
   if (view.record->read_only)
     return fail(
         errc::failed_precondition,
-        image_text(view) + " is not encrypted yet and is wanted read-only: stage it writable once, which encrypts it");
+        image_of(view) + " is not encrypted yet and is wanted read-only: stage it writable once, which encrypts it");
   if (view.record->shared)
     return fail(errc::failed_precondition,
-                image_text(view) +
+                image_of(view) +
                     " is not encrypted yet, and another node may use it: stage it once as ReadWriteOnce, "
                     "which encrypts it");
   if (*view.seen.facts.encryption == kEncrypted)
     return fail(errc::not_empty,
-                image_text(view) +
+                image_of(view) +
                     " is encrypted by its metadata, but has no LUKS header: it is not formatted. Find out what "
                     "happened to its first 16 MiB");
   return format(view, step::LuksFormat{});
@@ -43,9 +41,8 @@ Decision finish_header(const Situation& view) {
     if (!view.seen.facts.format_marker) return look(Fact::format_marker);
     if (!view.seen.facts.format_marker->empty()) return make_header(view);
   }
-  return refuse_format(
-      view, errc::failed_precondition,
-      image_text(view) + " has a LUKS header that no key opens: restore it from a backup of the header");
+  return refuse_format(view, errc::failed_precondition,
+                       image_of(view) + " has a LUKS header that no key opens: restore it from a backup of the header");
 }
 
 Step remove_key(int slot) { return step::RemoveKey{slot}; }
@@ -88,12 +85,12 @@ std::optional<Decision> open_mapping(const Situation& view) {
   const std::string& state = *facts.encryption;
   if (!state.empty() && state != kPrepared && state != kEncrypted)
     return fail(errc::failed_precondition,
-                image_text(view) + " has an unknown state of encryption in its metadata: it is not opened");
+                image_of(view) + " has an unknown state of encryption in its metadata: it is not opened");
   if (!facts.luks) return look(Fact::luks);
   const auto& found = facts.luks->found;
   if (found.kind == host::Probe::Kind::nothing) return make_header(view);
   if (!is_luks(found))
-    return fail(errc::failed_precondition, image_text(view) + " is to be encrypted, but holds unencrypted data" +
+    return fail(errc::failed_precondition, image_of(view) + " is to be encrypted, but holds unencrypted data" +
                                                (found.type.empty() ? "" : " (" + found.type + ")") +
                                                ": it is neither opened nor formatted");
   if (facts.luks->key_slots.empty()) return finish_header(view);

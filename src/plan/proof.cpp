@@ -38,8 +38,7 @@ std::optional<Step> note_word(const Situation& view) {
 
 Decision unproven(const Situation& view, const std::string& why) {
   const std::string word = view.vouched ? ". --without-proof does not override that" : "";
-  return fail(errc::unproven,
-              "image " + view.record->key.text() + " of volume " + view.id + " is not proven ours: " + why + word);
+  return fail(errc::unproven, image_of(view) + " is not proven ours: " + why + word);
 }
 
 /// "it is locked by the client at 10.0.0.7:0/1 (client.4119)". The holder may be a tool that mends the image, rbd-nbd
@@ -144,8 +143,9 @@ std::optional<Decision> leave_to_attached(const Situation& view) {
   const auto& attachment = view.seen.facts.attachment;
   if (!attachment) return look(Fact::attachment);
   if (attachment->state != Attachment::State::away) return std::nullopt;
-  return fail(errc::in_use, "volume " + view.id + " is not attached to this node (" + attachment->why +
-                                "), so its image " + view.record->key.text() + " is left to the node that has it");
+  return fail(errc::in_use, image_of(view) +
+                                " is left to the node that has it, because the volume is not attached to this node (" +
+                                attachment->why + ")");
 }
 
 }  // namespace
@@ -165,8 +165,7 @@ Decision lost(const Situation& view, const std::string& why) {
     step.record.failed = true;
     return step;
   }
-  return fail(errc::lost, "image " + view.record->key.text() + " of volume " + view.id + " " + why +
-                              ": this node no longer owns it and does not serve it. After " +
+  return fail(errc::lost, image_of(view) + " " + why + ": this node no longer owns it and does not serve it. After " +
                               std::to_string(view.policy.tombstone_after.count()) +
                               " s its device answers with I/O errors");
 }

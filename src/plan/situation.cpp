@@ -3,6 +3,16 @@
 #include <algorithm>
 
 namespace corbd::plan {
+
+std::string image_text(const image::Name& name, const image::Key& key) {
+  return name.text() + " (image ID " + key.image_id + ")";
+}
+
+std::string image_of(const Situation& view) {
+  const Source& source = view.record->source;
+  return "image " + image_text({source.pool, source.ns, source.image}, view.record->key) + " of volume " + view.id;
+}
+
 bool shows_device_that_is_gone(const Situation& view, const std::string& target) {
   const Record& record = *view.record;
   if (!record.device || !view.seen.devices.empty()) return false;

@@ -17,6 +17,11 @@ struct Situation {
   bool vouched = false;    ///< the operator's word that no other node used the image
 };
 
+/// "rbd/csi-vol-1 (image ID 1018aa17d94d)"
+std::string image_text(const image::Name& name, const image::Key& key);
+/// "image rbd/csi-vol-1 (image ID 1018aa17d94d) of volume 0001-..." Needs a record.
+std::string image_of(const Situation& view);
+
 Decision fail(errc code, std::string text);
 Decision fail(Error error);
 Step look(Fact fact);

@@ -24,7 +24,8 @@ std::optional<Decision> refuse_neighbours(const Situation& view, const Staged& w
   const std::string& other =
       readers_mix || !view.seen.image_writer.empty() ? view.seen.image_writer : view.seen.image_reader;
   if (other.empty()) return std::nullopt;
-  return fail(errc::in_use, "volume " + other + " of this node has the image " + view.seen.facts.resolved->key.text() +
+  return fail(errc::in_use, "volume " + other + " of this node has the image " +
+                                image_text(view.seen.facts.resolved->name, view.seen.facts.resolved->key) +
                                 " of volume " + view.id + ": unstage that one first");
 }
 
@@ -39,9 +40,10 @@ Decision stage_new(const Situation& view, const Staged& wish) {
   }
   if (!view.seen.facts.resolved) return look(Fact::resolved);
   if (view.seen.facts.resolved->size < kMinBytes)
-    return fail(errc::failed_precondition, "image " + view.seen.facts.resolved->key.text() + " of volume " + view.id +
-                                               " has " + std::to_string(view.seen.facts.resolved->size) +
-                                               " bytes, less than 1 MiB: grow it");
+    return fail(errc::failed_precondition,
+                "image " + image_text(view.seen.facts.resolved->name, view.seen.facts.resolved->key) + " of volume " +
+                    view.id + " has " + std::to_string(view.seen.facts.resolved->size) +
+                    " bytes, less than 1 MiB: grow it");
   const auto kind = choose_kind(wish.mounter, view.seen.facts.resolved->features, cephcsi::key_type(wish.key.reveal()),
                                 view.seen.kernel_client);
   if (!kind) return fail(kind.error().code, "volume " + view.id + ": " + kind.error().text);
@@ -111,6 +113,22 @@ std::optional<Decision> finish_mount(const Situation& view, const Capability& ca
   return std::nullopt;
 }
 
+/// ceph-csi's file is there before a device of its volume is, and not while the image may be another node's.
+bool makes_device(const Decision& next) {
+  const auto* step = std::get_if<Step>(&next);
+  return step != nullptr &&
+         (std::holds_alternative<step::StartSession>(*step) || std::holds_alternative<step::KernelConnect>(*step) ||
+          std::holds_alternative<step::MapKrbd>(*step));
+}
+
+/// The device answers, and the stash names it.
+std::optional<Decision> bring_up_with_stash(const Situation& view, const Staged& wish) {
+  auto next = bring_up(view);
+  if (view.seen.device() != nullptr || !next || makes_device(*next))
+    if (auto first = keep_stash(view, wish)) return first;
+  return next;
+}
+
 }  // namespace
 
 Record new_record(const Situation& view, const Staged& wish, const image::Resolved& image) {
@@ -146,9 +164,8 @@ Decision stage(const Situation& view, const Staged& wish) {
                 "volume " + view.id + " is staged at " + wish.path + " with another capability: unstage it first");
   if (record.failed) return given_up(view);
   const std::string target = staging_target(view.id, wish.path);
-  if (!staging->complete || !mounted_at(view, target))
-    if (auto step = keep_stash(view, wish)) return *step;
-  if (auto step = bring_up(view)) return *step;
+  const bool keeps_stash = !staging->complete || !mounted_at(view, target);
+  if (auto step = keeps_stash ? bring_up_with_stash(view, wish) : bring_up(view)) return *step;
   if (auto step = settle_krbd(view, *staging)) return *step;
   if (mounted_at(view, target) && !ours_at(view, target))
     return fail(errc::failed_precondition, "something else is mounted at " + target + ": unmount it");

@@ -47,7 +47,10 @@ task<result<>> Steps::open_image(Volume& live) {
     live.facts.gone = true;
     co_return result<>();
   }
-  if (!opened) co_return opened.error();
+  if (!opened) {
+    const Source& source = live.record->source;
+    co_return with_context("image " + image::Name{source.pool, source.ns, source.image}.text(), opened.error());
+  }
   live.image = std::move(*opened);
   live.lock_held = live.writer_marked = false;
   live.facts.ownership.reset();

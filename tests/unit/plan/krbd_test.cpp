@@ -47,8 +47,11 @@ Model mapped() {
 
 void seen_elsewhere(Model& model) { model.ownership.foreign_watchers = {"10.0.0.2:0/5"}; }
 
-/// From a map to a record that names the device.
-std::vector<Step> map_and_name() { return {step::MapKrbd{}, step::Look{Fact::ownership}, step::WriteRecord{}}; }
+/// From the stash to a record that names the device.
+std::vector<Step> map_and_name() {
+  return {step::Look{Fact::stash}, step::WriteStash{kPath, {}}, step::MapKrbd{}, step::Look{Fact::ownership},
+          step::WriteRecord{}};
+}
 std::vector<Step> intended() {
   return {step::Look{Fact::resolved}, step::WriteRecord{}, step::Look{Fact::stash}, step::WriteStash{kPath, {}}};
 }
@@ -69,13 +72,13 @@ TEST_CASE(
   wish.mounter = Mounter::krbd;
   const auto steps = run(model, Wish(wish));
   REQUIRE(steps);
-  CHECK(*steps ==
-        sequence({permitted(),
-                  {step::MapKrbd{}, step::Look{Fact::ownership}, step::WriteRecord{}, step::Look{Fact::probe}},
-                  proven_empty(),
-                  {step::Look{Fact::ownership}, step::WriteRecord{}, step::Mkfs{}},
-                  mounted(),
-                  {step::CloseImage{}}}));
+  CHECK(*steps == sequence({permitted(),
+                            map_and_name(),
+                            {step::Look{Fact::probe}},
+                            proven_empty(),
+                            {step::Look{Fact::ownership}, step::WriteRecord{}, step::Mkfs{}},
+                            mounted(),
+                            {step::CloseImage{}}}));
 }
 
 TEST_CASE("a stage with the kernel's client, as a table") {

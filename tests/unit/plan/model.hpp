@@ -69,8 +69,7 @@ Model staged_model();
 
 /// How the first stage of a volume begins: until the image is open and its owner is known.
 inline std::vector<Step> opened() {
-  return {step::Look{Fact::resolved},  step::WriteRecord{}, step::Look{Fact::stash},
-          step::WriteStash{kPath, {}}, step::Fence{},       step::OpenImage{},
+  return {step::Look{Fact::resolved}, step::WriteRecord{}, step::Fence{}, step::OpenImage{},
           step::Look{Fact::ownership}};
 }
 /// And that it may be written here.
@@ -81,8 +80,8 @@ inline std::vector<Step> permitted() {
 }
 /// And until this agent serves a device.
 inline std::vector<Step> connected() {
-  return {step::Lock{},        step::StartSession{}, step::KernelConnect{}, step::WriteStash{kPath, {}},
-          step::WriteRecord{}, step::Tune{}};
+  return {step::Lock{},          step::Look{Fact::stash},     step::WriteStash{kPath, {}}, step::StartSession{},
+          step::KernelConnect{}, step::WriteStash{kPath, {}}, step::WriteRecord{},         step::Tune{}};
 }
 /// What a stage does with an image of which nothing proves yet that it is empty, until it may be written.
 inline std::vector<Step> proven_empty() {

@@ -27,12 +27,28 @@ TEST_CASE(
   model.record = some_record(Phase::staging);
   model.record->source = {"cluster", "pool", "ns", "image", ""};
   Decision next = model.decide(Wish(wish));
-  model.apply(std::get<Step>(next), Wish(wish));
-  next = model.decide(Wish(wish));
+  while (!std::holds_alternative<step::WriteStash>(std::get<Step>(next))) {
+    REQUIRE(model.seen.link == Observation::Link::none);
+    model.apply(std::get<Step>(next), Wish(wish));
+    next = model.decide(Wish(wish));
+  }
   CHECK(std::get<step::WriteStash>(std::get<Step>(next)).stash ==
         Stash{"pool", "ns", "image", "force", true, false, "", "/logs", ""});
   REQUIRE(run(model, Wish(wish)));
   CHECK(model.stash == Stash{"pool", "ns", "image", "force", true, false, "/dev/nbd3", "/logs", ""});
+}
+
+TEST_CASE("a stage whose image is refused writes no stash") {
+  Model model = fresh();
+  model.ownership.lock = Lock::other;
+  model.ownership.owner = "10.0.0.2:0/5";
+  model.attachment = {Attachment::State::away, "", "there is no VolumeAttachment"};
+  Decision last;
+  REQUIRE(run(model, Wish(staged_wish()), &last));
+  CHECK(failure(last) == errc::in_use);
+  CHECK_FALSE(model.stash);
+  const std::string& text = std::get<Fail>(last).error.text;
+  CHECK_THAT(text, ContainsSubstring("image pool/image (image ID id-1) of volume image-1"));
 }
 
 TEST_CASE("without a record and a stash a served device is umounted and left, one that nobody serves is not touched") {
