@@ -56,6 +56,8 @@ bool is_ours(std::string_view name) {
 
 result<> read_config(const Option& option, NbdOptions& into) {
   if (is_cache(option.name)) {
+    // rbd-nbd takes no other word for a no.
+    if (option.name == "rbd-cache" && (option.value == "false" || option.value == "0")) into.serving.cache_off = true;
     if (is_off(option.value)) return {};
     return bad_option(option.name + " would acknowledge writes before they are stored: remove it");
   }

@@ -153,12 +153,12 @@ class Devices final : public device::Devices {
   }
   task<Waited> end_commands(Until until) override { return end_all(known_, until); }
 
-  result<std::unique_ptr<device::Link>> serve(image::Image& image, bool read_only,
+  result<std::unique_ptr<device::Link>> serve(image::Image& image, device::ServeOptions options,
                                               std::function<void()> on_stopped) override {
     auto pair = make_socket_pair();
     if (!pair) return pair.error();
     std::unique_ptr<device::Link> link =
-        std::make_unique<Link>(control_, clock_, loops_.next(), image, read_only, std::move(pair->first),
+        std::make_unique<Link>(control_, clock_, loops_.next(), image, std::move(options), std::move(pair->first),
                                std::move(pair->second), std::move(on_stopped), probe_);
     return link;
   }
@@ -168,12 +168,13 @@ class Devices final : public device::Devices {
   }
 
   std::unique_ptr<device::Link> resume(std::uint32_t index, const std::string& backend, image::Image& image,
-                                       bool read_only, std::function<void()> on_stopped) override {
-    auto found = given_.find(index, backend, image, read_only);
+                                       device::ServeOptions options, std::function<void()> on_stopped) override {
+    auto found = given_.find(index, backend, image, options.read_only);
     if (!found) return nullptr;
     const bool resumed = found->left != nullptr;
-    auto link = std::make_unique<Link>(control_, clock_, loops_.next(), image, read_only, std::move(found->socket),
-                                       Fd(), std::move(on_stopped), probe_, std::move(found->left));
+    auto link =
+        std::make_unique<Link>(control_, clock_, loops_.next(), image, std::move(options), std::move(found->socket),
+                               Fd(), std::move(on_stopped), probe_, std::move(found->left));
     link->was_given(index);
     link->name(backend);
     if (!resumed) link->keep(index, backend);

@@ -15,8 +15,8 @@ struct Link::Events {
   Event idle, drained;
 };
 
-Link::Link(executor control, Clock& clock, IoLoop& loop, image::Image& image, bool read_only, Fd socket, Fd kernel_end,
-           std::function<void()> on_stopped, Probe& probe, std::unique_ptr<Left> left)
+Link::Link(executor control, Clock& clock, IoLoop& loop, image::Image& image, device::ServeOptions options, Fd socket,
+           Fd kernel_end, std::function<void()> on_stopped, Probe& probe, std::unique_ptr<Left> left)
     : control_(control),
       clock_(clock),
       loop_(loop),
@@ -29,8 +29,11 @@ Link::Link(executor control, Clock& clock, IoLoop& loop, image::Image& image, bo
   };
   notices.idle = [control, events = events_] { asio::post(control, [events] { events->idle.set(); }); };
   notices.drained = [control, events = events_] { asio::post(control, [events] { events->drained.set(); }); };
-  session_ =
-      std::make_unique<Session>(loop, image, read_only, std::move(socket), std::move(notices), probe, std::move(left));
+  notices.loss_told = [control, told = std::move(options.on_loss_told)] {
+    if (told) asio::post(control, told);
+  };
+  session_ = std::make_unique<Session>(loop, image, std::move(options), std::move(socket), std::move(notices), probe,
+                                       std::move(left));
   asio::post(loop_.io(), [session = session_.get()] { session->start(); });
 }
 

@@ -17,8 +17,8 @@ struct KernelEnd {
 
 class Link final : public device::Link {
  public:
-  Link(executor control, Clock& clock, IoLoop& loop, image::Image& image, bool read_only, Fd socket, Fd kernel_end,
-       std::function<void()> on_stopped, Probe& probe, std::unique_ptr<Left> left = nullptr);
+  Link(executor control, Clock& clock, IoLoop& loop, image::Image& image, device::ServeOptions options, Fd socket,
+       Fd kernel_end, std::function<void()> on_stopped, Probe& probe, std::unique_ptr<Left> left = nullptr);
   ~Link() override;
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
@@ -27,7 +27,7 @@ class Link final : public device::Link {
   int error() const override { return session_->error(); }
   std::uint64_t in_flight() const override { return session_->in_flight(); }
   duration oldest() const override { return session_->oldest(); }
-  std::optional<time_point> first_answer() const override { return session_->vital()->first_answer(); }
+  bool loss_told() const override { return session_->loss_told(); }
   device::Figures figures() const override { return session_->figures(); }
   void shut() override;
   void hold() override;

@@ -18,15 +18,16 @@ constexpr std::size_t kMaxRequests = ledger::kSlots;
 
 }  // namespace
 
-Session::Session(IoLoop& loop, image::Image& image, bool read_only, Fd socket, Notices notices, Probe& probe,
-                 std::unique_ptr<Left> left)
+Session::Session(IoLoop& loop, image::Image& image, const device::ServeOptions& options, Fd socket, Notices notices,
+                 Probe& probe, std::unique_ptr<Left> left)
     : loop_(loop),
       image_(image),
-      read_only_(read_only || image.read_only()),
+      read_only_(options.read_only || image.read_only()),
       notices_(std::move(notices)),
       probe_(probe),
       stream_(loop.io().get_executor(), socket.get()),
       fd_(socket.release()),
+      lost_cache_(options.cache_lost),
       slow_(loop.io()),
       slow_us_(probe.slow_us),
       ledger_(loop.make_ledger()),

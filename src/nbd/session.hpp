@@ -17,6 +17,7 @@
 #include "io_loop.hpp"
 #include "keeping.hpp"
 #include "ledger.hpp"
+#include "lost_cache.hpp"
 #include "outbox.hpp"
 #include "probe.hpp"
 #include "tally.hpp"
@@ -28,15 +29,16 @@ class Session final : Budget::Waiter, Batched {
  public:
   /// Each is called at most once, on the io thread.
   struct Notices {
-    std::function<void()> stopped;  ///< the state left `serving`
-    std::function<void()> idle;     ///< after that, and once no operation of the image is under way
-    std::function<void()> drained;  ///< after drain(): everything that was read is answered
+    std::function<void()> stopped;         ///< the state left `serving`
+    std::function<void()> idle;            ///< after that, and once no operation of the image is under way
+    std::function<void()> drained;         ///< after drain(): everything that was read is answered
+    std::function<void()> loss_told = {};  ///< a request was answered with the error that a lost cache is worth
   };
   using State = device::Link::State;
 
   /// The socket is a connected stream. Probe and image outlive this object. `left`: what a dead server of it owes.
-  Session(IoLoop& loop, image::Image& image, bool read_only, Fd socket, Notices notices, Probe& probe,
-          std::unique_ptr<Left> left = nullptr);
+  Session(IoLoop& loop, image::Image& image, const device::ServeOptions& options, Fd socket, Notices notices,
+          Probe& probe, std::unique_ptr<Left> left = nullptr);
   ~Session();
 
   // Any thread.
@@ -48,6 +50,7 @@ class Session final : Budget::Waiter, Batched {
   duration oldest() const { return vital_->oldest(); }
   /// Only for reading its state. Closed with this object.
   int socket() const { return fd_; }
+  bool loss_told() const { return loss_told_.load(std::memory_order_acquire); }
   device::Figures figures() const { return tally_.read(); }
 
   // Io thread.
@@ -104,6 +107,7 @@ class Session final : Budget::Waiter, Batched {
   void submit_piece(Slot& slot);
   void finish(Slot& slot);
   bool goes_on(Slot& slot);
+  std::uint32_t tell_loss();
   void release(Slot& slot);
 
   // Slow requests: session_slow.cpp
@@ -142,6 +146,8 @@ class Session final : Budget::Waiter, Batched {
 
   const std::shared_ptr<Vital> vital_ = std::make_shared<Vital>();
   std::atomic<int> error_{0};
+  LostCache lost_cache_;
+  std::atomic<bool> loss_told_{false};
   std::atomic<std::uint64_t> in_flight_{0};  ///< operations of the image under way
   Slot* oldest_ = nullptr;                   ///< these operations, in the order in which they began
   Slot* newest_ = nullptr;

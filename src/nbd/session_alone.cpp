@@ -40,7 +40,6 @@ void Session::answer_alone(Slot& slot) {
 
 /// Io thread, when that operation ended.
 void Session::answered_alone(Slot& slot) {
-  vital_->answered();
   if (slot.sent == slot.bytes()) return release(slot);
   const std::lock_guard sole(sending_);
   outbox_.resume(slot, slot.sent);

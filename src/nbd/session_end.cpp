@@ -16,7 +16,6 @@ constexpr int kSendBuffer = 4 << 20;
 }  // namespace
 
 void Session::answer(Slot& slot, std::uint32_t error) {
-  vital_->answered();
   ledger_.answered(slot.number, error);
   slot.reply(error);
   outbox_.push(slot);

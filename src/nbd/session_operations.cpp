@@ -28,6 +28,7 @@ void Session::submit(Slot& slot) {
   note_begin(slot);
   slot.piece_left = slot.request.length;
   slot.piece_offset = slot.request.offset;
+  slot.tells_loss = lost_cache_.concerns(slot.request, read_us_);
   const Request& request = slot.request;
   switch (request.command) {
     case Command::read:
@@ -97,12 +98,27 @@ void Session::finish(Slot& slot) {
     stop(verdict.doubtful ? State::closed : State::held, -slot.result);
   }
   if (!serving()) return release(slot);
+  const std::uint32_t error = verdict.error == 0 && slot.tells_loss ? tell_loss() : verdict.error;
   const std::int64_t took_us = loop_.batch_us() - slot.began_us;
-  tally_.ended(slot.request, took_us, verdict.error != 0);
+  tally_.ended(slot.request, took_us, error != 0);
   if (slow_us_ > 0 && took_us >= slow_us_) note_slow(slot, took_us);
   if (slot.sent > 0) return answered_alone(slot);
   if (verdict.error != 0) Probe::add(probe_.image_errors);
-  answer(slot, verdict.error);
+  answer(slot, error);
+}
+
+/// The image has carried the request out. The error speaks of what was acknowledged before this server came.
+std::uint32_t Session::tell_loss() {
+  lost_cache_.told(loop_.batch_us());
+  if (!loss_told_.exchange(true, std::memory_order_acq_rel)) {
+    log::warning("nbd.loss_told", {{"volume", name_},
+                                   {"image", image_.key().text()},
+                                   {"effect",
+                                    "a flush was answered with an I/O error, because rbd-nbd died with writes that "
+                                    "its cache had acknowledged and not stored"}});
+    if (notices_.loss_told) notices_.loss_told();
+  }
+  return wire_eio;
 }
 
 void Session::release(Slot& slot) {

@@ -15,7 +15,7 @@ struct Session::Slot final : image::Op, Completion, Reply {
   static void image_done(image::Op* op, int with) noexcept {
     auto& slot = *static_cast<Slot*>(op);
     slot.result = with;
-    if (with == 0 && slot.of.alone(slot)) slot.of.answer_alone(slot);
+    if (with == 0 && !slot.tells_loss && slot.of.alone(slot)) slot.of.answer_alone(slot);
     slot.of.loop_.complete(slot);
   }
   static void on_io_thread(Completion& completion) noexcept {
@@ -34,6 +34,7 @@ struct Session::Slot final : image::Op, Completion, Reply {
   Slot *older = nullptr, *newer = nullptr;  ///< while the image has it
   std::int64_t began_us = 0;
   bool told_slow = false;
+  bool tells_loss = false;  ///< answered with an error, whatever the image says
   Request request;
   std::byte* buffer = nullptr;
   int result = 0;

@@ -28,17 +28,6 @@ duration Vital::oldest() const {
   return began == 0 ? duration::zero() : std::chrono::milliseconds(std::max<std::int64_t>(0, coarse_ms() - began));
 }
 
-std::optional<time_point> Vital::first_answer() const {
-  const std::int64_t at = first_answer_ms.load(std::memory_order_relaxed);
-  if (at == 0) return std::nullopt;
-  return time_point(std::chrono::milliseconds(at));  // of the same clock
-}
-
-void Vital::answered() {
-  if (first_answer_ms.load(std::memory_order_relaxed) == 0)
-    first_answer_ms.store(coarse_ms(), std::memory_order_relaxed);
-}
-
 result<> may_resize(const Vital& vital, duration waited) {
   if (vital.state.load(std::memory_order_acquire) != Vital::State::serving)
     return Error{errc::unavailable, "its link is down"};

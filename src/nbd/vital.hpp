@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <optional>
 
 #include "corbd/device/device.hpp"
 
@@ -19,11 +18,8 @@ struct Vital {
   using State = device::Link::State;
   std::atomic<State> state{State::serving};
   std::atomic<std::int64_t> oldest_ms{0};  ///< start of the image's oldest operation under way; 0: there is none
-  std::atomic<std::int64_t> first_answer_ms{0};
   /// Its age, to a few milliseconds.
   duration oldest() const;
-  std::optional<time_point> first_answer() const;
-  void answered();
 };
 /// Whether a resize may go to the kernel. Newer kernels wait in it for the requests in flight, so nothing may keep
 /// those from ending. `waited` counts since the cluster was known to answer.

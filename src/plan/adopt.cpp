@@ -76,6 +76,26 @@ std::optional<Decision> needs_daemon(const Situation& view) {
                                      "That brings its key, and this agent then serves it");
 }
 
+/// An rbd-nbd of this node died. Unless it is known to have had no cache, its device's next flush is to fail. That is
+/// on the disk before anything of that client is done away with, because its lock is what tells how it ended.
+std::optional<Step> note_lost_cache(const Situation& view) {
+  const Record& record = *view.record;
+  if (record.cache_lost || record.read_only || record.source.serving.cache_off || view.seen.devices.empty())
+    return std::nullopt;
+  step::WriteRecord step{record};
+  step.record.cache_lost = true;
+  return step;
+}
+
+/// A clean end closes the image, which writes the cache and gives the lock back. Without that feature only the watch
+/// tells, for as long as that of a dead client would stand.
+bool ended_cleanly(const Situation& view, bool just_died) {
+  const auto& who = *view.seen.facts.ownership;
+  const auto here = [&](const auto& watcher) { return on_this_node(who, watcher); };
+  return view.record->exclusive_lock || view.seen.facts.dismissed ||
+         (just_died && std::ranges::none_of(who.foreign_watchers, here));
+}
+
 }  // namespace
 
 bool watches(const image::Ownership& who, const std::string& address) {
@@ -91,7 +111,10 @@ bool left_by_this_node(const Situation& view) {
   return who.lock == image::Ownership::Lock::other && on_this_node(who, who.owner) && !watches(who, who.owner);
 }
 
-Step inherit(const Situation& view) { return step::Inherit{view.seen.facts.ownership->owner}; }
+Step inherit(const Situation& view) {
+  if (auto step = note_lost_cache(view)) return *step;
+  return step::Inherit{view.seen.facts.ownership->owner};
+}
 
 Decision close_for_other(const Situation& view) {
   const auto* device = view.seen.device();
@@ -217,9 +240,10 @@ std::optional<Decision> unstage_other(const Situation& view, const std::string& 
 std::optional<Decision> end_other_client(const Situation& view) {
   if (view.seen.facts.served_by_other == true) return dismiss(view);
   const auto& who = *view.seen.facts.ownership;
-  if (who.lock != image::Ownership::Lock::other || !on_this_node(who, who.owner)) return std::nullopt;
   // Its process is gone. A watch that stays longer is a living client's.
   const bool just_died = view.seen.other_dead_for && *view.seen.other_dead_for < kWatchStands;
+  if (who.lock != image::Ownership::Lock::other || !on_this_node(who, who.owner))
+    return ended_cleanly(view, just_died) ? std::nullopt : std::optional<Decision>(note_lost_cache(view));
   if (watches(who, who.owner) && !just_died)
     return Wait{"the cluster still sees the client at " + who.owner + ", which locks " + image_of(view) +
                 ": that ends 30 s after rbd-nbd's death"};

@@ -32,7 +32,7 @@ std::optional<Decision> yield_to_other(const Situation& view);
 /// Whether the image's lock is that of a client of this node that does not watch it any more: the cluster has given
 /// that one up. Ownership known.
 bool left_by_this_node(const Situation& view);
-/// Who has the lock, and is nobody of ours.
+/// Who has the lock, and is nobody of ours. Before that the record says what this client may have lost.
 Step inherit(const Situation& view);
 bool watches(const image::Ownership& who, const std::string& address);
 bool on_this_node(const image::Ownership& who, const std::string& address);

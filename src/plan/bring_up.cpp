@@ -215,7 +215,8 @@ Answer does_it_answer(const Situation& view) {
   constexpr std::uint32_t kIoTimeoutMs = 1000;
   const auto* device = view.seen.device();
   if (view.seen.link != Link::serving || device == nullptr || !view.seen.connected) return std::nullopt;
-  if (view.record->device != device->index || view.record->adopting || view.record->on_word)
+  if (view.record->device != device->index || view.record->adopting || view.record->on_word ||
+      (view.record->cache_lost && view.seen.loss_told))
     return name_device(view, device->index);
   if (device->io_timeout_ms != kIoTimeoutMs || view.seen.untuned) return Step(step::Tune{});
   // It only grows: below a smaller one the filesystem would lose its end.

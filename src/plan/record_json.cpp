@@ -31,6 +31,7 @@ json::object to_json(const Serving& serving) {
   json::object config;
   for (const auto& [name, value] : serving.config) config[name] = value;
   json::object out{{"trim", serving.trim}, {"config", std::move(config)}};
+  if (serving.cache_off) out["cache_off"] = true;
   if (serving.dead_conn_timeout_s) out["dead_conn_timeout_s"] = *serving.dead_conn_timeout_s;
   return out;
 }
@@ -85,6 +86,7 @@ json::object to_json(const Record& record) {
                    {"stagings", std::move(stagings)},
                    {"publishes", std::move(publishes)}};
   if (record.kind != Record().kind) out["kind"] = traits(record.kind).record;
+  if (record.cache_lost) out["cache_lost"] = true;
   if (!record.signed_as.empty()) out["signed_as"] = record.signed_as;
   if (!record.kms_id.empty()) out["kms_id"] = record.kms_id;
   if (record.device) out["device"] = *record.device;
@@ -120,6 +122,7 @@ Capability capability_of(const json::object& from) {
 Serving serving_of(const json::object& from) {
   Serving serving;
   serving.trim = from.at("trim").as_bool();
+  serving.cache_off = from.contains("cache_off") && from.at("cache_off").as_bool();
   if (from.contains("dead_conn_timeout_s"))
     serving.dead_conn_timeout_s = number_at<std::uint64_t>(from, "dead_conn_timeout_s");
   for (const auto& option : from.at("config").as_object()) serving.config[option.key()] = option.value().as_string();
@@ -166,6 +169,7 @@ Record record_of(const json::object& from) {
   record.read_only = from.at("read_only").as_bool();
   record.shared = from.contains("shared") && from.at("shared").as_bool();
   record.adopting = from.contains("adopting") && from.at("adopting").as_bool();
+  record.cache_lost = from.contains("cache_lost") && from.at("cache_lost").as_bool();
   record.failed = from.contains("failed") && from.at("failed").as_bool();
   record.boot_id = string_at(from, "boot_id");
   record.attachment_uid = string_at(from, "attachment_uid");

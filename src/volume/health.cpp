@@ -31,17 +31,13 @@ std::string_view name(Health health) {
   return names.at(static_cast<std::size_t>(health));
 }
 
-duration longest_stall(const Volume& live) {
-  const auto answered = live.stalled_since && live.link ? live.link->first_answer() : std::nullopt;
-  return answered ? std::max(live.longest_stall, *answered - *live.stalled_since) : live.longest_stall;
+void end_stall(Volume& live, time_point now) {
+  if (live.stalled_since) live.longest_stall = std::max(live.longest_stall, now - *live.stalled_since);
+  live.stalled_since.reset();
 }
 
-void note_stall(Volume& live) {
-  if (!live.stalled_since) return;
-  live.longest_stall = longest_stall(live);
-  const bool over = live.link && live.link->first_answer();
-  if (!over) live.unserved_since = live.stalled_since;
-  live.stalled_since.reset();
+void resume_stall(Volume& live) {
+  if (live.stalled_since) live.unserved_since = std::exchange(live.stalled_since, std::nullopt);
 }
 
 device::Figures figures_of(const Volume& live) {
@@ -106,7 +102,7 @@ Status status_of(const Volume& live, const device::Seen* seen, const std::vector
   status.waiting = seen != nullptr ? seen->waiting : 0;
   status.oldest = live.link ? live.link->oldest() : duration::zero();
   status.links_lost = live.links_lost;
-  status.longest_stall = longest_stall(live);
+  status.longest_stall = live.longest_stall;
   status.figures = figures_of(live);
   status.in_flight = live.link ? live.link->in_flight() : 0;
   status.last_error = live.last_error;

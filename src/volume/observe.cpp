@@ -87,6 +87,7 @@ result<Observation> observe(const Volume& volume, const Wish& wish, const Ports&
     }
   }
   seen.connected = volume.connected;
+  seen.loss_told = volume.link && volume.link->loss_told();
   seen.image_open = volume.image != nullptr;
   seen.image_closing = volume.closing;
   if (volume.image) {

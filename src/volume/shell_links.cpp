@@ -11,6 +11,7 @@ constexpr std::chrono::seconds kWritesEndWithin{30};
 constexpr std::chrono::milliseconds kLooksAgain{20};
 // An older request says that the cluster does not answer it.
 constexpr std::chrono::seconds kAnswersWithin{1};
+constexpr std::chrono::milliseconds kSamplesEvery{100};
 // The device stands still meanwhile.
 constexpr std::chrono::milliseconds kGivesWithin{1600};
 // More at once would make each of them wait longer for the cluster.
@@ -47,6 +48,34 @@ void Shell::Impl::link_dead(device::Kind kind, std::uint32_t index) {
   Volume& volume = *place->second;
   if (volume.served_by_other && !volume.other_died) volume.other_died = volume.unserved_since = clock_.now();
   trouble(volume, "the kernel reports a dead link");
+}
+
+/// Whether the link has all requests that the kernel's device has.
+bool Shell::Impl::is_all_sent(const Volume& volume) const {
+  // The link's own number changes meanwhile.
+  const auto before = volume.link->in_flight();
+  const auto devices = find_devices(volume, ports_);
+  const auto at_link = std::min(before, volume.link->in_flight());
+  return !devices || devices->size() != 1 || devices->front().waiting <= at_link;
+}
+
+/// A stall is over once the requests from before it are answered. Nothing tells which those are. But once the link has
+/// all that the kernel's device has, the old ones are among them.
+task<> Shell::Impl::watch_stall(Volume& volume) {
+  ++volume.users;
+  std::optional<time_point> all_sent;
+  auto resent_by = volume.resent_by;
+  while (volume.stalled_since && volume.served() && !leaving_) {
+    const auto now = clock_.now();
+    // Another link: the stall has begun anew.
+    if (std::exchange(resent_by, volume.resent_by) != volume.resent_by) all_sent.reset();
+    if (!all_sent && (now >= volume.resent_by || is_all_sent(volume))) all_sent = now;
+    if (all_sent && volume.link->oldest() <= now - *all_sent) end_stall(volume, now);
+    if (volume.stalled_since) co_await sleep_until(control_, clock_, now + kSamplesEvery);
+  }
+  volume.stall_watched = false;
+  --volume.users;
+  forget_if_idle(std::string(volume.id));
 }
 
 task<> Shell::Impl::drain(Volume& volume, Until until) {

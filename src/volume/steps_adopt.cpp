@@ -25,10 +25,7 @@ task<result<>> Steps::look_at_other(Volume& live) {
   }
   if (!live.unserved_since) live.unserved_since = clock_.now();
   if (did)
-    log::warning("device.left",
-                 {{"volume", live.id},
-                  {"device", device::path(*index)},
-                  {"hint", "rbd-nbd is dead; writes that its cache had acknowledged but not stored yet are lost"}});
+    log::info("device.left", {{"volume", live.id}, {"device", device::path(*index)}, {"why", "rbd-nbd has ended"}});
   co_return result<>();
 }
 

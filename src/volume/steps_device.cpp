@@ -23,6 +23,9 @@ std::string why_ended(int error) {
   }
 }
 
+/// The kernel rounds the timers of requests up (block/blk-timeout.c).
+constexpr std::chrono::seconds kTimerSlack{5};
+
 /// A device without a record is rbd-nbd's.
 device::Kind kind_of(const Volume& live) { return live.record ? live.record->kind : device::Kind::nbd; }
 
@@ -35,16 +38,28 @@ task<result<>> Steps::start_session(Volume& live) {
     const bool used = live.record && !(live.record->stagings.empty() && live.record->publishes.empty());
     if (!used || !live.connected) return;
     ++live.links_lost;
-    note_stall(live);
+    resume_stall(live);
     if (!live.unserved_since) live.unserved_since = clock_.now();
     trouble_(live, why_ended(live.link ? live.link->error() : 0));
   };
+  device::ServeOptions options(live.record->read_only);
+  options.cache_lost = live.record->cache_lost;
+  if (options.cache_lost)
+    log::warning(
+        "device.cache_lost",
+        {{"volume", live.id},
+         {"hint",
+          "rbd-nbd died, and writes that its cache had acknowledged but not stored may be lost: the next flush "
+          "fails, so that fsync does not claim that they are stored"}});
+  // Healing writes into the record that it was told.
+  options.on_loss_told = [this, &live, alive = std::weak_ptr<char>(live.alive)] {
+    if (!alive.expired()) trouble_(live, "a flush failed, because rbd-nbd had lost writes");
+  };
   auto& devices = ports_.devices.of(kind_of(live));
   std::unique_ptr<device::Link> link;
-  if (const auto index = device_index(live))
-    link = devices.resume(*index, live.id, *live.image, live.record->read_only, report);
+  if (const auto index = device_index(live)) link = devices.resume(*index, live.id, *live.image, options, report);
   if (!link) {
-    auto made = devices.serve(*live.image, live.record->read_only, report);
+    auto made = devices.serve(*live.image, options, report);
     if (!made) co_return made.error();
     link = std::move(*made);
   }
@@ -95,11 +110,10 @@ task<result<>> Steps::kernel_reconfigure(Volume& live) {
   live.disconnected = false;
   const auto began = live.unserved_since.value_or(clock_.now());
   const auto stall = clock_.now() - began;
-  // A waiting request stalls until the kernel sends it again, which it does in its own time.
-  if (device->waiting > 0)
-    live.stalled_since = began;
-  else
-    live.longest_stall = std::max(live.longest_stall, stall);
+  live.stalled_since = began;
+  live.resent_by = clock_.now() + std::chrono::milliseconds(device->io_timeout_ms) + kTimerSlack;
+  // Requests that wait stall until the kernel has sent them again, each in its own time: watch_stall().
+  if (device->waiting == 0) end_stall(live, clock_.now());
   live.unserved_since.reset();
   live.other_died.reset();
   live.cut_off = false;
@@ -152,7 +166,7 @@ task<result<>> Steps::stop_session(Volume& live) {
   const bool broken = live.link->state() == device::Link::State::held;
   live.cut_off |= broken && !live.tombstone;
   live.image_lost |= broken;
-  note_stall(live);
+  resume_stall(live);
   live.link->shut();
   live.connected = false;
   // The volume was given up, perhaps because the cluster does not answer. The tombstone must not wait for the cluster.

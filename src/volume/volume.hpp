@@ -69,8 +69,10 @@ struct Volume {
   bool cut_off = false;                  ///< the client was cut off while it served; until the volume is served again
   std::optional<time_point> unserved_since, lost_since, in_use_since;
   std::set<std::string> in_use_by;  ///< addresses of those that the last notice named
-  /// Since when requests wait, although the volume is served again. The first answer ends it.
+  /// The volume is served again, and requests from before are not answered yet: since when it had no server.
   std::optional<time_point> stalled_since;
+  time_point resent_by;        ///< the kernel has sent all of those again by then
+  bool stall_watched = false;  ///< Shell::Impl::watch_stall() runs
   std::uint32_t links_lost = 0;
   duration longest_stall{};
   device::Figures ended_links;  ///< what the links before this one did
@@ -104,10 +106,10 @@ result<image::Access> access_of(const Ports& ports, const Record& record, const 
 result<Observation> observe(const Volume& volume, const Wish& wish, const Ports& ports, const std::string& boot_id,
                             time_point now);
 
-/// The longest one so far, the current one included.
-duration longest_stall(const Volume& live);
-/// Called when the link ends or is about to be replaced. A stall that is over counts. Any other goes on.
-void note_stall(Volume& live);
+/// The stall is over.
+void end_stall(Volume& live, time_point now);
+/// Called when the link ends or is about to be replaced: a stall that is not over goes on.
+void resume_stall(Volume& live);
 
 /// Of all its links since the agent's start.
 device::Figures figures_of(const Volume& live);

@@ -27,7 +27,8 @@ class Devices final : public test::still::Devices {
   explicit Devices(KernelEnds& kernel) : kernel_(kernel) {}
   void on(executor control, Clock& clock) { control_ = std::move(control), clock_ = &clock; }
 
-  result<std::unique_ptr<device::Link>> serve(image::Image& image, bool, std::function<void()> on_stopped) override {
+  result<std::unique_ptr<device::Link>> serve(image::Image& image, device::ServeOptions,
+                                              std::function<void()> on_stopped) override {
     auto pair = nbd::make_socket_pair();
     if (!pair) return pair.error();
     auto link = session_on(image, std::move(pair->first), std::move(on_stopped));
@@ -44,8 +45,8 @@ class Devices final : public test::still::Devices {
     co_return result<>();
   }
   void take(std::uint32_t, std::string backend, Fd socket) override { given_[backend] = std::move(socket); }
-  std::unique_ptr<device::Link> resume(std::uint32_t, const std::string& backend, image::Image& image, bool,
-                                       std::function<void()> on_stopped) override {
+  std::unique_ptr<device::Link> resume(std::uint32_t, const std::string& backend, image::Image& image,
+                                       device::ServeOptions, std::function<void()> on_stopped) override {
     const auto place = given_.find(backend);
     if (place == given_.end()) return nullptr;
     return session_on(image, std::move(place->second), std::move(on_stopped));

@@ -78,6 +78,100 @@ TEST_CASE("when rbd-nbd is killed its client is fenced, its lock taken, and its 
   CHECK_FALSE(node.world.disk.records.front().adopting);
 }
 
+namespace {
+
+/// rbd-nbd has acknowledged a write that is in its cache only, and two flushes are under way.
+void flush_out_of_cache(Adopting& node) {
+  node.world.ceph_csi.caches = true;
+  node.world.kernel.application_writes(node.device(), 0);
+  node.loop.advance(std::chrono::milliseconds(3));
+  REQUIRE(node.world.kernel.answered == 1);
+  node.world.kernel.application_flushes(node.device());
+  node.world.kernel.application_flushes(node.device());
+}
+
+}  // namespace
+
+TEST_CASE("a flush of writes that a killed rbd-nbd had in its cache fails, once for all who wait for one") {
+  Adopting node;
+  node.world.agent.start(true);
+  REQUIRE(node.stage() == errc::ok);
+  flush_out_of_cache(node);
+  node.world.ceph_csi.ends(node.index, false);
+  node.loop.advance(std::chrono::minutes(1));
+  CHECK(node.ours());
+  CHECK(node.world.kernel.flushes_failed == 2);
+  CHECK_FALSE(node.world.disk.records.front().cache_lost);
+  node.world.kernel.application_flushes(node.device());
+  node.loop.advance(std::chrono::seconds(1));
+  CHECK(node.world.kernel.flushed == 1);
+}
+
+TEST_CASE("no flush fails after rbd-nbd's clean end, nor where it had no cache") {
+  const bool cleanly = GENERATE(true, false);
+  Adopting node;
+  node.wish.source.serving.cache_off = !cleanly;
+  node.world.agent.start(true);
+  REQUIRE(node.stage() == errc::ok);
+  if (cleanly) {
+    flush_out_of_cache(node);
+    REQUIRE(node.want(Wish(plan::Adopted{})) == errc::ok);
+  } else {
+    node.world.kernel.application_flushes(node.device());
+    node.world.ceph_csi.ends(node.index, false);
+  }
+  node.loop.advance(std::chrono::minutes(1));
+  CHECK(node.ours());
+  CHECK(node.world.kernel.flushed == (cleanly ? 2 : 1));
+  CHECK(node.world.kernel.flushes_failed == 0);
+}
+
+TEST_CASE("the failed flush is owed over a handover, and over the agent's death at any call") {
+  for (int at = 0; at < 40; ++at) {
+    CAPTURE(at);
+    Adopting node;
+    node.world.agent.start();
+    REQUIRE(node.stage() == errc::ok);
+    flush_out_of_cache(node);
+    node.world.ceph_csi.ends(node.index, false);
+    node.world.calls.crash_at = at;
+    bool crashed = false;
+    try {
+      static_cast<void>(node.want(Wish(plan::Healed{})));
+      if (at == 0) node.world.agent.hand_over();
+    } catch (const test::Crash&) {
+      crashed = true;
+      node.world.agent.kill();
+    }
+    node.world.calls.crash_at = 0;
+    if (crashed) node.world.agent.start(true);
+    if (at == 0) CHECK(node.want(Wish(plan::Healed{})) == errc::ok);
+    node.loop.advance(std::chrono::seconds(120));
+    CHECK(node.ours());
+    CHECK(node.world.kernel.flushes_failed >= 1);
+    if (at > 0 && !crashed) break;
+  }
+}
+
+TEST_CASE("after rbd-nbd's death a stall lasts until the last request from before it is answered") {
+  Adopting node;
+  node.world.agent.start(true);
+  REQUIRE(node.stage() == errc::ok);
+  node.world.kernel.application_writes(node.device(), 0);  // in flight at its death
+  node.world.ceph_csi.ends(node.index, false);
+  node.world.kernel.application_writes(node.device(), 1);
+  node.loop.advance(std::chrono::seconds(10));
+  CHECK(node.world.kernel.answered == 1);
+  CHECK(node.status().longest_stall == duration::zero());
+  // Others go on meanwhile.
+  for (int second = 0; second < 50; ++second) {
+    node.world.kernel.application_writes(node.device(), 2);
+    node.loop.advance(std::chrono::seconds(1));
+  }
+  CHECK(node.status().longest_stall > std::chrono::seconds(30));
+  CHECK(node.status().longest_stall < std::chrono::seconds(35));
+}
+
 TEST_CASE("rbd-nbd that died before the agent came is fenced only after its watch is gone") {
   Adopting node;
   const std::string client = node.world.ceph_csi.daemons.at(node.index);

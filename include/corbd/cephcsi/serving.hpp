@@ -23,6 +23,7 @@ struct Serving {
   bool trim = true;                                  ///< the device offers to discard
   std::optional<std::uint64_t> dead_conn_timeout_s;  ///< absent: the agent's own
   std::map<std::string, std::string> config;         ///< Ceph's options of its connection
+  bool cache_off = false;                            ///< rbd-nbd, which ceph-csi starts, has no cache either
   bool operator==(const Serving&) const = default;
 };
 

@@ -47,10 +47,20 @@ class Link {
   virtual std::uint64_t in_flight() const = 0;
   /// Age of the oldest operation of the image under way; zero when there is none.
   virtual duration oldest() const = 0;
-  /// When it answered the kernel for the first time.
-  virtual std::optional<time_point> first_answer() const { return std::nullopt; }
+  /// A request was answered with the error that ServeOptions::cache_lost asks for.
+  virtual bool loss_told() const { return false; }
   /// Since serve().
   virtual Figures figures() const { return {}; }
+};
+
+/// How a link answers its device.
+struct ServeOptions {
+  ServeOptions(bool no_writes) : read_only(no_writes) {}  // NOLINT: most links have nothing else to say
+  bool read_only = false;
+  /// The device's last server died with writes that it had acknowledged and not stored. The first flush, or write with
+  /// FUA, is answered with EIO, so that its caller hears of that.
+  bool cache_lost = false;
+  std::function<void()> on_loss_told = {};  ///< posted to the control thread when that has been answered
 };
 
 struct ConnectArgs {
@@ -120,7 +130,7 @@ class Devices {
   virtual task<Waited> end_commands(Until) { co_return Waited::ready; }
   /// Starts answering on one end of a new socket pair; the kernel gets the other with connect() or reconnect().
   /// The image outlives the link. on_stopped: the state left `serving`.
-  virtual result<std::unique_ptr<Link>> serve(image::Image& image, bool read_only,
+  virtual result<std::unique_ptr<Link>> serve(image::Image& image, ServeOptions options,
                                               std::function<void()> on_stopped) = 0;
   /// The socket of a link that an earlier agent gave away, for resume(). It is closed if nobody resumes it within a
   /// minute.
@@ -128,8 +138,8 @@ class Devices {
   /// Goes on with the link of that device which an earlier agent gave away for this very identifier (Link::give). It
   /// needs no connect() or reconnect(); a reconnect() to the same device does nothing. Nothing: nobody gave one, or the
   /// kernel has ended it.
-  virtual std::unique_ptr<Link> resume(std::uint32_t, const std::string& /*backend*/, image::Image&, bool /*read_only*/,
-                                       std::function<void()> /*on_stopped*/) {
+  virtual std::unique_ptr<Link> resume(std::uint32_t, const std::string& /*backend*/, image::Image&,
+                                       ServeOptions /*options*/, std::function<void()> /*on_stopped*/) {
     return nullptr;
   }
   /// Makes a new device with the lowest number that is free and not in `avoid`. Returns its index.

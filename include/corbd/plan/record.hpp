@@ -52,6 +52,8 @@ struct Record {
   bool shared = false;  ///< other nodes write it too: its lock goes from client to client, and nothing is to be proven
   bool adopting =
       false;  ///< rbd-nbd made its device and may serve it still; once it is dead its client is fenced and we serve it
+  bool cache_lost = false;     ///< rbd-nbd died, perhaps with acknowledged writes in its cache, and no flush has failed
+                               ///< since: the next one does, so that its caller hears of that
   bool failed = false;         ///< given up: it is never served again, its device answers EIO until it is unstaged
   std::string boot_id;         ///< the boot whose kernel has the device
   std::string attachment_uid;  ///< of the VolumeAttachment under which it was served last; empty: not known

@@ -112,7 +112,18 @@ void CephCsi::heals(std::uint32_t index) {
   world_.kernel.connect_link(*device, world_.cluster.new_serial());
 }
 
-/// At once, and with its cache written through.
+/// Its client may have been cut off.
+void CephCsi::store(std::uint32_t index, FakeImage& image) {
+  const auto client = daemons.find(index);
+  if (client == daemons.end() || world_.cluster.refuses(client->second)) return;
+  for (const auto& [block, number] : cache_[index]) {
+    image.blocks[block] = number;
+    image.stored.insert(number);
+  }
+  cache_.erase(index);
+}
+
+/// At once.
 void CephCsi::serves(std::uint32_t index, int link, std::uint64_t id) {
   KernelDevice* device = world_.kernel.by_index(index);
   if (device == nullptr || !daemons.contains(index) || device->link != link || world_.cluster.dead) return;
@@ -120,6 +131,16 @@ void CephCsi::serves(std::uint32_t index, int link, std::uint64_t id) {
   const auto place = std::find_if(device->requests.begin(), device->requests.end(),
                                   [&](const auto& request) { return request.id == id; });
   if (image == nullptr || place == device->requests.end()) return;
+  if (place->flush) {
+    store(index, *image);
+    return world_.kernel.answer(index, link, {id});
+  }
+  if (place->write && caches) {
+    cache_[index][place->block] = place->number;
+    return world_.kernel.answer(index, link, {.request = id, .cached = true});
+  }
+  if (const auto cached = cache_[index].find(place->block); !place->write && cached != cache_[index].end())
+    return world_.kernel.answer(index, link, {id, 0, cached->second});
   if (place->write) {
     image->blocks[place->block] = place->number;
     image->stored.insert(place->number);
@@ -131,8 +152,13 @@ void CephCsi::ends(std::uint32_t index, bool cleanly) {
   const auto place = daemons.find(index);
   if (place == daemons.end()) return;
   const std::string client = place->second;
-  daemons.erase(place);
   KernelDevice* device = world_.kernel.by_index(index);
+  if (FakeImage* image = device == nullptr ? nullptr : world_.cluster.by_id(device->image_id);
+      cleanly && image != nullptr)
+    store(index, *image);
+  if (device != nullptr) device->cache_died |= !cleanly;
+  cache_.erase(index);
+  daemons.erase(place);
   // With a boot in between its device is gone, and it died as well.
   if (cleanly && device != nullptr) {
     if (FakeImage* image = world_.cluster.by_id(device->image_id)) world_.cluster.leave(*image, client, true);

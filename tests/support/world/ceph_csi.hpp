@@ -8,11 +8,13 @@
 namespace corbd::test {
 
 class World;
+struct FakeImage;
 
 class CephCsi {
  public:
   explicit CephCsi(World& world) : world_(world) {}
 
+  bool caches = false;  ///< rbd-nbd acknowledges a write that only its memory has, as it does by default
   std::map<std::uint32_t, std::string> daemons;  ///< rbd-nbd's client address by the index of the device it serves
   /// The image is mapped by rbd-nbd, and its filesystem staged at the path. The device's index.
   std::uint32_t stages(const std::string& image, const std::string& staging_path, std::string volume_id = {});
@@ -28,6 +30,8 @@ class CephCsi {
   void serves(std::uint32_t index, int link, std::uint64_t request);
 
  private:
+  void store(std::uint32_t index, FakeImage& image);
+  std::map<std::uint32_t, std::map<std::size_t, std::uint64_t>> cache_;  ///< by device: numbers by block
   void mounts(std::uint32_t index, const std::string& target);
   World& world_;
 };

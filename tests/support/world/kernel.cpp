@@ -36,13 +36,32 @@ void Kernel::application_reads(KernelDevice& device, std::size_t block) {
   ask_device(device, request);
 }
 
+void Kernel::application_flushes(KernelDevice& device) {
+  if (device.disconnected) {
+    ++errors;
+    return;
+  }
+  KernelRequest* waiting = nullptr;
+  int flushes = 0;
+  for (auto& known : device.requests)
+    if (known.flush && ++flushes == 2) waiting = &known;
+  if (waiting != nullptr) return waiting->covers.insert(device.unflushed.begin(), device.unflushed.end());
+  KernelRequest request;
+  request.write = false;
+  request.flush = true;
+  request.covers = device.unflushed;
+  request.id = ++requests_;
+  device.requests.push_back(request);
+  if (device.alive && flushes == 0) send(device, device.requests.back());
+}
+
 /// Requests of one block come one after another, as those of one page do.
 void Kernel::ask_device(KernelDevice& device, KernelRequest request) {
   if (device.disconnected) {
     ++errors;
     return;
   }
-  const auto waits = [&](const KernelRequest& other) { return other.block == request.block; };
+  const auto waits = [&](const KernelRequest& other) { return !other.flush && other.block == request.block; };
   if (std::any_of(device.requests.begin(), device.requests.end(), waits)) return;
   request.id = ++requests_;
   device.requests.push_back(request);
@@ -135,8 +154,12 @@ void Kernel::resume_link(KernelDevice& device, int link) {
 void Kernel::replay(std::uint32_t index, int link, std::uint64_t id) {
   KernelDevice* device = by_index(index);
   if (device == nullptr || !device->alive || device->link != link) return;
-  for (auto& request : device->requests)
-    if (request.id == id && request.sent_on != link) return send(*device, request);
+  const auto first_flush = std::ranges::find_if(device->requests, &KernelRequest::flush);
+  for (auto& request : device->requests) {
+    if (request.id != id || request.sent_on == link) continue;
+    if (!request.flush || request.id == first_flush->id) send(*device, request);
+    return;
+  }
 }
 
 void Kernel::discard_given(std::uint32_t index) {
@@ -183,6 +206,7 @@ void Kernel::answer(std::uint32_t index, int link, const Reply& reply) {
     return world_.broke("the kernel was answered a request that it does not wait for");
   const KernelRequest request = *place;
   device->requests.erase(place);
+  if (request.flush) return flush_answered(*device, request, reply);
   if (reply.failed != 0) {
     ++errors;
     // ENOENT: of an image that was removed, its own answer.
@@ -191,7 +215,33 @@ void Kernel::answer(std::uint32_t index, int link, const Reply& reply) {
     return;
   }
   ++answered;
-  look_at_data(*device, request, reply.number);
+  if (reply.cached)
+    device->unflushed[request.block] = request.number;
+  else
+    look_at_data(*device, request, reply.number);
+}
+
+void Kernel::flush_answered(KernelDevice& device, const KernelRequest& request, const Reply& reply) {
+  FakeImage* image = world_.cluster.by_id(device.image_id);
+  if (reply.failed != 0) {
+    ++flushes_failed;
+    if (!reply.tombstone && !device.cache_died) world_.broke("a flush failed, and nothing before it can be lost");
+    // The application knows now.
+    device.unflushed.clear();
+  } else {
+    ++flushed;
+    for (const auto& [block, number] : request.covers) {
+      const std::string where = "block " + std::to_string(block) + " of " + device.image_id;
+      if (image != nullptr && !image->stored.contains(number))
+        world_.broke("a flush ended well, and a write before it is lost: " + where);
+      if (image != nullptr && image->blocks[block] >= number)
+        image->acked[block] = std::max(image->acked[block], number);
+      const auto done = device.unflushed.find(block);
+      if (done != device.unflushed.end() && done->second == number) device.unflushed.erase(done);
+    }
+  }
+  const auto next = std::ranges::find_if(device.requests, &KernelRequest::flush);
+  if (next != device.requests.end() && next->sent_on == 0 && device.alive) send(device, *next);
 }
 
 void Kernel::look_at_data(const KernelDevice& device, const KernelRequest& request, std::uint64_t number) {

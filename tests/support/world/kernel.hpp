@@ -22,6 +22,8 @@ class FakeLink;
 struct KernelRequest {
   std::uint64_t id = 0;
   bool write = true;
+  bool flush = false;                                ///< then it has neither block nor number
+  std::map<std::size_t, std::uint64_t> covers = {};  ///< of a flush: what was acknowledged, and perhaps not stored
   std::size_t block = 0;
   std::uint64_t number = 0;  ///< written; for a read: what the block held for certain when it was asked
   int sent_on = 0;           ///< link; 0: waits for one
@@ -45,6 +47,9 @@ struct KernelDevice {
 
   std::optional<std::uint64_t> mapping;  ///< bytes of the open LUKS mapping above it
 
+  std::map<std::size_t, std::uint64_t> unflushed;  ///< acknowledged out of a cache, and no flush has ended since
+  bool cache_died = false;                         ///< it had a server that may have died with a cache
+
   int link = 0;  ///< whose socket it has
   /// Of its image when its first link was made that was no kNoVisit: pages above it are as old.
   std::uint64_t visits = 0;
@@ -62,6 +67,7 @@ struct Reply {
   int failed = 0;
   std::uint64_t number = 0;
   bool tombstone = false;
+  bool cached = false;  ///< a write that is in its server's memory only
 };
 /// The agent's end of a link that is in no agent's hands: on its way to the next one, or in its keeper's.
 struct Given {
@@ -87,7 +93,10 @@ class Kernel {
   // The application.
   void application_writes(KernelDevice& device, std::size_t block);
   void application_reads(KernelDevice& device, std::size_t block);
+  /// While one is under way the next waits for its end, and further ones are one with that (block/blk-flush.c).
+  void application_flushes(KernelDevice& device);
   std::uint64_t answered = 0, errors = 0;  ///< requests that ended well, and with EIO
+  std::uint64_t flushed = 0, flushes_failed = 0;
 
   // Other programs of the node.
   /// By whomever. Its requests get errors; it is gone once nobody has it open.
@@ -140,6 +149,7 @@ class Kernel {
   void replay(std::uint32_t index, int link, std::uint64_t request);
   void look_at_data(const KernelDevice& device, const KernelRequest& request, std::uint64_t number);
   void ask_device(KernelDevice& device, KernelRequest request);
+  void flush_answered(KernelDevice& device, const KernelRequest& request, const Reply& reply);
   void seen_dead(int link);
 
   World& world_;

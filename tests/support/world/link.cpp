@@ -5,17 +5,19 @@
 #include <cerrno>
 #include <cstring>
 
-#include "codec.hpp"
+#include "lost_cache.hpp"
 #include "support/world/ports.hpp"
 
 namespace corbd::test {
 
-FakeLink::FakeLink(World& world, image::Image& image, std::function<void()> on_stopped)
+FakeLink::FakeLink(World& world, image::Image& image, device::ServeOptions options, std::function<void()> on_stopped)
     : serial(world.cluster.new_serial()),
       image_id(image.key().image_id),
       visits(begin_visit(world, image)),
       world_(world),
       image_(image),
+      options_(std::move(options)),
+      lost_cache_(std::make_unique<nbd::LostCache>(options_.cache_lost)),
       on_stopped_(std::move(on_stopped)),
       idle_(world.loop().control(), world.loop().clock),
       drained_(world.loop().control(), world.loop().clock) {
@@ -68,6 +70,8 @@ void FakeLink::take(std::uint32_t device, const KernelRequest& request) {
   op.device = device;
   op.request = request.id;
   op.write = request.write;
+  op.tells_loss = request.flush && lost_cache_->concerns({.command = nbd::Command::flush}, now_us());
+  if (request.flush) return image_.flush(op);
   const std::uint64_t offset = request.block * kBlockBytes;
   std::memcpy(op.buffer.data(), &request.number, sizeof request.number);
   if (request.write)
@@ -85,18 +89,29 @@ void FakeLink::end(SessionOp& op, int result) {
   std::uint64_t number = 0;
   std::memcpy(&number, op.buffer.data(), sizeof number);
   const auto request = op.request;
+  const bool tells_loss = op.tells_loss && result == 0;
   ops_.remove_if([&](const SessionOp& one) { return &one == &op; });
   busy_since_ = world_.loop().clock.now();
   if (state_ == State::serving) {
     if (const auto verdict = nbd::judge(result); verdict.hold) {
       stop(verdict.doubtful ? State::closed : State::held, -result);
     } else {
-      if (!first_answer_) first_answer_ = world_.loop().clock.now();
-      owed_.push_back({request, result, number, tombstone()});
+      if (tells_loss) tell_loss();
+      owed_.push_back({request, tells_loss ? -EIO : result, number, tombstone()});
       send_later(request);
     }
   }
   note_idle();
+}
+
+std::int64_t FakeLink::now_us() const {
+  return std::chrono::duration_cast<std::chrono::microseconds>(world_.loop().clock.now().time_since_epoch()).count();
+}
+
+void FakeLink::tell_loss() {
+  lost_cache_->told(now_us());
+  if (!std::exchange(loss_told_, true) && options_.on_loss_told)
+    asio::post(world_.loop().control(), options_.on_loss_told);
 }
 
 /// With a keeper there is a moment in which only the books know the answer.

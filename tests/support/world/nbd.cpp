@@ -22,11 +22,12 @@ class Devices final : public device::Devices {
     return found;
   }
 
-  result<std::unique_ptr<device::Link>> serve(image::Image& image, bool read_only,
+  result<std::unique_ptr<device::Link>> serve(image::Image& image, device::ServeOptions options,
                                               std::function<void()> on_stopped) override {
     if (world_.agent.no_descriptor) return Error{errc::exhausted, "too many open files"};
-    look_at_image(image, read_only);
-    std::unique_ptr<device::Link> link = std::make_unique<FakeLink>(world_, image, std::move(on_stopped));
+    look_at_image(image, options.read_only);
+    std::unique_ptr<device::Link> link =
+        std::make_unique<FakeLink>(world_, image, std::move(options), std::move(on_stopped));
     return link;
   }
 
@@ -41,7 +42,7 @@ class Devices final : public device::Devices {
   }
 
   std::unique_ptr<device::Link> resume(std::uint32_t index, const std::string& backend, image::Image& image,
-                                       bool read_only, std::function<void()> on_stopped) override {
+                                       device::ServeOptions options, std::function<void()> on_stopped) override {
     const auto place = world_.kernel.given.find(index);
     if (place == world_.kernel.given.end() || place->second.of != &world_ || !place->second.taken) return nullptr;
     KernelDevice* known = world_.kernel.by_index(index);
@@ -52,8 +53,8 @@ class Devices final : public device::Devices {
     }
     Given before = std::move(place->second);
     world_.kernel.given.erase(place);
-    look_at_image(image, read_only);
-    auto link = std::make_unique<FakeLink>(world_, image, std::move(on_stopped));
+    look_at_image(image, options.read_only);
+    auto link = std::make_unique<FakeLink>(world_, image, std::move(options), std::move(on_stopped));
     if (known->image_id != link->image_id) world_.broke("a device got another image behind it");
     if (link->tombstone()) look_at_tombstone(world_, *known);
     link->given = index;

@@ -3,6 +3,10 @@
 
 #include "support/world/world.hpp"
 
+namespace corbd::nbd {
+class LostCache;
+}
+
 namespace corbd::test {
 
 /// Where a request of the kernel came from: it goes with the operation through the image into the cluster.
@@ -10,7 +14,7 @@ struct SessionOp : image::Op {
   FakeLink* link = nullptr;
   std::uint32_t device = 0;
   std::uint64_t request = 0;
-  bool write = true;
+  bool write = true, tells_loss = false;
   std::array<std::byte, sizeof(std::uint64_t)> buffer{};
 };
 
@@ -88,7 +92,7 @@ class FakeOpened final : public image::Image {
 /// nbd's session, as far as the control side and the kernel see it.
 class FakeLink final : public device::Link {
  public:
-  FakeLink(World& world, image::Image& image, std::function<void()> on_stopped);
+  FakeLink(World& world, image::Image& image, device::ServeOptions options, std::function<void()> on_stopped);
   ~FakeLink() override;
   State state() const override { return state_; }
   int error() const override { return error_; }
@@ -100,7 +104,7 @@ class FakeLink final : public device::Link {
   std::uint64_t in_flight() const override { return ops_.size() + owed_.size(); }
   duration oldest() const override { return ops_.empty() ? duration::zero() : world_.loop().clock.now() - busy_since_; }
 
-  std::optional<time_point> first_answer() const override { return first_answer_; }
+  bool loss_told() const override { return loss_told_; }
 
   void take(std::uint32_t device, const KernelRequest& request);
   void stop(State state, int error);
@@ -129,8 +133,13 @@ class FakeLink final : public device::Link {
   void send_later(std::uint64_t request);
   void send(std::uint64_t request);
   void note_idle();
+  void tell_loss();
+  std::int64_t now_us() const;
   World& world_;
   image::Image& image_;
+  device::ServeOptions options_;
+  const std::unique_ptr<nbd::LostCache> lost_cache_;
+  bool loss_told_ = false;
   std::function<void()> on_stopped_;
   State state_ = State::serving;
   int error_ = 0;
@@ -138,7 +147,6 @@ class FakeLink final : public device::Link {
   std::list<SessionOp> ops_;
   std::vector<Reply> owed_;  ///< answered, and not sent
   time_point busy_since_{};
-  std::optional<time_point> first_answer_;
   Event idle_, drained_;
 };
 

@@ -154,21 +154,6 @@ TEST_CASE(
   CHECK_FALSE(nbd::may_resize(*vital, duration::zero()));
 }
 
-TEST_CASE("a link tells when it answered for the first time") {
-  Ground ground(Ends::when_told);
-  ground.send(request(Command::flush, 1) + request(Command::flush, 2));
-  REQUIRE(ground.eventually([&] { return ground.image.waiting() == 2; }));
-  CHECK_FALSE(ground.link->first_answer());
-  ground.image.release(1);
-  CHECK(ground.reply().cookie == 1);
-  ground.settle();
-  const auto first = ground.link->first_answer();
-  REQUIRE(first);
-  ground.image.release();
-  CHECK(ground.reply().cookie == 2);
-  CHECK(ground.link->first_answer() == first);
-}
-
 TEST_CASE("a drain of a link that is down is over when its operations are") {
   Ground ground(Ends::when_told);
   ground.send(request(Command::flush, 1));

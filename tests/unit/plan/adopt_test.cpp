@@ -86,7 +86,8 @@ TEST_CASE("the client of an rbd-nbd that died is fenced like one of ours, unless
   check({
       {"it died with the lock", rbd_nbd_died(), Wish(Healed{}),
        sequence({opened_and_looked(),
-                 {step::Inherit{kPeer}, step::Fence{}, step::Look{Fact::ownership}, step::WriteRecord{}},
+                 {step::WriteRecord{}, step::Inherit{kPeer}, step::Fence{}, step::Look{Fact::ownership},
+                  step::WriteRecord{}},
                  taken_over()})},
       {"its watch stands", but(rbd_nbd_died(), [](Model& model) { model.ownership.foreign_watchers = {kPeer}; }),
        Wish(Healed{}), opened_and_looked(), errc::ok, true},
@@ -104,6 +105,43 @@ TEST_CASE("the client of an rbd-nbd that died is fenced like one of ours, unless
                  {step::Dismiss{}, step::Look{Fact::served_by_other}, step::Look{Fact::ownership}},
                  taken_over()})},
   });
+}
+
+TEST_CASE("the next flush is to fail where rbd-nbd may have died with writes in its cache, and nowhere else") {
+  const auto notes = [](Model model, const Wish& wish = Wish(Healed{})) {
+    REQUIRE(run(model, wish));
+    REQUIRE(model.record);
+    return model.record->cache_lost;
+  };
+  const auto no_lock = [](Model& model) {
+    model.record->exclusive_lock = false;
+    model.ownership.lock = Lock::none;
+    model.ownership.owner.clear();
+  };
+  const auto just_now = [](Model& model) { model.seen.other_dead_for = std::chrono::seconds(2); };
+  const auto watched = [](Model& model) { model.ownership.foreign_watchers = {kPeer}; };
+  CHECK(notes(rbd_nbd_died()));
+  CHECK_FALSE(notes(adopted(), Wish(Adopted{})));
+  CHECK_FALSE(notes(but(rbd_nbd_died(), [](Model& model) { model.record->source.serving.cache_off = true; })));
+  CHECK_FALSE(notes(but(rbd_nbd_died(), [](Model& model) {
+    model.ownership.lock = Lock::none;
+    model.ownership.owner.clear();
+  })));
+  // Without the lock only a watch shows how it ended, and only while a dead client's would stand.
+  CHECK(notes(but(rbd_nbd_died(), no_lock)));
+  CHECK_FALSE(notes(but(but(rbd_nbd_died(), no_lock), just_now)));
+  CHECK(notes(but(but(but(rbd_nbd_died(), no_lock), just_now), watched)));
+  CHECK_FALSE(notes(but(adopted(), no_lock), Wish(Adopted{})));
+}
+
+TEST_CASE("the record owes a failed flush until one has failed") {
+  Model model = staged_model();
+  model.record->cache_lost = true;
+  REQUIRE(run(model, Wish(Healed{})));
+  CHECK(model.record->cache_lost);
+  model.seen.loss_told = true;
+  REQUIRE(run(model, Wish(Healed{})));
+  CHECK_FALSE(model.record->cache_lost);
 }
 
 TEST_CASE("what ceph-csi staged is taken down by its stash, or by our record") {
