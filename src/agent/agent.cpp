@@ -341,7 +341,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
     auto serving = co_await come_into();
     co_await drain_.load();
     shell_.drain(drain_.now().has_value());
-    if (serving) serving = csi_.start();
+    if (serving) serving = csi_.start(heir_.listeners());
     if (serving) serving = admin_.start();
     if (!serving) {
       exit_code_ = refuse(serving.error());
@@ -352,7 +352,8 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
     co_await tell_ready();
     healer_.start();
     kubernetes_.start();
-    if (registrar_) registrar_->start();
+    if (registrar_) registrar_->start(heir_.listeners(), heir_.registered());
+    heir_.listeners().end_rest();
     vitals_.announce([this](const volume::Notice& notice) { kubernetes_.notify_node(notice); });
     if (auto waits = giver_.start([this] { called_->set(); }); !waits)
       log::warning("handover.off", {{"error", waits.error().text}});

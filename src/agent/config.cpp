@@ -20,7 +20,7 @@ nbd::Config nbd_config(const cli::Run& options, keeper::Client* keeper, keeper::
 
 handover::Side handover_side(const cli::Run& options) {
   return {std::string(CORBD_VERSION) + " " + CORBD_GIT_HASH, plan::record_version,
-          handover::identity(options.state_dir), options.keeper};
+          handover::identity(options.state_dir), options.keeper, true};
 }
 
 rbd::Config cluster_config(const cli::Run& options, const std::string& boot_id, bool beside) {

@@ -54,6 +54,11 @@ task<result<>> Heir::take_lock(Fd lock) {
   co_return co_await parts_.shell.start();
 }
 
+void Heir::take_listener(Fd socket, bool registered) {
+  listeners_.add(std::move(socket));
+  registered_ |= registered;
+}
+
 void Heir::take_link(handover::Link link, std::function<void()> served) {
   parts_.devices.take(link.device, link.volume_id, std::move(link.socket));
   serving_.spawn(serve(std::move(link.volume_id), std::move(served)));

@@ -10,6 +10,7 @@
 #include "corbd/device/device.hpp"
 #include "corbd/handover/handover.hpp"
 #include "corbd/image/image.hpp"
+#include "corbd/rpc/inherited.hpp"
 #include "corbd/volume/shell.hpp"
 
 namespace corbd {
@@ -33,10 +34,14 @@ class Heir final : private handover::Taker::Heir {
   task<result<>> run(Fd before);
   /// The lock of the state folder.
   Fd take_lock() { return std::move(lock_); }
+  /// The sockets on which the agent before listened, and whether kubelet has taken the driver there.
+  rpc::Inherited& listeners() { return listeners_; }
+  bool registered() const { return registered_; }
 
  private:
   void begin() override { parts_.begins(); }
   task<result<>> take_lock(Fd lock) override;
+  void take_listener(Fd socket, bool registered) override;
   void take_link(handover::Link link, std::function<void()> served) override;
   task<> serve(std::string volume_id, std::function<void()> served);
   task<result<>> lock_alone();
@@ -46,6 +51,8 @@ class Heir final : private handover::Taker::Heir {
   Parts parts_;
   Gate serving_;
   Fd lock_;
+  rpc::Inherited listeners_;
+  bool registered_ = false;
 };
 
 }  // namespace corbd

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <utility>
 
 #include "corbd/core/failpoint.hpp"
 #include "corbd/core/log.hpp"
@@ -89,6 +90,7 @@ task<> Parting::hand_over() {
   if (!hands_over_) co_return;
   log::info("agent.hands_over");
   co_await begin_nothing();
+  auto listeners = release_listeners();
   co_await end_callers({clock_.now() + kLeaveWithin}, kLeaveWithin);
   if (parts_.registrar) co_await parts_.registrar->stop({clock_.now()});
   auto given =
@@ -101,6 +103,9 @@ task<> Parting::hand_over() {
     given = co_await parts_.giver.begin(parts_.lock);
   }
   std::size_t links = 0;
+  for (auto& one : listeners)
+    if (given) given = parts_.giver.give_listener(std::move(one.socket), one.registered);
+  listeners.clear();
   if (given) {
     links = co_await parts_.shell.give([this](volume::Given one) { return give(std::move(one)); });
     if (auto closed = co_await parts_.clusters.shutdown({clock_.now() + kClientsEndWithin}, {clock_.now()}); !closed)
@@ -118,6 +123,17 @@ task<> Parting::hand_over() {
   const bool to_end = co_await ends_by_signal();
   if (given && !to_end && stays_in_reserve()) go_into_reserve();
   ::_exit(given ? 0 : 1);
+}
+
+/// Callers that come from now on wait for the next agent. kubelet sees no change, and keeps the driver registered.
+std::vector<Parting::Listening> Parting::release_listeners() {
+  std::vector<Listening> all;
+  if (!parts_.giver.next_listens()) return all;
+  for (Fd& socket : parts_.csi.release()) all.push_back({std::move(socket)});
+  if (!parts_.registrar) return all;
+  const bool registered = parts_.registrar->now().state == csi::Registered::State::registered;
+  if (Fd socket = parts_.registrar->release()) all.push_back({std::move(socket), registered});
+  return all;
 }
 
 /// With nothing of what it was. A keeper does that for its agent.

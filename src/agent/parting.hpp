@@ -58,6 +58,11 @@ class Parting {
   task<> begin_nothing();
   task<> end_callers(Until until, duration calls_within);
   task<bool> give(volume::Given one);
+  struct Listening {
+    Fd socket;
+    bool registered = false;
+  };
+  std::vector<Listening> release_listeners();
   task<> tell_successor();
   task<bool> ends_by_signal();
   task<> note_reserve();

@@ -66,10 +66,20 @@ class Registrar::Impl {
         path_(config_.folder + "/" + config_.drivername + "-reg.sock"),
         gate_(control, clock) {}
 
-  void start() { gate_.spawn(run(*this)); }
+  void start(rpc::Inherited& inherited, bool registered) {
+    inherited_ = inherited.take(std::string(kScheme) + path_);
+    if (inherited_ && registered) now_.state = Registered::State::registered;
+    gate_.spawn(run(*this));
+  }
+
+  Fd release() {
+    if (!socket_ || !is_there()) return {};
+    released_ = true;
+    return socket_->server.release();
+  }
 
   task<> stop(Until until) {
-    withdraw();
+    if (!released_) withdraw();
     stopping_.cancel();
     co_await gate_.close(until);
     if (socket_) co_await socket_->server.stop(until);
@@ -88,6 +98,7 @@ class Registrar::Impl {
 
   static task<> run(Impl& self) {
     while (!self.stopping_.cancelled()) {
+      const bool goes_on = static_cast<bool>(self.inherited_);
       if (auto listening = self.listen(); !listening) {
         log::warning("kubelet.not_told", {{"error", listening.error().text}});
         const bool taken = listening.error().code == errc::in_use;
@@ -97,7 +108,7 @@ class Registrar::Impl {
         continue;
       }
       // A refusal stands until kubelet says something else.
-      if (self.now_.state != Registered::State::refused) self.now_ = {};
+      if (!goes_on && self.now_.state != Registered::State::refused) self.now_ = {};
       co_await self.serve();
       if (self.stopping_.cancelled()) co_return;
       self.withdraw();
@@ -112,7 +123,7 @@ class Registrar::Impl {
         control_, config_, [this] { asked(); }, [this](bool yes, const std::string& text) { told(yes, text); });
     auto socket = std::make_unique<Socket>(control_, clock_, path_, std::move(service));
     heard_ = Heard{{}, {}, heard_.failures};
-    if (auto started = socket->server.start({socket->service.get()}); !started) {
+    if (auto started = socket->server.start({socket->service.get()}, std::move(inherited_)); !started) {
       auto error = started.error();
       if (error.code == errc::in_use)
         error.text += "; if node-driver-registrar runs beside this agent, start the agent with --register=false";
@@ -145,7 +156,7 @@ class Registrar::Impl {
   }
 
   void asked() {
-    if (!heard_.asked) heard_.asked = clock_.now();
+    note_asked(heard_, clock_.now(), now_.state == Registered::State::registered);
     news();
   }
 
@@ -192,6 +203,8 @@ class Registrar::Impl {
   std::optional<Event> news_;
   Heard heard_;
   Registered now_;
+  Fd inherited_;
+  bool released_ = false;
   CancelScope stopping_;
   Gate gate_;
 };
@@ -218,7 +231,8 @@ result<std::optional<RegistrarConfig>> registrar_config(const RegistrarWish& wis
 Registrar::Registrar(executor control, Clock& clock, RegistrarConfig config)
     : impl_(std::make_unique<Impl>(std::move(control), clock, std::move(config))) {}
 Registrar::~Registrar() = default;
-void Registrar::start() { impl_->start(); }
+void Registrar::start(rpc::Inherited& inherited, bool registered) { impl_->start(inherited, registered); }
+Fd Registrar::release() { return impl_->release(); }
 task<> Registrar::stop(Until until) { return impl_->stop(until); }
 const Registered& Registrar::now() const { return impl_->now(); }
 

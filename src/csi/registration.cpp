@@ -12,6 +12,10 @@ std::chrono::milliseconds pause_after(std::uint32_t failures, double random) {
   return backoff.after(failures - 1, random);
 }
 
+void note_asked(Heard& heard, time_point now, bool registered) {
+  if (!registered && !heard.asked) heard.asked = now;
+}
+
 time_point renewal(const Heard& heard, double random) {
   auto at = time_point::max();
   if (heard.asked) at = *heard.asked + kSilence;

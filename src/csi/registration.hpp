@@ -18,6 +18,9 @@ struct Heard {
 /// When kubelet asked at a socket and then said nothing for this long, the socket is recreated.
 inline constexpr std::chrono::seconds kSilence{60};
 
+/// kubelet asks who is there. Of a driver that it has taken, it does so every 10 s, and says nothing more
+/// (docs/sources.md#kubelet-registration).
+void note_asked(Heard& heard, time_point now, bool registered);
 /// When it is time for a new socket; max() while there is no reason for one. random: uniform in [0, 1), one for each
 /// socket.
 time_point renewal(const Heard& heard, double random);

@@ -196,11 +196,19 @@ class Server::Impl {
         node_(server_, volumes, config_),
         addons_server_(control, clock, rpc_config(config_, config_.addons_endpoint)),
         addons_(make_addons(addons_server_, volumes, config_)) {}
-  result<> start() {
-    if (auto started = server_.start({&identity_, &node_}); !started || config_.addons_endpoint.empty()) return started;
+  result<> start(rpc::Inherited& inherited) {
+    if (auto started = server_.start({&identity_, &node_}, inherited.take(config_.endpoint));
+        !started || config_.addons_endpoint.empty())
+      return started;
     std::vector<grpc::Service*> services;
     for (const auto& service : addons_) services.push_back(service.get());
-    return addons_server_.start(services);
+    return addons_server_.start(services, inherited.take(config_.addons_endpoint));
+  }
+  std::vector<Fd> release() {
+    std::vector<Fd> sockets;
+    for (rpc::Server* server : {&server_, &addons_server_})
+      if (Fd socket = server->release()) sockets.push_back(std::move(socket));
+    return sockets;
   }
   task<> stop(Until until) {
     co_await server_.stop(until);
@@ -220,7 +228,8 @@ class Server::Impl {
 Server::Server(executor control, Clock& clock, volume::Volumes& volumes, Config config)
     : impl_(std::make_unique<Impl>(std::move(control), clock, volumes, std::move(config))) {}
 Server::~Server() = default;
-result<> Server::start() { return impl_->start(); }
+result<> Server::start(rpc::Inherited& inherited) { return impl_->start(inherited); }
+std::vector<Fd> Server::release() { return impl_->release(); }
 task<> Server::stop(Until until) { return impl_->stop(until); }
 std::size_t Server::in_flight() const { return impl_->in_flight(); }
 

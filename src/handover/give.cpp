@@ -103,6 +103,7 @@ task<> Giver::meet(Fd caller) {
   if (!listener_) co_return;
   next_ = met;
   next_is_kept_ = side->kept;
+  next_listens_ = side->listens;
   gate_.spawn(hear_next(met));
   // It may have ended already.
   if (next_ == met) asked_();
@@ -180,6 +181,11 @@ task<result<>> Giver::begin(const Fd& lock) {
   if (const bool loaded = co_await awaits(loaded_, {Word::What::lock}, &lock, kLoadsWithin); loaded)
     co_return result<>();
   co_return has_no_next();
+}
+
+result<> Giver::give_listener(Fd socket, bool registered) {
+  if (!next_) return has_no_next();
+  return next_->say({.what = Word::What::listener, .registered = registered}, &socket);
 }
 
 task<result<>> Giver::give(Link link) {

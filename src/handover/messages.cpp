@@ -72,6 +72,7 @@ std::string pack(const Hello& hello) {
                       {"records", hello.side.records},
                       {"state", hello.side.state}};
   if (hello.side.kept) object["keeper"] = true;
+  if (hello.side.listens) object["listeners"] = true;
   return json::serialize(object);
 }
 
@@ -84,7 +85,7 @@ result<Hello> unpack_hello(std::string_view message) {
   constexpr std::int64_t most = std::numeric_limits<int>::max();
   return Hello{static_cast<int>(std::clamp<std::int64_t>(*protocol, 0, most)),
                {text_of(*object, "version"), static_cast<int>(std::clamp<std::int64_t>(*records, 0, most)),
-                text_of(*object, "state"), object->contains("keeper")}};
+                text_of(*object, "state"), object->contains("keeper"), object->contains("listeners")}};
 }
 
 std::optional<std::string> refusal(const Hello& next, const Side& own) {
@@ -124,6 +125,8 @@ std::string pack(const Word& word) {
       return json::serialize(json::object{{"loaded", true}});
     case Word::What::lock:
       return json::serialize(json::object{{"lock", true}});
+    case Word::What::listener:
+      return json::serialize(json::object{{"listener", json::object{{"registered", word.registered}}}});
     case Word::What::link:
       return json::serialize(json::object{{"link", json::object{{"volume", word.volume_id}, {"device", word.device}}}});
     case Word::What::served:
@@ -142,6 +145,11 @@ result<Word> unpack_word(std::string_view message) {
   if (object->contains("loaded")) return Word{Word::What::loaded};
   if (object->contains("lock")) return Word{Word::What::lock};
   if (object->contains("end")) return Word{Word::What::end};
+  if (const json::value* listener = object->if_contains("listener")) {
+    const json::value* registered = listener->is_object() ? listener->get_object().if_contains("registered") : nullptr;
+    if (registered == nullptr || !registered->is_bool()) return without("state of a listener");
+    return Word{.what = Word::What::listener, .registered = registered->get_bool()};
+  }
   if (object->contains("served")) {
     const auto device = device_of(*object, "served");
     if (!device) return device.error();

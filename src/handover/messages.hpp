@@ -1,13 +1,15 @@
 // What two agents say to each other: JSON objects, one in each message of a SOCK_SEQPACKET socket. A descriptor goes
 // beside its message (SCM_RIGHTS).
 //   next: {"protocol":2,"version":"0.1.0","records":1,"state":"<device>:<inode>"}
-//     and "keeper":true, if its parent process is its keeper
+//     and "keeper":true, if its parent process is its keeper; "listeners":true, if it goes on with listening sockets
 //   serving: {"answer":"yes"} or {"answer":"no","why":"..."}
 //   serving, as often as it likes: {"ready":true}
 //   next, when it is: {"ready":true,"cold":["..."]} with the volumes whose images it could not open
 //   serving: {"begins":true}. It goes on serving devices, and nothing else
 //   serving: {"lock":true} with the lock of the state folder. From now on it writes no record
 //   next: {"loaded":true} once it has the records
+//   serving, for each socket on which it answered callers: {"listener":{"registered":false}} with the socket;
+//     "registered": it is the one of the registration, and kubelet has taken the driver
 //   serving, for each link: {"link":{"volume":"...","device":5}} with its socket
 //   next, for each link: {"served":5} once it serves the device, or has failed to
 //   serving, last: {"end":true}
@@ -41,12 +43,13 @@ result<> unpack_answer(std::string_view message);
 
 /// Anything that is said after the answer.
 struct Word {
-  enum class What { ready, begins, lock, loaded, link, served, end } what = What::ready;
+  enum class What { ready, begins, lock, loaded, listener, link, served, end } what = What::ready;
   std::string volume_id = {};          ///< of a link
   std::uint32_t device = 0;            ///< of `link` and `served`
   std::vector<std::string> cold = {};  ///< of the next agent's `ready`
+  bool registered = false;             ///< of a listener
   bool operator==(const Word&) const = default;
-  bool has_descriptor() const { return what == What::lock || what == What::link; }
+  bool has_descriptor() const { return what == What::lock || what == What::listener || what == What::link; }
 };
 std::string pack(const Word& word);
 result<Word> unpack_word(std::string_view message);

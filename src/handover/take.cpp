@@ -47,6 +47,9 @@ task<result<>> Taker::follow(const Word& word, Fd descriptor, Heir& heir) {
       if (taken) static_cast<void>(before_->say({Word::What::loaded}));
       co_return taken;
     }
+    case Word::What::listener:
+      heir.take_listener(std::move(descriptor), word.registered);
+      co_return result<>();
     case Word::What::link:
       heir.take_link({word.volume_id, word.device, std::move(descriptor)}, [before = before_, device = word.device] {
         static_cast<void>(before->say({Word::What::served, {}, device}));

@@ -37,10 +37,23 @@ result<std::unique_ptr<Listener>> Listener::open(const std::string& path) {
   return std::unique_ptr<Listener>(new Listener(std::move(socket), std::move(ends)));
 }
 
-Listener::~Listener() {
+result<std::unique_ptr<Listener>> Listener::go_on(Fd socket) {
+  Fd ends(::eventfd(0, EFD_CLOEXEC));
+  if (!ends) return Error{errc::exhausted, std::string("going on with a socket: ") + std::strerror(errno)};
+  return std::unique_ptr<Listener>(new Listener(std::move(socket), std::move(ends)));
+}
+
+Listener::~Listener() { end(); }
+
+void Listener::end() {
   if (!thread_.joinable()) return;
   static_cast<void>(::eventfd_write(ends_.get(), 1));
   thread_.join();
+}
+
+Fd Listener::release() {
+  end();
+  return std::move(socket_);
 }
 
 void Listener::start(grpc::Server& server) {

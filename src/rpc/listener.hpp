@@ -17,16 +17,21 @@ class Listener {
  public:
   /// A socket of mode 0600 at `path`, which is free. Connections wait in it until start().
   static result<std::unique_ptr<Listener>> open(const std::string& path);
+  /// Goes on with a socket on which another process listened. Connections wait in it until start().
+  static result<std::unique_ptr<Listener>> go_on(Fd socket);
   /// New connections are refused from then on.
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
   /// Every connection goes to the server, which must outlive this object.
   void start(grpc::Server& server);
+  /// Accepts nobody any more. New connections wait in the socket for whoever goes on with it.
+  Fd release();
 
  private:
   Listener(Fd socket, Fd ends) : socket_(std::move(socket)), ends_(std::move(ends)) {}
   void run(grpc::Server& server) const;
+  void end();
 
   Fd socket_, ends_;
   std::thread thread_;

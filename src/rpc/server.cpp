@@ -109,12 +109,13 @@ Server::Server(executor control, Clock& clock, Config config)
 
 Server::~Server() = default;
 
-result<> Server::start(const std::vector<grpc::Service*>& services) {
+result<> Server::start(const std::vector<grpc::Service*>& services, Fd listening) {
   auto path = socket_path(config_.endpoint);
   if (!path) return path.error();
-  if (auto ready = prepare_socket(*path); !ready) return ready;
+  if (!listening)
+    if (auto ready = prepare_socket(*path); !ready) return ready;
   ::gpr_set_log_function(&log_grpc);
-  auto listener = Listener::open(*path);
+  auto listener = listening ? Listener::go_on(std::move(listening)) : Listener::open(*path);
   if (!listener) return listener.error();
   grpc::ServerBuilder builder;
   builder.SetMaxReceiveMessageSize(config_.max_message_bytes);
@@ -125,6 +126,8 @@ result<> Server::start(const std::vector<grpc::Service*>& services) {
   listener_->start(*server_);
   return {};
 }
+
+Fd Server::release() { return listener_ ? listener_->release() : Fd(); }
 
 task<> Server::stop(Until until) {
   if (server_ == nullptr) co_return;

@@ -1,7 +1,11 @@
 // Agents after each other on one state folder, as systemd's unit and two pods have them. No device is there to be
 // given.
+#include <sys/inotify.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
+
+#include <array>
 
 #include "agent.hpp"
 #include "corbd/core/process.hpp"
@@ -67,6 +71,38 @@ TEST_CASE("an agent in a pod that has handed over stays in reserve, is ready, an
   CHECK(first.ended() == 0);
   CHECK(second.answers());
   CHECK(holds_lock(ground, second));
+}
+
+TEST_CASE("over a handover kubelet's watcher sees no socket come or go, and a call that comes meanwhile is answered") {
+  const bool kept = GENERATE(false, true);
+  const Ground ground;
+  std::filesystem::create_directory(ground.at("kubelet") + "/plugins_registry");
+  const auto options = [&](const std::string& pod) {
+    auto of = handed_over(pod, kept);
+    of.more.insert(of.more.end(), {"--kubelet-registration-path", "/csi.sock"});
+    return of;
+  };
+  Agent first(ground, options("pod-1"));
+  REQUIRE(first.answers());
+  const std::string registration = ground.at("kubelet") + "/plugins_registry/rbd.csi.ceph.com-reg.sock";
+  REQUIRE(soon([&] { return std::filesystem::exists(registration); }));
+  const Fd watcher(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  REQUIRE(::inotify_add_watch(watcher.get(), (ground.at("kubelet") + "/plugins_registry").c_str(),
+                              IN_CREATE | IN_DELETE | IN_MOVE) >= 0);
+  struct stat before{}, after{};
+  REQUIRE(::stat(ground.at("csi.sock").c_str(), &before) == 0);
+  Agent second(ground, options("pod-2"));
+  while (!holds_lock(ground, second)) {
+    REQUIRE(lives(second.pid()));
+    CHECK(second.probe().find("\"OK\"") != std::string::npos);
+  }
+  REQUIRE(second.answers());
+  REQUIRE(::stat(ground.at("csi.sock").c_str(), &after) == 0);
+  CHECK(before.st_ino == after.st_ino);
+  std::array<char, 4096> events;
+  CHECK(::read(watcher.get(), events.data(), events.size()) < 0);
+  ::kill(second.pid(), SIGKILL);
+  ::kill(first.pid(), SIGKILL);
 }
 
 TEST_CASE("an agent in reserve serves once nobody else does, and the pod of the one that died asks it again") {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "corbd/core/wait.hpp"
+#include "corbd/rpc/inherited.hpp"
 
 namespace corbd::csi {
 
@@ -46,7 +47,11 @@ class Registrar {
   ~Registrar();
   /// Call it once the CSI socket serves, because kubelet calls that at once. From then on the registrar keeps its
   /// socket there, and recreates it when kubelet refuses or is silent.
-  void start();
+  /// It goes on with a socket of the agent before, if there is one. `registered`: kubelet has taken the driver there.
+  /// kubelet hears nothing of that: its watcher sees names only.
+  void start(rpc::Inherited& inherited, bool registered);
+  /// The socket, for the next agent, which stays where it is. Invalid: there is none.
+  Fd release();
   /// Removes the socket first. kubelet then makes no more calls to this driver, not even an unstage.
   task<> stop(Until until);
   const Registered& now() const;

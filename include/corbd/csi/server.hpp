@@ -6,12 +6,14 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "corbd/cephcsi/parameters.hpp"
 #include "corbd/core/wait.hpp"
 #include "corbd/fence/fencer.hpp"
 #include "corbd/plan/wish.hpp"
 #include "corbd/rpc/calls.hpp"
+#include "corbd/rpc/inherited.hpp"
 #include "corbd/volume/volumes.hpp"
 
 namespace corbd::csi {
@@ -41,7 +43,10 @@ class Server {
  public:
   Server(executor control, Clock& clock, volume::Volumes& volumes, Config config);
   ~Server();
-  result<> start();
+  /// Goes on with those of the sockets that are its own.
+  result<> start(rpc::Inherited& inherited);
+  /// The sockets, for the next agent. Nobody is accepted any more, and callers that come wait in them.
+  std::vector<Fd> release();
   task<> stop(Until until);
   /// The number of calls about volumes that have not ended, on both sockets. Any thread.
   std::size_t in_flight() const;

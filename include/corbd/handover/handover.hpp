@@ -33,9 +33,10 @@ struct Link {
 /// Of each side.
 struct Side {
   std::string version;
-  int records = 0;    ///< as plan::record_version counts
-  std::string state;  ///< which state folder: identity()
-  bool kept = false;  ///< its parent is its keeper, which its supervisor follows
+  int records = 0;       ///< as plan::record_version counts
+  std::string state;     ///< which state folder: identity()
+  bool kept = false;     ///< its parent is its keeper, which its supervisor follows
+  bool listens = false;  ///< it goes on with the sockets on which the one before listens
 };
 
 /// Tells a folder from any other on this machine, whatever its path is.
@@ -88,6 +89,11 @@ class Giver {
   /// Gives the lock of the state folder, and waits for 10 s until the next agent has read the records. The lock stays
   /// open here: it is held as long as one process has it open.
   task<result<>> begin(const Fd& lock);
+  /// Whether the next agent goes on with listening sockets. One of an earlier version does not.
+  bool next_listens() const { return next_ && next_listens_; }
+  /// A socket on which this agent listened, and accepts nobody any more. `registered`: it is the one of the
+  /// registration, and kubelet has taken the driver. Between begin() and end().
+  result<> give_listener(Fd socket, bool registered);
   /// Afterwards the socket is not open here any more. Returns when the next agent serves the device, or when it has had
   /// 5 s for that. unavailable: it has ended, or does not read.
   task<result<>> give(Link link);
@@ -112,7 +118,7 @@ class Giver {
   std::optional<asio::posix::basic_stream_descriptor<executor>> listener_;
   std::function<void()> asked_;
   std::shared_ptr<Conversation> next_;
-  bool next_is_kept_ = false, said_end_ = false;
+  bool next_is_kept_ = false, next_listens_ = false, said_end_ = false;
   std::shared_ptr<Event> ready_, loaded_;
   std::vector<std::string> cold_;
   std::map<std::uint32_t, std::shared_ptr<Event>> taking_;  ///< by device
@@ -129,6 +135,8 @@ class Taker {
     /// The agent before will give everything.
     virtual void begin() = 0;
     virtual task<result<>> take_lock(Fd lock) = 0;
+    /// As Giver::give_listener() has it.
+    virtual void take_listener(Fd socket, bool registered) = 0;
     /// Calls `served` once it serves the device, or has failed to.
     virtual void take_link(Link link, std::function<void()> served) = 0;
   };

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "corbd/core/fd.hpp"
 #include "corbd/core/gate.hpp"
 #include "corbd/core/log.hpp"
 #include "corbd/core/wait.hpp"
@@ -36,8 +37,11 @@ class Server {
   ~Server();
 
   /// Listens. The folder has mode 0750, the socket 0600. Replaces a socket on which nobody answers. in_use when
-  /// somebody answers.
-  result<> start(const std::vector<grpc::Service*>& services);
+  /// somebody answers. `listening`: a socket that another process has listened on and released; then the path is not
+  /// touched.
+  result<> start(const std::vector<grpc::Service*>& services, Fd listening = {});
+  /// Accepts no more connections. They wait in the socket for whoever goes on with it. Invalid: it does not listen.
+  Fd release();
   /// Takes no new calls, waits for those in flight, cancels what is left at half the time.
   task<> stop(Until until);
 

@@ -2,11 +2,13 @@
 #include "registration.hpp"
 
 #include <grpcpp/grpcpp.h>
+#include <sys/inotify.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <future>
 #include <thread>
@@ -36,9 +38,7 @@ class Scene {
 
   Scene() : clock_(thread.control()) {
     fs::create_directory(folder());
-    registrar_ = std::make_unique<csi::Registrar>(
-        thread.control(), clock_,
-        csi::RegistrarConfig{folder(), "rbd.csi.ceph.com", "/var/lib/kubelet/plugins/rbd.csi.ceph.com/csi.sock"});
+    registrar_ = made();
     thread.start();
   }
   ~Scene() {
@@ -47,7 +47,16 @@ class Scene {
     thread.end();
   }
   void start() {
-    thread.call([this] { registrar_->start(); });
+    thread.call([this] { registrar_->start(inherited_, false); });
+    thread.call([] {});
+  }
+  /// The next agent's registrar goes on with the socket.
+  void hand_over() {
+    const bool registered = now().state == csi::Registered::State::registered;
+    thread.call([this] { inherited_.add(registrar_->release()); });
+    stop();
+    thread.call([this] { registrar_ = made(); });
+    thread.call([this, registered] { registrar_->start(inherited_, registered); });
     thread.call([] {});
   }
   void stop() { thread.finish(registrar_->stop({})); }
@@ -90,6 +99,11 @@ class Scene {
   }
 
  private:
+  std::unique_ptr<csi::Registrar> made() {
+    return std::make_unique<csi::Registrar>(
+        thread.control(), clock_,
+        csi::RegistrarConfig{folder(), "rbd.csi.ceph.com", "/var/lib/kubelet/plugins/rbd.csi.ceph.com/csi.sock"});
+  }
   std::unique_ptr<wire::Registration::Stub> kubelet(grpc::ClientContext& context) const {
     context.set_wait_for_ready(true);
     context.set_deadline(std::chrono::system_clock::now() + 20s);
@@ -102,6 +116,7 @@ class Scene {
   test::Folder folder_;
   VirtualClock clock_;
   std::unique_ptr<csi::Registrar> registrar_;
+  rpc::Inherited inherited_;
 };
 
 Fd bound(const std::string& path) {
@@ -114,6 +129,38 @@ Fd bound(const std::string& path) {
 }
 
 }  // namespace
+
+TEST_CASE("over a handover the driver stays registered, and kubelet's watcher of the folder sees nothing") {
+  Scene scene;
+  scene.start();
+  scene.get_info();
+  scene.notify(true);
+  scene.advance(duration::zero());
+  const Fd watcher(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  REQUIRE(::inotify_add_watch(watcher.get(), scene.folder().c_str(), IN_CREATE | IN_DELETE | IN_MOVE) >= 0);
+  scene.hand_over();
+  CHECK(scene.get_info().name() == "rbd.csi.ceph.com");
+  CHECK(scene.now().state == csi::Registered::State::registered);
+  std::array<char, 4096> events;
+  CHECK(::read(watcher.get(), events.data(), events.size()) < 0);
+  scene.stop();
+  CHECK(::read(watcher.get(), events.data(), events.size()) > 0);
+}
+
+TEST_CASE("a kubelet that asks a registered driver again and again is not silent") {
+  Scene scene;
+  scene.start();
+  scene.get_info();
+  scene.notify(true);
+  scene.advance(duration::zero());
+  const auto before = scene.file();
+  for (int times = 0; times < 12; ++times) {
+    scene.get_info();
+    scene.advance(10s);
+  }
+  CHECK(scene.file() == before);
+  CHECK(scene.now().state == csi::Registered::State::registered);
+}
 
 TEST_CASE("kubelet hears which driver it is, and where its socket is on the host") {
   Scene scene;

@@ -64,6 +64,10 @@ class Served {
     server = std::make_unique<corbd::csi::Server>(thread.control(), *clock_, volumes, config);
     thread.start();
   }
+  result<> start() {
+    rpc::Inherited none;
+    return server->start(none);
+  }
   ~Served() {
     stop();
     thread.call([this] { server.reset(); });

@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 
 TEST_CASE("a caller that runs out of time hears so, and a repeat gets the answer") {
   Served scene;
-  REQUIRE(scene.server->start());
+  REQUIRE(scene.start());
   CHECK(scene.unstage(200ms) == grpc::StatusCode::DEADLINE_EXCEEDED);
   scene.thread.call([&] { scene.volumes.open.set(); });
   CHECK(scene.unstage(20s) == grpc::StatusCode::OK);
@@ -26,7 +26,7 @@ TEST_CASE("a caller that runs out of time hears so, and a repeat gets the answer
 
 TEST_CASE("the socket is 0600 in a folder of 0750") {
   Served scene;
-  REQUIRE(scene.server->start());
+  REQUIRE(scene.start());
   struct stat found{};
   REQUIRE(::stat(scene.socket().c_str(), &found) == 0);
   CHECK((found.st_mode & 0777) == 0600);
@@ -44,11 +44,11 @@ TEST_CASE("a socket that a dead agent left is replaced, one that answers is not"
   REQUIRE(::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
   SECTION("dead") {
     ::close(fd);
-    CHECK(scene.server->start());
+    CHECK(scene.start());
   }
   SECTION("alive") {
     REQUIRE(::listen(fd, 1) == 0);
-    const auto started = scene.server->start();
+    const auto started = scene.start();
     REQUIRE_FALSE(started);
     CHECK(started.error().code == errc::in_use);
     ::close(fd);
@@ -57,7 +57,7 @@ TEST_CASE("a socket that a dead agent left is replaced, one that answers is not"
 
 TEST_CASE("more calls than the bound are refused at once, every other one is answered") {
   Served scene(4);
-  REQUIRE(scene.server->start());
+  REQUIRE(scene.start());
   std::atomic<int> fine{0}, refused{0}, other{0};
   std::vector<std::thread> callers;
   for (int i = 0; i < 50; ++i)
@@ -75,7 +75,7 @@ TEST_CASE("more calls than the bound are refused at once, every other one is ans
 
 TEST_CASE("the answers that kubelet asks for all the time come while the control thread is busy") {
   Served scene;
-  REQUIRE(scene.server->start());
+  REQUIRE(scene.start());
   std::promise<void> release;
   std::thread blocker([&] { scene.thread.call([&] { release.get_future().wait(); }); });
   grpc::ClientContext node_context, probe_context, info_context;
@@ -104,7 +104,7 @@ TEST_CASE("of a thousand calls at once each is answered, or told to come later")
     v1::ProbeResponse probe_response;
   };
   Served scene;
-  REQUIRE(scene.server->start());
+  REQUIRE(scene.start());
   scene.thread.call([&] { scene.volumes.open.set(); });
   const auto channel = scene.channel();
   const auto node = v1::Node::NewStub(channel);
@@ -134,7 +134,7 @@ TEST_CASE("of a thousand calls at once each is answered, or told to come later")
 
 TEST_CASE("calls that end are told with their status, those that were refused too") {
   Served scene(1);
-  REQUIRE(scene.server->start());
+  REQUIRE(scene.start());
   grpc::StatusCode first = grpc::UNKNOWN;
   std::thread waiting([&] { first = scene.unstage(60s); });
   while (scene.volumes.asked == 0) std::this_thread::sleep_for(1ms);
@@ -150,7 +150,7 @@ TEST_CASE("calls that end are told with their status, those that were refused to
 
 TEST_CASE("bytes that are no request, or text that is no UTF-8, reach nobody") {
   Served scene;
-  REQUIRE(scene.server->start());
+  REQUIRE(scene.start());
   // Field 1, the volume id: cut off, and not UTF-8; field 5, the secrets, with a value that is not UTF-8.
   const std::string bytes = GENERATE(std::string("\x0a\x20short"), std::string("\x0a\x02\xff\xfe"),
                                      std::string("\x0a\x01"
@@ -173,14 +173,14 @@ TEST_CASE("bytes that are no request, or text that is no UTF-8, reach nobody") {
 
 TEST_CASE("a message of more than 1 MiB is refused") {
   Served scene;
-  REQUIRE(scene.server->start());
+  REQUIRE(scene.start());
   CHECK(scene.unstage(20s, 2 << 20) == grpc::StatusCode::RESOURCE_EXHAUSTED);
   CHECK(scene.volumes.asked == 0);
 }
 
 TEST_CASE("a call that waits does not keep the server from stopping, and hears of it") {
   Served scene;
-  REQUIRE(scene.server->start());
+  REQUIRE(scene.start());
   grpc::StatusCode code = grpc::OK;
   std::thread caller([&] { code = scene.unstage(60s); });
   while (scene.volumes.asked == 0) std::this_thread::sleep_for(1ms);
@@ -191,7 +191,7 @@ TEST_CASE("a call that waits does not keep the server from stopping, and hears o
 
 TEST_CASE("a stage request's secrets are not in the log") {
   Served scene;
-  REQUIRE(scene.server->start());
+  REQUIRE(scene.start());
   scene.thread.call([&] { scene.volumes.open.set(); });
   Folder folder;
   const int old = ::dup(STDERR_FILENO);

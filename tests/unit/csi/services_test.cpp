@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 
 TEST_CASE("an expansion answers with the size that the device has") {
   Served scene;
-  REQUIRE(scene.server->start());
+  REQUIRE(scene.start());
   scene.thread.call([&] { scene.volumes.open.set(); });
   grpc::ClientContext context;
   v1::NodeExpandVolumeRequest request;
@@ -26,7 +26,7 @@ TEST_CASE("an expansion answers with the size that the device has") {
 TEST_CASE("who serves a volume that is to be staged is asked, and without an answer it is not staged") {
   Served scene;
   scene.thread.call([&] { scene.volumes.open.set(); });
-  REQUIRE(scene.server->start());
+  REQUIRE(scene.start());
   const auto stage = [&] {
     grpc::ClientContext context;
     v1::NodeStageVolumeResponse response;
@@ -42,7 +42,7 @@ TEST_CASE("who serves a volume that is to be staged is asked, and without an ans
 
 TEST_CASE("the statistics of a known volume come with its condition, those of another are not found") {
   Served scene;
-  REQUIRE(scene.server->start());
+  REQUIRE(scene.start());
   const auto ask = [&](const std::string& id, v1::NodeGetVolumeStatsResponse& response) {
     grpc::ClientContext context;
     v1::NodeGetVolumeStatsRequest request;
@@ -61,7 +61,7 @@ TEST_CASE("the statistics of a known volume come with its condition, those of an
 TEST_CASE("a volume's health is served and announced with its flag only") {
   const bool flag = GENERATE(false, true);
   Served scene(512, flag);
-  REQUIRE(scene.server->start());
+  REQUIRE(scene.start());
   const auto node = v1::Node::NewStub(scene.channel());
   grpc::ClientContext context, capabilities_context;
   v1::NodeGetVolumeHealthRequest request;
@@ -77,7 +77,7 @@ TEST_CASE("a volume's health is served and announced with its flag only") {
 
 TEST_CASE("on its own socket CSI-Addons hears of a node that gives space back and changes keys, and asks it to") {
   Served scene;
-  REQUIRE(scene.server->start());
+  REQUIRE(scene.start());
   scene.thread.call([&] { scene.volumes.open.set(); });
   const auto channel = grpc::CreateChannel("unix://" + scene.addons_socket(), grpc::InsecureChannelCredentials());
   grpc::ClientContext identity_context, first, second, third;
@@ -104,7 +104,7 @@ TEST_CASE("on its own socket CSI-Addons hears of a node that gives space back an
 
 TEST_CASE("another key for a volume is asked of the volume") {
   Served scene;
-  REQUIRE(scene.server->start());
+  REQUIRE(scene.start());
   const auto channel = grpc::CreateChannel("unix://" + scene.addons_socket(), grpc::InsecureChannelCredentials());
   const auto rotation = encryptionkeyrotation::EncryptionKeyRotationController::NewStub(channel);
   grpc::ClientContext first, second;
@@ -120,7 +120,7 @@ TEST_CASE("another key for a volume is asked of the volume") {
 TEST_CASE("a node whose labels are not known yet is told so, and kubelet asks again") {
   Served scene;
   scene.topology = Error{errc::unavailable, "the labels of node node-1 are not known yet"};
-  REQUIRE(scene.server->start());
+  REQUIRE(scene.start());
   grpc::ClientContext context;
   v1::NodeGetInfoResponse info;
   CHECK(v1::Node::NewStub(scene.channel())->NodeGetInfo(&context, v1::NodeGetInfoRequest(), &info).error_code() ==
@@ -130,7 +130,7 @@ TEST_CASE("a node whose labels are not known yet is told so, and kubelet asks ag
 TEST_CASE("a node's topology is always told, with its segments if it has any") {
   Served scene;
   scene.topology = std::map<std::string, std::string>{{"topology.rbd.csi.ceph.com/zone", "z1"}};
-  REQUIRE(scene.server->start());
+  REQUIRE(scene.start());
   grpc::ClientContext context;
   v1::NodeGetInfoResponse info;
   REQUIRE(v1::Node::NewStub(scene.channel())->NodeGetInfo(&context, v1::NodeGetInfoRequest(), &info).ok());
@@ -142,7 +142,7 @@ TEST_CASE("a node's topology is always told, with its segments if it has any") {
 TEST_CASE("an orchestrator hears of a controller where one is deployed, and of growth in use everywhere") {
   const bool controller = GENERATE(true, false);
   Served scene(512, false, controller);
-  REQUIRE(scene.server->start());
+  REQUIRE(scene.start());
   const auto stub = v1::Identity::NewStub(scene.channel());
   grpc::ClientContext context;
   v1::GetPluginCapabilitiesResponse said;

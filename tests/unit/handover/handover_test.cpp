@@ -97,13 +97,18 @@ struct Next final : Taker::Heir {
     lock = std::move(given);
     co_return result<>();
   }
+  void take_listener(Fd socket, bool is_registered) override {
+    listeners.push_back(std::move(socket));
+    registered |= is_registered;
+  }
   void take_link(Link link, std::function<void()> tell) override {
     links.push_back(std::move(link));
     served.push_back(std::move(tell));
   }
   asio::io_context& control;
-  bool begun = false;
+  bool begun = false, registered = false;
   Fd lock;
+  std::vector<Fd> listeners;
   std::vector<Link> links;
   std::vector<std::function<void()>> served;
   Taker taker;
@@ -162,6 +167,31 @@ TEST_CASE("the next agent gets the lock, which both hold, and then every link, w
   CHECK(::flock(another.get(), LOCK_EX | LOCK_NB) != 0);
   next.lock.reset();
   CHECK(::flock(another.get(), LOCK_EX | LOCK_NB) == 0);
+}
+
+TEST_CASE("a socket on which the one before listened is the next agent's, with the callers who wait in it") {
+  Side listens = kThis;
+  listens.listens = true;
+  Serving serving;
+  auto asked = std::async(std::launch::async, [&] { return ask(serving.folder.path(), listens); });
+  REQUIRE(eventually(serving.control, [&] { return serving.giver.has_next(); }));
+  CHECK(serving.giver.next_listens());
+  auto before = asked.get();
+  REQUIRE(before);
+  Next next(serving, std::move(*before));
+  const std::string path = serving.folder.path() + "/csi.sock";
+  Fd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)),
+      caller(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  REQUIRE(::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  REQUIRE(::listen(listener.get(), 1) == 0);
+  REQUIRE(serving.giver.give_listener(std::move(listener), true));
+  REQUIRE(::connect(caller.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  REQUIRE(eventually(serving.control, [&] { return next.listeners.size() == 1; }));
+  CHECK(next.registered);
+  CHECK(Fd(::accept(next.listeners.front().get(), nullptr, nullptr)));
 }
 
 TEST_CASE("a link counts as given once the next agent serves its device, and others are given meanwhile") {

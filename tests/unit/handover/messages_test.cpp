@@ -9,6 +9,8 @@ TEST_CASE("the messages of a handover are these, byte for byte, in version 2 of 
   CHECK(pack(Hello{2, {"0.1.0", 1, "2:3"}}) == R"({"protocol":2,"version":"0.1.0","records":1,"state":"2:3"})");
   CHECK(pack(Hello{2, {"0.1.0", 1, "2:3", true}}) ==
         R"({"protocol":2,"version":"0.1.0","records":1,"state":"2:3","keeper":true})");
+  CHECK(pack(Hello{2, {"0.1.0", 1, "2:3", false, true}}) ==
+        R"({"protocol":2,"version":"0.1.0","records":1,"state":"2:3","listeners":true})");
   CHECK(pack_answer(std::nullopt) == R"({"answer":"yes"})");
   CHECK(pack_answer("too old") == R"({"answer":"no","why":"too old"})");
   CHECK(pack(Word{Word::What::ready}) == R"({"ready":true})");
@@ -16,6 +18,7 @@ TEST_CASE("the messages of a handover are these, byte for byte, in version 2 of 
   CHECK(pack(Word{Word::What::begins}) == R"({"begins":true})");
   CHECK(pack(Word{Word::What::loaded}) == R"({"loaded":true})");
   CHECK(pack(Word{Word::What::lock}) == R"({"lock":true})");
+  CHECK(pack(Word{.what = Word::What::listener, .registered = true}) == R"({"listener":{"registered":true}})");
   CHECK(pack(Word{Word::What::link, "b", 7}) == R"({"link":{"volume":"b","device":7}})");
   CHECK(pack(Word{Word::What::served, {}, 7}) == R"({"served":7})");
   CHECK(pack(Word{Word::What::end}) == R"({"end":true})");
@@ -39,10 +42,11 @@ TEST_CASE("what one agent packs, the other unpacks") {
   CHECK(hello->side.records == 3);
   CHECK_FALSE(hello->side.kept);
   CHECK(unpack_hello(pack(Hello{2, {"0.1.0", 1, "2:3", true}}))->side.kept);
+  CHECK(unpack_hello(pack(Hello{2, {"0.1.0", 1, "2:3", false, true}}))->side.listens);
   using What = Word::What;
-  for (const auto& word :
-       {Word{What::ready}, Word{What::ready, {}, 0, {"a", "b"}}, Word{What::begins}, Word{What::loaded},
-        Word{What::lock}, Word{What::link, "a", 4294967295}, Word{What::served, {}, 4294967295}, Word{What::end}}) {
+  for (const auto& word : {Word{What::ready}, Word{What::ready, {}, 0, {"a", "b"}}, Word{What::begins},
+                           Word{What::loaded}, Word{What::lock}, Word{.what = What::listener, .registered = true},
+                           Word{What::link, "a", 4294967295}, Word{What::served, {}, 4294967295}, Word{What::end}}) {
     const auto read = unpack_word(pack(word));
     REQUIRE(read);
     CHECK(*read == word);

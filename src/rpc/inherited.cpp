@@ -1,0 +1,49 @@
+#include "corbd/rpc/inherited.hpp"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "corbd/core/log.hpp"
+#include "socket.hpp"
+
+namespace corbd::rpc {
+namespace {
+
+std::string bound_path(int socket) {
+  sockaddr_un address{};
+  socklen_t size = sizeof address;
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0 || address.sun_family != AF_UNIX)
+    return {};
+  return {address.sun_path, ::strnlen(address.sun_path, sizeof address.sun_path)};
+}
+
+}  // namespace
+
+void Inherited::end_rest() {
+  for (const auto& one : all_) {
+    log::info("rpc.not_inherited", {{"path", one.path}, {"why", "this agent answers elsewhere"}});
+    ::unlink(one.path.c_str());
+  }
+  all_.clear();
+}
+
+void Inherited::add(Fd socket) {
+  std::string path = bound_path(socket.get());
+  if (path.starts_with('/')) all_.push_back({std::move(path), std::move(socket)});
+}
+
+Fd Inherited::take(const std::string& endpoint) {
+  const auto path = socket_path(endpoint);
+  if (!path) return {};
+  const auto found = std::ranges::find(all_, *path, &One::path);
+  if (found == all_.end()) return {};
+  Fd socket = std::move(found->socket);
+  all_.erase(found);
+  return socket;
+}
+
+}  // namespace corbd::rpc
