@@ -163,8 +163,8 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
   task<plan::Attachment> attachment(std::string volume_id) override {
     return kubernetes_.attachment(std::move(volume_id));
   }
-  task<plan::HolderNode> holder_node(std::string volume_id, std::string host, plan::Noted noted) override {
-    return kubernetes_.holder_node(std::move(volume_id), std::move(host), std::move(noted));
+  task<plan::HolderNode> holder_node(plan::HolderQuery query) override {
+    return kubernetes_.holder_node(std::move(query));
   }
   void notify(const std::string& volume_id, const volume::Notice& notice) override {
     kubernetes_.notify(volume_id, notice);

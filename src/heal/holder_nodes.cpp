@@ -18,7 +18,48 @@ bool has(const kube::Node& node, const std::string& host) {
   return std::ranges::find(node.addresses, host) != node.addresses.end();
 }
 
+HolderNode unknown(std::string name, std::string why) {
+  HolderNode node;
+  node.name = std::move(name);
+  node.why = std::move(why);
+  return node;
+}
+
+class ApiNodes final : public NodeReader {
+ public:
+  ApiNodes(kube::Api& api, std::string driver) : api_(api), driver_(std::move(driver)) {}
+
+  task<kube::answer<kube::Node>> node(std::string name, Until until) override {
+    const auto object = co_await api_.get(kube::kNodes, std::move(name), until);
+    if (!object) co_return object.error();
+    co_return kube::node_of(*object);
+  }
+
+  task<kube::answer<std::vector<kube::Node>>> nodes(bool latest, Until until) override {
+    const auto all = co_await api_.list(kube::kNodes, "", latest ? "" : "0", until);
+    if (!all) co_return all.error();
+    std::vector<kube::Node> found;
+    for (const auto& item : all->items) found.push_back(kube::node_of(item));
+    co_return found;
+  }
+
+  task<kube::answer<kube::VolumeAttachment>> attachment(std::string volume_id, std::string node, Until until) override {
+    const auto object =
+        co_await api_.get(kube::kVolumeAttachments, kube::volume_attachment_name(volume_id, driver_, node), until);
+    if (!object) co_return object.error();
+    co_return kube::volume_attachment_of(*object);
+  }
+
+ private:
+  kube::Api& api_;
+  const std::string driver_;
+};
+
 }  // namespace
+
+std::unique_ptr<NodeReader> read_nodes(const result<kube::Api*>& api, std::string driver) {
+  return api ? std::make_unique<ApiNodes>(**api, std::move(driver)) : nullptr;
+}
 
 HolderNode judge_node(std::string name, const kube::answer<kube::Node>& node) {
   HolderNode judged;
@@ -39,85 +80,114 @@ HolderNode judge_node(std::string name, const kube::answer<kube::Node>& node) {
   return judged;
 }
 
-task<HolderNode> HolderNodes::find(std::string volume_id, std::string host, plan::Noted noted, CancelScope& leaving) {
+task<HolderNode> HolderNodes::find(plan::HolderQuery query, CancelScope& leaving) {
   const Until until{clock_.now() + config_.answer_within, &leaving};
-  HolderNode found;
-  if (!api_) {
-    if (noted.at_address.size() == 1) found.name = noted.at_address.front();
-    found.why = "this agent has no API server";
-    co_return found;
-  }
-  auto name = co_await name_of(host, std::move(noted), until);
-  auto node = name.empty() ? kube::answer<kube::Node>(kube::Node{}) : co_await get(name, until);
-  const auto is_gone = [&] { return !name.empty() && !node && node.error().error.code == errc::not_found; };
-  // The address of a node that is gone may be another one's by now.
-  if (is_gone()) {
-    auto another = co_await listed_name(host, config_.list_again, until);
-    if (!another.empty()) {
-      name = std::move(another);
-      node = co_await get(name, until);
-    }
-  }
-  if (node && has(*node, host)) seen_.emplace(name, host);
-  if (name.empty())
-    found.why = "no node, or more than one, has the address " + host;
-  else if (node && !has(*node, host))
-    found.why = "the image's metadata names node " + name + ", which has other addresses than " + host;
-  else if (is_gone() && !seen_.contains({name, host}))
-    // Another cluster of Kubernetes may use the image too, or have used that name.
-    found.why = "there is no node " + name + ", and this agent never saw one with the address " + host;
-  if (!found.why.empty()) co_return found;
-  found = judge_node(name, node);
-  if (!volume_id.empty()) co_await ask_attachment(found, std::move(volume_id), until);
+  if (!nodes_)
+    co_return unknown(query.noted.at_address.size() == 1 ? query.noted.at_address.front() : "",
+                      "this agent has no API server");
+  const auto name = co_await name_of(query, until);
+  if (!name) co_return unknown("", name.error().text);
+  if (name->empty()) co_return unknown("", "no node, or more than one, has the address " + query.host);
+  auto found = co_await look_at(query, *name, until);
+  if (found.state == State::gone || found.state == State::out_of_service)
+    found = co_await proven(query, std::move(found), until);
+  if (!found.name.empty() && !query.volume_id.empty())
+    co_await ask_attachment(found, std::move(query.volume_id), until);
   co_return found;
 }
 
-task<kube::answer<kube::Node>> HolderNodes::get(std::string name, Until until) {
-  const auto object = co_await (*api_)->get(kube::kNodes, std::move(name), until);
-  if (!object) co_return object.error();
-  co_return kube::node_of(*object);
+task<HolderNode> HolderNodes::look_at(const plan::HolderQuery& query, std::string name, Until until) {
+  const auto node = co_await nodes_->node(name, until);
+  if (node && !has(*node, query.host))
+    co_return unknown("", "the image's metadata names node " + name + ", which has other addresses than " + query.host);
+  auto judged = judge_node(name, node);
+  if (node && note(query.address, *node).moved && judged.state == State::out_of_service)
+    co_return unknown(name, "another Node object had the address " + query.host + " since that client was seen first");
+  const auto* seen = sighting(query.address);
+  // Another cluster of Kubernetes may use the image too, or have used that name. And whoever has the address by now
+  // need not be the client that was seen there.
+  if (judged.state == State::gone && (seen == nullptr || seen->moved || seen->node != name))
+    co_return unknown("", "there is no node " + name + ", and this agent never saw that client on it");
+  co_return judged;
+}
+
+/// What is to be taken from a dead node must not be a living node's that has its address by now.
+task<HolderNode> HolderNodes::proven(const plan::HolderQuery& query, HolderNode dead, Until until) {
+  const Wanted wanted{true, config_.list_again, sighting(query.address)->lists_before};
+  const auto others = co_await names_at(query.host, wanted, until);
+  if (!others)
+    co_return unknown(dead.name, "whether another node has the address " + query.host + ": " + others.error().text);
+  if (std::ranges::all_of(*others, [&](const auto& name) { return name == dead.name; })) co_return dead;
+  if (others->size() > 1 || dead.state != State::gone)
+    co_return unknown(dead.name, "other nodes have the address " + query.host + " too");
+  auto other = co_await look_at(query, others->front(), until);
+  // It has the client's address only since the other one went.
+  if (other.state == State::gone || other.state == State::out_of_service)
+    co_return unknown(other.name, "it has the address " + query.host + " of node " + dead.name);
+  co_return other;
 }
 
 /// The image's metadata first: the answer then costs one object, however many nodes there are.
-task<std::string> HolderNodes::name_of(std::string host, plan::Noted noted, Until until) {
+task<result<std::string>> HolderNodes::name_of(const plan::HolderQuery& query, Until until) {
+  const auto& noted = query.noted;
   if (noted.at_address.size() == 1) co_return noted.at_address.front();
   auto candidates = noted.at_address;
   candidates.insert(candidates.end(), noted.others.begin(), noted.others.end());
   for (std::size_t i = 0; i < std::min(candidates.size(), kMostNoted); ++i) {
-    const auto node = co_await get(candidates[i], until);
-    if (node && has(*node, host)) co_return candidates[i];
+    const auto node = co_await nodes_->node(candidates[i], until);
+    if (node && has(*node, query.host)) co_return candidates[i];
   }
-  co_return co_await listed_name(std::move(host), config_.list_every, until);
+  const auto named = co_await names_at(query.host, {false, config_.list_every}, until);
+  if (!named) co_return named.error();
+  co_return named->size() == 1 ? named->front() : std::string();
 }
 
-task<std::string> HolderNodes::listed_name(std::string host, std::chrono::seconds no_older, Until until) {
-  if (!listed_ || clock_.now() - *listed_ >= no_older) {
-    // From the server's cache, which costs it least.
-    const auto all = co_await (*api_)->list(kube::kNodes, "", "0", until);
+/// An error says nothing of anybody.
+task<result<HolderNodes::Names>> HolderNodes::names_at(std::string host, Wanted wanted, Until until) {
+  const auto now = clock_.now();
+  const bool failed = list_ && !list_->by_address;
+  const bool known = list_ && now - list_->at < (failed ? config_.list_again : wanted.younger) &&
+                     (failed || ((list_->latest || !wanted.latest) && list_->number > wanted.after));
+  if (!known) {
+    const std::uint64_t number = ++lists_;
+    const auto all = co_await nodes_->nodes(wanted.latest, until);
+    list_ = List{now, wanted.latest, number, std::map<std::string, Names>()};
     if (!all) {
       log::warning("holders.no_nodes", {{"error", all.error().error.text}});
-      co_return "";
+      list_->by_address = all.error();
+    } else {
+      for (const auto& node : *all)
+        for (const auto& address : node.addresses) (*list_->by_address)[address].push_back(node.name);
     }
-    listed_ = clock_.now();
-    names_.clear();
-    for (const auto& item : all->items)
-      for (const auto& address : kube::node_of(item).addresses)
-        if (!names_.emplace(address, kube::name_of(item)).second) names_[address].clear();
   }
-  const auto known = names_.find(host);
-  co_return known == names_.end() ? "" : known->second;
+  if (!list_->by_address) co_return with_context("listing nodes", list_->by_address.error().error);
+  const auto place = list_->by_address->find(host);
+  co_return place == list_->by_address->end() ? Names() : place->second;
+}
+
+const HolderNodes::Sighting& HolderNodes::note(const std::string& client, const kube::Node& node) {
+  const auto now = clock_.now();
+  std::erase_if(seen_, [&](const auto& entry) { return now - entry.second.last > config_.remembered_for; });
+  auto& seen = seen_.try_emplace(client, Sighting{node.name, node.uid, now, lists_}).first->second;
+  seen.last = now;
+  seen.moved |= seen.node != node.name || seen.uid != node.uid;
+  return seen;
+}
+
+const HolderNodes::Sighting* HolderNodes::sighting(const std::string& client) const {
+  const auto place = seen_.find(client);
+  const bool counts = place != seen_.end() && clock_.now() - place->second.last <= config_.remembered_for;
+  return counts ? &place->second : nullptr;
 }
 
 task<> HolderNodes::ask_attachment(HolderNode& node, std::string volume_id, Until until) {
-  const auto object = co_await (*api_)->get(kube::kVolumeAttachments,
-                                            kube::volume_attachment_name(volume_id, config_.driver, node.name), until);
-  if (!object) {
-    if (object.error().error.code == errc::not_found) node.attached = false;
+  const auto attachment = co_await nodes_->attachment(std::move(volume_id), node.name, until);
+  if (!attachment) {
+    if (attachment.error().error.code == errc::not_found) node.attached = false;
     co_return;
   }
-  const auto attachment = kube::volume_attachment_of(*object);
   node.attached = true;
-  if (attachment.created) node.attached_since = utc_text(*attachment.created);
+  if (attachment->created) node.attached_since = utc_text(*attachment->created);
 }
 
 }  // namespace corbd::heal

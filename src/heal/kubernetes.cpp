@@ -37,7 +37,7 @@ Kubernetes::Kubernetes(executor control, Clock& clock, const Needs& needs, const
     : own_(needs.own),
       volumes_(needs.volumes),
       attachments_(control, clock, needs.api, attachments_config(config)),
-      holder_nodes_(clock, needs.api, {.driver = config.driver}),
+      holder_nodes_(clock, read_nodes(needs.api, config.driver)),
       objects_(clock, needs.api, {config.driver, config.node}),
       reporter_(control, clock, needs.api, objects_, volumes_, {config.node}),
       finder_(control, clock, needs.pool, needs.api, attachments_, volumes_, needs.make_wish,

@@ -72,6 +72,8 @@ Resource secrets_of(const std::string& name_space) {
 
 Node node_of(const json::object& object) {
   Node node;
+  node.name = name_of(object);
+  node.uid = text(object, "metadata", "uid");
   node.labels = texts(object, "metadata", "labels");
   for (const auto& one : array(object, "status", "volumesAttached"))
     if (one.is_object()) node.volumes_attached.push_back(text(one.get_object(), "name"));

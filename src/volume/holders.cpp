@@ -81,7 +81,7 @@ task<std::vector<Holder>> find_holders(const Ports& ports, image::Access access,
   for (auto& holder : all) {
     holder.blocked = blocked && blocked->find(holder.address) != nullptr;
     const std::string host = host_of(holder.address);
-    holder.node = co_await ports.orchestrator.holder_node(volume_id, host, noted_of(notes, host));
+    holder.node = co_await ports.orchestrator.holder_node({volume_id, holder.address, host, noted_of(notes, host)});
   }
   co_return all;
 }

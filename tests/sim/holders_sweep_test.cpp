@@ -31,7 +31,7 @@ bool tell(const Story& story, Blow blow, int at, errc code) {
   scene.filled();
   REQUIRE(scene.world.cluster.visit(scene.image(), kHolder, false));
   if (story.fenced) scene.world.cluster.fence_host(kHost, 1h);
-  scene.world.nodes[kHost] = {.state = plan::HolderNode::State::out_of_service, .name = "node-7", .attached = false};
+  scene.world.nodes.by_name["node-7"] = {.address = kHost, .ready = false, .out_of_service = true};
   scene.world.attachment = {Attachment::State::here, "uid-1", ""};
   scene.world.agent.fence_out_of_service = !story.fenced;
   scene.world.agent.kill();

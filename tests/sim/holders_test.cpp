@@ -52,7 +52,8 @@ struct Held : Scene {
   /// The OSDs have not heard of it yet, so its watch is still there.
   void fence_holder() { world.cluster.fence_host(kHost, 1h); }
   void node_is(HolderState state) {
-    world.nodes[kHost] = {.state = state, .name = "node-7", .attached = false};
+    world.nodes.by_name["node-7"] = {
+        .address = kHost, .ready = state == HolderState::ready, .out_of_service = state == HolderState::out_of_service};
     world.attachment = {Attachment::State::here, "uid-1", ""};
   }
   std::ptrdiff_t notices(const std::string& reason) {

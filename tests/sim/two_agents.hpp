@@ -93,8 +93,7 @@ struct TwoAgents : Pair {
     a.attachment = {};
     if (way == Way::fenced) cluster.fence_host(a.agent.node_address, seconds(100));
     if (way == Way::tainted)
-      b.nodes[a.agent.node_address] = {
-          .state = plan::HolderNode::State::out_of_service, .name = a.name, .attached = false};
+      b.nodes.by_name[a.name] = {.address = a.agent.node_address, .ready = false, .out_of_service = true};
   }
   void comes_back() {
     a.attachment = {plan::Attachment::State::away, "", "it is attached to " + b.name};

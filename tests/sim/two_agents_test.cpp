@@ -29,8 +29,7 @@ struct CutOff : TwoAgents {
 
 TEST_CASE("a stage waits for the agent of a node that is cut off, and names its client and its node") {
   CutOff two;
-  two.b.nodes[two.a.agent.node_address] = {
-      .state = plan::HolderNode::State::not_ready, .name = "node-1", .attached = false};
+  two.b.nodes.by_name["node-1"] = {.address = two.a.agent.node_address, .ready = false};
   const auto done = two.want(two.b, kId, test::staged_wish(kId), 20s);
   REQUIRE_FALSE(done);
   CHECK(done.error().code == errc::in_use);

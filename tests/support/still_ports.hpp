@@ -189,7 +189,7 @@ class ClusterDirectory final : public volume::ClusterDirectory {
 class Orchestrator final : public volume::Orchestrator {
  public:
   task<plan::Attachment> attachment(std::string) override { co_return plan::Attachment{}; }
-  task<plan::HolderNode> holder_node(std::string, std::string, plan::Noted) override { co_return plan::HolderNode{}; }
+  task<plan::HolderNode> holder_node(plan::HolderQuery) override { co_return plan::HolderNode{}; }
 };
 
 }  // namespace corbd::test::still

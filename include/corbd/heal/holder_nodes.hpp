@@ -3,9 +3,10 @@
 
 #include <chrono>
 #include <map>
-#include <set>
+#include <memory>
+#include <optional>
 #include <string>
-#include <utility>
+#include <vector>
 
 #include "corbd/kube/objects.hpp"
 #include "corbd/plan/holder.hpp"
@@ -15,37 +16,74 @@ namespace corbd::heal {
 /// What a Node object says of its node. Pure.
 plan::HolderNode judge_node(std::string name, const kube::answer<kube::Node>& node);
 
+/// What the API server knows of nodes.
+class NodeReader {
+ public:
+  virtual ~NodeReader() = default;
+  virtual task<kube::answer<kube::Node>> node(std::string name, Until until) = 0;
+  /// `latest`: as they are at the moment of the question. Otherwise from the server's cache, which costs it least.
+  virtual task<kube::answer<std::vector<kube::Node>>> nodes(bool latest, Until until) = 0;
+  virtual task<kube::answer<kube::VolumeAttachment>> attachment(std::string volume_id, std::string node,
+                                                                Until until) = 0;
+};
+/// Null if there is no API server.
+std::unique_ptr<NodeReader> read_nodes(const result<kube::Api*>& api, std::string driver);
+
 /// Control thread only.
 class HolderNodes {
  public:
   struct Config {
-    std::string driver;
     std::chrono::seconds answer_within{3};  ///< the image is open meanwhile
     /// A client that no metadata explains is looked for in a list of all nodes, no more often than this ...
     std::chrono::seconds list_every{300};
-    /// ... or than this, if the node that metadata names has no object any more.
+    /// ... or than this, to prove a client dead, or after a list that failed.
     std::chrono::seconds list_again{30};
+    /// A node without an object counts as a client's only if the client was seen on it so long ago. Ceph may give an
+    /// address and its nonce to another client one day.
+    std::chrono::seconds remembered_for{3600};
   };
-  /// `api`: an error if there is no API server.
-  HolderNodes(Clock& clock, result<kube::Api*> api, Config config)
-      : clock_(clock), api_(std::move(api)), config_(std::move(config)) {}
+  /// `nodes`: null if there is no API server.
+  HolderNodes(Clock& clock, std::unique_ptr<NodeReader> nodes, Config config)
+      : clock_(clock), nodes_(std::move(nodes)), config_(config) {}
+  HolderNodes(Clock& clock, std::unique_ptr<NodeReader> nodes) : HolderNodes(clock, std::move(nodes), Config()) {}
 
   /// volume::Orchestrator::holder_node. `leaving` ends it.
-  task<plan::HolderNode> find(std::string volume_id, std::string host, plan::Noted noted, CancelScope& leaving);
+  task<plan::HolderNode> find(plan::HolderQuery query, CancelScope& leaving);
 
  private:
-  task<std::string> name_of(std::string host, plan::Noted noted, Until until);
-  /// By a list of all nodes that is no older; empty if no node has the address, or two have it.
-  task<std::string> listed_name(std::string host, std::chrono::seconds no_older, Until until);
-  task<kube::answer<kube::Node>> get(std::string name, Until until);
+  using Names = std::vector<std::string>;
+  /// A client, and the Node object that had its address.
+  struct Sighting {
+    std::string node, uid;
+    time_point last;
+    std::uint64_t lists_before = 0;  ///< how many lists had been asked for when it was seen first
+    bool moved = false;  ///< another object had the address too, so nobody knows on which node the client is
+  };
+  struct Wanted {
+    bool latest = false;
+    duration younger{};
+    std::uint64_t after = 0;  ///< asked for after so many others
+  };
+  struct List {
+    time_point at;
+    bool latest = false;
+    std::uint64_t number = 0;
+    kube::answer<std::map<std::string, Names>> by_address;
+  };
+  task<result<std::string>> name_of(const plan::HolderQuery& query, Until until);
+  task<result<Names>> names_at(std::string host, Wanted wanted, Until until);
+  task<plan::HolderNode> look_at(const plan::HolderQuery& query, std::string name, Until until);
+  task<plan::HolderNode> proven(const plan::HolderQuery& query, plan::HolderNode dead, Until until);
   task<> ask_attachment(plan::HolderNode& node, std::string volume_id, Until until);
+  const Sighting& note(const std::string& client, const kube::Node& node);
+  const Sighting* sighting(const std::string& client) const;
 
   Clock& clock_;
-  const result<kube::Api*> api_;
+  const std::unique_ptr<NodeReader> nodes_;
   const Config config_;
-  std::map<std::string, std::string> names_;            ///< of the last list, by address; "": two nodes have it
-  std::set<std::pair<std::string, std::string>> seen_;  ///< nodes that were there, each with the address of a holder
-  std::optional<time_point> listed_;
+  std::uint64_t lists_ = 0;  ///< asked for
+  std::optional<List> list_;
+  std::map<std::string, Sighting> seen_;  ///< by the client's address
 };
 
 }  // namespace corbd::heal

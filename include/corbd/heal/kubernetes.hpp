@@ -33,8 +33,8 @@ class Kubernetes {
   void start();
   void note(const volume::Change& change);
   task<plan::Attachment> attachment(std::string volume_id) { return attachments_.ask(std::move(volume_id)); }
-  task<plan::HolderNode> holder_node(std::string volume_id, std::string host, plan::Noted noted) {
-    return holder_nodes_.find(std::move(volume_id), std::move(host), std::move(noted), stopping_);
+  task<plan::HolderNode> holder_node(plan::HolderQuery query) {
+    return holder_nodes_.find(std::move(query), stopping_);
   }
   /// Of the PersistentVolume of a volume that is not staged here; empty: it has none.
   task<result<std::string>> storage_class(std::string volume_id, Until until);

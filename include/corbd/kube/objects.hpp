@@ -22,6 +22,7 @@ inline const Resource kDrivers{"/apis/storage.k8s.io/v1/csidrivers", "csidrivers
 Resource secrets_of(const std::string& name_space);
 
 struct Node {
+  std::string name, uid;
   std::map<std::string, std::string> labels;
   std::vector<std::string> volumes_attached;  ///< "kubernetes.io/csi/<driver>^<handle>"
   std::vector<std::string> addresses;         ///< internal IPs: "10.0.0.7". An external one may be many nodes'

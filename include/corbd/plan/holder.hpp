@@ -48,6 +48,14 @@ struct Noted {
   std::vector<std::string> others;
 };
 
+/// Which client is looked for, and on whose behalf.
+struct HolderQuery {
+  std::string volume_id;  ///< whose attachment counts; "": none
+  std::string address;    ///< the client's, with its nonce: "10.0.0.7:0/1"
+  std::string host;       ///< of that address: "10.0.0.7"
+  Noted noted = {};
+};
+
 /// A holder that cannot be the volume's any more, by what is known of its node: it is out of service, or it and its
 /// attachment are gone.
 bool is_proven_dead(const Holder& holder);

@@ -59,9 +59,8 @@ class Orchestrator {
  public:
   virtual ~Orchestrator() = default;
   virtual task<Attachment> attachment(std::string volume_id) = 0;
-  /// The node where clients with that address run. `host`: "10.0.0.7". `noted`: nodes that the image's metadata names.
-  /// `volume_id`: whose attachment counts; "": none.
-  virtual task<plan::HolderNode> holder_node(std::string volume_id, std::string host, plan::Noted noted) = 0;
+  /// The node where that client runs.
+  virtual task<plan::HolderNode> holder_node(plan::HolderQuery query) = 0;
 };
 
 /// Everything that the shell acts through. Every port outlives the shell.

@@ -73,6 +73,7 @@ class Node final : public test::Hazards {
   bool is_fenced() const;
   void fence_node(const Fault& fault);
   void dead_holder(const Fault& fault);
+  void renamed_holder(const Fault& fault);
   void stage_what_the_dead_left();
   // kubelet.cpp: those above
   void kubelet_looks(std::size_t i);

@@ -85,6 +85,33 @@ void Node::fence_node(const Fault& fault) {
   });
 }
 
+/// Another node's client has an image, and lives. Meanwhile its Node object is deleted, and made again under another
+/// name or UID, or later; and the API server refuses lists of nodes for a while.
+void Node::renamed_holder(const Fault& fault) {
+  const std::string name = history_.volumes[fault.what % history_.volumes.size()].image;
+  const std::string client = kDeadHost + ":0/" + std::to_string(fault.at.count());
+  auto& nodes = world_.nodes;
+  nodes.by_name["node-4"] = {.address = kDeadHost};
+  world_.cluster.living.insert(client);
+  visitors_[client] = {name, true};
+  const auto renamed = any(20s);
+  loop_.outside_in(renamed, [this, what = fault.what] {
+    trace("the Node of " + kDeadHost + " is replaced");
+    auto& known = world_.nodes;
+    known.by_name.erase("node-4");
+    known.by_name[what / 48 % 2 == 0 ? "node-5" : "node-4"] = {.address = kDeadHost, .uid = "2"};
+    known.lists = what / 96 % 4 == 0;
+  });
+  loop_.outside_in(renamed + any(30s), [this] { world_.nodes.lists = true; });
+  loop_.outside_in(renamed + any(2min), [this, client] {
+    const auto place = visitors_.find(client);
+    if (place == visitors_.end()) return;
+    const auto image = world_.cluster.images.find(place->second.first);
+    if (image != world_.cluster.images.end()) world_.cluster.leave(image->second, client, true);
+    visitors_.erase(place);
+  });
+}
+
 /// Another node's client has an image. Then its network is cut: it neither leaves nor answers, and what it had sent may
 /// still arrive. Somebody fences its host, or says that its node is off, or nobody does.
 void Node::dead_holder(const Fault& fault) {
@@ -94,6 +121,8 @@ void Node::dead_holder(const Fault& fault) {
                     std::ranges::find(world_.disk.records, name, &plan::Record::volume_id) != world_.disk.records.end();
   const std::string client = kDeadHost + ":0/" + std::to_string(fault.at.count());
   if (here || !image.watchers.empty() || !world_.cluster.visit(image, client, false)) return;
+  if (fault.what / 16 % 3 == 0) return renamed_holder(fault);
+  world_.nodes.by_name["node-4"] = {.address = kDeadHost};
   const auto cut = duration(fault.lasts);
   loop_.outside_in(cut, [this, client] {
     trace("the network of " + client + " is cut");
@@ -110,9 +139,8 @@ void Node::dead_holder(const Fault& fault) {
     });
   if (fault.what / 4 % 4 == 1 || fault.what / 4 % 4 == 2)
     loop_.outside_in(known + any(5s), [this] {
-      using State = plan::HolderNode::State;
-      world_.nodes[kDeadHost] = {
-          .state = one_in(3) ? State::gone : State::out_of_service, .name = "node-4", .attached = false};
+      world_.nodes.by_name["node-4"] = {.address = kDeadHost, .ready = false, .out_of_service = true};
+      if (one_in(3)) world_.nodes.by_name.erase("node-4");
     });
   left_by_dead_.insert(name);
 }

@@ -171,7 +171,6 @@ void TwoNodes::attach() {
 }
 
 void TwoNodes::tell_attachments() {
-  using State = plan::HolderNode::State;
   for (std::size_t i = 0; i < sides_.size(); ++i) {
     test::World& world = *sides_.at(i).world;
     const Side& other = sides_.at(1 - i);
@@ -179,12 +178,11 @@ void TwoNodes::tell_attachments() {
     world.attachment = !knows           ? Attachment()
                        : attached_ == i ? Attachment{Attachment::State::here, "uid-" + std::to_string(attachments_), ""}
                                         : Attachment{Attachment::State::away, "", "it is attached to " + other.name};
-    world.nodes[other.world->agent.node_address] = {.state = !knows                          ? State::unknown
-                                                             : other.tainted                 ? State::out_of_service
-                                                             : other.world->network.is_cut() ? State::not_ready
-                                                                                             : State::ready,
-                                                    .name = other.name,
-                                                    .attached = attached_ != i};
+    world.nodes.answers = knows;
+    world.nodes.by_name[other.name] = {.address = other.world->agent.node_address,
+                                       .ready = !other.world->network.is_cut(),
+                                       .out_of_service = other.tainted,
+                                       .attached = attached_ != i};
   }
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "corbd/heal/healer.hpp"
+#include "support/world/node_reader.hpp"
 #include "support/world/ports.hpp"
 
 namespace corbd::test {
@@ -50,15 +51,16 @@ class NodeFiles final : public volume::NodeFiles {
 
 class Orchestrator final : public volume::Orchestrator {
  public:
-  explicit Orchestrator(World& world) : world_(world) {}
+  explicit Orchestrator(World& world) : world_(world), nodes_(world.loop().clock, read_nodes(world.nodes)) {}
   task<plan::Attachment> attachment(std::string) override { co_return world_.attachment; }
-  task<plan::HolderNode> holder_node(std::string, std::string host, plan::Noted) override {
-    const auto known = world_.nodes.find(host);
-    co_return known == world_.nodes.end() ? plan::HolderNode{} : known->second;
+  task<plan::HolderNode> holder_node(plan::HolderQuery query) override {
+    return nodes_.find(std::move(query), leaving_);
   }
 
  private:
   World& world_;
+  CancelScope leaving_;
+  heal::HolderNodes nodes_;
 };
 
 }  // namespace

@@ -93,6 +93,7 @@ class Cluster {
   /// A provisioner's, by pool and uuid: the keys of its omap.
   std::map<std::pair<std::int64_t, std::string>, std::map<std::string, std::string>> journals;
   std::set<std::string> blocklisted;    ///< clients, by their very addresses
+  std::set<std::string> living;         ///< other nodes' clients that nobody may cut off, unless their host is fenced
   std::set<std::string> ended;          ///< clients that ended well: nothing of them arrives any more
   std::set<std::string> fenced_hosts;   ///< every client there, as the monitors have it
   std::set<std::string> options_asked;  ///< of Ceph, "name=value", by any connection

@@ -159,7 +159,12 @@ class Clusters final : public image::Clusters {
     if (auto admitted = world_.agent.admits_to_monitors(world_.agent.connection(), access.key); !admitted)
       co_return admitted.error();
     auto done = co_await world_.calls.ask_cluster("block", "", until, [&world = world_, entries]() -> result<> {
-      for (const auto& entry : entries) world.cluster.blocklist(entry.client);
+      for (const auto& entry : entries) {
+        const bool fenced = world.cluster.fenced_hosts.contains(std::string(image::host_of(entry.client)));
+        if (world.cluster.living.contains(entry.client) && !fenced)
+          world.broke("a client that lives, on a node that is not off, was cut off: " + entry.client);
+        world.cluster.blocklist(entry.client);
+      }
       return {};
     });
     if (!done) co_return done.error();

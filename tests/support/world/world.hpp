@@ -13,6 +13,7 @@
 #include "support/world/disk.hpp"
 #include "support/world/kernel.hpp"
 #include "support/world/network.hpp"
+#include "support/world/nodes.hpp"
 
 namespace corbd::test {
 
@@ -34,7 +35,7 @@ class World {
     CephCsi ceph_csi;
     plan::Attachment attachment;
     std::optional<time_point> moved_away;
-    std::map<std::string, plan::HolderNode> nodes;
+    FakeNodes nodes;
     std::vector<std::pair<std::string, volume::Notice>> notices;
     Hazards* hazards = nullptr;
     std::vector<std::string> broken_rules;
@@ -52,7 +53,7 @@ class World {
   CephCsi& ceph_csi = machine_.ceph_csi;
   plan::Attachment& attachment = machine_.attachment;           ///< what the orchestrator says of every volume
   std::optional<time_point>& moved_away = machine_.moved_away;  ///< since when it says that they are attached elsewhere
-  std::map<std::string, plan::HolderNode>& nodes = machine_.nodes;  ///< other nodes, by the address of their clients
+  FakeNodes& nodes = machine_.nodes;                            ///< other nodes, as the orchestrator knows them
   std::vector<std::pair<std::string, volume::Notice>>& notices = machine_.notices;
   Hazards*& hazards = machine_.hazards;
   std::vector<std::string>& broken_rules = machine_.broken_rules;  ///< what must never happen, and did

@@ -15,11 +15,11 @@ using State = plan::HolderNode::State;
 namespace {
 
 std::string node(const std::string& name, const std::string& address, const std::string& ready = "True",
-                 const std::string& taint = "") {
+                 const std::string& taint = "", const std::string& uid = "") {
   const std::string taints = taint.empty() ? "" : R"({"key":")" + taint + R"("})";
-  return R"({"metadata":{"name":")" + name + R"("},"spec":{"taints":[)" + taints +
-         R"(]},"status":{"addresses":[{"type":"InternalIP","address":")" + address +
-         R"("}],"conditions":[{"type":"Ready","status":")" + ready +
+  return R"({"metadata":{"name":")" + name + R"(","uid":"uid-)" + (uid.empty() ? name : uid) +
+         R"("},"spec":{"taints":[)" + taints + R"(]},"status":{"addresses":[{"type":"InternalIP","address":")" +
+         address + R"("}],"conditions":[{"type":"Ready","status":")" + ready +
          R"(","lastTransitionTime":"2026-11-23T03:00:00Z"}]}})";
 }
 
@@ -27,13 +27,15 @@ struct Scene {
   std::map<std::string, std::string> nodes;
   std::map<std::string, std::string> attachments;  ///< by node
   unsigned refuses = 0;                            ///< the status of every answer
+  unsigned refuses_lists = 0;
+  std::vector<std::string> listed;  ///< the versions that lists of nodes asked for
   std::mutex mutex;
   int lists = 0;
   test::Loop loop;
   BlockingPool pool{loop.control(), loop.clock, 1};
   ApiServer server{[this](const ApiServer::Request& request, ApiServer::Peer& peer) { answer(request, peer); }};
   kube::Api api{loop.control(), loop.clock, pool, server.access()};
-  heal::HolderNodes finder{loop.clock, &api, {.driver = "driver"}};
+  heal::HolderNodes finder{loop.clock, heal::read_nodes(&api, "driver")};
   CancelScope leaving;
 
   void answer(const ApiServer::Request& request, ApiServer::Peer& peer) {
@@ -42,6 +44,8 @@ struct Scene {
     if (refuses != 0) return peer.answer(refuses, R"({"kind":"Status","message":"no"})");
     if (path == "/api/v1/nodes") {
       ++lists;
+      listed.push_back(request.target.find("resourceVersion=0") == std::string::npos ? "latest" : "cached");
+      if (refuses_lists != 0) return peer.answer(refuses_lists, R"({"kind":"Status","message":"no lists"})");
       std::string items;
       for (const auto& [name, body] : nodes) items += (items.empty() ? "" : ",") + body;
       return peer.answer(200, R"({"metadata":{"resourceVersion":"1"},"items":[)" + items + "]}");
@@ -52,8 +56,12 @@ struct Scene {
       if (path.ends_with(kube::volume_attachment_name("v", "driver", name))) return peer.answer(200, body);
     peer.answer(404, R"({"kind":"Status","message":"not found"})");
   }
-  plan::HolderNode find(plan::Noted noted = {}, const std::string& host = "10.0.0.7") {
-    return test::Started<plan::HolderNode>(loop.io, finder.find("v", host, std::move(noted), leaving)).get();
+  plan::HolderNode find(plan::Noted noted = {}, const std::string& host = "10.0.0.7", const std::string& nonce = "1") {
+    plan::HolderQuery query{"v", host + ":0/" + nonce, host, std::move(noted)};
+    return test::Started<plan::HolderNode>(loop.io, finder.find(std::move(query), leaving)).get();
+  }
+  bool proves_dead(const plan::Noted& noted = {}, const std::string& nonce = "1") {
+    return plan::is_proven_dead({.address = "10.0.0.7:0/" + nonce, .node = find(noted, "10.0.0.7", nonce)});
   }
 };
 
@@ -85,9 +93,9 @@ TEST_CASE("among nodes that only use the image, the one with the client's addres
 
 TEST_CASE("a client that no metadata explains is looked for in one list of all nodes, not in one for each look") {
   Scene scene;
-  scene.nodes["n7"] = node("n7", "10.0.0.7", "True", "node.kubernetes.io/out-of-service");
+  scene.nodes["n7"] = node("n7", "10.0.0.7", "Unknown");
   CHECK(scene.find().name == "n7");
-  CHECK(scene.find().state == State::out_of_service);
+  CHECK(scene.find().state == State::not_ready);
   CHECK(scene.find({}, "10.0.0.8").name.empty());
   CHECK(scene.lists == 1);
   scene.loop.clock.advance(5min);
@@ -137,9 +145,89 @@ TEST_CASE("an API server that refuses or is not there leaves the node unknown, a
   CHECK(refused.state == State::unknown);
   CHECK_FALSE(refused.why.empty());
   CHECK_FALSE(plan::is_proven_dead({.address = "10.0.0.7:0/1", .node = refused}));
-  heal::HolderNodes alone{scene.loop.clock, Error{errc::unavailable, "no API server"}, {.driver = "driver"}};
-  const auto none =
-      test::Started<plan::HolderNode>(scene.loop.io, alone.find("v", "10.0.0.7", {{"n7"}, {}}, scene.leaving)).get();
+  heal::HolderNodes alone{scene.loop.clock, heal::read_nodes(Error{errc::unavailable, "no API server"}, "driver")};
+  const plan::HolderQuery query{"v", "10.0.0.7:0/1", "10.0.0.7", {{"n7"}, {}}};
+  const auto none = test::Started<plan::HolderNode>(scene.loop.io, alone.find(query, scene.leaving)).get();
   CHECK(none.name == "n7");
   CHECK(none.state == State::unknown);
+}
+
+TEST_CASE("while nodes cannot be listed nobody is proven dead, and the reason says so") {
+  Scene scene;
+  scene.refuses_lists = GENERATE(429u, 403u, 410u);
+  scene.nodes["n7"] = node("n7", "10.0.0.7", "Unknown");
+  CHECK_FALSE(scene.proves_dead({{"n7"}, {}}));
+  scene.nodes.clear();
+  scene.nodes["n8"] = node("n8", "10.0.0.7");
+  CHECK_FALSE(scene.proves_dead({{"n7"}, {}}));
+  CHECK(scene.find({{"n7"}, {}}).why.find("no lists") != std::string::npos);
+  scene.nodes["n7"] = node("n7", "10.0.0.7", "Unknown", "node.kubernetes.io/out-of-service");
+  CHECK_FALSE(scene.proves_dead({{"n7"}, {}}));
+}
+
+TEST_CASE("a client that was not seen on a node that is gone is not proven dead by that node's end") {
+  Scene scene;
+  scene.nodes["n7"] = node("n7", "10.0.0.7", "Unknown");
+  CHECK_FALSE(scene.proves_dead({{"n7"}, {}}, "1"));
+  scene.nodes.clear();
+  CHECK_FALSE(scene.proves_dead({{"n7"}, {}}, "2"));
+  CHECK(scene.proves_dead({{"n7"}, {}}, "1"));
+}
+
+TEST_CASE("what was seen of a client counts for an hour") {
+  Scene scene;
+  scene.nodes["n7"] = node("n7", "10.0.0.7", "Unknown");
+  CHECK_FALSE(scene.proves_dead({{"n7"}, {}}));
+  scene.nodes.clear();
+  scene.loop.clock.advance(59min);
+  CHECK(scene.proves_dead({{"n7"}, {}}));
+  scene.loop.clock.advance(2min);
+  CHECK_FALSE(scene.proves_dead({{"n7"}, {}}));
+}
+
+TEST_CASE("a node that came back under another UID proves nothing of a client that was seen before") {
+  Scene scene;
+  scene.nodes["n7"] = node("n7", "10.0.0.7");
+  CHECK_FALSE(scene.proves_dead({{"n7"}, {}}));
+  scene.nodes["n7"] = node("n7", "10.0.0.7", "Unknown", "node.kubernetes.io/out-of-service", "another");
+  CHECK_FALSE(scene.proves_dead({{"n7"}, {}}, "1"));
+  CHECK(scene.proves_dead({{"n7"}, {}}, "2"));
+  scene.nodes.clear();
+  CHECK_FALSE(scene.proves_dead({{"n7"}, {}}, "1"));
+}
+
+TEST_CASE("a node that is out of service proves nothing of an address that another node has too") {
+  Scene scene;
+  scene.nodes["n7"] = node("n7", "10.0.0.7", "Unknown", "node.kubernetes.io/out-of-service");
+  scene.nodes["n8"] = node("n8", "10.0.0.7");
+  CHECK_FALSE(scene.proves_dead({{"n7"}, {}}));
+  scene.nodes.erase("n8");
+  scene.loop.clock.advance(30s);
+  CHECK(scene.proves_dead({{"n7"}, {}}));
+}
+
+TEST_CASE("a node is proven dead by a list of the moment, which is made after its client was seen first") {
+  Scene scene;
+  CHECK(scene.find({}, "10.0.0.8").name.empty());
+  scene.nodes["n7"] = node("n7", "10.0.0.7", "Unknown", "node.kubernetes.io/out-of-service");
+  CHECK(scene.proves_dead({{"n7"}, {}}));
+  CHECK(scene.listed == std::vector<std::string>{"cached", "latest"});
+  scene.loop.clock.advance(1s);
+  CHECK(scene.proves_dead({{"n7"}, {}}, "2"));
+  CHECK(scene.lists == 3);
+  scene.loop.clock.advance(1s);
+  CHECK(scene.proves_dead({{"n7"}, {}}, "2"));
+  CHECK(scene.lists == 3);
+}
+
+TEST_CASE("a list that failed is not asked for again at every look") {
+  Scene scene;
+  scene.refuses_lists = 429;
+  CHECK(scene.find().why.find("no lists") != std::string::npos);
+  CHECK(scene.find().name.empty());
+  CHECK(scene.lists == 1);
+  scene.refuses_lists = 0;
+  scene.nodes["n7"] = node("n7", "10.0.0.7");
+  scene.loop.clock.advance(30s);
+  CHECK(scene.find().name == "n7");
 }

@@ -1,0 +1,13 @@
+// The API server's knowledge of other nodes, as the healer's room asks for it.
+#pragma once
+
+#include <memory>
+
+#include "corbd/heal/holder_nodes.hpp"
+#include "support/world/nodes.hpp"
+
+namespace corbd::test {
+
+std::unique_ptr<heal::NodeReader> read_nodes(const FakeNodes& nodes);
+
+}  // namespace corbd::test
