@@ -211,13 +211,23 @@ Answer does_wrong_session_run(const Situation& view) {
   return std::nullopt;
 }
 
+/// A disk that refuses it keeps no volume from its server.
+Answer note_modified(const Situation& view) {
+  const bool writes = view.seen.lock_held || view.seen.writer_marked;
+  if (!writes || view.record->modified == view.seen.modified) return std::nullopt;
+  step::WriteRecord step{*view.record};
+  step.record.modified = view.seen.modified;
+  step.may_fail = true;
+  return step;
+}
+
 Answer does_it_answer(const Situation& view) {
-  constexpr std::uint32_t kIoTimeoutMs = 1000;
   const auto* device = view.seen.device();
   if (view.seen.link != Link::serving || device == nullptr || !view.seen.connected) return std::nullopt;
   if (view.record->device != device->index || view.record->adopting || view.record->on_word ||
       (view.record->cache_lost && view.seen.loss_told))
     return name_device(view, device->index);
+  if (auto step = note_modified(view)) return step;
   if (device->io_timeout_ms != kIoTimeoutMs || view.seen.untuned) return Step(step::Tune{});
   // It only grows: below a smaller one the filesystem would lose its end.
   if (device_bytes(view.seen.image_size, view.record->block_size) > device->size) return Step(step::KernelResize{});

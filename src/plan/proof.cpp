@@ -1,6 +1,9 @@
 #include "proof.hpp"
 
+#include <chrono>
+
 #include "adopt.hpp"
+#include "corbd/core/utc.hpp"
 #include "holders.hpp"
 
 namespace corbd::plan {
@@ -20,6 +23,22 @@ bool is_known(const Situation& view) { return !view.record->attachment_uid.empty
 bool stayed_here(const Situation& view) {
   const auto& attachment = *view.seen.facts.attachment;
   return is_known(view) && attachment.state == Attachment::State::here && attachment.uid == view.record->attachment_uid;
+}
+
+/// librbd stamps an image when it writes, and our clients do not. So another stamp than the record's shows that
+/// somebody else wrote since this node served the volume. It may have been rbd-nbd of this node, which leaves its own
+/// timeout behind at the device: then it shows nothing.
+bool was_written_since(const Situation& view) {
+  const auto& who = view.seen.facts.ownership;
+  const auto* device = view.seen.device();
+  if (!view.record->modified || device == nullptr || device->io_timeout_ms != kIoTimeoutMs) return false;
+  return !who || (who->modified && who->modified != view.record->modified);
+}
+
+/// "2026-11-24T10:00:00Z"
+std::string stamp_text(std::uint64_t nanoseconds) {
+  return utc_text(std::chrono::system_clock::time_point(
+      std::chrono::duration_cast<std::chrono::system_clock::duration>(std::chrono::nanoseconds(nanoseconds))));
 }
 
 /// The operator's word fills in what nobody knows.
@@ -60,13 +79,16 @@ Decision nothing_proves(const Situation& view) {
     why = locked_by(view);
   else if (view.record->on_word && who.lock != image::Ownership::Lock::none)
     why = "an operator's word let a try take its lock; that try failed, and the word counted for it only";
+  else if (stayed_here(view) && was_written_since(view))
+    why = "another client wrote into it at " + stamp_text(*who.modified) + ", after this node had served it";
   else if (view.record->exclusive_lock)
     why = "its lock is free, so another node may have written";
   else
     why = "it has no exclusive-lock feature, so nothing shows who wrote last";
-  why += attachment.state == Attachment::State::here ? ", and nobody knows under which VolumeAttachment it was staged"
-         : attachment.why.empty()                    ? ""
-                                                     : ", and its VolumeAttachment does not show it: " + attachment.why;
+  why += stayed_here(view)                             ? ""
+         : attachment.state == Attachment::State::here ? ", and nobody knows under which VolumeAttachment it was staged"
+         : attachment.why.empty()                      ? ""
+                                  : ", and its VolumeAttachment does not show it: " + attachment.why;
   if (view.vouched) return unproven(view, why);
   if (!word_counts(view))
     return unproven(view, why + ". It is not attached to this node, so no word counts: give it up with `corbd fail " +
@@ -173,7 +195,8 @@ Decision lost(const Situation& view, const std::string& why) {
 bool rests_on_word(const Situation& view) {
   const bool needs_proof = !view.seen.devices.empty() && !view.record->read_only && !view.record->shared;
   if (!view.record->on_word || !needs_proof || view.seen.facts.dismissed) return false;
-  return !view.seen.facts.attachment || !(stayed_here(view) || (vouched_for(view) && taken_away(view) == nullptr));
+  return !view.seen.facts.attachment ||
+         !((stayed_here(view) && !was_written_since(view)) || (vouched_for(view) && taken_away(view) == nullptr));
 }
 
 std::optional<Decision> take_image(const Situation& view) {
@@ -202,7 +225,7 @@ std::optional<Decision> prove(const Situation& view) {
   if (!view.seen.facts.attachment) return look(Fact::attachment);
   if (const char* why = taken_away(view)) return prove_after_detach(view, why);
   if (!alone) return prove_against_other(view);
-  if (stayed_here(view)) return take_from_holders(view);
+  if (stayed_here(view) && !was_written_since(view)) return take_from_holders(view);
   if (was_taken_while_writing(view))
     return lost(view, "was taken from this node while it wrote, by the client at " + taker(who));
   if (!vouched_for(view)) return nothing_proves(view);

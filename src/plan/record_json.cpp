@@ -92,6 +92,7 @@ json::object to_json(const Record& record) {
   if (record.device) out["device"] = *record.device;
   if (record.breaking) out["breaking"] = *record.breaking;
   if (record.freed) out["freed"] = *record.freed;
+  if (record.modified) out["modified"] = *record.modified;
   if (!record.format.empty()) out["format"] = record.format;
   if (record.format_version) out["format_version"] = *record.format_version;
   if (record.on_word) out["on_word"] = true;
@@ -179,6 +180,7 @@ Record record_of(const json::object& from) {
   if (from.contains("device")) record.device = number_at<std::uint32_t>(from, "device");
   if (from.contains("breaking")) record.breaking = number_at<std::uint64_t>(from, "breaking");
   if (from.contains("freed")) record.freed = number_at<std::uint64_t>(from, "freed");
+  if (from.contains("modified")) record.modified = number_at<std::uint64_t>(from, "modified");
   if (from.contains("format")) record.format = string_at(from, "format");
   if (from.contains("format_version")) record.format_version = number_at<std::uint64_t>(from, "format_version");
   record.on_word = from.contains("on_word") && from.at("on_word").as_bool();

@@ -22,6 +22,9 @@ std::string image_text(const image::Name& name, const image::Key& key);
 /// "image rbd/csi-vol-1 (image ID 1018aa17d94d) of volume 0001-..." Needs a record.
 std::string image_of(const Situation& view);
 
+/// Of a device that this agent gave a link. Other programs set another one.
+inline constexpr std::uint32_t kIoTimeoutMs = 1000;
+
 Decision fail(errc code, std::string text);
 Decision fail(Error error);
 Step look(Fact fact);

@@ -40,4 +40,9 @@ std::optional<Error> unsafe(const std::vector<Option>& options, std::string_view
                                         who_and_remedy(*found, std::string(pool), std::string(image))};
 }
 
+bool stamps_writes(const std::vector<Option>& options) {
+  const auto interval = std::ranges::find(options, "rbd_mtime_update_interval", &Option::name);
+  return interval == options.end() || interval->value != "0";
+}
+
 }  // namespace corbd::rbd

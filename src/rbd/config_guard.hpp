@@ -21,4 +21,7 @@ struct Option {
 /// removes the option. `pool` is as in commands, with the namespace. `image` is the image's name.
 std::optional<Error> unsafe(const std::vector<Option>& options, std::string_view pool, std::string_view image);
 
+/// Whether our own writes set the image's modify timestamp, although connect.cpp says that they shall not.
+bool stamps_writes(const std::vector<Option>& options);
+
 }  // namespace corbd::rbd

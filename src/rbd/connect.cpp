@@ -51,13 +51,15 @@ std::vector<Setting> settings(const image::Access& access, std::chrono::seconds 
 }
 
 /// Options that are only good manners. A release may lack one.
-const std::array<Setting, 8> kQuiet{{{"keyring", ""},
+const std::array<Setting, 9> kQuiet{{{"keyring", ""},
                                      {"admin_socket", ""},
                                      {"log_file", ""},
                                      {"log_to_stderr", "false"},
                                      {"err_to_stderr", "false"},
                                      {"log_to_syslog", "false"},
                                      {"rbd_plugins", ""},
+                                     // Only others' writes move an image's modify timestamp (plan/proof.cpp).
+                                     {"rbd_mtime_update_interval", "0"},
                                      {"rbd_persistent_cache_mode", "disabled"}}};
 
 result<> configure(rados_t cluster, const image::Access& access, std::chrono::seconds mon_timeout) {

@@ -9,6 +9,7 @@
 #include "locks.hpp"
 #include "metadata.hpp"
 #include "mirror.hpp"
+#include "modified.hpp"
 #include "writer_mark.hpp"
 
 namespace corbd::rbd {
@@ -25,6 +26,7 @@ struct Seen {
   Lockers lockers;
   std::vector<Watcher> watchers;
   std::string writer = {};
+  std::optional<std::uint64_t> modified = {};
 };
 
 result<Seen> see(OpenImage& opened) {
@@ -48,6 +50,12 @@ result<Seen> see_users(OpenImage& opened, bool with_writer) {
     if (tries == kTries)
       return Error{errc::unavailable, "the header of image " + opened.text() + " changes all the time"};
     seen = see(opened);
+  }
+  // After the lock was seen: who has written by then is seen.
+  if (seen && !opened.stamps_writes) {
+    const auto modified = read_modified(opened);
+    if (!modified) return modified.error();
+    seen->modified = *modified;
   }
   // An image that is open for reading has no watch of its own.
   if (!seen || seen->watchers.size() <= (opened.read_only ? 0 : 1)) return seen;
@@ -109,6 +117,7 @@ task<result<image::Ownership>> Image::ownership(Until until) {
   if (found) {
     found->version = opened->seen_version = seen->lockers.version;
     found->self = opened->connection.addresses.front();
+    found->modified = seen->modified;
     const auto* ours = opened->connections.incarnations().find(opened->key.fsid, seen->writer);
     if (ours != nullptr && ours->state == Incarnation::State::live && ours->uuid != opened->connection.uuid)
       co_return Error{errc::unavailable, "image " + opened->text() +
@@ -146,6 +155,13 @@ task<result<>> Image::acquire_lock(Until until) {
   note_held(*opened, std::move(*taken));
   keep_watching_lock(opened);
   co_return result<>();
+}
+
+task<result<std::optional<std::uint64_t>>> Image::stamp(Until until) {
+  const auto opened = opened_;
+  if (opened->stamps_writes) co_return std::optional<std::uint64_t>();
+  co_return co_await call(
+      opened, [&image = *opened] { return stamp_modified(image); }, until, "stamping image " + opened->text());
 }
 
 task<result<>> Image::keep_lock(Until until) {

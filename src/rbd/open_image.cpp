@@ -180,6 +180,7 @@ result<Details> read_details(OpenImage& opened, bool with_lockers) {
   auto options = read_options(opened.image);
   if (!options) return options.error();
   details.unsafe = unsafe(*options, opened.pool.text, details.name);
+  opened.stamps_writes = stamps_writes(*options);
   if (!with_lockers) return details;
   auto lockers = list_lockers(opened);
   if (!lockers) return lockers.error();

@@ -57,6 +57,7 @@ struct OpenImage {
   std::uint64_t seen_version = 0;  ///< of the header, when it was last seen who uses the image; control thread
   std::string mark;  ///< what it wrote as the writer of an image without exclusive-lock; empty: nothing. Control thread
   bool refreshing = false, refresh_again = false;
+  std::atomic<bool> stamps_writes{true};  ///< our own writes move the image's modify timestamp
 
   /// Blocking calls under way. They use this object by reference and never by a shared pointer, because the last shared
   /// pointer must go on the control thread.

@@ -95,6 +95,7 @@ result<Observation> observe(const Volume& volume, const Wish& wish, const Ports&
     seen.client = volume.image->client();
   }
   seen.lock_held = volume.lock_held;
+  seen.modified = volume.modified;
   seen.writer_marked = volume.writer_marked;
   seen.untuned = volume.untuned;
   seen.tombstone = volume.tombstone;

@@ -84,6 +84,13 @@ task<result<>> Steps::take_lock(Volume& live) {
   // Somebody may have come since the look. The planner looks again.
   if (!locked && locked.error().code == errc::in_use && !live.image->exclusive_lock()) co_return result<>();
   if (!locked) co_return locked;
+  live.modified = ownership ? ownership->modified : std::nullopt;
+  // Nobody has a proof of what is new. The stamp tells others who had the image that it is theirs no more.
+  if (!live.record->device) {
+    const auto stamped = co_await live.image->stamp(soon());
+    if (!stamped) co_return stamped.error();
+    live.modified = *stamped;
+  }
   (live.image->exclusive_lock() ? live.lock_held : live.writer_marked) = true;
   log::info(live.lock_held ? "image.locked" : "image.marked",
             {{"volume", live.id}, {"was", ownership ? ownership->owner : ""}});
@@ -94,6 +101,7 @@ void Steps::forget_image(Volume& live) {
   ++live.opening;
   live.image.reset();
   live.closing = live.tombstone = live.lock_held = live.writer_marked = live.image_lost = false;
+  live.modified.reset();
   // Facts of the node's paths, of the attachment and of other clients stay. Facts of the image go.
   Facts kept;
   kept.cleared = std::move(live.facts.cleared);

@@ -46,6 +46,7 @@ struct Volume {
   const device::Link* drained = nullptr;  ///< the link that the leaving agent has drained: it takes no more requests
   bool untuned = false;                   ///< the device was connected, and still has its predecessor's queue settings
   bool tombstone = false;                 ///< `image` is a tombstone
+  std::optional<std::uint64_t> modified;  ///< the image's modify timestamp when its lock was taken
   bool lock_held = false;                 ///< the exclusive lock of `image`
   bool writer_marked = false;             ///< without that feature: `image` is marked as ours to write
   bool closing = false;                   ///< the close of `image` has begun; it may go on after the wait for it ended

@@ -20,6 +20,78 @@ TEST_CASE("a tool that has the dead client's lock for minutes costs a volume tha
   CHECK(scene.world.kernel.answered == 1);
 }
 
+TEST_CASE("what a rescue host wrote since is not written over, although the volume stayed attached here") {
+  Scene scene;
+  scene.filled();
+  scene.image().exclusive = GENERATE(true, false);
+  REQUIRE(scene.want(staged_wish(kId)) == errc::ok);
+  REQUIRE(scene.want(plan::Attached{"uid-1"}) == errc::ok);
+  scene.world.attachment = kHere;
+  const bool dies = GENERATE(true, false);
+  if (dies) scene.world.agent.kill();
+  if (!dies) scene.world.cluster.blocklist(scene.world.agent.client());
+  scene.loop.advance(61s);
+  REQUIRE(scene.world.cluster.visit(scene.image(), kOther, true));
+  scene.world.cluster.leave(scene.image(), kOther, true);
+  scene.world.kernel.application_writes(scene.device(), 0);
+  if (dies) scene.world.agent.start();
+  CHECK(scene.want(plan::Healed{}) == errc::unproven);
+  CHECK(scene.error().find("another client wrote into it at ") != std::string::npos);
+  CHECK(scene.error().find("--without-proof") != std::string::npos);
+  CHECK_FALSE(scene.device().alive);
+}
+
+TEST_CASE("what this node itself wrote, for hours and until its client was cut off, is no evidence against it") {
+  Scene scene;
+  scene.filled();
+  REQUIRE(scene.want(staged_wish(kId)) == errc::ok);
+  REQUIRE(scene.want(plan::Attached{"uid-1"}) == errc::ok);
+  scene.world.attachment = kHere;
+  scene.loop.advance(3h);
+  scene.world.kernel.application_writes(scene.device(), 0);
+  scene.loop.advance(1s);
+  REQUIRE(scene.world.cluster.maintain(scene.image(), kTool) == false);
+  scene.world.cluster.blocklist(scene.world.agent.client());
+  scene.loop.advance(61s);
+  REQUIRE(scene.world.cluster.maintain(scene.image(), kTool));
+  scene.world.cluster.leave(scene.image(), kTool, true);
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+  CHECK(scene.device().alive);
+}
+
+TEST_CASE("a volume that a rescue host wrote is served on the operator's word, and then as any other") {
+  Dead scene;
+  scene.loop.advance(61s);
+  REQUIRE(scene.world.cluster.visit(scene.image(), kOther, true));
+  scene.world.cluster.leave(scene.image(), kOther, true);
+  scene.world.kernel.devices.front().visits = scene.image().visits;  // the operator knows that nothing was lost
+  scene.start(kHere);
+  scene.loop.advance(1min);
+  CHECK(scene.health() == Health::unproven);
+  CHECK(scene.want(plan::Healed{true}) == errc::ok);
+  CHECK(scene.world.disk.records.front().modified == scene.image().modified);
+  scene.kill_and_start();
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+}
+
+TEST_CASE("what rbd-nbd of this node wrote in between is no evidence against a volume that stayed attached here") {
+  Scene scene;
+  scene.filled();
+  REQUIRE(scene.want(staged_wish(kId)) == errc::ok);
+  REQUIRE(scene.want(plan::Attached{"uid-1"}) == errc::ok);
+  scene.world.attachment = kHere;
+  scene.world.agent.stop();
+  scene.loop.advance(61s);
+  scene.world.ceph_csi.heals(0);
+  scene.world.kernel.application_writes(scene.device(), 0);
+  scene.loop.advance(10s);
+  REQUIRE(scene.image().modified != scene.world.disk.records.front().modified);
+  scene.world.ceph_csi.ends(0, true);
+  scene.world.agent.start();
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+  CHECK(scene.world.disk.records.front().modified == scene.image().modified);
+}
+
 TEST_CASE("without an orchestrator another's lock is unproven, and nothing waiting is written once it is free") {
   Dead scene(false);
   REQUIRE(scene.world.cluster.visit(scene.image(), kOther, true));

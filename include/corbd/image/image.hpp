@@ -73,6 +73,9 @@ class Image {
   /// of this client instead, which replaces any other and goes with close(). in_use: its header has changed since the
   /// last ownership().
   virtual task<result<>> acquire_lock(Until until) = 0;
+  /// Sets the image's modify timestamp, as a client that writes does from time to time, and tells it as ownership()
+  /// does. Our clients' writes do not.
+  virtual task<result<std::optional<std::uint64_t>>> stamp(Until) { co_return std::nullopt; }
   /// Gives the held exclusive lock another cookie, so that close() leaves it: as the lock of this client once that has
   /// ended, it is the next agent's proof of ownership. Nothing may be written afterwards; close() is all that may
   /// follow.

@@ -4,6 +4,7 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -81,6 +82,9 @@ struct Ownership {
                             ///< took no mark away. None of ours; it may be dead. Empty: none
   std::map<std::string, std::string> clients = {};  ///< address to "client.4119", for the owner and the watchers
   std::string self;                                 ///< this client's address
+  std::optional<std::uint64_t> modified = {};  ///< the image's modify timestamp, in nanoseconds by an OSD's clock: when
+                                               ///< another client wrote last, or a volume of it was staged. Nothing:
+                                               ///< not known, or our own writes move it
   std::uint64_t version =
       0;  ///< of the image's header. Every change of the header or its lock raises it; a watch does not
 };

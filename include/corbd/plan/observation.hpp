@@ -80,7 +80,8 @@ struct Observation {
   bool tombstone = false;        ///< what is open is no image: it answers EIO to everything
   std::string client;            ///< address of the open image's
   bool lock_held = false;        ///< the exclusive lock
-  bool writer_marked = false;    ///< the open image, which has no exclusive-lock, has the mark of its writer
+  std::optional<std::uint64_t> modified;   ///< the image's modify timestamp (image::Ownership) when its lock was taken
+  bool writer_marked = false;              ///< the open image, which has no exclusive-lock, has the mark of its writer
   std::optional<duration> other_dead_for;  ///< since the link of rbd-nbd, which was seen serving until then, ended
   bool cut_off = false;                    ///< the cluster cut our client off while it served, and nobody served since
   std::optional<duration> in_use_for;      ///< since it was first found in use by somebody else, without a break

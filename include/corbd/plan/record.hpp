@@ -63,8 +63,10 @@ struct Record {
   std::optional<std::uint64_t>
       breaking;  ///< header's version (image::Ownership) when our own dead lock was about to be broken,
   std::optional<std::uint64_t> freed;  ///< and that after it, when a later start found the mark of that break untouched
-  bool provisioned = false;            ///< by ceph-csi's provisioner, whose controller reads the note
-  std::optional<Note> note;            ///< as it was written last
+  std::optional<std::uint64_t> modified;  ///< the image's modify timestamp (image::Ownership) while this node serves
+                                          ///< it; nothing: not known
+  bool provisioned = false;               ///< by ceph-csi's provisioner, whose controller reads the note
+  std::optional<Note> note;               ///< as it was written last
   std::string format;  ///< what the marker on the image says of the format that was begun on this very device and did
                        ///< not end; "": none
   std::optional<std::uint64_t> format_version;  ///< of krbd: header's version (image::Ownership) since that marker

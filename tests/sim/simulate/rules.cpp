@@ -93,7 +93,9 @@ bool Node::provably_ours(const Kubelet& kubelet) const {
   if (record->read_only) return true;
   const auto foreign = [&](const std::string& watcher) { return !agent().clients.contains(watcher); };
   if (std::any_of(image->second.watchers.begin(), image->second.watchers.end(), foreign)) return false;
-  if (stayed_here(*record, image->second)) return true;
+  // A visit of which the orchestrator knows nothing.
+  const bool visited = std::ranges::find_if(world_.kernel.devices, has_id)->visits != image->second.visits;
+  if (stayed_here(*record, image->second) && !visited) return true;
   const bool freed_by_us = image->second.lock_owner.empty() && image->second.our_break == image->second.version;
   return record->exclusive_lock && (freed_by_us || agent().clients.contains(image->second.lock_owner));
 }

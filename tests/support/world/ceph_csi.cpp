@@ -42,6 +42,7 @@ std::uint32_t CephCsi::stages(const std::string& name, const std::string& stagin
   image.watchers.insert(client);
   image.changed();
   image.data = true;
+  world_.cluster.stamp(image);
   image.content = host::Probe::Kind::filesystem;
   image.fstype = "ext4";
   KernelDevice device;
@@ -109,6 +110,7 @@ void CephCsi::heals(std::uint32_t index) {
   image->changed();
   daemons[index] = client;
   device->request_timeout = true;
+  device->io_timeout_ms = KernelDevice().io_timeout_ms;
   world_.kernel.connect_link(*device, world_.cluster.new_serial());
 }
 
@@ -144,6 +146,7 @@ void CephCsi::serves(std::uint32_t index, int link, std::uint64_t id) {
   if (place->write) {
     image->blocks[place->block] = place->number;
     image->stored.insert(place->number);
+    world_.cluster.stamp(*image);
   }
   world_.kernel.answer(index, link, {id, 0, image->blocks[place->block]});
 }

@@ -11,6 +11,19 @@ FakeImage* Cluster::by_id(const std::string& image_id) {
   return nullptr;
 }
 
+std::uint64_t Cluster::clock_of_osds() const {
+  constexpr std::chrono::hours before{1000};
+  return static_cast<std::uint64_t>((loop_.clock.now().time_since_epoch() + before) / std::chrono::nanoseconds(1));
+}
+
+bool Cluster::would_stamp(const FakeImage& image) const {
+  return clock_of_osds() >= image.modified + std::chrono::nanoseconds(kStampsEvery).count();
+}
+
+void Cluster::stamp(FakeImage& image) const {
+  if (would_stamp(image)) image.modified = clock_of_osds();
+}
+
 bool Cluster::refuses(const std::string& address) const {
   return blocklisted.contains(address) || refused_hosts_.contains(std::string(image::host_of(address)));
 }
@@ -111,6 +124,7 @@ bool Cluster::visit(FakeImage& image, const std::string& visitor, bool by_force)
   image.watchers.insert(visitor);
   image.changed();
   ++image.visits;
+  stamp(image);
   image.data = true;
   image.only_formatted = false;
   // It has such an agent too, and a raw block volume there: no format that was begun may be repeated.

@@ -24,6 +24,8 @@ struct Work;  ///< an operation of an image on its way through the cluster
 
 inline constexpr std::size_t kBlocks = 6;  ///< of an image that are written and looked at
 inline constexpr std::uint64_t kBlockBytes = 4096;
+/// rbd_mtime_update_interval
+inline constexpr std::chrono::seconds kStampsEvery{60};
 inline constexpr std::chrono::seconds kWatch{30};  ///< outlives the last sign of its client
 
 /// A LUKS header: what opens each key slot. Without any its format did not end.
@@ -55,6 +57,7 @@ struct FakeImage {
     ++version;
     break_mark = left;
   }
+  std::uint64_t modified = 1;  ///< its modify timestamp, in nanoseconds
   std::map<std::string, std::string> metadata;
   bool data = false;            ///< any extent allocated
   bool only_formatted = false;  ///< what data there is comes from a format
@@ -104,6 +107,11 @@ class Cluster {
 
   FakeImage* by_id(const std::string& image_id);
   void revive();
+  /// A client of librbd other than ours writes: it stamps the image no more than once in a minute.
+  void stamp(FakeImage& image) const;
+  /// Whether such a client would stamp it now.
+  bool would_stamp(const FakeImage& image) const;
+  std::uint64_t clock_of_osds() const;
   void blocklist(const std::string& address);
   /// Every client of that host is blocklisted, those to come too. OSDs go by it once they have the map that says so:
   /// after that time, or with the next entry for a client.

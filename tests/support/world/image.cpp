@@ -140,6 +140,7 @@ task<result<Ownership>> FakeOpened::ownership(Until until) {
         found->self = by;
         found->owner = of->lock_owner;
         found->version = of->version;
+        found->modified = of->modified;
         if (of->lock_owner == by)
           found->lock = Ownership::Lock::mine;
         else if (known != world.agent.clients.end() && known->second == Client::live &&
@@ -214,6 +215,18 @@ task<result<>> FakeOpened::acquire_lock(Until until) {
         of->changed();
         return {};
       });
+}
+
+task<result<std::optional<std::uint64_t>>> FakeOpened::stamp(Until until) {
+  const auto found = std::make_shared<std::uint64_t>(0);
+  auto done = co_await ask("stamp", until, [&world = world_, id = key_.image_id, found]() -> result<> {
+    FakeImage* of = world.cluster.by_id(id);
+    if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
+    *found = of->modified = world.cluster.clock_of_osds();
+    return {};
+  });
+  if (!done) co_return done.error();
+  co_return std::optional(*found);
 }
 
 task<result<>> FakeOpened::keep_lock(Until until) {

@@ -50,6 +50,7 @@ class FakeOpened final : public image::Image {
   task<result<image::Ownership>> ownership(Until until) override;
   task<result<>> break_dead_lock(std::string owner, std::int64_t mark, Until until) override;
   task<result<>> acquire_lock(Until until) override;
+  task<result<std::optional<std::uint64_t>>> stamp(Until until) override;
   task<result<>> keep_lock(Until until) override;
   task<result<>> release_lock(Until until) override;
   task<result<bool>> has_data(Until until) override;

@@ -45,3 +45,15 @@ TEST_CASE("the refusal names the level and the command that removes it") {
   CHECK_THAT(text(Source::pool), ContainsSubstring("rbd config pool remove pool/ns rbd_cache"));
   CHECK_THAT(text(Source::client), ContainsSubstring("ceph.conf"));
 }
+
+TEST_CASE("our own writes move an image's modify timestamp unless it is known that they do not") {
+  const auto stamps = [](std::vector<Option> more) {
+    auto options = defaults();
+    options.insert(options.end(), more.begin(), more.end());
+    return rbd::stamps_writes(options);
+  };
+  CHECK_FALSE(stamps({{Source::client, "rbd_mtime_update_interval", "0"}}));
+  CHECK(stamps({{Source::image, "rbd_mtime_update_interval", "60"}}));
+  CHECK(stamps({{Source::pool, "rbd_mtime_update_interval", "1"}}));
+  CHECK(stamps({}));
+}

@@ -1,0 +1,20 @@
+// The modify timestamp of an image, which librbd sets when it writes, but no more often than once in
+// rbd_mtime_update_interval (docs/sources.md#modify-timestamp). Pool threads.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "open_image.hpp"
+
+namespace corbd::rbd {
+
+/// Nanoseconds by an OSD's clock. Nothing: the cluster is too old to know it.
+result<std::optional<std::uint64_t>> read_modified(OpenImage& opened);
+/// Sets it to the OSD's present time, and reads it.
+result<std::optional<std::uint64_t>> stamp_modified(OpenImage& opened);
+/// An utime_t, as cls_rbd answers it: two little-endian numbers of four bytes, seconds and nanoseconds.
+std::optional<std::uint64_t> decode_modified(std::string_view reply);
+
+}  // namespace corbd::rbd
