@@ -1,6 +1,7 @@
 // The helper's own side.
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -40,7 +41,13 @@ result<Fd> take_busy_file(const std::string& path) {
   return Error{errc::busy, "an earlier operation on the same volume still runs: its helper holds " + path};
 }
 
-result<json::object> answer(std::string& message, const HelperWork& work) {
+/// It waits for the answer and says nothing more meanwhile.
+bool is_awaited(int asker) {
+  char byte = 0;
+  return ::recv(asker, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0;
+}
+
+result<json::object> answer(int asker, std::string& message, const HelperWork& work) {
   auto request = helper_wire::unpack_request(message);
   wipe(message);
   if (!request) return request.error();
@@ -54,6 +61,8 @@ result<json::object> answer(std::string& message, const HelperWork& work) {
     if (!taken) return taken.error();
     busy = std::move(*taken);
   }
+  // The next agent may have done something else meanwhile.
+  if (!is_awaited(asker)) return Error{errc::cancelled, "the agent is gone"};
   try {
     return work(request->body);
   } catch (const std::exception& failed) {
@@ -74,7 +83,7 @@ int serve_helper(int fd, const HelperWork& work) {
     if (got == helper_wire::Got::closed) return 0;
     if (got == helper_wire::Got::nothing) continue;
     // Free the busy file before the reply goes out, because the caller's next request may go to another helper.
-    const std::string reply = helper_wire::pack_reply(answer(message, work));
+    const std::string reply = helper_wire::pack_reply(answer(fd, message, work));
     const int refused = helper_wire::send(fd, reply);
     if (refused != 0) return refused == EPIPE || refused == ECONNRESET ? 0 : 1;
   }

@@ -128,6 +128,22 @@ TEST_CASE("a killed agent's helper finishes its work under the busy file, then e
   CHECK(eventually([&] { return !std::filesystem::exists("/proc/" + std::to_string(helper) + "/fd/3"); }));
 }
 
+TEST_CASE("a helper begins nothing once its agent has gone") {
+  const Folder folder;
+  const std::string busy_file = folder.path() + "/a.busy", started = folder.path() + "/a.started";
+  Fd busy(::open(busy_file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  REQUIRE(::flock(busy.get(), LOCK_EX | LOCK_NB) == 0);
+  int helper = 0;
+  {
+    Pool pool;
+    helper = pool.pid();
+    pool.start({{"op", "test_hold"}, {"started", started}, {"gate", folder.path() + "/a"}}, busy_file);
+  }
+  busy.reset();
+  CHECK(::waitpid(helper, nullptr, 0) == helper);
+  CHECK_FALSE(std::filesystem::exists(started));
+}
+
 TEST_CASE("work of a cluster that hangs holds up no other cluster's") {
   Pool pool(2);
   std::vector<Started<Reply>> hang;

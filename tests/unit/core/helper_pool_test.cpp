@@ -4,6 +4,7 @@
 
 #include <boost/json/serialize.hpp>
 
+#include "corbd/core/helper_call.hpp"
 #include "pool.hpp"
 
 using namespace corbd;
@@ -171,4 +172,19 @@ TEST_CASE("a helper ignores the signals that stop a group") {
   ::kill(pid, SIGTERM);
   ::kill(pid, SIGINT);
   CHECK(pool.pid() == pid);
+}
+
+TEST_CASE("a thread that may wait asks a helper of its own, which is gone afterwards") {
+  HelperRequest request;
+  request.what = "work on a";
+  const HelperProgram program{HELPER_CHILD, {"helper"}};
+  request.body = {{"op", "test_echo"}, {"value", 7}};
+  const auto reply = call_helper(request, program);
+  REQUIRE(reply);
+  CHECK(reply->at("echo") == 7);
+  CHECK_FALSE(is_running(static_cast<int>(reply->at("pid").as_int64())));
+  request.body = {{"op", "test_fail"}};
+  CHECK(call_helper(request, program).error().code == errc::not_empty);
+  request.body = {{"op", "test_crash"}};
+  CHECK(call_helper(request, program).error().code == errc::unavailable);
 }

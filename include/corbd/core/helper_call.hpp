@@ -1,0 +1,21 @@
+// A request in a helper process of its own, for a thread that may wait as long as it takes. The control thread uses a
+// HelperPool.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "corbd/core/helper_pool.hpp"
+
+namespace corbd {
+
+struct HelperProgram {
+  std::string program = "/proc/self/exe";
+  std::vector<std::string> arguments = {"helper"};
+};
+
+/// Returns when the helper has answered or died; only a process that dies leaves earlier. After `report_after` the log
+/// says that it is stuck.
+result<boost::json::object> call_helper(const HelperRequest& request, const HelperProgram& program);
+
+}  // namespace corbd
