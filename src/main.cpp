@@ -7,14 +7,16 @@
 #include "corbd/keeper/keeper.hpp"
 #include "corbd/krbd/kernel_client.hpp"
 #include "corbd/manager/node.hpp"
+#include "corbd/nbd/devices.hpp"
 #include "version.hpp"
 
 namespace corbd {
 namespace {
 
-/// The helper process: the work of three rooms.
+/// The helper process: the work of four rooms.
 result<boost::json::object> work(const boost::json::object& request) {
   if (manager::knows(request)) return manager::work(request);
+  if (nbd::knows(request)) return nbd::work(request);
   return krbd::knows(request) ? krbd::work(request) : host::work(request);
 }
 

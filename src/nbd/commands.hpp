@@ -1,56 +1,70 @@
-// The commands to the kernel whose end the control thread does not know yet.
+// The commands to the kernel whose end the control thread does not know yet. They go one after another.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <list>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "corbd/core/fd.hpp"
 #include "corbd/core/wait.hpp"
 #include "corbd/device/device.hpp"
 
 namespace corbd::nbd {
 
-/// Control thread, except begin().
+/// Whether somebody on the node gives a command now, perhaps a helper that outlived its agent: see Commands.
+bool is_under_way(const std::string& lock);
+
+/// Control thread.
 class Commands {
  public:
+  /// While it is open no other agent of the node gives a command, nor a helper.
+  using Turn = std::shared_ptr<Fd>;
+  using Start = std::function<void(Turn)>;
   class Ticket {
-   public:
-    /// Any thread. Returns false if its caller left before it was begun; do not give it to the kernel then.
-    bool begin() { return !taken_.exchange(true); }
-
-   private:
     friend class Commands;
     std::string backend_;
     device::Command told_;
-    std::function<void()> refuse_;
-    std::atomic<bool> taken_{false};
+    Start start_;
+    std::function<void(const Error&)> refuse_;
+    bool begun_ = false;
   };
   using Place = std::shared_ptr<Ticket>;
 
-  Commands(executor control, Clock& clock) : none_(std::move(control), clock) {}
+  /// `lock`: a file that all agents of the node lock for their commands; "": there is no other agent.
+  Commands(executor control, Clock& clock, std::string lock)
+      : clock_(clock), lock_(std::move(lock)), none_(std::move(control), clock) {}
 
-  /// `refuse` is called if it is not begun because the agent leaves. Returns null if the agent is leaving already.
-  Place add(std::string backend, device::Command told, std::function<void()> refuse);
-  /// Its end is known.
-  void remove(const Place& place);
+  /// `start` is called when its turn has come, `refuse` if that never comes, except when its caller leaves. Returns
+  /// null if the agent is leaving already.
+  Place add(std::string backend, device::Command told, Start start, std::function<void(const Error&)> refuse);
+  /// The end of the one that was begun is known.
+  void ended();
   /// Its caller leaves. It is dropped unless it was begun.
-  void leave(const Place& place) {
-    if (place->begin()) remove(place);
-  }
+  void leave(const Place& place);
   /// The command on that device.
   std::optional<device::Command> find(const std::string& backend) const;
   /// Begins none from now on.
   void close();
-  /// Set when none is under way and none will be.
+  /// Set when none is under way and none will be, nor one of a helper that outlived its agent.
   Event& none() { return none_; }
 
  private:
-  std::list<Place> all_;
+  void begin_next();
+  void look_again();
+  void note_none();
+  void drop(const Place& place);
+
+  Clock& clock_;
+  const std::string lock_;
+  std::list<Place> all_;  ///< the first one may have begun
   bool closed_ = false;
+  bool looks_again_ = false;
+  int looks_ = 0;  ///< at a lock that somebody else has
   Event none_;
+  /// Timers check this first.
+  std::shared_ptr<void> alive_ = std::make_shared<char>();
 };
 
 }  // namespace corbd::nbd

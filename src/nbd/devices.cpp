@@ -9,6 +9,7 @@
 #include "io_loops.hpp"
 #include "link.hpp"
 #include "netlink_thread.hpp"
+#include "resize.hpp"
 #include "sysfs.hpp"
 
 namespace corbd::nbd {
@@ -20,8 +21,8 @@ constexpr std::size_t kNumbers = 8;  ///< that are tried for a new device
 /// The lowest free number. The kernel would take any device that is there rather than fill a hole, and no hole may
 /// stay.
 result<std::uint32_t> connect_new(Netlink& netlink, const device::ConnectArgs& args, int socket,
-                                  const std::string& sysfs) {
-  const auto numbers = free_numbers(sysfs, args.avoid, kNumbers);
+                                  const std::vector<std::uint32_t>& avoid, const std::string& sysfs) {
+  const auto numbers = free_numbers(sysfs, avoid, kNumbers);
   if (!numbers) return numbers.error();
   result<std::uint32_t> index = Error{errc::internal, "no number was tried"};
   for (const Number& number : *numbers) {
@@ -36,9 +37,9 @@ result<std::uint32_t> connect_new(Netlink& netlink, const device::ConnectArgs& a
 }
 
 result<std::uint32_t> give_to_kernel(KernelEnd& end, Netlink& netlink, const device::ConnectArgs& args,
-                                     const std::string& sysfs) {
+                                     const std::vector<std::uint32_t>& avoid, const std::string& sysfs) {
   if (end.index) return *end.index;  // by an earlier command, whose caller did not wait for its end
-  auto index = connect_new(netlink, args, end.socket.get(), sysfs);
+  auto index = connect_new(netlink, args, end.socket.get(), avoid, sysfs);
   if (!index) return index;
   end.index = *index;
   end.socket.reset();
@@ -94,8 +95,8 @@ class Backends {
 
 /// What the control thread knows. Messages on their way there share it.
 struct Known {
-  Known(executor control, Clock& clock, std::string root)
-      : sysfs(std::move(root)), backends(clock, sysfs), commands(std::move(control), clock) {}
+  Known(executor control, Clock& clock, std::string root, std::string lock)
+      : sysfs(std::move(root)), backends(clock, sysfs), commands(std::move(control), clock, std::move(lock)) {}
   const std::string sysfs;
   std::function<void(std::uint32_t)> dead;
   Backends backends;
@@ -131,12 +132,25 @@ class Devices final : public device::Devices {
         probe_(config.slow_request),
         loops_(config.io_threads, config.bytes_in_flight, config.max_request_bytes, config.reserved_bytes, config.keep),
         given_(clock, config),
-        known_(std::make_shared<Known>(control, clock, std::move(config.sysfs))),
+        lock_(config.commands_lock),
+        helper_(std::move(config.helper)),
+        known_(std::make_shared<Known>(control, clock, std::move(config.sysfs), std::move(config.commands_lock))),
         netlink_(probe_, [control, known = known_](std::uint32_t index) {
           asio::post(control, [known, index] {
             if (known->dead) known->dead(index);
           });
-        }) {}
+        }) {
+    auto start = [this](Commands::Turn turn) {
+      netlink_.post([this, control = control_, known = known_, turn = std::move(turn)] {
+        netlink_.hear();
+        turn->reset();
+        asio::post(control, [known] { known->commands.ended(); });
+      });
+    };
+    known_->commands.add("", {"listening to the kernel's nbd driver", clock_.wall()}, std::move(start),
+                         [](const Error&) {});
+  }
+  ~Devices() override { known_->commands.close(); }
 
   result<> ready() const override {
     if (driver_present(known_->sysfs)) return {};
@@ -186,14 +200,17 @@ class Devices final : public device::Devices {
     Link& ours = static_cast<Link&>(link);
     ours.name(backend);
     given_.discard(backend);
-    auto command = [end = ours.kernel_end(), args = std::move(args), known = known_](Netlink& netlink) {
-      return give_to_kernel(*end, netlink, args, known->sysfs);
+    auto prepare = [this, end = ours.kernel_end(), args = std::move(args)](Commands::Turn turn) {
+      auto avoid = args.avoid ? args.avoid() : std::vector<std::uint32_t>();
+      return in_turn<std::uint32_t>(std::move(turn), [end, args, avoid, known = known_](Netlink& netlink) {
+        return give_to_kernel(*end, netlink, args, avoid, known->sysfs);
+      });
     };
     auto ended = [known = known_, backend](const result<std::uint32_t>& index) {
       if (index) known->connected(backend, *index);
     };
-    const auto index = co_await on_netlink<std::uint32_t>(backend, std::move(command), std::move(ended), until,
-                                                          "connecting an nbd device for " + backend);
+    const auto index = co_await give<std::uint32_t>(backend, std::move(prepare), std::move(ended), until,
+                                                    "connecting an nbd device for " + backend);
     if (index) ours.keep(*index, backend);
     co_return index;
   }
@@ -206,10 +223,11 @@ class Devices final : public device::Devices {
     given_.discard(index);
     result<> done;
     if (!ours.given_for(index)) {
-      auto command = [end = ours.kernel_end(), args = std::move(args)](Netlink& netlink) {
-        return give_back_to_kernel(*end, netlink, args);
+      auto prepare = [this, end = ours.kernel_end(), args = std::move(args)](Commands::Turn turn) {
+        return in_turn<void>(std::move(turn),
+                             [end, args](Netlink& netlink) { return give_back_to_kernel(*end, netlink, args); });
       };
-      done = co_await on_netlink<void>(backend, std::move(command), {}, until, "reconnecting " + device::path(index));
+      done = co_await give<void>(backend, std::move(prepare), {}, until, "reconnecting " + device::path(index));
     }
     // The kernel says yes and drops the socket when no link of the device is dead.
     if (done && !ours.connected())
@@ -223,28 +241,34 @@ class Devices final : public device::Devices {
                         Until until) override {
     const Link& ours = static_cast<Link&>(link);
     if (!ours.connected()) co_return not_resized(index, "its link is down");
-    // A command may wait for its turn, and the conditions may change meanwhile. So the command itself checks them.
-    auto command = [vital = ours.vital(), asked = std::chrono::steady_clock::now(), index, backend,
-                    bytes](Netlink& netlink) -> result<> {
-      if (auto may = may_resize(*vital, std::chrono::steady_clock::now() - asked); !may)
-        return not_resized(index, may.error().text);
-      return netlink.resize(index, backend, bytes);
+    // A command may wait for its turn, and the conditions may change meanwhile. So they are looked at again then.
+    auto prepare = [this, vital = ours.vital(), asked = std::chrono::steady_clock::now(), index, backend,
+                    bytes](const Commands::Turn& turn) -> std::function<result<>()> {
+      turn->reset();  // the helper takes it
+      auto may = may_resize(*vital, std::chrono::steady_clock::now() - asked);
+      if (!may) return [refused = not_resized(index, may.error().text)]() -> result<> { return refused; };
+      return [request = resize_request({index, backend, bytes, known_->sysfs}, lock_), helper = helper_]() -> result<> {
+        if (auto done = call_helper(request, helper); !done) return done.error();
+        return {};
+      };
     };
-    co_return co_await on_netlink<void>(backend, std::move(command), {}, until, "resizing " + device::path(index));
+    co_return co_await give<void>(backend, std::move(prepare), {}, until, "resizing " + device::path(index));
   }
 
   task<result<>> disconnect(std::uint32_t index, std::string backend, Until until) override {
     given_.discard(index);
-    auto command = [known = known_, index, backend](Netlink& netlink) -> result<> {
-      // While it waited for its turn, the number may have become another volume's.
-      if (read_backend(known->sysfs, index) != backend) return {};
-      return netlink.disconnect(index);
+    auto prepare = [this, index, backend](Commands::Turn turn) {
+      return in_turn<void>(std::move(turn), [known = known_, index, backend](Netlink& netlink) -> result<> {
+        // While it waited for its turn, the number may have become another volume's.
+        if (read_backend(known->sysfs, index) != backend) return {};
+        return netlink.disconnect(index);
+      });
     };
     auto ended = [known = known_, index, backend](const result<>& done) {
       if (done) known->note_disconnected(index, backend);
     };
-    co_return co_await on_netlink<void>(backend, std::move(command), std::move(ended), until,
-                                        "disconnecting " + device::path(index));
+    co_return co_await give<void>(backend, std::move(prepare), std::move(ended), until,
+                                  "disconnecting " + device::path(index));
   }
 
   void on_link_dead(std::function<void(std::uint32_t)> dead) override { known_->dead = std::move(dead); }
@@ -272,28 +296,40 @@ class Devices final : public device::Devices {
     return all;
   }
 
-  /// A wait that ends early leaves the command running. It is under way until the control thread knows its end. A
+  /// A command by netlink, for the netlink thread. It gives its turn away as it ends.
+  template <class T>
+  std::function<result<T>()> in_turn(Commands::Turn turn, std::function<result<T>(Netlink&)> command) {
+    return [this, turn = std::move(turn), command = std::move(command)]() -> result<T> {
+      netlink_.hear();
+      auto netlink = Netlink::open();
+      auto done = netlink ? command(*netlink) : result<T>(netlink.error());
+      turn->reset();
+      return done;
+    };
+  }
+
+  /// `prepare` is called on the control thread once the command's turn has come, and returns what the netlink thread
+  /// does. A wait that ends early leaves that running. It is under way until the control thread knows its end. A
   /// command that has not begun is dropped. `ended` runs on the control thread, before the caller gets the result.
-  template <class T, class Command>
-  task<result<T>> on_netlink(std::string backend, Command command, std::function<void(const result<T>&)> ended,
-                             Until until, std::string what) {
+  template <class T>
+  task<result<T>> give(std::string backend, std::function<std::function<result<T>()>(Commands::Turn)> prepare,
+                       std::function<void(const result<T>&)> ended, Until until, std::string what) {
     Promise<T> promise(control_, clock_);
     auto future = promise.future();
-    const auto ticket = known_->commands.add(backend, {what, clock_.wall()}, [promise, what] {
-      promise.set(Error{errc::unavailable, what + ": the agent is leaving"});
-    });
-    if (!ticket) co_return Error{errc::unavailable, what + ": the agent is leaving"};
-    netlink_.post(
-        [control = control_, known = known_, promise, ticket, command = std::move(command), ended = std::move(ended)] {
-          if (!ticket->begin()) return;
-          auto netlink = Netlink::open();
-          auto done = netlink ? command(*netlink) : result<T>(netlink.error());
-          asio::post(control, [known, ticket, ended, done] {
-            if (ended) ended(done);
-            known->commands.remove(ticket);
-          });
-          promise.set(std::move(done));
+    auto start = [this, promise, prepare = std::move(prepare), ended = std::move(ended)](Commands::Turn turn) {
+      netlink_.post([control = control_, known = known_, promise, ended, run = prepare(std::move(turn))] {
+        auto done = run();
+        asio::post(control, [known, ended, done] {
+          if (ended) ended(done);
+          known->commands.ended();
         });
+        promise.set(std::move(done));
+      });
+    };
+    const auto ticket =
+        known_->commands.add(backend, {what, clock_.wall()}, std::move(start),
+                             [promise, what](const Error& why) { promise.set(with_context(what, why)); });
+    if (!ticket) co_return Error{errc::unavailable, what + ": the agent is leaving"};
     auto outcome = co_await future.get(until, std::move(what));
     known_->commands.leave(ticket);
     co_return outcome;
@@ -304,6 +340,8 @@ class Devices final : public device::Devices {
   Probe probe_;
   IoLoops loops_;
   GivenLinks given_;
+  const std::string lock_;
+  const HelperProgram helper_;
   std::shared_ptr<Known> known_;
   NetlinkThread netlink_;
 };

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <utility>
 
+#include "commands.hpp"
 #include "corbd/core/log.hpp"
 #include "link.hpp"
 
@@ -15,7 +16,7 @@ constexpr std::chrono::seconds kGivenFor{60};
 }  // namespace
 
 GivenLinks::GivenLinks(Clock& clock, Config& config)
-    : clock_(clock), keep_(config.keep), max_request_(config.max_request_bytes) {
+    : clock_(clock), keep_(config.keep), max_request_(config.max_request_bytes), lock_(config.commands_lock) {
   std::map<std::uint64_t, std::shared_ptr<const OldArena>> memory;
   for (auto& [token, file] : config.memory) {
     if (keep_ == nullptr) break;
@@ -103,7 +104,11 @@ void GivenLinks::forget_later() {
   forgets_ = clock_.schedule(next, [this] {
     for (auto place = given_.begin(); place != given_.end();) {
       const auto now = place++;
-      if (now->second.link.until <= clock_.now())
+      if (now->second.link.until > clock_.now()) continue;
+      // A resize of an agent that died may wait for what only this link can answer, and no other link can be made then.
+      if (is_under_way(lock_))
+        now->second.link.until = clock_.now() + kGivenFor;
+      else
         refuse(now, {errc::timed_out, "nobody went on with it within a minute"});
     }
     forget_later();

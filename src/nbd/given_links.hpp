@@ -12,9 +12,9 @@
 
 namespace corbd::nbd {
 
-/// One for each device. What nobody goes on with within a minute is shut: the kernel would wait for ever for it. Memory
-/// that none of them speaks of any more goes back to the system.
-/// Control thread.
+/// One for each device. What nobody goes on with within a minute is shut: the kernel would wait for ever for it. Not
+/// while a command is under way on the node, which may be a resize that waits for its answers. Memory that none of them
+/// speaks of any more goes back to the system. Control thread.
 class GivenLinks {
  public:
   /// Of `config` it takes what was kept, and the memory of that.
@@ -55,6 +55,7 @@ class GivenLinks {
   Clock& clock_;
   device::Keep* const keep_;
   const std::uint32_t max_request_;
+  const std::string lock_;  ///< of the node's commands
   Given given_;
   Clock::TimerId forgets_ = 0;
 };

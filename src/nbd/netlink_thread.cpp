@@ -11,7 +11,6 @@ namespace corbd::nbd {
 NetlinkThread::NetlinkThread(Probe& probe, std::function<void(std::uint32_t)> dead)
     : probe_(probe), dead_(std::move(dead)), work_(io_.get_executor()), thread_([this] { io_.run(); }) {
   pthread_setname_np(thread_.native_handle(), "corbd-netlink");
-  asio::post(io_, [this] { hear(); });
 }
 
 NetlinkThread::~NetlinkThread() {
@@ -20,7 +19,6 @@ NetlinkThread::~NetlinkThread() {
   news_.release();  // the descriptor is libnl's
 }
 
-/// Do this before every command, because the driver may have been loaded since.
 void NetlinkThread::hear() {
   if (dead_links_) return;
   auto netlink = Netlink::open();

@@ -26,14 +26,12 @@ class NetlinkThread {
   /// From any thread.
   template <class Command>
   void post(Command command) {
-    asio::post(io_, [this, command = std::move(command)] {
-      hear();
-      command();
-    });
+    asio::post(io_, std::move(command));
   }
+  /// On this thread, before every command, because the driver may have been loaded since. A command itself.
+  void hear();
 
  private:
-  void hear();
   void wait();
 
   Probe& probe_;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <charconv>
 #include <iterator>
 #include <set>
 
@@ -83,6 +84,15 @@ std::vector<std::uint32_t> Shell::Impl::numbers_of_others(const Volume& volume) 
     if (id != volume.id && record && record->kind == volume.record->kind && record->device &&
         record->boot_id == config_.boot_id)
       numbers.push_back(*record->device);
+  }
+  // A pod may have been given a raw device of which no record tells.
+  const std::string nodes = "/" + device::name(volume.record->kind, 0).substr(0, 3);
+  for (const auto& mount : *mounts_now()) {
+    std::uint32_t number = 0;
+    const bool shows_node = mount.fstype == "devtmpfs" && mount.root.starts_with(nodes);
+    const char* const digits = mount.root.data() + nodes.size();
+    if (shows_node && std::from_chars(digits, mount.root.data() + mount.root.size(), number).ptr != digits)
+      numbers.push_back(number);
   }
   return numbers;
 }

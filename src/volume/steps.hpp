@@ -20,7 +20,7 @@ class Steps {
   using Trouble = std::function<void(Volume& live, std::string why)>;
   /// Waits for the requests in flight, however long that takes, then closes. Nobody waits for it.
   using Bury = std::function<void(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image)>;
-  /// The numbers of other volumes' nbd devices, from their records.
+  /// The numbers of other volumes' nbd devices: records have them, and paths that show a raw device.
   using Numbers = std::function<std::vector<std::uint32_t>(const Volume& live)>;
   using Notify = std::function<void(const Volume& live, Notice notice)>;
   Steps(executor control, Clock& clock, const Ports& ports, const Config& config, Trouble trouble, Bury bury,

@@ -2,6 +2,7 @@
 #include <cerrno>
 #include <system_error>
 
+#include "corbd/core/failpoint.hpp"
 #include "corbd/core/log.hpp"
 #include "steps.hpp"
 
@@ -77,7 +78,7 @@ task<result<>> Steps::kernel_connect(Volume& live) {
   args.read_only = live.record->read_only;
   args.trim = live.record->source.serving.trim;
   args.dead_conn_timeout_s = dead_conn_timeout_s(live);
-  args.avoid = numbers_(live);
+  args.avoid = [this, &live] { return numbers_(live); };
   live.untuned = true;
   auto index = co_await ports_.devices.of(kind_of(live)).connect(*live.link, args, soon());
   if (!index) co_return index.error();
@@ -133,6 +134,7 @@ task<result<>> Steps::kernel_resize(Volume& live) {
   if (!asked && (asked.error().code == errc::unavailable || asked.error().code == errc::timed_out))
     co_return Error{errc::unreachable, asked.error().text};
   if (!asked) co_return asked;
+  if (auto stopped = failpoint::hit("step.kernel_resize.asked"); !stopped) co_return stopped;
   const std::uint64_t bytes = device_bytes(live.image->size(), live.record->block_size);
   auto done = co_await ports_.devices.of(kind_of(live)).resize(*live.link, *index, live.id, bytes, soon());
   if (!done) co_return done;

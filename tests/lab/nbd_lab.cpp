@@ -54,7 +54,7 @@ struct Node {
     args.backend = kBackend;
     args.size = image.size();
     args.block_size = block_size;
-    args.avoid = std::move(avoid);
+    args.avoid = [avoid = std::move(avoid)] { return avoid; };
     const auto got = run(devices->connect(*link, args, soon()));
     REQUIRE(got);
     index = *got;

@@ -3,8 +3,8 @@ import os
 import signal
 import time
 
-from checks import check, long, now_us, say, wait_for
-from machine import MIB, child_of, read
+from checks import Skip, check, long, now_us, say, wait_for
+from machine import CORBD, MIB, child_of, devices, processes, read
 from stories_handover import expect_silence, hand_over, told_by_nbd
 from writer import Writer
 
@@ -119,6 +119,63 @@ def story_keeper_handover(lab):
     writer.expect_nothing_lost(moments)
     volume.unstage(patience=30)
     volume.expect_gone()
+    check(agent.stop() == 0, "the keeper ended with %s" % agent.process.returncode)
+
+
+def in_resize():
+    """The helper inside the command that waits in the kernel."""
+    for pid, line in processes(CORBD).items():
+        if line.endswith(" helper") and read("/proc/%d/stat" % pid).split(") ")[-1][:1] == "D":
+            return pid
+    return None
+
+
+def is_stopped(pid):
+    return read("/proc/%d/stat" % pid).split(") ")[-1][:1] == "T"
+
+
+def story_kill_in_resize(lab):
+    """kill -9 with a keeper while a resize waits in the kernel for writes that the cluster does not answer: the next agent answers them, the device has grown, nothing is lost, and nbd goes on"""
+    if tuple(int(part) for part in os.uname().release.split(".")[:2]) < (6, 9):
+        raise Skip("before Linux 6.9 a resize waits for nothing")
+    agent = lab.agent(flags=["--keeper"]).start(failpoints=["step.kernel_resize.asked=stop"])
+    image = lab.image("a", size=64 * MIB)
+    volume, other = agent.volume(image, block=True), agent.volume(lab.image("b", size=64 * MIB), block=True)
+    volume.stage()
+    writer = Writer(lab, volume.staged_path, size=16 * MIB, threads=4).start()
+    writer.wait_more(20)
+    lab.admin("rbd", "resize", "--no-progress", "-s", "96M", image.spec)
+    child = child_of(agent.process.pid)
+    wait_for("the agent to stop before it resizes", lambda: is_stopped(child), 60)
+    lab.admin("osd", "stop")
+    try:
+        os.kill(child, signal.SIGCONT)
+        helper = wait_for("a helper in the resize", in_resize, 30)
+        time.sleep(0.5)
+        check(in_resize() == helper, "the resize did not wait")
+        kill = now_us()
+        os.kill(child, signal.SIGKILL)
+        following = wait_for("the keeper to start the next agent", lambda: child_of(agent.process.pid) not in (0, child) and child_of(agent.process.pid), 20)
+        agent.wait_event("agent.started", 60, pid=following)
+        check(in_resize() == helper, "the resize ended although nobody answered")
+    finally:
+        lab.admin("osd", "cont")
+
+    def goes_on():
+        # The next agent has the failpoint too.
+        if is_stopped(following):
+            os.kill(following, signal.SIGCONT)
+        return agent.events("nbd.resumed", volume=volume.id) and devices()[volume.device]["size"] == 96 * MIB
+    wait_for("the next agent to answer, and the device to grow", goes_on, 60)
+    wait_for("the helper to end", lambda: not os.path.exists("/proc/%d" % helper), 30)
+    writer.wait_more(20)
+    writer.stop()
+    writer.expect_nothing_lost([kill])
+    other.stage(patience=30)
+    for one in (volume, other):
+        one.unstage(patience=30)
+    for one in (volume, other):
+        one.expect_gone()
     check(agent.stop() == 0, "the keeper ended with %s" % agent.process.returncode)
 
 

@@ -154,3 +154,112 @@ TEST_CASE("a stall lasts until a request that waited is answered, not until the 
   else
     CHECK((at_reconnect == in_the_end && in_the_end >= 5s && in_the_end < 6s));
 }
+
+namespace {
+
+/// A resize is under way in the kernel, which waits for a write that the cluster does not answer.
+void grow_and_stall(Scene& scene) {
+  scene.filled();
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.world.calls.before_call = [&](const std::string& call) {
+    if (call != "kernel resize" || scene.world.kernel.frozen) return;
+    scene.world.cluster.dead = true;
+    scene.world.kernel.application_writes(scene.device(), 0);
+  };
+  scene.image().size *= 2;
+  scene.world.cluster.resized(scene.image().id);
+  REQUIRE(scene.want(plan::Healed{}) == errc::timed_out);
+  scene.world.calls.before_call = {};
+  REQUIRE(scene.world.kernel.frozen);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "an agent that is killed while a resize waits for a write in flight ends, and the next one answers the write") {
+  Scene scene;
+  scene.world.agent.keeper = true;
+  grow_and_stall(scene);
+  const auto size = scene.image().size;
+  scene.kill_and_start(true);
+  scene.loop.advance(5min);
+  scene.world.cluster.revive();
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+  scene.loop.advance(1s);
+  CHECK_FALSE(scene.world.kernel.frozen);
+  CHECK(scene.waiting() == 0);
+  CHECK(scene.device().size == size);
+  CHECK(scene.world.kernel.deaths == 0);
+  CHECK(scene.world.kernel.errors == 0);
+}
+
+TEST_CASE("while a resize waits no other command is begun, and the next volume is staged when it has ended") {
+  Scene scene;
+  scene.world.cluster.images["image-2"].id = "id-2";
+  grow_and_stall(scene);
+  CHECK(scene.want(test::staged_wish("image-2"), "image-2") != errc::ok);
+  CHECK(scene.world.kernel.devices.size() == 1);
+  scene.world.cluster.revive();
+  scene.loop.advance(1s);
+  CHECK(scene.want(test::staged_wish("image-2"), "image-2") == errc::ok);
+  CHECK(scene.world.kernel.devices.size() == 2);
+}
+
+TEST_CASE("without a keeper a device whose agent is killed while its resize waits is served again only after a boot") {
+  Scene scene;
+  grow_and_stall(scene);
+  scene.kill_and_start();
+  scene.world.cluster.revive();
+  CHECK(scene.want(plan::Healed{}) != errc::ok);
+  CHECK(scene.world.kernel.stands());
+}
+
+namespace {
+
+/// The driver is busy with a disconnect for some seconds; all other commands are quick.
+struct BusyDriver : test::Calm {
+  test::Fate fate(const std::string& call) override {
+    test::Fate fate;
+    if (call == "disconnect") fate.before = 5s;
+    if (call == "kernel connect") fate.before = 100ms;
+    return fate;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a connect that waited for its turn takes no number that a volume was given and lost meanwhile") {
+  Scene scene;
+  BusyDriver busy;
+  scene.world.hazards = &busy;
+  for (const char* name : {"image-2", "image-3"}) scene.world.cluster.images[name].id = std::string("id-of-") + name;
+  scene.filled();
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  auto raw = test::block_wish();
+  raw.source.image = "image-2";
+  raw.path = "/kubelet/staging/image-2";
+  const auto want = [&](std::string id, plan::Wish wish) {
+    asio::co_spawn(scene.loop.io, scene.world.agent.shell().want(std::move(id), std::move(wish), {}), asio::detached);
+  };
+  // Their commands wait one behind the other: the second volume's connect, the disconnect, the third one's connect.
+  want("image-2", raw);
+  scene.loop.advance(10ms);
+  want(kId, kUnstaged);
+  scene.loop.advance(10ms);
+  want("image-3", test::staged_wish("image-3"));
+  scene.loop.advance(500ms);
+  const auto in_queue = scene.world.calls.under_way.size();
+  auto& devices = scene.world.kernel.devices;
+  const auto lost = std::ranges::find(devices, "image-2", &test::KernelDevice::backend);
+  REQUIRE(in_queue == 2);
+  REQUIRE(lost != devices.end());
+  const auto number = lost->index;
+  scene.world.kernel.disconnect(number);
+  REQUIRE(std::ranges::find(devices, "image-2", &test::KernelDevice::backend) == devices.end());
+  REQUIRE(scene.world.kernel.mounts.back().root == "/nbd" + std::to_string(number));
+  scene.loop.advance(20s);
+  const auto next = std::ranges::find(devices, "image-3", &test::KernelDevice::backend);
+  REQUIRE(next != devices.end());
+  CHECK(next->index != number);
+  for (const auto& rule : scene.world.broken_rules) FAIL_CHECK(rule);
+}

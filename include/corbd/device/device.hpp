@@ -71,8 +71,9 @@ struct ConnectArgs {
   bool trim = true;  ///< the device offers to discard
   std::uint64_t dead_conn_timeout_s = 86400;
   /// The device gets none of these numbers. They belong to devices of other volumes, and some of those devices may be
-  /// gone. A pod that was given such a device by its number would have this one.
-  std::vector<std::uint32_t> avoid;
+  /// gone. A pod that was given such a device by its number would have this one. Asked on the control thread when the
+  /// command begins, for it may have waited long.
+  std::function<std::vector<std::uint32_t>()> avoid;
 };
 
 /// A device that exists and whose link is dead.
@@ -150,7 +151,7 @@ class Devices {
   virtual task<result<>> reconnect(Link& link, ReconnectArgs args, Until until) = 0;
   /// Makes a device larger. Only on a live link, and only while nothing is stuck: kernels from 6.9 hold nbd's mutex of
   /// the whole machine until every request in flight has ended. unavailable when the link is not alive or something is
-  /// older than a second.
+  /// older than a second. A helper gives the command, because this process could not end meanwhile.
   virtual task<result<>> resize(Link& link, std::uint32_t index, std::string backend, std::uint64_t bytes,
                                 Until until) = 0;
   /// The caller made sure that nobody uses the device. Succeeds too when it is not connected, or carries another

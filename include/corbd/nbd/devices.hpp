@@ -1,10 +1,12 @@
 // The nbd room's real side of the device port.
 #pragma once
 
+#include <boost/json/object.hpp>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "corbd/core/helper_call.hpp"
 #include "corbd/device/device.hpp"
 #include "corbd/device/keep.hpp"
 
@@ -33,9 +35,17 @@ struct Config {
   std::vector<std::pair<std::uint32_t, GivenLink>> kept = {};
   device::Keep* keep = nullptr;             ///< outlives the devices; nullptr: a link ends with this process
   std::map<std::uint64_t, Fd> memory = {};  ///< by token: of what the given ledgers speak
+  /// A file that every agent of the node locks while it gives a command, and a helper that gives one; "": there is no
+  /// other agent.
+  std::string commands_lock = {};
+  HelperProgram helper = {};
 };
 
 /// Starts the io threads and the netlink thread; the destructor ends them, after all links are destroyed.
 std::unique_ptr<device::Devices> make_devices(executor control, Clock& clock, Config config);
+
+/// In the helper process: whether the request is one of the devices', and what is to be done.
+bool knows(const boost::json::object& request);
+result<boost::json::object> work(const boost::json::object& request);
 
 }  // namespace corbd::nbd

@@ -96,6 +96,8 @@ void Node::happen(const Fault& fault) {
     case Kind::suspend:
       suspended_for_ = fault.lasts;
       break;
+    case Kind::grow_under_load:
+      return grow_under_load(fault);
     case Kind::there_and_back:
       return there_and_back(fault);
     case Kind::fence_node:
@@ -114,6 +116,29 @@ void Node::die_under_load() {
   for (std::size_t i = 0; i < kubelets_.size(); ++i) application_hurries(i, loop_.clock.now() + 500ms);
   loop_.outside_in(any(300ms), [this] {
     if (!faults_over_) crash();
+  });
+}
+
+/// Requests are in flight when the kernel resizes the device. Then the cluster does not answer them, and the agent
+/// dies.
+void Node::grow_under_load(const Fault& fault) {
+  const auto image = world_.cluster.images.find(history_.volumes[fault.what % history_.volumes.size()].image);
+  if (image == world_.cluster.images.end()) return;
+  for (std::size_t i = 0; i < kubelets_.size(); ++i) application_hurries(i, loop_.clock.now() + 3s);
+  world_.cluster.slow = 30ms;
+  loop_.outside_in(3s, [this] { world_.cluster.slow = duration::zero(); });
+  world_.kernel.on_freeze = [this, fault] {
+    if (faults_over_) return;
+    happen({Kind::cluster_dead, fault.at, fault.lasts, fault.what});
+    loop_.outside_in(any(500ms), [this] {
+      if (!faults_over_) crash();
+    });
+  };
+  loop_.outside_in(100ms, [this, name = image->first] {
+    const auto grows = world_.cluster.images.find(name);
+    if (grows == world_.cluster.images.end()) return;
+    grows->second.size += 1 << 20;
+    world_.cluster.resized(grows->second.id);
   });
 }
 

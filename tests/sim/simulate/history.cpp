@@ -58,6 +58,8 @@ constexpr std::array kWeights{
     Weight{Kind::dead_holder, "another node is cut off with an image", 0, 10'000},
     // Drawn apart: add_keepers().
     Weight{Kind::keeper_dies, "the keeper dies", 0, 20'000},
+    // Drawn apart: add_growth().
+    Weight{Kind::grow_under_load, "an image grows under load, and the agent dies in that moment", 0, 150'000},
     // Drawn apart: make_history_of_two().
     Weight{Kind::cut_network, "a node's network is cut", 0, 150'000},
     Weight{Kind::fence_host, "a node is fenced by its host", 0, 150'000},
@@ -122,6 +124,14 @@ void add_handovers(Draw& draw, History& history) {
                               draw.below(1000)});
 }
 
+/// Once something is served. A keeper starts the next agent, which alone can answer what the kernel waits for.
+void add_growth(Draw& draw, History& history) {
+  if (history.keepers == 0 || !draw.one_in(4)) return;
+  const auto at = draw.below(static_cast<std::uint32_t>(history.length.count()));
+  history.faults.push_back({Kind::grow_under_load, Millis(1000 + at),
+                            Millis(draw.below(weight_of(Kind::grow_under_load).lasts_ms)), draw.below(1000)});
+}
+
 }  // namespace
 
 std::string text(const Fault& fault) {
@@ -174,6 +184,7 @@ History make_history(std::uint64_t seed) {
   add_fences(draw, history);
   add_keepers(draw, history);
   add_handovers(draw, history);
+  add_growth(draw, history);
   return history;
 }
 

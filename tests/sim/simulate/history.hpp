@@ -48,6 +48,7 @@ struct Fault {
     fence_node,
     dead_holder,
     keeper_dies,
+    grow_under_load,
     // Of two nodes; so are those that name a call, kill, fence_us, and those of links and the cluster. `what` is even
     // of the first node, and odd of the second.
     cut_network,

@@ -67,6 +67,7 @@ Outcome Node::live() {
   }
   go_until(start_ + history_.length);
   stop_faults();
+  end_freeze();
   settle();
   wait_for_agents();
   stage_what_the_dead_left();
@@ -97,6 +98,12 @@ void Node::lifecycle() {
     const auto slept = *std::exchange(suspended_for_, std::nullopt);
     trace("the machine sleeps for " + std::to_string(slept.count()) + " ms");
     loop_.leap(slept);
+  }
+  // What docs/architecture.md says remains: the link of a device ends while its resize waits.
+  if (world_.kernel.stands() && !reboots_) {
+    trace("nbd of the node stands until it boots");
+    reboots_ = agent().keeper_goes_too = true;
+    if (!down_for_) down_for_ = 1s;
   }
   if (handover_ != nullptr && !reboots_) {
     look_at_handover();
@@ -155,6 +162,19 @@ result<> Node::want(const std::string& id, const Wish& wish) {
   trace(std::string(plan::name(wish)) + " of " + id + (done ? " done" : ": " + done.error().text));
   look_at_rules();
   return done;
+}
+
+/// A resize of an agent that died may wait for requests of a volume that nobody proves to be ours. All other volumes'
+/// commands wait for that too, so an operator gives the volume up.
+void Node::end_freeze() {
+  const auto end = loop_.clock.now() + 3min;
+  while (world_.kernel.frozen && loop_.clock.now() < end && world_.broken_rules.empty()) step(end);
+  for (const auto& kubelet : kubelets_) {
+    const auto* device = device_of(kubelet.volume.image);
+    if (!world_.kernel.frozen || device == nullptr || device->index != world_.kernel.frozen->device) continue;
+    if (provably_ours(kubelet)) world_.broke("a resize waits for a volume that is provably ours: " + device->backend);
+    static_cast<void>(want(kubelet.volume.image, plan::Failed{}));
+  }
 }
 
 /// Liveness: once nothing goes wrong any more, what is ours is served, and answers.

@@ -48,6 +48,7 @@ class Node final : public test::Hazards {
   void end_handover();
   test::Agent& agent() const { return serving_->agent; }
   void start_agent();
+  void end_freeze();
   void settle();
   void take_down();
   result<> want(const std::string& id, const plan::Wish& wish);
@@ -56,6 +57,7 @@ class Node final : public test::Hazards {
   void happen(const Fault& fault);
   void die_under_load();
   void keeper_dies(const Fault& fault);
+  void grow_under_load(const Fault& fault);
   void happen_to_image(const Fault& fault);
   void happen_to_device(const Fault& fault);
   void there_and_back(const Fault& fault);

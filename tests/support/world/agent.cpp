@@ -139,6 +139,8 @@ void Agent::begin() {
 
 void Agent::start(bool with_healer) {
   if (node.has_lock != nullptr) world_.broke("two agents have the lock of the state folder");
+  if (const auto& frozen = world_.kernel.frozen; frozen && frozen->by != nullptr && !frozen->by->agent.running())
+    world_.broke("an agent waits in the kernel and never ends, so nobody starts the next one, which would answer");
   node.has_lock = this;
   beside_ = false;
   node.cut.clear();
@@ -151,8 +153,14 @@ void Agent::start(bool with_healer) {
   if (!started) throw std::runtime_error(started.error().text);
   if (life_->healer) life_->healer->start();
   if (world_.kernel.given.empty()) return;
+  let_go_later();
+}
+
+void Agent::let_go_later() {
   world_.loop().outside_in(kGivenFor, [this, life = lives_] {
-    if (lives(life)) let_go_of_given();
+    if (!lives(life)) return;
+    if (world_.kernel.frozen) return let_go_later();
+    let_go_of_given();
   });
 }
 

@@ -99,6 +99,7 @@ class Agent {
 
  private:
   void let_go_of_given();
+  void let_go_later();
   struct Life;
   void begin();
   void make_healer();

@@ -19,9 +19,10 @@ struct Calls::Asked {
   Effect effect;
   std::weak_ptr<Reply> reply;
   int life = 0;
-  bool of_driver = false;
   time_point sent = {};
   std::function<void(const result<>&)> told = {};  ///< when its end is known to the agent's process, whoever has left
+  std::optional<DriverCommand> command = {};
+  bool begun = false;  ///< of a command
 };
 
 struct Calls::HelperJob {
@@ -91,23 +92,51 @@ task<result<>> Calls::ask_node(std::string call, Until until, Effect effect) {
   co_return reply->value;
 }
 
-task<result<>> Calls::ask_driver(std::string call, std::string backend, Until until, Effect effect,
-                                 std::function<void(const result<>&)> ended) {
+task<result<>> Calls::ask_driver(std::string call, std::string backend, Until until, DriverCommand command) {
   const auto reply = std::make_shared<Reply>(world_.loop().control(), world_.loop().clock);
-  const auto asked = std::make_shared<Asked>(
-      Asked{call, "", false, next_fate(call), std::move(effect), reply, world_.agent.life(), true});
+  const auto asked =
+      std::make_shared<Asked>(Asked{call, "", false, next_fate(call), command.effect, reply, world_.agent.life()});
   if (asked->fate.crash_before) co_await die();
   if (asked->fate.fail) co_return with_context(call, *asked->fate.fail);
-  const auto place = under_way.insert(under_way.end(), {std::move(backend), {call, world_.loop().clock.wall()}});
-  asked->told = [this, place, ended = std::move(ended)](const result<>& value) {
+  asked->command = std::move(command);
+  const auto place = under_way.insert(under_way.end(), {std::move(backend), {call, world_.loop().clock.wall()}, asked});
+  asked->told = [this, place, ended = asked->command->ended](const result<>& value) {
     under_way.erase(place);
     if (ended) ended(value);
+    begin_command();
   };
-  in_syscall_.push_back(asked);
-  world_.loop().outside_in(asked->fate.before, [this, asked] { perform(asked); });
+  begin_command();
   const Waited how = co_await reply->done.wait(until);
-  if (how != Waited::ready) co_return wait_error(how, call);
-  co_return reply->value;
+  if (how == Waited::ready) co_return reply->value;
+  if (!asked->begun) under_way.erase(place);
+  co_return wait_error(how, call);
+}
+
+/// Not while a helper's is under way: the agents of a node keep away from each other's commands.
+void Calls::begin_command() {
+  if (under_way.empty() || under_way.front().asked == nullptr || under_way.front().asked->begun) return;
+  if (world_.kernel.frozen)
+    return world_.kernel.after_thaw([this, life = world_.agent.life()] {
+      if (world_.agent.lives(life)) begin_command();
+    });
+  const auto asked = under_way.front().asked;
+  asked->begun = true;
+  if (asked->command->begins) asked->command->begins();
+  in_syscall_.push_back(asked);
+  world_.loop().outside_in(asked->fate.before, [this, asked] { perform_command(asked); });
+}
+
+void Calls::perform_command(const std::shared_ptr<Asked>& asked) {
+  if (!world_.agent.lives(asked->life)) return;
+  // Another process's. The driver's mutex lets nobody leave.
+  if (world_.kernel.frozen) return world_.kernel.after_thaw([this, asked] { perform_command(asked); });
+  std::erase(in_syscall_, asked);
+  const auto& command = *asked->command;
+  if (command.may)
+    if (auto may = command.may(); !may) return finish(asked, may);
+  const World* by = command.by_helper ? nullptr : &world_;
+  const auto then = [this, asked] { finish(asked, asked->effect()); };
+  if (!command.freezes || !world_.kernel.freeze(*command.freezes, by, then)) then();
 }
 
 /// A process ends with its syscalls: each comes to its end then, or was not begun. The next one starts later, for what
@@ -116,8 +145,10 @@ void Calls::end() {
   under_way.clear();
   std::erase_if(world_.kernel.disconnected_by_us, [this](const auto& one) { return std::get<0>(one) == &world_; });
   for (const auto& asked : std::exchange(in_syscall_, {}))
-    if (world_.hazards != nullptr && (asked->of_driver || asked->fate.before < std::chrono::seconds(1)) &&
+    if (world_.hazards != nullptr && (asked->command || asked->fate.before < std::chrono::seconds(1)) &&
         world_.hazards->any(duration(2)).count() == 0) {
+      // Whoever gives it for the agent sees that the agent is gone, or another one's is under way.
+      if (asked->command && (asked->command->may || world_.kernel.frozen)) continue;
       static_cast<void>(asked->effect());
       world_.trace(asked->call + " (of a dead agent)");
     }
@@ -128,8 +159,8 @@ void Calls::perform(std::shared_ptr<Asked> asked) {
   if (!asked->of_cluster) {
     if (!lives) return;
     std::erase(in_syscall_, asked);
-    // Whoever wanted it has left before it was begun. The driver's mutex lets nobody leave.
-    if (asked->reply.expired() && !asked->of_driver) return;
+    // Whoever wanted it has left before it was begun.
+    if (asked->reply.expired()) return;
   }
   // The asker is dead: the message was out already, or it was not.
   if (!lives && (world_.hazards == nullptr || world_.hazards->any(duration(2)).count() == 0)) return;
@@ -142,14 +173,16 @@ void Calls::perform(std::shared_ptr<Asked> asked) {
     world_.network.hold([this, asked] { perform(asked); });
     return;
   }
-  result<> value;
   if (asked->of_cluster && world_.cluster.refuses(asked->by)) {
     world_.agent.note_cut(asked->by);
-    value = Error{errc::fenced, asked->call + ": the cluster has blocklisted this client"};
-  } else {
-    value = asked->effect();
-    world_.trace(asked->call + (lives ? "" : " (of a dead agent)") + (value ? "" : ": " + value.error().text));
+    return finish(asked, Error{errc::fenced, asked->call + ": the cluster has blocklisted this client"});
   }
+  finish(asked, asked->effect());
+}
+
+void Calls::finish(const std::shared_ptr<Asked>& asked, result<> value) {
+  const bool lives = world_.agent.lives(asked->life);
+  world_.trace(asked->call + (lives ? "" : " (of a dead agent)") + (value ? "" : ": " + value.error().text));
   if (lives && asked->fate.crash_after) return world_.loop().crash();
   if (asked->fate.fail_after) value = with_context(asked->call, *asked->fate.fail_after);
   deliver(asked, std::move(value));
@@ -210,6 +243,10 @@ void Calls::run_helper(const std::shared_ptr<HelperJob>& job) {
       world_.trace(job->asked->call + " waits for the network");
       return;
     }
+  }
+  if (device != nullptr && world_.kernel.frozen && world_.kernel.frozen->device == device->index) {
+    world_.kernel.after_thaw([job] { job->of.run_helper(job); });
+    return;
   }
   if (device != nullptr && device->alive && job->syncs && !device->requests.empty()) {
     world_.loop().outside_in(std::chrono::milliseconds(1), [this, job] { run_helper(job); });

@@ -44,18 +44,27 @@ class Calls {
   task<result<>> ask_cluster(std::string call, std::string by, Until until, Effect effect, std::string header = {});
   /// The same of the kernel or of a file.
   task<result<>> ask_node(std::string call, Until until, Effect effect);
-  /// The same of the kernel's nbd driver: a command that nobody takes back. It has its effect also after the caller has
-  /// left, and until its end is told it is under way. `ended`: when it is told.
-  task<result<>> ask_driver(std::string call, std::string backend, Until until, Effect effect,
-                            std::function<void(const result<>&)> ended = {});
+  struct DriverCommand {
+    Effect effect;
+    std::function<void()> begins = {};                ///< its turn has come
+    std::function<void(const result<>&)> ended = {};  ///< that is told
+    Effect may = {};                                  ///< looked at last
+    std::optional<std::uint32_t> freezes = {};        ///< a device, until its requests in flight are answered
+    bool by_helper = false;                           ///< which outlives the agent
+  };
+  /// The same of the kernel's nbd driver: commands that nobody takes back, one after another. One that was begun has
+  /// its effect also after the caller has left, and until its end is told it is under way.
+  task<result<>> ask_driver(std::string call, std::string backend, Until until, DriverCommand command);
   /// The same of a helper process, which waits as long as the device has no server, and outlives the agent.
   task<result<>> ask_helper(std::string call, std::optional<std::uint32_t> device, HelperOwner owner, Until until,
                             Effect effect);
+  struct Asked;
   struct UnderWay {
     std::string backend;
     device::Command told;
+    std::shared_ptr<Asked> asked = {};
   };
-  std::list<UnderWay> under_way;  ///< commands to the driver, of this life
+  std::list<UnderWay> under_way;  ///< commands to the driver, of this life; the first one has begun
   /// Whether a helper works under that lock.
   bool busy(const std::string& file) const;
   /// The device has a server, or will never have one: helpers that wait for it look again.
@@ -67,11 +76,13 @@ class Calls {
 
  private:
   struct Reply;
-  struct Asked;
   struct HelperJob;
   Fate next_fate(const std::string& call);
   task<> die();
   void perform(std::shared_ptr<Asked> asked);
+  void begin_command();
+  void perform_command(const std::shared_ptr<Asked>& asked);
+  void finish(const std::shared_ptr<Asked>& asked, result<> value);
   void deliver(const std::shared_ptr<Asked>& asked, result<> value);
   void run_helper(const std::shared_ptr<HelperJob>& job);
 

@@ -99,7 +99,7 @@ std::uint32_t CephCsi::stages_with_krbd(const std::string& name, const std::stri
 
 void CephCsi::heals(std::uint32_t index) {
   KernelDevice* device = world_.kernel.by_index(index);
-  if (device == nullptr || device->alive || device->disconnected) return;
+  if (device == nullptr || device->alive || device->disconnected || world_.kernel.frozen) return;
   FakeImage* image = world_.cluster.by_id(device->image_id);
   if (image == nullptr) return;
   const std::string client = world_.agent.node_address + ":0/9" + std::to_string(world_.cluster.new_serial());

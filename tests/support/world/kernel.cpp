@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "codec.hpp"
 #include "support/world/ports.hpp"
@@ -18,7 +19,33 @@ void Kernel::boot() {
   devices.clear();
   given.clear();
   mounts.clear();
+  frozen.reset();
+  waiting_.clear();
   boot_id += "'";
+}
+
+bool Kernel::freeze(std::uint32_t index, const World* by, std::function<void()> then) {
+  const KernelDevice* device = by_index(index);
+  if (device == nullptr || device->requests.empty()) return false;
+  world_.trace("a resize waits for the requests in flight of " + device::path(index));
+  frozen = Frozen{index, by, std::move(then)};
+  if (const auto happens = std::exchange(on_freeze, {})) happens();
+  return true;
+}
+
+void Kernel::thaw_if_idle(std::uint32_t index) {
+  const KernelDevice* device = by_index(index);
+  if (!frozen || frozen->device != index || (device != nullptr && !device->requests.empty())) return;
+  const Frozen ended = *std::exchange(frozen, std::nullopt);
+  world_.trace("the requests in flight of " + device::path(index) + " have ended");
+  ended.then();
+  for (const auto& waits : std::exchange(waiting_, {})) waits();
+}
+
+bool Kernel::stands() const {
+  if (!frozen) return false;
+  const auto device = std::ranges::find(devices, frozen->device, &KernelDevice::index);
+  return device == devices.end() || !device->alive;
 }
 
 void Kernel::application_writes(KernelDevice& device, std::size_t block) {
@@ -61,6 +88,8 @@ void Kernel::ask_device(KernelDevice& device, KernelRequest request) {
     ++errors;
     return;
   }
+  // Who asks waits before the queue.
+  if (frozen && frozen->device == device.index) return;
   const auto waits = [&](const KernelRequest& other) { return !other.flush && other.block == request.block; };
   if (std::any_of(device.requests.begin(), device.requests.end(), waits)) return;
   request.id = ++requests_;
@@ -79,6 +108,7 @@ void Kernel::send(KernelDevice& device, KernelRequest& request) {
 }
 
 void Kernel::disconnect(std::uint32_t index) {
+  if (frozen) return after_thaw([this, index] { disconnect(index); });
   KernelDevice* device = by_index(index);
   if (device == nullptr || device->disconnected) return;
   world_.trace(device::path(index) + " is disconnected");
@@ -206,19 +236,23 @@ void Kernel::answer(std::uint32_t index, int link, const Reply& reply) {
     return world_.broke("the kernel was answered a request that it does not wait for");
   const KernelRequest request = *place;
   device->requests.erase(place);
-  if (request.flush) return flush_answered(*device, request, reply);
-  if (reply.failed != 0) {
+  if (request.flush) {
+    flush_answered(*device, request, reply);
+    return thaw_if_idle(index);
+  }
+  if (reply.failed == 0) {
+    ++answered;
+    if (reply.cached)
+      device->unflushed[request.block] = request.number;
+    else
+      look_at_data(*device, request, reply.number);
+  } else {
     ++errors;
     // ENOENT: of an image that was removed, its own answer.
     if (!reply.tombstone && reply.failed != -ENOENT)
       world_.broke("an error reached the kernel that the image did not give: " + std::to_string(reply.failed));
-    return;
   }
-  ++answered;
-  if (reply.cached)
-    device->unflushed[request.block] = request.number;
-  else
-    look_at_data(*device, request, reply.number);
+  thaw_if_idle(index);
 }
 
 void Kernel::flush_answered(KernelDevice& device, const KernelRequest& request, const Reply& reply) {

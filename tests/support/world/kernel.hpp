@@ -98,6 +98,21 @@ class Kernel {
   std::uint64_t answered = 0, errors = 0;  ///< requests that ended well, and with EIO
   std::uint64_t flushed = 0, flushes_failed = 0;
 
+  /// A resize waits for a device's requests in flight, under the driver's mutex, as kernels from 6.9 do: no other
+  /// command is carried out, and the process that gave it cannot end.
+  struct Frozen {
+    std::uint32_t device = 0;
+    const World* by = nullptr;  ///< nullptr: a helper
+    std::function<void()> then;
+  };
+  std::optional<Frozen> frozen;
+  std::function<void()> on_freeze;  ///< the next one
+  /// False: nothing is in flight.
+  bool freeze(std::uint32_t index, const World* by, std::function<void()> then);
+  void after_thaw(std::function<void()> action) { waiting_.push_back(std::move(action)); }
+  /// Nothing but a boot ends it: only a command could give the device a link.
+  bool stands() const;
+
   // Other programs of the node.
   /// By whomever. Its requests get errors; it is gone once nobody has it open.
   void disconnect(std::uint32_t index);
@@ -151,8 +166,10 @@ class Kernel {
   void ask_device(KernelDevice& device, KernelRequest request);
   void flush_answered(KernelDevice& device, const KernelRequest& request, const Reply& reply);
   void seen_dead(int link);
+  void thaw_if_idle(std::uint32_t index);
 
   World& world_;
+  std::vector<std::function<void()>> waiting_;  ///< for the end of a freeze
   std::uint64_t requests_ = 0;
 };
 

@@ -58,6 +58,7 @@ class Devices final : public device::Devices {
     if (known->image_id != link->image_id) world_.broke("a device got another image behind it");
     if (link->tombstone()) look_at_tombstone(world_, *known);
     link->given = index;
+    link->resumed = true;
     link->keep();
     world_.kernel.resume_link(*known, link->serial);
     link->owe(std::move(before.owed));
@@ -78,9 +79,11 @@ class Devices final : public device::Devices {
     made.trim = args.trim;
     made.dead_conn_timeout_s = args.dead_conn_timeout_s;
     const auto index = std::make_shared<std::uint32_t>(0);
+    const auto numbers = std::make_shared<std::vector<std::uint32_t>>();
     auto done = co_await world_.calls.ask_driver(
         "kernel connect", args.backend, until,
-        [&world = world_, made, avoid = args.avoid, index] { return make_device(world, made, avoid, *index); });
+        {.effect = [&world = world_, made, numbers, index] { return make_device(world, made, *numbers, *index); },
+         .begins = [&world = world_, avoid = args.avoid, numbers] { *numbers = free_numbers(world, avoid()); }});
     if (!done) co_return done.error();
     ours.keep();
     co_return *index;
@@ -88,18 +91,20 @@ class Devices final : public device::Devices {
 
   task<result<>> reconnect(device::Link& link, device::ReconnectArgs args, Until until) override {
     auto& ours = static_cast<FakeLink&>(link);
+    // Without a command.
+    if (ours.resumed && ours.given == args.index) co_return still_serves(ours);
     const int serial = ours.serial;
     if (const auto kept = world_.kernel.given.find(args.index);
         kept != world_.kernel.given.end() && kept->second.of == &world_) {
       if (kept->second.of_keeper) world_.broke("a kept link was shut, and nobody tried to go on with it");
       world_.kernel.discard_given(args.index);
     }
-    auto done =
-        co_await world_.calls.ask_driver("kernel reconfigure", args.backend, until, [&world = world_, serial, args] {
-          if (KernelDevice* known = world.kernel.by_index(args.index); known != nullptr && args.foreign)
-            known->request_timeout = false;
-          return give_back(world, serial, args.index, args.backend);
-        });
+    auto effect = [&world = world_, serial, args] {
+      if (KernelDevice* known = world.kernel.by_index(args.index); known != nullptr && args.foreign)
+        known->request_timeout = false;
+      return give_back(world, serial, args.index, args.backend);
+    };
+    auto done = co_await world_.calls.ask_driver("kernel reconfigure", args.backend, until, {.effect = effect});
     if (done) ours.keep();
     co_return done;
   }
@@ -108,49 +113,56 @@ class Devices final : public device::Devices {
                         Until until) override {
     const int serial = static_cast<FakeLink&>(link).serial;
     const time_point asked = world_.loop().clock.now();
+    auto may = [&world = world_, serial, index, backend, asked]() -> result<> {
+      const FakeLink* ours = find_link(world, serial);
+      const bool serving = ours != nullptr && ours->state() == device::Link::State::serving;
+      if (!serving || ours->oldest() > std::chrono::seconds(1) ||
+          world.loop().clock.now() - asked > std::chrono::seconds(1))
+        return Error{errc::unavailable, "not resized while its link is down or a request waits for the cluster"};
+      const KernelDevice* known = world.kernel.by_index(index);
+      if (known == nullptr || known->backend != backend || known->disconnected)
+        return Error{errc::not_found, "not configured"};
+      if (!known->alive) world.broke("a device was resized on a dead link");
+      return {};
+    };
+    auto effect = [&world = world_, index, bytes]() -> result<> {
+      KernelDevice* known = world.kernel.by_index(index);
+      if (bytes < known->size) world.broke("a device was made smaller");
+      known->size = bytes;
+      return {};
+    };
     co_return co_await world_.calls.ask_driver(
-        "kernel resize", backend, until, [&world = world_, serial, index, backend, bytes, asked]() -> result<> {
-          const FakeLink* ours = find_link(world, serial);
-          const bool serving = ours != nullptr && ours->state() == device::Link::State::serving;
-          if (!serving || ours->oldest() > std::chrono::seconds(1) ||
-              world.loop().clock.now() - asked > std::chrono::seconds(1))
-            return Error{errc::unavailable, "not resized while its link is down or a request waits for the cluster"};
-          KernelDevice* known = world.kernel.by_index(index);
-          if (known == nullptr || known->backend != backend || known->disconnected)
-            return Error{errc::not_found, "not configured"};
-          if (!known->alive) world.broke("a device was resized on a dead link");
-          if (bytes < known->size) world.broke("a device was made smaller");
-          known->size = bytes;
-          return {};
-        });
+        "kernel resize", backend, until,
+        {.effect = std::move(effect), .may = std::move(may), .freezes = index, .by_helper = true});
   }
 
   task<result<>> disconnect(std::uint32_t index, std::string backend, Until until) override {
     discard(index);
     // It is looked at when the command begins; then it waits in the kernel.
-    const KernelDevice* begun = world_.kernel.by_index(index);
-    const bool carries = begun != nullptr && begun->backend == backend;
-    const int link = carries ? begun->link : 0;
-    auto ended = [&world = world_, index, link](const result<>& done) {
-      if (done) world.kernel.disconnected_by_us.insert({&world, index, link});
+    const auto link = std::make_shared<int>(0);
+    auto begins = [&world = world_, index, backend, link] {
+      const KernelDevice* begun = world.kernel.by_index(index);
+      if (begun != nullptr && begun->backend == backend) *link = begun->link;
     };
-    co_return co_await world_.calls.ask_driver(
-        "disconnect", backend, until,
-        [&world = world_, index, carries]() -> result<> {
-          if (!carries) return {};
-          for (const auto& mount : world.kernel.mounts) {
-            if (shows_device(mount, index)) world.broke("a mounted device was disconnected");
-          }
-          const KernelDevice* known = world.kernel.by_index(index);
-          if (known != nullptr && known->mapping) world.broke("a device was disconnected below an open mapping");
-          const auto is_write = [](const KernelRequest& request) { return request.write; };
-          if (known != nullptr && std::any_of(known->requests.begin(), known->requests.end(), is_write) &&
-              !world.agent.given_up.contains(known->backend))
-            world.broke("a device was disconnected with writes waiting in it");
-          world.kernel.disconnect(index);
-          return {};
-        },
-        ended);
+    auto effect = [&world = world_, index, link]() -> result<> {
+      if (*link == 0) return {};
+      for (const auto& mount : world.kernel.mounts) {
+        if (shows_device(mount, index)) world.broke("a mounted device was disconnected");
+      }
+      const KernelDevice* known = world.kernel.by_index(index);
+      if (known != nullptr && known->mapping) world.broke("a device was disconnected below an open mapping");
+      const auto is_write = [](const KernelRequest& request) { return request.write; };
+      if (known != nullptr && std::any_of(known->requests.begin(), known->requests.end(), is_write) &&
+          !world.agent.given_up.contains(known->backend))
+        world.broke("a device was disconnected with writes waiting in it");
+      world.kernel.disconnect(index);
+      return {};
+    };
+    auto ended = [&world = world_, index, link](const result<>& done) {
+      if (done) world.kernel.disconnected_by_us.insert({&world, index, *link});
+    };
+    co_return co_await world_.calls.ask_driver("disconnect", std::move(backend), until,
+                                               {.effect = effect, .begins = begins, .ended = ended});
   }
 
   std::optional<device::Command> under_way(const std::string& backend) const override {
@@ -159,7 +171,7 @@ class Devices final : public device::Devices {
     return std::nullopt;
   }
   task<Waited> end_commands(Until until) override {
-    while (!world_.calls.under_way.empty()) {
+    while (!world_.calls.under_way.empty() || world_.kernel.frozen) {
       if (world_.loop().clock.now() >= until.deadline) co_return Waited::deadline;
       co_await sleep_until(world_.loop().control(), world_.loop().clock,
                            world_.loop().clock.now() + std::chrono::milliseconds(10));
@@ -219,7 +231,16 @@ class Devices final : public device::Devices {
     return place == world.kernel.links.end() ? nullptr : place->second;
   }
 
-  static result<> make_device(World& world, KernelDevice made, const std::vector<std::uint32_t>& avoid,
+  /// When the command begins. One of them may be taken by the time the kernel carries it out.
+  static std::vector<std::uint32_t> free_numbers(World& world, const std::vector<std::uint32_t>& avoid) {
+    std::vector<std::uint32_t> free;
+    for (std::uint32_t number = 0; free.size() < 8; ++number)
+      if (world.kernel.by_index(number) == nullptr && std::ranges::find(avoid, number) == avoid.end())
+        free.push_back(number);
+    return free;
+  }
+
+  static result<> make_device(World& world, KernelDevice made, const std::vector<std::uint32_t>& numbers,
                               std::uint32_t& index) {
     FakeLink* link = find_link(world, made.link);
     if (link != nullptr && link->given) {
@@ -233,8 +254,8 @@ class Devices final : public device::Devices {
     if (world.kernel.driver == Kernel::Driver::full) return Error{errc::exhausted, "no device is free"};
     for (const auto& known : world.kernel.devices)
       if (known.backend == made.backend) world.broke("a second device was made for one volume");
-    while (world.kernel.by_index(made.index) != nullptr || std::ranges::find(avoid, made.index) != avoid.end())
-      ++made.index;
+    made.index =
+        *std::ranges::find_if(numbers, [&](std::uint32_t number) { return world.kernel.by_index(number) == nullptr; });
     for (const auto& mount : world.kernel.mounts)
       if (mount.root == "/nbd" + std::to_string(made.index) && mount.target.find(made.backend) == std::string::npos)
         world.broke("a device got the number of one that another volume's pods were given: " + mount.target);

@@ -123,6 +123,7 @@ class FakeLink final : public device::Link {
   const std::string image_id;
   const std::uint64_t visits;          ///< of its image when the link was made, or kNoVisit
   std::optional<std::uint32_t> given;  ///< the device that has its other end
+  bool resumed = false;                ///< it had that all the time
 
  private:
   static void completed(image::Op* op, int result) noexcept;

@@ -1,66 +1,131 @@
 #include "commands.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
+
 #include "support/catch.hpp"
+#include "support/folder.hpp"
 #include "support/loop.hpp"
 
 namespace corbd::test {
 namespace {
 
+using namespace std::chrono_literals;
+
 struct Asked {
   nbd::Commands::Place place;
-  bool refused = false;
+  bool begun = false, refused = false;
   void add(nbd::Commands& commands, const std::string& backend) {
-    place = commands.add(backend, {"disconnecting", {}}, [this] { refused = true; });
+    place = commands.add(
+        backend, {"disconnecting", {}}, [this](const nbd::Commands::Turn&) { begun = true; },
+        [this](const Error&) { refused = true; });
   }
+};
+
+/// The node's file, and another process that may have it locked.
+struct Lock {
+  Folder folder;
+  const std::string path = folder.path() + "/nbd.busy";
+  Fd other{::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)};
+  void take() const { REQUIRE(::flock(other.get(), LOCK_EX | LOCK_NB) == 0); }
+  void release() const { ::flock(other.get(), LOCK_UN); }
 };
 
 }  // namespace
 
 TEST_CASE("a command that was begun is under way until its end is known, whether or not its caller waits") {
   Loop loop;
-  nbd::Commands commands(loop.control(), loop.clock);
+  nbd::Commands commands(loop.control(), loop.clock, "");
   Asked asked;
   asked.add(commands, "volume");
-  CHECK(asked.place->begin());
+  CHECK(asked.begun);
   commands.leave(asked.place);
   REQUIRE(commands.find("volume"));
   CHECK(commands.find("volume")->what == "disconnecting");
   CHECK_FALSE(commands.find("another"));
-  commands.remove(asked.place);
+  commands.ended();
   CHECK_FALSE(commands.find("volume"));
 }
 
-TEST_CASE("a command that was not begun when its caller left is dropped") {
+TEST_CASE("commands are begun one after another, and one whose caller left meanwhile is dropped") {
   Loop loop;
-  nbd::Commands commands(loop.control(), loop.clock);
-  Asked asked;
-  asked.add(commands, "volume");
-  commands.leave(asked.place);
-  CHECK_FALSE(commands.find("volume"));
-  CHECK_FALSE(asked.place->begin());
+  nbd::Commands commands(loop.control(), loop.clock, "");
+  Asked first, second, third;
+  first.add(commands, "one");
+  second.add(commands, "two");
+  third.add(commands, "three");
+  CHECK_FALSE(second.begun);
+  commands.leave(second.place);
+  CHECK_FALSE(commands.find("two"));
+  commands.ended();
+  CHECK_FALSE(second.begun);
+  CHECK(third.begun);
 }
 
 TEST_CASE("whoever leaves waits for the command that was begun, and no other is begun any more") {
   Loop loop;
-  nbd::Commands commands(loop.control(), loop.clock);
+  nbd::Commands commands(loop.control(), loop.clock, "");
   Asked begun, queued;
   begun.add(commands, "one");
   queued.add(commands, "two");
-  REQUIRE(begun.place->begin());
+  REQUIRE(begun.begun);
   commands.close();
   CHECK_FALSE(commands.none().is_set());
   CHECK(queued.refused);
-  CHECK_FALSE(queued.place->begin());
-  CHECK_FALSE(commands.add("three", {}, [] {}));
-  commands.remove(begun.place);
+  CHECK_FALSE(commands.add("three", {}, [](const nbd::Commands::Turn&) {}, [](const Error&) {}));
+  commands.ended();
   CHECK(commands.none().is_set());
+  CHECK_FALSE(queued.begun);
 }
 
 TEST_CASE("whoever leaves while no command is under way waits for none") {
   Loop loop;
-  nbd::Commands commands(loop.control(), loop.clock);
+  nbd::Commands commands(loop.control(), loop.clock, "");
   commands.close();
   CHECK(commands.none().is_set());
+}
+
+TEST_CASE("no command is begun while a helper that outlived its agent has the lock of the node's commands") {
+  Loop loop;
+  const Lock lock;
+  lock.take();
+  nbd::Commands commands(loop.control(), loop.clock, lock.path);
+  Asked asked;
+  asked.add(commands, "volume");
+  loop.advance(10min);
+  CHECK_FALSE(asked.begun);
+  lock.release();
+  loop.advance(20ms);
+  CHECK(asked.begun);
+}
+
+TEST_CASE("an agent that leaves waits for a helper that outlived the agent before, and begins nothing") {
+  Loop loop;
+  const Lock lock;
+  lock.take();
+  nbd::Commands commands(loop.control(), loop.clock, lock.path);
+  Asked asked;
+  asked.add(commands, "volume");
+  commands.close();
+  CHECK(asked.refused);
+  loop.advance(1min);
+  CHECK_FALSE(commands.none().is_set());
+  lock.release();
+  loop.advance(20ms);
+  CHECK(commands.none().is_set());
+  CHECK_FALSE(asked.begun);
+}
+
+TEST_CASE("another agent has the turn once a command has given it away, and not before") {
+  Loop loop;
+  const Lock lock;
+  nbd::Commands commands(loop.control(), loop.clock, lock.path);
+  nbd::Commands::Turn turn;
+  commands.add("volume", {}, [&](nbd::Commands::Turn given) { turn = std::move(given); }, [](const Error&) {});
+  REQUIRE(turn);
+  CHECK(::flock(lock.other.get(), LOCK_EX | LOCK_NB) != 0);
+  turn->reset();
+  CHECK(::flock(lock.other.get(), LOCK_EX | LOCK_NB) == 0);
 }
 
 }  // namespace corbd::test

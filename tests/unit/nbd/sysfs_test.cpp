@@ -156,4 +156,11 @@ TEST_CASE("the devices with one identifier are found as they are now, and one th
   CHECK(devices->find("nobody's")->empty());
 }
 
+TEST_CASE("a resize that comes late does not make a device smaller that another one made larger") {
+  Tree tree;
+  tree.device(1).file("block/nbd1/backend", "mine");
+  // Without a driver any command would be an error.
+  CHECK(nbd::work({{"op", "nbd_resize"}, {"index", 1}, {"backend", "mine"}, {"bytes", 4096}, {"sysfs", tree.root()}}));
+}
+
 }  // namespace corbd::test
