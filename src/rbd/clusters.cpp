@@ -225,6 +225,8 @@ task<result<std::unique_ptr<image::Image>>> Clusters::open(image::Access access,
   if (auto right = is_cluster_of(*lease, access, key); !right) co_return right.error();
   if (auto fenced = connections_->all_fenced(key.fsid); !fenced) co_return fenced.error();
   if (auto awaited = co_await connections_->await_map(*lease, until); !awaited) co_return awaited.error();
+  if (!options.read_only && key.snap_id == 0)
+    if (auto recorded = co_await connections_->record(*lease, until); !recorded) co_return recorded.error();
   Promise<std::unique_ptr<image::Image>> promise(connections_->control(), connections_->clock());
   const auto future = promise.future();
   const std::string what = "image " + key.text() + " to open";

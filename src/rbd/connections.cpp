@@ -129,7 +129,7 @@ void Connections::start_connecting(Group& group) {
 }
 
 task<> Connections::connect_one(Group& group, std::shared_ptr<Attempt> attempt) {
-  auto made = co_await connect_and_record(group);
+  auto made = co_await connect_and_add(group);
   if (!made) attempt->failed = made.error();
   group.node_fenced.reset();
   for (const auto& connection : group.serving)
@@ -139,8 +139,7 @@ task<> Connections::connect_one(Group& group, std::shared_ptr<Attempt> attempt) 
   attempt->done.set();
 }
 
-// I5: the addresses are durable before anybody can open an image through the connection.
-task<result<>> Connections::connect_and_record(Group& group) {
+task<result<>> Connections::connect_and_add(Group& group) {
   const auto began = fencings_;
   auto job = [dial = dial_, access = group.access, timeout = config_.mon_timeout] { return dial(access, timeout); };
   auto made =
@@ -159,27 +158,49 @@ task<result<>> Connections::connect_and_record(Group& group) {
       if (!alive.expired()) drop_blocklisted();
     });
   };
-  Incarnation incarnation{Incarnation::State::live, connection->uuid, made->fsid,
-                          group.access.cluster_id,  made->addresses,  0};
-  incarnations_.add(incarnation);
-  // The agent that serves beside this one has the spare files.
-  auto save = [dir = config_.incarnations_dir, incarnation, spares = !config_.beside] {
-    return save_incarnation(dir, incarnation, spares);
-  };
-  auto saved = co_await files_.run(std::move(save), {}, "writing the incarnation");
-  if (!saved) {
-    co_await shut(connection);
-    co_return saved.error();
-  }
+  incarnations_.add({Incarnation::State::live, connection->uuid, made->fsid, group.access.cluster_id, made->addresses});
   group.serving.push_back(connection);
   outdate_others(group);
-  if (!config_.beside) gate_.spawn(refill_spares());
   log::info("cluster.connected", {{"cluster", group.access.cluster_id},
                                   {"fsid", connection->fsid},
                                   {"user", group.access.user},
                                   {"address", connection->addresses.front()},
                                   {"connections", group.serving.size()}});
   co_return result<>();
+}
+
+// I5: the addresses are durable before an image is opened for writing through the connection. Until then it can leave
+// nothing behind, and whoever comes after it need not know of it.
+task<result<>> Connections::record(const Lease& lease, Until until) {
+  if (!lease->recording) {
+    if (lease->recorded) co_return result<>();
+    lease->recording = std::make_shared<Attempt>(control_, clock_);
+    if (!gate_.spawn(record_one(Lease(*this, lease.connection()), lease->recording))) {
+      lease->recording.reset();
+      co_return Error{errc::cancelled, "the agent is leaving"};
+    }
+  }
+  const auto attempt = lease->recording;
+  const Waited how = co_await attempt->done.wait(until);
+  if (how != Waited::ready) co_return wait_error(how, "the addresses of a Ceph client to be written");
+  if (attempt->failed) co_return *attempt->failed;
+  co_return result<>();
+}
+
+task<> Connections::record_one(Lease lease, std::shared_ptr<Attempt> attempt) {
+  lease->recorded = true;
+  const Incarnation incarnation{Incarnation::State::live, lease->uuid, lease->fsid, lease->group->access.cluster_id,
+                                lease->addresses};
+  // The agent that serves beside this one has the spare files.
+  auto save = [dir = config_.incarnations_dir, incarnation, spares = !config_.beside] {
+    return save_incarnation(dir, incarnation, spares);
+  };
+  auto saved = co_await files_.run(std::move(save), {}, "writing the incarnation");
+  if (!saved) attempt->failed = saved.error();
+  lease->recorded = saved.has_value();
+  lease->recording.reset();
+  attempt->done.set();
+  if (saved && !config_.beside) co_await refill_spares();
 }
 
 task<> Connections::refill_spares() {
@@ -206,7 +227,10 @@ std::vector<std::shared_ptr<Connection>> Connections::take_blocklisted() {
       std::erase(group->serving, connection);
       connection->dropped = true;
       // Another program's blocklisting may be short, so fence it again, for as long as ours last.
-      incarnations_.set_state(connection->uuid, Incarnation::State::dead);
+      if (connection->recorded)
+        incarnations_.set_state(connection->uuid, Incarnation::State::dead);
+      else
+        incarnations_.remove(connection->uuid);
       log::warning("cluster.blocklisted", {{"cluster", group->access.cluster_id},
                                            {"address", connection->addresses.front()},
                                            {"images", connection->users}});
@@ -237,24 +261,25 @@ void Connections::retire_if_idle(std::shared_ptr<Connection> connection) {
   shuts_.spawn(shut(std::move(connection)));
 }
 
-// After this its operations are over. If all images were closed well, the incarnation needs no fencing.
+// After this its operations are over. If all images were closed well, or none could be written, the incarnation needs
+// no fencing.
 task<> Connections::shut(std::shared_ptr<Connection> connection) {
   rados_t cluster = std::exchange(connection->cluster, nullptr);
   // Nothing of a client that ended well can arrive any more, as if it were fenced.
   Incarnation ended{
       Incarnation::State::fenced, connection->uuid, connection->fsid, connection->group->access.cluster_id,
       connection->addresses,      wall_seconds(),   config_.boot_id};
-  auto end = [cluster, dir = config_.incarnations_dir, ended, well = connection->clean && !connection->dropped,
-              keeps = connection->keeps_locks] {
+  auto end = [cluster, dir = config_.incarnations_dir, ended, recorded = connection->recorded,
+              well = connection->clean && !connection->dropped, keeps = connection->keeps_locks] {
     rados_shutdown(cluster);
-    if (!well) return result<>();
+    if (!recorded || !well) return result<>();
     return keeps ? save_incarnation(dir, ended) : forget_incarnation(dir, ended.uuid);
   };
   const auto closed =
       co_await connection->group->threads->cluster.call_to_end(gate_, std::move(end), "closing a connection", false);
   if (!closed) log::warning("incarnation.not_forgotten", {{"error", closed.error().text}});
   if (connection->dropped) co_return;
-  if (!connection->clean || !closed)
+  if (connection->recorded && (!connection->clean || !closed))
     incarnations_.set_state(connection->uuid, Incarnation::State::dead);
   else if (connection->keeps_locks)
     incarnations_.set_state(connection->uuid, Incarnation::State::fenced, ended.fenced_at);
@@ -269,6 +294,8 @@ task<result<>> Connections::prepare(image::Access access, std::size_t images, Un
     if (!lease_of_one) co_return lease_of_one.error();
     held.push_back(std::move(*lease_of_one));
   }
+  for (const auto& lease_of_one : held)
+    if (auto recorded = co_await record(lease_of_one, until); !recorded) co_return recorded;
   co_return result<>();
 }
 

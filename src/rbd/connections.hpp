@@ -22,16 +22,20 @@ namespace corbd::rbd {
 struct Group;
 struct OpenImage;
 
+struct Attempt;
+
 struct Connection {
   rados_t cluster = nullptr;
   std::string fsid, uuid;
   std::vector<std::string> addresses;
   Group* group = nullptr;
-  std::size_t users = 0;             ///< open images and calls
-  std::uint64_t map_after = 0;       ///< it has the OSD map of the fencing with this number
-  bool dropped = false;              ///< takes no new image
-  bool clean = true;                 ///< every image was closed well
-  bool keeps_locks = false;          ///< locks stay when it ends
+  std::size_t users = 0;        ///< open images and calls
+  std::uint64_t map_after = 0;  ///< it has the OSD map of the fencing with this number
+  bool dropped = false;         ///< takes no new image
+  bool clean = true;            ///< every image was closed well
+  bool keeps_locks = false;     ///< locks stay when it ends
+  bool recorded = false;        ///< its file is there or being written: it may open images for writing
+  std::shared_ptr<Attempt> recording;
   std::optional<Error> node_fenced;  ///< the cluster refuses this node: only its monitors answer
   std::atomic<bool> blocklisted{false};
   std::set<OpenImage*> images;           ///< open ones; they are told when the connection is blocklisted
@@ -105,6 +109,8 @@ class Connections {
   task<result<image::Blocklist>> blocklist(Lease lease);
   task<result<std::vector<result<>>>> change_blocklist(Lease lease, std::vector<image::BlocklistEntry> entries,
                                                        std::optional<std::chrono::seconds> block_for);
+  /// Before an image is opened for writing on the connection: its file is there, so that a later start fences it.
+  task<result<>> record(const Lease& lease, Until until);
   /// The connection has the OSD map of the last fencing.
   task<result<>> await_map(const Lease& lease, Until until);
   /// unavailable as long as a dead incarnation of that cluster is not fenced.
@@ -129,7 +135,8 @@ class Connections {
   void drop_node_fenced(Group& group);
   void start_connecting(Group& group);
   task<> connect_one(Group& group, std::shared_ptr<Attempt> attempt);
-  task<result<>> connect_and_record(Group& group);
+  task<result<>> connect_and_add(Group& group);
+  task<> record_one(Lease lease, std::shared_ptr<Attempt> attempt);
   task<> refill_spares();
   task<> fence_all(Lease lease, std::shared_ptr<Attempt> attempt);
   task<result<>> fence_dead_of(const Connection& through);

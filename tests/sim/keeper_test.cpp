@@ -102,3 +102,11 @@ TEST_CASE("a kept link that nobody goes on with within a minute is seen dead") {
   scene.loop.advance(2s);
   CHECK(scene.world.kernel.deaths == 1);
 }
+
+TEST_CASE("agents that die before they open an image for writing leave nobody to fence") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged()) == errc::ok);
+  for (int deaths = 0; deaths < 5; ++deaths) scene.kill_and_start();
+  REQUIRE(scene.want(plan::Healed{}) == errc::ok);
+  CHECK(scene.world.cluster.blocklisted.size() == 1);
+}

@@ -186,7 +186,8 @@ void Agent::look_at_before(bool ended) {
   beside_ = !ended;
   if (ended) return;
   for (const auto& [address, state] : clients)
-    if (state != Client::fenced && !own_clients_.contains(address)) yields_.insert(address);
+    if (state != Client::fenced && !own_clients_.contains(address) && node.recorded.contains(address))
+      yields_.insert(address);
 }
 
 void Agent::serve() {
@@ -203,9 +204,14 @@ void Agent::let_go_of_given() {
 
 std::optional<duration> Agent::die() {
   const bool outlived = keeper && !std::exchange(keeper_goes_too, false);
-  const auto again = outlived ? policy_.died(world_.loop().clock.now()) : std::nullopt;
-  kill(!again);
-  return again;
+  if (!outlived) {
+    kill(true);
+    return std::nullopt;
+  }
+  const auto restart = policy_.died(world_.loop().clock.now());
+  kill();
+  if (!restart.keeps_links) let_go_of_given();
+  return restart.pause;
 }
 
 void Agent::keeper_dies() {
@@ -251,9 +257,9 @@ void Agent::kill(bool with_keeper) {
   world_.calls.end();
   for (const int link : ended) world_.kernel.link_ended(link);
   std::set<std::string> dead;
-  for (auto& [address, state] : clients)
-    if (state == Client::live && own_clients_.contains(address)) {
-      state = Client::dead;
+  for (const auto& address : own_clients_)
+    if (const auto place = clients.find(address); place != clients.end() && place->second == Client::live) {
+      client_ended(address);
       dead.insert(address);
     }
   own_clients_.clear();
@@ -322,39 +328,46 @@ result<> Agent::want(const std::string& id, plan::Wish wish) {
 }
 
 std::string Agent::connection() {
-  // Shut without having done anything, and made anew.
-  if (unwritten_.erase(client_) > 0) {
-    clients.erase(client_);
-    client_.clear();
-  }
   // A new one reads the blocklist, and is shut again before it has done anything. One that reaches nobody waits.
   if (client_.empty() && (world_.network.is_cut() || !world_.cluster.fenced_hosts.contains(node_address))) {
     client_ = node_address + ":0/" + std::to_string(++node.clients_made);
     clients[client_] = Client::live;
     own_clients_.insert(client_);
-    if (world_.disk.state != Disk::State::good &&
-        (world_.disk.state == Disk::State::read_only || world_.disk.spares-- <= 0))
-      unwritten_.insert(client_);
   }
   return client_;
 }
 
 result<> Agent::admits(const std::string& client, const Secret& key) const {
-  if (auto admitted = admits_to_monitors(client, key); !admitted) return admitted;
+  if (auto admitted = admits_to_monitors(key); !admitted) return admitted;
   if (client.empty()) return Error{errc::node_fenced, "cluster lab has fenced this node"};
   return {};
 }
 
-result<> Agent::admits_to_monitors(const std::string& client, const Secret& key) const {
+result<> Agent::admits_to_monitors(const Secret& key) const {
   if (key != world_.cluster.key) return Error{errc::unauthenticated, "the cluster refuses the key"};
-  if (unwritten_.contains(client)) return Error{errc::state_write, "writing the incarnation: the disk takes nothing"};
   return {};
+}
+
+result<> Agent::record(const std::string& client) {
+  if (node.recorded.contains(client)) return {};
+  const auto state = world_.disk.state;
+  if (state != Disk::State::good && (state == Disk::State::read_only || world_.disk.spares-- <= 0))
+    return Error{errc::state_write, "writing the incarnation: the disk takes nothing"};
+  node.recorded.insert(client);
+  return {};
+}
+
+void Agent::client_ended(const std::string& client) {
+  if (node.recorded.contains(client))
+    clients.at(client) = Client::dead;
+  else
+    clients.erase(client);
 }
 
 /// The agent learned that this client of its own is cut off: the next call takes another.
 void Agent::note_cut(const std::string& address) {
   const auto place = clients.find(address);
-  if (place != clients.end() && place->second == Client::live) place->second = Client::dead;
+  if (place != clients.end() && place->second == Client::live) client_ended(address);
   if (client_ == address) client_.clear();
   node.cut.insert(address);
 }

@@ -66,6 +66,7 @@ class Agent {
   struct Node {
     std::set<std::string> given_up;
     std::map<std::string, Client> clients;
+    std::set<std::string> recorded;  ///< of those, whoever may open an image for writing: their files are there
     int clients_made = 0;
     std::set<std::string> cut;        ///< clients of the agent that lives, which the cluster cut off
     const Agent* has_lock = nullptr;  ///< of the state folder: whoever got it last
@@ -91,7 +92,9 @@ class Agent {
   /// Why nobody may use that client with this key; nothing: it may be used.
   result<> admits(const std::string& client, const Secret& key) const;
   /// The same of calls that only monitors answer: they hear whom the cluster has fenced too.
-  result<> admits_to_monitors(const std::string& client, const Secret& key) const;
+  result<> admits_to_monitors(const Secret& key) const;
+  /// As rbd::Connections::record. A disk that takes nothing fails it.
+  result<> record(const std::string& client);
   void note_cut(const std::string& address);
   bool was_cut(const std::string& address) const { return node.cut.contains(address); }
   bool fenced_once = false;  ///< in this life
@@ -100,6 +103,8 @@ class Agent {
  private:
   void let_go_of_given();
   void let_go_later();
+  /// No later start knows of a client that never could write.
+  void client_ended(const std::string& client);
   struct Life;
   void begin();
   void make_healer();
@@ -108,7 +113,6 @@ class Agent {
   keeper::Policy policy_;
   int lives_ = 0;
   std::string client_;
-  std::set<std::string> unwritten_;  ///< clients whose addresses the disk did not take
   std::set<std::string> own_clients_;
   std::set<std::string> yields_;  ///< clients of the agent beside this one
   std::unique_ptr<Life> life_;

@@ -98,6 +98,8 @@ class Clusters final : public image::Clusters {
     const std::string by = world_.agent.connection();
     if (auto admitted = world_.agent.admits(by, access.key); !admitted) co_return admitted.error();
     note_options(access);
+    if (!options.read_only)
+      if (auto recorded = world_.agent.record(by); !recorded) co_return recorded.error();
     // A caller that left drops the image, which closes it.
     const auto opened = std::make_shared<std::unique_ptr<image::Image>>();
     auto done = co_await world_.calls.ask_cluster(
@@ -132,8 +134,7 @@ class Clusters final : public image::Clusters {
     co_return image::ImageUsers();
   }
   task<result<image::Blocklist>> blocklist(image::Access access, Until until) override {
-    if (auto admitted = world_.agent.admits_to_monitors(world_.agent.connection(), access.key); !admitted)
-      co_return admitted.error();
+    if (auto admitted = world_.agent.admits_to_monitors(access.key); !admitted) co_return admitted.error();
     const auto found = std::make_shared<image::Blocklist>();
     auto done = co_await world_.calls.ask_cluster("blocklist", "", until, [&world = world_, found]() -> result<> {
       found->fsid = "fsid";
@@ -156,8 +157,7 @@ class Clusters final : public image::Clusters {
 
   task<result<std::vector<result<>>>> block(image::Access access, std::vector<image::BlocklistEntry> entries,
                                             std::chrono::seconds, Until until) override {
-    if (auto admitted = world_.agent.admits_to_monitors(world_.agent.connection(), access.key); !admitted)
-      co_return admitted.error();
+    if (auto admitted = world_.agent.admits_to_monitors(access.key); !admitted) co_return admitted.error();
     auto done = co_await world_.calls.ask_cluster("block", "", until, [&world = world_, entries]() -> result<> {
       for (const auto& entry : entries) {
         const bool fenced = world.cluster.fenced_hosts.contains(std::string(image::host_of(entry.client)));

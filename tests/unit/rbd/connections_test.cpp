@@ -242,3 +242,42 @@ TEST_CASE("connections for the images of the agent before are made beside it, an
       .get();
   CHECK(eventually(scene.loop.io, [&] { return files() == 1; }));
 }
+
+namespace {
+std::size_t files_of(const Scene& scene) { return rbd::load_incarnations(scene.folder.path(), 0, "")->all.size(); }
+}  // namespace
+
+TEST_CASE("a client has a file from before it opens an image for writing, and none as long as it only reads") {
+  Scene scene;
+  const auto lease = scene.lease(access("lab"), {}, Connections::Need::room_for_image);
+  REQUIRE(lease->get());
+  CHECK(files_of(scene) == 0);
+  std::vector<std::unique_ptr<Started<result<>>>> images;
+  for (int i = 0; i < 8; ++i)
+    images.push_back(std::make_unique<Started<result<>>>(scene.loop.io, scene.connections->record(*lease->get(), {})));
+  for (auto& image : images) CHECK(image->get());
+  CHECK(files_of(scene) == 1);
+}
+
+TEST_CASE("a client that the cluster cut off is fenced for longer only if it may have written") {
+  Scene scene;
+  for (const bool writes : {false, true}) {
+    const auto lease = scene.lease(access("lab"));
+    REQUIRE(lease->get());
+    if (writes) REQUIRE(Started<result<>>(scene.loop.io, scene.connections->record(*lease->get(), {})).get());
+    static_cast<void>((*lease->get())->note(-ESHUTDOWN));
+    CHECK(eventually(scene.loop.io, [&] { return (*lease->get())->dropped; }));
+    CHECK(scene.connections->incarnations().unfenced("fsid of lab").size() == (writes ? 1 : 0));
+  }
+}
+
+TEST_CASE("a disk that takes nothing keeps a client from writing, and not from reading") {
+  Scene scene;
+  std::filesystem::remove_all(scene.folder.path());
+  const auto lease = scene.lease(access("lab"));
+  REQUIRE(lease->get());
+  CHECK(Started<result<>>(scene.loop.io, scene.connections->record(*lease->get(), {})).get().error().code ==
+        errc::state_write);
+  std::filesystem::create_directory(scene.folder.path());
+  CHECK(Started<result<>>(scene.loop.io, scene.connections->record(*lease->get(), {})).get());
+}
