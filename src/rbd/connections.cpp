@@ -45,6 +45,7 @@ Connections::Connections(executor control, Clock& clock, BlockingPool& files, Co
                                        {"hint",
                                         "that client stays unfenced, and a lock that it left counts as another "
                                         "client's: blocklist its address by hand if you know it"}});
+  if (!config_.beside) merge_fenced(config_.incarnations_dir, loaded->all);
   incarnations_.take_over(loaded->all, !config_.beside);
 }
 

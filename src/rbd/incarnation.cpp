@@ -8,6 +8,8 @@
 #include <boost/json/serialize.hpp>
 #include <cstdio>
 #include <filesystem>
+#include <map>
+#include <utility>
 
 #include "address.hpp"
 #include "corbd/core/file.hpp"
@@ -22,6 +24,8 @@ constexpr std::size_t kMaxFile = 65536;
 constexpr std::size_t kSpareBytes = 4096;
 constexpr int kSpares = 16;
 constexpr std::string_view kSuffix = ".json";
+constexpr std::size_t kManyFiles = 64;
+constexpr std::size_t kMostAddresses = 512;  ///< less than kMaxFile
 
 Error corrupt(std::string why) { return {errc::state_corrupt, std::move(why)}; }
 
@@ -71,6 +75,36 @@ result<> load_one(LoadedIncarnations& into, const std::string& dir, const std::s
   }
   into.all.push_back(std::move(*parsed));
   return {};
+}
+
+bool can_merge(const Incarnation& one) {
+  return one.state == Incarnation::State::fenced && one.addresses.size() <= kMostAddresses / 2;
+}
+
+/// Its file stands for theirs.
+Incarnation merged(const std::vector<Incarnation>& alike) {
+  Incarnation all = alike.front();
+  all.uuid = make_uuid();
+  for (const auto& one : alike) {
+    all.addresses.insert(all.addresses.end(), one.addresses.begin(), one.addresses.end());
+    all.fenced_at = std::max(all.fenced_at, one.fenced_at);
+  }
+  std::ranges::sort(all.addresses);
+  const auto repeated = std::ranges::unique(all.addresses);
+  all.addresses.erase(repeated.begin(), repeated.end());
+  return all;
+}
+
+void replace_by_one(const std::string& dir, std::vector<Incarnation>& all, const std::vector<Incarnation>& alike) {
+  if (alike.size() < 2) return;
+  const Incarnation one = merged(alike);
+  if (!save_incarnation(dir, one, false)) return;
+  for (const auto& old : alike) {
+    std::error_code ignored;  // one that stays says what the new one says
+    fs::remove(incarnation_file(dir, old.uuid), ignored);
+    std::erase_if(all, [&](const Incarnation& known) { return known.uuid == old.uuid; });
+  }
+  all.push_back(one);
 }
 
 std::string spare_file(const std::string& dir, int number) { return dir + "/spare-" + std::to_string(number); }
@@ -176,6 +210,26 @@ result<LoadedIncarnations> load_incarnations(const std::string& dir, std::int64_
   for (const auto& name : names)
     if (auto done = load_one(loaded, dir, name, now, boot_id); !done) return done.error();
   return loaded;
+}
+
+void merge_fenced(const std::string& dir, std::vector<Incarnation>& all) {
+  std::map<std::array<std::string, 3>, std::vector<Incarnation>> groups;
+  for (const auto& one : all)
+    if (can_merge(one)) groups[{one.fsid, one.cluster_id, one.boot_id}].push_back(one);
+  for (const auto& [key, alike] : groups) {
+    if (alike.size() < kManyFiles) continue;
+    std::vector<Incarnation> next;
+    std::size_t addresses = 0;
+    for (const auto& one : alike) {
+      if (addresses + one.addresses.size() > kMostAddresses) {
+        replace_by_one(dir, all, std::exchange(next, {}));
+        addresses = 0;
+      }
+      addresses += one.addresses.size();
+      next.push_back(one);
+    }
+    replace_by_one(dir, all, next);
+  }
 }
 
 void Incarnations::remove(const std::string& uuid) {

@@ -49,6 +49,9 @@ struct LoadedIncarnations {
 /// ended, but none that was fenced in this boot. The clock may have been set, and a device of this boot may need the
 /// incarnation for its proof.
 result<LoadedIncarnations> load_incarnations(const std::string& dir, std::int64_t now, const std::string& boot_id);
+/// Whoever dies again and again in one boot leaves a file each time, which must stay. Where many fenced incarnations
+/// differ only in their addresses, one file takes the place of theirs. No other process may write there meanwhile.
+void merge_fenced(const std::string& dir, std::vector<Incarnation>& all);
 /// Makes spare files that own their blocks already, so that a full disk does not keep devices from their servers. Each
 /// start needs one, and so does each group of 32 images. It makes as many as there is room for.
 void keep_spares(const std::string& dir);

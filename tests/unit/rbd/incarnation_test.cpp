@@ -64,6 +64,73 @@ TEST_CASE("an incarnation that was fenced in this boot is remembered whatever th
   CHECK(rbd::load_incarnations(folder.path(), kNow, "boot-2")->all.empty());
 }
 
+namespace {
+
+/// The n-th of an agent that dies again and again.
+Incarnation fenced_sample(int n, const std::string& boot_id) {
+  return {Incarnation::State::fenced,
+          "uuid-" + std::to_string(n),
+          "fsid-1",
+          "lab",
+          {"10.0.0.1:0/" + std::to_string(n)},
+          kNow + n,
+          boot_id};
+}
+
+std::size_t files_in(const std::string& dir) {
+  return static_cast<std::size_t>(std::distance(fs::directory_iterator(dir), fs::directory_iterator()));
+}
+
+}  // namespace
+
+TEST_CASE("thousands of fenced incarnations of one boot have a few files, which know all their addresses") {
+  const test::Folder folder{"/dev/shm"};
+  rbd::Incarnations known;
+  for (int n = 0; n < 3000; ++n) {
+    REQUIRE(rbd::save_incarnation(folder.path(), fenced_sample(n, "boot-1")));
+    if (n % 100 != 99) continue;
+    // A start.
+    auto loaded = rbd::load_incarnations(folder.path(), kNow, "boot-1");
+    REQUIRE(loaded);
+    rbd::merge_fenced(folder.path(), loaded->all);
+    CHECK(loaded->all.size() == files_in(folder.path()));
+    CHECK(loaded->all.size() < 80);
+  }
+  const auto loaded = rbd::load_incarnations(folder.path(), kNow, "boot-1");
+  REQUIRE(loaded);
+  CHECK(loaded->set_aside.empty());
+  known.take_over(loaded->all, true);
+  for (int n = 0; n < 3000; ++n) {
+    const auto* one = known.find("fsid-1", "10.0.0.1:0/" + std::to_string(n));
+    REQUIRE(one != nullptr);
+    CHECK(one->state == Incarnation::State::fenced);
+    CHECK(one->fenced_at >= kNow + n);
+  }
+  CHECK(rbd::load_incarnations(folder.path(), kNow + 8 * 86400, "boot-2")->all.empty());
+}
+
+TEST_CASE("a few fenced incarnations, those of another boot, and those that are not fenced keep their files") {
+  const test::Folder folder;
+  std::vector<Incarnation> all;
+  for (int n = 0; n < 120; ++n) {
+    Incarnation one = fenced_sample(n, n % 2 == 0 ? "boot-1" : "boot-2");
+    if (n >= 110) one.state = Incarnation::State::dead;
+    REQUIRE(rbd::save_incarnation(folder.path(), one));
+    all.push_back(std::move(one));
+  }
+  rbd::merge_fenced(folder.path(), all);
+  CHECK(all.size() == 120);
+  CHECK(files_in(folder.path()) == 120);
+}
+
+TEST_CASE("a disk that takes no file for many fenced incarnations keeps theirs") {
+  const test::Folder folder;
+  std::vector<Incarnation> all;
+  for (int n = 0; n < 100; ++n) all.push_back(fenced_sample(n, "boot-1"));
+  rbd::merge_fenced(folder.path() + "/gone", all);
+  CHECK(all.size() == 100);
+}
+
 TEST_CASE("a full disk takes as many incarnations as there are spare files, and no more") {
   const auto disk = test::SmallDisk::mount(512);
   if (!disk) return;
