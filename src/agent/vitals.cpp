@@ -85,7 +85,7 @@ std::optional<ops::KeeperFacts> Vitals::keeper() const {
   const auto& deaths = needs_.keeper->deaths();
   // Not this clock: whoever keeps time for the rooms may be another.
   return ops::KeeperFacts{needs_.keeper->deaf(), deaths.count, deaths.signal,
-                          std::chrono::steady_clock::now() - deaths.last};
+                          std::chrono::steady_clock::now() - deaths.last, deaths.pause};
 }
 
 ops::NodeFacts Vitals::facts() const {

@@ -46,6 +46,8 @@ result<Holdings> Client::take() {
       all.memory.push_back({note.token, std::move(fds[0])});
     else if (note.kind == Kind::deaths)
       all.deaths = {note.device, static_cast<int>(note.instead_of), time_point(std::chrono::nanoseconds(note.token))};
+    else if (note.kind == Kind::pause)
+      all.deaths.pause = std::chrono::nanoseconds(note.token);
   }
 }
 

@@ -1,14 +1,25 @@
 #include "policy.hpp"
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 
 namespace corbd::keeper {
 namespace {
 using namespace std::chrono_literals;
-constexpr auto kWithin = 10s;
-// The first comes at once: a request waits for it.
-constexpr std::array<std::chrono::milliseconds, 3> kPauses{0ms, 100ms, 500ms};
+constexpr duration kForgottenIn = 5min, kLongestPause = 5min;
+/// From this death on nothing is kept.
+constexpr int kSeries = 4;
+/// More make the pause no longer, and would only be remembered longer.
+constexpr int kMostDeaths = 12;
+
+/// A request waits for the first start, so it comes at once. While links are kept, the next agent comes within
+/// kStartsAgainWithin.
+duration pause_after(int deaths) {
+  constexpr std::array<std::chrono::milliseconds, kSeries - 1> first{0ms, 100ms, 500ms};
+  if (deaths < kSeries) return first.at(static_cast<std::size_t>(deaths - 1));
+  return std::min<duration>(1s * (1 << (deaths - 3)), kLongestPause);
+}
 }  // namespace
 
 bool trusts(int signal) {
@@ -16,11 +27,10 @@ bool trusts(int signal) {
          signal == SIGQUIT;
 }
 
-std::optional<duration> Policy::died(time_point now) {
-  std::erase_if(deaths_, [&](time_point death) { return now - death >= kWithin; });
-  deaths_.push_back(now);
-  if (deaths_.size() > kPauses.size()) return std::nullopt;
-  return kPauses.at(deaths_.size() - 1);
+Restart Policy::died(time_point now) {
+  forgotten_at_ = std::min(std::max(forgotten_at_, now) + kForgottenIn, now + kMostDeaths * kForgottenIn);
+  const auto deaths = static_cast<int>((forgotten_at_ - now + kForgottenIn - duration(1)) / kForgottenIn);
+  return {pause_after(deaths), deaths < kSeries};
 }
 
 }  // namespace corbd::keeper

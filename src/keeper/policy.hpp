@@ -1,9 +1,6 @@
 // When an agent that died is started again.
 #pragma once
 
-#include <optional>
-#include <vector>
-
 #include "corbd/core/time.hpp"
 
 namespace corbd::keeper {
@@ -13,15 +10,20 @@ namespace corbd::keeper {
 /// kernel has every request and its data still, and sends them again once their link ends.
 bool trusts(int signal);
 
-/// Three deaths in ten seconds are an accident; with the fourth the program does not work. Then the keeper ends, and
-/// what started it takes the path of a crash.
+struct Restart {
+  duration pause{};
+  /// Whether the next agent gets what the dead one left. After a series of deaths it may be what they died of.
+  bool keeps_links = true;
+};
+
+/// Each start of an agent that serves leaves an entry in the cluster's blocklist for a week. So deaths are counted, and
+/// one is forgotten every five minutes. The pause grows with the count, and balances the two.
 class Policy {
  public:
-  /// How long to wait before the next start; nothing: there is none.
-  std::optional<duration> died(time_point now);
+  Restart died(time_point now);
 
  private:
-  std::vector<time_point> deaths_;
+  time_point forgotten_at_{};  ///< when the last of the deaths that count is forgotten
 };
 
 }  // namespace corbd::keeper

@@ -131,25 +131,28 @@ class Keeper {
   /// Killed, crashed, or not begun for want of memory.
   void died(int code) {
     const int signal = code > 128 ? code - 128 : 0;
-    store_.note_death(signal, SteadyClock::now());
-    if (!trusts(signal) && !store_.holdings().links.empty()) {
-      log::warning("keeper.links_let_go", {{"links", store_.holdings().links.size()},
-                                           {"why", "the agent crashed, and may have written anywhere before"},
-                                           {"effect", "every device is healed"}});
-      store_.let_go();
+    const auto now = SteadyClock::now();
+    const Restart restart = policy_.died(now);
+    store_.note_death(signal, now, restart.pause);
+    const bool keeps = trusts(signal) && restart.keeps_links;
+    if (!keeps && !store_.holdings().links.empty()) {
+      log::warning("keeper.links_let_go",
+                   {{"links", store_.holdings().links.size()},
+                    {"why", trusts(signal) ? "agents die one after the other, perhaps of what the last one left"
+                                           : "the agent crashed, and may have written anywhere before"},
+                    {"effect", "every device is healed"}});
     }
-    const auto pause = told_to_end_ ? std::nullopt : policy_.died(SteadyClock::now());
-    if (!pause) {
+    if (!keeps) store_.let_go();
+    if (told_to_end_) {
       // It may have died of that signal before it listened to it.
-      code_ = told_to_end_ && (signal == SIGTERM || signal == SIGINT) ? 0 : code;
-      if (!told_to_end_)
-        log::error("keeper.gives_up", {{"signal", signal}, {"effect", "the kernel sees the end of every link"}});
+      code_ = signal == SIGTERM || signal == SIGINT ? 0 : code;
       return;
     }
-    log::warning("keeper.starts_again", {{"signal", signal},
-                                         {"links", store_.holdings().links.size()},
-                                         {"after_ms", std::chrono::ceil<std::chrono::milliseconds>(*pause).count()}});
-    starts_at_ = SteadyClock::now() + *pause;
+    log::warning("keeper.starts_again",
+                 {{"signal", signal},
+                  {"links", store_.holdings().links.size()},
+                  {"after_ms", std::chrono::ceil<std::chrono::milliseconds>(restart.pause).count()}});
+    starts_at_ = now + restart.pause;
   }
 
   /// It ended by itself.

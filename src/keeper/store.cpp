@@ -31,10 +31,12 @@ void Store::give_all(int socket) {
     ::shutdown(one.socket.get(), SHUT_RDWR);
     return true;
   });
-  const auto& [count, signal, last] = holdings_.deaths;
+  const auto& [count, signal, last, pause] = holdings_.deaths;
   const auto when = std::chrono::duration_cast<std::chrono::nanoseconds>(last.time_since_epoch()).count();
   static_cast<void>(tell(
       socket, {Kind::deaths, count, static_cast<std::uint64_t>(when), static_cast<std::uint64_t>(signal)}, {}, {}));
+  const auto paused = std::chrono::duration_cast<std::chrono::nanoseconds>(pause).count();
+  static_cast<void>(tell(socket, {Kind::pause, 0, static_cast<std::uint64_t>(paused), 0}, {}, {}));
   static_cast<void>(tell(socket, {}, {}, {}));  // without it the agent says so
 }
 
@@ -43,7 +45,9 @@ void Store::begin_anew() {
   holdings_.deaths = {};
 }
 
-void Store::note_death(int signal, time_point when) { holdings_.deaths = {holdings_.deaths.count + 1, signal, when}; }
+void Store::note_death(int signal, time_point when, duration pause) {
+  holdings_.deaths = {holdings_.deaths.count + 1, signal, when, pause};
+}
 
 void Store::let_go() {
   holdings_.links.clear();

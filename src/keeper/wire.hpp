@@ -12,7 +12,8 @@
 namespace corbd::keeper {
 
 /// deaths: of the keeper, their number in `device`, the last one's time in `token` (ns) and its signal in `instead_of`.
-enum class Kind : std::uint32_t { link, memory, drop, deaths, end };
+/// pause: of the keeper, Deaths::pause in `token` (ns).
+enum class Kind : std::uint32_t { link, memory, drop, deaths, pause, end };
 
 struct Note {
   Kind kind = Kind::end;

@@ -102,6 +102,10 @@ Component keeper(const std::optional<KeeperFacts>& facts) {
       "has started this agent again " + many(facts->deaths, "time") + ", last " + age(facts->since_last) + " ago " +
       (facts->signal == 0 ? "when it could not be started" : "after signal " + std::to_string(facts->signal));
   if (facts->since_last >= kDeathIsNews) return good("keeper", text);
+  if (facts->pause >= kPauseOfALoop && facts->since_last - facts->pause < kLoopIsOver)
+    return critical("keeper", text + ", after a pause of " + age(facts->pause) +
+                                  ": agents die again and again, and I/O stands still in each pause. The log before "
+                                  "each death says more; go back to the version or the settings that worked");
   return warning("keeper", text + ": the log before that says more, or `dmesg` if memory was short");
 }
 

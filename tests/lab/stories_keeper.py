@@ -5,11 +5,11 @@ import time
 
 from checks import Skip, check, long, now_us, say, wait_for
 from machine import CORBD, MIB, child_of, devices, processes, read
-from stories_handover import expect_silence, hand_over, told_by_nbd
+from stories_handover import blocklisted, expect_silence, hand_over, told_by_nbd
 from writer import Writer
 
-# The keeper gives up after the fourth death within ten seconds.
-PAUSE = 3.5
+# With the fourth death a keeper lets the links go. A handover makes a new one.
+KILLS = 3
 
 
 def kill_child(agent, volumes):
@@ -44,16 +44,22 @@ def killed(lab, rounds):
     agent = lab.agent(flags=["--keeper"]).start()
     volumes, writers = staged(lab, agent)
     numbers, said = [volume.device for volume in volumes], told_by_nbd()
-    kills = []
-    for _ in range(rounds):
+    kills, unanswered = [], []
+
+    def look_at_log():
+        check(not agent.events("nbd.not_resumed"), "a link was not gone on with: %s" % agent.events("nbd.not_resumed"))
+        unanswered.extend(entry["unanswered"] for entry in agent.events("nbd.resumed"))
+
+    for number in range(rounds):
+        if number > 0 and number % KILLS == 0:
+            look_at_log()
+            kills.append(hand_over(agent, volumes))
         for writer in writers:
             writer.wait_more(20)
         kills.append(kill_child(agent, volumes))
-        time.sleep(PAUSE)
     expect_silence(said)
     check([volume.device for volume in volumes] == numbers, "a device has another number")
-    unanswered = [entry["unanswered"] for entry in agent.events("nbd.resumed")]
-    check(not agent.events("nbd.not_resumed"), "a link was not gone on with: %s" % agent.events("nbd.not_resumed"))
+    look_at_log()
     say("requests that were under way at the kills: %s" % unanswered)
     check(sum(unanswered) > 0, "no request was under way at any kill")
     stalls = []
@@ -88,7 +94,6 @@ def story_keeper_compared(lab):
         agent.spawn()
         for volume in volumes:
             agent.wait_event("device.reconnected", 60, volume=volume.id)
-        time.sleep(PAUSE)
     stalls = []
     for writer in writers:
         writer.wait_more(20)
@@ -189,7 +194,7 @@ story_keeper_50.limit = 1200
 
 
 def story_keeper_dies(lab):
-    """an agent whose keeper is killed dies with it, one that crashed leaves nothing that is trusted, and one that dies four times in a row ends its keeper: the next ones heal the device, and nothing is lost"""
+    """an agent whose keeper is killed dies with it, one that crashed leaves nothing that is trusted, and one that dies again and again leaves nothing in the end: the next ones heal the device, and nothing is lost"""
     agent = lab.agent(flags=["--keeper"]).start()
     volume = agent.volume(lab.image("a", size=256 * MIB))
     volume.stage()
@@ -214,19 +219,66 @@ def story_keeper_dies(lab):
     check(len(agent.events("nbd.resumed", volume=volume.id)) == resumed, "a link of an agent that crashed was gone on with")
     writer.wait_more(20)
 
-    # An agent that dies again and again.
-    while agent.running:
+    # An agent that dies again and again, perhaps of what the last one left.
+    let_go, healed = (len(agent.events(name)) for name in ("keeper.links_let_go", "device.reconnected"))
+    while len(agent.events("keeper.links_let_go")) == let_go:
+        check(agent.running, "the keeper ended with %s: %s" % (agent.process.poll(), agent.tail()))
         child = child_of(agent.process.pid)
         if child:
             kills.append(now_us())
             os.kill(child, signal.SIGKILL)
         time.sleep(0.3)
-    check(agent.events("keeper.gives_up"), "the keeper does not say why it ended: %s" % agent.tail())
-    agent.spawn()
-    agent.wait_event("device.reconnected", 60, volume=volume.id)
+    wait_for("the device to be healed", lambda: len(agent.events("device.reconnected")) > healed, 60)
     writer.wait_more(20)
     writer.stop()
     writer.expect_nothing_lost(kills[:2] + kills[-1:])
     volume.unstage(patience=30)
     volume.expect_gone()
     check(agent.stop() == 0, "the keeper ended with %s" % agent.process.returncode)
+
+
+def crash_loop(lab, seconds):
+    agent = lab.agent(flags=["--keeper"]).start()
+    volume = agent.volume(lab.image("a", size=256 * MIB))
+    volume.stage()
+    writer = Writer(lab, os.path.join(volume.staged_path, "data"), size=16 * MIB).start()
+    writer.wait_more(20)
+    keeper, before, kills, written = agent.process.pid, blocklisted(lab), [], [writer.acked()]
+    until = time.time() + seconds
+    while time.time() < until:
+        child = child_of(keeper)
+        if child:
+            time.sleep(4)
+            written.append(writer.acked())
+            kills.append(now_us())
+            os.kill(child, signal.SIGKILL)
+            wait_for("the agent's end", lambda child=child: child_of(keeper) != child, 20)
+        time.sleep(0.2)
+    pauses = [entry["after_ms"] for entry in agent.events("keeper.starts_again")]
+    # The next one is good.
+    writer.wait_more(20, 180)
+    check(agent.running and agent.process.pid == keeper, "the keeper ended: %s" % agent.tail())
+    more = len(blocklisted(lab) - before)
+    say("%d deaths in %d s, pauses %s ms, writes after each life %s, %d more entries in the blocklist" % (len(kills), seconds, pauses, written, more))
+    check(pauses == sorted(pauses) and pauses[0] == 0, "the pauses do not grow: %s" % pauses)
+    check(written[-1] > written[0], "the writer stood still")
+    check(more <= min(len(kills), 10), "%d deaths left %d entries in the blocklist" % (len(kills), more))
+    writer.stop()
+    writer.expect_nothing_lost(kills)
+    volume.unstage(patience=30)
+    volume.expect_gone()
+    check(agent.stop() == 0, "the keeper ended with %s" % agent.process.returncode)
+
+
+def story_keeper_crash_loop(lab):
+    """an agent that dies five times, each four seconds after its start, under a writer, and then a good one: the pauses grow, the writer goes on, and nothing is lost"""
+    crash_loop(lab, 22)
+
+
+@long
+def story_keeper_crash_loop_120(lab):
+    """an agent that dies every four seconds for two minutes under a writer, and then a good one: the writer goes on, nothing is lost, and the blocklist grew by ten entries at most"""
+    crash_loop(lab, 120)
+
+
+story_keeper_crash_loop_120.limit = 600

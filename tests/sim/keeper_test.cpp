@@ -103,6 +103,32 @@ TEST_CASE("a kept link that nobody goes on with within a minute is seen dead") {
   CHECK(scene.world.kernel.deaths == 1);
 }
 
+TEST_CASE(
+    "an agent that dies every four seconds for two minutes, and then a good one: writes go on, and ten clients at most "
+    "are blocklisted") {
+  Scene scene;
+  scene.world.agent.keeper = true;
+  REQUIRE(scene.want(test::staged()) == errc::ok);
+  int deaths = 0;
+  for (const auto begin = scene.loop.clock.now(); scene.loop.clock.now() < begin + 2min; ++deaths) {
+    scene.write_all();
+    scene.loop.advance(4s);
+    CHECK(scene.waiting() == 0);
+    const auto pause = scene.world.agent.die();
+    REQUIRE(pause);
+    scene.write_all();
+    scene.loop.advance(*pause);
+    scene.world.agent.start();
+    REQUIRE(scene.want(plan::Healed{}) == errc::ok);
+  }
+  scene.loop.advance(4s);
+  CHECK(scene.waiting() == 0);
+  CHECK(deaths > 4);
+  CHECK(scene.world.cluster.blocklisted.size() <= 10);
+  CHECK(scene.world.kernel.errors == 0);
+  for (const auto& rule : scene.world.broken_rules) FAIL_CHECK(rule);
+}
+
 TEST_CASE("agents that die before they open an image for writing leave nobody to fence") {
   Scene scene;
   REQUIRE(scene.want(test::staged()) == errc::ok);

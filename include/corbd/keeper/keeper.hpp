@@ -31,6 +31,7 @@ struct Deaths {
   std::uint32_t count = 0;
   int signal = 0;     ///< of the last; 0: it could not be started
   time_point last{};  ///< of CLOCK_MONOTONIC, as std::chrono::steady_clock has it: the same in every process
+  duration pause{};   ///< between the last one and the next start
 };
 struct Holdings {
   std::vector<Held> links;
@@ -79,7 +80,7 @@ class Store {
   /// Whatever the agent has said so far, also if it is dead by now.
   void hear(int socket);
   /// The agent was killed or crashed, or could not be started (signal 0).
-  void note_death(int signal, time_point when);
+  void note_death(int signal, time_point when, duration pause);
   /// Has nothing any more. Of a link that nobody else has the kernel sees the end.
   void let_go();
   /// As with no agent so far.
@@ -96,7 +97,7 @@ class Store {
 Fd socket_of_keeper();
 
 /// Starts this program again, with the same arguments, and again when it dies or ends with kBeginsAnew. Returns the
-/// exit code of one that has ended by itself or was told to, and of one that dies too often.
+/// exit code of one that has ended by itself or was told to.
 int run(std::span<char* const> arguments);
 
 }  // namespace corbd::keeper

@@ -61,9 +61,13 @@ struct KeeperFacts {
   std::uint32_t deaths = 0;
   int signal = 0;            ///< of the last one
   duration since_last = {};  ///< death
+  duration pause = {};       ///< between that death and this agent's start
 };
 /// So long after a death people are told of it. Nothing else would show: its users noticed nothing.
 inline constexpr std::chrono::hours kDeathIsNews{1};
+/// Agents die again and again if the keeper waits so long, and it may not be over until one has lived for a while.
+inline constexpr std::chrono::seconds kPauseOfALoop{1};
+inline constexpr std::chrono::minutes kLoopIsOver{5};
 
 /// The agent was told to end, and serves on until the next one asks.
 struct ToldFacts {

@@ -102,18 +102,20 @@ TEST_CASE("after a message that is not whole the keeper has nothing") {
   CHECK(::send(pair->second.get(), "?", 1, MSG_NOSIGNAL) == -1);
 }
 
-TEST_CASE("the next agent hears how many died before it, when the last one did, and of what") {
+TEST_CASE(
+    "the next agent hears how many died before it, when the last one did, of what, and how long nobody was started") {
   Line line;
   keeper::Store store;
   const time_point last{123456789ns};
-  store.note_death(SIGSEGV, time_point{1ns});
-  store.note_death(SIGKILL, last);
+  store.note_death(SIGSEGV, time_point{1ns}, 0s);
+  store.note_death(SIGKILL, last, 2s);
   Line next;
   store.give_all(next.ours.get());
   REQUIRE(next.client->take());
   CHECK(next.client->deaths().count == 2);
   CHECK(next.client->deaths().signal == SIGKILL);
   CHECK(next.client->deaths().last == last);
+  CHECK(next.client->deaths().pause == 2s);
 }
 
 TEST_CASE("an agent that begins anew knows of no death") {
@@ -121,7 +123,7 @@ TEST_CASE("an agent that begins anew knows of no death") {
   keeper::Store store;
   line.hold(1);
   store.hear(line.ours.get());
-  store.note_death(SIGKILL, time_point{1ns});
+  store.note_death(SIGKILL, time_point{1ns}, 0s);
   store.begin_anew();
   Line next;
   store.give_all(next.ours.get());

@@ -90,6 +90,18 @@ TEST_CASE("an agent that was told to end says for how long it waits for the next
   CHECK(ops::judge(facts).ready());
 }
 
+TEST_CASE("agents that die again and again are critical, until one has lived for five minutes") {
+  NodeFacts facts;
+  facts.keeper = ops::KeeperFacts{.deaths = 8, .signal = 6, .since_last = 33s, .pause = 32s};
+  CHECK(component(facts, "keeper").verdict == Verdict::critical);
+  CHECK_THAT(component(facts, "keeper").text, ContainsSubstring("8 times") && ContainsSubstring("a pause of 32 s"));
+  CHECK(ops::judge(facts).ready());
+  facts.keeper->since_last = 5min + 32s;
+  CHECK(component(facts, "keeper").verdict == Verdict::warning);
+  facts.keeper = ops::KeeperFacts{.deaths = 2, .signal = 9, .since_last = 1s, .pause = 100ms};
+  CHECK(component(facts, "keeper").verdict == Verdict::warning);
+}
+
 TEST_CASE("a keeper that does not hear its agent is a warning") {
   NodeFacts facts;
   facts.keeper = ops::KeeperFacts{.deaf = true};
