@@ -20,9 +20,11 @@ std::string usage_text(const manager::Usage& usage) {
 }  // namespace
 
 MountState state_of(const manager::Manager::Held& held) {
-  const auto& [claim, sight] = held;
+  const auto& [claim, sight, another] = held;
   const std::string dir = printable(claim.target);
   if (sight.at == At::unknown) return {"unknown", sight.text + "; look at `corbd volumes`"};
+  if (another)
+    return {"hidden", "another mount is there, and not this volume's: unmount that, then `corbd mount --all`"};
   const bool begun = claim.phase == Phase::unmounting || claim.phase == Phase::leaving;
   if (begun && !claim.again) return {"half-unmounted", "an unmount did not end: `corbd unmount " + dir + "`"};
   if (sight.at == At::dead) return {"dead", sight.text + ": end who uses it, then `corbd mount --all`"};
@@ -47,7 +49,7 @@ std::string mounts_table(const std::vector<manager::Manager::Held>& all) {
 boost::json::array mounts_json(const std::vector<manager::Manager::Held>& all) {
   boost::json::array rows;
   for (const auto& held : all) {
-    const auto& [claim, sight] = held;
+    const auto& [claim, sight, another] = held;
     const auto state = state_of(held);
     rows.push_back(boost::json::object{{"dir", claim.target},
                                        {"volume", claim.volume.name},

@@ -11,7 +11,7 @@ namespace corbd::cli {
 
 /// The state of a claim, with what is mounted at its target.
 struct MountState {
-  std::string word;  ///< "mounted", "dead", "unknown", "unmounted", "half-mounted", "half-unmounted"
+  std::string word;  ///< "mounted", "dead", "unknown", "unmounted", "half-mounted", "half-unmounted", "hidden"
   std::string hint;  ///< the cause, and what to do; empty when all is well
 };
 MountState state_of(const manager::Manager::Held& held);

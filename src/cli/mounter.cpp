@@ -5,6 +5,7 @@
 
 #include <iostream>
 
+#include "corbd/core/process.hpp"
 #include "text.hpp"
 
 namespace corbd::cli {
@@ -22,6 +23,7 @@ manager::Config manager_config(const Mounts& ask) {
   manager::Config config;
   config.root = ask.root;
   config.locks_dir = ask.runtime_dir + "/locks";
+  if (const auto boot_id = read_boot_id()) config.boot_id = *boot_id;
   return config;
 }
 

@@ -56,6 +56,8 @@ Claim claim_of(const json::object& from) {
   if (const auto* mode = from.if_contains(mode_key)) claim.mode_before = mode->to_number<unsigned>();
   if (const auto* owner = from.if_contains(owner_key))
     claim.owner_before = {owner->at("uid").to_number<unsigned>(), owner->at("gid").to_number<unsigned>()};
+  if (const auto* boot_id = from.if_contains("boot_id")) claim.boot_id = boot_id->as_string();
+  if (const auto* shown = from.if_contains("shown")) claim.shown = shown->as_string();
   claim.volume_context = texts_of(from, "volume_context");
   claim.publish_context = texts_of(from, "publish_context");
   claim.notes = texts_of(from, "notes");
@@ -89,6 +91,8 @@ std::string encode(const Claim& claim) {
                     {"publish_context", texts_to_json(claim.publish_context)},
                     {"notes", texts_to_json(claim.notes)}};
   if (claim.again) made["again"] = true;
+  if (!claim.boot_id.empty()) made["boot_id"] = claim.boot_id;
+  if (!claim.shown.empty()) made["shown"] = claim.shown;
   const auto [mode_key, owner_key] = keys_before(claim);
   if (claim.mode_before) made[mode_key] = *claim.mode_before;
   if (claim.owner_before)

@@ -10,7 +10,12 @@ namespace fs = std::filesystem;
 
 std::string device_of(const host::Mount& mount, const std::string& sys) {
   // A bind of a device node: raw block.
-  if (mount.fstype == "devtmpfs" && mount.root.size() > 1) return fs::path(mount.root).filename();
+  if (mount.fstype == "devtmpfs" && mount.root.size() > 1) {
+    // The kernel's word for a node whose device is gone.
+    constexpr std::string_view gone = "//deleted";
+    const std::string_view root = mount.root;
+    return fs::path(root.ends_with(gone) ? root.substr(0, root.size() - gone.size()) : root).filename();
+  }
   std::error_code failed;
   const std::string number = std::to_string(mount.dev_major) + ":" + std::to_string(mount.dev_minor);
   const fs::path link = fs::read_symlink(sys + "/dev/block/" + number, failed);

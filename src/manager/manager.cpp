@@ -4,6 +4,7 @@
 #include "corbd/core/log.hpp"
 #include "locks.hpp"
 #include "operation.hpp"
+#include "policy_parts.hpp"
 
 namespace corbd::manager {
 namespace {
@@ -106,7 +107,8 @@ class Manager::Impl {
     for (auto& claim : *known) {
       Sight sight = co_await base_.ports.node.look(claim.target, Reach::here,
                                                    until.at_most(base_.clock.now() + base_.config.look));
-      all.push_back({std::move(claim), std::move(sight)});
+      const bool another = is_anothers(claim, sight);
+      all.push_back({std::move(claim), std::move(sight), another});
     }
     co_return all;
   }
@@ -118,7 +120,7 @@ class Manager::Impl {
     if (!claim) co_return claim.error();
     const auto sight = co_await look_at(target, until);
     if (!sight) co_return sight.error();
-    co_return sight->at == Sight::At::mounted;
+    co_return sight->at == Sight::At::mounted && !is_anothers(*claim, *sight);
   }
 
   task<result<std::string>> resolved(std::string target, Until until) {
@@ -127,6 +129,9 @@ class Manager::Impl {
   }
 
  private:
+  bool is_anothers(const Claim& claim, const Sight& sight) const {
+    return sight.is_mount() && whose_by_claim(claim, sight, base_.config.boot_id) == Whose::another;
+  }
   /// An error for what is unknown.
   task<result<Sight>> look_at(std::string path, Until until) {
     Sight sight =

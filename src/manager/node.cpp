@@ -84,7 +84,7 @@ class HelperNode final : public Node {
     const std::string device = device_of(mount);
     const bool node = mount.fstype == "devtmpfs" && mount.root.size() > 1;
     sight.mount =
-        node ? "the device " + device
+        node ? std::string(kDeviceSight) + device
              : mount.source + " (" + std::to_string(mount.dev_major) + ":" + std::to_string(mount.dev_minor) + ")";
     sight.at = Sight::At::mounted;
     sight.text = death_of(mount);

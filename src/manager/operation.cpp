@@ -54,6 +54,7 @@ result<> check_identity(const Claim& claim, const Mount& wanted) {
 task<result<>> Operation::run() {
   if (auto known = co_await reload(); !known) co_return known.error();
   claimed_before_ = claim_.has_value();
+  seen_.boot_id = base_.config.boot_id;
   co_return co_await steps();
 }
 
@@ -158,6 +159,10 @@ task<result<>> Operation::save(Claim::Phase phase, bool again) {
   Claim claim = claim_ ? *claim_ : new_claim(wish_.mount, base_.config.root);
   claim.phase = phase;
   claim.again = again;
+  if (phase == Claim::Phase::mounting || phase == Claim::Phase::mounted) {
+    claim.boot_id = seen_.boot_id;
+    claim.shown = phase == Claim::Phase::mounted ? seen_.target->mount : "";
+  }
   const bool there = seen_.target && (seen_.target->at == Sight::At::folder || seen_.target->at == Sight::At::file);
   if (!claim_ && there) {
     claim.mode_before = seen_.target->mode;
@@ -271,6 +276,7 @@ task<result<>> Operation::undo(Until until) {
   const auto stages = seen_.stages;
   const auto others = seen_.others;
   seen_ = Seen();
+  seen_.boot_id = base_.config.boot_id;
   seen_.others = others;
   // What was not called needs no call back: whatever is there is another's.
   if (fresh && !tried_publish_) claim_->phase = Claim::Phase::leaving;

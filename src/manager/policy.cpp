@@ -40,9 +40,10 @@ std::optional<Step> refuse_target(const Wish& wish, const Sight& target) {
 
 /// A mount without a claim of ours is ours only if it shows what is staged: its claim may have been lost.
 std::optional<Step> judge_unclaimed(const Wish& wish, const Seen& seen) {
-  if (!comparable(wish.mount.usage.attachment, seen)) return foreign(wish.mount.target, *seen.target);
+  const Attachment attachment = wish.mount.usage.attachment;
+  if (!*seen.stages) return foreign(wish.mount.target, *seen.target);
   if (!seen.staging) return Step{Do::look_staging};
-  if (!seen.staging->is_mount() || seen.staging->mount != seen.target->mount)
+  if (!comparable(attachment, *seen.staging) || seen.staging->mount != seen.target->mount)
     return foreign(wish.mount.target, *seen.target);
   return std::nullopt;
 }
@@ -92,7 +93,7 @@ std::optional<Step> bring_up_staging(const Claim& claim, const Seen& seen) {
 }
 
 /// The volume is staged, or its plugin does not stage.
-Step bring_up_target(const Claim& claim, const Wish& wish, const Seen& seen) {
+Step bring_up_target(const Claim& claim, const Seen& seen) {
   const Sight& target = *seen.target;
   if (target.at == At::dead) {
     if (!seen.users) return {Do::look_users};
@@ -102,10 +103,14 @@ Step bring_up_target(const Claim& claim, const Wish& wish, const Seen& seen) {
                                                  "), and the plugin does not unmount it: its log says why");
   }
   if (target.at == At::mounted) {
-    const bool wrong = comparable(wish.mount.usage.attachment, seen) && seen.staging->is_mount() &&
-                       seen.staging->mount != target.mount;
-    if (wrong) return foreign(claim.target, target);
-    if (claim.phase == Phase::mounted) return {Do::done};
+    const Whose mount = whose(claim, seen);
+    if (mount == Whose::another) return foreign(claim.target, target);
+    if (claim.phase == Phase::mounted) {
+      // An older claim says neither.
+      const bool tells = claim.boot_id == seen.boot_id && claim.shown == target.mount;
+      if (tells || mount == Whose::untold) return {Do::done};
+      return save(Phase::mounted);
+    }
     if (seen.published) return save(Phase::mounted);
     // A process that died in between may have published it. Publish is idempotent, and the plugin knows.
     return {Do::publish};
@@ -113,6 +118,8 @@ Step bring_up_target(const Claim& claim, const Wish& wish, const Seen& seen) {
   if (seen.published)
     return failed(errc::internal, "the plugin says that it published the volume, but nothing is mounted at " +
                                       claim.target + ": its log may say why. Nothing may write there");
+  // Another device may come to be mounted there.
+  if (claim.phase == Phase::mounted) return save(Phase::mounting);
   return {Do::publish};
 }
 
@@ -129,10 +136,14 @@ Step next_of_mount(const std::optional<Claim>& claim, const Wish& wish, const Se
       if (auto step = judge_unclaimed(wish, seen)) return *step;
     return save(Phase::mounting);
   }
-  if (claim->phase == Phase::unmounting || claim->phase == Phase::leaving) return save(Phase::mounting);
+  const bool mounted = seen.target->is_mount();
+  if (mounted && whose_by_claim(*claim, *seen.target, seen.boot_id) == Whose::another)
+    return foreign(claim->target, *seen.target);
+  const bool begun_now = mounted || claim->boot_id == seen.boot_id;
+  if (claim->phase == Phase::unmounting || claim->phase == Phase::leaving || !begun_now) return save(Phase::mounting);
   if (*seen.stages)
     if (auto step = bring_up_staging(*claim, seen)) return *step;
-  return bring_up_target(*claim, wish, seen);
+  return bring_up_target(*claim, seen);
 }
 
 }  // namespace

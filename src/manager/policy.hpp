@@ -24,6 +24,7 @@ struct Wish {
 
 /// What is known. An absent fact is looked at before it is needed (I2).
 struct Seen {
+  std::string boot_id = {};    ///< the running boot; empty: unknown
   std::optional<bool> stages;  ///< STAGE_UNSTAGE_VOLUME
   std::optional<Sight> target, staging;
   std::optional<std::vector<std::string>> users;  ///< processes on the target

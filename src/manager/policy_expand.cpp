@@ -21,10 +21,8 @@ Step next_of_expand(const std::optional<Claim>& claim, const Wish& wish, const S
                   "the device under " + path + " is gone (" + target.text + "): end who uses it, then mount it again");
   if (target.at != At::mounted)
     return failed(errc::failed_precondition, path + " is not mounted: mount it, and it gets the size of its image");
-  if (comparable(claim->usage.attachment, seen)) {
-    if (!seen.staging) return {Do::look_staging};
-    if (seen.staging->is_mount() && seen.staging->mount != target.mount) return foreign(path, target);
-  }
+  if (wants_staging(*claim, seen)) return {Do::look_staging};
+  if (whose(*claim, seen) == Whose::another) return foreign(path, target);
   if (!seen.expanded) return {Do::expand};
   return {Do::done};
 }

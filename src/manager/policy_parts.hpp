@@ -8,8 +8,18 @@ namespace corbd::manager {
 /// "a, b".
 std::string joined(const std::vector<std::string>& words);
 Step failed(errc code, std::string text);
-/// Whether staging path and target show the same mount, so that they can be compared.
-bool comparable(Attachment attachment, const Seen& seen);
+/// Whose the mount at the target is, as far as what was seen tells. untold: nothing tells it.
+enum class Whose { ours, another, untold };
+/// By the claim alone: a mount that died may be older than what is staged by now.
+Whose whose_by_claim(const Claim& claim, const Sight& target, const std::string& boot_id);
+Whose whose(const Claim& claim, const Seen& seen);
+/// Then nothing that was mounted for it is mounted now.
+bool of_another_boot(const Claim& claim, const std::string& boot_id);
+/// Whether a look at the staging path would tell more.
+bool wants_staging(const Claim& claim, const Seen& seen);
+/// Whether the staging path shows what its user mounts, so that both can be compared. What a plugin has there of a raw
+/// block volume is its own affair, unless it is a device.
+bool comparable(Attachment attachment, const Sight& staging);
 Step foreign(const std::string& path, const Sight& target);
 Step in_use(const std::string& target, const std::vector<std::string>& users);
 

@@ -9,19 +9,30 @@ namespace {
 
 Step claim_as(Phase phase, bool again) { return {Do::save_claim, phase, {}, again}; }
 
+/// Why the mount at the target is not taken down, or what tells whose it is; nothing if it is ours.
+std::optional<Step> refuse_another(const Claim& claim, const Seen& seen) {
+  if (wants_staging(claim, seen)) return Step{Do::look_staging};
+  const Whose mount = whose(claim, seen);
+  if (mount == Whose::another) return foreign(claim.target, *seen.target);
+  if (mount == Whose::ours || !*seen.stages) return std::nullopt;
+  if (seen.staging->at == At::unknown)
+    return failed(errc::unavailable, "whether the mount at " + claim.target + " is that of " + claim.volume.name +
+                                         " is not known: " + seen.staging->text + ". It stays claimed");
+  // A raw block volume that was to be mounted in this boot need not show at its staging path.
+  const bool block = claim.usage.attachment == Attachment::block;
+  if (block && !seen.boot_id.empty() && claim.boot_id == seen.boot_id) return std::nullopt;
+  return foreign(claim.target, *seen.target);
+}
+
 Step take_down_target(const Claim& claim, const Seen& seen, bool again) {
   if (!seen.target) return {Do::look_target};
   const Sight& target = *seen.target;
   if (target.at == At::unknown)
     return failed(errc::unavailable,
                   "whether " + claim.target + " is mounted is not known: " + target.text + ". It stays claimed");
-  if (target.is_mount() && !seen.unpublished) {
-    // The plugin would unmount whatever is there.
-    if (comparable(claim.usage.attachment, seen)) {
-      if (!seen.staging) return {Do::look_staging};
-      if (seen.staging->is_mount() && seen.staging->mount != target.mount) return foreign(claim.target, target);
-    }
-  }
+  // The plugin would unmount whatever is there.
+  if (target.is_mount() && !seen.unpublished)
+    if (auto refused = refuse_another(claim, seen)) return *refused;
   if (target.at == At::mounted && !seen.unpublished) {
     if (!seen.users) return {Do::look_users};
     if (!seen.users->empty()) return in_use(claim.target, *seen.users);
@@ -48,8 +59,28 @@ std::string joined(const std::vector<std::string>& words) {
 
 Step failed(errc code, std::string text) { return {Do::fail, Phase::mounting, {code, std::move(text)}}; }
 
-bool comparable(Attachment attachment, const Seen& seen) {
-  return *seen.stages && attachment == Attachment::filesystem;
+bool comparable(Attachment attachment, const Sight& staging) {
+  return staging.is_mount() && (attachment == Attachment::filesystem || staging.mount.starts_with(kDeviceSight));
+}
+
+Whose whose_by_claim(const Claim& claim, const Sight& target, const std::string& boot_id) {
+  if (of_another_boot(claim, boot_id)) return Whose::another;
+  if (claim.shown.empty()) return Whose::untold;
+  return target.mount == claim.shown ? Whose::ours : Whose::another;
+}
+
+Whose whose(const Claim& claim, const Seen& seen) {
+  const Whose told = whose_by_claim(claim, *seen.target, seen.boot_id);
+  if (told != Whose::untold || !seen.staging || !comparable(claim.usage.attachment, *seen.staging)) return told;
+  return seen.target->mount == seen.staging->mount ? Whose::ours : Whose::another;
+}
+
+bool wants_staging(const Claim& claim, const Seen& seen) {
+  return *seen.stages && !seen.staging && whose(claim, seen) == Whose::untold;
+}
+
+bool of_another_boot(const Claim& claim, const std::string& boot_id) {
+  return !claim.boot_id.empty() && !boot_id.empty() && claim.boot_id != boot_id;
 }
 
 Step foreign(const std::string& path, const Sight& target) {
@@ -66,6 +97,8 @@ Step next_of_unmount(const Claim& claim, const Wish& wish, const Seen& seen) {
   // An unmount that was begun was somebody's wish.
   const bool begun = !claim.again && (claim.phase == Phase::unmounting || claim.phase == Phase::leaving);
   const bool again = wish.what == Wish::What::set_down && !begun;
+  // Nothing of it is mounted, and its claim is for the next mount.
+  if (again && of_another_boot(claim, seen.boot_id)) return {Do::done};
   if (claim.again && !again) return claim_as(claim.phase, false);
   if (claim.phase != Phase::leaving) return take_down_target(claim, seen, again);
   if (*seen.stages && seen.others.empty()) {

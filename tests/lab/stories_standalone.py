@@ -94,6 +94,28 @@ def story_standalone_dead(lab):
     check(not os.path.exists(target), "a folder that the mount made is still there")
 
 
+def story_standalone_another(lab):
+    """what somebody else mounted at the target of a volume whose own mounts are gone stays: corbd unmount refuses, unmounting all too, and corbd mounts shows it"""
+    agent = alone(lab)
+    image = lab.image("a")
+    target = os.path.join(lab.dir, "srv")
+    agent.mount(image, target)
+    row = json.loads(agent.ask("mounts", "-o", "json").splitlines()[-1])["mounts"][0]
+    staged = [line.split()[4] for line in read("/proc/self/mountinfo").splitlines() if line.split()[4].startswith(row["staging"])]
+    for path in [target, *staged]:
+        run(["umount", path])
+    run(["mount", "-t", "tmpfs", "somebody-elses", target])
+    put(os.path.join(target, "precious"), "hello")
+    said = agent.ask("unmount", target, ok=False)
+    check("another mount is at " + target in said, "corbd unmount says: %s" % said)
+    agent.ask("unmount", "--all", "--timeout", "3", ok=False)
+    check(agent.states() == {target: "hidden"}, "corbd mounts shows %s" % agent.states())
+    check(read(os.path.join(target, "precious")) == "hello", "the other mount is gone")
+    run(["umount", target])
+    agent.ask("unmount", target)
+    check(agent.states() == {}, "something is still claimed: %s" % agent.states())
+
+
 def story_standalone_grown(lab):
     """corbd expand under a writer: the filesystem gets the size of its grown image; a raw block volume too, and the empty file below it stays"""
     agent = alone(lab)

@@ -19,6 +19,7 @@ namespace corbd::manager {
 struct Config {
   std::string root;                   ///< holds staging/ and per-alloc/, mode 0700
   std::string locks_dir;              ///< lock files, between processes; best on tmpfs
+  std::string boot_id;                ///< the running boot; empty: unknown
   std::chrono::seconds one_try{120};  ///< for each try of a call
   std::chrono::seconds look{10};      ///< for a look at a mount
   std::chrono::seconds undo{120};     ///< for taking back what a failed mount did
@@ -70,6 +71,7 @@ class Manager {
   struct Held {
     Claim claim;
     Sight sight;
+    bool another = false;  ///< what is mounted there is not the claim's
   };
   /// Every claim, and what is at its target.
   task<result<std::vector<Held>>> list(Until until);

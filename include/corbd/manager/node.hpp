@@ -15,6 +15,9 @@
 
 namespace corbd::manager {
 
+/// How Sight::mount of a device node begins: of a raw block volume.
+inline constexpr std::string_view kDeviceSight = "the device ";
+
 /// What is at a path. Unknown is never taken for "not mounted".
 struct Sight {
   enum class At {

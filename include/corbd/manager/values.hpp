@@ -68,6 +68,9 @@ struct Claim {
   /// the mount. A plugin removes the target (CSI, NodeUnpublishVolume), so it is made again afterwards.
   std::optional<unsigned> mode_before;
   std::optional<Owner> owner_before;  ///< older claims do not have it
+  /// The boot in which it was last to be mounted, from before the first call; and what was mounted at the target then,
+  /// as Sight::mount. Both tell another's mount from ours. Older claims have neither.
+  std::string boot_id, shown;
   Texts volume_context, publish_context, notes;
 };
 

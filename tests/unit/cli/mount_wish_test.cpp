@@ -220,6 +220,9 @@ TEST_CASE("the list says what is wrong with a mount, and what to do") {
   CHECK(word(Phase::leaving, At::nothing) == "unmounted");
   CHECK(word(Phase::unmounting, At::mounted) == "half-unmounted");
   held.claim.again = false;
+  held.another = true;
+  CHECK(word(Phase::mounted, At::mounted) == "hidden");
+  held.another = false;
   word(Phase::leaving, At::nothing);
   CHECK_THAT(cli::mounts_table({held}), ContainsSubstring("/srv/db"));
   CHECK(cli::mounts_json({held}).at(0).at("state").as_string() == "half-unmounted");

@@ -51,6 +51,8 @@ Claim sample() {
   claim.mode_before = 01755;
   claim.owner_before = {70, 71};
   claim.again = true;
+  claim.boot_id = "8f1c";
+  claim.shown = "/dev/nbd0 (43:0)";
   claim.volume_context = {{"pool", "rbd"}};
   claim.publish_context = {{"k", "v"}};
   claim.notes = {{"keyring", "/etc/ceph/k"}};
@@ -73,6 +75,8 @@ TEST_CASE("a claim comes back from its file as it was, and goes with it") {
   CHECK(loaded->claims[0].mode_before == 01755U);
   CHECK(loaded->claims[0].owner_before == manager::Owner{70, 71});
   CHECK(loaded->claims[0].again);
+  CHECK(loaded->claims[0].boot_id == "8f1c");
+  CHECK(loaded->claims[0].shown == "/dev/nbd0 (43:0)");
   CHECK(loaded->claims[0].notes == claim.notes);
   std::string older = manager::encode(claim);
   const std::string owner = R"(,"folder_owner":{"uid":70,"gid":71})";

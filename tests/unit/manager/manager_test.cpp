@@ -286,6 +286,44 @@ TEST_CASE("another program's mount over ours is not unmounted") {
   CHECK(world.count("unpublish") == 0);
 }
 
+TEST_CASE("what somebody mounted at the target after a reboot is neither unmounted, nor set down, nor mounted over") {
+  const bool block = GENERATE(false, true);
+  World world;
+  Mount mount = wanted();
+  if (block) mount.usage.attachment = Attachment::block;
+  REQUIRE(Process(world).mount(mount));
+  world.reboot();
+  world.special["/srv/a"] = {At::mounted, "/dev/sdb1 (8:17)", "", 0};
+  Process process(world);
+  CHECK(process.unmount("/srv/a").error().code == errc::failed_precondition);
+  CHECK(process.set_down("/srv/a"));
+  CHECK(process.mount(mount).error().code == errc::failed_precondition);
+  CHECK_FALSE(*process.loop().run(process.manager().has_mount("/srv/a", {})));
+  CHECK(process.loop().run(process.manager().list({}))->at(0).another);
+  CHECK(world.count("unpublish") == 0);
+  CHECK(world.count("stage") == 1);
+  CHECK(world.claims.at("/srv/a").phase == Claim::Phase::mounted);
+  world.special.clear();
+  CHECK(process.mount(mount));
+  CHECK(process.unmount("/srv/a"));
+}
+
+TEST_CASE("a claim of an older version is good for an unmount, and a mount adds what it lacks") {
+  World world;
+  Process process(world);
+  REQUIRE(process.mount(wanted()));
+  const Claim whole = world.claims.at("/srv/a");
+  CHECK(whole.boot_id == "boot-1");
+  CHECK(whole.shown == world.mounts.at("/srv/a"));
+  world.claims.at("/srv/a").boot_id = world.claims.at("/srv/a").shown = "";
+  REQUIRE(process.mount(wanted()));
+  CHECK(world.claims.at("/srv/a").boot_id == whole.boot_id);
+  CHECK(world.claims.at("/srv/a").shown == whole.shown);
+  world.claims.at("/srv/a").boot_id = world.claims.at("/srv/a").shown = "";
+  REQUIRE(process.unmount("/srv/a"));
+  CHECK(world.mounts.empty());
+}
+
 TEST_CASE("files that lie below an unmounted target are never given to a plugin to remove") {
   World world;
   Process process(world);

@@ -214,6 +214,13 @@ TEST_CASE("a device that is not there any more is dead, and one above it too") {
   CHECK(manager::death_of(mount_of(253, 0, "/dev/mapper/x"), sys.folder.path()).empty());
 }
 
+TEST_CASE("a node that was removed with its device still has the device's name") {
+  host::Mount mount = mount_of(0, 6, "udev");
+  mount.fstype = "devtmpfs";
+  mount.root = "/nbd7//deleted";
+  CHECK(manager::device_of(mount) == "nbd7");
+}
+
 TEST_CASE("a filesystem without a device is not dead, one that stopped writing is") {
   const Sys sys;
   host::Mount mount = mount_of(0, 50, "tmpfs");

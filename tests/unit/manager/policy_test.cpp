@@ -41,6 +41,13 @@ Claim claim_in(Phase phase) {
   return claim;
 }
 
+/// As a mount saves it at its end.
+Claim mounted_claim(const std::string& shown) {
+  Claim claim = claim_in(Phase::mounted);
+  claim.shown = shown;
+  return claim;
+}
+
 Do mount_step(const std::optional<Claim>& claim, const Seen& seen) { return next_step(claim, mount_wish(), seen).what; }
 Do unmount_step(const std::optional<Claim>& claim, const Seen& seen) {
   return next_step(claim, {Wish::What::unmount, {}}, seen).what;
@@ -66,7 +73,7 @@ TEST_CASE("a mount looks before it claims, and claims before it stages") {
   seen.published = true;
   seen.target = at(At::mounted, "d");
   CHECK(mount_step(claim, seen) == Do::save_claim);
-  CHECK(mount_step(claim_in(Phase::mounted), seen) == Do::done);
+  CHECK(mount_step(mounted_claim("d"), seen) == Do::done);
 }
 
 TEST_CASE(
@@ -82,7 +89,7 @@ TEST_CASE(
 TEST_CASE("a half-made mount at the target is published again, because publishing is idempotent") {
   Seen seen = seen_of(at(At::mounted, "d"), at(At::mounted, "d"));
   CHECK(mount_step(claim_in(Phase::mounting), seen) == Do::publish);
-  CHECK(mount_step(claim_in(Phase::mounted), seen) == Do::done);
+  CHECK(mount_step(mounted_claim("d"), seen) == Do::done);
 }
 
 TEST_CASE("a mount at the target that is not what is staged is another's, with and without a claim") {
@@ -179,4 +186,80 @@ TEST_CASE("an expansion looks first, and asks the plugin only for what is mounte
   CHECK(step(mounted, seen).what == Do::expand);
   seen.expanded = true;
   CHECK(step(mounted, seen).what == Do::done);
+}
+
+TEST_CASE("a mount in another boot than its claim's is another's, whatever the staging path shows") {
+  Claim claim = claim_in(Phase::mounted);
+  claim.boot_id = "before";
+  claim.shown = "d";
+  Seen seen = seen_of(at(At::mounted, "d"), at(At::mounted, "d"));
+  seen.boot_id = "now";
+  CHECK(unmount_step(claim, seen) == Do::fail);
+  CHECK(mount_step(claim, seen) == Do::fail);
+  seen.boot_id = "before";
+  CHECK(unmount_step(claim, seen) == Do::look_users);
+  CHECK(mount_step(claim, seen) == Do::done);
+}
+
+TEST_CASE("what a claim says was mounted decides, also where nothing is staged any more, and of a raw block volume") {
+  for (const auto attachment : {manager::Attachment::filesystem, manager::Attachment::block}) {
+    Claim claim = claim_in(Phase::mounted);
+    claim.usage.attachment = attachment;
+    claim.boot_id = "now";
+    claim.shown = "the device nbd1";
+    Seen seen = seen_of(at(At::mounted, "the device nbd1"), at(At::folder));
+    seen.boot_id = "now";
+    CHECK(unmount_step(claim, seen) == Do::look_users);
+    seen.target = at(At::mounted, "the device sdb");
+    CHECK(unmount_step(claim, seen) == Do::fail);
+  }
+}
+
+TEST_CASE("a mount of which an older claim tells nothing is ours only if the staging path shows it") {
+  for (const auto attachment : {manager::Attachment::filesystem, manager::Attachment::block}) {
+    Claim claim = claim_in(Phase::mounted);
+    claim.usage.attachment = attachment;
+    Seen seen = seen_of(at(At::mounted, "the device nbd1"), {});
+    seen.boot_id = "now";
+    CHECK(unmount_step(claim, seen) == Do::look_staging);
+    seen.staging = at(At::mounted, "the device nbd1");
+    CHECK(unmount_step(claim, seen) == Do::look_users);
+    for (const auto& staging : {at(At::folder), at(At::nothing), at(At::mounted, "the device nbd2")}) {
+      seen.staging = staging;
+      CHECK(next_step(claim, {Wish::What::unmount, {}}, seen).error.code == errc::failed_precondition);
+    }
+    seen.staging = at(At::unknown);
+    CHECK(next_step(claim, {Wish::What::unmount, {}}, seen).error.code == errc::unavailable);
+  }
+}
+
+TEST_CASE("a raw block volume whose plugin shows nothing at the staging path is unmounted if this boot mounted it") {
+  Claim claim = claim_in(Phase::unmounting);
+  claim.usage.attachment = manager::Attachment::block;
+  claim.boot_id = "now";
+  Seen seen = seen_of(at(At::mounted, "the device nbd1"), at(At::folder));
+  seen.boot_id = "now";
+  CHECK(unmount_step(claim, seen) == Do::look_users);
+}
+
+TEST_CASE("a mount claims its boot before it stages, and forgets what was mounted before it publishes anew") {
+  Claim claim = claim_in(Phase::mounted);
+  claim.boot_id = "before";
+  Seen seen = seen_of(at(At::folder), at(At::folder));
+  seen.boot_id = "now";
+  CHECK(next_step(claim, mount_wish(), seen).what == Do::save_claim);
+  CHECK(next_step(claim, mount_wish(), seen).phase == Phase::mounting);
+  claim.boot_id = "now";
+  seen.staging = at(At::mounted, "d");
+  CHECK(next_step(claim, mount_wish(), seen).phase == Phase::mounting);
+  claim.phase = Phase::mounting;
+  CHECK(mount_step(claim, seen) == Do::publish);
+}
+
+TEST_CASE("setting down what an earlier boot mounted has nothing to do") {
+  Claim claim = claim_in(Phase::mounted);
+  claim.boot_id = "before";
+  Seen seen = seen_of(at(At::mounted, "d"), {});
+  seen.boot_id = "now";
+  CHECK(next_step(claim, {Wish::What::set_down, {}}, seen).what == Do::done);
 }

@@ -185,6 +185,7 @@ Process::Process(World& world)
   manager::Config config;
   config.root = kRoot;
   config.locks_dir = locks_.path();
+  config.boot_id = world.boot_id;
   config.jitter = repeatable_jitter(1);
   manager_ = std::make_unique<manager::Manager>(loop_.control(), loop_.clock,
                                                 manager::Ports{*plugin_, *node_, *claims_}, config);

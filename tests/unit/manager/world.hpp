@@ -40,6 +40,7 @@ class World {
   std::string inside;  ///< where below the staging path the plugin has its mount; ceph-csi: a folder of the volume's
   bool stages = true, publishes_nothing = false;
   std::string plugin_name = "test.csi.example.com";
+  std::string boot_id = "boot-1";
   int fault_at = -1;  ///< which port call has the fault, from 0
   Fault fault;
   int made = 0;  ///< port calls so far
@@ -48,6 +49,11 @@ class World {
 
   std::size_t count(const std::string& call) const {
     return static_cast<std::size_t>(std::count(calls.begin(), calls.end(), call));
+  }
+  void reboot() {
+    mounts.clear();
+    special.clear();
+    boot_id = "boot-2";
   }
   bool is_mounted(const std::string& path) const { return mounts.contains(path); }
   /// The device under the path is gone; its mount is still there.
