@@ -1,8 +1,8 @@
 // Rule 2: fence before you write.
 #include <algorithm>
-#include <thread>
 
 #include "address.hpp"
+#include "at_once.hpp"
 #include "connections.hpp"
 #include "corbd/core/log.hpp"
 
@@ -20,11 +20,7 @@ struct Fenced {
 /// one commit.
 std::vector<result<>> blocklist_all(rados_t cluster, const std::vector<std::string>& addresses) {
   std::vector<result<>> results(addresses.size(), result<>());
-  for (std::size_t from = 0; from < addresses.size(); from += kAtOnce) {
-    std::vector<std::jthread> threads;
-    for (std::size_t i = from; i < std::min(from + kAtOnce, addresses.size()); ++i)
-      threads.emplace_back([&results, &addresses, cluster, i] { results[i] = blocklist(cluster, addresses[i]); });
-  }
+  at_once(addresses.size(), kAtOnce, [&](std::size_t i) { results[i] = blocklist(cluster, addresses[i]); });
   return results;
 }
 
